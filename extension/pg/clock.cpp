@@ -1,0 +1,68 @@
+#include "pg/clock.hpp"
+
+#include "pg/errors.hpp"
+#include "pg/settings.hpp"
+
+namespace stacksaga::pg {
+
+namespace {
+
+/// Months count 30 days, as EXTRACT(epoch) and age comparisons do. False when it does not fit.
+bool total_microseconds(const Interval &interval, int64 *result) {
+    __int128 total = static_cast<__int128>(interval.month) * DAYS_PER_MONTH + interval.day;
+    total = total * USECS_PER_DAY + interval.time;
+    if (total > std::numeric_limits<int64>::max() || total < std::numeric_limits<int64>::min())
+        return false;
+    *result = static_cast<int64>(total);
+    return true;
+}
+
+bool is_finite(const Interval &interval) {
+#if PG_VERSION_NUM >= 170000 // 17 added infinite intervals
+    return !INTERVAL_NOT_FINITE(&interval);
+#else
+    (void)interval;
+    return true;
+#endif
+}
+
+} // namespace
+
+TimestampTz clock_now() {
+    return time_plus(GetCurrentTimestamp(), settings.clock_offset_us);
+}
+
+TimestampTz time_plus(TimestampTz time, int64 delta) {
+    __int128 sum = static_cast<__int128>(time) + delta;
+    sum = std::clamp<__int128>(sum, MIN_TIMESTAMP, END_TIMESTAMP - 1);
+    return static_cast<TimestampTz>(sum);
+}
+
+int64 interval_microseconds(Datum datum, const char *argument, bool positive) {
+    const Interval &interval = *DatumGetIntervalP(datum);
+    int64 result = 0;
+    bool fits = is_finite(interval) && total_microseconds(interval, &result);
+    if (!fits || result < 0 || (positive && result == 0))
+        ereport(ERROR, (errcode(sg400), errmsg("interval \"%s\" is out of range", argument),
+                        errdetail("The value is %s.",
+                                  DatumGetCString(DirectFunctionCall1(interval_out, datum))),
+                        errhint("Use a finite interval that is %s.",
+                                positive ? "greater than zero" : "not negative")));
+    return result;
+}
+
+Datum interval_of_microseconds(int64 microseconds) {
+    auto *interval = static_cast<Interval *>(palloc0(sizeof(Interval)));
+    interval->time = microseconds;
+    return IntervalPGetDatum(interval);
+}
+
+bool parse_clock_offset(const char *text, int64 *microseconds) {
+    // interval_in raises on bad input, as check_timezone's use of it in PostgreSQL itself does.
+    Datum datum = DirectFunctionCall3(interval_in, CStringGetDatum(text),
+                                      ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+    const Interval &interval = *DatumGetIntervalP(datum);
+    return is_finite(interval) && total_microseconds(interval, microseconds);
+}
+
+} // namespace stacksaga::pg

@@ -1,0 +1,22 @@
+// The one source of time. Nothing else calls GetCurrentTimestamp or now().
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga::pg {
+
+/// The database clock plus stacksaga.clock_offset, which only a superuser can set (for tests).
+TimestampTz clock_now();
+
+/// `time` + `delta` microseconds, saturating within PostgreSQL's finite range.
+TimestampTz time_plus(TimestampTz time, int64 delta);
+
+/// The microseconds of an interval (a month counts 30 days). SG400 when it is not finite, does not
+/// fit, is negative, or is zero while `positive` is asked for; the message names `argument`.
+int64 interval_microseconds(Datum interval, const char *argument, bool positive);
+
+Datum interval_of_microseconds(int64 microseconds);
+
+/// For stacksaga.clock_offset: whether `text` is an interval, and its microseconds.
+bool parse_clock_offset(const char *text, int64 *microseconds);
+
+} // namespace stacksaga::pg

@@ -1,0 +1,110 @@
+#include "pg/query.hpp"
+
+#include "pg/function.hpp"
+
+namespace stacksaga::pg {
+
+namespace {
+constexpr size_t params_max = 24;
+
+template <class T, class F>
+Param array_of(std::span<const T> values, Oid array_type, Oid type, int16 length, bool byval,
+               char align, F &&to_datum) {
+    Datum *datums =
+        static_cast<Datum *>(palloc(sizeof(Datum) * std::max<size_t>(values.size(), 1)));
+    for (size_t i = 0; i < values.size(); ++i)
+        datums[i] = to_datum(values[i]);
+    ArrayType *array =
+        construct_array(datums, static_cast<int>(values.size()), type, length, byval, align);
+    return {array_type, PointerGetDatum(array), false};
+}
+} // namespace
+
+Param param(std::string_view value) {
+    return {TEXTOID, PointerGetDatum(make_text(value)), false};
+}
+
+Param param_array(std::span<const int32> values) {
+    return array_of(values, INT4ARRAYOID, INT4OID, 4, true, TYPALIGN_INT,
+                    [](int32 v) { return Int32GetDatum(v); });
+}
+Param param_array(std::span<const int64> values) {
+    return array_of(values, INT8ARRAYOID, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+                    [](int64 v) { return Int64GetDatum(v); });
+}
+Param param_array(std::span<const pg_uuid_t> values) {
+    return array_of(values, UUIDARRAYOID, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR,
+                    [](const pg_uuid_t &v) { return UUIDPGetDatum(&v); });
+}
+Param param_array(std::span<const std::string_view> values) {
+    return array_of(values, TEXTARRAYOID, TEXTOID, -1, false, TYPALIGN_INT,
+                    [](std::string_view v) { return PointerGetDatum(make_text(v)); });
+}
+
+std::string_view Rows::text(uint64 row, int column) const {
+    return view_of_text(value(row, column));
+}
+
+std::optional<TimestampTz> Rows::optional_time(uint64 row, int column) const {
+    bool isnull;
+    Datum d = datum(row, column, &isnull);
+    if (isnull)
+        return std::nullopt;
+    return DatumGetTimestampTz(d);
+}
+
+std::optional<std::string_view> Rows::optional_text(uint64 row, int column) const {
+    bool isnull;
+    Datum d = datum(row, column, &isnull);
+    if (isnull)
+        return std::nullopt;
+    return view_of_text(d);
+}
+
+std::optional<int64> Rows::optional_int8(uint64 row, int column) const {
+    bool isnull;
+    Datum d = datum(row, column, &isnull);
+    if (isnull)
+        return std::nullopt;
+    return DatumGetInt64(d);
+}
+
+void Statement::prepare(std::span<const Param> params) {
+    std::array<Oid, params_max> types{};
+    if (params.size() > params_max)
+        elog(ERROR, "too many parameters");
+    for (size_t i = 0; i < params.size(); ++i)
+        types[i] = params[i].type;
+    SPIPlanPtr plan = SPI_prepare(sql_, static_cast<int>(params.size()), types.data());
+    if (plan == nullptr)
+        elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+    SPI_keepplan(plan);
+    plan_ = plan;
+}
+
+Rows Statement::execute(std::span<const Param> params, Snapshot snapshot) {
+    if (plan_ == nullptr)
+        prepare(params);
+    std::array<Datum, params_max> values{};
+    std::array<char, params_max> nulls{};
+    for (size_t i = 0; i < params.size(); ++i) {
+        values[i] = params[i].value;
+        nulls[i] = params[i].isnull ? 'n' : ' ';
+    }
+    int code = snapshot == InvalidSnapshot
+                   ? SPI_execute_plan(plan_, values.data(), nulls.data(), false, 0)
+                   : SPI_execute_snapshot(plan_, values.data(), nulls.data(), snapshot,
+                                          InvalidSnapshot, false, true, 0);
+    if (code < 0)
+        elog(ERROR, "SPI execution failed: %s", SPI_result_code_string(code));
+    return {SPI_tuptable, SPI_processed};
+}
+
+Rows Statement::execute_latest(std::span<const Param> params) {
+    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+    Rows rows = execute(params, snapshot);
+    UnregisterSnapshot(snapshot);
+    return rows;
+}
+
+} // namespace stacksaga::pg

@@ -1,0 +1,136 @@
+// SQL from C++: saved plans with typed parameters, and rows read by column position.
+//
+// A Statement is a constinit static. Its plan is prepared at the first run in a session and kept;
+// PostgreSQL replans it by itself when what it names changes (also after DROP and CREATE EXTENSION,
+// since parameters have builtin types only). Text is schema-qualified and never put together.
+//
+//   static constinit pg::Statement find_ring{"SELECT ring_id FROM stacksaga.ring WHERE region =
+//   $1"}; pg::Rows rows = find_ring.run(pg::param(region));
+//
+// Runs only inside pg::with_spi. Rows live until SPI_finish.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga::pg {
+
+struct Param {
+    Oid type;
+    Datum value;
+    bool isnull;
+};
+
+Param param(std::string_view value); ///< text; palloc'ed in the current context
+inline Param param(int16 value) {
+    return {INT2OID, Int16GetDatum(value), false};
+}
+inline Param param(int32 value) {
+    return {INT4OID, Int32GetDatum(value), false};
+}
+inline Param param(int64 value) {
+    return {INT8OID, Int64GetDatum(value), false};
+}
+inline Param param(bool value) {
+    return {BOOLOID, BoolGetDatum(value), false};
+}
+inline Param param(double value) {
+    return {FLOAT8OID, Float8GetDatum(value), false};
+}
+inline Param param(const pg_uuid_t &value) {
+    return {UUIDOID, UUIDPGetDatum(&value), false};
+}
+inline Param param_time(TimestampTz value) {
+    return {TIMESTAMPTZOID, TimestampTzGetDatum(value), false};
+}
+inline Param param_datum(Oid type, Datum value, bool isnull = false) {
+    return {type, isnull ? Datum{0} : value, isnull};
+}
+inline Param param_null(Oid type) {
+    return {type, Datum{0}, true};
+}
+inline Param param(std::optional<std::string_view> value) {
+    return value ? param(*value) : param_null(TEXTOID);
+}
+inline Param param_time(std::optional<TimestampTz> value) {
+    return value ? param_time(*value) : param_null(TIMESTAMPTZOID);
+}
+void param(const char *) = delete; // a char pointer would silently become bool
+
+/// One-dimensional array parameters.
+Param param_array(std::span<const int32> values);
+Param param_array(std::span<const int64> values);
+Param param_array(std::span<const pg_uuid_t> values);
+Param param_array(std::span<const std::string_view> values);
+
+/// The rows of one execution; rows and columns count from 0.
+class Rows {
+public:
+    Rows(SPITupleTable *table, uint64 count) : table_(table), count_(count) {}
+
+    uint64 count() const { return count_; }
+    bool empty() const { return count_ == 0; }
+
+    Datum datum(uint64 row, int column, bool *isnull) const {
+        return SPI_getbinval(table_->vals[row], table_->tupdesc, column + 1, isnull);
+    }
+    bool is_null(uint64 row, int column) const {
+        bool isnull;
+        datum(row, column, &isnull);
+        return isnull;
+    }
+    /// The value of a column that is never null (elog otherwise).
+    Datum value(uint64 row, int column) const {
+        bool isnull;
+        Datum d = datum(row, column, &isnull);
+        if (isnull)
+            elog(ERROR, "unexpected null in column %d", column + 1);
+        return d;
+    }
+    int16 int2(uint64 row, int column) const { return DatumGetInt16(value(row, column)); }
+    int32 int4(uint64 row, int column) const { return DatumGetInt32(value(row, column)); }
+    int64 int8(uint64 row, int column) const { return DatumGetInt64(value(row, column)); }
+    bool boolean(uint64 row, int column) const { return DatumGetBool(value(row, column)); }
+    double float8(uint64 row, int column) const { return DatumGetFloat8(value(row, column)); }
+    TimestampTz time(uint64 row, int column) const {
+        return DatumGetTimestampTz(value(row, column));
+    }
+    pg_uuid_t uuid(uint64 row, int column) const { return *DatumGetUUIDP(value(row, column)); }
+    std::string_view text(uint64 row, int column) const;
+    std::optional<TimestampTz> optional_time(uint64 row, int column) const;
+    std::optional<std::string_view> optional_text(uint64 row, int column) const;
+    std::optional<int64> optional_int8(uint64 row, int column) const;
+
+private:
+    SPITupleTable *table_;
+    uint64 count_;
+};
+
+class Statement {
+public:
+    /// `sql` must be a literal: plans are kept for the session.
+    constexpr explicit Statement(const char *sql) : sql_(sql) {}
+
+    /// Executes with a new snapshot (in READ COMMITTED) and returns its rows.
+    template <class... P> Rows run(P... params) {
+        std::array<Param, sizeof...(P)> list{params...};
+        return execute(list, InvalidSnapshot);
+    }
+    /// Executes and returns the number of rows that it touched.
+    template <class... P> uint64 touch(P... params) { return run(params...).count(); }
+
+    /// Executes with what is committed now, whatever the transaction's isolation level: what was
+    /// read after a lock must be newer than the lock.
+    template <class... P> Rows run_latest(P... params) {
+        std::array<Param, sizeof...(P)> list{params...};
+        return execute_latest(list);
+    }
+
+private:
+    Rows execute(std::span<const Param> params, Snapshot snapshot);
+    Rows execute_latest(std::span<const Param> params);
+    void prepare(std::span<const Param> params);
+
+    const char *sql_;
+    SPIPlanPtr plan_ = nullptr;
+};
+
+} // namespace stacksaga::pg

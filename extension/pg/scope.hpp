@@ -1,0 +1,62 @@
+// Scopes are callbacks, not destructors: acquire, call, release on the normal path. After an ERROR
+// PostgreSQL itself releases (SPI, snapshots, user id, settings) when the (sub)transaction aborts.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga::pg {
+
+/// Runs `body` inside an SPI connection. What it returns must not point into SPI memory.
+template <class F> auto with_spi(F &&body) -> decltype(body()) {
+    static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
+    if (SPI_connect() != SPI_OK_CONNECT)
+        elog(ERROR, "SPI_connect failed");
+    if constexpr (std::is_void_v<decltype(body())>) {
+        body();
+        SPI_finish();
+    } else {
+        auto result = body();
+        static_assert(std::is_trivially_destructible_v<decltype(result)>);
+        SPI_finish();
+        return result;
+    }
+}
+
+/// Runs `body` as `role`, which it cannot change (SET ROLE is refused inside).
+template <class F> auto as_role(Oid role, F &&body) -> decltype(body()) {
+    Oid saved_role;
+    int saved_context;
+    GetUserIdAndSecContext(&saved_role, &saved_context);
+    SetUserIdAndSecContext(role, saved_context | SECURITY_LOCAL_USERID_CHANGE);
+    if constexpr (std::is_void_v<decltype(body())>) {
+        body();
+        SetUserIdAndSecContext(saved_role, saved_context);
+    } else {
+        auto result = body();
+        SetUserIdAndSecContext(saved_role, saved_context);
+        return result;
+    }
+}
+
+/// The role that owns the extension; its rights are those of every table access.
+Oid extension_owner();
+
+/// Runs `body` as the extension's owner: for functions that stay SECURITY INVOKER because they
+/// need to know who called them.
+template <class F> auto as_owner(F &&body) -> decltype(body()) {
+    return as_role(extension_owner(), static_cast<F &&>(body));
+}
+
+/// Runs `body` with memory context `context` current.
+template <class F> auto in_context(MemoryContext context, F &&body) -> decltype(body()) {
+    MemoryContext saved = MemoryContextSwitchTo(context);
+    if constexpr (std::is_void_v<decltype(body())>) {
+        body();
+        MemoryContextSwitchTo(saved);
+    } else {
+        auto result = body();
+        MemoryContextSwitchTo(saved);
+        return result;
+    }
+}
+
+} // namespace stacksaga::pg

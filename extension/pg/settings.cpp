@@ -1,0 +1,89 @@
+#include "pg/settings.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/compat.hpp"
+
+namespace stacksaga::pg {
+
+Settings settings{};
+
+namespace {
+
+constexpr int batch_size_default = 256, batch_size_max = 4096;
+constexpr int max_payload_default = 1024 * 1024;
+constexpr int payload_limit = 256 * 1024 * 1024; // what jsonb itself can hold in one string
+constexpr int poll_interval_default = 1000, poll_interval_min = 10, poll_interval_max = 60 * 1000;
+constexpr int workers_default = 1, workers_max = 64;
+
+const config_enum_entry coordination_options[] = {
+    {"standalone", static_cast<int>(Coordination::standalone), false},
+    {"coordinator", static_cast<int>(Coordination::coordinator), false},
+    {nullptr, 0, false},
+};
+
+bool check_clock_offset(char **value, void **extra, GucSource) {
+    int64 microseconds = 0;
+    if (!parse_clock_offset(*value, &microseconds)) {
+        GUC_check_errdetail("The value must be an interval, such as '5 minutes'.");
+        return false;
+    }
+    auto *parsed = static_cast<int64 *>(settings_alloc(sizeof(int64)));
+    if (parsed == nullptr)
+        return false;
+    *parsed = microseconds;
+    *extra = parsed;
+    return true;
+}
+void assign_clock_offset(const char *, void *extra) {
+    settings.clock_offset_us = *static_cast<int64 *>(extra);
+}
+
+bool check_ring_name(char **value, void **, GucSource) {
+    size_t length = strlen(*value);
+    if (length == 0 || length > 63) {
+        GUC_check_errdetail("The name must be 1 to 63 bytes long.");
+        return false;
+    }
+    return true;
+}
+
+} // namespace
+
+void define_settings() {
+    DefineCustomIntVariable("stacksaga.batch_size",
+                            "Sets how many due items a worker takes in one transaction.", nullptr,
+                            &settings.batch_size, batch_size_default, 1, batch_size_max, PGC_SIGHUP,
+                            0, nullptr, nullptr, nullptr);
+    DefineCustomStringVariable("stacksaga.clock_offset",
+                               "Moves the extension's clock by an interval, for tests.", nullptr,
+                               &settings.clock_offset, "0", PGC_SUSET, GUC_NOT_IN_SAMPLE,
+                               check_clock_offset, assign_clock_offset, nullptr);
+    DefineCustomStringVariable(
+        "stacksaga.cluster", "Names the virtual cluster that new work belongs to.", nullptr,
+        &settings.cluster, "default", PGC_USERSET, 0, check_ring_name, nullptr, nullptr);
+    DefineCustomEnumVariable("stacksaga.coordination",
+                             "Says who deals out the ring to this server's workers.",
+                             "standalone: they share it; coordinator: they take granted ranges.",
+                             &settings.coordination, static_cast<int>(Coordination::standalone),
+                             coordination_options, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomStringVariable(
+        "stacksaga.databases", "Lists the databases in which preloaded workers run.", nullptr,
+        &settings.databases, "", PGC_SIGHUP, GUC_LIST_INPUT, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("stacksaga.max_payload",
+                            "Sets the largest input, output or payload that is accepted.", nullptr,
+                            &settings.max_payload, max_payload_default, 1024, payload_limit,
+                            PGC_SUSET, GUC_UNIT_BYTE, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("stacksaga.poll_interval",
+                            "Sets how often an idle worker looks for due work.", nullptr,
+                            &settings.poll_interval, poll_interval_default, poll_interval_min,
+                            poll_interval_max, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
+    DefineCustomStringVariable("stacksaga.region", "Names the region that new work belongs to.",
+                               nullptr, &settings.region, "default", PGC_USERSET, 0,
+                               check_ring_name, nullptr, nullptr);
+    DefineCustomIntVariable("stacksaga.workers", "Sets how many workers a database gets.", nullptr,
+                            &settings.workers, workers_default, 0, workers_max, PGC_SIGHUP, 0,
+                            nullptr, nullptr, nullptr);
+    reserve_settings_prefix("stacksaga");
+}
+
+} // namespace stacksaga::pg

@@ -1,0 +1,38 @@
+// The settings stacksaga.*, defined in one table in settings.cpp.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga::pg {
+
+enum class Coordination : int { standalone, coordinator };
+
+struct Settings {
+    int batch_size;
+    char *clock_offset;
+    int64 clock_offset_us; ///< parsed from clock_offset
+    char *cluster;
+    int coordination; ///< a Coordination
+    char *databases;
+    int max_payload;   ///< bytes
+    int poll_interval; ///< ms
+    char *region;
+    int workers;
+};
+extern Settings settings;
+
+/// Called by _PG_init.
+void define_settings();
+
+/// Splits stacksaga.databases; calls `each(const char *name)`. False when the list is malformed.
+template <class F> bool for_each_database(F &&each) {
+    char *copy = pstrdup(settings.databases);
+    List *names = NIL;
+    if (!SplitIdentifierString(copy, ',', &names))
+        return false;
+    ListCell *cell;
+    foreach (cell, names)
+        each(static_cast<const char *>(lfirst(cell)));
+    return true;
+}
+
+} // namespace stacksaga::pg
