@@ -1,0 +1,99 @@
+# stacksaga: one PostgreSQL extension and one daemon, built and tested from here.
+#
+#   make              build the extension            make install [DESTDIR=...]   install it
+#   make demo         transfers between two banks    make test                    every test there is
+#   make unit | regress | isolation | tap | lint     one part of the tests
+#   make coordinator  build the daemon               make clean                   remove what was built
+#
+# demo and test install what they need and start private servers; they work before PostgreSQL is there.
+
+EXTENSION  = extension/stacksaga
+EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" extension/stacksaga.control)
+OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard extension/pg/*.cpp extension/src/*.cpp)))
+MODULE_big := $(if $(OBJS),stacksaga)
+
+# The folders are prerequisites too: a file that is removed changes the script as one that is edited.
+SQL_FOLDERS := $(wildcard $(addprefix extension/sql/,tables functions views privileges))
+SQL_PARTS   := $(foreach folder,$(SQL_FOLDERS),$(sort $(wildcard $(folder)/*.sql)))
+DATA        := $(wildcard extension/sql/upgrade/stacksaga--*--*.sql)
+DATA_built  = extension/stacksaga--$(EXTVERSION).sql
+
+# For `make installcheck` against a server of one's own; the targets below use private servers.
+REGRESS        := $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
+REGRESS_OPTS   = --load-extension=stacksaga
+ISOLATION      := $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-extension=stacksaga
+PROVE_TESTS    := $(sort $(wildcard test/tap/*.pl))
+PROVE_FLAGS    += -I test/tap/lib
+TAP_TESTS      := $(if $(PROVE_TESTS),1)
+EXTRA_CLEAN    = build results regression.diffs regression.out tmp_check \
+                 test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
+
+PG_CONFIG  ?= pg_config
+PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Iextension
+PG_CXXFLAGS = -std=c++20 -fno-exceptions -fno-rtti -fno-threadsafe-statics -Wall -Wextra -Wshadow
+SHLIB_LINK  = -Wl,--version-script=extension/stacksaga.map
+ifeq ($(CI),true)
+# Elsewhere a newer compiler's new warning must not break a user's build.
+PG_CXXFLAGS += -Werror -DUSE_ASSERT_CHECKING=1
+CMAKE_FLAGS += -DSTACKSAGA_WERROR=ON
+endif
+# Bitcode would need a clang of one certain version and bring nothing to functions that call SPI.
+override with_llvm = no
+
+PG_MAJOR := $(shell $(PG_CONFIG) --version 2>/dev/null | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p')
+PGXS     := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+PG_HEADER := $(if $(PG_MAJOR),$(wildcard $(shell $(PG_CONFIG) --includedir-server)/postgres.h))
+
+.DEFAULT_GOAL := all
+
+ifneq ($(and $(PG_HEADER),$(wildcard $(PGXS))),)
+ifeq ($(shell test $(PG_MAJOR) -ge 14 && echo yes),)
+$(error stacksaga needs PostgreSQL 14 or later; $(PG_CONFIG) is of $(PG_MAJOR))
+endif
+include $(PGXS)
+else
+all install installcheck clean:
+	@echo "$(PG_CONFIG) finds no PostgreSQL server headers: run 'make packages', or install" \
+	      "postgresql-server-dev-15, or say where they are with PG_CONFIG=/path/to/pg_config" >&2
+	@exit 1
+endif
+
+# PGXS as Debian ships it tracks no header; a build of everything takes seconds.
+$(OBJS): $(wildcard extension/*/*.hpp) Makefile
+
+$(if $(MODULE_big),stacksaga.so): extension/stacksaga.map
+
+$(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
+	@echo "making $@ of $(words $(SQL_PARTS)) parts"
+	@{ printf '%s\n' '\echo Use "CREATE EXTENSION stacksaga" to load this file. \quit'; \
+	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
+	@mv $@.new $@
+
+.PHONY: packages demo test unit regress isolation tap lint coordinator cmake
+
+packages:
+	@test/tools/install-packages
+
+demo:
+	@test/tools/demo
+
+test:
+	@test/tools/test
+
+cmake:
+	cmake -S . -B build -G "Unix Makefiles" $(CMAKE_FLAGS)
+	$(MAKE) -C build
+
+coordinator:
+	cmake -S . -B build -G "Unix Makefiles" $(CMAKE_FLAGS)
+	$(MAKE) -C build stacksaga-coordinator
+
+unit: cmake
+	@test/tools/unit
+
+regress isolation lint: all
+	@test/tools/$@
+
+tap: all cmake
+	@test/tools/tap
