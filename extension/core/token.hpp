@@ -66,4 +66,17 @@ constexpr Token token_of_uuid(std::span<const unsigned char, 16> uuid) {
     return cassandra_token({bytes, sizeof bytes});
 }
 
+/// The top half of a token: the hash of type ring_token, so that hash shards are contiguous ranges
+/// of the ring.
+constexpr std::int32_t top_half(Token token) {
+    return static_cast<std::int32_t>(token.value() >> 32);
+}
+
+/// A 64-bit hash of the token for any `seed`; with seed 0 its low half is top_half(), as
+/// PostgreSQL asks of a type's two hash functions.
+constexpr std::uint64_t seeded_hash(Token token, std::uint64_t seed) {
+    const std::uint64_t swapped = std::rotl(static_cast<std::uint64_t>(token.value()), 32);
+    return seed == 0 ? swapped : murmur3::mix64(swapped ^ seed);
+}
+
 } // namespace stacksaga::core

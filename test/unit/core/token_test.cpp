@@ -91,6 +91,19 @@ TEST(Token, OfAUuidIsThatOfItsBytes) {
     EXPECT_EQ(token_of_uuid(uuid).value(), 6739078495667776670);
 }
 
+TEST(Token, HashesAreItsTopHalf) {
+    EXPECT_EQ(top_half(Token::first_of_ring()), std::numeric_limits<std::int32_t>::min());
+    EXPECT_EQ(top_half(Token::from_int64(-1)), -1);
+    EXPECT_EQ(top_half(Token::from_int64(0x12345678'9abcdef0)), 0x12345678);
+    EXPECT_EQ(top_half(Token::last_of_ring()), std::numeric_limits<std::int32_t>::max());
+    std::mt19937_64 random(2);
+    for (int i = 0; i < 1000; ++i) {
+        const auto token = Token::from_position(random());
+        EXPECT_EQ(static_cast<std::int32_t>(seeded_hash(token, 0)), top_half(token));
+        EXPECT_NE(seeded_hash(token, 1), seeded_hash(token, 2));
+    }
+}
+
 TEST(Token, IsKnownAtCompileTime) {
     static_assert(cassandra_token("0").value() == 3083240331115144064);
     static_assert(murmur3_x86_32("", 1) == 0x514E28B7);
