@@ -17,13 +17,9 @@ server_programs() {
 }
 
 # PostgreSQL refuses to run as root, so root's servers belong to the user postgres.
-as_server_user() {
-    if [ "$(id -u)" = 0 ]; then
-        runuser -u postgres -- "$@"
-    else
-        "$@"
-    fi
-}
+server_user=()
+[ "$(id -u)" != 0 ] || server_user=(runuser -u postgres --)
+as_server_user() { "${server_user[@]}" "$@"; }
 
 # Makes a folder of the server's user and sets $scratch. A watcher outside this process group
 # holds the other end of a pipe: whatever way this script ends, kill -9 included, the watcher reads
@@ -84,4 +80,62 @@ tally() {
         printf '%s %s %s\n' "$1" "$2" "$3" >>"$STACKSAGA_TALLY"
     fi
     [ "$3" -eq 0 ]
+}
+
+# The names of the files FOLDER/*.SUFFIX in alphabetical order; nothing if there are none.
+names_in() {
+    local file
+    for file in "$1"/*."$2"; do
+        [ ! -e "$file" ] || basename "$file" ".$2"
+    done | LC_ALL=C sort
+}
+
+# Runs PostgreSQL's own regression or isolation driver against a private server and tallies its tests:
+# run_regression PART DRIVER FOLDER TEST...  The driver is a path below PGXS, the folder holds the tests.
+run_regression() {
+    local part=$1 driver folder=$3 total output passed name runnable=()
+    driver=$(dirname "$("${PG_CONFIG:-pg_config}" --pgxs)")/../../$2
+    shift 3
+    total=$#
+    [ "$total" -gt 0 ] || say "$part: there are no tests"
+    for name in "$@"; do
+        # The driver would stop at it, and leave out all tests that come after.
+        if [ -e "$folder/expected/$name.out" ]; then
+            runnable+=("$name")
+        else
+            say "$part: $folder/expected/$name.out is missing (an empty one will do to see the output)"
+        fi
+    done
+    passed=0
+    rm -rf "$folder/regression.diffs" "$folder/results"
+    if [ ${#runnable[@]} -gt 0 ]; then
+        output=$(mktemp)
+        # A statement that waits for ever would hold up all that come after.
+        "$top/test/tools/with-postgres" --conf "statement_timeout = '5min'" \
+            "$driver" --bindir="$(server_programs)" --inputdir="$folder" --outputdir="$folder" \
+            --dbname="stacksaga_$part" --load-extension=stacksaga "${runnable[@]}" 2>&1 |
+            grep --line-buffered -vE '^((DROP|CREATE|ALTER) (DATABASE|EXTENSION)|SET)$' |
+            tee "$output" || true
+        # Up to PostgreSQL 15 the driver says "test NAME ... ok", after it "ok 1 - NAME".
+        passed=$(grep -cE '^(test .* \.\.\. ok|ok [0-9]+) ' "$output" || true)
+        rm -f "$output"
+    fi
+    if [ "$passed" -ne "$total" ] && [ -s "$folder/regression.diffs" ]; then
+        cat "$folder/regression.diffs"
+    fi
+    tally "$part" "$passed" $((total - passed))
+}
+
+# Builds targets of the Makefile: build TARGET...  Shows the compiler's output only if it fails.
+build() {
+    local log started=$SECONDS
+    log=$(mktemp)
+    say "Building: $*"
+    if ! make -C "$top" -j "$(nproc)" "$@" >"$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
+    say "Built in $((SECONDS - started)) s"
 }

@@ -1,0 +1,56 @@
+# A server for a TAP test: PostgreSQL::Test::Cluster with the workers of stacksaga.
+#
+#   use StacksagaCluster;
+#   my $node = StacksagaCluster->new('main');
+#   $node->init(worker_databases => [ 'postgres' ]);    # preloaded; without it, nothing is preloaded
+#   $node->start;
+#   $node->create_extension('postgres');
+#   $node->stop;
+#
+# Every option of PostgreSQL::Test::Cluster::init may be given too. test/tools/tap lets the server find
+# the extension (through TEMP_CONFIG); under `make installcheck` it is the installed one.
+# Wait for a condition with poll_query_until, never for a time.
+package StacksagaCluster;
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use parent -norequire, 'PostgreSQL::Test::Cluster';
+
+sub init
+{
+	my ($self, %params) = @_;
+	my $databases = delete $params{worker_databases};
+
+	$self->SUPER::init(%params);
+	$self->append_conf('postgresql.conf', "max_worker_processes = 16\n");
+	if (defined $databases)
+	{
+		my $list = join(',', @$databases);
+		$self->append_conf('postgresql.conf',
+			"shared_preload_libraries = 'stacksaga'\nstacksaga.databases = '$list'\n");
+	}
+	return;
+}
+
+# Creates the extension in a database.
+sub create_extension
+{
+	my ($self, $database) = @_;
+	return $self->safe_psql($database, 'CREATE EXTENSION stacksaga');
+}
+
+# Runs psql and returns what \gset-free SQL prints, and fails the test with the server's message if the
+# statement raises anything but the SQLSTATE given.
+sub raises_sqlstate
+{
+	my ($self, $database, $sql, $expected) = @_;
+	my ($status, $output, $errors) =
+	  $self->psql($database, $sql, extra_params => [ '-v', 'VERBOSITY=sqlstate' ]);
+	return Test::More::like($errors, qr/ERROR:\s+$expected$/m, "raises $expected: $sql");
+}
+
+1;

@@ -1,0 +1,28 @@
+-- every object of the extension has a COMMENT
+-- Members are what the extension made by name: no array types, row types, indexes or TOAST tables.
+WITH member AS (
+    SELECT d.classid, d.objid
+    FROM pg_depend d
+    JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+    WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
+), relation AS (
+    SELECT objid AS oid FROM member WHERE classid = 'pg_class'::regclass
+), object AS (
+    SELECT classid, objid FROM member
+    UNION ALL
+    SELECT 'pg_trigger'::regclass, t.oid
+    FROM pg_trigger t JOIN relation r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal
+    UNION ALL
+    -- What makes a view a view is its rule _RETURN.
+    SELECT 'pg_rewrite'::regclass, w.oid
+    FROM pg_rewrite w JOIN relation r ON r.oid = w.ev_class WHERE w.rulename <> '_RETURN'
+    UNION ALL
+    SELECT 'pg_statistic_ext'::regclass, s.oid
+    FROM pg_statistic_ext s JOIN relation r ON r.oid = s.stxrelid
+)
+SELECT pg_describe_object(o.classid, o.objid, 0)
+FROM object o
+WHERE NOT EXISTS (
+    SELECT FROM pg_description c
+    WHERE c.classoid = o.classid AND c.objoid = o.objid AND c.objsubid = 0 AND c.description <> '')
+ORDER BY 1;

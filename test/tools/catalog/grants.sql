@@ -1,0 +1,35 @@
+-- nothing is granted to PUBLIC but IMMUTABLE functions that read no table
+-- PUBLIC's USAGE on the schema lets it reach those functions, and types have no rows to guard.
+WITH member AS (
+    SELECT d.classid, d.objid
+    FROM pg_depend d
+    JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+    WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
+)
+SELECT format('%s on schema stacksaga', a.privilege_type)
+FROM pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+WHERE n.nspname = 'stacksaga' AND a.grantee = 0 AND a.privilege_type <> 'USAGE'
+UNION ALL
+-- (A table or a sequence without a list of grants grants PUBLIC nothing, a function its EXECUTE.)
+SELECT format('%s on %s', a.privilege_type, pg_describe_object(m.classid, m.objid, 0))
+FROM member m
+JOIN pg_class c ON m.classid = 'pg_class'::regclass AND c.oid = m.objid,
+     aclexplode(c.relacl) a
+WHERE a.grantee = 0
+UNION ALL
+SELECT format('%s on column %s of %s', a.privilege_type, t.attname,
+              pg_describe_object(m.classid, m.objid, 0))
+FROM member m
+JOIN pg_attribute t ON m.classid = 'pg_class'::regclass AND t.attrelid = m.objid,
+     aclexplode(t.attacl) a
+WHERE a.grantee = 0
+UNION ALL
+SELECT format('%s on %s', a.privilege_type, pg_describe_object(m.classid, m.objid, 0))
+FROM member m
+JOIN pg_proc p ON m.classid = 'pg_proc'::regclass AND p.oid = m.objid
+JOIN pg_language l ON l.oid = p.prolang,
+     aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+WHERE a.grantee = 0
+  AND NOT (p.prokind IN ('f', 'a') AND p.provolatile = 'i' AND NOT p.prosecdef
+           AND l.lanname IN ('c', 'internal', 'sql'))
+ORDER BY 1;

@@ -1,0 +1,13 @@
+-- no function has a mutable search_path
+-- An IMMUTABLE function in C looks no name up. The one exception resolves the names that its caller
+-- gives it, in the caller's path, and reads no table of ours.
+SELECT p.oid::regprocedure
+FROM pg_depend d
+JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+JOIN pg_language l ON l.oid = p.prolang
+WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
+  AND NOT EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE setting LIKE 'search\_path=%')
+  AND (p.prosecdef OR NOT (l.lanname IN ('c', 'internal') AND p.provolatile = 'i'))
+  AND (p.prosecdef OR p.proname NOT IN ('sql_step'))
+ORDER BY 1;
