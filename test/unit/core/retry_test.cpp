@@ -38,6 +38,8 @@ TEST(Retry, JitterSwingsBothWays) {
     const RetryPolicy wild{.jitter = 1};
     EXPECT_EQ(delay_before(2, wild, 0), 0);
     EXPECT_EQ(delay_before(2, wild, 1), 2 * second);
+    EXPECT_EQ(delay_before(2, wild, nan), 0);
+    EXPECT_EQ(delay_before(2, wild, infinity), 2 * second);
 }
 
 TEST(Retry, ACappedDelayIsExact) {
