@@ -70,7 +70,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation tap lint coordinator cmake
+.PHONY: packages demo test unit regress isolation tap lint tidy coordinator cmake
 
 packages:
 	@test/tools/install-packages
@@ -88,6 +88,12 @@ cmake:
 coordinator:
 	cmake -S . -B build -G "Unix Makefiles" $(CMAKE_FLAGS)
 	$(MAKE) -C build stacksaga-coordinator
+
+# Not part of `make test`: it takes minutes, and wants the package clang-tidy.
+tidy:
+	cmake -S . -B build -G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON $(CMAKE_FLAGS)
+	sed -n 's/^ *"file": "\(.*\)".*/\1/p' build/compile_commands.json | \
+	    xargs -r -n 1 -P 2 clang-tidy --quiet -p build
 
 unit: cmake
 	@test/tools/unit
