@@ -2,6 +2,9 @@
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
+# A make that calls these scripts must not lend its job slots to the ones that they call.
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
 say() { printf '%s\n' "$*"; }
 fail() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
@@ -60,8 +63,7 @@ run_attended() {
 
 # Installs the extension below a folder, and builds it where that is due: one at a time in a tree.
 install_extension() {
-    flock "$top/extension" env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL \
-        make -s -C "$top" install DESTDIR="$1" >"$1.log" 2>&1 || {
+    flock "$top/extension" make -s -C "$top" install DESTDIR="$1" >"$1.log" 2>&1 || {
         cat "$1.log" >&2
         fail "the extension does not build"
     }

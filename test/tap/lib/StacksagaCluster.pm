@@ -17,6 +17,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Test::More;
 
 use parent -norequire, 'PostgreSQL::Test::Cluster';
 
@@ -43,14 +44,13 @@ sub create_extension
 	return $self->safe_psql($database, 'CREATE EXTENSION stacksaga');
 }
 
-# Runs psql and returns what \gset-free SQL prints, and fails the test with the server's message if the
-# statement raises anything but the SQLSTATE given.
+# A test that succeeds when the statement fails with the SQLSTATE given.
 sub raises_sqlstate
 {
 	my ($self, $database, $sql, $expected) = @_;
-	my ($status, $output, $errors) =
+	my (undef, undef, $errors) =
 	  $self->psql($database, $sql, extra_params => [ '-v', 'VERBOSITY=sqlstate' ]);
-	return Test::More::like($errors, qr/ERROR:\s+$expected$/m, "raises $expected: $sql");
+	return like($errors, qr/ERROR:\s+$expected$/m, "raises $expected: $sql");
 }
 
 1;
