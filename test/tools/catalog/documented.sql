@@ -1,5 +1,5 @@
 -- docs/reference.md and README.md tell of every function, view and setting
--- Operators, casts, types, operator classes and triggers have functions of their own that nobody calls;
+-- Operators, casts, types, operator classes, aggregates and triggers have functions of their own that nobody calls;
 -- a COMMENT that begins "Internal:" says so of another one.
 \set reference `test -e docs/reference.md && cat docs/reference.md README.md`
 WITH member AS (
@@ -13,6 +13,7 @@ WITH member AS (
     UNION ALL SELECT oprjoin FROM pg_operator
     UNION ALL SELECT castfunc FROM pg_cast
     UNION ALL SELECT amproc FROM pg_amproc
+    UNION ALL SELECT unnest(ARRAY[aggtransfn, aggfinalfn, aggcombinefn]) FROM pg_aggregate
     UNION ALL SELECT unnest(ARRAY[typinput, typoutput, typreceive, typsend, typmodin, typmodout])
               FROM pg_type
 ), public AS (
