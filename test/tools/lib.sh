@@ -111,7 +111,8 @@ run_regression() {
     passed=0
     rm -rf "$folder/regression.diffs" "$folder/results"
     if [ ${#runnable[@]} -gt 0 ]; then
-        output=$(mktemp)
+        mkdir -p "$folder/results"
+        output=$folder/results/driver
         # A statement that waits for ever would hold up all that come after.
         "$top/test/tools/with-postgres" --conf "statement_timeout = '5min'" \
             "$driver" --bindir="$(server_programs)" --inputdir="$folder" --outputdir="$folder" \
@@ -120,7 +121,6 @@ run_regression() {
             tee "$output" || true
         # Up to PostgreSQL 15 the driver says "test NAME ... ok", after it "ok 1 - NAME".
         passed=$(grep -cE '^(test .* \.\.\. ok|ok [0-9]+) ' "$output" || true)
-        rm -f "$output"
     fi
     if [ "$passed" -ne "$total" ] && [ -s "$folder/regression.diffs" ]; then
         cat "$folder/regression.diffs"
@@ -130,14 +130,11 @@ run_regression() {
 
 # Builds targets of the Makefile: build TARGET...  Shows the compiler's output only if it fails.
 build() {
-    local log started=$SECONDS
-    log=$(mktemp)
+    local output started=$SECONDS
     say "Building: $*"
-    if ! make -C "$top" -j "$(nproc)" "$@" >"$log" 2>&1; then
-        cat "$log" >&2
-        rm -f "$log"
+    output=$(make -C "$top" -j "$(nproc)" "$@" 2>&1) || {
+        printf '%s\n' "$output" >&2
         return 1
-    fi
-    rm -f "$log"
+    }
     say "Built in $((SECONDS - started)) s"
 }
