@@ -1,0 +1,94 @@
+// The states of a node, as data. The state is not stored: it follows from the age of the node's
+// heartbeat and from whether it drains, so that it needs nobody to change it.
+#pragma once
+#ifdef POSTGRES_H
+#error "core comes before PostgreSQL headers"
+#endif
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace stacksaga::core {
+
+enum class NodeState : std::uint8_t { active, suspected, dead, draining, removed };
+inline constexpr std::array<std::string_view, 5> node_state_names{"active", "suspected", "dead",
+                                                                  "draining", "removed"};
+
+constexpr std::string_view name_of(NodeState state) {
+    return node_state_names[static_cast<std::size_t>(state)];
+}
+
+/// One change of state that can happen to one incarnation of a node.
+struct NodeTransition {
+    NodeState from;
+    NodeState to;
+    std::string_view sentence;
+};
+
+inline constexpr std::array node_transitions{
+    NodeTransition{NodeState::active, NodeState::suspected,
+                   "it missed beats: it finishes what it has and is given nothing new"},
+    NodeTransition{NodeState::active, NodeState::draining,
+                   "it is told to drain: it finishes, and the next window leaves it out"},
+    NodeTransition{NodeState::active, NodeState::removed, "it left the ring"},
+    NodeTransition{NodeState::suspected, NodeState::active, "it beats again"},
+    NodeTransition{NodeState::suspected, NodeState::draining, "it is told to drain"},
+    NodeTransition{NodeState::suspected, NodeState::dead,
+                   "it has been silent for too long: its slots may be taken over"},
+    NodeTransition{NodeState::suspected, NodeState::removed, "it left the ring"},
+    NodeTransition{NodeState::draining, NodeState::dead,
+                   "it has been silent for too long: its slots may be taken over"},
+    NodeTransition{NodeState::draining, NodeState::removed, "it left the ring"},
+    NodeTransition{NodeState::dead, NodeState::active,
+                   "it beats again, without the slots that were taken over"},
+    NodeTransition{NodeState::dead, NodeState::draining, "it beats again, and still drains"},
+    NodeTransition{NodeState::dead, NodeState::removed,
+                   "it left the ring, or was dead ten times as long as it takes to be dead"},
+};
+
+/// Whether `from` can become `to`; a state always stays what it is.
+constexpr bool may_change(NodeState from, NodeState to) {
+    if (from == to)
+        return true;
+    for (const NodeTransition &t : node_transitions)
+        if (t.from == from && t.to == to)
+            return true;
+    return false;
+}
+
+/// Silences after which a node is suspected, dead and removed; microseconds, ascending.
+struct NodeTiming {
+    std::int64_t suspect_after;
+    std::int64_t dead_after;
+
+    constexpr std::int64_t removed_after() const { return 10 * dead_after; }
+};
+
+/// How long ago an instant was, or will be. A heartbeat from the future (the clock was set back)
+/// ages like one from the past: whoever lives corrects it with its next beat.
+constexpr std::int64_t silence(std::int64_t heartbeat_at, std::int64_t now) {
+    const auto earlier = static_cast<std::uint64_t>(heartbeat_at < now ? heartbeat_at : now);
+    const auto later = static_cast<std::uint64_t>(heartbeat_at < now ? now : heartbeat_at);
+    constexpr auto most = static_cast<std::uint64_t>(INT64_MAX);
+    return static_cast<std::int64_t>(later - earlier > most ? most : later - earlier);
+}
+
+/// The state of a node that was last heard `silent_for` ago.
+constexpr NodeState node_state(std::int64_t silent_for, bool draining, const NodeTiming &timing) {
+    if (silent_for >= timing.removed_after())
+        return NodeState::removed;
+    if (silent_for >= timing.dead_after)
+        return NodeState::dead;
+    if (draining)
+        return NodeState::draining;
+    return silent_for >= timing.suspect_after ? NodeState::suspected : NodeState::active;
+}
+
+static_assert(!may_change(NodeState::active, NodeState::dead));
+static_assert(!may_change(NodeState::draining, NodeState::active));
+static_assert(!may_change(NodeState::removed, NodeState::active));
+static_assert(silence(INT64_MIN, INT64_MAX) == INT64_MAX && silence(3, 1) == 2);
+
+} // namespace stacksaga::core

@@ -1,0 +1,128 @@
+-- Rings, nodes and windows (extension/src/ring*.cpp, node.cpp, window.cpp, ranges.cpp).
+
+CREATE OR REPLACE FUNCTION stacksaga.create_ring(
+    region            text,
+    cluster           text,
+    window_length     interval DEFAULT '60 seconds',
+    publish_lead      interval DEFAULT '30 seconds',
+    strategy          text     DEFAULT 'consistent',
+    slots             integer  DEFAULT 256,
+    on_missing_window text     DEFAULT 'keep'
+) RETURNS integer
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_create_ring';
+COMMENT ON FUNCTION stacksaga.create_ring IS
+    'Creates a ring, or returns the one that exists with the same settings. Raises SG400, SG409 (it exists with others)';
+
+CREATE OR REPLACE FUNCTION stacksaga.alter_ring(
+    region text, cluster text, setting text, value text
+) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_alter_ring';
+COMMENT ON FUNCTION stacksaga.alter_ring IS
+    'Changes a setting of a ring, for windows and heartbeats from now on. Raises SG400, SG404';
+
+CREATE OR REPLACE FUNCTION stacksaga.register_node(
+    node    text,
+    region  text             DEFAULT 'default',
+    cluster text             DEFAULT 'default',
+    kind    text             DEFAULT 'worker',
+    weight  double precision DEFAULT 1,
+    agent   text             DEFAULT NULL
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_register_node';
+COMMENT ON FUNCTION stacksaga.register_node IS
+    'Registers a node and returns its incarnation; an older holder of the name is out, and its slots pass over. Raises SG400, SG404 (no such ring or agent), SG409 (the name is a node of another ring)';
+
+CREATE OR REPLACE FUNCTION stacksaga.heartbeat_node(
+    node text, incarnation bigint, load double precision DEFAULT 0
+) RETURNS TABLE (state text, epoch bigint, checkpoint_requested boolean)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+ROWS 1
+AS 'MODULE_PATHNAME', 'stacksaga_heartbeat_node';
+COMMENT ON FUNCTION stacksaga.heartbeat_node IS
+    'Says that a node lives, and takes over what the open window gives it. Call it in a transaction of its own: slots taken over are locked to its end. Raises SG400, SG404, SG412 (superseded)';
+
+CREATE OR REPLACE FUNCTION stacksaga.acknowledge_checkpoint(
+    node text, incarnation bigint, progress jsonb
+) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_acknowledge_checkpoint';
+COMMENT ON FUNCTION stacksaga.acknowledge_checkpoint IS
+    'Tells how far a node has come, as heartbeat_node() asks for. Raises SG400, SG404, SG412 (superseded), SG413';
+
+CREATE OR REPLACE FUNCTION stacksaga.drain_node(node text, incarnation bigint) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_drain_node';
+COMMENT ON FUNCTION stacksaga.drain_node IS
+    'Lets a node finish what it has and keeps it out of the windows that come. Raises SG400, SG404, SG412 (superseded)';
+
+CREATE OR REPLACE FUNCTION stacksaga.leave_ring(node text, incarnation bigint) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_leave_ring';
+COMMENT ON FUNCTION stacksaga.leave_ring IS
+    'Takes a node out of its ring; its slots have no owner until they are taken over. Raises SG400, SG404, SG412 (superseded)';
+
+CREATE OR REPLACE FUNCTION stacksaga.publish_window(
+    region       text,
+    cluster      text,
+    window_start timestamptz,
+    nodes        text[],
+    range_starts bigint[],
+    range_ends   bigint[],
+    publisher    text,
+    agent        text DEFAULT NULL
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_publish_window';
+COMMENT ON FUNCTION stacksaga.publish_window IS
+    'Proposes who owns what from the start of a window on and returns its epoch; NULL when that window was already published. Raises SG400, SG404 (no such ring or node), SG416 (the ranges do not tile the ring at slot borders)';
+
+CREATE OR REPLACE FUNCTION stacksaga.node_ranges(node text)
+RETURNS TABLE (range_start bigint, range_end bigint, epoch bigint, valid_from timestamptz,
+               valid_until timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+ROWS 10
+AS 'MODULE_PATHNAME', 'stacksaga_node_ranges';
+COMMENT ON FUNCTION stacksaga.node_ranges IS
+    'Returns what a node may work on now; ownership changes by plan only at valid_until, where the next window starts. Raises SG400, SG404';
+
+CREATE OR REPLACE FUNCTION stacksaga.ring_state(region text, cluster text)
+RETURNS TABLE (database_time timestamptz, window_length interval, publish_lead interval,
+               strategy text, slots integer, epoch bigint, last_window timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+ROWS 1
+AS 'MODULE_PATHNAME', 'stacksaga_ring_state';
+COMMENT ON FUNCTION stacksaga.ring_state IS
+    'Returns what a coordinator plans with: the time, the settings of the ring and the start of the latest published window. Raises SG400, SG404';
+
+CREATE OR REPLACE FUNCTION stacksaga.ring_slots(region text, cluster text)
+RETURNS TABLE (slot integer, range_start bigint, range_end bigint, node text, epoch bigint)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+ROWS 256
+AS 'MODULE_PATHNAME', 'stacksaga_ring_slots';
+COMMENT ON FUNCTION stacksaga.ring_slots IS
+    'Returns every slot of a ring, its range and its owner. Raises SG400, SG404';
+
+CREATE OR REPLACE FUNCTION stacksaga.ring_setting_defaults()
+RETURNS TABLE (setting text, value text, is_interval boolean)
+LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 9
+AS 'MODULE_PATHNAME', 'stacksaga_ring_setting_defaults';
+COMMENT ON FUNCTION stacksaga.ring_setting_defaults IS
+    'Internal: returns the settings of a ring and their defaults, intervals in microseconds';
+
+CREATE OR REPLACE FUNCTION stacksaga.node_state(
+    heartbeat_age interval, draining boolean, suspect_after interval, dead_after interval
+) RETURNS text
+LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'stacksaga_node_state';
+COMMENT ON FUNCTION stacksaga.node_state IS
+    'Internal: returns the state of a node that was last heard so long ago. Raises SG400';
+
+CREATE OR REPLACE FUNCTION stacksaga.node_transitions()
+RETURNS TABLE (from_state text, to_state text, sentence text)
+LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 12
+AS 'MODULE_PATHNAME', 'stacksaga_node_transitions';
+COMMENT ON FUNCTION stacksaga.node_transitions IS
+    'Returns the changes of state that can happen to a node, with a sentence for each';

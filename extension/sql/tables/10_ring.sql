@@ -1,0 +1,105 @@
+-- Rings: who works where, and until when. These tables are local to a server and carry no token; a
+-- slot is a range of tokens.
+
+CREATE SEQUENCE stacksaga.ring_id_seq AS integer START 2;
+COMMENT ON SEQUENCE stacksaga.ring_id_seq IS 'Numbers rings; 1 is the default ring';
+
+-- A row is never changed: what can be altered is in ring_setting, what rises in ring_epoch.
+CREATE TABLE stacksaga.ring (
+    ring_id    integer PRIMARY KEY,
+    region     text NOT NULL CHECK (octet_length(region) BETWEEN 1 AND 63),
+    cluster    text NOT NULL CHECK (octet_length(cluster) BETWEEN 1 AND 63),
+    slots      integer NOT NULL CHECK (slots BETWEEN 64 AND 4096),
+    created_at timestamptz NOT NULL,
+    UNIQUE (region, cluster)
+);
+COMMENT ON TABLE stacksaga.ring IS
+    'One row per ring: a virtual cluster with its own nodes, slots, windows and work';
+INSERT INTO stacksaga.ring VALUES (1, 'default', 'default', 256, pg_catalog.clock_timestamp());
+
+CREATE TABLE stacksaga.ring_setting (
+    ring_id integer NOT NULL,
+    setting text NOT NULL,
+    value   text NOT NULL,
+    PRIMARY KEY (ring_id, setting)
+);
+COMMENT ON TABLE stacksaga.ring_setting IS
+    'The settings of a ring that differ from the defaults; intervals are in microseconds';
+
+CREATE TABLE stacksaga.ring_epoch (
+    ring_id integer PRIMARY KEY,
+    epoch   bigint NOT NULL
+) WITH (fillfactor = 10);
+COMMENT ON TABLE stacksaga.ring_epoch IS
+    'The epoch counter of a ring, which its windows and slots share; no row stands for 0';
+
+-- Kept by pg_dump, so that an incarnation of before a restore is never given again.
+CREATE SEQUENCE stacksaga.node_incarnation_seq;
+COMMENT ON SEQUENCE stacksaga.node_incarnation_seq IS 'Numbers incarnations of nodes';
+
+-- What a heartbeat changes is not indexed, so its updates stay heap-only.
+CREATE TABLE stacksaga.node (
+    node          text PRIMARY KEY CHECK (octet_length(node) BETWEEN 1 AND 255),
+    ring_id       integer NOT NULL,
+    incarnation   bigint NOT NULL UNIQUE,
+    kind          text NOT NULL CHECK (kind IN ('worker', 'standard', 'agent')),
+    weight        double precision NOT NULL,
+    agent         text,
+    pid           integer,
+    draining      boolean NOT NULL DEFAULT false,
+    registered_at timestamptz NOT NULL,
+    heartbeat_at  timestamptz NOT NULL,
+    load          double precision NOT NULL DEFAULT 0,
+    checkpoint_at timestamptz NOT NULL,
+    progress      jsonb
+) WITH (fillfactor = 50);
+COMMENT ON TABLE stacksaga.node IS
+    'Runtime: one row per node; its state follows from the age of its heartbeat';
+COMMENT ON COLUMN stacksaga.node.incarnation IS
+    'Changes when the name is registered again, which fences its older holder';
+COMMENT ON COLUMN stacksaga.node.agent IS 'The agent that deals slots to this node';
+COMMENT ON COLUMN stacksaga.node.pid IS 'The process of a background worker of this server';
+COMMENT ON COLUMN stacksaga.node.checkpoint_at IS 'When the node last told its progress';
+
+-- Ownership and fencing live here and nowhere else. A change of owner happens under the exclusive
+-- lock on the slot and raises the epoch (extension/src/fence.hpp).
+CREATE TABLE stacksaga.slot (
+    ring_id     integer NOT NULL,
+    slot        integer NOT NULL CHECK (slot >= 0),
+    range_start bigint NOT NULL,
+    range_end   bigint NOT NULL,
+    owner       bigint,
+    epoch       bigint NOT NULL DEFAULT 0,
+    owned_since timestamptz,
+    next_owner  bigint,
+    next_from   timestamptz,
+    next_epoch  bigint,
+    PRIMARY KEY (ring_id, slot)
+) WITH (fillfactor = 40);
+COMMENT ON TABLE stacksaga.slot IS
+    'Runtime: one row per slot of a ring, updated in place: who owns it, and what a window proposes';
+COMMENT ON COLUMN stacksaga.slot.owner IS 'The incarnation of a node';
+COMMENT ON COLUMN stacksaga.slot.next_owner IS
+    'The incarnation that may take the slot over from next_from on; null: nothing is proposed';
+COMMENT ON COLUMN stacksaga.slot.next_epoch IS 'The epoch of the window that proposes it';
+
+CREATE TABLE stacksaga.token_window (
+    ring_id      integer NOT NULL,
+    window_start timestamptz NOT NULL,
+    agent        text NOT NULL DEFAULT '',
+    window_end   timestamptz NOT NULL,
+    epoch        bigint NOT NULL,
+    published_at timestamptz NOT NULL,
+    publisher    text NOT NULL,
+    PRIMARY KEY (ring_id, window_start, agent)
+);
+COMMENT ON TABLE stacksaga.token_window IS
+    'Runtime: one row per published window of a ring; the first publisher wins';
+COMMENT ON COLUMN stacksaga.token_window.agent IS
+    'The agent whose part of the window this is; empty: the window of the whole ring';
+
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring', 'WHERE ring_id <> 1');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring_setting', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring_epoch', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.node_incarnation_seq', '');

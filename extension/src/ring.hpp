@@ -1,0 +1,46 @@
+// Rings: virtual clusters, each with its own nodes, slots, windows and work.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+struct Ring {
+    int32 ring_id;
+    int32 slots; ///< a power of two
+};
+static_assert(std::is_trivially_destructible_v<Ring>);
+
+inline constexpr int ring_name_bytes_max = 63;
+
+/// All inside with_spi; each reads one row with a saved plan.
+
+/// The ring that the settings stacksaga.region and stacksaga.cluster name. SG404 when there is
+/// none.
+Ring current_ring();
+
+/// SG404 when there is no such ring.
+Ring find_ring(std::string_view region, std::string_view cluster);
+
+/// A ring by its number, which is valid.
+Ring ring_of_id(int32 ring_id);
+
+/// SG400 unless both are 1 to ring_name_bytes_max bytes long.
+void check_ring_name(std::string_view region, std::string_view cluster);
+
+/// SG400 unless `name` is 1 to 255 bytes long: nodes, publishers.
+void check_node_name(std::string_view name, const char *argument);
+
+/// `text` for a message: cut at a character's border.
+const char *quote_clipped(std::string_view text);
+
+/// Makes the slot rows of a ring that has none: pg_dump keeps no slots.
+void ensure_slots(const Ring &ring);
+
+/// Raises the ring's epoch and returns it. Locks the counter to the end of the transaction, so it
+/// comes after every lock on a slot and before every change of a slot row, or callers deadlock.
+int64 raise_epoch(int32 ring_id);
+
+/// The ring's epoch; 0 before the first window or take-over.
+int64 ring_epoch(int32 ring_id);
+
+} // namespace stacksaga

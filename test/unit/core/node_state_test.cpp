@@ -1,0 +1,57 @@
+#include "core/node_state.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace {
+
+using namespace stacksaga::core;
+
+constexpr NodeTiming timing{.suspect_after = 15, .dead_after = 30};
+
+TEST(NodeState, FollowsFromSilence) {
+    EXPECT_EQ(node_state(0, false, timing), NodeState::active);
+    EXPECT_EQ(node_state(14, false, timing), NodeState::active);
+    EXPECT_EQ(node_state(15, false, timing), NodeState::suspected);
+    EXPECT_EQ(node_state(29, false, timing), NodeState::suspected);
+    EXPECT_EQ(node_state(30, false, timing), NodeState::dead);
+    EXPECT_EQ(node_state(299, false, timing), NodeState::dead);
+    EXPECT_EQ(node_state(300, false, timing), NodeState::removed);
+    EXPECT_EQ(node_state(29, true, timing), NodeState::draining);
+    EXPECT_EQ(node_state(30, true, timing), NodeState::dead);
+}
+
+// Silence only grows between beats, a beat ends it, and draining is never taken back: every step of
+// that kind is an edge of the table.
+TEST(NodeState, MovesAlongTheTable) {
+    for (int silent = 0; silent < 310; ++silent)
+        for (bool draining : {false, true}) {
+            const NodeState state = node_state(silent, draining, timing);
+            EXPECT_TRUE(may_change(state, node_state(silent + 1, draining, timing))) << silent;
+            if (state == NodeState::removed)
+                continue;
+            EXPECT_TRUE(may_change(state, node_state(0, draining, timing))) << silent;
+            EXPECT_TRUE(may_change(state, node_state(silent, true, timing))) << silent;
+            EXPECT_TRUE(may_change(state, NodeState::removed)) << silent;
+        }
+}
+
+TEST(NodeState, EveryStateIsReachedAndTellsWhy) {
+    std::set<NodeState> reached{NodeState::active};
+    for (const NodeTransition &t : node_transitions) {
+        reached.insert(t.to);
+        EXPECT_FALSE(t.sentence.empty());
+        EXPECT_NE(t.from, NodeState::removed);
+    }
+    EXPECT_EQ(reached.size(), node_state_names.size());
+}
+
+TEST(NodeState, ClockSetBackDoesNotKeepTheDeadAlive) {
+    EXPECT_EQ(silence(100, 130), 30);
+    EXPECT_EQ(silence(130, 100), 30);
+    EXPECT_EQ(silence(INT64_MIN, INT64_MAX), INT64_MAX);
+    EXPECT_EQ(node_state(silence(3600, 0), false, timing), NodeState::removed);
+}
+
+} // namespace
