@@ -1,0 +1,254 @@
+// The state machines of a saga and of a step, as data: the code runs these tables, the database
+// enforces the first against direct UPDATEs, and sql/fsm.sql dumps both into expected/.
+#pragma once
+#ifdef POSTGRES_H
+#error "core comes before PostgreSQL headers"
+#endif
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace stacksaga::core {
+
+enum class Status : uint8_t {
+    pending,
+    running,
+    compensating,
+    completed,
+    failed,
+    parked,
+    suspended
+};
+enum class Direction : uint8_t { act, compensate };
+
+inline constexpr std::array<std::string_view, 7> status_names{
+    "pending", "running", "compensating", "completed", "failed", "parked", "suspended"};
+inline constexpr std::array<std::string_view, 2> direction_names{"act", "compensate"};
+
+constexpr std::string_view name_of(Status s) {
+    return status_names[static_cast<size_t>(s)];
+}
+constexpr std::string_view name_of(Direction d) {
+    return direction_names[static_cast<size_t>(d)];
+}
+
+template <class E, size_t N>
+constexpr std::optional<E> enum_of(const std::array<std::string_view, N> &names,
+                                   std::string_view name) {
+    for (size_t i = 0; i < N; ++i)
+        if (names[i] == name)
+            return static_cast<E>(i);
+    return std::nullopt;
+}
+constexpr std::optional<Status> status_of(std::string_view name) {
+    return enum_of<Status>(status_names, name);
+}
+constexpr std::optional<Direction> direction_of(std::string_view name) {
+    return enum_of<Direction>(direction_names, name);
+}
+
+/// Nothing happens to the saga any more.
+constexpr bool is_final(Status s) {
+    return s == Status::completed || s == Status::failed;
+}
+/// Nothing happens to the saga before an operator acts, if ever.
+constexpr bool is_at_rest(Status s) {
+    return is_final(s) || s == Status::parked;
+}
+
+/// One allowed change of a saga's status. `direction` is the saga's after the change.
+struct SagaTransition {
+    Status from;
+    Status to;
+    Direction direction;
+    std::string_view sentence;
+};
+
+inline constexpr std::array saga_transitions{
+    SagaTransition{Status::pending, Status::running, Direction::act,
+                   "the first attempt of a step begins"},
+    SagaTransition{Status::pending, Status::compensating, Direction::compensate,
+                   "a step failed for good in its first attempt"},
+    SagaTransition{Status::pending, Status::failed, Direction::compensate,
+                   "it was cancelled or passed its deadline before anything was done"},
+    SagaTransition{Status::pending, Status::parked, Direction::act, "its first step cannot be run"},
+    SagaTransition{Status::pending, Status::suspended, Direction::act, "an operator suspends it"},
+    SagaTransition{Status::running, Status::completed, Direction::act,
+                   "the last stage has completed"},
+    SagaTransition{Status::running, Status::compensating, Direction::compensate,
+                   "a step failed for good and completed steps are to be undone"},
+    SagaTransition{Status::running, Status::failed, Direction::compensate,
+                   "a step failed for good and nothing is to be undone"},
+    SagaTransition{Status::running, Status::parked, Direction::act,
+                   "a step failed past the point of no return, or its outcome cannot be known"},
+    SagaTransition{Status::running, Status::suspended, Direction::act, "an operator suspends it"},
+    SagaTransition{Status::compensating, Status::failed, Direction::compensate,
+                   "everything that was done has been undone"},
+    SagaTransition{Status::compensating, Status::parked, Direction::compensate,
+                   "a compensation failed for good"},
+    SagaTransition{Status::compensating, Status::suspended, Direction::compensate,
+                   "an operator suspends it"},
+    SagaTransition{Status::parked, Status::running, Direction::act,
+                   "an operator has the step that failed tried again"},
+    SagaTransition{Status::parked, Status::completed, Direction::act,
+                   "an operator says that its last step was done"},
+    SagaTransition{Status::parked, Status::compensating, Direction::compensate,
+                   "an operator has it undone, or has its compensation tried again"},
+    SagaTransition{Status::parked, Status::failed, Direction::compensate,
+                   "an operator says that its last compensation was done"},
+    SagaTransition{Status::suspended, Status::pending, Direction::act,
+                   "an operator resumes it before its first attempt"},
+    SagaTransition{Status::suspended, Status::running, Direction::act, "an operator resumes it"},
+    SagaTransition{Status::suspended, Status::compensating, Direction::compensate,
+                   "an operator resumes or cancels it"},
+    SagaTransition{Status::suspended, Status::failed, Direction::compensate,
+                   "an operator cancels it before anything was done"},
+};
+
+/// Whether a saga may go from (`from`, `from_direction`) to (`to`, `to_direction`).
+/// An unchanged status with an unchanged direction is always allowed.
+constexpr bool may_change(Status from, Direction from_direction, Status to,
+                          Direction to_direction) {
+    if (from_direction == Direction::compensate && to_direction == Direction::act)
+        return false;
+    if (from == to)
+        return from_direction == to_direction;
+    for (const SagaTransition &t : saga_transitions)
+        if (t.from == from && t.to == to && t.direction == to_direction)
+            return true;
+    return false;
+}
+
+static_assert(!may_change(Status::compensating, Direction::compensate, Status::running,
+                          Direction::act));
+static_assert(!may_change(Status::suspended, Direction::compensate, Status::running,
+                          Direction::act));
+static_assert(!may_change(Status::completed, Direction::act, Status::running, Direction::act));
+
+/// What a failed attempt means.
+enum class FailureClass : uint8_t { retryable, non_retryable, unknown };
+inline constexpr std::array<std::string_view, 3> failure_class_names{"retryable", "non_retryable",
+                                                                     "unknown"};
+constexpr std::string_view name_of(FailureClass c) {
+    return failure_class_names[static_cast<size_t>(c)];
+}
+constexpr std::optional<FailureClass> failure_class_of(std::string_view name) {
+    return enum_of<FailureClass>(failure_class_names, name);
+}
+
+/// What is done about it.
+enum class Verdict : uint8_t {
+    retry,   ///< pause, then try again under the same idempotency key
+    verify,  ///< ask the step's verify function
+    give_up, ///< the step has failed for good
+    park,    ///< an operator is needed
+};
+inline constexpr std::array<std::string_view, 4> verdict_names{"retry", "verify", "give_up",
+                                                               "park"};
+constexpr std::string_view name_of(Verdict v) {
+    return verdict_names[static_cast<size_t>(v)];
+}
+
+/// What decides about a failed attempt.
+struct FailedAttempt {
+    Direction direction;
+    FailureClass failure_class;
+    bool attempts_left;
+    bool has_verify;
+    bool irreversible;
+};
+
+enum class When : uint8_t { any, yes, no };
+inline constexpr std::array<std::string_view, 3> when_names{"any", "yes", "no"};
+constexpr std::string_view name_of(When w) {
+    return when_names[static_cast<size_t>(w)];
+}
+
+struct OutcomeRule {
+    Direction direction;
+    FailureClass failure_class;
+    When attempts_left;
+    When has_verify;
+    When irreversible;
+    Verdict verdict;
+    std::string_view sentence;
+};
+
+/// The first rule that matches holds.
+inline constexpr std::array outcome_rules{
+    OutcomeRule{Direction::act, FailureClass::retryable, When::yes, When::any, When::any,
+                Verdict::retry, "a retryable failure pauses the step"},
+    OutcomeRule{Direction::act, FailureClass::retryable, When::no, When::any, When::any,
+                Verdict::give_up, "the attempts are used up"},
+    OutcomeRule{Direction::act, FailureClass::non_retryable, When::any, When::any, When::any,
+                Verdict::give_up, "a non-retryable failure is final"},
+    OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::yes, When::any,
+                Verdict::verify, "an unknown outcome is asked for"},
+    OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::no, When::yes,
+                Verdict::park, "what cannot be undone is not tried again blindly"},
+    OutcomeRule{Direction::act, FailureClass::unknown, When::yes, When::no, When::no,
+                Verdict::retry, "an unknown outcome is tried again under the same key"},
+    OutcomeRule{Direction::act, FailureClass::unknown, When::no, When::no, When::no,
+                Verdict::give_up, "the attempts are used up; the step itself is undone as well"},
+    OutcomeRule{Direction::compensate, FailureClass::retryable, When::yes, When::any, When::any,
+                Verdict::retry, "a retryable failure pauses the compensation"},
+    OutcomeRule{Direction::compensate, FailureClass::unknown, When::yes, When::any, When::any,
+                Verdict::retry, "a compensation is tried again under the same key"},
+    OutcomeRule{Direction::compensate, FailureClass::retryable, When::no, When::any, When::any,
+                Verdict::park, "the attempts of the compensation are used up"},
+    OutcomeRule{Direction::compensate, FailureClass::unknown, When::no, When::any, When::any,
+                Verdict::park, "the attempts of the compensation are used up"},
+    OutcomeRule{Direction::compensate, FailureClass::non_retryable, When::any, When::any, When::any,
+                Verdict::park, "a compensation failed for good"},
+};
+
+constexpr bool matches(When when, bool value) {
+    return when == When::any || (when == When::yes) == value;
+}
+
+/// Never null: the static_assert below runs every input.
+constexpr const OutcomeRule *find_rule(const FailedAttempt &f) {
+    for (const OutcomeRule &r : outcome_rules)
+        if (r.direction == f.direction && r.failure_class == f.failure_class &&
+            matches(r.attempts_left, f.attempts_left) && matches(r.has_verify, f.has_verify) &&
+            matches(r.irreversible, f.irreversible))
+            return &r;
+    return nullptr;
+}
+constexpr Verdict decide(const FailedAttempt &f) {
+    return find_rule(f)->verdict;
+}
+
+constexpr bool rules_are_total() {
+    for (int bits = 0; bits < 16; ++bits)
+        for (int c = 0; c < 3; ++c)
+            if (find_rule({(bits & 1) != 0 ? Direction::act : Direction::compensate,
+                           static_cast<FailureClass>(c), (bits & 2) != 0, (bits & 4) != 0,
+                           (bits & 8) != 0}) == nullptr)
+                return false;
+    return true;
+}
+static_assert(rules_are_total());
+
+/// A lease: the attempt, the direction and 40 random bits. It rises with the attempt, so whoever
+/// keeps the largest one seen refuses older ones, and it cannot be guessed.
+inline constexpr int lease_random_bits = 40;
+inline constexpr int64_t lease_attempt_max = (int64_t{1} << 22) - 1;
+
+constexpr int64_t make_lease(int32_t attempt, Direction direction, uint64_t random) {
+    int64_t a = attempt < lease_attempt_max ? attempt : lease_attempt_max;
+    return (a << (lease_random_bits + 1)) | (static_cast<int64_t>(direction) << lease_random_bits) |
+           static_cast<int64_t>(random & ((uint64_t{1} << lease_random_bits) - 1));
+}
+constexpr Direction lease_direction(int64_t lease) {
+    return static_cast<Direction>((lease >> lease_random_bits) & 1);
+}
+static_assert(lease_direction(make_lease(7, Direction::compensate, ~uint64_t{0})) ==
+              Direction::compensate);
+static_assert(make_lease(2, Direction::act, 0) >
+              make_lease(1, Direction::compensate, ~uint64_t{0}));
+
+} // namespace stacksaga::core
