@@ -1,11 +1,20 @@
-// The only place that includes PostgreSQL's headers. Include core/ and std headers before it.
+// The only place that includes PostgreSQL's headers. Core and std headers come before them, since
+// postgres.h changes what some of those mean; so whoever includes this one gets them all, in order.
 #pragma once
+
+#include "core/classify.hpp"
+#include "core/retry.hpp"
+#include "core/ring.hpp"
+#include "core/saga_state.hpp"
+#include "core/token.hpp"
+#include "core/window.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -69,6 +78,7 @@ extern "C" {
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
+#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"

@@ -75,10 +75,12 @@ void Statement::prepare(std::span<const Param> params) {
         elog(ERROR, "too many parameters");
     for (size_t i = 0; i < params.size(); ++i)
         types[i] = params[i].type;
+    MemoryContext caller = CurrentMemoryContext;
     SPIPlanPtr plan = SPI_prepare(sql_, static_cast<int>(params.size()), types.data());
     if (plan == nullptr)
         elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
     SPI_keepplan(plan);
+    MemoryContextSwitchTo(caller);
     plan_ = plan;
 }
 
@@ -91,10 +93,13 @@ Rows Statement::execute(std::span<const Param> params, Snapshot snapshot) {
         values[i] = params[i].value;
         nulls[i] = params[i].isnull ? 'n' : ' ';
     }
+    // SPI leaves its own procedure context current, whatever was before.
+    MemoryContext caller = CurrentMemoryContext;
     int code = snapshot == InvalidSnapshot
                    ? SPI_execute_plan(plan_, values.data(), nulls.data(), false, 0)
                    : SPI_execute_snapshot(plan_, values.data(), nulls.data(), snapshot,
                                           InvalidSnapshot, false, true, 0);
+    MemoryContextSwitchTo(caller);
     if (code < 0)
         elog(ERROR, "SPI execution failed: %s", SPI_result_code_string(code));
     return {SPI_tuptable, SPI_processed};
