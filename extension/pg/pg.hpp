@@ -89,11 +89,15 @@ extern "C" {
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 #include "utils/uuid.h"
 #include "utils/varlena.h"
 #include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 150000
+#include "common/pg_prng.h"
+#endif
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
 #endif

@@ -1,11 +1,5 @@
 #include "pg/random.hpp"
 
-#if PG_VERSION_NUM >= 150000
-extern "C" {
-#include "common/pg_prng.h"
-}
-#endif
-
 namespace stacksaga::pg {
 
 double random_fraction() {

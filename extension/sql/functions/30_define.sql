@@ -1,0 +1,79 @@
+-- Defining a saga (extension/src/define.cpp).
+
+CREATE OR REPLACE FUNCTION stacksaga.retry_policy(
+    max_attempts     integer          DEFAULT 10,
+    initial_interval interval         DEFAULT '1 second',
+    multiplier       double precision DEFAULT 2,
+    max_interval     interval         DEFAULT '5 minutes',
+    jitter           double precision DEFAULT 0.2,
+    retry_on         text[]           DEFAULT NULL,
+    never_on         text[]           DEFAULT NULL
+) RETURNS stacksaga.retry_policy
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT ROW($1, $2, $3, $4, $5, $6, $7)::stacksaga.retry_policy $$;
+COMMENT ON FUNCTION stacksaga.retry_policy IS
+    'Makes a retry policy: how often (0: no limit) and how fast a step is tried again, and which SQLSTATEs or classes are retryable; define_saga() checks its ranges';
+
+CREATE OR REPLACE FUNCTION stacksaga.sql_step(
+    name            text,
+    action          text,
+    compensation    text                   DEFAULT NULL,
+    stage           integer                DEFAULT NULL,
+    timeout         interval               DEFAULT '30 seconds',
+    retry           stacksaga.retry_policy DEFAULT NULL,
+    effect          text                   DEFAULT NULL,
+    compensate_when text                   DEFAULT 'started',
+    verify          text                   DEFAULT NULL,
+    fallback        text                   DEFAULT NULL
+) RETURNS stacksaga.step_definition
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_sql_step';
+COMMENT ON FUNCTION stacksaga.sql_step IS
+    'Describes a step whose action the worker runs as f(stacksaga.step_call) RETURNS jsonb, in the transaction of its marker; function names are looked up in the search_path of the caller, which is in force when they run';
+
+CREATE OR REPLACE FUNCTION stacksaga.queue_step(
+    name            text,
+    queue           text,
+    compensable     boolean                DEFAULT true,
+    stage           integer                DEFAULT NULL,
+    timeout         interval               DEFAULT '30 seconds',
+    retry           stacksaga.retry_policy DEFAULT NULL,
+    effect          text                   DEFAULT NULL,
+    compensate_when text                   DEFAULT 'started',
+    verify          text                   DEFAULT NULL,
+    fallback        text                   DEFAULT NULL
+) RETURNS stacksaga.step_definition
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ROW($1, 'queue', NULL, NULL, $2, $3 AND $7 IS DISTINCT FROM 'irreversible', $4, $5, $6,
+               $7, $8, $9, $10, NULL)::stacksaga.step_definition
+$$;
+COMMENT ON FUNCTION stacksaga.queue_step IS
+    'Describes a step that a service claims from a queue with claim_steps(); its compensation arrives on the same queue with direction compensate';
+
+CREATE OR REPLACE FUNCTION stacksaga.define_saga_content(
+    name text, steps jsonb, deadline interval, retry jsonb, compensation_retry jsonb,
+    on_compensation_failure text
+) RETURNS integer
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
+AS 'MODULE_PATHNAME', 'stacksaga_define_saga_content';
+COMMENT ON FUNCTION stacksaga.define_saga_content IS
+    'Does the work of define_saga(), with the composite arguments as jsonb';
+
+CREATE OR REPLACE FUNCTION stacksaga.define_saga(
+    name                    text,
+    steps                   stacksaga.step_definition[],
+    deadline                interval               DEFAULT NULL,
+    retry                   stacksaga.retry_policy DEFAULT NULL,
+    compensation_retry      stacksaga.retry_policy DEFAULT NULL,
+    on_compensation_failure text                   DEFAULT 'park'
+) RETURNS integer
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
+AS $$
+    SELECT stacksaga.define_saga_content(
+        name, to_jsonb(steps), deadline, to_jsonb(retry), to_jsonb(compensation_retry),
+        on_compensation_failure)
+$$;
+COMMENT ON FUNCTION stacksaga.define_saga IS
+    'Defines a saga and returns its version: the same content keeps its version, new content gets the next one. The steps run as the role that defines them. Raises SG400 for a definition that is not valid, with the step in DETAIL';

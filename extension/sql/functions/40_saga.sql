@@ -1,0 +1,105 @@
+-- Running a saga (extension/src/start.cpp, claim.cpp, answer.cpp, result.cpp).
+
+CREATE OR REPLACE FUNCTION stacksaga.clock_now() RETURNS timestamptz
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_clock_now';
+COMMENT ON FUNCTION stacksaga.clock_now IS
+    'Returns the instant that stacksaga works with: the database clock moved by stacksaga.clock_offset';
+
+CREATE OR REPLACE FUNCTION stacksaga.start_saga(
+    saga        text,
+    input       jsonb       DEFAULT '{}',
+    key         text        DEFAULT NULL,
+    on_conflict text        DEFAULT 'use_existing',
+    run_at      timestamptz DEFAULT NULL,
+    deadline    interval    DEFAULT NULL,
+    headers     jsonb       DEFAULT '{}',
+    saga_id     uuid        DEFAULT NULL,
+    version     integer     DEFAULT NULL
+) RETURNS TABLE (saga_id uuid, token bigint, created boolean)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_start_saga';
+COMMENT ON FUNCTION stacksaga.start_saga IS
+    'Starts a saga, or returns the one that its key stands for. Raises SG400, SG404 (no such saga or version), SG409 (on_conflict fail), SG413, SG422 (the same key with another input)';
+
+CREATE OR REPLACE FUNCTION stacksaga.claim_steps(
+    queue     text,
+    worker    text,
+    max_steps integer  DEFAULT 1,
+    lease     interval DEFAULT '30 seconds'
+) RETURNS SETOF stacksaga.claimed_step
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_claim_steps';
+COMMENT ON FUNCTION stacksaga.claim_steps IS
+    'Claims due steps of a queue under a lease. Raises SG400';
+
+CREATE OR REPLACE FUNCTION stacksaga.complete_step(
+    saga_id uuid, step text, lease bigint, output jsonb DEFAULT NULL
+) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_complete_step';
+COMMENT ON FUNCTION stacksaga.complete_step IS
+    'Completes a claimed step and returns the status of its saga; repeating a completion changes nothing. Raises SG404, SG409 (compensation has begun), SG412 (the lease is lost), SG413, SG422 (repeated with another output)';
+
+CREATE OR REPLACE FUNCTION stacksaga.fail_step(
+    saga_id uuid, step text, lease bigint, error text,
+    error_class text     DEFAULT 'retryable',
+    retry_after interval DEFAULT NULL
+) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_fail_step';
+COMMENT ON FUNCTION stacksaga.fail_step IS
+    'Says that a claimed step failed (retryable, non_retryable or unknown) and returns the status of its saga. Raises SG400, SG404, SG409, SG412, SG413';
+
+CREATE OR REPLACE FUNCTION stacksaga.extend_step(
+    saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '30 seconds'
+) RETURNS TABLE (lease_until timestamptz, cancel_requested boolean)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_extend_step';
+COMMENT ON FUNCTION stacksaga.extend_step IS
+    'Extends the lease of a claimed step, at most to the timeout of the attempt, and says whether the saga is going back. Raises SG400, SG404, SG409, SG412';
+
+CREATE OR REPLACE FUNCTION stacksaga.saga_result(saga_id uuid)
+RETURNS TABLE (status text, output jsonb, error text, failed_step text, finished_at timestamptz)
+LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_saga_result';
+COMMENT ON FUNCTION stacksaga.saga_result IS
+    'Returns the status of a saga, the outputs of its completed steps by name, and what failed. Raises SG404';
+
+CREATE OR REPLACE FUNCTION stacksaga.await_saga(
+    saga_id uuid, timeout interval DEFAULT '30 seconds'
+) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_await_saga';
+COMMENT ON FUNCTION stacksaga.await_saga IS
+    'Waits until a committed saga is completed, failed or parked, and returns its status at the end of the wait. Raises SG404, SR425 (not committed yet)';
+
+CREATE OR REPLACE FUNCTION stacksaga.run_pending(max_items integer DEFAULT 100) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_run_pending';
+COMMENT ON FUNCTION stacksaga.run_pending IS
+    'Does due work of the session''s ring in the caller''s transaction, each handler in a subtransaction, and returns how many items it did. Raises SG400';
+
+CREATE OR REPLACE FUNCTION stacksaga.saga_transitions()
+RETURNS TABLE (from_status text, to_status text, direction text, sentence text)
+LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_saga_transitions';
+COMMENT ON FUNCTION stacksaga.saga_transitions IS
+    'Lists the changes of status that a saga may make; direction is the saga''s after the change';
+
+CREATE OR REPLACE FUNCTION stacksaga.outcome_rules()
+RETURNS TABLE (rule integer, direction text, error_class text, attempts_left text, has_verify text,
+               irreversible text, verdict text, sentence text)
+LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_outcome_rules';
+COMMENT ON FUNCTION stacksaga.outcome_rules IS
+    'Lists what is done about a failed attempt; the first rule that matches holds';
+
+CREATE OR REPLACE FUNCTION stacksaga.enforce_transition() RETURNS trigger
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_enforce_transition';
+COMMENT ON FUNCTION stacksaga.enforce_transition IS
+    'Refuses changes of a saga''s status that saga_transitions() does not list. Raises SG409';
+
+CREATE OR REPLACE TRIGGER saga_transition BEFORE UPDATE ON stacksaga.saga FOR EACH ROW
+    EXECUTE FUNCTION stacksaga.enforce_transition();
+COMMENT ON TRIGGER saga_transition ON stacksaga.saga IS
+    'Holds everybody to the changes of status that are allowed, the owner of the table included';

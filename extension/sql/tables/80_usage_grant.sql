@@ -1,0 +1,8 @@
+CREATE TABLE stacksaga.usage_grant (
+    role name NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('service', 'coordinator', 'operator', 'monitor')),
+    PRIMARY KEY (role, kind)
+);
+COMMENT ON TABLE stacksaga.usage_grant IS
+    'Remembers what grant_usage() granted, so that an update can grant what is new';
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.usage_grant', '');

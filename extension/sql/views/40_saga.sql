@@ -1,0 +1,105 @@
+-- What people read. Columns may be added at the end only.
+
+CREATE OR REPLACE VIEW stacksaga.sagas AS
+SELECT s.saga_id,
+       d.saga,
+       d.version,
+       s.key,
+       s.status,
+       w.step AS current_step,
+       w.attempt,
+       CASE WHEN w.lease_until IS NULL AND w.attempt > 0 AND w.due_at > stacksaga.clock_now()
+            THEN w.due_at END AS paused_until,
+       r.region,
+       r.cluster,
+       s.token::bigint AS token,
+       s.input,
+       CASE WHEN s.status = 'completed' THEN (
+            SELECT coalesce(jsonb_object_agg(ds.step, e.output), '{}')
+              FROM stacksaga.effect e
+              JOIN stacksaga.definition_step ds
+                ON ds.definition_id = s.definition_id AND ds.step_no = e.step_no
+             WHERE e.saga_id = s.saga_id AND e.token OPERATOR(stacksaga.=) s.token
+               AND e.direction = 'act') END AS output,
+       coalesce((
+            SELECT f.error FROM stacksaga.failure f
+             WHERE f.saga_id = s.saga_id AND f.token OPERATOR(stacksaga.=) s.token
+             ORDER BY f.finished_at DESC, f.attempt DESC LIMIT 1), s.error) AS last_error,
+       s.created_at,
+       s.updated_at,
+       s.finished_at
+  FROM stacksaga.saga s
+  JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
+  JOIN stacksaga.ring r ON r.ring_id = s.ring_id
+  LEFT JOIN LATERAL (
+       SELECT ds.step, w.attempt, w.due_at, w.lease_until
+         FROM stacksaga.work w
+         JOIN stacksaga.definition_step ds
+           ON ds.definition_id = s.definition_id AND ds.step_no = w.step_no
+        WHERE w.saga_id = s.saga_id AND w.token OPERATOR(stacksaga.=) s.token
+        ORDER BY w.due_at, w.step_no LIMIT 1) AS w ON true;
+COMMENT ON VIEW stacksaga.sagas IS
+    'One row per saga, with the step that it is at; paused_until is set while its next attempt lies in the future';
+
+CREATE OR REPLACE VIEW stacksaga.saga_history AS
+SELECT a.saga_id, d.step, a.direction, a.attempt, a.status, a.error, a.error_class, a.started_at,
+       a.finished_at, a.worker
+  FROM (SELECT e.saga_id, e.token, e.step_no, e.direction, e.attempt, 'completed' AS status,
+               NULL::text AS error, NULL::text AS error_class, e.started_at,
+               e.completed_at AS finished_at, e.worker
+          FROM stacksaga.effect e
+        UNION ALL
+        SELECT f.saga_id, f.token, f.step_no, f.direction, f.attempt, 'failed', f.error,
+               f.error_class, f.started_at, f.finished_at, f.worker
+          FROM stacksaga.failure f
+         WHERE NOT EXISTS ( -- a late answer made an attempt that had timed out a completed one
+               SELECT FROM stacksaga.effect e
+                WHERE e.saga_id = f.saga_id AND e.token OPERATOR(stacksaga.=) f.token
+                  AND e.step_no = f.step_no AND e.direction = f.direction
+                  AND e.attempt = f.attempt)
+        UNION ALL
+        SELECT w.saga_id, w.token, w.step_no, w.direction, w.attempt, 'started', NULL, NULL,
+               w.started_at, NULL, w.worker
+          FROM stacksaga.work w
+         WHERE w.lease_until IS NOT NULL) AS a
+  JOIN stacksaga.saga s
+    ON s.saga_id = a.saga_id AND s.token OPERATOR(stacksaga.=) a.token
+  JOIN stacksaga.definition_step d
+    ON d.definition_id = s.definition_id AND d.step_no = a.step_no;
+COMMENT ON VIEW stacksaga.saga_history IS
+    'One row per attempt: completed, failed, or started and not answered yet';
+
+CREATE OR REPLACE FUNCTION stacksaga.saga_timeline(saga_id uuid) RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT line
+      FROM (SELECT s.created_at AS at, 0 AS rank, 0 AS attempt,
+                   format('%s of saga %s (version %s)%s', 'start', s.saga, s.version,
+                          coalesce(', key ' || s.key, '')) AS event
+              FROM stacksaga.sagas s WHERE s.saga_id = $1
+            UNION ALL
+            SELECT coalesce(h.finished_at, h.started_at), 1, h.attempt,
+                   format('%s %s: %s', CASE h.direction WHEN 'act' THEN 'step'
+                                                        ELSE 'compensation of step' END, h.step,
+                          CASE h.status
+                          WHEN 'completed' THEN 'completed'
+                          WHEN 'started' THEN 'claimed by ' || coalesce(h.worker, 'nobody')
+                          ELSE format('failed, %s: %s', replace(h.error_class, '_', '-'), h.error)
+                          END)
+                   || CASE WHEN h.attempt > 1 THEN format(' (attempt %s)', h.attempt) ELSE '' END
+              FROM stacksaga.saga_history h WHERE h.saga_id = $1
+            UNION ALL
+            SELECT s.paused_until, 2, s.attempt,
+                   format('step %s: next attempt', s.current_step)
+              FROM stacksaga.sagas s WHERE s.saga_id = $1 AND s.paused_until IS NOT NULL
+            UNION ALL
+            SELECT s.updated_at, 3, 0, format('saga %s', s.status)
+                   || CASE WHEN s.status IN ('failed', 'parked')
+                           THEN ': ' || coalesce(s.last_error, '') ELSE '' END
+              FROM stacksaga.sagas s
+             WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked')) AS events,
+           LATERAL (SELECT to_char(at, 'YYYY-MM-DD HH24:MI:SS.MS') || '  ' || event) AS l(line)
+     ORDER BY at, rank, attempt
+$$;
+COMMENT ON FUNCTION stacksaga.saga_timeline IS
+    'Tells the story of one saga, one line an event, in the order in which things happened';

@@ -1,0 +1,202 @@
+// What a service answers under its lease: complete_step, fail_step, extend_step.
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/limits.hpp"
+#include "src/saga.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+using core::Direction;
+using core::FailureClass;
+
+constinit pg::Statement find_effect{
+    "SELECT lease, output IS NOT DISTINCT FROM $5 FROM stacksaga.effect"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND step_no = $3 AND direction = $4"};
+constinit pg::Statement find_failure{
+    "SELECT error_class = $6 FROM stacksaga.failure"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND step_no = $3 AND direction = $4 AND lease = $5 AND outcome_known"};
+constinit pg::Statement extend{
+    "UPDATE stacksaga.work SET lease_until = $5, due_at = $6"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND step_no = $3 AND direction = $4"};
+
+/// An answer's saga, locked, and its step.
+struct Answer {
+    Saga saga;
+    const Step *step;
+    int64 lease;
+    Direction direction; ///< as the lease says
+};
+
+Answer begin_answer(const pg::Arguments &arguments) {
+    pg_uuid_t id = arguments.required_uuid(0, "saga_id");
+    std::string_view name = arguments.required_text(1, "step");
+    int64 lease = arguments.required_int8(2, "lease");
+    Saga saga = require_saga(id, pg::clock_now());
+    const Step *step = saga.definition->find(name);
+    if (step == nullptr)
+        ereport(ERROR, (errcode(pg::sg404),
+                        errmsg("saga %s has no step \"%s\"", uuid_text(id), clip(name)),
+                        errdetail("It runs version %d of \"%s\".", saga.definition->version,
+                                  clip(saga.definition->saga)),
+                        errhint("Answer with the step's name as claim_steps() returned it.")));
+    return {saga, step, lease, lease > 0 ? core::lease_direction(lease) : Direction::act};
+}
+
+std::string_view status_of(const Saga &saga) {
+    return core::name_of(saga.status);
+}
+
+/// The lease is not, or no more, the one to answer under.
+[[noreturn]] void refuse_lease(const Answer &a, const std::optional<Work> &work) {
+    if (a.direction == Direction::act && a.saga.direction == Direction::compensate)
+        ereport(ERROR,
+                (errcode(pg::sg409),
+                 errmsg("step \"%s\" of saga %s is not waiting for this answer", clip(a.step->name),
+                        uuid_text(a.saga.id)),
+                 errdetail("The saga is %s: compensation has begun, and lease " INT64_FORMAT
+                           " of the action is not held any more.",
+                           status_of(a.saga).data(), a.lease),
+                 errhint("Roll back; the compensation has the idempotency key of this action and "
+                         "undoes it if it happened.")));
+    const char *held = work && work->lease ? "another claim holds the step" : "no claim holds it";
+    ereport(ERROR, (errcode(pg::sg412),
+                    errmsg("lease on step \"%s\" of saga %s is lost", clip(a.step->name),
+                           uuid_text(a.saga.id)),
+                    errdetail("The lease given is " INT64_FORMAT "; %s. The saga is %s.", a.lease,
+                              held, status_of(a.saga).data()),
+                    errhint("Roll back what was done under this lease and claim again.")));
+}
+
+Work require_lease(const Answer &a) {
+    std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
+    if (!work || work->lease != a.lease)
+        refuse_lease(a, work);
+    return *work;
+}
+
+/// Whether this very completion was accepted before; SG422 when its output was another.
+bool was_completed(const Answer &a, const pg::Param &output) {
+    pg::Rows rows =
+        find_effect.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step->no),
+                        pg::param(core::name_of(a.direction)), output);
+    if (rows.empty() || rows.optional_int8(0, 0) != a.lease)
+        return false;
+    if (!rows.boolean(0, 1))
+        ereport(ERROR,
+                (errcode(pg::sg422),
+                 errmsg("step \"%s\" of saga %s was completed with another output",
+                        clip(a.step->name), uuid_text(a.saga.id)),
+                 errdetail("The first completion under lease " INT64_FORMAT " holds.", a.lease),
+                 errhint("Repeat a completion with the same output only.")));
+    return true;
+}
+
+bool was_failed(const Answer &a, FailureClass failure_class) {
+    pg::Rows rows = find_failure.run(pg::param(a.saga.id), pg::param(a.saga.token),
+                                     pg::param(a.step->no), pg::param(core::name_of(a.direction)),
+                                     pg::param(a.lease), pg::param(core::name_of(failure_class)));
+    return !rows.empty() && rows.boolean(0, 0);
+}
+
+/// A constant of core: outlives SPI.
+std::string_view complete(const pg::Arguments &arguments) {
+    Answer a = begin_answer(arguments);
+    pg::Param output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
+    if (!was_completed(a, output))
+        step_completed(a.saga, *a.step, require_lease(a), output);
+    return status_of(a.saga);
+}
+
+std::string_view fail(const pg::Arguments &arguments, Failure failure) {
+    Answer a = begin_answer(arguments);
+    failure.since = a.saga.now;
+    std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
+    if ((!work || work->lease != a.lease) && was_failed(a, failure.failure_class))
+        return status_of(a.saga);
+    step_failed(a.saga, *a.step, require_lease(a), failure);
+    return status_of(a.saga);
+}
+
+struct Extension {
+    TimestampTz lease_until;
+    bool cancel_requested;
+};
+
+Extension extend_lease(const pg::Arguments &arguments, int64 by_us) {
+    Answer a = begin_answer(arguments);
+    Work work = require_lease(a);
+    TimestampTz timeout = pg::time_plus(*work.started_at, a.step->timeout_us);
+    if (!work.is_claimed() || timeout <= a.saga.now)
+        ereport(ERROR, (errcode(pg::sg412),
+                        errmsg("lease on step \"%s\" of saga %s cannot be extended",
+                               clip(a.step->name), uuid_text(a.saga.id)),
+                        errdetail(work.is_claimed() ? "The attempt has reached the step's timeout."
+                                                    : "The lease ran out."),
+                        errhint("Answer under this lease if the work is done; otherwise roll back "
+                                "and claim again.")));
+    TimestampTz lease_until = std::max(*work.lease_until, pg::time_plus(a.saga.now, by_us));
+    TimestampTz until = std::min(lease_until, timeout);
+    extend.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step->no),
+               pg::param(core::name_of(a.direction)), pg::param_time(lease_until),
+               pg::param_time(until));
+    return {until, a.direction == Direction::act && a.saga.direction == Direction::compensate};
+}
+
+} // namespace
+
+// complete_step(saga_id, step, lease, output) -> text
+STACKSAGA_FUNCTION(complete_step) {
+    pg::Arguments arguments(fcinfo);
+    if (!arguments.is_null(3))
+        check_payload(arguments.datum(3), "output");
+    std::string_view status = pg::with_spi([&] { return complete(arguments); });
+    PG_RETURN_TEXT_P(pg::make_text(status));
+}
+
+// fail_step(saga_id, step, lease, error, error_class, retry_after) -> text
+STACKSAGA_FUNCTION(fail_step) {
+    pg::Arguments arguments(fcinfo);
+    std::string_view error = arguments.required_text(3, "error");
+    if (error.size() > error_bytes_max)
+        ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"error\" is too large"),
+                        errdetail("It has %zu bytes.", error.size()),
+                        errhint("Use at most %d bytes.", error_bytes_max)));
+    std::string_view name = arguments.required_text(4, "error_class");
+    std::optional<FailureClass> failure_class = core::failure_class_of(name);
+    if (!failure_class)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"error_class\" is not valid"),
+                        errdetail("The value is \"%s\".", clip(name)),
+                        errhint("Use retryable, non_retryable or unknown.")));
+    Failure failure{};
+    failure.failure_class = *failure_class;
+    failure.outcome_known = *failure_class != FailureClass::unknown;
+    failure.was_never_done = *failure_class == FailureClass::non_retryable;
+    failure.error = error;
+    if (!arguments.is_null(5))
+        failure.retry_after_us =
+            pg::interval_microseconds(arguments.datum(5), "retry_after", false);
+    std::string_view status = pg::with_spi([&] { return fail(arguments, failure); });
+    PG_RETURN_TEXT_P(pg::make_text(status));
+}
+
+// extend_step(saga_id, step, lease, extend_by) -> TABLE(lease_until, cancel_requested)
+STACKSAGA_FUNCTION(extend_step) {
+    pg::Arguments arguments(fcinfo);
+    arguments.require(3, "extend_by");
+    int64 by_us = pg::interval_microseconds(arguments.datum(3), "extend_by", true);
+    Extension extension = pg::with_spi([&] { return extend_lease(arguments, by_us); });
+    pg::ResultSet result(fcinfo);
+    result.add(pg::of(TimestampTzGetDatum(extension.lease_until)),
+               pg::of(BoolGetDatum(extension.cancel_requested)));
+    return result.finish();
+}
+
+} // namespace stacksaga

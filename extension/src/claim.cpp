@@ -1,0 +1,144 @@
+// claim_steps: a service takes due queue steps under a lease.
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/random.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/handler.hpp"
+#include "src/limits.hpp"
+#include "src/ring.hpp"
+#include "src/saga.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int32 claim_max = 1000;
+
+// A registered worker node gets retries only from the slots that it owns, a standard node first
+// attempts only. The locked rows are hints until their sagas are locked as well; what another
+// session holds is skipped, so claimers never wait for each other and never deadlock.
+constinit pg::Statement find_candidates{
+    "SELECT w.saga_id, w.step_no, w.direction FROM stacksaga.work w"
+    " WHERE w.ring_id = $1 AND w.queue = $2 AND NOT w.verifying AND w.due_at <= $3"
+    "   AND ($5 IS NULL OR w.attempt = 0 OR ($5 = 'worker' AND EXISTS ("
+    "          SELECT FROM stacksaga.slot s"
+    "           WHERE s.ring_id = w.ring_id AND s.slot = w.slot AND s.owner = $6)))"
+    " ORDER BY w.due_at LIMIT $4 FOR UPDATE SKIP LOCKED"};
+constinit pg::Statement find_node{
+    "SELECT kind, incarnation FROM stacksaga.node WHERE ring_id = $1 AND node = $2"};
+constinit pg::Statement take{
+    "UPDATE stacksaga.work"
+    "   SET attempt = $5, lease = $6, lease_until = $7, started_at = $8, due_at = $9, worker = $10"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND step_no = $3 AND direction = $4 AND attempt = $5 - 1 AND lease_until IS NULL"};
+
+struct Claim {
+    std::string_view queue;
+    std::string_view worker;
+    int32 max_steps;
+    int64 lease_us;
+    TimestampTz now;
+};
+
+void add_claimed(pg::ResultSet &result, const StepCall &call, int64 lease, TimestampTz until) {
+    constexpr int columns = step_call_columns + 2;
+    Datum values[columns];
+    bool nulls[columns] = {};
+    fill_step_call(call, values, nulls);
+    values[step_call_columns] = Int64GetDatum(lease);
+    values[step_call_columns + 1] = TimestampTzGetDatum(until);
+    result.add_row(values, nulls);
+}
+
+/// Whether the step may be claimed now; a lease that ran out is settled first.
+std::optional<Work> claimable(Saga &saga, const Step &step, core::Direction direction) {
+    std::optional<Work> work = find_work(saga, step.no, direction);
+    if (work && work->is_claimed() && work->due_at <= saga.now) {
+        lease_expired(saga, step, *work);
+        work = find_work(saga, step.no, direction);
+    }
+    bool free = work && !work->is_claimed() && !work->verifying && work->due_at <= saga.now &&
+                saga.status != core::Status::suspended;
+    return free ? work : std::nullopt;
+}
+
+bool claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
+               core::Direction direction, pg::ResultSet &result) {
+    std::optional<Saga> saga = lock_saga(saga_id, claim.now, true);
+    if (!saga)
+        return false;
+    const Step &step = saga->definition->step(step_no);
+    std::optional<Work> work = claimable(*saga, step, direction);
+    if (!work)
+        return false;
+
+    int32 attempt = work->attempt + 1;
+    int64 lease = core::make_lease(attempt, direction, pg::random_bits());
+    TimestampTz timeout = pg::time_plus(claim.now, step.timeout_us);
+    TimestampTz lease_until = pg::time_plus(claim.now, claim.lease_us);
+    TimestampTz until = std::min(lease_until, timeout);
+    uint64 taken =
+        take.touch(pg::param(saga_id), pg::param(saga->token), pg::param(step_no),
+                   pg::param(core::name_of(direction)), pg::param(attempt), pg::param(lease),
+                   pg::param_time(lease_until), pg::param_time(claim.now), pg::param_time(until),
+                   pg::param(claim.worker));
+    if (taken != 1)
+        return false;
+    attempt_begins(*saga);
+    StepCall call{.saga_id = saga_id,
+                  .saga = saga->definition->saga,
+                  .step = &step,
+                  .direction = direction,
+                  .attempt = attempt,
+                  .input = saga->input,
+                  .results = step_results(*saga, step, direction),
+                  .headers = saga->headers,
+                  .deadline = saga->deadline_at ? std::min(timeout, *saga->deadline_at) : timeout};
+    add_claimed(result, call, lease, until);
+    return true;
+}
+
+void claim_steps(const Claim &claim, pg::ResultSet &result) {
+    Ring ring = current_ring();
+    pg::Param kind = pg::param_null(TEXTOID), incarnation = pg::param_null(INT8OID);
+    pg::Rows node = find_node.run(pg::param(ring.ring_id), pg::param(claim.worker));
+    if (!node.empty()) {
+        kind = pg::param(node.text(0, 0));
+        incarnation = pg::param(node.int8(0, 1));
+    }
+    pg::Rows rows = find_candidates.run(pg::param(ring.ring_id), pg::param(claim.queue),
+                                        pg::param_time(claim.now), pg::param(claim.max_steps), kind,
+                                        incarnation);
+    for (uint64 i = 0; i < rows.count(); ++i) {
+        CHECK_FOR_INTERRUPTS();
+        claim_one(claim, rows.uuid(i, 0), rows.int2(i, 1), *core::direction_of(rows.text(i, 2)),
+                  result);
+    }
+}
+
+} // namespace
+
+// claim_steps(queue, worker, max_steps, lease) -> SETOF claimed_step
+STACKSAGA_FUNCTION(claim_steps) {
+    pg::Arguments arguments(fcinfo);
+    Claim claim{};
+    claim.now = pg::clock_now();
+    claim.queue = arguments.required_text(0, "queue");
+    check_name(claim.queue, "queue");
+    claim.worker = arguments.required_text(1, "worker");
+    check_name(claim.worker, "worker");
+    claim.max_steps = arguments.required_int4(2, "max_steps");
+    if (claim.max_steps < 1 || claim.max_steps > claim_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_steps\" is out of range"),
+                        errdetail("The value is %d.", claim.max_steps),
+                        errhint("Use 1 to %d.", claim_max)));
+    arguments.require(3, "lease");
+    claim.lease_us = pg::interval_microseconds(arguments.datum(3), "lease", true);
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { claim_steps(claim, result); });
+    return result.finish();
+}
+
+} // namespace stacksaga

@@ -1,0 +1,75 @@
+// Saga definitions as the engine reads them: immutable, loaded once per session and version.
+#pragma once
+#include "core/classify.hpp"
+#include "core/retry.hpp"
+#include "core/saga_state.hpp"
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+enum class StepKind : uint8_t { sql, queue };
+
+/// A function of a sql step: signature text, with the oid that it had when the saga was defined.
+struct FunctionRef {
+    const char *signature = nullptr; ///< nullptr: the step has none
+    Oid oid = InvalidOid;
+    explicit operator bool() const { return signature != nullptr; }
+};
+
+struct RetryRules {
+    core::RetryPolicy policy{};
+    std::span<const std::string_view> retry_on{};
+    std::span<const std::string_view> never_on{};
+};
+
+struct Step {
+    int16 no;
+    int16 stage; ///< from 1, without gaps
+    StepKind kind;
+    std::string_view name;
+    std::string_view queue; ///< of a queue step
+    FunctionRef action;
+    FunctionRef compensation;
+    FunctionRef verify;
+    const char *search_path; ///< while its functions run; nullptr where it has none
+    int64 timeout_us;
+    RetryRules retry;
+    bool compensable; ///< effect = 'compensable'
+    bool irreversible;
+    bool compensate_when_started; ///< also undo it when its outcome is not known
+};
+
+struct Definition {
+    int32 id;
+    int32 version;
+    std::string_view saga;
+    const char *definer;
+    std::optional<int64> deadline_us;
+    RetryRules compensation_retry;
+    bool continue_compensating; ///< on_compensation_failure = 'continue'
+    std::span<Step> steps;      ///< in order of step_no, which counts from 1
+    int16 stages;
+
+    const Step &step(int16 no) const { return steps[static_cast<size_t>(no - 1)]; }
+    const Step *find(std::string_view name) const {
+        for (const Step &s : steps)
+            if (s.name == name)
+                return &s;
+        return nullptr;
+    }
+    const RetryRules &rules(const Step &s, core::Direction d) const {
+        return d == core::Direction::act ? s.retry : compensation_retry;
+    }
+};
+static_assert(std::is_trivially_destructible_v<Definition>);
+
+/// The definition with this id. Inside with_spi. The reference is good for the transaction.
+const Definition &load_definition(int32 definition_id);
+
+/// The definition that a new saga takes: `version`, or the current one. SG404 when there is none.
+const Definition &find_definition(std::string_view saga, std::optional<int32> version);
+
+/// Forgets what is cached, after the identity of functions was refreshed.
+void forget_definition(int32 definition_id);
+
+} // namespace stacksaga

@@ -1,0 +1,14 @@
+// Fingerprints of requests and ids made from keys.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+/// SHA-256 of jsonb in its canonical text (keys sorted, no white space), as a bytea datum.
+Datum fingerprint_of(Datum jsonb);
+
+/// The id of run `run` of the saga with this key: a version 8 UUID (RFC 9562) from SHA-256, so
+/// that one identity is one row and needs no second index.
+pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run);
+
+} // namespace stacksaga

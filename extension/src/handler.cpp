@@ -1,0 +1,213 @@
+#include "src/handler.hpp"
+
+#include "pg/compat.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+
+namespace stacksaga {
+
+bool handlers_run_at_top_level = false;
+bool handler_is_unusable = false;
+
+namespace {
+
+Oid type_of_schema(const char *name) {
+    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, PointerGetDatum(name),
+                           ObjectIdGetDatum(get_namespace_oid("stacksaga", false)));
+}
+
+/// to_regprocedure raises for bad syntax and unknown types; here both just mean "not found".
+Oid find_function(const char *text) {
+    if (strchr(text, '(') == nullptr) // a bare number or name would be taken as well
+        return InvalidOid;
+    volatile Oid found = InvalidOid;
+    MemoryContext memory = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    BeginInternalSubTransaction(nullptr);
+    MemoryContextSwitchTo(memory);
+    PG_TRY();
+    {
+        // Called through fmgr with a result flag, since "no such function" is a NULL.
+        LOCAL_FCINFO(fcinfo, 1);
+        InitFunctionCallInfoData(*fcinfo, nullptr, 1, InvalidOid, nullptr, nullptr);
+        fcinfo->args[0].value = CStringGetTextDatum(text);
+        fcinfo->args[0].isnull = false;
+        Datum result = to_regprocedure(fcinfo);
+        if (!fcinfo->isnull)
+            found = DatumGetObjectId(result);
+        ReleaseCurrentSubTransaction();
+    }
+    PG_CATCH();
+    {
+        MemoryContextSwitchTo(memory);
+        FlushErrorState();
+        RollbackAndReleaseCurrentSubTransaction();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(memory);
+    CurrentResourceOwner = owner;
+    return found;
+}
+
+/// Why the function `oid` cannot be a handler of this kind for this role, or nullptr.
+const char *objection(Oid oid, HandlerKind kind, Oid definer) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(oid));
+    if (!HeapTupleIsValid(tuple))
+        return "it does not exist";
+    auto *form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
+    Oid expected = kind == HandlerKind::action ? JSONBOID : TEXTOID;
+    const char *reason = nullptr;
+    if (form->prokind != PROKIND_FUNCTION)
+        reason = "it is not a plain function";
+    else if (form->proretset)
+        reason = "it returns a set";
+    else if (form->pronargs != 1 || form->proargtypes.values[0] != type_of_schema("step_call"))
+        reason = "its argument must be one stacksaga.step_call";
+    else if (form->prorettype != expected)
+        reason = kind == HandlerKind::action ? "it must return jsonb" : "it must return text";
+    ReleaseSysCache(tuple);
+    if (reason == nullptr && !pg::may_execute(oid, definer))
+        reason = "the defining role may not execute it";
+    return reason;
+}
+
+/// Functions found by their name again (after a restore, say) must still belong to somebody whom
+/// the definer trusts, or dropping a function would let another role put its own in that place.
+bool is_trusted_replacement(Oid function, Oid definer) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    if (!HeapTupleIsValid(tuple))
+        return false;
+    Oid owner = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple))->proowner;
+    ReleaseSysCache(tuple);
+    return owner == definer || superuser_arg(owner);
+}
+
+[[noreturn]] void raise_unusable(const FunctionRef &f, const Definition &d, const char *reason) {
+    handler_is_unusable = true;
+    ereport(ERROR,
+            (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
+             errdetail("Saga \"%.*s\", version %d, was defined by role \"%s\".",
+                       static_cast<int>(d.saga.size()), d.saga.data(), d.version, d.definer),
+             errhint("Create the function again, repeat define_saga() with the same content, and "
+                     "have the saga tried again with stacksaga.retry_saga().")));
+}
+
+/// The function to call now: the one of the definition, or its replacement under the same name.
+Oid current_function(const FunctionRef &f, HandlerKind kind, const Definition &d, Oid definer) {
+    if (SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(f.oid)) &&
+        strcmp(format_procedure_qualified(f.oid), f.signature) == 0) {
+        const char *reason = objection(f.oid, kind, definer);
+        if (reason != nullptr)
+            raise_unusable(f, d, reason);
+        return f.oid;
+    }
+    HandlerCheck found = resolve_handler(f.signature, kind, definer);
+    if (found.reason != nullptr)
+        raise_unusable(f, d, found.reason);
+    if (!is_trusted_replacement(found.function, definer))
+        raise_unusable(f, d, "it was replaced by another role's function");
+    return found.function;
+}
+
+/// The step's search_path with pg_temp last, so that no caller's temporary table comes first.
+const char *handler_search_path(const char *path) {
+    if (path == nullptr || path[0] == '\0')
+        return "pg_temp";
+    return strstr(path, "pg_temp") != nullptr ? path : psprintf("%s, pg_temp", path);
+}
+
+/// Fires the handler's deferred constraint triggers now, as the role that is current.
+void check_deferred_constraints() {
+    CommandCounterIncrement();
+    if (handlers_run_at_top_level) {
+        AfterTriggerFireDeferred();
+        return;
+    }
+    static constinit pg::Statement set_constraints{"SET CONSTRAINTS ALL IMMEDIATE"};
+    pg::with_spi([] { set_constraints.run(); });
+}
+
+Datum step_call_datum(const StepCall &call) {
+    TupleDesc descriptor = lookup_rowtype_tupdesc_copy(type_of_schema("step_call"), -1);
+    Datum values[step_call_columns];
+    bool nulls[step_call_columns];
+    fill_step_call(call, values, nulls);
+    return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+}
+
+} // namespace
+
+HandlerCheck resolve_handler(std::string_view text, HandlerKind kind, Oid definer) {
+    HandlerCheck check;
+    check.function = find_function(pnstrdup(text.data(), text.size()));
+    if (!OidIsValid(check.function)) {
+        check.reason = "there is no such function";
+        return check;
+    }
+    check.signature = format_procedure_qualified(check.function);
+    check.reason = objection(check.function, kind, definer);
+    return check;
+}
+
+const char *qualified_signature(std::string_view text) {
+    const char *copy = pnstrdup(text.data(), text.size());
+    Oid function = find_function(copy);
+    return OidIsValid(function) ? format_procedure_qualified(function) : copy;
+}
+
+void fill_step_call(const StepCall &call, Datum *values, bool *nulls) {
+    char *id = DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&call.saga_id)));
+    std::string_view direction = core::name_of(call.direction);
+    char *key = psprintf("%s:%d:%.*s", id, call.step->no, static_cast<int>(direction.size()),
+                         direction.data());
+    auto *saga_id = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
+    *saga_id = call.saga_id;
+    memset(nulls, 0, sizeof(bool) * step_call_columns);
+    values[0] = UUIDPGetDatum(saga_id);
+    values[1] = PointerGetDatum(pg::make_text(call.saga));
+    values[2] = PointerGetDatum(pg::make_text(call.step->name));
+    values[3] = PointerGetDatum(pg::make_text(direction));
+    values[4] = Int32GetDatum(call.attempt);
+    values[5] = call.input;
+    values[6] = call.results;
+    values[7] = CStringGetTextDatum(key);
+    values[8] = call.headers;
+    values[9] = TimestampTzGetDatum(call.deadline.value_or(0));
+    nulls[9] = !call.deadline.has_value();
+}
+
+Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
+                   const StepCall &call, bool *isnull) {
+    handler_is_unusable = false;
+    Oid definer = get_role_oid(definition.definer, true);
+    if (!OidIsValid(definer))
+        raise_unusable(function, definition, "the defining role does not exist");
+    Oid oid = current_function(function, kind, definition, definer);
+    Datum argument = step_call_datum(call);
+
+    FmgrInfo info;
+    fmgr_info(oid, &info);
+    LOCAL_FCINFO(fcinfo, 1);
+    InitFunctionCallInfoData(*fcinfo, &info, 1, InvalidOid, nullptr, nullptr);
+    fcinfo->args[0].value = argument;
+    fcinfo->args[0].isnull = false;
+
+    Datum result = pg::as_role(definer, [&] {
+        int nesting = NewGUCNestLevel();
+        set_config_option("search_path", handler_search_path(call.step->search_path), PGC_USERSET,
+                          PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+        CommandCounterIncrement(); // what the engine has just written is visible to the handler
+        PushActiveSnapshot(GetTransactionSnapshot());
+        Datum value = FunctionCallInvoke(fcinfo);
+        PopActiveSnapshot();
+        check_deferred_constraints();
+        AtEOXact_GUC(true, nesting);
+        return value;
+    });
+    *isnull = fcinfo->isnull;
+    return result;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,59 @@
+// User functions of sql steps: resolved when a saga is defined, checked and run as its definer.
+#pragma once
+#include "pg/pg.hpp"
+#include "src/definition.hpp"
+
+namespace stacksaga {
+
+enum class HandlerKind : uint8_t {
+    action, ///< f(stacksaga.step_call) RETURNS jsonb
+    verify, ///< f(stacksaga.step_call) RETURNS text
+};
+
+/// Why a function cannot be a handler; `reason` is nullptr when it can.
+struct HandlerCheck {
+    Oid function = InvalidOid;
+    const char *signature = nullptr; ///< qualified, as regprocedure prints it
+    const char *reason = nullptr;
+};
+
+/// Resolves `text`, such as 'shop.reserve(stacksaga.step_call)', in the current search_path. Never
+/// raises for what `text` says.
+HandlerCheck resolve_handler(std::string_view text, HandlerKind kind, Oid definer);
+
+/// The qualified signature of `text`, or `text` itself where it names no function.
+const char *qualified_signature(std::string_view text);
+
+/// What a step is called with, as a stacksaga.step_call datum.
+struct StepCall {
+    pg_uuid_t saga_id;
+    std::string_view saga;
+    const Step *step;
+    core::Direction direction;
+    int32 attempt;
+    Datum input;   ///< jsonb
+    Datum results; ///< jsonb
+    Datum headers; ///< jsonb
+    std::optional<TimestampTz> deadline;
+};
+
+/// Number of columns of stacksaga.step_call.
+inline constexpr int step_call_columns = 10;
+
+/// Fills the columns of a step_call (or the first ones of a claimed_step).
+void fill_step_call(const StepCall &call, Datum *values, bool *nulls);
+
+/// Runs `function` as the definer, with the step's search_path and timeout. Raises what the
+/// function raises; SG424 with a message that names the function when it is gone or has changed.
+/// A handler's own deferred constraints have been checked when this returns.
+Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
+                   const StepCall &call, bool *isnull);
+
+/// Whether handlers run at the top of a worker's transaction, where pending deferred constraints
+/// can be fired one handler at a time; inside a query SET CONSTRAINTS has to do.
+extern bool handlers_run_at_top_level;
+
+/// Whether the last error came from call_handler itself: the function cannot be run at all.
+extern bool handler_is_unusable;
+
+} // namespace stacksaga

@@ -1,0 +1,203 @@
+#include "src/item.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "src/handler.hpp"
+#include "src/limits.hpp"
+
+namespace stacksaga {
+
+bool handler_is_running = false;
+
+namespace {
+
+using core::Direction;
+using core::FailureClass;
+
+constinit volatile sig_atomic_t attempt_timed_out = false;
+constinit bool timeout_is_registered = false;
+constinit TimeoutId attempt_timeout = USER_TIMEOUT;
+
+/// In a signal handler: only flags and the latch.
+void cancel_attempt() {
+    attempt_timed_out = true;
+    InterruptPending = true;
+    QueryCancelPending = true;
+    SetLatch(MyLatch);
+}
+
+void start_timeout(int64 timeout_us) {
+    if (!timeout_is_registered) {
+        attempt_timeout = RegisterTimeout(USER_TIMEOUT, cancel_attempt);
+        timeout_is_registered = true;
+    }
+    attempt_timed_out = false;
+    int64 ms = std::clamp<int64>(timeout_us / 1000, 1, INT_MAX);
+    enable_timeout_after(attempt_timeout, static_cast<int>(ms));
+}
+
+void stop_timeout() {
+    disable_timeout(attempt_timeout, false);
+    if (attempt_timed_out) { // it fired when the handler was already done
+        attempt_timed_out = false;
+        QueryCancelPending = false;
+    }
+}
+
+/// The item's saga and work row, if it is still due.
+struct Due {
+    Saga saga;
+    Work work;
+};
+
+std::optional<Due> lock_due(const DueItem &item) {
+    std::optional<Saga> saga = lock_saga(item.saga_id, pg::clock_now(), true);
+    if (!saga || saga->status == core::Status::suspended)
+        return std::nullopt;
+    std::optional<Work> work = find_work(*saga, item.step_no, item.direction);
+    if (!work || work->due_at > saga->now)
+        return std::nullopt;
+    return Due{*saga, *work};
+}
+
+StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
+    TimestampTz deadline = pg::time_plus(saga.now, step.timeout_us);
+    if (saga.deadline_at)
+        deadline = std::min(deadline, *saga.deadline_at);
+    return {.saga_id = saga.id,
+            .saga = saga.definition->saga,
+            .step = &step,
+            .direction = attempt.direction,
+            .attempt = attempt.attempt,
+            .input = saga.input,
+            .results = step_results(saga, step, attempt.direction),
+            .headers = saga.headers,
+            .deadline = deadline};
+}
+
+Datum call(const Saga &saga, const Step &step, const FunctionRef &function, HandlerKind kind,
+           const Work &attempt, bool *isnull) {
+    StepCall step_call = make_call(saga, step, attempt);
+    handler_is_running = true;
+    start_timeout(step.timeout_us);
+    Datum result = call_handler(*saga.definition, function, kind, step_call, isnull);
+    stop_timeout();
+    if (kind == HandlerKind::action && !*isnull)
+        check_payload(result, "output");
+    handler_is_running = false;
+    return result;
+}
+
+/// The attempt that running the step now is.
+Work next_attempt(const Saga &saga, const Work &work, std::string_view worker) {
+    Work attempt = work;
+    attempt.attempt = work.attempt + 1;
+    attempt.started_at = saga.now;
+    attempt.worker = worker;
+    return attempt;
+}
+
+void run_action(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
+    Work attempt = next_attempt(saga, work, worker);
+    attempt_begins(saga);
+    bool isnull;
+    Datum output =
+        call(saga, step, work.direction == Direction::act ? step.action : step.compensation,
+             HandlerKind::action, attempt, &isnull);
+    step_completed(saga, step, attempt, pg::param_datum(JSONBOID, output, isnull));
+}
+
+/// The answer of verify decides about an attempt whose outcome is unknown.
+void settle_verified(Saga &saga, const Step &step, const Work &work, std::string_view answer) {
+    if (answer == "done") {
+        step_completed(saga, step, work, pg::param_null(JSONBOID));
+        return;
+    }
+    bool known = answer == "not_done";
+    step_failed(saga, step, work,
+                {.failure_class = known ? FailureClass::retryable : FailureClass::unknown,
+                 .outcome_known = known,
+                 .error = known ? "verify says that the step was not done"
+                                : "verify does not know whether the step was done",
+                 .since = saga.now,
+                 .was_verified = true,
+                 .was_never_done = known});
+}
+
+void run_verify(Saga &saga, const Step &step, const Work &work) {
+    bool isnull;
+    Datum answer = call(saga, step, step.verify, HandlerKind::verify, work, &isnull);
+    settle_verified(saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
+}
+
+} // namespace
+
+bool run_item(const DueItem &item, std::string_view worker) {
+    std::optional<Due> due = lock_due(item);
+    if (!due)
+        return false;
+    if (item.step_no == deadline_step_no) {
+        deadline_passed(due->saga);
+        return true;
+    }
+    const Step &step = due->saga.definition->step(item.step_no);
+    if (due->work.verifying)
+        run_verify(due->saga, step, due->work);
+    else if (due->work.is_claimed())
+        lease_expired(due->saga, step, due->work);
+    else if (step.kind == StepKind::sql)
+        run_action(due->saga, step, due->work, worker);
+    else
+        return false; // a service has not claimed it yet
+    return true;
+}
+
+Casualty read_casualty() {
+    ErrorData *error = CopyErrorData();
+    Casualty casualty{};
+    casualty.sqlstate = pstrdup(unpack_sql_state(error->sqlerrcode));
+    const char *message = error->message != nullptr ? error->message : "";
+    casualty.error =
+        error->detail != nullptr ? psprintf("%s (%s)", message, error->detail) : pstrdup(message);
+    casualty.timed_out = attempt_timed_out;
+    casualty.unusable = handler_is_unusable;
+    if (casualty.timed_out)
+        casualty.error = "the attempt took longer than the step's timeout";
+    handler_is_running = false;
+    attempt_timed_out = false;
+    return casualty;
+}
+
+void fail_item(const DueItem &item, std::string_view worker, const Casualty &casualty) {
+    std::optional<Due> due = lock_due(item);
+    if (!due)
+        return;
+    Saga &saga = due->saga;
+    const Step &step = saga.definition->step(item.step_no);
+    if (due->work.verifying) { // a verify function that fails does not know either
+        settle_verified(saga, step, due->work, "unknown");
+        return;
+    }
+    Work attempt = next_attempt(saga, due->work, worker);
+    attempt_begins(saga);
+    const RetryRules &rules = saga.definition->rules(step, item.direction);
+    Failure failure{.failure_class =
+                        core::classify(casualty.sqlstate, rules.retry_on, rules.never_on),
+                    .outcome_known = true,
+                    .error = casualty.error,
+                    .sqlstate = casualty.sqlstate,
+                    .since = saga.now};
+    if (casualty.timed_out) {
+        failure.failure_class = FailureClass::unknown; // rolled back all the same
+    } else if (failure.failure_class == FailureClass::unknown) {
+        failure.outcome_known = false;
+    }
+    if (casualty.unusable)
+        step_is_unusable(saga, step, attempt, failure);
+    else
+        step_failed(saga, step, attempt, failure);
+}
+
+} // namespace stacksaga

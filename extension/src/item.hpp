@@ -1,0 +1,38 @@
+// One due item of work, as workers and run_pending() do it.
+#pragma once
+#include "pg/pg.hpp"
+#include "src/saga.hpp"
+
+namespace stacksaga {
+
+/// Where a due work row was seen; a hint until its saga is locked.
+struct DueItem {
+    pg_uuid_t saga_id;
+    int32 slot;
+    int16 step_no;
+    core::Direction direction;
+};
+
+/// What a handler's error means for its step; palloc'ed where read_casualty was called.
+struct Casualty {
+    std::string_view sqlstate;
+    std::string_view error;
+    bool timed_out; ///< the step's timeout cancelled it
+    bool unusable;  ///< there is no such function, or it may not be run
+};
+
+/// True from the call of a handler until it has returned: an error then is the handler's.
+extern bool handler_is_running;
+
+/// From the error that is being caught. Forgets that a handler is running.
+Casualty read_casualty();
+
+/// Locks the item's saga and does what is due: runs a sql step or a verify function, settles a
+/// lease that ran out, passes a deadline. False when there was nothing to do (any more), or another
+/// session holds the saga. Inside with_spi.
+bool run_item(const DueItem &item, std::string_view worker);
+
+/// Writes down that the item's handler failed, unless somebody else has dealt with it since.
+void fail_item(const DueItem &item, std::string_view worker, const Casualty &casualty);
+
+} // namespace stacksaga

@@ -1,0 +1,44 @@
+#include "src/limits.hpp"
+
+#include "pg/errors.hpp"
+#include "pg/settings.hpp"
+
+namespace stacksaga {
+
+const char *clip(std::string_view text) {
+    if (text.size() <= quoted_bytes_max)
+        return pnstrdup(text.data(), text.size());
+    int length = pg_mbcliplen(text.data(), static_cast<int>(text.size()), quoted_bytes_max);
+    return psprintf("%.*s...", length, text.data());
+}
+
+const char *uuid_text(const pg_uuid_t &id) {
+    return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&id)));
+}
+
+void raise_unknown_saga(const pg_uuid_t &id) {
+    ereport(ERROR, (errcode(pg::sg404), errmsg("saga %s does not exist", uuid_text(id)),
+                    errhint("start_saga() returns the id of the saga that it starts.")));
+}
+
+void check_name(std::string_view name, const char *argument) {
+    if (name.empty())
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" must not be empty", argument),
+                        errhint("Use 1 to %d bytes.", name_bytes_max)));
+    if (name.size() > name_bytes_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is too long", argument),
+                        errdetail("It has %zu bytes and begins \"%s\".", name.size(), clip(name)),
+                        errhint("Use 1 to %d bytes.", name_bytes_max)));
+}
+
+void check_payload(Datum value, const char *argument) {
+    Size size = toast_raw_datum_size(value);
+    if (size > static_cast<Size>(pg::settings.max_payload))
+        ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"%s\" is too large", argument),
+                        errdetail("It has %zu bytes; stacksaga.max_payload is %d bytes.", size,
+                                  pg::settings.max_payload),
+                        errhint("Store the data elsewhere and pass a reference, or raise "
+                                "stacksaga.max_payload.")));
+}
+
+} // namespace stacksaga

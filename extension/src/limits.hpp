@@ -1,0 +1,28 @@
+// Limits on what callers pass, the errors when they are passed, and values quoted in messages.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+inline constexpr int name_bytes_max = 255;        ///< sagas, steps, workers
+inline constexpr int key_bytes_max = 255;         ///< saga keys
+inline constexpr int queue_bytes_max = 63;        ///< queues
+inline constexpr int error_bytes_max = 64 * 1024; ///< what is kept of an error message
+inline constexpr int quoted_bytes_max = 80;       ///< of a caller's text inside a message
+
+/// `text` for a message: cut to quoted_bytes_max bytes at a character's border.
+const char *clip(std::string_view text);
+
+/// A uuid for a message.
+const char *uuid_text(const pg_uuid_t &id);
+
+/// SG404: there is no saga with this id.
+[[noreturn]] void raise_unknown_saga(const pg_uuid_t &id);
+
+/// SG400 unless `name` is 1 to name_bytes_max bytes long.
+void check_name(std::string_view name, const char *argument);
+
+/// SG413 when a jsonb datum is larger than stacksaga.max_payload (uncompressed).
+void check_payload(Datum value, const char *argument);
+
+} // namespace stacksaga

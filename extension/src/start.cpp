@@ -1,0 +1,251 @@
+// start_saga: the identity of a saga and its first stage.
+#include "core/ring.hpp"
+#include "core/token.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/random.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/fingerprint.hpp"
+#include "src/limits.hpp"
+#include "src/ring.hpp"
+#include "src/saga.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+using core::Direction;
+using core::Status;
+
+constinit pg::Statement insert_saga{
+    "INSERT INTO stacksaga.saga (saga_id, token, ring_id, slot, definition_id, run, key, fingerprint,"
+    "       input, headers, deadline_at, created_at, updated_at)"
+    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)"
+    " ON CONFLICT (saga_id, token) DO NOTHING"};
+constinit pg::Statement select_existing{
+    "SELECT s.status, s.fingerprint = $3, s.latest_run, d.saga"
+    "  FROM stacksaga.saga s JOIN stacksaga.saga_definition d USING (definition_id)"
+    " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
+constinit pg::Statement lock_first_run{
+    "SELECT latest_run FROM stacksaga.saga"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   FOR NO KEY UPDATE"};
+constinit pg::Statement set_latest_run{
+    "UPDATE stacksaga.saga SET latest_run = $3, updated_at = $4"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
+
+enum class OnConflict : uint8_t { use_existing, fail, restart_if_failed };
+constexpr std::array<std::string_view, 3> on_conflict_names{"use_existing", "fail",
+                                                            "restart_if_failed"};
+
+struct Start {
+    std::string_view saga;
+    Datum input;
+    Datum headers;
+    Datum fingerprint;
+    std::optional<std::string_view> key;
+    OnConflict on_conflict;
+    std::optional<TimestampTz> run_at;
+    std::optional<int64> deadline_us;
+    std::optional<pg_uuid_t> saga_id;
+    std::optional<int32> version;
+    TimestampTz now;
+};
+
+struct Started {
+    pg_uuid_t id;
+    int64 token;
+    bool created;
+};
+
+int64 token_of(const pg_uuid_t &id) {
+    return core::token_of_uuid(id.data).value();
+}
+
+/// Inserts the saga and makes its first stage due; false when the id is taken.
+bool insert(const Start &start, const pg_uuid_t &id, int32 run) {
+    const Definition &definition = find_definition(start.saga, start.version);
+    Ring ring = current_ring();
+    std::optional<int64> deadline_us =
+        start.deadline_us ? start.deadline_us : definition.deadline_us;
+    Saga saga{};
+    saga.id = id;
+    saga.token = token_of(id);
+    saga.ring_id = ring.ring_id;
+    saga.slot = core::slot_of(core::Token::from_int64(saga.token), ring.slots);
+    saga.definition = &definition;
+    saga.status = Status::pending;
+    saga.direction = Direction::act;
+    saga.now = start.now;
+    if (deadline_us)
+        saga.deadline_at = pg::time_plus(start.now, *deadline_us);
+    uint64 inserted = insert_saga.touch(
+        pg::param(id), pg::param(saga.token), pg::param(saga.ring_id), pg::param(saga.slot),
+        pg::param(definition.id), pg::param(run), pg::param(start.key),
+        pg::param_datum(BYTEAOID, start.fingerprint), pg::param_datum(JSONBOID, start.input),
+        pg::param_datum(JSONBOID, start.headers), pg::param_time(saga.deadline_at),
+        pg::param_time(start.now));
+    if (inserted == 0)
+        return false;
+    open_first_stage(saga, std::max(start.now, start.run_at.value_or(start.now)));
+    return true;
+}
+
+struct Existing {
+    Status status;
+    bool same_input;
+    int32 latest_run;
+    std::string_view saga;
+};
+
+std::optional<Existing> find_existing(const Start &start, const pg_uuid_t &id) {
+    pg::Rows rows = select_existing.run_latest(pg::param(id), pg::param(token_of(id)),
+                                               pg::param_datum(BYTEAOID, start.fingerprint));
+    if (rows.empty())
+        return std::nullopt;
+    return Existing{.status = *core::status_of(rows.text(0, 0)),
+                    .same_input = rows.boolean(0, 1),
+                    .latest_run = rows.int4(0, 2),
+                    .saga = rows.text(0, 3)};
+}
+
+void require_same(const Start &start, const pg_uuid_t &id, const Existing &existing) {
+    if (existing.saga == start.saga && existing.same_input)
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg422),
+             start.key ? errmsg("key \"%s\" was used with another input", clip(*start.key))
+                       : errmsg("saga id %s was used with another input", uuid_text(id)),
+             errdetail("It stands for saga %s of \"%s\", which is %s; %s.", uuid_text(id),
+                       clip(existing.saga), core::name_of(existing.status).data(),
+                       existing.saga == start.saga ? "its input differs" : "its name differs"),
+             errhint("Use a new key for a new intent, and the same input when you repeat one.")));
+}
+
+/// Run n+1 of a keyed saga whose latest run has failed. Restarts of one key happen one at a time,
+/// under the lock of its first run.
+Started restart(const Start &start, const pg_uuid_t &first_id) {
+    pg::Rows rows = lock_first_run.run(pg::param(first_id), pg::param(token_of(first_id)));
+    int32 run = rows.int4(0, 0);
+    pg_uuid_t latest_id = keyed_saga_id(start.saga, *start.key, run);
+    std::optional<Existing> latest = find_existing(start, latest_id);
+    if (latest && latest->status != Status::failed) // another session has restarted it
+        return {latest_id, token_of(latest_id), false};
+    pg_uuid_t id = keyed_saga_id(start.saga, *start.key, run + 1);
+    if (!insert(start, id, run + 1))
+        elog(ERROR, "run %d of key \"%s\" exists already", run + 1, clip(*start.key));
+    set_latest_run.run(pg::param(first_id), pg::param(token_of(first_id)), pg::param(run + 1),
+                       pg::param_time(start.now));
+    return {id, token_of(id), true};
+}
+
+Started use_existing(const Start &start, const pg_uuid_t &id, const Existing &first) {
+    require_same(start, id, first);
+    pg_uuid_t latest_id = id;
+    Existing latest = first;
+    if (first.latest_run > 0) {
+        latest_id = keyed_saga_id(start.saga, *start.key, first.latest_run);
+        latest = *find_existing(start, latest_id);
+    }
+    if (start.on_conflict == OnConflict::fail)
+        ereport(ERROR, (errcode(pg::sg409), errmsg("saga %s exists already", uuid_text(latest_id)),
+                        errdetail("It is %s.", core::name_of(latest.status).data()),
+                        errhint("Leave on_conflict out to get the existing saga.")));
+    if (start.on_conflict == OnConflict::restart_if_failed && latest.status == Status::failed)
+        return restart(start, id);
+    return {latest_id, token_of(latest_id), false};
+}
+
+Started start_with_identity(const Start &start, const pg_uuid_t &id) {
+    std::optional<Existing> existing = find_existing(start, id);
+    if (existing)
+        return use_existing(start, id, *existing);
+    if (insert(start, id, 0))
+        return {id, token_of(id), true};
+    // Another session created it meanwhile; the insert waited for its commit.
+    existing = find_existing(start, id);
+    if (!existing)
+        elog(ERROR, "saga %s is neither there nor insertable", uuid_text(id));
+    return use_existing(start, id, *existing);
+}
+
+Started start_saga(const Start &start) {
+    if (start.key)
+        return start_with_identity(start, keyed_saga_id(start.saga, *start.key, 0));
+    if (start.saga_id)
+        return start_with_identity(start, *start.saga_id);
+    pg_uuid_t id = pg::make_uuid_v7(start.now);
+    if (!insert(start, id, 0))
+        elog(ERROR, "new saga id %s exists already", uuid_text(id));
+    return {id, token_of(id), true};
+}
+
+void require_object(Datum value, const char *argument) {
+    if (!JB_ROOT_IS_OBJECT(DatumGetJsonbP(value)))
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("argument \"%s\" must be a JSON object", argument),
+                 errhint("Pass '{}' for none.")));
+}
+
+Start read_arguments(const pg::Arguments &arguments) {
+    Start start{};
+    start.now = pg::clock_now();
+    start.saga = arguments.required_text(0, "saga");
+    check_name(start.saga, "saga");
+    arguments.require(1, "input");
+    start.input = arguments.datum(1);
+    check_payload(start.input, "input");
+    start.fingerprint = fingerprint_of(start.input);
+    start.key = arguments.optional_text(2);
+    if (start.key && (start.key->empty() || start.key->size() > key_bytes_max))
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"key\" is not a valid key"),
+                        errdetail("It has %zu bytes.", start.key->size()),
+                        errhint("Use 1 to %d bytes, or NULL for no key.", key_bytes_max)));
+    std::string_view on_conflict = arguments.required_text(3, "on_conflict");
+    std::optional<OnConflict> rule = core::enum_of<OnConflict>(on_conflict_names, on_conflict);
+    if (!rule)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"on_conflict\" is not valid"),
+                        errdetail("The value is \"%s\".", clip(on_conflict)),
+                        errhint("Use use_existing, fail or restart_if_failed.")));
+    start.on_conflict = *rule;
+    if (!arguments.is_null(4)) {
+        start.run_at = DatumGetTimestampTz(arguments.datum(4));
+        if (TIMESTAMP_NOT_FINITE(*start.run_at))
+            ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"run_at\" must be finite"),
+                            errhint("Leave it out to start now.")));
+    }
+    if (!arguments.is_null(5))
+        start.deadline_us = pg::interval_microseconds(arguments.datum(5), "deadline", true);
+    arguments.require(6, "headers");
+    start.headers = arguments.datum(6);
+    check_payload(start.headers, "headers");
+    require_object(start.headers, "headers");
+    if (!arguments.is_null(7))
+        start.saga_id = arguments.required_uuid(7, "saga_id");
+    if (start.saga_id && start.key)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("key and saga_id exclude each other"),
+                        errdetail("With a key the id is made from the saga's name and the key."),
+                        errhint("Leave saga_id out.")));
+    if (!arguments.is_null(8))
+        start.version = arguments.required_int4(8, "version");
+    return start;
+}
+
+} // namespace
+
+// start_saga(saga, input, key, on_conflict, run_at, deadline, headers, saga_id, version)
+//   -> TABLE(saga_id uuid, token bigint, created boolean)
+STACKSAGA_FUNCTION(start_saga) {
+    Start start = read_arguments(pg::Arguments(fcinfo));
+    Started started = pg::with_spi([&] { return start_saga(start); });
+    pg::ResultSet result(fcinfo);
+    result.add(pg::of(UUIDPGetDatum(&started.id)), pg::of(Int64GetDatum(started.token)),
+               pg::of(BoolGetDatum(started.created)));
+    return result.finish();
+}
+
+} // namespace stacksaga

@@ -1,0 +1,223 @@
+// A worker's turn: due work of its slots, effects, markers and the fence in one transaction.
+//
+// Found without a lock, so only a hint; then the slots of the batch are locked and their owner read
+// anew (fence.hpp), and every item is read again under its saga's lock. When a handler fails, the
+// transaction is rolled back and run again up to that item, whose failure it then writes: a batch
+// needs no subtransaction, and what succeeded costs one commit.
+#include "src/turn.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "pg/settings.hpp"
+#include "src/fence.hpp"
+#include "src/handler.hpp"
+#include "src/item.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// Work is inserted at an instant and seen at its commit; so long may lie between, after that the
+// next full probe finds it.
+constexpr int64 commit_lag_us = 5 * USECS_PER_SEC;
+constexpr int64 full_probe_interval_us = 10 * USECS_PER_SEC;
+constexpr int32 rotation_step = 97; // coprime to every number of slots, a power of two
+
+// The slots in an order that changes from turn to turn, so that a backlog in one does not keep the
+// others waiting. Reading starts at a remembered instant: under a snapshot that is held open the
+// head of the index fills with dead entries.
+constinit pg::Statement probe{
+    "SELECT w.saga_id, w.slot, w.step_no, w.direction"
+    "  FROM (SELECT slot FROM stacksaga.slot WHERE ring_id = $1 AND owner = $2"
+    "         ORDER BY (slot + $6) % 4096) AS s, LATERAL ("
+    "       SELECT saga_id, slot, step_no, direction FROM stacksaga.work w"
+    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at >= $3 AND w.due_at <= $4"
+    "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
+    "        ORDER BY w.due_at LIMIT $5) AS w"
+    " LIMIT $5"};
+constinit pg::Statement find_next_due{
+    "SELECT min(w.due_at)"
+    "  FROM stacksaga.slot s, LATERAL ("
+    "       SELECT due_at FROM stacksaga.work w"
+    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at > $3"
+    "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
+    "        ORDER BY w.due_at LIMIT 1) AS w"
+    " WHERE s.ring_id = $1 AND s.owner = $2"};
+
+/// What a worker remembers between turns.
+struct TurnState {
+    NodeIdentity node{};
+    TimestampTz read_from = DT_NOBEGIN; ///< nothing older was left behind
+    TimestampTz full_probe_at = DT_NOBEGIN;
+    int32 rotation = 0;
+    int32 batch_size = 0; ///< halves with each failing batch, doubles with each clean one
+};
+constinit TurnState state{};
+
+struct Batch {
+    DueItem *items;
+    int32 count;
+    int32 done;
+    bool skipped; ///< something due was left: the slot is not ours, or the saga is locked
+};
+
+/// A handler that failed, by its place in the batch.
+struct Failed {
+    int32 index;
+    Casualty casualty;
+};
+
+constinit int32 running_index = 0;
+
+void restart_state(const NodeIdentity &node) {
+    if (state.node.ring_id == node.ring_id && state.node.incarnation == node.incarnation)
+        return;
+    state = TurnState{};
+    state.node = node;
+    state.batch_size = pg::settings.batch_size;
+}
+
+void choose_batch_size(bool clean) {
+    int32 limit = pg::settings.batch_size;
+    state.batch_size =
+        clean ? std::min(limit, state.batch_size * 2) : std::max(1, state.batch_size / 2);
+}
+
+Batch find_batch(TimestampTz now, MemoryContext memory) {
+    bool full = state.full_probe_at <= now - full_probe_interval_us || state.full_probe_at > now;
+    TimestampTz from = full ? DT_NOBEGIN : state.read_from;
+    state.rotation = (state.rotation + rotation_step) % 4096;
+    pg::Rows rows = probe.run(pg::param(state.node.ring_id), pg::param(state.node.incarnation),
+                              pg::param_time(from), pg::param_time(now),
+                              pg::param(state.batch_size), pg::param(state.rotation));
+    Batch batch{};
+    batch.count = static_cast<int32>(rows.count());
+    batch.items = static_cast<DueItem *>(
+        MemoryContextAlloc(memory, sizeof(DueItem) * std::max<size_t>(rows.count(), 1)));
+    for (int32 i = 0; i < batch.count; ++i) {
+        auto row = static_cast<uint64>(i);
+        batch.items[i] = {.saga_id = rows.uuid(row, 0),
+                          .slot = rows.int4(row, 1),
+                          .step_no = rows.int2(row, 2),
+                          .direction = *core::direction_of(rows.text(row, 3))};
+    }
+    if (full)
+        state.full_probe_at = now;
+    return batch;
+}
+
+/// Whether this worker holds the slot of each item, under locks that last to the end of the
+/// transaction.
+bool *lock_slots_of(const Batch &batch) {
+    auto count = static_cast<size_t>(batch.count);
+    auto *slots = static_cast<int32 *>(palloc(sizeof(int32) * count));
+    for (size_t i = 0; i < count; ++i)
+        slots[i] = batch.items[i].slot;
+    std::sort(slots, slots + count);
+    auto distinct = static_cast<size_t>(std::unique(slots, slots + count) - slots);
+    auto *slot_owned = static_cast<bool *>(palloc0(sizeof(bool) * distinct));
+    lock_slots(state.node, {slots, distinct}, {slot_owned, distinct});
+    auto *owned = static_cast<bool *>(palloc0(sizeof(bool) * count));
+    for (size_t i = 0; i < count; ++i)
+        owned[i] =
+            slot_owned[std::lower_bound(slots, slots + distinct, batch.items[i].slot) - slots];
+    return owned;
+}
+
+const Casualty *casualty_of(std::span<const Failed> failed, int32 index) {
+    for (const Failed &f : failed)
+        if (f.index == index)
+            return &f.casualty;
+    return nullptr;
+}
+
+void run_items(Batch &batch, std::span<const Failed> failed) {
+    std::string_view worker{MyBgworkerEntry->bgw_name};
+    bool *owned = lock_slots_of(batch);
+    batch.done = 0;
+    for (int32 i = 0; i < batch.count; ++i) {
+        CHECK_FOR_INTERRUPTS();
+        if (!owned[i]) {
+            batch.skipped = true;
+            continue;
+        }
+        running_index = i;
+        if (const Casualty *casualty = casualty_of(failed, i))
+            fail_item(batch.items[i], worker, *casualty);
+        else if (run_item(batch.items[i], worker))
+            ++batch.done;
+        else
+            batch.skipped = true;
+    }
+}
+
+template <class F> void in_transaction(F &&body) {
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    pg::with_spi(body);
+    PopActiveSnapshot();
+    CommitTransactionCommand();
+}
+
+/// Runs the batch until it commits: each handler that fails shortens it to the items up to that
+/// one, and is written down as failed in the commit.
+int32 run_batch(Batch &batch, MemoryContext memory) {
+    auto *failed = static_cast<Failed *>(
+        MemoryContextAlloc(memory, sizeof(Failed) * static_cast<size_t>(batch.count)));
+    volatile int32 failures = 0;
+    volatile bool committed = false;
+    while (!committed) {
+        PG_TRY();
+        {
+            in_transaction([&] { run_items(batch, {failed, static_cast<size_t>(failures)}); });
+            committed = true;
+        }
+        PG_CATCH();
+        {
+            if (!handler_is_running)
+                PG_RE_THROW();
+            MemoryContextSwitchTo(memory);
+            failed[failures] = {running_index, read_casualty()};
+            failures = failures + 1;
+            AbortCurrentTransaction();
+            FlushErrorState();
+            batch.count = running_index + 1;
+        }
+        PG_END_TRY();
+    }
+    return failures;
+}
+
+} // namespace
+
+TurnOutcome run_turn(const NodeIdentity &node, MemoryContext memory) {
+    handlers_run_at_top_level = true;
+    restart_state(node);
+    TimestampTz now = pg::clock_now();
+    Batch batch{};
+    TurnOutcome outcome{.items = 0, .failures = 0, .more = false, .next_due = DT_NOEND};
+    in_transaction([&] {
+        batch = find_batch(now, memory);
+        if (batch.count == 0) {
+            pg::Rows rows = find_next_due.run(pg::param(node.ring_id), pg::param(node.incarnation),
+                                              pg::param_time(now));
+            outcome.next_due = rows.optional_time(0, 0).value_or(DT_NOEND);
+        }
+    });
+    bool was_cut = batch.count == state.batch_size;
+    if (batch.count > 0) {
+        int32 found = batch.count;
+        outcome.failures = run_batch(batch, memory);
+        outcome.items = batch.done;
+        was_cut = was_cut || batch.count < found;
+        choose_batch_size(outcome.failures == 0);
+    }
+    outcome.more = (batch.done > 0 || outcome.failures > 0);
+    if (!was_cut && !batch.skipped)
+        state.read_from = now - commit_lag_us;
+    return outcome;
+}
+
+} // namespace stacksaga
