@@ -1,0 +1,89 @@
+// The coordinator's view of the control tables, as plain values.
+//
+// Units: instants and durations are whole microseconds, as PostgreSQL keeps them. An Instant is
+// always a time of the *database* clock; the clock of this machine never decides anything, it only
+// measures waiting (std::chrono::steady_clock) and dates log lines.
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace stacksaga::coordinator {
+
+using Duration = std::chrono::microseconds;
+using Instant = std::chrono::sys_time<Duration>;
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+/// Names one virtual cluster.
+struct RingName {
+    std::string region;
+    std::string cluster;
+
+    auto operator<=>(const RingName &) const = default;
+};
+
+/// How slots are dealt; see assignment.hpp.
+enum class Strategy { consistent, contiguous };
+
+/// The settings of a ring and where its windows stand, as of `database_time`.
+struct RingState {
+    Instant database_time;
+    Duration window_length; ///< > 0
+    Duration publish_lead;  ///< >= 0; how long before its start a window is published
+    Strategy strategy = Strategy::consistent;
+    std::int32_t slots = 0; ///< > 0
+    std::int64_t epoch = 0;
+    std::optional<Instant> last_window; ///< start of the latest window that anybody published
+};
+
+/// `unknown` stands for a word that this version does not know: such a node gets nothing.
+enum class NodeKind { worker, standard, agent, unknown };
+enum class NodeState { active, suspected, dead, draining, unknown };
+
+struct Node {
+    std::string name;
+    NodeKind kind = NodeKind::unknown;
+    NodeState state = NodeState::unknown;
+    double weight = 1;
+};
+
+/// One slot: an inclusive range of tokens and who owns it now.
+struct Slot {
+    std::int32_t number = 0;
+    std::int64_t range_start = 0;
+    std::int64_t range_end = 0;
+    std::optional<std::string> owner;
+};
+
+/// An inclusive range of tokens for a node.
+struct Grant {
+    std::string node;
+    std::int64_t range_start = 0;
+    std::int64_t range_end = 0;
+
+    auto operator<=>(const Grant &) const = default;
+};
+
+/// A window as it is sent to the database: grants in ascending order that tile the ring.
+struct Proposal {
+    Instant window_start;
+    std::vector<Grant> grants;
+    std::size_t nodes = 0; ///< members that the ring was dealt to
+    std::size_t moved = 0; ///< slots whose owner changes
+};
+
+/// What the server said about itself when the connection was opened.
+struct ServerInfo {
+    std::string server_version;
+    std::string extension_version;
+    std::string database;
+    std::string host; ///< host name, address or socket folder
+    std::string port;
+    std::string role;
+};
+
+} // namespace stacksaga::coordinator
