@@ -1,0 +1,402 @@
+#include "connection.hpp"
+
+#include "errors.hpp"
+
+#include <asio/error.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/system_error.hpp>
+#include <asio/use_awaitable.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <new>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr Duration default_connect_timeout = std::chrono::seconds(10);
+
+/// What libpq leaves open by default, but a daemon must not.
+struct Default {
+    const char *keyword;
+    const char *value;
+    const char *variable = nullptr; // of the environment, where there is one
+};
+constexpr std::array defaults{
+    Default{"fallback_application_name", "stacksaga-coordinator"},
+    Default{"client_encoding", "UTF8"}, // whatever the environment says: the log is UTF-8
+    // Of several hosts, and after a failover: the primary.
+    Default{"target_session_attrs", "read-write", "PGTARGETSESSIONATTRS"},
+    Default{"tcp_user_timeout", "5000"}, // ms without acknowledgement
+    Default{"keepalives", "1"},
+    Default{"keepalives_idle", "10"}, // s
+    Default{"keepalives_interval", "5"},
+    Default{"keepalives_count", "3"},
+};
+
+struct FreeOptions {
+    void operator()(PQconninfoOption *options) const noexcept { PQconninfoFree(options); }
+};
+using Options = std::unique_ptr<PQconninfoOption, FreeOptions>;
+
+std::optional<std::string> option_value(const Options &options, std::string_view keyword) {
+    for (const auto *option = options.get(); option && option->keyword; ++option) {
+        if (option->keyword == keyword && option->val && *option->val)
+            return option->val;
+    }
+    return std::nullopt;
+}
+
+/// True where dbname holds more than a name, by libpq's own rule.
+bool is_conninfo(std::string_view dbname) {
+    return dbname.find('=') != std::string_view::npos || dbname.starts_with("postgresql://") ||
+           dbname.starts_with("postgres://");
+}
+
+/// Starts a connection. Words of the conninfo win over the defaults, which stand before it; a
+/// variable of the environment would lose, so a default that it sets is left out.
+PGconn *start(const std::string &conninfo) {
+    std::vector<const char *> keywords;
+    std::vector<const char *> values;
+    for (const Default &setting : defaults) {
+        if (setting.variable && std::getenv(setting.variable))
+            continue;
+        keywords.push_back(setting.keyword);
+        values.push_back(setting.value);
+    }
+    if (!conninfo.empty()) {
+        keywords.push_back("dbname");
+        values.push_back(conninfo.c_str());
+    }
+    keywords.push_back(nullptr);
+    values.push_back(nullptr);
+    PGconn *connection = PQconnectStartParams(keywords.data(), values.data(), 1);
+    if (!connection)
+        throw std::bad_alloc();
+    return connection;
+}
+
+/// libpq ends its messages with a line's end, and verbose ones tell lines of the server's source
+/// code.
+std::string tidy(std::string_view message) {
+    std::string result;
+    while (!message.empty()) {
+        const std::size_t end = std::min(message.find('\n'), message.size() - 1) + 1;
+        if (!message.starts_with("LOCATION:"))
+            result += message.substr(0, end);
+        message.remove_prefix(end);
+    }
+    while (result.ends_with('\n'))
+        result.pop_back();
+    return result;
+}
+
+std::int64_t to_int64(std::string_view text, std::int64_t otherwise) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc{} && end == text.data() + text.size() ? number : otherwise;
+}
+
+/// connect_timeout for each host that may be tried. As in libpq, 0 and less mean the default here:
+/// a daemon does not wait for ever.
+Duration connect_deadline(PGconn *connection) {
+    const Options options{PQconninfo(connection)};
+    const auto seconds = to_int64(option_value(options, "connect_timeout").value_or("0"), 0);
+    const Duration each = seconds > 0 && seconds < 3600
+                              ? Duration(std::chrono::seconds(std::max<std::int64_t>(seconds, 2)))
+                              : default_connect_timeout;
+    const auto count = [&](std::string_view keyword) {
+        const auto hosts = option_value(options, keyword).value_or("");
+        return 1 + std::ranges::count(hosts, ',');
+    };
+    return each * std::max(count("host"), count("hostaddr"));
+}
+
+StoreError connect_error(PGconn *connection) {
+    const std::string message = tidy(PQerrorMessage(connection));
+    const std::string sqlstate = sqlstate_in(message);
+    if (sqlstate.empty() &&
+        (PQconnectionNeedsPassword(connection) || PQconnectionUsedPassword(connection)))
+        return {ErrorClass::permission, message};
+    return {classify(sqlstate), message, sqlstate};
+}
+
+StoreError result_error(const PGresult *result) {
+    const auto field = [&](int code) -> std::string {
+        const char *text = PQresultErrorField(result, code);
+        return text ? text : "";
+    };
+    const std::string sqlstate = field(PG_DIAG_SQLSTATE);
+    std::string message = field(PG_DIAG_MESSAGE_PRIMARY);
+    if (message.empty())
+        message = tidy(PQresultErrorMessage(result));
+    return {classify(sqlstate), message, sqlstate, field(PG_DIAG_MESSAGE_DETAIL),
+            field(PG_DIAG_MESSAGE_HINT)};
+}
+
+void receive_notice(void *handler, const PGresult *result) {
+    const auto &on_notice = *static_cast<const Connection::NoticeHandler *>(handler);
+    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (on_notice && message)
+        on_notice(message);
+}
+
+} // namespace
+
+bool Rows::is_null(int row, int column) const noexcept {
+    return PQgetisnull(result_.get(), row, column) != 0;
+}
+
+std::string_view Rows::text(int row, int column) const noexcept {
+    return {PQgetvalue(result_.get(), row, column),
+            static_cast<std::size_t>(PQgetlength(result_.get(), row, column))};
+}
+
+std::int64_t Rows::int64(int row, int column) const {
+    const std::string_view value = text(row, column);
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc{} || end != value.data() + value.size())
+        throw StoreError(ErrorClass::fatal,
+                         fmt::format("the server answered \"{}\" where a number was due", value));
+    return number;
+}
+
+double Rows::float8(int row, int column) const {
+    const std::string_view value = text(row, column);
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc{} || end != value.data() + value.size())
+        throw StoreError(ErrorClass::fatal,
+                         fmt::format("the server answered \"{}\" where a number was due", value));
+    return number;
+}
+
+std::string array_literal(const std::vector<std::string> &elements) {
+    std::string literal = "{";
+    for (const std::string &element : elements) {
+        literal += literal.size() > 1 ? ",\"" : "\"";
+        for (const char c : element) {
+            if (c == '"' || c == '\\')
+                literal += '\\';
+            literal += c;
+        }
+        literal += '"';
+    }
+    return literal + '}';
+}
+
+std::string array_literal(const std::vector<std::int64_t> &elements) {
+    return fmt::format("{{{}}}", fmt::join(elements, ","));
+}
+
+std::optional<std::string> conninfo_complaint(const std::string &conninfo) {
+    if (!is_conninfo(conninfo))
+        return std::nullopt;
+    char *complaint = nullptr;
+    const Options parsed{PQconninfoParse(conninfo.c_str(), &complaint)};
+    const std::unique_ptr<char, decltype(&PQfreemem)> text{complaint, &PQfreemem};
+    if (parsed)
+        return std::nullopt;
+    return text ? tidy(text.get()) : "out of memory";
+}
+
+std::string sqlstate_in(std::string_view message) {
+    // "SEVERITY:  SQLSTATE: text", where the severity is in the server's language.
+    constexpr std::string_view before = ":  ";
+    const auto is_code = [](std::string_view text) {
+        return std::ranges::all_of(
+            text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z'); });
+    };
+    for (std::size_t at = message.rfind(before); at != std::string_view::npos && at > 0;
+         at = message.rfind(before, at - 1)) {
+        const std::string_view code = message.substr(at + before.size(), 6);
+        if (code.size() == 6 && code[5] == ':' && is_code(code.substr(0, 5)))
+            return std::string(code.substr(0, 5));
+    }
+    return {};
+}
+
+/// Cancels the waits of a connection when the time of an operation is up. Lives as long as the
+/// operation; its timer's handler may run later, and finds it inactive then.
+class Connection::Deadline {
+public:
+    Deadline(asio::posix::stream_descriptor &socket, Duration allowed)
+        : state_(std::make_shared<State>(socket)), allowed_(allowed) {
+        state_->timer.expires_after(allowed);
+        state_->timer.async_wait([state = state_](const asio::error_code &error) {
+            if (error || !state->active)
+                return;
+            state->expired = true;
+            asio::error_code ignored; // nothing to cancel when the wait is over already
+            state->socket.cancel(ignored);
+        });
+    }
+    Deadline(const Deadline &) = delete;
+    Deadline &operator=(const Deadline &) = delete;
+    ~Deadline() {
+        state_->active = false;
+        state_->timer.cancel();
+    }
+
+    [[nodiscard]] bool expired() const noexcept { return state_->expired; }
+
+    [[noreturn]] void fail() const {
+        const auto seconds = std::chrono::duration<double>(allowed_).count();
+        throw StoreError(ErrorClass::reconnect, fmt::format("no answer within {:.3g} s", seconds));
+    }
+
+private:
+    struct State {
+        explicit State(asio::posix::stream_descriptor &descriptor)
+            : socket(descriptor), timer(descriptor.get_executor()) {}
+        asio::posix::stream_descriptor &socket;
+        asio::steady_timer timer;
+        bool active = true;
+        bool expired = false;
+    };
+    std::shared_ptr<State> state_;
+    Duration allowed_;
+};
+
+Connection::Connection(const asio::any_io_executor &executor, NoticeHandler on_notice)
+    : socket_(executor), on_notice_(std::move(on_notice)) {}
+
+void Connection::close() noexcept {
+    detach();
+    PQfinish(connection_);
+    connection_ = nullptr;
+}
+
+void Connection::attach() {
+    socket_.assign(PQsocket(connection_));
+}
+
+void Connection::detach() noexcept {
+    if (socket_.is_open())
+        socket_.release();
+}
+
+asio::awaitable<void> Connection::wait(asio::posix::stream_descriptor::wait_type what,
+                                       Deadline &deadline) {
+    // The timer may have fired while the coroutine was running, with no wait to cancel.
+    if (deadline.expired())
+        deadline.fail();
+    try {
+        co_await socket_.async_wait(what, asio::use_awaitable);
+    } catch (const asio::system_error &error) {
+        if (deadline.expired())
+            deadline.fail();
+        if (error.code() == asio::error::operation_aborted)
+            throw;
+        throw StoreError(ErrorClass::reconnect, error.what());
+    }
+}
+
+asio::awaitable<void> Connection::poll_until_connected(Deadline &deadline) {
+    // libpq: behave at first as if PQconnectPoll had said WRITING.
+    PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+    while (status != PGRES_POLLING_OK) {
+        // Detached before every step: libpq may close the socket and get the same number for the
+        // next.
+        attach();
+        co_await wait(status == PGRES_POLLING_READING ? socket_.wait_read : socket_.wait_write,
+                      deadline);
+        detach();
+        status = PQconnectPoll(connection_);
+        if (status == PGRES_POLLING_FAILED)
+            throw connect_error(connection_);
+    }
+    attach();
+}
+
+asio::awaitable<void> Connection::open(const std::string &conninfo) {
+    close();
+    connection_ = start(conninfo);
+    try {
+        if (PQstatus(connection_) == CONNECTION_BAD)
+            throw connect_error(connection_);
+        PQsetErrorVerbosity(connection_, PQERRORS_VERBOSE);
+        PQsetNoticeReceiver(connection_, receive_notice, &on_notice_);
+        Deadline deadline(socket_, connect_deadline(connection_));
+        co_await poll_until_connected(deadline);
+        PQsetErrorVerbosity(connection_, PQERRORS_DEFAULT);
+        if (PQsetnonblocking(connection_, 1) != 0)
+            throw connect_error(connection_);
+    } catch (...) {
+        close();
+        throw;
+    }
+}
+
+void Connection::fail_broken() {
+    throw StoreError(ErrorClass::reconnect, tidy(PQerrorMessage(connection_)));
+}
+
+asio::awaitable<void> Connection::flush(Deadline &deadline) {
+    for (;;) {
+        const int left = PQflush(connection_);
+        if (left < 0)
+            fail_broken();
+        if (left == 0)
+            co_return;
+        co_await wait(socket_.wait_write, deadline);
+    }
+}
+
+/// The next result of the statement in flight; empty when there are no more.
+asio::awaitable<Rows::Result> Connection::next_result(Deadline &deadline) {
+    while (PQisBusy(connection_)) {
+        co_await wait(socket_.wait_read, deadline);
+        if (!PQconsumeInput(connection_))
+            fail_broken();
+    }
+    co_return Rows::Result(PQgetResult(connection_));
+}
+
+asio::awaitable<Rows> Connection::answer(Deadline &deadline) {
+    // The first result counts: when a server shuts down its reason comes first, the broken socket
+    // next.
+    Rows::Result first = co_await next_result(deadline);
+    for (bool more = first != nullptr; more;)
+        more = co_await next_result(deadline) != nullptr;
+    if (!first)
+        fail_broken();
+    const ExecStatusType status = PQresultStatus(first.get());
+    if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
+        throw result_error(first.get());
+    co_return Rows(std::move(first));
+}
+
+asio::awaitable<Rows> Connection::query(const char *sql, const Parameters &parameters,
+                                        Duration allowed) {
+    if (!is_open())
+        throw StoreError(ErrorClass::reconnect, "not connected");
+    std::vector<const char *> values;
+    for (const auto &parameter : parameters)
+        values.push_back(parameter ? parameter->c_str() : nullptr);
+
+    try {
+        Deadline deadline(socket_, allowed);
+        if (!PQsendQueryParams(connection_, sql, static_cast<int>(values.size()), nullptr,
+                               values.data(), nullptr, nullptr, 0))
+            fail_broken();
+        co_await flush(deadline);
+        Rows rows = co_await answer(deadline);
+        co_return rows;
+    } catch (const StoreError &error) {
+        // Without an answer of the server to this statement, nothing else can be asked.
+        if (error.sqlstate.empty() || PQstatus(connection_) != CONNECTION_OK)
+            close();
+        throw;
+    } catch (...) {
+        close();
+        throw;
+    }
+}
+
+} // namespace stacksaga::coordinator

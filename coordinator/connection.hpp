@@ -1,0 +1,104 @@
+// One asynchronous libpq connection on an Asio executor, for C++20 coroutines.
+#pragma once
+
+#include "types.hpp"
+
+#include <asio/any_io_executor.hpp>
+#include <asio/awaitable.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+
+#include <libpq-fe.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stacksaga::coordinator {
+
+/// Rows of an answer. Values are in text form; a malformed one throws StoreError(fatal).
+class Rows {
+public:
+    struct Clear {
+        void operator()(PGresult *result) const noexcept { PQclear(result); }
+    };
+    using Result = std::unique_ptr<PGresult, Clear>;
+
+    explicit Rows(Result result) : result_(std::move(result)) {}
+
+    [[nodiscard]] int size() const noexcept { return PQntuples(result_.get()); }
+    [[nodiscard]] bool is_null(int row, int column) const noexcept;
+    [[nodiscard]] std::string_view text(int row, int column) const noexcept;
+    [[nodiscard]] std::int64_t int64(int row, int column) const;
+    [[nodiscard]] double float8(int row, int column) const;
+
+private:
+    Result result_;
+};
+
+/// A parameter in text form; nothing is NULL.
+using Parameters = std::vector<std::optional<std::string>>;
+
+/// `{"a","b"}`: a text[] in text form, for a parameter.
+[[nodiscard]] std::string array_literal(const std::vector<std::string> &elements);
+
+/// `{1,2}`: a bigint[] in text form.
+[[nodiscard]] std::string array_literal(const std::vector<std::int64_t> &elements);
+
+/// What libpq finds wrong with a connection string; nothing when it can be used.
+[[nodiscard]] std::optional<std::string> conninfo_complaint(const std::string &conninfo);
+
+/// The SQLSTATE in a libpq message of verbosity VERBOSE ("FATAL:  28P01: ..."), the last one where
+/// several hosts were tried; empty when there is none. libpq has no other way to tell it for a
+/// failed connection.
+[[nodiscard]] std::string sqlstate_in(std::string_view message);
+
+/// Lifecycle: open(), then query() one at a time, close() at any time between; open() again after
+/// that. After an error without SQLSTATE or a missed deadline the connection is closed. Thread:
+/// that of the executor. Failures are thrown as StoreError, a stop of the daemon as
+/// asio::system_error(operation_aborted).
+///
+/// Only name resolution blocks: libpq has no asynchronous one.
+class Connection {
+public:
+    using NoticeHandler = std::function<void(std::string_view)>;
+
+    Connection(const asio::any_io_executor &executor, NoticeHandler on_notice);
+    Connection(const Connection &) = delete;
+    Connection &operator=(const Connection &) = delete;
+    ~Connection() { close(); }
+
+    /// Connects by libpq's own settings: `conninfo` (a database name, key=value words or a URI; may
+    /// be empty), then PG* environment, service file and password file. What none of them sets:
+    /// encrypted or not as libpq decides, the server must accept writes, a dead peer is noticed in
+    /// seconds. The deadline is connect_timeout (default 10 s) for each host.
+    asio::awaitable<void> open(const std::string &conninfo);
+
+    /// Runs one statement within the deadline.
+    asio::awaitable<Rows> query(const char *sql, const Parameters &parameters, Duration deadline);
+
+    void close() noexcept;
+
+    [[nodiscard]] bool is_open() const noexcept { return connection_ != nullptr; }
+    [[nodiscard]] const PGconn *raw() const noexcept { return connection_; }
+
+private:
+    class Deadline;
+
+    asio::awaitable<void> poll_until_connected(Deadline &deadline);
+    asio::awaitable<void> flush(Deadline &deadline);
+    asio::awaitable<Rows::Result> next_result(Deadline &deadline);
+    asio::awaitable<Rows> answer(Deadline &deadline);
+    asio::awaitable<void> wait(asio::posix::stream_descriptor::wait_type what, Deadline &deadline);
+    void attach();
+    void detach() noexcept;
+    [[noreturn]] void fail_broken();
+
+    asio::posix::stream_descriptor socket_; ///< libpq owns the file descriptor; never closed here
+    PGconn *connection_ = nullptr;
+    NoticeHandler on_notice_;
+};
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,69 @@
+// One line an event on standard error, as logfmt or JSON.
+//
+// Values come from servers and users: line breaks, control characters and bytes that are not UTF-8
+// are escaped, so that a line stays a line whatever libpq has to say. Never logged: passwords,
+// payloads.
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace stacksaga::coordinator {
+
+enum class LogFormat { logfmt, json };
+enum class LogLevel { debug, info, warn, error };
+
+[[nodiscard]] std::string_view name_of(LogLevel level) noexcept;
+
+/// A key (a plain word, from the source code) and its value.
+struct LogField {
+    LogField(std::string_view name, std::string_view text) : key(name), value(text) {}
+    LogField(std::string_view name, std::integral auto number)
+        : key(name), value(std::to_string(number)), number_like(true) {}
+
+    std::string_view key;
+    std::string value;
+    bool number_like = false; ///< JSON: without quotes
+};
+
+using LogTime = std::chrono::sys_time<std::chrono::milliseconds>;
+
+/// Formats an event, without the line's end. Times are UTC with milliseconds.
+[[nodiscard]] std::string format_event(LogFormat format, LogTime at, LogLevel level,
+                                       std::string_view message, std::span<const LogField> fields);
+
+/// RFC 3339 in UTC with milliseconds: 2026-01-31T12:00:00.000Z.
+[[nodiscard]] std::string format_time(LogTime at);
+
+/// Seconds or milliseconds, whichever is exact and short: 60s, 1500ms; microseconds otherwise.
+[[nodiscard]] std::string format_duration(std::chrono::microseconds duration);
+
+/// Lifecycle: made first, lives as long as the process. One thread.
+class Log {
+public:
+    /// Takes a finished line, its end included.
+    using Sink = std::function<void(std::string_view)>;
+
+    Log(LogFormat format, LogLevel threshold, Sink sink);
+
+    void debug(std::string_view message, std::initializer_list<LogField> fields = {});
+    void info(std::string_view message, std::initializer_list<LogField> fields = {});
+    void warn(std::string_view message, std::initializer_list<LogField> fields = {});
+    void error(std::string_view message, std::initializer_list<LogField> fields = {});
+    void event(LogLevel level, std::string_view message, std::span<const LogField> fields);
+
+private:
+    LogFormat format_;
+    LogLevel threshold_;
+    Sink sink_;
+};
+
+/// Writes to standard error; what cannot be written is lost, logging never stops the daemon.
+void write_to_stderr(std::string_view line);
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,243 @@
+#include "master.hpp"
+
+#include "assignment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace stacksaga::coordinator {
+namespace {
+
+/// Settings may change and clocks may jump while nothing is due: a ring is looked at this often.
+constexpr Duration look_interval = std::chrono::seconds(5);
+
+/// A ring without a node to deal to is looked at more often, to catch the window for the first one.
+constexpr Duration deserted_interval = std::chrono::seconds(1);
+
+constexpr Duration reconnect_initial = std::chrono::milliseconds(100);
+constexpr Duration reconnect_cap = std::chrono::seconds(5);
+constexpr Duration put_off_initial = std::chrono::milliseconds(20);
+constexpr Duration put_off_cap = std::chrono::seconds(5);
+
+/// The database clock and ours may drift apart by as much between two looks without anybody
+/// jumping.
+constexpr Duration clock_tolerance = std::chrono::milliseconds(500);
+
+/// Rings told by name when the connection is opened.
+constexpr std::size_t introduced_rings_max = 10;
+
+std::string time_text(Instant at) {
+    return format_time(std::chrono::floor<std::chrono::milliseconds>(at));
+}
+
+std::int64_t milliseconds(std::chrono::steady_clock::duration duration) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+bool ends_connection(ErrorClass kind) {
+    return kind == ErrorClass::reconnect || kind == ErrorClass::in_doubt;
+}
+
+bool concerns_ring(ErrorClass kind) {
+    return kind == ErrorClass::retry_now || kind == ErrorClass::refused ||
+           kind == ErrorClass::ring_missing;
+}
+
+std::string ring_text(const RingName &name) {
+    return fmt::format("{}/{}", name.region, name.cluster);
+}
+
+} // namespace
+
+Master::Master(ControlStore &store, Clock &clock, Log &log, MasterSettings settings)
+    : store_(store), clock_(clock), log_(log), settings_(std::move(settings)),
+      reconnect_(reconnect_initial, reconnect_cap, settings_.seed) {
+    std::uint64_t seed = settings_.seed;
+    for (const RingName &name : settings_.rings)
+        rings_.push_back({.name = name,
+                          .next_turn = clock_.now(),
+                          .backoff = Backoff(put_off_initial, put_off_cap, ++seed),
+                          .database_clock = {},
+                          .settled = std::nullopt,
+                          .deserted = false});
+}
+
+asio::awaitable<void> Master::run() {
+    for (;;) {
+        SteadyTime wake;
+        try {
+            if (!connected_)
+                co_await connect();
+            co_await serve_due_rings();
+            if (settings_.once)
+                co_return;
+            reconnect_.reset();
+            wake = next_turn();
+        } catch (const StoreError &error) {
+            if (settings_.once || !ends_connection(error.kind))
+                throw;
+            wake = clock_.now() + lost_connection(error);
+        }
+        co_await clock_.wait_until(wake);
+    }
+}
+
+asio::awaitable<void> Master::connect() {
+    const ServerInfo server = co_await store_.open();
+    connected_ = true;
+    for (Ring &ring : rings_)
+        ring.next_turn = clock_.now();
+    co_await introduce(server);
+}
+
+asio::awaitable<void> Master::introduce(const ServerInfo &server) {
+    std::string rings;
+    for (std::size_t i = 0; i < std::min(rings_.size(), introduced_rings_max); ++i) {
+        rings += (i > 0 ? ", " : "") + ring_text(rings_[i].name);
+        try {
+            const RingState state = co_await look(rings_[i]);
+            rings += fmt::format(" (window {}, lead {})", format_duration(state.window_length),
+                                 format_duration(state.publish_lead));
+        } catch (const StoreError &error) {
+            // Its own turn comes next, and deals with it.
+            if (!concerns_ring(error.kind))
+                throw;
+            rings += fmt::format(" ({})", error.kind == ErrorClass::ring_missing ? "missing"
+                                                                                 : "not readable");
+        }
+    }
+    if (rings_.size() > introduced_rings_max)
+        rings += fmt::format(" and {} more", rings_.size() - introduced_rings_max);
+    log_.info("coordinating", {{"version", STACKSAGA_VERSION},
+                               {"role", "master"},
+                               {"publisher", settings_.publisher},
+                               {"server_version", server.server_version},
+                               {"extension_version", server.extension_version},
+                               {"host", server.host},
+                               {"port", server.port},
+                               {"database", server.database},
+                               {"user", server.role},
+                               {"rings", rings},
+                               {"look_interval", format_duration(look_interval)}});
+}
+
+asio::awaitable<void> Master::serve_due_rings() {
+    std::optional<StoreError> first_refusal;
+    for (Ring &ring : rings_) {
+        if (ring.next_turn > clock_.now())
+            continue;
+        try {
+            co_await serve(ring);
+        } catch (const StoreError &error) {
+            if (!concerns_ring(error.kind))
+                throw;
+            if (!first_refusal)
+                first_refusal = error;
+            put_off(ring, error);
+        }
+    }
+    if (settings_.once && first_refusal)
+        throw StoreError(*first_refusal);
+}
+
+asio::awaitable<RingState> Master::look(Ring &ring) {
+    const SteadyTime sent = clock_.now();
+    const RingState state = co_await store_.ring_state(ring.name);
+    const SteadyTime received = clock_.now();
+    const auto moved = ring.database_clock.observe(sent, received, state.database_time);
+    if (moved && std::chrono::abs(*moved) > clock_tolerance + (received - sent))
+        log_.warn("the database clock moved", {{"ring", ring_text(ring.name)},
+                                               {"by", format_duration(*moved)},
+                                               {"now", time_text(state.database_time)}});
+    co_return state;
+}
+
+asio::awaitable<void> Master::serve(Ring &ring) {
+    const RingState state = co_await look(ring);
+    const Plan planned = plan(state.database_time, state, ring.settled);
+    const bool is_next =
+        planned.window_start == window_after(state.database_time, state.window_length);
+    if (planned.due || (settings_.once && is_next))
+        co_await publish(ring, state, planned.window_start);
+    else if (settings_.once)
+        log_.info("the next window is published already",
+                  {{"ring", ring_text(ring.name)}, {"epoch", state.epoch}});
+    ring.backoff.reset();
+
+    const SteadyTime now = clock_.now();
+    if (ring.deserted) {
+        ring.next_turn = now + std::min(deserted_interval, state.window_length);
+    } else {
+        const Plan next = plan(ring.database_clock.now(now), state, ring.settled);
+        ring.next_turn =
+            std::min<SteadyTime>(ring.database_clock.when(next.due_at), now + look_interval);
+    }
+}
+
+asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instant window_start) {
+    const SteadyTime begun = clock_.now();
+    const std::vector<Node> nodes = co_await store_.nodes(ring.name);
+    const std::vector<Slot> slots = co_await store_.slots(ring.name);
+    if (slots.size() != static_cast<std::size_t>(state.slots))
+        throw StoreError(ErrorClass::refused,
+                         fmt::format("ring {} has {} slots, but {} are listed",
+                                     ring_text(ring.name), state.slots, slots.size()));
+    const auto proposal = propose(window_start, state.strategy, nodes, slots);
+    if (!proposal) {
+        if (!ring.deserted)
+            log_.warn("no active node to deal slots to, nothing is published",
+                      {{"ring", ring_text(ring.name)}, {"nodes", nodes.size()}});
+        ring.deserted = true;
+        co_return;
+    }
+    ring.deserted = false;
+
+    const auto epoch = co_await store_.publish_window(ring.name, *proposal, settings_.publisher);
+    ring.settled = window_start;
+    const SteadyTime done = clock_.now();
+    if (!epoch) {
+        log_.debug("another published the window first",
+                   {{"ring", ring_text(ring.name)}, {"window", time_text(window_start)}});
+        co_return;
+    }
+    const Duration margin = window_start - ring.database_clock.now(done);
+    log_.info("published window", {{"ring", ring_text(ring.name)},
+                                   {"window", time_text(window_start)},
+                                   {"epoch", *epoch},
+                                   {"nodes", proposal->nodes},
+                                   {"grants", proposal->grants.size()},
+                                   {"moved", proposal->moved},
+                                   {"margin_ms", milliseconds(margin)},
+                                   {"ms", milliseconds(done - begun)}});
+}
+
+void Master::put_off(Ring &ring, const StoreError &error) {
+    std::vector<LogField> fields = fields_of(error);
+    fields.emplace_back("ring", ring_text(ring.name));
+    if (settings_.once) {
+        log_.event(LogLevel::warn, "ring not served", fields);
+        return;
+    }
+    const Duration wait = ring.backoff.next();
+    ring.next_turn = clock_.now() + wait;
+    fields.emplace_back("retry_in_ms", milliseconds(wait));
+    log_.event(LogLevel::warn, "ring put off", fields);
+}
+
+Duration Master::lost_connection(const StoreError &error) {
+    connected_ = false;
+    store_.close();
+    const Duration wait = reconnect_.next();
+    std::vector<LogField> fields = fields_of(error);
+    fields.emplace_back("version", STACKSAGA_VERSION);
+    fields.emplace_back("retry_in_ms", milliseconds(wait));
+    log_.event(LogLevel::warn, "database unavailable", fields);
+    return wait;
+}
+
+SteadyTime Master::next_turn() const {
+    return std::ranges::min(rings_, {}, &Ring::next_turn).next_turn;
+}
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,243 @@
+#include "pg_control_store.hpp"
+
+#include <fmt/format.h>
+
+namespace stacksaga::coordinator {
+namespace {
+
+/// How long one statement may take: on this side, and on the server's (SQL_SESSION).
+constexpr Duration statement_deadline = std::chrono::seconds(5);
+
+/// A window longer than this is an accident, and its arithmetic could overflow.
+constexpr Duration longest_interval = std::chrono::hours(24 * 366);
+
+constexpr const char *SQL_SESSION =
+    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
+    "       pg_catalog.set_config('statement_timeout', '6s', false),"
+    "       pg_catalog.set_config('idle_in_transaction_session_timeout', '6s', false)";
+
+constexpr const char *SQL_EXTENSION =
+    "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'stacksaga'";
+
+constexpr const char *SQL_RING_STATE =
+    "SELECT (extract(epoch FROM database_time) * 1000000)::bigint,"
+    "       (extract(epoch FROM window_length) * 1000000)::bigint,"
+    "       (extract(epoch FROM publish_lead) * 1000000)::bigint,"
+    "       strategy, slots, epoch,"
+    "       (extract(epoch FROM last_window) * 1000000)::bigint"
+    "  FROM stacksaga.ring_state(region => $1::text, cluster => $2::text)";
+
+constexpr const char *SQL_NODES = "SELECT node, kind, state, weight"
+                                  "  FROM stacksaga.nodes"
+                                  " WHERE region = $1::text AND cluster = $2::text";
+
+constexpr const char *SQL_SLOTS =
+    "SELECT slot, range_start, range_end, node"
+    "  FROM stacksaga.ring_slots(region => $1::text, cluster => $2::text)"
+    " ORDER BY slot";
+
+// A product of an interval of one microsecond is exact for every instant up to the year 2255.
+constexpr const char *SQL_PUBLISH =
+    "SELECT stacksaga.publish_window("
+    "         region       => $1::text,"
+    "         cluster      => $2::text,"
+    "         window_start => timestamptz 'epoch' + $3::bigint * interval '1 microsecond',"
+    "         nodes        => $4::text[],"
+    "         range_starts => $5::bigint[],"
+    "         range_ends   => $6::bigint[],"
+    "         publisher    => $7::text)";
+
+/// What to do about an error for which the server has no advice.
+std::string advice(const StoreError &error, std::string_view role) {
+    if (error.sqlstate == "42501") {
+        std::string quoted;
+        for (const char c : role)
+            quoted.append(c == '\'' ? 2 : 1, c);
+        return fmt::format(
+            "Run as the extension's owner: SELECT stacksaga.grant_usage('{}', 'coordinator');",
+            quoted);
+    }
+    if (error.kind == ErrorClass::missing_extension)
+        return "Run CREATE EXTENSION stacksaga, or ALTER EXTENSION stacksaga UPDATE where it is older.";
+    return {};
+}
+
+StoreError unusable_answer(const RingName &ring, std::string_view what) {
+    return {ErrorClass::refused, fmt::format("ring {}/{} has {}", ring.region, ring.cluster, what)};
+}
+
+Duration interval_of(const RingName &ring, const Rows &rows, int column, Duration at_least) {
+    const Duration value{rows.int64(0, column)};
+    if (value < at_least || value > longest_interval)
+        throw unusable_answer(ring, "a window length or publish lead that is out of range");
+    return value;
+}
+
+/// A ring that is not there is told either by no row or by SG404.
+[[noreturn]] void throw_ring_missing(const RingName &ring) {
+    throw StoreError(
+        ErrorClass::ring_missing,
+        fmt::format("there is no ring with region \"{}\" and cluster \"{}\"", ring.region,
+                    ring.cluster),
+        "SG404", {},
+        "Create it with stacksaga.create_ring, or name another with --region and --cluster.");
+}
+
+} // namespace
+
+NodeKind parse_node_kind(std::string_view word) noexcept {
+    if (word == "worker")
+        return NodeKind::worker;
+    if (word == "standard")
+        return NodeKind::standard;
+    return word == "agent" ? NodeKind::agent : NodeKind::unknown;
+}
+
+NodeState parse_node_state(std::string_view word) noexcept {
+    if (word == "active")
+        return NodeState::active;
+    if (word == "suspected")
+        return NodeState::suspected;
+    if (word == "dead")
+        return NodeState::dead;
+    return word == "draining" ? NodeState::draining : NodeState::unknown;
+}
+
+std::optional<Strategy> parse_strategy(std::string_view word) noexcept {
+    if (word == "consistent")
+        return Strategy::consistent;
+    if (word == "contiguous")
+        return Strategy::contiguous;
+    return std::nullopt;
+}
+
+PgControlStore::PgControlStore(const asio::any_io_executor &executor, std::string conninfo,
+                               Connection::NoticeHandler on_notice)
+    : connection_(executor, std::move(on_notice)), conninfo_(std::move(conninfo)) {}
+
+asio::awaitable<Rows> PgControlStore::ask(const char *sql, const Parameters &parameters) {
+    try {
+        Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
+        co_return rows;
+    } catch (StoreError &error) {
+        if (error.hint.empty() && connection_.is_open())
+            error.hint = advice(error, PQuser(connection_.raw()));
+        throw;
+    }
+}
+
+asio::awaitable<ServerInfo> PgControlStore::open() {
+    const Parameters none;
+    co_await connection_.open(conninfo_);
+    co_await ask(SQL_SESSION, none);
+    const Rows extension = co_await ask(SQL_EXTENSION, none);
+
+    const PGconn *raw = connection_.raw();
+    const auto text = [](const char *value) { return std::string(value ? value : ""); };
+    ServerInfo info{.server_version = text(PQparameterStatus(raw, "server_version")),
+                    .extension_version = {},
+                    .database = text(PQdb(raw)),
+                    .host = text(PQhost(raw)),
+                    .port = text(PQport(raw)),
+                    .role = text(PQuser(raw))};
+    if (extension.size() == 0)
+        throw StoreError(
+            ErrorClass::missing_extension,
+            fmt::format("extension stacksaga is not installed in database \"{}\"", info.database),
+            {}, {}, "Run CREATE EXTENSION stacksaga there.");
+    info.extension_version = extension.text(0, 0);
+    co_return info;
+}
+
+asio::awaitable<RingState> PgControlStore::ring_state(const RingName &ring) {
+    const Parameters parameters{ring.region, ring.cluster};
+    std::optional<Rows> rows;
+    try {
+        rows = co_await ask(SQL_RING_STATE, parameters);
+    } catch (const StoreError &error) {
+        if (error.sqlstate == "SG404")
+            throw_ring_missing(ring);
+        throw;
+    }
+    if (rows->size() == 0)
+        throw_ring_missing(ring);
+
+    const auto strategy = parse_strategy(rows->text(0, 3));
+    if (!strategy)
+        throw unusable_answer(ring, fmt::format("strategy \"{}\", which this version does not know",
+                                                rows->text(0, 3)));
+    RingState state{.database_time = Instant{Duration{rows->int64(0, 0)}},
+                    .window_length = interval_of(ring, *rows, 1, Duration{1}),
+                    .publish_lead = interval_of(ring, *rows, 2, Duration::zero()),
+                    .strategy = *strategy,
+                    .slots = static_cast<std::int32_t>(rows->int64(0, 4)),
+                    .epoch = rows->int64(0, 5),
+                    .last_window = std::nullopt};
+    if (!rows->is_null(0, 6))
+        state.last_window = Instant{Duration{rows->int64(0, 6)}};
+    co_return state;
+}
+
+asio::awaitable<std::vector<Node>> PgControlStore::nodes(const RingName &ring) {
+    const Parameters parameters{ring.region, ring.cluster};
+    const Rows rows = co_await ask(SQL_NODES, parameters);
+    std::vector<Node> nodes;
+    nodes.reserve(static_cast<std::size_t>(rows.size()));
+    for (int row = 0; row < rows.size(); ++row)
+        nodes.push_back({.name = std::string(rows.text(row, 0)),
+                         .kind = parse_node_kind(rows.text(row, 1)),
+                         .state = parse_node_state(rows.text(row, 2)),
+                         .weight = rows.float8(row, 3)});
+    co_return nodes;
+}
+
+asio::awaitable<std::vector<Slot>> PgControlStore::slots(const RingName &ring) {
+    const Parameters parameters{ring.region, ring.cluster};
+    const Rows rows = co_await ask(SQL_SLOTS, parameters);
+    std::vector<Slot> slots;
+    slots.reserve(static_cast<std::size_t>(rows.size()));
+    for (int row = 0; row < rows.size(); ++row) {
+        if (rows.int64(row, 0) != row)
+            throw unusable_answer(ring, fmt::format("no slot {}", row));
+        Slot &slot =
+            slots.emplace_back(Slot{row, rows.int64(row, 1), rows.int64(row, 2), std::nullopt});
+        if (!rows.is_null(row, 3))
+            slot.owner = rows.text(row, 3);
+    }
+    if (slots.empty())
+        throw unusable_answer(ring, "no slots");
+    co_return slots;
+}
+
+asio::awaitable<std::optional<std::int64_t>>
+PgControlStore::publish_window(const RingName &ring, const Proposal &proposal,
+                               const std::string &publisher) {
+    std::vector<std::string> nodes;
+    std::vector<std::int64_t> starts;
+    std::vector<std::int64_t> ends;
+    for (const Grant &grant : proposal.grants) {
+        nodes.push_back(grant.node);
+        starts.push_back(grant.range_start);
+        ends.push_back(grant.range_end);
+    }
+    const Parameters parameters{ring.region,
+                                ring.cluster,
+                                std::to_string(proposal.window_start.time_since_epoch().count()),
+                                array_literal(nodes),
+                                array_literal(starts),
+                                array_literal(ends),
+                                publisher};
+    try {
+        const Rows rows = co_await ask(SQL_PUBLISH, parameters);
+        if (rows.is_null(0, 0))
+            co_return std::nullopt;
+        co_return rows.int64(0, 0);
+    } catch (const StoreError &error) {
+        // No verdict: the server may have committed all the same.
+        if (error.kind == ErrorClass::reconnect && error.sqlstate.empty())
+            throw StoreError(ErrorClass::in_doubt, error.what());
+        throw;
+    }
+}
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,42 @@
+// The control tables behind libpq. All SQL of the coordinator is in pg_control_store.cpp.
+#pragma once
+
+#include "connection.hpp"
+#include "control_store.hpp"
+#include "errors.hpp"
+
+#include <string>
+
+namespace stacksaga::coordinator {
+
+/// Lifecycle: as ControlStore. Calls only functions and views of schema stacksaga that
+/// `stacksaga.grant_usage(role, 'coordinator')` opens. Every statement is its own transaction, and
+/// has a deadline on this side and, a little later, one on the server's, so that nothing is left
+/// behind there.
+class PgControlStore final : public ControlStore {
+public:
+    PgControlStore(const asio::any_io_executor &executor, std::string conninfo,
+                   Connection::NoticeHandler on_notice);
+
+    asio::awaitable<ServerInfo> open() override;
+    void close() noexcept override { connection_.close(); }
+    asio::awaitable<RingState> ring_state(const RingName &ring) override;
+    asio::awaitable<std::vector<Node>> nodes(const RingName &ring) override;
+    asio::awaitable<std::vector<Slot>> slots(const RingName &ring) override;
+    asio::awaitable<std::optional<std::int64_t>>
+    publish_window(const RingName &ring, const Proposal &proposal,
+                   const std::string &publisher) override;
+
+private:
+    asio::awaitable<Rows> ask(const char *sql, const Parameters &parameters);
+
+    Connection connection_;
+    std::string conninfo_;
+};
+
+/// Words of the control tables; one that this version does not know becomes `unknown`.
+[[nodiscard]] NodeKind parse_node_kind(std::string_view word) noexcept;
+[[nodiscard]] NodeState parse_node_state(std::string_view word) noexcept;
+[[nodiscard]] std::optional<Strategy> parse_strategy(std::string_view word) noexcept;
+
+} // namespace stacksaga::coordinator

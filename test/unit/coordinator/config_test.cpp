@@ -1,0 +1,112 @@
+// Flags, environment, defaults, and what is refused with exit code 64.
+#include "config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+namespace stacksaga::coordinator {
+namespace {
+
+/// Sets variables for one test.
+class Environment {
+public:
+    explicit Environment(std::map<std::string, std::string> variables)
+        : variables_(std::move(variables)) {
+        for (const auto &[name, value] : variables_)
+            ::setenv(name.c_str(), value.c_str(), 1);
+    }
+    Environment(const Environment &) = delete;
+    Environment &operator=(const Environment &) = delete;
+    ~Environment() {
+        for (const auto &[name, value] : variables_)
+            ::unsetenv(name.c_str());
+    }
+
+private:
+    std::map<std::string, std::string> variables_;
+};
+
+CommandLine parse(std::vector<const char *> arguments) {
+    arguments.insert(arguments.begin(), "stacksaga-coordinator");
+    return parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "host:1");
+}
+
+TEST(Config, HasDefaults) {
+    const auto parsed = parse({"master"});
+    ASSERT_TRUE(parsed.config) << parsed.error;
+    EXPECT_EQ(parsed.config->conninfo, "");
+    EXPECT_EQ(parsed.config->rings, (std::vector<RingName>{{"default", "default"}}));
+    EXPECT_EQ(parsed.config->publisher, "host:1");
+    EXPECT_EQ(parsed.config->log_format, LogFormat::logfmt);
+    EXPECT_EQ(parsed.config->log_level, LogLevel::info);
+    EXPECT_FALSE(parsed.config->once);
+}
+
+TEST(Config, TakesFlags) {
+    const auto parsed =
+        parse({"master", "-d", "host=db dbname=shop", "--name", "m1", "--log-format", "json",
+               "--log-level=debug", "--once", "--region", "eu"});
+    ASSERT_TRUE(parsed.config) << parsed.error;
+    EXPECT_EQ(parsed.config->conninfo, "host=db dbname=shop");
+    EXPECT_EQ(parsed.config->rings, (std::vector<RingName>{{"eu", "default"}}));
+    EXPECT_EQ(parsed.config->publisher, "m1");
+    EXPECT_EQ(parsed.config->log_format, LogFormat::json);
+    EXPECT_EQ(parsed.config->log_level, LogLevel::debug);
+    EXPECT_TRUE(parsed.config->once);
+}
+
+TEST(Config, TakesTheEnvironmentAndLetsFlagsWin) {
+    const Environment environment({{"STACKSAGA_DBNAME", "shop"},
+                                   {"STACKSAGA_CLUSTER", "a,b"},
+                                   {"STACKSAGA_LOG_LEVEL", "warn"}});
+    const auto parsed = parse({"master", "--log-level", "error"});
+    ASSERT_TRUE(parsed.config) << parsed.error;
+    EXPECT_EQ(parsed.config->conninfo, "shop");
+    EXPECT_EQ(parsed.config->rings, (std::vector<RingName>{{"default", "a"}, {"default", "b"}}));
+    EXPECT_EQ(parsed.config->log_level, LogLevel::error);
+}
+
+TEST(Config, PairsRegionsAndClusters) {
+    using Rings = std::vector<RingName>;
+    EXPECT_EQ(rings_of({"eu"}, {"a", "b"}), (Rings{{"eu", "a"}, {"eu", "b"}}));
+    EXPECT_EQ(rings_of({"eu", "us"}, {"a"}), (Rings{{"eu", "a"}, {"us", "a"}}));
+    EXPECT_EQ(rings_of({"eu", "us"}, {"a", "b"}), (Rings{{"eu", "a"}, {"us", "b"}}));
+    EXPECT_EQ(rings_of({"eu", "eu"}, {"a", "a"}), (Rings{{"eu", "a"}}));
+    EXPECT_FALSE(rings_of({"eu", "us"}, {"a", "b", "c"}));
+}
+
+TEST(Config, RefusesMisuseWith64) {
+    for (const auto &arguments : std::vector<std::vector<const char *>>{
+             {},
+             {"leader"},
+             {"master", "--bogus"},
+             {"master", "extra"},
+             {"master", "--log-format", "xml"},
+             {"master", "--log-level", "loud"},
+             {"master", "--region", ""},
+             {"master", "--name", ""},
+             {"master", "--region", "a", "--region", "b", "--cluster", "c", "--cluster", "d",
+              "--cluster", "e"}}) {
+        const auto parsed = parse(arguments);
+        EXPECT_FALSE(parsed.config);
+        EXPECT_EQ(parsed.exit_code, 64);
+        EXPECT_NE(parsed.error, "");
+    }
+}
+
+TEST(Config, AnswersHelpAndVersion) {
+    const auto version = parse({"--version"});
+    EXPECT_EQ(version.exit_code, 0);
+    EXPECT_EQ(version.output, "stacksaga-coordinator " STACKSAGA_VERSION "\n");
+    const auto help = parse({"master", "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    for (const char *word : {"--dbname", "STACKSAGA_DBNAME", "--region", "--cluster", "--name",
+                             "--log-format", "--log-level", "--once", "Exit codes"})
+        EXPECT_NE(help.output.find(word), std::string::npos) << word;
+}
+
+} // namespace
+} // namespace stacksaga::coordinator

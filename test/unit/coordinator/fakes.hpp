@@ -1,0 +1,282 @@
+// A model of the control tables and a clock that jumps instead of waiting: the master runs for
+// hours of virtual time in a moment, and every fault happens exactly where a test wants it.
+#pragma once
+
+#include "clock.hpp"
+#include "control_store.hpp"
+#include "errors.hpp"
+#include "log.hpp"
+#include "master.hpp"
+
+#include "core/ring.hpp"
+#include "core/window.hpp"
+
+#include <asio/co_spawn.hpp>
+#include <asio/error.hpp>
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
+#include <asio/system_error.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace stacksaga::coordinator::test {
+
+/// Waiting moves it on; it stops the daemon, as a signal would, when its time is up.
+class VirtualClock final : public Clock {
+public:
+    [[nodiscard]] SteadyTime now() const override { return now_; }
+
+    asio::awaitable<void> wait_until(SteadyTime at) override {
+        ++waits;
+        const auto mine = waiting_.insert(std::min(at, end_));
+        while (now_ < *mine) {
+            // Time passes when all daemons wait, and for the first of them to wake.
+            if (waiting_.size() == daemons && mine == waiting_.begin())
+                pass_to(*mine);
+            else
+                co_await asio::post(asio::use_awaitable);
+        }
+        waiting_.erase(mine);
+        if (now_ >= end_)
+            throw asio::system_error(asio::error::operation_aborted);
+    }
+
+    void run_for(Duration duration) { end_ = now_ + duration; }
+    void pass(Duration duration) { now_ += duration; }
+
+    /// Runs `happen` at the first wait that ends this long after the start. In ascending order.
+    void at(Duration since_start, std::function<void()> happen) {
+        plans_.emplace_back(start + since_start, std::move(happen));
+    }
+
+    static constexpr SteadyTime start{std::chrono::hours(1000)};
+    std::size_t daemons = 1; ///< how many share this clock
+    std::size_t waits = 0;
+
+private:
+    void pass_to(SteadyTime at) {
+        now_ = at;
+        while (!plans_.empty() && plans_.front().first <= now_) {
+            const auto happen = std::move(plans_.front().second);
+            plans_.pop_front();
+            happen();
+        }
+    }
+
+    std::multiset<SteadyTime> waiting_;
+    SteadyTime now_ = start;
+    SteadyTime end_ = SteadyTime::max();
+    std::deque<std::pair<SteadyTime, std::function<void()>>> plans_;
+};
+
+struct FakeRing {
+    Duration window_length = std::chrono::seconds(60);
+    Duration publish_lead = std::chrono::seconds(30);
+    Strategy strategy = Strategy::consistent;
+    std::vector<Node> nodes;
+    std::vector<Slot> slots;
+    std::int64_t epoch = 0;
+
+    struct Window {
+        std::string publisher;
+        Proposal proposal;
+        Instant published_at;
+    };
+    std::map<Instant, Window> windows;
+
+    FakeRing() {
+        for (std::int32_t i = 0; i < 64; ++i) {
+            const core::Range range = core::slot_range(i, 64);
+            slots.push_back({i, range.first.value(), range.last.value(), std::nullopt});
+        }
+    }
+};
+
+/// What several coordinators share.
+struct FakeDatabase {
+    explicit FakeDatabase(VirtualClock &virtual_clock) : clock(virtual_clock) {}
+
+    VirtualClock &clock;
+    std::map<RingName, FakeRing> rings{{{"default", "default"}, {}}};
+    Instant start_time = std::chrono::sys_days{std::chrono::year{2026} / 1 / 15};
+    Duration jumped{};
+
+    [[nodiscard]] Instant now() const {
+        return start_time + std::chrono::floor<Duration>(clock.now() - VirtualClock::start) +
+               jumped;
+    }
+    FakeRing &ring() { return rings.begin()->second; }
+};
+
+/// What goes wrong with a call: the error is thrown before it has an effect, or after.
+struct Fault {
+    std::string call; ///< open, ring_state, nodes, slots, publish_window
+    ErrorClass kind;
+    bool after_effect = false;
+};
+
+/// Every call lets the other daemons run first, so that those of several interleave.
+class FakeStore final : public ControlStore {
+public:
+    explicit FakeStore(FakeDatabase &database) : database_(database) {}
+
+    std::deque<Fault> faults;             ///< each hits the next call of its name
+    std::map<std::string, int> calls;     ///< by name
+    Duration latency{};                   ///< of every call
+    std::function<void()> before_publish; ///< runs between look and publication
+
+    asio::awaitable<ServerInfo> open() override {
+        co_await asio::post(asio::use_awaitable);
+        begin("open");
+        open_ = true;
+        co_return ServerInfo{"15.20", "1.0", "shop", "/run", "5432", "coordinator"};
+    }
+
+    void close() noexcept override { open_ = false; }
+
+    asio::awaitable<RingState> ring_state(const RingName &name) override {
+        co_await asio::post(asio::use_awaitable);
+        const FakeRing &ring = find("ring_state", name);
+        RingState state{.database_time = database_.now(),
+                        .window_length = ring.window_length,
+                        .publish_lead = ring.publish_lead,
+                        .strategy = ring.strategy,
+                        .slots = static_cast<std::int32_t>(ring.slots.size()),
+                        .epoch = ring.epoch,
+                        .last_window = std::nullopt};
+        if (!ring.windows.empty())
+            state.last_window = ring.windows.rbegin()->first;
+        co_return state;
+    }
+
+    asio::awaitable<std::vector<Node>> nodes(const RingName &name) override {
+        co_await asio::post(asio::use_awaitable);
+        co_return find("nodes", name).nodes;
+    }
+
+    asio::awaitable<std::vector<Slot>> slots(const RingName &name) override {
+        co_await asio::post(asio::use_awaitable);
+        co_return find("slots", name).slots;
+    }
+
+    asio::awaitable<std::optional<std::int64_t>>
+    publish_window(const RingName &name, const Proposal &proposal,
+                   const std::string &publisher) override {
+        co_await asio::post(asio::use_awaitable);
+        if (before_publish)
+            before_publish();
+        const auto fault = fault_of("publish_window");
+        if (fault && !fault->after_effect)
+            fail(*fault);
+        FakeRing &ring = find("publish_window", name);
+        check(ring, proposal);
+        std::optional<std::int64_t> epoch;
+        if (ring.windows.try_emplace(proposal.window_start, publisher, proposal, database_.now())
+                .second)
+            epoch = ++ring.epoch;
+        if (fault)
+            fail(*fault);
+        co_return epoch;
+    }
+
+private:
+    std::optional<Fault> fault_of(const std::string &call) {
+        const auto found = std::ranges::find(faults, call, &Fault::call);
+        if (found == faults.end())
+            return std::nullopt;
+        const Fault fault = *found;
+        faults.erase(found);
+        return fault;
+    }
+
+    [[noreturn]] void fail(const Fault &fault) {
+        if (fault.kind == ErrorClass::reconnect || fault.kind == ErrorClass::in_doubt)
+            open_ = false;
+        throw StoreError(fault.kind, "injected", "", fault.call);
+    }
+
+    void begin(const std::string &call) {
+        ++calls[call];
+        database_.clock.pass(latency);
+        if (const auto fault = fault_of(call))
+            fail(*fault);
+    }
+
+    FakeRing &find(const std::string &call, const RingName &name) {
+        if (!open_)
+            throw StoreError(ErrorClass::reconnect, "not connected");
+        begin(call);
+        const auto found = database_.rings.find(name);
+        if (found == database_.rings.end())
+            throw StoreError(ErrorClass::ring_missing, "no ring");
+        return found->second;
+    }
+
+    /// What the database refuses.
+    void check(const FakeRing &ring, const Proposal &proposal) const {
+        if (proposal.window_start <= database_.now())
+            throw StoreError(ErrorClass::refused, "the window lies in the past", "SG400");
+        const auto core_start =
+            proposal.window_start.time_since_epoch().count() + core::unix_epoch_us;
+        if (!core::window::is_aligned(core_start, ring.window_length.count()))
+            throw StoreError(ErrorClass::refused, "the window is not aligned", "SG400");
+        std::vector<core::Range> ranges;
+        for (const Grant &grant : proposal.grants) {
+            if (std::ranges::find(ring.nodes, grant.node, &Node::name) == ring.nodes.end())
+                throw StoreError(ErrorClass::refused, "unknown node", "SG404");
+            ranges.push_back({core::Token::from_int64(grant.range_start),
+                              core::Token::from_int64(grant.range_end)});
+        }
+        std::vector<std::int32_t> table(ring.slots.size(), core::slot_is_free);
+        if (core::cut_at_slots(ranges, table).rule != core::TilingRule::ok)
+            throw StoreError(ErrorClass::refused, "the ranges do not tile", "SG416");
+    }
+
+    FakeDatabase &database_;
+    bool open_ = false;
+};
+
+/// A master, its store and its log.
+struct FakeDaemon {
+    FakeDaemon(FakeDatabase &database, VirtualClock &clock, const MasterSettings &settings)
+        : store(database), log(LogFormat::logfmt, LogLevel::debug,
+                               [this](std::string_view line) { lines.emplace_back(line); }),
+          master(store, clock, log, settings) {}
+
+    [[nodiscard]] std::size_t count_lines(std::string_view text) const {
+        return static_cast<std::size_t>(std::ranges::count_if(
+            lines, [&](const std::string &line) { return line.find(text) != std::string::npos; }));
+    }
+
+    /// Runs until the clock's time is up or the master ends; gives what it ended with, unless
+    /// stopped.
+    std::optional<StoreError> run() {
+        asio::io_context io(1);
+        std::exception_ptr failure;
+        asio::co_spawn(io, master.run(), [&](std::exception_ptr thrown) { failure = thrown; });
+        io.run();
+        try {
+            if (failure)
+                std::rethrow_exception(failure);
+        } catch (const StoreError &error) {
+            return error;
+        } catch (const asio::system_error &error) {
+            if (error.code() != asio::error::operation_aborted)
+                throw;
+        }
+        return std::nullopt;
+    }
+
+    std::vector<std::string> lines;
+    FakeStore store;
+    Log log;
+    Master master;
+};
+
+} // namespace stacksaga::coordinator::test
