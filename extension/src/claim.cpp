@@ -17,15 +17,19 @@ namespace {
 constexpr int32 claim_max = 1000;
 
 // A registered worker node gets retries only from the slots that it owns, a standard node first
-// attempts only. The locked rows are hints until their sagas are locked as well; what another
-// session holds is skipped, so claimers never wait for each other and never deadlock.
+// attempts only. The sagas are locked here, and those that another session holds are skipped: so
+// claimers never wait for anybody, and each gets work while there is some. The work rows are hints
+// until they are read again under the lock.
 constinit pg::Statement find_candidates{
-    "SELECT w.saga_id, w.step_no, w.direction FROM stacksaga.work w"
+    "SELECT w.saga_id, w.step_no, w.direction"
+    "  FROM stacksaga.work w JOIN stacksaga.saga s"
+    "    ON s.saga_id = w.saga_id AND s.token OPERATOR(stacksaga.=) w.token"
     " WHERE w.ring_id = $1 AND w.queue = $2 AND NOT w.verifying AND w.due_at <= $3"
+    "   AND s.status <> 'suspended'"
     "   AND ($5 IS NULL OR w.attempt = 0 OR ($5 = 'worker' AND EXISTS ("
-    "          SELECT FROM stacksaga.slot s"
-    "           WHERE s.ring_id = w.ring_id AND s.slot = w.slot AND s.owner = $6)))"
-    " ORDER BY w.due_at LIMIT $4 FOR UPDATE SKIP LOCKED"};
+    "          SELECT FROM stacksaga.slot o"
+    "           WHERE o.ring_id = w.ring_id AND o.slot = w.slot AND o.owner = $6)))"
+    " ORDER BY w.due_at LIMIT $4 FOR NO KEY UPDATE OF s SKIP LOCKED"};
 constinit pg::Statement find_node{
     "SELECT kind, incarnation FROM stacksaga.node WHERE ring_id = $1 AND node = $2"};
 constinit pg::Statement take{

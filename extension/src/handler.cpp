@@ -115,7 +115,7 @@ Oid current_function(const FunctionRef &f, HandlerKind kind, const Definition &d
 const char *handler_search_path(const char *path) {
     if (path == nullptr || path[0] == '\0')
         return "pg_temp";
-    return strstr(path, "pg_temp") != nullptr ? path : psprintf("%s, pg_temp", path);
+    return psprintf("%s, pg_temp", path); // counts once where the path names it already
 }
 
 /// Fires the handler's deferred constraint triggers now, as the role that is current.
@@ -203,7 +203,7 @@ Datum call_handler(const Definition &definition, const FunctionRef &function, Ha
         Datum value = FunctionCallInvoke(fcinfo);
         PopActiveSnapshot();
         check_deferred_constraints();
-        AtEOXact_GUC(true, nesting);
+        AtEOXact_GUC(false, nesting); // also what the handler itself has SET
         return value;
     });
     *isnull = fcinfo->isnull;
