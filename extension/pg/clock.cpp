@@ -38,17 +38,24 @@ TimestampTz time_plus(TimestampTz time, int64 delta) {
     return static_cast<TimestampTz>(sum);
 }
 
-int64 interval_microseconds(Datum datum, const char *argument, bool positive) {
+std::optional<int64> interval_in_range(Datum datum, bool positive) {
     const Interval &interval = *DatumGetIntervalP(datum);
     int64 result = 0;
     bool fits = is_finite(interval) && total_microseconds(interval, &result);
     if (!fits || result < 0 || (positive && result == 0))
+        return std::nullopt;
+    return result;
+}
+
+int64 interval_microseconds(Datum datum, const char *argument, bool positive) {
+    std::optional<int64> result = interval_in_range(datum, positive);
+    if (!result)
         ereport(ERROR, (errcode(sg400), errmsg("interval \"%s\" is out of range", argument),
                         errdetail("The value is %s.",
                                   DatumGetCString(DirectFunctionCall1(interval_out, datum))),
                         errhint("Use a finite interval that is %s.",
                                 positive ? "greater than zero" : "not negative")));
-    return result;
+    return *result;
 }
 
 Datum interval_of_microseconds(int64 microseconds) {

@@ -10,6 +10,10 @@ TimestampTz clock_now();
 /// `time` + `delta` microseconds, saturating within PostgreSQL's finite range.
 TimestampTz time_plus(TimestampTz time, int64 delta);
 
+/// The interval's length in microseconds, a month being 30 days; nullopt when it is infinite, does
+/// not fit, is negative, or is zero where it must be positive.
+std::optional<int64> interval_in_range(Datum interval, bool positive);
+
 /// The microseconds of an interval (a month counts 30 days). SG400 when it is not finite, does not
 /// fit, is negative, or is zero while `positive` is asked for; the message names `argument`.
 int64 interval_microseconds(Datum interval, const char *argument, bool positive);

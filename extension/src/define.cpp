@@ -110,6 +110,20 @@ struct NewStep {
     std::optional<std::string_view> search_path;
 };
 
+/// An interval of a step, in microseconds.
+int64 read_interval(const pg::Rows &rows, uint64 row, int column, const char *name, bool positive,
+                    std::string_view step) {
+    Datum interval = rows.value(row, column);
+    std::optional<int64> length = pg::interval_in_range(interval, positive);
+    if (!length)
+        refuse(step,
+               psprintf("its %s %s is out of range", name,
+                        DatumGetCString(DirectFunctionCall1(interval_out, interval))),
+               positive ? "Use a finite interval that is greater than zero."
+                        : "Use a finite interval that is not negative.");
+    return *length;
+}
+
 void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view step) {
     constexpr const char *hint = "Look at the arguments of stacksaga.retry_policy().";
     for (int i = 0; i < 5; ++i)
@@ -117,10 +131,8 @@ void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view 
             refuse(step, "a field of its retry policy is null", hint);
     core::RetryPolicy policy{
         .max_attempts = rows.int4(row, first),
-        .initial_interval_us =
-            pg::interval_microseconds(rows.value(row, first + 1), "initial_interval", false),
-        .max_interval_us =
-            pg::interval_microseconds(rows.value(row, first + 3), "max_interval", false),
+        .initial_interval_us = read_interval(rows, row, first + 1, "initial_interval", false, step),
+        .max_interval_us = read_interval(rows, row, first + 3, "max_interval", false, step),
         .multiplier = rows.float8(row, first + 2),
         .jitter = rows.float8(row, first + 4),
     };
@@ -205,7 +217,7 @@ NewStep read_step(const pg::Rows &rows, uint64 row, Oid definer) {
     if (rows.is_null(row, 7))
         refuse(s.name, "its timeout is null", "Leave timeout out for the default of 30 seconds.");
     s.timeout = rows.value(row, 7);
-    pg::interval_microseconds(s.timeout, "timeout", true);
+    read_interval(rows, row, 7, "timeout", true, s.name);
 
     std::optional<std::string_view> effect = rows.optional_text(row, 8);
     s.effect = effect.value_or(s.has_compensation ? "compensable" : "guarded");
@@ -284,6 +296,9 @@ void check_names_and_pivot(std::span<const NewStep> steps) {
 
 std::span<NewStep> read_definition_steps(Datum steps_json, pg::Param saga_policy, Oid definer) {
     pg::Param steps = pg::param_datum(JSONBOID, steps_json);
+    Jsonb *list_json = DatumGetJsonbP(steps_json);
+    if (!JB_ROOT_IS_ARRAY(list_json) || JB_ROOT_IS_SCALAR(list_json))
+        refuse("", "steps must be an array", "Pass ARRAY[stacksaga.sql_step(...), ...].");
     pg::Rows shape = count_bad_elements.run(steps);
     if (shape.int8(0, 0) > 0)
         refuse("", "steps must be a one-dimensional array without nulls",
