@@ -1,0 +1,94 @@
+-- The state machines: what they are, and that the database holds everybody to them.
+
+SELECT * FROM stacksaga.saga_transitions();
+SELECT * FROM stacksaga.outcome_rules();
+
+-- Every pair of (status, direction), tried with a direct UPDATE by a superuser, the owner of the
+-- table: exactly the listed changes pass. No listed change leads out of completed or failed, none
+-- from compensate back to act, and a status never stays while its direction changes.
+CREATE SCHEMA fsm;
+CREATE FUNCTION fsm.nothing(stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
+SELECT stacksaga.define_saga('fsm', ARRAY[
+    stacksaga.sql_step('only', 'fsm.nothing(stacksaga.step_call)')]);
+SELECT saga_id AS id FROM stacksaga.start_saga('fsm') \gset
+
+-- The trigger is switched off to bring the saga into each state, on for the change that is tried.
+CREATE FUNCTION fsm.try(id uuid, from_status text, from_direction text, to_status text,
+                        to_direction text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    changed integer;
+BEGIN
+    PERFORM set_config('session_replication_role', 'replica', true);
+    UPDATE stacksaga.saga SET status = from_status, direction = from_direction WHERE saga_id = id;
+    PERFORM set_config('session_replication_role', 'origin', true);
+    BEGIN
+        UPDATE stacksaga.saga SET status = to_status, direction = to_direction WHERE saga_id = id;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        RETURN CASE changed WHEN 1 THEN 'allowed' ELSE 'lost' END;
+    EXCEPTION WHEN OTHERS THEN
+        RETURN SQLSTATE;
+    END;
+END
+$$;
+CREATE TABLE fsm.state AS
+    SELECT status, direction
+      FROM unnest('{pending,running,compensating,completed,failed,parked,suspended}'::text[]) AS status,
+           unnest('{act,compensate}'::text[]) AS direction;
+CREATE TABLE fsm.tried AS
+    SELECT f.status AS from_status, f.direction AS from_direction,
+           t.status AS to_status, t.direction AS to_direction,
+           fsm.try(:'id', f.status, f.direction, t.status, t.direction) AS outcome
+      FROM fsm.state f, fsm.state t;
+CREATE VIEW fsm.wanted AS
+    SELECT from_status, from_direction, to_status, to_direction,
+           CASE WHEN from_status = to_status AND from_direction = to_direction
+                  OR (from_direction = 'act' OR to_direction = 'compensate') AND EXISTS (
+                        SELECT FROM stacksaga.saga_transitions() s
+                         WHERE s.from_status = t.from_status AND s.to_status = t.to_status
+                           AND s.direction = t.to_direction)
+                THEN 'allowed' ELSE 'SG409' END AS wanted
+      FROM fsm.tried t;
+SELECT outcome, count(*) FROM fsm.tried GROUP BY outcome ORDER BY outcome;
+SELECT * FROM fsm.tried NATURAL JOIN fsm.wanted WHERE outcome IS DISTINCT FROM wanted;
+
+-- What the table means, read off the database itself: nothing leaves a final status, and once a
+-- saga goes back it never acts again.
+SELECT count(*) AS leave_a_final_status FROM fsm.tried
+ WHERE outcome = 'allowed' AND from_status IN ('completed', 'failed')
+   AND (to_status <> from_status OR to_direction <> from_direction);
+SELECT count(*) AS turn_forward_again FROM fsm.tried
+ WHERE outcome = 'allowed' AND from_direction = 'compensate' AND to_direction = 'act';
+
+-- What the refusal says.
+SELECT fsm.try(:'id', 'compensating', 'compensate', 'compensating', 'compensate');
+CREATE FUNCTION fsm.refusal(id uuid, change text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    message text; detail text; hint text;
+BEGIN
+    EXECUTE format('UPDATE stacksaga.saga SET %s WHERE saga_id = %L', change, id);
+    RETURN NEXT 'allowed';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+        hint = PG_EXCEPTION_HINT;
+    RETURN NEXT SQLSTATE || ': ' || replace(message, id::text, '(id)');
+    RETURN NEXT nullif('DETAIL: ' || replace(detail, id::text, '(id)'), 'DETAIL: ');
+    RETURN NEXT nullif('HINT: ' || hint, 'HINT: ');
+END
+$$;
+SELECT * FROM fsm.refusal(:'id', $$ status = 'running', direction = 'act' $$);
+SELECT * FROM fsm.refusal(:'id', $$ status = 'running' $$);
+SELECT * FROM fsm.refusal(:'id', $$ direction = 'act' $$);
+
+-- Unknown words are refused by the table itself, whatever the trigger lets through.
+SELECT line FROM fsm.refusal(:'id', $$ status = 'done' $$) WITH ORDINALITY AS r(line, n) WHERE n = 1;
+SELECT line FROM fsm.refusal(:'id', $$ direction = 'sideways' $$) WITH ORDINALITY AS r(line, n) WHERE n = 1;
+SELECT line FROM fsm.refusal(:'id', $$ status = NULL $$) WITH ORDINALITY AS r(line, n) WHERE n = 1;
+SELECT line FROM fsm.refusal(:'id', $$ direction = NULL $$) WITH ORDINALITY AS r(line, n) WHERE n = 1;
+
+-- The trigger's function is for the trigger alone.
+SELECT stacksaga.enforce_transition();
+
+SET client_min_messages = warning;
+DROP SCHEMA fsm CASCADE;
+DELETE FROM stacksaga.work WHERE saga_id = :'id';
+DELETE FROM stacksaga.saga WHERE saga_id = :'id';
