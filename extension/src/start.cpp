@@ -147,7 +147,7 @@ Started use_existing(const Start &start, const pg_uuid_t &id, const Existing &fi
     require_same(start, id, first);
     pg_uuid_t latest_id = id;
     Existing latest = first;
-    if (first.latest_run > 0) {
+    if (start.key && first.latest_run > 0) { // an id stands for its own run
         latest_id = keyed_saga_id(start.saga, *start.key, first.latest_run);
         latest = *find_existing(start, latest_id);
     }
@@ -230,6 +230,11 @@ Start read_arguments(const pg::Arguments &arguments) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("key and saga_id exclude each other"),
                         errdetail("With a key the id is made from the saga's name and the key."),
                         errhint("Leave saga_id out.")));
+    if (start.saga_id && start.on_conflict == OnConflict::restart_if_failed)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("restart_if_failed needs a key"),
+                        errdetail("A new run gets an id that is made from the key; saga_id stands "
+                                  "for one run."),
+                        errhint("Give the saga a key instead of an id.")));
     if (!arguments.is_null(8))
         start.version = arguments.required_int4(8, "version");
     return start;
