@@ -84,7 +84,7 @@ void Statement::prepare(std::span<const Param> params) {
     plan_ = plan;
 }
 
-Rows Statement::execute(std::span<const Param> params, Snapshot snapshot) {
+Rows Statement::execute(std::span<const Param> params, Snapshots snapshots) {
     if (plan_ == nullptr)
         prepare(params);
     std::array<Datum, params_max> values{};
@@ -95,21 +95,21 @@ Rows Statement::execute(std::span<const Param> params, Snapshot snapshot) {
     }
     // SPI leaves its own procedure context current, whatever was before.
     MemoryContext caller = CurrentMemoryContext;
-    int code = snapshot == InvalidSnapshot
-                   ? SPI_execute_plan(plan_, values.data(), nulls.data(), false, 0)
-                   : SPI_execute_snapshot(plan_, values.data(), nulls.data(), snapshot,
-                                          InvalidSnapshot, false, true, 0);
+    int code;
+    if (snapshots == Snapshots::latest && IsolationUsesXactSnapshot()) {
+        // In READ COMMITTED SPI itself takes a new snapshot for each statement that may write.
+        Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+        code = SPI_execute_snapshot(plan_, values.data(), nulls.data(), latest, InvalidSnapshot,
+                                    false, true, 0);
+        UnregisterSnapshot(latest);
+    } else {
+        code = SPI_execute_plan(plan_, values.data(), nulls.data(),
+                                snapshots == Snapshots::of_query, 0);
+    }
     MemoryContextSwitchTo(caller);
     if (code < 0)
         elog(ERROR, "SPI execution failed: %s", SPI_result_code_string(code));
     return {SPI_tuptable, SPI_processed};
-}
-
-Rows Statement::execute_latest(std::span<const Param> params) {
-    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-    Rows rows = execute(params, snapshot);
-    UnregisterSnapshot(snapshot);
-    return rows;
 }
 
 } // namespace stacksaga::pg

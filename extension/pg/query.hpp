@@ -109,24 +109,24 @@ public:
     /// `sql` must be a literal: plans are kept for the session.
     constexpr explicit Statement(const char *sql) : sql_(sql) {}
 
-    /// Executes with a new snapshot (in READ COMMITTED) and returns its rows.
+    /// Executes with what is committed now, whatever the transaction's isolation level, and returns
+    /// its rows: what is read after a lock must be newer than the lock.
     template <class... P> Rows run(P... params) {
         std::array<Param, sizeof...(P)> list{params...};
-        return execute(list, InvalidSnapshot);
+        return execute(list, Snapshots::latest);
     }
     /// Executes and returns the number of rows that it touched.
     template <class... P> uint64 touch(P... params) { return run(params...).count(); }
 
-    /// Executes with what is committed now, whatever the transaction's isolation level: what was
-    /// read after a lock must be newer than the lock.
-    template <class... P> Rows run_latest(P... params) {
+    /// Reads with the snapshot of the query that is running: for STABLE functions.
+    template <class... P> Rows read(P... params) {
         std::array<Param, sizeof...(P)> list{params...};
-        return execute_latest(list);
+        return execute(list, Snapshots::of_query);
     }
 
 private:
-    Rows execute(std::span<const Param> params, Snapshot snapshot);
-    Rows execute_latest(std::span<const Param> params);
+    enum class Snapshots : uint8_t { latest, of_query };
+    Rows execute(std::span<const Param> params, Snapshots snapshots);
     void prepare(std::span<const Param> params);
 
     const char *sql_;

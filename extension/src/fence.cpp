@@ -79,9 +79,9 @@ void lock_slots(const NodeIdentity &node, std::span<const int32> slots, std::spa
     }
     if (count == 0)
         return;
-    pg::Rows rows = read_owners.run_latest(
-        pg::param(node.ring_id), pg::param_array(std::span<const int32>{locked, count}),
-        pg::param(node.incarnation), pg::param_time(pg::clock_now()));
+    pg::Rows rows = read_owners.run(pg::param(node.ring_id),
+                                    pg::param_array(std::span<const int32>{locked, count}),
+                                    pg::param(node.incarnation), pg::param_time(pg::clock_now()));
     for (uint64 row = 0; row < rows.count(); ++row) {
         auto found = std::lower_bound(slots.begin(), slots.end(), rows.int4(row, 0));
         auto i = static_cast<size_t>(found - slots.begin());

@@ -81,7 +81,7 @@ pg::Param pid_param(const Registration &r) {
 
 /// The incarnation that holds the name now, its row locked; nullopt when nobody does.
 std::optional<int64> lock_older(const Registration &r, int32 ring_id) {
-    pg::Rows rows = lock_node.run_latest(pg::param(r.node));
+    pg::Rows rows = lock_node.run(pg::param(r.node));
     if (rows.empty())
         return std::nullopt;
     if (rows.int4(0, 0) != ring_id)
@@ -96,11 +96,11 @@ std::optional<int64> lock_older(const Registration &r, int32 ring_id) {
 
 /// Makes the slots of an older incarnation its successor's to take.
 void pass_on_slots(const Ring &ring, int64 older, int64 incarnation, TimestampTz now) {
-    if (owns_slots.run_latest(pg::param(ring.ring_id), pg::param(older)).empty())
+    if (owns_slots.run(pg::param(ring.ring_id), pg::param(older)).empty())
         return;
     const int64 epoch = raise_epoch(ring.ring_id);
-    bequeath.run_latest(pg::param(ring.ring_id), pg::param(older), pg::param(incarnation),
-                        pg::param_time(now), pg::param(epoch));
+    bequeath.run(pg::param(ring.ring_id), pg::param(older), pg::param(incarnation),
+                 pg::param_time(now), pg::param(epoch));
 }
 
 int64 register_in_ring(const Ring &ring, const Registration &r) {
@@ -110,16 +110,16 @@ int64 register_in_ring(const Ring &ring, const Registration &r) {
         std::optional<int64> older = lock_older(r, ring.ring_id);
         if (older) {
             pg::Rows rows =
-                renew_node.run_latest(pg::param(r.node), pg::param(r.kind), pg::param(r.weight),
-                                      agent, pid_param(r), pg::param_time(now));
+                renew_node.run(pg::param(r.node), pg::param(r.kind), pg::param(r.weight), agent,
+                               pid_param(r), pg::param_time(now));
             const int64 incarnation = rows.int8(0, 0);
             ensure_slots(ring);
             pass_on_slots(ring, *older, incarnation, now);
             return incarnation;
         }
         pg::Rows rows =
-            make_node.run_latest(pg::param(r.node), pg::param(ring.ring_id), pg::param(r.kind),
-                                 pg::param(r.weight), agent, pid_param(r), pg::param_time(now));
+            make_node.run(pg::param(r.node), pg::param(ring.ring_id), pg::param(r.kind),
+                          pg::param(r.weight), agent, pid_param(r), pg::param_time(now));
         if (!rows.empty()) {
             const int64 incarnation = rows.int8(0, 0);
             ensure_slots(ring);
@@ -130,7 +130,7 @@ int64 register_in_ring(const Ring &ring, const Registration &r) {
 }
 
 [[noreturn]] void raise_not_current(std::string_view node, int64 incarnation) {
-    pg::Rows rows = find_node.run_latest(pg::param(node));
+    pg::Rows rows = find_node.run(pg::param(node));
     if (rows.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
                         errdetail("There is no node \"%s\"; one that was dead for long is removed.",
@@ -190,7 +190,7 @@ int64 register_node(const pg::Arguments &arguments) {
     std::string_view cluster = arguments.required_text(2, "cluster");
     check_ring_name(region, cluster);
     const Ring ring = find_ring(region, cluster);
-    if (r.agent && find_agent.run_latest(pg::param(ring.ring_id), pg::param(*r.agent)).empty())
+    if (r.agent && find_agent.run(pg::param(ring.ring_id), pg::param(*r.agent)).empty())
         ereport(ERROR,
                 (errcode(pg::sg404), errmsg("agent does not exist"),
                  errdetail("The ring has no node \"%s\" of kind agent.", quote_clipped(*r.agent)),
@@ -207,8 +207,8 @@ void heartbeat_node(const pg::Arguments &arguments, pg::ResultSet &result) {
     const double load = DatumGetFloat8(arguments.datum(2));
     check_load(load);
     const TimestampTz now = pg::clock_now();
-    pg::Rows rows = beat_by_name.run_latest(pg::param(node.node), pg::param(node.incarnation),
-                                            pg::param_time(now), pg::param(load));
+    pg::Rows rows = beat_by_name.run(pg::param(node.node), pg::param(node.incarnation),
+                                     pg::param_time(now), pg::param(load));
     if (rows.empty())
         raise_not_current(node.node, node.incarnation);
     const Ring ring = ring_of_id(rows.int4(0, 0));
@@ -239,9 +239,9 @@ void remove_dead_nodes(const Ring &ring) {
     const TimestampTz now = pg::clock_now();
     const core::RingSettings settings = read_settings(ring);
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
-    remove_dead.run_latest(pg::param(ring.ring_id),
-                           pg::param_time(pg::time_plus(now, -timing.removed_after())),
-                           pg::param_time(pg::time_plus(now, timing.removed_after())));
+    remove_dead.run(pg::param(ring.ring_id),
+                    pg::param_time(pg::time_plus(now, -timing.removed_after())),
+                    pg::param_time(pg::time_plus(now, timing.removed_after())));
 }
 
 int64 register_worker_node(int32 ring_id, std::string_view name, int32 pid) {
@@ -256,8 +256,7 @@ int64 register_worker_node(int32 ring_id, std::string_view name, int32 pid) {
 void beat(const NodeIdentity &node, double load) {
     const uint64 rows = pg::with_spi([&] {
         return beat_by_incarnation
-            .run_latest(pg::param(node.incarnation), pg::param_time(pg::clock_now()),
-                        pg::param(load))
+            .run(pg::param(node.incarnation), pg::param_time(pg::clock_now()), pg::param(load))
             .count();
     });
     if (rows == 0)
@@ -288,9 +287,9 @@ STACKSAGA_FUNCTION(acknowledge_checkpoint) {
     arguments.require(2, "progress");
     check_progress(arguments.datum(2));
     pg::with_spi([&] {
-        pg::Rows rows = tell_progress.run_latest(pg::param(node.node), pg::param(node.incarnation),
-                                                 pg::param_datum(JSONBOID, arguments.datum(2)),
-                                                 pg::param_time(pg::clock_now()));
+        pg::Rows rows = tell_progress.run(pg::param(node.node), pg::param(node.incarnation),
+                                          pg::param_datum(JSONBOID, arguments.datum(2)),
+                                          pg::param_time(pg::clock_now()));
         if (rows.count() == 0)
             raise_not_current(node.node, node.incarnation);
     });
@@ -301,7 +300,7 @@ STACKSAGA_FUNCTION(acknowledge_checkpoint) {
 STACKSAGA_FUNCTION(drain_node) {
     NodeArguments node = node_arguments(pg::Arguments(fcinfo));
     pg::with_spi([&] {
-        if (drain.run_latest(pg::param(node.node), pg::param(node.incarnation)).count() == 0)
+        if (drain.run(pg::param(node.node), pg::param(node.incarnation)).count() == 0)
             raise_not_current(node.node, node.incarnation);
     });
     PG_RETURN_VOID();
@@ -312,7 +311,7 @@ STACKSAGA_FUNCTION(drain_node) {
 STACKSAGA_FUNCTION(leave_ring) {
     NodeArguments node = node_arguments(pg::Arguments(fcinfo));
     pg::with_spi([&] {
-        if (leave.run_latest(pg::param(node.node), pg::param(node.incarnation)).count() == 0)
+        if (leave.run(pg::param(node.node), pg::param(node.incarnation)).count() == 0)
             raise_not_current(node.node, node.incarnation);
     });
     PG_RETURN_VOID();

@@ -93,11 +93,10 @@ int write_owner(const NodeIdentity &node, std::span<const Candidate> locked) {
         epochs[i] = locked[i].epoch;
     }
     int64 epoch = raise_epoch(node.ring_id);
-    pg::Rows taken =
-        take.run_latest(pg::param(node.ring_id), pg::param(node.incarnation), pg::param(epoch),
-                        pg::param_time(pg::clock_now()),
-                        pg::param_array(std::span<const int32>{slots, locked.size()}),
-                        pg::param_array(std::span<const int64>{epochs, locked.size()}));
+    pg::Rows taken = take.run(pg::param(node.ring_id), pg::param(node.incarnation),
+                              pg::param(epoch), pg::param_time(pg::clock_now()),
+                              pg::param_array(std::span<const int32>{slots, locked.size()}),
+                              pg::param_array(std::span<const int64>{epochs, locked.size()}));
     return static_cast<int>(taken.count());
 }
 
@@ -178,7 +177,7 @@ bool is_running(int32 pid) {
 
 Workers workers_of_ring(const Ring &ring, TimestampTz now) {
     const core::RingSettings settings = read_settings(ring);
-    pg::Rows rows = list_workers.run_latest(pg::param(ring.ring_id));
+    pg::Rows rows = list_workers.run(pg::param(ring.ring_id));
     Workers workers{};
     workers.list =
         static_cast<Worker *>(palloc0(sizeof(Worker) * std::max<size_t>(rows.count(), 1)));
@@ -216,18 +215,17 @@ Candidates share_of_standalone(const Ring &ring, const NodeIdentity &node, Times
         return {};
     const int64 first = ring.slots * place / count;
     const int64 last = ring.slots * (place + 1) / count - 1;
-    return candidates_of_rows(find_foreign.run_latest(pg::param(ring.ring_id),
-                                                      pg::param(node.incarnation),
-                                                      pg::param(static_cast<int32>(first)),
-                                                      pg::param(static_cast<int32>(last)),
-                                                      pg::param(static_cast<int64>(limit))),
+    return candidates_of_rows(find_foreign.run(pg::param(ring.ring_id), pg::param(node.incarnation),
+                                               pg::param(static_cast<int32>(first)),
+                                               pg::param(static_cast<int32>(last)),
+                                               pg::param(static_cast<int64>(limit))),
                               limit);
 }
 
 /// Whether no coordinator has published for some windows: counted from the end of the last window
 /// that opened, or from the node's registration where there was none.
 bool is_uncoordinated(const Ring &ring, TimestampTz registered_at, TimestampTz now) {
-    pg::Rows last = find_window_end.run_latest(pg::param(ring.ring_id), pg::param_time(now));
+    pg::Rows last = find_window_end.run(pg::param(ring.ring_id), pg::param_time(now));
     TimestampTz since = last.empty() ? registered_at : std::max(last.time(0, 0), registered_at);
     const core::RingSettings settings = read_settings(ring);
     return pg::time_plus(since, windows_missed_before_sweep * settings.window_length) <= now;
@@ -251,7 +249,7 @@ Candidates slots_to_sweep(const Ring &ring, const NodeIdentity &node, TimestampT
         return {};
     const auto takers =
         std::ranges::count_if(workers.all(), [](const Worker &w) { return w.takes; });
-    pg::Rows rows = list_slots.run_latest(pg::param(ring.ring_id));
+    pg::Rows rows = list_slots.run(pg::param(ring.ring_id));
     Candidates found{};
     found.list =
         static_cast<Candidate *>(palloc(sizeof(Candidate) * std::max<size_t>(rows.count(), 1)));
@@ -276,7 +274,7 @@ Candidates slots_to_sweep(const Ring &ring, const NodeIdentity &node, TimestampT
 }
 
 OwnershipChange settle(const NodeIdentity &node, bool standalone) {
-    pg::Rows self = find_self.run_latest(pg::param(node.ring_id), pg::param(node.incarnation));
+    pg::Rows self = find_self.run(pg::param(node.ring_id), pg::param(node.incarnation));
     if (self.empty())
         return {.taken = 0, .contended = 0, .superseded = true, .more = false};
     OwnershipChange change{};
@@ -290,9 +288,9 @@ OwnershipChange settle(const NodeIdentity &node, bool standalone) {
     Candidates wanted =
         standalone
             ? share_of_standalone(ring, node, now, limit)
-            : candidates_of_rows(find_proposed.run_latest(
-                                     pg::param(node.ring_id), pg::param(node.incarnation),
-                                     pg::param_time(now), pg::param(static_cast<int64>(limit))),
+            : candidates_of_rows(find_proposed.run(pg::param(node.ring_id),
+                                                   pg::param(node.incarnation), pg::param_time(now),
+                                                   pg::param(static_cast<int64>(limit))),
                                  limit);
     if (!standalone && wanted.count == 0 && is_uncoordinated(ring, registered_at, now))
         wanted = slots_to_sweep(ring, node, now);

@@ -45,7 +45,7 @@ void add_run(pg::ResultSet &result, const Ring &ring, int64 length, const Run &r
 }
 
 void add_ranges(std::string_view node, pg::ResultSet &result) {
-    pg::Rows found = find_node.run_latest(pg::param(node));
+    pg::Rows found = find_node.run(pg::param(node));
     if (found.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
                         errdetail("There is no node \"%s\".", quote_clipped(node)),
@@ -54,8 +54,8 @@ void add_ranges(std::string_view node, pg::ResultSet &result) {
     const core::RingSettings settings = read_settings(ring);
     const bool pauses = settings.on_missing_window == core::MissingWindow::pause;
     const TimestampTz now = pg::clock_now();
-    pg::Rows rows = list_owned.run_latest(pg::param(ring.ring_id), pg::param(found.int8(0, 1)),
-                                          pg::param(pauses), pg::param_time(now));
+    pg::Rows rows = list_owned.run(pg::param(ring.ring_id), pg::param(found.int8(0, 1)),
+                                   pg::param(pauses), pg::param_time(now));
     std::optional<Run> run;
     for (uint64 i = 0; i < rows.count(); ++i) {
         const int32 slot = rows.int4(i, 0);

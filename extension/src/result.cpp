@@ -36,7 +36,7 @@ pg::Param token_param(const pg_uuid_t &id) {
 
 /// The committed status; SR425 for a saga that only this transaction sees.
 core::Status committed_status(const pg_uuid_t &id) {
-    pg::Rows rows = select_status.run_latest(pg::param(id), token_param(id));
+    pg::Rows rows = select_status.run(pg::param(id), token_param(id));
     if (rows.empty())
         raise_unknown_saga(id);
     if (!rows.is_null(0, 1) && rows.boolean(0, 1))
@@ -53,7 +53,7 @@ STACKSAGA_FUNCTION(saga_result) {
     pg_uuid_t id = pg::Arguments(fcinfo).required_uuid(0, "saga_id");
     pg::ResultSet result(fcinfo);
     pg::with_spi([&] {
-        pg::Rows rows = select_result.run(pg::param(id), token_param(id));
+        pg::Rows rows = select_result.read(pg::param(id), token_param(id));
         if (rows.empty())
             raise_unknown_saga(id);
         auto column = [&](int i) {

@@ -68,7 +68,7 @@ void check_node_name(std::string_view name, const char *argument) {
 }
 
 Ring find_ring(std::string_view region, std::string_view cluster) {
-    pg::Rows rows = find_by_name.run_latest(pg::param(region), pg::param(cluster));
+    pg::Rows rows = find_by_name.run(pg::param(region), pg::param(cluster));
     if (rows.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("ring does not exist"),
                         errdetail("There is no ring with region \"%s\" and cluster \"%s\".",
@@ -82,14 +82,14 @@ Ring current_ring() {
 }
 
 Ring ring_of_id(int32 ring_id) {
-    pg::Rows rows = find_by_id.run_latest(pg::param(ring_id));
+    pg::Rows rows = find_by_id.run(pg::param(ring_id));
     if (rows.empty())
         elog(ERROR, "ring %d does not exist", ring_id);
     return ring_of_rows(rows);
 }
 
 void ensure_slots(const Ring &ring) {
-    if (!find_slot.run_latest(pg::param(ring.ring_id), pg::param(ring.slots - 1)).empty())
+    if (!find_slot.run(pg::param(ring.ring_id), pg::param(ring.slots - 1)).empty())
         return;
     auto count = static_cast<size_t>(ring.slots);
     auto *slots = static_cast<int32 *>(palloc(sizeof(int32) * count));
@@ -101,18 +101,17 @@ void ensure_slots(const Ring &ring) {
         starts[slot] = range.first.value();
         ends[slot] = range.last.value();
     }
-    make_slots.run_latest(pg::param(ring.ring_id),
-                          pg::param_array(std::span<const int32>{slots, count}),
-                          pg::param_array(std::span<const int64>{starts, count}),
-                          pg::param_array(std::span<const int64>{ends, count}));
+    make_slots.run(pg::param(ring.ring_id), pg::param_array(std::span<const int32>{slots, count}),
+                   pg::param_array(std::span<const int64>{starts, count}),
+                   pg::param_array(std::span<const int64>{ends, count}));
 }
 
 int64 raise_epoch(int32 ring_id) {
-    return count_epoch.run_latest(pg::param(ring_id)).int8(0, 0);
+    return count_epoch.run(pg::param(ring_id)).int8(0, 0);
 }
 
 int64 ring_epoch(int32 ring_id) {
-    pg::Rows rows = read_epoch.run_latest(pg::param(ring_id));
+    pg::Rows rows = read_epoch.run(pg::param(ring_id));
     return rows.empty() ? 0 : rows.int8(0, 0);
 }
 
@@ -136,7 +135,7 @@ Ring ring_argument(const pg::Arguments &arguments) {
 void add_ring_state(const pg::Arguments &arguments, pg::ResultSet &result) {
     Ring ring = ring_argument(arguments);
     const core::RingSettings settings = read_settings(ring);
-    pg::Rows last = find_last_window.run_latest(pg::param(ring.ring_id));
+    pg::Rows last = find_last_window.run(pg::param(ring.ring_id));
     std::string_view strategy = core::strategy_names[static_cast<size_t>(settings.strategy)];
     result.add(pg::of(TimestampTzGetDatum(pg::clock_now())),
                pg::of(pg::interval_of_microseconds(settings.window_length)),
@@ -155,7 +154,7 @@ void add_ring_slots(const pg::Arguments &arguments, pg::ResultSet &result) {
     Ring ring = ring_argument(arguments);
     auto *owners =
         static_cast<SlotOwner *>(palloc0(sizeof(SlotOwner) * static_cast<size_t>(ring.slots)));
-    pg::Rows rows = list_owners.run_latest(pg::param(ring.ring_id));
+    pg::Rows rows = list_owners.run(pg::param(ring.ring_id));
     for (uint64 i = 0; i < rows.count(); ++i) {
         SlotOwner &owner = owners[rows.int4(i, 0)];
         owner.node = rows.is_null(i, 1) ? Datum{0} : rows.value(i, 1);

@@ -135,9 +135,9 @@ void set_from_text(core::RingSettings &settings, std::string_view name, std::str
 
 void save_setting(int32 ring_id, std::string_view name, std::string_view value, bool is_default) {
     if (is_default)
-        forget_setting.run_latest(pg::param(ring_id), pg::param(name));
+        forget_setting.run(pg::param(ring_id), pg::param(name));
     else
-        keep_setting.run_latest(pg::param(ring_id), pg::param(name), pg::param(value));
+        keep_setting.run(pg::param(ring_id), pg::param(name), pg::param(value));
 }
 
 void save_settings(int32 ring_id, const core::RingSettings &settings) {
@@ -163,9 +163,9 @@ bool is_same(const core::RingSettings &is, const core::RingSettings &wanted) {
 
 int32 create_ring(std::string_view region, std::string_view cluster,
                   const core::RingSettings &settings, int32 slots) {
-    if (find_ring_id.run_latest(pg::param(region), pg::param(cluster)).empty()) {
-        pg::Rows made = make_ring.run_latest(pg::param(region), pg::param(cluster),
-                                             pg::param(slots), pg::param_time(pg::clock_now()));
+    if (find_ring_id.run(pg::param(region), pg::param(cluster)).empty()) {
+        pg::Rows made = make_ring.run(pg::param(region), pg::param(cluster), pg::param(slots),
+                                      pg::param_time(pg::clock_now()));
         if (!made.empty()) {
             const Ring ring{.ring_id = made.int4(0, 0), .slots = slots};
             save_settings(ring.ring_id, settings);
@@ -193,8 +193,7 @@ int32 create_ring(std::string_view region, std::string_view cluster,
 void alter_ring(std::string_view region, std::string_view cluster, std::string_view name,
                 std::string_view value) {
     const Ring ring = find_ring(region, cluster);
-    lock_ring.run_latest(
-        pg::param(ring.ring_id)); // one change at a time: they are checked together
+    lock_ring.run(pg::param(ring.ring_id)); // one change at a time: they are checked together
     core::RingSettings settings = read_settings(ring);
     set_from_text(settings, name, value);
     check_settings(settings);
@@ -218,7 +217,7 @@ void load_setting(core::RingSettings &settings, std::string_view name, std::stri
 
 core::RingSettings read_settings(const Ring &ring) {
     core::RingSettings settings{};
-    pg::Rows rows = list_settings.run_latest(pg::param(ring.ring_id));
+    pg::Rows rows = list_settings.run(pg::param(ring.ring_id));
     for (uint64 i = 0; i < rows.count(); ++i)
         load_setting(settings, rows.text(i, 0), rows.text(i, 1));
     return settings;

@@ -103,8 +103,8 @@ struct Existing {
 };
 
 std::optional<Existing> find_existing(const Start &start, const pg_uuid_t &id) {
-    pg::Rows rows = select_existing.run_latest(pg::param(id), pg::param(token_of(id)),
-                                               pg::param_datum(BYTEAOID, start.fingerprint));
+    pg::Rows rows = select_existing.run(pg::param(id), pg::param(token_of(id)),
+                                        pg::param_datum(BYTEAOID, start.fingerprint));
     if (rows.empty())
         return std::nullopt;
     return Existing{.status = *core::status_of(rows.text(0, 0)),

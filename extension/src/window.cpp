@@ -142,7 +142,7 @@ TimestampTz window_end_of(const Ring &ring, TimestampTz start, TimestampTz now) 
 
 /// The agent's incarnation; SG400 when the ring has no such agent.
 int64 agent_of(const Ring &ring, std::string_view agent) {
-    pg::Rows rows = find_agent.run_latest(pg::param(ring.ring_id), pg::param(agent));
+    pg::Rows rows = find_agent.run(pg::param(ring.ring_id), pg::param(agent));
     if (rows.empty())
         ereport(ERROR,
                 (errcode(pg::sg400), errmsg("agent does not exist"),
@@ -154,8 +154,8 @@ int64 agent_of(const Ring &ring, std::string_view agent) {
 /// The incarnation for each range. SG404 for a node that the ring does not have, SG400 for one that
 /// takes no ranges.
 const int64 *incarnations_of(const Ring &ring, const Publication &p) {
-    pg::Rows rows = resolve_nodes.run_latest(
-        pg::param(ring.ring_id), pg::param_datum(TEXTARRAYOID, PointerGetDatum(p.nodes)));
+    pg::Rows rows = resolve_nodes.run(pg::param(ring.ring_id),
+                                      pg::param_datum(TEXTARRAYOID, PointerGetDatum(p.nodes)));
     auto *result = static_cast<int64 *>(palloc(sizeof(int64) * static_cast<size_t>(p.count)));
     for (uint64 i = 0; i < rows.count(); ++i) {
         if (rows.is_null(i, 0))
@@ -185,9 +185,8 @@ int32 *slots_to_deal(const Ring &ring, const Publication &p) {
               p.agent.empty() ? core::slot_is_free : core::slot_not_ours);
     if (p.agent.empty())
         return table;
-    pg::Rows rows =
-        list_dealt.run_latest(pg::param(ring.ring_id), pg::param(agent_of(ring, p.agent)),
-                              pg::param(p.agent), pg::param_time(p.window_start));
+    pg::Rows rows = list_dealt.run(pg::param(ring.ring_id), pg::param(agent_of(ring, p.agent)),
+                                   pg::param(p.agent), pg::param_time(p.window_start));
     for (uint64 i = 0; i < rows.count(); ++i)
         table[rows.int4(i, 0)] = core::slot_is_free;
     return table;
@@ -220,14 +219,14 @@ std::optional<int64> publish(const Ring &ring, const Publication &p) {
     const int64 *incarnations = incarnations_of(ring, p);
     const pg::Param start = pg::param_time(p.window_start);
     const pg::Param agent = pg::param(p.agent);
-    if (!find_window.run_latest(pg::param(ring.ring_id), start, agent).empty())
+    if (!find_window.run(pg::param(ring.ring_id), start, agent).empty())
         return std::nullopt;
     ensure_slots(ring);
     const int64 epoch = raise_epoch(ring.ring_id); // publishers of one ring queue here
     const TimestampTz now = pg::clock_now();
     pg::Rows made =
-        make_window.run_latest(pg::param(ring.ring_id), start, agent, pg::param_time(p.window_end),
-                               pg::param(epoch), pg::param_time(now), pg::param(p.publisher));
+        make_window.run(pg::param(ring.ring_id), start, agent, pg::param_time(p.window_end),
+                        pg::param(epoch), pg::param_time(now), pg::param(p.publisher));
     if (made.empty())
         return std::nullopt;
     const auto slots = static_cast<size_t>(ring.slots);
@@ -240,10 +239,9 @@ std::optional<int64> publish(const Ring &ring, const Publication &p) {
     int dimension = ring.slots, lower = 1;
     ArrayType *owners = construct_md_array(dealt, nobody, 1, &dimension, &lower, INT8OID,
                                            sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
-    propose.run_latest(pg::param(ring.ring_id),
-                       pg::param_datum(INT8ARRAYOID, PointerGetDatum(owners)), start,
-                       pg::param(epoch));
-    forget_windows.run_latest(
+    propose.run(pg::param(ring.ring_id), pg::param_datum(INT8ARRAYOID, PointerGetDatum(owners)),
+                start, pg::param(epoch));
+    forget_windows.run(
         pg::param(ring.ring_id),
         pg::param_time(pg::time_plus(now, -windows_kept * (p.window_end - p.window_start))));
     remove_dead_nodes(ring);
