@@ -2,7 +2,7 @@
 #
 #   make              build the extension            make install [DESTDIR=...]   install it
 #   make demo         transfers between two banks    make test                    every test there is
-#   make unit | regress | isolation | tap | lint     one part of the tests
+#   make unit | regress | isolation | tap | docs | lint  one part of the tests
 #   make coordinator  build the daemon               make clean                   remove what was built
 #
 # demo and test install what they need and start private servers; they work before PostgreSQL is there.
@@ -70,7 +70,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation tap lint tidy coordinator cmake
+.PHONY: packages demo test unit regress isolation tap docs lint tidy coordinator cmake
 
 packages:
 	@test/tools/install-packages
@@ -98,7 +98,7 @@ tidy:
 unit: cmake
 	@test/tools/unit
 
-regress isolation lint: all
+regress isolation docs lint: all
 	@test/tools/$@
 
 tap: all cmake
