@@ -71,7 +71,7 @@ SELECT * FROM refused.step($$ 'act(stacksaga.step_call)' $$);
 SELECT * FROM refused.step($$ 'refused.act' $$);
 SELECT * FROM refused.step($$ 'refused.act(missing.type)' $$);
 SELECT * FROM refused.step($$ '99999999' $$);
-SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)'::regprocedure::oid::text $$);
+SELECT * FROM refused.step($$ 'pg_catalog.now()'::regprocedure::oid::text $$);
 SELECT * FROM refused.step($$ 'a.b.c.d.act(stacksaga.step_call)' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call); DROP TABLE stacksaga.saga' $$);
