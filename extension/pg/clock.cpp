@@ -32,6 +32,12 @@ TimestampTz clock_now() {
     return time_plus(GetCurrentTimestamp(), settings.clock_offset_us);
 }
 
+int64 steady_now() {
+    instr_time now;
+    INSTR_TIME_SET_CURRENT(now);
+    return static_cast<int64>(INSTR_TIME_GET_MICROSEC(now));
+}
+
 TimestampTz time_plus(TimestampTz time, int64 delta) {
     __int128 sum = static_cast<__int128>(time) + delta;
     sum = std::clamp<__int128>(sum, MIN_TIMESTAMP, END_TIMESTAMP - 1);

@@ -7,6 +7,9 @@ namespace stacksaga::pg {
 /// The database clock plus stacksaga.clock_offset, which only a superuser can set (for tests).
 TimestampTz clock_now();
 
+/// Microseconds of a clock that only measures how long something takes: it is not set, by nobody.
+int64 steady_now();
+
 /// `time` + `delta` microseconds, saturating within PostgreSQL's finite range.
 TimestampTz time_plus(TimestampTz time, int64 delta);
 

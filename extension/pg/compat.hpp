@@ -44,4 +44,35 @@ inline void *settings_alloc(size_t size) {
 #endif
 }
 
+/// 17 lets the caller ask for a stronger mode as well.
+inline bool holds_lock(const LOCKTAG &tag, LOCKMODE mode) {
+#if PG_VERSION_NUM >= 170000
+    return LockHeldByMe(&tag, mode, false);
+#else
+    return LockHeldByMe(&tag, mode);
+#endif
+}
+
+/// 18 turned the flag of a process around.
+inline bool may_be_background_worker(const PGPROC &process) {
+#if PG_VERSION_NUM >= 180000
+    return !process.isRegularBackend;
+#else
+    return process.isBackgroundWorker;
+#endif
+}
+
+/// What pg_stat_activity shows while a worker waits. 17 gave extensions names of their own, and 19
+/// keeps them in shared memory, so they are asked for by the process that waits.
+inline uint32 wait_event_of_worker() {
+#if PG_VERSION_NUM >= 170000
+    static uint32 event = 0;
+    if (event == 0)
+        event = WaitEventExtensionNew("StacksagaWorker");
+    return event;
+#else
+    return PG_WAIT_EXTENSION;
+#endif
+}
+
 } // namespace stacksaga::pg

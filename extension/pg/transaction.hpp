@@ -1,0 +1,27 @@
+// Transactions of a process that nobody sends statements: a background worker.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga::pg {
+
+/// Runs `body` in a transaction of its own, with an active snapshot. After an error the transaction
+/// is the caller's to abort.
+template <class F> void in_transaction(F &&body) {
+    static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    body();
+    PopActiveSnapshot();
+    CommitTransactionCommand();
+}
+
+/// Lets the current transaction commit without waiting for a standby: what a worker writes for
+/// itself must not hang when a standby is away. What it writes for users waits as they set it.
+inline void commit_locally() {
+    if (synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
+        set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION,
+                          GUC_ACTION_LOCAL, true, 0, false);
+}
+
+} // namespace stacksaga::pg
