@@ -1,6 +1,7 @@
 // What PostgreSQL calls when it loads the module.
 #include "pg/pg.hpp"
 #include "pg/settings.hpp"
+#include "src/launcher.hpp"
 
 extern "C" {
 PG_MODULE_MAGIC;
@@ -8,7 +9,10 @@ extern PGDLLEXPORT void _PG_init(void);
 }
 
 extern "C" void _PG_init(void) {
+    // pg_upgrade wants nobody but itself in the server.
     if (IsBinaryUpgrade)
         return;
     stacksaga::pg::define_settings();
+    if (process_shared_preload_libraries_in_progress)
+        stacksaga::register_launcher();
 }

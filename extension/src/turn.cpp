@@ -10,9 +10,11 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "pg/transaction.hpp"
 #include "src/fence.hpp"
 #include "src/handler.hpp"
 #include "src/item.hpp"
+#include "src/presence.hpp"
 
 namespace stacksaga {
 
@@ -153,12 +155,10 @@ void run_items(Batch &batch, std::span<const Failed> failed) {
 }
 
 template <class F> void in_transaction(F &&body) {
-    SetCurrentStatementStartTimestamp();
-    StartTransactionCommand();
-    PushActiveSnapshot(GetTransactionSnapshot());
-    pg::with_spi(body);
-    PopActiveSnapshot();
-    CommitTransactionCommand();
+    pg::in_transaction([&] {
+        require_extension();
+        pg::with_spi(body);
+    });
 }
 
 /// Runs the batch until it commits: each handler that fails shortens it to the items up to that

@@ -1,76 +1,88 @@
 #include "src/wake.hpp"
 
-#include "pg/query.hpp"
+#include "pg/clock.hpp"
+#include "pg/compat.hpp"
+#include "src/worker_process.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-constexpr int workers_max = 64; ///< the largest stacksaga.workers
-constexpr int64 pids_age_max_us = 5 * USECS_PER_SEC;
+// The processes of a server stand in one array in shared memory, preloaded or not. It is searched
+// once in so long, and a process that was found is recognised by its pid and database. No lock is
+// taken: what is read wrongly wakes the wrong process, for nothing.
+constexpr int64 search_interval_us = USECS_PER_SEC;
 
-constinit pg::Statement select_pids{
-    "SELECT DISTINCT pid FROM stacksaga.node WHERE pid IS NOT NULL LIMIT 64"};
+struct Process {
+    PGPROC *process;
+    int pid;
+};
 
 struct Workers {
-    std::array<int32, workers_max> pids{};
+    std::array<Process, workers_max> list{};
     size_t count = 0;
-    TimestampTz read_at = DT_NOBEGIN;
+    int64 searched_at = 0;
 };
 constinit Workers workers{};
 constinit bool is_wanted = false;
 constinit bool is_registered = false;
 
-/// The process with this pid if it still is a backend of this database. A pid that was reused by
-/// another backend is woken for nothing.
-PGPROC *find_process(int32 pid) {
-    PGPROC *process = BackendPidGetProc(pid);
-    return process != nullptr && process->databaseId == MyDatabaseId ? process : nullptr;
+bool is_ours(const PGPROC &process, int pid) {
+    return process.pid == pid && process.databaseId == MyDatabaseId;
 }
 
-bool is_stale(TimestampTz now) {
-    if (now - workers.read_at > pids_age_max_us || workers.read_at > now)
+bool is_worker(const PGPROC &process) {
+    if (process.pid == 0 || process.databaseId != MyDatabaseId ||
+        !pg::may_be_background_worker(process))
+        return false;
+    const char *type = GetBackgroundWorkerTypeByPid(process.pid);
+    return type != nullptr && strcmp(type, worker_type) == 0;
+}
+
+void search(int64 now) {
+    workers.count = 0;
+    workers.searched_at = now;
+    for (uint32 i = 0; i < ProcGlobal->allProcCount && workers.count < workers_max; ++i) {
+        PGPROC *process = &ProcGlobal->allProcs[i];
+        if (process != MyProc && is_worker(*process))
+            workers.list[workers.count++] = {process, process->pid};
+    }
+}
+
+bool is_stale(int64 now) {
+    if (workers.searched_at == 0 || now - workers.searched_at >= search_interval_us)
         return true;
-    for (size_t i = 0; i < workers.count; ++i)
-        if (find_process(workers.pids[i]) == nullptr)
-            return true;
-    return false;
+    return std::any_of(workers.list.begin(), workers.list.begin() + workers.count,
+                       [](const Process &p) { return !is_ours(*p.process, p.pid); });
 }
 
-void read_pids(TimestampTz now) {
-    pg::Rows rows = select_pids.run();
-    workers.count = static_cast<size_t>(rows.count());
-    for (size_t i = 0; i < workers.count; ++i)
-        workers.pids[i] = rows.int4(i, 0);
-    workers.read_at = now;
+void wake() {
+    const int64 now = pg::steady_now();
+    if (is_stale(now))
+        search(now);
+    for (const Process &p : std::span{workers.list}.first(workers.count))
+        if (is_ours(*p.process, p.pid))
+            SetLatch(&p.process->procLatch);
 }
 
 void at_transaction_end(XactEvent event, void *) {
-    bool wake = is_wanted && event == XACT_EVENT_COMMIT;
-    if (event != XACT_EVENT_PRE_COMMIT)
-        is_wanted = false;
-    if (!wake)
+    if (!is_wanted)
         return;
-    for (size_t i = 0; i < workers.count; ++i) {
-        PGPROC *process = find_process(workers.pids[i]);
-        if (process != nullptr)
-            SetLatch(&process->procLatch);
+    if (event == XACT_EVENT_COMMIT) {
+        is_wanted = false;
+        wake();
+    } else if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE) {
+        is_wanted = false; // COMMIT PREPARED wakes nobody: the poll finds its work
     }
 }
 
 } // namespace
 
 void wake_workers_at_commit() {
-    if (is_wanted)
-        return;
     if (!is_registered) {
         RegisterXactCallback(at_transaction_end, nullptr);
         is_registered = true;
     }
-    // Wall time, not the clock of tests: it only bounds the age of a cache.
-    TimestampTz now = GetCurrentTimestamp();
-    if (is_stale(now))
-        read_pids(now);
     is_wanted = true;
 }
 

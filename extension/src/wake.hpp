@@ -6,7 +6,6 @@ namespace stacksaga {
 /// Sets the latches of this database's workers at the commit of the current transaction, once
 /// however often it is called. Only a hint that saves the wait for the next poll: a transaction
 /// that rolls back wakes nobody, one that rolled back just the subtransaction wakes for nothing.
-/// Inside with_spi: the pids of the workers stand in stacksaga.node.
 void wake_workers_at_commit();
 
 } // namespace stacksaga

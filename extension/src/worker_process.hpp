@@ -1,0 +1,54 @@
+// The processes of the background workers: their numbers, who runs, and starting them.
+//
+// Worker n of a database is the process that holds the lock (database, n), to its end. So nobody
+// keeps a list, in shared memory or anywhere else: a number whose lock is free has no worker, and
+// two processes started for one number find out by themselves.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+/// The largest stacksaga.workers. Workers count from 1.
+inline constexpr int32 workers_max = 64;
+
+/// Type of the worker processes in pg_stat_activity.
+inline constexpr char worker_type[] = "stacksaga worker";
+
+/// Who starts a worker again when it has ended.
+enum class Supervisor : uint8 {
+    launcher,   ///< the launcher, for the databases that stacksaga.databases lists
+    postmaster, ///< the postmaster, for those that worker_ensure() started
+};
+
+/// What a worker is told when it is started.
+struct WorkerOrder {
+    int32 number;
+    Supervisor supervisor;
+    VirtualTransactionId starter; ///< the transaction of worker_ensure(), which may yet be open
+};
+static_assert(sizeof(WorkerOrder) <= BGW_EXTRALEN);
+static_assert(std::is_trivially_copyable_v<WorkerOrder>);
+
+/// The order that this worker process was started with.
+WorkerOrder worker_order();
+
+/// Registers a worker; the current process is told when it starts and ends. False when there is no
+/// free background worker slot. The handle is made in the current memory context.
+bool start_worker(Oid database, const WorkerOrder &order, BackgroundWorkerHandle **handle);
+
+/// Whether a worker holds this number.
+bool is_worker_running(Oid database, int32 number);
+
+/// How many of the numbers 1 to `last` are held.
+int32 count_workers(Oid database, int32 last);
+
+/// Takes a number of this database for the life of the process; false when another process has it.
+/// True at once when this process has it already.
+bool take_worker_number(int32 number);
+
+/// The lock under which missing workers of a database are started, so that two who start at once do
+/// not both. To the end of the transaction, or until it is unlocked.
+bool lock_starting(Oid database, bool wait);
+void unlock_starting(Oid database);
+
+} // namespace stacksaga
