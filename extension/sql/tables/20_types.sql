@@ -1,4 +1,18 @@
--- Composite types of the public contract.
+-- Types of the tables and of the public contract.
+
+-- Domains and not CHECK constraints of tables: those are parsed anew by every statement that writes,
+-- which took a sixth of a worker's time.
+CREATE DOMAIN stacksaga.saga_status AS text COLLATE "C"
+    CHECK (VALUE IN ('pending', 'running', 'compensating', 'completed', 'failed', 'parked',
+                     'suspended'));
+COMMENT ON DOMAIN stacksaga.saga_status IS 'A status of a saga; see saga_transitions()';
+
+CREATE DOMAIN stacksaga.step_direction AS text COLLATE "C" CHECK (VALUE IN ('act', 'compensate'));
+COMMENT ON DOMAIN stacksaga.step_direction IS 'Forward, or back';
+
+CREATE DOMAIN stacksaga.failure_class AS text COLLATE "C"
+    CHECK (VALUE IN ('retryable', 'non_retryable', 'unknown'));
+COMMENT ON DOMAIN stacksaga.failure_class IS 'What a failed attempt means; see outcome_rules()';
 
 CREATE TYPE stacksaga.retry_policy AS (
     max_attempts     integer,

@@ -5,7 +5,7 @@ SELECT s.saga_id,
        d.saga,
        d.version,
        s.key,
-       s.status,
+       s.status::text AS status,
        w.step AS current_step,
        w.attempt,
        CASE WHEN w.lease_until IS NULL AND w.due_at > stacksaga.clock_now()
@@ -42,7 +42,8 @@ COMMENT ON VIEW stacksaga.sagas IS
     'One row per saga, with the step that it is at; paused_until is set while its next attempt lies in the future';
 
 CREATE OR REPLACE VIEW stacksaga.saga_history AS
-SELECT a.saga_id, d.step, a.direction, a.attempt, a.status, a.error, a.error_class, a.started_at,
+SELECT a.saga_id, d.step, a.direction::text AS direction, a.attempt, a.status, a.error,
+       a.error_class::text AS error_class, a.started_at,
        a.finished_at, a.worker
   FROM (SELECT e.saga_id, e.token, e.step_no, e.direction, e.attempt, 'completed' AS status,
                NULL::text AS error, NULL::text AS error_class, e.started_at,
