@@ -27,7 +27,7 @@ constinit pg::Statement select_result{
     "  FROM stacksaga.saga s"
     " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 constinit pg::Statement select_status{
-    "SELECT status, xmin = pg_current_xact_id_if_assigned()::xid FROM stacksaga.saga"
+    "SELECT status, xmin FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
 pg::Param token_param(const pg_uuid_t &id) {
@@ -39,7 +39,8 @@ core::Status committed_status(const pg_uuid_t &id) {
     pg::Rows rows = select_status.run(pg::param(id), token_param(id));
     if (rows.empty())
         raise_unknown_saga(id);
-    if (!rows.is_null(0, 1) && rows.boolean(0, 1))
+    TransactionId writer = DatumGetTransactionId(rows.value(0, 1));
+    if (TransactionIdIsCurrentTransactionId(writer)) // or one of its subtransactions
         ereport(ERROR, (errcode(pg::sr425), errmsg("saga %s is not committed yet", uuid_text(id)),
                         errdetail("Nobody works on it before this transaction commits."),
                         errhint("Commit after start_saga(), then await the saga.")));
