@@ -63,7 +63,9 @@ struct NodeTiming {
     std::int64_t suspect_after;
     std::int64_t dead_after;
 
-    constexpr std::int64_t removed_after() const { return 10 * dead_after; }
+    constexpr std::int64_t removed_after() const {
+        return dead_after > INT64_MAX / 10 ? INT64_MAX : 10 * dead_after;
+    }
 };
 
 /// How long ago an instant was, or will be. A heartbeat from the future (the clock was set back)

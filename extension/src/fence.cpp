@@ -2,9 +2,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
 #include "pg/query.hpp"
-#include "pg/scope.hpp"
 
 namespace stacksaga {
 
@@ -91,24 +89,6 @@ void lock_slots(const NodeIdentity &node, std::span<const int32> slots, std::spa
 
 bool lock_slot_exclusively(int32 ring_id, int32 slot, bool wait) {
     return lock_slot(ring_id, slot, ExclusiveLock, wait);
-}
-
-// testing_lock_slot(ring_id integer, slot integer, incarnation bigint, epoch bigint) -> boolean:
-// what a worker does before it works in a slot. No script declares it; the isolation tests do.
-STACKSAGA_FUNCTION(testing_lock_slot) {
-    pg::Arguments arguments(fcinfo);
-    NodeIdentity node{arguments.required_int4(0, "ring_id"),
-                      arguments.required_int8(2, "incarnation")};
-    const std::array<int32, 1> slots{arguments.required_int4(1, "slot")};
-    std::array<int64, 1> epochs{};
-    std::span<const int64> expected{};
-    if (!arguments.is_null(3)) {
-        epochs[0] = arguments.required_int8(3, "epoch");
-        expected = epochs;
-    }
-    std::array<bool, 1> owned{};
-    pg::with_spi([&] { lock_slots(node, slots, owned, expected); });
-    PG_RETURN_BOOL(owned[0]);
 }
 
 } // namespace stacksaga

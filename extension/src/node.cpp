@@ -12,7 +12,7 @@
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
-#include "pg/settings.hpp"
+#include "src/limits.hpp"
 #include "src/ownership.hpp"
 #include "src/ring_settings.hpp"
 
@@ -87,9 +87,8 @@ std::optional<int64> lock_older(const Registration &r, int32 ring_id) {
     if (rows.int4(0, 0) != ring_id)
         ereport(ERROR,
                 (errcode(pg::sg409), errmsg("node belongs to another ring"),
-                 errdetail("Node \"%s\" belongs to region \"%s\", cluster \"%s\".",
-                           quote_clipped(r.node), quote_clipped(rows.text(0, 2)),
-                           quote_clipped(rows.text(0, 3))),
+                 errdetail("Node \"%s\" belongs to region \"%s\", cluster \"%s\".", clip(r.node),
+                           clip(rows.text(0, 2)), clip(rows.text(0, 3))),
                  errhint("Use another name, or call stacksaga.leave_ring() for the older one.")));
     return rows.int8(0, 1);
 }
@@ -134,12 +133,12 @@ int64 register_in_ring(const Ring &ring, const Registration &r) {
     if (rows.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
                         errdetail("There is no node \"%s\"; one that was dead for long is removed.",
-                                  quote_clipped(node)),
+                                  clip(node)),
                         errhint("Register it with stacksaga.register_node().")));
     ereport(
         ERROR,
         (errcode(pg::sg412), errmsg("node was superseded"),
-         errdetail("Node \"%s\" is incarnation %lld, not %lld.", quote_clipped(node),
+         errdetail("Node \"%s\" is incarnation %lld, not %lld.", clip(node),
                    static_cast<long long>(rows.int8(0, 0)), static_cast<long long>(incarnation)),
          errhint("Stop the older holder of the name; only stacksaga.register_node() gives a "
                  "new incarnation.")));
@@ -160,20 +159,19 @@ struct NodeArguments {
 NodeArguments node_arguments(const pg::Arguments &arguments) {
     NodeArguments result{arguments.required_text(0, "node"),
                          arguments.required_int8(1, "incarnation")};
-    check_node_name(result.node, "node");
+    check_name(result.node, "node");
     return result;
 }
 
 Registration registration_arguments(const pg::Arguments &arguments) {
     Registration r{};
     r.node = arguments.required_text(0, "node");
-    check_node_name(r.node, "node");
+    check_name(r.node, "node");
     r.kind = arguments.required_text(3, "kind");
     if (r.kind != "worker" && r.kind != "standard" && r.kind != "agent")
-        ereport(ERROR,
-                (errcode(pg::sg400), errmsg("\"%s\" is not a kind of node", quote_clipped(r.kind)),
-                 errdetail("Node \"%s\" is not registered.", quote_clipped(r.node)),
-                 errhint("Use worker, standard or agent.")));
+        ereport(ERROR, (errcode(pg::sg400), errmsg("\"%s\" is not a kind of node", clip(r.kind)),
+                        errdetail("Node \"%s\" is not registered.", clip(r.node)),
+                        errhint("Use worker, standard or agent.")));
     arguments.require(4, "weight");
     r.weight = DatumGetFloat8(arguments.datum(4));
     if (!std::isfinite(r.weight) || r.weight <= 0 || r.weight > weight_max)
@@ -191,10 +189,9 @@ int64 register_node(const pg::Arguments &arguments) {
     check_ring_name(region, cluster);
     const Ring ring = find_ring(region, cluster);
     if (r.agent && find_agent.run(pg::param(ring.ring_id), pg::param(*r.agent)).empty())
-        ereport(ERROR,
-                (errcode(pg::sg404), errmsg("agent does not exist"),
-                 errdetail("The ring has no node \"%s\" of kind agent.", quote_clipped(*r.agent)),
-                 errhint("Register the agent first, or leave it out.")));
+        ereport(ERROR, (errcode(pg::sg404), errmsg("agent does not exist"),
+                        errdetail("The ring has no node \"%s\" of kind agent.", clip(*r.agent)),
+                        errhint("Register the agent first, or leave it out.")));
     remove_dead_nodes(ring);
     const int64 incarnation = register_in_ring(ring, r);
     settle_ownership({ring.ring_id, incarnation}, false);
@@ -222,15 +219,6 @@ void heartbeat_node(const pg::Arguments &arguments, pg::ResultSet &result) {
     result.add(pg::of(PointerGetDatum(pg::make_text(core::name_of(state)))),
                pg::of(Int64GetDatum(ring_epoch(ring.ring_id))),
                pg::of(BoolGetDatum(checkpoint_is_due)));
-}
-
-void check_progress(Datum progress) {
-    const Size size = toast_raw_datum_size(progress);
-    if (size > static_cast<Size>(pg::settings.max_payload))
-        ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"progress\" is too large"),
-                        errdetail("It has %zu bytes; stacksaga.max_payload is %d bytes.", size,
-                                  pg::settings.max_payload),
-                        errhint("Tell less, or raise stacksaga.max_payload.")));
 }
 
 } // namespace
@@ -285,7 +273,7 @@ STACKSAGA_FUNCTION(acknowledge_checkpoint) {
     pg::Arguments arguments(fcinfo);
     NodeArguments node = node_arguments(arguments);
     arguments.require(2, "progress");
-    check_progress(arguments.datum(2));
+    check_payload(arguments.datum(2), "progress");
     pg::with_spi([&] {
         pg::Rows rows = tell_progress.run(pg::param(node.node), pg::param(node.incarnation),
                                           pg::param_datum(JSONBOID, arguments.datum(2)),
@@ -317,13 +305,13 @@ STACKSAGA_FUNCTION(leave_ring) {
     PG_RETURN_VOID();
 }
 
-// node_state(heartbeat_age, draining, suspect_after, dead_after) -> text
+// node_state(heartbeat_at, at, draining, suspect_after, dead_after) -> text
 STACKSAGA_FUNCTION(node_state) {
-    auto microseconds = [&](int i) {
-        return pg::interval_microseconds(PG_GETARG_DATUM(i), "interval", false);
-    };
-    const core::NodeState state =
-        core::node_state(microseconds(0), PG_GETARG_BOOL(1), {microseconds(2), microseconds(3)});
+    const int64 silent_for = core::silence(PG_GETARG_TIMESTAMPTZ(0), PG_GETARG_TIMESTAMPTZ(1));
+    const core::NodeTiming timing{
+        pg::interval_microseconds(PG_GETARG_DATUM(3), "suspect_after", false),
+        pg::interval_microseconds(PG_GETARG_DATUM(4), "dead_after", false)};
+    const core::NodeState state = core::node_state(silent_for, PG_GETARG_BOOL(2), timing);
     PG_RETURN_TEXT_P(pg::make_text(core::name_of(state)));
 }
 

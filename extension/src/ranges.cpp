@@ -9,6 +9,7 @@
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "src/limits.hpp"
 #include "src/ring_settings.hpp"
 
 namespace stacksaga {
@@ -48,7 +49,7 @@ void add_ranges(std::string_view node, pg::ResultSet &result) {
     pg::Rows found = find_node.run(pg::param(node));
     if (found.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
-                        errdetail("There is no node \"%s\".", quote_clipped(node)),
+                        errdetail("There is no node \"%s\".", clip(node)),
                         errhint("Register it with stacksaga.register_node().")));
     const Ring ring = ring_of_id(found.int4(0, 0));
     const core::RingSettings settings = read_settings(ring);
@@ -77,7 +78,7 @@ void add_ranges(std::string_view node, pg::ResultSet &result) {
 // node_ranges(node) -> (range_start, range_end, epoch, valid_from, valid_until)
 STACKSAGA_FUNCTION(node_ranges) {
     std::string_view node = pg::Arguments(fcinfo).required_text(0, "node");
-    check_node_name(node, "node");
+    check_name(node, "node");
     pg::ResultSet result(fcinfo);
     pg::with_spi([&] { add_ranges(node, result); });
     return pg::ResultSet::finish();

@@ -10,14 +10,12 @@
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "src/limits.hpp"
 #include "src/ring_settings.hpp"
 
 namespace stacksaga {
 
 namespace {
-
-constexpr size_t node_name_bytes_max = 255;
-constexpr int quoted_bytes_max = 80; // of a caller's text inside a message
 
 constinit pg::Statement find_by_name{
     "SELECT ring_id, slots FROM stacksaga.ring WHERE region = $1 AND cluster = $2"};
@@ -37,34 +35,23 @@ Ring ring_of_rows(const pg::Rows &rows) {
     return {.ring_id = rows.int4(0, 0), .slots = rows.int4(0, 1)};
 }
 
-void check_size(std::string_view name, const char *argument, size_t most) {
+void check_size(std::string_view name, const char *argument) {
+    constexpr int most = ring_name_bytes_max;
     if (name.empty())
         ereport(ERROR,
                 (errcode(pg::sg400), errmsg("argument \"%s\" must not be empty", argument),
-                 errdetail("A name has at least one byte."), errhint("Use 1 to %zu bytes.", most)));
-    if (name.size() > most)
-        ereport(ERROR,
-                (errcode(pg::sg400), errmsg("argument \"%s\" is too long", argument),
-                 errdetail("It has %zu bytes and begins \"%s\".", name.size(), quote_clipped(name)),
-                 errhint("Use 1 to %zu bytes.", most)));
+                 errdetail("A name has at least one byte."), errhint("Use 1 to %d bytes.", most)));
+    if (name.size() > static_cast<size_t>(most))
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is too long", argument),
+                        errdetail("It has %zu bytes and begins \"%s\".", name.size(), clip(name)),
+                        errhint("Use 1 to %d bytes.", most)));
 }
 
 } // namespace
 
-const char *quote_clipped(std::string_view text) {
-    if (text.size() <= quoted_bytes_max)
-        return pnstrdup(text.data(), text.size());
-    int length = pg_mbcliplen(text.data(), static_cast<int>(text.size()), quoted_bytes_max);
-    return psprintf("%.*s...", length, text.data());
-}
-
 void check_ring_name(std::string_view region, std::string_view cluster) {
-    check_size(region, "region", ring_name_bytes_max);
-    check_size(cluster, "cluster", ring_name_bytes_max);
-}
-
-void check_node_name(std::string_view name, const char *argument) {
-    check_size(name, argument, node_name_bytes_max);
+    check_size(region, "region");
+    check_size(cluster, "cluster");
 }
 
 Ring find_ring(std::string_view region, std::string_view cluster) {
@@ -72,7 +59,7 @@ Ring find_ring(std::string_view region, std::string_view cluster) {
     if (rows.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("ring does not exist"),
                         errdetail("There is no ring with region \"%s\" and cluster \"%s\".",
-                                  quote_clipped(region), quote_clipped(cluster)),
+                                  clip(region), clip(cluster)),
                         errhint("Create it with stacksaga.create_ring().")));
     return ring_of_rows(rows);
 }

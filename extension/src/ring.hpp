@@ -27,12 +27,6 @@ Ring ring_of_id(int32 ring_id);
 /// SG400 unless both are 1 to ring_name_bytes_max bytes long.
 void check_ring_name(std::string_view region, std::string_view cluster);
 
-/// SG400 unless `name` is 1 to 255 bytes long: nodes, publishers.
-void check_node_name(std::string_view name, const char *argument);
-
-/// `text` for a message: cut at a character's border.
-const char *quote_clipped(std::string_view text);
-
 /// Makes the slot rows of a ring that has none: pg_dump keeps no slots.
 void ensure_slots(const Ring &ring);
 

@@ -10,6 +10,7 @@
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "src/limits.hpp"
 
 namespace stacksaga {
 
@@ -55,13 +56,12 @@ template <size_t N> const char *list_names(const std::array<std::string_view, N>
 template <class E, size_t N>
 E choice_argument(const std::array<std::string_view, N> &names, std::string_view value,
                   std::string_view setting) {
+    // The names of settings are literals, so they end with a zero byte.
     std::optional<uint8_t> index = core::find_name(names, value);
     if (!index)
         ereport(ERROR, (errcode(pg::sg400),
-                        errmsg("\"%s\" is not a value of setting \"%.*s\"", quote_clipped(value),
-                               static_cast<int>(setting.size()), setting.data()),
-                        errdetail("A ring has no such %.*s.", static_cast<int>(setting.size()),
-                                  setting.data()),
+                        errmsg("setting \"%s\" of a ring has no such value", setting.data()),
+                        errdetail("The value is \"%s\".", clip(value)),
                         errhint("Use %s.", list_names(names))));
     return static_cast<E>(*index);
 }
@@ -84,9 +84,8 @@ Datum parse_interval(std::string_view text, const char *setting) {
             PG_RE_THROW();
         FlushErrorState();
         ereport(ERROR,
-                (errcode(pg::sg400),
-                 errmsg("\"%s\" is not a value of setting \"%s\"", quote_clipped(text), setting),
-                 errdetail("It is not an interval: %s.", error->message),
+                (errcode(pg::sg400), errmsg("setting \"%s\" of a ring has no such value", setting),
+                 errdetail("The value is not an interval: %s.", error->message),
                  errhint("Use an interval such as '30 seconds'.")));
     }
     PG_END_TRY();
@@ -116,7 +115,7 @@ void check_settings(const core::RingSettings &settings) {
 void set_from_text(core::RingSettings &settings, std::string_view name, std::string_view value) {
     if (const core::IntervalSetting *setting = core::find_interval_setting(name)) {
         Datum interval = parse_interval(value, setting->name.data());
-        settings.*setting->value = pg::interval_microseconds(interval, "value", false);
+        settings.*setting->value = pg::interval_microseconds(interval, setting->name.data(), false);
     } else if (name == core::strategy_setting) {
         settings.strategy =
             choice_argument<core::Strategy>(core::strategy_names, value, core::strategy_setting);
@@ -124,12 +123,12 @@ void set_from_text(core::RingSettings &settings, std::string_view name, std::str
         settings.on_missing_window = choice_argument<core::MissingWindow>(
             core::missing_window_names, value, core::missing_window_setting);
     } else {
-        ereport(ERROR, (errcode(pg::sg400),
-                        errmsg("a ring has no setting \"%s\" to alter", quote_clipped(name)),
-                        errdetail("The number of slots of a ring can never change."),
-                        errhint("Use window_length, publish_lead, strategy, on_missing_window, "
-                                "heartbeat_interval, suspect_after, dead_after, rebalance_delay "
-                                "or checkpoint_interval.")));
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("ring has no setting \"%s\" to alter", clip(name)),
+                 errdetail("The number of slots of a ring can never change."),
+                 errhint("Use window_length, publish_lead, strategy, on_missing_window, "
+                         "heartbeat_interval, suspect_after, dead_after, rebalance_delay "
+                         "or checkpoint_interval.")));
     }
 }
 
@@ -182,7 +181,7 @@ int32 create_ring(std::string_view region, std::string_view cluster,
         (errcode(pg::sg409), errmsg("ring exists with other settings"),
          errdetail("Ring (\"%s\", \"%s\") has window_length %s, publish_lead %s, strategy %s, "
                    "%d slots, on_missing_window %s.",
-                   quote_clipped(region), quote_clipped(cluster), interval_text(is.window_length),
+                   clip(region), clip(cluster), interval_text(is.window_length),
                    interval_text(is.publish_lead),
                    core::strategy_names[static_cast<size_t>(is.strategy)].data(), ring.slots,
                    core::missing_window_names[static_cast<size_t>(is.on_missing_window)].data()),

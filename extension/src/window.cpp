@@ -15,6 +15,7 @@
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "src/limits.hpp"
 #include "src/node.hpp"
 #include "src/ring_settings.hpp"
 
@@ -137,6 +138,11 @@ TimestampTz window_end_of(const Ring &ring, TimestampTz start, TimestampTz now) 
                  errdetail("It started at %s, and it is past its end.", timestamptz_to_str(start)),
                  errhint("The next window starts at %s.",
                          timestamptz_to_str(core::window::next_start(now, length)))));
+    if (start - now > core::ring_interval_max_us)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("window lies too far ahead"),
+                        errdetail("It would start at %s.", timestamptz_to_str(start)),
+                        errhint("The next window starts at %s.",
+                                timestamptz_to_str(core::window::next_start(now, length)))));
     return end;
 }
 
@@ -144,10 +150,9 @@ TimestampTz window_end_of(const Ring &ring, TimestampTz start, TimestampTz now) 
 int64 agent_of(const Ring &ring, std::string_view agent) {
     pg::Rows rows = find_agent.run(pg::param(ring.ring_id), pg::param(agent));
     if (rows.empty())
-        ereport(ERROR,
-                (errcode(pg::sg400), errmsg("agent does not exist"),
-                 errdetail("The ring has no node \"%s\" of kind agent.", quote_clipped(agent)),
-                 errhint("Publish without an agent, or register it first.")));
+        ereport(ERROR, (errcode(pg::sg400), errmsg("agent does not exist"),
+                        errdetail("The ring has no node \"%s\" of kind agent.", clip(agent)),
+                        errhint("Publish without an agent, or register it first.")));
     return rows.int8(0, 0);
 }
 
@@ -159,18 +164,16 @@ const int64 *incarnations_of(const Ring &ring, const Publication &p) {
     auto *result = static_cast<int64 *>(palloc(sizeof(int64) * static_cast<size_t>(p.count)));
     for (uint64 i = 0; i < rows.count(); ++i) {
         if (rows.is_null(i, 0))
-            ereport(ERROR,
-                    (errcode(pg::sg404), errmsg("node does not exist"),
-                     errdetail("The ring has no node \"%s\".", quote_clipped(rows.text(i, 3))),
-                     errhint("Register it with stacksaga.register_node().")));
+            ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
+                            errdetail("The ring has no node \"%s\".", clip(rows.text(i, 3))),
+                            errhint("Register it with stacksaga.register_node().")));
         const bool is_agents = rows.optional_text(i, 2) == p.agent && !p.agent.empty();
         if (rows.text(i, 1) == "standard" || (!p.agent.empty() && !is_agents))
             ereport(ERROR,
                     (errcode(pg::sg400), errmsg("node takes no ranges here"),
-                     errdetail("Node \"%s\" is of kind %s, its agent is %s.",
-                               quote_clipped(rows.text(i, 3)),
+                     errdetail("Node \"%s\" is of kind %s, its agent is %s.", clip(rows.text(i, 3)),
                                pnstrdup(rows.text(i, 1).data(), rows.text(i, 1).size()),
-                               rows.is_null(i, 2) ? "nobody" : quote_clipped(rows.text(i, 2))),
+                               rows.is_null(i, 2) ? "nobody" : clip(rows.text(i, 2))),
                      errhint("Deal ranges to workers or agents, an agent to its own "
                              "workers.")));
         result[i] = rows.int8(i, 0);
@@ -262,10 +265,10 @@ STACKSAGA_FUNCTION(publish_window) {
     p.nodes = array_argument(arguments, 3, "nodes", &p.count);
     p.ranges = range_arguments(arguments, p.count);
     p.publisher = arguments.required_text(6, "publisher");
-    check_node_name(p.publisher, "publisher");
+    check_name(p.publisher, "publisher");
     if (!arguments.is_null(7)) {
         p.agent = arguments.required_text(7, "agent");
-        check_node_name(p.agent, "agent");
+        check_name(p.agent, "agent");
     }
     std::optional<int64> epoch = pg::with_spi([&] {
         const Ring ring = find_ring(region, cluster);

@@ -113,12 +113,13 @@ COMMENT ON FUNCTION stacksaga.ring_setting_defaults IS
     'Internal: returns the settings of a ring and their defaults, intervals in microseconds';
 
 CREATE OR REPLACE FUNCTION stacksaga.node_state(
-    heartbeat_age interval, draining boolean, suspect_after interval, dead_after interval
+    heartbeat_at timestamptz, at timestamptz, draining boolean, suspect_after interval,
+    dead_after interval
 ) RETURNS text
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'stacksaga_node_state';
 COMMENT ON FUNCTION stacksaga.node_state IS
-    'Internal: returns the state of a node that was last heard so long ago. Raises SG400';
+    'Internal: returns the state that a node has at an instant. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.node_transitions()
 RETURNS TABLE (from_state text, to_state text, sentence text)
@@ -126,3 +127,35 @@ LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 12
 AS 'MODULE_PATHNAME', 'stacksaga_node_transitions';
 COMMENT ON FUNCTION stacksaga.node_transitions IS
     'Returns the changes of state that can happen to a node, with a sentence for each';
+
+-- One probe for each slot and each queue, whatever the backlog. A function of its own keeps the
+-- planner from thinking that the view ring_status is so dear that it must be compiled.
+CREATE OR REPLACE FUNCTION stacksaga.oldest_due(ring_id integer) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE waiting AS (
+        (SELECT w.queue, w.due_at FROM stacksaga.work w
+          WHERE w.ring_id = oldest_due.ring_id AND w.queue IS NOT NULL AND NOT w.verifying
+          ORDER BY w.queue, w.due_at LIMIT 1)
+        UNION ALL
+        SELECT next.queue, next.due_at
+          FROM waiting CROSS JOIN LATERAL (
+               SELECT w.queue, w.due_at FROM stacksaga.work w
+                WHERE w.ring_id = oldest_due.ring_id AND w.queue > waiting.queue
+                  AND w.queue IS NOT NULL AND NOT w.verifying
+                ORDER BY w.queue, w.due_at LIMIT 1) AS next
+    )
+    SELECT least(
+        (SELECT min(waiting.due_at) FROM waiting),
+        (SELECT min(first.due_at)
+           FROM stacksaga.ring r
+          CROSS JOIN generate_series(0, r.slots - 1) AS s(slot)
+          CROSS JOIN LATERAL (
+                SELECT w.due_at FROM stacksaga.work w
+                 WHERE w.ring_id = r.ring_id AND w.slot = s.slot
+                   AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)
+                 ORDER BY w.due_at LIMIT 1) AS first
+          WHERE r.ring_id = oldest_due.ring_id))
+$$;
+COMMENT ON FUNCTION stacksaga.oldest_due IS
+    'Internal: returns when the work of a ring that waits longest was or will be due, or its lease runs out; NULL where there is none';

@@ -5,16 +5,17 @@ SELECT kind, object
   FROM (VALUES
         ('service', '{start_saga,claim_steps,complete_step,fail_step,extend_step,saga_result,
                       await_saga,saga_timeline,clock_now,register_node,heartbeat_node,node_ranges,
-                      sagas,saga_history}'::text[]),
+                      acknowledge_checkpoint,drain_node,leave_ring,sagas,saga_history}'::text[]),
         ('coordinator', '{register_node,heartbeat_node,node_ranges,publish_window,ring_state,
-                          ring_slots,drain_node,leave_ring,worker_ensure,clock_now,nodes,
-                          ring_status}'),
+                          ring_slots,drain_node,leave_ring,acknowledge_checkpoint,worker_ensure,
+                          clock_now,nodes,ring_settings,ring_status,oldest_due}'),
         ('operator', '{define_saga,define_saga_content,sql_step,start_saga,saga_result,await_saga,
                        saga_timeline,clock_now,run_pending,worker_ensure,create_ring,alter_ring,
                        node_ranges,drain_node,ring_state,ring_slots,sagas,saga_history,nodes,
-                       ring_status,worker_stats}'),
+                       ring_settings,ring_status,oldest_due,worker_stats}'),
         ('monitor', '{saga_result,saga_timeline,clock_now,node_ranges,ring_state,ring_slots,sagas,
-                      saga_history,nodes,ring_status,worker_stats}')) AS p(kind, objects),
+                      saga_history,nodes,ring_settings,ring_status,oldest_due,
+                      worker_stats}')) AS p(kind, objects),
        unnest(objects) AS object;
 COMMENT ON VIEW stacksaga.privilege IS
     'Says which functions and views grant_usage() grants to which kind of user';

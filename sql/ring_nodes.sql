@@ -1,0 +1,128 @@
+-- Nodes: registration, incarnations, heartbeats and states.
+CREATE FUNCTION pg_temp.refused(statement text, OUT code text, OUT message text, OUT detail text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    hint text;
+BEGIN
+    EXECUTE statement;
+    message := 'not refused';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+                            detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    detail := regexp_replace(detail, 'is incarnation \d+, not -?\d+', 'is another incarnation');
+    IF hint = '' THEN
+        message := message || ' (without a hint)';
+    END IF;
+END
+$$;
+-- Moves the extension's clock.
+CREATE FUNCTION pg_temp.set_clock(at timestamptz) RETURNS void LANGUAGE sql AS $$
+    SELECT set_config('stacksaga.clock_offset', (at - clock_timestamp())::text, false) $$;
+CREATE VIEW pg_temp.seen AS
+    SELECT node, kind, state, load, weight, share, progress FROM stacksaga.nodes
+     WHERE region = 'n' ORDER BY node COLLATE "C";
+
+SET TimeZone = 'UTC';
+SELECT * FROM stacksaga.node_transitions();
+
+SELECT stacksaga.create_ring('n', 'one', slots => 64) > 1 AS created;
+SELECT pg_temp.set_clock('2031-01-01 00:00:10');
+SELECT stacksaga.register_node('n1', 'n', 'one') AS n1 \gset
+SELECT stacksaga.register_node('n2', 'n', 'one', kind => 'standard', weight => 0.5) AS n2 \gset
+SELECT stacksaga.register_node('n3', 'n', 'one', 'agent') AS n3 \gset
+SELECT stacksaga.register_node('n4', 'n', 'one', agent => 'n3') AS n4 \gset
+SELECT :n1 < :n2 AND :n2 < :n3 AND :n3 < :n4 AS rising;
+SELECT * FROM pg_temp.seen;
+
+-- The state follows from the heartbeat's age: 15 and 30 seconds by default.
+SELECT pg_temp.set_clock('2031-01-01 00:00:24');
+SELECT * FROM stacksaga.heartbeat_node('n1', :n1, load => 0.75);
+SELECT pg_temp.set_clock('2031-01-01 00:00:26');
+SELECT stacksaga.drain_node('n4', :n4);
+SELECT * FROM pg_temp.seen;
+SELECT pg_temp.set_clock('2031-01-01 00:00:41');
+SELECT * FROM stacksaga.heartbeat_node('n4', :n4);
+SELECT * FROM pg_temp.seen;
+SELECT active_nodes, total_nodes, coverage, epoch, window_start FROM stacksaga.ring_status
+ WHERE region = 'n';
+-- Beating again mends it; a clock that is set back keeps nobody alive.
+SELECT state, epoch FROM stacksaga.heartbeat_node('n2', :n2);
+SELECT pg_temp.set_clock('2031-01-01 00:00:00');
+SELECT state, epoch FROM stacksaga.heartbeat_node('n1', :n1);
+SELECT node, state FROM pg_temp.seen;
+
+-- A checkpoint is asked for when the last answer is older than checkpoint_interval.
+SELECT pg_temp.set_clock('2031-01-01 00:00:15');
+SELECT checkpoint_requested FROM stacksaga.heartbeat_node('n1', :n1);
+SELECT pg_temp.set_clock('2031-01-01 00:00:21');
+SELECT checkpoint_requested FROM stacksaga.heartbeat_node('n1', :n1);
+SELECT stacksaga.acknowledge_checkpoint('n1', :n1, '{"done": 7}');
+SELECT checkpoint_requested FROM stacksaga.heartbeat_node('n1', :n1);
+SELECT progress FROM pg_temp.seen WHERE node = 'n1';
+
+-- The same name again is another incarnation, and the older one is out at once.
+SELECT stacksaga.register_node('n1', 'n', 'one', weight => 2) AS again \gset
+SELECT :again > :n4 AS rising;
+SELECT r.* FROM (VALUES
+    (format('heartbeat_node(%L, %s)', 'n1', :n1)),
+    (format('drain_node(%L, %s)', 'n1', :n1)),
+    (format('leave_ring(%L, %s)', 'n1', :n1)),
+    (format('acknowledge_checkpoint(%L, %s, %L)', 'n1', :n1, '{}')),
+    ('heartbeat_node(''n1'', 9223372036854775807)'),
+    ('heartbeat_node(''n1'', -1)'),
+    (format('heartbeat_node(%L, %s)', 'n2', :again))
+) AS c(call), pg_temp.refused('SELECT * FROM stacksaga.' || c.call) AS r;
+
+-- A node belongs to one ring, until it leaves it.
+SELECT stacksaga.create_ring('n', 'two', slots => 64) > 1 AS created;
+SELECT * FROM pg_temp.refused($$SELECT stacksaga.register_node('n1', 'n', 'two')$$);
+SELECT stacksaga.leave_ring('n1', :again);
+SELECT stacksaga.register_node('n1', 'n', 'two') > :again AS moved;
+SELECT r.* FROM pg_temp.refused(format('SELECT stacksaga.leave_ring(%L, %s)', 'gone', 1)) AS r;
+
+-- What has been dead ten times as long as it takes is not shown, and removed when somebody registers.
+SELECT pg_temp.set_clock('2031-01-01 00:06:00');
+SELECT * FROM pg_temp.seen;
+SELECT stacksaga.register_node('n5', 'n', 'one') > 0 AS registered;
+SELECT node FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id
+ WHERE region = 'n' AND cluster = 'one';
+SELECT (pg_temp.refused(format('SELECT stacksaga.heartbeat_node(%L, %s)', 'n2', :n2))).*;
+
+-- Bad input changes nothing.
+SELECT c.call, r.* FROM (VALUES
+    ($$register_node(NULL)$$),
+    ($$register_node('')$$),
+    ($$register_node(repeat('n', 256))$$),
+    ($$register_node(repeat('n', 1000000))$$),
+    ($$register_node('x', NULL)$$),
+    ($$register_node('x', 'n', NULL)$$),
+    ($$register_node('x', 'n', 'nowhere')$$),
+    ($$register_node('x', 'n', 'one', NULL)$$),
+    ($$register_node('x', 'n', 'one', 'master')$$),
+    ($$register_node('x', 'n', 'one', weight => NULL)$$),
+    ($$register_node('x', 'n', 'one', weight => 0)$$),
+    ($$register_node('x', 'n', 'one', weight => -1)$$),
+    ($$register_node('x', 'n', 'one', weight => 'NaN')$$),
+    ($$register_node('x', 'n', 'one', weight => 'Infinity')$$),
+    ($$register_node('x', 'n', 'one', weight => 1e300)$$),
+    ($$register_node('x', 'n', 'one', agent => 'nobody')$$),
+    ($$register_node('x', 'n', 'one', agent => 'n5')$$),
+    ($$register_node('x', 'n', 'one', agent => '')$$),
+    ($$heartbeat_node(NULL, 1)$$),
+    ($$heartbeat_node('n5', NULL)$$),
+    ($$heartbeat_node('n5', 1, NULL)$$),
+    ($$heartbeat_node('n5', 1, -0.1)$$),
+    ($$heartbeat_node('n5', 1, 'NaN')$$),
+    ($$heartbeat_node('n5', 1, 'Infinity')$$),
+    ($$heartbeat_node('nobody', 1)$$),
+    ($$acknowledge_checkpoint('n5', 1, NULL)$$),
+    ($$acknowledge_checkpoint('nobody', 1, '{}')$$),
+    ($$acknowledge_checkpoint('n5', 1, to_jsonb(repeat('p', 2000000)))$$),
+    ($$drain_node('', 1)$$),
+    ($$drain_node('nobody', 1)$$),
+    ($$leave_ring('n5', NULL)$$),
+    ($$node_ranges(NULL)$$),
+    ($$node_ranges('nobody')$$),
+    ($$node_ranges('')$$)
+) AS c(call), pg_temp.refused('SELECT * FROM stacksaga.' || c.call) AS r;
+SELECT node, kind, weight, load, progress FROM stacksaga.nodes WHERE region = 'n' ORDER BY node;
