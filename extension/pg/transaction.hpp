@@ -4,12 +4,15 @@
 
 namespace stacksaga::pg {
 
-/// Runs `body` in a transaction of its own, with an active snapshot. After an error the transaction
-/// is the caller's to abort.
+/// Runs `body` in a READ COMMITTED transaction of its own, with an active snapshot. After an error
+/// the transaction is the caller's to abort.
 template <class F> void in_transaction(F &&body) {
     static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
+    // Whatever the defaults of the database are: each statement is to see what others committed.
+    XactIsoLevel = XACT_READ_COMMITTED;
+    XactReadOnly = false;
     PushActiveSnapshot(GetTransactionSnapshot());
     body();
     PopActiveSnapshot();

@@ -7,6 +7,7 @@
 #include "pg/scope.hpp"
 #include "src/handler.hpp"
 #include "src/limits.hpp"
+#include "src/probe.hpp"
 #include "src/ring.hpp"
 #include "src/saga.hpp"
 
@@ -25,6 +26,7 @@ constinit pg::Statement find_candidates{
     "  FROM stacksaga.work w JOIN stacksaga.saga s"
     "    ON s.saga_id = w.saga_id AND s.token OPERATOR(stacksaga.=) w.token"
     " WHERE w.ring_id = $1 AND w.queue = $2 AND NOT w.verifying AND w.due_at <= $3"
+    "   AND w.due_at >= $7"
     "   AND s.status <> 'suspended'"
     "   AND ($5 IS NULL OR w.attempt = 0 OR ($5 = 'worker' AND EXISTS ("
     "          SELECT FROM stacksaga.slot o"
@@ -104,6 +106,21 @@ bool claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
     return true;
 }
 
+/// What this session remembers of the queues that it claims from; a queue that falls on the place
+/// of another one takes it.
+ProbeMemory &memory_of(int32 ring_id, std::string_view queue) {
+    struct Place {
+        uint64 key = 0;
+        ProbeMemory memory{};
+    };
+    static constinit std::array<Place, 16> places{};
+    uint64 key = core::murmur3_x64_128(queue, static_cast<uint32>(ring_id)).h1;
+    Place &place = places[key % places.size()];
+    if (place.key != key)
+        place = Place{.key = key};
+    return place.memory;
+}
+
 void claim_steps(const Claim &claim, pg::ResultSet &result) {
     Ring ring = current_ring();
     pg::Param kind = pg::param_null(TEXTOID), incarnation = pg::param_null(INT8OID);
@@ -112,9 +129,15 @@ void claim_steps(const Claim &claim, pg::ResultSet &result) {
         kind = pg::param(node.text(0, 0));
         incarnation = pg::param(node.int8(0, 1));
     }
+    // A node that may not have everything leaves work behind that is due: no memory for it.
+    ProbeMemory everything{};
+    ProbeMemory &memory = node.empty() ? memory_of(ring.ring_id, claim.queue) : everything;
+    TimestampTz from = memory.begin(claim.now);
     pg::Rows rows = find_candidates.run(pg::param(ring.ring_id), pg::param(claim.queue),
                                         pg::param_time(claim.now), pg::param(claim.max_steps), kind,
-                                        incarnation);
+                                        incarnation, pg::param_time(from));
+    memory.end(claim.now);
+    memory.settle(claim.now, rows.count() < static_cast<uint64>(claim.max_steps));
     for (uint64 i = 0; i < rows.count(); ++i) {
         CHECK_FOR_INTERRUPTS();
         claim_one(claim, rows.uuid(i, 0), rows.int2(i, 1), *core::direction_of(rows.text(i, 2)),

@@ -15,20 +15,16 @@
 #include "src/handler.hpp"
 #include "src/item.hpp"
 #include "src/presence.hpp"
+#include "src/probe.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-// Work is inserted at an instant and seen at its commit; so long may lie between, after that the
-// next full probe finds it.
-constexpr int64 commit_lag_us = 5 * USECS_PER_SEC;
-constexpr int64 full_probe_interval_us = 10 * USECS_PER_SEC;
 constexpr int32 rotation_step = 97; // coprime to every number of slots, a power of two
 
 // The slots in an order that changes from turn to turn, so that a backlog in one does not keep the
-// others waiting. Reading starts at a remembered instant: under a snapshot that is held open the
-// head of the index fills with dead entries.
+// others waiting.
 constinit pg::Statement probe{
     "SELECT w.saga_id, w.slot, w.step_no, w.direction"
     "  FROM (SELECT slot FROM stacksaga.slot WHERE ring_id = $1 AND owner = $2"
@@ -50,8 +46,7 @@ constinit pg::Statement find_next_due{
 /// What a worker remembers between turns.
 struct TurnState {
     NodeIdentity node{};
-    TimestampTz read_from = DT_NOBEGIN; ///< nothing older was left behind
-    TimestampTz full_probe_at = DT_NOBEGIN;
+    ProbeMemory probe{};
     int32 rotation = 0;
     int32 batch_size = 0; ///< halves with each failing batch, doubles with each clean one
 };
@@ -87,12 +82,12 @@ void choose_batch_size(bool clean) {
 }
 
 Batch find_batch(TimestampTz now, MemoryContext memory) {
-    bool full = state.full_probe_at <= now - full_probe_interval_us || state.full_probe_at > now;
-    TimestampTz from = full ? DT_NOBEGIN : state.read_from;
+    TimestampTz from = state.probe.begin(now);
     state.rotation = (state.rotation + rotation_step) % 4096;
     pg::Rows rows = probe.run(pg::param(state.node.ring_id), pg::param(state.node.incarnation),
                               pg::param_time(from), pg::param_time(now),
                               pg::param(state.batch_size), pg::param(state.rotation));
+    state.probe.end(now);
     Batch batch{};
     batch.count = static_cast<int32>(rows.count());
     batch.items = static_cast<DueItem *>(
@@ -104,8 +99,6 @@ Batch find_batch(TimestampTz now, MemoryContext memory) {
                           .step_no = rows.int2(row, 2),
                           .direction = *core::direction_of(rows.text(row, 3))};
     }
-    if (full)
-        state.full_probe_at = now;
     return batch;
 }
 
@@ -215,8 +208,7 @@ TurnOutcome run_turn(const NodeIdentity &node, MemoryContext memory) {
         choose_batch_size(outcome.failures == 0);
     }
     outcome.more = (batch.done > 0 || outcome.failures > 0);
-    if (!was_cut && !batch.skipped)
-        state.read_from = now - commit_lag_us;
+    state.probe.settle(now, !was_cut && !batch.skipped);
     return outcome;
 }
 

@@ -1,0 +1,52 @@
+// Where to begin reading an index whose head may be full of dead entries.
+//
+// Work rows are deleted when done. While somebody holds a snapshot open their index entries cannot
+// be removed, and a probe from the beginning steps over all of them: tens of milliseconds where a
+// fraction of one is usual. Once that has happened, probes begin at a remembered instant, and only
+// one every ten seconds reads from the beginning, for work whose transaction was long or whose saga
+// was locked.
+#pragma once
+#include "pg/clock.hpp"
+
+namespace stacksaga {
+
+class ProbeMemory {
+public:
+    /// The instant from which to look for what is due at `now`. The probe follows at once.
+    TimestampTz begin(TimestampTz now) {
+        started_at_ = pg::steady_now();
+        is_full_ = is_cheap_ || full_at_ <= now - full_interval_us || full_at_ > now;
+        return is_full_ ? DT_NOBEGIN : read_from_;
+    }
+
+    /// The probe has returned.
+    void end(TimestampTz now) {
+        if (!is_full_)
+            return;
+        is_cheap_ = pg::steady_now() - started_at_ < cheap_us;
+        full_at_ = now;
+    }
+
+    /// Whether the probe of `now` saw all that was due, and nothing of it is left.
+    void settle(TimestampTz now, bool drained) {
+        if (drained)
+            read_from_ = now - commit_lag_us;
+        else if (is_full_)
+            read_from_ = DT_NOBEGIN;
+    }
+
+private:
+    // Work is inserted at an instant and seen at its commit; so long may usually lie between.
+    static constexpr int64 commit_lag_us = 5 * USECS_PER_SEC;
+    static constexpr int64 full_interval_us = 10 * USECS_PER_SEC;
+    static constexpr int64 cheap_us = 5000;
+
+    TimestampTz read_from_ = DT_NOBEGIN;
+    TimestampTz full_at_ = DT_NOBEGIN;
+    int64 started_at_ = 0;
+    bool is_full_ = true;
+    bool is_cheap_ = true;
+};
+static_assert(std::is_trivially_destructible_v<ProbeMemory>);
+
+} // namespace stacksaga
