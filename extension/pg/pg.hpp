@@ -3,8 +3,10 @@
 #pragma once
 
 #include "core/classify.hpp"
+#include "core/node_state.hpp"
 #include "core/retry.hpp"
 #include "core/ring.hpp"
+#include "core/ring_settings.hpp"
 #include "core/saga_state.hpp"
 #include "core/token.hpp"
 #include "core/window.hpp"
