@@ -177,8 +177,12 @@ public:
         FakeRing &ring = find("publish_window", name);
         check(ring, proposal);
         std::optional<std::int64_t> epoch;
-        if (ring.windows.try_emplace(proposal.window_start, publisher, proposal, database_.now())
-                .second)
+        const bool is_first =
+            ring.windows
+                .try_emplace(proposal.window_start,
+                             FakeRing::Window{publisher, proposal, database_.now()})
+                .second;
+        if (is_first)
             epoch = ++ring.epoch;
         if (fault)
             fail(*fault);
@@ -259,7 +263,8 @@ struct FakeDaemon {
     std::optional<StoreError> run() {
         asio::io_context io(1);
         std::exception_ptr failure;
-        asio::co_spawn(io, master.run(), [&](std::exception_ptr thrown) { failure = thrown; });
+        asio::co_spawn(io, master.run(),
+                       [&](std::exception_ptr thrown) { failure = std::move(thrown); });
         io.run();
         try {
             if (failure)
