@@ -58,8 +58,9 @@ public:
     }
     void require(int i, const char *name) const {
         if (is_null(i))
-            ereport(ERROR, (errcode(sg400), errmsg("argument \"%s\" must not be null", name),
-                            errhint("Pass a value for \"%s\".", name)));
+            ereport(ERROR,
+                    (errcode(sg400), errmsg("argument \"%s\" must not be null", name),
+                     errdetail("The value is NULL."), errhint("Pass a value for \"%s\".", name)));
     }
 
 private:

@@ -190,10 +190,12 @@ const Definition &find_definition(std::string_view saga, std::optional<int32> ve
                             errmsg("saga \"%.*s\" has no version %d",
                                    static_cast<int>(std::min<size_t>(saga.size(), 255)),
                                    saga.data(), *version),
+                            errdetail("No definition has this name and this version."),
                             errhint("Leave version out to take the current one.")));
         ereport(ERROR, (errcode(pg::sg404),
                         errmsg("saga \"%.*s\" is not defined",
                                static_cast<int>(std::min<size_t>(saga.size(), 255)), saga.data()),
+                        errdetail("No version of it has been defined in this database."),
                         errhint("Define it with stacksaga.define_saga().")));
     }
     return load_definition(rows.int4(0, 0));

@@ -18,12 +18,14 @@ const char *uuid_text(const pg_uuid_t &id) {
 
 void raise_unknown_saga(const pg_uuid_t &id) {
     ereport(ERROR, (errcode(pg::sg404), errmsg("saga %s does not exist", uuid_text(id)),
+                    errdetail("No saga in this database has this id."),
                     errhint("start_saga() returns the id of the saga that it starts.")));
 }
 
 void check_name(std::string_view name, const char *argument) {
     if (name.empty())
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" must not be empty", argument),
+                        errdetail("The value is an empty string."),
                         errhint("Use 1 to %d bytes.", name_bytes_max)));
     if (name.size() > name_bytes_max)
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is too long", argument),

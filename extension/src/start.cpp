@@ -185,10 +185,13 @@ Started start_saga(const Start &start) {
 }
 
 void require_object(Datum value, const char *argument) {
-    if (!JB_ROOT_IS_OBJECT(DatumGetJsonbP(value)))
-        ereport(ERROR,
-                (errcode(pg::sg400), errmsg("argument \"%s\" must be a JSON object", argument),
-                 errhint("Pass '{}' for none.")));
+    Jsonb *jsonb = DatumGetJsonbP(value);
+    if (JB_ROOT_IS_OBJECT(jsonb))
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg400), errmsg("argument \"%s\" must be a JSON object", argument),
+             errdetail("The value is %s.", JB_ROOT_IS_SCALAR(jsonb) ? "a scalar" : "an array"),
+             errhint("Pass '{}' for none.")));
 }
 
 Start read_arguments(const pg::Arguments &arguments) {
@@ -215,8 +218,11 @@ Start read_arguments(const pg::Arguments &arguments) {
     if (!arguments.is_null(4)) {
         start.run_at = DatumGetTimestampTz(arguments.datum(4));
         if (TIMESTAMP_NOT_FINITE(*start.run_at))
-            ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"run_at\" must be finite"),
-                            errhint("Leave it out to start now.")));
+            ereport(ERROR,
+                    (errcode(pg::sg400), errmsg("argument \"run_at\" must be finite"),
+                     errdetail("The value is %s.", DatumGetCString(DirectFunctionCall1(
+                                                       timestamptz_out, arguments.datum(4)))),
+                     errhint("Leave it out to start now.")));
     }
     if (!arguments.is_null(5))
         start.deadline_us = pg::interval_microseconds(arguments.datum(5), "deadline", true);

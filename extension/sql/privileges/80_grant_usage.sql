@@ -28,13 +28,15 @@ DECLARE
 BEGIN
     IF role IS NULL OR NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = grant_usage.role) THEN
         RAISE EXCEPTION USING ERRCODE = 'SG404',
-            MESSAGE = format('role "%s" does not exist', role),
+            MESSAGE = format('role "%s" does not exist', coalesce(role, 'NULL')),
+            DETAIL = 'No role of this server has this name.',
             HINT = 'Create the role first.';
     END IF;
     IF kind IS NULL OR NOT EXISTS (
         SELECT FROM stacksaga.privilege p WHERE p.kind = grant_usage.kind) THEN
         RAISE EXCEPTION USING ERRCODE = 'SG400',
-            MESSAGE = format('"%s" is not a kind of user', left(kind, 80)),
+            MESSAGE = format('"%s" is not a kind of user', coalesce(left(kind, 80), 'NULL')),
+            DETAIL = 'A kind stands for a list of functions and views, in stacksaga.privilege.',
             HINT = 'Use service, coordinator, operator or monitor.';
     END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA stacksaga TO %I', role);
