@@ -67,7 +67,7 @@ std::optional<Work> claimable(Saga &saga, const Step &step, core::Direction dire
     }
     bool free = work && !work->is_claimed() && !work->verifying && work->due_at <= saga.now &&
                 saga.status != core::Status::suspended;
-    return free ? work : std::nullopt;
+    return free && !deadline_passed(saga) ? work : std::nullopt;
 }
 
 bool claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
@@ -101,7 +101,7 @@ bool claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
                   .input = saga->input,
                   .results = step_results(*saga, step, direction),
                   .headers = saga->headers,
-                  .deadline = saga->deadline_at ? std::min(timeout, *saga->deadline_at) : timeout};
+                  .deadline = attempt_deadline(*saga, step, direction)};
     add_claimed(result, call, lease, until);
     return true;
 }

@@ -63,9 +63,6 @@ std::optional<Due> lock_due(const DueItem &item) {
 }
 
 StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
-    TimestampTz deadline = pg::time_plus(saga.now, step.timeout_us);
-    if (saga.deadline_at)
-        deadline = std::min(deadline, *saga.deadline_at);
     return {.saga_id = saga.id,
             .saga = saga.definition->saga,
             .step = &step,
@@ -74,7 +71,7 @@ StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
             .input = saga.input,
             .results = step_results(saga, step, attempt.direction),
             .headers = saga.headers,
-            .deadline = deadline};
+            .deadline = attempt_deadline(saga, step, attempt.direction)};
 }
 
 Datum call(const Saga &saga, const Step &step, const FunctionRef &function, HandlerKind kind,
@@ -139,7 +136,7 @@ bool run_item(const DueItem &item, std::string_view worker) {
     if (!due)
         return false;
     if (item.step_no == deadline_step_no) {
-        deadline_passed(due->saga);
+        deadline_due(due->saga);
         return true;
     }
     const Step &step = due->saga.definition->step(item.step_no);
@@ -147,8 +144,10 @@ bool run_item(const DueItem &item, std::string_view worker) {
         run_verify(due->saga, step, due->work);
     else if (due->work.is_claimed())
         lease_expired(due->saga, step, due->work);
-    else if (step.kind == StepKind::sql)
+    else if (step.kind == StepKind::sql && !deadline_passed(due->saga))
         run_action(due->saga, step, due->work, worker);
+    else if (step.kind == StepKind::sql)
+        return true; // instead of it the way back has begun
     else
         return false; // a service has not claimed it yet
     return true;

@@ -253,10 +253,23 @@ void compensate_next(Saga &saga) {
         change_status(saga, Direction::compensate, {.to = Status::failed});
 }
 
-/// A claimed step has settled while the saga goes back.
-void settled_on_the_way_back(Saga &saga) {
-    if (saga.status == Status::compensating && !work_remains(saga, Direction::act))
+/// A claimed step has settled while the saga goes back. `happened`: it was done, or may have been;
+/// past an irreversible step nothing is undone, and it is too late to go on.
+void settled_on_the_way_back(Saga &saga, const Step &step, bool happened) {
+    if (saga.status != Status::compensating)
+        return;
+    if (step.irreversible && happened)
+        park_saga(saga, step, Direction::act,
+                  "an irreversible step settled after the compensation had begun");
+    else if (!work_remains(saga, Direction::act))
         compensate_next(saga);
+}
+
+/// Whether an irreversible step has been done.
+bool is_past_pivot(const Saga &saga, const Progress &p) {
+    const Definition &d = *saga.definition;
+    return std::any_of(d.steps.begin(), d.steps.end(),
+                       [&](const Step &s) { return s.irreversible && p.acted[s.no - 1]; });
 }
 
 bool anything_to_undo(const Saga &saga, Progress &p) {
@@ -274,16 +287,15 @@ void begin_compensation(Saga &saga, const Step *step, std::string_view error) {
     if (step != nullptr)
         failed_step = step->no;
     Progress p = read_progress(saga);
-    for (const Step &s : saga.definition->steps)
-        if (s.irreversible && p.acted[s.no - 1]) {
-            change_status(saga, Direction::act,
-                          {.to = Status::parked,
-                           .failed_step = failed_step,
-                           .error = error,
-                           .parked_step = failed_step,
-                           .parked_direction = Direction::act});
-            return;
-        }
+    if (is_past_pivot(saga, p)) {
+        change_status(saga, Direction::act,
+                      {.to = Status::parked,
+                       .failed_step = failed_step,
+                       .error = error,
+                       .parked_step = failed_step,
+                       .parked_direction = Direction::act});
+        return;
+    }
     delete_unclaimed_acts.run(pg::param(saga.id), pg::param(saga.token));
     bool waits = work_remains(saga, Direction::act);
     if (!waits && !anything_to_undo(saga, p)) {
@@ -426,7 +438,7 @@ void step_completed(Saga &saga, const Step &step, const Work &work, const pg::Pa
         if (saga.status == Status::compensating && !work_remains(saga, Direction::compensate))
             compensate_next(saga);
     } else if (saga.direction == Direction::compensate) {
-        settled_on_the_way_back(saga);
+        settled_on_the_way_back(saga, step, true);
     } else {
         advance(saga, step);
     }
@@ -435,8 +447,12 @@ void step_completed(Saga &saga, const Step &step, const Work &work, const pg::Pa
 void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &failure) {
     write_failure(saga, step, work, failure);
     if (work.direction == Direction::act && saga.direction == Direction::compensate) {
+        if (step.verify && !failure.outcome_known && !failure.was_verified) {
+            pause(saga, work, saga.now, failure.keep_lease, true);
+            return;
+        }
         remove_work(saga, work);
-        settled_on_the_way_back(saga);
+        settled_on_the_way_back(saga, step, !failure.outcome_known);
         return;
     }
     const core::RetryPolicy &policy = saga.definition->rules(step, work.direction).policy;
@@ -484,13 +500,26 @@ void lease_expired(Saga &saga, const Step &step, const Work &work) {
                  .keep_lease = true});
 }
 
-void deadline_passed(Saga &saga) {
+TimestampTz attempt_deadline(const Saga &saga, const Step &step, Direction direction) {
+    TimestampTz timeout = pg::time_plus(saga.now, step.timeout_us);
+    bool binds = direction == Direction::act && saga.deadline_at && *saga.deadline_at > saga.now;
+    return binds ? std::min(timeout, *saga.deadline_at) : timeout;
+}
+
+bool deadline_passed(Saga &saga) {
+    if (!saga.deadline_at || *saga.deadline_at > saga.now || saga.direction != Direction::act ||
+        core::is_at_rest(saga.status) || is_past_pivot(saga, read_progress(saga)))
+        return false;
+    begin_compensation(saga, nullptr, "the deadline of the saga passed");
+    return true;
+}
+
+void deadline_due(Saga &saga) {
     Work deadline{};
     deadline.step_no = deadline_step_no;
     deadline.direction = Direction::act;
     remove_work(saga, deadline);
-    if (saga.direction == Direction::act && !core::is_at_rest(saga.status))
-        begin_compensation(saga, nullptr, "the deadline of the saga passed");
+    deadline_passed(saga);
 }
 
 void step_is_unusable(Saga &saga, const Step &step, const Work &work, const Failure &failure) {

@@ -83,8 +83,16 @@ void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &
 /// A claimed step whose lease or timeout has passed, at an instant not before work.due_at.
 void lease_expired(Saga &saga, const Step &step, const Work &work);
 
-/// The deadline of the saga has passed: compensation begins.
-void deadline_passed(Saga &saga);
+/// When an attempt that begins now should be over: the step's timeout, or the saga's deadline where
+/// that comes first and is still ahead. A compensation has no deadline but its timeout.
+TimestampTz attempt_deadline(const Saga &saga, const Step &step, core::Direction direction);
+
+/// Begins compensation when the deadline of the saga has passed, and returns whether it did. Past
+/// an irreversible step a deadline means nothing: there is no way but forward.
+bool deadline_passed(Saga &saga);
+
+/// The work row of the deadline is due.
+void deadline_due(Saga &saga);
 
 /// The step's function cannot be run, which no retry mends: the saga parks.
 void step_is_unusable(Saga &saga, const Step &step, const Work &work, const Failure &failure);
