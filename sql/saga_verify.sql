@@ -66,9 +66,9 @@ SELECT stacksaga.run_pending();
 SELECT * FROM verify.now;
 SELECT verify.claim_and('complete');
 SELECT * FROM verify.history;
-CREATE FUNCTION verify.answers(found text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION verify.answers(answer text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM verify.start('verify', found);
+    PERFORM verify.start('verify', answer);
     PERFORM verify.claim_and('unknown');
     PERFORM stacksaga.run_pending();
     RETURN verify.claim_and('complete');
