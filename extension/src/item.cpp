@@ -158,14 +158,18 @@ Casualty read_casualty() {
     Casualty casualty{};
     casualty.sqlstate = pstrdup(unpack_sql_state(error->sqlerrcode));
     const char *message = error->message != nullptr ? error->message : "";
-    casualty.error =
+    std::string_view text =
         error->detail != nullptr ? psprintf("%s (%s)", message, error->detail) : pstrdup(message);
+    casualty.error =
+        text.substr(0, static_cast<size_t>(pg_mbcliplen(text.data(), static_cast<int>(text.size()),
+                                                        error_bytes_max)));
     casualty.timed_out = attempt_timed_out;
     casualty.unusable = handler_is_unusable;
     if (casualty.timed_out)
         casualty.error = "the attempt took longer than the step's timeout";
     handler_is_running = false;
-    attempt_timed_out = false;
+    if (timeout_is_registered)
+        stop_timeout(); // or it would stop whatever comes after the handler
     return casualty;
 }
 

@@ -26,6 +26,13 @@ constinit pg::Statement probe{
     "        ORDER BY w.due_at LIMIT $4) AS w"
     " ORDER BY w.due_at LIMIT $4"};
 
+/// Whether the server itself cancels the statement, for its client or its statement_timeout: that
+/// is meant for run_pending(), not for the step. (A step may raise the same SQLSTATE.)
+bool is_cancel(const ErrorData &error) {
+    return error.sqlerrcode == ERRCODE_QUERY_CANCELED && error.funcname != nullptr &&
+           strcmp(error.funcname, "ProcessInterrupts") == 0;
+}
+
 /// In a subtransaction, so that a failing handler leaves nothing but its failure.
 bool run_guarded(const DueItem &item) {
     constexpr std::string_view worker = "run_pending";
@@ -43,13 +50,16 @@ bool run_guarded(const DueItem &item) {
     }
     PG_CATCH();
     {
-        if (!handler_is_running)
-            PG_RE_THROW();
         MemoryContextSwitchTo(memory);
+        ErrorData *error = CopyErrorData();
+        failed = handler_is_running;
         casualty = read_casualty();
+        if (is_cancel(*error) && !casualty.timed_out)
+            failed = false;
         FlushErrorState();
         RollbackAndReleaseCurrentSubTransaction();
-        failed = true;
+        if (!failed)
+            ReThrowError(error);
     }
     PG_END_TRY();
     MemoryContextSwitchTo(memory);
@@ -91,6 +101,10 @@ STACKSAGA_FUNCTION(run_pending) {
     if (limit < 1 || limit > items_max)
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_items\" is out of range"),
                         errdetail("The value is %d.", limit), errhint("Use 1 to %d.", items_max)));
+    if (handler_is_running)
+        ereport(ERROR, (errcode(pg::sg409), errmsg("run_pending() cannot run inside a step"),
+                        errdetail("A step's function of this session is calling it."),
+                        errhint("Call it in a session's own transaction.")));
     PG_RETURN_INT64(pg::with_spi([&] { return run_pending(limit); }));
 }
 
