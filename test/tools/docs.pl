@@ -73,9 +73,10 @@ sub run
 sub wrong_with
 {
 	my ($block, $printed) = @_;
+	return "is not reached" if !defined $printed;
 	if (!defined $block->{expected})
 	{
-		return $printed =~ /^.*(?:ERROR|FATAL|PANIC): /m ? "raises an error:\n$printed" : '';
+		return $printed =~ /^.*(?:ERROR|FATAL|PANIC): |^psql ended with status/m ? "raises an error:\n$printed" : '';
 	}
 	my ($is, $shown) = (normal($printed), normal($block->{expected}));
 	return $is eq $shown ? '' : "prints\n$printed\nand the page shows\n$block->{expected}";
@@ -141,7 +142,7 @@ foreach my $file (@files)
 	my @printed = @blocks ? run($database, @blocks) : ();
 	foreach my $i (0 .. $#blocks)
 	{
-		my $wrong = wrong_with($blocks[$i], $printed[$i] // 'psql did not get to this block');
+		my $wrong = wrong_with($blocks[$i], $printed[$i]);
 		push @wrong, "the block in line $blocks[$i]{line} $wrong\n" if $wrong;
 	}
 	@wrong ? $failed++ : $passed++;
