@@ -21,6 +21,8 @@ namespace stacksaga {
 
 namespace {
 
+// A turn ends after so long, done or not: its locks keep others out of rows and slots.
+constexpr int64 turn_time_max_us = 250 * 1000;
 constexpr int32 rotation_step = 97; // coprime to every number of slots, a power of two
 
 // The slots in an order that changes from turn to turn, so that a backlog in one does not keep the
@@ -131,8 +133,14 @@ void run_items(Batch &batch, std::span<const Failed> failed) {
     std::string_view worker{MyBgworkerEntry->bgw_name};
     bool *owned = lock_slots_of(batch);
     batch.done = 0;
+    const int64 end = pg::steady_now() + turn_time_max_us;
     for (int32 i = 0; i < batch.count; ++i) {
         CHECK_FOR_INTERRUPTS();
+        // Not while a failure is still to be written.
+        if (i > 0 && failed.empty() && pg::steady_now() > end) {
+            batch.count = i;
+            break;
+        }
         if (!owned[i]) {
             batch.skipped = true;
             continue;
