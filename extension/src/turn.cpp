@@ -23,14 +23,15 @@ namespace {
 
 // A turn ends after so long, done or not: its locks keep others out of rows and slots.
 constexpr int64 turn_time_max_us = 250 * 1000;
-constexpr int32 rotation_step = 97; // coprime to every number of slots, a power of two
+constexpr int32 rotation_step = 97; // odd: it comes round to every slot
+constexpr int32 rotation_size = 4096;
 
 // The slots in an order that changes from turn to turn, so that a backlog in one does not keep the
 // others waiting.
 constinit pg::Statement probe{
     "SELECT w.saga_id, w.slot, w.step_no, w.direction"
     "  FROM (SELECT slot FROM stacksaga.slot WHERE ring_id = $1 AND owner = $2"
-    "         ORDER BY (slot + $6) % 4096) AS s, LATERAL ("
+    "         ORDER BY slot # $6) AS s, LATERAL ("
     "       SELECT saga_id, slot, step_no, direction FROM stacksaga.work w"
     "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at >= $3 AND w.due_at <= $4"
     "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
@@ -85,7 +86,7 @@ void choose_batch_size(bool clean) {
 
 Batch find_batch(TimestampTz now, MemoryContext memory) {
     TimestampTz from = state.probe.begin(now);
-    state.rotation = (state.rotation + rotation_step) % 4096;
+    state.rotation = (state.rotation + rotation_step) % rotation_size;
     pg::Rows rows = probe.run(pg::param(state.node.ring_id), pg::param(state.node.incarnation),
                               pg::param_time(from), pg::param_time(now),
                               pg::param(state.batch_size), pg::param(state.rotation));
