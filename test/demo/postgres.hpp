@@ -1,0 +1,97 @@
+// As much of libpq as the demo's programs need, with owners and exceptions.
+#pragma once
+
+#include <libpq-fe.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stacksaga::demo {
+
+/// The server refused a statement; the session goes on.
+class Refused : public std::runtime_error {
+public:
+    Refused(std::string sqlstate, const std::string &message)
+        : std::runtime_error(message), sqlstate_(std::move(sqlstate)) {}
+    [[nodiscard]] const std::string &sqlstate() const noexcept { return sqlstate_; }
+
+private:
+    std::string sqlstate_;
+};
+
+/// There is no connection, or it broke. Whether a statement under way took effect is not known.
+class Disconnected : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+/// Values of a result, in text form.
+class Rows {
+public:
+    explicit Rows(PGresult *result) : result_(result) {}
+
+    [[nodiscard]] int size() const noexcept { return PQntuples(result_.get()); }
+    [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+    [[nodiscard]] std::string text(int row, int column) const {
+        return PQgetvalue(result_.get(), row, column);
+    }
+    /// Throws std::invalid_argument for what is not a number, NULL included.
+    [[nodiscard]] long long number(int row, int column) const {
+        return std::stoll(text(row, column));
+    }
+
+private:
+    struct Clear {
+        void operator()(PGresult *result) const noexcept { PQclear(result); }
+    };
+    std::unique_ptr<PGresult, Clear> result_;
+};
+
+/// A connection that is made when it is needed, and made again after it broke. No statement takes
+/// longer than 10 seconds.
+class Session {
+public:
+    explicit Session(std::string conninfo) : conninfo_(std::move(conninfo)) {}
+
+    /// Runs one statement; parameters are in text form. Throws Refused or Disconnected.
+    Rows run(const char *sql, const std::vector<std::string> &parameters = {});
+
+    [[nodiscard]] bool is_connected() const noexcept { return connection_ != nullptr; }
+    void disconnect() noexcept { connection_.reset(); }
+
+private:
+    struct Finish {
+        void operator()(PGconn *connection) const noexcept { PQfinish(connection); }
+    };
+    void connect();
+
+    std::string conninfo_;
+    std::unique_ptr<PGconn, Finish> connection_;
+};
+
+/// A transaction that is rolled back unless it is committed.
+class Transaction {
+public:
+    explicit Transaction(Session &session) : session_(session) { session_.run("BEGIN"); }
+    Transaction(const Transaction &) = delete;
+    Transaction &operator=(const Transaction &) = delete;
+    ~Transaction();
+
+    Rows run(const char *sql, const std::vector<std::string> &parameters) {
+        return session_.run(sql, parameters);
+    }
+    /// Disconnected means that nobody knows whether it was committed.
+    void commit() {
+        session_.run("COMMIT");
+        is_over_ = true;
+    }
+
+private:
+    Session &session_;
+    bool is_over_ = false;
+};
+
+} // namespace stacksaga::demo
