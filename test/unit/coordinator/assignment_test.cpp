@@ -287,14 +287,20 @@ TEST(Propose, TilesTheRingForEveryMembership) {
 
 TEST(Propose, DoesNotDependOnTheOrderOfNodes) {
     Random random(8);
-    std::vector<Node> nodes;
-    for (const Member &member : random_members(40, random))
-        nodes.push_back(node(member.name, NodeState::active, NodeKind::worker, member.weight));
-    const auto slots = slots_of_ring(slot_count);
-    const auto first = propose(Instant{}, Strategy::consistent, nodes, slots);
-    for (int i = 0; i < 10; ++i) {
-        std::ranges::shuffle(nodes, random);
-        EXPECT_EQ(propose(Instant{}, Strategy::consistent, nodes, slots)->grants, first->grants);
+    std::vector<Node> nodes; // equal weights: only the names tell them apart
+    for (const Member &member : equal_members(40))
+        nodes.push_back(node(member.name));
+    auto slots = slots_of_ring(slot_count);
+    for (Slot &slot : slots)
+        slot.owner = nodes[random() % nodes.size()].name;
+    for (const Strategy strategy : {Strategy::consistent, Strategy::contiguous}) {
+        const auto first = propose(Instant{}, strategy, nodes, slots);
+        for (int i = 0; i < 10; ++i) {
+            std::ranges::shuffle(nodes, random);
+            const auto other = propose(Instant{}, strategy, nodes, slots);
+            EXPECT_EQ(other->grants, first->grants);
+            EXPECT_EQ(other->moved, first->moved);
+        }
     }
 }
 

@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -207,6 +208,8 @@ private:
 
     void begin(const std::string &call) {
         ++calls[call];
+        if (++all_calls_ > calls_max)
+            throw std::runtime_error("the master spins: too many calls for the time that passed");
         database_.clock.pass(latency);
         if (const auto fault = fault_of(call))
             fail(*fault);
@@ -242,8 +245,11 @@ private:
             throw StoreError(ErrorClass::refused, "the ranges do not tile", "SG416");
     }
 
+    static constexpr int calls_max = 100'000;
+
     FakeDatabase &database_;
     bool open_ = false;
+    int all_calls_ = 0;
 };
 
 /// A master, its store and its log.

@@ -170,6 +170,18 @@ TEST_F(MasterTest, ComesBackAfterAnOutage) {
     expect_unbroken(3);
 }
 
+TEST_F(MasterTest, EveryOutageBeginsWithShortWaits) {
+    for (int i = 0; i < 12; ++i)
+        daemon.store.faults.push_back({"open", ErrorClass::reconnect});
+    clock.at(3min, [&] {
+        daemon.store.faults.push_back({"ring_state", ErrorClass::reconnect});
+        daemon.store.faults.push_back({"open", ErrorClass::reconnect});
+    });
+    clock.run_for(3min + 1s);
+    EXPECT_FALSE(daemon.run());
+    EXPECT_EQ(daemon.store.calls["open"], 15) << "connected again within the second";
+}
+
 TEST_F(MasterTest, RetriesConflictsAtOnce) {
     for (int i = 0; i < 3; ++i)
         daemon.store.faults.push_back({"publish_window", ErrorClass::retry_now});
