@@ -1,0 +1,243 @@
+# pg_dump in the middle of running sagas, and a restore into another server: definitions, sagas,
+# work, effects, grants and counters are there again, and every saga ends as it would have ended here.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use StacksagaCluster;
+use Test::More;
+
+# What pg_dump keeps of the engine, and what grant_usage() remembers.
+my @tables = qw(saga_definition definition_step saga work effect failure usage_grant
+  ring_setting ring_epoch);
+
+my $before = StacksagaCluster->new('before');
+$before->init;
+$before->start;
+$before->create_extension('postgres');
+$before->safe_psql('postgres', q{
+	CREATE ROLE owner;
+	CREATE ROLE service;
+	SELECT stacksaga.grant_usage('owner', 'operator'), stacksaga.grant_usage('service', 'service');
+	CREATE SCHEMA shop AUTHORIZATION owner;
+	SET ROLE owner;
+	CREATE TABLE shop.done (saga_id uuid, step text, direction text, role name DEFAULT current_user);
+	-- Does not find its table but by the search_path that the definition keeps.
+	CREATE FUNCTION shop.act(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		IF call.input ->> 'busy' = call.step AND call.attempt = 1 THEN
+			RAISE 'busy' USING ERRCODE = 'SR503';
+		ELSIF call.input ->> 'stuck' = call.step AND call.direction = 'compensate' THEN
+			RAISE 'stuck' USING ERRCODE = 'SG424';
+		END IF;
+		INSERT INTO done VALUES (call.saga_id, call.step, call.direction);
+		RETURN to_jsonb(call.direction || ' ' || call.step);
+	END
+	$$;
+	SET search_path = shop;
+	SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('old', 'q')]);
+	SELECT stacksaga.define_saga('order', ARRAY[
+		stacksaga.sql_step('reserve', 'act(stacksaga.step_call)', 'act(stacksaga.step_call)',
+			retry => stacksaga.retry_policy(initial_interval => '5 minutes', jitter => 0)),
+		stacksaga.queue_step('charge', 'bank', timeout => '1 day'),
+		stacksaga.sql_step('ship', 'act(stacksaga.step_call)')]);
+	RESET ROLE;
+	SELECT stacksaga.create_ring('north', 'one');
+});
+
+# What a node answers: to its superuser, and to the service.
+sub query
+{
+	my ($node, $sql) = @_;
+	return $node->safe_psql('postgres', $sql);
+}
+
+sub as_service
+{
+	my ($node, $sql) = @_;
+	return query($node, "SET ROLE service; $sql");
+}
+
+sub run_pending
+{
+	my ($node, $offset) = @_;
+	return query($node, "SET stacksaga.clock_offset = '$offset'; SELECT stacksaga.run_pending()");
+}
+
+my (%id, %lease);
+
+sub start_saga
+{
+	my ($key, $input, $options) = @_;
+	$options //= '';
+	$id{$key} = as_service($before,
+		"SELECT saga_id FROM stacksaga.start_saga('order', '$input', '$key' $options)");
+	return;
+}
+
+# Claims all that waits in the bank.
+sub claim
+{
+	my %key = reverse %id;
+	my $rows = as_service($before, q{
+		SELECT saga_id, lease FROM stacksaga.claim_steps('bank', 'teller', 100, '1 day')});
+	foreach my $row (split /\n/, $rows)
+	{
+		my ($id, $lease) = split /\|/, $row;
+		$lease{ $key{$id} } = $lease;
+	}
+	return;
+}
+
+# The call that answers a claim, for the lease that was given or another one.
+sub completion
+{
+	my ($key, $lease) = @_;
+	$lease //= $lease{$key};
+	return "SELECT stacksaga.complete_step('$id{$key}', 'charge', $lease, '\"paid\"')";
+}
+
+sub refuse
+{
+	my ($key) = @_;
+	return as_service($before, qq{
+		SELECT stacksaga.fail_step('$id{$key}', 'charge', $lease{$key}, 'no', 'non_retryable')});
+}
+
+# One saga in each state that there is; what is to stand still comes last.
+start_saga($_, '{}') foreach qw(completed failed compensating claimed charged);
+start_saga('parked', '{"stuck": "reserve"}');
+start_saga('paused', '{"busy": "reserve"}');
+run_pending($before, '0');
+claim();
+as_service($before, completion('completed'));
+refuse($_) foreach qw(failed parked);
+run_pending($before, '0');
+as_service($before, completion('charged'));
+refuse('compensating');
+start_saga('pending', '{"n": 1}');
+start_saga('later', '{}', ", run_at => stacksaga.clock_now() + interval '1 day'");
+
+is( query($before, q{
+	SELECT key, status, current_step, attempt, paused_until IS NOT NULL
+	  FROM stacksaga.sagas ORDER BY key}), 'charged|running|ship|0|f
+claimed|running|charge|1|f
+compensating|compensating|reserve|0|f
+completed|completed|||f
+failed|failed|||f
+later|pending|reserve|0|t
+parked|parked|||f
+paused|running|reserve|1|t
+pending|pending|reserve|0|f', 'a saga in each state');
+
+# The dump, and a restore into an empty database of another server.
+my $dump = "$PostgreSQL::Test::Utils::tmp_check/sagas.dump";
+command_ok([ 'pg_dump', '-Fc', '-f', $dump, '-d', $before->connstr('postgres') ], 'pg_dump');
+my $after = StacksagaCluster->new('after');
+$after->init;
+$after->start;
+query($after, 'CREATE ROLE owner; CREATE ROLE service');
+command_ok([ 'pg_restore', '--exit-on-error', '-d', $after->connstr('postgres'), $dump ],
+	'pg_restore');
+
+# Everything is as it was.
+foreach my $table (@tables)
+{
+	my $rows =
+	  "SELECT count(*), md5(string_agg(t::text, ',' ORDER BY t::text)) FROM stacksaga.$table t";
+	is(query($after, $rows), query($before, $rows), "table $table is kept");
+}
+foreach my $question (
+	'SELECT * FROM stacksaga.sagas ORDER BY saga_id',
+	'SELECT * FROM stacksaga.saga_history ORDER BY saga_id, started_at, step, attempt',
+	'SELECT s.key, l FROM stacksaga.sagas s, stacksaga.saga_timeline(s.saga_id) l ORDER BY 1, 2',
+	'SELECT s.key, r.* FROM stacksaga.sagas s, stacksaga.saga_result(s.saga_id) r ORDER BY 1')
+{
+	is(query($after, $question), query($before, $question), "same answer: $question");
+}
+$before->stop;
+
+# Identity is kept: keys, fingerprints, versions; numbers go on after the largest.
+my $again = q{SELECT saga_id, created FROM stacksaga.start_saga('order', '{"n": 1}', 'pending')};
+is(as_service($after, $again), "$id{pending}|f", 'a key stands for the saga that it stood for');
+$after->raises_sqlstate('postgres',
+	q{SELECT stacksaga.start_saga('order', '{"n": 2}', 'pending')}, 'SG422');
+
+sub define
+{
+	my ($steps) = @_;
+	return query($after, qq{
+		SET ROLE owner; SET search_path = shop;
+		SELECT stacksaga.define_saga('order', ARRAY[$steps])});
+}
+
+is(define(q{stacksaga.queue_step('old', 'q')}), '1', 'old content has its version');
+is( define(q{
+	stacksaga.sql_step('reserve', 'act(stacksaga.step_call)', 'act(stacksaga.step_call)',
+		retry => stacksaga.retry_policy(initial_interval => '5 minutes', jitter => 0)),
+	stacksaga.queue_step('charge', 'bank', timeout => '1 day'),
+	stacksaga.sql_step('ship', 'act(stacksaga.step_call)')}),
+	'2', 'so has the content that was current');
+is(define(q{stacksaga.queue_step('new', 'q')}), '3', 'new content has the next version');
+is(query($after, "SELECT stacksaga.create_ring('south', 'one')"), '3', 'rings count on');
+
+# What was forbidden is forbidden.
+$after->raises_sqlstate('postgres', q{
+	UPDATE stacksaga.saga SET status = 'running', direction = 'act' WHERE key = 'compensating'},
+	'SG409');
+$after->raises_sqlstate('postgres', 'SET ROLE service; SELECT stacksaga.run_pending()', '42501');
+
+# The claim of before the dump still holds, and no other lease does.
+is(as_service($after, "SELECT count(*) FROM stacksaga.claim_steps('bank', 'another')"),
+	'0', 'a claimed step is still claimed');
+$after->raises_sqlstate('postgres', completion('claimed', $lease{claimed} + 1), 'SG412');
+$after->raises_sqlstate('postgres', completion('compensating'), 'SG409');
+is(as_service($after, completion('claimed')), 'running', 'its answer counts');
+is(as_service($after, completion('completed')),
+	'completed', 'an answer of before is the same answer again');
+
+# Every saga ends as it would have ended: what is due is done once, as the role that defined it.
+run_pending($after, '10 minutes');
+is( query($after, q{
+	SET stacksaga.clock_offset = '10 minutes';
+	SELECT stacksaga.complete_step(saga_id, step, lease)
+	  FROM stacksaga.claim_steps('bank', 'teller', 100)}),
+	"running\nrunning", 'steps that are claimed after the restore');
+run_pending($after, '10 minutes');
+is(query($after, 'SELECT key, status FROM stacksaga.sagas ORDER BY key'), 'charged|completed
+claimed|completed
+compensating|failed
+completed|completed
+failed|failed
+later|pending
+parked|parked
+paused|completed
+pending|completed', 'the end of each saga');
+is( query($after, q{
+	SELECT key, string_agg(format('%s %s by %s', direction, step, role), ', '
+	                       ORDER BY direction, step DESC)
+	  FROM shop.done JOIN stacksaga.sagas USING (saga_id) GROUP BY key ORDER BY key}),
+	'charged|act ship by owner, act reserve by owner
+claimed|act ship by owner, act reserve by owner
+compensating|act reserve by owner, compensate reserve by owner
+completed|act ship by owner, act reserve by owner
+failed|act reserve by owner, compensate reserve by owner
+parked|act reserve by owner
+paused|act ship by owner, act reserve by owner
+pending|act ship by owner, act reserve by owner', 'each step and compensation happened once');
+
+# The workers of the restored server take up what is due there.
+$after->append_conf('postgresql.conf',
+	"shared_preload_libraries = 'stacksaga'\nstacksaga.databases = 'postgres'\n");
+query($after, "UPDATE stacksaga.work SET due_at = now() WHERE saga_id = '$id{later}'");
+$after->restart;
+ok( $after->poll_query_until('postgres',
+		"SELECT EXISTS (SELECT FROM shop.done WHERE saga_id = '$id{later}')"),
+	'a worker runs a step of before');
+ok( $after->poll_query_until('postgres', qq{
+	SELECT bool_and(stacksaga.complete_step(saga_id, step, lease) = 'running')
+	  FROM stacksaga.claim_steps('bank', 'teller') WHERE saga_id = '$id{later}'}),
+	'a service its next');
+is(as_service($after, "SELECT stacksaga.await_saga('$id{later}')"), 'completed', 'the saga ends');
+
+done_testing();
