@@ -1,9 +1,12 @@
 -- Definitions that are refused: SG400 with the step in DETAIL and a way out in HINT.
 
 CREATE SCHEMA refused;
-CREATE FUNCTION refused.act(stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
-CREATE FUNCTION refused.undo(stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
-CREATE FUNCTION refused.verify(stacksaga.step_call) RETURNS text LANGUAGE sql AS $$ SELECT 'done' $$;
+CREATE FUNCTION refused.act(stacksaga.step_call) RETURNS jsonb
+  LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
+CREATE FUNCTION refused.undo(stacksaga.step_call) RETURNS jsonb
+  LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
+CREATE FUNCTION refused.verify(stacksaga.step_call) RETURNS text
+  LANGUAGE sql AS $$ SELECT 'done' $$;
 
 -- What a statement raises; a result if it does not.
 CREATE FUNCTION refused.outcome(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -35,7 +38,8 @@ SELECT * FROM refused.define($$ '{}' $$);
 SELECT * FROM refused.define($$ NULL $$);
 SELECT * FROM refused.define($$ ARRAY[NULL]::stacksaga.step_definition[] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', 'q'), NULL] $$);
-SELECT * FROM refused.define($$ ARRAY[[stacksaga.queue_step('a', 'q')], [stacksaga.queue_step('b', 'q')]] $$);
+SELECT * FROM refused.define($$ ARRAY[[stacksaga.queue_step('a', 'q')],
+    [stacksaga.queue_step('b', 'q')]] $$);
 SELECT * FROM refused.define($$ ARRAY[ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     NULL, NULL, NULL, NULL, NULL)::stacksaga.step_definition] $$);
 SELECT * FROM refused.define($$ ARRAY[ROW('a', 'teapot', NULL, NULL, NULL, NULL, NULL, '1s', NULL,
@@ -50,12 +54,17 @@ SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('', 'q')] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(NULL, 'q')] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(repeat('x', 10000), 'q')] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(repeat('é', 128), 'q')] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('pay', 'q'), stacksaga.queue_step('ship', 'q'),
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('pay', 'q'),
+    stacksaga.queue_step('ship', 'q'),
     stacksaga.queue_step('pay', 'r')] $$);
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga('', ARRAY[stacksaga.queue_step('a', 'q')]) $$);
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(NULL, ARRAY[stacksaga.queue_step('a', 'q')]) $$);
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(repeat('n', 10000), ARRAY[stacksaga.queue_step('a', 'q')]) $$);
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(repeat('n', 256), ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga('',
+    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(NULL,
+    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(repeat('n', 10000),
+    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(repeat('n', 256),
+    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
 
 -- Queues.
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', '')] $$);
@@ -77,29 +86,43 @@ SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call); DROP TABLE stacksaga.saga' $$);
 SELECT * FROM refused.step($$ '-' $$);
 SELECT * FROM refused.step($$ repeat('x', 10000) $$);
-SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', 'refused.missing(stacksaga.step_call)' $$);
-SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', verify => 'refused.missing(stacksaga.step_call)' $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', verify => 'refused.missing(stacksaga.step_call)')] $$);
+SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
+    'refused.missing(stacksaga.step_call)' $$);
+SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
+    verify => 'refused.missing(stacksaga.step_call)' $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q',
+    verify => 'refused.missing(stacksaga.step_call)')] $$);
 
 -- Functions of another signature or kind.
 CREATE FUNCTION refused.no_argument() RETURNS jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
-CREATE FUNCTION refused.two_arguments(stacksaga.step_call, integer) RETURNS jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
+CREATE FUNCTION refused.two_arguments(stacksaga.step_call, integer) RETURNS jsonb
+  LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
 CREATE FUNCTION refused.takes_json(jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
 CREATE FUNCTION refused.takes_any(anyelement) RETURNS jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
-CREATE FUNCTION refused.takes_array(VARIADIC stacksaga.step_call[]) RETURNS jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
-CREATE FUNCTION refused.returns_json(stacksaga.step_call) RETURNS json LANGUAGE sql AS $$ SELECT '1'::json $$;
-CREATE FUNCTION refused.returns_text(stacksaga.step_call) RETURNS text LANGUAGE sql AS $$ SELECT '1' $$;
+CREATE FUNCTION refused.takes_array(VARIADIC stacksaga.step_call[]) RETURNS jsonb
+  LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
+CREATE FUNCTION refused.returns_json(stacksaga.step_call) RETURNS json
+  LANGUAGE sql AS $$ SELECT '1'::json $$;
+CREATE FUNCTION refused.returns_text(stacksaga.step_call) RETURNS text
+  LANGUAGE sql AS $$ SELECT '1' $$;
 CREATE FUNCTION refused.returns_void(stacksaga.step_call) RETURNS void LANGUAGE sql AS $$ $$;
-CREATE FUNCTION refused.returns_set(stacksaga.step_call) RETURNS SETOF jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
-CREATE FUNCTION refused.returns_table(stacksaga.step_call) RETURNS TABLE (j jsonb) LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
+CREATE FUNCTION refused.returns_set(stacksaga.step_call) RETURNS SETOF jsonb
+  LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
+CREATE FUNCTION refused.returns_table(stacksaga.step_call) RETURNS TABLE (j jsonb)
+  LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
 CREATE PROCEDURE refused.a_procedure(stacksaga.step_call) LANGUAGE sql AS $$ $$;
-CREATE FUNCTION refused.a_trigger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
-CREATE FUNCTION refused.transition(jsonb, stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT $1 $$;
-CREATE AGGREGATE refused.an_aggregate(stacksaga.step_call) (SFUNC = refused.transition, STYPE = jsonb);
+CREATE FUNCTION refused.a_trigger() RETURNS trigger
+  LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE FUNCTION refused.transition(jsonb, stacksaga.step_call) RETURNS jsonb
+  LANGUAGE sql AS $$ SELECT $1 $$;
+CREATE AGGREGATE refused.an_aggregate(stacksaga.step_call) (SFUNC = refused.transition,
+    STYPE = jsonb);
 CREATE DOMAIN refused.document AS jsonb;
-CREATE FUNCTION refused.returns_domain(stacksaga.step_call) RETURNS refused.document LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
+CREATE FUNCTION refused.returns_domain(stacksaga.step_call) RETURNS refused.document
+  LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
 SELECT function, line
-  FROM unnest('{no_argument(),"two_arguments(stacksaga.step_call,integer)",takes_json(jsonb),takes_any(anyelement),
+  FROM unnest('{no_argument(),"two_arguments(stacksaga.step_call,integer)",
+                takes_json(jsonb),takes_any(anyelement),
                 takes_array(stacksaga.step_call[]),returns_json(stacksaga.step_call),
                 returns_text(stacksaga.step_call),returns_void(stacksaga.step_call),
                 returns_set(stacksaga.step_call),returns_table(stacksaga.step_call),
@@ -108,8 +131,10 @@ SELECT function, line
        refused.step(format('%L', 'refused.' || function)) WITH ORDINALITY AS o(line, n)
  WHERE n = 1;
 SELECT * FROM refused.step($$ 'refused.verify(stacksaga.step_call)' $$);
-SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', verify => 'refused.act(stacksaga.step_call)' $$);
-SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', 'refused.returns_set(stacksaga.step_call)' $$);
+SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
+    verify => 'refused.act(stacksaga.step_call)' $$);
+SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
+    'refused.returns_set(stacksaga.step_call)' $$);
 
 -- A function that the defining role may not execute, or whose schema it may not use.
 CREATE ROLE refused_definer;
@@ -119,7 +144,8 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA refused TO refused_definer;
 REVOKE EXECUTE ON FUNCTION refused.undo(stacksaga.step_call) FROM PUBLIC, refused_definer;
 SET ROLE refused_definer;
 SELECT * FROM refused.step($$ 'refused.undo(stacksaga.step_call)' $$);
-SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', 'refused.undo(stacksaga.step_call)' $$);
+SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
+    'refused.undo(stacksaga.step_call)' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)' $$);
 RESET ROLE;
 
@@ -127,32 +153,41 @@ RESET ROLE;
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', effect => 'compensable' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', effect => 'magic' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', effect => '' $$);
-SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', 'refused.undo(stacksaga.step_call)', effect => 'irreversible' $$);
+SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
+    'refused.undo(stacksaga.step_call)', effect => 'irreversible' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', compensate_when => 'never' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', compensate_when => NULL $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => false, effect => 'compensable')] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => NULL, effect => 'compensable')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => false,
+    effect => 'compensable')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => NULL,
+    effect => 'compensable')] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('pivot', 'q', effect => 'irreversible'),
     stacksaga.queue_step('late', 'q')] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('pivot', 'q', effect => 'irreversible', stage => 1),
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('pivot', 'q', effect => 'irreversible',
+    stage => 1),
     stacksaga.queue_step('beside', 'q', stage => 1)] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$, $$, on_compensation_failure => 'panic' $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$, $$, on_compensation_failure => NULL $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$, $$,
+    on_compensation_failure => 'panic' $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$, $$,
+    on_compensation_failure => NULL $$);
 
 -- Stages.
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', stage => 0)] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', stage => -1)] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', stage => 2), stacksaga.queue_step('two', 'q'),
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', stage => 2),
+    stacksaga.queue_step('two', 'q'),
     stacksaga.queue_step('three', 'q', stage => 2)] $$);
 
 -- Timeouts and deadlines.
 SELECT timeout, line
   FROM unnest('{-1 second,0,178000000 years}'::text[]) AS timeout,
-       refused.define(format($$ ARRAY[stacksaga.queue_step('one', 'q', timeout => %L)] $$, timeout)) AS line;
+       refused.define(format($$ ARRAY[stacksaga.queue_step('one', 'q', timeout => %L)] $$, timeout))
+           AS line;
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', timeout => NULL)] $$);
 SELECT deadline, line
   FROM unnest('{-1 second,0,178000000 years}'::text[]) AS deadline,
-       refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$, format(', deadline => %L', deadline)) AS line;
+       refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$,
+           format(', deadline => %L', deadline)) AS line;
 
 -- Retry policies: of a step, of the saga, of compensations.
 CREATE TABLE refused.policy (arguments text);
@@ -179,16 +214,23 @@ SELECT line FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$,
     ', compensation_retry => stacksaga.retry_policy(jitter => 2)') AS line;
 
 -- Text that is no UTF-8 never gets as far as a definition.
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(convert_from('\xc328', 'UTF8'), ARRAY[stacksaga.queue_step('a', 'q')]) $$);
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(convert_from('\x6100', 'UTF8'), ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(convert_from('\xc328', 'UTF8'),
+    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(convert_from('\x6100', 'UTF8'),
+    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(convert_from('\xff', 'UTF8'), 'q')] $$);
 
 -- The inner function is as strict as its face.
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '{}', NULL, NULL, NULL, 'park') $$);
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '1', NULL, NULL, NULL, 'park') $$);
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', 'null', NULL, NULL, NULL, 'park') $$);
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '[[]]', NULL, NULL, NULL, 'park') $$);
-SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '[{"name": "a", "kind": "queue", "queue": "q"}]', NULL, NULL, NULL, 'park') $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '{}', NULL, NULL, NULL,
+    'park') $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '1', NULL, NULL, NULL,
+    'park') $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', 'null', NULL, NULL, NULL,
+    'park') $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '[[]]', NULL, NULL, NULL,
+    'park') $$);
+SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x',
+    '[{"name": "a", "kind": "queue", "queue": "q"}]', NULL, NULL, NULL, 'park') $$);
 
 -- None of all this left anything behind, except the one that was accepted.
 SELECT saga, version, definer FROM stacksaga.saga_definition WHERE saga IN ('refused', 'x', '');

@@ -2,31 +2,42 @@
 -- content makes its own version current again; running sagas stay on theirs.
 
 CREATE SCHEMA versions;
-CREATE FUNCTION versions.act(stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT to_jsonb(($1).step) $$;
-CREATE FUNCTION versions.undo(stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
+CREATE FUNCTION versions.act(stacksaga.step_call) RETURNS jsonb
+  LANGUAGE sql AS $$ SELECT to_jsonb(($1).step) $$;
+CREATE FUNCTION versions.undo(stacksaga.step_call) RETURNS jsonb
+  LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
 CREATE VIEW versions.known AS
     SELECT saga, version, is_current, definer, on_compensation_failure AS on_failure, deadline
       FROM stacksaga.saga_definition WHERE saga LIKE 'versions%' ORDER BY saga, version;
 
 SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')]);
 SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')]);
-SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q'), stacksaga.queue_step('b', 'q')]);
-SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('b', 'q'), stacksaga.queue_step('a', 'q')]);
+SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q'),
+    stacksaga.queue_step('b', 'q')]);
+SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('b', 'q'),
+    stacksaga.queue_step('a', 'q')]);
 -- Every setting is content.
 SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q', timeout => '31 s')]);
-SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')], deadline => '1 day');
-SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')], on_compensation_failure => 'continue');
-SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')], retry => stacksaga.retry_policy(max_attempts => 3));
-SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')], compensation_retry => stacksaga.retry_policy(max_attempts => 3));
+SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')],
+    deadline => '1 day');
+SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')],
+    on_compensation_failure => 'continue');
+SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')],
+    retry => stacksaga.retry_policy(max_attempts => 3));
+SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')],
+    compensation_retry => stacksaga.retry_policy(max_attempts => 3));
 SELECT * FROM versions.known;
 -- Old content, current again; a new saga takes it.
 SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')]);
 SELECT saga, version FROM versions.known WHERE is_current;
--- Defaults that are written out are the same content, intervals of one length in other words are not
--- changed into one another, and the session's style of intervals does not matter.
-SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q', true, NULL, '30 seconds', NULL, NULL, 'started', NULL, NULL)]);
+-- Defaults that are written out are the same content, intervals of one length in other words are
+-- not changed into one another, and the session's style of intervals does not matter.
+SELECT stacksaga.define_saga('versions',
+    ARRAY[stacksaga.queue_step('a', 'q', true, NULL, '30 seconds', NULL, NULL, 'started', NULL,
+    NULL)]);
 SET intervalstyle = 'iso_8601';
-SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')], deadline => '1 day');
+SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')],
+    deadline => '1 day');
 SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.queue_step('a', 'q')]);
 RESET intervalstyle;
 -- Another saga counts for itself.
@@ -34,11 +45,13 @@ SELECT stacksaga.define_saga('versions too', ARRAY[stacksaga.queue_step('a', 'q'
 
 -- A running saga stays on its version, and a new one may be started on an old one.
 SELECT saga_id AS first FROM stacksaga.start_saga('versions') \gset
-SELECT stacksaga.define_saga('versions', ARRAY[stacksaga.sql_step('a', 'versions.act(stacksaga.step_call)')]);
+SELECT stacksaga.define_saga('versions',
+    ARRAY[stacksaga.sql_step('a', 'versions.act(stacksaga.step_call)')]);
 SELECT saga_id AS second FROM stacksaga.start_saga('versions') \gset
 SELECT saga_id AS third FROM stacksaga.start_saga('versions', version => 2) \gset
 SELECT stacksaga.run_pending();
-SELECT CASE saga_id WHEN :'first' THEN 'first' WHEN :'second' THEN 'second' ELSE 'third' END AS which,
+SELECT CASE saga_id WHEN :'first' THEN 'first' WHEN :'second' THEN 'second'
+  ELSE 'third' END AS which,
        version, status, current_step, output
   FROM stacksaga.sagas WHERE saga LIKE 'versions%' ORDER BY created_at;
 SELECT * FROM stacksaga.start_saga('versions', version => 99);
@@ -89,16 +102,19 @@ SELECT stacksaga.define_saga('versions stages', ARRAY[
     stacksaga.queue_step('d1', 'q', stage => 30), stacksaga.queue_step('d2', 'q', stage => 30)]);
 SELECT stacksaga.define_saga('versions numbers', ARRAY[
     stacksaga.queue_step('last', 'q', stage => 2147483647),
-    stacksaga.queue_step('first', 'q', stage => 1), stacksaga.queue_step('also last', 'q', stage => 2147483647),
+    stacksaga.queue_step('first', 'q', stage => 1), stacksaga.queue_step('also last', 'q',
+        stage => 2147483647),
     stacksaga.queue_step('middle', 'q', stage => 7)]);
 SELECT saga, stage, string_agg(step, ', ' ORDER BY step_no) AS steps
   FROM stacksaga.definition_step JOIN stacksaga.saga_definition USING (definition_id)
  WHERE saga IN ('versions stages', 'versions numbers') GROUP BY saga, stage ORDER BY saga, stage;
 -- As many steps as there may be, and names of all sorts.
-SELECT stacksaga.define_saga('versions many', (SELECT array_agg(stacksaga.queue_step('s' || n, 'q')) FROM generate_series(1, 1000) n));
+SELECT stacksaga.define_saga('versions many', (SELECT array_agg(stacksaga.queue_step('s' || n, 'q'))
+  FROM generate_series(1, 1000) n));
 SELECT stacksaga.define_saga('versions "odd" names; %s', ARRAY[
     stacksaga.queue_step(' ', 'q'), stacksaga.queue_step(E'tab\tand\nline', 'q'),
-    stacksaga.queue_step(repeat('é', 127), 'q'), stacksaga.queue_step('A', 'q'), stacksaga.queue_step('a', 'q')]);
+    stacksaga.queue_step(repeat('é', 127), 'q'), stacksaga.queue_step('A', 'q'),
+        stacksaga.queue_step('a', 'q')]);
 SELECT count(*) FROM stacksaga.definition_step JOIN stacksaga.saga_definition USING (definition_id)
  WHERE saga IN ('versions many', 'versions "odd" names; %s');
 

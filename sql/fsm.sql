@@ -7,7 +7,8 @@ SELECT * FROM stacksaga.outcome_rules();
 -- table: exactly the listed changes pass. No listed change leads out of completed or failed, none
 -- from compensate back to act, and a status never stays while its direction changes.
 CREATE SCHEMA fsm;
-CREATE FUNCTION fsm.nothing(stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
+CREATE FUNCTION fsm.nothing(stacksaga.step_call) RETURNS jsonb
+  LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
 SELECT stacksaga.define_saga('fsm', ARRAY[
     stacksaga.sql_step('only', 'fsm.nothing(stacksaga.step_call)')]);
 SELECT saga_id AS id FROM stacksaga.start_saga('fsm') \gset
@@ -32,7 +33,8 @@ END
 $$;
 CREATE TABLE fsm.state AS
     SELECT status, direction
-      FROM unnest('{pending,running,compensating,completed,failed,parked,suspended}'::text[]) AS status,
+      FROM unnest('{pending,running,compensating,completed,failed,parked,suspended}'::text[]) AS
+          status,
            unnest('{act,compensate}'::text[]) AS direction;
 CREATE TABLE fsm.tried AS
     SELECT f.status AS from_status, f.direction AS from_direction,
@@ -80,10 +82,13 @@ SELECT * FROM fsm.refusal(:'id', $$ status = 'running' $$);
 SELECT * FROM fsm.refusal(:'id', $$ direction = 'act' $$);
 
 -- Unknown words are refused by the table itself, whatever the trigger lets through.
-SELECT line FROM fsm.refusal(:'id', $$ status = 'done' $$) WITH ORDINALITY AS r(line, n) WHERE n = 1;
-SELECT line FROM fsm.refusal(:'id', $$ direction = 'sideways' $$) WITH ORDINALITY AS r(line, n) WHERE n = 1;
+SELECT line FROM fsm.refusal(:'id', $$ status = 'done' $$) WITH ORDINALITY AS r(line, n)
+  WHERE n = 1;
+SELECT line FROM fsm.refusal(:'id', $$ direction = 'sideways' $$) WITH ORDINALITY AS r(line, n)
+  WHERE n = 1;
 SELECT line FROM fsm.refusal(:'id', $$ status = NULL $$) WITH ORDINALITY AS r(line, n) WHERE n = 1;
-SELECT line FROM fsm.refusal(:'id', $$ direction = NULL $$) WITH ORDINALITY AS r(line, n) WHERE n = 1;
+SELECT line FROM fsm.refusal(:'id', $$ direction = NULL $$) WITH ORDINALITY AS r(line, n)
+  WHERE n = 1;
 
 -- The trigger's function is for the trigger alone.
 SELECT stacksaga.enforce_transition();

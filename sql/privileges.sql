@@ -9,29 +9,42 @@ CREATE ROLE privileges_monitor;
 CREATE ROLE "Privileges; DROP ROLE x";
 
 -- What each kind gets: nothing but EXECUTE on functions and SELECT on views.
-SELECT stacksaga.grant_usage('privileges_service', 'service'), stacksaga.grant_usage('privileges_coordinator', 'coordinator'),
-       stacksaga.grant_usage('privileges_operator', 'operator'), stacksaga.grant_usage('privileges_monitor', 'monitor'),
+SELECT stacksaga.grant_usage('privileges_service', 'service'),
+    stacksaga.grant_usage('privileges_coordinator', 'coordinator'),
+       stacksaga.grant_usage('privileges_operator', 'operator'),
+           stacksaga.grant_usage('privileges_monitor', 'monitor'),
        stacksaga.grant_usage('Privileges; DROP ROLE x', 'monitor');
 CREATE SCHEMA privileges;
-CREATE TABLE privileges.role AS SELECT rolname AS role, replace(rolname, 'privileges_', '') AS kind FROM pg_roles WHERE rolname LIKE 'privileges\_%';
--- Functions that read or write tables, and views: who may use them by their privileges, against the list.
+CREATE TABLE privileges.role AS SELECT rolname AS role, replace(rolname, 'privileges_', '') AS kind
+  FROM pg_roles WHERE rolname LIKE 'privileges\_%';
+-- Functions that read or write tables, and views: who may use them by their privileges, against the
+-- list.
 CREATE VIEW privileges.object AS
-    SELECT p.proname AS object, p.oid, 'function' AS what, p.provolatile FROM pg_proc p WHERE p.pronamespace = 'stacksaga'::regnamespace
-    UNION ALL SELECT c.relname, c.oid, CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END, 'v' FROM pg_class c
-               WHERE c.relnamespace = 'stacksaga'::regnamespace AND c.relkind IN ('v', 'r', 'p', 'm', 'f');
+    SELECT p.proname AS object, p.oid, 'function' AS what, p.provolatile FROM pg_proc p
+        WHERE p.pronamespace = 'stacksaga'::regnamespace
+    UNION ALL SELECT c.relname, c.oid, CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END, 'v'
+        FROM pg_class c
+               WHERE c.relnamespace = 'stacksaga'::regnamespace
+                   AND c.relkind IN ('v', 'r', 'p', 'm', 'f');
 CREATE VIEW privileges.held AS
     SELECT r.kind, o.object, o.what, o.provolatile = 'i' AS immutable,
            CASE o.what WHEN 'function' THEN has_function_privilege(r.role, o.oid, 'EXECUTE')
                        ELSE has_table_privilege(r.role, o.oid, 'SELECT') END AS may_use,
-           o.what <> 'function' AND has_table_privilege(r.role, o.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') AS may_write
+           o.what <> 'function' AND has_table_privilege(r.role, o.oid,
+               'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') AS may_write
       FROM privileges.role r, privileges.object o;
 SELECT * FROM privileges.held h
- WHERE may_write OR may_use <> (immutable OR EXISTS (SELECT FROM stacksaga.privilege p WHERE p.kind = h.kind AND p.object = h.object)) ORDER BY kind, object;
-SELECT kind, count(*) FILTER (WHERE may_use AND what = 'function' AND NOT immutable) > 5 AS functions, count(*) FILTER (WHERE may_use AND what = 'view') > 0 AS views,
-       count(*) FILTER (WHERE may_use AND what = 'table') AS tables FROM privileges.held GROUP BY kind ORDER BY kind;
+ WHERE may_write OR may_use <> (immutable OR EXISTS (SELECT FROM stacksaga.privilege p
+     WHERE p.kind = h.kind AND p.object = h.object)) ORDER BY kind, object;
+SELECT kind, count(*) FILTER (WHERE may_use AND what = 'function' AND NOT immutable) > 5 AS
+    functions, count(*) FILTER (WHERE may_use AND what = 'view') > 0 AS views,
+       count(*) FILTER (WHERE may_use AND what = 'table') AS tables FROM privileges.held
+           GROUP BY kind ORDER BY kind;
 -- Nothing is listed that is not there.
-SELECT p.kind, p.object FROM stacksaga.privilege p WHERE NOT EXISTS (SELECT FROM privileges.object o WHERE o.object = p.object) ORDER BY 1, 2;
-SELECT role, kind FROM stacksaga.usage_grant WHERE role LIKE 'privileges%' OR role LIKE 'Privileges%' ORDER BY role;
+SELECT p.kind, p.object FROM stacksaga.privilege p WHERE NOT EXISTS (SELECT FROM privileges.object o
+  WHERE o.object = p.object) ORDER BY 1, 2;
+SELECT role, kind FROM stacksaga.usage_grant
+  WHERE role LIKE 'privileges%' OR role LIKE 'Privileges%' ORDER BY role;
 
 -- The kinds' words, and roles that are not there.
 CREATE FUNCTION privileges.outcome(statement text) RETURNS text LANGUAGE plpgsql AS $$
@@ -42,14 +55,17 @@ BEGIN
     RETURN 'allowed';
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-    RETURN CASE WHEN SQLSTATE LIKE 'SG%' THEN SQLSTATE || ': ' || SQLERRM || coalesce('; ' || nullif(detail, ''), '') || coalesce('; ' || nullif(hint, ''), '')
+    RETURN CASE WHEN SQLSTATE LIKE 'SG%' THEN SQLSTATE || ': ' || SQLERRM ||
+        coalesce('; ' || nullif(detail, ''), '') || coalesce('; ' || nullif(hint, ''), '')
                 ELSE SQLSTATE END;
 END
 $$;
 GRANT USAGE ON SCHEMA privileges TO PUBLIC;
 SELECT privileges.outcome(format('SELECT stacksaga.grant_usage(%s)', arguments)) FROM unnest(ARRAY[
-    $$ 'privileges_service', 'king' $$, $$ 'privileges_service', '' $$, $$ 'privileges_service', NULL $$, $$ 'privileges_absent', 'service' $$,
-    $$ NULL, 'service' $$, $$ '', 'service' $$, $$ 'public', 'service' $$, $$ 'privileges_service', repeat('x', 10000) $$ ]) AS arguments;
+    $$ 'privileges_service', 'king' $$, $$ 'privileges_service', '' $$, $$ 'privileges_service',
+        NULL $$, $$ 'privileges_absent', 'service' $$,
+    $$ NULL, 'service' $$, $$ '', 'service' $$, $$ 'public', 'service' $$, $$ 'privileges_service',
+        repeat('x', 10000) $$ ]) AS arguments;
 
 -- As the roles themselves: one call of each kind of thing.
 CREATE TABLE privileges.call (n serial, call text);
@@ -59,7 +75,7 @@ INSERT INTO privileges.call (call) VALUES
     ($$ SELECT stacksaga.start_saga('privileges') $$),
     ($$ SELECT count(*) FROM stacksaga.claim_steps('privileges', 'w') $$),
     ($$ SELECT stacksaga.saga_result('00000000-0000-0000-0000-000000000000') $$),
-    ($$ SELECT stacksaga.define_saga('privileges other', ARRAY[stacksaga.queue_step('a', 'privileges')]) $$),
+    ($$ SELECT stacksaga.define_saga('other', ARRAY[stacksaga.queue_step('a', 'p')]) $$),
     ($$ SELECT stacksaga.run_pending() $$),
     ($$ SELECT stacksaga.grant_usage('privileges_nobody', 'operator') $$),
     ($$ SELECT count(*) FROM stacksaga.sagas $$),
@@ -80,18 +96,25 @@ CREATE TABLE privileges.result (kind text, n int, call text, outcome text);
 GRANT SELECT ON privileges.call TO PUBLIC;
 GRANT SELECT, INSERT ON privileges.result TO PUBLIC;
 SET ROLE privileges_nobody;
-INSERT INTO privileges.result SELECT 'nobody', n, call, privileges.outcome(call) FROM privileges.call;
+INSERT INTO privileges.result SELECT 'nobody', n, call, privileges.outcome(call)
+  FROM privileges.call;
 SET ROLE privileges_service;
-INSERT INTO privileges.result SELECT 'service', n, call, privileges.outcome(call) FROM privileges.call;
+INSERT INTO privileges.result SELECT 'service', n, call, privileges.outcome(call)
+  FROM privileges.call;
 SET ROLE privileges_coordinator;
-INSERT INTO privileges.result SELECT 'coordinator', n, call, privileges.outcome(call) FROM privileges.call;
+INSERT INTO privileges.result SELECT 'coordinator', n, call, privileges.outcome(call)
+  FROM privileges.call;
 SET ROLE privileges_operator;
-INSERT INTO privileges.result SELECT 'operator', n, call, privileges.outcome(call) FROM privileges.call;
+INSERT INTO privileges.result SELECT 'operator', n, call, privileges.outcome(call)
+  FROM privileges.call;
 SET ROLE privileges_monitor;
-INSERT INTO privileges.result SELECT 'monitor', n, call, privileges.outcome(call) FROM privileges.call;
+INSERT INTO privileges.result SELECT 'monitor', n, call, privileges.outcome(call)
+  FROM privileges.call;
 RESET ROLE;
-SELECT left(call, 75) AS call, max(left(outcome, 7)) FILTER (WHERE kind = 'nobody') AS nobody, max(left(outcome, 7)) FILTER (WHERE kind = 'service') AS service,
-       max(left(outcome, 7)) FILTER (WHERE kind = 'coordinator') AS coordinator, max(left(outcome, 7)) FILTER (WHERE kind = 'operator') AS operator,
+SELECT left(call, 75) AS call, max(left(outcome, 7)) FILTER (WHERE kind = 'nobody') AS nobody,
+    max(left(outcome, 7)) FILTER (WHERE kind = 'service') AS service,
+       max(left(outcome, 7)) FILTER (WHERE kind = 'coordinator') AS coordinator,
+           max(left(outcome, 7)) FILTER (WHERE kind = 'operator') AS operator,
        max(left(outcome, 7)) FILTER (WHERE kind = 'monitor') AS monitor
   FROM privileges.result GROUP BY n, call ORDER BY n;
 
@@ -99,9 +122,12 @@ SELECT left(call, 75) AS call, max(left(outcome, 7)) FILTER (WHERE kind = 'nobod
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;
 GRANT CREATE ON SCHEMA privileges TO privileges_operator;
 SET ROLE privileges_operator;
-CREATE FUNCTION privileges.operators_act(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT to_jsonb(current_user) $$;
+CREATE FUNCTION privileges.operators_act(call stacksaga.step_call) RETURNS jsonb
+  LANGUAGE sql AS $$ SELECT to_jsonb(current_user) $$;
 REVOKE ALL ON FUNCTION privileges.operators_act(stacksaga.step_call) FROM PUBLIC;
-SELECT stacksaga.define_saga('privileges', ARRAY[stacksaga.sql_step('s', 'privileges.operators_act(stacksaga.step_call)'), stacksaga.queue_step('a', 'privileges')]);
+SELECT stacksaga.define_saga('privileges',
+    ARRAY[stacksaga.sql_step('s', 'privileges.operators_act(stacksaga.step_call)'),
+    stacksaga.queue_step('a', 'privileges')]);
 SET ROLE privileges_service;
 SELECT saga_id AS id FROM stacksaga.start_saga('privileges', key => 'day') \gset
 RESET ROLE;
@@ -123,7 +149,8 @@ SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'stacksaga'::regname
 SET ROLE privileges_service;
 CREATE TEMP TABLE saga (saga_id uuid, token bigint, status text);
 CREATE TEMP VIEW work AS SELECT 1 AS n;
-CREATE FUNCTION pg_temp.now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '-infinity'::timestamptz $$;
+CREATE FUNCTION pg_temp.now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '-infinity'::timestamptz
+    $$;
 SET search_path = pg_temp, pg_catalog;
 SELECT created FROM stacksaga.start_saga('privileges', key => 'shadowed');
 SELECT status FROM stacksaga.sagas WHERE key = 'shadowed';
@@ -132,7 +159,9 @@ RESET ROLE;
 
 SET client_min_messages = warning;
 DROP SCHEMA privileges CASCADE;
-DROP OWNED BY privileges_nobody, privileges_service, privileges_coordinator, privileges_operator, privileges_monitor, "Privileges; DROP ROLE x" CASCADE;
+DROP OWNED BY privileges_nobody, privileges_service, privileges_coordinator, privileges_operator,
+    privileges_monitor, "Privileges; DROP ROLE x" CASCADE;
 DELETE FROM stacksaga.usage_grant WHERE role ILIKE 'privileges%';
-DROP ROLE privileges_nobody, privileges_service, privileges_coordinator, privileges_operator, privileges_monitor, "Privileges; DROP ROLE x";
+DROP ROLE privileges_nobody, privileges_service, privileges_coordinator, privileges_operator,
+    privileges_monitor, "Privileges; DROP ROLE x";
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;

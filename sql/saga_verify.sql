@@ -1,4 +1,5 @@
--- Outcomes that are not known: verify is asked; without one the step is tried again under the same key.
+-- Outcomes that are not known: verify is asked; without one the step is tried again under the same
+-- key.
 
 CREATE SCHEMA verify;
 CREATE TABLE verify.world (answer text);
@@ -21,24 +22,32 @@ CREATE FUNCTION verify.start(saga text, found text) RETURNS text LANGUAGE sql AS
     SELECT 'started';
 $$;
 CREATE FUNCTION verify.claim_and(class text) RETURNS text LANGUAGE sql AS $$
-    SELECT format('%s %s attempt %s %s: %s', direction, step, attempt, replace(idempotency_key, saga_id::text, '(id)'),
-                  CASE WHEN class = 'complete' THEN stacksaga.complete_step(saga_id, step, lease, '"claimed"')
+    SELECT format('%s %s attempt %s %s: %s', direction, step, attempt,
+        replace(idempotency_key, saga_id::text, '(id)'),
+                  CASE WHEN class = 'complete' THEN stacksaga.complete_step(saga_id, step, lease,
+                      '"claimed"')
                        ELSE stacksaga.fail_step(saga_id, step, lease, 'say ' || class, class) END)
       FROM stacksaga.claim_steps('verify', 'w')
 $$;
 CREATE VIEW verify.now AS
-    SELECT s.status, current_step, attempt, r.output, r.error, r.failed_step FROM stacksaga.sagas s, stacksaga.saga_result(s.saga_id) r;
+    SELECT s.status, current_step, attempt, r.output, r.error, r.failed_step FROM stacksaga.sagas s,
+        stacksaga.saga_result(s.saga_id) r;
 CREATE VIEW verify.history AS
-    SELECT step, direction, attempt, status, error_class, error FROM stacksaga.saga_history ORDER BY started_at, step, attempt;
+    SELECT step, direction, attempt, status, error_class, error FROM stacksaga.saga_history
+        ORDER BY started_at, step, attempt;
 
-SELECT stacksaga.define_saga('verify', ARRAY[stacksaga.queue_step('a', 'verify', verify => 'verify.ask(stacksaga.step_call)',
+SELECT stacksaga.define_saga('verify',
+    ARRAY[stacksaga.queue_step('a', 'verify', verify => 'verify.ask(stacksaga.step_call)',
     retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
 SELECT stacksaga.define_saga('verify not', ARRAY[stacksaga.queue_step('a', 'verify',
     retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
-SELECT stacksaga.define_saga('verify pivot', ARRAY[stacksaga.queue_step('first', 'verify first', compensable => false, stage => 1),
-    stacksaga.queue_step('a', 'verify', effect => 'irreversible', verify => 'verify.ask(stacksaga.step_call)', stage => 1,
+SELECT stacksaga.define_saga('verify pivot',
+    ARRAY[stacksaga.queue_step('first', 'verify first', compensable => false, stage => 1),
+    stacksaga.queue_step('a', 'verify', effect => 'irreversible',
+        verify => 'verify.ask(stacksaga.step_call)', stage => 1,
     retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
-SELECT stacksaga.define_saga('verify blind pivot', ARRAY[stacksaga.queue_step('a', 'verify', effect => 'irreversible',
+SELECT stacksaga.define_saga('verify blind pivot',
+    ARRAY[stacksaga.queue_step('a', 'verify', effect => 'irreversible',
     retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
 
 -- done: the step is completed, its output is not known.
@@ -57,7 +66,8 @@ SELECT verify.claim_and('unknown');
 SELECT stacksaga.run_pending();
 SELECT * FROM verify.now;
 SELECT * FROM verify.history;
--- unknown, NULL, another word or an error: as if there was no verify; in the end the step is undone.
+-- unknown, NULL, another word or an error: as if there was no verify; in the end the step is
+-- undone.
 SELECT verify.start('verify', 'unknown');
 SELECT verify.claim_and('unknown');
 SELECT stacksaga.run_pending();
@@ -74,7 +84,8 @@ BEGIN
     RETURN verify.claim_and('complete');
 END
 $$;
-SELECT answer, verify.answers(answer) FROM unnest('{NULL,maybe,DONE,"",40001,SG424,P0001,22012}'::text[]) AS answer;
+SELECT answer, verify.answers(answer)
+  FROM unnest('{NULL,maybe,DONE,"",40001,SG424,P0001,22012}'::text[]) AS answer;
 
 -- Without verify: the same key again until the attempts end, then the step is undone.
 SELECT verify.start('verify not', 'never asked');
@@ -107,7 +118,8 @@ RESET stacksaga.clock_offset;
 SELECT verify.start('verify pivot', 'done');
 SELECT verify.claim_and('unknown');
 SELECT stacksaga.run_pending();
-SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('verify first', 'w');
+SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('verify first',
+    'w');
 SELECT verify.start('verify pivot', 'not_done');
 SELECT verify.claim_and('unknown');
 SELECT stacksaga.run_pending();
@@ -119,14 +131,16 @@ SELECT status, current_step FROM verify.now;
 -- On the way back verify is asked as well: what was not done is not in the way.
 SELECT verify.start('verify pivot', 'not_done');
 CREATE TABLE verify.held AS SELECT saga_id, step, lease FROM stacksaga.claim_steps('verify', 'w');
-SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable') FROM stacksaga.claim_steps('verify first', 'w');
+SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable')
+  FROM stacksaga.claim_steps('verify first', 'w');
 SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown') FROM verify.held;
 SELECT stacksaga.run_pending();
 SELECT * FROM verify.now;
 SELECT verify.start('verify pivot', 'done');
 TRUNCATE verify.held;
 INSERT INTO verify.held SELECT saga_id, step, lease FROM stacksaga.claim_steps('verify', 'w');
-SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable') FROM stacksaga.claim_steps('verify first', 'w');
+SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable')
+  FROM stacksaga.claim_steps('verify first', 'w');
 SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown') FROM verify.held;
 SELECT stacksaga.run_pending();
 SELECT * FROM verify.now;
@@ -134,7 +148,8 @@ SELECT * FROM verify.now;
 -- A timeout is an unknown outcome: verify is asked, and a late answer counts before it has spoken.
 SELECT verify.start('verify', 'done');
 TRUNCATE verify.held;
-INSERT INTO verify.held SELECT saga_id, step, lease FROM stacksaga.claim_steps('verify', 'w', 1, '1 hour');
+INSERT INTO verify.held SELECT saga_id, step, lease FROM stacksaga.claim_steps('verify', 'w', 1,
+    '1 hour');
 SET stacksaga.clock_offset = '31 s';
 SELECT stacksaga.run_pending(1);
 SELECT * FROM verify.history;
@@ -146,7 +161,8 @@ SELECT * FROM verify.history;
 RESET stacksaga.clock_offset;
 SELECT verify.start('verify', 'done');
 TRUNCATE verify.held;
-INSERT INTO verify.held SELECT saga_id, step, lease FROM stacksaga.claim_steps('verify', 'w', 1, '1 hour');
+INSERT INTO verify.held SELECT saga_id, step, lease FROM stacksaga.claim_steps('verify', 'w', 1,
+    '1 hour');
 SET stacksaga.clock_offset = '31 s';
 SELECT stacksaga.run_pending();
 SELECT * FROM verify.now;
@@ -167,8 +183,11 @@ BEGIN
     RETURN to_jsonb(call.direction);
 END
 $$;
-SELECT stacksaga.define_saga('verify sql', ARRAY[stacksaga.sql_step('s', 'verify.act(stacksaga.step_call)', 'verify.act(stacksaga.step_call)',
-    verify => 'verify.ask(stacksaga.step_call)', retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
+SELECT stacksaga.define_saga('verify sql',
+    ARRAY[stacksaga.sql_step('s', 'verify.act(stacksaga.step_call)',
+    'verify.act(stacksaga.step_call)',
+    verify => 'verify.ask(stacksaga.step_call)', retry => stacksaga.retry_policy(max_attempts => 2,
+        initial_interval => '0'))]);
 SELECT verify.start('verify sql', 'done');
 SELECT * FROM verify.now;
 SELECT * FROM verify.history;
