@@ -5,7 +5,7 @@ use warnings;
 use File::Basename qw(dirname);
 use File::Temp     qw(tempfile);
 
-# psql echoes it between blocks; no page says this.
+# psql echoes it between blocks; no page holds it.
 my $border = '--8<-- end of block --8<--';
 
 # The blocks of a page, in order: { sql => text, line => number, expected => text or undef }.
@@ -129,6 +129,21 @@ sub broken_links
 	return @broken;
 }
 
+# The files and folders of this repository that a page names in backticks and that are not there;
+# a name may hold * and is read from the top.
+sub missing_paths
+{
+	my ($text) = @_;
+	my @missing;
+	$text =~ s/^```.*?^```//gms;
+	while ($text =~ m{`((?:coordinator|docs|expected|extension|sql|test)/[\w*./-]+)`}g)
+	{
+		my ($name, @found) = ($1, glob $1);
+		push @missing, "there is no $name\n" if !@found || !-e $found[0];
+	}
+	return @missing;
+}
+
 my ($counts, @files) = @ARGV;
 binmode STDOUT, ':encoding(UTF-8)';
 my ($passed, $failed, $number) = (0, 0, 0);
@@ -136,7 +151,7 @@ foreach my $file (@files)
 {
 	my $text   = content_of($file);
 	my @blocks = blocks_of($text);
-	my @wrong  = broken_links($file, $text);
+	my @wrong  = (broken_links($file, $text), missing_paths($text));
 	my $database = 'docs_' . ++$number;
 	system('createdb', $database) == 0 or die "createdb failed\n";
 	my @printed = @blocks ? run($database, @blocks) : ();
