@@ -1,4 +1,8 @@
+#include "core/token.hpp"
+
 #include "src/fingerprint.hpp"
+
+#include "src/token.hpp"
 
 namespace stacksaga {
 
@@ -25,7 +29,7 @@ Digest sha256(std::span<const std::string_view> parts) {
 Datum fingerprint_of(Datum jsonb) {
     Jsonb *value = DatumGetJsonbP(jsonb);
     std::string_view text{JsonbToCString(nullptr, &value->root, static_cast<int>(VARSIZE(value)))};
-    Digest digest = sha256(std::array{text});
+    Digest digest = sha256(std::array{utf8_of_text(text)});
     auto *result = static_cast<bytea *>(palloc(VARHDRSZ + digest.size()));
     SET_VARSIZE(result, VARHDRSZ + digest.size());
     memcpy(VARDATA(result), digest.data(), digest.size());
@@ -35,7 +39,8 @@ Datum fingerprint_of(Datum jsonb) {
 pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) {
     constexpr std::string_view separator{"\x1f", 1};
     std::string_view number{psprintf("%d", run)};
-    Digest digest = sha256(std::array{saga, separator, key, separator, number});
+    Digest digest =
+        sha256(std::array{utf8_of_text(saga), separator, utf8_of_text(key), separator, number});
     pg_uuid_t id;
     memcpy(id.data, digest.data(), UUID_LEN);
     id.data[6] = static_cast<unsigned char>((id.data[6] & 0x0f) | 0x80);
