@@ -104,6 +104,17 @@ sub refuse
 		SELECT stacksaga.fail_step('$id{$key}', 'charge', $lease{$key}, 'no', 'non_retryable')});
 }
 
+# A database of another encoding, with a saga whose name, key and input are other bytes there.
+$ENV{PGCLIENTENCODING} = 'UTF8';
+my $accented = q{SELECT saga_id, token, created
+	FROM stacksaga.start_saga('été', '{"café": "é"}', 'clé')};
+query($before, q{CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'});
+$before->safe_psql('latin', q{
+	CREATE EXTENSION stacksaga;
+	SELECT stacksaga.define_saga('été', ARRAY[stacksaga.queue_step('étape', 'café')])});
+my $identity = $before->safe_psql('latin', $accented);
+like($identity, qr/\|t$/, 'a saga in LATIN1');
+
 # One saga in each state that there is; what is to stand still comes last.
 start_saga($_, '{}') foreach qw(completed failed compensating claimed charged);
 start_saga('parked', '{"stuck": "reserve"}');
@@ -155,6 +166,14 @@ foreach my $question (
 {
 	is(query($after, $question), query($before, $question), "same answer: $question");
 }
+
+# Nor does the encoding of the database change who a saga is.
+my $latin = "$PostgreSQL::Test::Utils::tmp_check/latin.dump";
+command_ok([ 'pg_dump', '-Fc', '-f', $latin, '-d', $before->connstr('latin') ], 'pg_dump of LATIN1');
+query($after, q{CREATE DATABASE latin TEMPLATE template0 ENCODING 'UTF8'});
+command_ok([ 'pg_restore', '--exit-on-error', '-d', $after->connstr('latin'), $latin ],
+	'pg_restore into UTF8');
+is($after->safe_psql('latin', $accented), $identity =~ s/t$/f/r, 'the same saga in UTF8');
 $before->stop;
 
 # Identity is kept: keys, fingerprints, versions; numbers go on after the largest.
