@@ -59,9 +59,11 @@ SELECT stacksaga.run_pending();
 SELECT stacksaga.await_saga(:'id', '0');
 
 -- The compare-and-set of the marker: a completed step cannot be written again, by anybody.
+\set VERBOSITY sqlstate
 INSERT INTO stacksaga.effect (saga_id, token, step_no, direction, attempt, started_at, completed_at)
     SELECT saga_id, token, step_no, direction, attempt + 1, started_at, completed_at
         FROM stacksaga.effect WHERE saga_id = :'id' AND step_no = 1;
+\set VERBOSITY default
 
 -- Stages: steps with one number run side by side, the next stage starts when all have completed,
 -- and each step sees what was completed before it.

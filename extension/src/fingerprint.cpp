@@ -37,10 +37,10 @@ Datum fingerprint_of(Datum jsonb) {
 }
 
 pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) {
-    constexpr std::string_view separator{"\x1f", 1};
-    std::string_view number{psprintf("%d", run)};
-    Digest digest =
-        sha256(std::array{utf8_of_text(saga), separator, utf8_of_text(key), separator, number});
+    std::string_view saga_utf8 = utf8_of_text(saga), key_utf8 = utf8_of_text(key);
+    // Its length says where the name ends, whatever characters it and the key hold.
+    std::string_view frame{psprintf("%zu %d ", saga_utf8.size(), run)};
+    Digest digest = sha256(std::array{frame, saga_utf8, key_utf8});
     pg_uuid_t id;
     memcpy(id.data, digest.data(), UUID_LEN);
     id.data[6] = static_cast<unsigned char>((id.data[6] & 0x0f) | 0x80);
