@@ -149,3 +149,21 @@ SELECT pg_temp.lock_slots(:ring, :p1, '{0,63}');
 SELECT range_start, range_end FROM stacksaga.node_ranges('p1');
 SELECT state FROM stacksaga.heartbeat_node('p2', :p2);
 SELECT pg_temp.lock_slots(:ring, :p2, '{0,63}');
+
+-- In a slot that a service owns, who claims from queues, background workers do what only they can:
+-- run functions, settle leases. Other services do not.
+SELECT stacksaga.create_ring('o', 'served', slots => 64) AS ring \gset
+SELECT pg_temp.set_clock('12:00:05');
+SELECT stacksaga.register_node('service-a', 'o', 'served') AS a \gset
+SELECT stacksaga.register_node('service-b', 'o', 'served') AS b \gset
+SELECT pg_temp.register_worker(:ring, 'process', pg_backend_pid()) AS w \gset
+SELECT pg_temp.lock_slots(:ring, :w, '{0,63}') AS unowned;
+SELECT stacksaga.publish_window('o', 'served', '2031-01-01 12:01Z', '{service-a}',
+                                '{-9223372036854775808}', '{9223372036854775807}', 'test') IS NOT NULL
+    AS published;
+SELECT pg_temp.set_clock('12:01:01');
+SELECT pg_temp.beat_often('service-a', :a);
+SELECT * FROM pg_temp.owners('served');
+SELECT pg_temp.lock_slots(:ring, :a, '{0,63}') AS owner,
+       pg_temp.lock_slots(:ring, :b, '{0,63}') AS another_service,
+       pg_temp.lock_slots(:ring, :w, '{0,63}') AS worker;

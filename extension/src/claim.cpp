@@ -153,7 +153,7 @@ STACKSAGA_FUNCTION(claim_steps) {
     Claim claim{};
     claim.now = pg::clock_now();
     claim.queue = arguments.required_text(0, "queue");
-    check_name(claim.queue, "queue");
+    check_name(claim.queue, "queue", queue_bytes_max);
     claim.worker = arguments.required_text(1, "worker");
     check_name(claim.worker, "worker");
     claim.max_steps = arguments.required_int4(2, "max_steps");

@@ -225,10 +225,12 @@ NewStep read_step(const pg::Rows &rows, uint64 row, Oid definer) {
         s.effect != "irreversible")
         refuse(s.name, psprintf("its effect \"%s\" is not known", clip(s.effect)),
                "Use idempotent, guarded, compensable or irreversible.");
+    if (s.effect == "irreversible" && !is_sql)
+        s.has_compensation = false; // compensable is true by default
     if (s.effect == "compensable" && !s.has_compensation)
         refuse(s.name, "its effect is compensable and it has no compensation",
                "Give it a compensation or another effect.");
-    if (s.effect == "irreversible" && s.has_compensation && is_sql)
+    if (s.effect == "irreversible" && s.has_compensation)
         refuse(s.name, "its effect is irreversible and it has a compensation",
                "Leave the compensation out, or make the effect compensable.");
     s.compensate_when = rows.optional_text(row, 9).value_or("");
@@ -284,7 +286,9 @@ void check_names_and_pivot(std::span<const NewStep> steps) {
         for (size_t j = 0; j < i; ++j)
             if (steps[i].name == steps[j].name)
                 refuse(steps[i].name, "its name is used twice", "Give every step its own name.");
-        if (pivot != nullptr && steps[i].effect == "compensable" && steps[i].stage >= pivot->stage)
+        bool undone =
+            steps[i].effect == "compensable" || OidIsValid(steps[i].compensation.function);
+        if (pivot != nullptr && undone && steps[i].stage >= pivot->stage)
             refuse(steps[i].name,
                    psprintf("it is compensable and does not come before the irreversible step "
                             "\"%s\", past which nothing rolls back",
@@ -428,47 +432,66 @@ STACKSAGA_FUNCTION(define_saga_content) {
     PG_RETURN_INT32(version);
 }
 
-// sql_step(name, action, compensation, stage, timeout, retry, effect, compensate_when, verify,
-//          fallback) -> step_definition. Runs with the caller's search_path, and is the place where
-// function names are looked up in it.
-STACKSAGA_FUNCTION(sql_step) {
-    TupleDesc descriptor;
-    if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE)
-        elog(ERROR, "return type must be a row type");
-    auto function_name = [&](int i) -> pg::Param {
-        if (fcinfo->args[i].isnull)
+namespace {
+
+/// The arguments of a step's constructor, by position, as columns of a step_definition.
+class StepColumns {
+public:
+    explicit StepColumns(FunctionCallInfo fcinfo) : fcinfo_(fcinfo) {}
+
+    pg::Param argument(int i) const {
+        return {InvalidOid, fcinfo_->args[i].value, fcinfo_->args[i].isnull};
+    }
+    /// A function's name, looked up in the caller's search_path.
+    pg::Param function(int i) const {
+        if (fcinfo_->args[i].isnull)
             return pg::param_null(TEXTOID);
         return pg::param(
-            std::string_view{qualified_signature(pg::view_of_text(fcinfo->args[i].value))});
-    };
-    auto argument = [&](int i) -> pg::Param {
-        return {InvalidOid, fcinfo->args[i].value, fcinfo->args[i].isnull};
-    };
-    // name, kind, action, compensation, queue, compensable, stage, timeout, retry, effect,
-    // compensate_when, verify, fallback, search_path
-    std::array<pg::Param, 14> columns{
-        argument(0),
-        pg::param(std::string_view{"sql"}),
-        function_name(1),
-        function_name(2),
-        pg::param_null(TEXTOID),
-        pg::param_null(BOOLOID),
-        argument(3),
-        argument(4),
-        argument(5),
-        argument(6),
-        argument(7),
-        function_name(8),
-        function_name(9),
-        pg::param(std::string_view{namespace_search_path}),
-    };
-    Datum values[columns.size()];
-    bool nulls[columns.size()];
-    for (size_t i = 0; i < columns.size(); ++i) {
-        values[i] = columns[i].value;
-        nulls[i] = columns[i].isnull;
+            std::string_view{qualified_signature(pg::view_of_text(fcinfo_->args[i].value))});
     }
-    PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls)));
+    /// name, kind, action, compensation, queue, compensable, stage, timeout, retry, effect,
+    /// compensate_when, verify, fallback; search_path comes last by itself.
+    Datum make(const std::array<pg::Param, 13> &columns) const {
+        TupleDesc descriptor;
+        if (get_call_result_type(fcinfo_, nullptr, &descriptor) != TYPEFUNC_COMPOSITE)
+            elog(ERROR, "return type must be a row type");
+        Datum values[columns.size() + 1];
+        bool nulls[columns.size() + 1];
+        for (size_t i = 0; i < columns.size(); ++i) {
+            values[i] = columns[i].value;
+            nulls[i] = columns[i].isnull;
+        }
+        values[columns.size()] = CStringGetTextDatum(namespace_search_path);
+        nulls[columns.size()] = false;
+        return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+    }
+
+private:
+    FunctionCallInfo fcinfo_;
+};
+
+} // namespace
+
+// sql_step and queue_step run with the caller's search_path, and are the place where the names of
+// functions are looked up in it.
+
+// sql_step(name, action, compensation, stage, timeout, retry, effect, compensate_when, verify,
+//          fallback) -> step_definition
+STACKSAGA_FUNCTION(sql_step) {
+    StepColumns c(fcinfo);
+    return c.make({c.argument(0), pg::param(std::string_view{"sql"}), c.function(1), c.function(2),
+                   pg::param_null(TEXTOID), pg::param_null(BOOLOID), c.argument(3), c.argument(4),
+                   c.argument(5), c.argument(6), c.argument(7), c.function(8), c.function(9)});
+}
+
+// queue_step(name, queue, compensable, stage, timeout, retry, effect, compensate_when, verify,
+//            fallback) -> step_definition
+STACKSAGA_FUNCTION(queue_step) {
+    StepColumns c(fcinfo);
+    return c.make({c.argument(0), pg::param(std::string_view{"queue"}), pg::param_null(TEXTOID),
+                   pg::param_null(TEXTOID), c.argument(1), c.argument(2), c.argument(3),
+                   c.argument(4), c.argument(5), c.argument(6), c.argument(7), c.function(8),
+                   c.argument(9)});
 }
 
 } // namespace stacksaga

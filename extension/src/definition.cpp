@@ -102,7 +102,8 @@ Step read_step(const pg::Rows &rows, uint64 row) {
     s.verify = read_function(rows, row, 9);
     s.search_path = copy_text(rows, row, 11);
     s.timeout_us = pg::interval_microseconds(rows.value(row, 12), "timeout", false);
-    s.compensable = effect == "compensable";
+    // A queue step is asked to undo what it declares so; a compensation that is named always runs.
+    s.compensable = effect == "compensable" || s.compensation;
     s.irreversible = effect == "irreversible";
     s.compensate_when_started = rows.text(row, 14) == "started";
     s.retry = read_rules(rows, row, 15);

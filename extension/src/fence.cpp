@@ -14,10 +14,13 @@ constexpr uint16 tag_class = 0x5347;
 
 // The window condition reads as: the ring does not pause; or a window is open, and it does not give
 // the slot to another.
+// A service that owns a slot claims from queues and cannot run what only a background worker can,
+// so in its slots any of those may work; they hold the fence against the next owner all the same.
 constinit pg::Statement read_owners{
-    "SELECT s.slot, s.epoch FROM stacksaga.slot s"
-    " WHERE s.ring_id = $1 AND s.slot = ANY ($2) AND s.owner = $3"
-    "   AND EXISTS (SELECT FROM stacksaga.node n WHERE n.incarnation = $3)"
+    "SELECT s.slot, s.epoch FROM stacksaga.slot s, stacksaga.node n"
+    " WHERE s.ring_id = $1 AND s.slot = ANY ($2) AND n.incarnation = $3"
+    "   AND (s.owner = $3 OR n.pid IS NOT NULL AND EXISTS ("
+    "          SELECT FROM stacksaga.node o WHERE o.incarnation = s.owner AND o.pid IS NULL))"
     "   AND (NOT EXISTS (SELECT FROM stacksaga.ring_setting r"
     "                     WHERE r.ring_id = $1 AND r.setting = 'on_missing_window'"
     "                       AND r.value = 'pause')"

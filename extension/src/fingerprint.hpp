@@ -8,8 +8,8 @@ namespace stacksaga {
 /// datum. Neither the order of keys nor white space matters.
 Datum fingerprint_of(Datum jsonb);
 
-/// The id of run `run` of the saga with this key, the same on a server of any encoding: a version 8 UUID (RFC 9562) from SHA-256, so
-/// that one identity is one row and needs no second index.
+/// The id of run `run` of the saga with this key, the same on a server of any encoding: a version 8
+/// UUID (RFC 9562) from SHA-256, so that one identity is one row and needs no second index.
 pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run);
 
 } // namespace stacksaga

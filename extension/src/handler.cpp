@@ -90,8 +90,8 @@ bool is_trusted_replacement(Oid function, Oid definer) {
             (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
              errdetail("Saga \"%.*s\", version %d, was defined by role \"%s\".",
                        static_cast<int>(d.saga.size()), d.saga.data(), d.version, d.definer),
-             errhint("Create the function again, repeat define_saga() with the same content, and "
-                     "have the saga tried again with stacksaga.retry_saga().")));
+             errhint("Create the function again with this signature, and repeat define_saga() with "
+                     "the same content.")));
 }
 
 /// The function to call now: the one of the definition, or its replacement under the same name.

@@ -22,15 +22,15 @@ void raise_unknown_saga(const pg_uuid_t &id) {
                     errhint("start_saga() returns the id of the saga that it starts.")));
 }
 
-void check_name(std::string_view name, const char *argument) {
+void check_name(std::string_view name, const char *argument, int bytes_max) {
     if (name.empty())
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" must not be empty", argument),
                         errdetail("The value is an empty string."),
-                        errhint("Use 1 to %d bytes.", name_bytes_max)));
-    if (name.size() > name_bytes_max)
+                        errhint("Use 1 to %d bytes.", bytes_max)));
+    if (name.size() > static_cast<size_t>(bytes_max))
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is too long", argument),
                         errdetail("It has %zu bytes and begins \"%s\".", name.size(), clip(name)),
-                        errhint("Use 1 to %d bytes.", name_bytes_max)));
+                        errhint("Use 1 to %d bytes.", bytes_max)));
 }
 
 void check_payload(Datum value, const char *argument) {

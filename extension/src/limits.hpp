@@ -19,8 +19,8 @@ const char *uuid_text(const pg_uuid_t &id);
 /// SG404: there is no saga with this id.
 [[noreturn]] void raise_unknown_saga(const pg_uuid_t &id);
 
-/// SG400 unless `name` is 1 to name_bytes_max bytes long.
-void check_name(std::string_view name, const char *argument);
+/// SG400 unless `name` is 1 to `bytes_max` bytes long.
+void check_name(std::string_view name, const char *argument, int bytes_max = name_bytes_max);
 
 /// SG413 when a jsonb datum is larger than stacksaga.max_payload (uncompressed).
 void check_payload(Datum value, const char *argument);

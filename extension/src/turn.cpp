@@ -26,12 +26,16 @@ constexpr int64 turn_time_max_us = 250 * 1000;
 constexpr int32 rotation_step = 97; // odd: it comes round to every slot
 constexpr int32 rotation_size = 4096;
 
+// Its own slots, and those that services own, who cannot run these items (see fence.cpp).
+//
 // The slots in an order that changes from turn to turn, so that a backlog in one does not keep the
 // others waiting.
+#define SLOTS_TO_WORK_IN                                                                           \
+    "stacksaga.slot WHERE ring_id = $1"                                                            \
+    " AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL)) "
 constinit pg::Statement probe{
     "SELECT w.saga_id, w.slot, w.step_no, w.direction"
-    "  FROM (SELECT slot FROM stacksaga.slot WHERE ring_id = $1 AND owner = $2"
-    "         ORDER BY slot # $6) AS s, LATERAL ("
+    "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN " ORDER BY slot # $6) AS s, LATERAL ("
     "       SELECT saga_id, slot, step_no, direction FROM stacksaga.work w"
     "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at >= $3 AND w.due_at <= $4"
     "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
@@ -39,12 +43,11 @@ constinit pg::Statement probe{
     " LIMIT $5"};
 constinit pg::Statement find_next_due{
     "SELECT min(w.due_at)"
-    "  FROM stacksaga.slot s, LATERAL ("
+    "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN ") AS s, LATERAL ("
     "       SELECT due_at FROM stacksaga.work w"
     "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at > $3"
     "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
-    "        ORDER BY w.due_at LIMIT 1) AS w"
-    " WHERE s.ring_id = $1 AND s.owner = $2"};
+    "        ORDER BY w.due_at LIMIT 1) AS w"};
 
 /// What a worker remembers between turns.
 struct TurnState {

@@ -42,11 +42,7 @@ CREATE OR REPLACE FUNCTION stacksaga.queue_step(
     verify          text                   DEFAULT NULL,
     fallback        text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
-LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT ROW($1, 'queue', NULL, NULL, $2, $3 AND $7 IS DISTINCT FROM 'irreversible', $4, $5, $6,
-               $7, $8, $9, $10, NULL)::stacksaga.step_definition
-$$;
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_queue_step';
 COMMENT ON FUNCTION stacksaga.queue_step IS
     'Describes a step that a service claims from a queue with claim_steps(); its compensation arrives on the same queue with direction compensate';
 

@@ -9,7 +9,7 @@ SELECT kind, object
         ('coordinator', '{register_node,heartbeat_node,node_ranges,publish_window,ring_state,
                           ring_slots,drain_node,leave_ring,acknowledge_checkpoint,worker_ensure,
                           clock_now,nodes,ring_settings,ring_status,oldest_due}'),
-        ('operator', '{define_saga,define_saga_content,sql_step,start_saga,saga_result,await_saga,
+        ('operator', '{define_saga,define_saga_content,sql_step,queue_step,start_saga,saga_result,await_saga,
                        saga_timeline,clock_now,run_pending,worker_ensure,create_ring,alter_ring,
                        node_ranges,drain_node,ring_state,ring_slots,sagas,saga_history,nodes,
                        ring_settings,ring_status,oldest_due,worker_stats}'),
