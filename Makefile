@@ -70,7 +70,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation tap docs lint tidy coordinator cmake
+.PHONY: packages demo test unit regress isolation tap docs lint tidy coordinator demo-programs cmake
 
 packages:
 	@test/tools/install-packages
@@ -88,6 +88,10 @@ cmake:
 coordinator:
 	cmake -S . -B build -G "Unix Makefiles" $(CMAKE_FLAGS)
 	$(MAKE) -C build stacksaga-coordinator
+
+# What the demo runs: the daemon and the demo's own programs, without the tests.
+demo-programs: coordinator
+	$(MAKE) -C build credit_service transfers
 
 # Not part of `make test`: it takes minutes, and wants the package clang-tidy.
 tidy:
