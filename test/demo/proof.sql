@@ -2,6 +2,7 @@
 -- example. Run in bank A after test/demo/run has copied bank B's tables into b_applied, b_journal,
 -- b_opening and b_accounts (those that are not empty).
 --   :transfers  how many were asked for
+--   :late :died from the services' logs
 
 CREATE TEMP TABLE transfer AS
 SELECT s.saga_id, s.status, r.key, (r.input ->> 'from')::integer AS debtor,
@@ -142,10 +143,12 @@ SELECT format('%6s  %s', coalesce(count, 0), what)
                    (SELECT count(*) FROM b_applied WHERE outcome = 'never')),
                (10, 'credits refused because they came after their compensation',
                    (SELECT sum(refusals) FROM b_applied)),
-               (11, 'windows published by the coordinator',
+               (11, 'answers refused because they came too late', :late),
+               (12, 'services that died between a credit and its answer', :died),
+               (13, 'windows published by the coordinator',
                    (SELECT count(*) FROM stacksaga.token_window)),
                -- Slots and windows take their epochs from one counter.
-               (12, 'slots of the ring taken over since the first of them',
+               (14, 'slots of the ring taken over since the first of them',
                    (SELECT count(*) FROM stacksaga.slot s
                      WHERE s.epoch > (SELECT min(w.epoch) FROM stacksaga.token_window w
                                        WHERE w.ring_id = s.ring_id)))) AS facts(place, what, count)

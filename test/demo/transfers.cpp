@@ -35,9 +35,7 @@ constexpr const char *start_sagas =
 constexpr const char *count_sagas =
     "SELECT count(*) FILTER (WHERE status = 'completed'),"
     "       count(*) FILTER (WHERE status = 'failed'),"
-    "       count(*) FILTER (WHERE status = 'parked'), count(*),"
-    "       count(*) FILTER (WHERE status = 'compensating'),"
-    "       count(*) FILTER (WHERE paused_until IS NOT NULL) FROM stacksaga.sagas";
+    "       count(*) FILTER (WHERE status = 'parked'), count(*) FROM stacksaga.sagas";
 
 struct Options {
     std::string title = "transfers";
@@ -55,7 +53,7 @@ struct Options {
 };
 
 struct Counts {
-    int completed, failed, parked, started, compensating, paused;
+    int completed, failed, parked, started;
     [[nodiscard]] int settled() const { return completed + failed; }
 };
 
@@ -176,7 +174,7 @@ private:
 Counts Run::look() {
     const Rows rows = bank_a_.run(count_sagas);
     const auto number = [&](int column) { return static_cast<int>(rows.number(0, column)); };
-    return {number(0), number(1), number(2), number(3), number(4), number(5)};
+    return {number(0), number(1), number(2), number(3)};
 }
 
 void Run::ask_for_more(const Counts &counts) {
@@ -191,20 +189,21 @@ void Run::ask_for_more(const Counts &counts) {
 
 std::string Run::story() const {
     const auto count = [&](Fault fault) { return faults_.count(fault); };
-    std::string line = fmt::format(
-        "{}: {} of {} settled, {} completed, {} failed; {} in flight, {} compensating, {} paused",
-        options_.title, counts_.settled(), options_.last, counts_.completed, counts_.failed,
-        asked_ - counts_.settled(), counts_.compensating, counts_.paused);
     const std::pair<const char *, int> kinds[] = {
         {"service", count(Fault::service_kill)},
         {"worker", count(Fault::worker_terminate) + count(Fault::worker_kill)},
         {"coordinator", count(Fault::coordinator_kill)},
         {"server", count(Fault::server_crash)}};
-    line += "; killed:";
-    for (const auto &[name, kills] : kinds)
-        if (kills > 0)
-            line += fmt::format(" {} {}", name, kills);
-    return line;
+    int sum = 0;
+    std::string kills;
+    for (const auto &[name, killed] : kinds) {
+        if (killed > 0)
+            kills += fmt::format("{}{} {}", kills.empty() ? ": " : ", ", name, killed);
+        sum += killed;
+    }
+    return fmt::format("{}: {} of {} settled, {} completed, {} failed, {} in flight; {} kills{}",
+                       options_.title, counts_.settled(), options_.last, counts_.completed,
+                       counts_.failed, asked_ - counts_.settled(), sum, kills);
 }
 
 void Run::give_up() const {
