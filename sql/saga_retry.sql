@@ -50,36 +50,39 @@ SELECT regexp_replace(line, '^[-0-9]{10} [:.0-9]{12}', '(time)')
   FROM stacksaga.saga_timeline(:'id') AS line;
 RESET stacksaga.clock_offset;
 
--- Backoff: every pause lies within its bounds, grows to the cap, and differs between sagas
--- (jitter).
+-- Backoff: every pause lies within its bounds, grows to the cap, and differs between sagas (jitter).
+-- Without jitter it is exact.
 CREATE FUNCTION retry.clean() RETURNS void LANGUAGE sql AS $$
     TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, retry.done;
+    SELECT set_config('stacksaga.clock_offset', '0', false);
 $$;
-SELECT retry.clean();
-SELECT stacksaga.define_saga('retry', ARRAY[stacksaga.queue_step('a', 'retry',
-    retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '1 s', multiplier => 2,
-        max_interval => '10 s', jitter => 0.2))]);
-SELECT count(*) FROM generate_series(1, 50) n,
-  LATERAL stacksaga.start_saga('retry', key => n::text);
 CREATE TABLE retry.pause (attempt int, pause interval);
-CREATE FUNCTION retry.fail_all(queue text) RETURNS void LANGUAGE plpgsql AS $$
+-- Starts 50 sagas and fails each claim seven times.
+CREATE FUNCTION retry.pauses(jitter double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM stacksaga.fail_step(saga_id, step, lease, 'no') FROM stacksaga.claim_steps(queue, 'w',
-        1000);
-    INSERT INTO retry.pause SELECT attempt, paused_until - stacksaga.clock_now()
-        FROM stacksaga.sagas;
-    PERFORM set_config('stacksaga.clock_offset',
-        (extract(epoch FROM current_setting('stacksaga.clock_offset')::interval) + 1000)::bigint ||
-            ' s', false);
+    PERFORM retry.clean();
+    TRUNCATE retry.pause;
+    PERFORM stacksaga.define_saga('retry', ARRAY[stacksaga.queue_step('a', 'retry',
+        retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '1 s',
+            multiplier => 2, max_interval => '10 s', jitter => jitter))]);
+    PERFORM stacksaga.start_saga('retry', key => n::text) FROM generate_series(1, 50) n;
+    FOR attempt IN 1..7 LOOP
+        PERFORM stacksaga.fail_step(saga_id, step, lease, 'no')
+           FROM stacksaga.claim_steps('retry', 'w', 1000);
+        INSERT INTO retry.pause
+            SELECT f.attempt, w.due_at - f.finished_at
+              FROM stacksaga.work w JOIN stacksaga.failure f USING (saga_id, step_no, attempt);
+        PERFORM set_config('stacksaga.clock_offset', attempt * 1000 || ' s', false);
+    END LOOP;
 END
 $$;
-SELECT count(retry.fail_all('retry')) FROM generate_series(1, 7);
+SELECT retry.pauses(0.2);
 SELECT attempt, count(*), count(DISTINCT pause) > 40 AS scattered,
-       min(pause) > 0.8 * least(power(2, attempt - 1), 10) * interval '1 s' - interval '0.5 s' AS
-           not_below,
-       max(pause) < 1.2 * least(power(2, attempt - 1), 10) * interval '1 s' AS not_above
+       min(pause) >= 0.8 * least(power(2, attempt - 1), 10) * interval '1 s' AS not_below,
+       max(pause) <= 1.2 * least(power(2, attempt - 1), 10) * interval '1 s' AS not_above
   FROM retry.pause GROUP BY attempt ORDER BY attempt;
-RESET stacksaga.clock_offset;
+SELECT retry.pauses(0);
+SELECT attempt, pause, count(*) FROM retry.pause GROUP BY attempt, pause ORDER BY attempt;
 
 -- No backoff and no jitter at all; numbers that would overflow saturate.
 SELECT retry.clean();
@@ -99,10 +102,10 @@ SELECT stacksaga.fail_step(saga_id, step, lease, 'no') FROM stacksaga.claim_step
 SELECT attempt, paused_until > stacksaga.clock_now() AS paused FROM stacksaga.sagas
   WHERE saga = 'retry long';
 -- Attempt 4,194,304 and later: the lease cannot count on, and is still one of its attempt's own.
-UPDATE stacksaga.work SET attempt = 2147483645, lease_until = NULL, due_at = '2000-01-01';
+UPDATE stacksaga.work SET attempt = 2147483645, lease_until = NULL, due_at = stacksaga.clock_now();
 SELECT attempt, stacksaga.fail_step(saga_id, step, lease, 'no')
   FROM stacksaga.claim_steps('retry', 'w');
-UPDATE stacksaga.work SET due_at = '2000-01-01';
+UPDATE stacksaga.work SET due_at = stacksaga.clock_now();
 SELECT attempt, stacksaga.complete_step(saga_id, step, lease)
   FROM stacksaga.claim_steps('retry', 'w');
 
