@@ -22,8 +22,8 @@ constexpr int restart_seconds = 1;
 constexpr long look_interval_ms = 1000;
 constexpr int64 first_pause_us = USECS_PER_SEC;
 constexpr int64 longest_pause_us = 60 * USECS_PER_SEC;
-// A worker that lived so long did not end because it cannot run.
-constexpr int64 good_life_us = 10 * USECS_PER_SEC;
+// A worker that cannot run ends sooner.
+constexpr int64 good_life_us = USECS_PER_SEC / 2;
 
 /// One worker of a listed database. Instants are of the steady clock.
 struct Child {
@@ -149,10 +149,8 @@ bool start(Listed &item, int32 number, int64 now) {
     const bool started = start_worker(item.database, order, &child.handle);
     MemoryContextSwitchTo(saved);
     child.started_at = now;
-    if (!started) {
+    if (!started)
         child.handle = nullptr;
-        child.start_at = now + first_pause_us;
-    }
     return started;
 }
 

@@ -119,9 +119,16 @@ void check_still_wanted() {
                         MyBgworkerEntry->bgw_name, self.database)));
         leave_for_good();
     }
-    // Taken at the start; a handler can give it up with pg_advisory_unlock_all().
-    if (!take_worker_number(self.order.number))
-        leave_for_good();
+}
+
+/// Two processes can be started for one number. It is held from the start, but a handler may give
+/// it up by pg_advisory_unlock_all().
+void keep_number() {
+    if (take_worker_number(self.order.number))
+        return;
+    ereport(LOG, (errmsg("%s of database \"%s\" ends: another process has its number",
+                         MyBgworkerEntry->bgw_name, self.database)));
+    leave_for_good();
 }
 
 void reload_settings() {
@@ -237,6 +244,15 @@ void drop_registration() {
     self.is_registered = false;
 }
 
+/// A granted slot is taken over at a heartbeat, so beats are no rarer than a fraction of a window.
+int64 beat_interval() {
+    constexpr int64 beats_per_window = 8;
+    const core::RingSettings settings = read_settings(ring_of_id(self.node.ring_id));
+    if (coordination() == pg::Coordination::standalone)
+        return settings.heartbeat_interval;
+    return std::min(settings.heartbeat_interval, settings.window_length / beats_per_window);
+}
+
 /// A heartbeat, and what slots it brings. Each transaction takes what one may take.
 void beat_and_settle() {
     const int64 now = pg::steady_now();
@@ -248,8 +264,7 @@ void beat_and_settle() {
         require_extension();
         pg::commit_locally();
         beat(self.node, load);
-        interval = pg::with_spi(
-            [] { return read_settings(ring_of_id(self.node.ring_id)).heartbeat_interval; });
+        interval = pg::with_spi([] { return beat_interval(); });
         report_stats();
         change = settle_ownership(self.node, coordination() == pg::Coordination::standalone);
     });
@@ -325,6 +340,7 @@ void wait_for_something_to_do() {
 /// One round; true when it did what was to be done.
 bool work() {
     wait_for_something_to_do();
+    keep_number();
     const bool has_presence = look_around();
     self.look_at = pg::steady_now() + look_interval_us;
     if (!has_presence || trouble.remaining() > 0)
@@ -357,6 +373,9 @@ void connect(Oid database) {
     BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
     is_connected = true;
     SetConfigOption("application_name", MyBgworkerEntry->bgw_name, PGC_USERSET, PGC_S_SESSION);
+    // What an administrator chose for sessions that people open must not change what a worker sees.
+    SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_SESSION);
+    SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION);
     pg::in_transaction([] {
         self.database = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
     });
@@ -377,8 +396,7 @@ extern "C" void stacksaga_worker_main(Datum main_arg) {
     using namespace stacksaga;
     self.order = worker_order();
     connect(DatumGetObjectId(main_arg));
-    if (!take_worker_number(self.order.number))
-        leave_for_good();
+    keep_number();
     tell_starter();
     check_still_wanted();
     self.memory =

@@ -1,0 +1,87 @@
+# A worker as a node of its ring: woken by commits, superseded, in a ring that is not there yet.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use StacksagaCluster;
+use StacksagaWorkers;
+
+my $node = StacksagaCluster->new('node');
+$node->init(worker_databases => [ 'postgres' ]);
+# So long that only a wake explains that anything is done.
+$node->append_conf('postgresql.conf', "stacksaga.poll_interval = '60s'");
+$node->start;
+$node->create_extension('postgres');
+define_answer($node, 'postgres');
+wait_until_works($node, 'postgres', 1);
+
+my $begun = time;
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'a saga runs') foreach 1 .. 5;
+cmp_ok(time - $begun, '<', 30, 'workers are woken by the commit that makes work');
+
+# Work that falls due is done when it does, not at the next poll.
+my $id = $node->safe_psql('postgres', q{
+	SELECT saga_id FROM stacksaga.start_saga('answer', run_at => stacksaga.clock_now() + '2 seconds')});
+is($node->safe_psql('postgres', "SELECT stacksaga.await_saga('$id', '30 seconds')"),
+	'completed', 'a worker wakes by itself when work falls due');
+
+# A rolled back transaction makes no work, a rolled back savepoint only less.
+$node->safe_psql('postgres', q{
+	BEGIN;
+	SELECT stacksaga.start_saga('answer', key => 'kept');
+	SAVEPOINT s;
+	SELECT stacksaga.start_saga('answer', key => 'dropped');
+	ROLLBACK TO s;
+	COMMIT});
+$node->poll_query_until('postgres',
+	q{SELECT status = 'completed' FROM stacksaga.sagas WHERE key = 'kept'});
+is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.sagas WHERE key = 'dropped'}),
+	0, 'a savepoint that is rolled back changes nothing for the rest');
+
+# Somebody else takes its name.
+my $old = $node->safe_psql('postgres', 'SELECT incarnation FROM stacksaga.node');
+my $usurper = $node->safe_psql('postgres', q{SELECT stacksaga.register_node('worker-1')});
+cmp_ok($usurper, '>', $old, 'the name of a worker can be taken');
+$node->poll_query_until('postgres', qq{
+	SELECT incarnation > $usurper AND pid IS NOT NULL FROM stacksaga.node WHERE node = 'worker-1'});
+pass('the worker finds out at its next heartbeat and registers again');
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'and works');
+
+# A step that gives up every lock of its session, the worker's number among them.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION unlock(stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
+		SELECT pg_advisory_unlock_all(); SELECT '0'::jsonb $$;
+	SELECT stacksaga.define_saga('unlock',
+		ARRAY[stacksaga.sql_step('only', 'unlock(stacksaga.step_call)')])});
+is(run_saga($node, 'postgres', 'unlock'), 'completed', 'a step may unlock what it did not lock');
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'the worker goes on');
+my ($worker) = worker_pids($node, 'postgres');
+is($node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()'), 1, 'it has its number again');
+is_deeply([ worker_pids($node, 'postgres') ], [$worker], 'so that no other is started');
+
+# A ring that is not there: told once, and served when it is.
+my @pids = worker_pids($node, 'postgres');
+my $start = -s $node->logfile;
+$node->append_conf('postgresql.conf', "stacksaga.cluster = 'blue'");
+$node->reload;
+$node->wait_for_log(qr/ERROR:  .*ring/, $start);
+$node->safe_psql('postgres', q{SELECT stacksaga.create_ring('default', 'blue')});
+$node->poll_query_until('postgres', q{
+	SELECT count(*) = 1 FROM stacksaga.node n JOIN stacksaga.worker_stats w USING (pid)
+	 WHERE n.node = 'worker-1@default/blue'});
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'the worker serves the ring of its settings');
+is_deeply([ worker_pids($node, 'postgres') ], \@pids, 'all this time it is the same process');
+is(log_count($node, qr/stacksaga worker-1 works again/, $start),
+	1, 'and said once that it goes on');
+
+# What it did is to be seen.
+$node->poll_query_until('postgres', q{
+	SELECT items > 0 AND turns >= items AND failures = 0 AND last_turn_ms > 0
+	       AND mode = 'standalone' AND database = current_database()
+	  FROM stacksaga.worker_stats});
+pass('worker_stats tells of it');
+
+$node->stop;
+done_testing();
