@@ -20,9 +20,19 @@ $node->create_extension('postgres');
 is(scalar(worker_pids($node, 'postgres')), 0, 'nothing is started without being asked for');
 define_answer($node, 'postgres');
 
-# Two at once.
+# Two at once: both wait at a gate.
+my $gate = $node->background_psql('postgres');
+$gate->query_safe('SELECT pg_advisory_lock(1)');
 my @sessions = map { $node->background_psql('postgres') } 1 .. 2;
-$_->{stdin} .= "SELECT 'workers: ' || stacksaga.worker_ensure();\n\\echo done\n" foreach @sessions;
+foreach my $session (@sessions)
+{
+	$session->{stdin} .= "SELECT pg_advisory_lock_shared(1);\n"
+	  . "SELECT 'workers: ' || stacksaga.worker_ensure();\n\\echo done\n";
+	$session->{run}->pump_nb;
+}
+$node->poll_query_until('postgres',
+	q{SELECT count(*) = 2 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
+$gate->quit;
 foreach my $session (@sessions)
 {
 	$session->{run}->pump until $session->{stdout} =~ /done\n/ or $session->{timeout}->is_expired;
