@@ -94,10 +94,12 @@ AS $$
                    format('step %s: next attempt', s.current_step)
               FROM stacksaga.sagas s WHERE s.saga_id = $1 AND s.paused_until IS NOT NULL
             UNION ALL
-            SELECT s.updated_at, 3, 0, format('saga %s', s.status)
-                   || CASE WHEN s.status IN ('failed', 'parked')
-                           THEN ': ' || coalesce(s.last_error, '') ELSE '' END
+            SELECT s.updated_at, 3, 0,
+                   format('saga %s', s.status) || CASE s.status
+                       WHEN 'failed' THEN coalesce(': ' || t.error, '')
+                       WHEN 'parked' THEN coalesce(': ' || s.last_error, '') ELSE '' END
               FROM stacksaga.sagas s
+              JOIN stacksaga.saga t ON t.saga_id = s.saga_id AND t.token::bigint = s.token
              WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked')) AS events,
            LATERAL (SELECT to_char(at, 'YYYY-MM-DD HH24:MI:SS.MS') || '  ' || event) AS l(line)
      ORDER BY at, rank, attempt
