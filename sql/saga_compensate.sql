@@ -282,6 +282,15 @@ SET stacksaga.clock_offset = '2 hours';
 SELECT stacksaga.run_pending();
 SELECT direction, step, deadline - stacksaga.clock_now() BETWEEN '29 s' AND '30 s' AS has_time
   FROM stacksaga.claim_steps('undo', 'w');
+DELETE FROM undo.held;
+SELECT undo.start('undo deadline two') IS NOT NULL AS started;
+SELECT undo.claim();
+SELECT undo.complete('b');
+SET stacksaga.clock_offset = '3590 s';
+SELECT undo.claim();
+SELECT undo.fail('c', 'non_retryable');
+SELECT direction, step, deadline - stacksaga.clock_now() BETWEEN '29 s' AND '30 s' AS has_time
+  FROM stacksaga.claim_steps('undo', 'w');
 -- A deadline that is not reached leaves nothing behind; one past a pivot means nothing.
 SELECT undo.start('undo deadline') IS NOT NULL AS started;
 SELECT count(*) FROM stacksaga.work WHERE step_no = 0;
