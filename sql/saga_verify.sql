@@ -201,3 +201,21 @@ SELECT * FROM verify.history;
 SET client_min_messages = warning;
 DROP SCHEMA verify CASCADE;
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;
+
+-- A parked step that cannot be undone waits for its late answer, and the saga goes on with it.
+SELECT stacksaga.define_saga('verify_late', ARRAY[
+    stacksaga.queue_step('pay', queue => 'verify_late', effect => 'irreversible'),
+    stacksaga.queue_step('thank', queue => 'verify_thanks', compensable => false)]);
+SELECT saga_id AS id FROM stacksaga.start_saga('verify_late') \gset
+SELECT lease FROM stacksaga.claim_steps('verify_late', 'w') \gset
+SET stacksaga.clock_offset = '10 minutes';
+SELECT stacksaga.run_pending();
+SELECT count(*) AS claimable FROM stacksaga.claim_steps('verify_late', 'w');
+SELECT status, current_step, paused_until, last_error FROM stacksaga.sagas WHERE saga_id = :'id';
+SELECT stacksaga.complete_step(:'id', 'pay', :lease, '{"paid": true}');
+SELECT stacksaga.complete_step(:'id', 'pay', :lease, '{"paid": true}') AS again;
+SELECT stacksaga.complete_step(saga_id, step, lease) AS finished, results
+  FROM stacksaga.claim_steps('verify_thanks', 'w');
+SELECT status, error, failed_step FROM stacksaga.saga_result(:'id');
+RESET stacksaga.clock_offset;
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;

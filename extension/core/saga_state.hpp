@@ -91,8 +91,9 @@ inline constexpr std::array saga_transitions{
                    "a compensation failed for good"},
     SagaTransition{Status::compensating, Status::suspended, Direction::compensate,
                    "an operator suspends it"},
-    SagaTransition{Status::parked, Status::running, Direction::act,
-                   "an operator has the step that failed tried again"},
+    SagaTransition{
+        Status::parked, Status::running, Direction::act,
+        "the step that it waits for is answered late, or an operator has it tried again"},
     SagaTransition{Status::parked, Status::completed, Direction::act,
                    "an operator says that its last step was done"},
     SagaTransition{Status::parked, Status::compensating, Direction::compensate,

@@ -21,7 +21,7 @@ using core::Status;
 
 #define SAGA_COLUMNS                                                                               \
     "s.saga_id, s.token::bigint, s.ring_id, s.definition_id, s.status, s.direction, s.input, "     \
-    "s.headers, s.deadline_at, s.slot "
+    "s.headers, s.deadline_at, s.slot, s.parked_step "
 
 constinit pg::Statement lock_one{
     "SELECT " SAGA_COLUMNS "  FROM stacksaga.saga s"
@@ -98,7 +98,8 @@ constinit pg::Statement select_given_up{
 constinit pg::Statement update_status{
     "UPDATE stacksaga.saga"
     "   SET status = $3, direction = $4, updated_at = $5, finished_at = $6,"
-    "       failed_step = coalesce(failed_step, $7), error = coalesce(error, $8),"
+    "       failed_step = CASE WHEN $3 <> 'running' THEN coalesce(failed_step, $7) END,"
+    "       error = CASE WHEN $3 <> 'running' THEN coalesce(error, $8) END,"
     "       parked_step = $9, parked_direction = $10"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
@@ -135,6 +136,7 @@ void change_status(Saga &saga, Direction direction, const StatusChange &change) 
                       param_step(change.parked_step), pg::param(parked_direction));
     saga.status = change.to;
     saga.direction = direction;
+    saga.parked_step = change.parked_step;
     if (core::is_final(change.to) && saga.deadline_at)
         delete_all_work.run(pg::param(saga.id), pg::param(saga.token));
 }
@@ -355,6 +357,8 @@ Saga read_saga(const pg::Rows &rows, uint64 row, TimestampTz now) {
     s.headers = rows.value(row, 7);
     s.deadline_at = rows.optional_time(row, 8);
     s.slot = rows.int4(row, 9);
+    if (!rows.is_null(row, 10))
+        s.parked_step = rows.int2(row, 10);
     s.now = now;
     return s;
 }
@@ -366,6 +370,13 @@ void advance(Saga &saga, const Step &step) {
         open_stage(saga, static_cast<int16>(step.stage + 1), saga.now);
     else
         change_status(saga, Direction::act, {.to = Status::completed});
+}
+
+/// The saga was parked for want of this very answer.
+void unpark_answered(Saga &saga, const Step &step, const Work &work) {
+    if (saga.status == Status::parked && saga.direction == Direction::act &&
+        work.direction == Direction::act && saga.parked_step == step.no)
+        change_status(saga, Direction::act, {.to = Status::running});
 }
 
 } // namespace
@@ -429,6 +440,7 @@ void attempt_begins(Saga &saga) {
 }
 
 void step_completed(Saga &saga, const Step &step, const Work &work, const pg::Param &output) {
+    unpark_answered(saga, step, work);
     insert_effect.run(pg::param(saga.id), pg::param(saga.token), pg::param(step.no),
                       param(work.direction), pg::param(work.attempt), param_lease(work.lease),
                       pg::param_time(work.started_at.value_or(saga.now)), pg::param_time(saga.now),
@@ -445,6 +457,7 @@ void step_completed(Saga &saga, const Step &step, const Work &work, const pg::Pa
 }
 
 void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &failure) {
+    unpark_answered(saga, step, work);
     write_failure(saga, step, work, failure);
     if (work.direction == Direction::act && saga.direction == Direction::compensate) {
         if (step.verify && !failure.outcome_known && !failure.was_verified) {
@@ -481,7 +494,11 @@ void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &
         if (work.direction == Direction::compensate) {
             compensation_failed(saga, step, work, failure);
         } else {
-            remove_work(saga, work);
+            // Nobody looks at it again, but its late answer still counts.
+            if (failure.keep_lease)
+                pause(saga, work, DT_NOEND, true, false);
+            else
+                remove_work(saga, work);
             park_saga(saga, step, work.direction, failure.error);
         }
         break;

@@ -19,6 +19,7 @@ struct Saga {
     Datum input;   ///< jsonb
     Datum headers; ///< jsonb
     std::optional<TimestampTz> deadline_at;
+    std::optional<int16> parked_step;
     TimestampTz now; ///< of this call; one instant for everything that it writes
 };
 static_assert(std::is_trivially_destructible_v<Saga>);

@@ -8,7 +8,7 @@ SELECT s.saga_id,
        s.status::text AS status,
        w.step AS current_step,
        w.attempt,
-       CASE WHEN w.lease_until IS NULL AND w.due_at > stacksaga.clock_now()
+       CASE WHEN w.lease_until IS NULL AND w.due_at > stacksaga.clock_now() AND w.due_at < 'infinity'
             THEN w.due_at END AS paused_until,
        r.region,
        r.cluster,
