@@ -1,0 +1,101 @@
+-- Definitions explained: as a picture, and as what their retries add up to.
+
+-- Mermaid decodes #NNN; in labels. So everything that could mean something to it, or to the HTML
+-- that it makes, is written as that: whatever a label says, it stays one label.
+CREATE OR REPLACE FUNCTION stacksaga.diagram_label(label text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(string_agg(
+               CASE WHEN ascii(c) < 32 OR ascii(c) BETWEEN 127 AND 159 THEN ' '
+                    WHEN ascii(c) > 159 OR c COLLATE "C" ~ '^[A-Za-z0-9 _.,()-]$' THEN c
+                    ELSE '#' || ascii(c) || ';' END, '' ORDER BY place), '')
+      FROM regexp_split_to_table(label, '') WITH ORDINALITY AS s(c, place)
+$$;
+COMMENT ON FUNCTION stacksaga.diagram_label IS
+    'Internal: returns a text as it is written between the quotes of a Mermaid label';
+
+-- One line a statement. Nodes: sN is step N, cN its compensation; gN is a stage of several steps.
+CREATE OR REPLACE FUNCTION stacksaga.diagram_lines(definition_id integer)
+RETURNS TABLE (part integer, place integer, line text)
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH step AS (
+        SELECT ds.step_no AS no, ds.stage, ds.kind, ds.effect = 'irreversible' AS is_pivot,
+               ds.effect = 'compensable' AS is_compensable,
+               count(*) OVER (PARTITION BY ds.stage) AS siblings,
+               stacksaga.diagram_label(ds.step) AS name,
+               stacksaga.diagram_label(CASE ds.kind
+                   WHEN 'sql' THEN 'sql ' || regexp_replace(ds.action, '\([^()]*\)$', '')
+                   ELSE 'queue ' || ds.queue END) AS does,
+               stacksaga.diagram_label(CASE ds.kind
+                   WHEN 'sql' THEN 'sql ' || regexp_replace(ds.compensation, '\([^()]*\)$', '')
+                   ELSE 'queue ' || ds.queue END) AS undoes
+          FROM stacksaga.definition_step ds
+         WHERE ds.definition_id = diagram_lines.definition_id
+    ), node AS (
+        SELECT no, stage, siblings, format(CASE kind WHEN 'sql' THEN 's%s["%s<br/>%s%s"]'
+                                                     ELSE 's%s[/"%s<br/>%s%s"/]' END,
+                      no, name, does, CASE WHEN is_pivot THEN '<br/>irreversible' END)
+               || CASE WHEN is_pivot THEN ':::pivot' ELSE '' END AS text
+          FROM step
+    ), stage AS (
+        SELECT stage, CASE WHEN count(*) > 1 THEN 'g' || stage ELSE 's' || min(no) END AS id
+          FROM step GROUP BY stage
+    ), undo_stage AS (
+        SELECT stage, array_agg('c' || no ORDER BY no) AS ids
+          FROM step WHERE is_compensable GROUP BY stage
+    )
+    SELECT 1, stage * 10000 + no, text FROM node WHERE siblings = 1
+    UNION ALL
+    SELECT 1, stage * 10000, format('subgraph g%s["stage %s, side by side"]', stage, stage)
+      FROM stage WHERE id LIKE 'g%'
+    UNION ALL
+    SELECT 1, stage * 10000 + no, '    ' || text FROM node WHERE siblings > 1
+    UNION ALL
+    SELECT 1, stage * 10000 + 9999, 'end' FROM stage WHERE id LIKE 'g%'
+    UNION ALL
+    SELECT 2, no, format('c%s(["undo %s<br/>%s"]):::undo', no, name, undoes)
+      FROM step WHERE is_compensable
+    UNION ALL
+    SELECT 3, stage, format('%s --> %s', lag(id, 1, 'begin') OVER forward, id)
+      FROM stage WINDOW forward AS (ORDER BY stage)
+    UNION ALL
+    SELECT 3, 100000, id || ' --> completed'
+      FROM (SELECT id FROM stage ORDER BY stage DESC LIMIT 1) AS last
+    UNION ALL
+    SELECT 4, no, format('s%s -. undone by .-> c%s', no, no) FROM step WHERE is_compensable
+    UNION ALL
+    SELECT 5, -later.stage, format('%s -.-> %s', array_to_string(later.ids, ' & '),
+               coalesce(array_to_string(earlier.ids, ' & '), 'failed'))
+      FROM undo_stage later
+      LEFT JOIN LATERAL (SELECT ids FROM undo_stage u WHERE u.stage < later.stage
+                          ORDER BY u.stage DESC LIMIT 1) AS earlier ON true
+$$;
+COMMENT ON FUNCTION stacksaga.diagram_lines IS
+    'Internal: returns the statements of saga_diagram() in order of part and place';
+
+CREATE OR REPLACE FUNCTION stacksaga.definition_id(saga text, version integer) RETURNS integer
+LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_definition_id';
+COMMENT ON FUNCTION stacksaga.definition_id IS
+    'Internal: returns the id of a version of a definition, NULL: the current one. Raises SG400, SG404';
+
+CREATE OR REPLACE FUNCTION stacksaga.saga_diagram(saga text, version integer DEFAULT NULL)
+RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT E'flowchart TD\n'
+           || format(E'    begin(("%s<br/>version %s"))\n',
+                     stacksaga.diagram_label(d.saga), d.version)
+           || string_agg('    ' || l.line, E'\n' ORDER BY l.part, l.place)
+           || E'\n    completed((completed))'
+           || CASE WHEN bool_or(l.part = 2)
+                   THEN E'\n    failed((failed))\n    classDef undo stroke-dasharray:4' ELSE '' END
+           || CASE WHEN bool_or(l.line LIKE '%:::pivot')
+                   THEN E'\n    classDef pivot stroke-width:4px' ELSE '' END
+      FROM stacksaga.saga_definition d, stacksaga.diagram_lines(d.definition_id) AS l
+     WHERE d.definition_id = stacksaga.definition_id(saga_diagram.saga, saga_diagram.version)
+     GROUP BY d.definition_id
+$$;
+COMMENT ON FUNCTION stacksaga.saga_diagram IS
+    'Draws a definition, the current one or a version, as a Mermaid flowchart: solid arrows are the way forward, dotted ones the way back. Raises SG400, SG404';
