@@ -23,6 +23,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
 extern "C" {
 #include "postgres.h"
 
@@ -66,6 +70,7 @@ extern "C" {
 #include "portability/instr_time.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"

@@ -107,20 +107,26 @@ void run_action(Saga &saga, const Step &step, const Work &work, std::string_view
 }
 
 /// The answer of verify decides about an attempt whose outcome is unknown.
-void settle_verified(Saga &saga, const Step &step, const Work &work, std::string_view answer) {
+/// `casualty`: why there is none.
+void settle_verified(Saga &saga, const Step &step, const Work &work, std::string_view answer,
+                     const Casualty *casualty = nullptr) {
     if (answer == "done") {
         step_completed(saga, step, work, pg::param_null(JSONBOID));
         return;
     }
     bool known = answer == "not_done";
-    step_failed(saga, step, work,
-                {.failure_class = known ? FailureClass::retryable : FailureClass::unknown,
-                 .outcome_known = known,
-                 .error = known ? "verify says that the step was not done"
-                                : "verify does not know whether the step was done",
-                 .since = saga.now,
-                 .was_verified = true,
-                 .was_never_done = known});
+    Failure failure{.failure_class = known ? FailureClass::retryable : FailureClass::unknown,
+                    .outcome_known = known,
+                    .error = known ? "verify says that the step was not done"
+                                   : "verify does not know whether the step was done",
+                    .since = saga.now,
+                    .was_verified = true,
+                    .was_never_done = known};
+    if (casualty != nullptr && casualty->is_death) {
+        failure.sqlstate = casualty->sqlstate;
+        failure.error = casualty->error;
+    }
+    step_failed(saga, step, work, failure);
 }
 
 void run_verify(Saga &saga, const Step &step, const Work &work) {
@@ -179,11 +185,12 @@ void fail_item(const DueItem &item, std::string_view worker, const Casualty &cas
         return;
     Saga &saga = due->saga;
     const Step &step = saga.definition->step(item.step_no);
-    if (due->work.verifying) { // a verify function that fails does not know either
-        settle_verified(saga, step, due->work, "unknown");
+    if (due->work.verifying &&
+        !casualty.is_killer) { // a verify function that fails does not know either
+        settle_verified(saga, step, due->work, "unknown", &casualty);
         return;
     }
-    Work attempt = next_attempt(saga, due->work, worker);
+    Work attempt = due->work.verifying ? due->work : next_attempt(saga, due->work, worker);
     attempt_begins(saga);
     const RetryRules &rules = saga.definition->rules(step, item.direction);
     Failure failure{.failure_class =
@@ -194,10 +201,13 @@ void fail_item(const DueItem &item, std::string_view worker, const Casualty &cas
                     .since = saga.now};
     if (casualty.timed_out) {
         failure.failure_class = FailureClass::unknown; // rolled back all the same
+    } else if (due->work.verifying) {
+        failure.failure_class = FailureClass::unknown;
+        failure.outcome_known = false;
     } else if (failure.failure_class == FailureClass::unknown) {
         failure.outcome_known = false;
     }
-    if (casualty.unusable)
+    if (casualty.unusable || casualty.is_killer)
         step_is_unusable(saga, step, attempt, failure);
     else
         step_failed(saga, step, attempt, failure);

@@ -11,14 +11,17 @@ struct DueItem {
     int32 slot;
     int16 step_no;
     core::Direction direction;
+    int32 attempt = 0; ///< attempts so far
 };
 
 /// What a handler's error means for its step; palloc'ed where read_casualty was called.
 struct Casualty {
     std::string_view sqlstate;
     std::string_view error;
-    bool timed_out; ///< the step's timeout cancelled it
-    bool unusable;  ///< there is no such function, or it may not be run
+    bool timed_out;         ///< the step's timeout cancelled it
+    bool unusable;          ///< there is no such function, or it may not be run
+    bool is_death = false;  ///< it ended its process
+    bool is_killer = false; ///< it has ended its process too often to be tried again
 };
 
 /// True from the call of a handler until it has returned: an error then is the handler's.

@@ -46,6 +46,18 @@ STACKSAGA_FUNCTION(testing_register_worker) {
                                          PG_GETARG_INT32(2)));
 }
 
+// testing_kill(signal integer) -> integer: sends a signal to this process, as a handler may that
+// has an error of memory.
+STACKSAGA_FUNCTION(testing_kill) {
+    PG_RETURN_INT32(kill(MyProcPid, PG_GETARG_INT32(0)));
+}
+
+// testing_exit() -> void: ends the process from within, as a library may.
+STACKSAGA_FUNCTION(testing_exit) {
+    (void)fcinfo;
+    exit(0);
+}
+
 // testing_beat(ring_id integer, incarnation bigint) -> void
 STACKSAGA_FUNCTION(testing_beat) {
     beat({PG_GETARG_INT32(0), PG_GETARG_INT64(1)}, 0);

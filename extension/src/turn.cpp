@@ -14,6 +14,7 @@
 #include "src/fence.hpp"
 #include "src/handler.hpp"
 #include "src/item.hpp"
+#include "src/poison.hpp"
 #include "src/presence.hpp"
 #include "src/probe.hpp"
 
@@ -34,9 +35,9 @@ constexpr int32 rotation_size = 4096;
     "stacksaga.slot WHERE ring_id = $1"                                                            \
     " AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL)) "
 constinit pg::Statement probe{
-    "SELECT w.saga_id, w.slot, w.step_no, w.direction"
+    "SELECT w.saga_id, w.slot, w.step_no, w.direction, w.attempt"
     "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN " ORDER BY slot # $6) AS s, LATERAL ("
-    "       SELECT saga_id, slot, step_no, direction FROM stacksaga.work w"
+    "       SELECT saga_id, slot, step_no, direction, attempt FROM stacksaga.work w"
     "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at >= $3 AND w.due_at <= $4"
     "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
     "        ORDER BY w.due_at LIMIT $5) AS w"
@@ -103,7 +104,8 @@ Batch find_batch(TimestampTz now, MemoryContext memory) {
         batch.items[i] = {.saga_id = rows.uuid(row, 0),
                           .slot = rows.int4(row, 1),
                           .step_no = rows.int2(row, 2),
-                          .direction = *core::direction_of(rows.text(row, 3))};
+                          .direction = *core::direction_of(rows.text(row, 3)),
+                          .attempt = rows.int4(row, 4)};
     }
     return batch;
 }
@@ -133,6 +135,13 @@ const Casualty *casualty_of(std::span<const Failed> failed, int32 index) {
     return nullptr;
 }
 
+bool run_named(const DueItem &item, std::string_view worker) {
+    name_item(item);
+    const bool done = run_item(item, worker);
+    name_nothing();
+    return done;
+}
+
 void run_items(Batch &batch, std::span<const Failed> failed) {
     std::string_view worker{MyBgworkerEntry->bgw_name};
     bool *owned = lock_slots_of(batch);
@@ -152,7 +161,7 @@ void run_items(Batch &batch, std::span<const Failed> failed) {
         running_index = i;
         if (const Casualty *casualty = casualty_of(failed, i))
             fail_item(batch.items[i], worker, *casualty);
-        else if (run_item(batch.items[i], worker))
+        else if (run_named(batch.items[i], worker))
             ++batch.done;
         else
             batch.skipped = true;
@@ -181,6 +190,7 @@ int32 run_batch(Batch &batch, MemoryContext memory) {
         }
         PG_CATCH();
         {
+            name_nothing();
             if (!handler_is_running)
                 PG_RE_THROW();
             MemoryContextSwitchTo(memory);

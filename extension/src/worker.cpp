@@ -6,6 +6,7 @@
 // its supervisor starts it again, and a new process waits for those before it counts as a session.
 #include "core/ring_settings.hpp"
 
+#include "src/poison.hpp"
 #include "src/presence.hpp"
 #include "src/trouble.hpp"
 #include "src/turn.hpp"
@@ -86,10 +87,13 @@ pg::Coordination coordination() {
 
 /// A worker that the postmaster starts again must not do so for ever when its database is gone, and
 /// a process that exits with 0 is not started again. The error of a failed connection is FATAL, so
-/// that only the end of the process can tell.
-void at_exit(int, Datum) {
+/// that only the end of the process can tell. The code -1 stands for an exit() in a handler, whose
+/// 0 must not leave the database without its worker.
+void at_exit(int code, Datum) {
     if (!is_connected)
         proc_exit(0);
+    if (code == -1)
+        _exit(1);
 }
 
 [[noreturn]] void leave_for_good() {
@@ -128,6 +132,7 @@ void keep_number() {
         return;
     ereport(LOG, (errmsg("%s of database \"%s\" ends: another process has its number",
                          MyBgworkerEntry->bgw_name, self.database)));
+    abandon_name_file();
     leave_for_good();
 }
 
@@ -285,6 +290,17 @@ void beat_and_settle() {
 
 // ----------------------------------------------------------------------------- the turn
 
+/// What the last process of this number died of.
+void charge_death() {
+    bool is_charged = false;
+    pg::in_transaction([&] {
+        require_extension();
+        is_charged = pg::with_spi([] { return charge_last_words(MyBgworkerEntry->bgw_name); });
+    });
+    if (is_charged)
+        forget_last_words();
+}
+
 /// When to look for work again, after a turn that left nothing to do at once.
 int64 rest_after(const TurnOutcome &outcome) {
     const int64 poll = static_cast<int64>(pg::settings.poll_interval) * 1000;
@@ -347,6 +363,8 @@ bool work() {
         return false;
     if (!self.is_registered)
         register_self();
+    if (has_last_words())
+        charge_death();
     if (pg::steady_now() >= self.beat_at)
         beat_and_settle();
     if (self.is_registered && pg::steady_now() >= self.turn_at)
@@ -366,7 +384,7 @@ bool work() {
 
 void connect(Oid database) {
     pqsignal(SIGHUP, SignalHandlerForConfigReload);
-    pqsignal(SIGTERM, die);
+    erase_name_on_signals();
     BackgroundWorkerUnblockSignals();
     if (self.order.supervisor == Supervisor::postmaster)
         on_proc_exit(at_exit, 0);
@@ -378,6 +396,7 @@ void connect(Oid database) {
     SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION);
     pg::in_transaction([] {
         self.database = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
+        sweep_name_files();
     });
 }
 
@@ -397,6 +416,7 @@ extern "C" void stacksaga_worker_main(Datum main_arg) {
     self.order = worker_order();
     connect(DatumGetObjectId(main_arg));
     keep_number();
+    open_name_file(self.order.number);
     tell_starter();
     check_still_wanted();
     self.memory =

@@ -1,0 +1,177 @@
+# A handler that ends its process every time costs it three attempts: then its saga is parked, whatever
+# its policy allows. The server lives, other sagas go on, and who was told to quit is not charged.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use StacksagaCluster;
+use StacksagaWorkers;
+
+my $node = StacksagaCluster->new('poison');
+$node->init;
+$node->append_conf('postgresql.conf', "restart_after_crash = on\nstacksaga.workers = 2");
+$node->start;
+$node->create_extension('postgres');
+define_answer($node, 'postgres');
+
+# Handlers that end their process, each in its own way.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION testing_kill(signal integer) RETURNS integer
+		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_kill';
+	CREATE FUNCTION testing_exit() RETURNS void
+		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_exit';
+	CREATE FUNCTION out_of_memory(stacksaga.step_call) RETURNS jsonb
+		LANGUAGE sql AS $$ SELECT to_jsonb(testing_kill(9)) $$;
+	CREATE FUNCTION segfault(stacksaga.step_call) RETURNS jsonb
+		LANGUAGE sql AS $$ SELECT to_jsonb(testing_kill(11)) $$;
+	CREATE FUNCTION terminate(stacksaga.step_call) RETURNS jsonb
+		LANGUAGE sql AS $$ SELECT to_jsonb(pg_terminate_backend(pg_backend_pid())) $$;
+	CREATE FUNCTION leave(stacksaga.step_call) RETURNS jsonb
+		LANGUAGE sql AS $$ SELECT to_jsonb(testing_exit()::text) $$;
+	CREATE FUNCTION is_it_done(stacksaga.step_call) RETURNS text
+		LANGUAGE sql AS $$ SELECT testing_kill(11)::text $$;
+	CREATE FUNCTION forget(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		RAISE EXCEPTION 'nobody knows' USING ERRCODE = 'SR504';
+	END $$;
+	CREATE TABLE switch (is_on boolean NOT NULL);
+	INSERT INTO switch VALUES (true);
+	CREATE FUNCTION compute(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		WHILE (SELECT is_on FROM switch) LOOP END LOOP;
+		RETURN '1';
+	END $$;
+	SELECT stacksaga.define_saga(f, ARRAY[
+		stacksaga.sql_step('before', 'answer(stacksaga.step_call)'),
+		stacksaga.sql_step('killer', f || '(stacksaga.step_call)', retry => stacksaga.retry_policy(
+			max_attempts => 0, initial_interval => '0'))])
+	  FROM unnest(ARRAY['out_of_memory', 'segfault', 'terminate', 'leave']) AS f;
+	SELECT stacksaga.define_saga('asked', ARRAY[stacksaga.sql_step('killer',
+		'forget(stacksaga.step_call)', verify => 'is_it_done(stacksaga.step_call)',
+		retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '0'))]);
+	SELECT stacksaga.define_saga('once', ARRAY[stacksaga.sql_step('killer',
+		'terminate(stacksaga.step_call)', retry => stacksaga.retry_policy(max_attempts => 1))]);
+	SELECT stacksaga.define_saga('compute', ARRAY[stacksaga.sql_step('only',
+		'compute(stacksaga.step_call)', timeout => '1 hour')])});
+
+# In one transaction: the server may crash after it.
+sub start_sagas
+{
+	my $list = join(',', map { "'$_'" } @_);
+	return split /\n/, $node->safe_psql('postgres', qq{
+		SELECT (stacksaga.start_saga(s)).saga_id FROM unnest(ARRAY[$list]) WITH ORDINALITY AS u(s, n)
+		 ORDER BY n});
+}
+
+# The server may be away.
+sub await_status
+{
+	my ($id, $status) = @_;
+	return $node->poll_query_until('postgres',
+		"SELECT status = '$status' FROM stacksaga.sagas WHERE saga_id = '$id'");
+}
+
+sub failures
+{
+	my ($id) = @_;
+	return $node->safe_psql('postgres', qq{
+		SELECT string_agg(attempt || ' ' || error_class || ' ' || worker || ': ' || error, E'\n'
+		                  ORDER BY attempt)
+		  FROM stacksaga.saga_history WHERE saga_id = '$id' AND status = 'failed'});
+}
+
+sub files
+{
+	return sort map { s{.*/}{}r } glob($node->data_dir . '/pg_stat_tmp/stacksaga.*');
+}
+
+is($node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()'), 2, 'two workers run');
+wait_until_works($node, 'postgres', 2);
+my $database = $node->safe_psql('postgres',
+	q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
+is_deeply([ files() ], [ "stacksaga.$database.1", "stacksaga.$database.2" ],
+	'each has its file');
+
+foreach my $saga (qw(out_of_memory segfault terminate leave asked))
+{
+	my ($killer, $other) = start_sagas($saga, 'answer');
+	ok(await_status($killer, 'parked'), "$saga: the saga is parked in the end");
+	ok(await_status($other, 'completed'), "$saga: another one is done");
+	my $failures = failures($killer);
+	my @lines = split /\n/, $failures;
+	is(scalar(@lines), 3, "$saga: after three attempts");
+	my $class = $saga eq 'asked' ? 'unknown' : 'retryable';
+	is(scalar(grep { /^\d $class .*worker-\d: the handler ended its process$/ } @lines),
+		3, "$saga: its history says why") or diag($failures);
+	is($node->safe_psql('postgres', qq{
+		SELECT parked_step || ' ' || error FROM stacksaga.saga WHERE saga_id = '$killer'}),
+		($saga eq 'asked' ? 1 : 2) . ' the handler ended its process',
+		"$saga: and so does the saga");
+}
+my ($once) = start_sagas('once');
+ok(await_status($once, 'failed'), 'a policy of fewer attempts holds');
+is(scalar(() = failures($once) =~ /ended its process/g), 1, 'so that it was tried once');
+
+# In the middle of a handler: a shutdown, an order to quit, and a crash elsewhere are not its fault.
+my ($innocent) = start_sagas('compute');
+
+# The worker in the handler, once there is one that is none of these.
+sub worker_in_step
+{
+	my @not = (0, @_);
+	my $query = sprintf(q{SELECT a.pid FROM pg_stat_activity a JOIN pg_locks l USING (pid)
+		 WHERE a.backend_type = 'stacksaga worker' AND l.relation = 'switch'::regclass
+		   AND a.pid NOT IN (%s)}, join(',', @not));
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM ($query) AS w");
+	return $node->safe_psql('postgres', $query);
+}
+
+my $victim = worker_in_step();
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($victim)");
+$victim = worker_in_step($victim);
+wait_for_workers($node, 'postgres', 2);
+my ($bystander) = grep { $_ != $victim } worker_pids($node, 'postgres');
+my $offset = -s $node->logfile;
+kill 'KILL', $bystander;
+$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
+$node->poll_query_until('postgres', 'SELECT true');
+foreach my $mode ('fast', 'immediate')
+{
+	worker_in_step($victim);
+	$node->stop($mode);
+	$node->start;
+	$node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()');
+}
+worker_in_step();
+$node->safe_psql('postgres', 'UPDATE switch SET is_on = false');
+ok(await_status($innocent, 'completed'), 'the step of a worker that was told to quit is done');
+is(failures($innocent), '', 'and was never charged');
+
+# What is left behind.
+$node->safe_psql('postgres', 'CREATE DATABASE gone');
+my $gone = $node->safe_psql('postgres', q{SELECT oid FROM pg_database WHERE datname = 'gone'});
+$node->safe_psql('postgres', 'DROP DATABASE gone');
+append_to_file($node->data_dir . "/pg_stat_tmp/stacksaga.$gone.1", 'anything');
+$node->stop('fast');
+is_deeply([ files() ], ["stacksaga.$gone.1"], 'an orderly end leaves no file');
+append_to_file($node->data_dir . "/pg_stat_tmp/stacksaga.$database.1", 'not what we write' x 9);
+$node->start;
+$node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()');
+wait_until_works($node, 'postgres', 2);
+is_deeply([ files() ], [ "stacksaga.$database.1", "stacksaga.$database.2" ],
+	'those of a database that is gone are removed');
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'and a file with something else is no harm');
+
+# A worker that cannot have its file works without.
+$node->stop('fast');
+mkdir $node->data_dir . "/pg_stat_tmp/stacksaga.$database.1" or die $!;
+$offset = -s $node->logfile;
+$node->start;
+$node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()');
+$node->wait_for_log(qr/could not open file "pg_stat_tmp\/stacksaga\.$database\.1"/, $offset);
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'a worker without its file works');
+
+$node->stop;
+done_testing();
