@@ -2,7 +2,7 @@
 #
 #   make              build the extension            make install [DESTDIR=...]   install it
 #   make demo         transfers between two banks    make test                    every test there is
-#   make unit | regress | isolation | tap | docs | lint  one part of the tests
+#   make unit | regress | isolation | tap | docs | lint | model  one part of the tests
 #   make coordinator  build the daemon               make clean                   remove what was built
 #
 # demo and test install what they need and start private servers; they work before PostgreSQL is there.
@@ -70,7 +70,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation tap docs lint tidy coordinator demo-programs cmake
+.PHONY: packages demo test unit regress isolation tap docs lint model tidy coordinator demo-programs cmake
 
 packages:
 	@test/tools/install-packages
@@ -101,6 +101,9 @@ tidy:
 
 unit: cmake
 	@test/tools/unit
+
+model:
+	@test/tools/model
 
 regress isolation docs lint: all
 	@test/tools/$@
