@@ -3,6 +3,7 @@
 #include "pg/function.hpp"
 #include "pg/result.hpp"
 #include "src/limits.hpp"
+#include "src/parked.hpp"
 
 namespace stacksaga {
 
@@ -59,6 +60,8 @@ STACKSAGA_FUNCTION(enforce_transition) {
     auto to_direction = core::direction_of(direction_name);
     if (!to || !to_direction) // the CHECK constraints say what is wrong
         return PointerGetDatum(after);
+    if ((*from == core::Status::parked) != (*to == core::Status::parked))
+        note_parked(before, descriptor, *to == core::Status::parked);
     if (core::may_change(*from, *from_direction, *to, *to_direction))
         return PointerGetDatum(after);
 

@@ -13,11 +13,11 @@ SELECT kind, object
                        saga_timeline,clock_now,run_pending,worker_ensure,create_ring,alter_ring,
                        node_ranges,drain_node,ring_state,ring_slots,sagas,saga_history,nodes,
                        ring_settings,ring_status,oldest_due,worker_stats,
-                       saga_diagram}'),
+                       saga_diagram,parked_sagas}'),
         ('monitor', '{saga_result,saga_timeline,clock_now,node_ranges,ring_state,ring_slots,sagas,
                       saga_history,nodes,ring_settings,ring_status,oldest_due,
                       worker_stats,
-                      saga_diagram}')) AS p(kind, objects),
+                      saga_diagram,parked_sagas}')) AS p(kind, objects),
        unnest(objects) AS object;
 COMMENT ON VIEW stacksaga.privilege IS
     'Says which functions and views grant_usage() grants to which kind of user';

@@ -1,0 +1,49 @@
+-- Sagas that need a person, and what that person may call.
+
+-- What parked a saga is in its row and in the last failure of the step that parked it. Names in the
+-- comment of a hint hold no line break: what follows it would not be a comment.
+CREATE OR REPLACE VIEW stacksaga.parked_sagas AS
+SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
+       CASE
+       WHEN p.sqlstate = 'SG424' AND p.error LIKE 'function % cannot be run: %' THEN
+           p.retry || format(' -- once there is a function %s again that role %s may execute',
+                             p.function, p.definer)
+       WHEN p.sqlstate = '57P02' AND p.kind = 'sql' THEN
+           p.retry || format(' -- once function %s no longer ends its process', p.function)
+       WHEN p.direction = 'compensate' THEN
+           p.retry || ' -- tries the compensation again; or resolve_step(), if you undid it by hand'
+       WHEN p.saga_direction = 'compensate' THEN
+           p.resolve || ' -- it settled when what was before it was to be undone; not_done goes '
+           'on with that'
+       WHEN NOT p.outcome_known AND p.effect = 'irreversible' THEN
+           p.resolve || ' -- if it happened, else not_done: nobody here can know'
+       ELSE
+           p.retry || ' -- tries the step again, as there is no way back; or resolve_step(), if '
+           'you did it by hand'
+       END AS hint
+  FROM (SELECT s.saga_id, d.saga, s.key, ds.step, s.parked_direction::text AS direction, k.since,
+               coalesce(f.error, s.error) AS error, f.sqlstate, f.outcome_known, ds.kind, ds.effect,
+               regexp_replace(d.definer, '[[:cntrl:]]', ' ', 'g') AS definer,
+               s.direction::text AS saga_direction,
+               regexp_replace(CASE s.parked_direction WHEN 'act' THEN ds.action
+                                                      ELSE ds.compensation END,
+                              '[[:cntrl:]]', ' ', 'g') AS function,
+               format('SELECT stacksaga.retry_saga(%L, ''why'');', s.saga_id) AS retry,
+               format('SELECT stacksaga.resolve_step(%L, %L, ''done'', reason => ''why'');',
+                      s.saga_id, ds.step) AS resolve
+          FROM stacksaga.parked_saga k
+         CROSS JOIN LATERAL ( -- the limit keeps the planner from reading all sagas
+               SELECT s.* FROM stacksaga.saga s
+                WHERE s.saga_id = k.saga_id AND s.token OPERATOR(stacksaga.=) k.token
+                  AND s.status = 'parked' LIMIT 1) AS s
+          JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
+          LEFT JOIN stacksaga.definition_step ds
+            ON ds.definition_id = s.definition_id AND ds.step_no = s.parked_step
+          LEFT JOIN LATERAL (
+               SELECT f.error, f.sqlstate, f.outcome_known
+                 FROM stacksaga.failure f
+                WHERE f.saga_id = s.saga_id AND f.token OPERATOR(stacksaga.=) s.token
+                  AND f.step_no = s.parked_step AND f.direction = s.parked_direction
+                ORDER BY f.attempt DESC LIMIT 1) AS f ON true) AS p;
+COMMENT ON VIEW stacksaga.parked_sagas IS
+    'Shows the sagas that need a person: the step that parked each, since when and why, and the SQL that leads out of it';
