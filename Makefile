@@ -70,7 +70,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation tap docs lint model tidy coordinator demo-programs cmake
+.PHONY: packages demo test unit regress isolation tap docs lint model tidy bench-core coordinator demo-programs cmake
 
 packages:
 	@test/tools/install-packages
@@ -110,3 +110,8 @@ regress isolation docs lint: all
 
 tap: all cmake
 	@test/tools/tap
+
+# Not part of `make test`: figures, not verdicts. Wants the package libbenchmark-dev.
+bench-core: coordinator
+	$(MAKE) -C build core_bench
+	build/core_bench

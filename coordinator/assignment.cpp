@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
@@ -16,9 +17,19 @@ namespace {
 /// Points and distances on the hash ring wrap around at 2^64.
 using Point = std::uint64_t;
 
-Point point_of(std::string_view bytes, std::uint32_t seed) {
-    return core::murmur3_x64_128(bytes, seed).h1;
-}
+/// The points of one member: one hash of its name, and from its two halves as many points as are
+/// wanted, each mixed once more (Kirsch, Mitzenmacher 2006, "Less hashing, same performance").
+class PointsOfMember {
+public:
+    explicit PointsOfMember(std::string_view name) : hash_(core::murmur3_x64_128(name)) {}
+
+    [[nodiscard]] Point operator[](std::uint32_t copy) const {
+        return core::murmur3::mix64(hash_.h1 + copy * (hash_.h2 | 1));
+    }
+
+private:
+    core::Hash128 hash_;
+};
 
 /// Where a slot lies on the hash ring: its number, hashed as eight little-endian bytes. Slots are
 /// equal parts of the token ring in order; hashing scatters them, so that neighbours part company.
@@ -26,22 +37,27 @@ Point point_of_slot(std::int32_t slot) {
     std::array<char, 8> bytes{};
     for (std::size_t i = 0; i < bytes.size(); ++i)
         bytes[i] = static_cast<char>((static_cast<std::uint64_t>(slot) >> (8 * i)) & 0xff);
-    return point_of({bytes.data(), bytes.size()}, 0);
+    return core::murmur3_x64_128({bytes.data(), bytes.size()}).h1;
 }
 
 /// The hash ring of the members that lack slots. Full members drop out as slots are taken.
+///
+/// Points are spread evenly, so they are sorted in linear time: each goes straight to the bucket of
+/// its top bits, where a few others are. A point is looked up the same way.
 class HashRing {
 public:
     HashRing(std::span<const Member> members, std::span<std::int32_t> lacking) : lacking_(lacking) {
+        std::vector<Entry> points;
         for (std::size_t i = 0; i < members.size(); ++i) {
             if (lacking[i] <= 0)
                 continue;
+            const PointsOfMember of_member(members[i].name);
             for (std::uint32_t copy = 0; copy < virtual_nodes; ++copy)
-                points_.push_back({point_of(members[i].name, copy), static_cast<std::int32_t>(i)});
+                points.push_back({of_member[copy], static_cast<std::int32_t>(i)});
         }
-        std::ranges::sort(points_);
+        sort_into_buckets(points);
         skip_.resize(points_.size());
-        std::iota(skip_.begin(), skip_.end(), std::size_t{1});
+        std::iota(skip_.begin(), skip_.end(), std::uint32_t{1});
     }
 
     [[nodiscard]] bool empty() const noexcept { return points_.empty(); }
@@ -71,9 +87,32 @@ private:
         auto operator<=>(const Entry &) const = default;
     };
 
+    [[nodiscard]] std::size_t bucket_of(Point at) const {
+        return static_cast<std::size_t>(at >> bucket_shift_);
+    }
+
+    void sort_into_buckets(std::span<const Entry> points) {
+        constexpr std::size_t in_a_bucket = 4;
+        const std::size_t buckets =
+            std::bit_ceil(std::max<std::size_t>(points.size() / in_a_bucket, 2));
+        bucket_shift_ = 64 - std::countr_zero(buckets);
+        std::vector<std::uint32_t> next(buckets + 1);
+        for (const Entry &point : points)
+            ++next[bucket_of(point.at) + 1];
+        std::partial_sum(next.begin(), next.end(), next.begin());
+        starts_ = next;
+        points_.resize(points.size());
+        for (const Entry &point : points)
+            points_[next[bucket_of(point.at)]++] = point;
+        for (std::size_t bucket = 0; bucket < buckets; ++bucket)
+            std::sort(points_.begin() + starts_[bucket], points_.begin() + starts_[bucket + 1]);
+    }
+
     [[nodiscard]] std::size_t first_from(Point from) const {
-        const auto found = std::ranges::lower_bound(points_, from, {}, &Entry::at);
-        return static_cast<std::size_t>(found - points_.begin());
+        std::size_t i = starts_[bucket_of(from)];
+        while (i < points_.size() && points_[i].at < from)
+            ++i;
+        return i;
     }
 
     /// First entry at or after i whose member lacks a slot. Paths over full members are shortened
@@ -85,15 +124,17 @@ private:
             living = skip_[living];
         while (i < living) {
             const std::size_t after = skip_[i];
-            skip_[i] = living;
+            skip_[i] = static_cast<std::uint32_t>(living);
             i = after;
         }
         return living;
     }
 
     std::span<std::int32_t> lacking_;
-    std::vector<Entry> points_;
-    std::vector<std::size_t> skip_;
+    std::vector<Entry> points_;         ///< ascending
+    std::vector<std::uint32_t> starts_; ///< of each bucket, and the end of the last
+    int bucket_shift_ = 63;
+    std::vector<std::uint32_t> skip_;
 };
 
 /// Takes from each member the slots that it holds over its quota, nearest to a lacking member

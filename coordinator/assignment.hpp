@@ -47,15 +47,15 @@ quotas(std::span<const Member> members, std::span<const std::int32_t> held, std:
 /// consistent: every member ends within one slot of its weight's share, and as few slots move as
 /// that allows. A member that holds too much gives up the slots whose point is nearest before a
 /// point of a member that lacks some; a free slot goes to the first member that lacks some,
-/// clockwise from the slot's point. Points are Murmur3 hashes, 128 of them per member. (Karger et
+/// clockwise from the slot's point. Points are made from Murmur3 hashes, 128 per member. (Karger et
 /// al. 1997, "Consistent hashing and random trees"; Mirrokni, Thorup, Zadimoghaddam 2016,
 /// "Consistent hashing with bounded loads".)
 ///
 /// contiguous: equal runs of slots in the order of the members' names, the first ones one larger;
 /// by weight where weights differ. Owners do not matter.
 ///
-/// Cost: O(members + slots) while nothing changes, plus O(p log p) for the p points of the members
-/// that lack slots.
+/// Cost: O(members log members + slots), plus what the points of the members that lack slots cost,
+/// linear in their number on average.
 [[nodiscard]] std::vector<std::int32_t>
 assign(std::span<const Member> members, std::span<const std::int32_t> owners, Strategy strategy);
 

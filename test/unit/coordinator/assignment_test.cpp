@@ -285,6 +285,39 @@ TEST(Propose, TilesTheRingForEveryMembership) {
     }
 }
 
+TEST(Propose, TilesTheRingWithinOneSlotOfTheWeightsForThousandsOfMemberships) {
+    Random random(9);
+    for (int i = 0; i < 4000; ++i) {
+        const auto strategy = i % 2 == 0 ? Strategy::consistent : Strategy::contiguous;
+        const std::int32_t count = 64 << random() % 4;
+        const auto members = random_members(1 + random() % 100, random);
+        auto slots = slots_of_ring(count);
+        for (Slot &slot : slots) // some have an owner that is gone, some have none
+            if (random() % 4 != 0)
+                slot.owner = "node-" + std::to_string(random() % (2 * members.size()));
+        std::vector<Node> nodes;
+        for (const Member &member : members)
+            nodes.push_back(node(member.name, NodeState::active, NodeKind::worker, member.weight));
+        const auto proposal = propose(Instant{}, strategy, nodes, slots);
+        ASSERT_TRUE(proposal);
+        expect_tiles(*proposal);
+
+        std::vector<std::int32_t> owners;
+        for (const Grant &grant : proposal->grants) {
+            const auto found = std::ranges::find(members, grant.node, &Member::name);
+            ASSERT_NE(found, members.end());
+            const auto size = core::Range{core::Token::from_int64(grant.range_start),
+                                          core::Token::from_int64(grant.range_end)}
+                                  .size() /
+                              core::slot_range(0, count).size();
+            owners.insert(owners.end(), static_cast<std::size_t>(size),
+                          static_cast<std::int32_t>(found - members.begin()));
+        }
+        ASSERT_EQ(owners.size(), static_cast<std::size_t>(count));
+        expect_balanced(members, owners);
+    }
+}
+
 TEST(Propose, DoesNotDependOnTheOrderOfNodes) {
     Random random(8);
     std::vector<Node> nodes; // equal weights: only the names tell them apart
