@@ -76,8 +76,11 @@ StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
 
 Datum call(const Saga &saga, const Step &step, const FunctionRef &function, HandlerKind kind,
            const Work &attempt, bool *isnull) {
-    StepCall step_call = make_call(saga, step, attempt);
+    // What the step is to be called with belongs to it: results too large for one value are a
+    // failure of the step, which no retry mends.
+    handler_is_unusable = false;
     handler_is_running = true;
+    StepCall step_call = make_call(saga, step, attempt);
     start_timeout(step.timeout_us);
     Datum result = call_handler(*saga.definition, function, kind, step_call, isnull);
     stop_timeout();
@@ -159,6 +162,16 @@ bool run_item(const DueItem &item, std::string_view worker) {
     return true;
 }
 
+namespace {
+
+/// Whether the server itself cancels the statement. (A handler may raise the same SQLSTATE.)
+bool is_cancel(const ErrorData &error) {
+    return error.sqlerrcode == ERRCODE_QUERY_CANCELED && error.funcname != nullptr &&
+           strcmp(error.funcname, "ProcessInterrupts") == 0;
+}
+
+} // namespace
+
 Casualty read_casualty() {
     ErrorData *error = CopyErrorData();
     Casualty casualty{};
@@ -170,6 +183,7 @@ Casualty read_casualty() {
         text.substr(0, static_cast<size_t>(pg_mbcliplen(text.data(), static_cast<int>(text.size()),
                                                         error_bytes_max)));
     casualty.timed_out = attempt_timed_out;
+    casualty.is_cancelled = is_cancel(*error) && !attempt_timed_out;
     casualty.unusable = handler_is_unusable;
     if (casualty.timed_out)
         casualty.error = "the attempt took longer than the step's timeout";
@@ -201,6 +215,8 @@ void fail_item(const DueItem &item, std::string_view worker, const Casualty &cas
                     .since = saga.now};
     if (casualty.timed_out) {
         failure.failure_class = FailureClass::unknown; // rolled back all the same
+    } else if (casualty.is_cancelled) {
+        failure.failure_class = FailureClass::retryable; // it says nothing about the step
     } else if (due->work.verifying) {
         failure.failure_class = FailureClass::unknown;
         failure.outcome_known = false;

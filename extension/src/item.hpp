@@ -18,10 +18,11 @@ struct DueItem {
 struct Casualty {
     std::string_view sqlstate;
     std::string_view error;
-    bool timed_out;         ///< the step's timeout cancelled it
-    bool unusable;          ///< there is no such function, or it may not be run
-    bool is_death = false;  ///< it ended its process
-    bool is_killer = false; ///< it has ended its process too often to be tried again
+    bool timed_out;            ///< the step's timeout cancelled it
+    bool unusable;             ///< there is no such function, or it may not be run
+    bool is_cancelled = false; ///< the server cancelled it, for a client or a statement_timeout
+    bool is_death = false;     ///< it ended its process
+    bool is_killer = false;    ///< it has ended its process too often to be tried again
 };
 
 /// True from the call of a handler until it has returned: an error then is the handler's.

@@ -26,13 +26,6 @@ constinit pg::Statement probe{
     "        ORDER BY w.due_at LIMIT $4) AS w"
     " ORDER BY w.due_at LIMIT $4"};
 
-/// Whether the server itself cancels the statement, for its client or its statement_timeout: that
-/// is meant for run_pending(), not for the step. (A step may raise the same SQLSTATE.)
-bool is_cancel(const ErrorData &error) {
-    return error.sqlerrcode == ERRCODE_QUERY_CANCELED && error.funcname != nullptr &&
-           strcmp(error.funcname, "ProcessInterrupts") == 0;
-}
-
 /// In a subtransaction, so that a failing handler leaves nothing but its failure.
 bool run_guarded(const DueItem &item) {
     constexpr std::string_view worker = "run_pending";
@@ -54,8 +47,8 @@ bool run_guarded(const DueItem &item) {
         ErrorData *error = CopyErrorData();
         failed = handler_is_running;
         casualty = read_casualty();
-        if (is_cancel(*error) && !casualty.timed_out)
-            failed = false;
+        if (casualty.is_cancelled)
+            failed = false; // it is meant for run_pending(), not for the step
         FlushErrorState();
         RollbackAndReleaseCurrentSubTransaction();
         if (!failed)

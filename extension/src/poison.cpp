@@ -167,8 +167,8 @@ bool charge_last_words(std::string_view worker) {
     if (!saga)
         return !saga_exists(item.saga_id);
     std::optional<Work> work = find_work(*saga, item.step_no, item.direction);
-    if (!work || work->attempt != item.attempt || work->is_claimed() ||
-        item.step_no == deadline_step_no)
+    // Rows whose number is no step's run no handler.
+    if (!work || work->attempt != item.attempt || work->is_claimed() || item.step_no < 1)
         return true;
     pg::Rows deaths =
         count_deaths.run(pg::param(saga->id), pg::param(saga->token), pg::param(item.step_no),

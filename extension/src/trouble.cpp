@@ -10,14 +10,13 @@ constexpr int64 passing_pause_us = USECS_PER_SEC / 10;
 constexpr int64 first_pause_us = USECS_PER_SEC;
 constexpr int64 longest_pause_us = 10 * USECS_PER_SEC;
 
-/// What is gone at the next try, as a rule: nobody has to know.
+} // namespace
+
 bool is_passing(int sqlstate) {
     return sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE ||
            sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED || sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
            sqlstate == ERRCODE_QUERY_CANCELED;
 }
-
-} // namespace
 
 int64 Trouble::remaining() const {
     return sqlstate_ == 0 ? 0 : std::max<int64>(0, until_ - pg::steady_now());

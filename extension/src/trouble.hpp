@@ -4,6 +4,9 @@
 
 namespace stacksaga {
 
+/// Whether an error of this SQLSTATE is gone at the next try, as a rule: nobody has to know.
+bool is_passing(int sqlstate);
+
 class Trouble {
 public:
     /// Runs one round of the loop, outside of a transaction. False when it raised an error: then

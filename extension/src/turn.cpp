@@ -11,12 +11,14 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "pg/transaction.hpp"
+#include "src/aside.hpp"
 #include "src/fence.hpp"
 #include "src/handler.hpp"
 #include "src/item.hpp"
 #include "src/poison.hpp"
 #include "src/presence.hpp"
 #include "src/probe.hpp"
+#include "src/trouble.hpp"
 
 namespace stacksaga {
 
@@ -66,13 +68,23 @@ struct Batch {
     bool skipped; ///< something due was left: the slot is not ours, or the saga is locked
 };
 
-/// A handler that failed, by its place in the batch.
+/// An item that raised an error, by its place in the batch.
 struct Failed {
     int32 index;
-    Casualty casualty;
+    bool is_handlers;  ///< what it raised is its handler's error
+    Casualty casualty; ///< then
 };
 
-constinit int32 running_index = 0;
+/// In memory of its own, so that it is whole after a longjmp.
+struct Failures {
+    int32 count;
+    Failed *list;
+    std::span<Failed> all() const { return {list, static_cast<size_t>(count)}; }
+};
+
+// Which item of the batch runs.
+constexpr int32 none_yet = -1;
+constinit int32 running_index = none_yet;
 
 void restart_state(const NodeIdentity &node) {
     if (state.node.ring_id == node.ring_id && state.node.incarnation == node.incarnation)
@@ -128,10 +140,10 @@ bool *lock_slots_of(const Batch &batch) {
     return owned;
 }
 
-const Casualty *casualty_of(std::span<const Failed> failed, int32 index) {
-    for (const Failed &f : failed)
+Failed *find(std::span<Failed> failed, int32 index) {
+    for (Failed &f : failed)
         if (f.index == index)
-            return &f.casualty;
+            return &f;
     return nullptr;
 }
 
@@ -142,8 +154,16 @@ bool run_named(const DueItem &item, std::string_view worker) {
     return done;
 }
 
-void run_items(Batch &batch, std::span<const Failed> failed) {
+void deal_with(const DueItem &item, const Failed &failed, std::string_view worker) {
+    if (failed.is_handlers)
+        fail_item(item, worker, failed.casualty);
+    else
+        set_aside(item);
+}
+
+void run_items(Batch &batch, std::span<Failed> failed) {
     std::string_view worker{MyBgworkerEntry->bgw_name};
+    running_index = none_yet;
     bool *owned = lock_slots_of(batch);
     batch.done = 0;
     const int64 end = pg::steady_now() + turn_time_max_us;
@@ -159,13 +179,14 @@ void run_items(Batch &batch, std::span<const Failed> failed) {
             continue;
         }
         running_index = i;
-        if (const Casualty *casualty = casualty_of(failed, i))
-            fail_item(batch.items[i], worker, *casualty);
+        if (const Failed *f = find(failed, i))
+            deal_with(batch.items[i], *f, worker);
         else if (run_named(batch.items[i], worker))
             ++batch.done;
         else
             batch.skipped = true;
     }
+    running_index = batch.count;
 }
 
 template <class F> void in_transaction(F &&body) {
@@ -175,34 +196,59 @@ template <class F> void in_transaction(F &&body) {
     });
 }
 
-/// Runs the batch until it commits: each handler that fails shortens it to the items up to that
-/// one, and is written down as failed in the commit.
+/// Blames the item that ran for the error that is being caught, and shortens the batch to the items
+/// up to it. False when no item is to blame, or the error is likely to be gone at the next try.
+bool find_culprit(Batch &batch, Failures &failures) {
+    if (handler_is_running) {
+        failures.list[failures.count++] = {running_index, true, read_casualty()};
+        batch.count = running_index + 1;
+        return true;
+    }
+    if (running_index == none_yet || is_passing(geterrcode()))
+        return false;
+    if (running_index == batch.count && batch.count > 1) { // the commit: any of them
+        batch.count = 1;
+        return true;
+    }
+    const int32 index = std::min(running_index, batch.count - 1);
+    Failed *known = find(failures.all(), index);
+    if (known != nullptr && !known->is_handlers)
+        return false; // it cannot even be set aside
+    if (known == nullptr)
+        known = &failures.list[failures.count++];
+    EmitErrorReport();
+    *known = {index, false, {}};
+    batch.count = index + 1;
+    return true;
+}
+
+/// Runs the batch until it commits: each item that raises an error shortens it to the items up to
+/// that one, and in the commit is written down as failed, or set aside.
 int32 run_batch(Batch &batch, MemoryContext memory) {
-    auto *failed = static_cast<Failed *>(
+    auto *failures = static_cast<Failures *>(MemoryContextAllocZero(memory, sizeof(Failures)));
+    failures->list = static_cast<Failed *>(
         MemoryContextAlloc(memory, sizeof(Failed) * static_cast<size_t>(batch.count)));
-    volatile int32 failures = 0;
     volatile bool committed = false;
     while (!committed) {
         PG_TRY();
         {
-            in_transaction([&] { run_items(batch, {failed, static_cast<size_t>(failures)}); });
+            in_transaction([&] { run_items(batch, failures->all()); });
             committed = true;
         }
         PG_CATCH();
         {
             name_nothing();
-            if (!handler_is_running)
-                PG_RE_THROW();
             MemoryContextSwitchTo(memory);
-            failed[failures] = {running_index, read_casualty()};
-            failures = failures + 1;
+            if (!find_culprit(batch, *failures)) {
+                choose_batch_size(false);
+                PG_RE_THROW();
+            }
             AbortCurrentTransaction();
             FlushErrorState();
-            batch.count = running_index + 1;
         }
         PG_END_TRY();
     }
-    return failures;
+    return failures->count;
 }
 
 } // namespace

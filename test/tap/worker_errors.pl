@@ -1,0 +1,139 @@
+# What goes wrong for one saga does not hold up the others: errors that are not a handler's, a step that
+# cannot be called, and a cancel in the middle of a handler.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use StacksagaCluster;
+use StacksagaWorkers;
+
+my $node = StacksagaCluster->new('errors');
+$node->init(worker_databases => ['postgres']);
+$node->start;
+$node->create_extension('postgres');
+define_answer($node, 'postgres');
+wait_until_works($node, 'postgres', 1);
+
+sub await
+{
+	my ($id) = @_;
+	return $node->safe_psql('postgres', "SELECT stacksaga.await_saga('$id', '120 seconds')");
+}
+
+# A trigger on a table of ours raises for some sagas: when their marker is written, and for one of
+# them also when its failure is.
+$node->safe_psql('postgres', q{
+	CREATE TABLE broken (saga_id uuid PRIMARY KEY);
+	CREATE FUNCTION break() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF EXISTS (SELECT FROM public.broken b WHERE b.saga_id = NEW.saga_id) THEN
+			RAISE EXCEPTION 'nothing can be written for %', NEW.saga_id;
+		END IF;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER break BEFORE INSERT ON stacksaga.effect FOR EACH ROW EXECUTE FUNCTION break();
+	CREATE TRIGGER break BEFORE INSERT ON stacksaga.failure FOR EACH ROW EXECUTE FUNCTION break();
+	CREATE FUNCTION fail(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		RAISE EXCEPTION 'never';
+	END $$;
+	SELECT stacksaga.define_saga('fail', ARRAY[
+		stacksaga.sql_step('only', 'fail(stacksaga.step_call)')])});
+my $offset = -s $node->logfile;
+# All of them due at once, the broken ones among the others; in one batch.
+my @ids = split /\n/, $node->safe_psql('postgres', q{
+	WITH started AS MATERIALIZED (
+		SELECT n, (stacksaga.start_saga(CASE n WHEN 7 THEN 'fail' ELSE 'answer' END)).saga_id
+		  FROM generate_series(1, 12) AS n),
+	marked AS (INSERT INTO broken SELECT saga_id FROM started WHERE n IN (3, 7))
+	SELECT saga_id FROM started ORDER BY n});
+foreach my $n (1 .. 12)
+{
+	next if $n == 3 or $n == 7;
+	is(await($ids[ $n - 1 ]), 'completed', "saga $n goes on beside the broken ones");
+}
+foreach my $n (3, 7)
+{
+	my $broken = $ids[ $n - 1 ];
+	$node->wait_for_log(qr/saga $broken: step 1 is set aside for \d s/, $offset);
+	is($node->safe_psql('postgres', qq{
+		SELECT status || ' ' || attempt FROM stacksaga.sagas WHERE saga_id = '$broken'}),
+		'pending 0', "saga $n was set aside, and not charged an attempt");
+}
+ok($node->poll_query_until('postgres', q{
+	SELECT bool_and(paused_until > stacksaga.clock_now()) FROM stacksaga.sagas
+	 WHERE saga_id IN (SELECT saga_id FROM broken)}), 'to be tried again');
+ok($node->poll_query_until('postgres', 'SELECT failures >= 2 FROM stacksaga.worker_stats'),
+	'the statistics of the worker count it');
+my $broken = $ids[2];
+is(log_count($node, qr/ERROR:  nothing can be written for $broken/, $offset),
+	log_count($node, qr/saga $broken: step 1 is set aside/, $offset),
+	'the log says why, each time');
+$node->safe_psql('postgres', 'DELETE FROM broken');
+is(await($ids[2]), 'completed', 'a saga that was set aside is done when it can be');
+is(await($ids[6]), 'failed', 'and so is the other one');
+$node->safe_psql('postgres', q{
+	DROP TRIGGER break ON stacksaga.effect; DROP TRIGGER break ON stacksaga.failure});
+
+# An error at the commit, which is nobody's: the items are done one by one, and one is to blame.
+$node->safe_psql('postgres', q{
+	CREATE CONSTRAINT TRIGGER break AFTER INSERT ON stacksaga.effect
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION break()});
+@ids = split /\n/, $node->safe_psql('postgres', q{
+	WITH started AS MATERIALIZED (
+		SELECT n, (stacksaga.start_saga('answer')).saga_id FROM generate_series(1, 5) AS n),
+	marked AS (INSERT INTO broken SELECT saga_id FROM started WHERE n = 1)
+	SELECT saga_id FROM started ORDER BY n});
+foreach my $n (2 .. 5)
+{
+	is(await($ids[ $n - 1 ]), 'completed', "saga $n goes on beside one that cannot be committed");
+}
+$node->safe_psql('postgres', 'DELETE FROM broken');
+is(await($ids[0]), 'completed', 'and that one when it can be');
+$node->safe_psql('postgres', 'DROP TRIGGER break ON stacksaga.effect');
+
+# The results of the steps before are too large for one value: for good, and for the step alone.
+$node->append_conf('postgresql.conf', "stacksaga.max_payload = '200MB'");
+$node->reload;
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION large(stacksaga.step_call) RETURNS jsonb
+		LANGUAGE sql AS $$ SELECT to_jsonb(repeat('x', 140000000)) $$;
+	SELECT stacksaga.define_saga('large', ARRAY[
+		stacksaga.sql_step('first', 'large(stacksaga.step_call)'),
+		stacksaga.sql_step('second', 'large(stacksaga.step_call)'),
+		stacksaga.sql_step('third', 'answer(stacksaga.step_call)')])});
+is(run_saga($node, 'postgres', 'large'), 'failed', 'a step that cannot be called has failed for good');
+is($node->safe_psql('postgres', q{
+	SELECT step || ' ' || error_class || ': ' || left(error, 40) FROM stacksaga.saga_history
+	 WHERE status = 'failed' AND error LIKE 'total size%'}),
+	'third non_retryable: total size of jsonb object elements exce', 'and its history says why');
+
+# An operator cancels the worker in the middle of a handler.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION wait(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_advisory_xact_lock(1);
+		RETURN '2';
+	END $$;
+	SELECT stacksaga.define_saga('wait', ARRAY[stacksaga.sql_step('only', 'wait(stacksaga.step_call)',
+		timeout => '1 hour', retry => stacksaga.retry_policy(initial_interval => '0'))])});
+my $holder = $node->background_psql('postgres');
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+my $id = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.start_saga('wait')});
+my $waiting = q{SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+	 WHERE a.backend_type = 'stacksaga worker' AND NOT l.granted};
+$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM ($waiting) AS w");
+$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM ($waiting) AS w");
+$node->poll_query_until('postgres', qq{
+	SELECT count(*) = 1 FROM stacksaga.saga_history WHERE saga_id = '$id' AND status = 'failed'});
+$holder->quit;
+is(await($id), 'completed', 'a step that was cancelled from outside is tried again');
+is($node->safe_psql('postgres', qq{
+	SELECT error_class || ': ' || error FROM stacksaga.saga_history
+	 WHERE saga_id = '$id' AND status = 'failed'}),
+	'retryable: canceling statement due to user request', 'as a retryable failure');
+
+$node->stop;
+done_testing();
