@@ -4,6 +4,7 @@
 #   make demo         transfers between two banks    make test                    every test there is
 #   make unit | regress | isolation | tap | docs | lint | model  one part of the tests
 #   make coordinator  build the daemon               make clean                   remove what was built
+#   make bench        how fast, compared with what
 #
 # demo and test install what they need and start private servers; they work before PostgreSQL is there.
 
@@ -70,7 +71,8 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation tap docs lint model tidy bench-core coordinator demo-programs cmake
+.PHONY: packages demo test unit regress isolation tap docs lint model tidy bench bench-core \
+        coordinator demo-programs cmake
 
 packages:
 	@test/tools/install-packages
@@ -110,6 +112,10 @@ regress isolation docs lint: all
 
 tap: all cmake
 	@test/tools/tap
+
+# Not part of `make test`: it takes an hour, and an idle machine. test/bench/README.md says how.
+bench: all
+	@test/tools/bench
 
 # Not part of `make test`: figures, not verdicts. Wants the package libbenchmark-dev.
 bench-core: coordinator

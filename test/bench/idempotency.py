@@ -1,0 +1,88 @@
+"""Idempotency keys: a new request and a replay, against the same statements by hand."""
+
+import pathlib
+
+import measure
+
+REQUEST = """jsonb_build_object('account', :key::bigint, 'amount', 20)"""
+RESPONSE = """'{"status": 201, "id": "8e03978e-40d5-43e8-bc93-6894a57f9324"}'"""
+HASH = f"sha256(convert_to({REQUEST}::text, 'UTF8'))"
+
+NEW_KEY = "\\set key random(1000000000, 1000000000000000000)\n"
+
+OURS = f"""{NEW_KEY}
+BEGIN;
+SELECT outcome, lease
+  FROM stacksaga.idempotency_begin('charges', 'key-' || :key::bigint, {REQUEST}) \\gset
+SELECT stacksaga.idempotency_finish('charges', 'key-' || :key::bigint, :lease, {RESPONSE});
+END;
+"""
+
+THEIRS = f"""{NEW_KEY}
+BEGIN;
+INSERT INTO hand.idempotency (scope, key, request_hash)
+VALUES ('charges', 'key-' || :key::bigint, {HASH}) ON CONFLICT (scope, key) DO NOTHING;
+UPDATE hand.idempotency
+   SET status = 'completed', response = {RESPONSE}, expires_at = clock_timestamp() + '7 days'
+ WHERE scope = 'charges' AND key = 'key-' || :key::bigint;
+END;
+"""
+
+KEPT_KEY = "\\set key random(1, {kept})\n"
+
+OURS_AGAIN = KEPT_KEY + f"""
+SELECT outcome, response
+  FROM stacksaga.idempotency_begin('charges', 'key-' || :key::bigint, {REQUEST});
+"""
+
+THEIRS_AGAIN = KEPT_KEY + """
+SELECT response FROM hand.idempotency
+ WHERE scope = 'charges' AND key = 'key-' || :key::bigint;
+"""
+
+# What a client did before: begin and finish, by the functions that are measured.
+KEEP_OURS = f"""
+    SELECT count(*)
+      FROM (SELECT g AS key FROM generate_series(1, %s) AS g) AS keys,
+           LATERAL stacksaga.idempotency_begin('charges', 'key-' || key,
+                                               {REQUEST.replace(':key', 'key')}) AS begun,
+           LATERAL stacksaga.idempotency_finish('charges', 'key-' || key, begun.lease, {RESPONSE})
+"""
+
+KEEP_THEIRS = f"""
+    INSERT INTO hand.idempotency (scope, key, request_hash, status, response, expires_at)
+    SELECT 'charges', 'key-' || key, {HASH.replace(':key', 'key')}, 'completed', {RESPONSE},
+           clock_timestamp() + '7 days'
+      FROM generate_series(1, %s) AS key
+"""
+
+
+def run(bench):
+    db = bench.database()
+    db.sql((pathlib.Path(__file__).parent / 'hand_idempotency.sql').read_text())
+    kept = 10_000 if bench.quick else 100_000
+    db.sql(KEEP_OURS, kept)
+    db.sql(KEEP_THEIRS, kept)
+    db.sql('VACUUM ANALYZE')
+    db.sql('CHECKPOINT')
+
+    def requests(script, clients):
+        # Each round has keys of its own, the same ones for both.
+        return lambda number: db.load(script.replace('{kept}', str(kept)), clients=clients,
+                                      seconds=bench.seconds, seed=100 * number + clients)
+
+    for clients in (1, 4, 16):
+        before = db.sql('SELECT count(*) FROM hand.idempotency')
+        bench.compare('`idempotency_begin` + `idempotency_finish`, one transaction',
+                      requests(OURS, clients), 'INSERT … ON CONFLICT + UPDATE',
+                      requests(THEIRS, clients), clients=clients, goal=1.5)
+        db.must('SELECT count(*) > %s FROM hand.idempotency', before)
+    for clients in (1, 4, 16):
+        bench.compare('replay by `idempotency_begin`', requests(OURS_AGAIN, clients),
+                      'SELECT by primary key', requests(THEIRS_AGAIN, clients),
+                      clients=clients, goal=1.5)
+    db.must(f"""SELECT outcome = 'replay' FROM stacksaga.idempotency_begin('charges', 'key-1',
+                jsonb_build_object('account', 1, 'amount', 20))""")
+
+
+measure.main(run)

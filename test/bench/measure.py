@@ -1,0 +1,208 @@
+"""What the benches share: they measure how one thing compares with another in the same run.
+
+A bench is a file of this folder that ends with measure.main(run). run(bench) calls bench.compare()
+once for each row of its table. Rounds take turns (A B, B A, A B, ...), so what else the machine
+does meets both; a row is the median of the rounds' ratios, with the smallest and the largest.
+
+Rates depend on the machine and on its disk, so they are only printed; the table holds ratios.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import psycopg
+
+PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'performance.md'
+PGBENCH = pathlib.Path(os.environ['STACKSAGA_BINDIR']) / 'pgbench'
+TICKS = os.sysconf('SC_CLK_TCK')
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What a number of items cost: seconds of wall time, and of the server's CPU time."""
+    items: int
+    seconds: float
+    cpu_seconds: float
+
+    def per_item(self):
+        return self.seconds / self.items, self.cpu_seconds / self.items
+
+    def __str__(self):
+        _, cpu = self.per_item()
+        return f'{self.items / self.seconds:9,.0f}/s {cpu * 1e6:8,.1f} us CPU'
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of the table: ratios of ours to theirs, one a round; below 1 ours is cheaper."""
+    what: str
+    against: str
+    clients: str
+    time: tuple
+    cpu: tuple
+    goal: float | None
+
+    def cells(self):
+        goal = met = '-'
+        if self.goal is not None:
+            goal = f'{self.goal:g}'
+            met = 'yes' if statistics.median(self.time) <= self.goal else 'no'
+        return self.what, self.against, self.clients, spread(self.time), spread(self.cpu), goal, met
+
+
+HEADING = ('what', 'against', 'clients', 'time', 'CPU', 'goal', 'met')
+
+
+def spread(ratios):
+    """The median, the smallest and the largest, as text."""
+    return f'{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})'
+
+
+def process_ticks(pid, first):
+    """Two counters of /proc/PID/stat (see proc(5)), user and system time, added, in seconds."""
+    # The name of the program, in parentheses, may hold blanks; it is the second field.
+    fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
+    return (int(fields[first - 3]) + int(fields[first - 2])) / TICKS
+
+
+def cpu_of(pid):
+    """The CPU time that a process has used, in seconds."""
+    return process_ticks(pid, 14)
+
+
+def wait_until(condition, what, patience=600, pause=0.002):
+    """Polls until condition() is true; patience and pause are seconds."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > deadline:
+            sys.exit(f'in {patience} s it did not happen that {what}')
+        time.sleep(pause)
+
+
+class Database:
+    """A database of the bench's server: SQL in a session of its own, and load by pgbench."""
+
+    def __init__(self, name):
+        with psycopg.connect(dbname='postgres', autocommit=True) as db:
+            db.execute(f'CREATE DATABASE {name}')
+        self.name = name
+        self.session = psycopg.connect(dbname=name, autocommit=True)
+        self.postmaster = int(
+            (pathlib.Path(os.environ['PGDATA']) / 'postmaster.pid').read_text().splitlines()[0])
+
+    def sql(self, statements, *parameters):
+        """Runs SQL and returns the first column of the first row, None if there are no rows."""
+        # Without parameters there may be many statements; None says so.
+        cursor = self.session.execute(statements, parameters or None)
+        return cursor.fetchone()[0] if cursor.description else None
+
+    def must(self, condition, *parameters):
+        """Ends the bench unless the query returns true: what was measured must have happened."""
+        if self.sql(condition, *parameters) is not True:
+            sys.exit(f'{self.name}: this does not hold, so nothing was measured: {condition}')
+
+    def children(self):
+        """How many processes the server consists of."""
+        task = pathlib.Path(f'/proc/{self.postmaster}/task/{self.postmaster}/children')
+        return len(task.read_text().split())
+
+    def load(self, script, *, clients, seconds=None, transactions=None, items=1, seed=1):
+        """Runs a script of pgbench and returns its Cost.
+
+        It runs for so many seconds, or so often per client; a transaction is so many items. The CPU
+        time is that of its connections, which the postmaster knows of when they have ended.
+        """
+        with tempfile.NamedTemporaryFile('w', suffix='.sql') as file:
+            file.write(script)
+            file.flush()
+            extent = ['-T', str(seconds)] if transactions is None else ['-t', str(transactions)]
+            before, processes = process_ticks(self.postmaster, 16), self.children()
+            done = subprocess.run(
+                [PGBENCH, '-n', '-M', 'prepared', '-c', str(clients), '-j', str(min(clients, 2)),
+                 '--random-seed', str(seed), *extent, '-f', file.name, self.name],
+                capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f'pgbench failed:\n{done.stdout}{done.stderr}')
+        wait_until(lambda: self.children() <= processes, 'the connections end')
+        cpu = process_ticks(self.postmaster, 16) - before
+        count = int(re.search(r'actually processed: (\d+)', done.stdout)[1])
+        rate = float(re.search(r'tps = ([\d.]+) \(without', done.stdout)[1])
+        if count == 0:
+            sys.exit(f'pgbench finished no transaction:\n{done.stdout}')
+        return Cost(count * items, count / rate, cpu)
+
+
+class Bench:
+    """One run of one bench: how long it takes, and the rows of its table."""
+
+    def __init__(self, arguments):
+        self.quick = arguments.quick
+        self.rounds = arguments.rounds or (3 if self.quick else 7)
+        self.seconds = arguments.seconds or (1 if self.quick else 5)
+        # What the table says about the length of a round.
+        self.extent = f'{self.seconds:g} s'
+        self.rows = []
+
+    def database(self, name='bench'):
+        """A new database that has the extension."""
+        database = Database(name)
+        database.sql('CREATE EXTENSION stacksaga')
+        return database
+
+    def compare(self, what, ours, against, theirs, *, clients='-', goal=None):
+        """Adds a row. ours(round), theirs(round) return the Cost of a round, counted from 1."""
+        print(f'\n{what} against {against}, clients: {clients}', flush=True)
+        times, cpus = [], []
+        for number in range(1, self.rounds + 1):
+            order = (ours, theirs) if number % 2 else (theirs, ours)
+            first, second = (measured(number) for measured in order)
+            mine, other = (first, second) if number % 2 else (second, first)
+            print(f'  {number}: {mine}   against {other}', flush=True)
+            (my_time, my_cpu), (other_time, other_cpu) = mine.per_item(), other.per_item()
+            times.append(my_time / other_time)
+            cpus.append(my_cpu / other_cpu)
+        self.rows.append(Row(what, against, str(clients), tuple(times), tuple(cpus), goal))
+
+    def table(self):
+        """The rows as a table of Markdown, and what it was measured with."""
+        lines = [HEADING, ('---',) * len(HEADING), *(row.cells() for row in self.rows)]
+        text = '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
+        with psycopg.connect(dbname='postgres') as db:
+            major = db.execute("SELECT current_setting('server_version_num')::int / 10000")
+            version = major.fetchone()[0]
+        return (f'{text}\n\nPostgreSQL {version}, fsync on, {os.cpu_count()} cores shared by '
+                f'client and server; {self.rounds} rounds of {self.extent} each.\n')
+
+
+def write_table(name, table):
+    """Puts the table between the bench's marks in the page of the documentation."""
+    text = PAGE.read_text()
+    marks = re.compile(rf'(?<=<!-- bench {name} -->\n).*?(?=<!-- end -->)', re.DOTALL)
+    if not marks.search(text):
+        sys.exit(f'{PAGE} has no marks <!-- bench {name} --> and <!-- end -->')
+    PAGE.write_text(marks.sub(lambda _: table, text, count=1))
+
+
+def main(run):
+    """What a bench ends with: runs run(bench), and prints or writes its table."""
+    name = pathlib.Path(sys.argv[0]).stem
+    parser = argparse.ArgumentParser(prog=name, description=sys.modules['__main__'].__doc__)
+    parser.add_argument('--quick', action='store_true', help='small tables and short rounds')
+    parser.add_argument('--rounds', type=int, help='how often each of the two is measured')
+    parser.add_argument('--seconds', type=float, help='how long a round takes')
+    parser.add_argument('--write', action='store_true', help=f'put the table into {PAGE.name}')
+    arguments = parser.parse_args()
+    bench = Bench(arguments)
+    run(bench)
+    table = bench.table()
+    print(f'\n{table}', flush=True)
+    if arguments.write:
+        write_table(name, table)

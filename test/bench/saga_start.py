@@ -1,0 +1,71 @@
+"""Starting sagas: start_saga() against the INSERTs of a saga written by hand."""
+
+import pathlib
+
+import measure
+
+DEFINE = """
+    SELECT stacksaga.define_saga('order', ARRAY[
+        stacksaga.queue_step('charge', queue => 'payments')])
+"""
+INPUT = """'{"account": "4711", "amount": 20, "currency": "EUR"}'"""
+
+OURS = f"SELECT * FROM stacksaga.start_saga('order', {INPUT});"
+
+OURS_KEYED = f"""\\set key random(1, 1000000000000000000)
+SELECT * FROM stacksaga.start_saga('order', {INPUT}, 'order-' || :key::bigint);
+"""
+
+# The work names its saga in the same statement, as one round trip does.
+THEIRS = f"""
+WITH new AS (
+    INSERT INTO hand.saga (saga, input, input_hash)
+    VALUES ('order', {INPUT}, sha256(convert_to({INPUT}::jsonb::text, 'UTF8')))
+    RETURNING saga_id
+), work AS (
+    INSERT INTO hand.work (saga_id, step, queue) SELECT saga_id, 1, 'payments' FROM new
+)
+SELECT saga_id FROM new;
+"""
+
+THEIRS_KEYED = f"""\\set key random(1, 1000000000000000000)
+WITH new AS (
+    INSERT INTO hand.saga (saga, key, input, input_hash)
+    VALUES ('order', 'order-' || :key::bigint, {INPUT},
+            sha256(convert_to({INPUT}::jsonb::text, 'UTF8')))
+    ON CONFLICT DO NOTHING RETURNING saga_id
+), work AS (
+    INSERT INTO hand.work (saga_id, step, queue) SELECT saga_id, 1, 'payments' FROM new
+)
+SELECT saga_id FROM new;
+"""
+
+
+def run(bench):
+    db = bench.database()
+    db.sql((pathlib.Path(__file__).parent / 'hand_saga.sql').read_text())
+    db.sql(DEFINE)
+    started = {}
+
+    def starts(script, table, clients):
+        def measured(number):
+            # Each round has keys of its own, the same ones for both.
+            cost = db.load(script, clients=clients, seconds=bench.seconds,
+                           seed=100 * number + clients)
+            started[table] = started.get(table, 0) + cost.items
+            return cost
+        return measured
+
+    for clients in (1, 4, 16):
+        bench.compare('`start_saga`', starts(OURS, 'stacksaga.saga', clients),
+                      'INSERT of saga and work', starts(THEIRS, 'hand.saga', clients),
+                      clients=clients)
+    for clients in (1, 4, 16):
+        bench.compare('`start_saga` with a key', starts(OURS_KEYED, 'stacksaga.saga', clients),
+                      'INSERT … ON CONFLICT', starts(THEIRS_KEYED, 'hand.saga', clients),
+                      clients=clients)
+    for table, count in started.items():
+        db.must(f'SELECT count(*) = %s FROM {table}', count)
+
+
+measure.main(run)
