@@ -98,6 +98,34 @@ constexpr double power(double base, std::uint64_t exponent) {
     return result;
 }
 
+/// 1 + ratio + ... + ratio^(count-1) by doubling; infinity when it is too large for a double.
+constexpr double geometric_sum(double ratio, std::uint64_t count) {
+    double sum = 0, step_sum = 1; // of the terms so far, and of the next 2^i of them
+    for (double step = ratio; count != 0; count >>= 1) {
+        if ((count & 1) != 0)
+            sum = sum * step + step_sum;
+        step_sum += step_sum * step;
+        step *= step;
+    }
+    return sum;
+}
+
+/// How many of `count` delays are below the cap: those before the first n for which
+/// initial * multiplier^n reaches it.
+constexpr std::uint64_t delays_below_cap(const RetryPolicy &policy, std::uint64_t count) {
+    std::uint64_t low = 0, high = count;
+    while (low < high) {
+        const std::uint64_t middle = low + (high - low) / 2;
+        const double grown =
+            static_cast<double>(policy.initial_interval_us) * power(policy.multiplier, middle);
+        if (grown < static_cast<double>(policy.max_interval_us))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /// `value` (not negative, not NaN) cut to an integer, at most 2^63-1.
 constexpr std::int64_t saturate(double value) {
     constexpr double limit = 9223372036854775808.0; // 2^63, the first double that does not fit
@@ -129,6 +157,25 @@ constexpr std::int64_t delay_before(std::int64_t attempt, const RetryPolicy &pol
                                    : policy.max_interval_us;
     const double swing = policy.jitter * (2 * retry::unit(random01) - 1);
     return swing == 0 ? delay : retry::saturate(static_cast<double>(delay) * (1 + swing));
+}
+
+/// The longest time in microseconds from the start of the first attempt to the end of the last:
+/// every attempt takes `timeout_us`, every delay is as long as jitter makes it. It saturates. For a
+/// policy that validate() accepts and that has a limit (max_attempts is not 0).
+constexpr std::int64_t longest_window(const RetryPolicy &policy, std::int64_t timeout_us) {
+    const auto attempts = static_cast<std::uint64_t>(policy.max_attempts);
+    const std::uint64_t delays = attempts - 1;
+    double delay = 0;
+    if (policy.initial_interval_us != 0 && delays != 0) {
+        const std::uint64_t growing = retry::delays_below_cap(policy, delays);
+        if (growing != 0)
+            delay += static_cast<double>(policy.initial_interval_us) *
+                     retry::geometric_sum(policy.multiplier, growing);
+        delay +=
+            static_cast<double>(policy.max_interval_us) * static_cast<double>(delays - growing);
+    }
+    return retry::saturate(static_cast<double>(timeout_us) * static_cast<double>(attempts) +
+                           delay * (1 + policy.jitter));
 }
 
 } // namespace stacksaga::core

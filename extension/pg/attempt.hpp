@@ -1,28 +1,22 @@
-// Trying something that may have to wait for a lock, without failing and without waiting long.
+// Trying something that may fail for a reason that is known, without failing.
 #pragma once
 #include "pg/pg.hpp"
 
 namespace stacksaga::pg {
 
-/// Runs `body` in a subtransaction in which no lock is waited for longer than `lock_timeout_ms`.
-/// False when a lock could not be had in that time, or only by a deadlock: then nothing that
-/// `body` did has happened, and its locks are released. Other errors pass.
-template <class F> bool attempt(int lock_timeout_ms, F &&body) {
+/// Runs `body` in a subtransaction. False when it failed with an error whose SQLSTATE `expected`
+/// accepts: then nothing that `body` did has happened, and its locks are released. Other errors
+/// pass.
+template <class F, class E> bool attempt_expecting(E &&expected, F &&body) {
     static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
     MemoryContext memory = CurrentMemoryContext;
     ResourceOwner owner = CurrentResourceOwner;
     volatile bool done = false;
-    char timeout[16];
-    snprintf(timeout, sizeof timeout, "%d", lock_timeout_ms);
     BeginInternalSubTransaction(nullptr);
     MemoryContextSwitchTo(memory);
     PG_TRY();
     {
-        int nest_level = NewGUCNestLevel();
-        set_config_option("lock_timeout", timeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-                          true, 0, false);
         body();
-        AtEOXact_GUC(true, nest_level);
         ReleaseCurrentSubTransaction();
         done = true;
     }
@@ -30,8 +24,7 @@ template <class F> bool attempt(int lock_timeout_ms, F &&body) {
     {
         MemoryContextSwitchTo(memory);
         ErrorData *error = CopyErrorData();
-        if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
-            error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
+        if (!expected(error->sqlerrcode))
             PG_RE_THROW();
         FlushErrorState();
         FreeErrorData(error);
@@ -41,6 +34,31 @@ template <class F> bool attempt(int lock_timeout_ms, F &&body) {
     MemoryContextSwitchTo(memory);
     CurrentResourceOwner = owner;
     return done;
+}
+
+/// Runs `body` in a subtransaction in which no lock is waited for longer than `lock_timeout_ms`.
+/// False when a lock could not be had in that time, or only by a deadlock.
+template <class F> bool attempt(int lock_timeout_ms, F &&body) {
+    char timeout[16];
+    snprintf(timeout, sizeof timeout, "%d", lock_timeout_ms);
+    auto is_lock_failure = [](int sqlstate) {
+        return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED;
+    };
+    return attempt_expecting(is_lock_failure, [&] {
+        int nest_level = NewGUCNestLevel();
+        set_config_option("lock_timeout", timeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+                          true, 0, false);
+        body();
+        AtEOXact_GUC(true, nest_level);
+    });
+}
+
+/// For REPEATABLE READ and above: runs a write in a subtransaction. False when it met a row that
+/// was committed since the write took its snapshot (40001).
+template <class F> bool attempt_write(F &&body) {
+    return attempt_expecting(
+        [](int sqlstate) { return sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE; },
+        static_cast<F &&>(body));
 }
 
 } // namespace stacksaga::pg

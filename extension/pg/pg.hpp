@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/classify.hpp"
+#include "core/json_fields.hpp"
 #include "core/node_state.hpp"
 #include "core/retry.hpp"
 #include "core/ring.hpp"

@@ -10,6 +10,8 @@ Settings settings{};
 namespace {
 
 constexpr int batch_size_default = 256, batch_size_max = 4096;
+constexpr int dedupe_retention_default = 7 * 24 * 60 * 60;
+constexpr int dedupe_retention_max = 10 * 366 * 24 * 60 * 60; // ten years
 constexpr int max_payload_default = 1024 * 1024;
 constexpr int payload_limit = 256 * 1024 * 1024; // what jsonb itself can hold in one string
 constexpr int poll_interval_default = 1000, poll_interval_min = 10, poll_interval_max = 60 * 1000;
@@ -69,6 +71,11 @@ void define_settings() {
     DefineCustomStringVariable(
         "stacksaga.databases", "Lists the databases in which preloaded workers run.", nullptr,
         &settings.databases, "", PGC_SIGHUP, GUC_LIST_INPUT, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("stacksaga.dedupe_retention",
+                            "Sets how long idempotency keys and accepted messages are remembered.",
+                            "A saga whose retries may take longer cannot be defined.",
+                            &settings.dedupe_retention, dedupe_retention_default, 1,
+                            dedupe_retention_max, PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.max_payload",
                             "Sets the largest input, output or payload that is accepted.", nullptr,
                             &settings.max_payload, max_payload_default, 1024, payload_limit,

@@ -13,6 +13,7 @@ struct Settings {
     char *cluster;
     int coordination; ///< a Coordination
     char *databases;
+    int dedupe_retention; ///< s
     int max_payload;   ///< bytes
     int poll_interval; ///< ms
     char *region;

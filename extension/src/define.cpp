@@ -12,6 +12,7 @@
 #include "src/definition.hpp"
 #include "src/handler.hpp"
 #include "src/limits.hpp"
+#include "src/retry_window.hpp"
 
 namespace stacksaga {
 
@@ -427,8 +428,10 @@ STACKSAGA_FUNCTION(define_saga_content) {
 
     Oid definer = GetUserId();
     std::string_view definer_name{GetUserNameFromId(definer, false)};
-    int32 version = pg::as_owner(
-        [&] { return pg::with_spi([&] { return define(a, definer, definer_name); }); });
+    int32 version = pg::as_owner([&] {
+        return pg::with_spi(
+            [&] { return require_short_retries(a.saga, define(a, definer, definer_name)); });
+    });
     PG_RETURN_INT32(version);
 }
 

@@ -2,6 +2,7 @@
 
 #include "src/fingerprint.hpp"
 
+#include "pg/function.hpp"
 #include "src/token.hpp"
 
 namespace stacksaga {
@@ -26,14 +27,21 @@ Digest sha256(std::span<const std::string_view> parts) {
 
 } // namespace
 
-Datum fingerprint_of(Datum jsonb) {
+std::string_view canonical_text(Datum jsonb) {
     Jsonb *value = DatumGetJsonbP(jsonb);
-    std::string_view text{JsonbToCString(nullptr, &value->root, static_cast<int>(VARSIZE(value)))};
-    Digest digest = sha256(std::array{utf8_of_text(text)});
+    return utf8_of_text(JsonbToCString(nullptr, &value->root, static_cast<int>(VARSIZE(value))));
+}
+
+Datum fingerprint_of_text(std::string_view canonical) {
+    Digest digest = sha256(std::array{canonical});
     auto *result = static_cast<bytea *>(palloc(VARHDRSZ + digest.size()));
     SET_VARSIZE(result, VARHDRSZ + digest.size());
     memcpy(VARDATA(result), digest.data(), digest.size());
     return PointerGetDatum(result);
+}
+
+Datum fingerprint_of(Datum jsonb) {
+    return fingerprint_of_text(canonical_text(jsonb));
 }
 
 pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) {
@@ -46,6 +54,11 @@ pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) 
     id.data[6] = static_cast<unsigned char>((id.data[6] & 0x0f) | 0x80);
     id.data[8] = static_cast<unsigned char>((id.data[8] & 0x3f) | 0x80);
     return id;
+}
+
+// fingerprint(request jsonb) -> bytea
+STACKSAGA_FUNCTION(fingerprint) {
+    return fingerprint_of(PG_GETARG_DATUM(0));
 }
 
 } // namespace stacksaga

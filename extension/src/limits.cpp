@@ -1,5 +1,6 @@
 #include "src/limits.hpp"
 
+#include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/settings.hpp"
 
@@ -14,6 +15,12 @@ const char *clip(std::string_view text) {
 
 const char *uuid_text(const pg_uuid_t &id) {
     return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&id)));
+}
+
+const char *interval_text(int64 microseconds) {
+    Datum interval = pg::interval_of_microseconds(microseconds);
+    interval = DirectFunctionCall1(interval_justify_hours, interval);
+    return DatumGetCString(DirectFunctionCall1(interval_out, interval));
 }
 
 void raise_unknown_saga(const pg_uuid_t &id) {

@@ -5,7 +5,7 @@
 namespace stacksaga {
 
 inline constexpr int name_bytes_max = 255;        ///< sagas, steps, workers
-inline constexpr int key_bytes_max = 255;         ///< saga keys
+inline constexpr int key_bytes_max = 255;         ///< keys of sagas and of the dedupe ladder
 inline constexpr int queue_bytes_max = 63;        ///< queues
 inline constexpr int error_bytes_max = 64 * 1024; ///< what is kept of an error message
 inline constexpr int quoted_bytes_max = 80;       ///< of a caller's text inside a message
@@ -15,6 +15,9 @@ const char *clip(std::string_view text);
 
 /// A uuid for a message.
 const char *uuid_text(const pg_uuid_t &id);
+
+/// Microseconds for a message, as PostgreSQL writes an interval of days and hours.
+const char *interval_text(int64 microseconds);
 
 /// SG404: there is no saga with this id.
 [[noreturn]] void raise_unknown_saga(const pg_uuid_t &id);

@@ -31,11 +31,6 @@ constinit pg::Statement keep_setting{
 constinit pg::Statement forget_setting{
     "DELETE FROM stacksaga.ring_setting WHERE ring_id = $1 AND setting = $2"};
 
-const char *interval_text(int64 microseconds) {
-    Datum interval = pg::interval_of_microseconds(microseconds);
-    return DatumGetCString(DirectFunctionCall1(interval_out, interval));
-}
-
 std::string_view stored_interval(int64 microseconds) {
     return psprintf("%lld", static_cast<long long>(microseconds));
 }

@@ -5,7 +5,10 @@ SELECT kind, object
   FROM (VALUES
         ('service', '{start_saga,claim_steps,complete_step,fail_step,extend_step,saga_result,
                       await_saga,saga_timeline,clock_now,register_node,heartbeat_node,node_ranges,
-                      acknowledge_checkpoint,drain_node,leave_ring,sagas,saga_history}'::text[]),
+                      acknowledge_checkpoint,drain_node,leave_ring,sagas,saga_history,
+                      idempotency_begin,idempotency_checkpoint,idempotency_finish,
+                      idempotency_release,accept_message,accept_sequence,compare_and_set,
+                      read_value,effects}'::text[]),
         ('coordinator', '{register_node,heartbeat_node,node_ranges,publish_window,ring_state,
                           ring_slots,drain_node,leave_ring,acknowledge_checkpoint,worker_ensure,
                           clock_now,nodes,ring_settings,ring_status,oldest_due}'),
@@ -13,11 +16,11 @@ SELECT kind, object
                        saga_timeline,clock_now,run_pending,worker_ensure,create_ring,alter_ring,
                        node_ranges,drain_node,ring_state,ring_slots,sagas,saga_history,nodes,
                        ring_settings,ring_status,oldest_due,worker_stats,
-                       saga_diagram,parked_sagas}'),
+                       saga_diagram,parked_sagas,expire_dedupe,effects}'),
         ('monitor', '{saga_result,saga_timeline,clock_now,node_ranges,ring_state,ring_slots,sagas,
                       saga_history,nodes,ring_settings,ring_status,oldest_due,
                       worker_stats,
-                      saga_diagram,parked_sagas}')) AS p(kind, objects),
+                      saga_diagram,parked_sagas,effects}')) AS p(kind, objects),
        unnest(objects) AS object;
 COMMENT ON VIEW stacksaga.privilege IS
     'Says which functions and views grant_usage() grants to which kind of user';

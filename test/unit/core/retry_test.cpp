@@ -119,5 +119,46 @@ TEST(Retry, RefusesWhatIsOutOfRangeAndNamesTheField) {
     }
 }
 
+/// The definition of longest_window(), by adding up.
+double summed_window(const RetryPolicy &policy, std::int64_t timeout_us) {
+    double sum = 0;
+    for (std::int64_t attempt = 1; attempt <= policy.max_attempts; ++attempt)
+        sum += static_cast<double>(timeout_us) +
+               static_cast<double>(delay_before(attempt, policy, no_jitter)) * (1 + policy.jitter);
+    return sum;
+}
+
+TEST(RetryWindow, IsTheSumOfItsParts) {
+    EXPECT_EQ(longest_window({.max_attempts = 1}, 30 * second), 30 * second);
+    EXPECT_EQ(longest_window({.max_attempts = 3, .jitter = 0}, 0), 3 * second);
+    for (double multiplier : {1.0, 1.0000001, 1.5, 2.0, 1000.0})
+        for (int attempts : {1, 2, 3, 10, 57, 1000})
+            for (std::int64_t first : {std::int64_t{0}, std::int64_t{1}, second, 300 * second}) {
+                const RetryPolicy policy{.max_attempts = attempts,
+                                         .initial_interval_us = first,
+                                         .multiplier = multiplier,
+                                         .jitter = 0.5};
+                const double expected = summed_window(policy, second);
+                EXPECT_NEAR(static_cast<double>(longest_window(policy, second)), expected,
+                            expected * 1e-9 + 1000)
+                    << multiplier << " " << attempts << " " << first;
+            }
+}
+
+TEST(RetryWindow, Saturates) {
+    constexpr int most = std::numeric_limits<int>::max();
+    EXPECT_EQ(longest_window({.max_attempts = most,
+                              .initial_interval_us = highest,
+                              .max_interval_us = highest,
+                              .multiplier = 1000,
+                              .jitter = 1},
+                             highest),
+              highest);
+    // Thirty seconds and five minutes, two thousand million times, and none of it by counting.
+    EXPECT_NEAR(
+        static_cast<double>(longest_window({.max_attempts = most, .jitter = 0}, 30 * second)),
+        330e6 * most, 1e15);
+}
+
 } // namespace
 } // namespace stacksaga::core

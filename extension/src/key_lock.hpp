@@ -1,0 +1,29 @@
+// A lock on a key whose row may not be there yet.
+//
+// A row lock needs a row, and inserting one waits for whoever is inserting the same: neither says
+// "in progress elsewhere" at once. And in REPEATABLE READ a write that had to wait fails (40001),
+// since what it waited for is newer than its statement's snapshot. So whoever writes the row of a
+// key first takes this lock, then looks with a new snapshot. It is held to the end of the
+// (sub)transaction, like a row lock, and one transaction may hold as many as the server's lock
+// table has room for (max_locks_per_transaction).
+#pragma once
+#include "core/token.hpp"
+
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+/// What the key is a key of; part of the lock's tag. The fence has a value of its own.
+enum class KeyKind : uint16 {
+    idempotency_key = 0x5341,
+    versioned_value = 0x5342,
+    producer = 0x5343,
+};
+
+/// Takes the lock on a key, waiting as long as lock_timeout allows. Again is free of charge.
+void lock_key(KeyKind kind, core::Token token);
+
+/// Takes the lock if nobody else has it, and says whether it did.
+bool try_lock_key(KeyKind kind, core::Token token);
+
+} // namespace stacksaga

@@ -1,0 +1,251 @@
+-- Idempotency keys: new, replay, resume; what a failure leaves behind; when a key is forgotten.
+
+\set SHOW_CONTEXT never
+TRUNCATE stacksaga.idempotency_key;
+CREATE SCHEMA keys;
+CREATE TABLE keys.charge (amount int);
+CREATE VIEW keys.state AS
+    SELECT scope, key, attempt, completed_at IS NOT NULL AS completed, recovery_point, response
+      FROM stacksaga.idempotency_key ORDER BY scope, key;
+-- A statement's outcome, or its error; leases in DETAIL are random.
+CREATE FUNCTION keys.outcome(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    result text; detail text; hint text;
+BEGIN
+    EXECUTE statement INTO result;
+    RETURN coalesce(result, 'done');
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    RETURN concat_ws(E'\n', SQLSTATE || ': ' || SQLERRM,
+                     nullif(regexp_replace(detail, 'lease (given is )?\d{6,}', 'lease \1N'), ''),
+                     nullif(hint, ''));
+END
+$$;
+CREATE FUNCTION keys.begins(key text, request text DEFAULT NULL, options text DEFAULT '')
+RETURNS text LANGUAGE sql AS $$
+    SELECT keys.outcome(format(
+        'SELECT concat_ws('' '', outcome, attempt, recovery_point, response)
+           FROM stacksaga.idempotency_begin(''shop'', %L, %L%s)', key, request, options))
+$$;
+
+-- Everything in one transaction: the marker commits with the effect.
+BEGIN;
+SELECT outcome, response, recovery_point, attempt, lease > 0 AS has_lease, lease
+  FROM stacksaga.idempotency_begin('shop', 'one', '{"amount": 30}') \gset
+\echo :outcome :attempt :has_lease
+INSERT INTO keys.charge VALUES (30);
+SELECT stacksaga.idempotency_finish('shop', 'one', :lease, '{"status": 201, "id": 7}');
+COMMIT;
+SELECT * FROM stacksaga.idempotency_begin('shop', 'one', '{"amount": 30}');
+-- A replay takes no transaction id and writes nothing.
+BEGIN;
+SELECT outcome FROM stacksaga.idempotency_begin('shop', 'one', '{"amount": 30}');
+SELECT pg_current_xact_id_if_assigned();
+COMMIT;
+-- The same finish again is no news, another response is refused.
+SELECT stacksaga.idempotency_finish('shop', 'one', :lease, '{"id": 7, "status": 201}');
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_finish('shop', 'one', %s, '{}') $$, :lease));
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_finish('shop', 'one', %s) $$, :lease));
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_checkpoint('shop', 'one', %s, 'x') $$, :lease));
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_release('shop', 'one', %s) $$, :lease));
+SELECT * FROM keys.state;
+
+-- The scope is part of the identity.
+SELECT outcome FROM stacksaga.idempotency_begin('other shop', 'one', '{"amount": 31}');
+-- A response may be absent, and so may a request.
+SELECT lease FROM stacksaga.idempotency_begin('shop', 'bare') \gset
+SELECT stacksaga.idempotency_finish('shop', 'bare', :lease);
+SELECT keys.begins('bare');
+SELECT keys.begins('bare', 'null');
+SELECT keys.begins('bare', '{}');
+SELECT keys.begins('one');
+
+-- What a failure leaves behind: a rolled-back attempt nothing, a final answer its answer.
+BEGIN;
+SELECT outcome FROM stacksaga.idempotency_begin('shop', 'fails', '{"amount": 1}');
+INSERT INTO keys.charge VALUES (1);
+ROLLBACK;
+SELECT keys.begins('fails', '{"amount": 2}');
+BEGIN;
+SELECT lease FROM stacksaga.idempotency_begin('shop', 'declined', '{"amount": 5000}') \gset
+SAVEPOINT effect;
+INSERT INTO keys.charge VALUES (5000);
+ROLLBACK TO effect;
+SELECT stacksaga.idempotency_finish('shop', 'declined', :lease, '{"status": 402}');
+COMMIT;
+SELECT keys.begins('declined', '{"amount": 5000}');
+
+-- A savepoint that is rolled back takes marker and effect, and the lock on the key.
+BEGIN;
+SAVEPOINT marker_and_effect;
+SELECT lease FROM stacksaga.idempotency_begin('shop', 'savepoint') \gset
+INSERT INTO keys.charge VALUES (77);
+SELECT stacksaga.idempotency_finish('shop', 'savepoint', :lease, '"first"');
+ROLLBACK TO marker_and_effect;
+SELECT count(*) FROM pg_locks WHERE locktype = 'userlock' AND pid = pg_backend_pid();
+SELECT outcome, lease FROM stacksaga.idempotency_begin('shop', 'savepoint') \gset
+\echo :outcome
+INSERT INTO keys.charge VALUES (78);
+SELECT stacksaga.idempotency_finish('shop', 'savepoint', :lease, '"second"');
+COMMIT;
+SELECT keys.begins('savepoint');
+SELECT * FROM keys.charge ORDER BY amount;
+-- The finish alone can be rolled back too: then the key is in progress again.
+BEGIN;
+SELECT lease FROM stacksaga.idempotency_begin('shop', 'half') \gset
+SAVEPOINT finish;
+SELECT stacksaga.idempotency_finish('shop', 'half', :lease, '1');
+ROLLBACK TO finish;
+SELECT stacksaga.idempotency_finish('shop', 'half', :lease, '2');
+COMMIT;
+SELECT keys.begins('half');
+
+-- A begin inside the begin of the same key does not wait for itself.
+BEGIN;
+SELECT outcome FROM stacksaga.idempotency_begin('shop', 'nested');
+SELECT keys.begins('nested');
+SELECT keys.begins('nested', NULL, ', on_locked => ''wait''');
+ROLLBACK;
+
+-- External work: the begin is committed, and protected by its lease.
+SELECT lease AS first FROM stacksaga.idempotency_begin('shop', 'outside', '{"to": "bank"}', lease => '30 seconds') \gset
+SELECT keys.begins('outside', '{"to": "bank"}');
+SELECT keys.begins('outside', '{"to": "bank"}', ', on_locked => ''wait''');
+SELECT keys.begins('outside', '{"to": "bench"}');
+SELECT stacksaga.idempotency_checkpoint('shop', 'outside', :first, 'reserved');
+SET stacksaga.clock_offset = '20 seconds';
+SELECT stacksaga.idempotency_checkpoint('shop', 'outside', :first, 'charged');
+-- A checkpoint is a sign of life: the lease begins anew.
+SET stacksaga.clock_offset = '40 seconds';
+SELECT keys.begins('outside', '{"to": "bank"}');
+-- The owner is gone: whoever comes next goes on from the last recovery point.
+SET stacksaga.clock_offset = '51 seconds';
+SELECT keys.begins('outside', '{"to": "bench"}');
+SELECT outcome, recovery_point, attempt, response, lease AS second
+  FROM stacksaga.idempotency_begin('shop', 'outside', '{"to": "bank"}') \gset
+\echo :outcome :recovery_point :attempt
+SELECT :second > :first AS lease_rises;
+SELECT keys.begins('outside', '{"to": "bank"}');
+-- The old owner is fenced, whatever it tries.
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_finish('shop', 'outside', %s, '1') $$, :first));
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_checkpoint('shop', 'outside', %s, 'shipped') $$, :first));
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_release('shop', 'outside', %s) $$, :first));
+SELECT * FROM keys.state WHERE key = 'outside';
+-- An answer under the latest lease counts, also late, as long as nobody has taken over.
+SET stacksaga.clock_offset = '10 minutes';
+SELECT stacksaga.idempotency_finish('shop', 'outside', :second, '"done"');
+SELECT keys.begins('outside', '{"to": "bank"}');
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_finish('shop', 'outside', %s, '"done"') $$, :first));
+RESET stacksaga.clock_offset;
+
+-- Nothing was done: the key is free, and the old lease is worth nothing.
+SELECT lease AS old FROM stacksaga.idempotency_begin('shop', 'released', '1') \gset
+SELECT stacksaga.idempotency_release('shop', 'released', :old);
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_release('shop', 'released', %s) $$, :old));
+SELECT outcome, attempt, lease AS new FROM stacksaga.idempotency_begin('shop', 'released', '2') \gset
+\echo :outcome :attempt
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_finish('shop', 'released', %s, '1') $$, :old));
+SELECT stacksaga.idempotency_finish('shop', 'released', :new, '2');
+
+-- Fingerprints: canonical, and a mismatch says where.
+SELECT stacksaga.fingerprint('{"b": [1, 2], "a": "x"}') = stacksaga.fingerprint('  {"a":"x","b":[1,2]}') AS same,
+       stacksaga.fingerprint('{"a": 1}') = stacksaga.fingerprint('{"a": 1.0}') AS scale,
+       stacksaga.fingerprint('{"a": null}') = stacksaga.fingerprint('{}') AS absent,
+       stacksaga.fingerprint(NULL) IS NULL AS none,
+       stacksaga.fingerprint('{"a": 1}') = sha256('{"a": 1}') AS sha256;
+SELECT length(stacksaga.fingerprint(to_jsonb(repeat('x', 10000000))));
+SELECT lease FROM stacksaga.idempotency_begin('shop', 'fields',
+    '{"amount": 30, "currency": "EUR", "tags": ["a", "}\","], "to": {"name": "Zoë", "iban": "1"}}') \gset
+SELECT keys.begins('fields', request) FROM unnest(ARRAY[
+    '{"amount": 31, "currency": "EUR", "tags": ["a", "}\","], "to": {"name": "Zoë", "iban": "1"}}',
+    '{"amount": 30, "currency": "EUR", "tags": ["a", "}\""], "to": {"name": "Zoe", "iban": "1"}}',
+    '{"amount": 30, "currency": "EUR", "tags": ["a", "}\","], "to": {"iban": "1", "name": "Zoë"}, "new": 1}',
+    '{"betrag": 30, "währung": "EUR"}', '{}', '[]', '30', '"x"', 'null', NULL]) AS request;
+SELECT stacksaga.idempotency_finish('shop', 'fields', :lease);
+SELECT keys.begins('fields', '{"amount": 31}');
+-- However large the request, what is kept of it is small.
+SELECT outcome FROM stacksaga.idempotency_begin('shop', 'wide',
+    (SELECT jsonb_object_agg('field' || lpad(n::text, 4, '0'), n) FROM generate_series(1, 1000) AS n));
+SELECT outcome FROM stacksaga.idempotency_begin('shop', 'long', jsonb_build_object(repeat('é', 300), 1));
+SELECT key, length(fingerprint), length(field_digests) FROM stacksaga.idempotency_key
+ WHERE key IN ('wide', 'long') ORDER BY key;
+SELECT keys.begins('wide', (SELECT jsonb_object_agg('field' || lpad(n::text, 4, '0'), n + n / 1000)
+                              FROM generate_series(1, 1000) AS n)::text);
+SELECT keys.begins('wide', (SELECT jsonb_object_agg('field' || lpad(n::text, 4, '0'), -n)
+                              FROM generate_series(1, 1000) AS n)::text);
+SELECT keys.begins('long', jsonb_build_object(repeat('é', 300), 2)::text);
+
+-- Retention counts from completion, on the database's clock, to the microsecond.
+SELECT lease FROM stacksaga.idempotency_begin('shop', 'expires', '1', retention => '1 hour') \gset
+SET stacksaga.clock_offset = '30 minutes';
+SELECT stacksaga.idempotency_checkpoint('shop', 'expires', :lease, 'half an hour later');
+SELECT stacksaga.idempotency_finish('shop', 'expires', :lease, '"kept"');
+SET stacksaga.clock_offset = '89 minutes';
+SELECT keys.begins('expires', '1');
+SELECT stacksaga.expire_dedupe();
+SELECT keys.begins('expires', '1');
+SET stacksaga.clock_offset = '91 minutes';
+SELECT keys.begins('expires', '2');
+SELECT keys.begins('expires', '1');
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_finish('shop', 'expires', %s, '"kept"') $$, :lease));
+UPDATE stacksaga.idempotency_key SET completed_at = stacksaga.clock_now() - interval '59 minutes', retention = '1 hour',
+       sweep_at = stacksaga.clock_now() WHERE key = 'expires';
+SELECT stacksaga.expire_dedupe();
+UPDATE stacksaga.idempotency_key SET completed_at = stacksaga.clock_now() - interval '1 hour',
+       sweep_at = stacksaga.clock_now() WHERE key = 'expires';
+SELECT stacksaga.expire_dedupe();
+SELECT count(*) FROM stacksaga.idempotency_key WHERE key = 'expires';
+-- Keys in progress are never forgotten, however long ago they began.
+SELECT outcome, lease FROM stacksaga.idempotency_begin('shop', 'slow') \gset
+SELECT count(*) AS in_progress FROM stacksaga.idempotency_key WHERE completed_at IS NULL \gset
+SET stacksaga.clock_offset = '10 years';
+SELECT count(*) AS completed FROM stacksaga.idempotency_key WHERE completed_at IS NOT NULL \gset
+-- (A batch counts what it looks at; what is in progress is looked at again a retention later.)
+SELECT stacksaga.expire_dedupe(max_rows => 1) + stacksaga.expire_dedupe(max_rows => 1)
+       + stacksaga.expire_dedupe(100000) = :completed AS all_gone, stacksaga.expire_dedupe(1);
+SELECT count(*) FROM stacksaga.idempotency_key WHERE sweep_at <= stacksaga.clock_now();
+SELECT count(*) = :in_progress AS all_there, bool_and(completed_at IS NULL) FROM stacksaga.idempotency_key;
+SELECT stacksaga.idempotency_finish('shop', 'slow', :lease, '"at last"');
+SELECT keys.begins('slow');
+RESET stacksaga.clock_offset;
+TRUNCATE stacksaga.idempotency_key;
+
+-- In each isolation level, also over one snapshot.
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT count(*) FROM keys.charge;
+SELECT lease FROM stacksaga.idempotency_begin('shop', 'rr', '1') \gset
+SELECT stacksaga.idempotency_finish('shop', 'rr', :lease, '"rr"');
+SELECT keys.begins('rr', '1');
+COMMIT;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT keys.begins('rr', '1');
+SELECT lease FROM stacksaga.idempotency_begin('shop', 'ser', '1') \gset
+SELECT stacksaga.idempotency_finish('shop', 'ser', :lease, '"ser"');
+COMMIT;
+SELECT keys.begins('ser', '1');
+
+-- The token is that of scope, a separator and key, and updates are heap-only.
+SELECT token::bigint = stacksaga.token(scope || chr(31) || key) FROM stacksaga.idempotency_key;
+CREATE FUNCTION keys.once(key text) RETURNS void LANGUAGE sql AS $$
+    SELECT stacksaga.idempotency_finish('hot', $1, lease, '{"status": 201}')
+      FROM stacksaga.idempotency_begin('hot', $1, '{"amount": 1}')
+$$;
+CREATE VIEW keys.updates AS
+    SELECT pg_stat_get_tuples_updated(oid) AS updated, pg_stat_get_tuples_hot_updated(oid) AS hot
+      FROM pg_class WHERE oid = 'stacksaga.idempotency_key'::regclass;
+SELECT pg_stat_force_next_flush();
+SELECT updated, hot FROM keys.updates \gset
+DO $$
+BEGIN
+    FOR n IN 1..2000 LOOP
+        PERFORM keys.once('key ' || n);
+        COMMIT;
+    END LOOP;
+END
+$$;
+SELECT pg_stat_force_next_flush();
+SELECT updated - :updated AS updated, hot - :hot AS hot FROM keys.updates;
+
+SET client_min_messages = warning;
+TRUNCATE stacksaga.idempotency_key;
+DROP SCHEMA keys CASCADE;
