@@ -14,8 +14,8 @@ struct Settings {
     int coordination; ///< a Coordination
     char *databases;
     int dedupe_retention; ///< s
-    int max_payload;   ///< bytes
-    int poll_interval; ///< ms
+    int max_payload;      ///< bytes
+    int poll_interval;    ///< ms
     char *region;
     int workers;
 };

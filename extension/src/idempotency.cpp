@@ -149,16 +149,13 @@ void require_same_request(const Begin &begin, const Entry &entry) {
 }
 
 [[noreturn]] void raise_in_progress(const Begin &begin, const Entry &entry) {
-    ereport(
-        ERROR,
-        (errcode(pg::sr409),
-         errmsg("key \"%s\" of scope \"%s\" is in progress", clip(begin.key.name),
-                clip(begin.key.scope)),
-         errdetail(
-             "Attempt %d began in a transaction that has committed; its lease runs out in " INT64_FORMAT
-             " seconds.",
-             entry.attempt, seconds_left(entry.lease_until, begin.now)),
-         errhint("Repeat the call later with the same key.")));
+    ereport(ERROR,
+            (errcode(pg::sr409),
+             errmsg("key \"%s\" of scope \"%s\" is in progress", clip(begin.key.name),
+                    clip(begin.key.scope)),
+             errdetail("Attempt %d has begun; its lease runs out in " INT64_FORMAT " seconds.",
+                       entry.attempt, seconds_left(entry.lease_until, begin.now)),
+             errhint("Repeat the call later with the same key.")));
 }
 
 void acquire(const Begin &begin) {
