@@ -2,7 +2,7 @@
 #
 #   make              build the extension            make install [DESTDIR=...]   install it
 #   make demo         transfers between two banks    make test                    every test there is
-#   make unit | regress | isolation | tap | docs | lint | model  one part of the tests
+#   make unit | regress | isolation | tap | docs | examples | lint | model  one part of the tests
 #   make coordinator  build the daemon               make clean                   remove what was built
 #   make bench        how fast, compared with what
 #
@@ -27,7 +27,7 @@ ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-ext
 PROVE_TESTS    := $(sort $(wildcard test/tap/*.pl))
 PROVE_FLAGS    += -I test/tap/lib
 TAP_TESTS      := $(if $(PROVE_TESTS),1)
-EXTRA_CLEAN    = build results regression.diffs regression.out tmp_check \
+EXTRA_CLEAN    = build examples/*/node_modules results regression.diffs regression.out tmp_check \
                  test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
 
 PG_CONFIG  ?= pg_config
@@ -71,7 +71,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation tap docs lint model tidy bench bench-core \
+.PHONY: packages demo test unit regress isolation tap docs examples lint model tidy bench bench-core \
         coordinator demo-programs cmake
 
 packages:
@@ -107,7 +107,7 @@ unit: cmake
 model:
 	@test/tools/model
 
-regress isolation docs lint: all
+regress isolation docs examples lint: all
 	@test/tools/$@
 
 tap: all cmake
