@@ -1,5 +1,7 @@
 """Idempotency keys as the table grows: the same calls in databases with few and many keys."""
 
+import pathlib
+
 import measure
 
 REQUEST = """'{"account": "4711", "amount": 20}'"""
@@ -18,13 +20,9 @@ SELECT outcome, response
   FROM stacksaga.idempotency_begin('charges', 'key-' || :key::bigint, {REQUEST});
 """
 
-# Keys that look as if they had been begun and finished, for ten million of which there is no time:
-# copies of one that has been, with keys and tokens of their own, swept at different instants.
-FILL = f"""
+FIRST = f"""
     SELECT stacksaga.idempotency_finish('charges', 'key-1', lease, {RESPONSE})
       FROM stacksaga.idempotency_begin('charges', 'key-1', {REQUEST});
-    CREATE TEMPORARY TABLE copied AS
-        SELECT * FROM stacksaga.idempotency_key WHERE scope = 'charges' AND key = 'key-1';
 """
 
 CHUNK = 1_000_000
@@ -32,23 +30,10 @@ CHUNK = 1_000_000
 
 def fill(db, kept):
     """Brings a new database to so many keys, key-1 to key-N."""
-    db.sql(FILL)
-    columns = db.sql("""
-        SELECT string_agg(CASE attname
-                   WHEN 'key' THEN 'key.name'
-                   WHEN 'token' THEN
-                       $$stacksaga.token('charges' || chr(31) || key.name)::stacksaga.ring_token$$
-                   WHEN 'sweep_at' THEN $$copied.sweep_at + g * interval '1 ms'$$
-                   ELSE 'copied.' || quote_ident(attname) END, ', ' ORDER BY attnum)
-          FROM pg_attribute
-         WHERE attrelid = 'stacksaga.idempotency_key'::regclass AND attnum > 0
-           AND NOT attisdropped""")
+    db.sql((pathlib.Path(__file__).parent / 'copy_key.sql').read_text())
+    db.sql(FIRST)
     for first in range(2, kept + 1, CHUNK):
-        db.sql(f"""
-            INSERT INTO stacksaga.idempotency_key
-            SELECT {columns} FROM copied, generate_series(%s::bigint, %s::bigint) AS g,
-                   LATERAL (SELECT 'key-' || g AS name) AS key""",
-               first, min(first + CHUNK - 1, kept))
+        db.sql("SELECT copy_key('charges', 'key-1', %s, %s)", first, min(first + CHUNK - 1, kept))
     db.sql('VACUUM ANALYZE stacksaga.idempotency_key')
     db.sql('CHECKPOINT')
     db.must('SELECT count(*) = %s FROM stacksaga.idempotency_key', kept)

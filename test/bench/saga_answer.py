@@ -62,7 +62,7 @@ def run(bench):
     db.sql((pathlib.Path(__file__).parent / 'hand_saga.sql').read_text())
     db.sql(DEFINE)
     # Steps a round; some are left over, or the last claims would compete for the last rows.
-    steps = 1600 if bench.quick else 16000
+    steps = 1600 if bench.quick else 8000
     spare = 200
     bench.extent = f'{steps} steps'
 

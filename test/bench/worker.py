@@ -78,7 +78,7 @@ def run(bench):
     db.sql((pathlib.Path(__file__).parent / 'hand_saga.sql').read_text())
     db.sql(DEFINE)
     # A multiple of the largest batch, or the last turn would do more steps than there are.
-    sagas = 1024 if bench.quick else 10240
+    sagas = 1024 if bench.quick else 4096
     steps = STEPS * sagas
     bench.extent = f'{sagas} sagas'
 
