@@ -2,7 +2,7 @@
 #
 #   make              build the extension            make install [DESTDIR=...]   install it
 #   make demo         transfers between two banks    make test                    every test there is
-#   make unit | regress | isolation | tap | docs | examples | lint | model  one part of the tests
+#   make unit | regress | isolation | property | tap | docs | examples | lint | model  one part of the tests
 #   make coordinator  build the daemon               make clean                   remove what was built
 #   make bench        how fast, compared with what
 #
@@ -71,8 +71,8 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation tap docs examples lint model tidy bench bench-core \
-        coordinator demo-programs cmake
+.PHONY: packages demo test unit regress isolation property tap docs examples lint model tidy bench \
+        bench-core coordinator demo-programs cmake
 
 packages:
 	@test/tools/install-packages
@@ -112,6 +112,9 @@ regress isolation docs examples lint: all
 
 tap: all cmake
 	@test/tools/tap
+
+property: all cmake
+	@test/tools/property
 
 # Not part of `make test`: it takes an hour, and an idle machine. test/bench/README.md says how.
 bench: all

@@ -7,6 +7,8 @@
 
 namespace stacksaga::demo {
 
+using namespace support;
+
 /// A credit to an account of bank B.
 struct Credit {
     std::string saga_id;

@@ -17,6 +17,8 @@
 
 namespace stacksaga::demo {
 
+using namespace support;
+
 /// A program that is started again whenever it is killed.
 struct Program {
     std::string name;

@@ -1,15 +1,16 @@
-// As much of libpq as the demo's programs need, with owners and exceptions.
+// As much of libpq as the programs of the tests need, with owners and exceptions.
 #pragma once
 
 #include <libpq-fe.h>
 
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace stacksaga::demo {
+namespace stacksaga::support {
 
 /// The server refused a statement; the session goes on.
 class Refused : public std::runtime_error {
@@ -38,6 +39,9 @@ public:
     [[nodiscard]] std::string text(int row, int column) const {
         return PQgetvalue(result_.get(), row, column);
     }
+    [[nodiscard]] bool is_null(int row, int column) const {
+        return PQgetisnull(result_.get(), row, column) != 0;
+    }
     /// Throws std::invalid_argument for what is not a number, NULL included.
     [[nodiscard]] long long number(int row, int column) const {
         return std::stoll(text(row, column));
@@ -51,13 +55,24 @@ private:
 };
 
 /// A connection that is made when it is needed, and made again after it broke. No statement takes
-/// longer than 10 seconds.
+/// longer than 10 seconds, unless the options (as libpq's keyword `options`) say so.
 class Session {
 public:
-    explicit Session(std::string conninfo) : conninfo_(std::move(conninfo)) {}
+    explicit Session(std::string conninfo, std::string options = "-c statement_timeout=10s")
+        : conninfo_(std::move(conninfo)), options_(std::move(options)) {}
+    Session(const Session &) = delete;
+    Session &operator=(const Session &) = delete;
+
+    /// Who gets the text of the server's notices; nobody does otherwise. Before the first run().
+    void on_notice(std::function<void(std::string_view)> listener) {
+        listener_ = std::move(listener);
+    }
 
     /// Runs one statement; parameters are in text form. Throws Refused or Disconnected.
     Rows run(const char *sql, const std::vector<std::string> &parameters = {});
+
+    /// Runs a script of statements. Throws as run() does.
+    void run_script(const std::string &sql);
 
     [[nodiscard]] bool is_connected() const noexcept { return connection_ != nullptr; }
     void disconnect() noexcept { connection_.reset(); }
@@ -67,8 +82,11 @@ private:
         void operator()(PGconn *connection) const noexcept { PQfinish(connection); }
     };
     void connect();
+    Rows check(PGresult *result);
 
     std::string conninfo_;
+    std::string options_;
+    std::function<void(std::string_view)> listener_;
     std::unique_ptr<PGconn, Finish> connection_;
 };
 
@@ -94,4 +112,4 @@ private:
     bool is_over_ = false;
 };
 
-} // namespace stacksaga::demo
+} // namespace stacksaga::support

@@ -1,6 +1,6 @@
 #include "postgres.hpp"
 
-namespace stacksaga::demo {
+namespace stacksaga::support {
 
 namespace {
 
@@ -16,12 +16,19 @@ std::string gist(std::string_view message) {
 
 void Session::connect() {
     const char *keywords[] = {"dbname", "connect_timeout", "options", nullptr};
-    const char *values[] = {conninfo_.c_str(), "5", "-c statement_timeout=10s", nullptr};
+    const char *values[] = {conninfo_.c_str(), "5", options_.c_str(), nullptr};
     std::unique_ptr<PGconn, Finish> connection(PQconnectdbParams(keywords, values, 1));
     if (PQstatus(connection.get()) != CONNECTION_OK)
         throw Disconnected(gist(PQerrorMessage(connection.get())));
-    PQsetNoticeProcessor(
-        connection.get(), [](void *, const char *) {}, nullptr);
+    PQsetNoticeReceiver(
+        connection.get(),
+        [](void *session, const PGresult *notice) {
+            const auto &listener = static_cast<Session *>(session)->listener_;
+            const char *text = PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+            if (listener && text != nullptr)
+                listener(text);
+        },
+        this);
     connection_ = std::move(connection);
 }
 
@@ -31,8 +38,17 @@ Rows Session::run(const char *sql, const std::vector<std::string> &parameters) {
     std::vector<const char *> values;
     for (const std::string &parameter : parameters)
         values.push_back(parameter.c_str());
-    PGresult *result = PQexecParams(connection_.get(), sql, static_cast<int>(values.size()),
-                                    nullptr, values.data(), nullptr, nullptr, 0);
+    return check(PQexecParams(connection_.get(), sql, static_cast<int>(values.size()), nullptr,
+                              values.data(), nullptr, nullptr, 0));
+}
+
+void Session::run_script(const std::string &sql) {
+    if (!connection_)
+        connect();
+    check(PQexec(connection_.get(), sql.c_str()));
+}
+
+Rows Session::check(PGresult *result) {
     Rows rows(result);
     const ExecStatusType status = PQresultStatus(result);
     if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
@@ -59,4 +75,4 @@ Transaction::~Transaction() {
     }
 }
 
-} // namespace stacksaga::demo
+} // namespace stacksaga::support

@@ -1,0 +1,65 @@
+// A database in which generated sagas are run, many at once, while time is moved hour by hour.
+#pragma once
+
+#include "postgres.hpp"
+#include "story.hpp"
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace stacksaga::property {
+
+class Lane {
+public:
+    /// `script` is property.sql. Makes the database `name` in the server of libpq's environment.
+    Lane(const std::string &name, const std::string &script, uint64_t seed);
+
+    /// Runs the sagas first..last-1 to their ends, and adds a report for each that broke a promise
+    /// or disagrees with the model, or for every saga (`tell_all`). Returns how many did so.
+    int run(int first, int last, bool tell_all, std::vector<std::string> &reports);
+
+private:
+    /// An answer to come, or an extension of a lease (minutes > 0).
+    struct Planned {
+        Story *story;
+        Answer answer;
+        int attempt;
+        int minutes;
+    };
+
+    void start_all();
+    void run_tick();
+    void crash_drill();
+    long long run_workers();
+    bool run_services();
+    bool claim_from(std::string_view queue);
+    bool give_answers();
+    void plan_answers(Story &story, const Claim &claim);
+    void told_by_server(std::string_view notice, Window w);
+    std::string work_of(const Story &story);
+    void compare_statuses();
+    void check_promises();
+    std::map<int, Facts> read_facts();
+    void check_changes();
+    std::string report(const Story &story);
+    Window window_to(Time now);
+    Story &story_of(int number) { return stories_[static_cast<size_t>(number - first_)]; }
+    support::Rows run_sql(const char *sql, const std::vector<std::string> &parameters = {}) {
+        return session_.run(sql, parameters);
+    }
+
+    uint64_t seed_;
+    support::Session session_;
+    std::deque<Definition> definitions_;
+    std::deque<Story> stories_;
+    std::map<int, std::vector<Planned>> calendar_; ///< by tick
+    std::vector<std::string> heard_;               ///< notices of the statement that runs
+    int first_ = 0;
+    int tick_ = 0;
+    Time now_ = 0;       ///< as of the last statement
+    Time looked_at_ = 0; ///< when workers or services last looked for what is due
+};
+
+} // namespace stacksaga::property

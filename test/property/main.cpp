@@ -1,0 +1,131 @@
+// Generates sagas, runs them, and compares what happens with what may: see README.md.
+#include "lane.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <sstream>
+#include <thread>
+
+namespace stacksaga::property {
+namespace {
+
+// Of one transaction; whole definitions, so that each is made once.
+constexpr int batch_size = 25 * sagas_per_definition;
+constexpr size_t reports_max = 3;
+
+struct Options {
+    uint64_t seed = std::random_device{}() % 1'000'000'000;
+    int sagas = 20'000;
+    int saga = -1;
+    int lanes = 2;
+    std::string script = PROPERTY_SCRIPT;
+};
+
+/// The batches that are still to be run, and what was found.
+class Batches {
+public:
+    explicit Batches(const Options &options) : options_(options) {}
+
+    /// Takes batches until there are none, or enough is known.
+    void work(int lane_number, const std::string &script) {
+        Lane lane(fmt::format("property_{}", lane_number), script, options_.seed);
+        const bool one = options_.saga >= 0;
+        const int begin = one ? options_.saga : 0;
+        const int end = one ? options_.saga + 1 : options_.sagas;
+        for (;;) {
+            const int first = begin + batch_size * next_++;
+            if (first >= end || enough())
+                return;
+            const int last = std::min(end, first + batch_size);
+            std::vector<std::string> reports;
+            const int failures = lane.run(first, last, one, reports);
+            const std::lock_guard lock(mutex_);
+            done_ += last - first;
+            failures_ += failures;
+            reports_.insert(reports_.end(), reports.begin(), reports.end());
+        }
+    }
+    void failed(const std::string &why) {
+        const std::lock_guard lock(mutex_);
+        reports_.push_back(why + "\n");
+        ++failures_;
+    }
+    [[nodiscard]] bool enough() {
+        const std::lock_guard lock(mutex_);
+        return failures_ > 0;
+    }
+    [[nodiscard]] int failures() const { return failures_; }
+    [[nodiscard]] int done() const { return done_; }
+    [[nodiscard]] const std::vector<std::string> &reports() const { return reports_; }
+
+private:
+    const Options &options_;
+    std::atomic<int> next_ = 0;
+    std::mutex mutex_;
+    int done_ = 0;
+    int failures_ = 0;
+    std::vector<std::string> reports_;
+};
+
+std::string read_file(const std::string &path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    if (!file)
+        throw std::runtime_error("cannot read " + path);
+    return text.str();
+}
+
+int run(const Options &options) {
+    const std::string script = read_file(options.script);
+    const auto started = std::chrono::steady_clock::now();
+    fmt::print("seed {}\n", options.seed);
+    std::fflush(stdout);
+    Batches batches(options);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < (options.saga >= 0 ? 1 : options.lanes); ++i)
+        threads.emplace_back([&, i] {
+            try {
+                batches.work(i, script);
+            } catch (const std::exception &error) {
+                batches.failed(fmt::format("lane {}: {}", i, error.what()));
+            }
+        });
+    for (std::thread &thread : threads)
+        thread.join();
+    for (size_t i = 0; i < std::min(reports_max, batches.reports().size()); ++i)
+        fmt::print("{}", batches.reports()[i]);
+    const auto took = std::chrono::steady_clock::now() - started;
+    fmt::print("{} sagas in {} s, {} of them wrong\n", batches.done(),
+               std::chrono::duration_cast<std::chrono::seconds>(took).count(), batches.failures());
+    return batches.failures() > 0 ? 1 : 0;
+}
+
+} // namespace
+} // namespace stacksaga::property
+
+int main(int argc, char **argv) {
+    stacksaga::property::Options options;
+    CLI::App app("Runs generated sagas against what may happen to them. The server is the one of "
+                 "libpq's environment; databases property_0, ... are made in it.",
+                 "property");
+    app.add_option("--seed", options.seed, "Seed of everything that is generated");
+    app.add_option("--sagas", options.sagas, "How many sagas")->check(CLI::Range(1, 100'000'000));
+    app.add_option("--saga", options.saga, "Run only this one, and tell its story");
+    app.add_option("--lanes", options.lanes, "How many sessions")->check(CLI::Range(1, 64));
+    app.add_option("--script", options.script, "property.sql");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        return stacksaga::property::run(options);
+    } catch (const std::exception &error) {
+        fmt::print(stderr, "unexpected: {}\n", error.what());
+        return 70;
+    }
+}

@@ -1,0 +1,269 @@
+#include "model.hpp"
+
+#include "rules.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace stacksaga::property {
+
+namespace {
+
+constexpr Direction directions[] = {Direction::act, Direction::compensate};
+
+/// A function that raises, or returns.
+Failing failing_of(Word word, Window w) {
+    return {.word = word,
+            .known = word != Word::unknown,
+            .never_done = false,
+            .keeps_lease = false,
+            .verified = false,
+            .since = w};
+}
+
+/// An attempt may begin: the pause is over, and the deadline has not passed.
+bool may_begin(const Rules &rules, const State &s, const Task &t, const Call &call, Window w) {
+    const bool too_late =
+        call.direction == Direction::act && rules.deadline_counts() && s.deadline <= w.from;
+    return t.phase == Phase::waiting && t.earliest <= w.to && t.attempt + 1 == call.attempt &&
+           !too_late && rules.results() == call.results;
+}
+
+/// What an answer under a lease that does not count is told.
+std::string_view refusal(const State &s, Direction direction) {
+    return direction == Direction::act && s.direction == Direction::compensate ? "SG409" : "SG412";
+}
+
+} // namespace
+
+bool Model::filter(const Rule &rule) {
+    std::vector<State> fitting;
+    for (const State &before : states_) {
+        State after = before;
+        if (rule(after) && std::ranges::find(fitting, after) == fitting.end())
+            fitting.push_back(after);
+    }
+    if (fitting.empty())
+        return false;
+    states_ = std::move(fitting);
+    return true;
+}
+
+// Adds the states in which some of what happens unseen has happened.
+void Model::let_time_pass(Window w) {
+    const auto add = [this](const State &state) {
+        if (std::ranges::find(states_, state) == states_.end())
+            states_.push_back(state);
+    };
+    for (size_t i = 0; i < states_.size(); ++i) {
+        for (const StepPlan &step : definition_->steps)
+            for (Direction d : directions) {
+                State after = states_[i];
+                Rules rules(*definition_, after);
+                const Task &t = rules.task(step, d);
+                if (t.phase != Phase::claimed || t.until() > w.to)
+                    continue;
+                rules.lapsed(step, d);
+                add(after);
+            }
+        State after = states_[i];
+        Rules rules(*definition_, after);
+        if (rules.deadline_counts() && after.deadline <= w.to) {
+            rules.deadline_passed(w);
+            add(after);
+        }
+    }
+}
+
+void Model::start(Window w, int start_after_minutes) {
+    State state{};
+    const std::optional<int> deadline =
+        plan_->deadline() ? plan_->deadline() : definition_->deadline;
+    if (deadline) {
+        // Which instant of the window is not known; a deadline is never so near that it matters.
+        state.deadline = w.to + *deadline * minute;
+        state.deadline_is_armed = true;
+    }
+    Rules rules(*definition_, state);
+    const Time delay = start_after_minutes * minute;
+    rules.open_stage(1, {w.from + delay, w.to + delay});
+    states_ = {state};
+}
+
+bool Model::called(const Call &call, Window w) {
+    let_time_pass(w);
+    const StepPlan &step = definition_->step(call.step);
+    const Fate fate = plan_->fate(step, call.direction, call.attempt);
+    return filter([&](State &s) {
+        Rules rules(*definition_, s);
+        Task &t = rules.task(step, call.direction);
+        if (step.kind != Kind::sql || !may_begin(rules, s, t, call, w))
+            return false;
+        t.attempt = call.attempt;
+        rules.attempt_begins();
+        if (fate.word == Word::done)
+            rules.completed(step, call.direction, w, true, call.attempt);
+        else
+            rules.failed(step, call.direction, failing_of(fate.word, w));
+        return true;
+    });
+}
+
+bool Model::verified(int step_no, int attempt, Window w) {
+    let_time_pass(w);
+    const StepPlan &step = definition_->step(step_no);
+    const Finding finding = plan_->finding(step, attempt);
+    return filter([&](State &s) {
+        Rules rules(*definition_, s);
+        const Task &t = rules.of(step).act;
+        if (t.phase != Phase::verifying || t.attempt != attempt)
+            return false;
+        if (finding == Finding::done) {
+            rules.completed(step, Direction::act, w, false, 0);
+            return true;
+        }
+        const bool known = finding == Finding::not_done;
+        rules.failed(step, Direction::act,
+                     {.word = known ? Word::retryable : Word::unknown,
+                      .known = known,
+                      .never_done = known,
+                      .keeps_lease = false,
+                      .verified = true,
+                      .since = w});
+        return true;
+    });
+}
+
+bool Model::claimed(const Claim &claim, Window w) {
+    let_time_pass(w);
+    const StepPlan &step = definition_->step(claim.call.step);
+    const Time lease = claim.lease_minutes * minute, timeout = step.timeout * minute;
+    const Time started = claim.until - std::min(lease, timeout);
+    if (started < w.from || started > w.to)
+        return false;
+    return filter([&](State &s) {
+        Rules rules(*definition_, s);
+        Task &t = rules.task(step, claim.call.direction);
+        if (step.kind != Kind::queue || !may_begin(rules, s, t, claim.call, w))
+            return false;
+        rules.attempt_begins();
+        t = {.phase = Phase::claimed,
+             .attempt = claim.call.attempt,
+             .lease = claim.lease,
+             .lease_until = started + lease,
+             .timeout_at = started + timeout};
+        return true;
+    });
+}
+
+bool Model::answered(const Answer &answer, const Reply &reply, Window w) {
+    const StepPlan &step = definition_->step(answer.step);
+    return filter([&](State &s) {
+        Rules rules(*definition_, s);
+        const StepState &of = rules.of(step);
+        const Task &t = rules.task(step, answer.direction);
+        const bool completes = answer.word == Word::done;
+        const int64_t completed_under =
+            answer.direction == Direction::act ? of.act_lease : of.compensate_lease;
+        if (t.is_live() && t.lease == answer.lease) {
+            if (completes)
+                rules.completed(step, answer.direction, w, true, answer.output);
+            else
+                rules.failed(step, answer.direction,
+                             {.word = answer.word,
+                              .known = answer.word != Word::unknown,
+                              .never_done = answer.word == Word::non_retryable,
+                              .keeps_lease = false,
+                              .verified = false,
+                              .since = w});
+            return reply.status == name_of(s.status);
+        }
+        if (completes && completed_under == answer.lease) {
+            const bool same = answer.direction == Direction::compensate
+                                  ? answer.output >= 0
+                                  : of.has_output && answer.output == of.output;
+            return same ? reply.status == name_of(s.status) : reply.sqlstate == "SG422";
+        }
+        // The same failure again is a no-op as long as it is remembered.
+        const bool repeats = !completes && reply.status == name_of(s.status);
+        return repeats || reply.sqlstate == refusal(s, answer.direction);
+    });
+}
+
+bool Model::extended(const Answer &answer, int minutes, const Reply &reply, Time until, Window w) {
+    const StepPlan &step = definition_->step(answer.step);
+    return filter([&](State &s) {
+        Rules rules(*definition_, s);
+        Task &t = rules.task(step, answer.direction);
+        if (!t.is_live() || t.lease != answer.lease)
+            return reply.sqlstate == refusal(s, answer.direction);
+        const bool too_late = t.phase != Phase::claimed || t.timeout_at <= w.from;
+        if (too_late || !reply.sqlstate.empty())
+            return reply.sqlstate == "SG412" && (too_late || t.timeout_at <= w.to);
+        const Time by = minutes * minute;
+        const Window granted{std::min(t.timeout_at, std::max(t.lease_until, w.from + by)),
+                             std::min(t.timeout_at, std::max(t.lease_until, w.to + by))};
+        t.lease_until = until;
+        return until >= granted.from && until <= granted.to;
+    });
+}
+
+bool Model::is_dry(Time now) {
+    let_time_pass({now, now});
+    return filter([&](State &s) {
+        Rules rules(*definition_, s);
+        if (s.deadline_is_armed && s.deadline <= now && rules.deadline_counts())
+            return false;
+        return std::ranges::all_of(definition_->steps, [&](const StepPlan &step) {
+            return std::ranges::all_of(directions, [&](Direction d) {
+                const Task &t = rules.task(step, d);
+                const bool left = (t.phase == Phase::waiting && t.latest <= now) ||
+                                  (t.phase == Phase::claimed && t.until() <= now) ||
+                                  t.phase == Phase::verifying;
+                return !left;
+            });
+        });
+    });
+}
+
+bool Model::has_status(std::string_view status) {
+    return filter([&](State &s) { return name_of(s.status) == status; });
+}
+
+bool Model::is_at_rest() const {
+    return std::ranges::all_of(states_, [](const State &s) {
+        const bool rests = s.status == Status::completed || s.status == Status::failed ||
+                           s.status == Status::parked;
+        return rests && std::ranges::all_of(s.steps, [](const StepState &step) {
+                   return (!step.act.is_live() || step.act.phase == Phase::kept) &&
+                          !step.compensate.is_live();
+               });
+    });
+}
+
+std::string Model::describe() const {
+    constexpr std::string_view phases[] = {"none", "waiting", "claimed", "verifying", "kept"};
+    std::string text;
+    for (const State &s : states_) {
+        text += fmt::format("  {} ({})", name_of(s.status), name_of(s.direction));
+        if (s.parked_step != 0)
+            text += fmt::format(" parked at s{}, {}", s.parked_step, name_of(s.parked_direction));
+        for (const StepPlan &step : definition_->steps) {
+            const StepState &of = s.steps.at(static_cast<size_t>(step.no));
+            text += fmt::format("; {}:{}{}{}{}", step.name, of.done ? " done" : "",
+                                of.doubts != 0 ? " doubtful" : "", of.undone ? " undone" : "",
+                                of.given_up ? " given up" : "");
+            for (const Task *t : {&of.act, &of.compensate})
+                if (t->is_live())
+                    text +=
+                        fmt::format(" [{} {} attempt {}{}]", t == &of.act ? "act" : "compensate",
+                                    phases[static_cast<size_t>(t->phase)], t->attempt,
+                                    t->lease != 0 ? ", lease" : "");
+        }
+        text += '\n';
+    }
+    return text;
+}
+
+} // namespace stacksaga::property

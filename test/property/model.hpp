@@ -1,0 +1,157 @@
+// The reference: what may happen to one saga, written from the contract and not from the engine.
+//
+// It accepts or refuses what is seen of a saga, event by event: which function is called or which
+// step is claimed, with what, and what an answer returns. What cannot be seen when it happens (a
+// lease that lapses, a deadline) may have happened or not, and a pause has an earliest and a latest
+// end; so the model is a set of states, all that fit with what was seen. An event that fits with
+// none of them is a disagreement with the engine.
+#pragma once
+
+#include "plan.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stacksaga::property {
+
+/// Microseconds of the extension's clock.
+using Time = int64_t;
+inline constexpr Time minute = 60'000'000;
+
+/// Something took place in it, both ends included.
+struct Window {
+    Time from;
+    Time to;
+};
+
+/// By step number: the first is not used.
+inline constexpr int step_places = 4 * 3 + 1;
+
+enum class Phase : uint8_t {
+    none,      ///< nothing to do
+    waiting,   ///< for its first or next attempt
+    claimed,   ///< by a service
+    verifying, ///< its outcome is to be asked for
+    kept       ///< nobody looks at it again, but its late answer counts
+};
+
+/// What there is to do for one step in one direction.
+struct Task {
+    Phase phase = Phase::none;
+    int attempt = 0;   ///< attempts so far, with the one that is claimed
+    Time earliest = 0; ///< waiting: when the pause is over, at the earliest
+    Time latest = 0;   ///< ... and at the latest
+    int64_t lease = 0; ///< under which an answer counts; 0: none
+    Time lease_until = 0;
+    Time timeout_at = 0;
+    friend bool operator==(const Task &, const Task &) = default;
+
+    [[nodiscard]] bool is_live() const { return phase != Phase::none; }
+    [[nodiscard]] Time until() const { return lease_until < timeout_at ? lease_until : timeout_at; }
+};
+
+struct StepState {
+    Task act{};
+    Task compensate{};
+    bool done = false;
+    bool undone = false;
+    bool given_up = false; ///< its compensation failed for good
+    uint32_t doubts = 0;   ///< attempts that may have happened, a bit each
+    int64_t act_lease = 0; ///< under which it was completed; 0: none
+    int64_t compensate_lease = 0;
+    bool has_output = false;
+    int output = 0; ///< the attempt whose output it is
+    friend bool operator==(const StepState &, const StepState &) = default;
+};
+
+enum class Status : uint8_t { pending, running, compensating, completed, failed, parked };
+inline constexpr std::string_view status_names[] = {"pending",   "running", "compensating",
+                                                    "completed", "failed",  "parked"};
+constexpr std::string_view name_of(Status s) {
+    return status_names[static_cast<size_t>(s)];
+}
+
+/// One of the states that the saga may be in.
+struct State {
+    Status status = Status::pending;
+    Direction direction = Direction::act;
+    int parked_step = 0;
+    Direction parked_direction = Direction::act;
+    Time deadline = 0;              ///< 0: none
+    bool deadline_is_armed = false; ///< it will be looked at when it comes
+    std::array<StepState, step_places> steps{};
+    friend bool operator==(const State &, const State &) = default;
+};
+
+/// A call of a function, or a claim: what the step is told.
+struct Call {
+    int step;
+    Direction direction;
+    int attempt;
+    std::string results;
+};
+
+struct Claim {
+    Call call;
+    int64_t lease;
+    Time until;        ///< as claim_steps returned it
+    int lease_minutes; ///< as it was asked for
+};
+
+/// What a service answers.
+struct Answer {
+    int step;
+    Direction direction;
+    int64_t lease;
+    Word word;
+    int output = 0; ///< done: an attempt's number, or less than 0 for another output
+};
+
+/// What it was told: a status, or the SQLSTATE of a refusal.
+struct Reply {
+    std::string status;
+    std::string sqlstate;
+};
+
+class Model {
+public:
+    Model(const Definition &definition, const Plan &plan)
+        : definition_(&definition), plan_(&plan) {}
+
+    /// start_saga was called.
+    void start(Window w, int start_after_minutes);
+
+    /// Workers or services have looked for what was due at an instant.
+    void was_looked_at(Time when) { let_time_pass({when, when}); }
+
+    /// The events. Each returns whether it fits; if not, the states are left as they were.
+    bool called(const Call &call, Window w);
+    bool verified(int step, int attempt, Window w);
+    bool claimed(const Claim &claim, Window w);
+    bool answered(const Answer &answer, const Reply &reply, Window w);
+    bool extended(const Answer &answer, int minutes, const Reply &reply, Time until, Window w);
+    /// Workers and services have found nothing more to do, at an instant not before `now`.
+    bool is_dry(Time now);
+    bool has_status(std::string_view status);
+
+    /// Nothing can happen any more that is not asked for.
+    [[nodiscard]] bool is_at_rest() const;
+    [[nodiscard]] const State &any_state() const { return states_.front(); }
+    /// For the report.
+    [[nodiscard]] std::string describe() const;
+
+private:
+    using Rule = std::function<bool(State &)>;
+    bool filter(const Rule &rule);
+    void let_time_pass(Window w);
+
+    const Definition *definition_;
+    const Plan *plan_;
+    std::vector<State> states_;
+};
+
+} // namespace stacksaga::property

@@ -1,0 +1,99 @@
+-- What the generated sagas run, and what is noted of them. The program reads the notices: they tell
+-- of every call, also of one whose transaction was rolled back.
+
+CREATE SCHEMA property;
+
+-- Effects of functions. No unique key: a second one would be seen.
+CREATE TABLE property.ledger (
+    saga_no   integer NOT NULL,
+    step      text NOT NULL,
+    direction text NOT NULL,
+    attempt   integer NOT NULL
+);
+
+-- The input holds for each step, direction and attempt the SQLSTATE to raise, or null.
+CREATE FUNCTION property.run(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    code text := call.input -> call.direction -> call.step ->> (call.attempt - 1);
+BEGIN
+    RAISE NOTICE 'call|%|%|%|%|%|%', call.input ->> 'no', call.step, call.direction, call.attempt,
+        call.idempotency_key, call.results;
+    INSERT INTO property.ledger
+        VALUES ((call.input ->> 'no')::integer, call.step, call.direction, call.attempt);
+    IF code IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = code, MESSAGE = 'raises ' || code;
+    END IF;
+    RETURN to_jsonb(call.step || '/' || call.attempt);
+END
+$$;
+
+CREATE FUNCTION property.verify(call stacksaga.step_call) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    finding text := call.input -> 'verify' -> call.step ->> (call.attempt - 1);
+BEGIN
+    RAISE NOTICE 'verify|%|%|%|%|%|%', call.input ->> 'no', call.step, call.direction, call.attempt,
+        call.idempotency_key, call.results;
+    IF finding ~ '^[A-Z0-9]{5}$' THEN
+        RAISE EXCEPTION USING ERRCODE = finding, MESSAGE = 'raises ' || finding;
+    END IF;
+    RETURN finding;
+END
+$$;
+
+-- Answers one after the other, each with what it was told.
+CREATE FUNCTION property.answer(saga_ids uuid[], steps text[], leases bigint[], words text[],
+                                outputs text[], minutes integer[])
+RETURNS TABLE (status text, refusal text, until bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    granted timestamptz;
+BEGIN
+    FOR i IN 1 .. cardinality(saga_ids) LOOP
+        status := NULL;
+        refusal := NULL;
+        until := NULL;
+        BEGIN
+            IF words[i] = 'done' THEN
+                status := stacksaga.complete_step(saga_ids[i], steps[i], leases[i],
+                                                  to_jsonb(outputs[i]));
+            ELSIF words[i] = 'extend' THEN
+                SELECT e.lease_until INTO granted
+                  FROM stacksaga.extend_step(saga_ids[i], steps[i], leases[i],
+                                             make_interval(mins => minutes[i])) AS e;
+                until := extract(epoch FROM granted) * 1000000;
+            ELSE
+                status := stacksaga.fail_step(saga_ids[i], steps[i], leases[i], words[i], words[i]);
+            END IF;
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS refusal = RETURNED_SQLSTATE;
+        END;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- Every change of a saga's status.
+CREATE TABLE property.change (
+    change_no   bigint GENERATED ALWAYS AS IDENTITY,
+    saga_id     uuid NOT NULL,
+    from_status text NOT NULL,
+    to_status   text NOT NULL,
+    direction   text NOT NULL
+);
+CREATE FUNCTION property.note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO property.change (saga_id, from_status, to_status, direction)
+        VALUES (new.saga_id, old.status, new.status, new.direction);
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER property_note_change AFTER UPDATE ON stacksaga.saga FOR EACH ROW
+    WHEN (old.status IS DISTINCT FROM new.status) EXECUTE FUNCTION property.note_change();
+
+CREATE FUNCTION property.clock() RETURNS bigint LANGUAGE sql AS $$
+    SELECT (extract(epoch FROM stacksaga.clock_now()) * 1000000)::bigint
+$$;
+
+CREATE FUNCTION property.forget() RETURNS void LANGUAGE sql AS $$
+    TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, property.ledger,
+        property.change
+$$;

@@ -1,0 +1,244 @@
+#include "rules.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace stacksaga::property {
+
+namespace {
+
+/// How long the pause before attempt `next` lasts, at the least and at the most.
+Window pause_before(int next, const Policy &p) {
+    if (p.initial == 0)
+        return {0, 0};
+    const double plain = std::min(p.longest, p.initial * std::pow(p.multiplier, next - 2));
+    const double micros = plain * static_cast<double>(minute);
+    return {static_cast<Time>(micros * (1 - p.jitter)) - 1,
+            static_cast<Time>(micros * (1 + p.jitter)) + 1};
+}
+
+} // namespace
+
+bool Rules::any_live(Direction d) const {
+    return std::ranges::any_of(s_.steps, [&](const StepState &step) {
+        return (d == Direction::act ? step.act : step.compensate).is_live();
+    });
+}
+
+bool Rules::is_past_pivot() const {
+    return std::ranges::any_of(d_.steps, [&](const StepPlan &step) {
+        return step.irreversible && s_.steps.at(static_cast<size_t>(step.no)).done;
+    });
+}
+
+bool Rules::wants_undoing(const StepPlan &step) const {
+    const StepState &s = s_.steps.at(static_cast<size_t>(step.no));
+    const bool may_have_happened = s.done || (step.undo_when_started && s.doubts != 0);
+    return step.compensable && may_have_happened && !s.undone && !s.given_up;
+}
+
+std::string Rules::results() const {
+    std::string list;
+    for (const StepPlan &step : d_.steps) {
+        const StepState &s = s_.steps.at(static_cast<size_t>(step.no));
+        if (!s.done)
+            continue;
+        const std::string output =
+            s.has_output ? fmt::format("\"{}/{}\"", step.name, s.output) : "null";
+        list += fmt::format("{}\"{}\": {}", list.empty() ? "" : ", ", step.name, output);
+    }
+    return "{" + list + "}";
+}
+
+void Rules::open_stage(int stage, Window w) {
+    for (const StepPlan &step : d_.steps)
+        if (step.stage == stage)
+            of(step).act = {.phase = Phase::waiting, .earliest = w.from, .latest = w.to};
+}
+
+void Rules::attempt_begins() {
+    if (s_.status == Status::pending)
+        s_.status = Status::running;
+}
+
+void Rules::advance(const StepPlan &done, Window w) {
+    const bool complete = std::ranges::all_of(
+        d_.steps, [&](const StepPlan &step) { return step.stage != done.stage || of(step).done; });
+    if (s_.status != Status::running || !complete)
+        return;
+    if (done.stage == d_.stages)
+        s_.status = Status::completed;
+    else
+        open_stage(done.stage + 1, w);
+}
+
+void Rules::unpark(const StepPlan &step, Direction direction) {
+    if (s_.status != Status::parked || s_.direction != Direction::act ||
+        direction != Direction::act || s_.parked_step != step.no)
+        return;
+    s_.status = Status::running;
+    s_.parked_step = 0;
+}
+
+void Rules::park(int step, Direction direction) {
+    s_.status = Status::parked;
+    s_.parked_step = step;
+    s_.parked_direction = direction;
+    s_.deadline_is_armed = false;
+}
+
+void Rules::completed(const StepPlan &step, Direction direction, Window w, bool has_output,
+                      int output) {
+    unpark(step, direction);
+    StepState &s = of(step);
+    const int64_t lease = task(step, direction).lease;
+    task(step, direction) = {};
+    if (direction == Direction::compensate) {
+        s.undone = true;
+        s.compensate_lease = lease;
+        if (s_.status == Status::compensating && !any_live(Direction::compensate))
+            undo_next(w);
+        return;
+    }
+    s.done = true;
+    s.act_lease = lease;
+    s.has_output = has_output;
+    s.output = has_output ? output : 0;
+    if (s_.direction == Direction::compensate)
+        settled_on_the_way_back(step, true, w);
+    else
+        advance(step, w);
+}
+
+// What was claimed when the way back began has come to an end.
+void Rules::settled_on_the_way_back(const StepPlan &step, bool may_have_happened, Window w) {
+    if (s_.status != Status::compensating)
+        return;
+    if (step.irreversible && may_have_happened)
+        park(step.no, Direction::act);
+    else if (!any_live(Direction::act))
+        undo_next(w);
+}
+
+void Rules::pause(const StepPlan &step, Direction direction, const Failing &f) {
+    Task &t = task(step, direction);
+    const Window pause = pause_before(t.attempt + 1, d_.policy_of(step, direction));
+    t.phase = Phase::waiting;
+    t.earliest = f.since.from + pause.from;
+    t.latest = f.since.to + pause.to;
+    if (!f.keeps_lease)
+        t.lease = 0;
+}
+
+void Rules::failed(const StepPlan &step, Direction direction, const Failing &f) {
+    unpark(step, direction);
+    Task &t = task(step, direction);
+    if (direction == Direction::act) {
+        const uint32_t bit = 1U << std::min(t.attempt, 31);
+        uint32_t &doubts = of(step).doubts;
+        doubts = f.never_done ? 0 : f.known ? doubts & ~bit : doubts | bit;
+    }
+    const bool ask = direction == Direction::act && step.verify && !f.known && !f.verified &&
+                     (f.word == Word::unknown || s_.direction == Direction::compensate);
+    if (ask) {
+        t.phase = Phase::verifying;
+        if (!f.keeps_lease)
+            t.lease = 0;
+        return;
+    }
+    if (direction == Direction::act && s_.direction == Direction::compensate) {
+        t = {};
+        settled_on_the_way_back(step, !f.known, f.since);
+        return;
+    }
+    const Policy &policy = d_.policy_of(step, direction);
+    const bool again = policy.max_attempts == 0 || t.attempt < policy.max_attempts;
+    if (f.word == Word::unknown && direction == Direction::act && step.irreversible && !f.known) {
+        if (f.keeps_lease)
+            t.phase = Phase::kept;
+        else
+            t = {};
+        park(step.no, Direction::act);
+    } else if (f.word != Word::non_retryable && again) {
+        pause(step, direction, f);
+    } else if (direction == Direction::act) {
+        give_up(step, f.since);
+    } else {
+        compensation_failed(step, f.since);
+    }
+}
+
+void Rules::give_up(const StepPlan &step, Window w) {
+    of(step).act = {};
+    if (s_.status != Status::parked)
+        go_back(w, step.no);
+}
+
+void Rules::compensation_failed(const StepPlan &step, Window w) {
+    of(step).compensate = {};
+    of(step).given_up = true;
+    if (!d_.continue_compensating)
+        park(step.no, Direction::compensate);
+    else if (!any_live(Direction::compensate))
+        undo_next(w);
+}
+
+void Rules::go_back(Window w, int failed_step) {
+    if (is_past_pivot()) {
+        park(failed_step, Direction::act);
+        return;
+    }
+    for (StepState &s : s_.steps)
+        if (s.act.phase == Phase::waiting || s.act.phase == Phase::kept)
+            s.act = {};
+    s_.direction = Direction::compensate;
+    s_.status = Status::compensating;
+    if (!any_live(Direction::act))
+        undo_next(w);
+}
+
+// The last stage that has something to undo, side by side.
+void Rules::undo_next(Window w) {
+    for (int stage = d_.stages; stage > 0; --stage) {
+        bool any = false;
+        for (const StepPlan &step : d_.steps) {
+            if (step.stage != stage || !wants_undoing(step))
+                continue;
+            of(step).compensate = {.phase = Phase::waiting, .earliest = w.from, .latest = w.to};
+            any = true;
+        }
+        if (any)
+            return;
+    }
+    const auto given_up =
+        std::ranges::find_if(d_.steps, [&](const StepPlan &step) { return of(step).given_up; });
+    if (given_up == d_.steps.end())
+        s_.status = Status::failed;
+    else
+        park(given_up->no, Direction::compensate);
+}
+
+// A lease that ran out is a retryable failure, of an irreversible step an unknown one; passing the
+// timeout always is.
+void Rules::lapsed(const StepPlan &step, Direction direction) {
+    const Task &t = task(step, direction);
+    const bool timed_out = t.timeout_at <= t.lease_until;
+    const bool unknown = timed_out || (step.irreversible && direction == Direction::act);
+    failed(step, direction,
+           {.word = unknown ? Word::unknown : Word::retryable,
+            .known = false,
+            .never_done = false,
+            .keeps_lease = true,
+            .verified = false,
+            .since = {t.until(), t.until()}});
+}
+
+void Rules::deadline_passed(Window w) {
+    s_.deadline_is_armed = false;
+    if (deadline_counts())
+        go_back(w, 0);
+}
+
+} // namespace stacksaga::property
