@@ -30,7 +30,7 @@ void Trouble::meet() {
         EmitErrorReport();
         told_ = sqlstate_;
     }
-    AbortCurrentTransaction();
+    AbortOutOfAnyTransaction(); // also out of a subtransaction
     MemoryContextSwitchTo(TopMemoryContext);
     FlushErrorState();
     pgstat_report_activity(STATE_IDLE, nullptr);

@@ -243,7 +243,7 @@ int32 run_batch(Batch &batch, MemoryContext memory) {
                 choose_batch_size(false);
                 PG_RE_THROW();
             }
-            AbortCurrentTransaction();
+            AbortOutOfAnyTransaction();
             FlushErrorState();
         }
         PG_END_TRY();
