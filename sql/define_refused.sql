@@ -40,10 +40,9 @@ SELECT * FROM refused.define($$ ARRAY[NULL]::stacksaga.step_definition[] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', 'q'), NULL] $$);
 SELECT * FROM refused.define($$ ARRAY[[stacksaga.queue_step('a', 'q')],
     [stacksaga.queue_step('b', 'q')]] $$);
-SELECT * FROM refused.define($$ ARRAY[ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    NULL, NULL, NULL, NULL, NULL)::stacksaga.step_definition] $$);
-SELECT * FROM refused.define($$ ARRAY[ROW('a', 'teapot', NULL, NULL, NULL, NULL, NULL, '1s', NULL,
-    NULL, 'started', NULL, NULL, NULL)::stacksaga.step_definition] $$);
+SELECT * FROM refused.define($$ ARRAY[jsonb_populate_record(NULL::stacksaga.step_definition, '{}')] $$);
+SELECT * FROM refused.define($$ ARRAY[jsonb_populate_record(NULL::stacksaga.step_definition,
+    '{"name": "a", "kind": "teapot", "timeout": "1s", "compensate_when": "started"}')] $$);
 SELECT * FROM refused.define($$ (SELECT array_agg(stacksaga.queue_step('s' || n, 'q'))
     FROM generate_series(1, 1001) n) $$);
 SELECT * FROM refused.define($$ (SELECT array_agg(stacksaga.queue_step('s' || n, 'q'))

@@ -47,7 +47,7 @@ CREATE VIEW fsm.wanted AS
                   OR (from_direction = 'act' OR to_direction = 'compensate') AND EXISTS (
                         SELECT FROM stacksaga.saga_transitions() s
                          WHERE s.from_status = t.from_status AND s.to_status = t.to_status
-                           AND s.direction = t.to_direction)
+                           AND s.direction = t.to_direction AND NOT s.of_child)
                 THEN 'allowed' ELSE 'SG409' END AS wanted
       FROM fsm.tried t;
 SELECT outcome, count(*) FROM fsm.tried GROUP BY outcome ORDER BY outcome;
@@ -60,6 +60,14 @@ SELECT count(*) AS leave_a_final_status FROM fsm.tried
    AND (to_status <> from_status OR to_direction <> from_direction);
 SELECT count(*) AS turn_forward_again FROM fsm.tried
  WHERE outcome = 'allowed' AND from_direction = 'compensate' AND to_direction = 'act';
+
+-- A saga that is a step of another one goes back with it, completed or not.
+UPDATE stacksaga.saga SET parent_id = gen_random_uuid(), parent_step = 1 WHERE saga_id = :'id';
+SELECT t.from_status, t.from_direction, t.to_status, t.to_direction,
+       fsm.try(:'id', t.from_status, t.from_direction, t.to_status, t.to_direction) AS of_child
+  FROM fsm.tried t WHERE t.from_status IN ('completed', 'failed') AND t.outcome = 'SG409'
+   AND fsm.try(:'id', t.from_status, t.from_direction, t.to_status, t.to_direction) <> 'SG409';
+UPDATE stacksaga.saga SET parent_id = NULL, parent_step = NULL WHERE saga_id = :'id';
 
 -- What the refusal says.
 SELECT fsm.try(:'id', 'compensating', 'compensate', 'compensating', 'compensate');

@@ -43,6 +43,11 @@ constexpr std::optional<E> enum_of(const std::array<std::string_view, N> &names,
             return static_cast<E>(i);
     return std::nullopt;
 }
+/// The name of an enumerator whose names are listed in order.
+template <class E, size_t N>
+constexpr std::string_view name_in(const std::array<std::string_view, N> &names, E value) {
+    return names[static_cast<size_t>(value)];
+}
 constexpr std::optional<Status> status_of(std::string_view name) {
     return enum_of<Status>(status_names, name);
 }
@@ -65,6 +70,7 @@ struct SagaTransition {
     Status to;
     Direction direction;
     std::string_view sentence;
+    bool of_child = false; ///< only for a saga that is a step of another one
 };
 
 inline constexpr std::array saga_transitions{
@@ -91,11 +97,11 @@ inline constexpr std::array saga_transitions{
                    "a compensation failed for good"},
     SagaTransition{Status::compensating, Status::suspended, Direction::compensate,
                    "an operator suspends it"},
+    SagaTransition{Status::completed, Status::compensating, Direction::compensate,
+                   "the saga that it is a step of goes back", true},
     SagaTransition{
         Status::parked, Status::running, Direction::act,
-        "the step that it waits for is answered late, or an operator has it tried again"},
-    SagaTransition{Status::parked, Status::completed, Direction::act,
-                   "an operator says that its last step was done"},
+        "the step that it waits for is answered late, or an operator resolves or retries it"},
     SagaTransition{Status::parked, Status::compensating, Direction::compensate,
                    "an operator has it undone, or has its compensation tried again"},
     SagaTransition{Status::parked, Status::failed, Direction::compensate,
@@ -105,20 +111,27 @@ inline constexpr std::array saga_transitions{
     SagaTransition{Status::suspended, Status::running, Direction::act, "an operator resumes it"},
     SagaTransition{Status::suspended, Status::compensating, Direction::compensate,
                    "an operator resumes or cancels it"},
+    SagaTransition{Status::suspended, Status::suspended, Direction::compensate,
+                   "a step in flight failed for good: it goes back when it is resumed"},
     SagaTransition{Status::suspended, Status::failed, Direction::compensate,
                    "an operator cancels it before anything was done"},
+    SagaTransition{Status::suspended, Status::parked, Direction::act,
+                   "a step in flight settled past the point of no return, or cannot be known"},
+    SagaTransition{Status::suspended, Status::parked, Direction::compensate,
+                   "a compensation in flight failed for good"},
 };
 
-/// Whether a saga may go from (`from`, `from_direction`) to (`to`, `to_direction`).
-/// An unchanged status with an unchanged direction is always allowed.
-constexpr bool may_change(Status from, Direction from_direction, Status to,
-                          Direction to_direction) {
+/// Whether a saga may go from (`from`, `from_direction`) to (`to`, `to_direction`); `is_child`: it
+/// is a step of another saga. Nothing changing is always allowed.
+constexpr bool may_change(Status from, Direction from_direction, Status to, Direction to_direction,
+                          bool is_child = false) {
     if (from_direction == Direction::compensate && to_direction == Direction::act)
         return false;
-    if (from == to)
-        return from_direction == to_direction;
+    if (from == to && from_direction == to_direction)
+        return true;
     for (const SagaTransition &t : saga_transitions)
-        if (t.from == from && t.to == to && t.direction == to_direction)
+        if (t.from == from && t.to == to && t.direction == to_direction &&
+            (is_child || !t.of_child))
             return true;
     return false;
 }

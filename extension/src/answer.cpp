@@ -1,4 +1,4 @@
-// What a service answers under its lease: complete_step, fail_step, extend_step.
+// What a service answers under its lease: complete_step, complete_steps, fail_step, extend_step.
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
@@ -23,7 +23,9 @@ constinit pg::Statement find_failure{
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND step_no = $3 AND direction = $4 AND lease = $5 AND outcome_known"};
 constinit pg::Statement extend{
-    "UPDATE stacksaga.work SET lease_until = $5, due_at = $6"
+    "UPDATE stacksaga.work"
+    "   SET lease_until = $5, due_at = CASE WHEN resume_at IS NULL THEN $6 ELSE due_at END,"
+    "       resume_at = CASE WHEN resume_at IS NOT NULL THEN $6 END"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND step_no = $3 AND direction = $4"};
 
@@ -35,6 +37,10 @@ struct Answer {
     Direction direction; ///< as the lease says
 };
 
+Direction direction_of_lease(int64 lease) {
+    return lease > 0 ? core::lease_direction(lease) : Direction::act;
+}
+
 Answer begin_answer(const pg::Arguments &arguments) {
     pg_uuid_t id = arguments.required_uuid(0, "saga_id");
     std::string_view name = arguments.required_text(1, "step");
@@ -42,12 +48,8 @@ Answer begin_answer(const pg::Arguments &arguments) {
     Saga saga = require_saga(id, pg::clock_now());
     const Step *step = saga.definition->find(name);
     if (step == nullptr)
-        ereport(ERROR, (errcode(pg::sg404),
-                        errmsg("saga %s has no step \"%s\"", uuid_text(id), clip(name)),
-                        errdetail("It runs version %d of \"%s\".", saga.definition->version,
-                                  clip(saga.definition->saga)),
-                        errhint("Answer with the step's name as claim_steps() returned it.")));
-    return {saga, step, lease, lease > 0 ? core::lease_direction(lease) : Direction::act};
+        raise_unknown_step(saga, name);
+    return {saga, step, lease, direction_of_lease(lease)};
 }
 
 std::string_view status_of(const Saga &saga) {
@@ -82,21 +84,25 @@ Work require_lease(const Answer &a) {
     return *work;
 }
 
-/// Whether this very completion was accepted before; SG422 when its output was another.
-bool was_completed(const Answer &a, const pg::Param &output) {
+enum class Verdict : uint8_t { accept, accepted_before, other_output, lease_lost, reversed };
+
+struct Completion {
+    Verdict verdict;
+    std::optional<Work> work; ///< set when it is to be accepted
+};
+
+/// What is to be done about a completion. Changes nothing.
+Completion judge(const Answer &a, const pg::Param &output) {
     pg::Rows rows =
         find_effect.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step->no),
                         pg::param(core::name_of(a.direction)), output);
-    if (rows.empty() || rows.optional_int8(0, 0) != a.lease)
-        return false;
-    if (!rows.boolean(0, 1))
-        ereport(ERROR,
-                (errcode(pg::sg422),
-                 errmsg("step \"%s\" of saga %s was completed with another output",
-                        clip(a.step->name), uuid_text(a.saga.id)),
-                 errdetail("The first completion under lease " INT64_FORMAT " holds.", a.lease),
-                 errhint("Repeat a completion with the same output only.")));
-    return true;
+    if (!rows.empty() && rows.optional_int8(0, 0) == a.lease)
+        return {rows.boolean(0, 1) ? Verdict::accepted_before : Verdict::other_output, {}};
+    std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
+    if (work && work->lease == a.lease)
+        return {Verdict::accept, work};
+    bool reversed = a.direction == Direction::act && a.saga.direction == Direction::compensate;
+    return {reversed ? Verdict::reversed : Verdict::lease_lost, work};
 }
 
 bool was_failed(const Answer &a, FailureClass failure_class) {
@@ -110,8 +116,24 @@ bool was_failed(const Answer &a, FailureClass failure_class) {
 std::string_view complete(const pg::Arguments &arguments) {
     Answer a = begin_answer(arguments);
     pg::Param output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
-    if (!was_completed(a, output))
-        step_completed(a.saga, *a.step, require_lease(a), output);
+    Completion completion = judge(a, output);
+    switch (completion.verdict) {
+    case Verdict::accept:
+        step_completed(a.saga, *a.step, *completion.work, output);
+        break;
+    case Verdict::accepted_before:
+        break;
+    case Verdict::other_output:
+        ereport(ERROR,
+                (errcode(pg::sg422),
+                 errmsg("step \"%s\" of saga %s was completed with another output",
+                        clip(a.step->name), uuid_text(a.saga.id)),
+                 errdetail("The first completion under lease " INT64_FORMAT " holds.", a.lease),
+                 errhint("Repeat a completion with the same output only.")));
+    case Verdict::lease_lost:
+    case Verdict::reversed:
+        refuse_lease(a, completion.work);
+    }
     return status_of(a.saga);
 }
 
@@ -150,7 +172,149 @@ Extension extend_lease(const pg::Arguments &arguments, int64 by_us) {
     return {until, a.direction == Direction::act && a.saga.direction == Direction::compensate};
 }
 
+/// One row of complete_steps().
+struct Row {
+    std::optional<pg_uuid_t> saga_id;
+    std::optional<std::string_view> step;
+    std::optional<int64> lease;
+    pg::Param output;
+    const char *sqlstate = nullptr; ///< why it was refused
+    std::string_view status{};
+};
+
+const char *sqlstate_of(Verdict verdict) {
+    switch (verdict) {
+    case Verdict::other_output:
+        return "SG422";
+    case Verdict::lease_lost:
+        return "SG412";
+    case Verdict::reversed:
+        return "SG409";
+    case Verdict::accept:
+    case Verdict::accepted_before:
+        break;
+    }
+    return nullptr;
+}
+
+void complete_row(Row &row, TimestampTz now) {
+    if (!row.saga_id || !row.step || !row.lease) {
+        row.sqlstate = "SG400";
+        return;
+    }
+    std::optional<Saga> saga = lock_saga(*row.saga_id, now);
+    const Step *step = saga ? saga->definition->find(*row.step) : nullptr;
+    if (step == nullptr) {
+        row.sqlstate = "SG404";
+        return;
+    }
+    if (!row.output.isnull && !payload_fits(row.output.value)) {
+        row.sqlstate = "SG413";
+        return;
+    }
+    Answer a{*saga, step, *row.lease, direction_of_lease(*row.lease)};
+    Completion completion = judge(a, row.output);
+    row.sqlstate = sqlstate_of(completion.verdict);
+    if (completion.verdict == Verdict::accept)
+        step_completed(a.saga, *step, *completion.work, row.output);
+    row.status = status_of(a.saga);
+}
+
+struct Elements {
+    Datum *values;
+    bool *nulls;
+    int count;
+};
+
+Elements read_elements(const pg::Arguments &arguments, int i, const char *name, Oid type) {
+    ArrayType *array = DatumGetArrayTypeP(arguments.datum(i));
+    Elements e{};
+    int16 length;
+    bool by_value;
+    char alignment;
+    get_typlenbyvalalign(type, &length, &by_value, &alignment);
+    if (ARR_NDIM(array) > 1)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", name),
+                        errdetail("It has %d dimensions.", ARR_NDIM(array)),
+                        errhint("Pass an array of one dimension.")));
+    deconstruct_array(array, type, length, by_value, alignment, &e.values, &e.nulls, &e.count);
+    return e;
+}
+
+void require_length(const Elements &e, const char *name, const Elements &ids) {
+    if (e.count != ids.count)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", name),
+                        errdetail("It has %d elements, saga_ids has %d.", e.count, ids.count),
+                        errhint("Pass one element for each saga.")));
+}
+
+std::span<Row> read_rows(const pg::Arguments &arguments) {
+    arguments.require(0, "saga_ids");
+    arguments.require(1, "steps");
+    arguments.require(2, "leases");
+    Elements ids = read_elements(arguments, 0, "saga_ids", UUIDOID);
+    Elements steps = read_elements(arguments, 1, "steps", TEXTOID);
+    Elements leases = read_elements(arguments, 2, "leases", INT8OID);
+    Elements outputs{};
+    require_length(steps, "steps", ids);
+    require_length(leases, "leases", ids);
+    if (!arguments.is_null(3)) {
+        outputs = read_elements(arguments, 3, "outputs", JSONBOID);
+        require_length(outputs, "outputs", ids);
+    }
+    auto count = static_cast<size_t>(ids.count);
+    auto *rows = static_cast<Row *>(palloc(sizeof(Row) * (count + 1)));
+    for (size_t i = 0; i < count; ++i) {
+        Row row{};
+        if (!ids.nulls[i])
+            row.saga_id = *DatumGetUUIDP(ids.values[i]);
+        if (!steps.nulls[i])
+            row.step = pg::view_of_text(steps.values[i]);
+        if (!leases.nulls[i])
+            row.lease = DatumGetInt64(leases.values[i]);
+        bool has_output = outputs.values != nullptr && !outputs.nulls[i];
+        row.output =
+            pg::param_datum(JSONBOID, has_output ? outputs.values[i] : Datum{0}, !has_output);
+        rows[i] = row;
+    }
+    return {rows, count};
+}
+
+/// Two batches lock the sagas that they share in the same order.
+Row **in_order_of_sagas(std::span<Row> rows) {
+    auto **order = static_cast<Row **>(palloc(sizeof(Row *) * (rows.size() + 1)));
+    for (size_t i = 0; i < rows.size(); ++i)
+        order[i] = &rows[i];
+    std::sort(order, order + rows.size(), [](const Row *a, const Row *b) {
+        int difference = !a->saga_id || !b->saga_id
+                             ? int{a->saga_id.has_value()} - int{b->saga_id.has_value()}
+                             : memcmp(&*a->saga_id, &*b->saga_id, UUID_LEN);
+        return difference != 0 ? difference < 0 : a < b;
+    });
+    return order;
+}
+
 } // namespace
+
+// complete_steps(saga_ids, steps, leases, outputs)
+//   -> TABLE(saga_id uuid, step text, status text, sqlstate text)
+STACKSAGA_FUNCTION(complete_steps) {
+    std::span<Row> rows = read_rows(pg::Arguments(fcinfo));
+    Row **order = in_order_of_sagas(rows);
+    TimestampTz now = pg::clock_now();
+    for (size_t i = 0; i < rows.size(); ++i) {
+        CHECK_FOR_INTERRUPTS();
+        pg::with_spi([&] { complete_row(*order[i], now); });
+    }
+    auto text = [](std::string_view s) { return pg::of(PointerGetDatum(pg::make_text(s))); };
+    pg::ResultSet result(fcinfo);
+    for (Row &row : rows)
+        result.add(row.saga_id ? pg::of(UUIDPGetDatum(&*row.saga_id)) : pg::null(),
+                   row.step ? text(*row.step) : pg::null(),
+                   row.status.empty() ? pg::null() : text(row.status),
+                   row.sqlstate != nullptr ? text(row.sqlstate) : pg::null());
+    return result.finish();
+}
 
 // complete_step(saga_id, step, lease, output) -> text
 STACKSAGA_FUNCTION(complete_step) {

@@ -29,7 +29,8 @@ constinit pg::Statement select_definition{
     "  FROM stacksaga.saga_definition WHERE definition_id = $1"};
 constinit pg::Statement select_steps{
     "SELECT step_no, stage, kind, step, queue, action, action_oid, compensation, compensation_oid,"
-    "       verify, verify_oid, search_path, timeout, effect, compensate_when,"
+    "       verify, verify_oid, search_path, timeout, effect, compensate_when, signal, delay,"
+    "       child_saga, fallback, fallback_oid,"
     "       (retry).max_attempts, (retry).initial_interval, (retry).multiplier,"
     "       (retry).max_interval, (retry).jitter, (retry).retry_on, (retry).never_on"
     "  FROM stacksaga.definition_step WHERE definition_id = $1 ORDER BY step_no"};
@@ -94,19 +95,29 @@ Step read_step(const pg::Rows &rows, uint64 row) {
     Step s{};
     s.no = rows.int2(row, 0);
     s.stage = rows.int2(row, 1);
-    s.kind = rows.text(row, 2) == "sql" ? StepKind::sql : StepKind::queue;
+    s.kind = *core::enum_of<StepKind>(step_kind_names, rows.text(row, 2));
     s.name = copy_view(rows.text(row, 3));
     s.queue = copy_view(rows.optional_text(row, 4).value_or(""));
     s.action = read_function(rows, row, 5);
     s.compensation = read_function(rows, row, 7);
     s.verify = read_function(rows, row, 9);
     s.search_path = copy_text(rows, row, 11);
-    s.timeout_us = pg::interval_microseconds(rows.value(row, 12), "timeout", false);
+    s.timeout_us = rows.is_null(row, 12)
+                       ? no_timeout
+                       : pg::interval_microseconds(rows.value(row, 12), "timeout", false);
+    s.signal = copy_view(rows.optional_text(row, 15).value_or(""));
+    if (!rows.is_null(row, 16))
+        s.delay_us = pg::interval_microseconds(rows.value(row, 16), "delay", false);
+    s.child_saga = copy_view(rows.optional_text(row, 17).value_or(""));
+    if (s.kind == StepKind::sql)
+        s.fallback = read_function(rows, row, 18);
+    else
+        s.fallback_queue = copy_view(rows.optional_text(row, 18).value_or(""));
     // A queue step is asked to undo what it declares so; a compensation that is named always runs.
     s.compensable = effect == "compensable" || s.compensation;
     s.irreversible = effect == "irreversible";
     s.compensate_when_started = rows.text(row, 14) == "started";
-    s.retry = read_rules(rows, row, 15);
+    s.retry = read_rules(rows, row, 20);
     return s;
 }
 
@@ -129,6 +140,7 @@ Definition *read_definition(int32 id) {
     for (uint64 i = 0; i < rows.count(); ++i) {
         steps[i] = read_step(rows, i);
         d->stages = std::max(d->stages, steps[i].stage);
+        d->has_children = d->has_children || steps[i].kind == StepKind::child;
     }
     d->steps = {steps, rows.count()};
     return d;

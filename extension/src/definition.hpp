@@ -7,7 +7,18 @@
 
 namespace stacksaga {
 
-enum class StepKind : uint8_t { sql, queue };
+enum class StepKind : uint8_t {
+    sql,    ///< the worker runs its action
+    queue,  ///< a service claims it
+    signal, ///< waits for signal_saga()
+    timer,  ///< waits
+    child,  ///< waits for a saga that it starts
+};
+inline constexpr std::array<std::string_view, 5> step_kind_names{"sql", "queue", "signal", "timer",
+                                                                 "child"};
+
+/// The timeout of a signal step without bound.
+inline constexpr int64 no_timeout = INT64_MAX;
 
 /// A function of a sql step: signature text, with the oid that it had when the saga was defined.
 struct FunctionRef {
@@ -27,16 +38,23 @@ struct Step {
     int16 stage; ///< from 1, without gaps
     StepKind kind;
     std::string_view name;
-    std::string_view queue; ///< of a queue step
+    std::string_view queue;      ///< of a queue step
+    std::string_view signal;     ///< of a signal step
+    std::string_view child_saga; ///< of a child step
+    int64 delay_us;              ///< of a timer step
     FunctionRef action;
     FunctionRef compensation;
     FunctionRef verify;
-    const char *search_path; ///< while its functions run; nullptr where it has none
+    FunctionRef fallback;            ///< of a sql step
+    std::string_view fallback_queue; ///< of a step of another kind
+    const char *search_path;         ///< while its functions run; nullptr where it has none
     int64 timeout_us;
     RetryRules retry;
     bool compensable; ///< effect = 'compensable'
     bool irreversible;
     bool compensate_when_started; ///< also undo it when its outcome is not known
+
+    bool has_fallback() const { return fallback || !fallback_queue.empty(); }
 };
 
 struct Definition {
@@ -49,6 +67,7 @@ struct Definition {
     bool continue_compensating; ///< on_compensation_failure = 'continue'
     std::span<Step> steps;      ///< in order of step_no, which counts from 1
     int16 stages;
+    bool has_children; ///< some step is a child step
 
     const Step &step(int16 no) const { return steps[static_cast<size_t>(no - 1)]; }
     const Step *find(std::string_view name) const {

@@ -4,6 +4,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
+#include "src/child.hpp"
 #include "src/handler.hpp"
 #include "src/limits.hpp"
 
@@ -54,7 +55,7 @@ struct Due {
 
 std::optional<Due> lock_due(const DueItem &item) {
     std::optional<Saga> saga = lock_saga(item.saga_id, pg::clock_now(), true);
-    if (!saga || saga->status == core::Status::suspended)
+    if (!saga)
         return std::nullopt;
     std::optional<Work> work = find_work(*saga, item.step_no, item.direction);
     if (!work || work->due_at > saga->now)
@@ -102,10 +103,11 @@ Work next_attempt(const Saga &saga, const Work &work, std::string_view worker) {
 void run_action(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
     Work attempt = next_attempt(saga, work, worker);
     attempt_begins(saga);
+    const FunctionRef &function = work.direction == Direction::compensate ? step.compensation
+                                  : work.falling_back                     ? step.fallback
+                                                                          : step.action;
     bool isnull;
-    Datum output =
-        call(saga, step, work.direction == Direction::act ? step.action : step.compensation,
-             HandlerKind::action, attempt, &isnull);
+    Datum output = call(saga, step, function, HandlerKind::action, attempt, &isnull);
     step_completed(saga, step, attempt, pg::param_datum(JSONBOID, output, isnull));
 }
 
@@ -124,7 +126,8 @@ void settle_verified(Saga &saga, const Step &step, const Work &work, std::string
                                    : "verify does not know whether the step was done",
                     .since = saga.now,
                     .was_verified = true,
-                    .was_never_done = known};
+                    .was_never_done = known,
+                    .adds_to_error = true};
     if (casualty != nullptr && casualty->is_death) {
         failure.sqlstate = casualty->sqlstate;
         failure.error = casualty->error;
@@ -138,14 +141,56 @@ void run_verify(Saga &saga, const Step &step, const Work &work) {
     settle_verified(saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
 }
 
+/// Rows whose number is no step's. They are dealt with while the saga is suspended, too.
+void run_saga_work(Saga &saga, const DueItem &item) {
+    if (item.step_no < saga_step_no)
+        child_settled(saga, static_cast<int16>(-item.step_no));
+    else if (item.direction == Direction::compensate)
+        go_back_for_parent(saga);
+    else
+        deadline_due(saga);
+}
+
+void run_timer(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
+    Work attempt = work;
+    attempt.attempt = work.attempt + 1;
+    attempt.worker = worker;
+    attempt_begins(saga);
+    step_completed(saga, step, attempt, pg::param_null(JSONBOID));
+}
+
+/// What a worker does for a step that is due and not for services.
+void run_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
+    switch (step.kind) {
+    case StepKind::sql:
+        run_action(saga, step, work, worker);
+        break;
+    case StepKind::signal:
+        signal_due(saga, step, work);
+        break;
+    case StepKind::timer:
+        run_timer(saga, step, work, worker);
+        break;
+    case StepKind::child:
+        run_child_step(saga, step, work, worker);
+        break;
+    case StepKind::queue:
+        break;
+    }
+}
+
+bool is_for_services(const Step &step, const Work &work) {
+    return step.kind == StepKind::queue || (work.falling_back && step.kind != StepKind::sql);
+}
+
 } // namespace
 
 bool run_item(const DueItem &item, std::string_view worker) {
     std::optional<Due> due = lock_due(item);
     if (!due)
         return false;
-    if (item.step_no == deadline_step_no) {
-        deadline_due(due->saga);
+    if (item.step_no <= saga_step_no) {
+        run_saga_work(due->saga, item);
         return true;
     }
     const Step &step = due->saga.definition->step(item.step_no);
@@ -153,12 +198,10 @@ bool run_item(const DueItem &item, std::string_view worker) {
         run_verify(due->saga, step, due->work);
     else if (due->work.is_claimed())
         lease_expired(due->saga, step, due->work);
-    else if (step.kind == StepKind::sql && !deadline_passed(due->saga))
-        run_action(due->saga, step, due->work, worker);
-    else if (step.kind == StepKind::sql)
-        return true; // instead of it the way back has begun
-    else
-        return false; // a service has not claimed it yet
+    else if (is_for_services(step, due->work))
+        return false;                     // none has claimed it yet
+    else if (!deadline_passed(due->saga)) // else the way back has begun instead
+        run_step(due->saga, step, due->work, worker);
     return true;
 }
 

@@ -40,12 +40,15 @@ void check_name(std::string_view name, const char *argument, int bytes_max) {
                         errhint("Use 1 to %d bytes.", bytes_max)));
 }
 
+bool payload_fits(Datum value) {
+    return toast_raw_datum_size(value) <= static_cast<Size>(pg::settings.max_payload);
+}
+
 void check_payload(Datum value, const char *argument) {
-    Size size = toast_raw_datum_size(value);
-    if (size > static_cast<Size>(pg::settings.max_payload))
+    if (!payload_fits(value))
         ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"%s\" is too large", argument),
-                        errdetail("It has %zu bytes; stacksaga.max_payload is %d bytes.", size,
-                                  pg::settings.max_payload),
+                        errdetail("It has %zu bytes; stacksaga.max_payload is %d bytes.",
+                                  toast_raw_datum_size(value), pg::settings.max_payload),
                         errhint("Store the data elsewhere and pass a reference, or raise "
                                 "stacksaga.max_payload.")));
 }

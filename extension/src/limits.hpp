@@ -25,6 +25,9 @@ const char *interval_text(int64 microseconds);
 /// SG400 unless `name` is 1 to `bytes_max` bytes long.
 void check_name(std::string_view name, const char *argument, int bytes_max = name_bytes_max);
 
+/// Whether a jsonb datum is at most stacksaga.max_payload bytes large (uncompressed).
+bool payload_fits(Datum value);
+
 /// SG413 when a jsonb datum is larger than stacksaga.max_payload (uncompressed).
 void check_payload(Datum value, const char *argument);
 

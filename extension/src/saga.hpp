@@ -1,46 +1,9 @@
 // The engine: what happens to one saga, under its row lock. Everything that changes a saga, be it
 // a service's answer, a worker's turn or an operator, goes through these functions.
 #pragma once
-#include "pg/pg.hpp"
-#include "pg/query.hpp"
-#include "src/definition.hpp"
+#include "src/saga_rows.hpp"
 
 namespace stacksaga {
-
-/// One saga, locked FOR NO KEY UPDATE until the end of the transaction; read after the lock.
-struct Saga {
-    pg_uuid_t id;
-    int64 token;
-    int32 ring_id;
-    int32 slot;
-    const Definition *definition;
-    core::Status status;
-    core::Direction direction;
-    Datum input;   ///< jsonb
-    Datum headers; ///< jsonb
-    std::optional<TimestampTz> deadline_at;
-    std::optional<int16> parked_step;
-    TimestampTz now; ///< of this call; one instant for everything that it writes
-};
-static_assert(std::is_trivially_destructible_v<Saga>);
-
-/// A live work row.
-struct Work {
-    int16 step_no;
-    core::Direction direction;
-    TimestampTz due_at;
-    int32 attempt; ///< attempts so far; while claimed: the number of the attempt
-    std::optional<int64> lease;
-    std::optional<TimestampTz> lease_until; ///< set while claimed
-    std::optional<TimestampTz> started_at;
-    bool verifying;
-    std::optional<std::string_view> worker;
-
-    bool is_claimed() const { return lease_until.has_value(); }
-};
-
-/// The work row of the deadline of a saga.
-inline constexpr int16 deadline_step_no = 0;
 
 /// Why an attempt failed.
 struct Failure {
@@ -53,20 +16,15 @@ struct Failure {
     bool keep_lease = false;               ///< a late answer under this lease still counts
     bool was_verified = false;             ///< this is what the verify function said
     bool was_never_done = false;           ///< says so of the earlier attempts as well
+    bool adds_to_error = false;            ///< keeps what is known of the attempt already
 };
 
 /// All inside with_spi.
 
-/// Locks and reads; nullopt when there is no such saga. `skip_locked`: also when it is locked.
-std::optional<Saga> lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked = false);
-/// As above; SG404 when there is no such saga.
-Saga require_saga(const pg_uuid_t &id, TimestampTz now);
-
-/// The work row of (step, direction), read after the saga was locked.
-std::optional<Work> find_work(const Saga &saga, int16 step_no, core::Direction direction);
-
 /// Outputs of the completed steps by name, as jsonb: what `step` is called with.
 Datum step_results(const Saga &saga, const Step &step, core::Direction direction);
+/// The same whatever the step: the output of the saga.
+Datum saga_results(const Saga &saga);
 
 /// The saga's row has just been inserted: makes its first stage due at `due_at`.
 void open_first_stage(const Saga &saga, TimestampTz due_at);
@@ -84,6 +42,12 @@ void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &
 /// A claimed step whose lease or timeout has passed, at an instant not before work.due_at.
 void lease_expired(Saga &saga, const Step &step, const Work &work);
 
+/// The work row of a signal step is due: its wait begins, or has lasted too long.
+void signal_due(Saga &saga, const Step &step, const Work &work);
+
+/// Gives waiting signal steps the signals that have arrived for them.
+void take_signals(Saga &saga);
+
 /// When an attempt that begins now should be over: the step's timeout, or the saga's deadline where
 /// that comes first and is still ahead. A compensation has no deadline but its timeout.
 TimestampTz attempt_deadline(const Saga &saga, const Step &step, core::Direction direction);
@@ -97,5 +61,21 @@ void deadline_due(Saga &saga);
 
 /// The step's function cannot be run, which no retry mends: the saga parks.
 void step_is_unusable(Saga &saga, const Step &step, const Work &work, const Failure &failure);
+
+/// Turns the saga back: what nobody has claimed is cancelled, what is claimed settles, then what
+/// was done is undone. `step` is nullptr when no step is to blame. Past the point of no return it
+/// parks; a suspended saga stays so, and goes back when it is resumed.
+void begin_compensation(Saga &saga, const Step *step, std::string_view error);
+
+/// Whether an irreversible step has been done.
+bool is_past_pivot(const Saga &saga);
+
+/// A saga that an operator resumes or has tried again: makes due what it needs to go on in its
+/// direction, and changes its status from suspended or parked to what that is.
+void continue_saga(Saga &saga);
+
+/// Starts the compensations of the last stage that still has something to undo, side by side; when
+/// none has, the saga has failed, in order. No compensation is due when this is called.
+void compensate_next(Saga &saga);
 
 } // namespace stacksaga

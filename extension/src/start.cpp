@@ -1,6 +1,8 @@
-// start_saga: the identity of a saga and its first stage.
+// start_saga and start_sagas: the identity of a saga and its first stage.
 #include "core/ring.hpp"
 #include "core/token.hpp"
+
+#include "src/start.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
@@ -11,7 +13,6 @@
 #include "pg/scope.hpp"
 #include "src/fingerprint.hpp"
 #include "src/limits.hpp"
-#include "src/ring.hpp"
 #include "src/saga.hpp"
 
 namespace stacksaga {
@@ -21,10 +22,11 @@ namespace {
 using core::Direction;
 using core::Status;
 
-constinit pg::Statement insert_saga{
+constinit pg::Statement insert_row{
     "INSERT INTO stacksaga.saga (saga_id, token, ring_id, slot, definition_id, run, key, fingerprint,"
-    "       input, headers, deadline_at, created_at, updated_at)"
-    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)"
+    "       input, headers, deadline_at, created_at, updated_at, parent_id, parent_step)"
+    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13,"
+    "         $14)"
     " ON CONFLICT (saga_id, token) DO NOTHING"};
 constinit pg::Statement select_existing{
     "SELECT s.status, s.fingerprint = $3, s.latest_run, d.saga"
@@ -66,33 +68,23 @@ int64 token_of(const pg_uuid_t &id) {
     return core::token_of_uuid(id.data).value();
 }
 
-/// Inserts the saga and makes its first stage due; false when the id is taken.
 bool insert(const Start &start, const pg_uuid_t &id, int32 run) {
     const Definition &definition = find_definition(start.saga, start.version);
-    Ring ring = current_ring();
+    NewSaga saga{.id = id,
+                 .definition = &definition,
+                 .ring = current_ring(),
+                 .run = run,
+                 .key = start.key,
+                 .input = start.input,
+                 .headers = start.headers,
+                 .fingerprint = start.fingerprint,
+                 .due_at = std::max(start.now, start.run_at.value_or(start.now)),
+                 .now = start.now};
     std::optional<int64> deadline_us =
         start.deadline_us ? start.deadline_us : definition.deadline_us;
-    Saga saga{};
-    saga.id = id;
-    saga.token = token_of(id);
-    saga.ring_id = ring.ring_id;
-    saga.slot = core::slot_of(core::Token::from_int64(saga.token), ring.slots);
-    saga.definition = &definition;
-    saga.status = Status::pending;
-    saga.direction = Direction::act;
-    saga.now = start.now;
-    if (deadline_us)
-        saga.deadline_at = pg::time_plus(start.now, *deadline_us);
-    uint64 inserted = insert_saga.touch(
-        pg::param(id), pg::param(saga.token), pg::param(saga.ring_id), pg::param(saga.slot),
-        pg::param(definition.id), pg::param(run), pg::param(start.key),
-        pg::param_datum(BYTEAOID, start.fingerprint), pg::param_datum(JSONBOID, start.input),
-        pg::param_datum(JSONBOID, start.headers), pg::param_time(saga.deadline_at),
-        pg::param_time(start.now));
-    if (inserted == 0)
-        return false;
-    open_first_stage(saga, std::max(start.now, start.run_at.value_or(start.now)));
-    return true;
+    if (deadline_us) // it counts from when the saga may begin
+        saga.deadline_at = pg::time_plus(saga.due_at, *deadline_us);
+    return insert_saga(saga);
 }
 
 struct Existing {
@@ -246,13 +238,136 @@ Start read_arguments(const pg::Arguments &arguments) {
     return start;
 }
 
+Started start_with_arguments(const Start &start) {
+    return pg::with_spi([&] { return start_saga(start); });
+}
+
+/// The arrays of start_sagas(), as plain lists of the same length.
+struct Batch {
+    Datum *inputs;
+    bool *input_nulls;
+    Datum *keys; ///< nullptr: no keys
+    bool *key_nulls;
+    int count;
+};
+
+[[noreturn]] void refuse_array(const char *argument, const char *problem, const char *hint) {
+    ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", argument),
+                    errdetail("%s", problem), errhint("%s", hint)));
+}
+
+int read_array(const pg::Arguments &arguments, int i, const char *name, Oid type, Datum **values,
+               bool **nulls) {
+    ArrayType *array = DatumGetArrayTypeP(arguments.datum(i));
+    if (ARR_NDIM(array) > 1)
+        refuse_array(name, psprintf("It has %d dimensions.", ARR_NDIM(array)),
+                     "Pass an array of one dimension.");
+    int count;
+    deconstruct_array(array, type, -1, false, TYPALIGN_INT, values, nulls, &count);
+    return count;
+}
+
+Batch read_batch(const pg::Arguments &arguments) {
+    Batch batch{};
+    arguments.require(1, "inputs");
+    batch.count = read_array(arguments, 1, "inputs", JSONBOID, &batch.inputs, &batch.input_nulls);
+    if (arguments.is_null(2))
+        return batch;
+    int keys = read_array(arguments, 2, "keys", TEXTOID, &batch.keys, &batch.key_nulls);
+    if (keys != batch.count)
+        refuse_array("keys", psprintf("It has %d elements, inputs has %d.", keys, batch.count),
+                     "Pass one key per input, or no keys at all.");
+    return batch;
+}
+
+Start read_element(std::string_view saga, const Batch &batch, int i, TimestampTz now) {
+    Start start{};
+    start.now = now;
+    start.saga = saga;
+    start.on_conflict = OnConflict::use_existing;
+    start.headers = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
+    if (batch.input_nulls[i])
+        refuse_array("inputs", psprintf("Element %d is NULL.", i + 1), "Pass '{}' for no input.");
+    start.input = batch.inputs[i];
+    check_payload(start.input, "inputs");
+    start.fingerprint = fingerprint_of(start.input);
+    if (batch.keys == nullptr || batch.key_nulls[i])
+        return start;
+    start.key = pg::view_of_text(batch.keys[i]);
+    if (start.key->empty() || start.key->size() > key_bytes_max)
+        refuse_array("keys", psprintf("Element %d has %zu bytes.", i + 1, start.key->size()),
+                     psprintf("Use 1 to %d bytes, or NULL for no key.", key_bytes_max));
+    return start;
+}
+
+/// The order in which keys are taken is the same for all batches, so that two of them never wait
+/// for each other.
+int *order_of_keys(const Start *starts, int count) {
+    auto *order = static_cast<int *>(palloc(sizeof(int) * static_cast<size_t>(count + 1)));
+    for (int i = 0; i < count; ++i)
+        order[i] = i;
+    std::sort(order, order + count, [&](int a, int b) {
+        std::string_view x = starts[a].key.value_or(""), y = starts[b].key.value_or("");
+        return x != y ? x < y : a < b;
+    });
+    return order;
+}
+
 } // namespace
+
+bool insert_saga(const NewSaga &n) {
+    Saga saga{};
+    saga.id = n.id;
+    saga.token = token_of(n.id);
+    saga.ring_id = n.ring.ring_id;
+    saga.slot = core::slot_of(core::Token::from_int64(saga.token), n.ring.slots);
+    saga.definition = n.definition;
+    saga.status = Status::pending;
+    saga.direction = Direction::act;
+    saga.deadline_at = n.deadline_at;
+    saga.now = n.now;
+    uint64 inserted = insert_row.touch(
+        pg::param(n.id), pg::param(saga.token), pg::param(saga.ring_id), pg::param(saga.slot),
+        pg::param(n.definition->id), pg::param(n.run), pg::param(n.key),
+        pg::param_datum(BYTEAOID, n.fingerprint), pg::param_datum(JSONBOID, n.input),
+        pg::param_datum(JSONBOID, n.headers), pg::param_time(n.deadline_at), pg::param_time(n.now),
+        n.parent_id ? pg::param(*n.parent_id) : pg::param_null(UUIDOID),
+        n.parent_id ? pg::param(n.parent_step) : pg::param_null(INT2OID));
+    if (inserted == 0)
+        return false;
+    open_first_stage(saga, n.due_at);
+    return true;
+}
+
+// start_sagas(saga, inputs, keys) -> SETOF (saga_id uuid, token bigint, created boolean)
+STACKSAGA_FUNCTION(start_sagas) {
+    pg::Arguments arguments(fcinfo);
+    std::string_view saga = arguments.required_text(0, "saga");
+    check_name(saga, "saga");
+    Batch batch = read_batch(arguments);
+    auto count = static_cast<size_t>(batch.count);
+    TimestampTz now = pg::clock_now();
+    auto *starts = static_cast<Start *>(palloc(sizeof(Start) * (count + 1)));
+    auto *started = static_cast<Started *>(palloc(sizeof(Started) * (count + 1)));
+    for (int i = 0; i < batch.count; ++i)
+        starts[i] = read_element(saga, batch, i, now);
+    int *order = order_of_keys(starts, batch.count);
+    for (int i = 0; i < batch.count; ++i) {
+        CHECK_FOR_INTERRUPTS();
+        started[order[i]] = start_with_arguments(starts[order[i]]);
+    }
+    pg::ResultSet result(fcinfo);
+    for (size_t i = 0; i < count; ++i)
+        result.add(pg::of(UUIDPGetDatum(&started[i].id)), pg::of(Int64GetDatum(started[i].token)),
+                   pg::of(BoolGetDatum(started[i].created)));
+    return result.finish();
+}
 
 // start_saga(saga, input, key, on_conflict, run_at, deadline, headers, saga_id, version)
 //   -> TABLE(saga_id uuid, token bigint, created boolean)
 STACKSAGA_FUNCTION(start_saga) {
     Start start = read_arguments(pg::Arguments(fcinfo));
-    Started started = pg::with_spi([&] { return start_saga(start); });
+    Started started = start_with_arguments(start);
     pg::ResultSet result(fcinfo);
     result.add(pg::of(UUIDPGetDatum(&started.id)), pg::of(Int64GetDatum(started.token)),
                pg::of(BoolGetDatum(started.created)));

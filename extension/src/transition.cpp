@@ -21,12 +21,13 @@ std::string_view column_text(HeapTuple tuple, TupleDesc descriptor, const char *
 
 } // namespace
 
-// saga_transitions() -> TABLE(from_status, to_status, direction, sentence)
+// saga_transitions() -> TABLE(from_status, to_status, direction, sentence, of_child)
 STACKSAGA_FUNCTION(saga_transitions) {
     pg::ResultSet result(fcinfo);
     for (const core::SagaTransition &t : core::saga_transitions)
         result.add(text(core::name_of(t.from)), text(core::name_of(t.to)),
-                   text(core::name_of(t.direction)), text(t.sentence));
+                   text(core::name_of(t.direction)), text(t.sentence),
+                   pg::of(BoolGetDatum(t.of_child)));
     return result.finish();
 }
 
@@ -62,7 +63,9 @@ STACKSAGA_FUNCTION(enforce_transition) {
         return PointerGetDatum(after);
     if ((*from == core::Status::parked) != (*to == core::Status::parked))
         note_parked(before, descriptor, *to == core::Status::parked);
-    if (core::may_change(*from, *from_direction, *to, *to_direction))
+    bool has_no_parent;
+    (void)heap_getattr(before, SPI_fnumber(descriptor, "parent_id"), descriptor, &has_no_parent);
+    if (core::may_change(*from, *from_direction, *to, *to_direction, !has_no_parent))
         return PointerGetDatum(after);
 
     bool isnull;

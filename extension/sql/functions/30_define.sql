@@ -46,6 +46,51 @@ LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_queue_step';
 COMMENT ON FUNCTION stacksaga.queue_step IS
     'Describes a step that a service claims from a queue with claim_steps(); its compensation arrives on the same queue with direction compensate';
 
+CREATE OR REPLACE FUNCTION stacksaga.signal_step(
+    name            text,
+    signal          text,
+    stage           integer                DEFAULT NULL,
+    timeout         interval               DEFAULT NULL,
+    retry           stacksaga.retry_policy DEFAULT NULL,
+    effect          text                   DEFAULT NULL,
+    compensate_when text                   DEFAULT 'started',
+    verify          text                   DEFAULT NULL,
+    fallback        text                   DEFAULT NULL
+) RETURNS stacksaga.step_definition
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_signal_step';
+COMMENT ON FUNCTION stacksaga.signal_step IS
+    'Describes a step that waits for signal_saga(), whose payload is its output; timeout bounds the wait, NULL: it has no bound';
+
+CREATE OR REPLACE FUNCTION stacksaga.timer_step(
+    name            text,
+    delay           interval,
+    stage           integer                DEFAULT NULL,
+    timeout         interval               DEFAULT '30 seconds',
+    retry           stacksaga.retry_policy DEFAULT NULL,
+    effect          text                   DEFAULT NULL,
+    compensate_when text                   DEFAULT 'started',
+    verify          text                   DEFAULT NULL,
+    fallback        text                   DEFAULT NULL
+) RETURNS stacksaga.step_definition
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_timer_step';
+COMMENT ON FUNCTION stacksaga.timer_step IS
+    'Describes a step that waits for a while and does nothing else';
+
+CREATE OR REPLACE FUNCTION stacksaga.child_step(
+    name            text,
+    saga            text,
+    stage           integer                DEFAULT NULL,
+    timeout         interval               DEFAULT '30 seconds',
+    retry           stacksaga.retry_policy DEFAULT NULL,
+    effect          text                   DEFAULT NULL,
+    compensate_when text                   DEFAULT 'started',
+    verify          text                   DEFAULT NULL,
+    fallback        text                   DEFAULT NULL
+) RETURNS stacksaga.step_definition
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_child_step';
+COMMENT ON FUNCTION stacksaga.child_step IS
+    'Describes a step that starts a saga with the input and headers of its own, and takes its output; compensating the step compensates that saga';
+
 CREATE OR REPLACE FUNCTION stacksaga.define_saga_content(
     name text, steps jsonb, deadline interval, retry jsonb, compensation_retry jsonb,
     on_compensation_failure text

@@ -22,6 +22,16 @@ AS 'MODULE_PATHNAME', 'stacksaga_start_saga';
 COMMENT ON FUNCTION stacksaga.start_saga IS
     'Starts a saga, or returns the one that its key stands for. Raises SG400, SG404 (no such saga or version), SG409 (on_conflict fail), SG413, SG422 (the same key with another input)';
 
+CREATE OR REPLACE FUNCTION stacksaga.start_sagas(
+    saga   text,
+    inputs jsonb[],
+    keys   text[] DEFAULT NULL
+) RETURNS TABLE (saga_id uuid, token bigint, created boolean)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_start_sagas';
+COMMENT ON FUNCTION stacksaga.start_sagas IS
+    'Starts one saga per input, in order, as start_saga() does. Raises SG400, SG404, SG413, SG422';
+
 CREATE OR REPLACE FUNCTION stacksaga.claim_steps(
     queue     text,
     worker    text,
@@ -40,6 +50,17 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'stacksaga_complete_step';
 COMMENT ON FUNCTION stacksaga.complete_step IS
     'Completes a claimed step and returns the status of its saga; repeating a completion changes nothing. Raises SG404, SG409 (compensation has begun), SG412 (the lease is lost), SG413, SG422 (repeated with another output)';
+
+CREATE OR REPLACE FUNCTION stacksaga.complete_steps(
+    saga_ids uuid[],
+    steps    text[],
+    leases   bigint[],
+    outputs  jsonb[] DEFAULT NULL
+) RETURNS TABLE (saga_id uuid, step text, status text, sqlstate text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_complete_steps';
+COMMENT ON FUNCTION stacksaga.complete_steps IS
+    'Completes many claimed steps, in order; a row that complete_step() would refuse gets the SQLSTATE and spoils nothing. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.fail_step(
     saga_id uuid, step text, lease bigint, error text,
@@ -81,10 +102,10 @@ COMMENT ON FUNCTION stacksaga.run_pending IS
     'Does due work of the session''s ring in the caller''s transaction, each handler in a subtransaction, and returns how many items it did. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.saga_transitions()
-RETURNS TABLE (from_status text, to_status text, direction text, sentence text)
+RETURNS TABLE (from_status text, to_status text, direction text, sentence text, of_child boolean)
 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_saga_transitions';
 COMMENT ON FUNCTION stacksaga.saga_transitions IS
-    'Lists the changes of status that a saga may make; direction is the saga''s after the change';
+    'Lists the changes of status that a saga may make; direction is the saga''s after the change; of_child: only for a saga that is a step of another one';
 
 CREATE OR REPLACE FUNCTION stacksaga.outcome_rules()
 RETURNS TABLE (rule integer, direction text, error_class text, attempts_left text, has_verify text,

@@ -3,25 +3,38 @@
 CREATE OR REPLACE VIEW stacksaga.privilege AS
 SELECT kind, object
   FROM (VALUES
-        ('service', '{start_saga,claim_steps,complete_step,fail_step,extend_step,saga_result,
-                      await_saga,saga_timeline,clock_now,register_node,heartbeat_node,node_ranges,
-                      acknowledge_checkpoint,drain_node,leave_ring,sagas,saga_history,
-                      idempotency_begin,idempotency_checkpoint,idempotency_finish,
-                      idempotency_release,accept_message,accept_sequence,compare_and_set,
-                      read_value,effects}'::text[]),
-        ('coordinator', '{register_node,heartbeat_node,node_ranges,publish_window,ring_state,
-                          ring_slots,drain_node,leave_ring,acknowledge_checkpoint,worker_ensure,
-                          clock_now,nodes,ring_settings,ring_status,oldest_due}'),
-        ('operator', '{define_saga,define_saga_content,sql_step,queue_step,start_saga,saga_result,await_saga,
-                       saga_timeline,clock_now,run_pending,worker_ensure,create_ring,alter_ring,
-                       node_ranges,drain_node,ring_state,ring_slots,sagas,saga_history,nodes,
-                       ring_settings,ring_status,oldest_due,worker_stats,
-                       saga_diagram,parked_sagas,expire_dedupe,effects}'),
-        ('monitor', '{saga_result,saga_timeline,clock_now,node_ranges,ring_state,ring_slots,sagas,
-                      saga_history,nodes,ring_settings,ring_status,oldest_due,
-                      worker_stats,
-                      saga_diagram,parked_sagas,effects}')) AS p(kind, objects),
-       unnest(objects) AS object;
+        -- Sagas
+        ('{operator}'::text[],
+         '{define_saga,define_saga_content,sql_step,queue_step,signal_step,timer_step,child_step,
+           saga_diagram}'::text[]),
+        ('{service,operator}', '{start_saga,start_sagas,signal_saga}'),
+        ('{service}', '{claim_steps,complete_step,complete_steps,fail_step,extend_step}'),
+        ('{service,operator}', '{await_saga}'),
+        ('{service,operator,monitor}', '{saga_result,saga_timeline,clock_now,sagas,saga_history}'),
+        ('{operator}',
+         '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,cancel_sagas,suspend_sagas,
+           resume_sagas,retry_sagas}'),
+        ('{operator,monitor}', '{parked_sagas,saga_actions}'),
+        -- Dedupe
+        ('{service}',
+         '{idempotency_begin,idempotency_checkpoint,idempotency_finish,idempotency_release,
+           accept_message,accept_sequence,compare_and_set,read_value}'),
+        ('{service,operator,monitor}', '{effects}'),
+        ('{operator}', '{expire_dedupe}'),
+        -- Workers
+        ('{operator}', '{run_pending}'),
+        ('{coordinator,operator}', '{worker_ensure}'),
+        ('{operator,monitor}', '{worker_stats}'),
+        -- Ring
+        ('{service,coordinator}',
+         '{register_node,heartbeat_node,acknowledge_checkpoint,leave_ring}'),
+        ('{service,coordinator,operator}', '{drain_node}'),
+        ('{service,coordinator,operator,monitor}', '{node_ranges}'),
+        ('{coordinator}', '{publish_window,clock_now}'),
+        ('{coordinator,operator,monitor}',
+         '{ring_state,ring_slots,nodes,ring_settings,ring_status,oldest_due}'),
+        ('{operator}', '{create_ring,alter_ring}')) AS p(kinds, objects),
+       unnest(kinds) AS kind, unnest(objects) AS object;
 COMMENT ON VIEW stacksaga.privilege IS
     'Says which functions and views grant_usage() grants to which kind of user';
 

@@ -25,7 +25,8 @@ CREATE TABLE stacksaga.definition_step (
     definition_id    integer NOT NULL,
     step_no          smallint NOT NULL CHECK (step_no > 0),
     step             text NOT NULL,
-    kind             text NOT NULL CHECK (kind IN ('sql', 'queue')),
+    kind             text NOT NULL
+                     CHECK (kind IN ('sql', 'queue', 'signal', 'timer', 'child')),
     stage            smallint NOT NULL CHECK (stage > 0),
     action           text,
     action_oid       oid,
@@ -35,7 +36,12 @@ CREATE TABLE stacksaga.definition_step (
     verify_oid       oid,
     search_path      text,
     queue            text,
-    timeout          interval NOT NULL,
+    signal           text,
+    delay            interval,
+    child_saga       text,
+    fallback         text,
+    fallback_oid     oid,
+    timeout          interval,
     retry            stacksaga.retry_policy NOT NULL,
     effect           text NOT NULL
                      CHECK (effect IN ('idempotent', 'guarded', 'compensable', 'irreversible')),
@@ -46,6 +52,10 @@ COMMENT ON TABLE stacksaga.definition_step IS
     'The steps of each definition; a stage holds the steps that run side by side';
 COMMENT ON COLUMN stacksaga.definition_step.action IS
     'The signature of the function that a sql step runs; the oid beside it is checked at each call';
+COMMENT ON COLUMN stacksaga.definition_step.fallback IS
+    'What is tried when the action has failed for good: the signature of a function for a sql step, a queue for the others';
+COMMENT ON COLUMN stacksaga.definition_step.timeout IS
+    'How long an attempt may take; NULL for a signal step that waits without bound';
 COMMENT ON COLUMN stacksaga.definition_step.search_path IS
     'The search_path of the session that defined the step, in force while its functions run';
 
@@ -68,6 +78,8 @@ CREATE TABLE stacksaga.saga (
     created_at       timestamptz NOT NULL,
     updated_at       timestamptz NOT NULL,
     finished_at      timestamptz,
+    parent_id        uuid,
+    parent_step      smallint,
     key              text,
     fingerprint      bytea NOT NULL,
     error            text,
@@ -75,31 +87,41 @@ CREATE TABLE stacksaga.saga (
     headers          jsonb NOT NULL,
     PRIMARY KEY (saga_id, token)
 ) WITH (fillfactor = 80);
+CREATE INDEX saga_children ON stacksaga.saga (parent_id, parent_step, run)
+    WHERE parent_id IS NOT NULL;
 COMMENT ON TABLE stacksaga.saga IS
     'One row per saga; the allowed changes of status are those of saga_transitions()';
 COMMENT ON COLUMN stacksaga.saga.direction IS
     'act, then compensate, and never back, whatever suspends, parks or resumes the saga';
 COMMENT ON COLUMN stacksaga.saga.latest_run IS
     'On the row of run 0 of a keyed saga: which run its key stands for now';
+COMMENT ON COLUMN stacksaga.saga.parent_id IS
+    'The saga that this one is a step of; run counts the sagas that the step has started';
+COMMENT ON INDEX stacksaga.saga_children IS 'The sagas that a step has started';
 COMMENT ON COLUMN stacksaga.saga.fingerprint IS 'SHA-256 of the input in canonical form';
 
 -- Everything that somebody must look at. Deleted when done: as large as the live work.
 -- due_at: not yet claimed: when it may be; claimed: when its lease or its timeout runs out.
+-- step_no 0 is the deadline of the saga (act) or the wish of its parent that it goes back
+-- (compensate); -n tells it that the saga which its step n started has settled.
 CREATE TABLE stacksaga.work (
-    saga_id     uuid NOT NULL,
-    step_no     smallint NOT NULL,
-    direction   stacksaga.step_direction NOT NULL,
-    token       stacksaga.ring_token NOT NULL,
-    ring_id     integer NOT NULL,
-    slot        integer NOT NULL,
-    due_at      timestamptz NOT NULL,
-    attempt     integer NOT NULL DEFAULT 0,
-    lease       bigint,
-    lease_until timestamptz,
-    started_at  timestamptz,
-    verifying   boolean NOT NULL DEFAULT false,
-    queue       text COLLATE "C",
-    worker      text,
+    saga_id      uuid NOT NULL,
+    step_no      smallint NOT NULL,
+    direction    stacksaga.step_direction NOT NULL,
+    token        stacksaga.ring_token NOT NULL,
+    ring_id      integer NOT NULL,
+    slot         integer NOT NULL,
+    due_at       timestamptz NOT NULL,
+    attempt      integer NOT NULL DEFAULT 0,
+    attempt_base integer NOT NULL DEFAULT 0,
+    lease        bigint,
+    lease_until  timestamptz,
+    started_at   timestamptz,
+    resume_at    timestamptz,
+    verifying    boolean NOT NULL DEFAULT false,
+    falling_back boolean NOT NULL DEFAULT false,
+    queue        text COLLATE "C",
+    worker       text,
     PRIMARY KEY (saga_id, step_no, direction, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
@@ -108,10 +130,15 @@ CREATE INDEX work_for_workers ON stacksaga.work (ring_id, slot, due_at)
 CREATE INDEX work_for_services ON stacksaga.work (ring_id, queue, due_at)
     WHERE queue IS NOT NULL AND NOT verifying;
 COMMENT ON TABLE stacksaga.work IS
-    'One row per thing to look at: a step to run, a pause before a retry, a lease that may run out; step 0 is the deadline of the saga';
+    'One row per thing to look at: a step to run, a pause before a retry, a lease that may run out, a signal or a saga that a step waits for';
 COMMENT ON INDEX stacksaga.work_for_workers IS
     'What a worker must do, by slot and instant; rows that only a service may claim are not in it';
 COMMENT ON INDEX stacksaga.work_for_services IS 'What a service may claim, by queue and instant';
+COMMENT ON COLUMN stacksaga.work.attempt_base IS
+    'Attempts before the present count: a fallback, and an operator who has a step tried again, start a new one';
+COMMENT ON COLUMN stacksaga.work.resume_at IS
+    'While the saga is suspended, and due_at infinite: when it would be due';
+COMMENT ON COLUMN stacksaga.work.falling_back IS 'The fallback of the step is tried';
 COMMENT ON COLUMN stacksaga.work.lease IS
     'Fencing token of the latest claim; kept after the lease ran out, since a late answer counts until the next claim';
 
@@ -152,6 +179,41 @@ COMMENT ON TABLE stacksaga.failure IS 'One row per failed attempt';
 COMMENT ON COLUMN stacksaga.failure.outcome_known IS
     'False when the effect may have happened all the same: a lost lease, a timeout, an unknown answer';
 
+CREATE TABLE stacksaga.saga_signal (
+    saga_id    uuid NOT NULL,
+    signal_no  integer NOT NULL,
+    token      stacksaga.ring_token NOT NULL,
+    signal     text NOT NULL,
+    message_id text,
+    step_no    smallint,
+    arrived_at timestamptz NOT NULL,
+    payload    jsonb NOT NULL,
+    PRIMARY KEY (saga_id, signal_no, token)
+);
+CREATE UNIQUE INDEX saga_signal_message ON stacksaga.saga_signal (saga_id, message_id, token)
+    WHERE message_id IS NOT NULL;
+COMMENT ON TABLE stacksaga.saga_signal IS
+    'One row per accepted signal, in the order of arrival; step_no is the step that has taken it';
+COMMENT ON INDEX stacksaga.saga_signal_message IS 'A message is accepted once per saga';
+
+CREATE TABLE stacksaga.saga_action (
+    saga_id       uuid NOT NULL,
+    action_no     integer NOT NULL,
+    token         stacksaga.ring_token NOT NULL,
+    action        text NOT NULL
+                  CHECK (action IN ('cancel', 'suspend', 'resume', 'retry', 'resolve')),
+    step_no       smallint,
+    outcome       text CHECK (outcome IN ('done', 'not_done')),
+    role          name NOT NULL,
+    acted_at      timestamptz NOT NULL,
+    status_before stacksaga.saga_status NOT NULL,
+    status_after  stacksaga.saga_status NOT NULL,
+    reason        text,
+    PRIMARY KEY (saga_id, action_no, token)
+);
+COMMENT ON TABLE stacksaga.saga_action IS
+    'What operators did to a saga: who, when and why';
+
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition_definition_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.definition_step', '');
@@ -159,4 +221,6 @@ SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.work', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.effect', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.failure', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_signal', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_action', '');
 COMMENT ON SEQUENCE stacksaga.saga_definition_definition_id_seq IS 'Numbers saga definitions';

@@ -9,6 +9,7 @@ SELECT s.saga_id,
        w.step AS current_step,
        w.attempt,
        CASE WHEN w.lease_until IS NULL AND w.due_at > stacksaga.clock_now() AND w.due_at < 'infinity'
+                 AND (w.kind <> 'signal' OR w.started_at IS NULL)
             THEN w.due_at END AS paused_until,
        r.region,
        r.cluster,
@@ -27,12 +28,13 @@ SELECT s.saga_id,
              ORDER BY f.finished_at DESC, f.attempt DESC LIMIT 1), s.error) AS last_error,
        s.created_at,
        s.updated_at,
-       s.finished_at
+       s.finished_at,
+       s.parent_id
   FROM stacksaga.saga s
   JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id
   LEFT JOIN LATERAL (
-       SELECT ds.step, w.attempt, w.due_at, w.lease_until
+       SELECT ds.step, ds.kind, w.attempt, w.due_at, w.lease_until, w.started_at
          FROM stacksaga.work w
          JOIN stacksaga.definition_step ds
            ON ds.definition_id = s.definition_id AND ds.step_no = w.step_no
@@ -70,6 +72,16 @@ SELECT a.saga_id, d.step, a.direction::text AS direction, a.attempt, a.status, a
 COMMENT ON VIEW stacksaga.saga_history IS
     'One row per attempt: completed, failed, or started and not answered yet';
 
+CREATE OR REPLACE VIEW stacksaga.saga_actions AS
+SELECT a.saga_id, a.action, ds.step, a.outcome, a.role::text AS role, a.reason, a.acted_at,
+       a.status_before::text AS status_before, a.status_after::text AS status_after
+  FROM stacksaga.saga_action a
+  JOIN stacksaga.saga s ON s.saga_id = a.saga_id AND s.token OPERATOR(stacksaga.=) a.token
+  LEFT JOIN stacksaga.definition_step ds
+    ON ds.definition_id = s.definition_id AND ds.step_no = a.step_no;
+COMMENT ON VIEW stacksaga.saga_actions IS
+    'What operators did to sagas: which role, when and why';
+
 CREATE OR REPLACE FUNCTION stacksaga.saga_timeline(saga_id uuid) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -90,6 +102,12 @@ AS $$
                    || CASE WHEN h.attempt > 1 THEN format(' (attempt %s)', h.attempt) ELSE '' END
               FROM stacksaga.saga_history h WHERE h.saga_id = $1
             UNION ALL
+            SELECT a.acted_at, 2, 0,
+                   format('%s by %s', CASE WHEN a.step IS NULL THEN a.action
+                                      ELSE format('%s step %s as %s', a.action, a.step, a.outcome)
+                                      END, a.role) || coalesce(': ' || a.reason, '')
+              FROM stacksaga.saga_actions a WHERE a.saga_id = $1
+            UNION ALL
             SELECT s.paused_until, 2, s.attempt,
                    format('step %s: next attempt', s.current_step)
               FROM stacksaga.sagas s WHERE s.saga_id = $1 AND s.paused_until IS NOT NULL
@@ -100,7 +118,7 @@ AS $$
                        WHEN 'parked' THEN coalesce(': ' || s.last_error, '') ELSE '' END
               FROM stacksaga.sagas s
               JOIN stacksaga.saga t ON t.saga_id = s.saga_id AND t.token::bigint = s.token
-             WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked')) AS events,
+             WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked', 'suspended')) AS events,
            LATERAL (SELECT to_char(at, 'YYYY-MM-DD HH24:MI:SS.MS') || '  ' || event) AS l(line)
      ORDER BY at, rank, attempt
 $$;

@@ -1,0 +1,88 @@
+-- What operators do (extension/src/operate.cpp, operate_many.cpp), and signals (signal.cpp).
+
+CREATE OR REPLACE FUNCTION stacksaga.signal_saga(
+    saga_id    uuid,
+    signal     text,
+    payload    jsonb DEFAULT '{}',
+    message_id text  DEFAULT NULL
+) RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_signal_saga';
+COMMENT ON FUNCTION stacksaga.signal_saga IS
+    'Sends a signal, which completes the step that waits for it or the first one that will; false when message_id was accepted before. Raises SG400, SG404 (no such saga, or no step of it waits for the signal), SG409 (the saga is over or goes back), SG413';
+
+CREATE OR REPLACE FUNCTION stacksaga.cancel_saga(saga_id uuid, reason text) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_cancel_saga';
+COMMENT ON FUNCTION stacksaga.cancel_saga IS
+    'Turns a saga back: what was done is compensated, what is in flight settles first. Raises SG400, SG404, SG409 (it is over, past an irreversible step, or parked on its way back)';
+
+CREATE OR REPLACE FUNCTION stacksaga.suspend_saga(saga_id uuid, reason text) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_suspend_saga';
+COMMENT ON FUNCTION stacksaga.suspend_saga IS
+    'Stops a saga until resume_saga(): nothing of it becomes due, answers under a lease still count. Raises SG400, SG404, SG409 (it is over or parked)';
+
+CREATE OR REPLACE FUNCTION stacksaga.resume_saga(saga_id uuid, reason text) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_resume_saga';
+COMMENT ON FUNCTION stacksaga.resume_saga IS
+    'Lets a suspended saga go on. Raises SG400, SG404, SG409 (it is not suspended)';
+
+CREATE OR REPLACE FUNCTION stacksaga.retry_saga(saga_id uuid, reason text) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_retry_saga';
+COMMENT ON FUNCTION stacksaga.retry_saga IS
+    'Has a parked saga try again what failed: its compensation, or its step past the point of no return. Attempts count anew. Raises SG400, SG404, SG409 (it is not parked)';
+
+CREATE OR REPLACE FUNCTION stacksaga.resolve_step(
+    saga_id uuid,
+    step    text,
+    outcome text,
+    output  jsonb DEFAULT NULL,
+    reason  text  DEFAULT NULL
+) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_resolve_step';
+COMMENT ON FUNCTION stacksaga.resolve_step IS
+    'Says what no attempt could: that a step, or its compensation on the way back, is done or not_done. Raises SG400, SG404, SG409 (the step neither runs nor waits), SG413';
+
+CREATE OR REPLACE FUNCTION stacksaga.cancel_sagas(
+    saga_ids uuid[],
+    reason   text,
+    dry_run  boolean DEFAULT true
+) RETURNS TABLE (saga_id uuid, status_before text, status_after text, sqlstate text, error text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_cancel_sagas';
+COMMENT ON FUNCTION stacksaga.cancel_sagas IS
+    'Does what cancel_saga() does to each saga, and reports those that it refuses; a dry run only reports. Raises SG400';
+
+CREATE OR REPLACE FUNCTION stacksaga.suspend_sagas(
+    saga_ids uuid[],
+    reason   text,
+    dry_run  boolean DEFAULT true
+) RETURNS TABLE (saga_id uuid, status_before text, status_after text, sqlstate text, error text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_suspend_sagas';
+COMMENT ON FUNCTION stacksaga.suspend_sagas IS
+    'Does what suspend_saga() does to each saga, and reports those that it refuses; a dry run only reports. Raises SG400';
+
+CREATE OR REPLACE FUNCTION stacksaga.resume_sagas(
+    saga_ids uuid[],
+    reason   text,
+    dry_run  boolean DEFAULT true
+) RETURNS TABLE (saga_id uuid, status_before text, status_after text, sqlstate text, error text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_resume_sagas';
+COMMENT ON FUNCTION stacksaga.resume_sagas IS
+    'Does what resume_saga() does to each saga, and reports those that it refuses; a dry run only reports. Raises SG400';
+
+CREATE OR REPLACE FUNCTION stacksaga.retry_sagas(
+    saga_ids uuid[],
+    reason   text,
+    dry_run  boolean DEFAULT true
+) RETURNS TABLE (saga_id uuid, status_before text, status_after text, sqlstate text, error text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_retry_sagas';
+COMMENT ON FUNCTION stacksaga.retry_sagas IS
+    'Does what retry_saga() does to each saga, and reports those that it refuses; a dry run only reports. Raises SG400';
