@@ -226,13 +226,14 @@ void read_kind(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
         read_child_step(s, rows, row);
         break;
     }
-    s.verify =
-        check_handler(rows, row, column::verify, "verify", HandlerKind::verify, s.name, definer);
-    if (OidIsValid(s.verify.function) && s.kind != StepKind::sql && s.kind != StepKind::queue)
+    bool may_be_unknown = s.kind == StepKind::sql || s.kind == StepKind::queue;
+    if (!may_be_unknown && !rows.is_null(row, column::verify))
         refuse_definition(s.name,
                           psprintf("its outcome is never unknown: a %s step needs no verify",
                                    core::name_in(step_kind_names, s.kind).data()),
                           "Leave verify out.");
+    s.verify =
+        check_handler(rows, row, column::verify, "verify", HandlerKind::verify, s.name, definer);
     if (s.kind == StepKind::sql)
         return;
     s.fallback = rows.optional_text(row, column::fallback);

@@ -173,6 +173,8 @@ void settle_on_the_way_back(Saga &saga, const Step &step) {
 void resolve(Saga &saga, const Step &step, const Resolution &r) {
     Work work = find_unsettled(saga, step);
     bool is_live = find_work(saga, step.no, work.direction).has_value();
+    if (r.done && !work.is_claimed()) // what failed stays in the history
+        ++work.attempt;
     work.attempt = std::max(work.attempt, 1);
     work.worker = acting_role();
     if (saga.direction == Direction::act)

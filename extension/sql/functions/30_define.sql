@@ -57,7 +57,8 @@ CREATE OR REPLACE FUNCTION stacksaga.signal_step(
     verify          text                   DEFAULT NULL,
     fallback        text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
-LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_signal_step';
+LANGUAGE c STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_signal_step';
 COMMENT ON FUNCTION stacksaga.signal_step IS
     'Describes a step that waits for signal_saga(), whose payload is its output; timeout bounds the wait, NULL: it has no bound';
 
@@ -72,7 +73,8 @@ CREATE OR REPLACE FUNCTION stacksaga.timer_step(
     verify          text                   DEFAULT NULL,
     fallback        text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
-LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_timer_step';
+LANGUAGE c STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_timer_step';
 COMMENT ON FUNCTION stacksaga.timer_step IS
     'Describes a step that waits for a while and does nothing else';
 
@@ -87,7 +89,8 @@ CREATE OR REPLACE FUNCTION stacksaga.child_step(
     verify          text                   DEFAULT NULL,
     fallback        text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
-LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_child_step';
+LANGUAGE c STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_child_step';
 COMMENT ON FUNCTION stacksaga.child_step IS
     'Describes a step that starts a saga with the input and headers of its own, and takes its output; compensating the step compensates that saga';
 

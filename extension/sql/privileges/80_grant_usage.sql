@@ -5,8 +5,7 @@ SELECT kind, object
   FROM (VALUES
         -- Sagas
         ('{operator}'::text[],
-         '{define_saga,define_saga_content,sql_step,queue_step,signal_step,timer_step,child_step,
-           saga_diagram}'::text[]),
+         '{define_saga,define_saga_content,sql_step,queue_step,signal_step,timer_step,child_step}'::text[]),
         ('{service,operator}', '{start_saga,start_sagas,signal_saga}'),
         ('{service}', '{claim_steps,complete_step,complete_steps,fail_step,extend_step}'),
         ('{service,operator}', '{await_saga}'),
@@ -14,7 +13,7 @@ SELECT kind, object
         ('{operator}',
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),
-        ('{operator,monitor}', '{parked_sagas,saga_actions}'),
+        ('{operator,monitor}', '{saga_diagram,parked_sagas,saga_actions}'),
         -- Dedupe
         ('{service}',
          '{idempotency_begin,idempotency_checkpoint,idempotency_finish,idempotency_release,
