@@ -103,5 +103,6 @@ SELECT stacksaga.enforce_transition();
 
 SET client_min_messages = warning;
 DROP SCHEMA fsm CASCADE;
+DELETE FROM stacksaga.parked_saga WHERE saga_id = :'id';
 DELETE FROM stacksaga.work WHERE saga_id = :'id';
 DELETE FROM stacksaga.saga WHERE saga_id = :'id';
