@@ -14,6 +14,8 @@ constexpr int dedupe_retention_default = 7 * 24 * 60 * 60;
 constexpr int dedupe_retention_max = 10 * 366 * 24 * 60 * 60; // ten years
 constexpr int max_payload_default = 1024 * 1024;
 constexpr int payload_limit = 256 * 1024 * 1024; // what jsonb itself can hold in one string
+constexpr int saga_retention_default = 7 * 24 * 3600,
+              failed_saga_retention_default = 30 * 24 * 3600;
 constexpr int poll_interval_default = 1000, poll_interval_min = 10, poll_interval_max = 60 * 1000;
 constexpr int workers_default = 1, workers_max = 64;
 
@@ -76,6 +78,10 @@ void define_settings() {
                             "A saga whose retries may take longer cannot be defined.",
                             &settings.dedupe_retention, dedupe_retention_default, 1,
                             dedupe_retention_max, PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "stacksaga.failed_saga_retention", "Sets how long a failed saga is kept after its end.",
+        "-1 keeps them for ever.", &settings.failed_saga_retention, failed_saga_retention_default,
+        -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.max_payload",
                             "Sets the largest input, output or payload that is accepted.", nullptr,
                             &settings.max_payload, max_payload_default, 1024, payload_limit,
@@ -87,6 +93,10 @@ void define_settings() {
     DefineCustomStringVariable("stacksaga.region", "Names the region that new work belongs to.",
                                nullptr, &settings.region, "default", PGC_USERSET, 0,
                                check_ring_name, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "stacksaga.saga_retention", "Sets how long a completed saga is kept after its end.",
+        "-1 keeps them for ever.", &settings.saga_retention, saga_retention_default, -1, INT_MAX,
+        PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.workers", "Sets how many workers a database gets.", nullptr,
                             &settings.workers, workers_default, 0, workers_max, PGC_SIGHUP, 0,
                             nullptr, nullptr, nullptr);

@@ -13,10 +13,12 @@ struct Settings {
     char *cluster;
     int coordination; ///< a Coordination
     char *databases;
-    int dedupe_retention; ///< s
-    int max_payload;      ///< bytes
-    int poll_interval;    ///< ms
+    int dedupe_retention;      ///< s
+    int failed_saga_retention; ///< s; negative: for ever
+    int max_payload;           ///< bytes
+    int poll_interval;         ///< ms
     char *region;
+    int saga_retention; ///< s; negative: for ever
     int workers;
 };
 extern Settings settings;

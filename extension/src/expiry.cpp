@@ -1,4 +1,5 @@
 // expire_dedupe: forgets keys and messages whose retention is over, a batch at a time.
+#include "src/expiry.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
@@ -59,6 +60,12 @@ int64 expire_messages(TimestampTz now, int64 limit) {
 
 } // namespace
 
+int64 remove_expired_keys(int64 limit) {
+    const TimestampTz now = pg::clock_now();
+    const int64 keys = expire_keys(now, limit);
+    return keys < limit ? keys + expire_messages(now, limit - keys) : keys;
+}
+
 // expire_dedupe(max_rows integer) -> bigint
 STACKSAGA_FUNCTION(expire_dedupe) {
     int32 limit = pg::Arguments(fcinfo).required_int4(0, "max_rows");
@@ -66,12 +73,7 @@ STACKSAGA_FUNCTION(expire_dedupe) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_rows\" is out of range"),
                         errdetail("The value is %d.", limit), errhint("Use 1 to %d.", rows_max)));
     require_writable("expire_dedupe()");
-    TimestampTz now = pg::clock_now();
-    int64 gone = pg::with_spi([&] {
-        const int64 keys = expire_keys(now, limit);
-        return keys < limit ? keys + expire_messages(now, limit - keys) : keys;
-    });
-    PG_RETURN_INT64(gone);
+    PG_RETURN_INT64(pg::with_spi([&] { return remove_expired_keys(limit); }));
 }
 
 } // namespace stacksaga

@@ -119,29 +119,36 @@ void require_same(const Start &start, const pg_uuid_t &id, const Existing &exist
 }
 
 /// Run n+1 of a keyed saga whose latest run has failed. Restarts of one key happen one at a time,
-/// under the lock of its first run.
-Started restart(const Start &start, const pg_uuid_t &first_id) {
+/// under the lock of its first run. nullopt: retention has just removed them.
+std::optional<Started> restart(const Start &start, const pg_uuid_t &first_id) {
     pg::Rows rows = lock_first_run.run(pg::param(first_id), pg::param(token_of(first_id)));
+    if (rows.empty())
+        return std::nullopt;
     int32 run = rows.int4(0, 0);
     pg_uuid_t latest_id = keyed_saga_id(start.saga, *start.key, run);
     std::optional<Existing> latest = find_existing(start, latest_id);
     if (latest && latest->status != Status::failed) // another session has restarted it
-        return {latest_id, token_of(latest_id), false};
+        return Started{latest_id, token_of(latest_id), false};
     pg_uuid_t id = keyed_saga_id(start.saga, *start.key, run + 1);
     if (!insert(start, id, run + 1))
         elog(ERROR, "run %d of key \"%s\" exists already", run + 1, clip(*start.key));
     set_latest_run.run(pg::param(first_id), pg::param(token_of(first_id)), pg::param(run + 1),
                        pg::param_time(start.now));
-    return {id, token_of(id), true};
+    return Started{id, token_of(id), true};
 }
 
-Started use_existing(const Start &start, const pg_uuid_t &id, const Existing &first) {
+/// nullopt: retention has just removed it.
+std::optional<Started> use_existing(const Start &start, const pg_uuid_t &id,
+                                    const Existing &first) {
     require_same(start, id, first);
     pg_uuid_t latest_id = id;
     Existing latest = first;
     if (start.key && first.latest_run > 0) { // an id stands for its own run
         latest_id = keyed_saga_id(start.saga, *start.key, first.latest_run);
-        latest = *find_existing(start, latest_id);
+        std::optional<Existing> found = find_existing(start, latest_id);
+        if (!found)
+            return std::nullopt;
+        latest = *found;
     }
     if (start.on_conflict == OnConflict::fail)
         ereport(ERROR, (errcode(pg::sg409), errmsg("saga %s exists already", uuid_text(latest_id)),
@@ -149,20 +156,24 @@ Started use_existing(const Start &start, const pg_uuid_t &id, const Existing &fi
                         errhint("Leave on_conflict out to get the existing saga.")));
     if (start.on_conflict == OnConflict::restart_if_failed && latest.status == Status::failed)
         return restart(start, id);
-    return {latest_id, token_of(latest_id), false};
+    return Started{latest_id, token_of(latest_id), false};
 }
 
 Started start_with_identity(const Start &start, const pg_uuid_t &id) {
-    std::optional<Existing> existing = find_existing(start, id);
-    if (existing)
-        return use_existing(start, id, *existing);
-    if (insert(start, id, 0))
-        return {id, token_of(id), true};
-    // Another session created it meanwhile; the insert waited for its commit.
-    existing = find_existing(start, id);
-    if (!existing)
-        elog(ERROR, "saga %s is neither there nor insertable", uuid_text(id));
-    return use_existing(start, id, *existing);
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        std::optional<Existing> existing = find_existing(start, id);
+        if (!existing && insert(start, id, 0))
+            return {id, token_of(id), true};
+        // Else another session created it meanwhile; the insert waited for its commit.
+        if (!existing)
+            existing = find_existing(start, id);
+        std::optional<Started> started;
+        if (existing)
+            started = use_existing(start, id, *existing);
+        if (started)
+            return *started;
+    }
 }
 
 Started start_saga(const Start &start) {

@@ -6,6 +6,7 @@
 // its supervisor starts it again, and a new process waits for those before it counts as a session.
 #include "core/ring_settings.hpp"
 
+#include "src/maintenance.hpp"
 #include "src/poison.hpp"
 #include "src/presence.hpp"
 #include "src/trouble.hpp"
@@ -72,6 +73,7 @@ struct Worker {
     int64 turn_at = 0;
     int64 beat_at = 0;
     int64 last_beat_at = 0;
+    int64 maintain_at = 0;
     int64 report_at = 0;
     Stats stats;
 };
@@ -144,6 +146,7 @@ void reload_settings() {
         strcmp(NameStr(self.cluster), pg::settings.cluster) != 0)
         self.is_registered = false;
     self.beat_at = 0;
+    self.maintain_at = 0; // something may have another retention now
 }
 
 // ----------------------------------------------------------------------------- the extension
@@ -332,13 +335,21 @@ void take_turn() {
         });
 }
 
+/// Once in a while also where it fails each time: the turns go on.
+void maintain() {
+    self.maintain_at = pg::steady_now() + maintenance_interval_us;
+    pgstat_report_activity(STATE_RUNNING, "stacksaga: maintenance");
+    self.maintain_at = run_maintenance(self.node);
+    pgstat_report_activity(STATE_IDLE, nullptr);
+}
+
 // ----------------------------------------------------------------------------- the loop
 
 void wait_for_something_to_do() {
     const int64 now = pg::steady_now();
     int64 until = self.look_at;
     if (self.is_registered)
-        until = std::min({until, self.turn_at, self.beat_at});
+        until = std::min({until, self.turn_at, self.beat_at, self.maintain_at});
     if (trouble.remaining() > 0)
         until = now + std::min(trouble.remaining(), look_interval_us);
     const long ms = static_cast<long>(std::clamp<int64>((until - now + 999) / 1000, 0, 1000));
@@ -369,6 +380,8 @@ bool work() {
         beat_and_settle();
     if (self.is_registered && pg::steady_now() >= self.turn_at)
         take_turn();
+    if (self.is_registered && pg::steady_now() >= self.maintain_at)
+        maintain();
     pgstat_report_stat(false); // autovacuum learns of our writes by this alone
     return true;
 }

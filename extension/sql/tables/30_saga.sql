@@ -59,8 +59,9 @@ COMMENT ON COLUMN stacksaga.definition_step.timeout IS
 COMMENT ON COLUMN stacksaga.definition_step.search_path IS
     'The search_path of the session that defined the step, in force while its functions run';
 
--- The saga row is written at its start, at a change of status, and at its end; nothing that changes
--- is indexed, so these updates stay heap-only.
+-- The saga row is written at its start, at a change of status, and at its end. Of what changes only
+-- direction and finished_at are indexed, so all its updates but the last, and the one with which it
+-- goes back, stay heap-only.
 CREATE TABLE stacksaga.saga (
     saga_id          uuid NOT NULL,
     token            stacksaga.ring_token NOT NULL,
@@ -87,6 +88,8 @@ CREATE TABLE stacksaga.saga (
     headers          jsonb NOT NULL,
     PRIMARY KEY (saga_id, token)
 ) WITH (fillfactor = 80);
+CREATE INDEX saga_finished ON stacksaga.saga (ring_id, slot, direction, finished_at)
+    WHERE finished_at IS NOT NULL;
 CREATE INDEX saga_children ON stacksaga.saga (parent_id, parent_step, run)
     WHERE parent_id IS NOT NULL;
 COMMENT ON TABLE stacksaga.saga IS
@@ -97,6 +100,8 @@ COMMENT ON COLUMN stacksaga.saga.latest_run IS
     'On the row of run 0 of a keyed saga: which run its key stands for now';
 COMMENT ON COLUMN stacksaga.saga.parent_id IS
     'The saga that this one is a step of; run counts the sagas that the step has started';
+COMMENT ON INDEX stacksaga.saga_finished IS
+    'What retention removes, in the order in which it does: completed sagas have direction act, failed ones compensate';
 COMMENT ON INDEX stacksaga.saga_children IS 'The sagas that a step has started';
 COMMENT ON COLUMN stacksaga.saga.fingerprint IS 'SHA-256 of the input in canonical form';
 
