@@ -12,8 +12,8 @@ namespace stacksaga {
 
 namespace {
 
-// The compensations' policy comes once a step, with the step's timeout; no deadline bounds it. A
-// step without a timeout waits for a signal and calls nobody.
+// Steps that only wait repeat nothing: a child is started once, however often it is waited for.
+// The compensations' policy comes once a step, with the step's timeout; no deadline bounds it.
 constinit pg::Statement select_policies{
     "SELECT s.step, s.timeout, p.name, p.deadline, (p.retry).max_attempts,"
     "       (p.retry).initial_interval, (p.retry).multiplier, (p.retry).max_interval,"
@@ -24,7 +24,7 @@ constinit pg::Statement select_policies{
     "                       ('the compensation', d.compensation_retry, NULL))"
     "               AS p(name, retry, deadline)"
     " WHERE d.saga = $1 AND d.version = $2 AND s.effect <> 'idempotent'"
-    "   AND s.timeout IS NOT NULL"
+    "   AND s.kind IN ('sql', 'queue')"
     "   AND (p.name = 'the action' OR s.effect = 'compensable'"
     "        OR s.compensation IS NOT NULL)"
     " ORDER BY s.step_no, p.name"};
