@@ -40,6 +40,20 @@ CREATE FUNCTION kinds.start(saga text, input jsonb DEFAULT '{}') RETURNS uuid LA
     SELECT set_config('stacksaga.clock_offset', '0', false);
     SELECT saga_id FROM stacksaga.start_saga(saga, input);
 $$;
+CREATE FUNCTION kinds.refused(call text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    message text; detail text; hint text;
+BEGIN
+    EXECUTE 'SELECT stacksaga.' || call;
+    RETURN NEXT 'accepted';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+        hint = PG_EXCEPTION_HINT;
+    RETURN NEXT SQLSTATE || ': ' || regexp_replace(message, '[0-9a-f-]{36}', '(id)');
+    RETURN NEXT '  DETAIL: ' || regexp_replace(detail, '[0-9a-f-]{36}', '(id)');
+    RETURN NEXT '  HINT: ' || hint;
+END
+$$;
 -- The sagas without their ids, and what is left to do.
 CREATE VIEW kinds.now AS
     SELECT saga, s.status, current_step AS step, attempt, parent_id IS NOT NULL AS child,
@@ -80,7 +94,7 @@ SELECT * FROM kinds.now;
 SET stacksaga.clock_offset = '61 minutes';
 SELECT stacksaga.run_pending();
 SELECT * FROM kinds.now;
-SELECT stacksaga.signal_saga(:'id', 'approved');
+SELECT kinds.refused(format('signal_saga(%L, ''approved'')', :'id'));
 -- Without bound.
 SELECT stacksaga.define_saga('forever', ARRAY[stacksaga.signal_step('wait', 's')]);
 SELECT kinds.start('forever') AS id \gset
@@ -253,20 +267,6 @@ SELECT direction, stacksaga.complete_step(saga_id, step, lease) AS status
   FROM stacksaga.claim_steps('kinds_main', 'w');
 
 -- Bad signals change nothing.
-CREATE FUNCTION kinds.refused(call text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-    message text; detail text; hint text;
-BEGIN
-    EXECUTE 'SELECT stacksaga.' || call;
-    RETURN NEXT 'accepted';
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
-        hint = PG_EXCEPTION_HINT;
-    RETURN NEXT SQLSTATE || ': ' || regexp_replace(message, '[0-9a-f-]{36}', '(id)');
-    RETURN NEXT '  DETAIL: ' || regexp_replace(detail, '[0-9a-f-]{36}', '(id)');
-    RETURN NEXT '  HINT: ' || hint;
-END
-$$;
 SELECT kinds.start('forever') AS id \gset
 SELECT line FROM unnest(ARRAY[
     'signal_saga(NULL, ''s'')',
