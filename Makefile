@@ -2,7 +2,8 @@
 #
 #   make              build the extension            make install [DESTDIR=...]   install it
 #   make demo         transfers between two banks    make test                    every test there is
-#   make unit | regress | isolation | property | tap | docs | examples | lint | model  one part of the tests
+#   make unit | regress | isolation | property | tap | docs | examples | lint | model | sim  one part of the tests
+#   make chaos        heavy runs, many minutes each
 #   make coordinator  build the daemon               make clean                   remove what was built
 #   make bench        how fast, compared with what
 #
@@ -71,7 +72,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation property tap docs examples lint model tidy bench \
+.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos chaos-sim tidy bench \
         bench-core coordinator demo-programs cmake
 
 packages:
@@ -106,6 +107,20 @@ unit: cmake
 
 model:
 	@test/tools/model
+
+sim: coordinator
+	$(MAKE) -C build stacksaga-sim
+	@test/tools/sim
+
+# Heavy runs, each on its own and for many minutes; not part of `make test`.
+CHAOS += chaos-sim
+chaos:
+	@for run in $(CHAOS); do $(MAKE) $$run || failed="$$failed $$run"; done; \
+	    [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+chaos-sim: coordinator
+	$(MAKE) -C build stacksaga-sim
+	@test/tools/sim --schedules 100000
 
 regress isolation docs examples lint: all
 	@test/tools/$@

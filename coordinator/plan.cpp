@@ -2,6 +2,8 @@
 
 #include "core/window.hpp"
 
+#include <algorithm>
+
 namespace stacksaga::coordinator {
 
 namespace {
@@ -15,6 +17,13 @@ Instant from_core(std::int64_t at) noexcept {
     return Instant{Duration{at - core::unix_epoch_us}};
 }
 
+/// A window cannot be published when it opens: a daemon that wakes at that instant finds it gone.
+constexpr Duration least_lead = std::chrono::seconds(1);
+
+Duration lead_of(const RingState &ring) noexcept {
+    return std::max(ring.publish_lead, std::min(least_lead, ring.window_length / 2));
+}
+
 } // namespace
 
 Instant window_after(Instant at, Duration window_length) noexcept {
@@ -24,14 +33,15 @@ Instant window_after(Instant at, Duration window_length) noexcept {
 Plan plan(Instant now, const RingState &ring, std::optional<Instant> settled) noexcept {
     const Instant next_start = window_after(now, ring.window_length);
     // A window further ahead than this was published under another clock.
-    const Instant believable = now + ring.publish_lead + ring.window_length;
+    const Duration lead = lead_of(ring);
+    const Instant believable = now + lead + ring.window_length;
 
     Instant window_start = next_start;
     for (const auto &known : {ring.last_window, settled}) {
         if (known && *known >= window_start && *known <= believable)
             window_start = window_after(*known, ring.window_length);
     }
-    const Instant due_at = window_start - ring.publish_lead;
+    const Instant due_at = window_start - lead;
     return {.window_start = window_start, .due_at = due_at, .due = due_at <= now};
 }
 

@@ -10,9 +10,8 @@ namespace stacksaga::coordinator {
 /// The next window that this coordinator knows not to be published yet.
 struct Plan {
     Instant window_start; ///< a whole multiple of the window length, later than `now`
-    Instant
-        due_at; ///< window_start - publish_lead; already past for a coordinator that starts late
-    bool due = false; ///< due_at <= now: publish at once
+    Instant due_at;       ///< window_start less the lead; past for a coordinator that starts late
+    bool due = false;     ///< due_at <= now: publish at once
 };
 
 /// Start of the first window that has not begun at `at` (see core/window.hpp for how time is cut).
@@ -27,8 +26,9 @@ struct Plan {
 /// published are not believed, or nothing would be published until the clock caught up. Asking for
 /// one that exists already is harmless, the database answers that it is taken.
 ///
-/// Requires ring.window_length > 0 and ring.publish_lead >= 0. A lead longer than the window is
-/// fine: several windows then lie ahead, and are planned one after the other.
+/// Requires ring.window_length > 0 and ring.publish_lead >= 0. A lead shorter than a second is
+/// taken for a second, or half of a window that is shorter than two. A lead longer than the window
+/// is fine: several windows then lie ahead, and are planned one after the other.
 [[nodiscard]] Plan plan(Instant now, const RingState &ring,
                         std::optional<Instant> settled) noexcept;
 

@@ -36,6 +36,14 @@ TEST(Plan, IsDueFromTheLeadToTheWindowsStart) {
     EXPECT_EQ(plan(noon + 60s, state, std::nullopt).window_start, noon + 120s);
 }
 
+TEST(Plan, WithoutALeadAWindowIsPublishedJustBeforeItOpens) {
+    EXPECT_EQ(plan(noon, ring(60s, 0s), std::nullopt).due_at, noon + 59s);
+    EXPECT_EQ(plan(noon, ring(1s, 0s), std::nullopt).due_at, noon + 500ms);
+    const Plan due = plan(noon + 59s, ring(60s, 0s), std::nullopt);
+    EXPECT_TRUE(due.due);
+    EXPECT_EQ(due.window_start, noon + 60s);
+}
+
 TEST(Plan, GoesOnAfterAPublishedWindow) {
     for (const bool by_table : {true, false}) {
         const RingState state = by_table ? ring(60s, 30s, noon + 60s) : ring(60s, 30s, noon);

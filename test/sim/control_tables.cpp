@@ -1,0 +1,309 @@
+#include "control_tables.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace stacksaga::sim {
+namespace {
+
+constexpr std::int64_t windows_missed_before_sweep = 2;
+constexpr std::size_t sweep_least = 16;
+constexpr std::size_t sweep_share = 8;
+
+[[noreturn]] void violated(std::string_view what, const std::string &detail) {
+    throw Violation(std::string(what) + ": " + detail);
+}
+
+/// The order in which a node sweeps: another one for each.
+std::uint64_t sweep_rank(Incarnation node, std::int32_t slot) {
+    return core::murmur3::mix64(static_cast<std::uint64_t>(node) << 32 ^
+                                static_cast<std::uint64_t>(slot));
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------- nodes
+
+const NodeRow *ControlTables::find(const std::string &name) const {
+    const auto found = nodes_.find(name);
+    return found == nodes_.end() ? nullptr : &found->second;
+}
+
+const NodeRow *ControlTables::find(Incarnation incarnation) const {
+    const auto name = names_.find(incarnation);
+    if (name == names_.end())
+        return nullptr;
+    const NodeRow *node = find(name->second);
+    return node != nullptr && node->incarnation == incarnation ? node : nullptr;
+}
+
+NodeRow &ControlTables::current(const std::string &name, Incarnation incarnation) {
+    const auto found = nodes_.find(name);
+    if (found == nodes_.end())
+        throw Refusal("SG404");
+    if (found->second.incarnation != incarnation)
+        throw Refusal("SG412");
+    return found->second;
+}
+
+void ControlTables::remove_dead() {
+    std::erase_if(nodes_, [&](const auto &entry) {
+        return core::silence(entry.second.heartbeat_at, now) >= timing().removed_after();
+    });
+}
+
+Incarnation ControlTables::register_node(const std::string &name, double weight) {
+    remove_dead();
+    NodeRow &node = nodes_[name];
+    const Incarnation older = node.incarnation;
+    node = {name, ++last_incarnation_, weight, false, now, now};
+    names_[node.incarnation] = name;
+    if (older == nobody)
+        return node.incarnation;
+    // What the older one owns is its successor's to take, what it was to get its successor's too.
+    ++epoch_;
+    for (SlotRow &slot : slots_) {
+        if (slot.next_owner == older) {
+            slot.next_owner = node.incarnation;
+        } else if (slot.owner == older && slot.next_owner == nobody) {
+            slot.next_owner = node.incarnation;
+            slot.next_from = now;
+        } else {
+            continue;
+        }
+        ++proposed_moves;
+    }
+    return node.incarnation;
+}
+
+void ControlTables::beat(const std::string &name, Incarnation incarnation) {
+    current(name, incarnation).heartbeat_at = now;
+}
+
+void ControlTables::drain(const std::string &name, Incarnation incarnation) {
+    current(name, incarnation).draining = true;
+}
+
+void ControlTables::leave(const std::string &name, Incarnation incarnation) {
+    (void)current(name, incarnation);
+    nodes_.erase(name);
+}
+
+core::NodeState ControlTables::state_of(const NodeRow &node) const {
+    return core::node_state(core::silence(node.heartbeat_at, now), node.draining, timing());
+}
+
+core::NodeState ControlTables::shown_state(const NodeRow &node) const {
+    return mutant_ == Mutant::dead_look_alive ? core::NodeState::active : state_of(node);
+}
+
+// ---------------------------------------------------------------------------- ownership
+
+bool ControlTables::is_live(const NodeRow &node) const {
+    const std::int64_t silent_for = core::silence(node.heartbeat_at, now);
+    if (mutant_ == Mutant::sweeps_living)
+        return silent_for < settings_.heartbeat_interval;
+    return silent_for < settings_.dead_after + settings_.rebalance_delay;
+}
+
+bool ControlTables::is_uncoordinated(const NodeRow &self) const {
+    Time since = self.registered_at;
+    const auto later = windows_.upper_bound(now);
+    if (later != windows_.begin())
+        since = std::max(since, std::prev(later)->first + settings_.window_length);
+    return since + windows_missed_before_sweep * settings_.window_length <= now;
+}
+
+std::vector<Candidate> ControlTables::slots_to_sweep(const NodeRow &self) const {
+    const auto takers = static_cast<std::size_t>(std::ranges::count_if(
+        nodes_, [&](const auto &e) { return state_of(e.second) == core::NodeState::active; }));
+    std::vector<Candidate> found;
+    std::size_t held = 0;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        const NodeRow *holder = find(slots_[i].owner);
+        if (holder == &self)
+            ++held;
+        else if (holder == nullptr || !is_live(*holder))
+            found.push_back({static_cast<std::int32_t>(i), slots_[i].epoch, true});
+    }
+    std::ranges::sort(found, {},
+                      [&](const Candidate &c) { return sweep_rank(self.incarnation, c.slot); });
+    const std::size_t share = (slots_.size() + takers - 1) / takers;
+    std::size_t room = share > held ? share - held : 0;
+    room = std::min(room, std::max(sweep_least, slots_.size() / sweep_share));
+    found.resize(std::min(found.size(), room));
+    return found;
+}
+
+std::vector<Candidate> ControlTables::find_candidates(Incarnation node) const {
+    const NodeRow *self = find(node);
+    if (self == nullptr || self->draining)
+        return {};
+    std::vector<Candidate> found;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        const SlotRow &slot = slots_[i];
+        if (slot.next_owner == node && slot.next_from <= now)
+            found.push_back({static_cast<std::int32_t>(i), slot.epoch, false});
+    }
+    if (found.empty() && mutant_ != Mutant::no_sweep &&
+        state_of(*self) == core::NodeState::active && is_uncoordinated(*self))
+        return slots_to_sweep(*self);
+    return found;
+}
+
+void ControlTables::take(Incarnation node, const Candidate &candidate) {
+    SlotRow &slot = slots_[static_cast<std::size_t>(candidate.slot)];
+    const std::string what = "slot " + std::to_string(candidate.slot);
+    if (mutant_ != Mutant::epoch_stays)
+        ++epoch_;
+    if (epoch_ <= slot.epoch)
+        violated("a take-over does not raise the epoch", what);
+    if (candidate.swept) {
+        const NodeRow *owner = find(slot.owner);
+        if (owner != nullptr && core::silence(owner->heartbeat_at, now) <
+                                    settings_.dead_after + settings_.rebalance_delay)
+            violated("a sweep takes from the living", what + " of " + owner->name);
+        ++counts.sweeps;
+        ++proposed_moves;
+    }
+    slot.owner = node;
+    slot.epoch = epoch_;
+    if (slot.next_owner == node)
+        slot.next_owner = nobody;
+    if (++counts.take_overs > proposed_moves)
+        violated("more take-overs than windows, sweeps and registrations gave cause for", what);
+}
+
+int ControlTables::take_over(Incarnation node, std::vector<Candidate> &candidates) {
+    int taken = 0;
+    std::vector<Candidate> contended;
+    for (const Candidate &candidate : candidates) {
+        SlotRow &slot = slots_[static_cast<std::size_t>(candidate.slot)];
+        if (mutant_ != Mutant::taker_never_looks && slot.epoch != candidate.epoch)
+            continue;
+        if (mutant_ != Mutant::taker_never_locks && !slot.sharers.empty()) {
+            contended.push_back(candidate);
+            continue;
+        }
+        take(node, candidate);
+        ++taken;
+    }
+    candidates = std::move(contended);
+    return taken;
+}
+
+// ---------------------------------------------------------------------------- work
+
+std::vector<std::int32_t> ControlTables::slots_of(Incarnation node) const {
+    std::vector<std::int32_t> owned;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (slots_[i].owner == node)
+            owned.push_back(static_cast<std::int32_t>(i));
+    }
+    return owned;
+}
+
+bool ControlTables::owns(Incarnation node, const SlotRow &slot) const {
+    if (mutant_ == Mutant::owner_by_name)
+        return slot.owner != nobody && names_.at(slot.owner) == names_.at(node);
+    return slot.owner == node;
+}
+
+std::optional<Hold> ControlTables::begin_work(std::uint64_t session, Incarnation node,
+                                              std::int32_t number,
+                                              std::optional<std::int64_t> read_before) {
+    SlotRow &slot = slots_[static_cast<std::size_t>(number)];
+    Hold hold{number, node, slot.epoch, true};
+    if (mutant_ == Mutant::no_fence) {
+        hold.locked = false;
+        return hold;
+    }
+    const bool believed = mutant_ == Mutant::row_before_lock && read_before;
+    if (slot.takers_waiting > 0 || !(believed || owns(node, slot)) ||
+        (find(node) == nullptr && mutant_ != Mutant::owner_by_name && !believed)) {
+        ++counts.fenced;
+        return std::nullopt;
+    }
+    slot.sharers.insert(session);
+    return hold;
+}
+
+void ControlTables::commit_work(std::uint64_t session, const Hold &hold) {
+    const SlotRow &slot = slots_[static_cast<std::size_t>(hold.slot)];
+    if (slot.owner != hold.node || slot.epoch != hold.epoch)
+        violated("a commit by a replaced owner",
+                 "slot " + std::to_string(hold.slot) + ", incarnation " +
+                     std::to_string(hold.node) + " under epoch " + std::to_string(hold.epoch) +
+                     ", the slot is incarnation " + std::to_string(slot.owner) + "'s under epoch " +
+                     std::to_string(slot.epoch));
+    ++counts.commits;
+    end_work(session, hold);
+}
+
+void ControlTables::end_work(std::uint64_t session, const Hold &hold) {
+    if (!hold.locked)
+        return;
+    auto &sharers = slots_[static_cast<std::size_t>(hold.slot)].sharers;
+    sharers.erase(sharers.find(session));
+}
+
+// ---------------------------------------------------------------------------- windows
+
+void ControlTables::check_window(Time window_start) const {
+    if (!core::window::is_aligned(window_start, settings_.window_length) ||
+        window_start + settings_.window_length <= now)
+        throw Refusal("SG400");
+}
+
+void ControlTables::propose(SlotRow &slot, Incarnation node, Time window_start) {
+    if (slot.owner == node) {
+        slot.next_owner = nobody;
+        return;
+    }
+    if (slot.next_owner == node && slot.next_from <= window_start && mutant_ != Mutant::postponed)
+        return;
+    slot.next_owner = node;
+    slot.next_from = window_start;
+    ++proposed_moves;
+}
+
+std::optional<std::int64_t> ControlTables::publish(Time window_start, std::span<const Grant> grants,
+                                                   const std::string &publisher) {
+    check_window(window_start);
+    std::vector<core::Range> ranges;
+    std::vector<Incarnation> owners;
+    for (const Grant &grant : grants) {
+        const NodeRow *node = find(grant.node);
+        if (node == nullptr)
+            throw Refusal("SG404");
+        ranges.push_back(grant.range);
+        owners.push_back(node->incarnation);
+    }
+    std::vector<std::int32_t> table(slots_.size(), core::slot_is_free);
+    const core::TilingFault fault = core::cut_at_slots(ranges, table);
+    if (fault.rule != core::TilingRule::ok)
+        violated("a coordinator's window does not tile the ring",
+                 std::string(core::describe(fault.rule)));
+    const auto older = windows_.find(window_start);
+    if (older != windows_.end() && mutant_ != Mutant::last_wins) {
+        ++counts.lost_races;
+        return std::nullopt;
+    }
+    WindowRow &window = windows_[window_start];
+    window = {++epoch_, publisher, window.publications + 1};
+    if (window.publications > 1)
+        violated("a window is published twice", "the second time by " + publisher);
+    ++counts.windows;
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+        propose(slots_[i], owners[static_cast<std::size_t>(table[i])], window_start);
+    remove_dead();
+    return epoch_;
+}
+
+std::optional<Time> ControlTables::last_window() const {
+    if (windows_.empty())
+        return std::nullopt;
+    return windows_.rbegin()->first;
+}
+
+} // namespace stacksaga::sim

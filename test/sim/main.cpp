@@ -1,0 +1,140 @@
+// stacksaga-sim: runs schedules, or shows one.
+#include "schedule.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+namespace {
+
+using namespace stacksaga::sim;
+
+struct Options {
+    std::uint64_t first_seed = 1;
+    std::uint64_t schedules = 1000;
+    double seconds = 0; ///< 0: no limit
+    unsigned jobs = 1;
+    Mutant mutant = Mutant::none;
+    bool story = false;
+};
+
+struct Totals {
+    std::uint64_t schedules = 0;
+    std::uint64_t faults = 0;
+    ControlTables::Counts counts;
+    std::optional<std::uint64_t> failed_seed; ///< the lowest
+    std::string failure;
+    std::vector<std::string> story;
+};
+
+void add(Totals &totals, const Schedule &schedule) {
+    const ControlTables::Counts &counts = schedule.counts();
+    ++totals.schedules;
+    totals.faults += schedule.faults();
+    totals.counts.commits += counts.commits;
+    totals.counts.take_overs += counts.take_overs;
+    totals.counts.sweeps += counts.sweeps;
+    totals.counts.windows += counts.windows;
+    totals.counts.lost_races += counts.lost_races;
+    totals.counts.fenced += counts.fenced;
+}
+
+/// Runs seeds first_seed, first_seed + 1, ... until one fails or enough were run.
+Totals run_all(const Options &options) {
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::microseconds(static_cast<std::int64_t>(options.seconds * 1e6));
+    std::atomic<std::uint64_t> next = 0;
+    std::atomic<bool> failed = false;
+    std::mutex mutex;
+    Totals totals;
+    const auto run_some = [&] {
+        while (!failed && (options.seconds <= 0 || std::chrono::steady_clock::now() < end)) {
+            const std::uint64_t number = next++;
+            if (number >= options.schedules)
+                return;
+            const std::uint64_t seed = options.first_seed + number;
+            Schedule schedule(seed, options.mutant);
+            std::string failure;
+            try {
+                schedule.run();
+            } catch (const std::exception &violation) {
+                failure = violation.what();
+            }
+            const std::lock_guard lock(mutex);
+            add(totals, schedule);
+            if (options.story || (!failure.empty() && seed < totals.failed_seed.value_or(seed + 1)))
+                totals.story = schedule.story();
+            if (!failure.empty() && seed < totals.failed_seed.value_or(seed + 1)) {
+                failed = true;
+                totals.failed_seed = seed;
+                totals.failure = failure;
+            }
+        }
+    };
+    std::vector<std::jthread> threads;
+    for (unsigned i = 0; i < options.jobs; ++i)
+        threads.emplace_back(run_some);
+    threads.clear();
+    return totals;
+}
+
+Options parse(int argc, char **argv) {
+    Options options;
+    std::optional<std::uint64_t> seed;
+    std::string mutant = "none";
+    CLI::App app("Runs the coordination of a ring under simulated faults.", "stacksaga-sim");
+    app.add_option("--seed", seed, "Run this schedule alone and tell its story.");
+    app.add_option("--first-seed", options.first_seed, "The seed of the first schedule.");
+    app.add_option("--schedules", options.schedules, "How many to run.");
+    app.add_option("--seconds", options.seconds, "Start none after so long; 0: no limit.");
+    app.add_option("--jobs", options.jobs, "Threads.")->check(CLI::Range(1, 64));
+    app.add_option("--break", mutant, "Break a rule, to see that it is noticed.")
+        ->check(CLI::IsMember(std::vector<std::string>(mutant_names.begin(), mutant_names.end())));
+    app.add_flag_callback(
+        "--list-mutants",
+        [] {
+            for (const std::string_view name : mutant_names) {
+                if (name != mutant_names[0])
+                    fmt::print("{}\n", name);
+            }
+            throw CLI::Success();
+        },
+        "Names the rules that --break knows.");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError &error) {
+        std::exit(app.exit(error));
+    }
+    options.mutant =
+        static_cast<Mutant>(std::ranges::find(mutant_names, mutant) - mutant_names.begin());
+    if (seed) {
+        options.first_seed = *seed;
+        options.schedules = 1;
+        options.story = true;
+    }
+    return options;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    const Options options = parse(argc, argv);
+    const Totals totals = run_all(options);
+    for (const std::string &line : totals.story)
+        fmt::print("{}\n", line);
+    fmt::print("{} schedules, {} faults: {} windows ({} lost races), {} take-overs ({} swept), "
+               "{} commits, {} refused by the fence\n",
+               totals.schedules, totals.faults, totals.counts.windows, totals.counts.lost_races,
+               totals.counts.take_overs, totals.counts.sweeps, totals.counts.commits,
+               totals.counts.fenced);
+    if (!totals.failed_seed)
+        return 0;
+    const auto name = mutant_names[static_cast<std::size_t>(options.mutant)];
+    fmt::print("FAILED: {}\nreplay with: --seed {}{}\n", totals.failure, *totals.failed_seed,
+               options.mutant == Mutant::none ? "" : fmt::format(" --break {}", name));
+    return 1;
+}

@@ -1,0 +1,56 @@
+// One schedule: a ring, its coordinators and nodes, faults for some windows, then quiet, and the
+// checks that all is well again.
+#pragma once
+
+#include "coordinator_actor.hpp"
+#include "node_actor.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace stacksaga::sim {
+
+class Schedule {
+public:
+    Schedule(std::uint64_t seed, Mutant mutant);
+
+    /// Runs to the end; Violation when an invariant does not hold.
+    void run();
+
+    [[nodiscard]] const ControlTables::Counts &counts() const { return world_.tables.counts; }
+    [[nodiscard]] std::uint64_t faults() const { return faults_; }
+    /// What was drawn, and every fault, for people who replay a seed.
+    [[nodiscard]] const std::vector<std::string> &story() const { return story_; }
+
+private:
+    void tell(const std::string &what);
+    NodeActor &add_node(const std::string &name);
+    CoordinatorActor &add_coordinator();
+    void plan_faults();
+    void strike();
+    void strike_node();
+    void strike_coordinator();
+    void calm();
+    [[nodiscard]] bool is_coordinated() const;
+    [[nodiscard]] Time time_to_recover() const;
+    void check_ownership();
+    void check_balance() const;
+    [[nodiscard]] std::vector<NodeActor *> running_nodes() const;
+    [[nodiscard]] std::vector<CoordinatorActor *> running_coordinators() const;
+
+    static core::RingSettings draw_settings(std::mt19937_64 &random);
+
+    std::mt19937_64 random_; ///< draws the settings, before there is a world
+    core::RingSettings settings_;
+    World world_;
+    // Destroyed before the world: nothing refers to them but its events, which no longer happen.
+    std::vector<std::unique_ptr<NodeActor>> nodes_;
+    std::vector<std::unique_ptr<CoordinatorActor>> coordinators_;
+    std::vector<std::string> story_;
+    std::uint64_t faults_ = 0;
+    Time jumped_back_ = 0;
+    std::uint64_t seed_;
+};
+
+} // namespace stacksaga::sim
