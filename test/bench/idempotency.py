@@ -67,9 +67,8 @@ def run(bench):
     db.sql('CHECKPOINT')
 
     def requests(script, clients):
-        # Each round has keys of its own, the same ones for both.
-        return lambda number: db.load(script.replace('{kept}', str(kept)), clients=clients,
-                                      seconds=bench.seconds, seed=100 * number + clients)
+        return lambda seed: db.load(script.replace('{kept}', str(kept)), clients=clients,
+                                    seconds=bench.seconds, seed=seed)
 
     for clients in (1, 4, 16):
         before = db.sql('SELECT count(*) FROM hand.idempotency')

@@ -50,9 +50,8 @@ def run(bench):
         fill(databases[kept], kept)
 
     def requests(script, kept, clients):
-        return lambda number: databases[kept].load(
-            script.replace('{kept}', str(kept)), clients=clients, seconds=bench.seconds,
-            seed=100 * number + clients)
+        return lambda seed: databases[kept].load(
+            script.replace('{kept}', str(kept)), clients=clients, seconds=bench.seconds, seed=seed)
 
     for what, script in (('new key', NEW), ('replay', AGAIN)):
         for kept in sizes:

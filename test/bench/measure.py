@@ -158,12 +158,17 @@ class Bench:
         return database
 
     def compare(self, what, ours, against, theirs, *, clients='-', goal=None):
-        """Adds a row. ours(round), theirs(round) return the Cost of a round, counted from 1."""
+        """Adds a row. ours(seed) and theirs(seed) return the Cost of one round.
+
+        The seed is the same for both, and another one for each round of the bench: a round that
+        draws keys from it has keys that no other one had.
+        """
         print(f'\n{what} against {against}, clients: {clients}', flush=True)
         times, cpus = [], []
         for number in range(1, self.rounds + 1):
             order = (ours, theirs) if number % 2 else (theirs, ours)
-            first, second = (measured(number) for measured in order)
+            seed = len(self.rows) * self.rounds + number
+            first, second = (measured(seed) for measured in order)
             mine, other = (first, second) if number % 2 else (second, first)
             print(f'  {number}: {mine}   against {other}', flush=True)
             (my_time, my_cpu), (other_time, other_cpu) = mine.per_item(), other.per_item()

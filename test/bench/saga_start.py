@@ -48,10 +48,8 @@ def run(bench):
     started = {}
 
     def starts(script, table, clients):
-        def measured(number):
-            # Each round has keys of its own, the same ones for both.
-            cost = db.load(script, clients=clients, seconds=bench.seconds,
-                           seed=100 * number + clients)
+        def measured(seed):
+            cost = db.load(script, clients=clients, seconds=bench.seconds, seed=seed)
             started[table] = started.get(table, 0) + cost.items
             return cost
         return measured
