@@ -2,7 +2,8 @@
 -- text. It is a type of its own for its hash, the top half of the token: tables distributed by
 -- hash then hold contiguous ranges of the ring. A bigint turns into a ring_token by itself, a
 -- ring_token into a bigint only by assignment, and there are no operators but its own: a
--- comparison is made by them, which the indexes serve, or is refused.
+-- comparison is made by them, which the indexes serve, or is refused. They are of LANGUAGE c: see
+-- extension/src/ring_token.cpp.
 
 CREATE TYPE stacksaga.ring_token;
 
@@ -42,7 +43,8 @@ CREATE CAST (stacksaga.ring_token AS bigint) WITHOUT FUNCTION AS ASSIGNMENT;
 COMMENT ON CAST (stacksaga.ring_token AS bigint) IS 'a token is a bigint, when asked for';
 
 CREATE FUNCTION stacksaga.ring_token_of_integer(integer) RETURNS stacksaga.ring_token
-    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS 'int48';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_of_integer';
 COMMENT ON FUNCTION stacksaga.ring_token_of_integer(integer) IS
     'Makes a ring_token of an integer.';
 
@@ -51,37 +53,44 @@ CREATE CAST (integer AS stacksaga.ring_token)
 COMMENT ON CAST (integer AS stacksaga.ring_token) IS 'lets integer literals stand for tokens';
 
 CREATE FUNCTION stacksaga.ring_token_eq(stacksaga.ring_token, stacksaga.ring_token) RETURNS boolean
-    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF AS 'int8eq';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_eq';
 COMMENT ON FUNCTION stacksaga.ring_token_eq(stacksaga.ring_token, stacksaga.ring_token) IS
     'Tells whether two tokens are the same.';
 
 CREATE FUNCTION stacksaga.ring_token_ne(stacksaga.ring_token, stacksaga.ring_token) RETURNS boolean
-    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF AS 'int8ne';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_ne';
 COMMENT ON FUNCTION stacksaga.ring_token_ne(stacksaga.ring_token, stacksaga.ring_token) IS
     'Tells whether two tokens differ.';
 
 CREATE FUNCTION stacksaga.ring_token_lt(stacksaga.ring_token, stacksaga.ring_token) RETURNS boolean
-    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF AS 'int8lt';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_lt';
 COMMENT ON FUNCTION stacksaga.ring_token_lt(stacksaga.ring_token, stacksaga.ring_token) IS
     'Tells whether a token is before another.';
 
 CREATE FUNCTION stacksaga.ring_token_le(stacksaga.ring_token, stacksaga.ring_token) RETURNS boolean
-    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF AS 'int8le';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_le';
 COMMENT ON FUNCTION stacksaga.ring_token_le(stacksaga.ring_token, stacksaga.ring_token) IS
     'Tells whether a token is not behind another.';
 
 CREATE FUNCTION stacksaga.ring_token_gt(stacksaga.ring_token, stacksaga.ring_token) RETURNS boolean
-    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF AS 'int8gt';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_gt';
 COMMENT ON FUNCTION stacksaga.ring_token_gt(stacksaga.ring_token, stacksaga.ring_token) IS
     'Tells whether a token is behind another.';
 
 CREATE FUNCTION stacksaga.ring_token_ge(stacksaga.ring_token, stacksaga.ring_token) RETURNS boolean
-    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF AS 'int8ge';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_ge';
 COMMENT ON FUNCTION stacksaga.ring_token_ge(stacksaga.ring_token, stacksaga.ring_token) IS
     'Tells whether a token is not before another.';
 
 CREATE FUNCTION stacksaga.ring_token_cmp(stacksaga.ring_token, stacksaga.ring_token) RETURNS integer
-    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF AS 'btint8cmp';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_cmp';
 COMMENT ON FUNCTION stacksaga.ring_token_cmp(stacksaga.ring_token, stacksaga.ring_token) IS
     'Compares two tokens for indexes and sorting: less than, equal to or greater than 0.';
 
@@ -177,7 +186,8 @@ COMMENT ON OPERATOR CLASS stacksaga.ring_token_hash USING hash IS
     'hash that keeps ranges of the ring together';
 
 CREATE FUNCTION stacksaga.ring_token_smaller(stacksaga.ring_token, stacksaga.ring_token)
-    RETURNS stacksaga.ring_token LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS 'int8smaller';
+    RETURNS stacksaga.ring_token LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_smaller';
 COMMENT ON FUNCTION stacksaga.ring_token_smaller(stacksaga.ring_token, stacksaga.ring_token) IS
     'Returns the one of two tokens that comes first.';
 
@@ -189,7 +199,8 @@ COMMENT ON AGGREGATE stacksaga.min(stacksaga.ring_token) IS
     'Returns the first token on the ring of those given.';
 
 CREATE FUNCTION stacksaga.ring_token_larger(stacksaga.ring_token, stacksaga.ring_token)
-    RETURNS stacksaga.ring_token LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS 'int8larger';
+    RETURNS stacksaga.ring_token LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'stacksaga_ring_token_larger';
 COMMENT ON FUNCTION stacksaga.ring_token_larger(stacksaga.ring_token, stacksaga.ring_token) IS
     'Returns the one of two tokens that comes last.';
 
