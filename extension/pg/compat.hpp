@@ -8,12 +8,13 @@ namespace stacksaga::pg {
 #error "stacksaga needs PostgreSQL 14 or newer"
 #endif
 
-/// 15 renamed SetSingleFuncCall, which exists only in late minor releases of 14.
+/// 15 renamed SetSingleFuncCall, which exists only in late minor releases of 14. The caller has the
+/// result's columns already; to look them up in the catalog once more took a tenth of a short call.
 inline void init_materialized_srf(FunctionCallInfo fcinfo) {
 #if PG_VERSION_NUM >= 150000
-    InitMaterializedSRF(fcinfo, 0);
+    InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 #else
-    SetSingleFuncCall(fcinfo, 0);
+    SetSingleFuncCall(fcinfo, SRF_SINGLE_USE_EXPECTED);
 #endif
 }
 
