@@ -32,7 +32,8 @@ EXTRA_CLEAN    = build examples/*/node_modules results regression.diffs regressi
                  test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
 
 PG_CONFIG  ?= pg_config
-PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Iextension
+PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Iextension \
+              -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
 PG_CXXFLAGS = -std=c++20 -fno-exceptions -fno-rtti -fno-threadsafe-statics -Wall -Wextra -Wshadow
 SHLIB_LINK  = -Wl,--version-script=extension/stacksaga.map
 ifeq ($(CI),true)

@@ -6,6 +6,7 @@
 #include "pg/function.hpp"
 #include "pg/random.hpp"
 #include "src/child.hpp"
+#include "src/counters.hpp"
 #include "src/limits.hpp"
 
 namespace stacksaga {
@@ -191,6 +192,7 @@ void try_again(const Saga &saga, const Step &step, const Work &work, const Failu
     const core::RetryPolicy &policy = saga.definition->rules(step, work.direction).policy;
     int64 delay = f.retry_after_us.value_or(
         core::delay_before(work.attempt - work.attempt_base + 1, policy, pg::random_fraction()));
+    count_event(Counter::retries);
     pause_work(saga, work, pg::time_plus(f.since, delay), f.keep_lease, false);
 }
 

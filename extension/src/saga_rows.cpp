@@ -5,6 +5,7 @@
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "src/child.hpp"
+#include "src/counters.hpp"
 #include "src/limits.hpp"
 #include "src/wake.hpp"
 
@@ -327,6 +328,7 @@ bool *steps_with_work(const Saga &saga, Direction direction) {
 }
 
 void write_effect(const Saga &saga, const Step &step, const Work &work, const pg::Param &output) {
+    count_completed(work.direction);
     insert_effect.run(pg::param(saga.id), pg::param(saga.token), pg::param(step.no),
                       param(work.direction), pg::param(work.attempt), param_lease(work.lease),
                       pg::param_time(work.started_at.value_or(saga.now)), pg::param_time(saga.now),
@@ -334,6 +336,7 @@ void write_effect(const Saga &saga, const Step &step, const Work &work, const pg
 }
 
 void write_failure(const Saga &saga, const Step &step, const Work &work, const Failure &f) {
+    count_failed(work.direction, f.failure_class);
     insert_failure.run(pg::param(saga.id), pg::param(saga.token), pg::param(step.no),
                        param(work.direction), pg::param(work.attempt), param_lease(work.lease),
                        pg::param(core::name_of(f.failure_class)), pg::param(f.outcome_known),

@@ -11,6 +11,7 @@
 #include "pg/random.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "src/counters.hpp"
 #include "src/fingerprint.hpp"
 #include "src/limits.hpp"
 #include "src/saga.hpp"
@@ -346,6 +347,7 @@ bool insert_saga(const NewSaga &n) {
         n.parent_id ? pg::param(n.parent_step) : pg::param_null(INT2OID));
     if (inserted == 0)
         return false;
+    count_event(Counter::sagas_started);
     open_first_stage(saga, n.due_at);
     return true;
 }

@@ -2,6 +2,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/result.hpp"
+#include "src/counters.hpp"
 #include "src/limits.hpp"
 #include "src/parked.hpp"
 
@@ -17,6 +18,21 @@ std::string_view column_text(HeapTuple tuple, TupleDesc descriptor, const char *
     bool isnull;
     Datum d = heap_getattr(tuple, SPI_fnumber(descriptor, name), descriptor, &isnull);
     return isnull ? std::string_view{} : pg::view_of_text(d);
+}
+
+/// What is refused afterwards is not counted, since it rolls back.
+void count_change(core::Status from, core::Direction from_direction, core::Status to,
+                  core::Direction to_direction) {
+    if (from_direction != to_direction)
+        count_event(Counter::sagas_turned);
+    if (from == to)
+        return;
+    if (to == core::Status::completed)
+        count_event(Counter::sagas_completed);
+    else if (to == core::Status::failed)
+        count_event(Counter::sagas_failed);
+    else if (to == core::Status::parked)
+        count_event(Counter::sagas_parked);
 }
 
 } // namespace
@@ -63,6 +79,7 @@ STACKSAGA_FUNCTION(enforce_transition) {
         return PointerGetDatum(after);
     if ((*from == core::Status::parked) != (*to == core::Status::parked))
         note_parked(before, descriptor, *to == core::Status::parked);
+    count_change(*from, *from_direction, *to, *to_direction);
     bool has_no_parent;
     (void)heap_getattr(before, SPI_fnumber(descriptor, "parent_id"), descriptor, &has_no_parent);
     if (core::may_change(*from, *from_direction, *to, *to_direction, !has_no_parent))

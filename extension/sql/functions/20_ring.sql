@@ -128,34 +128,53 @@ AS 'MODULE_PATHNAME', 'stacksaga_node_transitions';
 COMMENT ON FUNCTION stacksaga.node_transitions IS
     'Returns the changes of state that can happen to a node, with a sentence for each';
 
--- One probe for each slot and each queue, whatever the backlog. A function of its own keeps the
--- planner from thinking that the view ring_status is so dear that it must be compiled.
-CREATE OR REPLACE FUNCTION stacksaga.oldest_due(ring_id integer) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+-- One probe for each queue, whatever the backlog.
+CREATE OR REPLACE FUNCTION stacksaga.oldest_due_of_queues(ring_id integer)
+RETURNS TABLE (queue text, due_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE waiting AS (
         (SELECT w.queue, w.due_at FROM stacksaga.work w
-          WHERE w.ring_id = oldest_due.ring_id AND w.queue IS NOT NULL AND NOT w.verifying
+          WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue IS NOT NULL AND NOT w.verifying
           ORDER BY w.queue, w.due_at LIMIT 1)
         UNION ALL
         SELECT next.queue, next.due_at
           FROM waiting CROSS JOIN LATERAL (
                SELECT w.queue, w.due_at FROM stacksaga.work w
-                WHERE w.ring_id = oldest_due.ring_id AND w.queue > waiting.queue
+                WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue > waiting.queue
                   AND w.queue IS NOT NULL AND NOT w.verifying
                 ORDER BY w.queue, w.due_at LIMIT 1) AS next
     )
+    SELECT waiting.queue, waiting.due_at FROM waiting
+$$;
+COMMENT ON FUNCTION stacksaga.oldest_due_of_queues IS
+    'Internal: returns for each queue of a ring when the work that waits longest was or will be due, or its lease runs out';
+
+-- One probe for each slot, whatever the backlog.
+CREATE OR REPLACE FUNCTION stacksaga.oldest_due_of_workers(ring_id integer) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT min(first.due_at)
+      FROM stacksaga.ring r
+     CROSS JOIN generate_series(0, r.slots - 1) AS s(slot)
+     CROSS JOIN LATERAL (
+           SELECT w.due_at FROM stacksaga.work w
+            WHERE w.ring_id = r.ring_id AND w.slot = s.slot
+              AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)
+            ORDER BY w.due_at LIMIT 1) AS first
+     WHERE r.ring_id = oldest_due_of_workers.ring_id
+$$;
+COMMENT ON FUNCTION stacksaga.oldest_due_of_workers IS
+    'Internal: returns when the work of a ring that workers do and that waits longest was or will be due; NULL where there is none';
+
+-- A function of its own keeps the planner from thinking that the view ring_status is so dear that it
+-- must be compiled.
+CREATE OR REPLACE FUNCTION stacksaga.oldest_due(ring_id integer) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
     SELECT least(
-        (SELECT min(waiting.due_at) FROM waiting),
-        (SELECT min(first.due_at)
-           FROM stacksaga.ring r
-          CROSS JOIN generate_series(0, r.slots - 1) AS s(slot)
-          CROSS JOIN LATERAL (
-                SELECT w.due_at FROM stacksaga.work w
-                 WHERE w.ring_id = r.ring_id AND w.slot = s.slot
-                   AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)
-                 ORDER BY w.due_at LIMIT 1) AS first
-          WHERE r.ring_id = oldest_due.ring_id))
+        (SELECT min(q.due_at) FROM stacksaga.oldest_due_of_queues(oldest_due.ring_id) AS q),
+        stacksaga.oldest_due_of_workers(oldest_due.ring_id))
 $$;
 COMMENT ON FUNCTION stacksaga.oldest_due IS
     'Internal: returns when the work of a ring that waits longest was or will be due, or its lease runs out; NULL where there is none';

@@ -23,7 +23,7 @@ SELECT kind, object
         -- Workers
         ('{operator}', '{run_pending}'),
         ('{coordinator,operator}', '{worker_ensure}'),
-        ('{operator,monitor}', '{worker_stats}'),
+        ('{operator,monitor}', '{worker_stats,metrics,status,doctor}'),
         -- Ring
         ('{service,coordinator}',
          '{register_node,heartbeat_node,acknowledge_checkpoint,leave_ring}'),
@@ -32,6 +32,7 @@ SELECT kind, object
         ('{coordinator}', '{publish_window,clock_now}'),
         ('{coordinator,operator,monitor}',
          '{ring_state,ring_slots,nodes,ring_settings,ring_status,oldest_due}'),
+        ('{operator,monitor}', '{locate}'),
         ('{operator}', '{create_ring,alter_ring}')) AS p(kinds, objects),
        unnest(kinds) AS kind, unnest(objects) AS object;
 COMMENT ON VIEW stacksaga.privilege IS

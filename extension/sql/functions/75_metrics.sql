@@ -1,0 +1,190 @@
+-- What monitoring reads: numbers with names, none of them counted when asked for. What grows with
+-- history is counted where it happens (extension/src/counters.hpp) or estimated by PostgreSQL's
+-- statistics; what is read here is as large as the ring, its nodes and its queues.
+
+CREATE OR REPLACE FUNCTION stacksaga.counters()
+RETURNS TABLE (name text, labels jsonb, value double precision)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 20 SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_counters';
+COMMENT ON FUNCTION stacksaga.counters IS
+    'Internal: returns what was counted in this database since its counters began';
+
+CREATE OR REPLACE FUNCTION stacksaga.setting(name text) RETURNS text
+LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_setting';
+COMMENT ON FUNCTION stacksaga.setting IS
+    'Internal: returns the value of a setting of stacksaga, also where nothing has loaded its library yet';
+
+CREATE OR REPLACE FUNCTION stacksaga.library_version() RETURNS text
+LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_library_version';
+COMMENT ON FUNCTION stacksaga.library_version IS
+    'Internal: returns the version of the library that this session has loaded';
+
+-- 0 while nothing is late, also for work that is never due by itself.
+CREATE OR REPLACE FUNCTION stacksaga.seconds_overdue(due_at timestamptz)
+RETURNS double precision
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN isfinite(due_at)
+                THEN greatest(extract(epoch FROM stacksaga.clock_now() - due_at), 0)
+                ELSE 0 END::double precision
+$$;
+COMMENT ON FUNCTION stacksaga.seconds_overdue IS
+    'Internal: returns for how long something has been due, 0 when it is not due';
+
+-- Of parked sagas at most so many are looked at: nobody reads the difference.
+CREATE OR REPLACE FUNCTION stacksaga.parked_count(count_max integer DEFAULT 1000) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT count(*)
+      FROM (SELECT FROM stacksaga.parked_saga k
+             CROSS JOIN LATERAL (
+                   SELECT FROM stacksaga.saga s
+                    WHERE s.saga_id = k.saga_id AND s.token OPERATOR(stacksaga.=) k.token
+                      AND s.status = 'parked' LIMIT 1) AS s
+             LIMIT count_max) AS parked
+$$;
+COMMENT ON FUNCTION stacksaga.parked_count IS
+    'Internal: returns how many sagas are parked, and stops counting at a number';
+
+CREATE OR REPLACE FUNCTION stacksaga.ring_metrics()
+RETURNS TABLE (name text, labels jsonb, value double precision)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 20
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH ring AS (
+        SELECT r.*, jsonb_build_object('region', r.region, 'cluster', r.cluster) AS labels,
+               i.ring_id
+          FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)
+    ), state (state) AS (VALUES ('active'), ('suspected'), ('dead'), ('draining'))
+    SELECT 'stacksaga_ring_epoch', r.labels, r.epoch::double precision FROM ring r
+    UNION ALL
+    SELECT 'stacksaga_ring_coverage_ratio', r.labels, r.coverage FROM ring r
+    UNION ALL
+    SELECT 'stacksaga_ring_overdue_seconds', r.labels, stacksaga.seconds_overdue(r.oldest_due)
+      FROM ring r
+    UNION ALL
+    SELECT 'stacksaga_queue_overdue_seconds', r.labels || jsonb_build_object('queue', q.queue),
+           stacksaga.seconds_overdue(q.due_at)
+      FROM ring r, stacksaga.oldest_due_of_queues(r.ring_id) AS q
+    UNION ALL
+    SELECT 'stacksaga_ring_nodes', r.labels || jsonb_build_object('state', s.state),
+           count(n.node)::double precision
+      FROM ring r CROSS JOIN state s
+      LEFT JOIN stacksaga.nodes n
+        ON n.region = r.region AND n.cluster = r.cluster AND n.state = s.state
+     GROUP BY r.labels, s.state
+    UNION ALL
+    SELECT 'stacksaga_node_share_ratio', r.labels || jsonb_build_object('node', n.node), n.share
+      FROM ring r JOIN stacksaga.nodes n ON n.region = r.region AND n.cluster = r.cluster
+$$;
+COMMENT ON FUNCTION stacksaga.ring_metrics IS
+    'Internal: returns what metrics() says of rings, nodes and queues';
+
+CREATE OR REPLACE FUNCTION stacksaga.worker_metrics()
+RETURNS TABLE (name text, labels jsonb, value double precision)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH running AS (
+        SELECT w.*, jsonb_build_object('worker', w.worker::text) AS labels
+          FROM stacksaga.worker w JOIN stacksaga.worker_stats s USING (pid)
+    )
+    SELECT 'stacksaga_workers', '{}'::jsonb, count(*)::double precision FROM running
+    UNION ALL
+    SELECT v.name, r.labels, v.value
+      FROM running r CROSS JOIN LATERAL (VALUES
+           ('stacksaga_worker_turns_total', r.turns::double precision),
+           ('stacksaga_worker_items_total', r.items::double precision),
+           ('stacksaga_worker_failures_total', r.failures::double precision),
+           ('stacksaga_worker_last_turn_seconds', r.last_turn_ms / 1000)) AS v(name, value)
+$$;
+COMMENT ON FUNCTION stacksaga.worker_metrics IS
+    'Internal: returns what metrics() says of background workers';
+
+CREATE OR REPLACE FUNCTION stacksaga.table_metrics()
+RETURNS TABLE (name text, labels jsonb, value double precision)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 60
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH member AS (
+        SELECT c.oid, c.relname, c.reltoastrelid
+          FROM pg_depend d
+          JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+          JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+         WHERE e.extname = 'stacksaga' AND d.deptype = 'e' AND c.relkind = 'r'
+    )
+    SELECT v.name, jsonb_build_object('table', m.relname), v.value
+      FROM member m CROSS JOIN LATERAL (VALUES
+           ('stacksaga_table_live_rows', pg_stat_get_live_tuples(m.oid)::double precision),
+           ('stacksaga_table_dead_rows', pg_stat_get_dead_tuples(m.oid)::double precision),
+           ('stacksaga_table_bytes', (
+                SELECT sum(c.relpages) * current_setting('block_size')::integer
+                  FROM pg_class c
+                 WHERE c.oid = m.oid OR c.oid = m.reltoastrelid
+                    OR c.oid IN (SELECT i.indexrelid FROM pg_index i
+                                  WHERE i.indrelid IN (m.oid, m.reltoastrelid))
+                )::double precision)) AS v(name, value)
+$$;
+COMMENT ON FUNCTION stacksaga.table_metrics IS
+    'Internal: returns what metrics() says of tables, as PostgreSQL''s statistics have it';
+
+CREATE OR REPLACE FUNCTION stacksaga.metrics()
+RETURNS TABLE (name text, labels jsonb, value double precision)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 100
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT 'stacksaga_build_info',
+           jsonb_build_object('version', e.extversion, 'library', stacksaga.library_version(),
+                              'postgresql', current_setting('server_version')),
+           1::double precision
+      FROM pg_extension e WHERE e.extname = 'stacksaga'
+    UNION ALL SELECT * FROM stacksaga.counters()
+    UNION ALL SELECT 'stacksaga_sagas_parked', '{}', stacksaga.parked_count()::double precision
+    UNION ALL
+    SELECT 'stacksaga_definitions', '{}', count(*)::double precision
+      FROM (SELECT FROM stacksaga.saga_definition d WHERE d.is_current LIMIT 1000) AS current
+    UNION ALL
+    SELECT 'stacksaga_clock_offset_seconds', '{}',
+           round(extract(epoch FROM stacksaga.clock_now() - clock_timestamp()))::double precision
+    UNION ALL SELECT * FROM stacksaga.ring_metrics()
+    UNION ALL SELECT * FROM stacksaga.worker_metrics()
+    UNION ALL SELECT * FROM stacksaga.table_metrics()
+$$;
+COMMENT ON FUNCTION stacksaga.metrics IS
+    'Returns numbers for monitoring under Prometheus names, as this session''s database has them now; metric_descriptions() says what each means';
+
+CREATE OR REPLACE FUNCTION stacksaga.metric_descriptions()
+RETURNS TABLE (name text, type text, help text)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 25 SET search_path = pg_catalog, pg_temp
+AS $$
+    VALUES
+    ('stacksaga_build_info', 'gauge', '1; the versions of the extension, the library and the server'),
+    ('stacksaga_sagas_started_total', 'counter', 'sagas started'),
+    ('stacksaga_sagas_finished_total', 'counter', 'sagas completed, and sagas whose work was undone'),
+    ('stacksaga_sagas_compensated_total', 'counter', 'sagas that turned back: what they did is undone'),
+    ('stacksaga_sagas_parked_total', 'counter', 'times a saga was parked'),
+    ('stacksaga_sagas_parked', 'gauge', 'sagas that are parked now; 1000 stands for more'),
+    ('stacksaga_steps_completed_total', 'counter', 'steps done, and steps undone'),
+    ('stacksaga_attempts_failed_total', 'counter', 'attempts that failed, by what the failure meant'),
+    ('stacksaga_retries_total', 'counter', 'pauses before another attempt'),
+    ('stacksaga_definitions', 'gauge', 'sagas that are defined; 1000 stands for more'),
+    ('stacksaga_clock_offset_seconds', 'gauge', 'by how much stacksaga.clock_offset moves the clock'),
+    ('stacksaga_ring_epoch', 'gauge', 'the epoch of the ring: rises with each change of owner'),
+    ('stacksaga_ring_coverage_ratio', 'gauge', 'the share of the ring that live nodes own'),
+    ('stacksaga_ring_overdue_seconds', 'gauge', 'for how long the oldest work of the ring has been due'),
+    ('stacksaga_ring_nodes', 'gauge', 'nodes of the ring by state'),
+    ('stacksaga_node_share_ratio', 'gauge', 'the share of its ring that a node owns'),
+    ('stacksaga_queue_overdue_seconds', 'gauge', 'for how long the oldest work of a queue has been due'),
+    ('stacksaga_workers', 'gauge', 'background workers of this database'),
+    ('stacksaga_worker_turns_total', 'counter', 'turns that a worker took since it started'),
+    ('stacksaga_worker_items_total', 'counter', 'items that a worker did since it started'),
+    ('stacksaga_worker_failures_total', 'counter', 'handlers that failed in a worker since it started'),
+    ('stacksaga_worker_last_turn_seconds', 'gauge', 'how long a worker''s last turn took'),
+    ('stacksaga_table_live_rows', 'gauge', 'rows of a table, as PostgreSQL estimates'),
+    ('stacksaga_table_dead_rows', 'gauge', 'dead rows of a table, as PostgreSQL estimates'),
+    ('stacksaga_table_bytes', 'gauge', 'size of a table and its indexes when it was last vacuumed')
+$$;
+COMMENT ON FUNCTION stacksaga.metric_descriptions IS
+    'Returns the name, the type and the meaning of everything that metrics() returns';

@@ -1,0 +1,201 @@
+-- What is wrong here, and the SQL that mends it. A check is a SELECT that has a row for each thing
+-- that is wrong; ages are by stacksaga's clock, so that tests can move it.
+
+CREATE OR REPLACE FUNCTION stacksaga.handler_objection(
+    signature text, returns regtype, definer name
+) RETURNS text
+LANGUAGE c STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_handler_objection';
+COMMENT ON FUNCTION stacksaga.handler_objection IS
+    'Internal: returns why a function cannot be a handler that returns jsonb or text for a role, NULL when it can';
+
+CREATE OR REPLACE FUNCTION stacksaga.listed_databases() RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 5 SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN d LIKE '"%"' THEN replace(substr(d, 2, length(d) - 2), '""', '"')
+                ELSE lower(d) END
+      FROM regexp_split_to_table(stacksaga.setting('databases'), ',') AS s(part),
+           btrim(s.part) AS d
+     WHERE d <> ''
+$$;
+COMMENT ON FUNCTION stacksaga.listed_databases IS
+    'Internal: returns the databases that stacksaga.databases names';
+
+CREATE OR REPLACE FUNCTION stacksaga.doctor_settings()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH preloaded AS (
+        SELECT btrim(l) AS library
+          FROM regexp_split_to_table(current_setting('shared_preload_libraries'), ',') AS l
+         WHERE btrim(l) <> ''
+    ), wrong (severity, name, value, better, what) AS (VALUES
+        ('error', 'fsync', 'off', 'on', 'a crash of the machine can destroy committed sagas'),
+        ('error', 'full_page_writes', 'off', 'on', 'a crash of the machine can destroy committed sagas'),
+        ('error', 'track_counts', 'off', 'on', 'autovacuum does not learn what it has to clean'),
+        ('error', 'autovacuum', 'off', 'on', 'the tables of live work are never cleaned and become slow'),
+        ('warning', 'synchronous_commit', 'off', 'on',
+         'a crash can lose the answer of a step whose effect outside has happened'),
+        ('warning', 'wal_level', 'minimal', 'replica',
+         'there can be no standby and no archive: sagas are lost with the machine')
+    )
+    SELECT 'warning', 'preload',
+           'stacksaga is not preloaded: its workers do not come back when the server starts',
+           format('ALTER SYSTEM SET shared_preload_libraries = %s; -- and restart the server',
+                  (SELECT string_agg(quote_literal(l), ', ')
+                     FROM (SELECT library FROM preloaded UNION ALL SELECT 'stacksaga') AS s(l)))
+     WHERE NOT EXISTS (SELECT FROM preloaded WHERE library ~ '(^|/)stacksaga$')
+    UNION ALL
+    SELECT w.severity, w.name, format('%s is %s: %s', w.name, w.value, w.what),
+           format('ALTER SYSTEM SET %I = %L; -- and %s the server', w.name, w.better,
+                  CASE s.context WHEN 'postmaster' THEN 'restart' ELSE 'reload' END)
+      FROM wrong w JOIN pg_settings s ON s.name = w.name AND s.setting = w.value
+    UNION ALL
+    SELECT 'error', 'clock_offset',
+           format('stacksaga.clock_offset is %s: leases, retries and deadlines go by a wrong clock',
+                  s.setting),
+           CASE s.source
+           WHEN 'session' THEN 'RESET stacksaga.clock_offset;'
+           WHEN 'configuration file'
+           THEN 'ALTER SYSTEM RESET stacksaga.clock_offset; -- and reload the server'
+           ELSE format('ALTER DATABASE %I RESET stacksaga.clock_offset; -- or the role', current_database())
+           END
+      FROM pg_settings s
+     WHERE s.name = 'stacksaga.clock_offset' AND s.setting::interval <> '0'
+    UNION ALL
+    SELECT 'warning', 'databases', format(
+               'stacksaga.databases names database "%s", which does not exist', l),
+           format('CREATE DATABASE %I; -- or take it out of stacksaga.databases', l)
+      FROM stacksaga.listed_databases() AS l
+     WHERE NOT EXISTS (SELECT FROM pg_database d WHERE d.datname = l)
+    UNION ALL
+    SELECT 'warning', 'databases', format(
+               'the server has %s background worker slots, and stacksaga alone wants %s',
+               current_setting('max_worker_processes'), n),
+           format('ALTER SYSTEM SET max_worker_processes = %s; -- and restart the server', n + 8)
+      FROM (SELECT 1 + count(*) * stacksaga.setting('workers')::integer
+              FROM stacksaga.listed_databases()) AS wanted(n)
+     WHERE n > current_setting('max_worker_processes')::integer
+$$;
+COMMENT ON FUNCTION stacksaga.doctor_settings IS
+    'Internal: returns what doctor() says of settings';
+
+CREATE OR REPLACE FUNCTION stacksaga.doctor_workers()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH number AS (
+        SELECT stacksaga.setting('workers')::integer AS wanted,
+               (SELECT count(*) FROM pg_stat_activity a
+                 WHERE a.backend_type = 'stacksaga worker' AND a.datname = current_database())
+                   AS running
+    )
+    SELECT 'warning', 'workers', 'stacksaga.workers is 0: only run_pending() does due work',
+           'ALTER SYSTEM SET stacksaga.workers = 1; -- and reload the server'
+      FROM number WHERE wanted = 0
+    UNION ALL
+    SELECT CASE WHEN running = 0 THEN 'error' ELSE 'warning' END, 'workers',
+           format('%s of %s workers run for this database', running, wanted),
+           'SELECT stacksaga.worker_ensure();'
+      FROM number WHERE running < wanted AND NOT pg_is_in_recovery()
+    UNION ALL
+    SELECT 'info', 'standby', 'this server is a standby: nothing runs here before it is promoted',
+           'Look at the primary.'
+     WHERE pg_is_in_recovery()
+    UNION ALL
+    SELECT 'warning', 'databases', format(
+               'stacksaga.databases does not name database "%s": its workers do not come back when '
+               'the server starts', current_database()),
+           format('ALTER SYSTEM SET stacksaga.databases = %L; -- and reload the server',
+                  (SELECT string_agg(quote_ident(l), ', ')
+                     FROM (SELECT stacksaga.listed_databases()
+                           UNION ALL SELECT current_database()) AS s(l)))
+     WHERE current_setting('shared_preload_libraries') ~ '(^|[,/ ])stacksaga *(,|$)'
+       AND current_database() NOT IN (SELECT stacksaga.listed_databases())
+    UNION ALL
+    SELECT 'error', 'version', format(
+               'the extension is version %s, and the library of the server is version %s',
+               e.extversion, stacksaga.library_version()),
+           CASE WHEN string_to_array(e.extversion, '.')::integer[]
+                     < string_to_array(stacksaga.library_version(), '.')::integer[]
+                THEN 'ALTER EXTENSION stacksaga UPDATE;'
+                ELSE 'Restart the server, so that it loads the library of this version.' END
+      FROM pg_extension e
+     WHERE e.extname = 'stacksaga' AND e.extversion <> stacksaga.library_version()
+$$;
+COMMENT ON FUNCTION stacksaga.doctor_workers IS
+    'Internal: returns what doctor() says of workers and versions';
+
+CREATE OR REPLACE FUNCTION stacksaga.doctor_definitions()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH definition AS (
+        SELECT d.*, EXISTS (SELECT FROM pg_roles r WHERE r.rolname = d.definer) AS has_definer
+          FROM stacksaga.saga_definition d WHERE d.is_current
+    ), handler AS (
+        SELECT d.saga, d.version, d.definer, s.step, h.what, h.signature, h.returns
+          FROM definition d
+          JOIN stacksaga.definition_step s ON s.definition_id = d.definition_id
+         CROSS JOIN LATERAL (VALUES
+               ('step', s.action, 'jsonb'::regtype), ('compensation of step', s.compensation, 'jsonb'),
+               ('fallback of step', CASE s.kind WHEN 'sql' THEN s.fallback END, 'jsonb'),
+               ('verify of step', s.verify, 'text')) AS h(what, signature, returns)
+         WHERE d.has_definer AND h.signature IS NOT NULL
+    )
+    SELECT 'error', 'handlers', format(
+               'the %s "%s" of saga "%s" (version %s) cannot run %s: %s', h.what, h.step, h.saga,
+               h.version, h.signature, o),
+           format('CREATE FUNCTION %s RETURNS %s ...; or GRANT EXECUTE ON FUNCTION %s TO %I; or '
+                  'define the saga anew', h.signature, h.returns, h.signature, h.definer)
+      FROM handler h, stacksaga.handler_objection(h.signature, h.returns, h.definer) AS o
+     WHERE o IS NOT NULL
+    UNION ALL
+    SELECT 'error', 'definers', format('saga "%s" (version %s) was defined by role "%s", which does '
+                                       'not exist', d.saga, d.version, d.definer),
+           format('CREATE ROLE %I; or define the saga anew as another role', d.definer)
+      FROM definition d WHERE NOT d.has_definer
+    UNION ALL
+    SELECT 'warning', 'definers', format('the steps of saga "%s" (version %s) run as superuser "%s"',
+                                         d.saga, d.version, d.definer),
+           format('Define saga %L as a role that has what its steps need, and no more.', d.saga)
+      FROM definition d JOIN pg_roles r ON r.rolname = d.definer AND r.rolsuper
+     WHERE EXISTS (SELECT FROM stacksaga.definition_step s
+                    WHERE s.definition_id = d.definition_id AND s.action IS NOT NULL)
+$$;
+COMMENT ON FUNCTION stacksaga.doctor_definitions IS
+    'Internal: returns what doctor() says of the current definitions';
+
+CREATE OR REPLACE FUNCTION stacksaga.doctor_grants()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH lacking AS (
+        SELECT g.role, g.kind, p.object
+          FROM stacksaga.usage_grant g
+          JOIN pg_roles r ON r.rolname = g.role
+          JOIN stacksaga.privilege p ON p.kind = g.kind
+          LEFT JOIN pg_proc f
+            ON f.proname = p.object AND f.pronamespace = 'stacksaga'::regnamespace
+          LEFT JOIN pg_class c
+            ON c.relname = p.object AND c.relnamespace = 'stacksaga'::regnamespace
+         WHERE NOT coalesce(has_function_privilege(g.role, f.oid, 'EXECUTE'),
+                            has_table_privilege(g.role, c.oid, 'SELECT'))
+            OR NOT has_schema_privilege(g.role, 'stacksaga', 'USAGE')
+    )
+    SELECT 'error', 'grants', format('role "%s" of kind %s may not use %s%s', role, kind,
+               string_agg(object, ', ' ORDER BY object) FILTER (WHERE place <= 5),
+               CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) ELSE '' END),
+           format('SELECT stacksaga.grant_usage(%L, %L);', role, kind)
+      FROM (SELECT *, row_number() OVER (PARTITION BY role, kind ORDER BY object) AS place
+              FROM lacking) AS l
+     GROUP BY role, kind
+    UNION ALL
+    SELECT 'warning', 'grants', format('role "%s", which was granted kind %s, does not exist', g.role,
+                                       g.kind),
+           format('CREATE ROLE %I; or DELETE FROM stacksaga.usage_grant WHERE role = %L;', g.role, g.role)
+      FROM stacksaga.usage_grant g
+     WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = g.role)
+$$;
+COMMENT ON FUNCTION stacksaga.doctor_grants IS
+    'Internal: returns what doctor() says of grants';

@@ -1,0 +1,114 @@
+-- doctor(), continued: what goes on, and what holds it up.
+
+CREATE OR REPLACE FUNCTION stacksaga.doctor_rings()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH ring AS (
+        SELECT r.*, i.ring_id, format('ring (%s, %s)', r.region, r.cluster) AS name
+          FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)
+    ), late AS (
+        SELECT r.name, 'work of ' || r.name AS what,
+               stacksaga.seconds_overdue(stacksaga.oldest_due_of_workers(r.ring_id)) AS overdue,
+               'SELECT stacksaga.worker_ensure(); -- or stacksaga.run_pending()' AS fix
+          FROM ring r
+        UNION ALL
+        SELECT r.name, format('work in queue "%s" of %s', q.queue, r.name),
+               stacksaga.seconds_overdue(q.due_at),
+               format('Start a service that calls stacksaga.claim_steps(%L, ...).', q.queue)
+          FROM ring r, stacksaga.oldest_due_of_queues(r.ring_id) AS q
+    )
+    SELECT CASE WHEN overdue < 600 THEN 'warning' ELSE 'error' END, 'overdue',
+           format('%s has been due for %s', what, date_trunc('second', make_interval(secs => overdue))),
+           fix
+      FROM late WHERE overdue > 60
+    UNION ALL
+    SELECT 'warning', 'nodes', format('node "%s" of ring (%s, %s) is dead: it beat last %s ago', n.node,
+               n.region, n.cluster, date_trunc('second', n.heartbeat_age)),
+           format('SELECT stacksaga.leave_ring(%L, %s); -- or start it again', n.node, n.incarnation)
+      FROM stacksaga.nodes n WHERE n.state = 'dead'
+    UNION ALL
+    SELECT 'warning', 'coverage', format(
+               '%s%% of %s has no live owner: what is due there waits', round((1 - r.coverage) * 100),
+               r.name),
+           CASE WHEN stacksaga.setting('coordination') = 'coordinator'
+                THEN 'Start stacksaga-coordinator; or, without one, set stacksaga.coordination to '
+                     'standalone.'
+                ELSE 'SELECT stacksaga.worker_ensure();' END
+      FROM ring r WHERE r.total_nodes > 0 AND r.coverage < 0.999
+    UNION ALL
+    SELECT 'warning', 'windows', format(
+               'no window of %s is open: slots are not dealt out by plan', r.name),
+           'Start stacksaga-coordinator; or, without one, set stacksaga.coordination to standalone.'
+      FROM ring r
+     WHERE stacksaga.setting('coordination') = 'coordinator'
+       AND r.region = stacksaga.setting('region')
+       AND r.cluster = stacksaga.setting('cluster')
+       AND (r.window_end IS NULL OR r.window_end <= stacksaga.clock_now())
+    UNION ALL
+    SELECT 'error', 'parked', format('%s sagas are parked: they need a person',
+                                     CASE WHEN n < 1000 THEN n::text ELSE '1000 or more' END),
+           'SELECT saga_id, step, error, hint FROM stacksaga.parked_sagas ORDER BY since;'
+      FROM stacksaga.parked_count() AS n WHERE n > 0
+$$;
+COMMENT ON FUNCTION stacksaga.doctor_rings IS
+    'Internal: returns what doctor() says of work, nodes and windows';
+
+-- A transaction of another database holds nothing back here.
+CREATE OR REPLACE FUNCTION stacksaga.doctor_vacuum()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT 'error', 'autovacuum', format('autovacuum is off for table stacksaga.%I', c.relname),
+           format('ALTER TABLE stacksaga.%I RESET (autovacuum_enabled);', c.relname)
+      FROM pg_class c, pg_options_to_table(c.reloptions) AS o
+     WHERE c.relnamespace = 'stacksaga'::regnamespace AND o.option_name = 'autovacuum_enabled'
+       AND NOT o.option_value::boolean
+    UNION ALL
+    SELECT 'warning', 'long_transaction', format(
+               'process %s (%s, role "%s") has been in a transaction for %s: vacuum cannot clean '
+               'behind it', a.pid, coalesce(nullif(a.application_name, ''), a.backend_type),
+               a.usename, date_trunc('second', stacksaga.clock_now() - a.xact_start)),
+           format('SELECT pg_terminate_backend(%s);', a.pid)
+      FROM pg_stat_activity a
+     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+       AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+       AND a.backend_type <> 'autovacuum worker'
+       AND a.xact_start < stacksaga.clock_now() - interval '10 minutes'
+    UNION ALL
+    SELECT 'warning', 'prepared_transaction', format(
+               'transaction %L has been prepared for %s: vacuum cannot clean behind it, and the '
+               'sagas that it holds wait', p.gid,
+               date_trunc('second', stacksaga.clock_now() - p.prepared)),
+           format('COMMIT PREPARED %L; -- or ROLLBACK PREPARED', p.gid)
+      FROM pg_prepared_xacts p
+     WHERE p.database = current_database()
+       AND p.prepared < stacksaga.clock_now() - interval '5 minutes'
+    UNION ALL
+    SELECT 'warning', 'replication_slot', format(
+               'replication slot %L is not in use and holds vacuum back by %s transactions',
+               s.slot_name, age(s.xmin)),
+           format('SELECT pg_drop_replication_slot(%L); -- or start its consumer', s.slot_name)
+      FROM pg_replication_slots s
+     WHERE NOT s.active AND age(s.xmin) > 100000
+$$;
+COMMENT ON FUNCTION stacksaga.doctor_vacuum IS
+    'Internal: returns what doctor() says of what keeps vacuum from cleaning';
+
+CREATE OR REPLACE FUNCTION stacksaga.doctor()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
+AS $$
+    SELECT f.*
+      FROM (SELECT * FROM stacksaga.doctor_settings()
+            UNION ALL SELECT * FROM stacksaga.doctor_workers()
+            UNION ALL SELECT * FROM stacksaga.doctor_definitions()
+            UNION ALL SELECT * FROM stacksaga.doctor_grants()
+            UNION ALL SELECT * FROM stacksaga.doctor_rings()
+            UNION ALL SELECT * FROM stacksaga.doctor_vacuum())
+           AS f(severity, check_name, detail, fix)
+     ORDER BY array_position('{error,warning,info}', f.severity), f.check_name, f.detail
+$$;
+COMMENT ON FUNCTION stacksaga.doctor IS
+    'Returns what is wrong with stacksaga in this database and on this server, the worst first, and what mends it; no row: nothing';

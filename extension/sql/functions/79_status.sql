@@ -1,0 +1,99 @@
+-- Everything that a page about this database shows, and who owns a key.
+
+CREATE OR REPLACE FUNCTION stacksaga.locate(key text)
+RETURNS TABLE (token bigint, slot integer, node text, valid_until timestamptz, next_node text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_locate';
+COMMENT ON FUNCTION stacksaga.locate IS
+    'Returns the token and the slot of a key in the session''s ring, who owns the slot, until when that cannot change by plan, and who owns it then. Raises SG400, SG404 (no such ring)';
+
+-- Runs of slots that are owned by one node and proposed to one. Tokens are text: JavaScript's numbers
+-- do not hold them.
+CREATE OR REPLACE FUNCTION stacksaga.status_ranges(ring_id integer) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH slot AS (
+        SELECT s.slot, s.range_start, s.range_end, s.epoch, s.next_from, o.node, n.node AS next_node
+          FROM stacksaga.slot s
+          LEFT JOIN stacksaga.node o ON o.incarnation = s.owner
+          LEFT JOIN stacksaga.node n ON n.incarnation = s.next_owner
+         WHERE s.ring_id = status_ranges.ring_id
+    ), numbered AS (
+        SELECT s.*, s.slot - row_number() OVER (
+                   PARTITION BY s.node, s.next_node, s.next_from ORDER BY s.slot) AS run
+          FROM slot s
+    ), merged AS (
+        SELECT min(slot) AS slot, min(range_start) AS range_start, max(range_end) AS range_end,
+               count(*) AS slots, max(epoch) AS epoch, node, next_node, next_from
+          FROM numbered GROUP BY node, next_node, next_from, run
+    )
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'range_start', range_start::text, 'range_end', range_end::text, 'slot', slot,
+               'slots', slots, 'epoch', epoch, 'node', node, 'next_node', next_node,
+               'next_from', next_from) ORDER BY slot), '[]')
+      FROM merged
+$$;
+COMMENT ON FUNCTION stacksaga.status_ranges IS
+    'Internal: returns what status() says of the ranges of a ring: who owns each, and to whom the next window gives it';
+
+CREATE OR REPLACE FUNCTION stacksaga.status_nodes(region text, cluster text) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'node', n.node, 'kind', n.kind, 'state', n.state, 'agent', n.agent, 'load', n.load,
+               'weight', n.weight, 'share', n.share, 'incarnation', n.incarnation::text,
+               'heartbeat_age_seconds', extract(epoch FROM n.heartbeat_age), 'progress', n.progress)
+               ORDER BY n.node), '[]')
+      FROM stacksaga.nodes n
+     WHERE n.region = status_nodes.region AND n.cluster = status_nodes.cluster
+$$;
+COMMENT ON FUNCTION stacksaga.status_nodes IS
+    'Internal: returns what status() says of the nodes of a ring';
+
+CREATE OR REPLACE FUNCTION stacksaga.status_rings() RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT jsonb_agg(jsonb_build_object(
+               'region', r.region, 'cluster', r.cluster, 'epoch', r.epoch, 'slots', i.slots,
+               'window_start', r.window_start, 'window_end', r.window_end,
+               'publisher', r.publisher, 'coverage', r.coverage,
+               'active_nodes', r.active_nodes, 'total_nodes', r.total_nodes,
+               'oldest_due', r.oldest_due,
+               'overdue_seconds', stacksaga.seconds_overdue(r.oldest_due),
+               'queues', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                              'queue', q.queue, 'oldest_due', q.due_at,
+                              'overdue_seconds', stacksaga.seconds_overdue(q.due_at))
+                              ORDER BY q.queue), '[]')
+                            FROM stacksaga.oldest_due_of_queues(i.ring_id) AS q),
+               'nodes', stacksaga.status_nodes(r.region, r.cluster),
+               'ranges', stacksaga.status_ranges(i.ring_id)) ORDER BY i.ring_id)
+      FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)
+$$;
+COMMENT ON FUNCTION stacksaga.status_rings IS
+    'Internal: returns what status() says of rings';
+
+CREATE OR REPLACE FUNCTION stacksaga.status() RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT jsonb_build_object(
+        'time', stacksaga.clock_now(),
+        'database', current_database(),
+        'version', e.extversion,
+        'library', stacksaga.library_version(),
+        'coordination', stacksaga.setting('coordination'),
+        'is_standby', pg_is_in_recovery(),
+        'rings', stacksaga.status_rings(),
+        'workers', (SELECT coalesce(jsonb_agg(to_jsonb(w) - 'database' ORDER BY w.pid), '[]')
+                      FROM stacksaga.worker_stats w),
+        'counters', (SELECT jsonb_agg(to_jsonb(c) ORDER BY c.name, c.labels)
+                       FROM stacksaga.counters() AS c),
+        'parked', stacksaga.parked_count(),
+        'parked_sagas', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.since), '[]')
+                           FROM (SELECT * FROM stacksaga.parked_sagas LIMIT 20) AS p),
+        'problems', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.place), '[]')
+                       FROM (SELECT d.*, row_number() OVER () AS place
+                               FROM stacksaga.doctor() AS d) AS p))
+      FROM pg_extension e WHERE e.extname = 'stacksaga'
+$$;
+COMMENT ON FUNCTION stacksaga.status IS
+    'Returns everything that a page about this database shows, as one object: rings, nodes, ranges, queues, workers, parked sagas and what doctor() says; tokens are text';

@@ -1,0 +1,166 @@
+-- doctor(): each check is silent, is provoked, and names what mends it. What needs a server of its
+-- own, or another session, is in test/tap/doctor.pl.
+
+\set SHOW_CONTEXT never
+CREATE SCHEMA doctor;
+CREATE ROLE doctor_definer;
+CREATE ROLE doctor_service;
+CREATE FUNCTION doctor.act(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'no' USING ERRCODE = 'SG424';
+END
+$$;
+CREATE FUNCTION doctor.ok(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';
+CREATE FUNCTION doctor.verify(call stacksaga.step_call) RETURNS text LANGUAGE sql AS 'SELECT ''done''';
+GRANT USAGE ON SCHEMA doctor TO doctor_definer;
+SELECT stacksaga.grant_usage('doctor_definer', 'operator'), stacksaga.grant_usage('doctor_service', 'service');
+SET ROLE doctor_definer;
+SELECT stacksaga.define_saga('doctor', ARRAY[
+    stacksaga.sql_step('first', 'doctor.ok(stacksaga.step_call)', effect => 'irreversible',
+                       verify => 'doctor.verify(stacksaga.step_call)'),
+    stacksaga.sql_step('second', 'doctor.act(stacksaga.step_call)')]);
+SELECT stacksaga.define_saga('doctor queue', ARRAY[stacksaga.queue_step('q', 'doctor ''queue''')]);
+RESET ROLE;
+-- What is found of a check, with what differs from run to run left out.
+CREATE FUNCTION doctor.found(name text) RETURNS TABLE (severity text, detail text, fix text)
+LANGUAGE sql AS $$
+    SELECT severity, detail, fix FROM stacksaga.doctor() WHERE check_name = name
+       AND (name NOT IN ('definers', 'handlers', 'grants') OR detail LIKE '%"doctor%')
+     ORDER BY detail
+$$;
+-- All is well with these.
+SELECT check_name, found.* FROM unnest('{clock_offset,handlers,definers,grants,windows,autovacuum,version,track_counts,
+    synchronous_commit,standby}'::text[]) AS check_name, doctor.found(check_name);
+
+-- Settings of the session.
+BEGIN;
+SET LOCAL stacksaga.clock_offset = '2 minutes';
+SELECT * FROM doctor.found('clock_offset');
+SET LOCAL synchronous_commit = off;
+SELECT * FROM doctor.found('synchronous_commit');
+SET LOCAL track_counts = off;
+SELECT * FROM doctor.found('track_counts');
+COMMIT;
+BEGIN;
+SET LOCAL stacksaga.clock_offset = '0 hours';
+SELECT * FROM doctor.found('clock_offset');
+COMMIT;
+
+-- Parked sagas.
+BEGIN;
+TRUNCATE stacksaga.parked_saga;
+SELECT * FROM doctor.found('parked');
+SELECT count(*) FROM stacksaga.start_saga('doctor');
+SELECT stacksaga.run_pending() > 1 AS ran;
+SELECT * FROM doctor.found('parked');
+ROLLBACK;
+
+-- Handlers that are gone, changed, or not for their definer any more; definers.
+BEGIN;
+DROP FUNCTION doctor.verify;
+SELECT * FROM doctor.found('handlers');
+ROLLBACK;
+BEGIN;
+REVOKE EXECUTE ON FUNCTION doctor.act FROM PUBLIC;
+SELECT * FROM doctor.found('handlers');
+ROLLBACK;
+BEGIN;
+ALTER ROLE doctor_definer RENAME TO doctor_renamed;
+SELECT * FROM doctor.found('definers');
+SELECT count(*) FROM doctor.found('handlers');
+ROLLBACK;
+BEGIN;
+ALTER ROLE doctor_definer SUPERUSER;
+SELECT * FROM doctor.found('definers');
+ROLLBACK;
+-- An older version that nobody starts any more is nobody's concern.
+BEGIN;
+SET LOCAL ROLE doctor_definer;
+SELECT stacksaga.define_saga('doctor', ARRAY[stacksaga.sql_step('only', 'doctor.ok(stacksaga.step_call)')]);
+RESET ROLE;
+DROP FUNCTION doctor.act;
+SELECT count(*) FROM doctor.found('handlers');
+ROLLBACK;
+
+-- Grants that an update or somebody else left incomplete.
+BEGIN;
+REVOKE EXECUTE ON FUNCTION stacksaga.start_saga, stacksaga.claim_steps FROM doctor_service;
+REVOKE SELECT ON stacksaga.sagas FROM doctor_service;
+SELECT * FROM doctor.found('grants');
+SELECT stacksaga.grant_usage('doctor_service', 'service');
+SELECT * FROM doctor.found('grants');
+REVOKE USAGE ON SCHEMA stacksaga FROM doctor_service, PUBLIC;
+SELECT count(*), max(length(detail)) < 200 AS short FROM doctor.found('grants') WHERE detail LIKE '%doctor_service%';
+INSERT INTO stacksaga.usage_grant VALUES ('doctor''s ghost', 'monitor');
+SELECT * FROM doctor.found('grants') WHERE detail LIKE '%ghost%';
+ROLLBACK;
+
+-- Work that nobody does: a queue without a service, and everything else.
+BEGIN;
+SELECT stacksaga.create_ring('default', 'doctor') > 0 AS created;
+SET LOCAL stacksaga.cluster = 'doctor';
+SELECT count(*) FROM stacksaga.start_saga('doctor queue');
+SELECT count(*) FROM doctor.found('overdue') WHERE detail LIKE '%doctor%';
+SET LOCAL stacksaga.clock_offset = '90 s';
+SELECT severity, regexp_replace(detail, '00:01:3\d', '(90 s)'), fix FROM doctor.found('overdue')
+ WHERE detail LIKE '%doctor%';
+SELECT count(*) FROM stacksaga.start_saga('doctor');
+SET LOCAL stacksaga.clock_offset = '1 hour';
+SELECT severity, regexp_replace(detail, '\d\d:\d\d:\d\d', '(a while)'), fix FROM doctor.found('overdue')
+ WHERE detail LIKE '%doctor%' ORDER BY 2;
+SELECT count(*) FROM stacksaga.claim_steps('doctor ''queue''', 'w');
+SELECT severity, regexp_replace(detail, '\d\d:\d\d:\d\d', '(a while)'), fix FROM doctor.found('overdue')
+ WHERE detail LIKE '%doctor%';
+ROLLBACK;
+
+-- Nodes that died, and the part of the ring that was theirs.
+BEGIN;
+SELECT stacksaga.create_ring('default', 'doctor', slots => 64) AS ring \gset
+SET LOCAL stacksaga.cluster = 'doctor';
+SELECT stacksaga.register_node('doctor a', 'default', 'doctor') AS a,
+       stacksaga.register_node('doctor b', 'default', 'doctor') AS b \gset
+UPDATE stacksaga.slot SET owner = CASE WHEN slot < 16 THEN :a ELSE :b END WHERE ring_id = :ring;
+SELECT check_name FROM stacksaga.doctor() WHERE detail LIKE '%doctor%' AND check_name IN ('nodes', 'coverage');
+UPDATE stacksaga.node SET heartbeat_at = heartbeat_at - interval '1 minute' WHERE incarnation = :a;
+SELECT severity, detail, replace(fix, :'a', '(incarnation)') FROM doctor.found('nodes') WHERE detail LIKE '%doctor%';
+SELECT * FROM doctor.found('coverage') WHERE detail LIKE '%doctor%';
+ROLLBACK;
+
+-- Tables that autovacuum passes over.
+BEGIN;
+ALTER TABLE stacksaga.work SET (autovacuum_enabled = false);
+SELECT * FROM doctor.found('autovacuum');
+ALTER TABLE stacksaga.work SET (autovacuum_enabled = true);
+SELECT * FROM doctor.found('autovacuum');
+ROLLBACK;
+
+-- Versions that do not go together.
+BEGIN;
+UPDATE pg_extension SET extversion = '0.9' WHERE extname = 'stacksaga';
+SELECT severity, regexp_replace(detail, 'is version 1[.0-9]+$', 'is this one') AS detail, fix FROM doctor.found('version');
+UPDATE pg_extension SET extversion = '99.10' WHERE extname = 'stacksaga';
+SELECT severity, regexp_replace(detail, 'is version 1[.0-9]+$', 'is this one') AS detail, fix FROM doctor.found('version');
+ROLLBACK;
+
+-- The worst first, and a monitor may ask.
+BEGIN;
+SET LOCAL stacksaga.clock_offset = '2 minutes';
+SET LOCAL synchronous_commit = off;
+SELECT array_agg(severity ORDER BY place) = array_agg(severity ORDER BY
+       array_position('{error,warning,info}', severity)) AS sorted
+  FROM (SELECT severity, row_number() OVER () AS place FROM stacksaga.doctor()) AS d;
+ROLLBACK;
+CREATE ROLE doctor_monitor;
+SELECT stacksaga.grant_usage('doctor_monitor', 'monitor');
+SET ROLE doctor_monitor;
+SELECT count(*) >= 0 AS may FROM stacksaga.doctor();
+SET ROLE doctor_service;
+SELECT count(*) FROM stacksaga.doctor();
+RESET ROLE;
+
+SET client_min_messages = warning;
+DROP SCHEMA doctor CASCADE;
+DELETE FROM stacksaga.saga_definition WHERE saga LIKE 'doctor%';
+DELETE FROM stacksaga.usage_grant WHERE role LIKE 'doctor%';
+DROP OWNED BY doctor_definer, doctor_service, doctor_monitor;
+DROP ROLE doctor_definer, doctor_service, doctor_monitor;

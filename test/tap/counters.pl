@@ -1,0 +1,83 @@
+# The counters of metrics(): one for all processes of a server, per database, over restarts.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use StacksagaCluster;
+use StacksagaWorkers;
+
+my $node = StacksagaCluster->new('counters');
+$node->init;
+$node->append_conf('postgresql.conf', "max_prepared_transactions = 2\n");
+$node->start;
+$node->create_extension('postgres');
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->create_extension('other');
+
+sub value
+{
+	my ($name, $database) = @_;
+	return $node->safe_psql($database // 'postgres',
+		"SELECT sum(value) FROM stacksaga.metrics() WHERE name = '$name'");
+}
+
+define_answer($node, 'postgres');
+
+# Many at once: nothing is lost between processes.
+my @sessions = map { $node->background_psql('postgres') } 1 .. 4;
+$_->query_safe('SELECT 1') for @sessions;
+$_->{stdin} .= "SELECT count(*) FROM stacksaga.start_saga('answer');\n" x 250 for @sessions;
+$_->quit for @sessions;
+is(value('stacksaga_sagas_started_total'), 1000, 'sessions that count at the same time');
+is(value('stacksaga_sagas_started_total', 'other'), 0, 'each database has its own');
+
+# A worker counts in the same place.
+$node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()');
+$node->poll_query_until('postgres',
+	q{SELECT count(*) = 1000 FROM stacksaga.saga WHERE status = 'completed'});
+is(value('stacksaga_sagas_finished_total'), 1000, 'what workers finish');
+is(value('stacksaga_steps_completed_total'), 1000, 'and the steps that they do');
+is(value('stacksaga_worker_items_total') <= 1000 && value('stacksaga_workers') == 1,
+	1, 'and who they are');
+
+# A restart, and a crash.
+$node->restart;
+is(value('stacksaga_sagas_started_total'), 1000, 'a restart forgets nothing');
+$node->stop('immediate');
+$node->start;
+is(value('stacksaga_sagas_started_total'), 1000, 'nor does a crash');
+
+# A prepared transaction counts when it is prepared.
+$node->safe_psql('postgres', q{
+	BEGIN; SELECT count(*) FROM stacksaga.start_saga('answer'); PREPARE TRANSACTION 'started'});
+is(value('stacksaga_sagas_started_total'), 1001, 'a prepared transaction counts');
+$node->safe_psql('postgres', q{COMMIT PREPARED 'started'});
+is(value('stacksaga_sagas_started_total'), 1001, 'once');
+
+# Where the file cannot be had nothing is counted, everything else works, and the log says so.
+my $file = $node->data_dir . '/pg_stat_tmp/stacksaga.'
+  . $node->safe_psql('other', 'SELECT oid FROM pg_database WHERE datname = current_database()') . '.0';
+unlink $file;
+mkdir $file or die "$file: $!";
+define_answer($node, 'other');
+is($node->safe_psql('other', q{
+	SELECT count(*) FROM stacksaga.start_saga('answer');
+	SELECT stacksaga.run_pending();
+	SELECT count(*) FROM stacksaga.metrics() WHERE name = 'stacksaga_sagas_started_total'}),
+	"1\n1\n0", 'without its file a database works and counts nothing');
+$node->wait_for_log(qr/could not open file "pg_stat_tmp\/stacksaga\.\d+\.0": Is a directory/);
+pass('and the log says so');
+
+# A database that is dropped leaves no file behind once a worker starts.
+rmdir $file;
+$node->safe_psql('other', q{SELECT count(*) FROM stacksaga.start_saga('answer')});
+ok(-e $file, 'the file is back');
+$node->safe_psql('postgres', 'DROP DATABASE other');
+$node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()');
+wait_until_works($node, 'postgres', 1);
+ok(!-e $file, 'and goes when its database is gone');
+
+$node->stop;
+done_testing();
