@@ -18,6 +18,15 @@ inline void init_materialized_srf(FunctionCallInfo fcinfo) {
 #endif
 }
 
+/// 18 added a place for statistics.
+inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot snapshot, int keys) {
+#if PG_VERSION_NUM >= 180000
+    return index_beginscan(table, index, snapshot, nullptr, keys, 0);
+#else
+    return index_beginscan(table, index, snapshot, keys, 0);
+#endif
+}
+
 /// 16 folded the per-object ACL checks into one function.
 inline bool may_execute(Oid function, Oid role) {
 #if PG_VERSION_NUM >= 160000

@@ -9,6 +9,7 @@
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
+#include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "pg/result.hpp"
@@ -28,8 +29,9 @@ namespace {
 #define UNDER_LEASE OF_KEY " AND lease = $4 AND completed_at IS NULL"
 
 constinit pg::Statement select_key{
-    "SELECT lease, lease_until, attempt, completed_at, completed_at + retention, recovery_point,"
-    "       fingerprint, fingerprint_version, field_digests, response"
+    "SELECT token, lease, lease_until, completed_at, sweep_at, attempt, fingerprint_version,"
+    "       lease_length, retention, scope, key, fingerprint, field_digests, recovery_point,"
+    "       response"
     "  FROM stacksaga.idempotency_key" OF_KEY};
 constinit pg::Statement insert_key{
     "INSERT INTO stacksaga.idempotency_key (token, scope, key, lease, lease_until, lease_length,"
@@ -75,6 +77,26 @@ struct Begin {
     TimestampTz now;
 };
 
+/// The columns of the table, in their order.
+enum class Column : uint8_t {
+    token = 1,
+    lease,
+    lease_until,
+    completed_at,
+    sweep_at,
+    attempt,
+    fingerprint_version,
+    lease_length,
+    retention,
+    scope,
+    key,
+    fingerprint,
+    field_digests,
+    recovery_point,
+    response,
+};
+constexpr size_t column_count = static_cast<size_t>(Column::response);
+
 /// The row of a key. What it points to lives until SPI_finish.
 struct Entry {
     int64 lease;
@@ -92,25 +114,62 @@ struct Entry {
     bool is_remembered(TimestampTz now) const { return completed_at && *expires_at > now; }
 };
 
+/// `datum(column, &isnull)` gives the columns of a row.
+template <class F> Entry entry_of(F &&datum) {
+    auto optional_datum = [&](Column column) {
+        bool isnull;
+        Datum value = datum(column, &isnull);
+        return isnull ? std::optional<Datum>{} : std::optional<Datum>{value};
+    };
+    auto value = [&](Column column) { return *optional_datum(column); };
+    auto optional_text = [&](Column column) {
+        std::optional<Datum> bytes = optional_datum(column);
+        return bytes ? std::optional<std::string_view>{pg::view_of_text(*bytes)}
+                     : std::optional<std::string_view>{};
+    };
+    Entry entry{.lease = DatumGetInt64(value(Column::lease)),
+                .lease_until = DatumGetTimestampTz(value(Column::lease_until)),
+                .attempt = DatumGetInt32(value(Column::attempt)),
+                .completed_at = std::nullopt,
+                .expires_at = std::nullopt,
+                .recovery_point = optional_text(Column::recovery_point),
+                .fingerprint = optional_text(Column::fingerprint),
+                .fingerprint_version = DatumGetInt16(value(Column::fingerprint_version)),
+                .field_digests = optional_datum(Column::field_digests),
+                .response = optional_datum(Column::response)};
+    if (std::optional<Datum> completed_at = optional_datum(Column::completed_at)) {
+        entry.completed_at = DatumGetTimestampTz(*completed_at);
+        entry.expires_at = pg::time_plus(*entry.completed_at,
+                                         *pg::interval_in_range(value(Column::retention), false));
+    }
+    return entry;
+}
+
 std::optional<Entry> find_entry(const Key &key) {
     pg::Rows rows = select_key.run(key.token_param, key.scope_param, key.name_param);
     if (rows.empty())
         return std::nullopt;
-    auto optional_datum = [&](int column) {
-        bool isnull;
-        Datum value = rows.datum(0, column, &isnull);
-        return isnull ? std::optional<Datum>{} : std::optional<Datum>{value};
-    };
-    return Entry{.lease = rows.int8(0, 0),
-                 .lease_until = rows.time(0, 1),
-                 .attempt = rows.int4(0, 2),
-                 .completed_at = rows.optional_time(0, 3),
-                 .expires_at = rows.optional_time(0, 4),
-                 .recovery_point = rows.optional_text(0, 5),
-                 .fingerprint = rows.optional_text(0, 6),
-                 .fingerprint_version = rows.int2(0, 7),
-                 .field_digests = optional_datum(8),
-                 .response = optional_datum(9)};
+    return entry_of([&](Column column, bool *isnull) {
+        return rows.datum(0, static_cast<int>(column) - 1, isnull);
+    });
+}
+
+/// The same without the executor: what is found is there; what is not found may be there all the
+/// same.
+std::optional<Entry> peek_entry(const Key &key) {
+    std::array<Datum, column_count> values{};
+    std::array<bool, column_count> nulls{};
+    const std::array<pg::KeyColumn, 3> columns{
+        pg::KeyColumn{F_INT8EQ, InvalidOid, key.token_param.value},
+        pg::KeyColumn{F_TEXTEQ, C_COLLATION_OID, key.scope_param.value},
+        pg::KeyColumn{F_TEXTEQ, C_COLLATION_OID, key.name_param.value}};
+    if (!pg::find_row("idempotency_key", columns, values, nulls))
+        return std::nullopt;
+    return entry_of([&](Column column, bool *isnull) {
+        const auto i = static_cast<size_t>(column) - 1;
+        *isnull = nulls[i];
+        return values[i];
+    });
 }
 
 int64 seconds_left(TimestampTz until, TimestampTz now) {
@@ -223,7 +282,8 @@ Begun begin_key(const Begin &begin) {
     bool locked = false;
     for (;;) {
         CHECK_FOR_INTERRUPTS();
-        std::optional<Entry> entry = find_entry(begin.key);
+        // What was read before the lock is a hint, so it may be found the quick way.
+        std::optional<Entry> entry = locked ? find_entry(begin.key) : peek_entry(begin.key);
         if (entry) {
             require_same_request(begin, *entry);
             if (entry->is_remembered(begin.now))
@@ -240,7 +300,7 @@ Begun begin_key(const Begin &begin) {
         std::optional<Begun> begun;
         if (!entry)
             begun = insert(begin);
-        else if (was_locked) // what was read before the lock is a hint
+        else if (was_locked)
             begun = take(begin, *entry);
         if (begun)
             return *begun;

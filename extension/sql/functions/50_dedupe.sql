@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION stacksaga.idempotency_begin(
     retention interval DEFAULT NULL,
     on_locked text     DEFAULT 'error'
 ) RETURNS TABLE (outcome text, response jsonb, recovery_point text, attempt integer, lease bigint)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_idempotency_begin';
 COMMENT ON FUNCTION stacksaga.idempotency_begin IS
     'Begins an operation under its key: new, replay with the stored response, or resume after an owner whose lease ran out. Raises SG400, SG413, SG422 (the same key with another request), SR409 (in progress elsewhere), 25006 (read-only)';
@@ -67,7 +67,7 @@ COMMENT ON FUNCTION stacksaga.compare_and_set IS
 
 CREATE OR REPLACE FUNCTION stacksaga.read_value(scope text, key text)
 RETURNS TABLE (value jsonb, version bigint)
-LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c STABLE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_read_value';
 COMMENT ON FUNCTION stacksaga.read_value IS
     'Returns a value of compare_and_set() and its version; no row when it does not exist. Raises SG400';
