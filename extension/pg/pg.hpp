@@ -9,6 +9,7 @@
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
 #include "core/saga_state.hpp"
+#include "core/snapshot_window.hpp"
 #include "core/token.hpp"
 #include "core/window.hpp"
 
@@ -36,8 +37,11 @@ extern "C" {
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/skey.h"
+#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/tupconvert.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -53,6 +57,7 @@ extern "C" {
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "commands/async.h"
 #include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "commands/trigger.h"
@@ -73,6 +78,7 @@ extern "C" {
 #include "portability/instr_time.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -109,6 +115,7 @@ extern "C" {
 #include "utils/uuid.h"
 #include "utils/varlena.h"
 #include "utils/wait_event.h"
+#include "utils/xid8.h"
 #if PG_VERSION_NUM >= 150000
 #include "common/pg_prng.h"
 #endif

@@ -16,6 +16,7 @@ constexpr int max_payload_default = 1024 * 1024;
 constexpr int payload_limit = 256 * 1024 * 1024; // what jsonb itself can hold in one string
 constexpr int saga_retention_default = 7 * 24 * 3600,
               failed_saga_retention_default = 30 * 24 * 3600;
+constexpr int outbox_retention_default = 3 * 24 * 60 * 60;
 constexpr int poll_interval_default = 1000, poll_interval_min = 10, poll_interval_max = 60 * 1000;
 constexpr int workers_default = 1, workers_max = 64;
 
@@ -86,6 +87,14 @@ void define_settings() {
                             "Sets the largest input, output or payload that is accepted.", nullptr,
                             &settings.max_payload, max_payload_default, 1024, payload_limit,
                             PGC_SUSET, GUC_UNIT_BYTE, nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable(
+        "stacksaga.notify", "Makes ticks of the outbox notify the channel stacksaga_outbox.",
+        nullptr, &settings.notify, false, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "stacksaga.outbox_retention",
+        "Sets how long the log keeps messages for subscriptions that do not read them.", nullptr,
+        &settings.outbox_retention, outbox_retention_default, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_S,
+        nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.poll_interval",
                             "Sets how often an idle worker looks for due work.", nullptr,
                             &settings.poll_interval, poll_interval_default, poll_interval_min,

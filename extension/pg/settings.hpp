@@ -16,7 +16,9 @@ struct Settings {
     int dedupe_retention;      ///< s
     int failed_saga_retention; ///< s; negative: for ever
     int max_payload;           ///< bytes
-    int poll_interval;         ///< ms
+    bool notify;
+    int outbox_retention; ///< s
+    int poll_interval;    ///< ms
     char *region;
     int saga_retention; ///< s; negative: for ever
     int workers;

@@ -329,10 +329,7 @@ STACKSAGA_FUNCTION(complete_step) {
 STACKSAGA_FUNCTION(fail_step) {
     pg::Arguments arguments(fcinfo);
     std::string_view error = arguments.required_text(3, "error");
-    if (error.size() > error_bytes_max)
-        ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"error\" is too large"),
-                        errdetail("It has %zu bytes.", error.size()),
-                        errhint("Use at most %d bytes.", error_bytes_max)));
+    check_error_text(error, "error");
     std::string_view name = arguments.required_text(4, "error_class");
     std::optional<FailureClass> failure_class = core::failure_class_of(name);
     if (!failure_class)

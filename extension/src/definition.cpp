@@ -65,7 +65,8 @@ std::span<const std::string_view> read_list(const pg::Rows &rows, uint64 row, in
     return {list, static_cast<size_t>(count)};
 }
 
-/// A retry_policy spread over seven columns from `first` on.
+} // namespace
+
 RetryRules read_rules(const pg::Rows &rows, uint64 row, int first) {
     RetryRules rules;
     rules.policy = {
@@ -89,6 +90,8 @@ FunctionRef read_function(const pg::Rows &rows, uint64 row, int column) {
         f.oid = DatumGetObjectId(rows.value(row, column + 1));
     return f;
 }
+
+namespace {
 
 Step read_step(const pg::Rows &rows, uint64 row) {
     std::string_view effect = rows.text(row, 13);

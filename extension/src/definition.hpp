@@ -4,6 +4,7 @@
 #include "core/retry.hpp"
 #include "core/saga_state.hpp"
 #include "pg/pg.hpp"
+#include "pg/query.hpp"
 
 namespace stacksaga {
 
@@ -81,6 +82,11 @@ struct Definition {
     }
 };
 static_assert(std::is_trivially_destructible_v<Definition>);
+
+/// A retry_policy spread over seven columns of a row, from `first` on, and a function: its
+/// signature (null: none) with the oid in the next column. Copied to the current memory context.
+RetryRules read_rules(const pg::Rows &rows, uint64 row, int first);
+FunctionRef read_function(const pg::Rows &rows, uint64 row, int column);
 
 /// The definition with this id. Inside with_spi. The reference is good for the transaction.
 const Definition &load_definition(int32 definition_id);

@@ -51,22 +51,47 @@ Oid find_function(const char *text) {
     return found;
 }
 
+/// What a handler of each kind takes and returns, and the complaints when it does not.
+struct HandlerShape {
+    Oid argument;
+    Oid result;
+    const char *wrong_argument;
+    const char *wrong_result;
+};
+
+HandlerShape shape_of(HandlerKind kind) {
+    constexpr const char *takes_call = "its argument must be one stacksaga.step_call";
+    constexpr const char *takes_message =
+        "its argument must be one stacksaga.message, or one stacksaga.message[]";
+    switch (kind) {
+    case HandlerKind::action:
+        return {type_of_schema("step_call"), JSONBOID, takes_call, "it must return jsonb"};
+    case HandlerKind::verify:
+        return {type_of_schema("step_call"), TEXTOID, takes_call, "it must return text"};
+    case HandlerKind::message:
+        return {message_type(), VOIDOID, takes_message, "it must return void"};
+    case HandlerKind::message_batch:
+        return {get_array_type(message_type()), VOIDOID, takes_message, "it must return void"};
+    }
+    pg_unreachable();
+}
+
 /// Why the function `oid` cannot be a handler of this kind for this role, or nullptr.
 const char *objection(Oid oid, HandlerKind kind, Oid definer) {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(oid));
     if (!HeapTupleIsValid(tuple))
         return "it does not exist";
     auto *form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
-    Oid expected = kind == HandlerKind::action ? JSONBOID : TEXTOID;
+    const HandlerShape shape = shape_of(kind);
     const char *reason = nullptr;
     if (form->prokind != PROKIND_FUNCTION)
         reason = "it is not a plain function";
     else if (form->proretset)
         reason = "it returns a set";
-    else if (form->pronargs != 1 || form->proargtypes.values[0] != type_of_schema("step_call"))
-        reason = "its argument must be one stacksaga.step_call";
-    else if (form->prorettype != expected)
-        reason = kind == HandlerKind::action ? "it must return jsonb" : "it must return text";
+    else if (form->pronargs != 1 || form->proargtypes.values[0] != shape.argument)
+        reason = shape.wrong_argument;
+    else if (form->prorettype != shape.result)
+        reason = shape.wrong_result;
     ReleaseSysCache(tuple);
     if (reason == nullptr && !pg::may_execute(oid, definer))
         reason = "the defining role may not execute it";
@@ -84,30 +109,29 @@ bool is_trusted_replacement(Oid function, Oid definer) {
     return owner == definer || superuser_arg(owner);
 }
 
-[[noreturn]] void raise_unusable(const FunctionRef &f, const Definition &d, const char *reason) {
+[[noreturn]] void raise_unusable(const FunctionRef &f, const HandlerCaller &c, const char *reason) {
     handler_is_unusable = true;
-    ereport(ERROR,
-            (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
-             errdetail("Saga \"%.*s\", version %d, was defined by role \"%s\".",
-                       static_cast<int>(d.saga.size()), d.saga.data(), d.version, d.definer),
-             errhint("Create the function again with this signature, and repeat define_saga() with "
-                     "the same content.")));
+    ereport(
+        ERROR,
+        (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
+         errdetail("%s \"%s\".", c.described, c.definer),
+         errhint("Create the function again with this signature, and repeat %s.", c.mended_by)));
 }
 
 /// The function to call now: the one of the definition, or its replacement under the same name.
-Oid current_function(const FunctionRef &f, HandlerKind kind, const Definition &d, Oid definer) {
+Oid current_function(const FunctionRef &f, HandlerKind kind, const HandlerCaller &c, Oid definer) {
     if (SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(f.oid)) &&
         strcmp(format_procedure_qualified(f.oid), f.signature) == 0) {
         const char *reason = objection(f.oid, kind, definer);
         if (reason != nullptr)
-            raise_unusable(f, d, reason);
+            raise_unusable(f, c, reason);
         return f.oid;
     }
     HandlerCheck found = resolve_handler(f.signature, kind, definer);
     if (found.reason != nullptr)
-        raise_unusable(f, d, found.reason);
+        raise_unusable(f, c, found.reason);
     if (!is_trusted_replacement(found.function, definer))
-        raise_unusable(f, d, "it was replaced by another role's function");
+        raise_unusable(f, c, "it was replaced by another role's function");
     return found.function;
 }
 
@@ -178,14 +202,17 @@ void fill_step_call(const StepCall &call, Datum *values, bool *nulls) {
     nulls[9] = !call.deadline.has_value();
 }
 
-Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
-                   const StepCall &call, bool *isnull) {
+Oid message_type() {
+    return type_of_schema("message");
+}
+
+Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
+                      Datum argument, bool *isnull) {
     handler_is_unusable = false;
-    Oid definer = get_role_oid(definition.definer, true);
+    Oid definer = get_role_oid(caller.definer, true);
     if (!OidIsValid(definer))
-        raise_unusable(function, definition, "the defining role does not exist");
-    Oid oid = current_function(function, kind, definition, definer);
-    Datum argument = step_call_datum(call);
+        raise_unusable(function, caller, "the defining role does not exist");
+    Oid oid = current_function(function, kind, caller, definer);
 
     FmgrInfo info;
     fmgr_info(oid, &info);
@@ -196,7 +223,7 @@ Datum call_handler(const Definition &definition, const FunctionRef &function, Ha
 
     Datum result = pg::as_role(definer, [&] {
         int nesting = NewGUCNestLevel();
-        set_config_option("search_path", handler_search_path(call.step->search_path), PGC_USERSET,
+        set_config_option("search_path", handler_search_path(caller.search_path), PGC_USERSET,
                           PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
         CommandCounterIncrement(); // what the engine has just written is visible to the handler
         PushActiveSnapshot(GetTransactionSnapshot());
@@ -208,6 +235,18 @@ Datum call_handler(const Definition &definition, const FunctionRef &function, Ha
     });
     *isnull = fcinfo->isnull;
     return result;
+}
+
+Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
+                   const StepCall &call, bool *isnull) {
+    const HandlerCaller caller{.definer = definition.definer,
+                               .search_path = call.step->search_path,
+                               .described =
+                                   psprintf("Saga \"%.*s\", version %d, was defined by role",
+                                            static_cast<int>(definition.saga.size()),
+                                            definition.saga.data(), definition.version),
+                               .mended_by = "define_saga() with the same content"};
+    return call_as_definer(caller, function, kind, step_call_datum(call), isnull);
 }
 
 } // namespace stacksaga

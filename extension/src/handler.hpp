@@ -1,4 +1,5 @@
-// User functions of sql steps: resolved when a saga is defined, checked and run as its definer.
+// User functions of sql steps and subscriptions: resolved when the saga or the subscription is
+// defined, checked and run as its definer.
 #pragma once
 #include "pg/pg.hpp"
 #include "src/definition.hpp"
@@ -6,8 +7,10 @@
 namespace stacksaga {
 
 enum class HandlerKind : uint8_t {
-    action, ///< f(stacksaga.step_call) RETURNS jsonb
-    verify, ///< f(stacksaga.step_call) RETURNS text
+    action,        ///< f(stacksaga.step_call) RETURNS jsonb
+    verify,        ///< f(stacksaga.step_call) RETURNS text
+    message,       ///< f(stacksaga.message) RETURNS void
+    message_batch, ///< f(stacksaga.message[]) RETURNS void
 };
 
 /// Why a function cannot be a handler; `reason` is nullptr when it can.
@@ -43,9 +46,25 @@ inline constexpr int step_call_columns = 10;
 /// Fills the columns of a step_call (or the first ones of a claimed_step).
 void fill_step_call(const StepCall &call, Datum *values, bool *nulls);
 
-/// Runs `function` as the definer, with the step's search_path and timeout. Raises what the
-/// function raises; SG424 with a message that names the function when it is gone or has changed.
-/// A handler's own deferred constraints have been checked when this returns.
+/// Whose function is called, and how.
+struct HandlerCaller {
+    const char *definer;
+    const char *search_path; ///< while it runs; nullptr: nothing but the system's
+    const char *described;   ///< whose it is, for DETAIL: a clause with `definer` at its end
+    const char *mended_by;   ///< what to repeat when it cannot be run, for HINT
+};
+
+/// Runs `function` as the definer, with the caller's search_path. Raises what the function raises;
+/// SG424 with a message that names the function when it is gone or has changed. Its own deferred
+/// constraints have been checked when this returns.
+Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
+                      Datum argument, bool *isnull);
+
+/// The type that handlers of messages take.
+Oid message_type();
+
+/// Runs `function` as the definer, with the step's search_path and timeout, as
+/// call_as_definer().
 Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
                    const StepCall &call, bool *isnull);
 

@@ -53,4 +53,11 @@ void check_payload(Datum value, const char *argument) {
                                 "stacksaga.max_payload.")));
 }
 
+void check_error_text(std::string_view text, const char *argument) {
+    if (text.size() > static_cast<size_t>(error_bytes_max))
+        ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"%s\" is too large", argument),
+                        errdetail("It has %zu bytes.", text.size()),
+                        errhint("Use at most %d bytes.", error_bytes_max)));
+}
+
 } // namespace stacksaga

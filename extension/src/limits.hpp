@@ -31,4 +31,7 @@ bool payload_fits(Datum value);
 /// SG413 when a jsonb datum is larger than stacksaga.max_payload (uncompressed).
 void check_payload(Datum value, const char *argument);
 
+/// SG413 when what is said about a failure is longer than error_bytes_max.
+void check_error_text(std::string_view text, const char *argument);
+
 } // namespace stacksaga

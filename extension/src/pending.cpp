@@ -6,7 +6,9 @@
 #include "pg/scope.hpp"
 #include "src/item.hpp"
 #include "src/limits.hpp"
+#include "src/message_handler.hpp"
 #include "src/ring.hpp"
+#include "src/tick.hpp"
 
 namespace stacksaga {
 
@@ -64,6 +66,7 @@ bool run_guarded(const DueItem &item) {
 
 int64 run_pending(int32 limit) {
     Ring ring = current_ring();
+    tick_soon(); // before this transaction has an id, or at its end
     int64 count = 0;
     for (;;) {
         int32 wanted = static_cast<int32>(std::min<int64>(limit - count, probe_max));
@@ -82,7 +85,7 @@ int64 run_pending(int32 limit) {
                 ++count;
         }
         if (count == before) // nothing is due, or other sessions hold what is
-            return count;
+            return count + deliver_pending(ring.ring_id, wanted);
     }
 }
 

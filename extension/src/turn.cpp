@@ -15,6 +15,7 @@
 #include "src/fence.hpp"
 #include "src/handler.hpp"
 #include "src/item.hpp"
+#include "src/message_handler.hpp"
 #include "src/poison.hpp"
 #include "src/presence.hpp"
 #include "src/probe.hpp"
@@ -277,6 +278,11 @@ TurnOutcome run_turn(const NodeIdentity &node, MemoryContext memory) {
     }
     outcome.more = (batch.done > 0 || outcome.failures > 0);
     state.probe.settle(now, !was_cut && !batch.skipped);
+    const DeliveryOutcome delivered = deliver_messages(node, memory);
+    outcome.items += delivered.items;
+    outcome.failures += delivered.failures;
+    outcome.more = outcome.more || delivered.more;
+    outcome.next_due = std::min(outcome.next_due, delivered.next_due);
     return outcome;
 }
 

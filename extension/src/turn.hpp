@@ -11,9 +11,10 @@ struct TurnOutcome {
     TimestampTz next_due; ///< of what is not due yet, after a turn that found nothing; or DT_NOEND
 };
 
-/// One batch of due work in the slots that `node` owns. Called outside of a transaction: opens and
-/// commits its own. `memory` outlives them and is the caller's to reset afterwards. An error that
-/// is not a handler's comes out, with its transaction still to be aborted.
+/// One batch of due work in the slots that `node` owns, and of each subscription with a handler.
+/// Called outside of a transaction: opens and commits its own. `memory` outlives them and is the
+/// caller's to reset afterwards. An error that is not a handler's comes out, with its transaction
+/// still to be aborted.
 TurnOutcome run_turn(const NodeIdentity &node, MemoryContext memory);
 
 } // namespace stacksaga

@@ -20,6 +20,11 @@ SELECT kind, object
            accept_message,accept_sequence,compare_and_set,read_value}'),
         ('{service,operator,monitor}', '{effects}'),
         ('{operator}', '{expire_dedupe}'),
+        -- Outbox
+        ('{service,operator}', '{publish,publish_batch}'),
+        ('{service}', '{receive_messages,extend_batch,fail_message,ack_messages}'),
+        ('{operator}', '{create_subscription,drop_subscription,redrive_message,discard_message}'),
+        ('{operator,monitor}', '{outbox_backlog,subscriptions,blocked_keys,dead_messages}'),
         -- Workers
         ('{operator}', '{run_pending}'),
         ('{coordinator,operator}', '{worker_ensure}'),

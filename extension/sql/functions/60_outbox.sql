@@ -1,0 +1,117 @@
+-- The outbox (extension/src/publish.cpp, subscription.cpp, receive.cpp, dead_message.cpp).
+
+CREATE OR REPLACE FUNCTION stacksaga.publish(
+    topic      text,
+    payload    jsonb,
+    key        text        DEFAULT NULL,
+    type       text        DEFAULT NULL,
+    headers    jsonb       DEFAULT '{}',
+    message_id uuid        DEFAULT NULL,
+    deliver_at timestamptz DEFAULT NULL
+) RETURNS uuid
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_publish';
+COMMENT ON FUNCTION stacksaga.publish IS
+    'Publishes a message with this transaction and returns its id; messages of one key are delivered in order. Raises SG400, SG413';
+
+CREATE OR REPLACE FUNCTION stacksaga.publish_batch(
+    topic    text,
+    payloads jsonb[],
+    keys     text[] DEFAULT NULL,
+    types    text[] DEFAULT NULL
+) RETURNS SETOF uuid
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_publish_batch';
+COMMENT ON FUNCTION stacksaga.publish_batch IS
+    'Publishes a message for each element of the arrays and returns their ids, in order. Raises SG400, SG413';
+
+CREATE OR REPLACE FUNCTION stacksaga.create_subscription(
+    subscription          text,
+    topic                 text,
+    handler               text                   DEFAULT NULL,
+    stop_on_first_failure boolean                DEFAULT true,
+    retry                 stacksaga.retry_policy DEFAULT NULL,
+    start_at              text                   DEFAULT 'now',
+    fallback              text                   DEFAULT NULL
+) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_create_subscription';
+COMMENT ON FUNCTION stacksaga.create_subscription IS
+    'Subscribes to a topic, or to all that begin with what is before its *; the handler is looked up in the caller''s search_path and runs as the caller. Raises SG400, SG409 (it exists with other settings)';
+
+CREATE OR REPLACE FUNCTION stacksaga.drop_subscription(subscription text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_drop_subscription';
+COMMENT ON FUNCTION stacksaga.drop_subscription IS
+    'Ends a subscription; its position and its failed messages go with it. Raises SG404, SG409 (somebody is working on its messages)';
+
+CREATE OR REPLACE FUNCTION stacksaga.receive_messages(
+    subscription text,
+    consumer     text,
+    max_messages integer  DEFAULT 100,
+    lease        interval DEFAULT '30 seconds'
+) RETURNS SETOF stacksaga.message
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_receive_messages';
+COMMENT ON FUNCTION stacksaga.receive_messages IS
+    'Receives one batch of messages under a lease; messages of one key are in one batch at a time. Raises SG400, SG404, SG409 (the subscription has a handler)';
+
+CREATE OR REPLACE FUNCTION stacksaga.extend_batch(
+    batch_id bigint, extend_by interval DEFAULT '30 seconds'
+) RETURNS timestamptz
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_extend_batch';
+COMMENT ON FUNCTION stacksaga.extend_batch IS
+    'Extends the lease on a batch and returns until when. Raises SG400, SG404, SG412 (the lease is lost)';
+
+CREATE OR REPLACE FUNCTION stacksaga.fail_message(
+    batch_id    bigint,
+    message_id  uuid,
+    error       text,
+    error_class text     DEFAULT 'retryable',
+    retry_after interval DEFAULT NULL
+) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_fail_message';
+COMMENT ON FUNCTION stacksaga.fail_message IS
+    'Says that one message of a batch failed; it comes again, and what is behind it in its key waits for it. Raises SG400, SG404, SG412 (the lease is lost), SG413';
+
+CREATE OR REPLACE FUNCTION stacksaga.ack_messages(batch_id bigint) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_ack_messages';
+COMMENT ON FUNCTION stacksaga.ack_messages IS
+    'Acknowledges a batch, less the messages that failed and those that wait behind them, and returns for how many messages. Raises SG404, SG412 (the lease is lost)';
+
+CREATE OR REPLACE FUNCTION stacksaga.redrive_message(subscription text, message_id uuid)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_redrive_message';
+COMMENT ON FUNCTION stacksaga.redrive_message IS
+    'Delivers a dead message again, with all its attempts. Raises SG404';
+
+CREATE OR REPLACE FUNCTION stacksaga.discard_message(
+    subscription text, message_id uuid, reason text
+) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_discard_message';
+COMMENT ON FUNCTION stacksaga.discard_message IS
+    'Ends a dead message for ever, so that its key goes on; the reason and the role are kept. Raises SG400, SG404, SG413';
+
+CREATE OR REPLACE FUNCTION stacksaga.cloudevent(
+    topic        text,
+    key          text,
+    type         text,
+    payload      jsonb,
+    headers      jsonb,
+    message_id   uuid,
+    published_at timestamptz
+) RETURNS jsonb
+LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_cloudevent';
+COMMENT ON FUNCTION stacksaga.cloudevent IS
+    'Makes a CloudEvents 1.0 envelope of a message; text headers whose names CloudEvents allows become its attributes';
+
+CREATE OR REPLACE FUNCTION stacksaga.outbox_backlog(subscription_id integer)
+RETURNS TABLE (messages bigint, seconds double precision)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_outbox_backlog';
+COMMENT ON FUNCTION stacksaga.outbox_backlog IS
+    'Internal: counts what a subscription has not handled yet, and the age of the oldest of it';

@@ -1,0 +1,236 @@
+-- The outbox: a log that is only ever appended to, the ticks that cut it into windows, and how far
+-- each subscription has read (extension/src/publish.cpp, tick.cpp, log_read.cpp, position.cpp).
+
+CREATE TYPE stacksaga.message AS (
+    batch_id     bigint,
+    message_id   uuid,
+    topic        text,
+    key          text,
+    type         text,
+    payload      jsonb,
+    headers      jsonb,
+    attempt      integer,
+    published_at timestamptz
+);
+COMMENT ON TYPE stacksaga.message IS
+    'A message as a handler or a service gets it; batch_id is null in a handler, attempt counts from 1 per subscription';
+
+-- One value a message, so never a cache: a session that took numbers in advance would publish late
+-- messages under early numbers.
+CREATE SEQUENCE stacksaga.outbox_number_seq CACHE 1;
+COMMENT ON SEQUENCE stacksaga.outbox_number_seq IS 'Numbers messages in the order of their publishing';
+
+-- A sequence since its value is read by every publish, without a lock and whatever the snapshot.
+CREATE SEQUENCE stacksaga.outbox_generation_seq MINVALUE 0 START 0 CACHE 1;
+COMMENT ON SEQUENCE stacksaga.outbox_generation_seq IS
+    'Counts generations of the log; the last value modulo 3 is the partition that publish() fills';
+
+-- No unique index: nothing reads a message by its id, and each index costs every publish.
+CREATE TABLE stacksaga.outbox_message (
+    number         bigint NOT NULL,
+    transaction_id bigint NOT NULL,
+    origin         bigint NOT NULL,
+    token          stacksaga.ring_token NOT NULL,
+    published_at   timestamptz NOT NULL,
+    ring_id        integer NOT NULL,
+    generation     smallint NOT NULL,
+    partition      smallint NOT NULL,
+    message_id     uuid NOT NULL,
+    topic          text COLLATE "C" NOT NULL,
+    key            text COLLATE "C",
+    type           text COLLATE "C",
+    payload        jsonb,
+    headers        jsonb NOT NULL,
+    deliver_at     timestamptz
+) PARTITION BY LIST (generation);
+CREATE TABLE stacksaga.outbox_message_0 PARTITION OF stacksaga.outbox_message FOR VALUES IN (0)
+    WITH (autovacuum_vacuum_insert_threshold = 1000000);
+CREATE TABLE stacksaga.outbox_message_1 PARTITION OF stacksaga.outbox_message FOR VALUES IN (1)
+    WITH (autovacuum_vacuum_insert_threshold = 1000000);
+CREATE TABLE stacksaga.outbox_message_2 PARTITION OF stacksaga.outbox_message FOR VALUES IN (2)
+    WITH (autovacuum_vacuum_insert_threshold = 1000000);
+CREATE INDEX outbox_message_0_number ON stacksaga.outbox_message_0 (partition, number);
+CREATE INDEX outbox_message_1_number ON stacksaga.outbox_message_1 (partition, number);
+CREATE INDEX outbox_message_2_number ON stacksaga.outbox_message_2 (partition, number);
+CREATE INDEX outbox_message_0_transaction
+    ON stacksaga.outbox_message_0 (transaction_id, partition, number);
+CREATE INDEX outbox_message_1_transaction
+    ON stacksaga.outbox_message_1 (transaction_id, partition, number);
+CREATE INDEX outbox_message_2_transaction
+    ON stacksaga.outbox_message_2 (transaction_id, partition, number);
+COMMENT ON TABLE stacksaga.outbox_message IS
+    'The log: one row per message, never updated or deleted; a partition that all have read is truncated';
+COMMENT ON TABLE stacksaga.outbox_message_0 IS 'One of the three generations of the log';
+COMMENT ON TABLE stacksaga.outbox_message_1 IS 'One of the three generations of the log';
+COMMENT ON TABLE stacksaga.outbox_message_2 IS 'One of the three generations of the log';
+COMMENT ON COLUMN stacksaga.outbox_message.transaction_id IS
+    'The 64-bit id of the transaction that published it, by which ticks see it or do not';
+COMMENT ON COLUMN stacksaga.outbox_message.origin IS
+    'The system identifier of the cluster that transaction_id belongs to';
+COMMENT ON COLUMN stacksaga.outbox_message.partition IS
+    'The top bits of the token: each subscription is read in so many parts, side by side';
+COMMENT ON COLUMN stacksaga.outbox_message.deliver_at IS 'Not to be delivered before; null: at once';
+
+CREATE TABLE stacksaga.outbox_tick (
+    tick          bigint PRIMARY KEY,
+    number_before bigint NOT NULL,
+    number_after  bigint NOT NULL,
+    origin        bigint NOT NULL,
+    ticked_at     timestamptz NOT NULL,
+    snapshot      pg_snapshot NOT NULL
+);
+COMMENT ON TABLE stacksaga.outbox_tick IS
+    'What the log held at an instant: a window is what one tick sees and the one before it does not';
+COMMENT ON COLUMN stacksaga.outbox_tick.number_before IS
+    'The last number given out before the snapshot was taken; number_after: when it had been';
+
+CREATE TABLE stacksaga.subscription (
+    subscription_id       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    ring_id               integer NOT NULL,
+    subscription          text COLLATE "C" NOT NULL,
+    topic                 text COLLATE "C" NOT NULL,
+    content               text NOT NULL,
+    definer               name NOT NULL,
+    handler               text,
+    handler_oid           oid,
+    takes_batch           boolean NOT NULL,
+    fallback              text,
+    fallback_oid          oid,
+    search_path           text,
+    stop_on_first_failure boolean NOT NULL,
+    retry                 stacksaga.retry_policy NOT NULL,
+    start_origin          bigint,
+    start_snapshot        pg_snapshot,
+    created_at            timestamptz NOT NULL,
+    UNIQUE (ring_id, subscription)
+);
+COMMENT ON TABLE stacksaga.subscription IS 'One row per subscription of a ring';
+COMMENT ON COLUMN stacksaga.subscription.content IS
+    'Its settings as text, which decides whether create_subscription() repeats them';
+COMMENT ON COLUMN stacksaga.subscription.start_snapshot IS
+    'What this sees is older than the subscription and not delivered; null: from the earliest message';
+
+-- Appended to, never updated: under a snapshot held open a row that is updated in place grows slower
+-- with each update. The latest version is what counts; older ones are removed when others are there.
+CREATE TABLE stacksaga.subscription_position (
+    subscription_id integer NOT NULL,
+    partition       smallint NOT NULL,
+    version         bigint NOT NULL,
+    tick            bigint NOT NULL,
+    number          bigint NOT NULL,
+    written_at      timestamptz NOT NULL,
+    batch_id        bigint,
+    batch_tick      bigint,
+    batch_number    bigint,
+    batch_size      integer,
+    deliveries      integer NOT NULL DEFAULT 0,
+    lease_until     timestamptz,
+    consumer        text,
+    PRIMARY KEY (subscription_id, partition, version)
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE stacksaga.subscription_position IS
+    'How far a subscription has come in a partition, and the batch that is being worked on; the next version is the compare-and-set';
+COMMENT ON COLUMN stacksaga.subscription_position.tick IS
+    'All that this tick sees is delivered, and of the window after it what has a number up to number';
+COMMENT ON COLUMN stacksaga.subscription_position.batch_id IS
+    'The batch that holds the partition until lease_until; it reaches to (batch_tick, batch_number)';
+COMMENT ON COLUMN stacksaga.subscription_position.deliveries IS
+    'How often the messages behind the position have been given to a consumer';
+
+CREATE SEQUENCE stacksaga.message_batch_id_seq;
+COMMENT ON SEQUENCE stacksaga.message_batch_id_seq IS 'Numbers batches of messages';
+CREATE TABLE stacksaga.message_batch (
+    batch_id        bigint PRIMARY KEY,
+    subscription_id integer NOT NULL,
+    partitions      smallint[] NOT NULL,
+    consumer        text NOT NULL,
+    received_at     timestamptz NOT NULL
+);
+COMMENT ON TABLE stacksaga.message_batch IS
+    'One row per batch that a service has received; whether it still holds its partitions is in subscription_position';
+
+CREATE DOMAIN stacksaga.aside_state AS text COLLATE "C"
+    CHECK (VALUE IN ('delayed', 'failed', 'waiting', 'ready', 'fallback'));
+COMMENT ON DOMAIN stacksaga.aside_state IS
+    'delayed: until deliver_at; failed: tried again when due; waiting: behind an earlier message of its key; ready: its turn has come; fallback: failed for good, the fallback is to be run';
+
+-- Failure is the exception and pays for itself: what cannot be delivered now is copied out of the log.
+CREATE TABLE stacksaga.message_retry (
+    subscription_id integer NOT NULL,
+    token           stacksaga.ring_token NOT NULL,
+    number          bigint NOT NULL,
+    tick            bigint NOT NULL,
+    partition       smallint NOT NULL,
+    attempt         integer NOT NULL,
+    state           stacksaga.aside_state NOT NULL,
+    due_at          timestamptz NOT NULL,
+    since           timestamptz NOT NULL,
+    published_at    timestamptz NOT NULL,
+    batch_id        bigint,
+    failed_in       bigint,
+    message_id      uuid NOT NULL,
+    topic           text COLLATE "C" NOT NULL,
+    key             text COLLATE "C",
+    type            text COLLATE "C",
+    payload         jsonb,
+    headers         jsonb NOT NULL,
+    last_error      text,
+    PRIMARY KEY (subscription_id, token, number)
+) WITH (fillfactor = 80);
+CREATE INDEX message_retry_due ON stacksaga.message_retry (subscription_id, partition, due_at);
+CREATE INDEX message_retry_next ON stacksaga.message_retry (due_at);
+COMMENT ON TABLE stacksaga.message_retry IS
+    'Messages moved aside, per subscription: delayed, failed, or waiting behind a failed one of their key';
+COMMENT ON INDEX stacksaga.message_retry_due IS 'What is due in a partition';
+COMMENT ON INDEX stacksaga.message_retry_next IS 'When the next message is due';
+COMMENT ON COLUMN stacksaga.message_retry.tick IS
+    'The tick whose window it was in: messages of a key are delivered by (tick, number)';
+COMMENT ON COLUMN stacksaga.message_retry.attempt IS 'How often it has been given to a consumer';
+COMMENT ON COLUMN stacksaga.message_retry.batch_id IS 'The batch that it is in';
+COMMENT ON COLUMN stacksaga.message_retry.failed_in IS
+    'The batch in which it failed last: that batch acknowledges nothing behind it of its key';
+
+CREATE TABLE stacksaga.dead_message (
+    subscription_id integer NOT NULL,
+    token           stacksaga.ring_token NOT NULL,
+    number          bigint NOT NULL,
+    tick            bigint NOT NULL,
+    partition       smallint NOT NULL,
+    attempts        integer NOT NULL,
+    since           timestamptz NOT NULL,
+    dead_since      timestamptz NOT NULL,
+    published_at    timestamptz NOT NULL,
+    failed_in       bigint,
+    message_id      uuid NOT NULL,
+    topic           text COLLATE "C" NOT NULL,
+    key             text COLLATE "C",
+    type            text COLLATE "C",
+    payload         jsonb,
+    headers         jsonb NOT NULL,
+    last_error      text,
+    discarded_at    timestamptz,
+    discarded_by    name,
+    discard_reason  text,
+    PRIMARY KEY (subscription_id, token, number)
+);
+CREATE INDEX dead_message_id ON stacksaga.dead_message (subscription_id, message_id);
+COMMENT ON TABLE stacksaga.dead_message IS
+    'Messages that have failed for good, until somebody redrives or discards them; what was discarded is kept for the record';
+COMMENT ON INDEX stacksaga.dead_message_id IS 'Dead messages by the id that operators know';
+
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.outbox_number_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.outbox_generation_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.outbox_message', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.outbox_message_0', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.outbox_message_1', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.outbox_message_2', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.outbox_tick', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.subscription', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.subscription_subscription_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.subscription_position', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.message_batch_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.message_batch', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.message_retry', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.dead_message', '');
+COMMENT ON SEQUENCE stacksaga.subscription_subscription_id_seq IS 'Numbers subscriptions';

@@ -1,0 +1,61 @@
+-- The outbox as people read it. Columns may be added at the end only.
+
+CREATE OR REPLACE VIEW stacksaga.blocked_keys AS
+SELECT s.subscription,
+       b.topic,
+       b.key,
+       b.message_id,
+       b.since AS blocked_since,
+       b.attempts,
+       b.last_error,
+       (SELECT count(*) FROM stacksaga.message_retry w
+         WHERE w.subscription_id = b.subscription_id AND w.token OPERATOR(stacksaga.=) b.token
+           AND w.key IS NOT NULL AND w.state = 'waiting') AS waiting
+  FROM (SELECT DISTINCT ON (subscription_id, key) *
+          FROM (SELECT subscription_id, token, topic, key, message_id, since, attempts, last_error,
+                       0 AS rank
+                  FROM stacksaga.dead_message
+                 WHERE key IS NOT NULL AND discarded_at IS NULL
+                UNION ALL
+                SELECT subscription_id, token, topic, key, message_id, since, attempt, last_error, 1
+                  FROM stacksaga.message_retry
+                 WHERE key IS NOT NULL AND state IN ('failed', 'fallback', 'ready')) AS blockers
+         ORDER BY subscription_id, key, rank, since) AS b
+  JOIN stacksaga.subscription s ON s.subscription_id = b.subscription_id
+ WHERE s.stop_on_first_failure;
+COMMENT ON VIEW stacksaga.blocked_keys IS
+    'One row per key that a failed message holds, in subscriptions that stop on the first failure: which message, since when, and how many wait behind it';
+
+CREATE OR REPLACE VIEW stacksaga.dead_messages AS
+SELECT s.subscription,
+       d.topic,
+       d.key,
+       d.message_id,
+       d.dead_since,
+       d.attempts,
+       d.last_error,
+       d.payload
+  FROM stacksaga.dead_message d
+  JOIN stacksaga.subscription s ON s.subscription_id = d.subscription_id
+ WHERE d.discarded_at IS NULL;
+COMMENT ON VIEW stacksaga.dead_messages IS
+    'Messages that have failed for good: redrive_message() or discard_message() them';
+
+CREATE OR REPLACE VIEW stacksaga.subscriptions AS
+SELECT s.subscription,
+       s.topic,
+       s.handler,
+       s.stop_on_first_failure,
+       b.messages AS lag_messages,
+       b.seconds AS lag_seconds,
+       (SELECT count(*) FROM stacksaga.blocked_keys k WHERE k.subscription = s.subscription)
+           AS blocked_keys,
+       (SELECT count(*) FROM stacksaga.dead_message d
+         WHERE d.subscription_id = s.subscription_id AND d.discarded_at IS NULL) AS dead_messages,
+       r.region,
+       r.cluster
+  FROM stacksaga.subscription s
+  JOIN stacksaga.ring r ON r.ring_id = s.ring_id,
+       LATERAL stacksaga.outbox_backlog(s.subscription_id) AS b;
+COMMENT ON VIEW stacksaga.subscriptions IS
+    'One row per subscription; its lag counts what is published and not handled, dead messages left out';

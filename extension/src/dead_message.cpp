@@ -1,0 +1,132 @@
+// What operators do about dead messages, and how far a subscription lags.
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/limits.hpp"
+#include "src/message_aside.hpp"
+#include "src/position.hpp"
+#include "src/wake.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement find_dead{
+    "SELECT token::bigint, number, partition, key IS NOT NULL FROM stacksaga.dead_message"
+    " WHERE subscription_id = $1 AND message_id = $2 AND discarded_at IS NULL"};
+constinit pg::Statement revive{
+    "WITH dead AS (DELETE FROM stacksaga.dead_message"
+    "   WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "     AND number = $3 AND discarded_at IS NULL RETURNING *)"
+    " INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
+    "       state, due_at, since, published_at, message_id, topic, key, type, payload, headers,"
+    "       last_error)"
+    " SELECT subscription_id, token, number, tick, partition, 0, 'failed', $4, since, published_at,"
+    "        message_id, topic, key, type, payload, headers, last_error FROM dead"};
+constinit pg::Statement discard{
+    "UPDATE stacksaga.dead_message"
+    "   SET discarded_at = $4, discarded_by = $5::name, discard_reason = $6"
+    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND number = $3 AND discarded_at IS NULL"};
+constinit pg::Statement oldest_aside{
+    "SELECT count(*), min(published_at) FROM stacksaga.message_retry WHERE subscription_id = $1"};
+
+struct DeadMessage {
+    const Subscription *subscription;
+    core::Token token = core::Token::from_int64(0);
+    int64 number;
+    bool has_key;
+};
+
+/// The message, with its partition locked.
+DeadMessage lock_dead(std::string_view name, const pg_uuid_t &id) {
+    const Subscription &s = find_subscription(name);
+    pg::Rows rows = find_dead.run(pg::param(s.id), pg::param(id));
+    if (!rows.empty()) {
+        lock_position(s.id, rows.int2(0, 2), true);
+        rows = find_dead.run(pg::param(s.id), pg::param(id));
+    }
+    if (rows.empty())
+        ereport(ERROR,
+                (errcode(pg::sg404), errmsg("message %s is not dead", uuid_text(id)),
+                 errdetail("Subscription \"%s\" has no dead message with this id.", clip(s.name)),
+                 errhint("Look at the view stacksaga.dead_messages.")));
+    return {.subscription = &s,
+            .token = core::Token::from_int64(rows.int8(0, 0)),
+            .number = rows.int8(0, 1),
+            .has_key = rows.boolean(0, 3)};
+}
+
+void redrive(std::string_view name, const pg_uuid_t &id) {
+    const DeadMessage m = lock_dead(name, id);
+    revive.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.number),
+               pg::param_time(pg::clock_now()));
+    wake_workers_at_commit();
+}
+
+void discard_message(std::string_view name, const pg_uuid_t &id, std::string_view reason,
+                     std::string_view role) {
+    const DeadMessage m = lock_dead(name, id);
+    const TimestampTz now = pg::clock_now();
+    discard.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.number),
+                pg::param_time(now), pg::param(role), pg::param(reason));
+    if (m.has_key)
+        release_key(*m.subscription, m.token, now);
+    wake_workers_at_commit();
+}
+
+void add_backlog(int32 subscription_id, pg::ResultSet &result) {
+    const Subscription *s = find_subscription(subscription_id);
+    if (s == nullptr)
+        return;
+    pg::Rows aside = oldest_aside.run(pg::param(s->id));
+    Backlog total{.messages = aside.int8(0, 0),
+                  .oldest = aside.optional_time(0, 1).value_or(DT_NOEND)};
+    for (const Position &p : read_positions(s->id)) {
+        const Backlog part = count_backlog(s->filter, p.partition, p.at);
+        total.messages += part.messages;
+        total.oldest = std::min(total.oldest, part.oldest);
+    }
+    const double seconds =
+        total.oldest == DT_NOEND
+            ? 0
+            : static_cast<double>(std::max<int64>(0, pg::clock_now() - total.oldest)) /
+                  USECS_PER_SEC;
+    result.add(pg::of(Int64GetDatum(total.messages)), pg::of(Float8GetDatum(seconds)));
+}
+
+} // namespace
+
+// redrive_message(subscription, message_id) -> void
+STACKSAGA_FUNCTION(redrive_message) {
+    pg::Arguments arguments(fcinfo);
+    const std::string_view name = arguments.required_text(0, "subscription");
+    const pg_uuid_t id = arguments.required_uuid(1, "message_id");
+    pg::with_spi([&] { redrive(name, id); });
+    PG_RETURN_VOID();
+}
+
+// discard_message(subscription, message_id, reason) -> void
+STACKSAGA_FUNCTION(discard_message) {
+    pg::Arguments arguments(fcinfo);
+    const std::string_view name = arguments.required_text(0, "subscription");
+    const pg_uuid_t id = arguments.required_uuid(1, "message_id");
+    const std::string_view reason = arguments.required_text(2, "reason");
+    check_error_text(reason, "reason");
+    const std::string_view role{GetUserNameFromId(GetSessionUserId(), false)};
+    pg::with_spi([&] { discard_message(name, id, reason, role); });
+    PG_RETURN_VOID();
+}
+
+// outbox_backlog(subscription_id) -> (messages bigint, seconds double precision)
+STACKSAGA_FUNCTION(outbox_backlog) {
+    const int32 id = pg::Arguments(fcinfo).required_int4(0, "subscription_id");
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { add_backlog(id, result); });
+    return pg::ResultSet::finish();
+}
+
+} // namespace stacksaga

@@ -1,0 +1,159 @@
+#include "src/gather.hpp"
+
+#include "src/outbox_lock.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// A position is moved over what nobody wants when so much of the log lies behind it; until then
+// reading it again costs less than writing.
+constexpr int64 idle_distance = 2000;
+// From this delivery on the batch is halved with each one: a message that kills its consumer ends
+// up alone, and runs out of attempts.
+constexpr int32 deliveries_before_halving = 3;
+
+/// What one partition gives.
+struct Part {
+    Position position;
+    core::LogPosition end;
+    std::span<Message> aside;
+    std::span<Message> log;
+    bool more;
+};
+
+int32 log_room(const Position &p, int32 room) {
+    if (p.batch_id == 0 || p.deliveries < deliveries_before_halving)
+        return room;
+    const int halvings = std::min(p.deliveries - deliveries_before_halving + 1, 30);
+    return std::clamp(p.batch_size >> halvings, 1, room);
+}
+
+/// Sorts what was just read from the log into what is delivered, returned, and what is aside now.
+std::span<Message> sift(const Subscription &s, std::span<Message> messages, TimestampTz now) {
+    auto *fates = static_cast<LogFate *>(palloc(sizeof(LogFate) * (messages.size() + 1)));
+    decide_fates(s, messages, now, {fates, messages.size()});
+    size_t kept = 0;
+    for (size_t i = 0; i < messages.size(); ++i) {
+        if (fates[i] == LogFate::deliver)
+            messages[kept++] = messages[i];
+        else if (fates[i] != LogFate::settled)
+            move_aside(s, messages[i], fates[i], now);
+    }
+    return messages.first(kept);
+}
+
+/// The only message of a batch whose consumers have died at it too often fails.
+bool give_up_on_first(const Subscription &s, Part &part, TimestampTz now) {
+    Position &p = part.position;
+    if (p.batch_id == 0 || p.batch_size != 1 || part.log.size() != 1 ||
+        core::may_retry(p.deliveries, s.retry.policy))
+        return false;
+    Message m = part.log[0];
+    m.attempt = p.deliveries;
+    fail_message(s, m,
+                 {.failure_class = core::FailureClass::non_retryable,
+                  .error = "its consumers have not answered before their leases ran out"},
+                 now);
+    return true;
+}
+
+/// Reads on until there is something to deliver or nothing left.
+Part read_part(const Subscription &s, Position position, int32 room, TimestampTz now) {
+    Part part{};
+    part.position = position;
+    part.aside = due_messages(s, position.partition, room, now, false);
+    int32 left = room - static_cast<int32>(part.aside.size());
+    part.end = position.at;
+    part.more = left == 0;
+    if (left == 0)
+        return part;
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        LogPart log =
+            read_log(s.filter, position.partition, part.end, log_room(part.position, left));
+        const bool moved = !log.messages.empty();
+        part.log = sift(s, log.messages, now);
+        part.end = log.end;
+        part.more = log.more;
+        const bool given_up = give_up_on_first(s, part, now);
+        if (given_up)
+            part.log = {};
+        if (part.log.empty() && part.aside.empty() &&
+            (moved || given_up || log.distance >= idle_distance))
+            move_position(s.id, part.position, part.end, now);
+        if (!log.more || !part.log.empty() || !part.aside.empty())
+            return part;
+    }
+}
+
+/// The partitions in the order in which they are looked at.
+std::array<int16, log_partitions> order_of(const Positions &positions, int32 rotation) {
+    std::array<int16, log_partitions> order{};
+    for (int32 i = 0; i < log_partitions; ++i)
+        order[static_cast<size_t>(i)] = static_cast<int16>((i + rotation) % log_partitions);
+    // Sixteen elements: an insertion sort keeps equals in their order, and needs no memory.
+    for (size_t i = 1; i < order.size(); ++i)
+        for (size_t j = i; j > 0 && positions[static_cast<size_t>(order[j])].at <
+                                        positions[static_cast<size_t>(order[j - 1])].at;
+             --j)
+            std::swap(order[j], order[j - 1]);
+    return order;
+}
+
+} // namespace
+
+Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wanted, int32 room,
+                 int32 rotation, TimestampTz now) {
+    const Positions hints = read_positions(s.id);
+    auto *parts = static_cast<GatheredPart *>(palloc(sizeof(GatheredPart) * log_partitions));
+    auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(room)));
+    size_t count = 0, part_count = 0;
+    bool more = false;
+    for (int16 partition : order_of(hints, rotation)) {
+        const auto index = static_cast<size_t>(partition);
+        if (!wanted[index] || hints[index].is_leased(now))
+            continue;
+        if (count == static_cast<size_t>(room)) {
+            more = true;
+            break;
+        }
+        std::optional<Position> position = lock_position(s.id, partition, false);
+        if (!position || position->is_leased(now))
+            continue;
+        Part part = read_part(s, *position, room - static_cast<int32>(count), now);
+        more = more || part.more;
+        if (part.aside.empty() && part.log.empty())
+            continue;
+        Message *end = std::copy(part.aside.begin(), part.aside.end(), messages + count);
+        end = std::copy(part.log.begin(), part.log.end(), end);
+        count = static_cast<size_t>(end - messages);
+        parts[part_count++] = {.position = part.position,
+                               .end = part.end,
+                               .from_log = static_cast<int32>(part.log.size())};
+    }
+    std::sort(messages, messages + count, [](const Message &a, const Message &b) {
+        return a.tick != b.tick ? a.tick < b.tick : a.number < b.number;
+    });
+    return {.parts = {parts, part_count}, .messages = {messages, count}, .more = more};
+}
+
+std::span<Message> gather_fallbacks(const Subscription &s,
+                                    std::span<const bool, log_partitions> wanted, int32 limit,
+                                    TimestampTz now) {
+    auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(limit)));
+    size_t count = 0;
+    for (int16 partition = 0; partition < log_partitions; ++partition) {
+        if (!wanted[static_cast<size_t>(partition)] || count == static_cast<size_t>(limit))
+            continue;
+        std::span<Message> due =
+            due_messages(s, partition, limit - static_cast<int32>(count), now, true);
+        if (due.empty() || !lock_partition(s.id, partition, false))
+            continue;
+        due = due_messages(s, partition, limit - static_cast<int32>(count), now, true);
+        count = static_cast<size_t>(std::copy(due.begin(), due.end(), messages + count) - messages);
+    }
+    return {messages, count};
+}
+
+} // namespace stacksaga

@@ -1,0 +1,133 @@
+#include "src/log_table.hpp"
+
+#include "pg/compat.hpp"
+#include "pg/scope.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+Oid relation_named(const char *name) {
+    Oid oid = get_relname_relid(name, get_namespace_oid("stacksaga", false));
+    if (!OidIsValid(oid))
+        elog(ERROR, "relation stacksaga.%s does not exist", name);
+    return oid;
+}
+
+} // namespace
+
+Oid log_table(int generation) {
+    return relation_named(psprintf("outbox_message_%d", generation));
+}
+
+Message LogRow::copy() const {
+    HeapTuple tuple = ExecCopySlotHeapTuple(slot_);
+    Datum values[log_columns];
+    bool nulls[log_columns];
+    heap_deform_tuple(tuple, slot_->tts_tupleDescriptor, values, nulls);
+    auto value = [&](LogColumn column) {
+        auto i = static_cast<size_t>(column) - 1;
+        return nulls[i] ? Datum{0} : values[i];
+    };
+    Message m{};
+    m.number = DatumGetInt64(value(LogColumn::number));
+    m.token = core::Token::from_int64(DatumGetInt64(value(LogColumn::token)));
+    m.partition = DatumGetInt16(value(LogColumn::partition));
+    m.attempt = 1;
+    m.id = *DatumGetUUIDP(value(LogColumn::message_id));
+    m.published_at = DatumGetTimestampTz(value(LogColumn::published_at));
+    if (!nulls[static_cast<size_t>(LogColumn::deliver_at) - 1])
+        m.deliver_at = DatumGetTimestampTz(value(LogColumn::deliver_at));
+    m.topic = value(LogColumn::topic);
+    m.key = value(LogColumn::key);
+    m.type = value(LogColumn::type);
+    m.payload = value(LogColumn::payload);
+    m.headers = value(LogColumn::headers);
+    return m;
+}
+
+LogTables::LogTables() {
+    for (int generation = 0; generation < generations; ++generation) {
+        Relation table = table_open(log_table(generation), AccessShareLock);
+        // Asked under the lock: an empty one may be filled from now on, but not with what the
+        // caller looks for, which was committed before.
+        if (RelationGetNumberOfBlocks(table) == 0) {
+            table_close(table, AccessShareLock);
+            continue;
+        }
+        Scan &scan = scans_[count_++];
+        scan.table = table;
+        scan.number_index = relation_named(psprintf("outbox_message_%d_number", generation));
+        scan.transaction_index =
+            relation_named(psprintf("outbox_message_%d_transaction", generation));
+    }
+}
+
+void LogTables::begin(Scan &scan, bool by_transaction, uint64 xid, int16 partition, int64 after,
+                      int64 until) {
+    if (snapshot_ == nullptr)
+        snapshot_ = RegisterSnapshot(GetLatestSnapshot());
+    ScanKeyData keys[4];
+    int count = 0;
+    if (by_transaction)
+        ScanKeyInit(&keys[count++], 1, BTEqualStrategyNumber, F_INT8EQ,
+                    Int64GetDatum(static_cast<int64>(xid)));
+    const auto first_column = static_cast<AttrNumber>(count + 1);
+    const auto second_column = static_cast<AttrNumber>(count + 2);
+    if (partition != any_partition) {
+        ScanKeyInit(&keys[count++], first_column, BTEqualStrategyNumber, F_INT2EQ,
+                    Int16GetDatum(partition));
+        ScanKeyInit(&keys[count++], second_column, BTGreaterStrategyNumber, F_INT8GT,
+                    Int64GetDatum(after));
+        ScanKeyInit(&keys[count++], second_column, BTLessEqualStrategyNumber, F_INT8LE,
+                    Int64GetDatum(until));
+    }
+    scan.index =
+        index_open(by_transaction ? scan.transaction_index : scan.number_index, AccessShareLock);
+    scan.descriptor = pg::begin_index_scan(scan.table, scan.index, snapshot_, count);
+    index_rescan(scan.descriptor, keys, count, nullptr, 0);
+    scan.slot = table_slot_create(scan.table, nullptr);
+    step(scan);
+}
+
+void LogTables::end(Scan &scan) {
+    ExecDropSingleTupleTableSlot(scan.slot);
+    index_endscan(scan.descriptor);
+    index_close(scan.index, NoLock);
+    scan.has_row = false;
+}
+
+void LogTables::step(Scan &scan) {
+    scan.has_row = index_getnext_slot(scan.descriptor, ForwardScanDirection, scan.slot);
+    if (scan.has_row)
+        scan.number = LogRow{scan.slot}.number();
+}
+
+LogTables::Scan *LogTables::first() {
+    Scan *least = nullptr;
+    for (int i = 0; i < count_; ++i)
+        if (scans_[i].has_row && (least == nullptr || scans_[i].number < least->number))
+            least = &scans_[i];
+    return least;
+}
+
+bool LogTables::holds_transaction(uint64 xid) {
+    bool found = false;
+    for (int i = 0; i < count_ && !found; ++i) {
+        begin(scans_[i], true, xid, any_partition, 0, 0);
+        found = scans_[i].has_row;
+        end(scans_[i]);
+    }
+    return found;
+}
+
+void LogTables::close() {
+    if (snapshot_ != nullptr)
+        UnregisterSnapshot(snapshot_);
+    snapshot_ = nullptr;
+    for (int i = 0; i < count_; ++i)
+        table_close(scans_[i].table, NoLock);
+    count_ = 0;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,284 @@
+#include "src/message_aside.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/random.hpp"
+#include "src/limits.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// So many of the messages that wait behind a key are made ready at once: when the next one fails,
+// the rest of them has to be put back.
+constexpr int32 ready_max = 100;
+
+#define OF_MESSAGE                                                                                 \
+    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
+    "   AND number = $3"
+// A key is known by its token: should two keys ever have the same one, they wait for each other.
+#define OF_KEY                                                                                     \
+    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
+    "   AND key IS NOT NULL"
+#define ASIDE_COLUMNS                                                                              \
+    "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type," \
+    " payload, headers, state"
+constinit pg::Statement select_due{"SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
+                                   " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3"
+                                   "   AND (state = 'fallback') = $5"
+                                   " ORDER BY due_at, tick, number LIMIT $4"};
+constinit pg::Statement select_given{
+    "SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
+    " WHERE subscription_id = $1 AND partition = $2 AND batch_id = $3 ORDER BY tick, number"};
+constinit pg::Statement any_in_partition{
+    "SELECT FROM stacksaga.message_retry WHERE subscription_id = $1 AND partition = $2"
+    " UNION ALL"
+    " SELECT FROM stacksaga.dead_message WHERE subscription_id = $1 AND partition = $2 LIMIT 1"};
+// Which of the messages are aside already, by number.
+constinit pg::Statement select_settled{
+    "SELECT number FROM stacksaga.message_retry"
+    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) ANY ($2::stacksaga.ring_token[])"
+    "   AND number = ANY ($3)"
+    " UNION ALL"
+    " SELECT number FROM stacksaga.dead_message"
+    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) ANY ($2::stacksaga.ring_token[])"
+    "   AND number = ANY ($3)"};
+// Which of the tokens are blocked.
+constinit pg::Statement select_blocked{
+    "SELECT DISTINCT t.token FROM unnest($2) AS t(token)"
+    " WHERE EXISTS (SELECT FROM stacksaga.message_retry AS r WHERE r.subscription_id = $1"
+    "                  AND r.token OPERATOR(stacksaga.=) t.token::stacksaga.ring_token"
+    "                  AND r.key IS NOT NULL AND r.state <> 'delayed')"
+    "    OR EXISTS (SELECT FROM stacksaga.dead_message AS d WHERE d.subscription_id = $1"
+    "                  AND d.token OPERATOR(stacksaga.=) t.token::stacksaga.ring_token"
+    "                  AND d.key IS NOT NULL AND d.discarded_at IS NULL)"};
+constinit pg::Statement key_is_blocked{
+    "SELECT FROM stacksaga.message_retry" OF_KEY " AND state <> 'delayed'"
+    " UNION ALL"
+    " SELECT FROM stacksaga.dead_message" OF_KEY " AND discarded_at IS NULL LIMIT 1"};
+constinit pg::Statement insert_aside{
+    "INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
+    "       state, due_at, since, published_at, failed_in, message_id, topic, key, type, payload,"
+    "       headers, last_error)"
+    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
+    "         $15, $16, $17, $18)"
+    " ON CONFLICT (subscription_id, token, number) DO UPDATE"
+    "   SET attempt = excluded.attempt, state = excluded.state, due_at = excluded.due_at,"
+    "       since = CASE WHEN message_retry.attempt > 0 AND message_retry.last_error IS NOT NULL"
+    "                    THEN message_retry.since ELSE excluded.since END,"
+    "       batch_id = NULL, failed_in = excluded.failed_in, last_error = excluded.last_error"};
+constinit pg::Statement insert_dead{
+    "INSERT INTO stacksaga.dead_message (subscription_id, token, number, tick, partition, attempts,"
+    "       since, dead_since, published_at, failed_in, message_id, topic, key, type, payload,"
+    "       headers, last_error)"
+    " SELECT $1, $2::stacksaga.ring_token, $3, $4, $5, $6,"
+    "        coalesce((SELECT r.since FROM stacksaga.message_retry AS r"
+    "                   WHERE r.subscription_id = $1 AND r.number = $3"
+    "                     AND r.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token), $7),"
+    "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
+    " ON CONFLICT DO NOTHING"};
+constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
+constinit pg::Statement wait_for_key{
+    "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity'" OF_MESSAGE};
+constinit pg::Statement hold_key{
+    "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity', batch_id = NULL" OF_KEY
+    " AND (tick, number) > ($3, $4) AND state = 'ready'"};
+constinit pg::Statement make_ready{
+    "UPDATE stacksaga.message_retry SET state = 'ready', due_at = $3" OF_KEY
+    " AND number IN (SELECT number FROM stacksaga.message_retry" OF_KEY
+    "                  AND state = 'waiting' ORDER BY tick, number LIMIT $4)"
+    "   AND NOT EXISTS (SELECT FROM stacksaga.message_retry" OF_KEY
+    "                     AND state IN ('failed', 'ready', 'fallback'))"
+    "   AND NOT EXISTS (SELECT FROM stacksaga.dead_message" OF_KEY " AND discarded_at IS NULL)"};
+constinit pg::Statement give_to_consumer{
+    "UPDATE stacksaga.message_retry SET attempt = $4, batch_id = nullif($5, 0)" OF_MESSAGE};
+
+pg::Param text_param(Datum value) {
+    return pg::param_datum(TEXTOID, value, value == 0);
+}
+pg::Param jsonb_param(Datum value) {
+    return pg::param_datum(JSONBOID, value, value == 0);
+}
+pg::Param batch_param(int64 batch_id) {
+    return batch_id == 0 ? pg::param_null(INT8OID) : pg::param(batch_id);
+}
+
+Message message_of_row(const pg::Rows &rows, uint64 row) {
+    auto or_zero = [&](int column) {
+        bool isnull;
+        Datum value = rows.datum(row, column, &isnull);
+        return isnull ? Datum{0} : value;
+    };
+    Message m{};
+    m.token = core::Token::from_int64(rows.int8(row, 0));
+    m.number = rows.int8(row, 1);
+    m.tick = rows.int8(row, 2);
+    m.partition = rows.int2(row, 3);
+    m.attempt = rows.int4(row, 4) + 1;
+    m.is_aside = true;
+    m.id = rows.uuid(row, 5);
+    m.published_at = rows.time(row, 6);
+    m.topic = rows.value(row, 7);
+    m.key = or_zero(8);
+    m.type = or_zero(9);
+    m.payload = or_zero(10);
+    m.headers = rows.value(row, 11);
+    return m;
+}
+
+std::span<int64> sorted_column(const pg::Rows &rows) {
+    auto *list = static_cast<int64 *>(palloc(sizeof(int64) * (rows.count() + 1)));
+    for (uint64 row = 0; row < rows.count(); ++row)
+        list[row] = rows.int8(row, 0);
+    std::sort(list, list + rows.count());
+    return {list, static_cast<size_t>(rows.count())};
+}
+
+bool is_blocking(const Subscription &s, const Message &m) {
+    return s.stop_on_first_failure && m.key != 0;
+}
+
+void write_aside(const Subscription &s, const Message &m, std::string_view state, int32 attempt,
+                 TimestampTz due_at, TimestampTz now, int64 batch_id,
+                 std::optional<std::string_view> error) {
+    insert_aside.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number),
+                     pg::param(m.tick), pg::param(m.partition), pg::param(attempt),
+                     pg::param(state), pg::param_time(due_at), pg::param_time(now),
+                     pg::param_time(m.published_at), batch_param(batch_id), pg::param(m.id),
+                     text_param(m.topic), text_param(m.key), text_param(m.type),
+                     jsonb_param(m.payload), jsonb_param(m.headers), pg::param(error));
+}
+
+void bury(const Subscription &s, const Message &m, const MessageFailure &failure, TimestampTz now) {
+    insert_dead.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number),
+                    pg::param(m.tick), pg::param(m.partition), pg::param(m.attempt),
+                    pg::param_time(now), pg::param_time(m.published_at),
+                    batch_param(failure.batch_id), pg::param(m.id), text_param(m.topic),
+                    text_param(m.key), text_param(m.type), jsonb_param(m.payload),
+                    jsonb_param(m.headers), pg::param(failure.error));
+    delete_aside.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number));
+}
+
+} // namespace
+
+std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
+                                TimestampTz now, bool fallbacks) {
+    pg::Rows rows = select_due.run(pg::param(s.id), pg::param(partition), pg::param_time(now),
+                                   pg::param(limit), pg::param(fallbacks));
+    auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
+    size_t count = 0;
+    for (uint64 row = 0; row < rows.count(); ++row) {
+        Message m = message_of_row(rows, row);
+        if (fallbacks) {
+            --m.attempt; // it is not another attempt at the message
+        } else if (rows.text(row, 12) == "delayed") {
+            if (is_blocking(s, m) &&
+                !key_is_blocked.run(pg::param(s.id), pg::param(m.token.value())).empty()) {
+                wait_for_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number));
+                continue;
+            }
+        } else if (!core::may_retry(m.attempt - 1, s.retry.policy) && m.attempt > 1) {
+            --m.attempt;
+            fail_message(s, m,
+                         {.failure_class = core::FailureClass::non_retryable,
+                          .error = "its consumers have not answered before their leases ran out"},
+                         now);
+            continue;
+        }
+        messages[count++] = m;
+    }
+    return {messages, count};
+}
+
+std::span<Message> messages_given(const Subscription &s, int16 partition, int64 batch_id) {
+    pg::Rows rows = select_given.run(pg::param(s.id), pg::param(partition), pg::param(batch_id));
+    auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
+    for (uint64 row = 0; row < rows.count(); ++row) {
+        messages[row] = message_of_row(rows, row);
+        --messages[row].attempt; // which was raised when it was given
+    }
+    return {messages, static_cast<size_t>(rows.count())};
+}
+
+void decide_fates(const Subscription &s, std::span<const Message> messages, TimestampTz now,
+                  std::span<LogFate> fates) {
+    for (size_t i = 0; i < messages.size(); ++i)
+        fates[i] = messages[i].deliver_at && *messages[i].deliver_at > now ? LogFate::delay
+                                                                           : LogFate::deliver;
+    if (messages.empty() ||
+        any_in_partition.run(pg::param(s.id), pg::param(messages[0].partition)).empty())
+        return;
+    auto *list = static_cast<int64 *>(palloc(sizeof(int64) * messages.size()));
+    const std::span<int64> values{list, messages.size()};
+    std::transform(messages.begin(), messages.end(), list,
+                   [](const Message &m) { return m.number; });
+    const pg::Param numbers = pg::param_array(std::span<const int64>{values});
+    std::transform(messages.begin(), messages.end(), list,
+                   [](const Message &m) { return m.token.value(); });
+    const pg::Param tokens = pg::param_array(std::span<const int64>{values});
+    if (s.stop_on_first_failure) {
+        const std::span<int64> blocked = sorted_column(select_blocked.run(pg::param(s.id), tokens));
+        for (size_t i = 0; i < messages.size(); ++i)
+            if (fates[i] == LogFate::deliver && messages[i].key != 0 &&
+                std::binary_search(blocked.begin(), blocked.end(), messages[i].token.value()))
+                fates[i] = LogFate::hold;
+    }
+    const std::span<int64> settled =
+        sorted_column(select_settled.run(pg::param(s.id), tokens, numbers));
+    for (size_t i = 0; i < messages.size(); ++i)
+        if (std::binary_search(settled.begin(), settled.end(), messages[i].number))
+            fates[i] = LogFate::settled;
+}
+
+void move_aside(const Subscription &s, const Message &m, LogFate fate, TimestampTz now) {
+    if (fate == LogFate::delay)
+        write_aside(s, m, "delayed", 0, m.deliver_at.value_or(now), now, 0, std::nullopt);
+    else
+        write_aside(s, m, "waiting", 0, DT_NOEND, now, 0, std::nullopt);
+}
+
+void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id) {
+    for (const Message &m : messages)
+        if (m.is_aside)
+            give_to_consumer.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number),
+                                 pg::param(m.attempt), pg::param(batch_id));
+}
+
+void release_key(const Subscription &s, core::Token token, TimestampTz now) {
+    if (s.stop_on_first_failure)
+        make_ready.run(pg::param(s.id), pg::param(token.value()), pg::param_time(now),
+                       pg::param(ready_max));
+}
+
+void finish_aside(const Subscription &s, const Message &m, TimestampTz now) {
+    delete_aside.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number));
+    if (m.key != 0)
+        release_key(s, m.token, now);
+}
+
+void fail_message(const Subscription &s, const Message &m, const MessageFailure &failure,
+                  TimestampTz now) {
+    const core::RetryPolicy &policy = s.retry.policy;
+    if (failure.failure_class != core::FailureClass::non_retryable &&
+        core::may_retry(m.attempt, policy)) {
+        const int64 delay = failure.retry_after_us.value_or(
+            core::delay_before(static_cast<int64>(m.attempt) + 1, policy, pg::random_fraction()));
+        write_aside(s, m, "failed", m.attempt, pg::time_plus(now, delay), now, failure.batch_id,
+                    failure.error);
+    } else if (s.fallback) {
+        write_aside(s, m, "fallback", m.attempt, now, now, failure.batch_id, failure.error);
+    } else {
+        bury(s, m, failure, now);
+    }
+    if (is_blocking(s, m))
+        hold_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
+                     pg::param(m.number));
+}
+
+void fail_fallback(const Subscription &s, const Message &m, const MessageFailure &failure,
+                   TimestampTz now) {
+    bury(s, m, failure, now);
+}
+
+} // namespace stacksaga

@@ -1,0 +1,63 @@
+// Messages moved aside, per subscription: delayed ones, failed ones, what waits behind those of its
+// key, and what has failed for good. All of it happens under the lock on the message's partition.
+//
+// A key is blocked while one of its messages is aside and not merely delayed, or dead, where the
+// subscription stops on the first failure. The messages behind it wait in the order (tick, number);
+// when it ends, the first of them are made ready, and the log of the key is held until none is
+// left.
+#pragma once
+#include "src/subscription.hpp"
+
+namespace stacksaga {
+
+/// All inside with_spi.
+
+/// What is due in a partition, at most `limit` messages, in the order of delivery; attempt is the
+/// next one. With `fallbacks` only those whose fallback is to be run, else only the others. Puts a
+/// delayed message of a blocked key behind it instead, and gives up on one whose consumers died
+/// with all its attempts.
+std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
+                                TimestampTz now, bool fallbacks);
+
+/// The messages of a batch that were aside when it got them, less those that have failed in it.
+std::span<Message> messages_given(const Subscription &s, int16 partition, int64 batch_id);
+
+/// What becomes of messages that were just read from the log.
+enum class LogFate : uint8_t {
+    deliver,
+    hold,   ///< its key is blocked
+    delay,  ///< deliver_at is to come
+    settled ///< it has been moved aside before, by a batch that was not acknowledged
+};
+void decide_fates(const Subscription &s, std::span<const Message> messages, TimestampTz now,
+                  std::span<LogFate> fates);
+
+/// Moves a message of the log aside, as `fate` says (hold or delay).
+void move_aside(const Subscription &s, const Message &m, LogFate fate, TimestampTz now);
+
+/// A batch (0: none) gives these aside messages to a consumer.
+void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id);
+
+/// Removes a message that was aside and has been handled; what waited behind it is made ready.
+void finish_aside(const Subscription &s, const Message &m, TimestampTz now);
+
+struct MessageFailure {
+    core::FailureClass failure_class;
+    std::string_view error;
+    std::optional<int64> retry_after_us{};
+    int64 batch_id = 0; ///< in which it failed
+};
+
+/// A message failed at its attempt m.attempt: it is tried again later, or its fallback is run, or
+/// it is dead; the later ones of its key wait.
+void fail_message(const Subscription &s, const Message &m, const MessageFailure &failure,
+                  TimestampTz now);
+
+/// The fallback of a message failed as well: it is dead.
+void fail_fallback(const Subscription &s, const Message &m, const MessageFailure &failure,
+                   TimestampTz now);
+
+/// Makes what waits behind the key ready, unless something blocks the key still.
+void release_key(const Subscription &s, core::Token token, TimestampTz now);
+
+} // namespace stacksaga

@@ -1,0 +1,36 @@
+// The outbox as the rest of the extension sees it: publishing, and the partitions of the log.
+#pragma once
+#include "core/ring.hpp"
+#include "core/snapshot_window.hpp"
+
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+/// Every subscription is read in so many parts, side by side: the top bits of a message's token.
+/// The owner of the first slot of a part runs its handlers. Part of the tables' content: never
+/// changed.
+inline constexpr int32 log_partitions = 16;
+
+inline int16 partition_of(core::Token token) {
+    return static_cast<int16>(core::slot_of(token, log_partitions));
+}
+
+inline constexpr int topic_bytes_max = 255;
+
+/// What a message is published with. Checked by publish_message().
+struct NewMessage {
+    std::string_view topic;
+    std::optional<std::string_view> key;
+    std::optional<std::string_view> type;
+    std::optional<Datum> payload; ///< jsonb
+    std::optional<Datum> headers; ///< jsonb object; nothing: {}
+    std::optional<pg_uuid_t> message_id;
+    std::optional<TimestampTz> deliver_at;
+};
+
+/// Appends a message to the log of the ring; returns its id. SG400 and SG413 as publish(). Inside
+/// with_spi, as the owner of the extension.
+pg_uuid_t publish_message(int32 ring_id, const NewMessage &message);
+
+} // namespace stacksaga

@@ -1,0 +1,15 @@
+// Locks of the outbox: who ticks, and who works in a partition of a subscription. Heavyweight locks
+// of a tag class of our own, to the end of the transaction, as those of the fence (src/fence.hpp).
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+/// The right to make the next tick. False when another session has it: it makes that tick.
+bool lock_ticking();
+
+/// The right to move the position of a subscription in a partition. What was read of it before is a
+/// hint. Without `wait`, false when another session has it.
+bool lock_partition(int32 subscription_id, int16 partition, bool wait);
+
+} // namespace stacksaga

@@ -1,0 +1,384 @@
+// create_subscription, drop_subscription, and subscriptions as the rest reads them.
+#include "src/subscription.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "src/handler.hpp"
+#include "src/limits.hpp"
+#include "src/position.hpp"
+#include "src/ring.hpp"
+#include "src/tick.hpp"
+#include "src/wake.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int subscription_bytes_max = 63;
+
+#define SUBSCRIPTION_COLUMNS                                                                       \
+    "SELECT subscription_id, ring_id, subscription, topic, handler, handler_oid, fallback,"        \
+    "       fallback_oid, takes_batch, definer::text, search_path, stop_on_first_failure,"         \
+    "       start_origin, start_snapshot::text, (retry).max_attempts, (retry).initial_interval,"   \
+    "       (retry).multiplier, (retry).max_interval, (retry).jitter, (retry).retry_on,"           \
+    "       (retry).never_on FROM stacksaga.subscription"
+constinit pg::Statement find_by_name{SUBSCRIPTION_COLUMNS
+                                     " WHERE ring_id = $1 AND subscription = $2"};
+constinit pg::Statement find_by_id{SUBSCRIPTION_COLUMNS " WHERE subscription_id = $1"};
+constinit pg::Statement list_with_handlers{
+    "SELECT subscription_id FROM stacksaga.subscription"
+    " WHERE ring_id = $1 AND (handler IS NOT NULL OR fallback IS NOT NULL)"
+    " ORDER BY subscription_id"};
+constinit pg::Statement default_policy{
+    "SELECT p.max_attempts, p.initial_interval, p.multiplier, p.max_interval, p.jitter,"
+    "       p.retry_on, p.never_on FROM stacksaga.retry_policy() AS p"};
+constinit pg::Statement make_content{
+    "SELECT pg_catalog.jsonb_build_object('topic', $1::text, 'handler', $2::text,"
+    "         'stop_on_first_failure', $3::boolean, 'start_at', $4::text, 'fallback', $5::text,"
+    "         'definer', $6::text, 'retry', to_jsonb("
+    "           ROW($7, $8, $9, $10, $11, $12, $13)::stacksaga.retry_policy))::text"};
+constinit pg::Statement find_content{"SELECT subscription_id, content FROM stacksaga.subscription"
+                                     " WHERE ring_id = $1 AND subscription = $2"};
+constinit pg::Statement refresh{
+    "UPDATE stacksaga.subscription"
+    "   SET handler_oid = $2, fallback_oid = $3, search_path = $4"
+    " WHERE subscription_id = $1"
+    "   AND (handler_oid, fallback_oid, search_path) IS DISTINCT FROM ($2, $3, $4)"};
+constinit pg::Statement insert_subscription{
+    "INSERT INTO stacksaga.subscription (ring_id, subscription, topic, content, definer, handler,"
+    "       handler_oid, takes_batch, fallback, fallback_oid, search_path, stop_on_first_failure,"
+    "       start_origin, start_snapshot, created_at, retry)"
+    " VALUES ($1, $2, $3, $4, $5::name, $6, $7, $8, $9, $10, $11, $12, $13, $14::pg_snapshot, $15,"
+    "         ROW($16, $17, $18, $19, $20, $21, $22)::stacksaga.retry_policy)"
+    " ON CONFLICT (ring_id, subscription) DO NOTHING RETURNING subscription_id"};
+constinit pg::Statement delete_positions{
+    "DELETE FROM stacksaga.subscription_position WHERE subscription_id = $1"};
+constinit pg::Statement delete_batches{
+    "DELETE FROM stacksaga.message_batch WHERE subscription_id = $1"};
+constinit pg::Statement delete_retries{
+    "DELETE FROM stacksaga.message_retry WHERE subscription_id = $1"};
+constinit pg::Statement delete_dead{
+    "DELETE FROM stacksaga.dead_message WHERE subscription_id = $1"};
+constinit pg::Statement delete_subscription{
+    "DELETE FROM stacksaga.subscription WHERE subscription_id = $1"};
+
+std::string_view copy_view(std::string_view s) {
+    return {pnstrdup(s.data(), s.size()), s.size()};
+}
+
+const char *copy_text(const pg::Rows &rows, uint64 row, int column) {
+    std::optional<std::string_view> s = rows.optional_text(row, column);
+    return s ? pnstrdup(s->data(), s->size()) : nullptr;
+}
+
+const Subscription *read_subscription(const pg::Rows &rows) {
+    auto *s = new (palloc0(sizeof(Subscription))) Subscription{};
+    s->id = rows.int4(0, 0);
+    s->ring_id = rows.int4(0, 1);
+    s->name = copy_view(rows.text(0, 2));
+    s->topic = copy_view(rows.text(0, 3));
+    s->handler = read_function(rows, 0, 4);
+    s->fallback = read_function(rows, 0, 6);
+    s->takes_batch = rows.boolean(0, 8);
+    s->definer = copy_text(rows, 0, 9);
+    s->search_path = copy_text(rows, 0, 10);
+    s->stop_on_first_failure = rows.boolean(0, 11);
+    s->retry = read_rules(rows, 0, 14);
+    const bool is_prefix = s->topic.back() == '*';
+    s->filter = {.ring_id = s->ring_id,
+                 .topic = is_prefix ? s->topic.substr(0, s->topic.size() - 1) : s->topic,
+                 .is_prefix = is_prefix,
+                 .start_origin = rows.optional_int8(0, 12).value_or(0),
+                 .start = nullptr};
+    if (std::optional<std::string_view> text = rows.optional_text(0, 13)) {
+        s->start = snapshot_of_text(*text);
+        s->filter.start = &s->start;
+    }
+    return s;
+}
+
+} // namespace
+
+const Subscription &find_subscription(std::string_view name) {
+    pg::Rows rows = find_by_name.run(pg::param(current_ring().ring_id), pg::param(name));
+    if (rows.empty())
+        ereport(ERROR,
+                (errcode(pg::sg404), errmsg("subscription \"%s\" does not exist", clip(name)),
+                 errdetail("The ring of this session has no subscription of this name."),
+                 errhint("Create it with stacksaga.create_subscription().")));
+    return *read_subscription(rows);
+}
+
+const Subscription *find_subscription(int32 subscription_id) {
+    pg::Rows rows = find_by_id.run(pg::param(subscription_id));
+    return rows.empty() ? nullptr : read_subscription(rows);
+}
+
+std::span<const int32> subscriptions_with_handlers(int32 ring_id) {
+    pg::Rows rows = list_with_handlers.run(pg::param(ring_id));
+    auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));
+    for (uint64 i = 0; i < rows.count(); ++i)
+        ids[i] = rows.int4(i, 0);
+    return {ids, static_cast<size_t>(rows.count())};
+}
+
+namespace {
+
+/// A user's function, as it was resolved; without a function, all is empty.
+struct NewFunction {
+    HandlerCheck check;
+    bool takes_batch = false;
+
+    pg::Param signature() const {
+        return check.signature == nullptr ? pg::param_null(TEXTOID)
+                                          : pg::param(std::string_view{check.signature});
+    }
+    pg::Param oid() const {
+        return check.signature == nullptr
+                   ? pg::param_null(OIDOID)
+                   : pg::param_datum(OIDOID, ObjectIdGetDatum(check.function));
+    }
+};
+
+constexpr int policy_fields = 7;
+
+struct NewSubscription {
+    std::string_view name;
+    std::string_view topic;
+    NewFunction handler, fallback;
+    bool stop_on_first_failure;
+    std::string_view start_at;
+    std::array<pg::Param, policy_fields> policy{};
+    const char *search_path;
+    std::string_view definer;
+};
+
+NewFunction resolve(const pg::Arguments &arguments, int i, const char *name, bool may_take_batch) {
+    NewFunction f;
+    if (arguments.is_null(i))
+        return f;
+    const std::string_view text = pg::view_of_text(arguments.datum(i));
+    f.check = resolve_handler(text, HandlerKind::message, GetUserId());
+    if (may_take_batch && f.check.signature != nullptr && f.check.reason != nullptr) {
+        HandlerCheck batch = resolve_handler(text, HandlerKind::message_batch, GetUserId());
+        if (batch.reason == nullptr) {
+            f.check = batch;
+            f.takes_batch = true;
+        }
+    }
+    if (f.check.reason != nullptr)
+        ereport(ERROR, (errcode(pg::sg400),
+                        errmsg("argument \"%s\" is not a handler: %s", name, f.check.reason),
+                        errdetail("The value is \"%s\".", clip(text)),
+                        may_take_batch
+                            ? errhint("Name a function with its argument: f(stacksaga.message) or "
+                                      "f(stacksaga.message[]), and RETURNS void.")
+                            : errhint("Name a function with its argument: f(stacksaga.message), "
+                                      "and RETURNS void.")));
+    return f;
+}
+
+[[noreturn]] void refuse_policy(const char *field, const char *rule) {
+    ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"retry\" is out of range"),
+                    errdetail("Its field \"%s\" %s.", field, rule),
+                    errhint("Look at the arguments of stacksaga.retry_policy().")));
+}
+
+void check_states(const pg::Param &list, const char *field) {
+    if (list.isnull)
+        return;
+    Datum *values;
+    bool *nulls;
+    int count;
+    deconstruct_array(DatumGetArrayTypeP(list.value), TEXTOID, -1, false, TYPALIGN_INT, &values,
+                      &nulls, &count);
+    for (int i = 0; i < count; ++i) {
+        const size_t length = nulls[i] ? 0 : pg::view_of_text(values[i]).size();
+        if (length != 2 && length != 5)
+            refuse_policy(field, "must hold SQLSTATEs of five characters or classes of two");
+    }
+}
+
+void check_policy(const std::array<pg::Param, policy_fields> &p) {
+    static constexpr std::array<const char *, policy_fields> names{
+        "max_attempts", "initial_interval", "multiplier", "max_interval",
+        "jitter",       "retry_on",         "never_on"};
+    for (size_t i = 0; i < 5; ++i)
+        if (p[i].isnull)
+            refuse_policy(names[i], "is null");
+    const core::RetryPolicy policy{
+        .max_attempts = DatumGetInt32(p[0].value),
+        .initial_interval_us = pg::interval_microseconds(p[1].value, "initial_interval", false),
+        .max_interval_us = pg::interval_microseconds(p[3].value, "max_interval", false),
+        .multiplier = DatumGetFloat8(p[2].value),
+        .jitter = DatumGetFloat8(p[4].value)};
+    const core::PolicyField bad = core::validate(policy);
+    if (bad != core::PolicyField::none)
+        refuse_policy(core::name_of(bad).data(), core::rule_of(bad).data());
+    check_states(p[5], names[5]);
+    check_states(p[6], names[6]);
+}
+
+/// The fields of the composite argument; nothing when it is NULL.
+std::optional<std::array<pg::Param, policy_fields>> policy_argument(const pg::Arguments &arguments,
+                                                                    int i) {
+    static constexpr std::array<Oid, policy_fields> types{
+        INT4OID, INTERVALOID, FLOAT8OID, INTERVALOID, FLOAT8OID, TEXTARRAYOID, TEXTARRAYOID};
+    if (arguments.is_null(i))
+        return std::nullopt;
+    HeapTupleHeader row = DatumGetHeapTupleHeader(arguments.datum(i));
+    std::array<pg::Param, policy_fields> policy{};
+    for (size_t field = 0; field < policy.size(); ++field) {
+        bool isnull;
+        Datum value = GetAttributeByNum(row, static_cast<AttrNumber>(field + 1), &isnull);
+        policy[field] = pg::param_datum(types[field], value, isnull);
+    }
+    check_policy(policy);
+    return policy;
+}
+
+void check_topic_pattern(std::string_view topic) {
+    check_name(topic, "topic", topic_bytes_max);
+    const size_t star = topic.find('*');
+    if (star != std::string_view::npos && star + 1 != topic.size())
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"topic\" has * in its middle"),
+                        errdetail("The value is \"%s\".", clip(topic)),
+                        errhint("A * may only end it, and stands for any rest.")));
+}
+
+void begin_positions(int32 subscription_id, TimestampTz now, bool at_now) {
+    // What is older than the subscription is told by its start_snapshot, so any tick before it will
+    // do for a beginning; the last one leaves the least to read.
+    const core::LogPosition begin{.tick = at_now ? last_tick() : 0, .number = 0};
+    for (int16 partition = 0; partition < log_partitions; ++partition) {
+        Position position{};
+        position.partition = partition;
+        move_position(subscription_id, position, begin, now);
+    }
+}
+
+void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view content) {
+    if (known.text(0, 1) != content)
+        ereport(ERROR,
+                (errcode(pg::sg409),
+                 errmsg("subscription \"%s\" exists with other settings", clip(s.name)),
+                 errdetail("It is %s.", pnstrdup(known.text(0, 1).data(), known.text(0, 1).size())),
+                 errhint("Drop it first, or choose another name.")));
+    refresh.run(pg::param(known.int4(0, 0)), s.handler.oid(), s.fallback.oid(),
+                pg::param(std::string_view{s.search_path}));
+}
+
+void create(NewSubscription &s, bool has_policy) {
+    if (!has_policy) {
+        pg::Rows rows = default_policy.run();
+        for (int field = 0; field < policy_fields; ++field) {
+            bool isnull;
+            Datum value = rows.datum(0, field, &isnull);
+            s.policy[static_cast<size_t>(field)] =
+                pg::param_datum(SPI_gettypeid(SPI_tuptable->tupdesc, field + 1), value, isnull);
+        }
+    }
+    const auto &p = s.policy;
+    const Ring ring = current_ring();
+    const std::string_view content = copy_view(
+        make_content
+            .run(pg::param(s.topic), s.handler.signature(), pg::param(s.stop_on_first_failure),
+                 pg::param(s.start_at), s.fallback.signature(), pg::param(s.definer), p[0], p[1],
+                 p[2], p[3], p[4], p[5], p[6])
+            .text(0, 0));
+    pg::Rows known = find_content.run(pg::param(ring.ring_id), pg::param(s.name));
+    if (!known.empty()) {
+        repeat(s, known, content);
+        return;
+    }
+    const TimestampTz now = pg::clock_now();
+    const bool at_now = s.start_at == "now";
+    pg::Rows made = insert_subscription.run(
+        pg::param(ring.ring_id), pg::param(s.name), pg::param(s.topic), pg::param(content),
+        pg::param(s.definer), s.handler.signature(), s.handler.oid(),
+        pg::param(s.handler.takes_batch), s.fallback.signature(), s.fallback.oid(),
+        pg::param(std::string_view{s.search_path}), pg::param(s.stop_on_first_failure),
+        at_now ? pg::param(static_cast<int64>(GetSystemIdentifier())) : pg::param_null(INT8OID),
+        at_now ? pg::param(std::string_view{snapshot_text(current_snapshot())})
+               : pg::param_null(TEXTOID),
+        pg::param_time(now), p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
+    if (made.empty()) { // another session was first, and has committed
+        repeat(s, find_content.run(pg::param(ring.ring_id), pg::param(s.name)), content);
+        return;
+    }
+    begin_positions(made.int4(0, 0), now, at_now);
+    wake_workers_at_commit();
+}
+
+[[noreturn]] void raise_in_use(const Subscription &s, int16 partition) {
+    ereport(ERROR,
+            (errcode(pg::sg409), errmsg("subscription \"%s\" is in use", clip(s.name)),
+             errdetail("Somebody holds a batch of its partition %d or is delivering from it.",
+                       partition),
+             errhint("Let its consumers acknowledge what they hold, and stop them first.")));
+}
+
+void drop(std::string_view name) {
+    const Subscription &s = find_subscription(name);
+    const TimestampTz now = pg::clock_now();
+    for (int16 partition = 0; partition < log_partitions; ++partition) {
+        std::optional<Position> position = lock_position(s.id, partition, false);
+        if (!position || position->is_leased(now))
+            raise_in_use(s, partition);
+    }
+    delete_positions.run(pg::param(s.id));
+    delete_batches.run(pg::param(s.id));
+    delete_retries.run(pg::param(s.id));
+    delete_dead.run(pg::param(s.id));
+    delete_subscription.run(pg::param(s.id));
+}
+
+} // namespace
+
+// create_subscription(subscription, topic, handler, stop_on_first_failure, retry, start_at,
+//                     fallback) -> void
+//
+// Runs with the caller's search_path, in which it looks the names of functions up; from then on
+// with its own.
+STACKSAGA_FUNCTION(create_subscription) {
+    pg::Arguments arguments(fcinfo);
+    NewSubscription s{};
+    s.name = arguments.required_text(0, "subscription");
+    check_name(s.name, "subscription", subscription_bytes_max);
+    s.topic = arguments.required_text(1, "topic");
+    check_topic_pattern(s.topic);
+    s.handler = resolve(arguments, 2, "handler", true);
+    s.stop_on_first_failure = arguments.required_bool(3, "stop_on_first_failure");
+    auto policy = policy_argument(arguments, 4);
+    if (policy)
+        s.policy = *policy;
+    s.start_at = arguments.required_text(5, "start_at");
+    if (s.start_at != "now" && s.start_at != "earliest")
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"start_at\" is not known"),
+                        errdetail("The value is \"%s\".", clip(s.start_at)),
+                        errhint("Use now, or earliest for all messages that are kept.")));
+    s.fallback = resolve(arguments, 6, "fallback", false);
+    s.search_path = pstrdup(namespace_search_path);
+    s.definer = GetUserNameFromId(GetUserId(), false);
+
+    const int nesting = NewGUCNestLevel();
+    set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+                      GUC_ACTION_SAVE, true, 0, false);
+    set_config_option("intervalstyle", "postgres", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+                      true, 0, false);
+    pg::as_owner([&] { pg::with_spi([&] { create(s, policy.has_value()); }); });
+    AtEOXact_GUC(false, nesting);
+    PG_RETURN_VOID();
+}
+
+// drop_subscription(subscription) -> void
+STACKSAGA_FUNCTION(drop_subscription) {
+    const std::string_view name = pg::Arguments(fcinfo).required_text(0, "subscription");
+    pg::with_spi([&] { drop(name); });
+    PG_RETURN_VOID();
+}
+
+} // namespace stacksaga

@@ -1,0 +1,42 @@
+// Ticks: who makes them, and how they are read back.
+//
+// Any session may make the next one, the worker at its turn and receive_messages() where there is
+// none; a lock and the unique number keep it to one at a time. A tick must be committed soon after
+// it was made, since the next one waits for it: so a session that is in the middle of a transaction
+// makes it just before that commits.
+#pragma once
+#include "core/snapshot_window.hpp"
+
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+/// Makes a tick in this transaction, which should end soon, if something was published since the
+/// last one and nobody else is making one. Returns whether it did. Inside with_spi, as the owner.
+bool tick_if_due();
+
+/// For a session's call: the same at once where the transaction is the statement's own, else just
+/// before the transaction commits.
+void tick_soon();
+
+/// The tick with this number (0: the beginning of the log) and those that follow it, some dozens at
+/// most, in the current memory context. Inside with_spi.
+std::span<const core::Tick> load_ticks(int64 from);
+
+/// The number of the last tick; 0: there is none. Inside with_spi.
+int64 last_tick();
+
+/// What is committed now, as a snapshot for whom this transaction and all that have an id and have
+/// not ended are running; in the current memory context. Inside with_spi.
+core::Snapshot current_snapshot();
+
+/// As pg_snapshot reads it.
+const char *snapshot_text(const core::Snapshot &snapshot);
+
+/// The other way round, in the current memory context.
+core::Snapshot snapshot_of_text(std::string_view text);
+
+/// The last number given to a message, as of now.
+int64 last_message_number();
+
+} // namespace stacksaga
