@@ -62,7 +62,10 @@ SELECT * FROM pg_temp.owners('alone');
 SELECT pg_temp.register_worker(:ring, 'o2', pg_backend_pid()) > :o2 AS rising;
 SELECT * FROM pg_temp.settle(:ring, :o2, true);
 SELECT pg_temp.lock_slots(:ring, :o2, '{0,63}');
+-- The incarnation's number depends on the tests before this one.
+\set VERBOSITY terse
 SELECT pg_temp.beat(:ring, :o2);
+\set VERBOSITY default
 -- More workers than slots: some have none, the others one each.
 SELECT count(pg_temp.register_worker(:ring, 'o' || n, pg_backend_pid())) FROM generate_series(100, 199) AS n;
 SELECT sum(s.taken) > 0 AS taken

@@ -12,6 +12,7 @@
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "src/agent.hpp"
 #include "src/limits.hpp"
 #include "src/ownership.hpp"
 #include "src/ring_settings.hpp"
@@ -23,7 +24,7 @@ namespace {
 constexpr double weight_max = 1e6;
 
 constinit pg::Statement lock_node{
-    "SELECT n.ring_id, n.incarnation, r.region, r.cluster"
+    "SELECT n.ring_id, n.incarnation, r.region, r.cluster, n.agent"
     "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
     " WHERE n.node = $1 FOR UPDATE OF n"};
 constinit pg::Statement make_node{
@@ -79,8 +80,14 @@ pg::Param pid_param(const Registration &r) {
     return r.pid ? pg::param(*r.pid) : pg::param_null(INT4OID);
 }
 
-/// The incarnation that holds the name now, its row locked; nullopt when nobody does.
-std::optional<int64> lock_older(const Registration &r, int32 ring_id) {
+/// Who held the name until now.
+struct Older {
+    int64 incarnation;
+    std::optional<std::string_view> agent;
+};
+
+/// Who holds the name now, the row locked; nullopt when nobody does.
+std::optional<Older> lock_older(const Registration &r, int32 ring_id) {
     pg::Rows rows = lock_node.run(pg::param(r.node));
     if (rows.empty())
         return std::nullopt;
@@ -90,7 +97,7 @@ std::optional<int64> lock_older(const Registration &r, int32 ring_id) {
                  errdetail("Node \"%s\" belongs to region \"%s\", cluster \"%s\".", clip(r.node),
                            clip(rows.text(0, 2)), clip(rows.text(0, 3))),
                  errhint("Use another name, or call stacksaga.leave_ring() for the older one.")));
-    return rows.int8(0, 1);
+    return Older{.incarnation = rows.int8(0, 1), .agent = rows.optional_text(0, 4)};
 }
 
 /// Makes the slots of an older incarnation its successor's to take.
@@ -104,16 +111,19 @@ void pass_on_slots(const Ring &ring, int64 older, int64 incarnation, TimestampTz
 
 int64 register_in_ring(const Ring &ring, const Registration &r) {
     const TimestampTz now = pg::clock_now();
-    const pg::Param agent = pg::param(r.agent);
     for (;;) {
-        std::optional<int64> older = lock_older(r, ring.ring_id);
+        std::optional<Older> older = lock_older(r, ring.ring_id);
+        std::optional<std::string_view> dealt = r.agent;
+        if (!dealt && r.kind == "worker")
+            dealt = agent_for_worker(ring, older ? older->agent : std::nullopt);
+        const pg::Param agent = pg::param(dealt);
         if (older) {
             pg::Rows rows =
                 renew_node.run(pg::param(r.node), pg::param(r.kind), pg::param(r.weight), agent,
                                pid_param(r), pg::param_time(now));
             const int64 incarnation = rows.int8(0, 0);
             ensure_slots(ring);
-            pass_on_slots(ring, *older, incarnation, now);
+            pass_on_slots(ring, older->incarnation, incarnation, now);
             return incarnation;
         }
         pg::Rows rows =

@@ -52,6 +52,20 @@ AS 'MODULE_PATHNAME', 'stacksaga_acknowledge_checkpoint';
 COMMENT ON FUNCTION stacksaga.acknowledge_checkpoint IS
     'Tells how far a node has come, as heartbeat_node() asks for. Raises SG400, SG404, SG412 (superseded), SG413';
 
+CREATE OR REPLACE FUNCTION stacksaga.node_agent(node text) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_node_agent';
+COMMENT ON FUNCTION stacksaga.node_agent IS
+    'Returns the agent that a node was dealt to when it registered, round robin; NULL where the ring had none. Raises SG400, SG404';
+
+CREATE OR REPLACE FUNCTION stacksaga.adopt_ring(
+    from_region text, from_cluster text, to_region text, to_cluster text, reason text
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_adopt_ring';
+COMMENT ON FUNCTION stacksaga.adopt_ring IS
+    'Moves the sagas of a ring that died to another and returns how many; the old ring is fenced by a new epoch. Raises SG400, SG404, SG409 (it has a node that lives)';
+
 CREATE OR REPLACE FUNCTION stacksaga.drain_node(node text, incarnation bigint) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_drain_node';

@@ -33,12 +33,12 @@ SELECT kind, object
         ('{service,coordinator}',
          '{register_node,heartbeat_node,acknowledge_checkpoint,leave_ring}'),
         ('{service,coordinator,operator}', '{drain_node}'),
-        ('{service,coordinator,operator,monitor}', '{node_ranges}'),
+        ('{service,coordinator,operator,monitor}', '{node_ranges,node_agent}'),
         ('{coordinator}', '{publish_window,clock_now}'),
         ('{coordinator,operator,monitor}',
          '{ring_state,ring_slots,nodes,ring_settings,ring_status,oldest_due}'),
-        ('{operator,monitor}', '{locate}'),
-        ('{operator}', '{create_ring,alter_ring}')) AS p(kinds, objects),
+        ('{operator,monitor}', '{locate,ring_adoptions}'),
+        ('{operator}', '{create_ring,alter_ring,adopt_ring}')) AS p(kinds, objects),
        unnest(kinds) AS kind, unnest(objects) AS object;
 COMMENT ON VIEW stacksaga.privilege IS
     'Says which functions and views grant_usage() grants to which kind of user';

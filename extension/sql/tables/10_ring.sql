@@ -98,6 +98,20 @@ COMMENT ON TABLE stacksaga.token_window IS
 COMMENT ON COLUMN stacksaga.token_window.agent IS
     'The agent whose part of the window this is; empty: the window of the whole ring';
 
+CREATE TABLE stacksaga.ring_adoption (
+    from_ring_id integer NOT NULL,
+    to_ring_id   integer NOT NULL,
+    epoch        bigint NOT NULL,
+    sagas        bigint NOT NULL,
+    role         name NOT NULL,
+    reason       text NOT NULL,
+    adopted_at   timestamptz NOT NULL,
+    PRIMARY KEY (from_ring_id, epoch)
+);
+COMMENT ON TABLE stacksaga.ring_adoption IS
+    'One row per call of adopt_ring(): what moved, and who said so';
+
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring_adoption', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring', 'WHERE ring_id <> 1');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring_setting', '');

@@ -61,3 +61,12 @@ SELECT r.region, r.cluster,
     ON n.region = r.region AND n.cluster = r.cluster;
 COMMENT ON VIEW stacksaga.ring_status IS
     'Shows each ring: its epoch, the window that is open, its nodes, the share of it that live nodes own, and the oldest work';
+
+CREATE OR REPLACE VIEW stacksaga.ring_adoptions AS
+SELECT f.region AS from_region, f.cluster AS from_cluster, t.region AS to_region,
+       t.cluster AS to_cluster, a.sagas, a.role::text AS role, a.reason, a.adopted_at
+  FROM stacksaga.ring_adoption a
+  JOIN stacksaga.ring f ON f.ring_id = a.from_ring_id
+  JOIN stacksaga.ring t ON t.ring_id = a.to_ring_id;
+COMMENT ON VIEW stacksaga.ring_adoptions IS
+    'Shows which rings took over the work of others: how many sagas, who said so and why';
