@@ -148,7 +148,7 @@ class Bench:
         self.rounds = arguments.rounds or (3 if self.quick else 7)
         self.seconds = arguments.seconds or (1 if self.quick else 5)
         # What the table says about the length of a round.
-        self.extent = f'{self.seconds:g} s'
+        self.extent = f'{self.seconds} s'
         self.rows = []
 
     def database(self, name='bench'):
@@ -202,7 +202,7 @@ def main(run):
     parser = argparse.ArgumentParser(prog=name, description=sys.modules['__main__'].__doc__)
     parser.add_argument('--quick', action='store_true', help='small tables and short rounds')
     parser.add_argument('--rounds', type=int, help='how often each of the two is measured')
-    parser.add_argument('--seconds', type=float, help='how long a round takes')
+    parser.add_argument('--seconds', type=int, help='how long a round takes')
     parser.add_argument('--write', action='store_true', help=f'put the table into {PAGE.name}')
     arguments = parser.parse_args()
     bench = Bench(arguments)
