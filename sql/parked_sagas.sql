@@ -58,6 +58,32 @@ COMMIT;
 -- No SQL in a name gets out of the hint.
 SELECT hint LIKE '%, ''pay ''''now'''''', ''done'', %' AS quoted
   FROM stacksaga.parked_sagas WHERE saga = 'parked unknown';
+-- A handler that ends its process is parked under a name of its own.
+BEGIN;
+UPDATE stacksaga.failure SET sqlstate = '57P02', error = 'the handler ended its process'
+ WHERE saga_id = (SELECT saga_id FROM stacksaga.parked_sagas WHERE saga = 'parked pivot');
+SELECT hint FROM parked.now WHERE saga = 'parked pivot';
+ROLLBACK;
+-- Every hint is SQL that runs, as it is, and nothing is parked any more where what failed is mended.
+BEGIN;
+CREATE FUNCTION parked.gone(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';
+CREATE OR REPLACE FUNCTION parked.run(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql
+  AS 'SELECT NULL::jsonb';
+CREATE FUNCTION parked.follow() RETURNS TABLE (saga text, answer text) LANGUAGE plpgsql AS $$
+DECLARE
+    hint text;
+BEGIN
+    FOR saga, hint IN SELECT p.saga, p.hint FROM stacksaga.parked_sagas p ORDER BY p.saga LOOP
+        EXECUTE hint INTO answer;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+SELECT * FROM parked.follow();
+SELECT stacksaga.run_pending() > 0 AS ran;
+SELECT saga, status, last_error FROM stacksaga.sagas WHERE saga LIKE 'parked%' ORDER BY saga;
+SELECT count(*) FROM stacksaga.parked_sagas;
+ROLLBACK;
 -- What is not parked any more, and what is no more.
 SELECT saga_id AS pivot FROM stacksaga.parked_sagas WHERE saga = 'parked pivot' \gset
 BEGIN;

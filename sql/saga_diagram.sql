@@ -24,6 +24,16 @@ SELECT stacksaga.saga_diagram('diagram');
 SELECT stacksaga.saga_diagram('diagram', 1);
 SELECT stacksaga.saga_diagram('diagram', 2) = stacksaga.saga_diagram('diagram');
 
+-- All kinds of steps, and what is tried in their place.
+SELECT stacksaga.define_saga('diagram kinds', ARRAY[
+    stacksaga.sql_step('sql', 'diagram.act(stacksaga.step_call)', 'diagram.undo(stacksaga.step_call)',
+                       fallback => 'diagram.undo(stacksaga.step_call)'),
+    stacksaga.queue_step('queue', 'first', fallback => 'second'),
+    stacksaga.signal_step('signal', 'go "now"', stage => 2),
+    stacksaga.timer_step('timer', '90 minutes', stage => 2),
+    stacksaga.child_step('child', 'diagram')]);
+SELECT stacksaga.saga_diagram('diagram kinds');
+
 -- Names that would end a label, a node, a line or a comment, or become HTML, stay text.
 CREATE FUNCTION diagram."odd ("";)"(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';
 SELECT stacksaga.define_saga('diagram "odd" %%{init}%%', ARRAY[
@@ -42,18 +52,18 @@ CREATE FUNCTION diagram.wrong(saga text, version integer) RETURNS SETOF text LAN
           FROM regexp_split_to_table(stacksaga.saga_diagram(saga, version), '\n')
               WITH ORDINALITY AS s(l, n)
     ), defined AS (
-        SELECT (regexp_match(l, '^(?:subgraph )?([a-z]+[0-9]*)[[({]'))[1] AS id FROM line
+        SELECT (regexp_match(l, '^(?:subgraph )?([a-z]+[0-9]*)[[({>]'))[1] AS id FROM line
     ), used AS (
-        SELECT unnest(regexp_split_to_array(l, ' (-->|-\. undone by \.->|-\.->|&) ')) AS id
+        SELECT unnest(regexp_split_to_array(l, ' (-->|-\. (?:undone by|or else) \.->|-\.->|&) ')) AS id
           FROM line WHERE l ~ '->'
     )
     SELECT 'no statement: ' || l FROM line
      WHERE l !~ CASE WHEN n = 1 THEN '^flowchart TD$' ELSE
                '^(begin\(\("L"\)\)|(completed|failed)\(\((completed|failed)\)\)'
-               '|s[0-9]+(\["L"\]|\[/"L"/\])(:::pivot)?|c[0-9]+\(\["L"\]\):::undo'
+               '|s[0-9]+(\["L"\]|\[/"L"/\]|>"L"\]|\("L"\)|\[\["L"\]\])(:::pivot)?|f[0-9]+\["L"\]|c[0-9]+\(\["L"\]\):::undo'
                '|subgraph g[0-9]+\["L"\]|end|classDef [a-z]+ [a-z-]+:[0-9a-z]+'
                '|(begin|[sg][0-9]+) --> ([sg][0-9]+|completed)'
-               '|s[0-9]+ -\. undone by \.-> c[0-9]+'
+               '|s[0-9]+ -\. (undone by \.-> c|or else \.-> f)[0-9]+'
                '|c[0-9]+( & c[0-9]+)* -\.-> (failed|c[0-9]+( & c[0-9]+)*))$' END
     UNION ALL
     SELECT 'defined twice: ' || id FROM defined WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1

@@ -14,26 +14,40 @@ $$;
 COMMENT ON FUNCTION stacksaga.diagram_label IS
     'Internal: returns a text as it is written between the quotes of a Mermaid label';
 
--- One line a statement. Nodes: sN is step N, cN its compensation; gN is a stage of several steps.
+-- What a step does, or what is done in its place, in a few words.
+CREATE OR REPLACE FUNCTION stacksaga.diagram_deed(kind text, handler text, target text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT stacksaga.diagram_label(kind || ' ' || CASE
+               WHEN kind = 'sql' THEN regexp_replace(handler, '\([^()]*\)$', '') ELSE target END)
+$$;
+COMMENT ON FUNCTION stacksaga.diagram_deed IS
+    'Internal: returns a line of a Mermaid label: a kind of step, and its function or what else it is about';
+
+-- One line a statement. Nodes: sN is step N, fN its fallback, cN its compensation; gN is a stage of
+-- several steps.
 CREATE OR REPLACE FUNCTION stacksaga.diagram_lines(definition_id integer)
 RETURNS TABLE (part integer, place integer, line text)
-LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
 AS $$
     WITH step AS (
         SELECT ds.step_no AS no, ds.stage, ds.kind, ds.effect = 'irreversible' AS is_pivot,
-               ds.effect = 'compensable' AS is_compensable,
+               ds.effect = 'compensable' AS is_compensable, ds.fallback IS NOT NULL AS has_fallback,
                count(*) OVER (PARTITION BY ds.stage) AS siblings,
                stacksaga.diagram_label(ds.step) AS name,
-               stacksaga.diagram_label(CASE ds.kind
-                   WHEN 'sql' THEN 'sql ' || regexp_replace(ds.action, '\([^()]*\)$', '')
-                   ELSE 'queue ' || ds.queue END) AS does,
-               stacksaga.diagram_label(CASE ds.kind
-                   WHEN 'sql' THEN 'sql ' || regexp_replace(ds.compensation, '\([^()]*\)$', '')
-                   ELSE 'queue ' || ds.queue END) AS undoes
-          FROM stacksaga.definition_step ds
+               stacksaga.diagram_deed(ds.kind, ds.action, d.target) AS does,
+               stacksaga.diagram_deed(ds.kind, ds.compensation, d.target) AS undoes,
+               stacksaga.diagram_deed(CASE ds.kind WHEN 'sql' THEN 'sql' ELSE 'queue' END,
+                                      ds.fallback, ds.fallback) AS falls_back
+          FROM stacksaga.definition_step ds,
+               coalesce(ds.queue, ds.signal, ds.delay::text, ds.child_saga) AS d(target)
          WHERE ds.definition_id = diagram_lines.definition_id
     ), node AS (
         SELECT no, stage, siblings, format(CASE kind WHEN 'sql' THEN 's%s["%s<br/>%s%s"]'
+                                                     WHEN 'signal' THEN 's%s>"%s<br/>%s%s"]'
+                                                     WHEN 'timer' THEN 's%s("%s<br/>%s%s")'
+                                                     WHEN 'child' THEN 's%s[["%s<br/>%s%s"]]'
                                                      ELSE 's%s[/"%s<br/>%s%s"/]' END,
                       no, name, does, CASE WHEN is_pivot THEN '<br/>irreversible' END)
                || CASE WHEN is_pivot THEN ':::pivot' ELSE '' END AS text
@@ -54,6 +68,9 @@ AS $$
     UNION ALL
     SELECT 1, stage * 10000 + 9999, 'end' FROM stage WHERE id LIKE 'g%'
     UNION ALL
+    SELECT 1, 100000000 + no, format('f%s["fallback of %s<br/>%s"]', no, name, falls_back)
+      FROM step WHERE has_fallback
+    UNION ALL
     SELECT 2, no, format('c%s(["undo %s<br/>%s"]):::undo', no, name, undoes)
       FROM step WHERE is_compensable
     UNION ALL
@@ -63,9 +80,11 @@ AS $$
     SELECT 3, 100000, id || ' --> completed'
       FROM (SELECT id FROM stage ORDER BY stage DESC LIMIT 1) AS last
     UNION ALL
-    SELECT 4, no, format('s%s -. undone by .-> c%s', no, no) FROM step WHERE is_compensable
+    SELECT 4, no, format('s%s -. or else .-> f%s', no, no) FROM step WHERE has_fallback
     UNION ALL
-    SELECT 5, -later.stage, format('%s -.-> %s', array_to_string(later.ids, ' & '),
+    SELECT 5, no, format('s%s -. undone by .-> c%s', no, no) FROM step WHERE is_compensable
+    UNION ALL
+    SELECT 6, -later.stage, format('%s -.-> %s', array_to_string(later.ids, ' & '),
                coalesce(array_to_string(earlier.ids, ' & '), 'failed'))
       FROM undo_stage later
       LEFT JOIN LATERAL (SELECT ids FROM undo_stage u WHERE u.stage < later.stage

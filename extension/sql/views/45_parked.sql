@@ -13,8 +13,8 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
        WHEN p.direction = 'compensate' THEN
            p.retry || ' -- tries the compensation again; or resolve_step(), if you undid it by hand'
        WHEN p.saga_direction = 'compensate' THEN
-           p.resolve || ' -- it settled when what was before it was to be undone; not_done goes '
-           'on with that'
+           p.retry || ' -- undoes what can be undone and ends the saga as failed; this step happened '
+           'too late, and stays'
        WHEN NOT p.outcome_known AND p.effect = 'irreversible' THEN
            p.resolve || ' -- if it happened, else not_done: nobody here can know'
        ELSE
