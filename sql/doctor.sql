@@ -25,7 +25,7 @@ RESET ROLE;
 CREATE FUNCTION doctor.found(name text) RETURNS TABLE (severity text, detail text, fix text)
 LANGUAGE sql AS $$
     SELECT severity, detail, fix FROM stacksaga.doctor() WHERE check_name = name
-       AND (name NOT IN ('definers', 'handlers', 'grants') OR detail LIKE '%"doctor%')
+       AND (name NOT IN ('definers', 'handlers', 'grants', 'retries') OR detail LIKE '%"doctor%')
      ORDER BY detail
 $$;
 -- All is well with these.
@@ -81,6 +81,13 @@ RESET ROLE;
 DROP FUNCTION doctor.act;
 SELECT count(*) FROM doctor.found('handlers');
 ROLLBACK;
+
+-- Retries that outlast what is remembered of them, since the setting was lowered.
+BEGIN;
+SET LOCAL stacksaga.dedupe_retention = '10 s';
+SELECT * FROM doctor.found('retries') WHERE detail LIKE '%doctor queue%';
+ROLLBACK;
+SELECT count(*) FROM doctor.found('retries');
 
 -- Grants that an update or somebody else left incomplete.
 BEGIN;

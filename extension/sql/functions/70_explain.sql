@@ -118,3 +118,13 @@ AS $$
 $$;
 COMMENT ON FUNCTION stacksaga.saga_diagram IS
     'Draws a definition, the current one or a version, as a Mermaid flowchart: solid arrows are the way forward, dotted ones the way back. Raises SG400, SG404';
+
+CREATE OR REPLACE FUNCTION stacksaga.explain_retries(
+    saga text, outer_attempts integer[] DEFAULT '{}'
+) RETURNS TABLE (step text, attempts integer, longest_window interval, worst_case_calls bigint,
+                 dedupe_window interval, warning text)
+LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER ROWS 10
+SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
+AS 'MODULE_PATHNAME', 'stacksaga_explain_retries';
+COMMENT ON FUNCTION stacksaga.explain_retries IS
+    'Returns what the retries of each step of a saga add up to: how often and for how long it may be tried, multiplied by the attempts of the layers around the saga, and whether what is remembered of it outlasts that; NULL: without bound. Raises SG400, SG404';

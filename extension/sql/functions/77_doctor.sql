@@ -162,6 +162,12 @@ AS $$
       FROM definition d JOIN pg_roles r ON r.rolname = d.definer AND r.rolsuper
      WHERE EXISTS (SELECT FROM stacksaga.definition_step s
                     WHERE s.definition_id = d.definition_id AND s.action IS NOT NULL)
+    UNION ALL
+    SELECT 'warning', 'retries', format('step "%s" of saga "%s": %s', e.step, d.saga, e.warning),
+           format('SELECT * FROM stacksaga.explain_retries(%L); -- fewer attempts, or a longer '
+                  'stacksaga.dedupe_retention', d.saga)
+      FROM definition d, stacksaga.explain_retries(d.saga) AS e
+     WHERE e.warning LIKE '%effects are remembered for%'
 $$;
 COMMENT ON FUNCTION stacksaga.doctor_definitions IS
     'Internal: returns what doctor() says of the current definitions';

@@ -13,7 +13,7 @@ SELECT kind, object
         ('{operator}',
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),
-        ('{operator,monitor}', '{saga_diagram,parked_sagas,saga_actions}'),
+        ('{operator,monitor}', '{saga_diagram,explain_retries,parked_sagas,saga_actions}'),
         -- Dedupe
         ('{service}',
          '{idempotency_begin,idempotency_checkpoint,idempotency_finish,idempotency_release,
