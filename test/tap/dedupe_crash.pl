@@ -27,11 +27,12 @@ sub run_and_kill
 	my $kill = '\! kill -9 $BACKEND';
 	my $script = join "\n", 'SELECT pg_backend_pid() AS pid \gset', '\setenv BACKEND :pid',
 	  map { $_ eq 'KILL' ? $kill : "$_;" } @statements;
+	my $offset = -s $node->logfile;
 	# The statement behind the kill finds the connection gone.
 	my (undef, undef, $errors) = $node->psql('postgres', "$script\nSELECT 'survived';\n");
 	like($errors, qr/server closed the connection|connection to server was lost|terminating connection/,
 		'the backend was killed');
-	$node->poll_query_until('postgres', 'SELECT true') or die 'the server does not come back';
+	$node->wait_for_log(qr/reinitializing.*ready to accept connections/s, $offset);
 	return;
 }
 
