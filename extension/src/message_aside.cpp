@@ -238,6 +238,14 @@ void move_aside(const Subscription &s, const Message &m, LogFate fate, Timestamp
         write_aside(s, m, "waiting", 0, DT_NOEND, now, 0, std::nullopt);
 }
 
+void move_unread(const Subscription &s, const Message &m, TimestampTz now) {
+    constexpr std::string_view reason = "it was not read before stacksaga.outbox_retention passed";
+    if (is_blocking(s, m))
+        write_aside(s, m, "waiting", 0, DT_NOEND, now, 0, reason);
+    else
+        write_aside(s, m, "failed", 0, now, now, 0, reason);
+}
+
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id) {
     for (const Message &m : messages)
         if (m.is_aside)

@@ -35,6 +35,10 @@ void decide_fates(const Subscription &s, std::span<const Message> messages, Time
 /// Moves a message of the log aside, as `fate` says (hold or delay).
 void move_aside(const Subscription &s, const Message &m, LogFate fate, TimestampTz now);
 
+/// Moves a message aside that the log cannot keep any longer for a subscription that has not read
+/// it: it is due at once, or when its turn in its key comes (release_key() has to follow).
+void move_unread(const Subscription &s, const Message &m, TimestampTz now);
+
 /// A batch (0: none) gives these aside messages to a consumer.
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id);
 

@@ -8,6 +8,7 @@
 #include "pg/transaction.hpp"
 #include "src/fence.hpp"
 #include "src/gather.hpp"
+#include "src/generation.hpp"
 #include "src/handler.hpp"
 #include "src/item.hpp"
 #include "src/message_row.hpp"
@@ -22,6 +23,7 @@ namespace {
 // A transaction ends after so long, done or not, as a turn of sagas does.
 constexpr int64 batch_time_max_us = 250 * 1000;
 constexpr int32 fallbacks_at_once = 16;
+constexpr int64 tend_interval_us = 10 * USECS_PER_SEC;
 
 using Wanted = std::array<bool, log_partitions>;
 
@@ -237,6 +239,7 @@ struct WorkerState {
     NodeIdentity node{};
     int64 tick = 0;
     int64 looked_at = 0; ///< when it last looked at every subscription
+    int64 tend_at = 0;   ///< when to tend the log
     bool is_idle = false;
 };
 constinit WorkerState state{};
@@ -275,11 +278,21 @@ bool may_rest(const NodeIdentity &node, const Outlook &outlook) {
            outlook.next_due > pg::clock_now() && pg::steady_now() - state.looked_at < poll_us;
 }
 
+/// The generations of the log, from time to time.
+void tend() {
+    if (pg::steady_now() < state.tend_at)
+        return;
+    bool more = false;
+    in_transaction([&] { more = tend_log(false); });
+    state.tend_at = more ? 0 : pg::steady_now() + tend_interval_us;
+}
+
 } // namespace
 
 DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory) {
     handlers_run_at_top_level = true;
     const Outlook outlook = look(node.ring_id, memory);
+    tend();
     DeliveryOutcome outcome{.items = 0, .failures = 0, .more = false, .next_due = DT_NOEND};
     if (outlook.subscriptions.empty())
         return outcome;
@@ -301,10 +314,10 @@ DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory)
             outcome.failures += run.failures;
             outcome.more = outcome.more || run.more || run.items > 0 || run.failures > 0;
         }
-    state = {.node = node,
-             .tick = outlook.tick,
-             .looked_at = pg::steady_now(),
-             .is_idle = !outcome.more};
+    state.node = node;
+    state.tick = outlook.tick;
+    state.looked_at = pg::steady_now();
+    state.is_idle = !outcome.more;
     outcome.next_due = outlook.next_due > pg::clock_now() ? outlook.next_due : DT_NOEND;
     return outcome;
 }

@@ -8,7 +8,7 @@ namespace {
 
 // The last field of our lock tags; the fence has another one.
 constexpr uint16 tag_class = 0x5348;
-constexpr uint32 ticking = 0; // subscriptions count from 1
+constexpr uint32 ticking = 0; // subscriptions count from 1, this is no subscription
 
 constinit bool is_watching = false;
 constinit bool holds_lock = false;
@@ -46,6 +46,10 @@ bool lock(uint32 subscription_id, uint32 partition, bool wait) {
 
 bool lock_ticking() {
     return lock(ticking, 0, false);
+}
+
+bool lock_tending() {
+    return lock(ticking, 1, false);
 }
 
 bool lock_partition(int32 subscription_id, int16 partition, bool wait) {

@@ -8,6 +8,9 @@ namespace stacksaga {
 /// The right to make the next tick. False when another session has it: it makes that tick.
 bool lock_ticking();
 
+/// The right to tend the log; false when another session is at it.
+bool lock_tending();
+
 /// The right to move the position of a subscription in a partition. What was read of it before is a
 /// hint. Without `wait`, false when another session has it.
 bool lock_partition(int32 subscription_id, int16 partition, bool wait);
