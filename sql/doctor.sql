@@ -25,7 +25,7 @@ RESET ROLE;
 CREATE FUNCTION doctor.found(name text) RETURNS TABLE (severity text, detail text, fix text)
 LANGUAGE sql AS $$
     SELECT severity, detail, fix FROM stacksaga.doctor() WHERE check_name = name
-       AND (name NOT IN ('definers', 'handlers', 'grants', 'retries') OR detail LIKE '%"doctor%')
+       AND (name NOT IN ('definers', 'handlers', 'grants', 'retries', 'dead_messages') OR detail LIKE '%"doctor%')
      ORDER BY detail
 $$;
 -- All is well with these.
@@ -118,6 +118,31 @@ SELECT severity, regexp_replace(detail, '\d\d:\d\d:\d\d', '(a while)'), fix FROM
 SELECT count(*) FROM stacksaga.claim_steps('doctor ''queue''', 'w');
 SELECT severity, regexp_replace(detail, '\d\d:\d\d:\d\d', '(a while)'), fix FROM doctor.found('overdue')
  WHERE detail LIKE '%doctor%';
+ROLLBACK;
+
+-- Subscriptions: messages that failed for good, handlers that cannot be run.
+BEGIN;
+CREATE FUNCTION doctor.handle(message stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'no' USING ERRCODE = 'SG424';
+END
+$$;
+GRANT EXECUTE ON FUNCTION doctor.handle TO doctor_definer;
+SET LOCAL ROLE doctor_definer;
+SELECT stacksaga.create_subscription('doctor''s', 'doctor', handler => 'doctor.handle(stacksaga.message)');
+RESET ROLE;
+SELECT * FROM doctor.found('dead_messages') UNION ALL SELECT * FROM doctor.found('handlers');
+INSERT INTO stacksaga.dead_message (subscription_id, token, number, tick, partition, attempts, since,
+                                    dead_since, published_at, message_id, topic, headers)
+SELECT subscription_id, n, n, 1, 0, 1, now(), now(), now(), gen_random_uuid(), 'doctor', '{}'
+  FROM stacksaga.subscription, generate_series(1, 2) n WHERE subscription = 'doctor''s';
+SELECT * FROM doctor.found('dead_messages');
+UPDATE stacksaga.dead_message SET discarded_at = now();
+SELECT count(*) FROM doctor.found('dead_messages');
+REVOKE EXECUTE ON FUNCTION doctor.handle FROM doctor_definer, PUBLIC;
+SELECT * FROM doctor.found('handlers');
+DROP FUNCTION doctor.handle;
+SELECT * FROM doctor.found('handlers');
 ROLLBACK;
 
 -- Nodes that died, and the part of the ring that was theirs.

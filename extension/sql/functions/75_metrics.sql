@@ -82,6 +82,41 @@ $$;
 COMMENT ON FUNCTION stacksaga.ring_metrics IS
     'Internal: returns what metrics() says of rings, nodes and queues';
 
+-- Of a subscription's messages at most so many are looked at: nobody reads the difference.
+CREATE OR REPLACE FUNCTION stacksaga.dead_count(
+    subscription_id integer, count_max integer DEFAULT 1000
+) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT count(*)
+      FROM (SELECT FROM stacksaga.dead_message d
+             WHERE d.subscription_id = dead_count.subscription_id AND d.discarded_at IS NULL
+             LIMIT count_max) AS dead
+$$;
+COMMENT ON FUNCTION stacksaga.dead_count IS
+    'Internal: returns how many messages of a subscription have failed for good, and stops counting at a number';
+
+CREATE OR REPLACE FUNCTION stacksaga.subscription_metrics()
+RETURNS TABLE (name text, labels jsonb, value double precision)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT v.name, jsonb_build_object('region', r.region, 'cluster', r.cluster,
+                                      'subscription', s.subscription), v.value
+      FROM stacksaga.subscription s
+      JOIN stacksaga.ring r ON r.ring_id = s.ring_id
+     CROSS JOIN LATERAL (VALUES
+           ('stacksaga_subscription_dead_messages',
+            stacksaga.dead_count(s.subscription_id)::double precision),
+           ('stacksaga_subscription_held_messages', (
+                SELECT count(*)
+                  FROM (SELECT FROM stacksaga.message_retry m
+                         WHERE m.subscription_id = s.subscription_id LIMIT 1000) AS held
+                )::double precision)) AS v(name, value)
+$$;
+COMMENT ON FUNCTION stacksaga.subscription_metrics IS
+    'Internal: returns what metrics() says of subscriptions';
+
 CREATE OR REPLACE FUNCTION stacksaga.worker_metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 10
@@ -149,6 +184,7 @@ AS $$
     SELECT 'stacksaga_clock_offset_seconds', '{}',
            round(extract(epoch FROM stacksaga.clock_now() - clock_timestamp()))::double precision
     UNION ALL SELECT * FROM stacksaga.ring_metrics()
+    UNION ALL SELECT * FROM stacksaga.subscription_metrics()
     UNION ALL SELECT * FROM stacksaga.worker_metrics()
     UNION ALL SELECT * FROM stacksaga.table_metrics()
 $$;
@@ -177,6 +213,8 @@ AS $$
     ('stacksaga_ring_nodes', 'gauge', 'nodes of the ring by state'),
     ('stacksaga_node_share_ratio', 'gauge', 'the share of its ring that a node owns'),
     ('stacksaga_queue_overdue_seconds', 'gauge', 'for how long the oldest work of a queue has been due'),
+    ('stacksaga_subscription_dead_messages', 'gauge', 'messages that failed for good; 1000 stands for more'),
+    ('stacksaga_subscription_held_messages', 'gauge', 'messages that wait for their time, another attempt or their key; 1000 stands for more'),
     ('stacksaga_workers', 'gauge', 'background workers of this database'),
     ('stacksaga_worker_turns_total', 'counter', 'turns that a worker took since it started'),
     ('stacksaga_worker_items_total', 'counter', 'items that a worker did since it started'),

@@ -54,6 +54,35 @@ $$;
 COMMENT ON FUNCTION stacksaga.doctor_rings IS
     'Internal: returns what doctor() says of work, nodes and windows';
 
+CREATE OR REPLACE FUNCTION stacksaga.doctor_subscriptions()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT 'error', 'dead_messages', format('%s messages of subscription "%s" have failed for good',
+               CASE WHEN n < 1000 THEN n::text ELSE '1000 or more' END, s.subscription),
+           format('SELECT message_id, key, last_error FROM stacksaga.dead_messages WHERE '
+                  'subscription = %L; -- then redrive_message() or discard_message()', s.subscription)
+      FROM stacksaga.subscription s, stacksaga.dead_count(s.subscription_id) AS n
+     WHERE n > 0
+    UNION ALL
+    SELECT 'error', 'handlers', format('the %s of subscription "%s" cannot run %s: %s', h.what,
+               s.subscription, h.signature,
+               CASE WHEN f.oid IS NULL THEN 'there is no such function'
+                    ELSE 'the defining role may not execute it' END),
+           CASE WHEN f.oid IS NULL
+                THEN format('CREATE FUNCTION %s ...; or define the subscription anew', h.signature)
+                ELSE format('GRANT EXECUTE ON FUNCTION %s TO %I;', h.signature, s.definer) END
+      FROM stacksaga.subscription s
+     CROSS JOIN LATERAL (VALUES ('handler', s.handler), ('fallback', s.fallback))
+                AS h(what, signature)
+     CROSS JOIN LATERAL to_regprocedure(h.signature) AS f(oid)
+     WHERE h.signature IS NOT NULL
+       AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = s.definer)
+       AND (f.oid IS NULL OR NOT has_function_privilege(s.definer, f.oid, 'EXECUTE'))
+$$;
+COMMENT ON FUNCTION stacksaga.doctor_subscriptions IS
+    'Internal: returns what doctor() says of subscriptions';
+
 -- A transaction of another database holds nothing back here.
 CREATE OR REPLACE FUNCTION stacksaga.doctor_vacuum()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
@@ -106,6 +135,7 @@ AS $$
             UNION ALL SELECT * FROM stacksaga.doctor_definitions()
             UNION ALL SELECT * FROM stacksaga.doctor_grants()
             UNION ALL SELECT * FROM stacksaga.doctor_rings()
+            UNION ALL SELECT * FROM stacksaga.doctor_subscriptions()
             UNION ALL SELECT * FROM stacksaga.doctor_vacuum())
            AS f(severity, check_name, detail, fix)
      ORDER BY array_position('{error,warning,info}', f.severity), f.check_name, f.detail
