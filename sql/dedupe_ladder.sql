@@ -36,6 +36,13 @@ SELECT stacksaga.define_saga('ladder', ARRAY[
 SELECT stacksaga.define_saga('ladder', ARRAY[
     stacksaga.sql_step('total', 'ladder.set_total(stacksaga.step_call)', effect => 'idempotent')]);
 SELECT * FROM stacksaga.effects WHERE source = 'ladder' ORDER BY version, guarantee, step;
+SELECT stacksaga.define_saga('ladder kinds', ARRAY[stacksaga.signal_step('signal', 's'), stacksaga.timer_step('timer', '1 s'),
+    stacksaga.child_step('child', 'ladder')]);
+CREATE FUNCTION ladder.handle(stacksaga.message) RETURNS void LANGUAGE sql AS '';
+SELECT stacksaga.create_subscription('ladder handled', 'ladder', handler => 'ladder.handle(stacksaga.message)');
+SELECT stacksaga.create_subscription('ladder fetched', 'ladder');
+SELECT * FROM stacksaga.effects WHERE source LIKE 'ladder %' ORDER BY source, step;
+SELECT stacksaga.drop_subscription(s) FROM unnest(ARRAY['ladder handled', 'ladder fetched']) AS s;
 SELECT count(*) FROM stacksaga.idempotency_key UNION ALL SELECT count(*) FROM stacksaga.accepted_message;
 SELECT saga_id FROM stacksaga.start_saga('ladder', '{"total": 130}') \gset
 SELECT stacksaga.run_pending();

@@ -5,12 +5,13 @@ SELECT d.saga AS source,
        s.step,
        s.effect,
        CASE WHEN s.effect = 'idempotent' THEN 'algebra'
-            WHEN s.kind = 'sql' THEN 'transaction'
-            ELSE 'dedupe record' END AS rung,
-       CASE WHEN s.kind = 'sql' AND s.effect = 'idempotent' THEN
-                'committed once with its marker, in this database; what it does elsewhere may be repeated, which changes nothing'
+            WHEN s.kind IN ('queue', 'message') THEN 'dedupe record'
+            ELSE 'transaction' END AS rung,
+       CASE WHEN s.kind IN ('signal', 'timer', 'child') THEN
+                'happens once, in this database'
             WHEN s.kind = 'sql' THEN
                 'committed once with its marker, in this database; what it does elsewhere may be repeated'
+                || CASE s.effect WHEN 'idempotent' THEN ', which changes nothing' ELSE '' END
             WHEN s.effect = 'idempotent' THEN
                 'offered at least once; a repetition changes nothing'
             ELSE
@@ -21,6 +22,17 @@ SELECT d.saga AS source,
             ELSE '' END AS guarantee,
        d.version
   FROM stacksaga.saga_definition d
-  JOIN stacksaga.definition_step s USING (definition_id);
+  JOIN stacksaga.definition_step s USING (definition_id)
+UNION ALL
+SELECT s.subscription,
+       s.handler,
+       'guarded',
+       CASE WHEN s.handler IS NULL THEN 'dedupe record' ELSE 'transaction' END,
+       CASE WHEN s.handler IS NULL THEN
+                'delivered at least once; applied once where the consumer calls accept_message() with its effect'
+            ELSE
+                'committed once with its position, in this database; what it does elsewhere may be repeated' END,
+       NULL
+  FROM stacksaga.subscription s;
 COMMENT ON VIEW stacksaga.effects IS
-    'Every declared effect with its rung of the dedupe ladder (algebra, compare and set, sequence, dedupe record, transaction) and where its guarantee ends';
+    'Every declared effect of sagas and subscriptions with its rung of the dedupe ladder (algebra, dedupe record, transaction) and where its guarantee ends';
