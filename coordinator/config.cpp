@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <map>
 #include <sstream>
 
@@ -18,7 +20,7 @@ constexpr const char *footer =
     "The connection is libpq's: PG* environment variables, service and password files hold unless\n"
     "--dbname says otherwise. Any number of coordinators may serve the same rings.\n"
     "\n"
-    "Exit codes: 0 done or stopped by a signal, 64 usage, 65 no such ring (--once), 69 database\n"
+    "Exit codes: 0 done or stopped by a signal, 1 and 2 what status and doctor found, 64 usage, 65 no such ring (--once), 69 database\n"
     "unavailable (--once), 70 internal error, 75 refused for now (--once), 77 permission denied,\n"
     "78 extension missing or too old.";
 
@@ -26,8 +28,10 @@ constexpr const char *footer =
 struct Words {
     std::vector<std::string> regions{"default"};
     std::vector<std::string> clusters{"default"};
+    std::string http = "127.0.0.1:9187";
     std::string log_format = "logfmt";
     std::string log_level = "info";
+    std::string output = "table";
 };
 
 const std::map<std::string, LogFormat> formats{{"logfmt", LogFormat::logfmt},
@@ -53,50 +57,183 @@ std::string not_empty(const std::string &text) {
     return text.empty() ? "must not be empty" : "";
 }
 
-void add_master(CLI::App &app, Config &config, Words &words) {
-    CLI::App *master =
-        app.add_subcommand("master", "Publish the windows of rings, each before it opens");
-    master
-        ->add_option("-d,--dbname", config.conninfo,
-                     "Database name, libpq connection string or URI (default: PG* environment)")
+const std::map<std::string, bool> outputs{{"table", false}, {"json", true}};
+
+std::string host_and_port(const std::string &text) {
+    return text.empty() || parse_http_address(text) ? "" : "must be HOST:PORT, or empty for none";
+}
+
+void add_connection(CLI::App &command, Config &config) {
+    command
+        .add_option("-d,--dbname", config.conninfo,
+                    "Database name, libpq connection string or URI (default: PG* environment)")
         ->envname("STACKSAGA_DBNAME")
         ->type_name("CONNINFO");
-    master
-        ->add_option("--region", words.regions,
-                     "Region of a ring; repeat for more rings, paired with --cluster in order")
+}
+
+void add_rings(CLI::App &command, Words &words) {
+    command
+        .add_option("--region", words.regions,
+                    "Region of a ring; repeat for more rings, paired with --cluster in order")
         ->envname("STACKSAGA_REGION")
         ->delimiter(',')
         ->check(not_empty, "")
         ->type_name("NAME")
         ->capture_default_str();
-    master
-        ->add_option("--cluster", words.clusters,
-                     "Cluster of a ring; repeat for more rings (one region serves them all)")
+    command
+        .add_option("--cluster", words.clusters,
+                    "Cluster of a ring; repeat for more rings (one region serves them all)")
         ->envname("STACKSAGA_CLUSTER")
         ->delimiter(',')
         ->check(not_empty, "")
         ->type_name("NAME")
         ->capture_default_str();
-    master
-        ->add_option("--name", config.publisher,
-                     "Name that published windows are signed with (default: HOST:PID)")
+}
+
+/// What a daemon that runs has, whatever its role.
+void add_daemon(CLI::App &command, Config &config, Words &words) {
+    command
+        .add_option("--name", config.publisher,
+                    "Name that published windows are signed with (default: HOST:PID)")
         ->envname("STACKSAGA_NAME")
         ->check(not_empty, "")
         ->type_name("NAME");
-    master->add_option("--log-format", words.log_format, "logfmt or json")
+    command
+        .add_option("--http", words.http,
+                    "Where to answer /livez, /readyz, /health, /metrics, /status and the page; "
+                    "empty: nowhere")
+        ->envname("STACKSAGA_HTTP")
+        ->check(host_and_port, "")
+        ->type_name("HOST:PORT")
+        ->capture_default_str();
+    command.add_option("--log-format", words.log_format, "logfmt or json")
         ->envname("STACKSAGA_LOG_FORMAT")
         ->check(one_of(formats), "")
         ->type_name("FORMAT")
         ->capture_default_str();
-    master->add_option("--log-level", words.log_level, "debug, info, warn or error")
+    command.add_option("--log-level", words.log_level, "debug, info, warn or error")
         ->envname("STACKSAGA_LOG_LEVEL")
         ->check(one_of(levels), "")
         ->type_name("LEVEL")
         ->capture_default_str();
-    master->add_flag(
+}
+
+void add_output(CLI::App &command, Config &config, Words &words) {
+    command.add_option("-o,--output", words.output, "table or json")
+        ->check(one_of(outputs), "")
+        ->type_name("FORMAT")
+        ->capture_default_str();
+    command.add_flag("--watch", config.watch, "Look again every two seconds, until it is stopped");
+}
+
+struct Commands {
+    CLI::App *master, *status, *ring, *locate, *doctor, *check_config;
+};
+
+Commands add_commands(CLI::App &app, Config &config, Words &words) {
+    const auto add = [&](const char *name, const char *what) {
+        CLI::App *command = app.add_subcommand(name, what);
+        command->footer(footer);
+        command->configurable();
+        add_connection(*command, config);
+        return command;
+    };
+    Commands c{};
+    c.master = add("master", "Publish the windows of rings, each before it opens");
+    add_rings(*c.master, words);
+    add_daemon(*c.master, config, words);
+    c.master->add_flag(
         "--once", config.once,
         "Publish the next window of each ring now, unless that has been done, and exit");
-    master->footer(footer);
+    c.master->add_flag("--dry-run", config.dry_run,
+                       "Print what the next window of each ring would be, publish nothing, exit");
+    c.check_config = add("check-config", "Read the settings of master, connect, and say what is "
+                                         "wrong; prints each setting with its source");
+    add_rings(*c.check_config, words);
+    add_daemon(*c.check_config, config, words);
+    c.status = add("status", "Print rings, nodes and what needs attention; exit 1 for warnings, 2 "
+                             "for errors");
+    add_output(*c.status, config, words);
+    c.ring = add("ring", "Print who owns which range of the ring, and who is next");
+    add_rings(*c.ring, words);
+    add_output(*c.ring, config, words);
+    c.locate = add("locate", "Print the token of a key, and which node owns it");
+    c.locate->add_option("key", config.key, "The key, as it is passed to stacksaga.token()")
+        ->required()
+        ->type_name("KEY");
+    c.doctor =
+        add("doctor", "Print what is wrong in the database, and the SQL that mends it; exit 1 "
+                      "for errors");
+    add_output(*c.doctor, config, words);
+    return c;
+}
+
+Command command_of(const Commands &c) {
+    if (c.status->parsed())
+        return Command::status;
+    if (c.ring->parsed())
+        return Command::ring;
+    if (c.locate->parsed())
+        return Command::locate;
+    if (c.doctor->parsed())
+        return Command::doctor;
+    return c.check_config->parsed() ? Command::check_config : Command::master;
+}
+
+/// Whether a flag of this option stands on the command line.
+bool is_flagged(const CLI::Option &option, int argc, const char *const *argv) {
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        for (const std::string &name : option.get_lnames())
+            if (word == "--" + name || word.starts_with("--" + name + "="))
+                return true;
+        for (const std::string &name : option.get_snames())
+            if (word.starts_with("-" + name) && !word.starts_with("--"))
+                return true;
+    }
+    return false;
+}
+
+/// A connection string may hold a password.
+std::string without_secrets(const CLI::Option &option, std::string value) {
+    const auto at = value.find("password=");
+    const auto user = value.find("://");
+    const auto host = value.find('@');
+    if (option.get_single_name() != "dbname")
+        return value;
+    if (at != std::string::npos)
+        return value.substr(0, at) + "password=****";
+    if (user != std::string::npos && host != std::string::npos) {
+        const auto colon = value.find(':', user + 3);
+        if (colon < host)
+            return value.substr(0, colon) + ":****" + value.substr(host);
+    }
+    return value;
+}
+
+/// One line a setting: its value, and which of flag, environment, file and default it comes from.
+std::string print_settings(const CLI::App &command, int argc, const char *const *argv) {
+    std::string out;
+    for (const CLI::Option *option : command.get_options()) {
+        const std::string name = option->get_single_name();
+        if (name == "help" || option->get_positional())
+            continue;
+        std::string value;
+        for (const std::string &word : option->results())
+            value += (value.empty() ? "" : ",") + word;
+        const char *source = "default";
+        if (is_flagged(*option, argc, argv))
+            source = "flag";
+        else if (!option->get_envname().empty() &&
+                 std::getenv(option->get_envname().c_str()) != nullptr)
+            source = "environment";
+        else if (option->count() > 0)
+            source = "file";
+        else
+            value = option->get_default_str();
+        out += name + " = \"" + without_secrets(*option, value) + "\"  # " + source + "\n";
+    }
+    return out;
 }
 
 } // namespace
@@ -116,6 +253,21 @@ std::optional<std::vector<RingName>> rings_of(const std::vector<std::string> &re
     return rings;
 }
 
+std::optional<HttpAddress> parse_http_address(const std::string &text) {
+    const auto colon = text.rfind(':');
+    if (colon == std::string::npos || colon == 0)
+        return std::nullopt;
+    std::string host = text.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+        host = host.substr(1, host.size() - 2);
+    const std::string digits = text.substr(colon + 1);
+    unsigned port = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (error != std::errc() || end != digits.data() + digits.size() || port > 65535)
+        return std::nullopt;
+    return HttpAddress{std::move(host), static_cast<std::uint16_t>(port)};
+}
+
 CommandLine parse_command_line(int argc, const char *const *argv,
                                const std::string &default_publisher) {
     CommandLine result;
@@ -127,7 +279,11 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     app.set_version_flag("--version", "stacksaga-coordinator " STACKSAGA_VERSION);
     app.require_subcommand(1);
     app.footer(footer);
-    add_master(app, config, words);
+    app.fallthrough();
+    app.set_config("-c,--config", "", "File of settings, [master] and so on, as TOML or INI")
+        ->envname("STACKSAGA_CONFIG")
+        ->type_name("FILE");
+    const Commands commands = add_commands(app, config, words);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {
@@ -148,6 +304,14 @@ CommandLine parse_command_line(int argc, const char *const *argv,
         return result;
     }
     config.rings = std::move(*rings);
+    config.command = command_of(commands);
+    if (!words.http.empty())
+        config.http = *parse_http_address(words.http);
+    const CLI::App *daemon =
+        config.command == Command::check_config ? commands.check_config : commands.master;
+    config.http_is_default = daemon->get_option("--http")->count() == 0;
+    config.json = outputs.at(words.output);
+    config.printed = print_settings(*daemon, argc, argv);
     config.log_format = formats.at(words.log_format);
     config.log_level = levels.at(words.log_level);
     result.config = std::move(config);

@@ -1,6 +1,8 @@
-// The command line and its environment. Flags win over STACKSAGA_* variables, those over defaults.
+// The command line, its environment and its file. Flags win over STACKSAGA_* variables, those over
+// the file, that over defaults.
 #pragma once
 
+#include "http_server.hpp"
 #include "log.hpp"
 #include "types.hpp"
 
@@ -10,13 +12,23 @@
 
 namespace stacksaga::coordinator {
 
+enum class Command { master, status, ring, locate, doctor, check_config };
+
 struct Config {
+    Command command = Command::master;
     std::string conninfo; ///< empty: libpq's environment alone
     std::vector<RingName> rings;
     std::string publisher;
+    HttpAddress http;
+    bool http_is_default = true; ///< nobody asked for it: a port in use is no error
     LogFormat log_format = LogFormat::logfmt;
     LogLevel log_level = LogLevel::info;
     bool once = false;
+    bool dry_run = false; ///< print what would be published, publish nothing
+    bool json = false;    ///< output of the commands that look
+    bool watch = false;   ///< look again every two seconds
+    std::string key;      ///< of locate
+    std::string printed;  ///< of check-config: the settings, each with its source
 };
 
 /// Either a configuration to run with, or what to print and the exit code to end with.
@@ -30,6 +42,9 @@ struct CommandLine {
 /// `default_publisher` is used where no name is given.
 [[nodiscard]] CommandLine parse_command_line(int argc, const char *const *argv,
                                              const std::string &default_publisher);
+
+/// HOST:PORT, [V6]:PORT; nothing when it is neither.
+[[nodiscard]] std::optional<HttpAddress> parse_http_address(const std::string &text);
 
 /// Pairs regions with clusters by position; a single one of either goes with each of the other.
 /// Nothing when their numbers do not fit. Duplicates are dropped.

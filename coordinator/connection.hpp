@@ -29,6 +29,10 @@ public:
     explicit Rows(Result result) : result_(std::move(result)) {}
 
     [[nodiscard]] int size() const noexcept { return PQntuples(result_.get()); }
+    [[nodiscard]] int columns() const noexcept { return PQnfields(result_.get()); }
+    [[nodiscard]] std::string_view name(int column) const noexcept {
+        return PQfname(result_.get(), column);
+    }
     [[nodiscard]] bool is_null(int row, int column) const noexcept;
     [[nodiscard]] std::string_view text(int row, int column) const noexcept;
     [[nodiscard]] std::int64_t int64(int row, int column) const;

@@ -79,6 +79,18 @@ std::vector<LogField> fields_of(const StoreError &error) {
     return fields;
 }
 
+std::string explain(const StoreError &error) {
+    std::string text = std::string(error.what()) + "\n";
+    if (!error.detail.empty())
+        text += error.detail + "\n";
+    if (!error.hint.empty())
+        text += error.hint + "\n";
+    else if (error.sqlstate == "42501")
+        text += "Run as the extension's owner: SELECT stacksaga.grant_usage('ROLE', 'monitor'); "
+                "with the role that connects here.\n";
+    return text;
+}
+
 int exit_code_of(ErrorClass kind) noexcept {
     switch (kind) {
     case ErrorClass::reconnect:

@@ -43,6 +43,9 @@ struct StoreError : std::runtime_error {
 /// The error as fields of a log event; what the server left empty is left out.
 [[nodiscard]] std::vector<LogField> fields_of(const StoreError &error);
 
+/// The error as lines for people: what was wrong, and what to do.
+[[nodiscard]] std::string explain(const StoreError &error);
+
 /// Exit codes, those of sysexits.h where it has one.
 namespace exit_code {
 inline constexpr int ok = 0;

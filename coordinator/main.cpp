@@ -4,8 +4,12 @@
 #include "clock.hpp"
 #include "config.hpp"
 #include "errors.hpp"
+#include "http_server.hpp"
 #include "log.hpp"
+#include "look.hpp"
 #include "master.hpp"
+#include "observer.hpp"
+#include "pages.hpp"
 #include "pg_control_store.hpp"
 
 #include <asio/bind_cancellation_slot.hpp>
@@ -60,6 +64,75 @@ int conclude(Log &log, const std::exception_ptr &failure, int stop_signal) {
     return exit_code::ok;
 }
 
+/// Pages over HTTP beside the daemon's work.
+class Web {
+public:
+    Web(asio::io_context &io, const Config &config, Log &log)
+        : observer_(io.get_executor(), config.conninfo,
+                    [&log](std::string_view notice) {
+                        log.debug("notice", {{"notice", notice}});
+                    }),
+          pages_(observer_, "master"), server_(io, config.http, [this](HttpRequest request) {
+              return pages_.answer(std::move(request));
+          }) {
+        if (config.http.host.empty() || config.once)
+            return;
+        try {
+            server_.start();
+            log.info("listening",
+                     {{"http", fmt::format("{}:{}", config.http.host, config.http.port)}});
+        } catch (const std::runtime_error &error) {
+            if (!config.http_is_default)
+                throw;
+            log.warn("no pages", {{"error", error.what()}, {"hint", "choose --http HOST:PORT"}});
+        }
+    }
+    Web(const Web &) = delete;
+    Web &operator=(const Web &) = delete;
+    ~Web() { stop(); }
+
+    void stop() noexcept {
+        server_.stop();
+        observer_.close();
+    }
+
+private:
+    Observer observer_;
+    Pages pages_;
+    HttpServer server_;
+};
+
+/// Runs a command that looks; what it cannot ask goes to standard error.
+int run_look(const Config &config) {
+    asio::io_context io(1);
+    asio::cancellation_signal stop;
+    asio::signal_set signals(io, SIGINT, SIGTERM);
+    signals.async_wait([&](const asio::error_code &error, int) {
+        if (!error)
+            stop.emit(asio::cancellation_type::terminal);
+    });
+    int code = exit_code::ok;
+    asio::co_spawn(io, look(io, config),
+                   asio::bind_cancellation_slot(
+                       stop.slot(), [&](const std::exception_ptr &failure, int result) {
+                           signals.cancel();
+                           code = result;
+                           try {
+                               if (failure)
+                                   std::rethrow_exception(failure);
+                           } catch (const StoreError &error) {
+                               std::fputs(explain(error).c_str(), stderr);
+                               code = exit_code_of(error.kind);
+                           } catch (const asio::system_error &error) {
+                               if (error.code() != asio::error::operation_aborted)
+                                   throw;
+                               code = exit_code::ok;
+                           }
+                       }));
+    io.run();
+    return code;
+}
+
 int run_master(const Config &config, Log &log) {
     asio::io_context io(1);
     PgControlStore store(io.get_executor(), config.conninfo, [&log](std::string_view notice) {
@@ -71,6 +144,8 @@ int run_master(const Config &config, Log &log) {
                    .publisher = config.publisher,
                    .once = config.once,
                    .seed = std::random_device{}()});
+
+    Web web(io, config, log);
 
     int stop_signal = 0;
     asio::cancellation_signal stop;
@@ -87,6 +162,7 @@ int run_master(const Config &config, Log &log) {
                    asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr thrown) {
                        failure = std::move(thrown);
                        signals.cancel();
+                       web.stop();
                    }));
     io.run();
     return conclude(log, failure, stop_signal);
@@ -112,6 +188,8 @@ int main(int argc, char **argv) {
                 stderr);
             return exit_code::usage;
         }
+        if (config.command != Command::master)
+            return run_look(config);
         Log log(config.log_format, config.log_level, write_to_stderr);
         try {
             return run_master(config, log);

@@ -1,0 +1,58 @@
+#include "exposition.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace stacksaga::coordinator {
+namespace {
+
+std::string escape(const std::string &text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '\\')
+            out += "\\\\";
+        else if (c == '"')
+            out += "\\\"";
+        else if (c == '\n')
+            out += "\\n";
+        else
+            out += c;
+    }
+    return out;
+}
+
+std::string format_labels(const std::map<std::string, std::string> &labels) {
+    std::string out;
+    for (const auto &[name, value] : labels)
+        out += fmt::format("{}{}=\"{}\"", out.empty() ? "{" : ",", name, escape(value));
+    return out.empty() ? out : out + "}";
+}
+
+} // namespace
+
+std::string format_value(double value) {
+    if (std::isnan(value))
+        return "NaN";
+    if (std::isinf(value))
+        return value > 0 ? "+Inf" : "-Inf";
+    return fmt::format("{}", value);
+}
+
+std::string format_exposition(std::vector<Sample> samples) {
+    std::ranges::stable_sort(samples, {}, &Sample::name);
+    std::string out;
+    const std::string *name = nullptr;
+    for (const Sample &sample : samples) {
+        if (name == nullptr || *name != sample.name)
+            out += fmt::format("# TYPE {} {}\n", sample.name,
+                               sample.name.ends_with("_total") ? "counter" : "gauge");
+        name = &sample.name;
+        out += fmt::format("{}{} {}\n", sample.name, format_labels(sample.labels),
+                           format_value(sample.value));
+    }
+    return out;
+}
+
+} // namespace stacksaga::coordinator

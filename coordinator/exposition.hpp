@@ -1,0 +1,25 @@
+// Prometheus' text format, version 0.0.4.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace stacksaga::coordinator {
+
+/// One sample. `name` is a metric's name, labels are in UTF-8.
+struct Sample {
+    std::string name;
+    std::map<std::string, std::string> labels;
+    double value = 0;
+};
+
+inline constexpr const char *exposition_content_type = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The samples by name, each name with its TYPE: counter where it ends in _total, else gauge.
+[[nodiscard]] std::string format_exposition(std::vector<Sample> samples);
+
+/// A number as Prometheus reads it: 17 digits at most, NaN, +Inf, -Inf.
+[[nodiscard]] std::string format_value(double value);
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,225 @@
+#include "look.hpp"
+
+#include "errors.hpp"
+
+#include <asio/steady_timer.hpp>
+#include <asio/use_awaitable.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr Duration statement_deadline = std::chrono::seconds(10);
+constexpr Duration watch_period = std::chrono::seconds(2);
+
+constexpr const char *SQL_EXTENSION =
+    "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'stacksaga'";
+
+constexpr const char *SQL_RINGS =
+    "SELECT region, cluster, epoch, window_start, publisher, active_nodes, total_nodes,"
+    "       round((100 * coverage)::numeric, 1) || ' %' AS owned, oldest_due"
+    "  FROM stacksaga.ring_status ORDER BY region, cluster";
+constexpr const char *SQL_NODES =
+    "SELECT region, cluster, node, kind, state, round((100 * share)::numeric, 1) || ' %' AS share,"
+    "       load, date_trunc('milliseconds', heartbeat_age) AS heartbeat_age, progress"
+    "  FROM stacksaga.nodes ORDER BY region, cluster, node";
+constexpr const char *SQL_PROBLEMS =
+    "SELECT severity, check_name, detail, fix FROM stacksaga.doctor()";
+constexpr const char *SQL_RANGES =
+    "SELECT x.range_start, x.range_end, x.slots, x.epoch, x.node, x.next_node, x.next_from"
+    "  FROM pg_catalog.jsonb_array_elements(stacksaga.status() -> 'rings') AS r,"
+    "       pg_catalog.jsonb_to_recordset(r -> 'ranges') AS x(range_start bigint,"
+    "           range_end bigint, slots integer, epoch bigint, node text, next_node text,"
+    "           next_from timestamptz)"
+    " WHERE r ->> 'region' = $1 AND r ->> 'cluster' = $2 ORDER BY x.range_start";
+constexpr const char *SQL_LOCATE =
+    "SELECT token, slot, node, valid_until, next_node FROM stacksaga.locate($1::text)";
+
+constexpr const char *SQL_STATUS_JSON = "SELECT pg_catalog.jsonb_pretty(stacksaga.status())";
+constexpr const char *SQL_RING_JSON =
+    "SELECT pg_catalog.jsonb_pretty(r)"
+    "  FROM pg_catalog.jsonb_array_elements(stacksaga.status() -> 'rings') AS r"
+    " WHERE r ->> 'region' = $1 AND r ->> 'cluster' = $2";
+constexpr const char *SQL_DOCTOR_JSON =
+    "SELECT pg_catalog.jsonb_pretty(coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(d)), '[]'))"
+    "  FROM stacksaga.doctor() AS d";
+
+/// Characters of UTF-8, not bytes.
+std::size_t width(const std::string &text) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+void pad(std::string &line, const std::string &text, std::size_t to) {
+    line += text;
+    line.append(to - width(text) + 2, ' ');
+}
+
+std::string trimmed(std::string line) {
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line + "\n";
+}
+
+class Looker {
+public:
+    Looker(asio::io_context &io, const Config &config)
+        : config_(config), connection_(io.get_executor(), [](std::string_view notice) {
+              std::fputs(fmt::format("{}\n", notice).c_str(), stderr);
+          }) {}
+
+    asio::awaitable<void> open() {
+        const Parameters none;
+        co_await connection_.open(config_.conninfo);
+        const Rows rows = co_await connection_.query(SQL_EXTENSION, none, statement_deadline);
+        if (rows.size() == 0)
+            throw StoreError(ErrorClass::missing_extension,
+                             "extension stacksaga is not installed in this database", {}, {},
+                             "Run CREATE EXTENSION stacksaga.");
+        version_ = rows.text(0, 0);
+    }
+
+    asio::awaitable<int> look() {
+        switch (config_.command) {
+        case Command::status:
+            co_return co_await status();
+        case Command::ring:
+            co_return co_await ring();
+        case Command::locate:
+            co_return co_await locate();
+        case Command::doctor:
+            co_return co_await doctor();
+        case Command::check_config:
+        case Command::master:
+            break;
+        }
+        out_ +=
+            fmt::format("{}connected: the database has stacksaga {}\n", config_.printed, version_);
+        co_return 0;
+    }
+
+    std::string take_output() { return std::exchange(out_, {}); }
+
+private:
+    asio::awaitable<void> print(const char *title, const char *sql, const Parameters &parameters) {
+        const Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
+        std::vector<std::string> names;
+        for (int column = 0; column < rows.columns(); ++column)
+            names.emplace_back(rows.name(column));
+        std::vector<std::vector<std::string>> lines;
+        for (int row = 0; row < rows.size(); ++row) {
+            std::vector<std::string> &line = lines.emplace_back();
+            for (int column = 0; column < rows.columns(); ++column)
+                line.emplace_back(rows.text(row, column));
+        }
+        out_ += fmt::format("{}\n{}\n", title, format_table(names, lines));
+    }
+
+    asio::awaitable<void> print_json(const char *sql, const Parameters &parameters) {
+        const Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
+        for (int row = 0; row < rows.size(); ++row)
+            out_ += fmt::format("{}\n", rows.text(row, 0));
+    }
+
+    /// 2 when doctor() finds an error, 1 a warning.
+    asio::awaitable<int> severity() {
+        const Parameters none;
+        const Rows rows = co_await connection_.query(SQL_PROBLEMS, none, statement_deadline);
+        int worst = 0;
+        for (int row = 0; row < rows.size(); ++row)
+            worst = std::max(worst, rows.text(row, 0) == "error"     ? 2
+                                    : rows.text(row, 0) == "warning" ? 1
+                                                                     : 0);
+        co_return worst;
+    }
+
+    asio::awaitable<int> status() {
+        const Parameters none;
+        if (config_.json) {
+            co_await print_json(SQL_STATUS_JSON, none);
+        } else {
+            co_await print("Rings", SQL_RINGS, none);
+            co_await print("Nodes", SQL_NODES, none);
+            co_await print("Checks", SQL_PROBLEMS, none);
+        }
+        co_return co_await severity();
+    }
+
+    asio::awaitable<int> ring() {
+        for (const RingName &name : config_.rings) {
+            const Parameters parameters{name.region, name.cluster};
+            if (config_.json)
+                co_await print_json(SQL_RING_JSON, parameters);
+            else
+                co_await print(fmt::format("Ring {}/{}", name.region, name.cluster).c_str(),
+                               SQL_RANGES, parameters);
+        }
+        co_return 0;
+    }
+
+    asio::awaitable<int> locate() {
+        const Parameters parameters{config_.key};
+        co_await print("Key", SQL_LOCATE, parameters);
+        co_return 0;
+    }
+
+    asio::awaitable<int> doctor() {
+        const Parameters none;
+        if (config_.json)
+            co_await print_json(SQL_DOCTOR_JSON, none);
+        else
+            co_await print("Checks", SQL_PROBLEMS, none);
+        co_return co_await severity();
+    }
+
+    const Config &config_;
+    Connection connection_;
+    std::string version_;
+    std::string out_;
+};
+
+} // namespace
+
+std::string format_table(const std::vector<std::string> &names,
+                         const std::vector<std::vector<std::string>> &rows) {
+    std::vector<std::size_t> widths;
+    for (std::size_t column = 0; column < names.size(); ++column) {
+        widths.push_back(width(names[column]));
+        for (const std::vector<std::string> &row : rows)
+            widths.back() = std::max(widths.back(), width(row[column]));
+    }
+    std::string head, line, out;
+    for (std::size_t column = 0; column < names.size(); ++column) {
+        pad(head, names[column], widths[column]);
+        pad(line, std::string(widths[column], '-'), widths[column]);
+    }
+    out = trimmed(head) + trimmed(line);
+    for (const std::vector<std::string> &row : rows) {
+        line.clear();
+        for (std::size_t column = 0; column < names.size(); ++column)
+            pad(line, row[column], widths[column]);
+        out += trimmed(line);
+    }
+    return out;
+}
+
+asio::awaitable<int> look(asio::io_context &io, const Config &config) {
+    Looker looker(io, config);
+    co_await looker.open();
+    for (;;) {
+        const int code = co_await looker.look();
+        const std::string out = looker.take_output();
+        if (config.watch)
+            std::fputs("\033[H\033[2J", stdout); // a terminal's, or what follows is below it
+        std::fputs(out.c_str(), stdout);
+        std::fflush(stdout);
+        if (!config.watch)
+            co_return code;
+        asio::steady_timer timer(io, watch_period);
+        co_await timer.async_wait(asio::use_awaitable);
+    }
+}
+
+} // namespace stacksaga::coordinator

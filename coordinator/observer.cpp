@@ -1,0 +1,131 @@
+#include "observer.hpp"
+
+#include <asio/use_awaitable.hpp>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr Duration keep_for = std::chrono::seconds(1);
+constexpr Duration statement_deadline = std::chrono::seconds(5);
+constexpr int waiting_max = 64;
+
+constexpr const char *SQL_SESSION =
+    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
+    "       pg_catalog.set_config('statement_timeout', '6s', false),"
+    "       pg_catalog.set_config('default_transaction_read_only', 'on', false)";
+constexpr const char *SQL_READY =
+    "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'stacksaga'";
+constexpr const char *SQL_STATUS = "SELECT stacksaga.status()";
+// One row a label; a sample without labels has one with NULLs.
+constexpr const char *SQL_METRICS =
+    "SELECT m.n, m.name, m.value, l.key, l.value"
+    "  FROM (SELECT row_number() OVER () AS n, * FROM stacksaga.metrics()) AS m"
+    "  LEFT JOIN LATERAL pg_catalog.jsonb_each_text(m.labels) AS l ON true"
+    " ORDER BY m.n";
+constexpr const char *SQL_TIMELINE =
+    "SELECT line FROM stacksaga.saga_timeline($1::uuid) WITH ORDINALITY AS t(line, n) ORDER BY n";
+
+} // namespace
+
+/// Has the connection until it goes out of scope.
+class Observer::Turn {
+public:
+    explicit Turn(Observer &observer) : observer_(observer) {}
+    Turn(const Turn &) = delete;
+    Turn &operator=(const Turn &) = delete;
+    ~Turn() { observer_.turn_.try_send(asio::error_code(), true); }
+
+private:
+    Observer &observer_;
+};
+
+Observer::Observer(const asio::any_io_executor &executor, std::string conninfo,
+                   Connection::NoticeHandler on_notice)
+    : conninfo_(std::move(conninfo)), connection_(executor, std::move(on_notice)),
+      turn_(executor, 1) {
+    turn_.try_send(asio::error_code(), true);
+}
+
+asio::awaitable<Rows> Observer::query(const char *sql, const Parameters &parameters) {
+    const Parameters none;
+    if (!connection_.is_open()) {
+        co_await connection_.open(conninfo_);
+        co_await connection_.query(SQL_SESSION, none, statement_deadline);
+    }
+    co_return co_await connection_.query(sql, parameters, statement_deadline);
+}
+
+template <class Value, class Ask>
+asio::awaitable<Value> Observer::keep(Kept<Value> &kept, Ask ask) {
+    const auto is_fresh = [&kept] {
+        return kept.value && std::chrono::steady_clock::now() < kept.until;
+    };
+    if (is_fresh())
+        co_return *kept.value;
+    if (waiting_ >= waiting_max)
+        throw StoreError(ErrorClass::refused, "too many questions wait for the database");
+    ++waiting_;
+    try {
+        co_await turn_.async_receive(asio::use_awaitable);
+    } catch (...) {
+        --waiting_;
+        throw;
+    }
+    --waiting_;
+    const Turn turn(*this);
+    if (!is_fresh()) { // the one before may have asked the same
+        kept.value.reset();
+        kept.value = co_await ask();
+        kept.until = std::chrono::steady_clock::now() + keep_for;
+    }
+    co_return *kept.value;
+}
+
+asio::awaitable<void> Observer::check_ready() {
+    co_await keep(ready_, [this]() -> asio::awaitable<bool> {
+        const Parameters none;
+        const Rows rows = co_await query(SQL_READY, none);
+        if (rows.size() == 0)
+            throw StoreError(ErrorClass::missing_extension,
+                             "extension stacksaga is not installed in this database", {}, {},
+                             "Run CREATE EXTENSION stacksaga.");
+        co_return true;
+    });
+}
+
+asio::awaitable<std::string> Observer::status() {
+    co_return co_await keep(status_, [this]() -> asio::awaitable<std::string> {
+        const Parameters none;
+        const Rows rows = co_await query(SQL_STATUS, none);
+        co_return std::string(rows.text(0, 0));
+    });
+}
+
+asio::awaitable<std::vector<Sample>> Observer::metrics() {
+    co_return co_await keep(metrics_, [this]() -> asio::awaitable<std::vector<Sample>> {
+        const Parameters none;
+        const Rows rows = co_await query(SQL_METRICS, none);
+        std::vector<Sample> samples;
+        for (int row = 0; row < rows.size(); ++row) {
+            if (row == 0 || rows.text(row, 0) != rows.text(row - 1, 0))
+                samples.push_back({std::string(rows.text(row, 1)), {}, rows.float8(row, 2)});
+            if (!rows.is_null(row, 3))
+                samples.back().labels.emplace(rows.text(row, 3), rows.text(row, 4));
+        }
+        co_return samples;
+    });
+}
+
+asio::awaitable<std::vector<std::string>> Observer::timeline(const std::string &saga_id) {
+    Kept<std::vector<std::string>> not_kept;
+    co_return co_await keep(not_kept, [&]() -> asio::awaitable<std::vector<std::string>> {
+        const Parameters parameters{saga_id};
+        const Rows rows = co_await query(SQL_TIMELINE, parameters);
+        std::vector<std::string> lines;
+        for (int row = 0; row < rows.size(); ++row)
+            lines.emplace_back(rows.text(row, 0));
+        co_return lines;
+    });
+}
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,160 @@
+// The page reads /status every two seconds and draws it. Tokens are text there: JavaScript's
+// numbers do not hold them, so they become BigInt.
+"use strict";
+
+const period_ms = 2000;
+const colours = 8;
+const ring_size = 1n << 64n;
+const ring_start = -(1n << 63n);
+const by_id = id => document.getElementById(id);
+
+// Elements are made, never parsed from text: what a database says stays text.
+function make(tag, attributes = {}, ...children) {
+  const svg = ["svg", "path", "title", "text"].includes(tag);
+  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag)
+                      : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== undefined && value !== "") element.setAttribute(name, value);
+  element.append(...children.map(c => c instanceof Node ? c : String(c ?? "")));
+  return element;
+}
+
+function table(caption, heads, rows) {
+  if (rows.length === 0) return make("p", {}, `${caption}: none.`);
+  const cell = (tag, what) => what instanceof Node || typeof what !== "object" || what === null
+    ? make(tag, typeof what === "number" ? {class: "number"} : {}, what) : make(tag, what.attributes, what.content);
+  return make("table", {}, make("caption", {}, caption),
+    make("thead", {}, make("tr", {}, ...heads.map(h => make("th", {scope: "col"}, h)))),
+    make("tbody", {}, ...rows.map(r => make("tr", r.attributes ?? {},
+      ...(r.cells ?? r).map(c => cell("td", c))))));
+}
+
+const percent = x => `${(100 * (x ?? 0)).toFixed(1)} %`;
+const seconds = x => x === null || x === undefined ? "" :
+  x < 120 ? `${Math.max(0, x).toFixed(1)} s` : `${Math.round(x / 60)} min`;
+const state_class = s => s === "active" ? "good" : s === "dead" ? "bad" : "warn";
+
+function point(turn, radius) {
+  const angle = 2 * Math.PI * turn - Math.PI / 2;
+  return `${(100 + radius * Math.cos(angle)).toFixed(2)} ${(100 + radius * Math.sin(angle)).toFixed(2)}`;
+}
+
+// A share of the ring, in 0..1, from an exact token.
+const turn_of = token => Number((BigInt(token) - ring_start) * 1000000n / ring_size) / 1000000;
+
+function arc(range, colour, node) {
+  const from = turn_of(range.range_start);
+  const to = Math.min(turn_of(range.range_end) + 0.000001, from + 0.9999);
+  const large = to - from > 0.5 ? 1 : 0;
+  const text = `${range.node ?? "nobody"}: ${range.range_start} to ${range.range_end}, ` +
+    `${range.slots} slots, epoch ${range.epoch}` +
+    (range.next_node && range.next_node !== range.node ? `, then ${range.next_node}` : "");
+  return make("path", {class: range.node === null ? "unowned" : `c${colour} ${node?.state ?? ""}`,
+    d: `M${point(from, 92)}A92 92 0 ${large} 1 ${point(to, 92)}` +
+       `L${point(to, 64)}A64 64 0 ${large} 0 ${point(from, 64)}Z`}, make("title", {}, text));
+}
+
+function draw_ring(ring) {
+  const number = new Map(ring.nodes.map((n, i) => [n.node, i]));
+  const drawing = make("svg", {viewBox: "0 0 200 200", role: "img",
+      "aria-label": `Token ring: ${ring.ranges.length} ranges of ${ring.total_nodes} nodes`},
+    ...ring.ranges.map(r => arc(r, (number.get(r.node) ?? 0) % colours,
+                                ring.nodes[number.get(r.node)])),
+    make("text", {x: 100, y: 96}, `epoch ${ring.epoch}`),
+    make("text", {x: 100, y: 110}, `${percent(ring.coverage)} owned`));
+  const granted = name => ring.ranges.filter(r => r.node === name).reduce((n, r) => n + r.slots, 0);
+  const promised = name => ring.ranges.filter(r => (r.next_node ?? r.node) === name)
+    .reduce((n, r) => n + r.slots, 0);
+  const nodes = table("Nodes", ["Node", "State", "Kind", "Share", "Slots", "Next window",
+                                "Last beat", "Load", "Confirms"],
+    ring.nodes.map((n, i) => ({attributes: {class: n.state === "dead" ? "dead" : ""}, cells: [
+      make("span", {}, make("span", {class: `swatch c${i % colours}`, "aria-hidden": "true"}), n.node),
+      make("span", {class: state_class(n.state)}, n.state),
+      n.agent ? `${n.kind} of ${n.agent}` : n.kind, percent(n.share), granted(n.node),
+      promised(n.node), seconds(n.heartbeat_age_seconds), n.load,
+      n.progress ? make("code", {}, JSON.stringify(n.progress)) : ""]})));
+  const queues = table("Queues", ["Queue", "Oldest due", "Overdue"],
+    ring.queues.map(q => [q.queue, q.oldest_due ?? "", seconds(q.overdue_seconds)]));
+  return make("div", {},
+    make("h3", {}, `${ring.region} / ${ring.cluster}`),
+    make("p", {}, ring.window_start
+      ? `Window ${ring.window_start} to ${ring.window_end}, published by ${ring.publisher}. `
+      : "No window is published. ", `Oldest work overdue: ${seconds(ring.overdue_seconds) || "none"}.`),
+    make("div", {class: "ring"}, drawing, make("div", {}, nodes, queues)));
+}
+
+function draw_attention(status) {
+  const blocked = status.blocked_keys ?? [];
+  const problems = (status.problems ?? []).filter(p => p.severity !== "ok" && p.severity !== "info");
+  by_id("calm").hidden = status.parked > 0 || blocked.length > 0 || problems.length > 0;
+  const parts = [];
+  if (status.parked > 0)
+    parts.push(table(`Parked sagas: ${status.parked}`, ["Saga", "Step", "Since", "Why", "SQL"],
+      status.parked_sagas.map(p => [
+        make("span", {}, p.saga, " ", make("code", {}, p.saga_id)), `${p.step} (${p.direction})`,
+        p.since, p.error, make("code", {}, p.hint)])));
+  if (blocked.length > 0)
+    parts.push(table("Blocked keys", ["Subscription", "Topic", "Key", "Since", "Attempts", "Why", "Waiting"],
+      blocked.map(b => [b.subscription, b.topic, b.key, b.blocked_since, b.attempts, b.last_error,
+                        b.waiting])));
+  if (problems.length > 0)
+    parts.push(table("Problems", ["Severity", "Check", "What", "What to do"],
+      problems.map(p => [make("span", {class: p.severity === "error" ? "bad" : "warn"}, p.severity),
+                         p.check_name, p.detail, make("code", {}, p.fix)])));
+  by_id("attention").replaceChildren(...parts);
+}
+
+function draw(status) {
+  by_id("database").textContent = status.database;
+  document.title = `stacksaga: ${status.database}`;
+  const states = status.rings.flatMap(r => r.nodes).map(n => n.state);
+  by_id("pills").replaceChildren(
+    make("span", {class: "pill"}, `version ${status.version}`),
+    make("span", {class: "pill"}, status.coordination),
+    ...["active", "suspected", "dead", "draining"].map(s => [s, states.filter(x => x === s).length])
+      .filter(([s, n]) => n > 0 || s === "active")
+      .map(([s, n]) => make("span", {class: `pill ${state_class(s)}`}, `${s} ${n}`)));
+  draw_attention(status);
+  by_id("rings").replaceChildren(...status.rings.map(draw_ring));
+  by_id("sagas").replaceChildren(table("Since the counters began", ["What", "", "Number"],
+    (status.counters ?? []).map(c => [c.name.replace(/^stacksaga_|_total$/g, "").replaceAll("_", " "),
+      Object.values(c.labels).join(", "), c.value])));
+  by_id("workers").replaceChildren(table("Workers", ["Process", "Since", "Turns", "Items", "Failures", "Last turn", "Mode"],
+    status.workers.map(w => [w.pid, w.started_at, w.turns, w.items, w.failures,
+      w.last_turn_ms === null ? "" : `${w.last_turn_ms} ms`, w.mode])));
+}
+
+let paused = false;
+
+async function update() {
+  if (!paused && !document.hidden) {
+    const trouble = by_id("trouble");
+    try {
+      const response = await fetch("status");
+      if (!response.ok) throw new Error(await response.text());
+      draw(await response.json());
+      trouble.hidden = true;
+      by_id("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
+    } catch (error) {
+      trouble.textContent = error.message;
+      trouble.className = "bad";
+      trouble.hidden = false;
+    }
+  }
+  setTimeout(update, period_ms);
+}
+
+by_id("pause").addEventListener("click", event => {
+  paused = !paused;
+  event.target.setAttribute("aria-pressed", paused);
+  event.target.textContent = paused ? "Resume updates" : "Pause updates";
+});
+by_id("find").addEventListener("submit", async event => {
+  event.preventDefault();
+  const timeline = by_id("timeline");
+  const response = await fetch(`saga/${encodeURIComponent(by_id("saga").value)}`);
+  timeline.textContent = await response.text();
+  timeline.hidden = false;
+  timeline.focus();
+});
+update();
