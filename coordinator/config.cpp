@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <map>
@@ -126,59 +127,66 @@ void add_output(CLI::App &command, Config &config, Words &words) {
     command.add_flag("--watch", config.watch, "Look again every two seconds, until it is stopped");
 }
 
-struct Commands {
-    CLI::App *master, *status, *ring, *locate, *doctor, *check_config;
+/// One command: values of its own, since CLI11 gives the environment to those that are not called
+/// too.
+struct CommandWords {
+    Command command;
+    CLI::App *app = nullptr;
+    Config config{};
+    Words words{};
 };
 
-Commands add_commands(CLI::App &app, Config &config, Words &words) {
-    const auto add = [&](const char *name, const char *what) {
-        CLI::App *command = app.add_subcommand(name, what);
-        command->footer(footer);
-        command->configurable();
-        add_connection(*command, config);
-        return command;
-    };
-    Commands c{};
-    c.master = add("master", "Publish the windows of rings, each before it opens");
-    add_rings(*c.master, words);
-    add_daemon(*c.master, config, words);
-    c.master->add_flag(
-        "--once", config.once,
-        "Publish the next window of each ring now, unless that has been done, and exit");
-    c.master->add_flag("--dry-run", config.dry_run,
-                       "Print what the next window of each ring would be, publish nothing, exit");
-    c.check_config = add("check-config", "Read the settings of master, connect, and say what is "
-                                         "wrong; prints each setting with its source");
-    add_rings(*c.check_config, words);
-    add_daemon(*c.check_config, config, words);
-    c.status = add("status", "Print rings, nodes and what needs attention; exit 1 for warnings, 2 "
-                             "for errors");
-    add_output(*c.status, config, words);
-    c.ring = add("ring", "Print who owns which range of the ring, and who is next");
-    add_rings(*c.ring, words);
-    add_output(*c.ring, config, words);
-    c.locate = add("locate", "Print the token of a key, and which node owns it");
-    c.locate->add_option("key", config.key, "The key, as it is passed to stacksaga.token()")
-        ->required()
-        ->type_name("KEY");
-    c.doctor =
-        add("doctor", "Print what is wrong in the database, and the SQL that mends it; exit 1 "
-                      "for errors");
-    add_output(*c.doctor, config, words);
-    return c;
+void add_options(CommandWords &c, const std::string &publisher) {
+    CLI::App &app = *c.app;
+    app.footer(footer);
+    app.configurable();
+    c.config.command = c.command;
+    c.config.publisher = publisher;
+    add_connection(app, c.config);
+    switch (c.command) {
+    case Command::master:
+        app.add_flag(
+            "--once", c.config.once,
+            "Publish the next window of each ring now, unless that has been done, and exit");
+        [[fallthrough]];
+    case Command::check_config:
+        add_rings(app, c.words);
+        add_daemon(app, c.config, c.words);
+        break;
+    case Command::ring:
+        add_rings(app, c.words);
+        [[fallthrough]];
+    case Command::status:
+    case Command::doctor:
+        add_output(app, c.config, c.words);
+        break;
+    case Command::locate:
+        app.add_option("key", c.config.key, "The key, as it is passed to stacksaga.token()")
+            ->required()
+            ->type_name("KEY");
+        break;
+    }
 }
 
-Command command_of(const Commands &c) {
-    if (c.status->parsed())
-        return Command::status;
-    if (c.ring->parsed())
-        return Command::ring;
-    if (c.locate->parsed())
-        return Command::locate;
-    if (c.doctor->parsed())
-        return Command::doctor;
-    return c.check_config->parsed() ? Command::check_config : Command::master;
-}
+struct CommandText {
+    Command command;
+    const char *name;
+    const char *what;
+};
+constexpr std::array command_texts{
+    CommandText{Command::master, "master", "Publish the windows of rings, each before it opens"},
+    CommandText{Command::status, "status",
+                "Print rings, nodes and what needs attention; exit 1 for warnings, 2 for errors"},
+    CommandText{Command::ring, "ring", "Print who owns which range of the ring, and who is next"},
+    CommandText{Command::locate, "locate", "Print the token of a key, and which node owns it"},
+    CommandText{
+        Command::doctor, "doctor",
+        "Print what is wrong in the database, and the SQL that mends it; exit 1 for warnings, "
+        "2 for errors"},
+    CommandText{Command::check_config, "check-config",
+                "Read the settings of master, connect, and say what is wrong; prints each setting "
+                "with its source"},
+};
 
 /// Whether a flag of this option stands on the command line.
 bool is_flagged(const CLI::Option &option, int argc, const char *const *argv) {
@@ -211,6 +219,14 @@ std::string without_secrets(const CLI::Option &option, std::string value) {
     return value;
 }
 
+/// As a value is given; CLI11 puts lists into brackets.
+std::string default_of(const CLI::Option &option) {
+    std::string text = option.get_default_str();
+    if (text.size() >= 2 && text.front() == '[' && text.back() == ']')
+        text = text.substr(1, text.size() - 2);
+    return text;
+}
+
 /// One line a setting: its value, and which of flag, environment, file and default it comes from.
 std::string print_settings(const CLI::App &command, int argc, const char *const *argv) {
     std::string out;
@@ -230,7 +246,7 @@ std::string print_settings(const CLI::App &command, int argc, const char *const 
         else if (option->count() > 0)
             source = "file";
         else
-            value = option->get_default_str();
+            value = default_of(*option);
         out += name + " = \"" + without_secrets(*option, value) + "\"  # " + source + "\n";
     }
     return out;
@@ -271,10 +287,6 @@ std::optional<HttpAddress> parse_http_address(const std::string &text) {
 CommandLine parse_command_line(int argc, const char *const *argv,
                                const std::string &default_publisher) {
     CommandLine result;
-    Config config;
-    Words words;
-    config.publisher = default_publisher;
-
     CLI::App app(description, "stacksaga-coordinator");
     app.set_version_flag("--version", "stacksaga-coordinator " STACKSAGA_VERSION);
     app.require_subcommand(1);
@@ -283,7 +295,12 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     app.set_config("-c,--config", "", "File of settings, [master] and so on, as TOML or INI")
         ->envname("STACKSAGA_CONFIG")
         ->type_name("FILE");
-    const Commands commands = add_commands(app, config, words);
+    std::array<CommandWords, command_texts.size()> commands;
+    for (std::size_t i = 0; i < commands.size(); ++i) {
+        commands[i].command = command_texts[i].command;
+        commands[i].app = app.add_subcommand(command_texts[i].name, command_texts[i].what);
+        add_options(commands[i], default_publisher);
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {
@@ -295,7 +312,9 @@ CommandLine parse_command_line(int argc, const char *const *argv,
         result.error = err.str();
         return result;
     }
-    auto rings = rings_of(words.regions, words.clusters);
+    CommandWords &called =
+        *std::ranges::find_if(commands, [](const CommandWords &c) { return c.app->parsed(); });
+    auto rings = rings_of(called.words.regions, called.words.clusters);
     if (!rings) {
         result.exit_code = exit_code::usage;
         result.error =
@@ -303,17 +322,16 @@ CommandLine parse_command_line(int argc, const char *const *argv,
             "Run with --help for more information.\n";
         return result;
     }
+    Config &config = called.config;
     config.rings = std::move(*rings);
-    config.command = command_of(commands);
-    if (!words.http.empty())
-        config.http = *parse_http_address(words.http);
-    const CLI::App *daemon =
-        config.command == Command::check_config ? commands.check_config : commands.master;
-    config.http_is_default = daemon->get_option("--http")->count() == 0;
-    config.json = outputs.at(words.output);
-    config.printed = print_settings(*daemon, argc, argv);
-    config.log_format = formats.at(words.log_format);
-    config.log_level = levels.at(words.log_level);
+    if (!called.words.http.empty())
+        config.http = *parse_http_address(called.words.http);
+    if (const CLI::Option *http = called.app->get_option_no_throw("--http"))
+        config.http_is_default = http->count() == 0;
+    config.json = outputs.at(called.words.output);
+    config.printed = print_settings(*called.app, argc, argv);
+    config.log_format = formats.at(called.words.log_format);
+    config.log_level = levels.at(called.words.log_level);
     result.config = std::move(config);
     return result;
 }

@@ -24,11 +24,10 @@ struct Config {
     LogFormat log_format = LogFormat::logfmt;
     LogLevel log_level = LogLevel::info;
     bool once = false;
-    bool dry_run = false; ///< print what would be published, publish nothing
-    bool json = false;    ///< output of the commands that look
-    bool watch = false;   ///< look again every two seconds
-    std::string key;      ///< of locate
-    std::string printed;  ///< of check-config: the settings, each with its source
+    bool json = false;   ///< output of the commands that look
+    bool watch = false;  ///< look again every two seconds
+    std::string key;     ///< of locate
+    std::string printed; ///< of check-config: the settings, each with its source
 };
 
 /// Either a configuration to run with, or what to print and the exit code to end with.

@@ -92,7 +92,9 @@ asio::awaitable<HttpResponse> Pages::metrics() {
 
 asio::awaitable<HttpResponse> Pages::status() {
     try {
-        co_return HttpResponse{200, "application/json", co_await observer_.status()};
+        std::string body =
+            co_await observer_.status(); // g++ 12 destroys it twice inside the braces
+        co_return HttpResponse{200, "application/json", std::move(body)};
     } catch (const StoreError &error) {
         co_return unavailable(error);
     }

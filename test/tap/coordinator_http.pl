@@ -1,0 +1,153 @@
+# What the daemon answers over HTTP, and the commands that look: probes while the database is there and
+# while it is not, metrics that promtool reads, a page without anything foreign, slow and silent clients.
+use strict;
+use warnings;
+
+use HTTP::Tiny;
+use IO::Socket::INET;
+use IPC::Run;
+use JSON::PP;
+use PostgreSQL::Test::Utils;
+use StacksagaCluster;
+use Test::More;
+
+my ($program) = grep { -x } map { "$_/stacksaga-coordinator" } split /:/, $ENV{PATH};
+plan skip_all => 'stacksaga-coordinator is not in PATH' unless defined $program;
+
+my $node = StacksagaCluster->new('main');
+$node->init;
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION stacksaga');
+$node->safe_psql('postgres', "SELECT stacksaga.register_node('till')");
+
+# A port that is free now; the daemon says so when somebody else was quicker.
+my $free = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1', LocalPort => 0);
+my $port = $free->sockport;
+close $free;
+my $log = "$PostgreSQL::Test::Utils::log_path/coordinator_http.log";
+our @connection = ('-d', $node->connstr('postgres'));
+my $master =
+  IPC::Run::start([ $program, 'master', '--http', "127.0.0.1:$port", @connection ],
+	'<', '/dev/null', '>', '/dev/null', '2>>', $log);
+
+my $http = HTTP::Tiny->new(timeout => 10, keep_alive => 0);
+
+sub get
+{
+	my ($path) = @_;
+	return $http->get("http://127.0.0.1:$port$path");
+}
+
+# Asks until the status is as wanted, or three minutes are over.
+sub answers
+{
+	my ($path, $status, $test) = @_;
+	my $response = {status => 0};
+	my $end = time + 180;
+	while ($response->{status} != $status && time < $end)
+	{
+		$response = get($path);
+		select undef, undef, undef, 0.05 if $response->{status} != $status;
+	}
+	is($response->{status}, $status, $test);
+	return $response->{content};
+}
+
+answers('/livez', 200, 'it is alive');
+answers('/readyz', 200, 'it is ready');
+like(get('/health')->{content}, qr/live: ok\nready: ok/, 'health tells both');
+
+my $status = decode_json(get('/status')->{content});
+is($status->{database}, 'postgres', 'status is that of the database');
+is($status->{rings}[0]{nodes}[0]{node}, 'till', 'status lists the nodes');
+
+my $metrics = get('/metrics');
+like($metrics->{headers}{'content-type'}, qr{^text/plain; version=0\.0\.4}, 'metrics have their type');
+like($metrics->{content}, qr/^stacksaga_coordinator_database_up 1$/m, 'the database is up');
+like($metrics->{content}, qr/^stacksaga_ring_nodes\{[^}]*state="active"\} 1$/m, 'a node is counted');
+
+my $page = get('/');
+is($page->{status}, 200, 'there is a page');
+like($page->{headers}{'content-security-policy'}, qr/^default-src 'none'/, 'which loads nothing foreign');
+unlike($page->{content}, qr{https?://}, 'and names nothing foreign');
+is(get($_)->{status}, 200, "the page's $_ is there") for '/page.js', '/page.css';
+
+my $id = $node->safe_psql('postgres', q{
+	SELECT stacksaga.define_saga('s', ARRAY[stacksaga.signal_step('wait', 'go')]);
+	SELECT saga_id FROM stacksaga.start_saga('s')});
+$id =~ s/.*\n//s;
+like(get("/saga/$id")->{content}, qr/start of saga s \(version 1\)/, "a saga's story is told");
+is(get('/saga/00000000-0000-0000-0000-000000000000')->{status}, 404, 'an unknown saga is not found');
+is(get("/saga/x'--")->{status}, 400, 'an id that is none is refused');
+is(get('/nothing')->{status}, 404, 'an unknown path is not found');
+is($http->post("http://127.0.0.1:$port/")->{status}, 405, 'nothing can be posted');
+
+# Two hundred clients that say half a sentence, and stay.
+my @silent = map {
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
+	print {$socket} "GET /livez HTTP/1.1\r\nHost: h\r\n" if $socket;
+	$socket
+} 1 .. 200;
+is(scalar(grep { defined } @silent), 200, 'two hundred half-open requests');
+is(get('/livez')->{status}, 200, 'do not keep the others from an answer');
+@silent = ();
+
+# The commands that look.
+sub look
+{
+	my (@arguments) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ $program, @arguments, @connection ], '<', '/dev/null', '>', \$out, '2>', \$err);
+	return ($? >> 8, $out, $err);
+}
+my ($code, $out, $err) = look('status');
+like($out, qr/^Rings\nregion +cluster.*^Nodes\n.*till.*^Checks\n/ms, 'status prints tables');
+is($code, 2, 'and ends with 2 where there is an error');
+($code, $out) = look('status', '-o', 'json');
+is(decode_json($out)->{database}, 'postgres', 'or JSON');
+($code, $out) = look('locate', 'hello');
+like($out, qr/^-3758069500696749310 +75 /m, 'locate prints the token and the slot of a key');
+is($code, 0, 'and ends with 0');
+($code, $out) = look('ring');
+like($out, qr/^Ring default\/default\nrange_start/m, 'ring prints ranges');
+($code, $out) = look('doctor');
+like($out, qr/worker_ensure/, 'doctor prints the SQL that mends');
+{
+	local $ENV{STACKSAGA_LOG_LEVEL} = 'warn';
+	($code, $out) = look('check-config', '--region', 'eu');
+	like($out, qr/^region = "eu"  # flag$/m, 'check-config tells a flag');
+	like($out, qr/^log-level = "warn"  # environment$/m, 'from the environment');
+	like($out, qr/^cluster = "default"  # default$/m, 'and a default');
+	is($code, 0, 'and that it can connect');
+}
+$node->safe_psql('postgres', 'CREATE DATABASE bare');
+($code, $out, $err) = look('doctor', '-d', $node->connstr('bare'));
+is($code, 64, 'a flag that is given twice is refused');
+{
+	local @connection = ('-d', $node->connstr('bare'));
+	($code, $out, $err) = look('doctor');
+	is($code, 78, 'without the extension it ends with 78');
+	like($err, qr/CREATE EXTENSION stacksaga/, 'and says what to do');
+}
+$node->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
+{
+	local @connection = ('-d', $node->connstr('postgres') . ' user=nobody');
+	($code, $out, $err) = look('status');
+	is($code, 77, 'without privileges it ends with 77');
+	like($err, qr/grant_usage/, 'and says what to grant');
+}
+
+# The database goes away, and comes back.
+$node->stop('immediate');
+my $why = answers('/readyz', 503, 'without its database it is not ready');
+isnt($why, '', 'and says why');
+is(get('/livez')->{status}, 200, 'but alive');
+like(get('/metrics')->{content}, qr/^stacksaga_coordinator_database_up 0$/m, 'and its metrics say so');
+$node->start;
+answers('/readyz', 200, 'it is ready again');
+
+$master->signal('TERM');
+$master->finish;
+is(($master->results)[0], 0, 'it ends when it is told to');
+
+done_testing();
