@@ -296,6 +296,65 @@ SELECT * FROM op.many('cancel', false);
 SELECT * FROM op.many('retry', false);
 SELECT action, count(*) FROM stacksaga.saga_actions GROUP BY action ORDER BY action;
 
+-- Two steps of a stage whose outcomes cannot be known: each is settled before the saga goes on, and
+-- one that failed meanwhile parks it again.
+CREATE FUNCTION op.pivots() RETURNS uuid LANGUAGE sql AS $$
+    SELECT stacksaga.define_saga('pivots', ARRAY[op.step('a', 1),
+        stacksaga.queue_step('p', 'op p', effect => 'irreversible', stage => 2),
+        stacksaga.queue_step('q', 'op q', effect => 'irreversible', stage => 2),
+        stacksaga.queue_step('r', 'op r', compensable => false, stage => 2)]);
+    SELECT op.start('pivots');
+$$;
+CREATE FUNCTION op.claim(queue text) RETURNS bigint LANGUAGE sql AS $$
+    SELECT lease FROM stacksaga.claim_steps(queue, 'w');
+$$;
+SELECT op.pivots() AS id \gset
+SELECT stacksaga.run_pending();
+SELECT op.claim('op p') AS p, op.claim('op q') AS q, op.claim('op r') AS r \gset
+SELECT stacksaga.fail_step(:'id', 'p', :p, 'no idea', 'unknown');
+SELECT stacksaga.complete_step(:'id', 'r', :r);
+SET stacksaga.clock_offset = '1 minute';
+SELECT stacksaga.run_pending();
+SELECT * FROM op.now;
+SELECT stacksaga.complete_step(:'id', 'q', :q);
+SELECT * FROM op.now;
+SELECT stacksaga.resolve_step(:'id', 'p', 'done');
+-- A sibling that failed while the saga was parked: known not to be done, p is not tried again.
+SELECT op.pivots() AS id \gset
+SELECT stacksaga.run_pending();
+SELECT op.claim('op p') AS p, op.claim('op r') AS r \gset
+SET stacksaga.clock_offset = '1 minute';
+SELECT stacksaga.run_pending();
+SELECT stacksaga.fail_step(:'id', 'r', op.claim('op r'), 'no', 'non_retryable');
+SELECT * FROM op.now;
+SELECT stacksaga.fail_step(:'id', 'p', :p, 'down');
+SELECT stacksaga.run_pending();
+SELECT * FROM op.now;
+SELECT what FROM op.log ORDER BY n;
+-- ... and as long as p may have been done there is no way back.
+SELECT op.pivots() AS id \gset
+SELECT stacksaga.run_pending();
+SELECT op.claim('op p') AS p \gset
+SELECT stacksaga.fail_step(:'id', 'p', :p, 'no idea', 'unknown');
+SELECT stacksaga.retry_saga(:'id', 'looked, saw nothing');
+SELECT stacksaga.fail_step(:'id', 'r', op.claim('op r'), 'no', 'non_retryable');
+SELECT * FROM op.now;
+SELECT op.try(format('cancel_saga(%L, ''why'')', :'id'));
+SELECT stacksaga.resolve_step(:'id', 'p', 'not_done');
+SELECT stacksaga.run_pending();
+SELECT * FROM op.now;
+-- An irreversible step that was completed on the way back: not_done, after it was undone by hand.
+SELECT op.pivots() AS id \gset
+SELECT stacksaga.run_pending();
+SELECT op.claim('op p') AS p \gset
+SELECT stacksaga.fail_step(:'id', 'r', op.claim('op r'), 'no', 'non_retryable');
+SELECT stacksaga.complete_step(:'id', 'p', :p);
+SELECT stacksaga.resolve_step(:'id', 'p', 'done');
+SELECT * FROM op.now;
+SELECT stacksaga.resolve_step(:'id', 'p', 'not_done', reason => 'paid back by hand');
+SELECT stacksaga.run_pending();
+SELECT * FROM op.now;
+
 -- Bad input.
 SELECT op.start('three') AS id \gset
 SELECT line FROM unnest(ARRAY[

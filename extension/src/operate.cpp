@@ -67,13 +67,13 @@ void cancel(Saga &saga, std::string_view reason) {
             continue_saga(saga);
         return;
     }
-    if (is_past_pivot(saga))
-        refuse(saga, "cancelled", ", past an irreversible step",
-               "Let it go on; retry_saga() and resolve_step() lead out of parked.");
     if (saga.status == Status::parked && read_progress(saga).doubtful[*saga.parked_step - 1] &&
         saga.definition->step(*saga.parked_step).irreversible)
         refuse(saga, "cancelled", ", since the outcome of an irreversible step is not known",
                "Say with resolve_step() whether the step was done.");
+    if (is_past_pivot(saga))
+        refuse(saga, "cancelled", ", past an irreversible step",
+               "Let it go on; retry_saga() and resolve_step() lead out of parked.");
     if (saga.is_suspended()) {
         release_work(saga);
         saga.status = Status::running; // written below, as the change from suspended
@@ -104,11 +104,12 @@ void retry(Saga &saga, std::string_view) {
     if (saga.status != Status::parked)
         refuse(saga, "tried again", ", not parked",
                "Only a parked saga waits for this; others are tried again by their policies.");
-    if (saga.direction == Direction::act && saga.parked_step) {
-        // One whose late answer still counts keeps its row, and is claimable again.
-        std::optional<Work> work = find_work(saga, *saga.parked_step, Direction::act);
-        if (work && work->due_at == DT_NOEND && !work->is_claimed())
-            start_counting_anew(saga, *work);
+    if (saga.direction == Direction::act) {
+        // What waits for nothing but a late answer keeps its row, and is claimable again.
+        bool *is_kept = steps_kept(saga);
+        for (const Step &step : saga.definition->steps)
+            if (is_kept[step.no - 1] && step.kind != StepKind::signal)
+                start_counting_anew(saga, *find_work(saga, step.no, Direction::act));
     }
     continue_saga(saga);
 }
@@ -139,6 +140,13 @@ Work failed_attempt(int16 step_no, Direction direction, int32 attempt) {
     return work;
 }
 
+/// An irreversible step that was completed after the way back had begun, and parked the saga.
+bool is_done_on_the_way_back(const Saga &saga, const Step &step) {
+    return saga.status == Status::parked && saga.direction == Direction::compensate &&
+           saga.parked_direction == Direction::act && saga.parked_step == step.no &&
+           read_progress(saga).acted[step.no - 1];
+}
+
 /// What an operator can settle of a step: its live work row, or the failed attempt that nobody
 /// repeats.
 Work find_unsettled(const Saga &saga, const Step &step) {
@@ -159,6 +167,8 @@ Work find_unsettled(const Saga &saga, const Step &step) {
             (d == Direction::compensate || saga.parked_direction == Direction::act))
             return failed_attempt(step.no, d, attempt);
     }
+    if (is_done_on_the_way_back(saga, step))
+        return failed_attempt(step.no, Direction::act, 1);
     refuse(saga, "resolved", psprintf(", and step \"%s\" neither runs nor waits", clip(step.name)),
            "Resolve a step that has begun and is not settled; saga_history shows them.");
 }
@@ -179,6 +189,8 @@ void resolve(Saga &saga, const Step &step, const Resolution &r) {
     work.worker = acting_role();
     if (saga.direction == Direction::act)
         attempt_begins(saga);
+    if (r.done && is_done_on_the_way_back(saga, step))
+        return; // as was known
     if (r.done) {
         step_completed(saga, step, work, r.output);
         return;

@@ -95,13 +95,31 @@ void park_saga(Saga &saga, const Step &step, Direction direction, std::string_vi
                    .parked_direction = direction});
 }
 
-/// A step of this stage that neither is done nor has anything due: an operator must act.
+/// An irreversible step that may have been done, and of which no attempt is under way: as long as
+/// that is not settled there is no way back.
+const Step *find_unknown_pivot(const Saga &saga, const Progress &p) {
+    bool *in_flight = nullptr;
+    for (const Step &s : saga.definition->steps) {
+        if (!s.irreversible || p.acted[s.no - 1] || !p.doubtful[s.no - 1])
+            continue;
+        if (in_flight == nullptr)
+            in_flight = steps_in_flight(saga);
+        if (!in_flight[s.no - 1])
+            return &s;
+    }
+    return nullptr;
+}
+
+/// A step of this stage that neither is done nor will be looked at.
 const Step *find_blocked(const Saga &saga, int16 stage) {
     Progress p = read_progress(saga);
     bool *has_work = steps_with_work(saga, Direction::act);
-    for (const Step &s : saga.definition->steps)
-        if (s.stage == stage && !p.acted[s.no - 1] && !has_work[s.no - 1])
+    bool *is_kept = steps_kept(saga);
+    for (const Step &s : saga.definition->steps) {
+        bool is_due = has_work[s.no - 1] && (!is_kept[s.no - 1] || s.kind == StepKind::signal);
+        if (s.stage == stage && !p.acted[s.no - 1] && !is_due)
             return &s;
+    }
     return nullptr;
 }
 
@@ -110,11 +128,12 @@ bool waits_for_answer(const Saga &saga, const Step &step, const Work &work) {
            work.direction == Direction::act && saga.parked_step == step.no;
 }
 
-/// Parked for want of this step, which is done now: goes on, unless a sibling has failed as well.
-void unpark_completed(Saga &saga, const Step &step) {
+/// Parked for want of this step, which is done now or tried again: goes on, unless a sibling has
+/// failed meanwhile or is not known either.
+void unpark(Saga &saga, const Step &step) {
     if (const Step *blocked = find_blocked(saga, step.stage))
-        park_saga(saga, *blocked, Direction::act, "a step failed past the point of no return");
-    else
+        begin_compensation(saga, blocked, "a step failed while the saga was parked");
+    else if (saga.status != Status::running)
         change_status(saga, Direction::act, {.to = Status::running});
 }
 
@@ -213,7 +232,10 @@ void failed_on_the_way_back(Saga &saga, const Step &step, const Work &work, cons
         return;
     }
     remove_work(saga, work.step_no, work.direction);
-    settled_on_the_way_back(saga, step, !f.outcome_known);
+    bool happened = !f.outcome_known;
+    if (step.irreversible && !happened) // an earlier attempt may have done it
+        happened = read_progress(saga).doubtful[step.no - 1];
+    settled_on_the_way_back(saga, step, happened);
 }
 
 } // namespace
@@ -250,13 +272,14 @@ void step_completed(Saga &saga, const Step &step, const Work &work, const pg::Pa
         settled_on_the_way_back(saga, step, true);
     } else {
         if (waits_for_answer(saga, step, work))
-            unpark_completed(saga, step);
+            unpark(saga, step);
         advance(saga, step);
     }
 }
 
 void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &failure) {
-    if (waits_for_answer(saga, step, work))
+    const bool was_parked = waits_for_answer(saga, step, work);
+    if (was_parked)
         change_status(saga, Direction::act, {.to = Status::running});
     write_failure(saga, step, work, failure);
     if (work.direction == Direction::act && saga.direction == Direction::compensate) {
@@ -266,9 +289,13 @@ void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &
     switch (decide(saga, step, work, failure)) {
     case core::Verdict::retry:
         try_again(saga, step, work, failure);
+        if (was_parked)
+            unpark(saga, step);
         break;
     case core::Verdict::verify:
         pause_work(saga, work, saga.now, failure.keep_lease, true);
+        if (was_parked)
+            unpark(saga, step);
         break;
     case core::Verdict::give_up:
         if (fall_back(saga, step, work, failure))
@@ -342,7 +369,8 @@ TimestampTz attempt_deadline(const Saga &saga, const Step &step, Direction direc
 }
 
 bool is_past_pivot(const Saga &saga) {
-    return is_past_pivot(*saga.definition, read_progress(saga));
+    Progress p = read_progress(saga);
+    return is_past_pivot(*saga.definition, p) || find_unknown_pivot(saga, p) != nullptr;
 }
 
 bool deadline_passed(Saga &saga) {
@@ -371,6 +399,11 @@ void begin_compensation(Saga &saga, const Step *step, std::string_view error) {
     Progress p = read_progress(saga);
     if (step != nullptr && is_past_pivot(*saga.definition, p)) {
         park_saga(saga, *step, Direction::act, error);
+        return;
+    }
+    if (const Step *unknown = find_unknown_pivot(saga, p)) {
+        park_saga(saga, *unknown, Direction::act,
+                  "the outcome of an irreversible step is not known");
         return;
     }
     remove_unclaimed_acts(saga);

@@ -67,7 +67,7 @@ void step_is_unusable(Saga &saga, const Step &step, const Work &work, const Fail
 /// parks; a suspended saga stays so, and goes back when it is resumed.
 void begin_compensation(Saga &saga, const Step *step, std::string_view error);
 
-/// Whether an irreversible step has been done.
+/// Whether an irreversible step has been done, or may have been and is not under way.
 bool is_past_pivot(const Saga &saga);
 
 /// A saga that an operator resumes or has tried again: makes due what it needs to go on in its

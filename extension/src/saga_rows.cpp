@@ -45,6 +45,13 @@ constinit pg::Statement find_remaining{"SELECT 1 FROM stacksaga.work WHERE" THIS
                                        "AND direction = $3 AND step_no > 0 LIMIT 1"};
 constinit pg::Statement select_steps_with_work{"SELECT step_no FROM stacksaga.work WHERE" THIS_SAGA
                                                "AND direction = $3 AND step_no > 0"};
+constinit pg::Statement select_steps_in_flight{
+    "SELECT step_no FROM stacksaga.work WHERE" THIS_SAGA
+    "   AND direction = 'act' AND step_no > 0 AND (lease_until IS NOT NULL OR verifying)"};
+constinit pg::Statement select_steps_kept{
+    "SELECT step_no FROM stacksaga.work WHERE" THIS_SAGA
+    "   AND direction = 'act' AND step_no > 0 AND due_at = 'infinity' AND lease_until IS NULL"
+    "   AND resume_at IS NULL"};
 // What a final saga has no use for; that its parent wants it back stays.
 constinit pg::Statement delete_leftovers{
     "DELETE FROM stacksaga.work WHERE" THIS_SAGA
@@ -318,13 +325,29 @@ int32 *last_failed_attempts(const Saga &saga, Direction direction) {
     return attempts;
 }
 
-bool *steps_with_work(const Saga &saga, Direction direction) {
-    bool *steps = flags(*saga.definition);
-    pg::Rows rows =
-        select_steps_with_work.run(pg::param(saga.id), pg::param(saga.token), param(direction));
+namespace {
+
+bool *flags_of_steps(const Saga &saga, const pg::Rows &rows) {
+    auto *flags = static_cast<bool *>(palloc0(sizeof(bool) * saga.definition->steps.size()));
     for (uint64 i = 0; i < rows.count(); ++i)
-        steps[rows.int2(i, 0) - 1] = true;
-    return steps;
+        flags[rows.int2(i, 0) - 1] = true;
+    return flags;
+}
+
+} // namespace
+
+bool *steps_with_work(const Saga &saga, Direction direction) {
+    return flags_of_steps(saga, select_steps_with_work.run(
+                                    pg::param(saga.id), pg::param(saga.token), param(direction)));
+}
+
+bool *steps_in_flight(const Saga &saga) {
+    return flags_of_steps(saga,
+                          select_steps_in_flight.run(pg::param(saga.id), pg::param(saga.token)));
+}
+
+bool *steps_kept(const Saga &saga) {
+    return flags_of_steps(saga, select_steps_kept.run(pg::param(saga.id), pg::param(saga.token)));
 }
 
 void write_effect(const Saga &saga, const Step &step, const Work &work, const pg::Param &output) {

@@ -116,6 +116,11 @@ Progress read_progress(const Saga &saga);
 int32 *last_failed_attempts(const Saga &saga, core::Direction direction);
 /// The numbers of the steps that have work in this direction, as flags by step_no - 1.
 bool *steps_with_work(const Saga &saga, core::Direction direction);
+/// The steps whose attempt to act is claimed or asked about, in the same form.
+bool *steps_in_flight(const Saga &saga);
+/// The steps that nobody looks at again although they have work: a late answer, or a signal, still
+/// counts.
+bool *steps_kept(const Saga &saga);
 
 void write_effect(const Saga &saga, const Step &step, const Work &work, const pg::Param &output);
 
