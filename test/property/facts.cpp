@@ -84,9 +84,11 @@ void Lane::check_changes() {
 }
 
 std::string Lane::report(const Story &story) {
-    std::string text =
-        fmt::format("-- saga {} (--seed {} --saga {}): {}\n", story.plan.number(), seed_,
-                    story.plan.number(), story.disagreement.value_or("as it should be"));
+    std::string text = fmt::format("-- saga {} (--seed {} --saga {})\n", story.plan.number(), seed_,
+                                   story.plan.number());
+    text +=
+        fmt::format("model and engine: {}\npromises: {}\n", story.disagreement.value_or("agree"),
+                    story.broken_promise.value_or("kept"));
     text += tell(story) + "the model says\n" + story.model.describe() + "saga_timeline says\n";
     const support::Rows lines =
         run_sql("SELECT stacksaga.saga_timeline($1::uuid)", {story.plan.saga_id()});

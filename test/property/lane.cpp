@@ -32,6 +32,9 @@ constexpr const char *answer_steps = R"(
     SELECT status, refusal, until, property.clock()
       FROM property.answer($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[],
                            $6::integer[]))";
+constexpr const char *operate_sagas = R"(
+    SELECT status, refusal, property.clock()
+      FROM property.operate($1::uuid[], $2::text[], $3::text[], $4::integer[]))";
 constexpr const char *select_statuses = R"(
     SELECT (input ->> 'no')::integer, status FROM stacksaga.saga)";
 
@@ -114,6 +117,7 @@ int Lane::run(int first, int last, bool tell_all, std::vector<std::string> &repo
     stories_.clear();
     definitions_.clear();
     calendar_.clear();
+    operations_.clear();
     first_ = first;
     tick_ = 0;
     for (int number = first; number < last; ++number) {
@@ -160,8 +164,13 @@ void Lane::start_all() {
     if (static_cast<size_t>(rows.size()) != stories_.size())
         throw std::runtime_error("not every saga was started");
     const Window w = window_to(rows.number(rows.size() - 1, 2));
-    for (Story &story : stories_)
+    for (Story &story : stories_) {
         story.model.start(w, story.plan.start_after() * 60);
+        for (const Operation &operation : story.plan.operations(*story.definition)) {
+            operations_[operation.tick].emplace_back(&story, operation);
+            ++story.answers_to_come;
+        }
+    }
 }
 
 void Lane::run_tick() {
@@ -178,6 +187,7 @@ void Lane::run_tick() {
         busy = !workers_first || run_workers() > 0;
         workers_first = true;
         busy = give_answers() || busy;
+        busy = operate() || busy;
         busy = run_services() || busy;
         busy = run_workers() > 0 || busy;
     }
@@ -186,6 +196,7 @@ void Lane::run_tick() {
             story.object(fmt::format("something that is due is left at hour {}", tick_) +
                          work_of(story));
     compare_statuses();
+    rescue_parked();
     run_sql("COMMIT");
     ++tick_;
 }
@@ -357,6 +368,60 @@ bool Lane::give_answers() {
         }
     }
     return true;
+}
+
+// What operators do and which signals arrive at this tick.
+bool Lane::operate() {
+    const auto entry = operations_.extract(tick_);
+    if (entry.empty())
+        return false;
+    ArrayText ids, actions, steps, messages;
+    for (const auto &[story, operation] : entry.mapped()) {
+        ids.add(story->plan.saga_id());
+        actions.add(name_of(operation.action));
+        steps.add(fmt::format("s{}", operation.step));
+        messages.add_number(operation.message);
+    }
+    const support::Rows rows =
+        run_sql(operate_sagas, {ids.text(), actions.text(), steps.text(), messages.text()});
+    const Window w = window_to(rows.number(rows.size() - 1, 2));
+    for (int i = 0; i < rows.size(); ++i) {
+        auto [story, operation] = entry.mapped()[static_cast<size_t>(i)];
+        const Reply reply{.status = rows.text(i, 0), .sqlstate = rows.text(i, 1)};
+        const bool accepted = reply.sqlstate.empty();
+        --story->answers_to_come;
+        story->events.push_back({.kind = EventKind::operation,
+                                 .tick = tick_,
+                                 .step = operation.step,
+                                 .direction = Direction::act,
+                                 .attempt = 0,
+                                 .operation = operation,
+                                 .text = accepted ? reply.status : reply.sqlstate,
+                                 .is_accepted = accepted});
+        if (story->disagreement)
+            continue;
+        story->model.was_looked_at(looked_at_);
+        if (!story->model.operated(operation, reply, w))
+            story->object(fmt::format("{} was taken wrongly", name_of(operation.action)));
+    }
+    return true;
+}
+
+void Lane::rescue_parked() {
+    for (Story &story : stories_) {
+        if (story.disagreement || story.answers_to_come > 0 || !story.model.is_at_rest())
+            continue;
+        const State &state = story.model.any_state();
+        if (state.status != Status::parked)
+            continue;
+        if (const std::optional<Action> action = story.plan.rescue(story.rescues)) {
+            ++story.rescues;
+            ++story.answers_to_come;
+            const bool resolves = *action == Action::done || *action == Action::not_done;
+            operations_[tick_ + 1].emplace_back(
+                &story, Operation{tick_ + 1, *action, resolves ? state.parked_step : 0});
+        }
+    }
 }
 
 std::string Lane::work_of(const Story &story) {

@@ -30,6 +30,8 @@ private:
     };
 
     void start_all();
+    bool operate();
+    void rescue_parked();
     void run_tick();
     void crash_drill();
     long long run_workers();
@@ -55,7 +57,8 @@ private:
     std::deque<Definition> definitions_;
     std::deque<Story> stories_;
     std::map<int, std::vector<Planned>> calendar_; ///< by tick
-    std::vector<std::string> heard_;               ///< notices of the statement that runs
+    std::map<int, std::vector<std::pair<Story *, Operation>>> operations_;
+    std::vector<std::string> heard_; ///< notices of the statement that runs
     int first_ = 0;
     int tick_ = 0;
     Time now_ = 0;       ///< as of the last statement

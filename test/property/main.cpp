@@ -22,7 +22,7 @@ constexpr size_t reports_max = 3;
 
 struct Options {
     uint64_t seed = std::random_device{}() % 1'000'000'000;
-    int sagas = 20'000;
+    int sagas = 10'000;
     int saga = -1;
     int lanes = 2;
     std::string script = PROPERTY_SCRIPT;

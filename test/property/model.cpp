@@ -26,8 +26,8 @@ Failing failing_of(Word word, Window w) {
 bool may_begin(const Rules &rules, const State &s, const Task &t, const Call &call, Window w) {
     const bool too_late =
         call.direction == Direction::act && rules.deadline_counts() && s.deadline <= w.from;
-    return t.phase == Phase::waiting && t.earliest <= w.to && t.attempt + 1 == call.attempt &&
-           !too_late && rules.results() == call.results;
+    return s.status != Status::suspended && t.phase == Phase::waiting && t.earliest <= w.to &&
+           t.attempt + 1 == call.attempt && !too_late && rules.results() == call.results;
 }
 
 /// What an answer under a lease that does not count is told.
@@ -57,7 +57,18 @@ void Model::let_time_pass(Window w) {
             states_.push_back(state);
     };
     for (size_t i = 0; i < states_.size(); ++i) {
-        for (const StepPlan &step : definition_->steps)
+        if (states_[i].status == Status::suspended)
+            continue;
+        for (const StepPlan &step : definition_->steps) {
+            State due = states_[i];
+            Rules unseen(*definition_, due);
+            const Task &task = unseen.of(step).act;
+            const bool is_too_late = unseen.deadline_counts() && due.deadline <= w.from;
+            const bool waits = task.phase == Phase::waiting || task.phase == Phase::listening;
+            if (is_unseen(step.kind) && waits && task.earliest <= w.to && !is_too_late) {
+                unseen.unseen_due(step, w);
+                add(due);
+            }
             for (Direction d : directions) {
                 State after = states_[i];
                 Rules rules(*definition_, after);
@@ -67,6 +78,7 @@ void Model::let_time_pass(Window w) {
                 rules.lapsed(step, d);
                 add(after);
             }
+        }
         State after = states_[i];
         Rules rules(*definition_, after);
         if (rules.deadline_counts() && after.deadline <= w.to) {
@@ -80,14 +92,14 @@ void Model::start(Window w, int start_after_minutes) {
     State state{};
     const std::optional<int> deadline =
         plan_->deadline() ? plan_->deadline() : definition_->deadline;
+    const Time delay = start_after_minutes * minute;
     if (deadline) {
         // Which instant of the window is not known; a deadline is never so near that it matters.
-        state.deadline = w.to + *deadline * minute;
+        state.deadline = w.to + delay + *deadline * minute;
         state.deadline_is_armed = true;
     }
     Rules rules(*definition_, state);
-    const Time delay = start_after_minutes * minute;
-    rules.open_stage(1, {w.from + delay, w.to + delay});
+    rules.start(w, delay);
     states_ = {state};
 }
 
@@ -150,6 +162,7 @@ bool Model::claimed(const Claim &claim, Window w) {
         rules.attempt_begins();
         t = {.phase = Phase::claimed,
              .attempt = claim.call.attempt,
+             .base = t.base,
              .lease = claim.lease,
              .lease_until = started + lease,
              .timeout_at = started + timeout};
@@ -181,7 +194,7 @@ bool Model::answered(const Answer &answer, const Reply &reply, Window w) {
         }
         if (completes && completed_under == answer.lease) {
             const bool same = answer.direction == Direction::compensate
-                                  ? answer.output >= 0
+                                  ? of.compensation_has_output && answer.output >= 0
                                   : of.has_output && answer.output == of.output;
             return same ? reply.status == name_of(s.status) : reply.sqlstate == "SG422";
         }
@@ -209,16 +222,49 @@ bool Model::extended(const Answer &answer, int minutes, const Reply &reply, Time
     });
 }
 
+bool Model::operated(const Operation &operation, const Reply &reply, Window w) {
+    return filter([&](State &s) {
+        Rules rules(*definition_, s);
+        const auto step = [&]() -> const StepPlan & { return definition_->step(operation.step); };
+        std::string_view answer;
+        switch (operation.action) {
+        case Action::cancel:
+            answer = rules.cancel(w);
+            break;
+        case Action::suspend:
+            answer = rules.suspend();
+            break;
+        case Action::resume:
+            answer = rules.resume(w);
+            break;
+        case Action::retry:
+            answer = rules.retry(w);
+            break;
+        case Action::done:
+        case Action::not_done:
+            answer = rules.resolve(step(), operation.action == Action::done, w);
+            break;
+        case Action::signal:
+            answer = rules.signal(step(), operation.message, w);
+            break;
+        }
+        return answer == (reply.sqlstate.empty() ? reply.status : reply.sqlstate);
+    });
+}
+
 bool Model::is_dry(Time now) {
     let_time_pass({now, now});
     return filter([&](State &s) {
         Rules rules(*definition_, s);
+        if (s.status == Status::suspended)
+            return true;
         if (s.deadline_is_armed && s.deadline <= now && rules.deadline_counts())
             return false;
         return std::ranges::all_of(definition_->steps, [&](const StepPlan &step) {
             return std::ranges::all_of(directions, [&](Direction d) {
                 const Task &t = rules.task(step, d);
-                const bool left = (t.phase == Phase::waiting && t.latest <= now) ||
+                const bool waits = t.phase == Phase::waiting || t.phase == Phase::listening;
+                const bool left = (waits && t.latest <= now) ||
                                   (t.phase == Phase::claimed && t.until() <= now) ||
                                   t.phase == Phase::verifying;
                 return !left;
@@ -243,7 +289,8 @@ bool Model::is_at_rest() const {
 }
 
 std::string Model::describe() const {
-    constexpr std::string_view phases[] = {"none", "waiting", "claimed", "verifying", "kept"};
+    constexpr std::string_view phases[] = {"none",      "waiting",   "claimed",
+                                           "listening", "verifying", "kept"};
     std::string text;
     for (const State &s : states_) {
         text += fmt::format("  {} ({})", name_of(s.status), name_of(s.direction));

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@ namespace stacksaga::property {
 /// Microseconds of the extension's clock.
 using Time = int64_t;
 inline constexpr Time minute = 60'000'000;
+inline constexpr Time never = std::numeric_limits<Time>::max();
 
 /// Something took place in it, both ends included.
 struct Window {
@@ -35,6 +37,7 @@ enum class Phase : uint8_t {
     none,      ///< nothing to do
     waiting,   ///< for its first or next attempt
     claimed,   ///< by a service
+    listening, ///< for a signal, from `earliest` to `latest` at the longest
     verifying, ///< its outcome is to be asked for
     kept       ///< nobody looks at it again, but its late answer counts
 };
@@ -43,6 +46,7 @@ enum class Phase : uint8_t {
 struct Task {
     Phase phase = Phase::none;
     int attempt = 0;   ///< attempts so far, with the one that is claimed
+    int base = 0;      ///< of these, how many do not count against the policy
     Time earliest = 0; ///< waiting: when the pause is over, at the earliest
     Time latest = 0;   ///< ... and at the latest
     int64_t lease = 0; ///< under which an answer counts; 0: none
@@ -60,17 +64,30 @@ struct StepState {
     bool done = false;
     bool undone = false;
     bool given_up = false; ///< its compensation failed for good
+    int failed_act = 0;    ///< the last attempt that failed
+    int failed_compensate = 0;
+    uint8_t messages = 0;  ///< signals accepted, a bit each
+    uint8_t unread = 0;    ///< ... and not taken yet
     uint32_t doubts = 0;   ///< attempts that may have happened, a bit each
     int64_t act_lease = 0; ///< under which it was completed; 0: none
     int64_t compensate_lease = 0;
     bool has_output = false;
+    bool compensation_has_output = false;
     int output = 0; ///< the attempt whose output it is
     friend bool operator==(const StepState &, const StepState &) = default;
 };
 
-enum class Status : uint8_t { pending, running, compensating, completed, failed, parked };
-inline constexpr std::string_view status_names[] = {"pending",   "running", "compensating",
-                                                    "completed", "failed",  "parked"};
+enum class Status : uint8_t {
+    pending,
+    running,
+    compensating,
+    completed,
+    failed,
+    parked,
+    suspended
+};
+inline constexpr std::string_view status_names[] = {
+    "pending", "running", "compensating", "completed", "failed", "parked", "suspended"};
 constexpr std::string_view name_of(Status s) {
     return status_names[static_cast<size_t>(s)];
 }
@@ -133,6 +150,7 @@ public:
     bool verified(int step, int attempt, Window w);
     bool claimed(const Claim &claim, Window w);
     bool answered(const Answer &answer, const Reply &reply, Window w);
+    bool operated(const Operation &operation, const Reply &reply, Window w);
     bool extended(const Answer &answer, int minutes, const Reply &reply, Time until, Window w);
     /// Workers and services have found nothing more to do, at an instant not before `now`.
     bool is_dry(Time now);

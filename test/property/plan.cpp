@@ -8,8 +8,18 @@ namespace stacksaga::property {
 
 namespace {
 
+constexpr std::string_view kind_names[] = {"sql", "queue", "signal", "timer"};
+
 // The first number of a Random's place.
-enum Place : uint64_t { place_definition = 1, place_saga, place_fate, place_finding, place_id };
+enum Place : uint64_t {
+    place_definition = 1,
+    place_saga,
+    place_fate,
+    place_finding,
+    place_id,
+    place_operation,
+    place_rescue
+};
 
 // An attempt after this one succeeds, so that policies without a limit come to an end.
 constexpr int attempts_with_fate = 10;
@@ -34,7 +44,8 @@ std::string policy_sql(const Policy &p) {
 StepPlan random_step(Random &random, int stage, int pivot_stage) {
     StepPlan s{};
     s.stage = stage;
-    s.kind = random.chance(50) ? Kind::sql : Kind::queue;
+    s.kind = random.one_of({Kind::sql, Kind::sql, Kind::sql, Kind::queue, Kind::queue, Kind::queue,
+                            Kind::queue, Kind::signal, Kind::timer});
     s.queue = queues[static_cast<size_t>(random.below(std::size(queues)))];
     // The clock of a timeout of a function is the real one; only a service's is moved here.
     s.timeout = s.kind == Kind::sql ? 60 : random.one_of({36, 36, 100, 700});
@@ -45,6 +56,12 @@ StepPlan random_step(Random &random, int stage, int pivot_stage) {
     s.effect = s.compensable ? "compensable" : random.one_of({"guarded", "idempotent"});
     s.undo_when_started = random.chance(75);
     s.verify = random.chance(30);
+    if (is_unseen(s.kind)) {
+        s.compensable = s.verify = false;
+        s.effect = "guarded";
+        s.timeout = random.one_of({0, 100, 400});
+        s.delay = random.one_of({0, 24, 130});
+    }
     return s;
 }
 
@@ -81,13 +98,13 @@ Definition make_definition(uint64_t seed, int number) {
         d.deadline = random.between(2, 8) * 60 - 30;
     const int pivot_stage = random.chance(35) ? random.between(1, d.stages) : 0;
     for (int stage = 1; stage <= d.stages; ++stage) {
-        const int width = stage == pivot_stage ? 1 : random.one_of({1, 1, 1, 2, 2, 3});
+        const int width = random.one_of({1, 1, 1, 2, 2, 3});
         for (int i = 0; i < width; ++i) {
             d.steps.push_back(random_step(random, stage, pivot_stage));
             StepPlan &s = d.steps.back();
             if (!s.has_policy)
                 s.policy = d.policy.value_or(default_policy);
-            if (stage == pivot_stage) {
+            if (stage == pivot_stage && !is_unseen(s.kind) && random.chance(60)) {
                 s.irreversible = true;
                 s.effect = "irreversible";
             }
@@ -97,26 +114,41 @@ Definition make_definition(uint64_t seed, int number) {
     return d;
 }
 
+// The arguments that a kind of step alone has.
+std::string own_arguments(const StepPlan &s) {
+    switch (s.kind) {
+    case Kind::sql:
+        return fmt::format("'property.run(stacksaga.step_call)'{}",
+                           s.compensable ? ", compensation => 'property.run(stacksaga.step_call)'"
+                                         : "");
+    case Kind::queue:
+        return fmt::format("'{}'{}", s.queue,
+                           s.irreversible ? "" : fmt::format(", compensable => {}", s.compensable));
+    case Kind::signal:
+        return fmt::format("'signal {}'", s.name);
+    case Kind::timer:
+        return fmt::format("'{} minutes'", s.delay);
+    }
+    return "";
+}
+
 std::string define_statement(const Definition &d) {
     std::string steps;
     for (const StepPlan &s : d.steps) {
         std::string more;
-        if (s.kind == Kind::sql && s.compensable)
-            more += ", compensation => 'property.run(stacksaga.step_call)'";
-        if (s.kind == Kind::queue && !s.irreversible)
-            more += fmt::format(", compensable => {}", s.compensable);
         if (d.numbers_stages)
             more += fmt::format(", stage => {}", s.stage * 10);
-        more += fmt::format(", timeout => '{} minutes', effect => '{}', compensate_when => '{}'",
-                            s.timeout, s.effect, s.undo_when_started ? "started" : "completed");
+        if (s.timeout > 0)
+            more += fmt::format(", timeout => '{} minutes'", s.timeout);
+        more += fmt::format(", effect => '{}', compensate_when => '{}'", s.effect,
+                            s.undo_when_started ? "started" : "completed");
         if (s.verify)
             more += ", verify => 'property.verify(stacksaga.step_call)'";
         if (s.has_policy)
             more += ", retry => " + policy_sql(s.policy);
         steps +=
-            fmt::format("{}\n  stacksaga.{}_step('{}', '{}'{})", steps.empty() ? "" : ",",
-                        s.kind == Kind::sql ? "sql" : "queue", s.name,
-                        s.kind == Kind::sql ? "property.run(stacksaga.step_call)" : s.queue, more);
+            fmt::format("{}\n  stacksaga.{}_step('{}', {}{})", steps.empty() ? "" : ",",
+                        kind_names[static_cast<size_t>(s.kind)], s.name, own_arguments(s), more);
     }
     std::string rest;
     if (d.deadline)
@@ -218,6 +250,50 @@ Finding Plan::finding(const StepPlan &step, int attempt) const {
     if (random.chance(30))
         return random.one_of({Finding::unknown, Finding::breaks, Finding::nonsense});
     return happened_before(step, attempt + 1) ? Finding::done : Finding::not_done;
+}
+
+std::vector<Operation> Plan::operations(const Definition &definition) const {
+    Random random(seed_, {place_operation, static_cast<uint64_t>(number_)});
+    std::vector<Operation> list;
+    for (const StepPlan &step : definition.steps) {
+        if (step.kind != Kind::signal)
+            continue;
+        // One that can wait for ever is not left alone.
+        if (step.timeout > 0 && random.chance(20))
+            continue;
+        int tick = random.below(6);
+        for (int message = 1; message <= 2; ++message) {
+            list.push_back({tick, Action::signal, step.no, message});
+            if (random.chance(30)) // the same message twice
+                list.push_back({tick + random.below(3), Action::signal, step.no, message});
+            if (random.chance(70))
+                break;
+            tick += 3;
+        }
+    }
+    if (random.chance(12))
+        list.push_back({random.below(10), Action::cancel});
+    if (random.chance(15)) {
+        const int tick = random.below(8);
+        list.push_back({tick, Action::suspend});
+        if (random.chance(15))
+            list.push_back({tick + random.below(3), Action::cancel});
+        list.push_back({tick + random.between(0, 4), Action::resume});
+    }
+    if (random.chance(8))
+        list.push_back({random.below(10), random.one_of({Action::done, Action::not_done}),
+                        random.between(1, static_cast<int>(definition.steps.size()))});
+    if (random.chance(4))
+        list.push_back({random.below(10), random.one_of({Action::retry, Action::resume})});
+    return list;
+}
+
+std::optional<Action> Plan::rescue(int n) const {
+    Random random(seed_, {place_rescue, static_cast<uint64_t>(number_), static_cast<uint64_t>(n)});
+    if (n > 3 || random.chance(40))
+        return std::nullopt;
+    return random.one_of(
+        {Action::retry, Action::retry, Action::done, Action::not_done, Action::cancel});
 }
 
 std::string Plan::input(const Definition &definition) const {

@@ -28,15 +28,20 @@ struct Policy {
 /// What retry_policy() makes of no arguments.
 inline constexpr Policy default_policy{10, 1.0 / 60, 2, 5, 0.2};
 
-enum class Kind : uint8_t { sql, queue };
+enum class Kind : uint8_t { sql, queue, signal, timer };
+/// Nobody sees what a step of this kind does.
+constexpr bool is_unseen(Kind k) {
+    return k == Kind::signal || k == Kind::timer;
+}
 
 struct StepPlan {
     int no; ///< its place in the array, from 1
     std::string name;
     Kind kind;
     std::string queue;
-    int stage; ///< from 1, without gaps
-    int timeout;
+    int stage;     ///< from 1, without gaps
+    int timeout;   ///< of a signal_step: 0 for none
+    int delay;     ///< of a timer_step
     Policy policy; ///< the one that holds: the step's, the saga's or the default
     bool has_policy;
     std::string effect;
@@ -90,6 +95,21 @@ struct Fate {
 /// What verify answers; `breaks` raises, `nonsense` is another word.
 enum class Finding : uint8_t { done, not_done, unknown, breaks, nonsense };
 
+/// What is done to a saga from outside. `done` and `not_done` resolve a step.
+enum class Action : uint8_t { cancel, suspend, resume, retry, done, not_done, signal };
+inline constexpr std::string_view action_names[] = {"cancel", "suspend",  "resume", "retry",
+                                                    "done",   "not_done", "signal"};
+constexpr std::string_view name_of(Action a) {
+    return action_names[static_cast<size_t>(a)];
+}
+
+struct Operation {
+    int tick;
+    Action action;
+    int step = 0;    ///< of resolve_step and signal_saga
+    int message = 0; ///< of signal_saga: its message_id, and its payload
+};
+
 /// One generated saga.
 class Plan {
 public:
@@ -99,6 +119,11 @@ public:
     [[nodiscard]] Fate fate(const StepPlan &step, Direction direction, int attempt) const;
     /// What verify says about an attempt; true to the effects outside, where it knows.
     [[nodiscard]] Finding finding(const StepPlan &step, int attempt) const;
+    /// What happens to it at certain ticks; who suspends also resumes.
+    [[nodiscard]] std::vector<Operation> operations(const Definition &definition) const;
+    /// What an operator does when it is parked for the nth time (from 0), if anything. The step is
+    /// the one that it is parked for.
+    [[nodiscard]] std::optional<Action> rescue(int n) const;
     /// Ticks between start_saga and run_at; 0: none given.
     [[nodiscard]] int start_after() const { return start_after_; }
     /// Given to start_saga instead of the definition's, in minutes.

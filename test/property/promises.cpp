@@ -11,7 +11,7 @@ namespace stacksaga::property {
 namespace {
 
 constexpr Direction directions[] = {Direction::act, Direction::compensate};
-constexpr int never = INT_MAX;
+constexpr int not_seen = INT_MAX;
 
 class Check {
 public:
@@ -62,6 +62,7 @@ private:
             return e.word == Word::done && e.is_accepted;
         case EventKind::claim:
         case EventKind::extend:
+        case EventKind::operation:
             return false;
         }
         return false;
@@ -73,7 +74,7 @@ private:
             if (e.step == step.no && e.direction == direction && predicate(e))
                 return static_cast<int>(i);
         }
-        return never;
+        return not_seen;
     }
     [[nodiscard]] int first_begin(const StepPlan &step, Direction direction) const {
         return first(step, direction, begins);
@@ -94,10 +95,11 @@ private:
             expect(marker != nullptr && marker->attempt == effect->attempt,
                    "the effect of {} of {} has no marker", name_of(direction), step.name);
         if (marker != nullptr && effect == nullptr && step.kind == Kind::sql)
-            expect(step.verify && direction == Direction::act,
+            expect((step.verify && direction == Direction::act) || was_resolved(step),
                    "the marker of {} of {} has no effect", name_of(direction), step.name);
-        expect((marker != nullptr) == (completion(step, direction) != never),
-               "{} of {}: the marker and what was seen differ", name_of(direction), step.name);
+        if (!was_resolved(step) && !is_unseen(step.kind))
+            expect((marker != nullptr) == (completion(step, direction) != not_seen),
+                   "{} of {}: the marker and what was seen differ", name_of(direction), step.name);
 
         std::vector<int64_t> leases;
         for (const Event &e : story_.events)
@@ -114,30 +116,50 @@ private:
         const int back = first_begin(step, Direction::compensate);
         const int done = completion(step, Direction::act);
         for (const StepPlan &other : d_.steps) {
-            if (other.stage < step.stage && act != never)
+            if (was_resolved(other) || is_unseen(other.kind))
+                continue;
+            if (other.stage < step.stage && act != not_seen)
                 expect(completion(other, Direction::act) < act, "{} began before {} was done",
                        step.name, other.name);
-            if (back == never)
+            if (back == not_seen)
                 continue;
             for (size_t i = static_cast<size_t>(back); i < story_.events.size(); ++i) {
                 const Event &e = story_.events[i];
+                if (e.kind == EventKind::operation)
+                    continue;
                 expect(!(begins(e) && e.direction == Direction::act),
                        "an attempt at {} began after the compensation of {}", d_.step(e.step).name,
                        step.name);
             }
-            const bool to_undo = other.compensable && completion(other, Direction::act) != never;
-            if (other.stage > step.stage && to_undo && !failed_for_good(other))
+            const bool to_undo = other.compensable && completion(other, Direction::act) != not_seen;
+            if (other.stage > step.stage && to_undo && !was_given_up(other, back))
                 expect(completion(other, Direction::compensate) < back,
                        "{} was compensated before {}, which comes after it", step.name, other.name);
         }
-        expect(back == never || done == never || done < back,
+        expect(back == not_seen || done == not_seen || done < back,
                "{} took effect after its compensation had begun", step.name);
     }
 
-    /// Its compensation was tried and never completed; the others go on where the saga says so.
-    [[nodiscard]] bool failed_for_good(const StepPlan &step) const {
-        return d_.continue_compensating && first_begin(step, Direction::compensate) != never &&
-               completion(step, Direction::compensate) == never;
+    /// Its compensation was tried before the event and not completed; where the saga says so, the
+    /// others go on.
+    [[nodiscard]] bool was_given_up(const StepPlan &step, int event) const {
+        return d_.continue_compensating && first_begin(step, Direction::compensate) < event;
+    }
+
+    /// An operator has said what became of it, true or not.
+    [[nodiscard]] bool was_resolved(const StepPlan &step) const {
+        return std::ranges::any_of(story_.events, [&](const Event &e) {
+            return e.kind == EventKind::operation && e.is_accepted && e.step == step.no &&
+                   e.operation.action != Action::signal;
+        });
+    }
+
+    /// An operator has had it go on when it was parked, also past what cannot be undone.
+    [[nodiscard]] bool was_retried() const {
+        return std::ranges::any_of(story_.events, [](const Event &e) {
+            return e.kind == EventKind::operation && e.is_accepted &&
+                   e.operation.action == Action::retry;
+        });
     }
 
     /// Whether something outside saw an attempt at it.
@@ -160,13 +182,15 @@ private:
             const bool undone = is_marked(step, Direction::compensate);
             if (completed) {
                 expect(acted, "it is completed and {} was not done", step.name);
-                expect(first_begin(step, Direction::compensate) == never,
+                expect(first_begin(step, Direction::compensate) == not_seen,
                        "it is completed and {} was compensated", step.name);
             }
             if (!failed)
                 continue;
-            expect(!(acted && step.irreversible), "it failed past {}, which is irreversible",
-                   step.name);
+            if (was_resolved(step))
+                continue;
+            expect(!(acted && step.irreversible) || was_retried(),
+                   "it failed past {}, which is irreversible", step.name);
             const bool must_be_undone =
                 acted || (step.undo_when_started && may_have_happened(step));
             expect(!step.compensable || !must_be_undone || undone,

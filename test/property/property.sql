@@ -71,6 +71,31 @@ BEGIN
 END
 $$;
 
+-- What operators do, and signals, one after the other, each with what it was told.
+CREATE FUNCTION property.operate(saga_ids uuid[], actions text[], steps text[], messages integer[])
+RETURNS TABLE (status text, refusal text) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1 .. cardinality(saga_ids) LOOP
+        status := NULL;
+        refusal := NULL;
+        BEGIN
+            status := CASE actions[i]
+                WHEN 'cancel' THEN stacksaga.cancel_saga(saga_ids[i], 'property')
+                WHEN 'suspend' THEN stacksaga.suspend_saga(saga_ids[i], 'property')
+                WHEN 'resume' THEN stacksaga.resume_saga(saga_ids[i], 'property')
+                WHEN 'retry' THEN stacksaga.retry_saga(saga_ids[i], 'property')
+                WHEN 'signal' THEN stacksaga.signal_saga(saga_ids[i], 'signal ' || steps[i],
+                    to_jsonb(steps[i] || '/' || messages[i]), steps[i] || '/' || messages[i])::text
+                ELSE stacksaga.resolve_step(saga_ids[i], steps[i], actions[i], reason => 'property')
+                END;
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS refusal = RETURNED_SQLSTATE;
+        END;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
 -- Every change of a saga's status.
 CREATE TABLE property.change (
     change_no   bigint GENERATED ALWAYS AS IDENTITY,

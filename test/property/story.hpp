@@ -10,7 +10,7 @@
 
 namespace stacksaga::property {
 
-enum class EventKind : uint8_t { call, verify, claim, answer, extend };
+enum class EventKind : uint8_t { call, verify, claim, answer, extend, operation };
 
 struct Event {
     EventKind kind;
@@ -19,6 +19,7 @@ struct Event {
     Direction direction;
     int attempt;
     int64_t lease = 0;
+    Operation operation{};
     Word word = Word::done;  ///< of an answer
     int output = 0;          ///< of an answer
     std::string text{};      ///< of a call or claim: the results; of an answer: what it was told
@@ -30,7 +31,8 @@ struct Story {
     Plan plan;
     Model model;
     std::vector<Event> events{};
-    int answers_to_come = 0;
+    int answers_to_come = 0; ///< and operations
+    int rescues = 0;
     std::optional<std::string> disagreement{};   ///< the first one of model and engine
     std::optional<std::string> broken_promise{}; ///< the first one; looked for in the end
 

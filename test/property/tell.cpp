@@ -7,6 +7,12 @@ namespace stacksaga::property {
 namespace {
 
 std::string line_of(const Event &e, const Story &story) {
+    if (e.kind == EventKind::operation) {
+        const Operation &o = e.operation;
+        return fmt::format("{}{}{}: {}", name_of(o.action),
+                           o.step > 0 ? fmt::format(" s{}", o.step) : "",
+                           o.message > 0 ? fmt::format(", message {}", o.message) : "", e.text);
+    }
     const StepPlan &step = story.definition->step(e.step);
     switch (e.kind) {
     case EventKind::call: {
@@ -32,6 +38,8 @@ std::string line_of(const Event &e, const Story &story) {
     case EventKind::extend:
         return fmt::format("{} {} is extended under lease {}: {}", name_of(e.direction), step.name,
                            e.lease, e.text);
+    case EventKind::operation:
+        break;
     }
     return "";
 }
