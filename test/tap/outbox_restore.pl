@@ -9,7 +9,7 @@ use Test::More;
 
 my $before = StacksagaCluster->new('before');
 $before->init;
-$before->append_conf('postgresql.conf', 'wal_level = logical');
+$before->append_conf('postgresql.conf', "wal_level = logical\nstacksaga.notify = on\n");
 $before->start;
 $before->create_extension('postgres');
 
@@ -62,6 +62,17 @@ is($inserts, 4, 'decoding shows each message as one insert');
 is($by_root, 4, 'into the log under its one name');
 is($truncates, 0, 'and not how a generation is emptied');
 query($before, q{SELECT pg_drop_replication_slot('debezium')});
+
+# One notification a tick, however many were published.
+my $heard = query($before, q{
+	LISTEN stacksaga_outbox;
+	SELECT stacksaga.create_subscription('heard', 'heard');
+	SELECT count(*) FROM stacksaga.publish_batch('heard', array_fill('{}'::jsonb, '{10}'));
+	SELECT stacksaga.publish('heard', '{}') IS NOT NULL;
+	SELECT count(*) FROM stacksaga.receive_messages('heard', 'c');
+	SELECT count(*) FROM stacksaga.receive_messages('heard', 'c')});
+is(scalar(() = $heard =~ /notification "stacksaga_outbox"/g), 1, 'a tick notifies once');
+like($heard, qr/^11$/m, 'of all that it covers');
 
 # Some read, some not, one aside, and one that comes too late for the dump.
 put($before, $_, 'k') foreach 5 .. 6;
