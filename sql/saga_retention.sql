@@ -141,3 +141,5 @@ RESET stacksaga.region;
 RESET stacksaga.cluster;
 DROP VIEW retention_left, retention_orphans;
 DROP FUNCTION retention_do, retention_fail;
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.saga_signal,
+    stacksaga.saga_action;

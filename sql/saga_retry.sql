@@ -1,5 +1,6 @@
 -- Failures that are tried again: which are, when, how often, and what is left of a failed attempt.
 -- Time is moved by stacksaga.clock_offset.
+SET stacksaga.retry_budget = -1; -- policies alone decide here
 
 CREATE SCHEMA retry;
 CREATE TABLE retry.done (step text, attempt int);

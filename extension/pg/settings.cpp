@@ -18,6 +18,7 @@ constexpr int saga_retention_default = 7 * 24 * 3600,
               failed_saga_retention_default = 30 * 24 * 3600;
 constexpr int outbox_retention_default = 3 * 24 * 60 * 60;
 constexpr int poll_interval_default = 1000, poll_interval_min = 10, poll_interval_max = 60 * 1000;
+constexpr double retry_budget_default = 0.2, retry_budget_max = 1000;
 constexpr int workers_default = 1, workers_max = 64;
 
 const config_enum_entry coordination_options[] = {
@@ -99,6 +100,11 @@ void define_settings() {
                             "Sets how often an idle worker looks for due work.", nullptr,
                             &settings.poll_interval, poll_interval_default, poll_interval_min,
                             poll_interval_max, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
+    DefineCustomRealVariable(
+        "stacksaga.retry_budget", "Sets how many retries a first attempt pays for.",
+        "For each queue and each definition of SQL steps; ten a second are always let through; -1: all.",
+        &settings.retry_budget, retry_budget_default, -1, retry_budget_max, PGC_SUSET, 0, nullptr,
+        nullptr, nullptr);
     DefineCustomStringVariable("stacksaga.region", "Names the region that new work belongs to.",
                                nullptr, &settings.region, "default", PGC_USERSET, 0,
                                check_ring_name, nullptr, nullptr);

@@ -20,7 +20,8 @@ struct Settings {
     int outbox_retention; ///< s
     int poll_interval;    ///< ms
     char *region;
-    int saga_retention; ///< s; negative: for ever
+    double retry_budget; ///< retries for each first attempt; negative: no limit
+    int saga_retention;  ///< s; negative: for ever
     int workers;
 };
 extern Settings settings;

@@ -5,6 +5,7 @@
 #include "pg/random.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "src/budget.hpp"
 #include "src/handler.hpp"
 #include "src/limits.hpp"
 #include "src/probe.hpp"
@@ -36,9 +37,15 @@ constinit pg::Statement find_node{
     "SELECT kind, incarnation FROM stacksaga.node WHERE ring_id = $1 AND node = $2"};
 constinit pg::Statement take{
     "UPDATE stacksaga.work"
-    "   SET attempt = $5, lease = $6, lease_until = $7, started_at = $8, due_at = $9, worker = $10"
+    "   SET attempt = $5, lease = $6, lease_until = $7, started_at = $8, due_at = $9, worker = $10,"
+    "       deferred = false"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND step_no = $3 AND direction = $4 AND attempt = $5 - 1 AND lease_until IS NULL"};
+
+// Where the retry budget is empty, so many retries are deferred in one look for claimable steps,
+// and so often it is looked again for what is behind them.
+constexpr int32 deferred_max = 100;
+constexpr int32 looks_max = 4;
 
 struct Claim {
     std::string_view queue;
@@ -46,7 +53,11 @@ struct Claim {
     int32 max_steps;
     int64 lease_us;
     TimestampTz now;
+    uint64 budget;
+    std::optional<NodeIdentity> node; ///< a registered claimer has its part of the budget
 };
+
+enum class Claimed : uint8_t { yes, no, deferred };
 
 void add_claimed(pg::ResultSet &result, const StepCall &call, int64 lease, TimestampTz until) {
     constexpr int columns = step_call_columns + 2;
@@ -70,15 +81,28 @@ std::optional<Work> claimable(Saga &saga, const Step &step, core::Direction dire
     return free && !deadline_passed(saga) ? work : std::nullopt;
 }
 
-bool claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
-               core::Direction direction, pg::ResultSet &result) {
+/// Whether the step may not be tried again yet; then it is due later.
+bool is_deferred(const Claim &claim, const Saga &saga, const Work &work) {
+    if (work.attempt == work.attempt_base) {
+        count_first_attempt(claim.budget);
+        return false;
+    }
+    const std::optional<int64> delay =
+        defer_retry(claim.budget, claim.node ? fraction_of(*claim.node) : 1);
+    return delay && postpone_retry(saga.id, work.step_no, work.direction, *delay);
+}
+
+Claimed claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
+                  core::Direction direction, pg::ResultSet &result) {
     std::optional<Saga> saga = lock_saga(saga_id, claim.now, true);
     if (!saga)
-        return false;
+        return Claimed::no;
     const Step &step = saga->definition->step(step_no);
     std::optional<Work> work = claimable(*saga, step, direction);
     if (!work)
-        return false;
+        return Claimed::no;
+    if (is_deferred(claim, *saga, *work))
+        return Claimed::deferred;
 
     int32 attempt = work->attempt + 1;
     int64 lease = core::make_lease(attempt, direction, pg::random_bits());
@@ -91,7 +115,7 @@ bool claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
                    pg::param_time(lease_until), pg::param_time(claim.now), pg::param_time(until),
                    pg::param(claim.worker));
     if (taken != 1)
-        return false;
+        return Claimed::no;
     attempt_begins(*saga);
     StepCall call{.saga_id = saga_id,
                   .saga = saga->definition->saga,
@@ -103,7 +127,7 @@ bool claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
                   .headers = saga->headers,
                   .deadline = attempt_deadline(*saga, step, direction)};
     add_claimed(result, call, lease, until);
-    return true;
+    return Claimed::yes;
 }
 
 /// What this session remembers of the queues that it claims from; a queue that falls on the place
@@ -121,28 +145,44 @@ ProbeMemory &memory_of(int32 ring_id, std::string_view queue) {
     return place.memory;
 }
 
-void claim_steps(const Claim &claim, pg::ResultSet &result) {
+/// One look for claimable steps, at most `limit`. Returns whether it only deferred some.
+bool claim_some(const Claim &claim, const Ring &ring, const pg::Param &kind, int32 limit,
+                pg::ResultSet &result) {
+    // A node that may not have everything leaves work behind that is due: no memory for it.
+    ProbeMemory everything{};
+    ProbeMemory &memory = claim.node ? everything : memory_of(ring.ring_id, claim.queue);
+    TimestampTz from = memory.begin(claim.now);
+    pg::Rows rows = find_candidates.run(pg::param(ring.ring_id), pg::param(claim.queue),
+                                        pg::param_time(claim.now), pg::param(limit), kind,
+                                        claim.node ? pg::param(claim.node->incarnation)
+                                                   : pg::param_null(INT8OID),
+                                        pg::param_time(from));
+    memory.end(claim.now);
+    memory.settle(claim.now, rows.count() < static_cast<uint64>(limit));
+    int32 claimed = 0, deferred = 0;
+    for (uint64 i = 0; i < rows.count() && claimed < claim.max_steps; ++i) {
+        CHECK_FOR_INTERRUPTS();
+        const Claimed outcome = claim_one(claim, rows.uuid(i, 0), rows.int2(i, 1),
+                                          *core::direction_of(rows.text(i, 2)), result);
+        claimed += outcome == Claimed::yes ? 1 : 0;
+        deferred += outcome == Claimed::deferred ? 1 : 0;
+    }
+    return claimed == 0 && deferred > 0;
+}
+
+void claim_steps(Claim &claim, pg::ResultSet &result) {
     Ring ring = current_ring();
-    pg::Param kind = pg::param_null(TEXTOID), incarnation = pg::param_null(INT8OID);
+    pg::Param kind = pg::param_null(TEXTOID);
     pg::Rows node = find_node.run(pg::param(ring.ring_id), pg::param(claim.worker));
     if (!node.empty()) {
         kind = pg::param(node.text(0, 0));
-        incarnation = pg::param(node.int8(0, 1));
+        claim.node = NodeIdentity{ring.ring_id, node.int8(0, 1)};
     }
-    // A node that may not have everything leaves work behind that is due: no memory for it.
-    ProbeMemory everything{};
-    ProbeMemory &memory = node.empty() ? memory_of(ring.ring_id, claim.queue) : everything;
-    TimestampTz from = memory.begin(claim.now);
-    pg::Rows rows = find_candidates.run(pg::param(ring.ring_id), pg::param(claim.queue),
-                                        pg::param_time(claim.now), pg::param(claim.max_steps), kind,
-                                        incarnation, pg::param_time(from));
-    memory.end(claim.now);
-    memory.settle(claim.now, rows.count() < static_cast<uint64>(claim.max_steps));
-    for (uint64 i = 0; i < rows.count(); ++i) {
-        CHECK_FOR_INTERRUPTS();
-        claim_one(claim, rows.uuid(i, 0), rows.int2(i, 1), *core::direction_of(rows.text(i, 2)),
-                  result);
-    }
+    claim.budget = budget_of_queue(ring.ring_id, claim.queue);
+    int32 limit = claim.max_steps;
+    for (int32 looks = 0; looks < looks_max && claim_some(claim, ring, kind, limit, result);
+         ++looks)
+        limit = std::max(claim.max_steps, deferred_max);
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
+#include "src/budget.hpp"
 #include "src/child.hpp"
 #include "src/handler.hpp"
 #include "src/limits.hpp"
@@ -103,6 +104,8 @@ Work next_attempt(const Saga &saga, const Work &work, std::string_view worker) {
 void run_action(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
     Work attempt = next_attempt(saga, work, worker);
     attempt_begins(saga);
+    if (work.attempt == work.attempt_base)
+        count_first_attempt(budget_of_definition(saga.definition->id));
     const FunctionRef &function = work.direction == Direction::compensate ? step.compensation
                                   : work.falling_back                     ? step.fallback
                                                                           : step.action;

@@ -59,7 +59,7 @@ constinit pg::Statement delete_leftovers{
 constinit pg::Statement pause_one{
     "UPDATE stacksaga.work"
     "   SET due_at = $5, attempt = $6, lease = $7, lease_until = NULL, verifying = $8,"
-    "       resume_at = $9"
+    "       resume_at = $9, deferred = false"
     " WHERE" THIS_SAGA "AND step_no = $3 AND direction = $4"};
 constinit pg::Statement wait_for_one{
     "UPDATE stacksaga.work"

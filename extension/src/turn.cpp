@@ -12,6 +12,7 @@
 #include "pg/settings.hpp"
 #include "pg/transaction.hpp"
 #include "src/aside.hpp"
+#include "src/budget.hpp"
 #include "src/fence.hpp"
 #include "src/handler.hpp"
 #include "src/item.hpp"
@@ -38,9 +39,15 @@ constexpr int32 rotation_size = 4096;
     "stacksaga.slot WHERE ring_id = $1"                                                            \
     " AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL)) "
 constinit pg::Statement probe{
-    "SELECT w.saga_id, w.slot, w.step_no, w.direction, w.attempt"
+    "SELECT w.saga_id, w.slot, w.step_no, w.direction, w.attempt,"
+    "       CASE WHEN w.is_retry THEN ("
+    "            SELECT a.definition_id FROM stacksaga.saga a"
+    "             WHERE a.saga_id = w.saga_id AND a.token OPERATOR(stacksaga.=) w.token) END"
     "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN " ORDER BY slot # $6) AS s, LATERAL ("
-    "       SELECT saga_id, slot, step_no, direction, attempt FROM stacksaga.work w"
+    "       SELECT saga_id, token, slot, step_no, direction, attempt,"
+    "              attempt > attempt_base AND lease_until IS NULL AND NOT verifying"
+    "              AND queue IS NULL AS is_retry"
+    "         FROM stacksaga.work w"
     "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at >= $3 AND w.due_at <= $4"
     "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
     "        ORDER BY w.due_at LIMIT $5) AS w"
@@ -64,8 +71,10 @@ constinit TurnState state{};
 
 struct Batch {
     DueItem *items;
+    int64 *deferrals; ///< of each item: for so many microseconds, since the budget is empty; or 0
     int32 count;
     int32 done;
+    int32 deferred;
     bool skipped; ///< something due was left: the slot is not ours, or the saga is locked
 };
 
@@ -101,6 +110,20 @@ void choose_batch_size(bool clean) {
         clean ? std::min(limit, state.batch_size * 2) : std::max(1, state.batch_size / 2);
 }
 
+/// Decides about the retries of the batch, once: it may have to be run more often.
+void ask_budget(const pg::Rows &rows, Batch &batch) {
+    std::optional<double> fraction;
+    for (int32 i = 0; i < batch.count; ++i) {
+        batch.deferrals[i] = 0;
+        if (rows.is_null(static_cast<uint64>(i), 5))
+            continue;
+        if (!fraction)
+            fraction = fraction_of(state.node);
+        const uint64 budget = budget_of_definition(rows.int4(static_cast<uint64>(i), 5));
+        batch.deferrals[i] = defer_retry(budget, *fraction).value_or(0);
+    }
+}
+
 Batch find_batch(TimestampTz now, MemoryContext memory) {
     TimestampTz from = state.probe.begin(now);
     state.rotation = (state.rotation + rotation_step) % rotation_size;
@@ -120,6 +143,9 @@ Batch find_batch(TimestampTz now, MemoryContext memory) {
                           .direction = *core::direction_of(rows.text(row, 3)),
                           .attempt = rows.int4(row, 4)};
     }
+    batch.deferrals = static_cast<int64 *>(
+        MemoryContextAlloc(memory, sizeof(int64) * std::max<size_t>(rows.count(), 1)));
+    ask_budget(rows, batch);
     return batch;
 }
 
@@ -148,6 +174,10 @@ Failed *find(std::span<Failed> failed, int32 index) {
     return nullptr;
 }
 
+bool postpone(const DueItem &item, int64 delay_us) {
+    return postpone_retry(item.saga_id, item.step_no, item.direction, delay_us);
+}
+
 bool run_named(const DueItem &item, std::string_view worker) {
     name_item(item);
     const bool done = run_item(item, worker);
@@ -167,6 +197,7 @@ void run_items(Batch &batch, std::span<Failed> failed) {
     running_index = none_yet;
     bool *owned = lock_slots_of(batch);
     batch.done = 0;
+    batch.deferred = 0;
     const int64 end = pg::steady_now() + turn_time_max_us;
     for (int32 i = 0; i < batch.count; ++i) {
         CHECK_FOR_INTERRUPTS();
@@ -182,6 +213,8 @@ void run_items(Batch &batch, std::span<Failed> failed) {
         running_index = i;
         if (const Failed *f = find(failed, i))
             deal_with(batch.items[i], *f, worker);
+        else if (batch.deferrals[i] > 0)
+            batch.deferred += postpone(batch.items[i], batch.deferrals[i]) ? 1 : 0;
         else if (run_named(batch.items[i], worker))
             ++batch.done;
         else
@@ -259,7 +292,8 @@ TurnOutcome run_turn(const NodeIdentity &node, MemoryContext memory) {
     restart_state(node);
     TimestampTz now = pg::clock_now();
     Batch batch{};
-    TurnOutcome outcome{.items = 0, .failures = 0, .more = false, .next_due = DT_NOEND};
+    TurnOutcome outcome{
+        .items = 0, .failures = 0, .deferred = 0, .more = false, .next_due = DT_NOEND};
     in_transaction([&] {
         batch = find_batch(now, memory);
         if (batch.count == 0) {
@@ -273,10 +307,11 @@ TurnOutcome run_turn(const NodeIdentity &node, MemoryContext memory) {
         int32 found = batch.count;
         outcome.failures = run_batch(batch, memory);
         outcome.items = batch.done;
+        outcome.deferred = batch.deferred;
         was_cut = was_cut || batch.count < found;
         choose_batch_size(outcome.failures == 0);
     }
-    outcome.more = (batch.done > 0 || outcome.failures > 0);
+    outcome.more = batch.done > 0 || outcome.failures > 0 || outcome.deferred > 0;
     state.probe.settle(now, !was_cut && !batch.skipped);
     const DeliveryOutcome delivered = deliver_messages(node, memory);
     outcome.items += delivered.items;

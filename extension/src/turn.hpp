@@ -7,6 +7,7 @@ namespace stacksaga {
 struct TurnOutcome {
     int64 items;          ///< done
     int64 failures;       ///< handlers that failed
+    int64 deferred;       ///< retries that found their budget empty
     bool more;            ///< look again at once
     TimestampTz next_due; ///< of what is not due yet, after a turn that found nothing; or DT_NOEND
 };

@@ -40,15 +40,16 @@ constexpr int64 report_interval_us = USECS_PER_SEC;
 
 constinit pg::Statement write_stats{
     "INSERT INTO stacksaga.worker AS w"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
     " ON CONFLICT (worker) DO UPDATE SET pid = excluded.pid, started_at = excluded.started_at,"
     " turns = excluded.turns, items = excluded.items, failures = excluded.failures,"
-    " last_turn_ms = excluded.last_turn_ms, mode = excluded.mode"};
+    " last_turn_ms = excluded.last_turn_ms, mode = excluded.mode, deferred = excluded.deferred"};
 
 struct Stats {
     int64 turns = 0;
     int64 items = 0;
     int64 failures = 0;
+    int64 deferred = 0;
     int64 last_turn_us = 0;
     int64 busy_us = 0; ///< since the last beat
     bool has_news = false;
@@ -237,10 +238,11 @@ void report_stats() {
     const std::string_view mode =
         coordination() == pg::Coordination::standalone ? "standalone" : "coordinator";
     pg::with_spi([&] {
-        write_stats.touch(
-            pg::param(self.order.number), pg::param(MyProcPid), pg::param_time(MyStartTimestamp),
-            pg::param(stats.turns), pg::param(stats.items), pg::param(stats.failures),
-            pg::param(static_cast<double>(stats.last_turn_us) / 1000), pg::param(mode));
+        write_stats.touch(pg::param(self.order.number), pg::param(MyProcPid),
+                          pg::param_time(MyStartTimestamp), pg::param(stats.turns),
+                          pg::param(stats.items), pg::param(stats.failures),
+                          pg::param(static_cast<double>(stats.last_turn_us) / 1000),
+                          pg::param(mode), pg::param(stats.deferred));
     });
     stats.has_news = false;
     self.report_at = pg::steady_now() + report_interval_us;
@@ -322,9 +324,11 @@ void take_turn() {
     ++stats.turns;
     stats.items += outcome.items;
     stats.failures += outcome.failures;
+    stats.deferred += outcome.deferred;
     stats.last_turn_us = ended - begun;
-    stats.has_news = stats.has_news || outcome.items > 0 || outcome.failures > 0;
-    if (outcome.items > 0 || outcome.failures > 0)
+    const bool did_something = outcome.items > 0 || outcome.failures > 0 || outcome.deferred > 0;
+    stats.has_news = stats.has_news || did_something;
+    if (did_something)
         stats.busy_us += ended - begun;
     self.turn_at = outcome.more ? 0 : ended + rest_after(outcome);
     if (!outcome.more && stats.has_news && ended >= self.report_at)

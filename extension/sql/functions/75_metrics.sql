@@ -133,6 +133,7 @@ AS $$
            ('stacksaga_worker_turns_total', r.turns::double precision),
            ('stacksaga_worker_items_total', r.items::double precision),
            ('stacksaga_worker_failures_total', r.failures::double precision),
+           ('stacksaga_worker_deferred_total', r.deferred::double precision),
            ('stacksaga_worker_last_turn_seconds', r.last_turn_ms / 1000)) AS v(name, value)
 $$;
 COMMENT ON FUNCTION stacksaga.worker_metrics IS
@@ -219,6 +220,7 @@ AS $$
     ('stacksaga_worker_turns_total', 'counter', 'turns that a worker took since it started'),
     ('stacksaga_worker_items_total', 'counter', 'items that a worker did since it started'),
     ('stacksaga_worker_failures_total', 'counter', 'handlers that failed in a worker since it started'),
+    ('stacksaga_worker_deferred_total', 'counter', 'retries that a worker deferred since it started'),
     ('stacksaga_worker_last_turn_seconds', 'gauge', 'how long a worker''s last turn took'),
     ('stacksaga_table_live_rows', 'gauge', 'rows of a table, as PostgreSQL estimates'),
     ('stacksaga_table_dead_rows', 'gauge', 'dead rows of a table, as PostgreSQL estimates'),

@@ -8,7 +8,8 @@ CREATE TABLE stacksaga.worker (
     items        bigint NOT NULL,
     failures     bigint NOT NULL,
     last_turn_ms double precision NOT NULL,
-    mode         text NOT NULL CHECK (mode IN ('standalone', 'coordinator'))
+    mode         text NOT NULL CHECK (mode IN ('standalone', 'coordinator')),
+    deferred     bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE stacksaga.worker IS
     'Runtime: one row per number that a background worker has had, counted since its process started';

@@ -125,6 +125,7 @@ CREATE TABLE stacksaga.work (
     resume_at    timestamptz,
     verifying    boolean NOT NULL DEFAULT false,
     falling_back boolean NOT NULL DEFAULT false,
+    deferred     boolean NOT NULL DEFAULT false,
     queue        text COLLATE "C",
     worker       text,
     PRIMARY KEY (saga_id, step_no, direction, token)
@@ -143,6 +144,8 @@ COMMENT ON COLUMN stacksaga.work.attempt_base IS
     'Attempts before the present count: a fallback, and an operator who has a step tried again, start a new one';
 COMMENT ON COLUMN stacksaga.work.resume_at IS
     'While the saga is suspended, and due_at infinite: when it would be due';
+COMMENT ON COLUMN stacksaga.work.deferred IS
+    'This pause is not the policy''s: the retry found the budget of its queue or definition empty';
 COMMENT ON COLUMN stacksaga.work.falling_back IS 'The fallback of the step is tried';
 COMMENT ON COLUMN stacksaga.work.lease IS
     'Fencing token of the latest claim; kept after the lease ran out, since a late answer counts until the next claim';

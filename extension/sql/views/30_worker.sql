@@ -2,7 +2,8 @@
 
 CREATE OR REPLACE VIEW stacksaga.worker_stats AS
 SELECT pg_catalog.current_database()::text AS database,
-       w.pid, w.started_at, w.turns, w.items, w.failures, w.last_turn_ms, w.mode
+       w.pid, w.started_at, w.turns, w.items, w.failures, w.last_turn_ms, w.mode,
+       w.deferred
   FROM stacksaga.worker w
  WHERE EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
                 WHERE a.pid = w.pid AND a.datname = pg_catalog.current_database());

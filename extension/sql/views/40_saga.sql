@@ -29,12 +29,14 @@ SELECT s.saga_id,
        s.created_at,
        s.updated_at,
        s.finished_at,
-       s.parent_id
+       s.parent_id,
+       CASE WHEN w.deferred AND w.lease_until IS NULL AND w.due_at > stacksaga.clock_now()
+            THEN 'SR429' END AS pause_reason
   FROM stacksaga.saga s
   JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id
   LEFT JOIN LATERAL (
-       SELECT ds.step, ds.kind, w.attempt, w.due_at, w.lease_until, w.started_at
+       SELECT ds.step, ds.kind, w.attempt, w.due_at, w.lease_until, w.started_at, w.deferred
          FROM stacksaga.work w
          JOIN stacksaga.definition_step ds
            ON ds.definition_id = s.definition_id AND ds.step_no = w.step_no
