@@ -126,3 +126,32 @@ SELECT c.call, r.* FROM (VALUES
     ($$node_ranges('')$$)
 ) AS c(call), pg_temp.refused('SELECT * FROM stacksaga.' || c.call) AS r;
 SELECT node, kind, weight, load, progress FROM stacksaga.nodes WHERE region = 'n' ORDER BY node;
+
+-- A node that told its progress and then only beats hangs: suspected 15 seconds after it was asked, given
+-- nothing, never dead; its next word mends it. One that never told any is not held to it.
+SELECT stacksaga.create_ring('n', 'hung', slots => 64) > 1 AS created;
+SELECT pg_temp.set_clock('2031-01-02 00:00:00 UTC');
+SELECT stacksaga.register_node('h1', 'n', 'hung') AS h1 \gset
+SELECT stacksaga.register_node('h2', 'n', 'hung') AS h2 \gset
+SELECT stacksaga.acknowledge_checkpoint('h1', :h1, '{"done": 1}');
+CREATE FUNCTION pg_temp.beat_at(at timestamptz, h1 bigint, h2 bigint)
+RETURNS TABLE (node text, told text, seen text) LANGUAGE plpgsql AS $$
+DECLARE
+    told_h1 text;
+    told_h2 text;
+BEGIN
+    PERFORM pg_temp.set_clock(at);
+    SELECT h.state INTO told_h1 FROM stacksaga.heartbeat_node('h1', beat_at.h1) AS h;
+    SELECT h.state INTO told_h2 FROM stacksaga.heartbeat_node('h2', beat_at.h2) AS h;
+    RETURN QUERY SELECT n.node, CASE n.node WHEN 'h1' THEN told_h1 ELSE told_h2 END, n.state
+                   FROM stacksaga.nodes n WHERE n.node IN ('h1', 'h2') ORDER BY n.node;
+END
+$$;
+SELECT * FROM pg_temp.beat_at('2031-01-02 00:00:24 UTC', :h1, :h2);
+SELECT * FROM pg_temp.beat_at('2031-01-02 00:00:26 UTC', :h1, :h2);
+SELECT * FROM pg_temp.beat_at('2031-01-02 01:00:00 UTC', :h1, :h2);
+-- Nobody owns the ring and nobody has published for an hour: the sweep leaves the hung node out.
+SELECT * FROM pg_temp.beat_at('2031-01-02 01:00:05 UTC', :h1, :h2);
+SELECT node, share FROM stacksaga.nodes WHERE node IN ('h1', 'h2') ORDER BY node;
+SELECT stacksaga.acknowledge_checkpoint('h1', :h1, '{"done": 2}');
+SELECT * FROM pg_temp.beat_at('2031-01-02 01:00:09 UTC', :h1, :h2);

@@ -28,12 +28,14 @@ struct NodeTransition {
 };
 
 inline constexpr std::array node_transitions{
-    NodeTransition{NodeState::active, NodeState::suspected,
-                   "it missed beats: it finishes what it has and is given nothing new"},
+    NodeTransition{
+        NodeState::active, NodeState::suspected,
+        "it missed beats, or beats without progress: it finishes what it has and is given nothing new"},
     NodeTransition{NodeState::active, NodeState::draining,
                    "it is told to drain: it finishes, and the next window leaves it out"},
     NodeTransition{NodeState::active, NodeState::removed, "it left the ring"},
-    NodeTransition{NodeState::suspected, NodeState::active, "it beats again"},
+    NodeTransition{NodeState::suspected, NodeState::active,
+                   "it beats again, and tells its progress where it did so before"},
     NodeTransition{NodeState::suspected, NodeState::draining, "it is told to drain"},
     NodeTransition{NodeState::suspected, NodeState::dead,
                    "it has been silent for too long: its slots may be taken over"},
@@ -75,6 +77,16 @@ constexpr std::int64_t silence(std::int64_t heartbeat_at, std::int64_t now) {
     const auto later = static_cast<std::uint64_t>(heartbeat_at < now ? now : heartbeat_at);
     constexpr auto most = static_cast<std::uint64_t>(INT64_MAX);
     return static_cast<std::int64_t>(later - earlier > most ? most : later - earlier);
+}
+
+/// As how long a silence it counts that a node beats, but has not told its progress for
+/// `untold_for`, though it was asked after `checkpoint_interval` and has told it before: from the
+/// moment of asking, up to the last that is not dead. It hangs; what it began it may finish.
+constexpr std::int64_t silence_of_hung(std::int64_t untold_for, std::int64_t checkpoint_interval,
+                                       const NodeTiming &timing) {
+    const std::int64_t asked_for =
+        untold_for > checkpoint_interval ? untold_for - checkpoint_interval : 0;
+    return asked_for < timing.dead_after ? asked_for : timing.dead_after - 1;
 }
 
 /// The state of a node that was last heard `silent_for` ago.

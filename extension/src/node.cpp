@@ -59,7 +59,8 @@ constinit pg::Statement beat_by_incarnation{
     "UPDATE stacksaga.node SET heartbeat_at = $2, load = $3 WHERE incarnation = $1"};
 constinit pg::Statement beat_by_name{"UPDATE stacksaga.node n SET heartbeat_at = $3, load = $4"
                                      " WHERE node = $1 AND incarnation = $2"
-                                     " RETURNING ring_id, draining, checkpoint_at"};
+                                     " RETURNING ring_id, draining, checkpoint_at,"
+                                     "           progress IS NOT NULL"};
 constinit pg::Statement find_node{"SELECT incarnation FROM stacksaga.node WHERE node = $1"};
 constinit pg::Statement drain{
     "UPDATE stacksaga.node SET draining = true WHERE node = $1 AND incarnation = $2"};
@@ -221,11 +222,14 @@ void heartbeat_node(const pg::Arguments &arguments, pg::ResultSet &result) {
     const Ring ring = ring_of_id(rows.int4(0, 0));
     const bool draining = rows.boolean(0, 1);
     const core::RingSettings settings = read_settings(ring);
-    const bool checkpoint_is_due =
-        core::silence(rows.time(0, 2), now) >= settings.checkpoint_interval;
+    const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
+    const int64 untold_for = core::silence(rows.time(0, 2), now);
+    const bool checkpoint_is_due = untold_for >= settings.checkpoint_interval;
+    const int64 hung_for =
+        rows.boolean(0, 3) ? core::silence_of_hung(untold_for, settings.checkpoint_interval, timing)
+                           : 0;
     settle_ownership({ring.ring_id, node.incarnation}, false);
-    const core::NodeState state =
-        core::node_state(0, draining, {settings.suspect_after, settings.dead_after});
+    const core::NodeState state = core::node_state(hung_for, draining, timing);
     result.add(pg::of(PointerGetDatum(pg::make_text(core::name_of(state)))),
                pg::of(Int64GetDatum(ring_epoch(ring.ring_id))),
                pg::of(BoolGetDatum(checkpoint_is_due)));

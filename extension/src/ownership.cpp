@@ -61,7 +61,8 @@ constinit pg::Statement find_window_end{"SELECT window_end FROM stacksaga.token_
 constinit pg::Statement find_self{"SELECT kind, draining, registered_at FROM stacksaga.node"
                                   " WHERE ring_id = $1 AND incarnation = $2"};
 constinit pg::Statement list_workers{
-    "SELECT incarnation, heartbeat_at, draining, pid FROM stacksaga.node"
+    "SELECT incarnation, heartbeat_at, draining, pid, checkpoint_at, progress IS NOT NULL"
+    "  FROM stacksaga.node"
     " WHERE ring_id = $1 AND kind = 'worker' ORDER BY node COLLATE \"C\""};
 
 /// How many slots one transaction may take: an eighth of the server's lock table, so that several
@@ -191,8 +192,12 @@ Workers workers_of_ring(const Ring &ring, TimestampTz now) {
         const bool may_run = !worker.is_process || is_running(rows.int4(i, 3));
         const int64 kept_for = timing.dead_after + settings.rebalance_delay;
         worker.is_live = may_run && silent_for < kept_for;
-        worker.takes =
-            may_run && core::node_state(silent_for, draining, timing) == core::NodeState::active;
+        const int64 hung_for = rows.boolean(i, 5)
+                                   ? core::silence_of_hung(core::silence(rows.time(i, 4), now),
+                                                           settings.checkpoint_interval, timing)
+                                   : 0;
+        worker.takes = may_run && core::node_state(std::max(silent_for, hung_for), draining,
+                                                   timing) == core::NodeState::active;
     }
     return workers;
 }

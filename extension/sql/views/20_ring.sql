@@ -16,15 +16,22 @@ CREATE OR REPLACE VIEW stacksaga.nodes AS
 WITH timing AS (
     SELECT ring_id,
            max(value) FILTER (WHERE setting = 'suspect_after')::interval AS suspect_after,
-           max(value) FILTER (WHERE setting = 'dead_after')::interval AS dead_after
+           max(value) FILTER (WHERE setting = 'dead_after')::interval AS dead_after,
+           max(value) FILTER (WHERE setting = 'checkpoint_interval')::interval AS checkpoint_interval
       FROM stacksaga.ring_settings
      GROUP BY ring_id
 ), owned AS (
     SELECT owner, count(*) AS slots FROM stacksaga.slot WHERE owner IS NOT NULL GROUP BY owner
 ), listed AS (
     SELECT n.*, r.region, r.cluster, r.slots, c.at - n.heartbeat_at AS heartbeat_age,
-           stacksaga.node_state(n.heartbeat_at, c.at, n.draining, t.suspect_after, t.dead_after)
-               AS state
+           -- Who told its progress once and does not when asked hangs, and is suspected as if it had
+           -- been silent since; dead it is not while it beats.
+           stacksaga.node_state(
+               CASE WHEN n.progress IS NULL THEN n.heartbeat_at
+                    ELSE least(n.heartbeat_at,
+                               greatest(n.checkpoint_at + t.checkpoint_interval,
+                                        c.at - t.dead_after + interval '1 microsecond')) END,
+               c.at, n.draining, t.suspect_after, t.dead_after) AS state
       FROM stacksaga.node n
       JOIN stacksaga.ring r ON r.ring_id = n.ring_id
       JOIN timing t ON t.ring_id = n.ring_id
