@@ -206,9 +206,10 @@ bool tend_log(bool now_or_never) {
     if (!lock_tending())
         return false;
     const TimestampTz now = pg::clock_now();
-    // Plans that were made while these tables were small must not read them from end to end.
+    // Plans that were made while these tables were small must not read them from end to end; what
+    // is forbidden costs so much that the rest would be compiled.
     const int nesting = NewGUCNestLevel();
-    for (const char *setting : {"enable_seqscan", "enable_sort"})
+    for (const char *setting : {"enable_seqscan", "enable_sort", "jit"})
         set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
                           false);
     const bool more = advance_all(now);
