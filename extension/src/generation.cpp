@@ -22,8 +22,6 @@ constexpr int lock_timeout_ms = 50;
 constexpr int32 move_max = 1000;   // messages moved aside at once
 constexpr int32 forget_max = 5000; // rows of each kind deleted at once
 
-constinit pg::Statement current_generation{
-    "SELECT coalesce(pg_catalog.pg_sequence_last_value('stacksaga.outbox_generation_seq'), 0)"};
 constinit pg::Statement begin_generation{
     "SELECT pg_catalog.setval('stacksaga.outbox_generation_seq', $1)"};
 // The first rows of a table that is only appended to are the oldest.
@@ -116,7 +114,7 @@ bool is_empty(size_t generation) {
 
 /// Begins a new generation where the next table is empty and this one is full enough.
 void turn_generation(TimestampTz now, bool at_once) {
-    const int64 count = current_generation.run().int8(0, 0);
+    const int64 count = last_value_of("outbox_generation_seq");
     const size_t current = generation_filled(count);
     pg::Rows oldest = oldest_of[current].run();
     if (oldest.empty() || !is_empty(generation_filled(count + 1)))
@@ -130,7 +128,7 @@ void turn_generation(TimestampTz now, bool at_once) {
 
 /// Empties the generations that are not being filled and that nobody needs.
 void empty_generations(TimestampTz now) {
-    const size_t current = generation_filled(current_generation.run().int8(0, 0));
+    const size_t current = generation_filled(last_value_of("outbox_generation_seq"));
     for (size_t generation = 0; generation < generations; ++generation) {
         if (generation == current || !is_read(generation, now))
             continue;

@@ -16,6 +16,16 @@ Oid relation_named(const char *name) {
 
 } // namespace
 
+int64 last_value_of(const char *sequence) {
+    // Called with a result flag, since "none yet" is a NULL.
+    LOCAL_FCINFO(fcinfo, 1);
+    InitFunctionCallInfoData(*fcinfo, nullptr, 1, InvalidOid, nullptr, nullptr);
+    fcinfo->args[0].value = ObjectIdGetDatum(relation_named(sequence));
+    fcinfo->args[0].isnull = false;
+    const Datum value = pg_sequence_last_value(fcinfo);
+    return fcinfo->isnull ? 0 : DatumGetInt64(value);
+}
+
 Oid log_table(int generation) {
     return relation_named(psprintf("outbox_message_%d", generation));
 }

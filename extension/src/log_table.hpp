@@ -121,6 +121,9 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<LogTables>);
 
+/// The last value that a sequence of the outbox has given; 0 before the first one.
+int64 last_value_of(const char *sequence);
+
 /// The table of a generation, 0..generations-1.
 Oid log_table(int generation);
 

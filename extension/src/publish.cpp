@@ -8,6 +8,7 @@
 #include "pg/random.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "pg/settings.hpp"
 #include "src/limits.hpp"
 #include "src/log_table.hpp"
 #include "src/ring.hpp"
@@ -19,9 +20,6 @@ namespace stacksaga {
 namespace {
 
 constexpr int64 batch_max = 100000;
-
-constinit pg::Statement read_generation{
-    "SELECT coalesce(pg_catalog.pg_sequence_last_value('stacksaga.outbox_generation_seq'), 0)"};
 
 // Into the partition itself: finding it from the root would cost as much as the row does.
 #define INSERT_INTO(generation)                                                                    \
@@ -51,7 +49,7 @@ constinit pg::Statement has_object{"SELECT pg_catalog.jsonb_typeof($1) = 'object
 
 /// Only a hint: which of the generations is filled makes no difference to readers.
 size_t current_generation() {
-    return static_cast<size_t>(read_generation.run().int8(0, 0) % generations);
+    return static_cast<size_t>(last_value_of("outbox_generation_seq") % generations);
 }
 
 /// The transaction has its id before it takes a number: what a tick relies on.
@@ -61,6 +59,14 @@ int64 own_transaction() {
 
 int64 this_origin() {
     return static_cast<int64>(GetSystemIdentifier());
+}
+
+/// The ring that the session publishes in. The default ring is there from the start, as number 1.
+int32 ring_of_session() {
+    constexpr int32 default_ring = 1;
+    if (strcmp(pg::settings.region, "default") == 0 && strcmp(pg::settings.cluster, "default") == 0)
+        return default_ring;
+    return current_ring().ring_id;
 }
 
 void check_topic(std::string_view topic) {
@@ -212,10 +218,10 @@ void publish_batch(const NewBatch &b, pg::ResultSet &result) {
     }
     ArrayType *payloads =
         construct_array(b.payloads.values, b.payloads.count, JSONBOID, -1, false, TYPALIGN_INT);
-    const Ring ring = current_ring();
+    const int32 ring_id = ring_of_session();
     pg::Statement &insert = insert_many[current_generation()];
     insert.run(pg::param(own_transaction()), pg::param(this_origin()), pg::param_time(now),
-               pg::param(ring.ring_id), pg::param(b.topic),
+               pg::param(ring_id), pg::param(b.topic),
                pg::param_array(std::span<const int64>{tokens, count}),
                pg::param_array(std::span<const int32>{partitions, count}),
                pg::param_array(std::span<const pg_uuid_t>{ids, count}),
@@ -244,7 +250,7 @@ STACKSAGA_FUNCTION(publish) {
     if (!arguments.is_null(6))
         m.deliver_at = DatumGetTimestampTz(arguments.datum(6));
     auto *id = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
-    *id = pg::with_spi([&] { return publish_message(current_ring().ring_id, m); });
+    *id = pg::with_spi([&] { return publish_message(ring_of_session(), m); });
     PG_RETURN_UUID_P(id);
 }
 

@@ -4,7 +4,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
-#include "src/log_read.hpp"
+#include "src/log_table.hpp"
 #include "src/outbox_lock.hpp"
 
 namespace stacksaga {
@@ -20,8 +20,6 @@ constinit pg::Statement find_last{
     "SELECT tick FROM stacksaga.outbox_tick ORDER BY tick DESC LIMIT 1"};
 constinit pg::Statement have_subscriptions{"SELECT FROM stacksaga.subscription LIMIT 1"};
 constinit pg::Statement read_snapshot{"SELECT pg_catalog.pg_current_snapshot()::text"};
-constinit pg::Statement read_number{
-    "SELECT coalesce(pg_catalog.pg_sequence_last_value('stacksaga.outbox_number_seq'), 0)"};
 constinit pg::Statement insert_tick{
     "INSERT INTO stacksaga.outbox_tick"
     " (tick, number_before, number_after, origin, ticked_at, snapshot)"
@@ -79,7 +77,7 @@ void at_transaction_end(XactEvent event, void *) {
 } // namespace
 
 int64 last_message_number() {
-    return read_number.run().int8(0, 0);
+    return last_value_of("outbox_number_seq");
 }
 
 int64 last_tick() {
