@@ -63,6 +63,7 @@ constinit pg::Statement find_next_due{
 /// What a worker remembers between turns.
 struct TurnState {
     NodeIdentity node{};
+    std::string_view name{}; ///< the caller's, for this turn
     ProbeMemory probe{};
     int32 rotation = 0;
     int32 batch_size = 0; ///< halves with each failing batch, doubles with each clean one
@@ -193,7 +194,7 @@ void deal_with(const DueItem &item, const Failed &failed, std::string_view worke
 }
 
 void run_items(Batch &batch, std::span<Failed> failed) {
-    std::string_view worker{MyBgworkerEntry->bgw_name};
+    const std::string_view worker = state.name;
     running_index = none_yet;
     bool *owned = lock_slots_of(batch);
     batch.done = 0;
@@ -287,9 +288,10 @@ int32 run_batch(Batch &batch, MemoryContext memory) {
 
 } // namespace
 
-TurnOutcome run_turn(const NodeIdentity &node, MemoryContext memory) {
+TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory) {
     handlers_run_at_top_level = true;
     restart_state(node);
+    state.name = name;
     TimestampTz now = pg::clock_now();
     Batch batch{};
     TurnOutcome outcome{

@@ -16,6 +16,6 @@ struct TurnOutcome {
 /// Called outside of a transaction: opens and commits its own. `memory` outlives them and is the
 /// caller's to reset afterwards. An error that is not a handler's comes out, with its transaction
 /// still to be aborted.
-TurnOutcome run_turn(const NodeIdentity &node, MemoryContext memory);
+TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory);
 
 } // namespace stacksaga

@@ -300,7 +300,7 @@ void charge_death() {
     bool is_charged = false;
     pg::in_transaction([&] {
         require_extension();
-        is_charged = pg::with_spi([] { return charge_last_words(MyBgworkerEntry->bgw_name); });
+        is_charged = pg::with_spi([] { return charge_last_words(node_name()); });
     });
     if (is_charged)
         forget_last_words();
@@ -318,7 +318,7 @@ void take_turn() {
     Stats &stats = self.stats;
     const int64 begun = pg::steady_now();
     pgstat_report_activity(STATE_RUNNING, "stacksaga: a turn");
-    const TurnOutcome outcome = run_turn(self.node, self.memory);
+    const TurnOutcome outcome = run_turn(self.node, node_name(), self.memory);
     pgstat_report_activity(STATE_IDLE, nullptr);
     const int64 ended = pg::steady_now();
     ++stats.turns;
