@@ -42,8 +42,8 @@ constinit pg::Statement take{
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND step_no = $3 AND direction = $4 AND attempt = $5 - 1 AND lease_until IS NULL"};
 
-// Where the retry budget is empty, so many retries are deferred in one look for claimable steps,
-// and so often it is looked again for what is behind them.
+// Where the retry budget is empty, so many retries are deferred in one look for claimable steps. So
+// often it is looked again for what is behind them, or beside what others took meanwhile.
 constexpr int32 deferred_max = 100;
 constexpr int32 looks_max = 4;
 
@@ -145,8 +145,16 @@ ProbeMemory &memory_of(int32 ring_id, std::string_view queue) {
     return place.memory;
 }
 
-/// One look for claimable steps, at most `limit`. Returns whether it only deferred some.
-bool claim_some(const Claim &claim, const Ring &ring, const pg::Param &kind, int32 limit,
+/// What one look came to. What was found and neither claimed nor deferred, another claimer took
+/// between the look and the lock.
+struct Look {
+    int32 claimed;
+    int32 deferred;
+    uint64 found;
+};
+
+/// One look for claimable steps, at most `limit`.
+Look claim_some(const Claim &claim, const Ring &ring, const pg::Param &kind, int32 limit,
                 pg::ResultSet &result) {
     // A node that may not have everything leaves work behind that is due: no memory for it.
     ProbeMemory everything{};
@@ -167,7 +175,7 @@ bool claim_some(const Claim &claim, const Ring &ring, const pg::Param &kind, int
         claimed += outcome == Claimed::yes ? 1 : 0;
         deferred += outcome == Claimed::deferred ? 1 : 0;
     }
-    return claimed == 0 && deferred > 0;
+    return {.claimed = claimed, .deferred = deferred, .found = rows.count()};
 }
 
 void claim_steps(Claim &claim, pg::ResultSet &result) {
@@ -180,9 +188,13 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
     }
     claim.budget = budget_of_queue(ring.ring_id, claim.queue);
     int32 limit = claim.max_steps;
-    for (int32 looks = 0; looks < looks_max && claim_some(claim, ring, kind, limit, result);
-         ++looks)
-        limit = std::max(claim.max_steps, deferred_max);
+    for (int32 looks = 0; looks < looks_max; ++looks) {
+        const Look look = claim_some(claim, ring, kind, limit, result);
+        if (look.claimed > 0 || look.found == 0)
+            break;
+        if (look.deferred > 0) // there may be something behind them
+            limit = std::max(claim.max_steps, deferred_max);
+    }
 }
 
 } // namespace
