@@ -24,11 +24,14 @@ template <class F, class E> bool attempt_expecting(E &&expected, F &&body) {
     {
         MemoryContextSwitchTo(memory);
         ErrorData *error = CopyErrorData();
-        if (!expected(error->sqlerrcode))
-            PG_RE_THROW();
         FlushErrorState();
-        FreeErrorData(error);
         RollbackAndReleaseCurrentSubTransaction();
+        if (!expected(error->sqlerrcode)) { // a caller who catches it knows of no subtransaction
+            MemoryContextSwitchTo(memory);
+            CurrentResourceOwner = owner;
+            ReThrowError(error);
+        }
+        FreeErrorData(error);
     }
     PG_END_TRY();
     MemoryContextSwitchTo(memory);

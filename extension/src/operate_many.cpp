@@ -48,10 +48,10 @@ Outcome operate_guarded(const pg_uuid_t &id, Action action, std::string_view rea
     {
         MemoryContextSwitchTo(memory);
         ErrorData *error = CopyErrorData();
-        if (!is_refusal(*error))
-            PG_RE_THROW();
         FlushErrorState();
         RollbackAndReleaseCurrentSubTransaction();
+        if (!is_refusal(*error)) // to a caller that may catch it, and knows of no subtransaction
+            ReThrowError(error);
         result->sqlstate = pstrdup(unpack_sql_state(error->sqlerrcode));
         result->error = psprintf("%s: %s", error->message,
                                  error->detail != nullptr ? error->detail : "no detail");
