@@ -19,19 +19,22 @@ using core::Direction;
 using core::FailureClass;
 using core::Status;
 
+// Status and wish in one statement: a child that turns back takes the wish and changes its status
+// at once, and read one after the other they would look like a wish that was refused.
 constinit pg::Statement find_latest_child{
-    "SELECT saga_id, status, run, error FROM stacksaga.saga"
-    " WHERE parent_id = $1 AND parent_step = $2 ORDER BY run DESC LIMIT 1"};
-// Rows in another saga's work; its own ring and slot stand in its row.
+    "SELECT c.saga_id, c.status, c.run, c.error,"
+    "       EXISTS (SELECT FROM stacksaga.work w"
+    "                WHERE w.saga_id = c.saga_id AND w.token OPERATOR(stacksaga.=) c.token"
+    "                  AND w.step_no = 0 AND w.direction = 'compensate')"
+    "  FROM stacksaga.saga c"
+    " WHERE c.parent_id = $1 AND c.parent_step = $2 ORDER BY c.run DESC LIMIT 1"};
+// Rows in another saga's work; its own ring and slot stand in its row. One that is there already is
+// written again: so whoever reads it does so after what is told now has been committed.
 constinit pg::Statement tell{
     "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, step_no, direction, due_at)"
     " SELECT saga_id, token, ring_id, slot, $3, $4, $5 FROM stacksaga.saga"
     "  WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    " ON CONFLICT DO NOTHING"};
-constinit pg::Statement find_wish{
-    "SELECT 1 FROM stacksaga.work"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND step_no = 0 AND direction = 'compensate'"};
+    " ON CONFLICT (saga_id, step_no, direction, token) DO UPDATE SET due_at = excluded.due_at"};
 constinit pg::Statement select_output{
     "SELECT coalesce(jsonb_object_agg(d.step, e.output), '{}')"
     "  FROM stacksaga.saga s"
@@ -46,6 +49,7 @@ struct Child {
     Status status;
     int32 run;
     std::string_view error;
+    bool is_wished_back; ///< and has not seen it yet
 };
 
 pg::Param token_param(const pg_uuid_t &id) {
@@ -59,7 +63,8 @@ std::optional<Child> find_child(const Saga &saga, int16 step_no) {
     return Child{.id = rows.uuid(0, 0),
                  .status = *core::status_of(rows.text(0, 1)),
                  .run = rows.int4(0, 2),
-                 .error = rows.optional_text(0, 3).value_or("")};
+                 .error = rows.optional_text(0, 3).value_or(""),
+                 .is_wished_back = rows.boolean(0, 4)};
 }
 
 void tell_saga(const pg_uuid_t &id, int16 step_no, Direction direction, TimestampTz now) {
@@ -111,8 +116,7 @@ void settle_action(Saga &saga, const Step &step, const Work &work, const Child &
 
 /// The wish that the child goes back has been seen, and it does not.
 bool has_refused(const Child &child) {
-    return child.status == Status::completed &&
-           find_wish.run(pg::param(child.id), token_param(child.id)).empty();
+    return child.status == Status::completed && !child.is_wished_back;
 }
 
 void settle_compensation(Saga &saga, const Step &step, const Work &work, const Child &child) {

@@ -145,13 +145,16 @@ void run_verify(Saga &saga, const Step &step, const Work &work) {
 }
 
 /// Rows whose number is no step's. They are dealt with while the saga is suspended, too.
-void run_saga_work(Saga &saga, const DueItem &item) {
+bool run_saga_work(Saga &saga, const DueItem &item) {
+    if (!lock_saga_work(saga, item.step_no, item.direction))
+        return false;
     if (item.step_no < saga_step_no)
         child_settled(saga, static_cast<int16>(-item.step_no));
     else if (item.direction == Direction::compensate)
         go_back_for_parent(saga);
     else
         deadline_due(saga);
+    return true;
 }
 
 void run_timer(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
@@ -192,10 +195,8 @@ bool run_item(const DueItem &item, std::string_view worker) {
     std::optional<Due> due = lock_due(item);
     if (!due)
         return false;
-    if (item.step_no <= saga_step_no) {
-        run_saga_work(due->saga, item);
-        return true;
-    }
+    if (item.step_no <= saga_step_no)
+        return run_saga_work(due->saga, item);
     const Step &step = due->saga.definition->step(item.step_no);
     if (due->work.verifying)
         run_verify(due->saga, step, due->work);

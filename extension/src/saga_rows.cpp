@@ -36,6 +36,9 @@ constinit pg::Statement insert_work{
 constinit pg::Statement insert_saga_work{
     "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, step_no, direction, due_at)"
     " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING"};
+constinit pg::Statement lock_saga_row{"SELECT 1 FROM stacksaga.work WHERE" THIS_SAGA
+                                      "AND step_no = $3 AND direction = $4"
+                                      "   FOR UPDATE SKIP LOCKED"};
 constinit pg::Statement delete_work{"DELETE FROM stacksaga.work WHERE" THIS_SAGA
                                     "AND step_no = $3 AND direction = $4"};
 constinit pg::Statement delete_unclaimed_acts{
@@ -239,6 +242,13 @@ void add_saga_work(const Saga &saga, int16 step_no, Direction direction, Timesta
                          pg::param(saga.slot), pg::param(step_no), param(direction),
                          pg::param_time(due_at));
     wake_workers_at_commit();
+}
+
+bool lock_saga_work(const Saga &saga, int16 step_no, Direction direction) {
+    return !lock_saga_row
+                .run(pg::param(saga.id), pg::param(saga.token), pg::param(step_no),
+                     param(direction))
+                .empty();
 }
 
 void remove_work(const Saga &saga, int16 step_no, Direction direction) {

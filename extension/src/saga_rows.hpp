@@ -78,6 +78,9 @@ struct NewWork {
 void add_work(const Saga &saga, const Step &step, const NewWork &work);
 /// The rows with numbers that are no step's; one that is there already stays.
 void add_saga_work(const Saga &saga, int16 step_no, core::Direction direction, TimestampTz due_at);
+/// False while another saga's transaction is writing the row: it is due again after its commit, and
+/// what it tells of can be read then.
+bool lock_saga_work(const Saga &saga, int16 step_no, core::Direction direction);
 void remove_work(const Saga &saga, int16 step_no, core::Direction direction);
 /// Steps that nobody has claimed, but those whose outcome is being verified.
 void remove_unclaimed_acts(const Saga &saga);
