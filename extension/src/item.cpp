@@ -134,6 +134,7 @@ void settle_verified(Saga &saga, const Step &step, const Work &work, std::string
     if (casualty != nullptr && casualty->is_death) {
         failure.sqlstate = casualty->sqlstate;
         failure.error = casualty->error;
+        failure.adds_to_error = false; // deaths are counted by what the failures say
     }
     step_failed(saga, step, work, failure);
 }

@@ -84,7 +84,7 @@ sub failures
 
 sub files
 {
-	return sort map { s{.*/}{}r } glob($node->data_dir . '/pg_stat_tmp/stacksaga.*');
+	return sort map { s{.*/}{}r } glob($node->data_dir . '/pg_stat_tmp/stacksaga.*.[1-9]');
 }
 
 is($node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()'), 2, 'two workers run');
