@@ -39,7 +39,7 @@ $before->safe_psql('postgres', q{
 	SELECT stacksaga.define_saga('order', ARRAY[
 		stacksaga.sql_step('reserve', 'act(stacksaga.step_call)', 'act(stacksaga.step_call)',
 			retry => stacksaga.retry_policy(initial_interval => '5 minutes', jitter => 0)),
-		stacksaga.queue_step('charge', 'bank', timeout => '1 day'),
+		stacksaga.queue_step('charge', 'bank', timeout => '12 hours'),
 		stacksaga.sql_step('ship', 'act(stacksaga.step_call)')]);
 	RESET ROLE;
 	SELECT stacksaga.create_ring('north', 'one');
@@ -194,7 +194,7 @@ is(define(q{stacksaga.queue_step('old', 'q')}), '1', 'old content has its versio
 is( define(q{
 	stacksaga.sql_step('reserve', 'act(stacksaga.step_call)', 'act(stacksaga.step_call)',
 		retry => stacksaga.retry_policy(initial_interval => '5 minutes', jitter => 0)),
-	stacksaga.queue_step('charge', 'bank', timeout => '1 day'),
+	stacksaga.queue_step('charge', 'bank', timeout => '12 hours'),
 	stacksaga.sql_step('ship', 'act(stacksaga.step_call)')}),
 	'2', 'so has the content that was current');
 is(define(q{stacksaga.queue_step('new', 'q')}), '3', 'new content has the next version');
