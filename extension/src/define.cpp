@@ -48,9 +48,10 @@ constinit pg::Statement insert_step{
     "INSERT INTO stacksaga.definition_step (definition_id, step_no, step, kind, stage, action,"
     "       action_oid, compensation, compensation_oid, verify, verify_oid, search_path, queue,"
     "       timeout, effect, compensate_when, retry, signal, delay, child_saga, fallback,"
-    "       fallback_oid)"
+    "       fallback_oid, topic, compensation_topic)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
-    "         jsonb_populate_record(NULL::stacksaga.retry_policy, $17), $18, $19, $20, $21, $22)"};
+    "         jsonb_populate_record(NULL::stacksaga.retry_policy, $17), $18, $19, $20, $21, $22,"
+    "         $23, $24)"};
 constinit pg::Statement refresh_step{
     "UPDATE stacksaga.definition_step"
     "   SET action_oid = $3, compensation_oid = $4, verify_oid = $5, search_path = $6,"
@@ -86,15 +87,15 @@ void insert_steps(int32 definition_id, std::span<const NewStep> steps, pg::Param
                   pg::Param saga_policy) {
     for (const NewStep &s : steps) {
         pg::Rows policy = step_policy.run(steps_json, pg::param(int32{s.no}), saga_policy);
-        insert_step.run(pg::param(definition_id), pg::param(s.no), pg::param(s.name),
-                        pg::param(core::name_in(step_kind_names, s.kind)), pg::param(s.stage),
-                        param_signature(s.action), param_oid(s.action),
-                        param_signature(s.compensation), param_oid(s.compensation),
-                        param_signature(s.verify), param_oid(s.verify), pg::param(s.search_path),
-                        pg::param(s.queue), s.timeout, pg::param(s.effect),
-                        pg::param(s.compensate_when), pg::param_datum(JSONBOID, policy.value(0, 0)),
-                        pg::param(s.signal), s.delay, pg::param(s.child_saga),
-                        pg::param(s.fallback), param_oid(s.fallback_function));
+        insert_step.run(
+            pg::param(definition_id), pg::param(s.no), pg::param(s.name),
+            pg::param(core::name_in(step_kind_names, s.kind)), pg::param(s.stage),
+            param_signature(s.action), param_oid(s.action), param_signature(s.compensation),
+            param_oid(s.compensation), param_signature(s.verify), param_oid(s.verify),
+            pg::param(s.search_path), pg::param(s.queue), s.timeout, pg::param(s.effect),
+            pg::param(s.compensate_when), pg::param_datum(JSONBOID, policy.value(0, 0)),
+            pg::param(s.signal), s.delay, pg::param(s.child_saga), pg::param(s.fallback),
+            param_oid(s.fallback_function), pg::param(s.topic), pg::param(s.compensation_topic));
     }
 }
 

@@ -1,3 +1,5 @@
+#include "src/outbox.hpp"
+
 #include "src/define_step.hpp"
 
 #include "core/retry.hpp"
@@ -21,17 +23,17 @@ constinit pg::Statement count_bad_elements{
 constinit pg::Statement read_steps{
     "SELECT s.name, s.kind, s.action, s.compensation, s.queue, s.compensable, s.stage, s.timeout,"
     "       s.effect, s.compensate_when, s.verify, s.search_path, s.fallback, s.signal, s.delay,"
-    "       s.saga,"
+    "       s.saga, s.topic, s.compensation_topic,"
     "       p.max_attempts, p.initial_interval, p.multiplier, p.max_interval, p.jitter,"
     "       p.retry_on, p.never_on"
     "  FROM ROWS FROM (jsonb_to_recordset($1) AS ("
     "         name text, kind text, action text, compensation text, queue text,"
     "         compensable boolean, stage integer, timeout interval, effect text,"
     "         compensate_when text, verify text, search_path text, fallback text, signal text,"
-    "         delay interval, saga text, retry jsonb))"
+    "         delay interval, saga text, topic text, compensation_topic text, retry jsonb))"
     "       WITH ORDINALITY AS s(name, kind, action, compensation, queue, compensable, stage,"
     "         timeout, effect, compensate_when, verify, search_path, fallback, signal, delay, saga,"
-    "         retry, position),"
+    "         topic, compensation_topic, retry, position),"
     "       jsonb_to_record(coalesce(nullif(s.retry, 'null'), nullif($2, 'null'),"
     "         to_jsonb(stacksaga.retry_policy()))) AS p("
     "         max_attempts integer, initial_interval interval, multiplier double precision,"
@@ -55,6 +57,8 @@ enum : int {
     signal,
     delay,
     saga,
+    topic,
+    compensation_topic,
     policy
 };
 }
@@ -201,6 +205,23 @@ void read_child_step(NewStep &s, const pg::Rows &rows, uint64 row) {
     s.has_compensation = !child.boolean(0, 0);
 }
 
+void check_topic(std::string_view topic, const char *role_of, std::string_view step) {
+    if (topic.empty() || topic.size() > topic_bytes_max || topic.back() == '*')
+        refuse_definition(step,
+                          psprintf("its %s must be 1 to %d bytes long and not end in *", role_of,
+                                   topic_bytes_max),
+                          "Name the topic that the command is published to.");
+}
+
+void read_message_step(NewStep &s, const pg::Rows &rows, uint64 row) {
+    s.topic = rows.optional_text(row, column::topic);
+    check_topic(s.topic.value_or(""), "topic", s.name);
+    s.compensation_topic = rows.optional_text(row, column::compensation_topic);
+    if (s.compensation_topic)
+        check_topic(*s.compensation_topic, "compensation topic", s.name);
+    s.has_compensation = s.compensation_topic.has_value();
+}
+
 void read_kind(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
     std::string_view name = rows.optional_text(row, column::kind).value_or("");
     std::optional<StepKind> kind = core::enum_of<StepKind>(step_kind_names, name);
@@ -225,8 +246,12 @@ void read_kind(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
     case StepKind::child:
         read_child_step(s, rows, row);
         break;
+    case StepKind::message:
+        read_message_step(s, rows, row);
+        break;
     }
-    bool may_be_unknown = s.kind == StepKind::sql || s.kind == StepKind::queue;
+    bool may_be_unknown =
+        s.kind == StepKind::sql || s.kind == StepKind::queue || s.kind == StepKind::message;
     if (!may_be_unknown && !rows.is_null(row, column::verify))
         refuse_definition(s.name,
                           psprintf("its outcome is never unknown: a %s step needs no verify",
@@ -237,7 +262,9 @@ void read_kind(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
     if (s.kind == StepKind::sql)
         return;
     s.fallback = rows.optional_text(row, column::fallback);
-    if (s.fallback)
+    if (s.fallback && s.kind == StepKind::message)
+        check_topic(*s.fallback, "fallback", s.name);
+    else if (s.fallback)
         check_queue(*s.fallback, "fallback", s.name);
 }
 
@@ -260,7 +287,7 @@ void read_effect(NewStep &s, const pg::Rows &rows, uint64 row) {
         s.effect != "irreversible")
         refuse_definition(s.name, psprintf("its effect \"%s\" is not known", clip(s.effect)),
                           "Use idempotent, guarded, compensable or irreversible.");
-    if (s.effect == "irreversible" && s.kind != StepKind::sql)
+    if (s.effect == "irreversible" && (s.kind == StepKind::queue || s.kind == StepKind::child))
         s.has_compensation = false; // a queue step is compensable by default
     if (s.effect == "compensable" && !s.has_compensation)
         refuse_definition(s.name,

@@ -14,7 +14,7 @@ struct NewStep {
     StepKind kind;
     HandlerCheck action, compensation, verify;
     HandlerCheck fallback_function; ///< of a sql step
-    std::optional<std::string_view> queue, signal, child_saga;
+    std::optional<std::string_view> queue, signal, child_saga, topic, compensation_topic;
     std::optional<std::string_view> fallback; ///< a signature (sql step) or a queue
     bool has_compensation;
     std::optional<int32> stage_given;

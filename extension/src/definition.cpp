@@ -30,7 +30,7 @@ constinit pg::Statement select_definition{
 constinit pg::Statement select_steps{
     "SELECT step_no, stage, kind, step, queue, action, action_oid, compensation, compensation_oid,"
     "       verify, verify_oid, search_path, timeout, effect, compensate_when, signal, delay,"
-    "       child_saga, fallback, fallback_oid,"
+    "       child_saga, fallback, fallback_oid, topic, compensation_topic,"
     "       (retry).max_attempts, (retry).initial_interval, (retry).multiplier,"
     "       (retry).max_interval, (retry).jitter, (retry).retry_on, (retry).never_on"
     "  FROM stacksaga.definition_step WHERE definition_id = $1 ORDER BY step_no"};
@@ -120,7 +120,9 @@ Step read_step(const pg::Rows &rows, uint64 row) {
     s.compensable = effect == "compensable" || s.compensation;
     s.irreversible = effect == "irreversible";
     s.compensate_when_started = rows.text(row, 14) == "started";
-    s.retry = read_rules(rows, row, 20);
+    s.topic = copy_view(rows.optional_text(row, 20).value_or(""));
+    s.compensation_topic = copy_view(rows.optional_text(row, 21).value_or(""));
+    s.retry = read_rules(rows, row, 22);
     return s;
 }
 

@@ -9,14 +9,15 @@
 namespace stacksaga {
 
 enum class StepKind : uint8_t {
-    sql,    ///< the worker runs its action
-    queue,  ///< a service claims it
-    signal, ///< waits for signal_saga()
-    timer,  ///< waits
-    child,  ///< waits for a saga that it starts
+    sql,     ///< the worker runs its action
+    queue,   ///< a service claims it
+    signal,  ///< waits for signal_saga()
+    timer,   ///< waits
+    child,   ///< waits for a saga that it starts
+    message, ///< is published, and waits for the answer
 };
-inline constexpr std::array<std::string_view, 5> step_kind_names{"sql", "queue", "signal", "timer",
-                                                                 "child"};
+inline constexpr std::array<std::string_view, 6> step_kind_names{"sql",   "queue", "signal",
+                                                                 "timer", "child", "message"};
 
 /// The timeout of a signal step without bound.
 inline constexpr int64 no_timeout = INT64_MAX;
@@ -39,15 +40,17 @@ struct Step {
     int16 stage; ///< from 1, without gaps
     StepKind kind;
     std::string_view name;
-    std::string_view queue;      ///< of a queue step
-    std::string_view signal;     ///< of a signal step
-    std::string_view child_saga; ///< of a child step
-    int64 delay_us;              ///< of a timer step
+    std::string_view queue;              ///< of a queue step
+    std::string_view signal;             ///< of a signal step
+    std::string_view child_saga;         ///< of a child step
+    std::string_view topic;              ///< of a message step
+    std::string_view compensation_topic; ///< of a message step
+    int64 delay_us;                      ///< of a timer step
     FunctionRef action;
     FunctionRef compensation;
     FunctionRef verify;
     FunctionRef fallback;            ///< of a sql step
-    std::string_view fallback_queue; ///< of a step of another kind
+    std::string_view fallback_queue; ///< of a step of another kind; of a message step: a topic
     const char *search_path;         ///< while its functions run; nullptr where it has none
     int64 timeout_us;
     RetryRules retry;

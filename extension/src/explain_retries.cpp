@@ -81,7 +81,8 @@ Repeats wait_of(const Step &step) {
 }
 
 bool calls_somebody(const Step &step) {
-    return step.kind == StepKind::sql || step.kind == StepKind::queue;
+    return step.kind == StepKind::sql || step.kind == StepKind::queue ||
+           step.kind == StepKind::message;
 }
 
 /// A fallback has as many attempts again, after those of the action.

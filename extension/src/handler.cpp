@@ -181,11 +181,14 @@ const char *qualified_signature(std::string_view text) {
     return OidIsValid(function) ? format_procedure_qualified(function) : copy;
 }
 
+const char *idempotency_key_of(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction) {
+    char *id = DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&saga_id)));
+    return psprintf("%s:%d:%s", id, step_no, core::name_of(direction).data());
+}
+
 void fill_step_call(const StepCall &call, Datum *values, bool *nulls) {
-    char *id = DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&call.saga_id)));
     std::string_view direction = core::name_of(call.direction);
-    char *key = psprintf("%s:%d:%.*s", id, call.step->no, static_cast<int>(direction.size()),
-                         direction.data());
+    const char *key = idempotency_key_of(call.saga_id, call.step->no, call.direction);
     auto *saga_id = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
     *saga_id = call.saga_id;
     memset(nulls, 0, sizeof(bool) * step_call_columns);

@@ -40,6 +40,9 @@ struct StepCall {
     std::optional<TimestampTz> deadline;
 };
 
+/// saga_id:step_no:direction: names the intent, the same for every attempt.
+const char *idempotency_key_of(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction);
+
 /// Number of columns of stacksaga.step_call.
 inline constexpr int step_call_columns = 10;
 

@@ -8,6 +8,7 @@
 #include "src/child.hpp"
 #include "src/handler.hpp"
 #include "src/limits.hpp"
+#include "src/message_step.hpp"
 
 namespace stacksaga {
 
@@ -181,13 +182,17 @@ void run_step(Saga &saga, const Step &step, const Work &work, std::string_view w
     case StepKind::child:
         run_child_step(saga, step, work, worker);
         break;
+    case StepKind::message:
+        run_message_step(saga, step, work, worker);
+        break;
     case StepKind::queue:
         break;
     }
 }
 
 bool is_for_services(const Step &step, const Work &work) {
-    return step.kind == StepKind::queue || (work.falling_back && step.kind != StepKind::sql);
+    return step.kind == StepKind::queue ||
+           (work.falling_back && step.kind != StepKind::sql && step.kind != StepKind::message);
 }
 
 } // namespace

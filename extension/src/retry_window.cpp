@@ -24,7 +24,7 @@ constinit pg::Statement select_policies{
     "                       ('the compensation', d.compensation_retry, NULL))"
     "               AS p(name, retry, deadline)"
     " WHERE d.saga = $1 AND d.version = $2 AND s.effect <> 'idempotent'"
-    "   AND s.kind IN ('sql', 'queue')"
+    "   AND s.kind IN ('sql', 'queue', 'message')"
     "   AND (p.name = 'the action' OR s.effect = 'compensable'"
     "        OR s.compensation IS NOT NULL)"
     " ORDER BY s.step_no, p.name"};

@@ -318,7 +318,8 @@ void lease_expired(Saga &saga, const Step &step, const Work &work) {
         child_timed_out(saga, step, work);
         return;
     }
-    bool timed_out = *work.lease_until > work.due_at; // due_at is the earlier of lease and timeout
+    // due_at is the earlier of lease and timeout; a message has no lease but the timeout.
+    bool timed_out = *work.lease_until > work.due_at || step.kind == StepKind::message;
     bool unknown = timed_out || (step.irreversible && work.direction == Direction::act);
     step_failed(saga, step, work,
                 {.failure_class = unknown ? FailureClass::unknown : FailureClass::retryable,

@@ -66,7 +66,7 @@ constinit pg::Statement pause_one{
     " WHERE" THIS_SAGA "AND step_no = $3 AND direction = $4"};
 constinit pg::Statement wait_for_one{
     "UPDATE stacksaga.work"
-    "   SET attempt = $5, started_at = $6, due_at = $7, lease_until = $7, worker = $8"
+    "   SET attempt = $5, started_at = $6, due_at = $7, lease_until = $7, worker = $8, lease = $9"
     " WHERE" THIS_SAGA "AND step_no = $3 AND direction = $4"};
 constinit pg::Statement count_anew{
     "UPDATE stacksaga.work SET attempt_base = attempt, due_at = $5, lease_until = NULL"
@@ -171,7 +171,7 @@ Saga read_saga(const pg::Rows &rows, TimestampTz now) {
 
 /// The queue that a step's work is claimed from; a worker need not look at it before that.
 std::optional<std::string_view> queue_of(const Step &step, bool falling_back) {
-    if (falling_back && !step.fallback_queue.empty())
+    if (falling_back && !step.fallback_queue.empty() && step.kind != StepKind::message)
         return step.fallback_queue;
     if (step.kind == StepKind::queue)
         return step.queue;
@@ -273,7 +273,7 @@ void pause_work(const Saga &saga, const Work &work, TimestampTz due_at, bool kee
 void begin_wait(const Saga &saga, const Work &work, TimestampTz until, std::string_view worker) {
     wait_for_one.run(pg::param(saga.id), pg::param(saga.token), pg::param(work.step_no),
                      param(work.direction), pg::param(work.attempt), pg::param_time(saga.now),
-                     pg::param_time(until), pg::param(worker));
+                     pg::param_time(until), pg::param(worker), param_lease(work.lease));
 }
 
 void start_counting_anew(const Saga &saga, const Work &work) {

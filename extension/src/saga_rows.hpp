@@ -88,7 +88,7 @@ void remove_unclaimed_acts(const Saga &saga);
 /// Leaves a work row for later, unclaimed. A lease that ran out is kept: its late answer counts.
 void pause_work(const Saga &saga, const Work &work, TimestampTz due_at, bool keep_lease,
                 bool verifying);
-/// A worker waits for what it has begun, until `until`; counts as claimed.
+/// A worker waits for what it has begun, until `until`; counts as claimed, under work.lease.
 void begin_wait(const Saga &saga, const Work &work, TimestampTz until, std::string_view worker);
 /// The attempts counted so far count no more, and the step is due now.
 void start_counting_anew(const Saga &saga, const Work &work);

@@ -19,6 +19,8 @@ struct OwnColumns {
     pg::Param signal = pg::param_null(TEXTOID);
     pg::Param delay = pg::param_null(INTERVALOID);
     pg::Param saga = pg::param_null(TEXTOID);
+    pg::Param topic = pg::param_null(TEXTOID);
+    pg::Param compensation_topic = pg::param_null(TEXTOID);
 };
 
 pg::Param argument(FunctionCallInfo fcinfo, int i) {
@@ -49,6 +51,8 @@ Datum make_step(FunctionCallInfo fcinfo, StepKind kind, const OwnColumns &own, i
         own.signal,
         own.delay,
         own.saga,
+        own.topic,
+        own.compensation_topic,
         argument(fcinfo, common),
         argument(fcinfo, common + 1),
         argument(fcinfo, common + 2),
@@ -105,6 +109,14 @@ STACKSAGA_FUNCTION(child_step) {
     OwnColumns own;
     own.saga = argument(fcinfo, 1);
     return make_step(fcinfo, StepKind::child, own, 2);
+}
+
+// message_step(name, topic, compensation_topic, ...common) -> step_definition
+STACKSAGA_FUNCTION(message_step) {
+    OwnColumns own;
+    own.topic = argument(fcinfo, 1);
+    own.compensation_topic = argument(fcinfo, 2);
+    return make_step(fcinfo, StepKind::message, own, 3);
 }
 
 } // namespace stacksaga

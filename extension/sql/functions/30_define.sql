@@ -78,6 +78,22 @@ AS 'MODULE_PATHNAME', 'stacksaga_timer_step';
 COMMENT ON FUNCTION stacksaga.timer_step IS
     'Describes a step that waits for a while and does nothing else';
 
+CREATE OR REPLACE FUNCTION stacksaga.message_step(
+    name            text,
+    topic           text,
+    compensation_topic text                DEFAULT NULL,
+    stage           integer                DEFAULT NULL,
+    timeout         interval               DEFAULT '30 seconds',
+    retry           stacksaga.retry_policy DEFAULT NULL,
+    effect          text                   DEFAULT NULL,
+    compensate_when text                   DEFAULT 'started',
+    verify          text                   DEFAULT NULL,
+    fallback        text                   DEFAULT NULL
+) RETURNS stacksaga.step_definition
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_message_step';
+COMMENT ON FUNCTION stacksaga.message_step IS
+    'Describes a step whose call is published to a topic as a command, and that a service answers with complete_step() or fail_step() under the lease in it; its compensation is published to compensation_topic';
+
 CREATE OR REPLACE FUNCTION stacksaga.child_step(
     name            text,
     saga            text,

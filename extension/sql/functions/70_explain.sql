@@ -37,11 +37,13 @@ AS $$
                count(*) OVER (PARTITION BY ds.stage) AS siblings,
                stacksaga.diagram_label(ds.step) AS name,
                stacksaga.diagram_deed(ds.kind, ds.action, d.target) AS does,
-               stacksaga.diagram_deed(ds.kind, ds.compensation, d.target) AS undoes,
-               stacksaga.diagram_deed(CASE ds.kind WHEN 'sql' THEN 'sql' ELSE 'queue' END,
+               stacksaga.diagram_deed(ds.kind, ds.compensation,
+                                      coalesce(ds.compensation_topic, d.target)) AS undoes,
+               stacksaga.diagram_deed(CASE WHEN ds.kind IN ('sql', 'message') THEN ds.kind
+                                      ELSE 'queue' END,
                                       ds.fallback, ds.fallback) AS falls_back
           FROM stacksaga.definition_step ds,
-               coalesce(ds.queue, ds.signal, ds.delay::text, ds.child_saga) AS d(target)
+               coalesce(ds.queue, ds.signal, ds.delay::text, ds.child_saga, ds.topic) AS d(target)
          WHERE ds.definition_id = diagram_lines.definition_id
     ), node AS (
         SELECT no, stage, siblings, format(CASE kind WHEN 'sql' THEN 's%s["%s<br/>%s%s"]'

@@ -5,7 +5,7 @@ SELECT kind, object
   FROM (VALUES
         -- Sagas
         ('{operator}'::text[],
-         '{define_saga,define_saga_content,sql_step,queue_step,signal_step,timer_step,child_step}'::text[]),
+         '{define_saga,define_saga_content,sql_step,queue_step,signal_step,timer_step,child_step,message_step}'::text[]),
         ('{service,operator}', '{start_saga,start_sagas,signal_saga}'),
         ('{service}', '{claim_steps,complete_step,complete_steps,fail_step,extend_step}'),
         ('{service,operator}', '{await_saga}'),

@@ -36,6 +36,8 @@ CREATE TYPE stacksaga.step_definition AS (
     signal          text,
     delay           interval,
     saga            text,
+    topic           text,
+    compensation_topic text,
     stage           integer,
     timeout         interval,
     retry           stacksaga.retry_policy,

@@ -26,7 +26,7 @@ CREATE TABLE stacksaga.definition_step (
     step_no          smallint NOT NULL CHECK (step_no > 0),
     step             text NOT NULL,
     kind             text NOT NULL
-                     CHECK (kind IN ('sql', 'queue', 'signal', 'timer', 'child')),
+                     CHECK (kind IN ('sql', 'queue', 'signal', 'timer', 'child', 'message')),
     stage            smallint NOT NULL CHECK (stage > 0),
     action           text,
     action_oid       oid,
@@ -39,6 +39,8 @@ CREATE TABLE stacksaga.definition_step (
     signal           text,
     delay            interval,
     child_saga       text,
+    topic            text,
+    compensation_topic text,
     fallback         text,
     fallback_oid     oid,
     timeout          interval,

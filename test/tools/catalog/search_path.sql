@@ -9,5 +9,5 @@ JOIN pg_language l ON l.oid = p.prolang
 WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
   AND NOT EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE setting LIKE 'search\_path=%')
   AND (p.prosecdef OR NOT (l.lanname IN ('c', 'internal') AND p.provolatile = 'i'))
-  AND (p.prosecdef OR p.proname NOT IN ('sql_step', 'queue_step', 'create_subscription'))
+  AND (p.prosecdef OR p.proname NOT IN ('sql_step', 'queue_step', 'message_step', 'create_subscription'))
 ORDER BY 1;
