@@ -73,6 +73,12 @@ void NodeActor::next_beat() {
 }
 
 /// The statement runs at the server whether or not the process still waits for its answer.
+bool NodeActor::is_superseded() const {
+    const NodeRow *known = world_.tables.find(name_);
+    return superseded_ ||
+           (known != nullptr && incarnation_ != nobody && known->incarnation > incarnation_);
+}
+
 void NodeActor::beat() {
     const Passage passage = passage_of(world_, process);
     if (passage.lost_before) {

@@ -24,7 +24,8 @@ public:
     [[nodiscard]] const std::string &name() const { return name_; }
     [[nodiscard]] bool is_running() const { return !process.killed; }
     [[nodiscard]] bool is_draining() const { return draining_; }
-    [[nodiscard]] bool is_superseded() const { return superseded_; }
+    /// Whether the tables know a newer one of its name; it notices that with its next beat.
+    [[nodiscard]] bool is_superseded() const;
 
     Process process;
 
