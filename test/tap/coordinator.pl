@@ -24,7 +24,7 @@ sub start_master
 	$log{$name} = "$PostgreSQL::Test::Utils::log_path/coordinator_$name.log";
 	return IPC::Run::start(
 		[
-			$program, 'master', '--name', $name, '--log-level', 'debug',
+			$program, 'master', '--name', $name, '--log-level', 'debug', '--http', '',
 			'-d', $node->connstr('postgres') . ' user=coordinator', @options
 		],
 		'<', '/dev/null', '>', '/dev/null', '2>>', $log{$name});
