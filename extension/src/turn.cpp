@@ -283,6 +283,8 @@ int32 run_batch(Batch &batch, MemoryContext memory) {
         }
         PG_END_TRY();
     }
+    // A handler's session locks would outlive the saga that took them, in a session that never ends.
+    LockReleaseSession(USER_LOCKMETHOD);
     return failures->count;
 }
 

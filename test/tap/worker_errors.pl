@@ -135,5 +135,19 @@ is($node->safe_psql('postgres', qq{
 	 WHERE saga_id = '$id' AND status = 'failed'}),
 	'retryable: canceling statement due to user request', 'as a retryable failure');
 
+# A lock of the session that a handler leaves behind does not stay in the worker's.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION leave(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_advisory_lock(4711);
+		RETURN '3';
+	END $$;
+	SELECT stacksaga.define_saga('leave', ARRAY[
+		stacksaga.sql_step('only', 'leave(stacksaga.step_call)')])});
+is(run_saga($node, 'postgres', 'leave'), 'completed', 'a step that takes a lock of its session');
+ok($node->poll_query_until('postgres',
+		q{SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711)}),
+	'and leaves it to nobody');
+
 $node->stop;
 done_testing();
