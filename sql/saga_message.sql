@@ -91,16 +91,16 @@ SELECT * FROM msg.history;
 SELECT topic, direction, attempt FROM msg.receive();
 
 -- A fallback is a topic, too; an irreversible step without an answer parks.
-SELECT stacksaga.define_saga('else', ARRAY[stacksaga.message_step('book', 'msg.book',
+SELECT stacksaga.define_saga('msg else', ARRAY[stacksaga.message_step('book', 'msg.book',
     fallback => 'msg.phone', effect => 'irreversible')]);
-SELECT msg.start('else') AS id \gset
+SELECT msg.start('msg else') AS id \gset
 SELECT stacksaga.run_pending();
 SELECT topic FROM msg.receive();
 SELECT msg.fail('non_retryable');
 SELECT stacksaga.run_pending();
 SELECT topic, attempt FROM msg.receive();
 SELECT msg.answer('"by phone"');
-SELECT msg.start('else') AS id \gset
+SELECT msg.start('msg else') AS id \gset
 SELECT stacksaga.run_pending();
 SET stacksaga.clock_offset = '31 s';
 SELECT stacksaga.run_pending();
