@@ -73,6 +73,13 @@ void tell_saga(const pg_uuid_t &id, int16 step_no, Direction direction, Timestam
     wake_workers_at_commit();
 }
 
+/// A wish that stands already is not written again: a child that is just reading it goes back for it,
+/// and to wait for that child, which may wait to tell this saga of its end, would be a deadlock.
+void wish_back(const Saga &saga, const Child &child) {
+    if (!child.is_wished_back)
+        tell_saga(child.id, saga_step_no, Direction::compensate, saga.now);
+}
+
 /// No key gives the same id: names of sagas are not empty.
 pg_uuid_t child_id(const Saga &saga, const Step &step, int32 run) {
     return keyed_saga_id("", psprintf("%s:%d", uuid_text(saga.id), step.no), run);
@@ -148,7 +155,7 @@ void run_child_step(Saga &saga, const Step &step, const Work &work, std::string_
         step_completed(saga, step, attempt, pg::param_null(JSONBOID));
         return;
     } else {
-        tell_saga(child->id, saga_step_no, Direction::compensate, saga.now);
+        wish_back(saga, *child);
     }
     begin_wait(saga, attempt, pg::time_plus(saga.now, step.timeout_us), worker);
     if (work.direction == Direction::act && child && child->status == Status::completed)
@@ -194,7 +201,7 @@ void ask_children_to_go_back(const Saga &saga) {
         if (s.kind != StepKind::child || !find_work(saga, s.no, Direction::act))
             continue;
         if (std::optional<Child> child = find_child(saga, s.no))
-            tell_saga(child->id, saga_step_no, Direction::compensate, saga.now);
+            wish_back(saga, *child);
     }
 }
 
