@@ -283,7 +283,7 @@ int32 run_batch(Batch &batch, MemoryContext memory) {
         }
         PG_END_TRY();
     }
-    // A handler's session locks would outlive the saga that took them, in a session that never ends.
+    // A handler's session locks would outlive the saga that took them: this session never ends.
     LockReleaseSession(USER_LOCKMETHOD);
     return failures->count;
 }
