@@ -73,8 +73,8 @@ void tell_saga(const pg_uuid_t &id, int16 step_no, Direction direction, Timestam
     wake_workers_at_commit();
 }
 
-/// A wish that stands already is not written again: a child that is just reading it goes back for it,
-/// and to wait for that child, which may wait to tell this saga of its end, would be a deadlock.
+/// A wish that stands already is not written again: a child that is just reading it goes back for
+/// it, and may wait to tell this saga of its end, so to wait for that child would be a deadlock.
 void wish_back(const Saga &saga, const Child &child) {
     if (!child.is_wished_back)
         tell_saga(child.id, saga_step_no, Direction::compensate, saga.now);
