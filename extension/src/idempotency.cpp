@@ -13,7 +13,6 @@
 #include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "pg/result.hpp"
-#include "pg/scope.hpp"
 #include "src/dedupe.hpp"
 #include "src/field_digests.hpp"
 #include "src/fingerprint.hpp"
@@ -392,7 +391,7 @@ bool require_completed(const Answer &a, const pg::Param &response) {
 STACKSAGA_FUNCTION(idempotency_begin) {
     Begin begin = begin_arguments(pg::Arguments(fcinfo));
     pg::ResultSet result(fcinfo);
-    pg::with_spi([&] {
+    with_key([&] {
         Begun begun = begin_key(begin);
         result.add(pg::of(CStringGetTextDatum(begun.outcome)),
                    begun.response ? pg::of(*begun.response) : pg::null(),
@@ -410,8 +409,8 @@ STACKSAGA_FUNCTION(idempotency_checkpoint) {
     pg::Arguments arguments(fcinfo);
     std::string_view recovery_point = key_argument(arguments, 3, "recovery_point");
     Answer a = answer_arguments(arguments, "idempotency_checkpoint()");
-    lock_key(KeyKind::idempotency_key, a.key.token);
-    pg::with_spi([&] {
+    with_key([&] {
+        lock_key(KeyKind::idempotency_key, a.key.token);
         if (checkpoint_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param,
                                  a.lease_param, pg::param(recovery_point),
                                  pg::param_time(pg::clock_now())) == 1)
@@ -429,8 +428,8 @@ STACKSAGA_FUNCTION(idempotency_finish) {
     if (!arguments.is_null(3))
         check_payload(arguments.datum(3), "response");
     pg::Param response = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
-    lock_key(KeyKind::idempotency_key, a.key.token);
-    pg::with_spi([&] {
+    with_key([&] {
+        lock_key(KeyKind::idempotency_key, a.key.token);
         if (finish_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param, a.lease_param,
                              pg::param_time(pg::clock_now()), response) == 1)
             return;
@@ -449,8 +448,8 @@ STACKSAGA_FUNCTION(idempotency_finish) {
 STACKSAGA_FUNCTION(idempotency_release) {
     pg::Arguments arguments(fcinfo);
     Answer a = answer_arguments(arguments, "idempotency_release()");
-    lock_key(KeyKind::idempotency_key, a.key.token);
-    pg::with_spi([&] {
+    with_key([&] {
+        lock_key(KeyKind::idempotency_key, a.key.token);
         if (release_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param,
                               a.lease_param) == 1)
             return;

@@ -10,6 +10,7 @@
 #include "core/token.hpp"
 
 #include "pg/pg.hpp"
+#include "pg/scope.hpp"
 
 namespace stacksaga {
 
@@ -25,5 +26,23 @@ void lock_key(KeyKind kind, core::Token token);
 
 /// Takes the lock if nobody else has it, and says whether it did.
 bool try_lock_key(KeyKind kind, core::Token token);
+
+/// An ErrorContextCallback: the lock table is full (53200), be it for a key's lock or for one that
+/// its statement needs. PostgreSQL's own hint does not know of the keys.
+void explain_full_lock_table(void *);
+
+/// Runs `body`, which locks and writes a key, inside an SPI connection.
+template <class F> auto with_key(F &&body) -> decltype(body()) {
+    ErrorContextCallback context{error_context_stack, explain_full_lock_table, nullptr};
+    error_context_stack = &context;
+    if constexpr (std::is_void_v<decltype(body())>) {
+        pg::with_spi(static_cast<F &&>(body));
+        error_context_stack = context.previous;
+    } else {
+        auto result = pg::with_spi(static_cast<F &&>(body));
+        error_context_stack = context.previous;
+        return result;
+    }
+}
 
 } // namespace stacksaga

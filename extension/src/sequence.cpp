@@ -5,7 +5,6 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
-#include "pg/scope.hpp"
 #include "src/dedupe.hpp"
 #include "src/key_lock.hpp"
 #include "src/limits.hpp"
@@ -106,8 +105,10 @@ STACKSAGA_FUNCTION(accept_sequence) {
     Numbered n{producer, token_of_text(producer), number_argument(arguments, 1, "epoch", 0),
                number_argument(arguments, 2, "sequence", 1)};
     require_writable("accept_sequence()");
-    lock_key(KeyKind::producer, n.token);
-    PG_RETURN_TEXT_P(cstring_to_text(pg::with_spi([&] { return accept(n); })));
+    PG_RETURN_TEXT_P(cstring_to_text(with_key([&] {
+        lock_key(KeyKind::producer, n.token);
+        return accept(n);
+    })));
 }
 
 } // namespace stacksaga

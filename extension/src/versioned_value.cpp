@@ -94,8 +94,10 @@ STACKSAGA_FUNCTION(compare_and_set) {
     if (!value.isnull)
         check_payload(value.value, "value");
     require_writable("compare_and_set()");
-    lock_key(KeyKind::versioned_value, key.token);
-    PG_RETURN_INT64(pg::with_spi([&] { return compare_and_set(key, expected, value); }));
+    PG_RETURN_INT64(with_key([&] {
+        lock_key(KeyKind::versioned_value, key.token);
+        return compare_and_set(key, expected, value);
+    }));
 }
 
 // read_value(scope, key) -> TABLE(value jsonb, version bigint)

@@ -27,17 +27,19 @@ TICKS = os.sysconf('SC_CLK_TCK')
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a number of items cost: seconds of wall time, and of the server's CPU time."""
+    """What a number of items cost: seconds of wall time, of the server's CPU time, bytes of WAL."""
     items: int
     seconds: float
     cpu_seconds: float
+    wal_bytes: int = 0
 
     def per_item(self):
         return self.seconds / self.items, self.cpu_seconds / self.items
 
     def __str__(self):
         _, cpu = self.per_item()
-        return f'{self.items / self.seconds:9,.0f}/s {cpu * 1e6:8,.1f} us CPU'
+        wal = f' {self.wal_bytes / self.items:6,.0f} B WAL' if self.wal_bytes >= self.items else ''
+        return f'{self.items / self.seconds:9,.0f}/s {cpu * 1e6:8,.1f} us CPU{wal}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +116,10 @@ class Database:
         task = pathlib.Path(f'/proc/{self.postmaster}/task/{self.postmaster}/children')
         return len(task.read_text().split())
 
+    def wal_position(self):
+        """How many bytes of WAL the server has written since it was made."""
+        return int(self.sql("SELECT pg_current_wal_insert_lsn() - '0/0'"))
+
     def load(self, script, *, clients, seconds=None, transactions=None, items=1, seed=1):
         """Runs a script of pgbench and returns its Cost.
 
@@ -125,6 +131,7 @@ class Database:
             file.flush()
             extent = ['-T', str(seconds)] if transactions is None else ['-t', str(transactions)]
             before, processes = process_ticks(self.postmaster, 16), self.children()
+            wal_before = self.wal_position()
             done = subprocess.run(
                 [PGBENCH, '-n', '-M', 'prepared', '-c', str(clients), '-j', str(min(clients, 2)),
                  '--random-seed', str(seed), *extent, '-f', file.name, self.name],
@@ -137,7 +144,7 @@ class Database:
         rate = float(re.search(r'tps = ([\d.]+) \(without', done.stdout)[1])
         if count == 0:
             sys.exit(f'pgbench finished no transaction:\n{done.stdout}')
-        return Cost(count * items, count / rate, cpu)
+        return Cost(count * items, count / rate, cpu, self.wal_position() - wal_before)
 
 
 class Bench:
