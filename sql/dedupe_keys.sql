@@ -153,6 +153,10 @@ SELECT stacksaga.fingerprint('{"b": [1, 2], "a": "x"}') = stacksaga.fingerprint(
        stacksaga.fingerprint('{"a": null}') = stacksaga.fingerprint('{}') AS absent,
        stacksaga.fingerprint(NULL) IS NULL AS none,
        stacksaga.fingerprint('{"a": 1}') = sha256('{"a": 1}') AS sha256;
+-- Of every length around the borders of SHA-256's blocks.
+SELECT count(*) AS lengths,
+       bool_and(stacksaga.fingerprint(to_jsonb(repeat('x', n))) = sha256(convert_to('"' || repeat('x', n) || '"', 'UTF8'))) AS same
+  FROM generate_series(0, 300) AS n;
 SELECT length(stacksaga.fingerprint(to_jsonb(repeat('x', 10000000))));
 SELECT lease FROM stacksaga.idempotency_begin('shop', 'fields',
     '{"amount": 30, "currency": "EUR", "tags": ["a", "}\","], "to": {"name": "Zoë", "iban": "1"}}') \gset
