@@ -1,4 +1,5 @@
-// SHA-256 against the examples that NIST has published with FIPS 180-4 and for its validation program.
+// SHA-256 against the examples that NIST has published with FIPS 180-4 and for its validation
+// program.
 #include "core/sha256.hpp"
 
 #include <gtest/gtest.h>
