@@ -190,12 +190,17 @@ void Schedule::strike_coordinator() {
 void Schedule::calm() {
     world_.is_calm = true;
     bool has_worker = false;
+    // What was put off by standing still happens when that would have ended.
+    const auto wake = [this](Process &process) {
+        still_ = std::max(still_, process.paused_until - world_.now());
+        process.paused_until = process.lossy_until = 0;
+    };
     for (NodeActor *node : running_nodes()) {
-        node->process.paused_until = node->process.lossy_until = 0;
+        wake(node->process);
         has_worker = has_worker || (!node->is_draining() && !node->is_superseded());
     }
     for (CoordinatorActor *coordinator : running_coordinators()) {
-        coordinator->process.paused_until = coordinator->process.lossy_until = 0;
+        wake(coordinator->process);
         if (world_.happens(100))
             coordinator->process.killed = true;
     }
@@ -219,7 +224,8 @@ bool Schedule::is_coordinated() const {
 /// that was published before the clock went back is not published again.
 Time Schedule::time_to_recover() const {
     const Time beats = 12 * settings_.heartbeat_interval;
-    const Time late = std::max(latest_message, settings_.window_length) + jumped_back_ + beats;
+    const Time late =
+        std::max({latest_message, settings_.window_length, still_}) + jumped_back_ + beats;
     if (is_coordinated())
         return late + settings_.suspect_after + 2 * settings_.window_length + 2 * daemon_interval;
     return late + settings_.dead_after + settings_.rebalance_delay + 5 * settings_.window_length;

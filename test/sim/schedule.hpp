@@ -50,6 +50,7 @@ private:
     std::vector<std::string> story_;
     std::uint64_t faults_ = 0;
     Time jumped_back_ = 0;
+    Time still_ = 0; ///< how long after the calm began somebody stands still yet
     std::uint64_t seed_;
 };
 
