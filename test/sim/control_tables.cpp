@@ -124,7 +124,7 @@ std::vector<Candidate> ControlTables::slots_to_sweep(const NodeRow &self) const 
         if (holder == &self)
             ++held;
         else if (holder == nullptr || !is_live(*holder))
-            found.push_back({static_cast<std::int32_t>(i), slots_[i].epoch, true});
+            found.push_back({static_cast<std::int32_t>(i), slots_[i].epoch, true, now});
     }
     std::ranges::sort(found, {},
                       [&](const Candidate &c) { return sweep_rank(self.incarnation, c.slot); });
@@ -143,7 +143,7 @@ std::vector<Candidate> ControlTables::find_candidates(Incarnation node) const {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         const SlotRow &slot = slots_[i];
         if (slot.next_owner == node && slot.next_from <= now)
-            found.push_back({static_cast<std::int32_t>(i), slot.epoch, false});
+            found.push_back({static_cast<std::int32_t>(i), slot.epoch, false, now});
     }
     if (found.empty() && mutant_ != Mutant::no_sweep &&
         state_of(*self) == core::NodeState::active && is_uncoordinated(*self))
@@ -160,8 +160,10 @@ void ControlTables::take(Incarnation node, const Candidate &candidate) {
         violated("a take-over does not raise the epoch", what);
     if (candidate.swept) {
         const NodeRow *owner = find(slot.owner);
-        if (owner != nullptr && core::silence(owner->heartbeat_at, now) <
-                                    settings_.dead_after + settings_.rebalance_delay)
+        // One that came back to life since it was found dead is a taker's bad luck: it is fenced.
+        if (owner != nullptr && owner->heartbeat_at <= candidate.found_at &&
+            core::silence(owner->heartbeat_at, candidate.found_at) <
+                settings_.dead_after + settings_.rebalance_delay)
             violated("a sweep takes from the living", what + " of " + owner->name);
         ++counts.sweeps;
         ++proposed_moves;

@@ -102,6 +102,7 @@ struct Candidate {
     std::int32_t slot;
     std::int64_t epoch;
     bool swept;
+    Time found_at;
 };
 
 /// A slot that a session works in.
