@@ -266,6 +266,51 @@ SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
 SELECT direction, stacksaga.complete_step(saga_id, step, lease) AS status
   FROM stacksaga.claim_steps('kinds_main', 'w');
 
+-- The same lapse seen by a claim from the main queue: the fallback is not given to it.
+SELECT kinds.start('call') AS id \gset
+SELECT lease AS lease FROM stacksaga.claim_steps('kinds_main', 'w') \gset
+SET stacksaga.clock_offset = '31 seconds';
+SELECT count(*) FROM stacksaga.claim_steps('kinds_main', 'w');
+-- A late failure of the action is none of the fallback.
+SELECT stacksaga.fail_step(:'id', 'q', :lease, 'late', 'non_retryable');
+SELECT step, direction, attempt FROM stacksaga.claim_steps('kinds_spare', 'w');
+-- But one that says that the outcome is not known has it undone.
+SELECT kinds.start('call') AS id \gset
+SELECT lease AS lease FROM stacksaga.claim_steps('kinds_main', 'w') \gset
+SET stacksaga.clock_offset = '31 seconds';
+SELECT stacksaga.run_pending();
+SELECT stacksaga.fail_step(:'id', 'q', :lease, 'late', 'unknown');
+SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
+-- An outcome that is not known stays so when a later attempt fails.
+SELECT stacksaga.define_saga('doubt', ARRAY[
+    stacksaga.queue_step('q', 'kinds_main', fallback => 'kinds_spare',
+        retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
+SELECT kinds.start('doubt') AS id \gset
+SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
+  FROM stacksaga.claim_steps('kinds_main', 'w');
+SELECT stacksaga.fail_step(saga_id, step, lease, 'busy')
+  FROM stacksaga.claim_steps('kinds_main', 'w');
+SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
+-- A saga that is parked for a step whose fallback is due now goes back if a sibling has failed.
+SELECT stacksaga.define_saga('parked', ARRAY[
+    stacksaga.queue_step('pay', 'kinds_main', stage => 1, effect => 'irreversible',
+        fallback => 'kinds_spare'),
+    stacksaga.queue_step('b', 'kinds_side', stage => 1, compensable => false)]);
+SELECT kinds.start('parked') AS id \gset
+SELECT lease AS lease FROM stacksaga.claim_steps('kinds_side', 'w') \gset
+SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
+  FROM stacksaga.claim_steps('kinds_main', 'w');
+SELECT stacksaga.fail_step(:'id', 'b', :lease, 'no', 'non_retryable');
+SELECT stacksaga.resolve_step(:'id', 'pay', 'not_done');
+SELECT count(*) FROM stacksaga.work;
+-- What an operator says of another step does not lead past an irreversible one that is done.
+SELECT kinds.start('parked') AS id \gset
+SELECT lease AS lease FROM stacksaga.claim_steps('kinds_main', 'w') \gset
+SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable')
+  FROM stacksaga.claim_steps('kinds_side', 'w');
+SELECT stacksaga.complete_step(:'id', 'pay', :lease);
+SELECT stacksaga.resolve_step(:'id', 'b', 'not_done');
+
 -- Bad signals change nothing.
 SELECT kinds.start('forever') AS id \gset
 SELECT line FROM unnest(ARRAY[

@@ -69,14 +69,17 @@ void add_claimed(pg::ResultSet &result, const StepCall &call, int64 lease, Times
     result.add_row(values, nulls);
 }
 
-/// Whether the step may be claimed now; a lease that ran out is settled first.
-std::optional<Work> claimable(Saga &saga, const Step &step, core::Direction direction) {
+/// Whether the step may be claimed now; a lease that ran out is settled first, and may have made a
+/// fallback due, on another queue.
+std::optional<Work> claimable(const Claim &claim, Saga &saga, const Step &step,
+                              core::Direction direction) {
     std::optional<Work> work = find_work(saga, step.no, direction);
     if (work && work->is_claimed() && work->due_at <= saga.now) {
         lease_expired(saga, step, *work);
         work = find_work(saga, step.no, direction);
     }
     bool free = work && !work->is_claimed() && !work->verifying && work->due_at <= saga.now &&
+                queue_of(step, work->falling_back) == claim.queue &&
                 saga.status != core::Status::suspended;
     return free && !deadline_passed(saga) ? work : std::nullopt;
 }
@@ -98,7 +101,7 @@ Claimed claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
     if (!saga)
         return Claimed::no;
     const Step &step = saga->definition->step(step_no);
-    std::optional<Work> work = claimable(*saga, step, direction);
+    std::optional<Work> work = claimable(claim, *saga, step, direction);
     if (!work)
         return Claimed::no;
     if (is_deferred(claim, *saga, *work))

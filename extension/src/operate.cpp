@@ -173,10 +173,20 @@ Work find_unsettled(const Saga &saga, const Step &step) {
            "Resolve a step that has begun and is not settled; saga_history shows them.");
 }
 
-/// An irreversible step of a saga that goes back: it was not done after all, so the way is free.
+/// Whether an irreversible step besides this one was done, or may have been.
+bool another_pivot_stands(const Saga &saga, const Step &step) {
+    Progress p = read_progress(saga);
+    return std::any_of(
+        saga.definition->steps.begin(), saga.definition->steps.end(), [&](const Step &s) {
+            return s.irreversible && s.no != step.no && (p.acted[s.no - 1] || p.doubtful[s.no - 1]);
+        });
+}
+
+/// A step of a saga that goes back: it was not done after all. If it was this one that stood in the
+/// way, the way is free.
 void settle_on_the_way_back(Saga &saga, const Step &step) {
     settle_outcomes(saga, step.no, Direction::act);
-    if (!work_remains(saga, Direction::act))
+    if (!work_remains(saga, Direction::act) && !another_pivot_stands(saga, step))
         compensate_next(saga);
 }
 

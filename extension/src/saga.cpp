@@ -180,11 +180,11 @@ void compensation_failed(Saga &saga, const Step &step, const Work &work, const F
         compensate_next(saga);
 }
 
-/// The action has failed for good, and it is known that the step is not done: its fallback is
+/// The action has failed for good, and none of its attempts has an unknown outcome: its fallback is
 /// tried, with attempts of its own.
 bool fall_back(const Saga &saga, const Step &step, const Work &work, const Failure &f) {
     if (!step.has_fallback() || work.falling_back || saga.direction != Direction::act ||
-        f.failure_class == FailureClass::unknown)
+        f.failure_class == FailureClass::unknown || has_unknown_attempt(saga, step.no))
         return false;
     remove_work(saga, work.step_no, work.direction);
     add_work(saga, step,
@@ -286,7 +286,17 @@ void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &
         failed_on_the_way_back(saga, step, work, failure);
         return;
     }
-    switch (decide(saga, step, work, failure)) {
+    core::Verdict verdict = decide(saga, step, work, failure);
+    if (failure.of_past_action && verdict != core::Verdict::park) {
+        if (failure.failure_class != FailureClass::unknown) { // the fallback is due as before
+            pause_work(saga, work, saga.now, false, false);
+            if (was_parked)
+                unpark(saga, step);
+            return;
+        }
+        verdict = core::Verdict::give_up;
+    }
+    switch (verdict) {
     case core::Verdict::retry:
         try_again(saga, step, work, failure);
         if (was_parked)
@@ -298,8 +308,11 @@ void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &
             unpark(saga, step);
         break;
     case core::Verdict::give_up:
-        if (fall_back(saga, step, work, failure))
+        if (fall_back(saga, step, work, failure)) {
+            if (was_parked)
+                unpark(saga, step);
             break;
+        }
         remove_work(saga, work.step_no, work.direction);
         if (saga.status != Status::parked) // whose unknown step must be settled first
             begin_compensation(saga, &step, failure.error);

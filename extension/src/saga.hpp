@@ -17,6 +17,7 @@ struct Failure {
     bool was_verified = false;             ///< this is what the verify function said
     bool was_never_done = false;           ///< says so of the earlier attempts as well
     bool adds_to_error = false;            ///< keeps what is known of the attempt already
+    bool of_past_action = false; ///< a late answer to the action, whose fallback is due already
 };
 
 /// All inside with_spi.

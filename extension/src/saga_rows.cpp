@@ -98,6 +98,10 @@ constinit pg::Statement insert_failure{
 constinit pg::Statement select_doubtful{
     "SELECT DISTINCT step_no FROM stacksaga.failure WHERE" THIS_SAGA
     "   AND direction = 'act' AND NOT outcome_known"};
+constinit pg::Statement find_unknown_attempt{
+    "SELECT 1 FROM stacksaga.failure WHERE" THIS_SAGA
+    "   AND step_no = $3 AND direction = 'act' AND error_class = 'unknown' AND NOT outcome_known"
+    " LIMIT 1"};
 constinit pg::Statement settle{"UPDATE stacksaga.failure SET outcome_known = true WHERE" THIS_SAGA
                                "   AND step_no = $3 AND direction = $4 AND NOT outcome_known"};
 constinit pg::Statement select_last_failed{
@@ -169,7 +173,8 @@ Saga read_saga(const pg::Rows &rows, TimestampTz now) {
     return s;
 }
 
-/// The queue that a step's work is claimed from; a worker need not look at it before that.
+} // namespace
+
 std::optional<std::string_view> queue_of(const Step &step, bool falling_back) {
     if (falling_back && !step.fallback_queue.empty() && step.kind != StepKind::message)
         return step.fallback_queue;
@@ -177,8 +182,6 @@ std::optional<std::string_view> queue_of(const Step &step, bool falling_back) {
         return step.queue;
     return std::nullopt;
 }
-
-} // namespace
 
 std::optional<Saga> lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked) {
     int64 token = core::token_of_uuid(id.data).value();
@@ -378,6 +381,11 @@ void write_failure(const Saga &saga, const Step &step, const Work &work, const F
                        pg::param(f.adds_to_error));
     if (f.was_never_done)
         settle_outcomes(saga, step.no, work.direction);
+}
+
+bool has_unknown_attempt(const Saga &saga, int16 step_no) {
+    return !find_unknown_attempt.run(pg::param(saga.id), pg::param(saga.token), pg::param(step_no))
+                .empty();
 }
 
 void settle_outcomes(const Saga &saga, int16 step_no, Direction direction) {

@@ -74,6 +74,8 @@ struct NewWork {
     std::optional<TimestampTz> started_at{};
     std::optional<int64> lease{}; ///< whose late answer still counts
 };
+/// The queue that a step's work is claimed from; nullopt: a worker runs it.
+std::optional<std::string_view> queue_of(const Step &step, bool falling_back);
 /// Makes a step due.
 void add_work(const Saga &saga, const Step &step, const NewWork &work);
 /// The rows with numbers that are no step's; one that is there already stays.
@@ -129,6 +131,8 @@ void write_effect(const Saga &saga, const Step &step, const Work &work, const pg
 
 struct Failure;
 void write_failure(const Saga &saga, const Step &step, const Work &work, const Failure &failure);
+/// Whether an attempt to act has failed in a way that says that it may have happened.
+bool has_unknown_attempt(const Saga &saga, int16 step_no);
 /// None of the step's attempts has happened.
 void settle_outcomes(const Saga &saga, int16 step_no, core::Direction direction);
 

@@ -224,17 +224,19 @@ long long Lane::run_workers() {
 // kind|saga|step|direction|attempt|idempotency key|results
 void Lane::told_by_server(std::string_view notice, Window w) {
     const std::vector<std::string> fields = split(notice, 7);
-    const bool is_call = fields[0] == "call";
+    const bool is_call = fields[0] != "verify";
     const Call call{.step = step_no_of(fields[2]),
                     .direction = direction_of(fields[3]),
                     .attempt = number_of(fields[4]),
-                    .results = fields[6]};
+                    .results = fields[6],
+                    .falls_back = fields[0] == "fallback"};
     Story &story = story_of(number_of(fields[1]));
     story.events.push_back({.kind = is_call ? EventKind::call : EventKind::verify,
                             .tick = tick_,
                             .step = call.step,
                             .direction = call.direction,
                             .attempt = call.attempt,
+                            .falls_back = call.falls_back,
                             .text = call.results});
     if (story.disagreement)
         return;
@@ -251,6 +253,8 @@ bool Lane::run_services() {
     for (std::string_view queue : queues)
         while (claim_from(queue))
             any = true;
+    while (claim_from(spare_queue))
+        any = true;
     return any;
 }
 
@@ -269,7 +273,8 @@ bool Lane::claim_from(std::string_view queue) {
         const Claim claim{.call = {.step = step_no_of(rows.text(i, 1)),
                                    .direction = direction_of(rows.text(i, 2)),
                                    .attempt = number_of(rows.text(i, 3)),
-                                   .results = rows.text(i, 5)},
+                                   .results = rows.text(i, 5),
+                                   .falls_back = queue == spare_queue},
                           .lease = rows.number(i, 6),
                           .until = rows.number(i, 7),
                           .lease_minutes = lease_minutes};
@@ -279,6 +284,7 @@ bool Lane::claim_from(std::string_view queue) {
                                 .direction = claim.call.direction,
                                 .attempt = claim.call.attempt,
                                 .lease = claim.lease,
+                                .falls_back = claim.call.falls_back,
                                 .text = claim.call.results});
         if (!story.disagreement && rows.text(i, 4) != key_of(story, claim.call))
             story.object("the idempotency key is " + rows.text(i, 4));

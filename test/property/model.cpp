@@ -19,6 +19,7 @@ Failing failing_of(Word word, Window w) {
             .never_done = false,
             .keeps_lease = false,
             .verified = false,
+            .of_past_action = false,
             .since = w};
 }
 
@@ -27,7 +28,8 @@ bool may_begin(const Rules &rules, const State &s, const Task &t, const Call &ca
     const bool too_late =
         call.direction == Direction::act && rules.deadline_counts() && s.deadline <= w.from;
     return s.status != Status::suspended && t.phase == Phase::waiting && t.earliest <= w.to &&
-           t.attempt + 1 == call.attempt && !too_late && rules.results() == call.results;
+           t.attempt + 1 == call.attempt && t.falling_back == call.falls_back && !too_late &&
+           rules.results() == call.results;
 }
 
 /// What an answer under a lease that does not count is told.
@@ -65,7 +67,8 @@ void Model::let_time_pass(Window w) {
             const Task &task = unseen.of(step).act;
             const bool is_too_late = unseen.deadline_counts() && due.deadline <= w.from;
             const bool waits = task.phase == Phase::waiting || task.phase == Phase::listening;
-            if (is_unseen(step.kind) && waits && task.earliest <= w.to && !is_too_late) {
+            if (is_unseen(step.kind) && waits && !task.falling_back && task.earliest <= w.to &&
+                !is_too_late) {
                 unseen.unseen_due(step, w);
                 add(due);
             }
@@ -142,6 +145,7 @@ bool Model::verified(int step_no, int attempt, Window w) {
                       .never_done = known,
                       .keeps_lease = false,
                       .verified = true,
+                      .of_past_action = false,
                       .since = w});
         return true;
     });
@@ -150,19 +154,23 @@ bool Model::verified(int step_no, int attempt, Window w) {
 bool Model::claimed(const Claim &claim, Window w) {
     let_time_pass(w);
     const StepPlan &step = definition_->step(claim.call.step);
-    const Time lease = claim.lease_minutes * minute, timeout = step.timeout * minute;
+    const Time lease = claim.lease_minutes * minute;
+    const Time timeout = step.timeout > 0 ? step.timeout * minute : never / 2;
     const Time started = claim.until - std::min(lease, timeout);
+    const bool call_is_for_services = claim.call.falls_back && step.kind != Kind::sql;
     if (started < w.from || started > w.to)
         return false;
     return filter([&](State &s) {
         Rules rules(*definition_, s);
         Task &t = rules.task(step, claim.call.direction);
-        if (step.kind != Kind::queue || !may_begin(rules, s, t, claim.call, w))
+        const bool is_for_services = step.kind == Kind::queue || call_is_for_services;
+        if (!is_for_services || !may_begin(rules, s, t, claim.call, w))
             return false;
         rules.attempt_begins();
         t = {.phase = Phase::claimed,
              .attempt = claim.call.attempt,
              .base = t.base,
+             .falling_back = t.falling_back,
              .lease = claim.lease,
              .lease_until = started + lease,
              .timeout_at = started + timeout};
@@ -189,6 +197,8 @@ bool Model::answered(const Answer &answer, const Reply &reply, Window w) {
                               .never_done = answer.word == Word::non_retryable,
                               .keeps_lease = false,
                               .verified = false,
+                              .of_past_action = t.falling_back && t.phase != Phase::claimed &&
+                                                t.attempt == t.base,
                               .since = w});
             return reply.status == name_of(s.status);
         }
@@ -303,10 +313,10 @@ std::string Model::describe() const {
                                 of.given_up ? " given up" : "");
             for (const Task *t : {&of.act, &of.compensate})
                 if (t->is_live())
-                    text +=
-                        fmt::format(" [{} {} attempt {}{}]", t == &of.act ? "act" : "compensate",
-                                    phases[static_cast<size_t>(t->phase)], t->attempt,
-                                    t->lease != 0 ? ", lease" : "");
+                    text += fmt::format(
+                        " [{}{} {} attempt {}{}]", t == &of.act ? "act" : "compensate",
+                        t->falling_back ? " fallback" : "", phases[static_cast<size_t>(t->phase)],
+                        t->attempt, t->lease != 0 ? ", lease" : "");
         }
         text += '\n';
     }

@@ -45,11 +45,12 @@ enum class Phase : uint8_t {
 /// What there is to do for one step in one direction.
 struct Task {
     Phase phase = Phase::none;
-    int attempt = 0;   ///< attempts so far, with the one that is claimed
-    int base = 0;      ///< of these, how many do not count against the policy
-    Time earliest = 0; ///< waiting: when the pause is over, at the earliest
-    Time latest = 0;   ///< ... and at the latest
-    int64_t lease = 0; ///< under which an answer counts; 0: none
+    int attempt = 0;           ///< attempts so far, with the one that is claimed
+    int base = 0;              ///< of these, how many do not count against the policy
+    Time earliest = 0;         ///< waiting: when the pause is over, at the earliest
+    Time latest = 0;           ///< ... and at the latest
+    bool falling_back = false; ///< the fallback is tried
+    int64_t lease = 0;         ///< under which an answer counts; 0: none
     Time lease_until = 0;
     Time timeout_at = 0;
     friend bool operator==(const Task &, const Task &) = default;
@@ -69,6 +70,7 @@ struct StepState {
     uint8_t messages = 0;  ///< signals accepted, a bit each
     uint8_t unread = 0;    ///< ... and not taken yet
     uint32_t doubts = 0;   ///< attempts that may have happened, a bit each
+    uint32_t unknowns = 0; ///< ... and of these, those that ended with an unknown outcome
     int64_t act_lease = 0; ///< under which it was completed; 0: none
     int64_t compensate_lease = 0;
     bool has_output = false;
@@ -110,6 +112,7 @@ struct Call {
     Direction direction;
     int attempt;
     std::string results;
+    bool falls_back = false; ///< it is the fallback's
 };
 
 struct Claim {

@@ -101,6 +101,14 @@ void Rules::continue_back(Window w) {
         undo_next(w);
 }
 
+/// An irreversible step besides this one was done, or may have been.
+bool Rules::another_pivot_stands(const StepPlan &step) const {
+    return std::ranges::any_of(d_.steps, [&](const StepPlan &other) {
+        return other.irreversible && other.no != step.no &&
+               (of(other).done || of(other).doubts != 0);
+    });
+}
+
 std::string_view Rules::resolve(const StepPlan &step, bool done, Window w) {
     StepState &s = of(step);
     const bool is_parked = s_.status == Status::parked;
@@ -112,6 +120,7 @@ std::string_view Rules::resolve(const StepPlan &step, bool done, Window w) {
                            .never_done = true,
                            .keeps_lease = false,
                            .verified = false,
+                           .of_past_action = false,
                            .since = w};
     Direction direction = Direction::compensate;
     if (!s.compensate.is_live() && (s.act.is_live() || !lost_compensation))
@@ -140,8 +149,8 @@ std::string_view Rules::resolve(const StepPlan &step, bool done, Window w) {
         t.attempt = std::max({t.attempt, s.failed_act, 1});
         failed(step, direction, not_done);
     } else if (direction == Direction::act) { // the way back is free
-        s.doubts = 0;
-        if (!any_live(Direction::act))
+        s.doubts = s.unknowns = 0;
+        if (!any_live(Direction::act) && !another_pivot_stands(step))
             undo_next(w);
     }
     return status();

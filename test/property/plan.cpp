@@ -62,6 +62,8 @@ StepPlan random_step(Random &random, int stage, int pivot_stage) {
         s.timeout = random.one_of({0, 100, 400});
         s.delay = random.one_of({0, 24, 130});
     }
+    if (s.kind != Kind::timer && random.chance(30))
+        s.fallback = s.kind == Kind::sql ? "property.fall_back(stacksaga.step_call)" : spare_queue;
     return s;
 }
 
@@ -146,6 +148,8 @@ std::string define_statement(const Definition &d) {
             more += ", verify => 'property.verify(stacksaga.step_call)'";
         if (s.has_policy)
             more += ", retry => " + policy_sql(s.policy);
+        if (!s.fallback.empty())
+            more += fmt::format(", fallback => '{}'", s.fallback);
         steps +=
             fmt::format("{}\n  stacksaga.{}_step('{}', {}{})", steps.empty() ? "" : ",",
                         kind_names[static_cast<size_t>(s.kind)], s.name, own_arguments(s), more);

@@ -49,6 +49,7 @@ struct StepPlan {
     bool irreversible;
     bool undo_when_started;
     bool verify;
+    std::string fallback; ///< a queue, of a sql step a function; empty: none
 };
 
 struct Definition {
@@ -147,5 +148,7 @@ private:
 /// The lease that services ask for, in minutes, when they claim from a queue at a tick.
 int lease_of(std::string_view queue, int tick);
 inline constexpr std::string_view queues[] = {"short", "long", "mixed"};
+/// Nothing but fallbacks is claimed from it.
+inline constexpr std::string_view spare_queue = "spare";
 
 } // namespace stacksaga::property

@@ -22,8 +22,10 @@ public:
         for (const StepPlan &step : d_.steps)
             for (Direction direction : directions)
                 once(step, direction);
-        for (const StepPlan &step : d_.steps)
+        for (const StepPlan &step : d_.steps) {
             order(step);
+            fallback_comes_last(step);
+        }
         if (!story_.disagreement)
             end();
         return broken_;
@@ -168,6 +170,20 @@ private:
             return begins(e) && e.step == step.no && e.direction == Direction::act &&
                    story_.plan.fate(step, Direction::act, e.attempt).happens;
         });
+    }
+
+    /// The action is not tried again after its fallback, unless an operator has it so.
+    void fallback_comes_last(const StepPlan &step) {
+        const int fallback =
+            first(step, Direction::act, [](const Event &e) { return begins(e) && e.falls_back; });
+        if (fallback == not_seen || was_retried() || was_resolved(step))
+            return;
+        for (size_t i = static_cast<size_t>(fallback); i < story_.events.size(); ++i) {
+            const Event &e = story_.events[i];
+            expect(!(begins(e) && e.step == step.no && e.direction == Direction::act) ||
+                       e.falls_back,
+                   "the action of {} was tried again after its fallback", step.name);
+        }
     }
 
     void end() {

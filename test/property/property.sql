@@ -12,11 +12,12 @@ CREATE TABLE property.ledger (
 );
 
 -- The input holds for each step, direction and attempt the SQLSTATE to raise, or null.
-CREATE FUNCTION property.run(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE FUNCTION property.attempt(word text, call stacksaga.step_call)
+RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     code text := call.input -> call.direction -> call.step ->> (call.attempt - 1);
 BEGIN
-    RAISE NOTICE 'call|%|%|%|%|%|%', call.input ->> 'no', call.step, call.direction, call.attempt,
+    RAISE NOTICE '%|%|%|%|%|%|%', word, call.input ->> 'no', call.step, call.direction, call.attempt,
         call.idempotency_key, call.results;
     INSERT INTO property.ledger
         VALUES ((call.input ->> 'no')::integer, call.step, call.direction, call.attempt);
@@ -25,6 +26,13 @@ BEGIN
     END IF;
     RETURN to_jsonb(call.step || '/' || call.attempt);
 END
+$$;
+
+CREATE FUNCTION property.run(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT property.attempt('call', call)
+$$;
+CREATE FUNCTION property.fall_back(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT property.attempt('fallback', call)
 $$;
 
 CREATE FUNCTION property.verify(call stacksaga.step_call) RETURNS text LANGUAGE plpgsql AS $$

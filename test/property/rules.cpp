@@ -217,10 +217,14 @@ void Rules::failed(const StepPlan &step, Direction direction, const Failing &f) 
         const uint32_t bit = 1U << std::min(t.attempt, 31);
         uint32_t &doubts = of(step).doubts;
         doubts = f.never_done ? 0 : f.known ? doubts & ~bit : doubts | bit;
+        uint32_t &unknowns = of(step).unknowns;
+        const bool is_unknown = f.word == Word::unknown && !f.known;
+        unknowns = f.never_done ? 0 : is_unknown ? unknowns | bit : unknowns & ~bit;
     }
     int &last = direction == Direction::act ? of(step).failed_act : of(step).failed_compensate;
     last = std::max(last, t.attempt);
-    const bool ask = direction == Direction::act && step.verify && !f.known && !f.verified &&
+    const bool ask = direction == Direction::act && step.verify && !t.falling_back && !f.known &&
+                     !f.verified &&
                      (f.word == Word::unknown || s_.direction == Direction::compensate);
     if (ask) {
         t.phase = Phase::verifying;
@@ -244,8 +248,18 @@ void Rules::failed(const StepPlan &step, Direction direction, const Failing &f) 
         else
             t = {};
         park(step.no, Direction::act);
-    } else if (f.word != Word::non_retryable && again) {
+    } else if (f.of_past_action && f.word != Word::unknown) { // the fallback is due as before
+        t.earliest = f.since.from;
+        t.latest = f.since.to;
+        t.lease = 0;
+        if (was_waited_for)
+            unpark(step, f.since);
+    } else if (f.word != Word::non_retryable && again && !f.of_past_action) {
         pause(step, direction, f);
+        if (was_waited_for)
+            unpark(step, f.since);
+    } else if (may_fall_back(step, f)) {
+        fall_back(step, f);
         if (was_waited_for)
             unpark(step, f.since);
     } else if (direction == Direction::act) {
@@ -253,6 +267,24 @@ void Rules::failed(const StepPlan &step, Direction direction, const Failing &f) 
     } else {
         compensation_failed(step, f.since);
     }
+}
+
+// Not where an attempt at the action may have happened, as far as anybody has said.
+bool Rules::may_fall_back(const StepPlan &step, const Failing &f) const {
+    return !step.fallback.empty() && s_.direction == Direction::act && !of(step).act.falling_back &&
+           f.word != Word::unknown && of(step).unknowns == 0;
+}
+
+// The fallback has all attempts, and is due at once.
+void Rules::fall_back(const StepPlan &step, const Failing &f) {
+    Task &t = of(step).act;
+    t = {.phase = Phase::waiting,
+         .attempt = t.attempt,
+         .base = t.attempt,
+         .earliest = f.since.from,
+         .latest = f.since.to,
+         .falling_back = true,
+         .lease = f.keeps_lease ? t.lease : 0};
 }
 
 // A saga that is parked for another step waits for that to be settled first.
@@ -330,6 +362,7 @@ void Rules::lapsed(const StepPlan &step, Direction direction) {
             .never_done = false,
             .keeps_lease = true,
             .verified = false,
+            .of_past_action = false,
             .since = {t.until(), t.until()}});
 }
 
@@ -357,6 +390,7 @@ void Rules::unseen_due(const StepPlan &step, Window w) {
                 .never_done = false,
                 .keeps_lease = false,
                 .verified = false,
+                .of_past_action = false,
                 .since = w});
 }
 

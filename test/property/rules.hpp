@@ -7,12 +7,13 @@ namespace stacksaga::property {
 
 /// How an attempt failed.
 struct Failing {
-    Word word;        ///< retryable, non_retryable or unknown
-    bool known;       ///< it is certain that this attempt did nothing
-    bool never_done;  ///< ... and that no earlier one did
-    bool keeps_lease; ///< it lapsed: its late answer counts
-    bool verified;    ///< verify was asked already
-    Window since;     ///< a pause counts from here
+    Word word;           ///< retryable, non_retryable or unknown
+    bool known;          ///< it is certain that this attempt did nothing
+    bool never_done;     ///< ... and that no earlier one did
+    bool keeps_lease;    ///< it lapsed: its late answer counts
+    bool verified;       ///< verify was asked already
+    bool of_past_action; ///< a late answer to the action, whose fallback is due already
+    Window since;        ///< a pause counts from here
 };
 
 class Rules {
@@ -66,11 +67,14 @@ private:
     }
     [[nodiscard]] bool is_unsettled(const StepPlan &step) const;
     [[nodiscard]] const StepPlan *find_unsettled() const;
+    [[nodiscard]] bool another_pivot_stands(const StepPlan &step) const;
     void open(const StepPlan &step, Window w, int attempts);
     void open_stage(int stage, Window w);
     void take_signals(Window w);
     void advance(const StepPlan &step, Window w);
     void unpark(const StepPlan &settled, Window w);
+    [[nodiscard]] bool may_fall_back(const StepPlan &step, const Failing &f) const;
+    void fall_back(const StepPlan &step, const Failing &f);
     void give_up(const StepPlan &step, Window w);
     void go_back(Window w, int failed_step);
     void undo_next(Window w);

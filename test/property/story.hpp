@@ -19,6 +19,7 @@ struct Event {
     Direction direction;
     int attempt;
     int64_t lease = 0;
+    bool falls_back = false; ///< of a call or claim: it is the fallback's
     Operation operation{};
     Word word = Word::done;  ///< of an answer
     int output = 0;          ///< of an answer

@@ -17,8 +17,8 @@ std::string line_of(const Event &e, const Story &story) {
     switch (e.kind) {
     case EventKind::call: {
         const Fate fate = story.plan.fate(step, e.direction, e.attempt);
-        return fmt::format("{} {} attempt {} is called with {}: {}", name_of(e.direction),
-                           step.name, e.attempt, e.text,
+        return fmt::format("{} {}{} attempt {} is called with {}: {}", name_of(e.direction),
+                           step.name, e.falls_back ? " (fallback)" : "", e.attempt, e.text,
                            fate.sqlstate.empty() ? "done" : "raises " + fate.sqlstate);
     }
     case EventKind::verify: {
@@ -27,8 +27,9 @@ std::string line_of(const Event &e, const Story &story) {
                            words[static_cast<size_t>(story.plan.finding(step, e.attempt))]);
     }
     case EventKind::claim:
-        return fmt::format("{} {} attempt {} is claimed with {}, lease {}", name_of(e.direction),
-                           step.name, e.attempt, e.text, e.lease);
+        return fmt::format("{} {}{} attempt {} is claimed with {}, lease {}", name_of(e.direction),
+                           step.name, e.falls_back ? " (fallback)" : "", e.attempt, e.text,
+                           e.lease);
     case EventKind::answer:
         return fmt::format("{} {} is answered {}{} under lease {}: {}", name_of(e.direction),
                            step.name, name_of(e.word),
