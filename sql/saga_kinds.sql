@@ -282,21 +282,21 @@ SELECT stacksaga.run_pending();
 SELECT stacksaga.fail_step(:'id', 'q', :lease, 'late', 'unknown');
 SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
 -- An outcome that is not known stays so when a later attempt fails.
-SELECT stacksaga.define_saga('doubt', ARRAY[
+SELECT stacksaga.define_saga('doubted', ARRAY[
     stacksaga.queue_step('q', 'kinds_main', fallback => 'kinds_spare',
         retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
-SELECT kinds.start('doubt') AS id \gset
+SELECT kinds.start('doubted') AS id \gset
 SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
   FROM stacksaga.claim_steps('kinds_main', 'w');
 SELECT stacksaga.fail_step(saga_id, step, lease, 'busy')
   FROM stacksaga.claim_steps('kinds_main', 'w');
 SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
 -- A saga that is parked for a step whose fallback is due now goes back if a sibling has failed.
-SELECT stacksaga.define_saga('parked', ARRAY[
+SELECT stacksaga.define_saga('paid', ARRAY[
     stacksaga.queue_step('pay', 'kinds_main', stage => 1, effect => 'irreversible',
         fallback => 'kinds_spare'),
     stacksaga.queue_step('b', 'kinds_side', stage => 1, compensable => false)]);
-SELECT kinds.start('parked') AS id \gset
+SELECT kinds.start('paid') AS id \gset
 SELECT lease AS lease FROM stacksaga.claim_steps('kinds_side', 'w') \gset
 SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
   FROM stacksaga.claim_steps('kinds_main', 'w');
@@ -304,12 +304,24 @@ SELECT stacksaga.fail_step(:'id', 'b', :lease, 'no', 'non_retryable');
 SELECT stacksaga.resolve_step(:'id', 'pay', 'not_done');
 SELECT count(*) FROM stacksaga.work;
 -- What an operator says of another step does not lead past an irreversible one that is done.
-SELECT kinds.start('parked') AS id \gset
+SELECT kinds.start('paid') AS id \gset
 SELECT lease AS lease FROM stacksaga.claim_steps('kinds_main', 'w') \gset
 SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable')
   FROM stacksaga.claim_steps('kinds_side', 'w');
 SELECT stacksaga.complete_step(:'id', 'pay', :lease);
 SELECT stacksaga.resolve_step(:'id', 'b', 'not_done');
+
+-- A child that takes too long is not replaced by a fallback beside it: it goes back.
+SELECT stacksaga.define_saga('hasty', ARRAY[stacksaga.child_step('kid', 'slow',
+    timeout => '1 minute', fallback => 'kinds_spare',
+    retry => stacksaga.retry_policy(max_attempts => 1))]);
+SELECT kinds.start('hasty') AS id \gset
+SELECT stacksaga.run_pending();
+SET stacksaga.clock_offset = '2 minutes';
+SELECT stacksaga.run_pending();
+SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
+SELECT saga, status, child FROM kinds.now;
+SELECT count(*) FROM stacksaga.work;
 
 -- Bad signals change nothing.
 SELECT kinds.start('forever') AS id \gset

@@ -140,6 +140,11 @@ void settle_compensation(Saga &saga, const Step &step, const Work &work, const C
 
 } // namespace
 
+bool child_stands(const Saga &saga, const Step &step) {
+    std::optional<Child> child = find_child(saga, step.no);
+    return child && child->status != Status::failed;
+}
+
 void run_child_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
     Work attempt = work;
     attempt.attempt = work.attempt + 1;
@@ -166,10 +171,11 @@ void child_timed_out(Saga &saga, const Step &step, const Work &work) {
     const core::RetryPolicy &policy = saga.definition->rules(step, work.direction).policy;
     bool attempts_left =
         policy.max_attempts == 0 || work.attempt - work.attempt_base < policy.max_attempts;
-    // A child that cannot be undone is waited for; the row stays for its late end.
-    bool parks = work.direction == Direction::act && step.irreversible && !attempts_left;
+    // Nobody knows what becomes of the child: its step is undone, and not done another way. A child
+    // that cannot be undone is waited for; the row stays for its late end.
+    bool unknown = work.direction == Direction::act && !attempts_left;
     step_failed(saga, step, work,
-                {.failure_class = parks ? FailureClass::unknown : FailureClass::retryable,
+                {.failure_class = unknown ? FailureClass::unknown : FailureClass::retryable,
                  .outcome_known = false,
                  .error = "the saga took longer than the step's timeout",
                  .since = work.due_at,

@@ -11,6 +11,9 @@ namespace stacksaga {
 
 /// All inside with_spi, with the saga locked.
 
+/// Whether the step has a child that has not failed: it runs, is stuck, or has completed.
+bool child_stands(const Saga &saga, const Step &step);
+
 /// Runs the work row of a child step: starts the child, or asks it to go back, and waits for it.
 void run_child_step(Saga &saga, const Step &step, const Work &work, std::string_view worker);
 

@@ -6,6 +6,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/scope.hpp"
+#include "src/child.hpp"
 #include "src/limits.hpp"
 #include "src/saga.hpp"
 
@@ -147,6 +148,11 @@ bool is_done_on_the_way_back(const Saga &saga, const Step &step) {
            read_progress(saga).acted[step.no - 1];
 }
 
+[[noreturn]] void refuse_child(const Saga &saga, const Step &step) {
+    refuse(saga, "resolved", psprintf(", and step \"%s\" is a saga of its own", clip(step.name)),
+           "Cancel, retry or resolve that saga; it tells this one.");
+}
+
 /// What an operator can settle of a step: its live work row, or the failed attempt that nobody
 /// repeats.
 Work find_unsettled(const Saga &saga, const Step &step) {
@@ -154,9 +160,7 @@ Work find_unsettled(const Saga &saga, const Step &step) {
         return *work;
     if (std::optional<Work> work = find_work(saga, step.no, Direction::act)) {
         if (step.kind == StepKind::child && !work->falling_back)
-            refuse(saga, "resolved",
-                   psprintf(", and step \"%s\" is a saga of its own", clip(step.name)),
-                   "Cancel, retry or resolve that saga; it tells this one.");
+            refuse_child(saga, step);
         return *work;
     }
     Progress p = read_progress(saga);
@@ -164,8 +168,11 @@ Work find_unsettled(const Saga &saga, const Step &step) {
         int32 attempt = last_failed_attempts(saga, d)[step.no - 1];
         bool done = (d == Direction::act ? p.acted : p.compensated)[step.no - 1];
         if (attempt > 0 && !done && saga.status == Status::parked &&
-            (d == Direction::compensate || saga.parked_direction == Direction::act))
+            (d == Direction::compensate || saga.parked_direction == Direction::act)) {
+            if (d == Direction::act && step.kind == StepKind::child && child_stands(saga, step))
+                refuse_child(saga, step);
             return failed_attempt(step.no, d, attempt);
+        }
     }
     if (is_done_on_the_way_back(saga, step))
         return failed_attempt(step.no, Direction::act, 1);

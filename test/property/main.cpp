@@ -1,4 +1,5 @@
 // Generates sagas, runs them, and compares what happens with what may: see README.md.
+#include "family.hpp"
 #include "lane.hpp"
 
 #include <CLI/CLI.hpp>
@@ -19,13 +20,17 @@ namespace {
 // Of one transaction; whole definitions, so that each is made once.
 constexpr int batch_size = 25 * sagas_per_definition;
 constexpr size_t reports_max = 3;
+// Families take longer; their sagas count as well.
+constexpr int family_batch_size = 10 * families_per_definition;
+constexpr int sagas_per_family = 20;
 
 struct Options {
     uint64_t seed = std::random_device{}() % 1'000'000'000;
     int sagas = 10'000;
     int saga = -1;
+    int family = -1;
     int lanes = 2;
-    std::string script = PROPERTY_SCRIPT;
+    std::string scripts = PROPERTY_SCRIPTS;
 };
 
 /// The batches that are still to be run, and what was found.
@@ -34,23 +39,20 @@ public:
     explicit Batches(const Options &options) : options_(options) {}
 
     /// Takes batches until there are none, or enough is known.
-    void work(int lane_number, const std::string &script) {
-        Lane lane(fmt::format("property_{}", lane_number), script, options_.seed);
-        const bool one = options_.saga >= 0;
-        const int begin = one ? options_.saga : 0;
-        const int end = one ? options_.saga + 1 : options_.sagas;
-        for (;;) {
-            const int first = begin + batch_size * next_++;
-            if (first >= end || enough())
-                return;
-            const int last = std::min(end, first + batch_size);
-            std::vector<std::string> reports;
-            const int failures = lane.run(first, last, one, reports);
-            const std::lock_guard lock(mutex_);
-            done_ += last - first;
-            failures_ += failures;
-            reports_.insert(reports_.end(), reports.begin(), reports.end());
-        }
+    void work(int lane_number, const std::string &sagas, const std::string &families) {
+        const std::string name = fmt::format("property_{}", lane_number);
+        Lane lane(name, sagas, options_.seed);
+        FamilyLane family_lane(name, families, options_.seed);
+        const bool one = options_.saga >= 0, one_family = options_.family >= 0;
+        if (!one_family)
+            work(lane, next_,
+                 one ? Range{options_.saga, options_.saga + 1, batch_size, true}
+                     : Range{0, options_.sagas, batch_size, false});
+        if (!one)
+            work(family_lane, next_family_,
+                 one_family ? Range{options_.family, options_.family + 1, family_batch_size, true}
+                            : Range{0, (options_.sagas + sagas_per_family - 1) / sagas_per_family,
+                                    family_batch_size, false});
     }
     void failed(const std::string &why) {
         const std::lock_guard lock(mutex_);
@@ -66,8 +68,30 @@ public:
     [[nodiscard]] const std::vector<std::string> &reports() const { return reports_; }
 
 private:
+    struct Range {
+        int begin;
+        int end;
+        int batch;
+        bool tell_all;
+    };
+    template <class AnyLane> void work(AnyLane &lane, std::atomic<int> &next, const Range &range) {
+        for (;;) {
+            const int first = range.begin + range.batch * next++;
+            if (first >= range.end || enough())
+                return;
+            const int last = std::min(range.end, first + range.batch);
+            std::vector<std::string> reports;
+            const int failures = lane.run(first, last, range.tell_all, reports);
+            const std::lock_guard lock(mutex_);
+            done_ += last - first;
+            failures_ += failures;
+            reports_.insert(reports_.end(), reports.begin(), reports.end());
+        }
+    }
+
     const Options &options_;
     std::atomic<int> next_ = 0;
+    std::atomic<int> next_family_ = 0;
     std::mutex mutex_;
     int done_ = 0;
     int failures_ = 0;
@@ -84,16 +108,18 @@ std::string read_file(const std::string &path) {
 }
 
 int run(const Options &options) {
-    const std::string script = read_file(options.script);
+    const std::string sagas = read_file(options.scripts + "/property.sql");
+    const std::string families = read_file(options.scripts + "/family.sql");
     const auto started = std::chrono::steady_clock::now();
     fmt::print("seed {}\n", options.seed);
     std::fflush(stdout);
     Batches batches(options);
     std::vector<std::thread> threads;
-    for (int i = 0; i < (options.saga >= 0 ? 1 : options.lanes); ++i)
+    const bool one = options.saga >= 0 || options.family >= 0;
+    for (int i = 0; i < (one ? 1 : options.lanes); ++i)
         threads.emplace_back([&, i] {
             try {
-                batches.work(i, script);
+                batches.work(i, sagas, families);
             } catch (const std::exception &error) {
                 batches.failed(fmt::format("lane {}: {}", i, error.what()));
             }
@@ -103,7 +129,7 @@ int run(const Options &options) {
     for (size_t i = 0; i < std::min(reports_max, batches.reports().size()); ++i)
         fmt::print("{}", batches.reports()[i]);
     const auto took = std::chrono::steady_clock::now() - started;
-    fmt::print("{} sagas in {} s, {} of them wrong\n", batches.done(),
+    fmt::print("{} sagas and families in {} s, {} of them wrong\n", batches.done(),
                std::chrono::duration_cast<std::chrono::seconds>(took).count(), batches.failures());
     return batches.failures() > 0 ? 1 : 0;
 }
@@ -119,8 +145,9 @@ int main(int argc, char **argv) {
     app.add_option("--seed", options.seed, "Seed of everything that is generated");
     app.add_option("--sagas", options.sagas, "How many sagas")->check(CLI::Range(1, 100'000'000));
     app.add_option("--saga", options.saga, "Run only this one, and tell its story");
+    app.add_option("--family", options.family, "Run only this family, and tell its story");
     app.add_option("--lanes", options.lanes, "How many sessions")->check(CLI::Range(1, 64));
-    app.add_option("--script", options.script, "property.sql");
+    app.add_option("--scripts", options.scripts, "The directory of property.sql and family.sql");
     CLI11_PARSE(app, argc, argv);
     try {
         return stacksaga::property::run(options);
