@@ -22,6 +22,8 @@ constexpr const char *SQL_METRICS =
     "  FROM (SELECT row_number() OVER () AS n, * FROM stacksaga.metrics()) AS m"
     "  LEFT JOIN LATERAL pg_catalog.jsonb_each_text(m.labels) AS l ON true"
     " ORDER BY m.n";
+constexpr const char *SQL_DESCRIPTIONS =
+    "SELECT name, type, help FROM stacksaga.metric_descriptions()";
 constexpr const char *SQL_TIMELINE =
     "SELECT line FROM stacksaga.saga_timeline($1::uuid) WITH ORDINALITY AS t(line, n) ORDER BY n";
 
@@ -49,6 +51,7 @@ Observer::Observer(const asio::any_io_executor &executor, std::string conninfo,
 asio::awaitable<Rows> Observer::query(const char *sql, const Parameters &parameters) {
     const Parameters none;
     if (!connection_.is_open()) {
+        described_ = false;
         co_await connection_.open(conninfo_);
         co_await connection_.query(SQL_SESSION, none, statement_deadline);
     }
@@ -101,10 +104,24 @@ asio::awaitable<std::string> Observer::status() {
     });
 }
 
+/// Once a connection: an update of the extension ends none, but what it describes differently can
+/// wait for the next.
+asio::awaitable<void> Observer::describe() {
+    const Parameters none;
+    const Rows rows = co_await query(SQL_DESCRIPTIONS, none);
+    descriptions_.clear();
+    for (int row = 0; row < rows.size(); ++row)
+        descriptions_[std::string(rows.text(row, 0))] = {std::string(rows.text(row, 1)),
+                                                         std::string(rows.text(row, 2))};
+    described_ = true;
+}
+
 asio::awaitable<std::vector<Sample>> Observer::metrics() {
     co_return co_await keep(metrics_, [this]() -> asio::awaitable<std::vector<Sample>> {
         const Parameters none;
         const Rows rows = co_await query(SQL_METRICS, none);
+        if (!described_)
+            co_await describe();
         std::vector<Sample> samples;
         for (int row = 0; row < rows.size(); ++row) {
             if (row == 0 || rows.text(row, 0) != rows.text(row - 1, 0))

@@ -34,6 +34,10 @@ public:
     /// stacksaga.metrics().
     asio::awaitable<std::vector<Sample>> metrics();
 
+    /// stacksaga.metric_descriptions() as of the latest connection; none before metrics() was
+    /// asked.
+    [[nodiscard]] const MetricDescriptions &descriptions() const noexcept { return descriptions_; }
+
     /// stacksaga.saga_timeline(); nothing when there is no such saga. `saga_id` is a uuid.
     asio::awaitable<std::vector<std::string>> timeline(const std::string &saga_id);
 
@@ -47,6 +51,7 @@ private:
     class Turn;
 
     asio::awaitable<Rows> query(const char *sql, const Parameters &parameters);
+    asio::awaitable<void> describe();
     template <class Value, class Ask> asio::awaitable<Value> keep(Kept<Value> &kept, Ask ask);
 
     std::string conninfo_;
@@ -57,6 +62,8 @@ private:
     Kept<bool> ready_;
     Kept<std::string> status_;
     Kept<std::vector<Sample>> metrics_;
+    MetricDescriptions descriptions_;
+    bool described_ = false; ///< over this connection
 };
 
 } // namespace stacksaga::coordinator

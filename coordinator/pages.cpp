@@ -74,6 +74,16 @@ asio::awaitable<HttpResponse> Pages::health() {
                                        STACKSAGA_VERSION, role_, up.count(), readiness.body)};
 }
 
+MetricDescriptions Pages::descriptions() const {
+    MetricDescriptions all = observer_.descriptions();
+    all["stacksaga_coordinator_database_up"] = {"gauge",
+                                                "1 when the database answered this scrape, else 0"};
+    all["stacksaga_coordinator_http_requests_total"] = {
+        "counter", "requests over HTTP since the daemon started"};
+    all["stacksaga_coordinator_info"] = {"gauge", "1; the version and the role of the daemon"};
+    return all;
+}
+
 asio::awaitable<HttpResponse> Pages::metrics() {
     std::vector<Sample> samples;
     double up = 0;
@@ -87,7 +97,8 @@ asio::awaitable<HttpResponse> Pages::metrics() {
     samples.push_back({"stacksaga_coordinator_http_requests_total", {}, requests_});
     samples.push_back(
         {"stacksaga_coordinator_info", {{"version", STACKSAGA_VERSION}, {"role", role_}}, 1});
-    co_return HttpResponse{200, exposition_content_type, format_exposition(std::move(samples))};
+    std::string body = format_exposition(std::move(samples), descriptions());
+    co_return HttpResponse{200, exposition_content_type, std::move(body)};
 }
 
 asio::awaitable<HttpResponse> Pages::status() {

@@ -28,6 +28,7 @@ private:
     asio::awaitable<HttpResponse> metrics();
     asio::awaitable<HttpResponse> status();
     asio::awaitable<HttpResponse> timeline(std::string saga_id);
+    [[nodiscard]] MetricDescriptions descriptions() const;
 
     Observer &observer_;
     std::string role_;

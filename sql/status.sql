@@ -49,6 +49,7 @@ SELECT p ->> 'check_name' AS check_name, p ->> 'severity' AS severity
  WHERE p ->> 'check_name' = 'clock_offset';
 SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
   FROM stacksaga.claim_steps('status queue', 'w');
+SELECT jsonb_array_length(stacksaga.status() -> 'blocked_keys') AS blocked_keys;
 SELECT p -> 'key' AS key, p -> 'step' AS step, p -> 'error' AS error
   FROM jsonb_array_elements(stacksaga.status() -> 'parked_sagas') p WHERE p ->> 'saga' = 'status';
 ROLLBACK;

@@ -66,6 +66,19 @@ like($metrics->{headers}{'content-type'}, qr{^text/plain; version=0\.0\.4}, 'met
 like($metrics->{content}, qr/^stacksaga_coordinator_database_up 1$/m, 'the database is up');
 like($metrics->{content}, qr/^stacksaga_ring_nodes\{[^}]*state="active"\} 1$/m, 'a node is counted');
 
+like($metrics->{content},
+	qr/^# HELP stacksaga_ring_epoch the epoch of the ring.*\n# TYPE stacksaga_ring_epoch gauge$/m,
+	'and are described');
+like($metrics->{content}, qr/^# HELP stacksaga_coordinator_info /m, "the daemon's own too");
+my ($promtool) = grep { -x } map { "$_/promtool" } split /:/, $ENV{PATH};
+SKIP:
+{
+	skip 'promtool (package prometheus) is not here', 1 unless defined $promtool;
+	my ($text, $said) = ($metrics->{content}, '');
+	IPC::Run::run([ $promtool, 'check', 'metrics' ], '<', \$text, '>&', \$said);
+	is($?, 0, 'promtool finds nothing to say') or diag($said);
+}
+
 my $page = get('/');
 is($page->{status}, 200, 'there is a page');
 like($page->{headers}{'content-security-policy'}, qr/^default-src 'none'/, 'which loads nothing foreign');
@@ -112,6 +125,34 @@ is($code, 0, 'and ends with 0');
 like($out, qr/^Ring default\/default\nrange_start/m, 'ring prints ranges');
 ($code, $out) = look('doctor');
 like($out, qr/worker_ensure/, 'doctor prints the SQL that mends');
+my $file = "$PostgreSQL::Test::Utils::tmp_check/settings.ini";
+sub settings
+{
+	my ($text) = @_;
+	unlink $file;
+	append_to_file($file, $text);
+}
+settings("[master]\nname = \"m\"\n[worker]\nbatch = 7\n");
+($code, $out) = look('ring', '-c', $file);
+like($out, qr/^Ring default/, 'a section of a file calls no other command');
+{
+	local @connection = ('-d', 'host=nowhere.invalid');
+	($code, $out) = look('worker', '-c', $file, '--print-config');
+	like($out, qr/^batch = "7"  # file$/m, 'settings are printed without a connection');
+	is($code, 0, 'and it ends with 0');
+}
+for my $bad (
+	["[master]\nname = \"m\"\nlog-level = \"loud\"\n", qr/settings\.ini:3: .*must be debug/, 'a bad value'],
+	["[master]\n\nbogus = 1\n", qr/settings\.ini:3: .*bogus/, 'an unknown setting'],
+	["[master]\nname\n", qr/settings\.ini:2: /, 'a line that is none'])
+{
+	settings($bad->[0]);
+	($code, $out, $err) = look('master', '-c', $file, '--once');
+	is($code, 65, "$bad->[2] in a file ends it with 65");
+	like($err, $bad->[1], 'and names the line');
+}
+($code, $out, $err) = look('master', '-c', "$file.gone", '--once');
+is($code, 65, 'so does a file that is not there');
 {
 	local $ENV{STACKSAGA_LOG_LEVEL} = 'warn';
 	($code, $out) = look('check-config', '--region', 'eu');

@@ -90,10 +90,13 @@ AS $$
         'parked', stacksaga.parked_count(),
         'parked_sagas', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.since), '[]')
                            FROM (SELECT * FROM stacksaga.parked_sagas LIMIT 20) AS p),
+        'blocked_keys', (SELECT coalesce(jsonb_agg(to_jsonb(b) ORDER BY b.blocked_since), '[]')
+                           FROM (SELECT * FROM stacksaga.blocked_keys
+                                  ORDER BY blocked_since LIMIT 20) AS b),
         'problems', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.place), '[]')
                        FROM (SELECT d.*, row_number() OVER () AS place
                                FROM stacksaga.doctor() AS d) AS p))
       FROM pg_extension e WHERE e.extname = 'stacksaga'
 $$;
 COMMENT ON FUNCTION stacksaga.status IS
-    'Returns everything that a page about this database shows, as one object: rings, nodes, ranges, queues, workers, parked sagas and what doctor() says; tokens are text';
+    'Returns everything that a page about this database shows, as one object: rings, nodes, ranges, queues, workers, parked sagas, blocked keys (20 of each at most) and what doctor() says; tokens are text';

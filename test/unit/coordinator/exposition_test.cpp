@@ -13,9 +13,10 @@ namespace {
 TEST(Exposition, GroupsSamplesByNameAndEscapesLabels) {
     EXPECT_EQ(format_exposition({{"b_total", {{"x", "1"}}, 2},
                                  {"a", {}, 0.5},
-                                 {"b_total", {{"x", "a\"b\\c\nd"}, {"y", "é"}}, 3}}),
-              "# TYPE a gauge\n"
-              "a 0.5\n"
+                                 {"b_total", {{"x", "a\"b\\c\nd"}, {"y", "é"}}, 3}},
+                                {{"a", {"gauge", "says \"a\\b\"\nand more"}}}),
+              "# HELP a says \"a\\\\b\"\\nand more\n"
+              "# TYPE a gauge\n"              "a 0.5\n"
               "# TYPE b_total counter\n"
               "b_total{x=\"1\"} 2\n"
               "b_total{x=\"a\\\"b\\\\c\\nd\",y=\"é\"} 3\n");
