@@ -75,12 +75,18 @@ function draw_ring(ring) {
       n.progress ? make("code", {}, JSON.stringify(n.progress)) : ""]})));
   const queues = table("Queues", ["Queue", "Oldest due", "Overdue"],
     ring.queues.map(q => [q.queue, q.oldest_due ?? "", seconds(q.overdue_seconds)]));
+  const key = `ranges-${ring.region}-${ring.cluster}`;
+  const ranges = make("details", {open: by_id(key)?.parentNode.open ? "open" : undefined},
+    make("summary", {id: key}, `${ring.ranges.length} ranges`),
+    table("Ranges", ["First token", "Last token", "Slots", "Epoch", "Owner", "Next"],
+      ring.ranges.map(r => [make("code", {}, r.range_start), make("code", {}, r.range_end), r.slots,
+        r.epoch, r.node ?? "nobody", r.next_node ?? ""])));
   return make("div", {},
     make("h3", {}, `${ring.region} / ${ring.cluster}`),
     make("p", {}, ring.window_start
       ? `Window ${ring.window_start} to ${ring.window_end}, published by ${ring.publisher}. `
       : "No window is published. ", `Oldest work overdue: ${seconds(ring.overdue_seconds) || "none"}.`),
-    make("div", {class: "ring"}, drawing, make("div", {}, nodes, queues)));
+    make("div", {class: "ring"}, drawing, make("div", {}, nodes, queues, ranges)));
 }
 
 function draw_attention(status) {
@@ -91,7 +97,8 @@ function draw_attention(status) {
   if (status.parked > 0)
     parts.push(table(`Parked sagas: ${status.parked}`, ["Saga", "Step", "Since", "Why", "SQL"],
       status.parked_sagas.map(p => [
-        make("span", {}, p.saga, " ", make("code", {}, p.saga_id)), `${p.step} (${p.direction})`,
+        make("span", {}, p.saga, " ",
+          make("a", {href: `#${p.saga_id}`, id: `parked-${p.saga_id}`}, make("code", {}, p.saga_id))), `${p.step} (${p.direction})`,
         p.since, p.error, make("code", {}, p.hint)])));
   if (blocked.length > 0)
     parts.push(table("Blocked keys", ["Subscription", "Topic", "Key", "Since", "Attempts", "Why", "Waiting"],
@@ -109,11 +116,11 @@ function draw(status) {
   document.title = `stacksaga: ${status.database}`;
   const states = status.rings.flatMap(r => r.nodes).map(n => n.state);
   by_id("pills").replaceChildren(
-    make("span", {class: "pill"}, `version ${status.version}`),
+    make("span", {class: "pill"}, `version ${status.version}`), " ",
     make("span", {class: "pill"}, status.coordination),
     ...["active", "suspected", "dead", "draining"].map(s => [s, states.filter(x => x === s).length])
       .filter(([s, n]) => n > 0 || s === "active")
-      .map(([s, n]) => make("span", {class: `pill ${state_class(s)}`}, `${s} ${n}`)));
+      .flatMap(([s, n]) => [" ", make("span", {class: `pill ${state_class(s)}`}, `${s} ${n}`)]));
   draw_attention(status);
   by_id("rings").replaceChildren(...status.rings.map(draw_ring));
   by_id("sagas").replaceChildren(table("Since the counters began", ["What", "", "Number"],
@@ -132,7 +139,9 @@ async function update() {
     try {
       const response = await fetch("status");
       if (!response.ok) throw new Error(await response.text());
+      const focused = document.activeElement?.id;
       draw(await response.json());
+      if (focused) by_id(focused)?.focus({preventScroll: true}); // what is drawn anew loses it
       trouble.hidden = true;
       by_id("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
     } catch (error) {
@@ -149,12 +158,26 @@ by_id("pause").addEventListener("click", event => {
   event.target.setAttribute("aria-pressed", paused);
   event.target.textContent = paused ? "Resume updates" : "Pause updates";
 });
-by_id("find").addEventListener("submit", async event => {
-  event.preventDefault();
+// A saga's story has an address: the page's, with the id behind a "#".
+async function tell_story() {
+  const id = location.hash.slice(1);
+  if (id === "") return;
+  by_id("saga").value = id;
   const timeline = by_id("timeline");
-  const response = await fetch(`saga/${encodeURIComponent(by_id("saga").value)}`);
-  timeline.textContent = await response.text();
+  try {
+    timeline.textContent = await (await fetch(`saga/${encodeURIComponent(id)}`)).text();
+  } catch (error) {
+    timeline.textContent = error.message;
+  }
   timeline.hidden = false;
   timeline.focus();
+}
+addEventListener("hashchange", tell_story);
+by_id("find").addEventListener("submit", event => {
+  event.preventDefault();
+  const id = by_id("saga").value;
+  if (location.hash === `#${id}`) tell_story();
+  else location.hash = id;
 });
+tell_story();
 update();
