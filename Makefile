@@ -5,6 +5,7 @@
 #   make unit | regress | isolation | property | tap | docs | examples | lint | model | sim  one part of the tests
 #   make chaos        heavy runs, many minutes each
 #   make coordinator  build the daemon               make clean                   remove what was built
+#   make man          the daemon's manual page, build/stacksaga-coordinator.1
 #   make bench        how fast, compared with what
 #
 # demo and test install what they need and start private servers; they work before PostgreSQL is there.
@@ -74,7 +75,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	@mv $@.new $@
 
 .PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos chaos-sim tidy bench \
-        bench-core coordinator demo-programs cmake
+        bench-core coordinator man demo-programs cmake
 
 packages:
 	@test/tools/install-packages
@@ -92,6 +93,9 @@ cmake:
 coordinator:
 	cmake -S . -B build -G "Unix Makefiles" $(CMAKE_FLAGS)
 	$(MAKE) -C build stacksaga-coordinator
+
+man: coordinator
+	coordinator/man.sh build/coordinator/stacksaga-coordinator > build/stacksaga-coordinator.1
 
 # What the demo runs: the daemon and the demo's own programs, without the tests.
 demo-programs: coordinator

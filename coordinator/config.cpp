@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -21,9 +22,12 @@ constexpr const char *footer =
     "The connection is libpq's: PG* environment variables, service and password files hold unless\n"
     "--dbname says otherwise. Any number of coordinators may serve the same rings.\n"
     "\n"
-    "Exit codes: 0 done or stopped by a signal, 1 and 2 what status and doctor found, 64 usage, 65 no such ring (--once), 69 database\n"
-    "unavailable (--once), 70 internal error, 75 refused for now (--once), 77 permission denied,\n"
-    "78 extension missing or too old.";
+    "Exit codes: 0 done or stopped by a signal, 1 and 2 what status and doctor found, 64 usage, 65 bad\n"
+    "configuration file or no such ring (--once), 69 database unavailable (--once), 70 internal error,\n"
+    "75 refused for now (--once), 77 permission denied, 78 extension missing or too old.\n"
+    "\n"
+    "Signals of master and worker: SIGTERM and SIGINT end it, SIGHUP reads the file of settings again\n"
+    "and takes over the level and format of the log, SIGUSR1 logs its state.";
 
 /// Values as they were given.
 struct Words {
@@ -91,11 +95,42 @@ void add_rings(CLI::App &command, Words &words) {
         ->capture_default_str();
 }
 
+void add_print_config(CLI::App &command, Config &config) {
+    command.add_flag("--print-config", config.print_only,
+                     "Print every setting with its source (flag, environment, file, default) and "
+                     "exit, without connecting");
+}
+
+void add_worker(CLI::App &command, Config &config) {
+    command
+        .add_option("--batch", config.batch, "Items of due work done in one transaction at most")
+        ->envname("STACKSAGA_BATCH")
+        ->check(CLI::Range(1, 10000), "")
+        ->type_name("NUMBER")
+        ->capture_default_str();
+    command
+        .add_option("--poll-interval", config.poll_seconds,
+                    "Longest time between two looks for due work, in seconds")
+        ->envname("STACKSAGA_POLL_INTERVAL")
+        ->check(CLI::Range(0.01, 60.0), "")
+        ->type_name("SECONDS")
+        ->capture_default_str();
+    command
+        .add_option("--grace", config.grace_seconds,
+                    "How long what runs may take to end after SIGTERM, in seconds")
+        ->envname("STACKSAGA_GRACE")
+        ->check(CLI::Range(0.0, 3600.0), "")
+        ->type_name("SECONDS")
+        ->capture_default_str();
+}
+
 /// What a daemon that runs has, whatever its role.
 void add_daemon(CLI::App &command, Config &config, Words &words) {
     command
-        .add_option("--name", config.publisher,
-                    "Name that published windows are signed with (default: HOST:PID)")
+        .add_option(
+            "--name", config.publisher,
+            "Name of this daemon: of the node that a worker is, and under the windows that a "
+            "master publishes (default: HOST:PID)")
         ->envname("STACKSAGA_NAME")
         ->check(not_empty, "")
         ->type_name("NAME");
@@ -139,7 +174,6 @@ struct CommandWords {
 void add_options(CommandWords &c, const std::string &publisher) {
     CLI::App &app = *c.app;
     app.footer(footer);
-    app.configurable();
     c.config.command = c.command;
     c.config.publisher = publisher;
     add_connection(app, c.config);
@@ -148,8 +182,17 @@ void add_options(CommandWords &c, const std::string &publisher) {
         app.add_flag(
             "--once", c.config.once,
             "Publish the next window of each ring now, unless that has been done, and exit");
+        app.add_flag("--dry-run", c.config.dry_run,
+                     "Print the next window of each ring, publish nothing, and exit");
+        add_print_config(app, c.config);
         [[fallthrough]];
     case Command::check_config:
+        add_rings(app, c.words);
+        add_daemon(app, c.config, c.words);
+        break;
+    case Command::worker:
+        add_print_config(app, c.config);
+        add_worker(app, c.config);
         add_rings(app, c.words);
         add_daemon(app, c.config, c.words);
         break;
@@ -175,6 +218,8 @@ struct CommandText {
 };
 constexpr std::array command_texts{
     CommandText{Command::master, "master", "Publish the windows of rings, each before it opens"},
+    CommandText{Command::worker, "worker",
+                "Do the due work of a ring, for servers that run no background worker"},
     CommandText{Command::status, "status",
                 "Print rings, nodes and what needs attention; exit 1 for warnings, 2 for errors"},
     CommandText{Command::ring, "ring", "Print who owns which range of the ring, and who is next"},
@@ -187,6 +232,52 @@ constexpr std::array command_texts{
                 "Read the settings of master, connect, and say what is wrong; prints each setting "
                 "with its source"},
 };
+
+/// The file of settings that was asked for; empty for none.
+std::string settings_file(const CLI::App &app) {
+    const CLI::Option *option = app.get_config_ptr();
+    return option->count() > 0 ? option->as<std::string>() : std::string();
+}
+
+/// What stands before the "=" of a line, or nothing.
+std::string key_of(const std::string &line) {
+    const auto from = line.find_first_not_of(" \t");
+    const auto equals = line.find('=');
+    if (from == std::string::npos || equals == std::string::npos || equals <= from)
+        return {};
+    const auto to = line.find_last_not_of(" \t", equals - 1);
+    return line.substr(from, to - from + 1);
+}
+
+/// "FILE:LINE" where a complaint is about a setting of the file. CLI11 names the setting, "--name:"
+/// or at the end "section.name", and not the line.
+std::optional<std::string> place_in_file(const CLI::App &app, const std::string &complaint) {
+    const std::string file = settings_file(app);
+    std::ifstream lines(file);
+    std::string line;
+    for (int number = 1; !file.empty() && std::getline(lines, line); ++number) {
+        const std::string key = key_of(line);
+        if (!key.empty() && (complaint.starts_with("--" + key + ":") ||
+                             complaint.ends_with("." + key) || complaint.ends_with(" " + key)))
+            return file + ":" + std::to_string(number);
+    }
+    return std::nullopt;
+}
+
+/// A line that is no section, setting or comment, which CLI11 would pass over.
+std::optional<std::string> complaint_of_file(const CLI::App &app) {
+    const std::string file = settings_file(app);
+    std::ifstream lines(file);
+    std::string line;
+    for (int number = 1; !file.empty() && std::getline(lines, line); ++number) {
+        const auto from = line.find_first_not_of(" \t\r");
+        if (from != std::string::npos && std::string("[#;").find(line[from]) == std::string::npos &&
+            key_of(line).empty())
+            return file + ":" + std::to_string(number) +
+                   ": a line is [COMMAND], NAME = VALUE or # a comment";
+    }
+    return std::nullopt;
+}
 
 /// Whether a flag of this option stands on the command line.
 bool is_flagged(const CLI::Option &option, int argc, const char *const *argv) {
@@ -232,7 +323,7 @@ std::string print_settings(const CLI::App &command, int argc, const char *const 
     std::string out;
     for (const CLI::Option *option : command.get_options()) {
         const std::string name = option->get_single_name();
-        if (name == "help" || option->get_positional())
+        if (name == "help" || option->get_positional() || option->get_items_expected_max() == 0)
             continue;
         std::string value;
         for (const std::string &word : option->results())
@@ -292,6 +383,7 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     app.require_subcommand(1);
     app.footer(footer);
     app.fallthrough();
+    app.allow_config_extras(CLI::config_extras_mode::error);
     app.set_config("-c,--config", "", "File of settings, [master] and so on, as TOML or INI")
         ->envname("STACKSAGA_CONFIG")
         ->type_name("FILE");
@@ -310,6 +402,17 @@ CommandLine parse_command_line(int argc, const char *const *argv,
         result.exit_code = code == 0 ? exit_code::ok : exit_code::usage;
         result.output = out.str();
         result.error = err.str();
+        if (dynamic_cast<const CLI::FileError *>(&error) != nullptr)
+            result.exit_code = exit_code::bad_config;
+        if (const auto place = place_in_file(app, error.what())) {
+            result.exit_code = exit_code::bad_config;
+            result.error = *place + ": " + result.error;
+        }
+        return result;
+    }
+    if (const auto complaint = complaint_of_file(app)) {
+        result.exit_code = exit_code::bad_config;
+        result.error = *complaint + "\n";
         return result;
     }
     CommandWords &called =
@@ -323,6 +426,13 @@ CommandLine parse_command_line(int argc, const char *const *argv,
         return result;
     }
     Config &config = called.config;
+    if (config.command == Command::worker && rings->size() > 1) {
+        result.exit_code = exit_code::usage;
+        result.error = "--region and --cluster: a worker serves one ring, start one for each\n"
+                       "Run with --help for more information.\n";
+        return result;
+    }
+    config.once = config.once || config.dry_run;
     config.rings = std::move(*rings);
     if (!called.words.http.empty())
         config.http = *parse_http_address(called.words.http);

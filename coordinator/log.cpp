@@ -136,8 +136,20 @@ Log::Log(LogFormat format, LogLevel threshold, Sink sink)
     : format_(format), threshold_(threshold), sink_(std::move(sink)) {}
 
 void Log::event(LogLevel level, std::string_view message, std::span<const LogField> fields) {
-    if (level < threshold_)
-        return;
+    if (level >= threshold_)
+        write(level, message, fields);
+}
+
+void Log::answer(std::string_view message, std::span<const LogField> fields) {
+    write(LogLevel::info, message, fields);
+}
+
+void Log::configure(LogFormat format, LogLevel threshold) noexcept {
+    format_ = format;
+    threshold_ = threshold;
+}
+
+void Log::write(LogLevel level, std::string_view message, std::span<const LogField> fields) {
     const auto now =
         std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
     sink_(format_event(format_, now, level, message, fields) + '\n');

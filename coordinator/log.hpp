@@ -57,7 +57,15 @@ public:
     void error(std::string_view message, std::initializer_list<LogField> fields = {});
     void event(LogLevel level, std::string_view message, std::span<const LogField> fields);
 
+    /// At level info whatever the threshold: somebody asked for it.
+    void answer(std::string_view message, std::span<const LogField> fields);
+
+    /// What holds from the next line on.
+    void configure(LogFormat format, LogLevel threshold) noexcept;
+
 private:
+    void write(LogLevel level, std::string_view message, std::span<const LogField> fields);
+
     LogFormat format_;
     LogLevel threshold_;
     Sink sink_;

@@ -11,6 +11,8 @@
 #include "observer.hpp"
 #include "pages.hpp"
 #include "pg_control_store.hpp"
+#include "service.hpp"
+#include "worker.hpp"
 
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/cancellation_signal.hpp>
@@ -21,6 +23,7 @@
 #include <asio/system_error.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -48,7 +51,7 @@ int report(Log &log, const StoreError &error) {
     return code;
 }
 
-/// The exit code for the way in which the master ended.
+/// The exit code for the way in which a role ended.
 int conclude(Log &log, const std::exception_ptr &failure, int stop_signal) {
     try {
         if (failure)
@@ -67,12 +70,12 @@ int conclude(Log &log, const std::exception_ptr &failure, int stop_signal) {
 /// Pages over HTTP beside the daemon's work.
 class Web {
 public:
-    Web(asio::io_context &io, const Config &config, Log &log)
+    Web(asio::io_context &io, const Config &config, Log &log, std::string role)
         : observer_(io.get_executor(), config.conninfo,
                     [&log](std::string_view notice) {
                         log.debug("notice", {{"notice", notice}});
                     }),
-          pages_(observer_, "master"), server_(io, config.http, [this](HttpRequest request) {
+          pages_(observer_, std::move(role)), server_(io, config.http, [this](HttpRequest request) {
               return pages_.answer(std::move(request));
           }) {
         if (config.http.host.empty() || config.once)
@@ -133,39 +136,76 @@ int run_look(const Config &config) {
     return code;
 }
 
-int run_master(const Config &config, Log &log) {
+/// What a dry run prints of one ring; "new" counts the slots that change their owner.
+void print_proposal(const RingName &ring, const std::vector<Slot> &slots,
+                    const Proposal &proposal) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Grant &grant : proposal.grants) {
+        const auto held = std::ranges::count_if(slots, [&](const Slot &slot) {
+            return slot.range_start >= grant.range_start && slot.range_end <= grant.range_end;
+        });
+        const auto kept = std::ranges::count_if(slots, [&](const Slot &slot) {
+            return slot.range_start >= grant.range_start && slot.range_end <= grant.range_end &&
+                   slot.owner == grant.node;
+        });
+        rows.push_back({std::to_string(grant.range_start), std::to_string(grant.range_end),
+                        std::to_string(held), grant.node, std::to_string(held - kept)});
+    }
+    const auto start = std::chrono::floor<std::chrono::milliseconds>(proposal.window_start);
+    std::fputs(fmt::format("Ring {}/{}, window of {}: {} slots of {} move\n{}\n", ring.region,
+                           ring.cluster, format_time(start), proposal.moved, slots.size(),
+                           format_table({"range_start", "range_end", "slots", "node", "new"}, rows))
+                   .c_str(),
+               stdout);
+}
+
+int run_master(const Config &config, Log &log, const Service::ReadConfig &read_again) {
     asio::io_context io(1);
     PgControlStore store(io.get_executor(), config.conninfo, [&log](std::string_view notice) {
         log.info("notice", {{"notice", notice}});
     });
     SteadyClock clock(io.get_executor());
-    Master master(store, clock, log,
-                  {.rings = config.rings,
-                   .publisher = config.publisher,
-                   .once = config.once,
-                   .seed = std::random_device{}()});
+    Service service(io, log, config, read_again);
+    MasterSettings settings{
+        .rings = config.rings,
+        .publisher = config.publisher,
+        .once = config.once,
+        .seed = std::random_device{}(),
+        .on_status = [&service](const std::string &status) { service.status(status); },
+        .dry_run = {}};
+    if (config.dry_run)
+        settings.dry_run = print_proposal;
+    Master master(store, clock, log, std::move(settings));
+    Web web(io, config, log, "master");
+    const std::exception_ptr failure =
+        service.run(master.run(), {.drain = {},
+                                   .grace = {},
+                                   .dump = [&] { master.log_state(); },
+                                   .end = [&] { web.stop(); }});
+    return conclude(log, failure, service.stop_signal());
+}
 
-    Web web(io, config, log);
+Duration from_seconds(double seconds) {
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
 
-    int stop_signal = 0;
-    asio::cancellation_signal stop;
-    asio::signal_set signals(io, SIGINT, SIGTERM);
-    signals.async_wait([&](const asio::error_code &error, int number) {
-        if (error)
-            return; // the master ended by itself
-        stop_signal = number;
-        stop.emit(asio::cancellation_type::terminal);
-    });
-
-    std::exception_ptr failure;
-    asio::co_spawn(io, master.run(),
-                   asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr thrown) {
-                       failure = std::move(thrown);
-                       signals.cancel();
-                       web.stop();
-                   }));
-    io.run();
-    return conclude(log, failure, stop_signal);
+int run_worker(const Config &config, Log &log, const Service::ReadConfig &read_again) {
+    asio::io_context io(1);
+    Service service(io, log, config, read_again);
+    Worker worker(io.get_executor(), config.conninfo, log,
+                  {.ring = config.rings.front(),
+                   .node = config.publisher,
+                   .batch = config.batch,
+                   .poll = from_seconds(config.poll_seconds),
+                   .seed = std::random_device{}(),
+                   .on_status = [&service](const std::string &status) { service.status(status); }});
+    Web web(io, config, log, "worker");
+    const std::exception_ptr failure =
+        service.run(worker.run(), {.drain = [&] { worker.drain(); },
+                                   .grace = from_seconds(config.grace_seconds),
+                                   .dump = [&] { worker.log_state(); },
+                                   .end = [&] { web.stop(); }});
+    return conclude(log, failure, service.stop_signal());
 }
 
 } // namespace
@@ -188,11 +228,17 @@ int main(int argc, char **argv) {
                 stderr);
             return exit_code::usage;
         }
-        if (config.command != Command::master)
+        if (config.print_only) {
+            std::fputs(config.printed.c_str(), stdout);
+            return std::fflush(stdout) == 0 ? exit_code::ok : exit_code::internal;
+        }
+        if (config.command != Command::master && config.command != Command::worker)
             return run_look(config);
+        const auto read_again = [&] { return parse_command_line(argc, argv, config.publisher); };
         Log log(config.log_format, config.log_level, write_to_stderr);
         try {
-            return run_master(config, log);
+            return config.command == Command::master ? run_master(config, log, read_again)
+                                                     : run_worker(config, log, read_again);
         } catch (const std::exception &error) {
             log.error(
                 "stopping",

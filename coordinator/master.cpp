@@ -89,6 +89,28 @@ asio::awaitable<void> Master::connect() {
     for (Ring &ring : rings_)
         ring.next_turn = clock_.now();
     co_await introduce(server);
+    tell(fmt::format("serving {} ring(s) of database {}", rings_.size(), server.database));
+}
+
+void Master::tell(const std::string &status) const {
+    if (settings_.on_status)
+        settings_.on_status(status);
+}
+
+void Master::log_state() const {
+    const std::vector<LogField> connection{{"role", "master"},
+                                           {"publisher", settings_.publisher},
+                                           {"connected", connected_ ? "yes" : "no"},
+                                           {"rings", rings_.size()}};
+    log_.answer("state", connection);
+    for (const Ring &ring : rings_) {
+        const std::vector<LogField> fields{
+            {"ring", ring_text(ring.name)},
+            {"settled_window", ring.settled ? time_text(*ring.settled) : "none"},
+            {"has_nodes", ring.deserted ? "no" : "yes"},
+            {"next_turn_in_ms", milliseconds(ring.next_turn - clock_.now())}};
+        log_.answer("state of ring", fields);
+    }
 }
 
 asio::awaitable<void> Master::introduce(const ServerInfo &server) {
@@ -158,7 +180,7 @@ asio::awaitable<void> Master::serve(Ring &ring) {
     const Plan planned = plan(state.database_time, state, ring.settled);
     const bool is_next =
         planned.window_start == window_after(state.database_time, state.window_length);
-    if (planned.due || (settings_.once && is_next))
+    if (planned.due || (settings_.once && is_next) || settings_.dry_run)
         co_await publish(ring, state, planned.window_start);
     else if (settings_.once)
         log_.info("the next window is published already",
@@ -192,6 +214,10 @@ asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instan
         co_return;
     }
     ring.deserted = false;
+    if (settings_.dry_run) {
+        settings_.dry_run(ring.name, slots, *proposal);
+        co_return;
+    }
 
     const auto epoch = co_await store_.publish_window(ring.name, *proposal, settings_.publisher);
     ring.settled = window_start;
@@ -228,6 +254,7 @@ void Master::put_off(Ring &ring, const StoreError &error) {
 Duration Master::lost_connection(const StoreError &error) {
     connected_ = false;
     store_.close();
+    tell(fmt::format("database unavailable: {}", error.what()));
     const Duration wait = reconnect_.next();
     std::vector<LogField> fields = fields_of(error);
     fields.emplace_back("version", STACKSAGA_VERSION);

@@ -10,6 +10,7 @@
 
 #include <asio/awaitable.hpp>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,12 @@ struct MasterSettings {
     std::string publisher;       ///< who published a window, for people
     bool once = false;      ///< publish each ring's next window now, whatever its lead, and return
     std::uint64_t seed = 0; ///< of the jitter
+
+    /// Told when the connection comes and goes, one line; may be empty.
+    std::function<void(const std::string &)> on_status = {};
+
+    /// With `once`: told the window that would be published, which then is not. Empty: it is.
+    std::function<void(const RingName &, const std::vector<Slot> &, const Proposal &)> dry_run = {};
 };
 
 /// Lifecycle: made with what it works on, then run() once. One per database; several may share an
@@ -39,6 +46,9 @@ public:
     /// each ring had its turn with `once`, or until an error that waiting cannot mend (StoreError).
     asio::awaitable<void> run();
 
+    /// Logs the connection and what each ring waits for.
+    void log_state() const;
+
 private:
     /// What one ring waits for.
     struct Ring {
@@ -56,6 +66,7 @@ private:
     asio::awaitable<void> serve(Ring &ring);
     asio::awaitable<RingState> look(Ring &ring);
     asio::awaitable<void> publish(Ring &ring, const RingState &state, Instant window_start);
+    void tell(const std::string &status) const;
     void put_off(Ring &ring, const StoreError &error);
     [[nodiscard]] Duration lost_connection(const StoreError &error);
     [[nodiscard]] SteadyTime next_turn() const;

@@ -1,0 +1,76 @@
+// The manners of a daemon: signals, what a supervisor is told, the watchdog, reloading.
+#pragma once
+
+#include "config.hpp"
+#include "log.hpp"
+#include "notify.hpp"
+
+#include <asio/awaitable.hpp>
+#include <asio/cancellation_signal.hpp>
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace stacksaga::coordinator {
+
+/// What the service asks of the role that it runs. Each may be empty.
+struct ServiceHooks {
+    std::function<void()> drain; ///< the first SIGTERM or SIGINT: end soon. Empty: it is cancelled
+    Duration grace{};            ///< after drain(), until it is cancelled all the same
+    std::function<void()> dump;  ///< SIGUSR1: log the state
+    std::function<void()> end;   ///< the role has ended: stop what else runs on the loop
+};
+
+/// Lifecycle: made, run() once. Thread: that of the io_context.
+///
+/// SIGTERM, SIGINT: the role ends; a second one cancels it. SIGHUP: the configuration is read
+/// again, and the log's level and format are taken over. SIGUSR1: the state is logged. systemd is
+/// told READY, RELOADING, STOPPING, STATUS and, at half of its watchdog's time, that the loop
+/// turns.
+class Service {
+public:
+    using ReadConfig = std::function<CommandLine()>;
+
+    Service(asio::io_context &io, Log &log, const Config &config, ReadConfig read_again);
+
+    /// Runs the role until it ends; returns what it threw.
+    std::exception_ptr run(asio::awaitable<void> role, ServiceHooks hooks);
+
+    /// One line for `systemctl status`.
+    void status(std::string text) const;
+
+    /// The signal that ended the role, or 0.
+    [[nodiscard]] int stop_signal() const noexcept { return stop_signal_; }
+
+private:
+    void wait_for_stop();
+    void wait_for_request();
+    void stop(int signal);
+    void keep_alive();
+    void reload();
+
+    asio::io_context &io_;
+    Log &log_;
+    std::string settings_; ///< as Config::printed
+    ReadConfig read_again_;
+    ServiceHooks hooks_;
+    Notifier notifier_;
+    std::optional<Duration> watchdog_;
+    asio::steady_timer watchdog_timer_;
+    asio::steady_timer grace_timer_;
+    asio::signal_set stops_;
+    asio::signal_set requests_;
+    asio::cancellation_signal cancel_;
+    int stop_signal_ = 0;
+};
+
+/// The lines of `now` that `before` has not, by the names before their " = ", those of the log left
+/// out: what a reload cannot take over.
+[[nodiscard]] std::string changed_settings(const std::string &before, const std::string &now);
+
+} // namespace stacksaga::coordinator
