@@ -16,7 +16,8 @@ TEST(Exposition, GroupsSamplesByNameAndEscapesLabels) {
                                  {"b_total", {{"x", "a\"b\\c\nd"}, {"y", "é"}}, 3}},
                                 {{"a", {"gauge", "says \"a\\b\"\nand more"}}}),
               "# HELP a says \"a\\\\b\"\\nand more\n"
-              "# TYPE a gauge\n"              "a 0.5\n"
+              "# TYPE a gauge\n"
+              "a 0.5\n"
               "# TYPE b_total counter\n"
               "b_total{x=\"1\"} 2\n"
               "b_total{x=\"a\\\"b\\\\c\\nd\",y=\"é\"} 3\n");
