@@ -1,0 +1,60 @@
+// What a supervisor hears, and how often the watchdog is fed.
+#include "notify.hpp"
+
+#include "service.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <unistd.h>
+
+namespace stacksaga::coordinator {
+namespace {
+
+TEST(Notifier, TellsAnAbstractSocket) {
+    const std::string name = "stacksaga-notify-test-" + std::to_string(::getpid());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    const int listener = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr *>(&address),
+                     static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())),
+              0);
+    const Notifier notifier(("@" + name).c_str());
+    EXPECT_TRUE(notifier.is_heard());
+    notifier.tell("READY=1");
+    std::array<char, 64> heard{};
+    EXPECT_EQ(::recv(listener, heard.data(), heard.size(), MSG_DONTWAIT), 7);
+    EXPECT_STREQ(heard.data(), "READY=1");
+    ::close(listener);
+    notifier.tell("STOPPING=1"); // whoever listened has gone: that harms nobody
+}
+
+TEST(Notifier, SaysNothingWhereNobodyListens) {
+    const std::string too_long(200, 'x');
+    for (const char *path :
+         {static_cast<const char *>(nullptr), "", "@", "relative", ("/" + too_long).c_str()})
+        EXPECT_FALSE(Notifier(path).is_heard());
+}
+
+TEST(Watchdog, IsFedTwiceInItsTimeAndOnlyByItsProcess) {
+    const std::string me = std::to_string(::getpid());
+    EXPECT_EQ(watchdog_period("30000000", nullptr), std::chrono::seconds(15));
+    EXPECT_EQ(watchdog_period("30000000", me.c_str()), std::chrono::seconds(15));
+    for (const char *bad : {"", "x", "1", "-5", "10s", "99999999999999999999"})
+        EXPECT_FALSE(watchdog_period(bad, nullptr)) << bad;
+    EXPECT_FALSE(watchdog_period(nullptr, nullptr));
+    EXPECT_FALSE(watchdog_period("30000000", "1"));
+}
+
+TEST(Reload, NamesWhatNeedsARestart) {
+    EXPECT_EQ(changed_settings("a = \"1\"  # file\nb = \"2\"  # flag\nlog-level = \"info\"\n",
+                               "a = \"3\"  # file\nb = \"2\"  # flag\nlog-level = \"warn\"\n"),
+              "a");
+}
+
+} // namespace
+} // namespace stacksaga::coordinator
