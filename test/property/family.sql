@@ -221,7 +221,8 @@ CREATE VIEW property.family_step AS
                       FROM stacksaga.saga c
                      WHERE c.parent_id = s.saga_id AND c.parent_step = d.step_no) k;
 
--- Every effect as one of the step that it belongs to in each saga above it.
+-- Every effect as one of the step that it belongs to in each saga above it. Nobody waits until a child
+-- is undone that need not be.
 CREATE VIEW property.family_deed AS
     WITH RECURSIVE deed AS (
         SELECT e.effect_no, e.direction, e.saga_id, d.step_no
@@ -229,7 +230,11 @@ CREATE VIEW property.family_deed AS
           JOIN stacksaga.definition_step d ON d.definition_id = s.definition_id AND d.step = e.step
         UNION ALL
         SELECT deed.effect_no, deed.direction, s.parent_id, s.parent_step
-          FROM deed JOIN stacksaga.saga s USING (saga_id) WHERE s.parent_id IS NOT NULL)
+          FROM deed JOIN stacksaga.saga s USING (saga_id)
+          JOIN stacksaga.saga p ON p.saga_id = s.parent_id
+          JOIN stacksaga.definition_step d
+            ON d.definition_id = p.definition_id AND d.step_no = s.parent_step
+         WHERE deed.direction = 'act' OR d.effect = 'compensable')
     SELECT * FROM deed;
 
 CREATE VIEW property.family_broken AS
