@@ -222,7 +222,7 @@ CREATE VIEW property.family_step AS
                      WHERE c.parent_id = s.saga_id AND c.parent_step = d.step_no) k;
 
 -- Every effect as one of the step that it belongs to in each saga above it. Nobody waits until a child
--- is undone that need not be.
+-- is undone that need not be, and one that a fallback has replaced was undone before that.
 CREATE VIEW property.family_deed AS
     WITH RECURSIVE deed AS (
         SELECT e.effect_no, e.direction, e.saga_id, d.step_no
@@ -234,7 +234,10 @@ CREATE VIEW property.family_deed AS
           JOIN stacksaga.saga p ON p.saga_id = s.parent_id
           JOIN stacksaga.definition_step d
             ON d.definition_id = p.definition_id AND d.step_no = s.parent_step
-         WHERE deed.direction = 'act' OR d.effect = 'compensable')
+         WHERE deed.direction = 'act'
+            OR d.effect = 'compensable' AND NOT EXISTS (
+               SELECT FROM property.family_effect f
+                WHERE f.saga_id = p.saga_id AND f.step = d.step AND f.fallback))
     SELECT * FROM deed;
 
 CREATE VIEW property.family_broken AS
