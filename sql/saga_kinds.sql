@@ -204,6 +204,21 @@ SELECT stacksaga.run_pending();
 SELECT saga, status, output FROM kinds.now;
 SELECT parent_step, run, status FROM stacksaga.saga WHERE parent_id IS NOT NULL
  ORDER BY parent_step, run;
+-- One that cannot be undone and takes longer than all attempts parks its saga. It is not for this
+-- saga's operator to say what became of it; it goes on when the child settles.
+SELECT stacksaga.define_saga('slow final', ARRAY[stacksaga.signal_step('wait', 'go'),
+    stacksaga.sql_step('pay', 'kinds.run(stacksaga.step_call)', effect => 'irreversible')]);
+SELECT stacksaga.define_saga('wait for it', ARRAY[stacksaga.child_step('kid', 'slow final',
+    timeout => '1 minute', retry => stacksaga.retry_policy(max_attempts => 1))]);
+SELECT kinds.start('wait for it') AS id \gset
+SELECT stacksaga.run_pending();
+SET stacksaga.clock_offset = '2 minutes';
+SELECT stacksaga.run_pending();
+SELECT saga, status, step, last_error FROM kinds.now;
+SELECT kinds.refused(format('resolve_step(%L, ''kid'', ''done'')', :'id'));
+SELECT stacksaga.signal_saga(saga_id, 'go') FROM stacksaga.sagas WHERE saga = 'slow final';
+SELECT stacksaga.run_pending();
+SELECT saga, status, output FROM kinds.now;
 -- Headers travel to children and grandchildren.
 CREATE FUNCTION kinds.headers(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
     SELECT call.headers $$;
