@@ -203,39 +203,7 @@ std::vector<std::int32_t> assign_contiguous(std::span<const Member> members, std
     return next;
 }
 
-/// Index of each slot's owner among the members, by name.
-std::vector<std::int32_t> owners_among(std::span<const Member> members,
-                                       std::span<const Slot> slots) {
-    std::vector<std::int32_t> owners;
-    owners.reserve(slots.size());
-    for (const Slot &slot : slots) {
-        std::int32_t owner = nobody;
-        if (slot.owner) {
-            const auto found = std::ranges::lower_bound(members, *slot.owner, {}, &Member::name);
-            if (found != members.end() && found->name == *slot.owner)
-                owner = static_cast<std::int32_t>(found - members.begin());
-        }
-        owners.push_back(owner);
-    }
-    return owners;
-}
-
 } // namespace
-
-bool takes_slots(const Node &node) noexcept {
-    return (node.kind == NodeKind::worker || node.kind == NodeKind::agent) &&
-           node.state == NodeState::active && std::isfinite(node.weight) && node.weight > 0;
-}
-
-std::vector<Member> members_of(std::span<const Node> nodes) {
-    std::vector<Member> members;
-    for (const Node &node : nodes) {
-        if (takes_slots(node))
-            members.push_back({node.name, node.weight});
-    }
-    std::ranges::sort(members, {}, &Member::name);
-    return members;
-}
 
 std::vector<std::int32_t> quotas(std::span<const Member> members,
                                  std::span<const std::int32_t> held, std::int32_t slots) {
@@ -273,28 +241,6 @@ std::vector<std::int32_t> assign(std::span<const Member> members,
                                  std::span<const std::int32_t> owners, Strategy strategy) {
     return strategy == Strategy::contiguous ? assign_contiguous(members, owners.size())
                                             : assign_consistent(members, owners);
-}
-
-std::optional<Proposal> propose(Instant window_start, Strategy strategy,
-                                std::span<const Node> nodes, std::span<const Slot> slots) {
-    const std::vector<Member> members = members_of(nodes);
-    if (members.empty())
-        return std::nullopt;
-    const std::vector<std::int32_t> owners = owners_among(members, slots);
-    const std::vector<std::int32_t> next = assign(members, owners, strategy);
-
-    Proposal proposal{window_start, {}, members.size(), 0};
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-        if (next[i] != owners[i])
-            ++proposal.moved;
-        if (i > 0 && next[i] == next[i - 1]) {
-            proposal.grants.back().range_end = slots[i].range_end;
-        } else {
-            const auto &name = members[static_cast<std::size_t>(next[i])].name;
-            proposal.grants.push_back({name, slots[i].range_start, slots[i].range_end});
-        }
-    }
-    return proposal;
 }
 
 } // namespace stacksaga::coordinator

@@ -25,15 +25,6 @@ inline constexpr std::int32_t nobody = -1;
 /// Points of one node on the hash ring of the `consistent` strategy.
 inline constexpr std::uint32_t virtual_nodes = 128;
 
-/// True for a node that the next window may give slots to: a worker or an agent, active, of
-/// positive weight. Suspected nodes are left out as draining ones are: a node that beats without
-/// getting anywhere stays suspected for ever, and what it holds must come free. What either has
-/// begun it finishes.
-[[nodiscard]] bool takes_slots(const Node &node) noexcept;
-
-/// The nodes that take slots, sorted by name.
-[[nodiscard]] std::vector<Member> members_of(std::span<const Node> nodes);
-
 /// How many slots each member is to hold: its weight's share of `slots`, rounded down or up,
 /// `slots` in sum. Who is rounded up: first those that hold more than the lower number already
 /// (nothing has to move), then the larger remainder, then the order of the members. `held[i]` is
@@ -58,12 +49,5 @@ quotas(std::span<const Member> members, std::span<const std::int32_t> held, std:
 /// linear in their number on average.
 [[nodiscard]] std::vector<std::int32_t>
 assign(std::span<const Member> members, std::span<const std::int32_t> owners, Strategy strategy);
-
-/// The whole step from what the control tables say to what is published: picks the members, deals
-/// the slots (given in ascending order), merges neighbours of one owner. Nothing when no node takes
-/// slots.
-[[nodiscard]] std::optional<Proposal> propose(Instant window_start, Strategy strategy,
-                                              std::span<const Node> nodes,
-                                              std::span<const Slot> slots);
 
 } // namespace stacksaga::coordinator

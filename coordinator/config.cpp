@@ -76,6 +76,41 @@ void add_connection(CLI::App &command, Config &config) {
         ->type_name("CONNINFO");
 }
 
+void add_databases(CLI::App &command, Config &config) {
+    command
+        .add_option("-d,--dbname", config.databases,
+                    "Database name, libpq connection string or URI (default: PG* environment); "
+                    "repeat for more databases, each with all these rings")
+        ->envname("STACKSAGA_DBNAME")
+        ->allow_extra_args(false)
+        ->type_name("CONNINFO");
+}
+
+/// As register_node() takes it.
+std::string weight(const std::string &text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_number = error == std::errc() && end == text.data() + text.size();
+    return is_number && value > 0 && value <= 1e6 ? "" : "must be above 0 and at most 1000000";
+}
+
+/// An agent is a node: workers are dealt to it by name, so it has to be the same next time.
+void add_agent(CLI::App &command, Config &config) {
+    command
+        .add_option("--name", config.publisher, "Name of this node; another of that name is out")
+        ->envname("STACKSAGA_NAME")
+        ->required()
+        ->check(not_empty, "")
+        ->type_name("NAME");
+    command
+        .add_option("--weight", config.weight,
+                    "Share of the ring, relative to the weights of other nodes")
+        ->envname("STACKSAGA_WEIGHT")
+        ->check(weight, "")
+        ->type_name("NUMBER")
+        ->capture_default_str();
+}
+
 void add_rings(CLI::App &command, Words &words) {
     command
         .add_option("--region", words.regions,
@@ -124,8 +159,7 @@ void add_worker(CLI::App &command, Config &config) {
         ->capture_default_str();
 }
 
-/// What a daemon that runs has, whatever its role.
-void add_daemon(CLI::App &command, Config &config, Words &words) {
+void add_publisher(CLI::App &command, Config &config) {
     command
         .add_option(
             "--name", config.publisher,
@@ -134,6 +168,10 @@ void add_daemon(CLI::App &command, Config &config, Words &words) {
         ->envname("STACKSAGA_NAME")
         ->check(not_empty, "")
         ->type_name("NAME");
+}
+
+/// What a daemon that runs has, whatever its role.
+void add_daemon(CLI::App &command, Words &words) {
     command
         .add_option("--http", words.http,
                     "Where to answer /livez, /readyz, /health, /metrics, /status and the page; "
@@ -176,7 +214,10 @@ void add_options(CommandWords &c, const std::string &publisher) {
     app.footer(footer);
     c.config.command = c.command;
     c.config.publisher = publisher;
-    add_connection(app, c.config);
+    if (c.command == Command::master || c.command == Command::check_config)
+        add_databases(app, c.config);
+    else
+        add_connection(app, c.config);
     switch (c.command) {
     case Command::master:
         app.add_flag(
@@ -188,13 +229,21 @@ void add_options(CommandWords &c, const std::string &publisher) {
         [[fallthrough]];
     case Command::check_config:
         add_rings(app, c.words);
-        add_daemon(app, c.config, c.words);
+        add_publisher(app, c.config);
+        add_daemon(app, c.words);
+        break;
+    case Command::agent:
+        add_rings(app, c.words);
+        add_agent(app, c.config);
+        add_print_config(app, c.config);
+        add_daemon(app, c.words);
         break;
     case Command::worker:
         add_print_config(app, c.config);
         add_worker(app, c.config);
         add_rings(app, c.words);
-        add_daemon(app, c.config, c.words);
+        add_publisher(app, c.config);
+        add_daemon(app, c.words);
         break;
     case Command::ring:
         add_rings(app, c.words);
@@ -218,6 +267,8 @@ struct CommandText {
 };
 constexpr std::array command_texts{
     CommandText{Command::master, "master", "Publish the windows of rings, each before it opens"},
+    CommandText{Command::agent, "agent",
+                "Deal what a master deals to this node on to workers of its own, in one ring"},
     CommandText{Command::worker, "worker",
                 "Do the due work of a ring, for servers that run no background worker"},
     CommandText{Command::status, "status",
@@ -425,6 +476,12 @@ CommandLine parse_command_line(int argc, const char *const *argv,
             "Run with --help for more information.\n";
         return result;
     }
+    if (called.command == Command::agent && rings->size() > 1) {
+        result.exit_code = exit_code::usage;
+        result.error = "--region and --cluster: an agent is a node of one ring; start one more for "
+                       "another\nRun with --help for more information.\n";
+        return result;
+    }
     Config &config = called.config;
     if (config.command == Command::worker && rings->size() > 1) {
         result.exit_code = exit_code::usage;
@@ -434,6 +491,9 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     }
     config.once = config.once || config.dry_run;
     config.rings = std::move(*rings);
+    if (config.databases.empty())
+        config.databases.push_back(config.conninfo);
+    config.conninfo = config.databases.front();
     if (!called.words.http.empty())
         config.http = *parse_http_address(called.words.http);
     if (const CLI::Option *http = called.app->get_option_no_throw("--http"))

@@ -12,13 +12,15 @@
 
 namespace stacksaga::coordinator {
 
-enum class Command { master, worker, status, ring, locate, doctor, check_config };
+enum class Command { master, agent, worker, status, ring, locate, doctor, check_config };
 
 struct Config {
     Command command = Command::master;
-    std::string conninfo; ///< empty: libpq's environment alone
+    std::string conninfo;               ///< empty: libpq's environment alone; the first of several
+    std::vector<std::string> databases; ///< of master: at least one, as conninfo
     std::vector<RingName> rings;
-    std::string publisher;
+    std::string publisher; ///< of agent: its name as a node
+    double weight = 1;     ///< of agent
     HttpAddress http;
     bool http_is_default = true; ///< nobody asked for it: a port in use is no error
     LogFormat log_format = LogFormat::logfmt;

@@ -205,6 +205,20 @@ std::optional<std::string> conninfo_complaint(const std::string &conninfo) {
     return text ? tidy(text.get()) : "out of memory";
 }
 
+std::string database_label(const std::string &conninfo) {
+    if (!is_conninfo(conninfo))
+        return conninfo;
+    const Options parsed{PQconninfoParse(conninfo.c_str(), nullptr)};
+    std::string label;
+    for (const char *wanted : {"service", "host", "port", "dbname"}) {
+        for (const PQconninfoOption *option = parsed.get(); option && option->keyword; ++option) {
+            if (option->val != nullptr && std::string_view(option->keyword) == wanted)
+                label += (label.empty() ? "" : "/") + std::string(option->val);
+        }
+    }
+    return label;
+}
+
 std::string sqlstate_in(std::string_view message) {
     // "SEVERITY:  SQLSTATE: text", where the severity is in the server's language.
     constexpr std::string_view before = ":  ";

@@ -135,6 +135,12 @@ std::string format_event(LogFormat format, LogTime at, LogLevel level, std::stri
 Log::Log(LogFormat format, LogLevel threshold, Sink sink)
     : format_(format), threshold_(threshold), sink_(std::move(sink)) {}
 
+Log Log::with(const LogField &field) const {
+    Log log = *this;
+    log.common_.push_back(field);
+    return log;
+}
+
 void Log::event(LogLevel level, std::string_view message, std::span<const LogField> fields) {
     if (level >= threshold_)
         write(level, message, fields);
@@ -152,7 +158,13 @@ void Log::configure(LogFormat format, LogLevel threshold) noexcept {
 void Log::write(LogLevel level, std::string_view message, std::span<const LogField> fields) {
     const auto now =
         std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
-    sink_(format_event(format_, now, level, message, fields) + '\n');
+    if (common_.empty()) {
+        sink_(format_event(format_, now, level, message, fields) + '\n');
+        return;
+    }
+    std::vector<LogField> all = common_;
+    all.insert(all.end(), fields.begin(), fields.end());
+    sink_(format_event(format_, now, level, message, all) + '\n');
 }
 
 void Log::debug(std::string_view message, std::initializer_list<LogField> fields) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stacksaga::coordinator {
 
@@ -51,6 +52,9 @@ public:
 
     Log(LogFormat format, LogLevel threshold, Sink sink);
 
+    /// A log to the same place that adds a field to each event.
+    [[nodiscard]] Log with(const LogField &field) const;
+
     void debug(std::string_view message, std::initializer_list<LogField> fields = {});
     void info(std::string_view message, std::initializer_list<LogField> fields = {});
     void warn(std::string_view message, std::initializer_list<LogField> fields = {});
@@ -69,6 +73,7 @@ private:
     LogFormat format_;
     LogLevel threshold_;
     Sink sink_;
+    std::vector<LogField> common_; ///< of every event
 };
 
 /// Writes to standard error; what cannot be written is lost, logging never stops the daemon.

@@ -93,6 +93,7 @@ public:
             co_return co_await doctor();
         case Command::check_config:
         case Command::master:
+        case Command::agent:
         case Command::worker:
             break;
         }

@@ -1,6 +1,7 @@
 // stacksaga-coordinator: wires configuration, log, database and role together, and turns signals
 // and errors into an end.
 
+#include "agent.hpp"
 #include "clock.hpp"
 #include "config.hpp"
 #include "errors.hpp"
@@ -19,17 +20,24 @@
 #include <asio/co_spawn.hpp>
 #include <asio/error.hpp>
 #include <asio/io_context.hpp>
+#include <asio/redirect_error.hpp>
 #include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
 #include <asio/system_error.hpp>
+#include <asio/this_coro.hpp>
+#include <asio/use_awaitable.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <deque>
 #include <exception>
+#include <functional>
 #include <random>
 #include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -159,13 +167,76 @@ void print_proposal(const RingName &ring, const std::vector<Slot> &slots,
                stdout);
 }
 
-int run_master(const Config &config, Log &log, const Service::ReadConfig &read_again) {
-    asio::io_context io(1);
-    PgControlStore store(io.get_executor(), config.conninfo, [&log](std::string_view notice) {
-        log.info("notice", {{"notice", notice}});
-    });
-    SteadyClock clock(io.get_executor());
-    Service service(io, log, config, read_again);
+/// Runs the tasks side by side until each has ended; when this is cancelled they are, and when one
+/// fails the others are, unless `independent`. Throws what the first that failed threw.
+asio::awaitable<void> side_by_side(std::vector<asio::awaitable<void>> tasks, bool independent) {
+    co_await asio::this_coro::throw_if_cancelled(false);
+    const auto executor = co_await asio::this_coro::executor;
+    asio::steady_timer ended(executor, asio::steady_timer::time_point::max());
+    std::vector<asio::cancellation_signal> stops(tasks.size());
+    const auto stop_all = [&stops] {
+        for (asio::cancellation_signal &stop : stops)
+            stop.emit(asio::cancellation_type::terminal);
+    };
+    std::size_t running = tasks.size();
+    std::exception_ptr failure;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+        asio::co_spawn(
+            executor, std::move(tasks[i]),
+            asio::bind_cancellation_slot(stops[i].slot(), [&](const std::exception_ptr &thrown) {
+                if (thrown && !failure)
+                    failure = thrown;
+                if (--running == 0)
+                    ended.cancel();
+                else if (thrown && !independent)
+                    stop_all();
+            }));
+    }
+    while (running > 0) {
+        asio::error_code woken;
+        co_await ended.async_wait(asio::redirect_error(asio::use_awaitable, woken));
+        if (running > 0)
+            stop_all();
+    }
+    if (failure)
+        std::rethrow_exception(failure);
+}
+
+/// One of several databases: trouble that ends its master ends no other's; it is tried anew.
+asio::awaitable<void> serve_beside_others(Master &master, Clock &clock, Log &log) {
+    constexpr Duration pause = std::chrono::seconds(30);
+    for (;;) {
+        try {
+            co_await master.run();
+            co_return;
+        } catch (const StoreError &error) {
+            std::vector<LogField> fields = fields_of(error);
+            fields.emplace_back("retry_in_s", pause / std::chrono::seconds(1));
+            log.event(LogLevel::error, "database not served", fields);
+        }
+        co_await clock.wait_until(clock.now() + pause);
+    }
+}
+
+Connection::NoticeHandler log_notices(Log &log) {
+    return [&log](std::string_view notice) { log.info("notice", {{"notice", notice}}); };
+}
+
+/// What serves one of several databases.
+struct ServedDatabase {
+    ServedDatabase(asio::io_context &io, const std::string &conninfo, const Log &common,
+                   const MasterSettings &settings)
+        : log(common.with({"on", database_label(conninfo)})),
+          store(io.get_executor(), conninfo, log_notices(log)), clock(io.get_executor()),
+          master(store, clock, log, settings) {}
+
+    Log log;
+    PgControlStore store;
+    SteadyClock clock;
+    Master master;
+};
+
+MasterSettings master_settings(const Config &config, const Service &service) {
     MasterSettings settings{
         .rings = config.rings,
         .publisher = config.publisher,
@@ -175,13 +246,68 @@ int run_master(const Config &config, Log &log, const Service::ReadConfig &read_a
         .dry_run = {}};
     if (config.dry_run)
         settings.dry_run = print_proposal;
-    Master master(store, clock, log, std::move(settings));
+    return settings;
+}
+
+int run_masters(const Config &config, Log &log, const Service::ReadConfig &read_again) {
+    asio::io_context io(1);
+    Service service(io, log, config, read_again);
+    std::deque<ServedDatabase> databases;
+    for (const std::string &conninfo : config.databases)
+        databases.emplace_back(io, conninfo, log, master_settings(config, service));
+    Web web(io, config, log, "master");
+    std::vector<asio::awaitable<void>> tasks;
+    for (ServedDatabase &each : databases)
+        tasks.push_back(config.once ? each.master.run()
+                                    : serve_beside_others(each.master, each.clock, each.log));
+    const auto dump = [&] {
+        for (ServedDatabase &each : databases)
+            each.master.log_state();
+    };
+    const std::exception_ptr failure =
+        service.run(side_by_side(std::move(tasks), config.once),
+                    {.drain = {}, .grace = {}, .dump = dump, .end = [&] { web.stop(); }});
+    return conclude(log, failure, service.stop_signal());
+}
+
+int run_master(const Config &config, Log &log, const Service::ReadConfig &read_again) {
+    if (config.databases.size() > 1)
+        return run_masters(config, log, read_again);
+    asio::io_context io(1);
+    PgControlStore store(io.get_executor(), config.conninfo, log_notices(log));
+    SteadyClock clock(io.get_executor());
+    Service service(io, log, config, read_again);
+    Master master(store, clock, log, master_settings(config, service));
     Web web(io, config, log, "master");
     const std::exception_ptr failure =
         service.run(master.run(), {.drain = {},
                                    .grace = {},
                                    .dump = [&] { master.log_state(); },
                                    .end = [&] { web.stop(); }});
+    return conclude(log, failure, service.stop_signal());
+}
+
+int run_agent(const Config &config, Log &log, const Service::ReadConfig &read_again) {
+    asio::io_context io(1);
+    PgControlStore store(io.get_executor(), config.conninfo, log_notices(log));
+    SteadyClock clock(io.get_executor());
+    Service service(io, log, config, read_again);
+    Agent agent(store, clock, log,
+                {.ring = config.rings.front(),
+                 .name = config.publisher,
+                 .weight = config.weight,
+                 .seed = std::random_device{}()});
+    Web web(io, config, log, "agent");
+    const std::exception_ptr failure = service.run(
+        agent.run(), {.drain = {}, .grace = {}, .dump = {}, .end = [&] { web.stop(); }});
+    if (service.stop_signal() != 0) {
+        io.restart();
+        asio::co_spawn(io, agent.leave(), [](const std::exception_ptr &thrown) {
+            if (thrown)
+                std::rethrow_exception(thrown);
+        });
+        io.run();
+    }
     return conclude(log, failure, service.stop_signal());
 }
 
@@ -221,7 +347,10 @@ int main(int argc, char **argv) {
         if (!command_line.config)
             return std::fflush(stdout) == 0 ? command_line.exit_code : exit_code::internal;
         const Config &config = *command_line.config;
-        if (const auto complaint = conninfo_complaint(config.conninfo)) {
+        for (const std::string &conninfo : config.databases) {
+            const auto complaint = conninfo_complaint(conninfo);
+            if (!complaint)
+                continue;
             std::fputs(
                 fmt::format("--dbname: {}\nRun with --help for more information.\n", *complaint)
                     .c_str(),
@@ -232,11 +361,14 @@ int main(int argc, char **argv) {
             std::fputs(config.printed.c_str(), stdout);
             return std::fflush(stdout) == 0 ? exit_code::ok : exit_code::internal;
         }
-        if (config.command != Command::master && config.command != Command::worker)
+        if (config.command != Command::master && config.command != Command::agent &&
+            config.command != Command::worker)
             return run_look(config);
         const auto read_again = [&] { return parse_command_line(argc, argv, config.publisher); };
         Log log(config.log_format, config.log_level, write_to_stderr);
         try {
+            if (config.command == Command::agent)
+                return run_agent(config, log, read_again);
             return config.command == Command::master ? run_master(config, log, read_again)
                                                      : run_worker(config, log, read_again);
         } catch (const std::exception &error) {

@@ -1,6 +1,6 @@
 #include "master.hpp"
 
-#include "assignment.hpp"
+#include "proposal.hpp"
 
 #include <fmt/format.h>
 

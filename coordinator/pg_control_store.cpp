@@ -27,9 +27,15 @@ constexpr const char *SQL_RING_STATE =
     "       (extract(epoch FROM last_window) * 1000000)::bigint"
     "  FROM stacksaga.ring_state(region => $1::text, cluster => $2::text)";
 
-constexpr const char *SQL_NODES = "SELECT node, kind, state, weight"
-                                  "  FROM stacksaga.nodes"
-                                  " WHERE region = $1::text AND cluster = $2::text";
+// The last column: whether a silent agent's slots still wait for it.
+constexpr const char *SQL_NODES =
+    "SELECT n.node, n.kind, n.state, n.weight, n.agent,"
+    "       n.kind = 'agent' AND n.state IN ('suspected', 'dead') AND n.heartbeat_age < frozen.up_to"
+    "  FROM stacksaga.nodes n"
+    " CROSS JOIN (SELECT sum(s.value::interval) AS up_to FROM stacksaga.ring_settings s"
+    "              WHERE s.region = $1::text AND s.cluster = $2::text"
+    "                AND s.setting IN ('suspect_after', 'rebalance_delay')) AS frozen"
+    " WHERE n.region = $1::text AND n.cluster = $2::text";
 
 constexpr const char *SQL_SLOTS =
     "SELECT slot, range_start, range_end, node"
@@ -45,7 +51,28 @@ constexpr const char *SQL_PUBLISH =
     "         nodes        => $4::text[],"
     "         range_starts => $5::bigint[],"
     "         range_ends   => $6::bigint[],"
-    "         publisher    => $7::text)";
+    "         publisher    => $7::text,"
+    "         agent        => nullif($8::text, ''))";
+
+constexpr const char *SQL_REGISTER =
+    "SELECT stacksaga.register_node(node => $3::text, region => $1::text, cluster => $2::text,"
+    "                               kind => 'agent', weight => $4::double precision)";
+
+constexpr const char *SQL_BEAT =
+    "SELECT b.state, (extract(epoch FROM s.value::interval) * 1000000)::bigint"
+    "  FROM stacksaga.heartbeat_node(node => $3::text, incarnation => $4::bigint) AS b"
+    " CROSS JOIN stacksaga.ring_settings s"
+    " WHERE s.region = $1::text AND s.cluster = $2::text AND s.setting = 'heartbeat_interval'";
+
+constexpr const char *SQL_LEAVE =
+    "SELECT stacksaga.leave_ring(node => $1::text, incarnation => $2::bigint)";
+
+constexpr const char *SQL_DEALT =
+    "SELECT slot, range_start, range_end, node"
+    "  FROM stacksaga.agent_slots("
+    "         agent        => $1::text,"
+    "         window_start => timestamptz 'epoch' + $2::bigint * interval '1 microsecond')"
+    " ORDER BY slot";
 
 /// What to do about an error for which the server has no advice.
 std::string advice(const StoreError &error, std::string_view role) {
@@ -187,7 +214,11 @@ asio::awaitable<std::vector<Node>> PgControlStore::nodes(const RingName &ring) {
         nodes.push_back({.name = std::string(rows.text(row, 0)),
                          .kind = parse_node_kind(rows.text(row, 1)),
                          .state = parse_node_state(rows.text(row, 2)),
-                         .weight = rows.float8(row, 3)});
+                         .weight = rows.float8(row, 3),
+                         .agent = rows.is_null(row, 4)
+                                      ? std::nullopt
+                                      : std::optional<std::string>(rows.text(row, 4)),
+                         .frozen = rows.text(row, 5) == "t"});
     co_return nodes;
 }
 
@@ -226,7 +257,8 @@ PgControlStore::publish_window(const RingName &ring, const Proposal &proposal,
                                 array_literal(nodes),
                                 array_literal(starts),
                                 array_literal(ends),
-                                publisher};
+                                publisher,
+                                proposal.agent};
     try {
         const Rows rows = co_await ask(SQL_PUBLISH, parameters);
         if (rows.is_null(0, 0))
@@ -238,6 +270,40 @@ PgControlStore::publish_window(const RingName &ring, const Proposal &proposal,
             throw StoreError(ErrorClass::in_doubt, error.what());
         throw;
     }
+}
+
+asio::awaitable<std::int64_t>
+PgControlStore::register_agent(const RingName &ring, const std::string &name, double weight) {
+    const Parameters parameters{ring.region, ring.cluster, name, fmt::format("{}", weight)};
+    const Rows rows = co_await ask(SQL_REGISTER, parameters);
+    co_return rows.int64(0, 0);
+}
+
+asio::awaitable<Beat> PgControlStore::beat(const RingName &ring, const AgentIdentity &agent) {
+    const Parameters parameters{ring.region, ring.cluster, agent.name,
+                                std::to_string(agent.incarnation)};
+    const Rows rows = co_await ask(SQL_BEAT, parameters);
+    co_return Beat{parse_node_state(rows.text(0, 0)), interval_of(ring, rows, 1, Duration{1})};
+}
+
+asio::awaitable<void> PgControlStore::leave(const AgentIdentity &agent) {
+    const Parameters parameters{agent.name, std::to_string(agent.incarnation)};
+    co_await ask(SQL_LEAVE, parameters);
+}
+
+asio::awaitable<std::vector<Slot>> PgControlStore::dealt_slots(const std::string &agent,
+                                                               Instant window_start) {
+    const Parameters parameters{agent, std::to_string(window_start.time_since_epoch().count())};
+    const Rows rows = co_await ask(SQL_DEALT, parameters);
+    std::vector<Slot> slots;
+    slots.reserve(static_cast<std::size_t>(rows.size()));
+    for (int row = 0; row < rows.size(); ++row) {
+        Slot &slot = slots.emplace_back(Slot{static_cast<std::int32_t>(rows.int64(row, 0)),
+                                             rows.int64(row, 1), rows.int64(row, 2), std::nullopt});
+        if (!rows.is_null(row, 3))
+            slot.owner = rows.text(row, 3);
+    }
+    co_return slots;
 }
 
 } // namespace stacksaga::coordinator

@@ -9,11 +9,11 @@
 
 namespace stacksaga::coordinator {
 
-/// Lifecycle: as ControlStore. Calls only functions and views of schema stacksaga that
+/// Lifecycle: as ControlStore's. Calls only functions and views of schema stacksaga that
 /// `stacksaga.grant_usage(role, 'coordinator')` opens. Every statement is its own transaction, and
 /// has a deadline on this side and, a little later, one on the server's, so that nothing is left
 /// behind there.
-class PgControlStore final : public ControlStore {
+class PgControlStore final : public AgentStore {
 public:
     PgControlStore(const asio::any_io_executor &executor, std::string conninfo,
                    Connection::NoticeHandler on_notice);
@@ -26,6 +26,12 @@ public:
     asio::awaitable<std::optional<std::int64_t>>
     publish_window(const RingName &ring, const Proposal &proposal,
                    const std::string &publisher) override;
+    asio::awaitable<std::int64_t> register_agent(const RingName &ring, const std::string &name,
+                                                 double weight) override;
+    asio::awaitable<Beat> beat(const RingName &ring, const AgentIdentity &agent) override;
+    asio::awaitable<void> leave(const AgentIdentity &agent) override;
+    asio::awaitable<std::vector<Slot>> dealt_slots(const std::string &agent,
+                                                   Instant window_start) override;
 
 private:
     asio::awaitable<Rows> ask(const char *sql, const Parameters &parameters);

@@ -49,6 +49,8 @@ struct Node {
     NodeKind kind = NodeKind::unknown;
     NodeState state = NodeState::unknown;
     double weight = 1;
+    std::optional<std::string> agent = std::nullopt; ///< the agent that deals to this worker
+    bool frozen = false; ///< a silent agent whose slots still wait for it (rebalance_delay)
 };
 
 /// One slot: an inclusive range of tokens and who owns it now.
@@ -68,12 +70,14 @@ struct Grant {
     auto operator<=>(const Grant &) const = default;
 };
 
-/// A window as it is sent to the database: grants in ascending order that tile the ring.
+/// A window as it is sent to the database: grants in ascending order that tile the ring, or what
+/// an agent was dealt of it.
 struct Proposal {
     Instant window_start;
     std::vector<Grant> grants;
     std::size_t nodes = 0; ///< members that the ring was dealt to
     std::size_t moved = 0; ///< slots whose owner changes
+    std::string agent{};   ///< whose part of the window this is; empty: that of the whole ring
 };
 
 /// What the server said about itself when the connection was opened.

@@ -131,7 +131,15 @@ SELECT stacksaga.create_ring('w', 'two', slots => 64) > 1 AS created;
 SELECT count(stacksaga.register_node(node, 'w', 'two', 'agent')) FROM unnest(ARRAY['ax', 'ay']) AS node;
 SELECT count(stacksaga.register_node(node, 'w', 'two', agent => left(node, 2)))
   FROM unnest(ARRAY['ax1', 'ax2', 'ay1']) AS node;
+CREATE FUNCTION pg_temp.dealt(agent text, at time)
+RETURNS TABLE (node text, slots text) LANGUAGE sql AS $$
+    SELECT a.node, count(*) || ': ' || min(slot) || '-' || max(slot)
+      FROM stacksaga.agent_slots(agent, timestamptz '2031-01-01 00:00 UTC' + at) AS a
+     GROUP BY a.node ORDER BY min(slot) $$;
+SELECT * FROM pg_temp.dealt('ax', '10:13');
 SELECT pg_temp.publish('two', '10:13', '{ax,ay}');
+SELECT * FROM pg_temp.dealt('ax', '10:13');
+SELECT * FROM pg_temp.dealt('ax', '10:12');
 SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:13Z', '{ax1,ax2}',
            '{-9223372036854775808,-4611686018427387904}', '{-4611686018427387905,-1}', 'ax', 'ax');
 SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:13Z', '{ax1}',
@@ -139,6 +147,11 @@ SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:13Z', '{ax1}',
 SELECT pg_temp.set_clock('10:13:00');
 SELECT * FROM pg_temp.beat('ax', 'ay', 'ax1', 'ax2', 'ay1');
 SELECT * FROM pg_temp.owners('two');
+SELECT * FROM pg_temp.dealt('ax', '10:14');
+SELECT * FROM pg_temp.dealt('ay', '10:14');
+SELECT count(*) FILTER (WHERE (a.range_start, a.range_end) = (s.range_start, s.range_end)) AS same
+  FROM stacksaga.agent_slots('ax', '2031-01-01 10:14Z') a
+  JOIN stacksaga.ring_slots('w', 'two') s USING (slot);
 -- The master deals by agents: what an agent's worker owns stays. The agent deals anew.
 SELECT pg_temp.publish('two', '10:14', '{ax,ay}');
 SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:14Z', '{ax2}',
@@ -160,6 +173,10 @@ SELECT c.call, r.* FROM (VALUES
 ) AS c(call),
      pg_temp.refused('SELECT stacksaga.publish_window(''w'', ''two'', ''2031-01-01 10:15Z'', '
                      || c.call || ')') AS r;
+
+SELECT c.call, r.* FROM (VALUES ($$'nobody', '2031-01-01 10:15Z'$$), ($$'ax1', '2031-01-01 10:15Z'$$),
+    ($$NULL, '2031-01-01 10:15Z'$$), ($$'', '2031-01-01 10:15Z'$$), ($$'ax', NULL$$)) AS c(call),
+     pg_temp.refused('SELECT slot FROM stacksaga.agent_slots(' || c.call || ')') AS r;
 
 -- Bad input changes nothing.
 SELECT count(stacksaga.register_node('ws', 'w', 'one', 'standard'));

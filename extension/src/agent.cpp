@@ -1,5 +1,6 @@
-// node_agent, and how workers are dealt to agents.
+// node_agent and agent_slots: how workers are dealt to agents, and slots by them.
 #include "core/node_state.hpp"
+#include "core/ring.hpp"
 #include "core/ring_settings.hpp"
 
 #include "src/agent.hpp"
@@ -8,6 +9,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
+#include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/limits.hpp"
 #include "src/ring_settings.hpp"
@@ -30,7 +32,26 @@ constinit pg::Statement count_nodes{
     "          a.node COLLATE \"C\""};
 constinit pg::Statement read_agent{"SELECT agent FROM stacksaga.node WHERE node = $1"};
 
+constinit pg::Statement find_agent{
+    "SELECT ring_id, incarnation FROM stacksaga.node WHERE node = $1 AND kind = 'agent'"};
+constinit pg::Statement list_dealt{
+    "SELECT s.slot,"
+    "       CASE WHEN o.agent = $3 THEN o.node WHEN p.agent = $3 THEN p.node END"
+    "  FROM stacksaga.slot s"
+    "  LEFT JOIN stacksaga.node p ON p.incarnation = s.next_owner"
+    "  LEFT JOIN stacksaga.node o ON o.incarnation = s.owner"
+    " WHERE s.ring_id = $1"
+    "   AND CASE WHEN s.next_owner IS NULL THEN o.agent = $3"
+    "            ELSE (s.next_owner = $2 OR p.agent = $3) AND s.next_from <= $4 END"
+    " ORDER BY s.slot"};
+
 } // namespace
+
+pg::Rows slots_of_agent(const Ring &ring, int64 incarnation, std::string_view agent,
+                        TimestampTz window_start) {
+    return list_dealt.run(pg::param(ring.ring_id), pg::param(incarnation), pg::param(agent),
+                          pg::param_time(window_start));
+}
 
 std::optional<std::string_view> agent_for_worker(const Ring &ring,
                                                  std::optional<std::string_view> older) {
@@ -69,6 +90,39 @@ STACKSAGA_FUNCTION(node_agent) {
     if (agent == nullptr)
         PG_RETURN_NULL();
     PG_RETURN_TEXT_P(agent);
+}
+
+namespace {
+
+void add_agent_slots(std::string_view agent, TimestampTz window_start, pg::ResultSet &result) {
+    pg::Rows found = find_agent.run(pg::param(agent));
+    if (found.empty())
+        ereport(ERROR, (errcode(pg::sg404), errmsg("agent does not exist"),
+                        errdetail("There is no node \"%s\" of kind agent.", clip(agent)),
+                        errhint("Register it with stacksaga.register_node().")));
+    const Ring ring = ring_of_id(found.int4(0, 0));
+    pg::Rows rows = slots_of_agent(ring, found.int8(0, 1), agent, window_start);
+    for (uint64 i = 0; i < rows.count(); ++i) {
+        const int32 slot = rows.int4(i, 0);
+        const core::Range range = core::slot_range(slot, ring.slots);
+        result.add(pg::of(Int32GetDatum(slot)), pg::of(Int64GetDatum(range.first.value())),
+                   pg::of(Int64GetDatum(range.last.value())),
+                   rows.is_null(i, 1) ? pg::null() : pg::of(rows.value(i, 1)));
+    }
+}
+
+} // namespace
+
+// agent_slots(agent, window_start) -> (slot, range_start, range_end, node)
+STACKSAGA_FUNCTION(agent_slots) {
+    pg::Arguments arguments(fcinfo);
+    std::string_view agent = arguments.required_text(0, "agent");
+    check_name(agent, "agent");
+    arguments.require(1, "window_start");
+    const TimestampTz window_start = DatumGetTimestampTz(arguments.datum(1));
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { add_agent_slots(agent, window_start, result); });
+    return pg::ResultSet::finish();
 }
 
 } // namespace stacksaga

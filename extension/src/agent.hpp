@@ -1,5 +1,6 @@
 // Agents: which of a ring's agents a node belongs to.
 #pragma once
+#include "pg/query.hpp"
 #include "src/ring.hpp"
 
 namespace stacksaga {
@@ -11,5 +12,12 @@ namespace stacksaga {
 /// other. Inside with_spi; the text is the current context's.
 std::optional<std::string_view> agent_for_worker(const Ring &ring,
                                                  std::optional<std::string_view> older);
+
+/// The slots that an agent deals on in the window that starts at `window_start`, ascending: what
+/// that window or an earlier one gives it, and what its workers own of what it was given. Columns:
+/// slot, and the name of the worker of its own that owns it, or else is to take it over. Inside
+/// with_spi.
+pg::Rows slots_of_agent(const Ring &ring, int64 incarnation, std::string_view agent,
+                        TimestampTz window_start);
 
 } // namespace stacksaga

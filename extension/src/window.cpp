@@ -15,6 +15,7 @@
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "src/agent.hpp"
 #include "src/limits.hpp"
 #include "src/node.hpp"
 #include "src/ring_settings.hpp"
@@ -40,15 +41,6 @@ constinit pg::Statement resolve_nodes{
     " ORDER BY named.place"};
 constinit pg::Statement find_agent{"SELECT incarnation FROM stacksaga.node"
                                    " WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
-// What an agent deals on in a window: what that window or an earlier one gives it, and what its
-// workers own of what it was given.
-constinit pg::Statement list_dealt{
-    "SELECT s.slot FROM stacksaga.slot s"
-    "  LEFT JOIN stacksaga.node p ON p.incarnation = s.next_owner"
-    "  LEFT JOIN stacksaga.node o ON o.incarnation = s.owner"
-    " WHERE s.ring_id = $1"
-    "   AND CASE WHEN s.next_owner IS NULL THEN o.agent = $3"
-    "            ELSE (s.next_owner = $2 OR p.agent = $3) AND s.next_from <= $4 END"};
 // A node's agent is as good as the node: what it was given it deals on.
 constinit pg::Statement propose{
     "UPDATE stacksaga.slot s"
@@ -188,8 +180,7 @@ int32 *slots_to_deal(const Ring &ring, const Publication &p) {
               p.agent.empty() ? core::slot_is_free : core::slot_not_ours);
     if (p.agent.empty())
         return table;
-    pg::Rows rows = list_dealt.run(pg::param(ring.ring_id), pg::param(agent_of(ring, p.agent)),
-                                   pg::param(p.agent), pg::param_time(p.window_start));
+    pg::Rows rows = slots_of_agent(ring, agent_of(ring, p.agent), p.agent, p.window_start);
     for (uint64 i = 0; i < rows.count(); ++i)
         table[rows.int4(i, 0)] = core::slot_is_free;
     return table;

@@ -1,7 +1,7 @@
 #include "coordinator_actor.hpp"
 
-#include "assignment.hpp"
 #include "errors.hpp"
+#include "proposal.hpp"
 
 #include <asio/co_spawn.hpp>
 #include <asio/error.hpp>
@@ -151,7 +151,7 @@ asio::awaitable<std::vector<coordinator::Slot>> ActorStore::slots(const RingName
 void ActorStore::check_moves(const coordinator::Proposal &proposal) const {
     if (strategy_ != coordinator::Strategy::consistent)
         return;
-    const auto members = coordinator::members_of(nodes_);
+    const auto members = coordinator::members_of(nodes_, strategy_);
     const auto slots = static_cast<std::int32_t>(owners_.size());
     std::vector<std::int32_t> held(members.size());
     std::size_t moved = 0;

@@ -119,6 +119,14 @@ AS 'MODULE_PATHNAME', 'stacksaga_ring_slots';
 COMMENT ON FUNCTION stacksaga.ring_slots IS
     'Returns every slot of a ring, its range and its owner. Raises SG400, SG404';
 
+CREATE OR REPLACE FUNCTION stacksaga.agent_slots(agent text, window_start timestamptz)
+RETURNS TABLE (slot integer, range_start bigint, range_end bigint, node text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+ROWS 64
+AS 'MODULE_PATHNAME', 'stacksaga_agent_slots';
+COMMENT ON FUNCTION stacksaga.agent_slots IS
+    'Returns the slots that an agent deals on in a window, each with the one of its nodes that owns it or is to; NULL where none does. Raises SG400, SG404 (no such agent)';
+
 CREATE OR REPLACE FUNCTION stacksaga.ring_setting_defaults()
 RETURNS TABLE (setting text, value text, is_interval boolean)
 LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 9

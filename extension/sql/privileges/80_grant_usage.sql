@@ -34,7 +34,7 @@ SELECT kind, object
          '{register_node,heartbeat_node,acknowledge_checkpoint,leave_ring}'),
         ('{service,coordinator,operator}', '{drain_node}'),
         ('{service,coordinator,operator,monitor}', '{node_ranges,node_agent}'),
-        ('{coordinator}', '{publish_window,clock_now}'),
+        ('{coordinator}', '{publish_window,agent_slots,clock_now}'),
         ('{coordinator,operator,monitor}',
          '{ring_state,ring_slots,nodes,ring_settings,ring_status,oldest_due}'),
         ('{operator,monitor}', '{locate,ring_adoptions}'),

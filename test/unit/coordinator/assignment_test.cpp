@@ -1,6 +1,6 @@
 // Properties of the deal, over every number of members from 1 to 64 with random weights and random
 // owners.
-#include "assignment.hpp"
+#include "proposal.hpp"
 
 #include "core/ring.hpp"
 

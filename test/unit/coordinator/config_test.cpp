@@ -45,6 +45,33 @@ TEST(Config, HasDefaults) {
     EXPECT_FALSE(parsed.config->once);
 }
 
+TEST(Config, AnAgentIsANodeOfOneRing) {
+    const auto parsed = parse({"agent", "--name", "north", "--weight", "2.5", "--region", "eu"});
+    ASSERT_TRUE(parsed.config) << parsed.error;
+    EXPECT_EQ(parsed.config->command, Command::agent);
+    EXPECT_EQ(parsed.config->publisher, "north");
+    EXPECT_EQ(parsed.config->weight, 2.5);
+    for (const auto &refused : std::vector<std::vector<const char *>>{
+             {"agent"},
+             {"agent", "--name", ""},
+             {"agent", "--name", "north", "--cluster", "one,two"},
+             {"agent", "--name", "north", "--weight", "0"},
+             {"agent", "--name", "north", "--weight", "nan"}}) {
+        const auto wrong = parse(refused);
+        EXPECT_FALSE(wrong.config);
+        EXPECT_EQ(wrong.exit_code, 64);
+    }
+}
+
+TEST(Config, AMasterServesSeveralDatabases) {
+    EXPECT_EQ(parse({"master"}).config->databases, (std::vector<std::string>{""}));
+    const auto parsed = parse({"master", "-d", "one", "--dbname", "host=db, dbname=two"});
+    ASSERT_TRUE(parsed.config) << parsed.error;
+    EXPECT_EQ(parsed.config->databases, (std::vector<std::string>{"one", "host=db, dbname=two"}));
+    EXPECT_EQ(parsed.config->conninfo, "one");
+    EXPECT_FALSE(parse({"master", "-d", "one", "two"}).config);
+}
+
 TEST(Config, TakesFlags) {
     const auto parsed =
         parse({"master", "-d", "host=db dbname=shop", "--name", "m1", "--log-format", "json",

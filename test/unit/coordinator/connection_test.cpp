@@ -51,6 +51,15 @@ TEST(ConninfoComplaint, TellsWhatLibpqCannotRead) {
     EXPECT_TRUE(conninfo_complaint("postgresql://[::1/shop"));
 }
 
+TEST(DatabaseLabel, NamesTheDatabaseWithoutItsPassword) {
+    EXPECT_EQ(database_label(""), "");
+    EXPECT_EQ(database_label("shop"), "shop");
+    EXPECT_EQ(database_label("dbname=shop host=db port=5433 password=secret user=me"),
+              "db/5433/shop");
+    EXPECT_EQ(database_label("postgresql://me:secret@db/shop"), "db/shop");
+    EXPECT_EQ(database_label("service=shop"), "shop");
+}
+
 TEST(Words, OfTheControlTables) {
     EXPECT_EQ(parse_node_kind("worker"), NodeKind::worker);
     EXPECT_EQ(parse_node_kind("standard"), NodeKind::standard);

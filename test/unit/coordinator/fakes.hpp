@@ -90,6 +90,10 @@ struct FakeRing {
         Instant published_at;
     };
     std::map<Instant, Window> windows;
+    std::map<std::pair<Instant, std::string>, Window> parts; ///< by the agent whose they are
+    std::map<std::string, std::int64_t> incarnations;        ///< of agents
+    Duration heartbeat_interval = std::chrono::seconds(5);
+    bool draining = false; ///< what agents are told
 
     FakeRing() {
         for (std::int32_t i = 0; i < 64; ++i) {
@@ -123,7 +127,7 @@ struct Fault {
 };
 
 /// Every call lets the other daemons run first, so that those of several interleave.
-class FakeStore final : public ControlStore {
+class FakeStore final : public AgentStore {
 public:
     explicit FakeStore(FakeDatabase &database) : database_(database) {}
 
@@ -178,11 +182,12 @@ public:
         FakeRing &ring = find("publish_window", name);
         check(ring, proposal);
         std::optional<std::int64_t> epoch;
+        FakeRing::Window window{publisher, proposal, database_.now()};
         const bool is_first =
-            ring.windows
-                .try_emplace(proposal.window_start,
-                             FakeRing::Window{publisher, proposal, database_.now()})
-                .second;
+            proposal.agent.empty()
+                ? ring.windows.try_emplace(proposal.window_start, std::move(window)).second
+                : ring.parts.try_emplace({proposal.window_start, proposal.agent}, std::move(window))
+                      .second;
         if (is_first)
             epoch = ++ring.epoch;
         if (fault)
@@ -190,7 +195,60 @@ public:
         co_return epoch;
     }
 
+    asio::awaitable<std::int64_t> register_agent(const RingName &name, const std::string &agent,
+                                                 double) override {
+        co_await asio::post(asio::use_awaitable);
+        co_return find("register_agent", name).incarnations[agent] = ++incarnations_;
+    }
+
+    asio::awaitable<Beat> beat(const RingName &name, const AgentIdentity &agent) override {
+        co_await asio::post(asio::use_awaitable);
+        const FakeRing &ring = find("beat", name);
+        check_incarnation(ring, agent);
+        co_return Beat{ring.draining ? NodeState::draining : NodeState::active,
+                       ring.heartbeat_interval};
+    }
+
+    asio::awaitable<void> leave(const AgentIdentity &agent) override {
+        co_await asio::post(asio::use_awaitable);
+        FakeRing &ring = find("leave", database_.rings.begin()->first);
+        check_incarnation(ring, agent);
+        ring.incarnations.erase(agent.name);
+    }
+
+    asio::awaitable<std::vector<Slot>> dealt_slots(const std::string &agent,
+                                                   Instant window_start) override {
+        co_await asio::post(asio::use_awaitable);
+        const FakeRing &ring = find("dealt_slots", database_.rings.begin()->first);
+        std::vector<Slot> dealt;
+        for (const Slot &slot : ring.slots) {
+            if (holder(ring, slot, window_start) == agent)
+                dealt.push_back(slot);
+        }
+        co_return dealt;
+    }
+
 private:
+    /// Whom the last window up to `window_start` gives a slot to.
+    static std::string holder(const FakeRing &ring, const Slot &slot, Instant window_start) {
+        auto window = ring.windows.upper_bound(window_start);
+        if (window == ring.windows.begin())
+            return {};
+        for (const Grant &grant : std::prev(window)->second.proposal.grants) {
+            if (grant.range_start <= slot.range_start && slot.range_end <= grant.range_end)
+                return grant.node;
+        }
+        return {};
+    }
+
+    static void check_incarnation(const FakeRing &ring, const AgentIdentity &agent) {
+        const auto found = ring.incarnations.find(agent.name);
+        if (found == ring.incarnations.end())
+            throw StoreError(ErrorClass::refused, "node does not exist", "SG404");
+        if (found->second != agent.incarnation)
+            throw StoreError(ErrorClass::refused, "node was superseded", "SG412");
+    }
+
     std::optional<Fault> fault_of(const std::string &call) {
         const auto found = std::ranges::find(faults, call, &Fault::call);
         if (found == faults.end())
@@ -227,7 +285,9 @@ private:
 
     /// What the database refuses.
     void check(const FakeRing &ring, const Proposal &proposal) const {
-        if (proposal.window_start <= database_.now())
+        // An agent's part may come when the window is open, as long as it is not over.
+        const Duration late = proposal.agent.empty() ? Duration::zero() : ring.window_length;
+        if (proposal.window_start + late <= database_.now())
             throw StoreError(ErrorClass::refused, "the window lies in the past", "SG400");
         const auto core_start =
             proposal.window_start.time_since_epoch().count() + core::unix_epoch_us;
@@ -241,6 +301,11 @@ private:
                               core::Token::from_int64(grant.range_end)});
         }
         std::vector<std::int32_t> table(ring.slots.size(), core::slot_is_free);
+        for (std::size_t i = 0; i < table.size(); ++i) {
+            if (!proposal.agent.empty() &&
+                holder(ring, ring.slots[i], proposal.window_start) != proposal.agent)
+                table[i] = core::slot_not_ours;
+        }
         if (core::cut_at_slots(ranges, table).rule != core::TilingRule::ok)
             throw StoreError(ErrorClass::refused, "the ranges do not tile", "SG416");
     }
@@ -250,6 +315,7 @@ private:
     FakeDatabase &database_;
     bool open_ = false;
     int all_calls_ = 0;
+    std::int64_t incarnations_ = 0;
 };
 
 /// A master, its store and its log.
