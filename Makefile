@@ -74,7 +74,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos chaos-sim chaos-http tidy bench \
+.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos chaos-sim chaos-http chaos-outbox tidy bench \
         bench-core coordinator man demo-programs cmake
 
 packages:
@@ -118,10 +118,14 @@ sim: coordinator
 	@test/tools/sim
 
 # Heavy runs, each on its own and for many minutes; not part of `make test`.
-CHAOS += chaos-sim chaos-http
+CHAOS += chaos-sim chaos-http chaos-outbox
 chaos:
 	@for run in $(CHAOS); do $(MAKE) $$run || failed="$$failed $$run"; done; \
 	    [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+# The order of messages while owners change, handlers fail and the server crashes.
+chaos-outbox: all cmake
+	@test/tools/tap test/tap/chaos/outbox_order.pl
 
 # A million requests, with the memory that the daemon may not grow by.
 chaos-http: all coordinator
