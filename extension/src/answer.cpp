@@ -1,4 +1,5 @@
 // What a service answers under its lease: complete_step, complete_steps, fail_step, extend_step.
+#include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
@@ -223,47 +224,19 @@ void complete_row(Row &row, TimestampTz now) {
     row.status = status_of(a.saga);
 }
 
-struct Elements {
-    Datum *values;
-    bool *nulls;
-    int count;
-};
-
-Elements read_elements(const pg::Arguments &arguments, int i, const char *name, Oid type) {
-    ArrayType *array = DatumGetArrayTypeP(arguments.datum(i));
-    Elements e{};
-    int16 length;
-    bool by_value;
-    char alignment;
-    get_typlenbyvalalign(type, &length, &by_value, &alignment);
-    if (ARR_NDIM(array) > 1)
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", name),
-                        errdetail("It has %d dimensions.", ARR_NDIM(array)),
-                        errhint("Pass an array of one dimension.")));
-    deconstruct_array(array, type, length, by_value, alignment, &e.values, &e.nulls, &e.count);
-    return e;
-}
-
-void require_length(const Elements &e, const char *name, const Elements &ids) {
-    if (e.count != ids.count)
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", name),
-                        errdetail("It has %d elements, saga_ids has %d.", e.count, ids.count),
-                        errhint("Pass one element for each saga.")));
-}
-
 std::span<Row> read_rows(const pg::Arguments &arguments) {
     arguments.require(0, "saga_ids");
     arguments.require(1, "steps");
     arguments.require(2, "leases");
-    Elements ids = read_elements(arguments, 0, "saga_ids", UUIDOID);
-    Elements steps = read_elements(arguments, 1, "steps", TEXTOID);
-    Elements leases = read_elements(arguments, 2, "leases", INT8OID);
-    Elements outputs{};
-    require_length(steps, "steps", ids);
-    require_length(leases, "leases", ids);
+    pg::Elements ids = pg::array_argument(arguments, 0, "saga_ids", UUIDOID);
+    pg::Elements steps = pg::array_argument(arguments, 1, "steps", TEXTOID);
+    pg::Elements leases = pg::array_argument(arguments, 2, "leases", INT8OID);
+    pg::Elements outputs;
+    pg::require_same_length(steps, "steps", ids, "saga_ids");
+    pg::require_same_length(leases, "leases", ids, "saga_ids");
     if (!arguments.is_null(3)) {
-        outputs = read_elements(arguments, 3, "outputs", JSONBOID);
-        require_length(outputs, "outputs", ids);
+        outputs = pg::array_argument(arguments, 3, "outputs", JSONBOID);
+        pg::require_same_length(outputs, "outputs", ids, "saga_ids");
     }
     auto count = static_cast<size_t>(ids.count);
     auto *rows = static_cast<Row *>(palloc(sizeof(Row) * (count + 1)));
@@ -275,7 +248,7 @@ std::span<Row> read_rows(const pg::Arguments &arguments) {
             row.step = pg::view_of_text(steps.values[i]);
         if (!leases.nulls[i])
             row.lease = DatumGetInt64(leases.values[i]);
-        bool has_output = outputs.values != nullptr && !outputs.nulls[i];
+        const bool has_output = outputs.has(static_cast<int>(i));
         row.output =
             pg::param_datum(JSONBOID, has_output ? outputs.values[i] : Datum{0}, !has_output);
         rows[i] = row;

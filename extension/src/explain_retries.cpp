@@ -2,6 +2,7 @@
 // around it, and whether what is remembered of an effect outlasts them.
 #include "core/retry.hpp"
 
+#include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -33,28 +34,22 @@ int64 saturating_sum(int64 a, int64 b) {
 /// The attempts of everything around the saga, multiplied.
 int64 read_outer_attempts(const pg::Arguments &args) {
     args.require(1, "outer_attempts");
-    ArrayType *array = DatumGetArrayTypeP(args.datum(1));
+    pg::Elements layers = pg::array_argument(args, 1, "outer_attempts", INT4OID);
     auto refuse = [](const char *detail) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"outer_attempts\" is not valid"),
                         errdetail_internal("%s", detail),
                         errhint("List the attempts of each layer around the saga, 1 or more, such "
                                 "as '{3,5}'.")));
     };
-    if (ARR_NDIM(array) > 1)
-        refuse(psprintf("It has %d dimensions.", ARR_NDIM(array)));
-    Datum *values;
-    bool *nulls;
-    int count;
-    deconstruct_array(array, INT4OID, sizeof(int32), true, TYPALIGN_INT, &values, &nulls, &count);
-    if (static_cast<size_t>(count) > outer_layers_max)
-        refuse(psprintf("It has %d elements, %zu are allowed.", count, outer_layers_max));
+    if (static_cast<size_t>(layers.count) > outer_layers_max)
+        refuse(psprintf("It has %d elements, %zu are allowed.", layers.count, outer_layers_max));
     int64 product = 1;
-    for (int i = 0; i < count; ++i) {
-        if (nulls[i])
+    for (int i = 0; i < layers.count; ++i) {
+        if (!layers.has(i))
             refuse(psprintf("Element %d is NULL.", i + 1));
-        if (DatumGetInt32(values[i]) < 1)
-            refuse(psprintf("Element %d is %d.", i + 1, DatumGetInt32(values[i])));
-        product = saturating_product(product, DatumGetInt32(values[i]));
+        if (DatumGetInt32(layers.values[i]) < 1)
+            refuse(psprintf("Element %d is %d.", i + 1, DatumGetInt32(layers.values[i])));
+        product = saturating_product(product, DatumGetInt32(layers.values[i]));
     }
     return product;
 }

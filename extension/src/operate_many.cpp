@@ -3,6 +3,7 @@
 //
 //   SELECT * FROM stacksaga.cancel_sagas(ARRAY(SELECT saga_id FROM stacksaga.sagas WHERE ...),
 //   'why')
+#include "pg/array.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/result.hpp"
@@ -66,19 +67,15 @@ Outcome operate_guarded(const pg_uuid_t &id, Action action, std::string_view rea
 /// circle.
 std::span<pg_uuid_t> read_ids(const pg::Arguments &arguments) {
     arguments.require(0, "saga_ids");
-    ArrayType *array = DatumGetArrayTypeP(arguments.datum(0));
-    Datum *values;
-    bool *nulls;
-    int count;
-    deconstruct_array(array, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR, &values, &nulls, &count);
-    auto *ids =
-        static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t) * (static_cast<size_t>(count) + 1)));
-    for (int i = 0; i < count; ++i) {
-        if (nulls[i])
+    pg::Elements given = pg::array_argument(arguments, 0, "saga_ids", UUIDOID);
+    auto *ids = static_cast<pg_uuid_t *>(
+        palloc(sizeof(pg_uuid_t) * (static_cast<size_t>(given.count) + 1)));
+    for (int i = 0; i < given.count; ++i) {
+        if (!given.has(i))
             ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"saga_ids\" is not valid"),
                             errdetail("Element %d is NULL.", i + 1),
                             errhint("Pass ARRAY(SELECT saga_id FROM stacksaga.sagas WHERE ...).")));
-        ids[i] = *DatumGetUUIDP(values[i]);
+        ids[i] = *DatumGetUUIDP(given.values[i]);
     }
     auto less = [](const pg_uuid_t &a, const pg_uuid_t &b) {
         return memcmp(a.data, b.data, UUID_LEN) < 0;
@@ -86,8 +83,8 @@ std::span<pg_uuid_t> read_ids(const pg::Arguments &arguments) {
     auto same = [](const pg_uuid_t &a, const pg_uuid_t &b) {
         return memcmp(a.data, b.data, UUID_LEN) == 0;
     };
-    std::sort(ids, ids + count, less);
-    return {ids, static_cast<size_t>(std::unique(ids, ids + count, same) - ids)};
+    std::sort(ids, ids + given.count, less);
+    return {ids, static_cast<size_t>(std::unique(ids, ids + given.count, same) - ids)};
 }
 
 Datum operate_on_many(FunctionCallInfo fcinfo, Action action) {

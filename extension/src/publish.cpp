@@ -1,6 +1,7 @@
 // publish and publish_batch: one insert into the current generation of the log.
 #include "src/outbox.hpp"
 
+#include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
@@ -131,45 +132,23 @@ pg_uuid_t publish_message(int32 ring_id, const NewMessage &m) {
 
 namespace {
 
-/// A one-dimensional array argument, or one of NULLs in place of a NULL.
-struct ArrayArgument {
-    Datum *values = nullptr;
-    bool *nulls = nullptr;
-    int count = 0;
-};
-
-ArrayArgument array_argument(const pg::Arguments &arguments, int i, const char *name, Oid type) {
-    ArrayArgument a;
-    ArrayType *array = DatumGetArrayTypeP(arguments.datum(i));
-    if (ARR_NDIM(array) > 1)
-        ereport(ERROR, (errcode(pg::sg400),
-                        errmsg("argument \"%s\" must be a one-dimensional array", name),
-                        errdetail("It has %d dimensions.", ARR_NDIM(array)),
-                        errhint("Pass one element a message.")));
-    deconstruct_array(array, type, -1, false, TYPALIGN_INT, &a.values, &a.nulls, &a.count);
-    return a;
-}
-
 /// The texts of an optional array, one a message.
-ArrayArgument text_argument(const pg::Arguments &arguments, int i, const char *name, int count) {
+pg::Elements text_argument(const pg::Arguments &arguments, int i, const char *name,
+                           const pg::Elements &payloads) {
     if (arguments.is_null(i))
         return {};
-    ArrayArgument a = array_argument(arguments, i, name, TEXTOID);
-    if (a.count != count)
-        ereport(ERROR,
-                (errcode(pg::sg400), errmsg("the arrays have different lengths"),
-                 errdetail("\"payloads\" has %d elements, \"%s\" has %d.", count, name, a.count),
-                 errhint("Pass one element a message.")));
-    return a;
+    pg::Elements texts = pg::array_argument(arguments, i, name, TEXTOID);
+    pg::require_same_length(texts, name, payloads, "payloads");
+    return texts;
 }
 
-std::optional<std::string_view> text_at(const ArrayArgument &a, int i) {
-    if (a.values == nullptr || a.nulls[i])
+std::optional<std::string_view> text_at(const pg::Elements &a, int i) {
+    if (!a.has(i))
         return std::nullopt;
     return pg::view_of_text(a.values[i]);
 }
 
-pg::Param texts_param(const ArrayArgument &a, int count) {
+pg::Param texts_param(const pg::Elements &a, int count) {
     if (a.values == nullptr)
         return pg::param_null(TEXTARRAYOID);
     int dimension = count, lower = 1;
@@ -180,7 +159,7 @@ pg::Param texts_param(const ArrayArgument &a, int count) {
 
 struct NewBatch {
     std::string_view topic;
-    ArrayArgument payloads, keys, types;
+    pg::Elements payloads, keys, types;
 };
 
 void check_batch(const NewBatch &b) {
@@ -260,9 +239,9 @@ STACKSAGA_FUNCTION(publish_batch) {
     NewBatch b{};
     b.topic = arguments.required_text(0, "topic");
     arguments.require(1, "payloads");
-    b.payloads = array_argument(arguments, 1, "payloads", JSONBOID);
-    b.keys = text_argument(arguments, 2, "keys", b.payloads.count);
-    b.types = text_argument(arguments, 3, "types", b.payloads.count);
+    b.payloads = pg::array_argument(arguments, 1, "payloads", JSONBOID);
+    b.keys = text_argument(arguments, 2, "keys", b.payloads);
+    b.types = text_argument(arguments, 3, "types", b.payloads);
     check_batch(b);
     pg::ResultSet result(fcinfo);
     pg::with_spi([&] { publish_batch(b, result); });

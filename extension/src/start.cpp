@@ -4,6 +4,7 @@
 
 #include "src/start.hpp"
 
+#include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
@@ -254,13 +255,10 @@ Started start_with_arguments(const Start &start) {
     return pg::with_spi([&] { return start_saga(start); });
 }
 
-/// The arrays of start_sagas(), as plain lists of the same length.
+/// The arrays of start_sagas().
 struct Batch {
-    Datum *inputs;
-    bool *input_nulls;
-    Datum *keys; ///< nullptr: no keys
-    bool *key_nulls;
-    int count;
+    pg::Elements inputs;
+    pg::Elements keys; ///< empty: no keys
 };
 
 [[noreturn]] void refuse_array(const char *argument, const char *problem, const char *hint) {
@@ -268,27 +266,13 @@ struct Batch {
                     errdetail("%s", problem), errhint("%s", hint)));
 }
 
-int read_array(const pg::Arguments &arguments, int i, const char *name, Oid type, Datum **values,
-               bool **nulls) {
-    ArrayType *array = DatumGetArrayTypeP(arguments.datum(i));
-    if (ARR_NDIM(array) > 1)
-        refuse_array(name, psprintf("It has %d dimensions.", ARR_NDIM(array)),
-                     "Pass an array of one dimension.");
-    int count;
-    deconstruct_array(array, type, -1, false, TYPALIGN_INT, values, nulls, &count);
-    return count;
-}
-
 Batch read_batch(const pg::Arguments &arguments) {
-    Batch batch{};
     arguments.require(1, "inputs");
-    batch.count = read_array(arguments, 1, "inputs", JSONBOID, &batch.inputs, &batch.input_nulls);
+    Batch batch{.inputs = pg::array_argument(arguments, 1, "inputs", JSONBOID), .keys = {}};
     if (arguments.is_null(2))
         return batch;
-    int keys = read_array(arguments, 2, "keys", TEXTOID, &batch.keys, &batch.key_nulls);
-    if (keys != batch.count)
-        refuse_array("keys", psprintf("It has %d elements, inputs has %d.", keys, batch.count),
-                     "Pass one key per input, or no keys at all.");
+    batch.keys = pg::array_argument(arguments, 2, "keys", TEXTOID);
+    pg::require_same_length(batch.keys, "keys", batch.inputs, "inputs");
     return batch;
 }
 
@@ -298,14 +282,14 @@ Start read_element(std::string_view saga, const Batch &batch, int i, TimestampTz
     start.saga = saga;
     start.on_conflict = OnConflict::use_existing;
     start.headers = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
-    if (batch.input_nulls[i])
+    if (!batch.inputs.has(i))
         refuse_array("inputs", psprintf("Element %d is NULL.", i + 1), "Pass '{}' for no input.");
-    start.input = batch.inputs[i];
+    start.input = batch.inputs.values[i];
     check_payload(start.input, "inputs");
     start.fingerprint = fingerprint_of(start.input);
-    if (batch.keys == nullptr || batch.key_nulls[i])
+    if (!batch.keys.has(i))
         return start;
-    start.key = pg::view_of_text(batch.keys[i]);
+    start.key = pg::view_of_text(batch.keys.values[i]);
     if (start.key->empty() || start.key->size() > key_bytes_max)
         refuse_array("keys", psprintf("Element %d has %zu bytes.", i + 1, start.key->size()),
                      psprintf("Use 1 to %d bytes, or NULL for no key.", key_bytes_max));
@@ -358,14 +342,14 @@ STACKSAGA_FUNCTION(start_sagas) {
     std::string_view saga = arguments.required_text(0, "saga");
     check_name(saga, "saga");
     Batch batch = read_batch(arguments);
-    auto count = static_cast<size_t>(batch.count);
+    auto count = static_cast<size_t>(batch.inputs.count);
     TimestampTz now = pg::clock_now();
     auto *starts = static_cast<Start *>(palloc(sizeof(Start) * (count + 1)));
     auto *started = static_cast<Started *>(palloc(sizeof(Started) * (count + 1)));
-    for (int i = 0; i < batch.count; ++i)
+    for (int i = 0; i < batch.inputs.count; ++i)
         starts[i] = read_element(saga, batch, i, now);
-    int *order = order_of_keys(starts, batch.count);
-    for (int i = 0; i < batch.count; ++i) {
+    int *order = order_of_keys(starts, batch.inputs.count);
+    for (int i = 0; i < batch.inputs.count; ++i) {
         CHECK_FOR_INTERRUPTS();
         started[order[i]] = start_with_arguments(starts[order[i]]);
     }

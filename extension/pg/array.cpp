@@ -1,0 +1,29 @@
+#include "pg/array.hpp"
+
+namespace stacksaga::pg {
+
+Elements array_argument(const Arguments &arguments, int i, const char *name, Oid type) {
+    ArrayType *array = DatumGetArrayTypeP(arguments.datum(i));
+    if (ARR_NDIM(array) > 1)
+        ereport(ERROR, (errcode(sg400), errmsg("argument \"%s\" is not valid", name),
+                        errdetail("It has %d dimensions.", ARR_NDIM(array)),
+                        errhint("Pass an array of one dimension.")));
+    int16 length;
+    bool by_value;
+    char alignment;
+    get_typlenbyvalalign(type, &length, &by_value, &alignment);
+    Elements e;
+    deconstruct_array(array, type, length, by_value, alignment, &e.values, &e.nulls, &e.count);
+    return e;
+}
+
+void require_same_length(const Elements &elements, const char *name, const Elements &others,
+                         const char *other) {
+    if (elements.count != others.count)
+        ereport(ERROR,
+                (errcode(sg400), errmsg("argument \"%s\" is not valid", name),
+                 errdetail("It has %d elements, %s has %d.", elements.count, other, others.count),
+                 errhint("Pass arrays of the same length, one element for each.")));
+}
+
+} // namespace stacksaga::pg
