@@ -371,6 +371,7 @@ SELECT line FROM unnest(ARRAY[
     format('resolve_step(%L, ''a'', ''done'', to_jsonb(repeat(''x'', 2000000)))', :'id'),
     format('cancel_sagas(ARRAY[NULL, %L]::uuid[], ''why'')', :'id'),
     'cancel_sagas(NULL, ''why'')',
+    format('cancel_sagas(ARRAY[ARRAY[%L]]::uuid[], ''why'')', :'id'),
     format('cancel_sagas(ARRAY[%L]::uuid[], NULL)', :'id'),
     format('cancel_sagas(ARRAY[%L]::uuid[], ''why'', NULL)', :'id')]) AS call, op.try(call) AS line;
 SELECT * FROM op.now;
