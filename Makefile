@@ -74,7 +74,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos chaos-sim chaos-http chaos-outbox tidy bench \
+.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos chaos-sim chaos-http chaos-outbox chaos-live tidy bench \
         bench-core coordinator man demo-programs cmake
 
 packages:
@@ -118,7 +118,7 @@ sim: coordinator
 	@test/tools/sim
 
 # Heavy runs, each on its own and for many minutes; not part of `make test`.
-CHAOS += chaos-sim chaos-http chaos-outbox
+CHAOS += chaos-sim chaos-http chaos-outbox chaos-live
 chaos:
 	@for run in $(CHAOS); do $(MAKE) $$run || failed="$$failed $$run"; done; \
 	    [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
@@ -126,6 +126,10 @@ chaos:
 # The order of messages while owners change, handlers fail and the server crashes.
 chaos-outbox: all cmake
 	@test/tools/tap test/tap/chaos/outbox_order.pl
+
+# Masters, agents and workers of two databases that join, leave, hang and die every second under load.
+chaos-live: all coordinator
+	@STACKSAGA_LIVE_SECONDS=300 test/tools/tap test/tap/coordinator_live.pl
 
 # A million requests, with the memory that the daemon may not grow by.
 chaos-http: all coordinator
