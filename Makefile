@@ -133,7 +133,7 @@ chaos-live: all coordinator
 
 # A million requests, with the memory that the daemon may not grow by.
 chaos-http: all coordinator
-	@COORDINATOR_REQUESTS=1000000 test/tools/tap test/tap/coordinator_http.pl
+	@COORDINATOR_REQUESTS=1000000 test/tools/tap test/tap/coordinator_load.pl
 
 chaos-sim: coordinator
 	$(MAKE) -C build stacksaga-sim

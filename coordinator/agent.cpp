@@ -88,6 +88,7 @@ asio::awaitable<void> Agent::connect() {
                                {"port", server.port},
                                {"database", server.database},
                                {"user", server.role}});
+    tell_what_is_dealt();
 }
 
 asio::awaitable<void> Agent::enroll() {
@@ -154,6 +155,9 @@ asio::awaitable<void> Agent::publish(const RingState &state, Instant window_star
                                            {"grants", proposal->grants.size()},
                                            {"moved", proposal->moved},
                                            {"ms", milliseconds(clock_.now() - begun)}});
+    dealt_ = fmt::format("{} slots to {} nodes, window of {}", slots.size(), proposal->nodes,
+                         time_text(window_start));
+    tell_what_is_dealt();
 }
 
 SteadyTime Agent::put_off(const StoreError &error) {
@@ -163,6 +167,7 @@ SteadyTime Agent::put_off(const StoreError &error) {
     if (broken) {
         connected_ = false;
         store_.close();
+        tell(fmt::format("database unavailable: {}", error.what()));
     }
     if (error.sqlstate == "SG404")
         identity_.reset(); // removed after a long silence: registers again
@@ -173,6 +178,30 @@ SteadyTime Agent::put_off(const StoreError &error) {
     fields.emplace_back("retry_in_ms", milliseconds(wait));
     log_.event(LogLevel::warn, broken ? "database unavailable" : "ring put off", fields);
     return wake;
+}
+
+void Agent::tell(const std::string &status) const {
+    if (settings_.on_status)
+        settings_.on_status(status);
+}
+
+void Agent::tell_what_is_dealt() const {
+    tell(fmt::format("agent {} of ring {}, dealt on: {}", settings_.name, ring_text(settings_.ring),
+                     dealt_));
+}
+
+void Agent::log_state() const {
+    const std::vector<LogField> fields{
+        {"role", "agent"},
+        {"agent", settings_.name},
+        {"ring", ring_text(settings_.ring)},
+        {"connected", connected_ ? "yes" : "no"},
+        {"incarnation", identity_ ? identity_->incarnation : 0},
+        {"draining", draining_ ? "yes" : "no"},
+        {"dealt_on", dealt_},
+        {"next_beat_in_ms", milliseconds(next_beat_ - clock_.now())},
+        {"next_look_in_ms", milliseconds(next_turn_ - clock_.now())}};
+    log_.answer("state", fields);
 }
 
 asio::awaitable<void> Agent::leave() {

@@ -9,6 +9,7 @@
 
 #include <asio/awaitable.hpp>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,8 @@ struct AgentSettings {
     std::string name; ///< as a node; stable, since workers are dealt to it by name
     double weight = 1;
     std::uint64_t seed = 0; ///< of the jitter
+    /// Told in a line what it does, whenever that changes; may be empty.
+    std::function<void(const std::string &)> on_status{};
 };
 
 /// A relay between a master and many workers of one ring. It registers as a node of kind agent,
@@ -42,6 +45,9 @@ public:
     /// since the ring finds a silent agent out by itself.
     asio::awaitable<void> leave();
 
+    /// Logs the connection, the node and the latest part that it dealt on.
+    void log_state() const;
+
 private:
     asio::awaitable<void> connect();
     asio::awaitable<void> enroll();
@@ -49,6 +55,8 @@ private:
     asio::awaitable<void> turn();
     asio::awaitable<void> publish(const RingState &state, Instant window_start);
     SteadyTime put_off(const StoreError &error);
+    void tell(const std::string &status) const;
+    void tell_what_is_dealt() const;
 
     AgentStore &store_;
     Clock &clock_;
@@ -62,6 +70,7 @@ private:
     SteadyTime next_beat_;
     SteadyTime next_turn_;
     std::optional<Instant> settled_; ///< the latest window whose part is published
+    std::string dealt_ = "nothing";  ///< what this process dealt on last, for people
 };
 
 } // namespace stacksaga::coordinator

@@ -103,6 +103,9 @@ void HttpServer::start() {
                 .port(self.address.port)
                 .max_parallel_connections(connections_max)
                 .concurrent_accepts_count(1)
+                // Or each of several answers in a row would wait for the other side's ACK.
+                .socket_options_setter(
+                    [](auto &options) { options.set_option(asio::ip::tcp::no_delay(true)); })
                 .read_next_http_message_timelimit(request_time_max)
                 .write_http_response_timelimit(request_time_max)
                 .handle_request_timeout(request_time_max)

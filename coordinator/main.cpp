@@ -287,6 +287,31 @@ int run_master(const Config &config, Log &log, const Service::ReadConfig &read_a
     return conclude(log, failure, service.stop_signal());
 }
 
+/// What is left to do when a signal has ended the role; another signal ends that as well.
+void run_after_stop(asio::io_context &io, asio::awaitable<void> last) {
+    asio::cancellation_signal stop;
+    asio::signal_set signals(io, SIGINT, SIGTERM);
+    signals.async_wait([&](const asio::error_code &error, int) {
+        if (!error)
+            stop.emit(asio::cancellation_type::terminal);
+    });
+    std::exception_ptr failure;
+    asio::co_spawn(io, std::move(last),
+                   asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr thrown) {
+                       signals.cancel();
+                       failure = std::move(thrown);
+                   }));
+    io.restart();
+    io.run();
+    try {
+        if (failure)
+            std::rethrow_exception(failure);
+    } catch (const asio::system_error &error) {
+        if (error.code() != asio::error::operation_aborted)
+            throw;
+    }
+}
+
 int run_agent(const Config &config, Log &log, const Service::ReadConfig &read_again) {
     asio::io_context io(1);
     PgControlStore store(io.get_executor(), config.conninfo, log_notices(log));
@@ -296,18 +321,14 @@ int run_agent(const Config &config, Log &log, const Service::ReadConfig &read_ag
                 {.ring = config.rings.front(),
                  .name = config.publisher,
                  .weight = config.weight,
-                 .seed = std::random_device{}()});
+                 .seed = std::random_device{}(),
+                 .on_status = [&service](const std::string &status) { service.status(status); }});
     Web web(io, config, log, "agent");
     const std::exception_ptr failure = service.run(
-        agent.run(), {.drain = {}, .grace = {}, .dump = {}, .end = [&] { web.stop(); }});
-    if (service.stop_signal() != 0) {
-        io.restart();
-        asio::co_spawn(io, agent.leave(), [](const std::exception_ptr &thrown) {
-            if (thrown)
-                std::rethrow_exception(thrown);
-        });
-        io.run();
-    }
+        agent.run(),
+        {.drain = {}, .grace = {}, .dump = [&] { agent.log_state(); }, .end = [&] { web.stop(); }});
+    if (service.stop_signal() != 0)
+        run_after_stop(io, agent.leave());
     return conclude(log, failure, service.stop_signal());
 }
 

@@ -1,5 +1,5 @@
 # What the daemon answers over HTTP, and the commands that look: probes while the database is there and
-# while it is not, metrics that promtool reads, a page without anything foreign, slow and silent clients.
+# while it is not, metrics that promtool reads, a page without anything foreign.
 use strict;
 use warnings;
 
@@ -94,62 +94,6 @@ is(get('/saga/00000000-0000-0000-0000-000000000000')->{status}, 404, 'an unknown
 is(get("/saga/x'--")->{status}, 400, 'an id that is none is refused');
 is(get('/nothing')->{status}, 404, 'an unknown path is not found');
 is($http->post("http://127.0.0.1:$port/")->{status}, 405, 'nothing can be posted');
-
-# Two hundred clients that say half a sentence, and stay.
-my @silent = map {
-	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
-	print {$socket} "GET /livez HTTP/1.1\r\nHost: h\r\n" if $socket;
-	$socket
-} 1 .. 200;
-is(scalar(grep { defined } @silent), 200, 'two hundred half-open requests');
-is(get('/livez')->{status}, 200, 'do not keep the others from an answer');
-@silent = ();
-
-# Many requests over one connection, pipelined, each kind of page among them: the memory stays. Slow
-# clients that take no answers are there meanwhile.
-my $resident = sub {
-	my ($pid) = map { $_->{PID} } @{ $master->{KIDS} };
-	return slurp_file("/proc/$pid/status") =~ /^VmRSS:\s+(\d+) kB/m ? $1 : die 'no VmRSS';
-};
-my @slow = map {
-	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
-	print {$socket} "GET /status HTTP/1.1\r\nHost: h\r\n\r\n" x 20;
-	$socket
-} 1 .. 20;
-my $requests_max = $ENV{COORDINATOR_REQUESTS} || 50_000;
-my $rounds = sub {
-	my ($count) = @_;
-	my @paths = ('/livez') x 96;
-	push @paths, '/metrics', '/status', '/', '/nothing';
-	my $batch = join '', map { "GET $_ HTTP/1.1\r\nHost: h\r\n\r\n" } @paths;
-	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
-	my $answers = 0;
-	for (1 .. $count / @paths)
-	{
-		print {$socket} $batch;
-		my ($got, $tail) = (0, '');
-		while ($got < @paths)
-		{
-			sysread($socket, my $bytes, 1 << 16) or return $answers + $got;
-			# The end of what came before may be the beginning of a status line.
-			my $text = $tail . $bytes;
-			$got += () = $text =~ m{HTTP/1\.1 \d}g;
-			$tail = substr($text, -9);
-		}
-		$answers += $got;
-	}
-	return $answers;
-};
-SKIP:
-{
-	skip 'the size of a process is read from /proc', 3 unless -r '/proc/self/status';
-	is($rounds->(10_000), 10_000, 'ten thousand requests are answered');
-	my $before = $resident->();
-	is($rounds->($requests_max), $requests_max, "and $requests_max more");
-	my $more = $resident->() - $before;
-	cmp_ok($more, '<', 2048, "its memory stays (it grew by $more kB)");
-}
-@slow = ();
 
 # The commands that look.
 sub look

@@ -1,4 +1,4 @@
-# The daemon's manners: what a supervisor is told, signals, reloading, a dry run.
+# The daemon's manners, in each role: what a supervisor is told, every signal, reloading; a dry run.
 use strict;
 use warnings;
 
@@ -18,7 +18,14 @@ $node->init;
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
-	SELECT stacksaga.register_node('a'), stacksaga.register_node('b')});
+	SELECT stacksaga.register_node('a'), stacksaga.register_node('b');
+	CREATE FUNCTION act(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_advisory_xact_lock_shared(7);
+		RETURN '{}';
+	END $$;
+	SELECT stacksaga.define_saga('long', ARRAY[stacksaga.sql_step('act', 'public.act(stacksaga.step_call)',
+		timeout => '10 minutes')])});
 
 my $folder = PostgreSQL::Test::Utils::tempdir_short();
 my $file = "$folder/settings.ini";
@@ -55,46 +62,133 @@ sub wait_for_log
 	return;
 }
 
-for my $address ("$folder/notify", "\0stacksaga-$$")
+# Starts a daemon; returns it and the file that its log goes to.
+my $started = 0;
+sub start_daemon
 {
-	my $kind = $address =~ /^\0/ ? 'abstract' : 'file';
+	my ($role, @options) = @_;
+	my $log = "$PostgreSQL::Test::Utils::log_path/service_$role" . ++$started . '.log';
+	append_to_file($log, '');
+	my $daemon = IPC::Run::start(
+		[ $program, $role, '--http', '', '-d', $node->connstr('postgres'), @options ],
+		'<', '/dev/null', '>', '/dev/null', '2>>', $log);
+	return ($daemon, $log);
+}
+
+# What each role says: of what it does, of its state, and of a name that changed.
+my @roles = (
+	{
+		role => 'master', address => "$folder/notify",
+		status => qr/^STATUS=serving 1 ring\(s\) of database postgres$/m,
+		state => qr{msg=state role=master .*connected=yes(?s:.*)msg="state of ring" ring=default/default}
+	},
+	{
+		role => 'agent', address => "\0stacksaga-$$",
+		status => qr{^STATUS=agent one of ring default/default, dealt on: nothing$}m,
+		state => qr{msg=state role=agent agent=one ring=default/default connected=yes incarnation=[1-9].* draining=no dealt_on=nothing}
+	},
+	{
+		role => 'worker', address => "$folder/notify",
+		status => qr{^STATUS=working as node one of ring default/default$}m,
+		state => qr{msg=state role=worker node=one region=default cluster=default connected=yes incarnation=[1-9].* draining=no turns=\d+}
+	});
+for my $case (@roles)
+{
+	my ($role, $address) = @$case{qw(role address)};
 	socket($supervisor, AF_UNIX, SOCK_DGRAM, 0) or die "socket: $!";
 	# The length of an abstract name counts, and perl pads it.
-	bind($supervisor, $kind eq 'file' ? pack_sockaddr_un($address) : pack('S a*', AF_UNIX, $address))
+	bind($supervisor,
+		$address =~ /^\0/ ? pack('S a*', AF_UNIX, $address) : pack_sockaddr_un($address))
 	  or die "bind: $!";
 	bless $supervisor, 'IO::Socket::UNIX';
-	my $log = "$PostgreSQL::Test::Utils::log_path/service_$kind.log";
-	append_to_file($log, '');
-	settings("[master]\nlog-level = \"warn\"\n");
+	settings("[$role]\nlog-level = \"warn\"\nname = \"one\"\n");
 	local $ENV{NOTIFY_SOCKET} = $address =~ s/^\0/@/r;
 	local $ENV{WATCHDOG_USEC} = 200000;
-	my $master = IPC::Run::start(
-		[ $program, 'master', '-c', $file, '--http', '', '-d', $node->connstr('postgres') ],
-		'<', '/dev/null', '>', '/dev/null', '2>>', $log);
-	is_told(qr/^READY=1$/m, "$kind socket: it is ready");
-	is_told(qr/^STATUS=serving 1 ring\(s\) of database postgres$/m, 'says what it does');
-	is_told(qr/^WATCHDOG=1\n(.*\n)*WATCHDOG=1$/m, 'and that it lives, again and again');
+	my ($daemon, $log) = start_daemon($role, '-c', $file);
+	is_told(qr/^READY=1$/m, "$role: it is ready");
+	is_told($case->{status}, "$role: says what it does");
+	is_told(qr/^WATCHDOG=1\n(.*\n)*WATCHDOG=1$/m, "$role: and that it lives, again and again");
 
-	unlike(slurp_file($log), qr/level=debug|msg=reloaded/, 'its log is quiet');
-	settings("[master]\nlog-level = \"debug\"\nname = \"other\"\n");
-	$master->signal('HUP');
-	is_told(qr/^RELOADING=1\nMONOTONIC_USEC=\d+\n(.*\n)*READY=1$/m, 'SIGHUP reloads');
-	wait_for_log($log, qr/msg=reloaded log_level=debug/, 'the level of the log is taken over');
-	like(slurp_file($log), qr/msg="settings that need a restart" settings=name/, 'a name is not');
+	unlike(slurp_file($log), qr/level=debug|msg=reloaded/, "$role: its log is quiet");
+	settings("[$role]\nlog-level = \"debug\"\nname = \"other\"\n");
+	$daemon->signal('HUP');
+	is_told(qr/^RELOADING=1\nMONOTONIC_USEC=\d+\n(.*\n)*READY=1$/m, "$role: SIGHUP reloads");
+	wait_for_log($log, qr/msg=reloaded log_level=debug/, "$role: the level of the log is taken over");
+	like(slurp_file($log), qr/msg="settings that need a restart" settings=name/, "$role: a name is not");
 
-	settings("[master]\nlog-level = \"loud\"\n");
-	$master->signal('HUP');
-	wait_for_log($log, qr/level=error msg="not reloaded.*settings\.ini:2/, 'a bad file changes nothing');
+	settings("[$role]\nlog-level = \"loud\"\n");
+	$daemon->signal('HUP');
+	wait_for_log($log, qr/level=error msg="not reloaded.*settings\.ini:2/, "$role: a bad file changes nothing");
 
-	$master->signal('USR1');
-	wait_for_log($log, qr/msg=state role=master .*connected=yes/, 'SIGUSR1 logs the state');
-	wait_for_log($log, qr{msg="state of ring" ring=default/default}, 'of each ring too');
+	$daemon->signal('USR1');
+	wait_for_log($log, $case->{state}, "$role: SIGUSR1 logs the state");
 
-	$master->signal('TERM');
-	is_told(qr/^STOPPING=1$/m, 'it says that it stops');
-	$master->finish;
-	is(($master->results)[0], 0, 'and does');
+	$daemon->signal('TERM');
+	is_told(qr/^STOPPING=1$/m, "$role: told by SIGTERM, it says that it stops");
+	$daemon->finish;
+	is(($daemon->results)[0], 0, "$role: and does");
+	like(slurp_file($log), qr/msg=stopped signal=SIGTERM\n\z/, "$role: its log says why");
 	close $supervisor;
+	unlink $address;
+
+	($daemon, $log) = start_daemon($role, '--name', 'two');
+	wait_for_log($log, qr/msg=(coordinating|working)/, "$role: started again, without a supervisor");
+	$daemon->signal('HUP');
+	wait_for_log($log, qr/msg=reloaded/, "$role: SIGHUP without a file does no harm");
+	$daemon->signal('INT');
+	$daemon->finish;
+	is(($daemon->results)[0], 0, "$role: SIGINT ends it");
+	like(slurp_file($log), qr/msg=stopped signal=SIGINT\n\z/, "$role: and its log says so");
+}
+
+# A second signal ends at once what the first one lets end: the step of a worker, and the farewell of an
+# agent from a server that is silent.
+my $holder = $node->background_psql('postgres');
+$holder->query_safe('SELECT pg_advisory_lock(7)');
+my ($worker, $worker_log) = start_daemon('worker', '--name', 'two', '--grace', '3600');
+$node->safe_psql('postgres', q{SELECT FROM stacksaga.start_saga('long')});
+ok($node->poll_query_until('postgres', q{
+		SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory'}), 'a step takes long');
+$worker->signal('TERM');
+ok($node->poll_query_until('postgres', q{
+		SELECT state = 'draining' FROM stacksaga.nodes WHERE node = 'two'}), 'told to end, the worker drains');
+$worker->signal('TERM');
+$worker->finish;
+is(($worker->results)[0], 0, 'told again, it ends');
+unlike(slurp_file($worker_log), qr/left the ring/, 'without a farewell');
+$node->safe_psql('postgres',
+	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'advisory'});
+$holder->quit;
+is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.sagas WHERE status = 'completed'}),
+	0, 'and nothing is half done');
+
+my ($agent, $agent_log) = start_daemon('agent', '--name', 'one', '--log-level', 'debug');
+wait_for_log($agent_log, qr/msg=registered/, 'an agent has registered');
+my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+kill 'STOP', $postmaster;
+$agent->signal('TERM');
+my $end = time + 60;
+while (!defined $agent->{KIDS}[0]{RESULT} && time < $end)
+{
+	select undef, undef, undef, 0.1;
+	$agent->signal('TERM');
+	$agent->reap_nb;
+}
+kill 'CONT', $postmaster;
+$agent->finish;
+is(($agent->results)[0], 0, 'an agent that is told again ends, though the server is silent');
+unlike(slurp_file($agent_log), qr/left the ring|not taken out/, 'and does not wait for an answer');
+
+# The commands that look go on until they are told to end.
+for my $signal (qw(TERM INT))
+{
+	my $out = '';
+	my $watch = IPC::Run::start([ $program, 'status', '--watch', '-d', $node->connstr('postgres') ],
+		'<', '/dev/null', '>', \$out);
+	$watch->pump while $out !~ /Checks/;
+	$watch->signal($signal);
+	$watch->finish;
+	is(($watch->results)[0], 0, "status --watch ends with 0 on SIG$signal");
 }
 
 # A dry run prints, and publishes nothing.
