@@ -15,28 +15,29 @@ namespace stacksaga {
 namespace {
 
 constinit pg::Statement find_dead{
-    "SELECT token::bigint, number, partition, key IS NOT NULL FROM stacksaga.dead_message"
+    "SELECT token::bigint, tick, number, partition, key IS NOT NULL FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND message_id = $2 AND discarded_at IS NULL"};
 constinit pg::Statement revive{
     "WITH dead AS (DELETE FROM stacksaga.dead_message"
     "   WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "     AND number = $3 AND discarded_at IS NULL RETURNING *)"
+    "     AND tick = $3 AND number = $4 AND discarded_at IS NULL RETURNING *)"
     " INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       state, due_at, since, published_at, message_id, topic, key, type, payload, headers,"
     "       last_error)"
-    " SELECT subscription_id, token, number, tick, partition, 0, 'failed', $4, since, published_at,"
+    " SELECT subscription_id, token, number, tick, partition, 0, $5, $6, since, published_at,"
     "        message_id, topic, key, type, payload, headers, last_error FROM dead"};
 constinit pg::Statement discard{
     "UPDATE stacksaga.dead_message"
-    "   SET discarded_at = $4, discarded_by = $5::name, discard_reason = $6"
+    "   SET discarded_at = $5, discarded_by = $6::name, discard_reason = $7"
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND number = $3 AND discarded_at IS NULL"};
+    "   AND tick = $3 AND number = $4 AND discarded_at IS NULL"};
 constinit pg::Statement oldest_aside{
     "SELECT count(*), min(published_at) FROM stacksaga.message_retry WHERE subscription_id = $1"};
 
 struct DeadMessage {
     const Subscription *subscription;
     core::Token token = core::Token::from_int64(0);
+    int64 tick;
     int64 number;
     bool has_key;
 };
@@ -46,7 +47,7 @@ DeadMessage lock_dead(std::string_view name, const pg_uuid_t &id) {
     const Subscription &s = find_subscription(name);
     pg::Rows rows = find_dead.run(pg::param(s.id), pg::param(id));
     if (!rows.empty()) {
-        lock_position(s.id, rows.int2(0, 2), true);
+        lock_position(s.id, rows.int2(0, 3), true);
         rows = find_dead.run(pg::param(s.id), pg::param(id));
     }
     if (rows.empty())
@@ -56,14 +57,18 @@ DeadMessage lock_dead(std::string_view name, const pg_uuid_t &id) {
                  errhint("Look at the view stacksaga.dead_messages.")));
     return {.subscription = &s,
             .token = core::Token::from_int64(rows.int8(0, 0)),
-            .number = rows.int8(0, 1),
-            .has_key = rows.boolean(0, 3)};
+            .tick = rows.int8(0, 1),
+            .number = rows.int8(0, 2),
+            .has_key = rows.boolean(0, 4)};
 }
 
 void redrive(std::string_view name, const pg_uuid_t &id) {
     const DeadMessage m = lock_dead(name, id);
-    revive.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.number),
-               pg::param_time(pg::clock_now()));
+    const bool has_to_wait = m.has_key && m.subscription->stop_on_first_failure &&
+                             is_behind_another(*m.subscription, m.token, m.tick, m.number);
+    revive.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.tick),
+               pg::param(m.number), pg::param(std::string_view{has_to_wait ? "waiting" : "failed"}),
+               pg::param_time(has_to_wait ? DT_NOEND : pg::clock_now()));
     wake_workers_at_commit();
 }
 
@@ -71,8 +76,8 @@ void discard_message(std::string_view name, const pg_uuid_t &id, std::string_vie
                      std::string_view role) {
     const DeadMessage m = lock_dead(name, id);
     const TimestampTz now = pg::clock_now();
-    discard.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.number),
-                pg::param_time(now), pg::param(role), pg::param(reason));
+    discard.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.tick),
+                pg::param(m.number), pg::param_time(now), pg::param(role), pg::param(reason));
     if (m.has_key)
         release_key(*m.subscription, m.token, now);
     wake_workers_at_commit();

@@ -58,16 +58,43 @@ bool give_up_on_first(const Subscription &s, Part &part, TimestampTz now) {
     return true;
 }
 
-/// Reads on until there is something to deliver or nothing left.
+/// Whether all that comes before the message in the log is before the end of `log` as well.
+bool is_within(const LogPart &log, const Message &m) {
+    return m.tick <= log.end.tick || (m.tick == log.window && m.number <= log.end.number);
+}
+
+/// Those that were aside and whose turn has come: of a key that has messages in the log before them,
+/// left by a batch that was lost, these come first.
+std::span<Message> within(const LogPart &log, std::span<Message> due) {
+    return {due.begin(),
+            std::partition(due.begin(), due.end(), [&](const Message &m) { return is_within(log, m); })};
+}
+
+bool by_place(const Message &a, const Message &b) {
+    return a.tick != b.tick ? a.tick < b.tick : a.number < b.number;
+}
+
+/// Leaves out the last one, where there is one more than room.
+void cut_last(Part &part, int32 room) {
+    if (part.aside.size() + part.log.size() <= static_cast<size_t>(room))
+        return;
+    auto last = std::max_element(part.aside.begin(), part.aside.end(), by_place);
+    part.more = true;
+    if (by_place(*last, part.log.back())) {
+        part.log = {};
+        part.end = part.position.at;
+    } else {
+        std::swap(*last, part.aside.back());
+        part.aside = part.aside.first(part.aside.size() - 1);
+    }
+}
+
+/// Reads on until there is something to deliver or nothing left. At least one message of the log is
+/// looked at, to know how far those go that were aside.
 Part read_part(const Subscription &s, Position position, int32 room, TimestampTz now) {
-    Part part{};
-    part.position = position;
-    part.aside = due_messages(s, position.partition, room, now, false);
-    int32 left = room - static_cast<int32>(part.aside.size());
-    part.end = position.at;
-    part.more = left == 0;
-    if (left == 0)
-        return part;
+    Part part{.position = position, .end = position.at, .aside = {}, .log = {}, .more = false};
+    std::span<Message> due = due_messages(s, position.partition, room, now, false);
+    const int32 left = std::max(1, room - static_cast<int32>(due.size()));
     for (;;) {
         CHECK_FOR_INTERRUPTS();
         LogPart log =
@@ -75,15 +102,18 @@ Part read_part(const Subscription &s, Position position, int32 room, TimestampTz
         const bool moved = !log.messages.empty();
         part.log = sift(s, log.messages, now);
         part.end = log.end;
-        part.more = log.more;
+        part.more = log.more || due.size() == static_cast<size_t>(room);
+        part.aside = within(log, due);
         const bool given_up = give_up_on_first(s, part, now);
         if (given_up)
             part.log = {};
-        if (part.log.empty() && part.aside.empty() &&
-            (moved || given_up || log.distance >= idle_distance))
+        const bool is_empty = part.log.empty() && part.aside.empty();
+        if (is_empty && (moved || given_up || log.distance >= idle_distance))
             move_position(s.id, part.position, part.end, now);
-        if (!log.more || !part.log.empty() || !part.aside.empty())
+        if (!log.more || !is_empty) {
+            cut_last(part, room);
             return part;
+        }
     }
 }
 
@@ -132,9 +162,7 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
                                .end = part.end,
                                .from_log = static_cast<int32>(part.log.size())};
     }
-    std::sort(messages, messages + count, [](const Message &a, const Message &b) {
-        return a.tick != b.tick ? a.tick < b.tick : a.number < b.number;
-    });
+    std::sort(messages, messages + count, by_place);
     return {.parts = {parts, part_count}, .messages = {messages, count}, .more = more};
 }
 
@@ -144,13 +172,16 @@ std::span<Message> gather_fallbacks(const Subscription &s,
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(limit)));
     size_t count = 0;
     for (int16 partition = 0; partition < log_partitions; ++partition) {
-        if (!wanted[static_cast<size_t>(partition)] || count == static_cast<size_t>(limit))
+        const int32 room = limit - static_cast<int32>(count);
+        if (!wanted[static_cast<size_t>(partition)] || room == 0 ||
+            due_messages(s, partition, room, now, true).empty())
+            continue;
+        std::optional<Position> position = lock_position(s.id, partition, false);
+        if (!position)
             continue;
         std::span<Message> due =
-            due_messages(s, partition, limit - static_cast<int32>(count), now, true);
-        if (due.empty() || !lock_partition(s.id, partition, false))
-            continue;
-        due = due_messages(s, partition, limit - static_cast<int32>(count), now, true);
+            within(read_log(s.filter, partition, position->at, 1),
+                   due_messages(s, partition, room, now, true));
         count = static_cast<size_t>(std::copy(due.begin(), due.end(), messages + count) - messages);
     }
     return {messages, count};

@@ -170,6 +170,7 @@ LogPart read_part(const Reading &reading, int32 room_wanted) {
             auto window = std::find_if(ticks.begin(), ticks.end(),
                                        [&](const Tick &t) { return t.tick == cut.tick; });
             part.end = {.tick = (window - 1)->tick, .number = cut.number};
+            part.window = cut.tick;
             list.count = room;
             part.more = true;
         }
@@ -179,6 +180,7 @@ LogPart read_part(const Reading &reading, int32 room_wanted) {
         const int64 reached = reading.read_window(room, list);
         part.end = reached == 0 ? LogPosition{.tick = ticks[1].tick, .number = 0}
                                 : LogPosition{.tick = ticks[0].tick, .number = reached};
+        part.window = reached == 0 ? 0 : ticks[1].tick;
         part.more = reached != 0;
     }
     part.messages = list.span();
@@ -198,7 +200,7 @@ std::optional<std::string_view> Message::key_text() const {
 LogPart read_log(const LogFilter &filter, int16 partition, LogPosition from, int32 room) {
     const std::span<const Tick> ticks = load_ticks(from.tick);
     if (ticks.size() < 2)
-        return {.messages = {}, .end = from, .more = false, .distance = 0};
+        return {.messages = {}, .end = from, .window = 0, .more = false, .distance = 0};
     LogTables tables;
     LogPart part = read_part({filter, tables, partition, ticks, from}, room);
     tables.close();
@@ -225,7 +227,7 @@ LogPart read_log_again(const LogFilter &filter, int16 partition, LogPosition fro
     };
     while (list.count > 0 && is_behind(list.items[list.count - 1]))
         --list.count;
-    return {.messages = list.span(), .end = until, .more = false, .distance = 0};
+    return {.messages = list.span(), .end = until, .window = 0, .more = false, .distance = 0};
 }
 
 bool have_published(std::span<const uint64> xids) {

@@ -41,6 +41,7 @@ struct LogFilter {
 struct LogPart {
     std::span<Message> messages; ///< in the order of their delivery
     core::LogPosition end;       ///< behind them
+    int64 window;                ///< the tick of the window that end.number is in; 0: in none
     bool more;                   ///< there is more behind `end` at once
     int64 distance;              ///< about how much of the log lies between the two positions
 };

@@ -16,7 +16,7 @@ constexpr int32 ready_max = 100;
 
 #define OF_MESSAGE                                                                                 \
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
-    "   AND number = $3"
+    "   AND tick = $3 AND number = $4"
 // A key is known by its token: should two keys ever have the same one, they wait for each other.
 #define OF_KEY                                                                                     \
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
@@ -31,19 +31,24 @@ constinit pg::Statement select_due{"SELECT " ASIDE_COLUMNS " FROM stacksaga.mess
 constinit pg::Statement select_given{
     "SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
     " WHERE subscription_id = $1 AND partition = $2 AND batch_id = $3 ORDER BY tick, number"};
+// Whether something of a partition is aside, or was from this tick on.
 constinit pg::Statement any_in_partition{
     "SELECT FROM stacksaga.message_retry WHERE subscription_id = $1 AND partition = $2"
     " UNION ALL"
-    " SELECT FROM stacksaga.dead_message WHERE subscription_id = $1 AND partition = $2 LIMIT 1"};
+    " SELECT FROM stacksaga.dead_message"
+    "  WHERE subscription_id = $1 AND partition = $2 AND discarded_at IS NULL"
+    " UNION ALL"
+    " SELECT FROM stacksaga.dead_message"
+    "  WHERE subscription_id = $1 AND partition = $2 AND tick >= $3 LIMIT 1"};
+#define OF_PLACE(t)                                                                                \
+    " WHERE " t ".subscription_id = $1"                                                            \
+    "   AND " t ".token OPERATOR(stacksaga.=) m.token::stacksaga.ring_token"                       \
+    "   AND " t ".tick = m.tick AND " t ".number = m.number"
 // Which of the messages are aside already, by number.
 constinit pg::Statement select_settled{
-    "SELECT number FROM stacksaga.message_retry"
-    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) ANY ($2::stacksaga.ring_token[])"
-    "   AND number = ANY ($3)"
-    " UNION ALL"
-    " SELECT number FROM stacksaga.dead_message"
-    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) ANY ($2::stacksaga.ring_token[])"
-    "   AND number = ANY ($3)"};
+    "SELECT m.number FROM unnest($2, $3, $4) AS m(token, tick, number)"
+    " WHERE EXISTS (SELECT FROM stacksaga.message_retry AS r" OF_PLACE("r") ")"
+    "    OR EXISTS (SELECT FROM stacksaga.dead_message AS d" OF_PLACE("d") ")"};
 // Which of the tokens are blocked.
 constinit pg::Statement select_blocked{
     "SELECT DISTINCT t.token FROM unnest($2) AS t(token)"
@@ -53,17 +58,25 @@ constinit pg::Statement select_blocked{
     "    OR EXISTS (SELECT FROM stacksaga.dead_message AS d WHERE d.subscription_id = $1"
     "                  AND d.token OPERATOR(stacksaga.=) t.token::stacksaga.ring_token"
     "                  AND d.key IS NOT NULL AND d.discarded_at IS NULL)"};
-constinit pg::Statement key_is_blocked{
-    "SELECT FROM stacksaga.message_retry" OF_KEY " AND state <> 'delayed'"
-    " UNION ALL"
-    " SELECT FROM stacksaga.dead_message" OF_KEY " AND discarded_at IS NULL LIMIT 1"};
+// Which of the messages have a message before them that blocks their key. Those before it are on
+// their way: of a batch that was lost something in the middle may have failed.
+constinit pg::Statement select_behind{
+    "SELECT m.number FROM unnest($2, $3, $4) AS m(token, tick, number)"
+    " WHERE EXISTS (SELECT FROM stacksaga.message_retry AS r WHERE r.subscription_id = $1"
+    "                  AND r.token OPERATOR(stacksaga.=) m.token::stacksaga.ring_token"
+    "                  AND (r.tick, r.number) < (m.tick, m.number)"
+    "                  AND r.key IS NOT NULL AND r.state <> 'delayed')"
+    "    OR EXISTS (SELECT FROM stacksaga.dead_message AS d WHERE d.subscription_id = $1"
+    "                  AND d.token OPERATOR(stacksaga.=) m.token::stacksaga.ring_token"
+    "                  AND (d.tick, d.number) < (m.tick, m.number)"
+    "                  AND d.key IS NOT NULL AND d.discarded_at IS NULL)"};
 constinit pg::Statement insert_aside{
     "INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       state, due_at, since, published_at, failed_in, message_id, topic, key, type, payload,"
     "       headers, last_error)"
     " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
     "         $15, $16, $17, $18)"
-    " ON CONFLICT (subscription_id, token, number) DO UPDATE"
+    " ON CONFLICT (subscription_id, token, tick, number) DO UPDATE"
     "   SET attempt = excluded.attempt, state = excluded.state, due_at = excluded.due_at,"
     "       since = CASE WHEN message_retry.attempt > 0 AND message_retry.last_error IS NOT NULL"
     "                    THEN message_retry.since ELSE excluded.since END,"
@@ -74,25 +87,40 @@ constinit pg::Statement insert_dead{
     "       headers, last_error)"
     " SELECT $1, $2::stacksaga.ring_token, $3, $4, $5, $6,"
     "        coalesce((SELECT r.since FROM stacksaga.message_retry AS r"
-    "                   WHERE r.subscription_id = $1 AND r.number = $3"
+    "                   WHERE r.subscription_id = $1 AND r.tick = $4 AND r.number = $3"
     "                     AND r.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token), $7),"
     "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
     " ON CONFLICT DO NOTHING"};
 constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
 constinit pg::Statement wait_for_key{
     "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity'" OF_MESSAGE};
+// Whatever is active behind a failure waits: what was ready, and what had failed in a batch that was
+// lost. A fallback that waits stays one.
 constinit pg::Statement hold_key{
-    "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity', batch_id = NULL" OF_KEY
-    " AND (tick, number) > ($3, $4) AND state = 'ready'"};
+    "UPDATE stacksaga.message_retry"
+    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'waiting' END,"
+    "       due_at = 'infinity', batch_id = NULL" OF_KEY
+    "   AND (tick, number) > ($3, $4) AND state IN ('failed', 'ready', 'fallback')"};
+constinit pg::Statement key_has_ready{
+    "SELECT FROM stacksaga.message_retry" OF_KEY " AND state = 'ready' LIMIT 1"};
+// What waits in front of the first message that is active or dead: the first ones of it, up to a
+// fallback, which is run alone.
 constinit pg::Statement make_ready{
-    "UPDATE stacksaga.message_retry SET state = 'ready', due_at = $3" OF_KEY
-    " AND number IN (SELECT number FROM stacksaga.message_retry" OF_KEY
-    "                  AND state = 'waiting' ORDER BY tick, number LIMIT $4)"
-    "   AND NOT EXISTS (SELECT FROM stacksaga.message_retry" OF_KEY
-    "                     AND state IN ('failed', 'ready', 'fallback'))"
-    "   AND NOT EXISTS (SELECT FROM stacksaga.dead_message" OF_KEY " AND discarded_at IS NULL)"};
+    "UPDATE stacksaga.message_retry"
+    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $3" OF_KEY
+    "   AND (tick, number) IN ("
+    " SELECT tick, number FROM ("
+    "  SELECT tick, number, state = 'fallback' AS is_fallback, row_number() OVER place AS place,"
+    "         count(*) FILTER (WHERE state = 'fallback' OR due_at < 'infinity') OVER place AS stops"
+    "    FROM (SELECT tick, number, state, due_at FROM stacksaga.message_retry" OF_KEY
+    "             AND state <> 'delayed'"
+    "          UNION ALL"
+    "          SELECT tick, number, 'failed', '-infinity' FROM stacksaga.dead_message" OF_KEY
+    "             AND discarded_at IS NULL) AS of_key"
+    "  WINDOW place AS (ORDER BY tick, number)) AS placed"
+    "  WHERE stops = 0 OR (is_fallback AND place = 1) ORDER BY tick, number LIMIT $4)"};
 constinit pg::Statement give_to_consumer{
-    "UPDATE stacksaga.message_retry SET attempt = $4, batch_id = nullif($5, 0)" OF_MESSAGE};
+    "UPDATE stacksaga.message_retry SET attempt = $5, batch_id = nullif($6, 0)" OF_MESSAGE};
 
 pg::Param text_param(Datum value) {
     return pg::param_datum(TEXTOID, value, value == 0);
@@ -135,6 +163,45 @@ std::span<int64> sorted_column(const pg::Rows &rows) {
     return {list, static_cast<size_t>(rows.count())};
 }
 
+/// What one of these statements on tokens, ticks and numbers returns of the messages, sorted.
+std::span<int64> numbers_of(const Subscription &s, pg::Statement &statement,
+                            std::span<const Message> messages) {
+    auto *list = static_cast<int64 *>(palloc(sizeof(int64) * (messages.size() + 1)));
+    auto column = [&](auto &&value_of) {
+        std::transform(messages.begin(), messages.end(), list, value_of);
+        return pg::param_array(std::span<const int64>{list, messages.size()});
+    };
+    const pg::Param tokens = column([](const Message &m) { return m.token.value(); });
+    const pg::Param ticks = column([](const Message &m) { return m.tick; });
+    const pg::Param numbers = column([](const Message &m) { return m.number; });
+    return sorted_column(statement.run(pg::param(s.id), tokens, ticks, numbers));
+}
+
+/// Holds those that would be delivered although something before them blocks their key.
+void hold_blocked(const Subscription &s, std::span<const Message> messages,
+                  std::span<LogFate> fates) {
+    auto *list = static_cast<int64 *>(palloc(sizeof(int64) * messages.size()));
+    std::transform(messages.begin(), messages.end(), list,
+                   [](const Message &m) { return m.token.value(); });
+    const std::span<int64> blocked = sorted_column(select_blocked.run(
+        pg::param(s.id), pg::param_array(std::span<const int64>{list, messages.size()})));
+    if (blocked.empty())
+        return;
+    auto is_candidate = [&](size_t i) {
+        return fates[i] == LogFate::deliver && messages[i].key != 0 &&
+               std::binary_search(blocked.begin(), blocked.end(), messages[i].token.value());
+    };
+    auto *candidates = static_cast<Message *>(palloc(sizeof(Message) * messages.size()));
+    size_t count = 0;
+    for (size_t i = 0; i < messages.size(); ++i)
+        if (is_candidate(i))
+            candidates[count++] = messages[i];
+    const std::span<int64> behind = numbers_of(s, select_behind, {candidates, count});
+    for (size_t i = 0; i < messages.size(); ++i)
+        if (is_candidate(i) && std::binary_search(behind.begin(), behind.end(), messages[i].number))
+            fates[i] = LogFate::hold;
+}
+
 bool is_blocking(const Subscription &s, const Message &m) {
     return s.stop_on_first_failure && m.key != 0;
 }
@@ -150,6 +217,11 @@ void write_aside(const Subscription &s, const Message &m, std::string_view state
                      jsonb_param(m.payload), jsonb_param(m.headers), pg::param(error));
 }
 
+void hold_behind(const Subscription &s, const Message &m) {
+    hold_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
+                 pg::param(m.number));
+}
+
 void bury(const Subscription &s, const Message &m, const MessageFailure &failure, TimestampTz now) {
     insert_dead.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number),
                     pg::param(m.tick), pg::param(m.partition), pg::param(m.attempt),
@@ -157,7 +229,8 @@ void bury(const Subscription &s, const Message &m, const MessageFailure &failure
                     batch_param(failure.batch_id), pg::param(m.id), text_param(m.topic),
                     text_param(m.key), text_param(m.type), jsonb_param(m.payload),
                     jsonb_param(m.headers), pg::param(failure.error));
-    delete_aside.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number));
+    delete_aside.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
+                     pg::param(m.number));
 }
 
 } // namespace
@@ -173,9 +246,9 @@ std::span<Message> due_messages(const Subscription &s, int16 partition, int32 li
         if (fallbacks) {
             --m.attempt; // it is not another attempt at the message
         } else if (rows.text(row, 12) == "delayed") {
-            if (is_blocking(s, m) &&
-                !key_is_blocked.run(pg::param(s.id), pg::param(m.token.value())).empty()) {
-                wait_for_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number));
+            if (is_blocking(s, m) && is_behind_another(s, m.token, m.tick, m.number)) {
+                wait_for_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
+                                 pg::param(m.number));
                 continue;
             }
         } else if (!core::may_retry(m.attempt - 1, s.retry.policy) && m.attempt > 1) {
@@ -206,29 +279,17 @@ void decide_fates(const Subscription &s, std::span<const Message> messages, Time
     for (size_t i = 0; i < messages.size(); ++i)
         fates[i] = messages[i].deliver_at && *messages[i].deliver_at > now ? LogFate::delay
                                                                            : LogFate::deliver;
-    if (messages.empty() ||
-        any_in_partition.run(pg::param(s.id), pg::param(messages[0].partition)).empty())
+    if (messages.empty() || any_in_partition
+                                .run(pg::param(s.id), pg::param(messages[0].partition),
+                                     pg::param(messages[0].tick))
+                                .empty())
         return;
-    auto *list = static_cast<int64 *>(palloc(sizeof(int64) * messages.size()));
-    const std::span<int64> values{list, messages.size()};
-    std::transform(messages.begin(), messages.end(), list,
-                   [](const Message &m) { return m.number; });
-    const pg::Param numbers = pg::param_array(std::span<const int64>{values});
-    std::transform(messages.begin(), messages.end(), list,
-                   [](const Message &m) { return m.token.value(); });
-    const pg::Param tokens = pg::param_array(std::span<const int64>{values});
-    if (s.stop_on_first_failure) {
-        const std::span<int64> blocked = sorted_column(select_blocked.run(pg::param(s.id), tokens));
-        for (size_t i = 0; i < messages.size(); ++i)
-            if (fates[i] == LogFate::deliver && messages[i].key != 0 &&
-                std::binary_search(blocked.begin(), blocked.end(), messages[i].token.value()))
-                fates[i] = LogFate::hold;
-    }
-    const std::span<int64> settled =
-        sorted_column(select_settled.run(pg::param(s.id), tokens, numbers));
+    const std::span<int64> settled = numbers_of(s, select_settled, messages);
     for (size_t i = 0; i < messages.size(); ++i)
         if (std::binary_search(settled.begin(), settled.end(), messages[i].number))
             fates[i] = LogFate::settled;
+    if (s.stop_on_first_failure)
+        hold_blocked(s, messages, fates);
 }
 
 void move_aside(const Subscription &s, const Message &m, LogFate fate, TimestampTz now) {
@@ -240,27 +301,40 @@ void move_aside(const Subscription &s, const Message &m, LogFate fate, Timestamp
 
 void move_unread(const Subscription &s, const Message &m, TimestampTz now) {
     constexpr std::string_view reason = "it was not read before stacksaga.outbox_retention passed";
-    if (is_blocking(s, m))
-        write_aside(s, m, "waiting", 0, DT_NOEND, now, 0, reason);
-    else
+    if (!is_blocking(s, m)) {
         write_aside(s, m, "failed", 0, now, now, 0, reason);
+        return;
+    }
+    write_aside(s, m, "waiting", 0, DT_NOEND, now, 0, reason);
+    hold_behind(s, m);
 }
 
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id) {
     for (const Message &m : messages)
         if (m.is_aside)
-            give_to_consumer.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number),
-                                 pg::param(m.attempt), pg::param(batch_id));
+            give_to_consumer.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
+                                 pg::param(m.number), pg::param(m.attempt), pg::param(batch_id));
+}
+
+bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number) {
+    auto one = [](int64 value) {
+        auto *list = static_cast<int64 *>(palloc(sizeof(int64)));
+        *list = value;
+        return pg::param_array(std::span<const int64>{list, 1});
+    };
+    return !select_behind.run(pg::param(s.id), one(token.value()), one(tick), one(number)).empty();
 }
 
 void release_key(const Subscription &s, core::Token token, TimestampTz now) {
-    if (s.stop_on_first_failure)
+    if (s.stop_on_first_failure &&
+        key_has_ready.run(pg::param(s.id), pg::param(token.value())).empty())
         make_ready.run(pg::param(s.id), pg::param(token.value()), pg::param_time(now),
                        pg::param(ready_max));
 }
 
 void finish_aside(const Subscription &s, const Message &m, TimestampTz now) {
-    delete_aside.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number));
+    delete_aside.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
+                     pg::param(m.number));
     if (m.key != 0)
         release_key(s, m.token, now);
 }
@@ -280,8 +354,7 @@ void fail_message(const Subscription &s, const Message &m, const MessageFailure 
         bury(s, m, failure, now);
     }
     if (is_blocking(s, m))
-        hold_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
-                     pg::param(m.number));
+        hold_behind(s, m);
 }
 
 void fail_fallback(const Subscription &s, const Message &m, const MessageFailure &failure,

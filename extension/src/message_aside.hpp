@@ -1,10 +1,11 @@
 // Messages moved aside, per subscription: delayed ones, failed ones, what waits behind those of its
 // key, and what has failed for good. All of it happens under the lock on the message's partition.
 //
-// A key is blocked while one of its messages is aside and not merely delayed, or dead, where the
-// subscription stops on the first failure. The messages behind it wait in the order (tick, number);
-// when it ends, the first of them are made ready, and the log of the key is held until none is
-// left.
+// A key is blocked behind each of its messages that is aside and not merely delayed, or dead, where
+// the subscription stops on the first failure. The messages behind it wait in the order (tick,
+// number); when it ends, the first of them are made ready, and the log of the key is held until none
+// is left. In that order what is active, so failed, ready or a fallback to be run, comes before what
+// waits, and only messages that are ready come before another active one.
 #pragma once
 #include "src/subscription.hpp"
 
@@ -61,7 +62,11 @@ void fail_message(const Subscription &s, const Message &m, const MessageFailure 
 void fail_fallback(const Subscription &s, const Message &m, const MessageFailure &failure,
                    TimestampTz now);
 
-/// Makes what waits behind the key ready, unless something blocks the key still.
+/// Whether something before this place blocks its key, in a subscription that stops on the first
+/// failure.
+bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number);
+
+/// Makes ready what waits in front of the first message of the key that is active or dead.
 void release_key(const Subscription &s, core::Token token, TimestampTz now);
 
 } // namespace stacksaga

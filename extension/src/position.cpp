@@ -78,9 +78,10 @@ void write_position(int32 subscription_id, Position &p, TimestampTz now,
 }
 
 void move_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now) {
+    if (p.at != to)
+        p.deliveries = 0;
     p.at = to;
     p.batch_id = 0;
-    p.deliveries = 0;
     write_position(subscription_id, p, now, std::nullopt);
 }
 

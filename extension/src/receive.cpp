@@ -67,7 +67,8 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
         p.batch_id = batch_id;
         p.batch_end = g.parts[i].end;
         p.batch_size = g.parts[i].from_log;
-        ++p.deliveries;
+        if (p.batch_size > 0)
+            ++p.deliveries;
         p.lease_until = pg::time_plus(now, lease_us);
         write_position(s.id, p, now, consumer);
         partitions[i] = p.partition;

@@ -153,7 +153,7 @@ COMMENT ON TABLE stacksaga.message_batch IS
 CREATE DOMAIN stacksaga.aside_state AS text COLLATE "C"
     CHECK (VALUE IN ('delayed', 'failed', 'waiting', 'ready', 'fallback'));
 COMMENT ON DOMAIN stacksaga.aside_state IS
-    'delayed: until deliver_at; failed: tried again when due; waiting: behind an earlier message of its key; ready: its turn has come; fallback: failed for good, the fallback is to be run';
+    'delayed: until deliver_at; failed: tried again when due; waiting: behind an earlier message of its key; ready: its turn has come; fallback: failed for good, the fallback is to be run, when it is due';
 
 -- Failure is the exception and pays for itself: what cannot be delivered now is copied out of the log.
 CREATE TABLE stacksaga.message_retry (
@@ -176,14 +176,19 @@ CREATE TABLE stacksaga.message_retry (
     payload         jsonb,
     headers         jsonb NOT NULL,
     last_error      text,
-    PRIMARY KEY (subscription_id, token, number)
+    PRIMARY KEY (subscription_id, token, tick, number)
 ) WITH (fillfactor = 80);
 CREATE INDEX message_retry_due ON stacksaga.message_retry (subscription_id, partition, due_at);
 CREATE INDEX message_retry_next ON stacksaga.message_retry (due_at);
+CREATE INDEX message_retry_batch ON stacksaga.message_retry (batch_id) WHERE batch_id IS NOT NULL;
+CREATE INDEX message_retry_failed ON stacksaga.message_retry (failed_in)
+    WHERE failed_in IS NOT NULL;
 COMMENT ON TABLE stacksaga.message_retry IS
     'Messages moved aside, per subscription: delayed, failed, or waiting behind a failed one of their key';
 COMMENT ON INDEX stacksaga.message_retry_due IS 'What is due in a partition';
 COMMENT ON INDEX stacksaga.message_retry_next IS 'When the next message is due';
+COMMENT ON INDEX stacksaga.message_retry_batch IS 'What a batch holds';
+COMMENT ON INDEX stacksaga.message_retry_failed IS 'What has failed in a batch';
 COMMENT ON COLUMN stacksaga.message_retry.tick IS
     'The tick whose window it was in: messages of a key are delivered by (tick, number)';
 COMMENT ON COLUMN stacksaga.message_retry.attempt IS 'How often it has been given to a consumer';
@@ -212,9 +217,13 @@ CREATE TABLE stacksaga.dead_message (
     discarded_at    timestamptz,
     discarded_by    name,
     discard_reason  text,
-    PRIMARY KEY (subscription_id, token, number)
+    PRIMARY KEY (subscription_id, token, tick, number)
 );
 CREATE INDEX dead_message_id ON stacksaga.dead_message (subscription_id, message_id);
+CREATE INDEX dead_message_place ON stacksaga.dead_message (subscription_id, partition, tick);
+CREATE INDEX dead_message_open ON stacksaga.dead_message (subscription_id, partition)
+    WHERE discarded_at IS NULL;
+CREATE INDEX dead_message_failed ON stacksaga.dead_message (failed_in) WHERE failed_in IS NOT NULL;
 COMMENT ON TABLE stacksaga.dead_message IS
     'Messages that have failed for good, until somebody redrives or discards them; what was discarded is kept for the record';
 COMMENT ON INDEX stacksaga.dead_message_id IS 'Dead messages by the id that operators know';

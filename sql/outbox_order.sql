@@ -1,0 +1,98 @@
+-- The order of a key when a service loses batches in which something failed: what comes before the
+-- failure arrives before it, whatever the size of the next batch.
+
+\set SHOW_CONTEXT never
+CREATE SCHEMA outbox;
+CREATE FUNCTION outbox.receive(max_messages int DEFAULT 100)
+RETURNS TABLE (batch bigint, key text, n int, attempt int) LANGUAGE sql AS $$
+    SELECT batch_id, key, (payload -> 'n')::int, attempt
+      FROM stacksaga.receive_messages('s', 'c', max_messages)
+$$;
+CREATE FUNCTION outbox.id_of(n int) RETURNS uuid LANGUAGE sql AS $$
+    SELECT message_id FROM stacksaga.outbox_message WHERE payload -> 'n' = to_jsonb($1)
+$$;
+CREATE FUNCTION outbox.put(first int, last int, key text) RETURNS bigint LANGUAGE sql AS $$
+    SELECT count(stacksaga.publish('orders', jsonb_build_object('n', n), key))
+      FROM generate_series(first, last) n
+$$;
+CREATE PROCEDURE outbox.drain(max_messages int) LANGUAGE plpgsql AS $$
+DECLARE
+    got record;
+BEGIN
+    LOOP
+        SELECT max(r.batch) AS batch, array_agg(r.n) AS numbers INTO got
+          FROM outbox.receive(max_messages) r;
+        EXIT WHEN got.batch IS NULL;
+        RAISE NOTICE '%', got.numbers;
+        PERFORM stacksaga.ack_messages(got.batch);
+        COMMIT;
+    END LOOP;
+END
+$$;
+SELECT stacksaga.create_subscription('s', 'orders',
+    retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '1 s', jitter => 0));
+
+-- One in the middle fails, and the batch is lost: everything again, in order.
+SELECT outbox.put(1, 4, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(3), 'busy');
+SET stacksaga.clock_offset = '2 minutes';
+CALL outbox.drain(100);
+
+-- The same where a batch has room for one message.
+SELECT outbox.put(11, 14, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(13), 'busy');
+SET stacksaga.clock_offset = '4 minutes';
+CALL outbox.drain(1);
+
+-- A later one has failed before, in a lost batch; now an earlier one does, and takes longer.
+SELECT outbox.put(21, 24, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(23), 'busy');
+SET stacksaga.clock_offset = '6 minutes';
+SELECT max(batch) AS batch, array_agg(n) FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(22), 'busy', retry_after => '1 minute');
+SELECT stacksaga.ack_messages(:batch);
+CALL outbox.drain(100);
+SELECT key, message_id = outbox.id_of(22) AS known, waiting FROM stacksaga.blocked_keys;
+SET stacksaga.clock_offset = '8 minutes';
+CALL outbox.drain(100);
+
+-- The same for good: what is dead waits for an operator, what comes before it does not, and when it
+-- is redriven it waits for what is before it.
+SELECT outbox.put(31, 35, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(34), 'never', 'non_retryable');
+SELECT stacksaga.fail_message(:batch, outbox.id_of(32), 'never', 'non_retryable');
+SET stacksaga.clock_offset = '10 minutes';
+CALL outbox.drain(100);
+SELECT stacksaga.redrive_message('s', outbox.id_of(34));
+CALL outbox.drain(100);
+SELECT stacksaga.discard_message('s', outbox.id_of(32), 'not needed');
+CALL outbox.drain(1);
+
+-- A batch smaller than the lost one is acknowledged in between: the failure still comes in its turn.
+SELECT outbox.put(41, 46, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(45), 'busy');
+SET stacksaga.clock_offset = '12 minutes';
+CALL outbox.drain(2);
+
+-- Delayed until then: it comes in its place, before what failed behind it.
+SELECT stacksaga.publish('orders', '{"n": 51}', 'k',
+    deliver_at => stacksaga.clock_now() + interval '1 minute') IS NOT NULL;
+SELECT outbox.put(52, 54, 'k');
+SELECT max(batch) AS batch, array_agg(n) FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(53), 'busy', retry_after => '1 hour');
+SELECT stacksaga.ack_messages(:batch);
+SET stacksaga.clock_offset = '14 minutes';
+CALL outbox.drain(100);
+SET stacksaga.clock_offset = '100 minutes';
+CALL outbox.drain(100);
+
+SELECT count(*) FROM stacksaga.message_retry;
+SELECT stacksaga.drop_subscription('s');
+TRUNCATE stacksaga.outbox_message;
+SET client_min_messages = warning;
+DROP SCHEMA outbox CASCADE;
