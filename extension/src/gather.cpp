@@ -63,11 +63,11 @@ bool is_within(const LogPart &log, const Message &m) {
     return m.tick <= log.end.tick || (m.tick == log.window && m.number <= log.end.number);
 }
 
-/// Those that were aside and whose turn has come: of a key that has messages in the log before them,
-/// left by a batch that was lost, these come first.
+/// Those that were aside and whose turn has come: of a key that has messages in the log before
+/// them, left by a batch that was lost, these come first.
 std::span<Message> within(const LogPart &log, std::span<Message> due) {
-    return {due.begin(),
-            std::partition(due.begin(), due.end(), [&](const Message &m) { return is_within(log, m); })};
+    return {due.begin(), std::partition(due.begin(), due.end(),
+                                        [&](const Message &m) { return is_within(log, m); })};
 }
 
 bool by_place(const Message &a, const Message &b) {
@@ -179,9 +179,8 @@ std::span<Message> gather_fallbacks(const Subscription &s,
         std::optional<Position> position = lock_position(s.id, partition, false);
         if (!position)
             continue;
-        std::span<Message> due =
-            within(read_log(s.filter, partition, position->at, 1),
-                   due_messages(s, partition, room, now, true));
+        std::span<Message> due = within(read_log(s.filter, partition, position->at, 1),
+                                        due_messages(s, partition, room, now, true));
         count = static_cast<size_t>(std::copy(due.begin(), due.end(), messages + count) - messages);
     }
     return {messages, count};

@@ -47,8 +47,9 @@ constinit pg::Statement any_in_partition{
 // Which of the messages are aside already, by number.
 constinit pg::Statement select_settled{
     "SELECT m.number FROM unnest($2, $3, $4) AS m(token, tick, number)"
-    " WHERE EXISTS (SELECT FROM stacksaga.message_retry AS r" OF_PLACE("r") ")"
-    "    OR EXISTS (SELECT FROM stacksaga.dead_message AS d" OF_PLACE("d") ")"};
+    " WHERE EXISTS (SELECT FROM stacksaga.message_retry AS r" OF_PLACE(
+        "r") ")"
+             "    OR EXISTS (SELECT FROM stacksaga.dead_message AS d" OF_PLACE("d") ")"};
 // Which of the tokens are blocked.
 constinit pg::Statement select_blocked{
     "SELECT DISTINCT t.token FROM unnest($2) AS t(token)"
@@ -94,15 +95,15 @@ constinit pg::Statement insert_dead{
 constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
 constinit pg::Statement wait_for_key{
     "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity'" OF_MESSAGE};
-// Whatever is active behind a failure waits: what was ready, and what had failed in a batch that was
-// lost. A fallback that waits stays one.
+// Whatever is active behind a failure waits: what was ready, and what had failed in a batch that
+// was lost. A fallback that waits stays one.
 constinit pg::Statement hold_key{
     "UPDATE stacksaga.message_retry"
     "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'waiting' END,"
     "       due_at = 'infinity', batch_id = NULL" OF_KEY
     "   AND (tick, number) > ($3, $4) AND state IN ('failed', 'ready', 'fallback')"};
-constinit pg::Statement key_has_ready{
-    "SELECT FROM stacksaga.message_retry" OF_KEY " AND state = 'ready' LIMIT 1"};
+constinit pg::Statement key_has_ready{"SELECT FROM stacksaga.message_retry" OF_KEY
+                                      " AND state = 'ready' LIMIT 1"};
 // What waits in front of the first message that is active or dead: the first ones of it, up to a
 // fallback, which is run alone.
 constinit pg::Statement make_ready{
@@ -279,10 +280,10 @@ void decide_fates(const Subscription &s, std::span<const Message> messages, Time
     for (size_t i = 0; i < messages.size(); ++i)
         fates[i] = messages[i].deliver_at && *messages[i].deliver_at > now ? LogFate::delay
                                                                            : LogFate::deliver;
-    if (messages.empty() || any_in_partition
-                                .run(pg::param(s.id), pg::param(messages[0].partition),
-                                     pg::param(messages[0].tick))
-                                .empty())
+    if (messages.empty() ||
+        any_in_partition
+            .run(pg::param(s.id), pg::param(messages[0].partition), pg::param(messages[0].tick))
+            .empty())
         return;
     const std::span<int64> settled = numbers_of(s, select_settled, messages);
     for (size_t i = 0; i < messages.size(); ++i)

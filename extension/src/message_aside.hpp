@@ -3,9 +3,9 @@
 //
 // A key is blocked behind each of its messages that is aside and not merely delayed, or dead, where
 // the subscription stops on the first failure. The messages behind it wait in the order (tick,
-// number); when it ends, the first of them are made ready, and the log of the key is held until none
-// is left. In that order what is active, so failed, ready or a fallback to be run, comes before what
-// waits, and only messages that are ready come before another active one.
+// number); when it ends, the first of them are made ready, and the log of the key is held until
+// none is left. In that order what is active, so failed, ready or a fallback to be run, comes
+// before what waits, and only messages that are ready come before another active one.
 #pragma once
 #include "src/subscription.hpp"
 
