@@ -158,6 +158,8 @@ SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:14Z', '{ax2}',
            '{-9223372036854775808}', '{-1}', 'ax', 'ax');
 SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:14Z', '{ay1}',
            '{0}', '{9223372036854775807}', 'ay', 'ay');
+-- Published before the one before it opens, a window withdraws nothing of what the agent dealt on.
+SELECT pg_temp.publish('two', '10:15', '{ax,ay}');
 SELECT pg_temp.set_clock('10:14:00');
 SELECT * FROM pg_temp.beat('ax1', 'ax2', 'ay1');
 SELECT * FROM pg_temp.owners('two');

@@ -41,7 +41,9 @@ constinit pg::Statement resolve_nodes{
     " ORDER BY named.place"};
 constinit pg::Statement find_agent{"SELECT incarnation FROM stacksaga.node"
                                    " WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
-// A node's agent is as good as the node: what it was given it deals on.
+// A node's agent is as good as the node: what it was given it deals on. Where a slot stays with an
+// agent, what that gave to another of its nodes stands: a window may be published before the one
+// before it opens, and before the new owner could take it over.
 constinit pg::Statement propose{
     "UPDATE stacksaga.slot s"
     "   SET next_owner = d.next_owner, next_from = d.next_from, next_epoch = d.next_epoch"
@@ -49,7 +51,7 @@ constinit pg::Statement propose{
     "               CASE WHEN NOT stays.it THEN dealt.node END AS next_owner,"
     "               CASE WHEN NOT stays.it THEN $3 END AS next_from,"
     "               CASE WHEN NOT stays.it THEN $4 END AS next_epoch,"
-    "               s.next_owner IS NOT NULL AS was_proposed,"
+    "               s.next_owner IS NOT NULL AND p.agent IS DISTINCT FROM a.node AS withdrawn,"
     "               stands.it AS stands, stays.it AS stays"
     "          FROM unnest($2) WITH ORDINALITY AS dealt(node, place)"
     "          JOIN stacksaga.slot s ON s.ring_id = $1 AND s.slot = dealt.place - 1"
@@ -63,7 +65,7 @@ constinit pg::Statement propose{
     "                                             AND s.next_from <= $3, false)) AS stands(it)"
     "         WHERE dealt.node IS NOT NULL) AS d"
     " WHERE s.ring_id = $1 AND s.slot = d.slot"
-    "   AND CASE WHEN d.stays THEN d.was_proposed ELSE NOT d.stands END"};
+    "   AND CASE WHEN d.stays THEN d.withdrawn ELSE NOT d.stands END"};
 
 struct Publication {
     TimestampTz window_start;
