@@ -52,12 +52,50 @@ void ControlTables::remove_dead() {
     });
 }
 
-Incarnation ControlTables::register_node(const std::string &name, double weight) {
+std::string ControlTables::agent_for(const std::string &older) const {
+    const NodeRow *best = nullptr;
+    std::ptrdiff_t fewest = 0;
+    for (const auto &[name, node] : nodes_) {
+        if (!node.is_agent || state_of(node) != core::NodeState::active)
+            continue;
+        if (name == older)
+            return older;
+        const auto workers = std::ranges::count_if(
+            nodes_, [&](const auto &entry) { return entry.second.agent == name; });
+        if (best == nullptr || workers < fewest) {
+            best = &node;
+            fewest = workers;
+        }
+    }
+    return best == nullptr ? "" : best->name;
+}
+
+Incarnation ControlTables::register_agent(const std::string &name, double weight) {
     remove_dead();
-    NodeRow &node = nodes_[name];
+    return register_node({.name = name, .weight = weight, .is_agent = true, .agent = {}});
+}
+
+Incarnation ControlTables::register_worker(const std::string &name, double weight,
+                                           const std::string &chosen) {
+    const NodeRow *agent = chosen.empty() ? nullptr : find(chosen);
+    if (!chosen.empty() && (agent == nullptr || !agent->is_agent))
+        throw Refusal("SG404");
+    remove_dead();
+    const NodeRow *older = find(name);
+    return register_node(
+        {.name = name,
+         .weight = weight,
+         .is_agent = false,
+         .agent = chosen.empty() ? agent_for(older == nullptr ? "" : older->agent) : chosen});
+}
+
+Incarnation ControlTables::register_node(NodeRow made) {
+    NodeRow &node = nodes_[made.name];
     const Incarnation older = node.incarnation;
-    node = {name, ++last_incarnation_, weight, false, now, now};
-    names_[node.incarnation] = name;
+    node = std::move(made);
+    node.incarnation = ++last_incarnation_;
+    node.registered_at = node.heartbeat_at = now;
+    names_[node.incarnation] = node.name;
     if (older == nobody)
         return node.incarnation;
     // What the older one owns is its successor's to take, what it was to get its successor's too.
@@ -71,7 +109,7 @@ Incarnation ControlTables::register_node(const std::string &name, double weight)
         } else {
             continue;
         }
-        ++proposed_moves;
+        proposed_moves += node.is_agent ? 0 : 1;
     }
     return node.incarnation;
 }
@@ -82,6 +120,11 @@ void ControlTables::beat(const std::string &name, Incarnation incarnation) {
 
 void ControlTables::drain(const std::string &name, Incarnation incarnation) {
     current(name, incarnation).draining = true;
+}
+
+void ControlTables::drain(const std::string &name) {
+    if (const auto found = nodes_.find(name); found != nodes_.end())
+        found->second.draining = true;
 }
 
 void ControlTables::leave(const std::string &name, Incarnation incarnation) {
@@ -115,8 +158,9 @@ bool ControlTables::is_uncoordinated(const NodeRow &self) const {
 }
 
 std::vector<Candidate> ControlTables::slots_to_sweep(const NodeRow &self) const {
-    const auto takers = static_cast<std::size_t>(std::ranges::count_if(
-        nodes_, [&](const auto &e) { return state_of(e.second) == core::NodeState::active; }));
+    const auto takers = static_cast<std::size_t>(std::ranges::count_if(nodes_, [&](const auto &e) {
+        return !e.second.is_agent && state_of(e.second) == core::NodeState::active;
+    }));
     std::vector<Candidate> found;
     std::size_t held = 0;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -137,7 +181,8 @@ std::vector<Candidate> ControlTables::slots_to_sweep(const NodeRow &self) const 
 
 std::vector<Candidate> ControlTables::find_candidates(Incarnation node) const {
     const NodeRow *self = find(node);
-    if (self == nullptr || self->draining)
+    if (self == nullptr || self->draining ||
+        (self->is_agent && mutant_ != Mutant::agents_take_over))
         return {};
     std::vector<Candidate> found;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -247,65 +292,6 @@ void ControlTables::end_work(std::uint64_t session, const Hold &hold) {
         return;
     auto &sharers = slots_[static_cast<std::size_t>(hold.slot)].sharers;
     sharers.erase(sharers.find(session));
-}
-
-// ---------------------------------------------------------------------------- windows
-
-void ControlTables::check_window(Time window_start) const {
-    if (!core::window::is_aligned(window_start, settings_.window_length) ||
-        window_start + settings_.window_length <= now)
-        throw Refusal("SG400");
-}
-
-void ControlTables::propose(SlotRow &slot, Incarnation node, Time window_start) {
-    if (slot.owner == node) {
-        slot.next_owner = nobody;
-        return;
-    }
-    if (slot.next_owner == node && slot.next_from <= window_start && mutant_ != Mutant::postponed)
-        return;
-    slot.next_owner = node;
-    slot.next_from = window_start;
-    ++proposed_moves;
-}
-
-std::optional<std::int64_t> ControlTables::publish(Time window_start, std::span<const Grant> grants,
-                                                   const std::string &publisher) {
-    check_window(window_start);
-    std::vector<core::Range> ranges;
-    std::vector<Incarnation> owners;
-    for (const Grant &grant : grants) {
-        const NodeRow *node = find(grant.node);
-        if (node == nullptr)
-            throw Refusal("SG404");
-        ranges.push_back(grant.range);
-        owners.push_back(node->incarnation);
-    }
-    std::vector<std::int32_t> table(slots_.size(), core::slot_is_free);
-    const core::TilingFault fault = core::cut_at_slots(ranges, table);
-    if (fault.rule != core::TilingRule::ok)
-        violated("a coordinator's window does not tile the ring",
-                 std::string(core::describe(fault.rule)));
-    const auto older = windows_.find(window_start);
-    if (older != windows_.end() && mutant_ != Mutant::last_wins) {
-        ++counts.lost_races;
-        return std::nullopt;
-    }
-    WindowRow &window = windows_[window_start];
-    window = {++epoch_, publisher, window.publications + 1};
-    if (window.publications > 1)
-        violated("a window is published twice", "the second time by " + publisher);
-    ++counts.windows;
-    for (std::size_t i = 0; i < slots_.size(); ++i)
-        propose(slots_[i], owners[static_cast<std::size_t>(table[i])], window_start);
-    remove_dead();
-    return epoch_;
-}
-
-std::optional<Time> ControlTables::last_window() const {
-    if (windows_.empty())
-        return std::nullopt;
-    return windows_.rbegin()->first;
 }
 
 } // namespace stacksaga::sim

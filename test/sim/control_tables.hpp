@@ -21,6 +21,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace stacksaga::sim {
@@ -44,6 +45,12 @@ enum class Mutant : std::uint8_t {
     dead_look_alive,   ///< coordinators see every node as active
     postponed,         ///< a publication puts off what an earlier one proposes
     owners_forgotten,  ///< coordinators do not see who owns what
+    frozen_ignored,    ///< coordinators do not see whose slots are frozen
+    frozen_for_ever,   ///< the slots of a lost agent are never dealt anew
+    deals_all,         ///< an agent deals slots that it was not dealt
+    deals_nothing,     ///< what an agent deals on comes to nothing
+    parts_undone,      ///< a window withdraws what agents dealt on within their own
+    agents_take_over,  ///< an agent takes over what it is to deal on
     count,
 };
 inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::count)> mutant_names{
@@ -59,7 +66,13 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::c
     "sweeps_living",
     "dead_look_alive",
     "postponed",
-    "owners_forgotten"};
+    "owners_forgotten",
+    "frozen_ignored",
+    "frozen_for_ever",
+    "deals_all",
+    "deals_nothing",
+    "parts_undone",
+    "agents_take_over"};
 
 /// An invariant that does not hold.
 class Violation : public std::runtime_error {
@@ -80,6 +93,8 @@ struct NodeRow {
     bool draining = false;
     Time registered_at = 0;
     Time heartbeat_at = 0;
+    bool is_agent = false;
+    std::string agent; ///< of a worker; empty: none
 };
 
 struct SlotRow {
@@ -127,10 +142,15 @@ public:
     Time now = 0;
 
     // -------------------------------------------------------------------------- nodes
-    Incarnation register_node(const std::string &name, double weight);
+    Incarnation register_agent(const std::string &name, double weight);
+    /// The worker is dealt to the agent `chosen` (Refusal SG404 when there is none of that name),
+    /// or, where that is empty, to the one that it had, else to the active one with the fewest.
+    Incarnation register_worker(const std::string &name, double weight, const std::string &chosen);
     /// Refusal SG412 or SG404 when the incarnation is out.
     void beat(const std::string &name, Incarnation incarnation);
     void drain(const std::string &name, Incarnation incarnation);
+    /// Whoever holds the name.
+    void drain(const std::string &name);
     void leave(const std::string &name, Incarnation incarnation);
 
     // -------------------------------------------------------------------------- ownership
@@ -157,9 +177,16 @@ public:
     void end_work(std::uint64_t session, const Hold &hold);
 
     // -------------------------------------------------------------------------- windows
-    /// The epoch, or nothing when it was published already.
+    /// The epoch, or nothing when it was published already. With an agent: its part; Refusal SG416
+    /// when that is not what it was dealt by then.
     std::optional<std::int64_t> publish(Time window_start, std::span<const Grant> grants,
-                                        const std::string &publisher);
+                                        const std::string &publisher, const std::string &agent);
+    /// Whether an agent may deal the slot on in a window.
+    [[nodiscard]] bool is_dealt(const SlotRow &slot, const NodeRow &agent, Time window_start) const;
+    /// The worker of its own that owns a slot that it was dealt, or is to; nullptr: none.
+    [[nodiscard]] const NodeRow *worker_of(const SlotRow &slot, const NodeRow &agent) const;
+    /// Whether the slots of a lost agent still wait for it.
+    [[nodiscard]] bool is_frozen(const NodeRow &node) const;
     [[nodiscard]] std::optional<Time> last_window() const;
 
     // -------------------------------------------------------------------------- for checks
@@ -179,6 +206,7 @@ public:
         std::uint64_t take_overs = 0;
         std::uint64_t sweeps = 0;
         std::uint64_t windows = 0;
+        std::uint64_t parts = 0;      ///< of windows, that agents dealt on
         std::uint64_t lost_races = 0; ///< windows that another had published
         std::uint64_t fenced = 0;     ///< workers and nodes that were told that they are out
     } counts;
@@ -194,7 +222,17 @@ private:
     [[nodiscard]] std::vector<Candidate> slots_to_sweep(const NodeRow &self) const;
     [[nodiscard]] bool owns(Incarnation node, const SlotRow &slot) const;
     void check_window(Time window_start) const;
-    void propose(SlotRow &slot, Incarnation node, Time window_start);
+    Incarnation register_node(NodeRow node);
+    [[nodiscard]] std::string agent_for(const std::string &older) const;
+    [[nodiscard]] bool is_at(Incarnation holder, const NodeRow &node) const;
+    [[nodiscard]] bool was_dealt(const SlotRow &slot, const NodeRow &agent,
+                                 Time window_start) const;
+    [[nodiscard]] std::vector<const NodeRow *> grantees(std::span<const Grant> grants,
+                                                        const std::string &agent) const;
+    [[nodiscard]] std::vector<std::int32_t> cut(std::span<const Grant> grants,
+                                                const NodeRow *dealer, Time window_start) const;
+    [[nodiscard]] bool is_dealt_on(const SlotRow &slot, const NodeRow &agent) const;
+    void propose(SlotRow &slot, const NodeRow &node, Time window_start);
     void take(Incarnation node, const Candidate &candidate);
     void remove_dead();
 
@@ -203,6 +241,7 @@ private:
     std::map<std::string, NodeRow> nodes_;
     std::map<Incarnation, std::string> names_; ///< of every incarnation that ever was
     std::map<Time, WindowRow> windows_;
+    std::map<std::pair<Time, std::string>, WindowRow> parts_; ///< by agent
     std::int64_t epoch_ = 0;
     Incarnation last_incarnation_ = nobody;
     Mutant mutant_;

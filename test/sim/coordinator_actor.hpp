@@ -1,10 +1,9 @@
-// The coordinator's own code (coordinator/master.cpp) on a simulated clock and simulated tables.
+// The daemon's two roles, by their own code (coordinator/master.cpp, coordinator/agent.cpp).
 #pragma once
 
-#include "world.hpp"
+#include "actor_store.hpp"
 
-#include "clock.hpp"
-#include "control_store.hpp"
+#include "agent.hpp"
 #include "log.hpp"
 #include "master.hpp"
 
@@ -12,70 +11,49 @@
 
 namespace stacksaga::sim {
 
-/// The steady clock of a process, which drifts.
-class ActorClock final : public coordinator::Clock {
-public:
-    ActorClock(World &world, const Process &process) : world_(world), process_(process) {}
-
-    [[nodiscard]] coordinator::SteadyTime now() const override;
-    asio::awaitable<void> wait_until(coordinator::SteadyTime at) override;
-
-    /// Lets true time pass, and a pause of the process; throws when it was killed.
-    asio::awaitable<void> pass(Time duration);
-
-private:
-    World &world_;
-    const Process &process_;
-};
-
-class ActorStore final : public coordinator::ControlStore {
-public:
-    ActorStore(World &world, const Process &process, ActorClock &clock,
-               coordinator::Strategy strategy)
-        : world_(world), process_(process), clock_(clock), strategy_(strategy) {}
-
-    asio::awaitable<coordinator::ServerInfo> open() override;
-    void close() noexcept override { open_ = false; }
-    asio::awaitable<coordinator::RingState> ring_state(const coordinator::RingName &ring) override;
-    asio::awaitable<std::vector<coordinator::Node>>
-    nodes(const coordinator::RingName &ring) override;
-    asio::awaitable<std::vector<coordinator::Slot>>
-    slots(const coordinator::RingName &ring) override;
-    asio::awaitable<std::optional<std::int64_t>>
-    publish_window(const coordinator::RingName &ring, const coordinator::Proposal &proposal,
-                   const std::string &publisher) override;
-
-private:
-    /// The way there; throws when the message is lost.
-    asio::awaitable<Passage> go();
-    /// The way back.
-    asio::awaitable<void> come_back(Passage passage, bool is_publication);
-    void check_moves(const coordinator::Proposal &proposal) const;
-
-    World &world_;
-    const Process &process_;
-    ActorClock &clock_;
-    coordinator::Strategy strategy_;
-    bool open_ = false;
-    std::vector<coordinator::Node> nodes_;           ///< as last told
-    std::vector<std::optional<std::string>> owners_; ///< as they were then
-};
-
-/// Lifecycle: start() once; killed by its process, never destroyed before the world's end.
+/// A daemon in role master. Lifecycle: start() once; killed by its process, never destroyed before
+/// the world's end.
 class CoordinatorActor {
 public:
     CoordinatorActor(World &world, std::string name, coordinator::Strategy strategy,
                      std::uint64_t seed);
     void start();
+    [[nodiscard]] const std::string &name() const { return name_; }
 
     Process process;
 
 private:
     World &world_;
+    std::string name_;
     ActorClock clock_;
     ActorStore store_;
     coordinator::Log log_;
     coordinator::Master master_;
+};
+
+/// A daemon in role agent, likewise; killed as well when it has left, or when it notices that
+/// another holds its name.
+class AgentActor {
+public:
+    AgentActor(World &world, std::string name, double weight, coordinator::Strategy strategy,
+               std::uint64_t seed);
+    void start();
+    /// Tells it to end, so that it leaves the ring.
+    void stop() { process.stopped = true; }
+    [[nodiscard]] const std::string &name() const { return name_; }
+
+    Process process;
+
+private:
+    void ended(std::exception_ptr thrown);
+
+    World &world_;
+    std::string name_;
+    ActorClock clock_;
+    ActorStore store_;
+    coordinator::Log log_;
+    coordinator::Agent agent_;
+    bool leaves_ = false;
 };
 
 } // namespace stacksaga::sim

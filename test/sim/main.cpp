@@ -9,6 +9,8 @@
 #include <mutex>
 #include <thread>
 
+#include <unistd.h>
+
 namespace {
 
 using namespace stacksaga::sim;
@@ -20,6 +22,7 @@ struct Options {
     unsigned jobs = 1;
     Mutant mutant = Mutant::none;
     bool story = false;
+    bool progress = isatty(STDERR_FILENO) != 0;
 };
 
 struct Totals {
@@ -39,9 +42,40 @@ void add(Totals &totals, const Schedule &schedule) {
     totals.counts.take_overs += counts.take_overs;
     totals.counts.sweeps += counts.sweeps;
     totals.counts.windows += counts.windows;
+    totals.counts.parts += counts.parts;
     totals.counts.lost_races += counts.lost_races;
     totals.counts.fenced += counts.fenced;
 }
+
+/// A line on the terminal that is written over: how far it is, and how fast.
+class Progress {
+public:
+    explicit Progress(const Options &options) : options_(options) {}
+
+    void show(const Totals &totals) {
+        const auto now = std::chrono::steady_clock::now();
+        if (!options_.progress || now < next_)
+            return;
+        next_ = now + std::chrono::milliseconds(500);
+        const double passed = std::chrono::duration<double>(now - begun_).count();
+        const auto done = static_cast<double>(totals.schedules);
+        double left = (static_cast<double>(options_.schedules) - done) * passed / done;
+        if (options_.seconds > 0)
+            left = std::min(left, std::max(options_.seconds - passed, 0.0));
+        fmt::print(stderr, "\r{} of {} schedules, {:.0f}/s, {:.0f} s left \x1b[K", totals.schedules,
+                   options_.schedules, done / passed, left);
+    }
+
+    void end() const {
+        if (options_.progress)
+            fmt::print(stderr, "\r\x1b[K");
+    }
+
+private:
+    const Options &options_;
+    std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point next_ = begun_ + std::chrono::milliseconds(500);
+};
 
 /// Runs seeds first_seed, first_seed + 1, ... until one fails or enough were run.
 Totals run_all(const Options &options) {
@@ -51,6 +85,7 @@ Totals run_all(const Options &options) {
     std::atomic<bool> failed = false;
     std::mutex mutex;
     Totals totals;
+    Progress progress(options);
     const auto run_some = [&] {
         while (!failed && (options.seconds <= 0 || std::chrono::steady_clock::now() < end)) {
             const std::uint64_t number = next++;
@@ -66,6 +101,7 @@ Totals run_all(const Options &options) {
             }
             const std::lock_guard lock(mutex);
             add(totals, schedule);
+            progress.show(totals);
             if (options.story || (!failure.empty() && seed < totals.failed_seed.value_or(seed + 1)))
                 totals.story = schedule.story();
             if (!failure.empty() && seed < totals.failed_seed.value_or(seed + 1)) {
@@ -79,6 +115,7 @@ Totals run_all(const Options &options) {
     for (unsigned i = 0; i < options.jobs; ++i)
         threads.emplace_back(run_some);
     threads.clear();
+    progress.end();
     return totals;
 }
 
@@ -126,15 +163,16 @@ int main(int argc, char **argv) {
     const Totals totals = run_all(options);
     for (const std::string &line : totals.story)
         fmt::print("{}\n", line);
-    fmt::print("{} schedules, {} faults: {} windows ({} lost races), {} take-overs ({} swept), "
-               "{} commits, {} refused by the fence\n",
-               totals.schedules, totals.faults, totals.counts.windows, totals.counts.lost_races,
-               totals.counts.take_overs, totals.counts.sweeps, totals.counts.commits,
-               totals.counts.fenced);
+    fmt::print("{} schedules, {} faults: {} windows, {} parts of agents ({} lost races), "
+               "{} take-overs ({} swept), {} commits, {} refused by the fence\n",
+               totals.schedules, totals.faults, totals.counts.windows, totals.counts.parts,
+               totals.counts.lost_races, totals.counts.take_overs, totals.counts.sweeps,
+               totals.counts.commits, totals.counts.fenced);
     if (!totals.failed_seed)
         return 0;
     const auto name = mutant_names[static_cast<std::size_t>(options.mutant)];
-    fmt::print("FAILED: {}\nreplay with: --seed {}{}\n", totals.failure, *totals.failed_seed,
+    fmt::print("FAILED: {}\nrun it again: {} --seed {}{}\n", totals.failure, argv[0],
+               *totals.failed_seed,
                options.mutant == Mutant::none ? "" : fmt::format(" --break {}", name));
     return 1;
 }

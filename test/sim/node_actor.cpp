@@ -94,9 +94,7 @@ void NodeActor::beat() {
 void NodeActor::beat_at_database(const Passage &passage) {
     ControlTables &tables = world_.database();
     if (incarnation_ == nobody) {
-        const Incarnation given = tables.register_node(name_, weight_);
-        if (!passage.lost_after)
-            incarnation_ = given; // else it registers once more
+        enroll(passage);
         next_beat();
         return;
     }
@@ -119,6 +117,16 @@ void NodeActor::beat_at_database(const Passage &passage) {
                   take_over(incarnation, candidates);
               });
     next_beat();
+}
+
+void NodeActor::enroll(const Passage &passage) {
+    try {
+        const Incarnation given = world_.database().register_worker(name_, weight_, agent_);
+        if (!passage.lost_after)
+            incarnation_ = given; // else it registers once more
+    } catch (const Refusal &) {
+        agent_.clear();
+    }
 }
 
 void NodeActor::take_over(Incarnation incarnation, std::vector<Candidate> candidates) {

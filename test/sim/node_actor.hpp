@@ -11,8 +11,11 @@ namespace stacksaga::sim {
 /// before the world's end.
 class NodeActor {
 public:
-    NodeActor(World &world, std::string name, double weight, std::uint64_t number)
-        : world_(world), name_(std::move(name)), weight_(weight), number_(number) {}
+    /// Registers with the agent `agent`; with any where that is empty, or no longer there.
+    NodeActor(World &world, std::string name, double weight, std::uint64_t number,
+              std::string agent)
+        : world_(world), name_(std::move(name)), weight_(weight), number_(number),
+          agent_(std::move(agent)) {}
 
     void start();
     /// As an operator tells it, or its own last words.
@@ -40,6 +43,7 @@ private:
     void later(Time duration, std::function<void()> step);
     void beat();
     void beat_at_database(const Passage &passage);
+    void enroll(const Passage &passage);
     void take_over(Incarnation incarnation, std::vector<Candidate> candidates);
     void take_contended(Incarnation incarnation, Candidate candidate);
     void next_beat();
@@ -51,6 +55,7 @@ private:
     std::string name_;
     double weight_;
     std::uint64_t number_;
+    std::string agent_;
     Incarnation incarnation_ = nobody;
     bool superseded_ = false;
     bool draining_ = false;

@@ -1,5 +1,5 @@
-// One schedule: a ring, its coordinators and nodes, faults for some windows, then quiet, and the
-// checks that all is well again.
+// One schedule: a ring, its coordinators, agents and nodes, faults for some windows, then quiet,
+// and the checks that all is well again.
 #pragma once
 
 #include "coordinator_actor.hpp"
@@ -25,19 +25,26 @@ public:
 
 private:
     void tell(const std::string &what);
-    NodeActor &add_node(const std::string &name);
-    CoordinatorActor &add_coordinator();
+    NodeActor &add_node(const std::string &name, const std::string &agent = {});
+    void add_coordinator();
+    void add_agent(const std::string &name);
+    [[nodiscard]] double draw_rate();
+    [[nodiscard]] double draw_weight();
+    template <class Actor>
+    [[nodiscard]] static std::vector<Actor *>
+    running(const std::vector<std::unique_ptr<Actor>> &actors);
+    void impede(Process &process, const std::string &who);
     void plan_faults();
     void strike();
     void strike_node();
     void strike_coordinator();
+    void strike_agent();
     void calm();
     [[nodiscard]] bool is_coordinated() const;
     [[nodiscard]] Time time_to_recover() const;
     void check_ownership();
     void check_balance() const;
-    [[nodiscard]] std::vector<NodeActor *> running_nodes() const;
-    [[nodiscard]] std::vector<CoordinatorActor *> running_coordinators() const;
+    [[nodiscard]] std::string agent_of(const NodeRow &node) const;
 
     static core::RingSettings draw_settings(std::mt19937_64 &random);
 
@@ -47,6 +54,7 @@ private:
     // Destroyed before the world: nothing refers to them but its events, which no longer happen.
     std::vector<std::unique_ptr<NodeActor>> nodes_;
     std::vector<std::unique_ptr<CoordinatorActor>> coordinators_;
+    std::vector<std::unique_ptr<AgentActor>> agents_; ///< none: a ring without, for good
     std::vector<std::string> story_;
     std::uint64_t faults_ = 0;
     Time jumped_back_ = 0;

@@ -9,8 +9,7 @@
 
 #include <asio/awaitable.hpp>
 #include <asio/io_context.hpp>
-#include <asio/redirect_error.hpp>
-#include <asio/steady_timer.hpp>
+#include <asio/post.hpp>
 #include <asio/use_awaitable.hpp>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <queue>
 #include <random>
 #include <vector>
@@ -81,6 +81,21 @@ public:
     }
     void wake() { woken_ = true; }
 
+    /// Suspends a coroutine of `io`. No timer of Asio is involved: its reactor would ask the kernel
+    /// with every event.
+    asio::awaitable<void> suspend_until(Time when) {
+        return asio::async_initiate<const asio::use_awaitable_t<>, void()>(
+            [this](auto handler, Time until) {
+                // Shared, because what an event calls has to be copyable.
+                auto waiting = std::make_shared<decltype(handler)>(std::move(handler));
+                at(until, [this, waiting] {
+                    asio::post(io, std::move(*waiting));
+                    wake();
+                });
+            },
+            asio::use_awaitable, when);
+    }
+
     // -------------------------------------------------------------------------- chance
     [[nodiscard]] std::int64_t between(std::int64_t least, std::int64_t most) {
         return least +
@@ -116,7 +131,8 @@ struct Process {
     Time paused_until = 0;
     Time lossy_until = 0; ///< most of its messages are lost or late
     bool killed = false;
-    double rate = 1; ///< of its clock; 1.05 runs fast
+    bool stopped = false; ///< told to end by itself
+    double rate = 1;      ///< of its clock; 1.05 runs fast
 
     [[nodiscard]] bool is_paused(Time now) const { return now < paused_until; }
     /// True time that passes while its own clock moves by `own`.

@@ -1,0 +1,66 @@
+#include "moves.hpp"
+
+#include "control_tables.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace stacksaga::sim {
+namespace {
+
+using coordinator::Node;
+
+const Node *find(std::span<const Node> nodes, const std::string &name) {
+    const auto found = std::ranges::find(nodes, name, &Node::name);
+    return found == nodes.end() ? nullptr : &*found;
+}
+
+/// Whom a window counts as the holder of a slot: its owner, in the whole ring's the owner's agent
+/// where that deals or is frozen.
+const Node *holder_of(const coordinator::Slot &slot, const std::string &dealer,
+                      std::span<const Node> nodes) {
+    const Node *owner = slot.owner ? find(nodes, *slot.owner) : nullptr;
+    if (owner == nullptr || !owner->agent || !dealer.empty())
+        return owner;
+    const Node *agent = find(nodes, *owner->agent);
+    return agent != nullptr && (agent->frozen || coordinator::takes_slots(*agent)) ? agent : owner;
+}
+
+} // namespace
+
+void check_moves(const coordinator::Proposal &proposal, coordinator::Strategy strategy,
+                 std::span<const Node> nodes, std::span<const coordinator::Slot> slots) {
+    const auto members = proposal.agent.empty()
+                             ? coordinator::members_of(nodes, strategy)
+                             : coordinator::members_of_agent(nodes, proposal.agent);
+    std::vector<std::int32_t> held(members.size());
+    std::int32_t dealt = 0, moved = 0;
+    for (const coordinator::Slot &slot : slots) {
+        const Node *holder = holder_of(slot, proposal.agent, nodes);
+        const auto grant = std::ranges::find_if(proposal.grants, [&](const auto &granted) {
+            return slot.range_start <= granted.range_end;
+        });
+        const bool stays =
+            holder != nullptr && grant != proposal.grants.end() && grant->node == holder->name;
+        if (holder != nullptr && holder->frozen) {
+            if (!stays)
+                throw Violation("a slot of a frozen agent moves: " + std::to_string(slot.number));
+            continue;
+        }
+        ++dealt;
+        moved += stays ? 0 : 1;
+        for (std::size_t i = 0; i < members.size(); ++i)
+            held[i] += holder != nullptr && members[i].name == holder->name ? 1 : 0;
+    }
+    if (strategy != coordinator::Strategy::consistent || members.empty())
+        return;
+    const auto quotas = coordinator::quotas(members, held, dealt);
+    std::int32_t kept = 0;
+    for (std::size_t i = 0; i < members.size(); ++i)
+        kept += std::min(held[i], quotas[i]);
+    if (moved > dealt - kept)
+        throw Violation("a window moves more than balance asks for: " + std::to_string(moved) +
+                        " slots instead of " + std::to_string(dealt - kept));
+}
+
+} // namespace stacksaga::sim
