@@ -27,6 +27,15 @@ inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot s
 #endif
 }
 
+/// 16 lets the caller leave out all indexes but those that summarise.
+inline void insert_into_indexes(ResultRelInfo *table, TupleTableSlot *slot, EState *state) {
+#if PG_VERSION_NUM >= 160000
+    ExecInsertIndexTuples(table, slot, state, false, false, nullptr, NIL, false);
+#else
+    ExecInsertIndexTuples(table, slot, state, false, false, nullptr, NIL);
+#endif
+}
+
 /// 16 folded the per-object ACL checks into one function.
 inline bool may_execute(Oid function, Oid role) {
 #if PG_VERSION_NUM >= 160000

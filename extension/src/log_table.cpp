@@ -5,29 +5,25 @@
 
 namespace stacksaga {
 
-namespace {
-
-Oid relation_named(const char *name) {
+Oid log_relation(const char *name) {
     Oid oid = get_relname_relid(name, get_namespace_oid("stacksaga", false));
     if (!OidIsValid(oid))
         elog(ERROR, "relation stacksaga.%s does not exist", name);
     return oid;
 }
 
-} // namespace
-
 int64 last_value_of(const char *sequence) {
     // Called with a result flag, since "none yet" is a NULL.
     LOCAL_FCINFO(fcinfo, 1);
     InitFunctionCallInfoData(*fcinfo, nullptr, 1, InvalidOid, nullptr, nullptr);
-    fcinfo->args[0].value = ObjectIdGetDatum(relation_named(sequence));
+    fcinfo->args[0].value = ObjectIdGetDatum(log_relation(sequence));
     fcinfo->args[0].isnull = false;
     const Datum value = pg_sequence_last_value(fcinfo);
     return fcinfo->isnull ? 0 : DatumGetInt64(value);
 }
 
 Oid log_table(int generation) {
-    return relation_named(psprintf("outbox_message_%d", generation));
+    return log_relation(psprintf("outbox_message_%d", generation));
 }
 
 Message LogRow::copy() const {
@@ -67,9 +63,9 @@ LogTables::LogTables() {
         }
         Scan &scan = scans_[count_++];
         scan.table = table;
-        scan.number_index = relation_named(psprintf("outbox_message_%d_number", generation));
+        scan.number_index = log_relation(psprintf("outbox_message_%d_number", generation));
         scan.transaction_index =
-            relation_named(psprintf("outbox_message_%d_transaction", generation));
+            log_relation(psprintf("outbox_message_%d_transaction", generation));
     }
 }
 

@@ -124,6 +124,9 @@ static_assert(std::is_trivially_destructible_v<LogTables>);
 /// The last value that a sequence of the outbox has given; 0 before the first one.
 int64 last_value_of(const char *sequence);
 
+/// A table, index or sequence of the outbox, by its name.
+Oid log_relation(const char *name);
+
 /// The table of a generation, 0..generations-1.
 Oid log_table(int generation);
 

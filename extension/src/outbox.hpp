@@ -29,8 +29,8 @@ struct NewMessage {
     std::optional<TimestampTz> deliver_at;
 };
 
-/// Appends a message to the log of the ring; returns its id. SG400 and SG413 as publish(). Inside
-/// with_spi, as the owner of the extension.
+/// Appends a message to the log of the ring; returns its id. SG400 and SG413 as publish(). As
+/// the owner of the extension.
 pg_uuid_t publish_message(int32 ring_id, const NewMessage &message);
 
 } // namespace stacksaga
