@@ -36,6 +36,16 @@ SELECT refused.refusal(s) FROM unnest(ARRAY[
     $$SELECT stacksaga.publish('t', to_jsonb(repeat('x', 2000000)))$$,
     $$SELECT stacksaga.publish('t', '{}', headers => jsonb_build_object('x', repeat('x', 2000000)))$$
 ]) AS s;
+-- publish into what cannot take it
+BEGIN READ ONLY;
+SELECT refused.refusal($$SELECT stacksaga.publish('t', '{}')$$);
+SELECT refused.refusal($$SELECT stacksaga.publish_batch('t', ARRAY['{}'::jsonb])$$);
+COMMIT;
+CREATE FUNCTION refused.fires() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TRIGGER fires AFTER INSERT ON stacksaga.outbox_message
+    FOR EACH ROW EXECUTE FUNCTION refused.fires();
+SELECT refused.refusal($$SELECT stacksaga.publish('t', '{}')$$);
+DROP TRIGGER fires ON stacksaga.outbox_message;
 -- publish_batch
 SELECT refused.refusal(s) FROM unnest(ARRAY[
     $$SELECT stacksaga.publish_batch('t', NULL)$$,

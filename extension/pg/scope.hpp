@@ -46,6 +46,22 @@ template <class F> auto as_owner(F &&body) -> decltype(body()) {
     return as_role(extension_owner(), static_cast<F &&>(body));
 }
 
+/// Runs `body` with nothing but PostgreSQL's own names in sight, as a function with a pinned
+/// search_path: for functions that do without one, since setting it costs as much as a short call.
+template <class F> auto with_pinned_path(F &&body) -> decltype(body()) {
+    const int nesting = NewGUCNestLevel();
+    set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+                      GUC_ACTION_SAVE, true, 0, false);
+    if constexpr (std::is_void_v<decltype(body())>) {
+        body();
+        AtEOXact_GUC(false, nesting);
+    } else {
+        auto result = body();
+        AtEOXact_GUC(false, nesting);
+        return result;
+    }
+}
+
 /// Runs `body` with memory context `context` current.
 template <class F> auto in_context(MemoryContext context, F &&body) -> decltype(body()) {
     MemoryContext saved = MemoryContextSwitchTo(context);

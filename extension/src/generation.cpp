@@ -114,12 +114,12 @@ bool is_empty(size_t generation) {
 
 /// Begins a new generation where the next table is empty and this one is full enough.
 void turn_generation(TimestampTz now, bool at_once) {
-    const int64 count = last_value_of("outbox_generation_seq");
+    const int64 count = last_value_of(log_relations().generation_sequence);
     const size_t current = generation_filled(count);
     pg::Rows oldest = oldest_of[current].run();
     if (oldest.empty() || !is_empty(generation_filled(count + 1)))
         return;
-    Relation table = table_open(log_table(static_cast<int>(current)), AccessShareLock);
+    Relation table = table_open(log_relations().tables[current], AccessShareLock);
     const bool is_large = RelationGetNumberOfBlocks(table) >= generation_pages;
     table_close(table, NoLock);
     if (at_once || is_large || oldest.time(0, 0) < now - generation_age_us)
@@ -128,7 +128,7 @@ void turn_generation(TimestampTz now, bool at_once) {
 
 /// Empties the generations that are not being filled and that nobody needs.
 void empty_generations(TimestampTz now) {
-    const size_t current = generation_filled(last_value_of("outbox_generation_seq"));
+    const size_t current = generation_filled(last_value_of(log_relations().generation_sequence));
     for (size_t generation = 0; generation < generations; ++generation) {
         if (generation == current || !is_read(generation, now))
             continue;

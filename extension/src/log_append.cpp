@@ -8,6 +8,7 @@
 
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
+#include "pg/scope.hpp"
 #include "src/log_table.hpp"
 
 namespace stacksaga {
@@ -18,8 +19,8 @@ namespace {
 constexpr size_t rows_at_once = 256;
 
 /// Only a hint: which of the generations is filled makes no difference to readers.
-int current_generation() {
-    return static_cast<int>(last_value_of("outbox_generation_seq") % generations);
+size_t current_generation() {
+    return static_cast<size_t>(last_value_of(log_relations().generation_sequence) % generations);
 }
 
 void refuse_triggers(Relation table) {
@@ -29,6 +30,14 @@ void refuse_triggers(Relation table) {
                  errmsg("table \"%s\" has a trigger", RelationGetRelationName(table)),
                  errdetail("Messages are appended to the log without firing triggers."),
                  errhint("Drop the trigger, and create a subscription with a handler instead.")));
+}
+
+/// Whether an index that somebody has added calls functions, which must not find names of the
+/// caller of publish().
+bool calls_functions(const ResultRelInfo &target) {
+    return std::any_of(
+        target.ri_IndexRelationInfo, target.ri_IndexRelationInfo + target.ri_NumIndices,
+        [](const IndexInfo *i) { return i->ii_Expressions != NIL || i->ii_Predicate != NIL; });
 }
 
 /// A table of the log that is being appended to. After an error the resource owner closes it.
@@ -68,6 +77,11 @@ struct Appending {
         ExecStoreVirtualTuple(slot);
     }
 
+    void index(std::span<TupleTableSlot *> slots) const {
+        for (TupleTableSlot *slot : slots)
+            pg::insert_into_indexes(target, slot, state);
+    }
+
     void append(std::span<TupleTableSlot *> slots) const {
         const CommandId command = GetCurrentCommandId(true);
         MemoryContext caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(state));
@@ -76,8 +90,10 @@ struct Appending {
         else
             table_multi_insert(table, slots.data(), static_cast<int>(slots.size()), command, 0,
                                nullptr);
-        for (TupleTableSlot *slot : slots)
-            pg::insert_into_indexes(target, slot, state);
+        if (calls_functions(*target))
+            pg::with_pinned_path([&] { index(slots); });
+        else
+            index(slots);
         MemoryContextSwitchTo(caller);
         ResetPerTupleExprContext(state);
     }
@@ -87,12 +103,12 @@ struct Appending {
 
 void append_to_log(int32 ring_id, TimestampTz now, std::span<const NewRow> rows) {
     PreventCommandIfReadOnly("publish()");
-    const int generation = current_generation();
-    Relation table = table_open(log_table(generation), RowExclusiveLock);
+    const size_t generation = current_generation();
+    Relation table = table_open(log_relations().tables[generation], RowExclusiveLock);
     refuse_triggers(table);
     Appending appending{
         .table = table,
-        .numbers = log_relation("outbox_number_seq"),
+        .numbers = log_relations().number_sequence,
         .generation = static_cast<int16>(generation),
         .ring_id = ring_id,
         .now = now,

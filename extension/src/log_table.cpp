@@ -5,25 +5,62 @@
 
 namespace stacksaga {
 
-Oid log_relation(const char *name) {
+namespace {
+
+constinit LogRelations relations{};
+constinit uint64 changes = 1;  // of any table, in this session's eyes
+constinit uint64 known_at = 0; // what `changes` was when the relations were looked up
+constinit bool is_watching = false;
+
+Oid relation_named(const char *name) {
     Oid oid = get_relname_relid(name, get_namespace_oid("stacksaga", false));
     if (!OidIsValid(oid))
         elog(ERROR, "relation stacksaga.%s does not exist", name);
     return oid;
 }
 
-int64 last_value_of(const char *sequence) {
+/// The extension may be dropped and made again in the same session.
+void note_change(Datum, Oid) {
+    ++changes;
+}
+
+LogRelations look_up() {
+    LogRelations found{};
+    for (size_t i = 0; i < generations; ++i) {
+        const char *table = psprintf("outbox_message_%zu", i);
+        found.tables[i] = relation_named(table);
+        found.number_indexes[i] = relation_named(psprintf("%s_number", table));
+        found.transaction_indexes[i] = relation_named(psprintf("%s_transaction", table));
+    }
+    found.number_sequence = relation_named("outbox_number_seq");
+    found.generation_sequence = relation_named("outbox_generation_seq");
+    return found;
+}
+
+} // namespace
+
+const LogRelations &log_relations() {
+    if (!is_watching) {
+        CacheRegisterRelcacheCallback(note_change, Datum{0});
+        is_watching = true;
+    }
+    if (known_at != changes) {
+        const uint64 before = changes; // the look-up itself may hear of a change
+        const LogRelations found = look_up();
+        relations = found;
+        known_at = before;
+    }
+    return relations;
+}
+
+int64 last_value_of(Oid sequence) {
     // Called with a result flag, since "none yet" is a NULL.
     LOCAL_FCINFO(fcinfo, 1);
     InitFunctionCallInfoData(*fcinfo, nullptr, 1, InvalidOid, nullptr, nullptr);
-    fcinfo->args[0].value = ObjectIdGetDatum(log_relation(sequence));
+    fcinfo->args[0].value = ObjectIdGetDatum(sequence);
     fcinfo->args[0].isnull = false;
     const Datum value = pg_sequence_last_value(fcinfo);
     return fcinfo->isnull ? 0 : DatumGetInt64(value);
-}
-
-Oid log_table(int generation) {
-    return log_relation(psprintf("outbox_message_%d", generation));
 }
 
 Message LogRow::copy() const {
@@ -53,8 +90,9 @@ Message LogRow::copy() const {
 }
 
 LogTables::LogTables() {
-    for (int generation = 0; generation < generations; ++generation) {
-        Relation table = table_open(log_table(generation), AccessShareLock);
+    const LogRelations relations = log_relations();
+    for (size_t generation = 0; generation < generations; ++generation) {
+        Relation table = table_open(relations.tables[generation], AccessShareLock);
         // Asked under the lock: an empty one may be filled from now on, but not with what the
         // caller looks for, which was committed before.
         if (RelationGetNumberOfBlocks(table) == 0) {
@@ -63,9 +101,8 @@ LogTables::LogTables() {
         }
         Scan &scan = scans_[count_++];
         scan.table = table;
-        scan.number_index = log_relation(psprintf("outbox_message_%d_number", generation));
-        scan.transaction_index =
-            log_relation(psprintf("outbox_message_%d_transaction", generation));
+        scan.number_index = relations.number_indexes[generation];
+        scan.transaction_index = relations.transaction_indexes[generation];
     }
 }
 

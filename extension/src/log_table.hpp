@@ -121,13 +121,16 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<LogTables>);
 
+/// What the log consists of.
+struct LogRelations {
+    std::array<Oid, generations> tables, number_indexes, transaction_indexes;
+    Oid number_sequence, generation_sequence;
+};
+
+/// Looked up once in a session, and again when one of them is replaced.
+const LogRelations &log_relations();
+
 /// The last value that a sequence of the outbox has given; 0 before the first one.
-int64 last_value_of(const char *sequence);
-
-/// A table, index or sequence of the outbox, by its name.
-Oid log_relation(const char *name);
-
-/// The table of a generation, 0..generations-1.
-Oid log_table(int generation);
+int64 last_value_of(Oid sequence);
 
 } // namespace stacksaga

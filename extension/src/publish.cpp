@@ -26,7 +26,7 @@ int32 ring_of_session() {
     constexpr int32 default_ring = 1;
     if (strcmp(pg::settings.region, "default") == 0 && strcmp(pg::settings.cluster, "default") == 0)
         return default_ring;
-    return pg::with_spi([] { return current_ring().ring_id; });
+    return pg::with_pinned_path([] { return pg::with_spi([] { return current_ring().ring_id; }); });
 }
 
 void check_topic(std::string_view topic) {

@@ -77,7 +77,7 @@ void at_transaction_end(XactEvent event, void *) {
 } // namespace
 
 int64 last_message_number() {
-    return last_value_of("outbox_number_seq");
+    return last_value_of(log_relations().number_sequence);
 }
 
 int64 last_tick() {

@@ -25,7 +25,8 @@ CREATE SEQUENCE stacksaga.outbox_generation_seq MINVALUE 0 START 0 CACHE 1;
 COMMENT ON SEQUENCE stacksaga.outbox_generation_seq IS
     'Counts generations of the log; the last value modulo 3 is the partition that publish() fills';
 
--- No unique index: nothing reads a message by its id, and each index costs every publish.
+-- No unique index: nothing reads a message by its id, and each index costs every publish. No two
+-- entries of an index are equal, so that nothing is to be gained by looking for equal ones.
 CREATE TABLE stacksaga.outbox_message (
     number         bigint NOT NULL,
     transaction_id bigint NOT NULL,
@@ -49,15 +50,21 @@ CREATE TABLE stacksaga.outbox_message_1 PARTITION OF stacksaga.outbox_message FO
     WITH (autovacuum_vacuum_insert_threshold = 1000000);
 CREATE TABLE stacksaga.outbox_message_2 PARTITION OF stacksaga.outbox_message FOR VALUES IN (2)
     WITH (autovacuum_vacuum_insert_threshold = 1000000);
-CREATE INDEX outbox_message_0_number ON stacksaga.outbox_message_0 (partition, number);
-CREATE INDEX outbox_message_1_number ON stacksaga.outbox_message_1 (partition, number);
-CREATE INDEX outbox_message_2_number ON stacksaga.outbox_message_2 (partition, number);
+CREATE INDEX outbox_message_0_number ON stacksaga.outbox_message_0 (partition, number)
+    WITH (deduplicate_items = off);
+CREATE INDEX outbox_message_1_number ON stacksaga.outbox_message_1 (partition, number)
+    WITH (deduplicate_items = off);
+CREATE INDEX outbox_message_2_number ON stacksaga.outbox_message_2 (partition, number)
+    WITH (deduplicate_items = off);
 CREATE INDEX outbox_message_0_transaction
-    ON stacksaga.outbox_message_0 (transaction_id, partition, number);
+    ON stacksaga.outbox_message_0 (transaction_id, partition, number)
+    WITH (deduplicate_items = off);
 CREATE INDEX outbox_message_1_transaction
-    ON stacksaga.outbox_message_1 (transaction_id, partition, number);
+    ON stacksaga.outbox_message_1 (transaction_id, partition, number)
+    WITH (deduplicate_items = off);
 CREATE INDEX outbox_message_2_transaction
-    ON stacksaga.outbox_message_2 (transaction_id, partition, number);
+    ON stacksaga.outbox_message_2 (transaction_id, partition, number)
+    WITH (deduplicate_items = off);
 COMMENT ON TABLE stacksaga.outbox_message IS
     'The log: one row per message, never updated or deleted; a partition that all have read is truncated';
 COMMENT ON TABLE stacksaga.outbox_message_0 IS 'One of the three generations of the log';
