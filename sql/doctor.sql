@@ -25,7 +25,7 @@ RESET ROLE;
 CREATE FUNCTION doctor.found(name text) RETURNS TABLE (severity text, detail text, fix text)
 LANGUAGE sql AS $$
     SELECT severity, detail, fix FROM stacksaga.doctor() WHERE check_name = name
-       AND (name NOT IN ('definers', 'handlers', 'grants', 'retries', 'dead_messages') OR detail LIKE '%"doctor%')
+       AND (name NOT IN ('definers', 'handlers', 'grants', 'retries', 'dead_messages', 'lag') OR detail LIKE '%"doctor%')
      ORDER BY detail
 $$;
 -- All is well with these.
@@ -54,6 +54,24 @@ SELECT count(*) FROM stacksaga.start_saga('doctor');
 SELECT stacksaga.run_pending() > 1 AS ran;
 SELECT * FROM doctor.found('parked');
 ROLLBACK;
+
+-- Messages that nobody reads. (Whoever receives makes a tick.)
+SELECT stacksaga.create_subscription('doctor ''idle', 'doctor');
+SELECT stacksaga.create_subscription('doctor busy', 'doctor');
+SELECT stacksaga.publish('doctor', '{}') IS NOT NULL AS published;
+SELECT stacksaga.ack_messages(batch_id) FROM stacksaga.receive_messages('doctor busy', 'c');
+SELECT * FROM doctor.found('lag');
+SET stacksaga.clock_offset = '2 minutes';
+SELECT severity, regexp_replace(detail, '00:0\d:\d\d', 'some time') AS detail, fix FROM doctor.found('lag');
+SET stacksaga.clock_offset = '12 minutes';
+SELECT severity, fix FROM doctor.found('lag');
+SELECT labels ->> 'subscription' AS subscription, value > 700 AS lags FROM stacksaga.metrics()
+ WHERE name = 'stacksaga_subscription_lag_seconds' ORDER BY 1;
+SELECT stacksaga.ack_messages(batch_id) FROM stacksaga.receive_messages('doctor ''idle', 'c');
+SELECT * FROM doctor.found('lag');
+RESET stacksaga.clock_offset;
+SELECT stacksaga.drop_subscription('doctor ''idle'), stacksaga.drop_subscription('doctor busy');
+TRUNCATE stacksaga.outbox_message;
 
 -- Handlers that are gone, changed, or not for their definer any more; definers.
 BEGIN;

@@ -34,6 +34,12 @@ SET stacksaga.cluster = 'old';
 SELECT count(*) FROM stacksaga.start_sagas('adopt_me', array_fill('{}'::jsonb, ARRAY[20]));
 CREATE TABLE adopt.claimed AS SELECT * FROM stacksaga.claim_steps('adopt_questions', 'someone', 15);
 SELECT count(stacksaga.complete_step(saga_id, step, lease)) FROM (SELECT * FROM adopt.claimed ORDER BY saga_id LIMIT 10) AS c;
+-- And messages, for a handler of that ring.
+CREATE TABLE adopt.handled (n int);
+CREATE FUNCTION adopt.handle(m stacksaga.message) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO adopt.handled VALUES ((m.payload -> 'n')::int) $$;
+SELECT stacksaga.create_subscription('adopted', 'adopt', 'adopt.handle(stacksaga.message)');
+SELECT count(stacksaga.publish('adopt', jsonb_build_object('n', n), 'k')) FROM generate_series(1, 3) n;
 SET stacksaga.cluster = 'other';
 SELECT created FROM stacksaga.start_saga('adopt_me');
 SELECT stacksaga.register_node('adopt-n1', 'adopt', 'old') AS n1 \gset
@@ -73,6 +79,26 @@ SELECT count(stacksaga.complete_step(saga_id, step, lease)) FROM stacksaga.claim
 SELECT stacksaga.run_pending(100);
 SELECT count(*), count(DISTINCT saga_id) AS sagas FROM adopt.done;
 SELECT cluster, status, count(*) FROM stacksaga.sagas WHERE region = 'adopt' GROUP BY 1, 2 ORDER BY 1, 2;
+
+SELECT n FROM adopt.handled;
+
+-- While the old ring has an owner again its messages are its own.
+SET stacksaga.cluster = 'old';
+SELECT count(stacksaga.publish('adopt', jsonb_build_object('n', n), 'k')) FROM generate_series(4, 5) n;
+BEGIN;
+UPDATE stacksaga.slot SET owner = 1 WHERE slot = 0 AND ring_id = (
+    SELECT ring_id FROM stacksaga.ring WHERE region = 'adopt' AND cluster = 'old');
+SET LOCAL stacksaga.cluster = 'new';
+SELECT stacksaga.run_pending();
+ROLLBACK;
+SET stacksaga.cluster = 'other';
+SELECT stacksaga.run_pending();
+SET stacksaga.cluster = 'new';
+SELECT stacksaga.run_pending();
+SELECT n FROM adopt.handled;
+SET stacksaga.cluster = 'old';
+SELECT stacksaga.drop_subscription('adopted');
+TRUNCATE stacksaga.outbox_message;
 
 -- Again: nothing is left to move.
 SELECT stacksaga.adopt_ring('adopt', 'old', 'adopt', 'new', 'to be sure');

@@ -17,6 +17,7 @@ constexpr int payload_limit = 256 * 1024 * 1024; // what jsonb itself can hold i
 constexpr int saga_retention_default = 7 * 24 * 3600,
               failed_saga_retention_default = 30 * 24 * 3600;
 constexpr int outbox_retention_default = 3 * 24 * 60 * 60;
+constexpr int message_timeout_default = 30 * 1000;
 constexpr int poll_interval_default = 1000, poll_interval_min = 10, poll_interval_max = 60 * 1000;
 constexpr double retry_budget_default = 0.2, retry_budget_max = 1000;
 constexpr int workers_default = 1, workers_max = 64;
@@ -88,6 +89,10 @@ void define_settings() {
                             "Sets the largest input, output or payload that is accepted.", nullptr,
                             &settings.max_payload, max_payload_default, 1024, payload_limit,
                             PGC_SUSET, GUC_UNIT_BYTE, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "stacksaga.message_timeout", "Sets how long one call of a message handler may take.",
+        "0: as long as it wants.", &settings.message_timeout, message_timeout_default, 0, INT_MAX,
+        PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable(
         "stacksaga.notify", "Makes ticks of the outbox notify the channel stacksaga_outbox.",
         nullptr, &settings.notify, false, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
@@ -102,7 +107,7 @@ void define_settings() {
                             poll_interval_max, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomRealVariable(
         "stacksaga.retry_budget", "Sets how many retries a first attempt pays for.",
-        "For each queue and each definition of SQL steps; ten a second are always let through; -1: all.",
+        "For each queue, definition of SQL steps, and subscription with a handler; ten a second are always let through; -1: all.",
         &settings.retry_budget, retry_budget_default, -1, retry_budget_max, PGC_SUSET, 0, nullptr,
         nullptr, nullptr);
     DefineCustomStringVariable("stacksaga.region", "Names the region that new work belongs to.",

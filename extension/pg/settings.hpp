@@ -16,6 +16,7 @@ struct Settings {
     int dedupe_retention;      ///< s
     int failed_saga_retention; ///< s; negative: for ever
     int max_payload;           ///< bytes
+    int message_timeout;       ///< ms; 0: none
     bool notify;
     int outbox_retention; ///< s
     int poll_interval;    ///< ms

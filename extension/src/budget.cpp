@@ -39,6 +39,10 @@ uint64 budget_of_definition(int32 definition_id) {
     return static_cast<uint64>(definition_id);
 }
 
+uint64 budget_of_subscription(int32 subscription_id) {
+    return ~static_cast<uint64>(subscription_id); // from the other end than definitions
+}
+
 void count_first_attempt(uint64 budget) {
     at(budget).count_first_attempt(pg::clock_now(), std::max(0.0, pg::settings.retry_budget));
 }

@@ -103,6 +103,21 @@ void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     result.add(pg::of(Int64GetDatum(total.messages)), pg::of(Float8GetDatum(seconds)));
 }
 
+/// When the first message was published that waits in the log; nothing: none does. Costs the same
+/// however long the log is.
+std::optional<TimestampTz> unread_since(int32 subscription_id) {
+    const Subscription *s = find_subscription(subscription_id);
+    if (s == nullptr)
+        return std::nullopt;
+    std::optional<TimestampTz> since;
+    for (const Position &p : read_positions(s->id)) {
+        const LogPart next = read_log(s->filter, p.partition, p.at, 1);
+        if (!next.messages.empty())
+            since = std::min(since.value_or(DT_NOEND), next.messages[0].published_at);
+    }
+    return since;
+}
+
 } // namespace
 
 // redrive_message(subscription, message_id) -> void
@@ -124,6 +139,15 @@ STACKSAGA_FUNCTION(discard_message) {
     const std::string_view role{GetUserNameFromId(GetSessionUserId(), false)};
     pg::with_spi([&] { discard_message(name, id, reason, role); });
     PG_RETURN_VOID();
+}
+
+// outbox_unread_since(subscription_id) -> timestamptz
+STACKSAGA_FUNCTION(outbox_unread_since) {
+    const int32 id = pg::Arguments(fcinfo).required_int4(0, "subscription_id");
+    const std::optional<TimestampTz> since = pg::with_spi([&] { return unread_since(id); });
+    if (!since)
+        PG_RETURN_NULL();
+    PG_RETURN_TIMESTAMPTZ(*since);
 }
 
 // outbox_backlog(subscription_id) -> (messages bigint, seconds double precision)

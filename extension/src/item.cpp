@@ -7,6 +7,7 @@
 #include "src/budget.hpp"
 #include "src/child.hpp"
 #include "src/handler.hpp"
+#include "src/handler_timeout.hpp"
 #include "src/limits.hpp"
 #include "src/message_step.hpp"
 
@@ -18,36 +19,6 @@ namespace {
 
 using core::Direction;
 using core::FailureClass;
-
-constinit volatile sig_atomic_t attempt_timed_out = false;
-constinit bool timeout_is_registered = false;
-constinit TimeoutId attempt_timeout = USER_TIMEOUT;
-
-/// In a signal handler: only flags and the latch.
-void cancel_attempt() {
-    attempt_timed_out = true;
-    InterruptPending = true;
-    QueryCancelPending = true;
-    SetLatch(MyLatch);
-}
-
-void start_timeout(int64 timeout_us) {
-    if (!timeout_is_registered) {
-        attempt_timeout = RegisterTimeout(USER_TIMEOUT, cancel_attempt);
-        timeout_is_registered = true;
-    }
-    attempt_timed_out = false;
-    int64 ms = std::clamp<int64>(timeout_us / 1000, 1, INT_MAX);
-    enable_timeout_after(attempt_timeout, static_cast<int>(ms));
-}
-
-void stop_timeout() {
-    disable_timeout(attempt_timeout, false);
-    if (attempt_timed_out) { // it fired when the handler was already done
-        attempt_timed_out = false;
-        QueryCancelPending = false;
-    }
-}
 
 /// The item's saga and work row, if it is still due.
 struct Due {
@@ -84,9 +55,9 @@ Datum call(const Saga &saga, const Step &step, const FunctionRef &function, Hand
     handler_is_unusable = false;
     handler_is_running = true;
     StepCall step_call = make_call(saga, step, attempt);
-    start_timeout(step.timeout_us);
+    start_handler_timeout(step.timeout_us);
     Datum result = call_handler(*saga.definition, function, kind, step_call, isnull);
-    stop_timeout();
+    stop_handler_timeout();
     if (kind == HandlerKind::action && !*isnull)
         check_payload(result, "output");
     handler_is_running = false;
@@ -235,14 +206,13 @@ Casualty read_casualty() {
     casualty.error =
         text.substr(0, static_cast<size_t>(pg_mbcliplen(text.data(), static_cast<int>(text.size()),
                                                         error_bytes_max)));
-    casualty.timed_out = attempt_timed_out;
-    casualty.is_cancelled = is_cancel(*error) && !attempt_timed_out;
+    casualty.timed_out = handler_has_timed_out();
+    casualty.is_cancelled = is_cancel(*error) && !casualty.timed_out;
     casualty.unusable = handler_is_unusable;
     if (casualty.timed_out)
         casualty.error = "the attempt took longer than the step's timeout";
     handler_is_running = false;
-    if (timeout_is_registered)
-        stop_timeout(); // or it would stop whatever comes after the handler
+    stop_handler_timeout();
     return casualty;
 }
 

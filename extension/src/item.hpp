@@ -18,7 +18,7 @@ struct DueItem {
 struct Casualty {
     std::string_view sqlstate;
     std::string_view error;
-    bool timed_out;            ///< the step's timeout cancelled it
+    bool timed_out;            ///< its timeout cancelled it
     bool unusable;             ///< there is no such function, or it may not be run
     bool is_cancelled = false; ///< the server cancelled it, for a client or a statement_timeout
     bool is_death = false;     ///< it ended its process

@@ -12,8 +12,9 @@ struct Message {
     int64 previous_tick; ///< the tick before that one; not of a message that was aside
     core::Token token = core::Token::from_int64(0);
     int16 partition;
-    int32 attempt; ///< how often it has been given to a consumer, this time included
-    bool is_aside; ///< from message_retry; else from the log
+    int32 attempt;   ///< how often it has been given to a consumer, this time included
+    bool is_aside;   ///< from message_retry; else from the log
+    bool is_suspect; ///< something went wrong with it before: it is handed over alone
     pg_uuid_t id;
     TimestampTz published_at;
     std::optional<TimestampTz> deliver_at;

@@ -23,11 +23,13 @@ constexpr int32 ready_max = 100;
     "   AND key IS NOT NULL"
 #define ASIDE_COLUMNS                                                                              \
     "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type," \
-    " payload, headers, state"
+    " payload, headers, state, last_error IS NOT NULL"
 constinit pg::Statement select_due{"SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
                                    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3"
                                    "   AND (state = 'fallback') = $5"
                                    " ORDER BY due_at, tick, number LIMIT $4"};
+constinit pg::Statement select_one{"SELECT " ASIDE_COLUMNS
+                                   " FROM stacksaga.message_retry" OF_MESSAGE};
 constinit pg::Statement select_given{
     "SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
     " WHERE subscription_id = $1 AND partition = $2 AND batch_id = $3 ORDER BY tick, number"};
@@ -92,6 +94,9 @@ constinit pg::Statement insert_dead{
     "                     AND r.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token), $7),"
     "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
     " ON CONFLICT DO NOTHING"};
+constinit pg::Statement suspect_all_due{
+    "UPDATE stacksaga.message_retry SET last_error = $4"
+    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3 AND last_error IS NULL"};
 constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
 constinit pg::Statement wait_for_key{
     "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity'" OF_MESSAGE};
@@ -153,6 +158,7 @@ Message message_of_row(const pg::Rows &rows, uint64 row) {
     m.type = or_zero(9);
     m.payload = or_zero(10);
     m.headers = rows.value(row, 11);
+    m.is_suspect = rows.boolean(row, 13);
     return m;
 }
 
@@ -265,6 +271,15 @@ std::span<Message> due_messages(const Subscription &s, int16 partition, int32 li
     return {messages, count};
 }
 
+std::optional<Message> find_aside(const Subscription &s, core::Token token, int64 tick,
+                                  int64 number) {
+    pg::Rows rows = select_one.run(pg::param(s.id), pg::param(token.value()), pg::param(tick),
+                                   pg::param(number));
+    if (rows.empty())
+        return std::nullopt;
+    return message_of_row(rows, 0);
+}
+
 std::span<Message> messages_given(const Subscription &s, int16 partition, int64 batch_id) {
     pg::Rows rows = select_given.run(pg::param(s.id), pg::param(partition), pg::param(batch_id));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
@@ -308,6 +323,15 @@ void move_unread(const Subscription &s, const Message &m, TimestampTz now) {
     }
     write_aside(s, m, "waiting", 0, DT_NOEND, now, 0, reason);
     hold_behind(s, m);
+}
+
+void suspect(const Subscription &s, const Message &m, std::string_view error, TimestampTz now) {
+    write_aside(s, m, is_blocking(s, m) ? "ready" : "failed", 0, now, now, 0, error);
+}
+
+void suspect_due(const Subscription &s, int16 partition, std::string_view error, TimestampTz now) {
+    suspect_all_due.run(pg::param(s.id), pg::param(partition), pg::param_time(now),
+                        pg::param(error));
 }
 
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id) {

@@ -20,6 +20,10 @@ namespace stacksaga {
 std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
                                 TimestampTz now, bool fallbacks);
 
+/// The message that is aside at this place, if it is; attempt is the next one.
+std::optional<Message> find_aside(const Subscription &s, core::Token token, int64 tick,
+                                  int64 number);
+
 /// The messages of a batch that were aside when it got them, less those that have failed in it.
 std::span<Message> messages_given(const Subscription &s, int16 partition, int64 batch_id);
 
@@ -39,6 +43,13 @@ void move_aside(const Subscription &s, const Message &m, LogFate fate, Timestamp
 /// Moves a message aside that the log cannot keep any longer for a subscription that has not read
 /// it: it is due at once, or when its turn in its key comes (release_key() has to follow).
 void move_unread(const Subscription &s, const Message &m, TimestampTz now);
+
+/// Moves a message of the log aside whose handler may have ended its process: it is handed over
+/// alone, when its turn comes.
+void suspect(const Subscription &s, const Message &m, std::string_view error, TimestampTz now);
+
+/// The same for all that are aside and due in a partition.
+void suspect_due(const Subscription &s, int16 partition, std::string_view error, TimestampTz now);
 
 /// A batch (0: none) gives these aside messages to a consumer.
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id);

@@ -10,6 +10,7 @@ namespace stacksaga {
 struct DeliveryOutcome {
     int64 items;          ///< messages handled
     int64 failures;       ///< handlers that failed
+    int64 deferred;       ///< retries that found their budget empty
     bool more;            ///< look again at once
     TimestampTz next_due; ///< of what is aside; or DT_NOEND
 };

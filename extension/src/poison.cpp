@@ -3,27 +3,31 @@
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
 #include "src/limits.hpp"
+#include "src/message_death.hpp"
 
 namespace stacksaga {
 
 namespace {
 
 constexpr char file_prefix[] = "stacksaga."; // then the database's OID, a dot, the worker's number
-constexpr uint32 file_magic = 0x53474e31;    // to be changed with the layout
+constexpr uint32 file_magic = 0x53474e32;    // to be changed with the layout
 constexpr std::string_view death_sqlstate = "57P02";
-constexpr std::string_view death_error = "the handler ended its process";
+
+enum class Named : uint32 { nothing, item, message, batch };
 
 /// What the file holds.
 struct NameFile {
     uint32 magic;
-    uint32 is_named; ///< written after the item and erased before it
+    Named named; ///< written after what it names and erased before it
     DueItem item;
+    NamedMessage message;
+    NamedBatch batch;
 };
 static_assert(std::is_trivially_copyable_v<NameFile>);
 
 constinit NameFile *file = nullptr;
 constinit std::array<char, MAXPGPATH> path{};
-constinit std::optional<DueItem> last_words{};
+constinit NameFile last_words{};
 
 constinit pg::Statement count_deaths{
     "SELECT count(*) FROM stacksaga.failure"
@@ -33,10 +37,19 @@ constinit pg::Statement find_saga{
     "SELECT FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
-void set_named(bool is_named) {
+void set_named(Named named) {
     pg_compiler_barrier();
-    *const_cast<volatile uint32 *>(&file->is_named) = is_named ? 1 : 0;
+    *const_cast<volatile Named *>(&file->named) = named;
     pg_compiler_barrier();
+}
+
+/// Writes the name by `write`.
+template <class F> void name(Named named, F &&write) {
+    if (file == nullptr)
+        return;
+    set_named(Named::nothing);
+    write();
+    set_named(named);
 }
 
 bool saga_exists(const pg_uuid_t &id) {
@@ -63,7 +76,7 @@ void on_quit(int signal) {
 
 /// Before the locks of the process are released: then another one may have the number.
 void at_exit(int, Datum) {
-    if (file != nullptr && file->is_named == 0)
+    if (file != nullptr && file->named == Named::nothing)
         unlink(path.data());
 }
 
@@ -114,8 +127,8 @@ void open_name_file(int32 number) {
         CloseTransientFile(descriptor);
     if (file == nullptr)
         return;
-    if (file->magic == file_magic && file->is_named != 0)
-        last_words = file->item;
+    if (file->magic == file_magic && file->named != Named::nothing)
+        last_words = *file;
     else
         name_nothing();
     file->magic = file_magic;
@@ -144,24 +157,29 @@ void sweep_name_files() {
 }
 
 void name_item(const DueItem &item) {
-    if (file == nullptr)
-        return;
-    set_named(false);
-    file->item = item;
-    set_named(true);
+    name(Named::item, [&] { file->item = item; });
+}
+
+void name_message(const NamedMessage &message) {
+    name(Named::message, [&] { file->message = message; });
+}
+
+void name_batch(const NamedBatch &batch) {
+    name(Named::batch, [&] { file->batch = batch; });
 }
 
 void name_nothing() {
     if (file != nullptr)
-        set_named(false);
+        set_named(Named::nothing);
 }
 
 bool has_last_words() {
-    return last_words.has_value();
+    return last_words.named != Named::nothing;
 }
 
-bool charge_last_words(std::string_view worker) {
-    const DueItem item = *last_words;
+namespace {
+
+bool charge_item(const DueItem &item, std::string_view worker) {
     const TimestampTz now = pg::clock_now();
     std::optional<Saga> saga = lock_saga(item.saga_id, now, true);
     if (!saga)
@@ -190,8 +208,24 @@ bool charge_last_words(std::string_view worker) {
     return true;
 }
 
+} // namespace
+
+bool charge_last_words(std::string_view worker) {
+    switch (last_words.named) {
+    case Named::item:
+        return charge_item(last_words.item, worker);
+    case Named::message:
+        return charge_message(last_words.message, worker);
+    case Named::batch:
+        return charge_batch(last_words.batch, worker);
+    case Named::nothing:
+        break;
+    }
+    return true;
+}
+
 void forget_last_words() {
-    last_words.reset();
+    last_words.named = Named::nothing;
     name_nothing();
 }
 

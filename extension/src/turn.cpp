@@ -283,8 +283,6 @@ int32 run_batch(Batch &batch, MemoryContext memory) {
         }
         PG_END_TRY();
     }
-    // A handler's session locks would outlive the saga that took them: this session never ends.
-    LockReleaseSession(USER_LOCKMETHOD);
     return failures->count;
 }
 
@@ -320,8 +318,11 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
     const DeliveryOutcome delivered = deliver_messages(node, memory);
     outcome.items += delivered.items;
     outcome.failures += delivered.failures;
+    outcome.deferred += delivered.deferred;
     outcome.more = outcome.more || delivered.more;
     outcome.next_due = std::min(outcome.next_due, delivered.next_due);
+    // A handler's session locks would outlive what took them: this session never ends.
+    LockReleaseSession(USER_LOCKMETHOD);
     return outcome;
 }
 

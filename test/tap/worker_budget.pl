@@ -1,4 +1,5 @@
-# The retries of a definition's SQL steps are a share of its first attempts, and ten a second.
+# The retries of a definition's SQL steps, and those of a subscription's handler, are a share of its
+# first attempts, and ten a second.
 use strict;
 use warnings;
 
@@ -49,6 +50,36 @@ is($node->safe_psql('postgres', q{
 $node->safe_psql('postgres', 'UPDATE switch SET is_down = false');
 ok($node->poll_query_until('postgres', q{
 	SELECT bool_and(status = 'completed') FROM stacksaga.saga}), 'deferred retries are not lost');
+
+# Messages.
+$node->safe_psql('postgres', q{
+	UPDATE switch SET is_down = true;
+	CREATE TABLE handled (attempt integer);
+	CREATE FUNCTION handle(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		IF (SELECT is_down FROM switch) THEN
+			RAISE EXCEPTION 'it is down' USING ERRCODE = 'SR503';
+		END IF;
+		INSERT INTO handled VALUES (m.attempt);
+	END $$;
+	SELECT stacksaga.create_subscription('s', 't', 'handle(stacksaga.message)',
+		retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '0'))});
+my $deferred = $node->safe_psql('postgres', 'SELECT deferred FROM stacksaga.worker_stats');
+$begun = time;
+my $messages = 100;
+$node->safe_psql('postgres', qq{
+	SELECT count(stacksaga.publish('t', '{}')) FROM generate_series(1, $messages)});
+ok($node->poll_query_until('postgres',
+	"SELECT deferred > $deferred + $messages FROM stacksaga.worker_stats"),
+	'retries of messages are deferred, and counted');
+my $attempts = $node->safe_psql('postgres',
+	'SELECT sum(attempt) FROM stacksaga.message_retry');
+cmp_ok($attempts - $messages, '<=', 0.2 * $messages + 10 * (time - $begun + 1),
+	'no more are let through than the budget allows');
+cmp_ok($attempts - $messages, '>=', 10, 'but some are');
+$node->safe_psql('postgres', 'UPDATE switch SET is_down = false');
+ok($node->poll_query_until('postgres', "SELECT count(*) = $messages FROM handled"),
+	'deferred messages are not lost');
 
 $node->stop;
 done_testing();

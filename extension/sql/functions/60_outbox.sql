@@ -122,3 +122,10 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'stacksaga_outbox_backlog';
 COMMENT ON FUNCTION stacksaga.outbox_backlog IS
     'Internal: counts what a subscription has not handled yet, and the age of the oldest of it';
+
+CREATE OR REPLACE FUNCTION stacksaga.outbox_unread_since(subscription_id integer)
+RETURNS timestamptz
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_outbox_unread_since';
+COMMENT ON FUNCTION stacksaga.outbox_unread_since IS
+    'Internal: returns when the first message was published that a subscription has not read; null: it has read all';

@@ -108,6 +108,8 @@ AS $$
      CROSS JOIN LATERAL (VALUES
            ('stacksaga_subscription_dead_messages',
             stacksaga.dead_count(s.subscription_id)::double precision),
+           ('stacksaga_subscription_lag_seconds',
+            stacksaga.seconds_overdue(stacksaga.outbox_unread_since(s.subscription_id))),
            ('stacksaga_subscription_held_messages', (
                 SELECT count(*)
                   FROM (SELECT FROM stacksaga.message_retry m
@@ -216,6 +218,7 @@ AS $$
     ('stacksaga_queue_overdue_seconds', 'gauge', 'for how long the oldest work of a queue has been due'),
     ('stacksaga_subscription_dead_messages', 'gauge', 'messages that failed for good; 1000 stands for more'),
     ('stacksaga_subscription_held_messages', 'gauge', 'messages that wait for their time, another attempt or their key; 1000 stands for more'),
+    ('stacksaga_subscription_lag_seconds', 'gauge', 'for how long the oldest messages have waited that a subscription has not read'),
     ('stacksaga_workers', 'gauge', 'background workers of this database'),
     ('stacksaga_worker_turns_total', 'counter', 'turns that a worker took since it started'),
     ('stacksaga_worker_items_total', 'counter', 'items that a worker did since it started'),

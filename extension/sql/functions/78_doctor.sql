@@ -65,6 +65,19 @@ AS $$
       FROM stacksaga.subscription s, stacksaga.dead_count(s.subscription_id) AS n
      WHERE n > 0
     UNION ALL
+    SELECT CASE WHEN lag < 600 THEN 'warning' ELSE 'error' END, 'lag',
+           format('subscription "%s" has not read messages that are %s old; after '
+                  'stacksaga.outbox_retention (%s) they are moved aside for it', s.subscription,
+                  date_trunc('second', make_interval(secs => lag)),
+                  current_setting('stacksaga.outbox_retention')),
+           CASE WHEN s.handler IS NULL
+                THEN format('Start a service that calls stacksaga.receive_messages(%L, ...); or '
+                            'stacksaga.drop_subscription(%1$L);', s.subscription)
+                ELSE 'SELECT stacksaga.worker_ensure(); -- or stacksaga.run_pending()' END
+      FROM stacksaga.subscription s,
+           stacksaga.seconds_overdue(stacksaga.outbox_unread_since(s.subscription_id)) AS lag
+     WHERE lag > 60
+    UNION ALL
     SELECT 'error', 'handlers', format('the %s of subscription "%s" cannot run %s: %s', h.what,
                s.subscription, h.signature,
                CASE WHEN f.oid IS NULL THEN 'there is no such function'
