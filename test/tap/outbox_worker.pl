@@ -1,0 +1,73 @@
+# A worker's own messages: what a handler or a step publishes inside its turn is delivered, while
+# somebody else's transaction stays open before, between and after; also what is prepared meanwhile.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use StacksagaCluster;
+use StacksagaWorkers;
+
+my $node = StacksagaCluster->new('outbox_worker');
+$node->init(worker_databases => ['postgres']);
+$node->append_conf('postgresql.conf', "max_prepared_transactions = 2\n");
+$node->start;
+$node->create_extension('postgres');
+$node->safe_psql('postgres', q{
+	CREATE TABLE handled (at bigint GENERATED ALWAYS AS IDENTITY, hops int, key text);
+	-- Sends each message on until it has gone so far.
+	CREATE FUNCTION hop(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO handled (hops, key) VALUES ((m.payload -> 'hops')::int, m.key);
+		IF (m.payload -> 'hops')::int < 20 THEN
+			PERFORM stacksaga.publish('hop', jsonb_build_object('hops', (m.payload -> 'hops')::int + 1), m.key);
+		END IF;
+	END $$;
+	CREATE FUNCTION begin_hops(stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
+		SELECT to_jsonb(stacksaga.publish('hop', '{"hops": 1}', 'saga')) $$;
+	SELECT stacksaga.create_subscription('hop', 'hop', 'hop(stacksaga.message)');
+	SELECT stacksaga.define_saga('hops', ARRAY[stacksaga.sql_step('begin', 'begin_hops(stacksaga.step_call)')])});
+wait_until_works($node, 'postgres', 1);
+
+sub hops
+{
+	my ($key) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT string_agg(hops::text, ' ' ORDER BY at) FROM handled WHERE key = '$key'");
+}
+
+my $all = join(' ', 1 .. 20);
+my $other = $node->background_psql('postgres');
+$other->query_safe(q{
+	BEGIN;
+	SELECT stacksaga.publish('hop', '{"hops": 20}', 'other')});
+$node->safe_psql('postgres', q{SELECT stacksaga.publish('hop', '{"hops": 1}', 'handler')});
+$node->safe_psql('postgres', q{SELECT stacksaga.start_saga('hops')});
+$node->safe_psql('postgres', q{
+	BEGIN;
+	SELECT stacksaga.publish('hop', '{"hops": 20}', 'prepared');
+	PREPARE TRANSACTION 'hops'});
+foreach my $key ('handler', 'saga')
+{
+	ok($node->poll_query_until('postgres',
+			"SELECT count(*) = 20 FROM handled WHERE key = '$key'"),
+		"$key: what is published inside a turn is delivered while another transaction is open");
+	is(hops($key), $all, "$key: each once and in order");
+}
+is(hops('other') . hops('prepared'), '', 'what is not committed is not delivered');
+$node->safe_psql('postgres', q{SELECT stacksaga.publish('hop', '{"hops": 1}', 'between')});
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 20 FROM handled WHERE key = 'between'}),
+	'nor does it hold up what comes after it');
+$other->query_safe('COMMIT');
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM handled WHERE key = 'other'}),
+	'when it commits it is delivered');
+$node->restart;
+$node->safe_psql('postgres', q{COMMIT PREPARED 'hops'});
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM handled WHERE key = 'prepared'}),
+	'a prepared one too, after a restart');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM handled'), 62, 'nothing came twice');
+
+$other->quit;
+$node->stop;
+done_testing();
