@@ -23,11 +23,13 @@ constexpr const char *footer =
     "--dbname says otherwise. Any number of coordinators may serve the same rings.\n"
     "\n"
     "Exit codes: 0 done or stopped by a signal, 1 and 2 what status and doctor found, 64 usage, 65 bad\n"
-    "configuration file or no such ring (--once), 69 database unavailable (--once), 70 internal error,\n"
-    "75 refused for now (--once), 77 permission denied, 78 extension missing or too old.\n"
+    "configuration file, a pooler, or no such ring (--once), 69 database unavailable (--once), 70\n"
+    "internal error, 75 refused for now (--once), 77 permission denied, 78 extension missing or of\n"
+    "another version.\n"
     "\n"
-    "Signals of master and worker: SIGTERM and SIGINT end it, SIGHUP reads the file of settings again\n"
-    "and takes over the level and format of the log, SIGUSR1 logs its state.";
+    "Signals of master, agent and worker: SIGTERM and SIGINT end it (a second one at once), SIGHUP\n"
+    "reads the file of settings again and takes over the level and format of the log, SIGUSR1 logs\n"
+    "its state.";
 
 /// Values as they were given.
 struct Words {
@@ -218,6 +220,8 @@ void add_options(CommandWords &c, const std::string &publisher) {
         add_databases(app, c.config);
     else
         add_connection(app, c.config);
+    app.add_flag("--session-pooler", c.config.session_pooler,
+                 "The connection may go through a pooler, each client having a session of its own");
     switch (c.command) {
     case Command::master:
         app.add_flag(

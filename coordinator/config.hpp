@@ -19,8 +19,9 @@ struct Config {
     std::string conninfo;               ///< empty: libpq's environment alone; the first of several
     std::vector<std::string> databases; ///< of master: at least one, as conninfo
     std::vector<RingName> rings;
-    std::string publisher; ///< of agent: its name as a node
-    double weight = 1;     ///< of agent
+    bool session_pooler = false; ///< a pooler between gives each client a session of its own
+    std::string publisher;       ///< of agent: its name as a node
+    double weight = 1;           ///< of agent
     HttpAddress http;
     bool http_is_default = true; ///< nobody asked for it: a port in use is no error
     LogFormat log_format = LogFormat::logfmt;

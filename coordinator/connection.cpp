@@ -20,6 +20,11 @@ namespace {
 
 constexpr Duration default_connect_timeout = std::chrono::seconds(10);
 
+constexpr const char *SQL_PROCESS = "SELECT pg_catalog.pg_backend_pid()";
+
+/// Of this process; set before the first connection.
+bool poolers_keep_sessions = false;
+
 /// What libpq leaves open by default, but a daemon must not.
 struct Default {
     const char *keyword;
@@ -122,7 +127,7 @@ StoreError connect_error(PGconn *connection) {
     if (sqlstate.empty() &&
         (PQconnectionNeedsPassword(connection) || PQconnectionUsedPassword(connection)))
         return {ErrorClass::permission, message};
-    return {classify(sqlstate), message, sqlstate};
+    return {classify(sqlstate), message, sqlstate, {}, std::string(advice_on_connecting(sqlstate))};
 }
 
 StoreError result_error(const PGresult *result) {
@@ -134,8 +139,13 @@ StoreError result_error(const PGresult *result) {
     std::string message = field(PG_DIAG_MESSAGE_PRIMARY);
     if (message.empty())
         message = tidy(PQresultErrorMessage(result));
-    return {classify(sqlstate), message, sqlstate, field(PG_DIAG_MESSAGE_DETAIL),
-            field(PG_DIAG_MESSAGE_HINT)};
+    const ErrorClass kind = classify(sqlstate);
+    // The server's own hint is about the spelling of a name.
+    std::string hint =
+        kind == ErrorClass::missing_extension
+            ? "Run CREATE EXTENSION stacksaga, or ALTER EXTENSION stacksaga UPDATE where it is older."
+            : field(PG_DIAG_MESSAGE_HINT);
+    return {kind, message, sqlstate, field(PG_DIAG_MESSAGE_DETAIL), std::move(hint)};
 }
 
 void receive_notice(void *handler, const PGresult *result) {
@@ -336,15 +346,39 @@ asio::awaitable<void> Connection::open(const std::string &conninfo) {
             throw connect_error(connection_);
         PQsetErrorVerbosity(connection_, PQERRORS_VERBOSE);
         PQsetNoticeReceiver(connection_, receive_notice, &on_notice_);
-        Deadline deadline(socket_, connect_deadline(connection_));
-        co_await poll_until_connected(deadline);
+        {
+            Deadline deadline(socket_, connect_deadline(connection_));
+            co_await poll_until_connected(deadline);
+        }
         PQsetErrorVerbosity(connection_, PQERRORS_DEFAULT);
         if (PQsetnonblocking(connection_, 1) != 0)
             throw connect_error(connection_);
+        if (!poolers_keep_sessions)
+            co_await require_own_session();
     } catch (...) {
         close();
         throw;
     }
+}
+
+void Connection::trust_poolers(bool trusted) noexcept {
+    poolers_keep_sessions = trusted;
+}
+
+/// A server tells its process when a client connects; a pooler tells a number of its own, since it
+/// has no server for this client yet.
+asio::awaitable<void> Connection::require_own_session() {
+    const Parameters none;
+    const Rows rows = co_await query(SQL_PROCESS, none, default_connect_timeout);
+    const std::int64_t process = rows.int64(0, 0);
+    const int told = PQbackendPID(connection_);
+    if (process != told)
+        throw StoreError(
+            ErrorClass::shared_session, "a pooler or proxy stands between here and the server", {},
+            fmt::format("The server's process is {}, and the connection tells {}.", process, told),
+            "Connect to the server itself: session parameters are set here, which a pooler in "
+            "transaction mode gives to others. Where every client has a session of its own, say "
+            "--session-pooler.");
 }
 
 void Connection::fail_broken() {

@@ -89,6 +89,10 @@ public:
 
     void close() noexcept;
 
+    /// Whether connections through a pooler are taken, for this process. Else open() throws
+    /// StoreError(shared_session) when it finds one, before anything is set in its session.
+    static void trust_poolers(bool trusted) noexcept;
+
     [[nodiscard]] bool is_open() const noexcept { return connection_ != nullptr; }
     [[nodiscard]] const PGconn *raw() const noexcept { return connection_; }
 
@@ -96,6 +100,7 @@ private:
     class Deadline;
 
     asio::awaitable<void> poll_until_connected(Deadline &deadline);
+    asio::awaitable<void> require_own_session();
     asio::awaitable<void> flush(Deadline &deadline);
     asio::awaitable<Rows::Result> next_result(Deadline &deadline);
     asio::awaitable<Rows> answer(Deadline &deadline);

@@ -49,6 +49,8 @@ std::string_view name_of(ErrorClass kind) noexcept {
         return "refused";
     case ErrorClass::ring_missing:
         return "ring_missing";
+    case ErrorClass::shared_session:
+        return "shared_session";
     case ErrorClass::permission:
         return "permission";
     case ErrorClass::missing_extension:
@@ -65,6 +67,15 @@ ErrorClass classify(std::string_view sqlstate) noexcept {
     const auto rule = std::ranges::find_if(
         rules, [&](const Rule &candidate) { return sqlstate.starts_with(candidate.prefix); });
     return rule == rules.end() ? ErrorClass::fatal : rule->kind;
+}
+
+std::string_view advice_on_connecting(std::string_view sqlstate) noexcept {
+    if (sqlstate.starts_with("28"))
+        return "Name a role that may log in, with --dbname 'user=...' or PGUSER, and its password in "
+               "a password file; pg_hba.conf of the server says who may.";
+    if (sqlstate == "3D000")
+        return "Create the database, or name another with --dbname.";
+    return {};
 }
 
 std::vector<LogField> fields_of(const StoreError &error) {
@@ -85,9 +96,6 @@ std::string explain(const StoreError &error) {
         text += error.detail + "\n";
     if (!error.hint.empty())
         text += error.hint + "\n";
-    else if (error.sqlstate == "42501")
-        text += "Run as the extension's owner: SELECT stacksaga.grant_usage('ROLE', 'monitor'); "
-                "with the role that connects here.\n";
     return text;
 }
 
@@ -100,6 +108,7 @@ int exit_code_of(ErrorClass kind) noexcept {
     case ErrorClass::refused:
         return exit_code::temporary;
     case ErrorClass::ring_missing:
+    case ErrorClass::shared_session:
         return exit_code::bad_config;
     case ErrorClass::permission:
         return exit_code::permission;

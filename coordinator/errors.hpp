@@ -17,6 +17,7 @@ enum class ErrorClass {
     in_doubt,  ///< the connection was lost while a window was published: connect, read what stands
     refused,   ///< the database refused this ring's request: look again later, serve other rings
     ring_missing,      ///< no such ring: it may be created yet
+    shared_session,    ///< a pooler stands between: the session may not be our own: stop
     permission,        ///< the role lacks a grant or may not log in: stop
     missing_extension, ///< stacksaga is not in this database, or older than this daemon: stop
     fatal              ///< anything else: stop, a supervisor starts it anew
@@ -26,6 +27,9 @@ enum class ErrorClass {
 
 /// The class of a server error; an empty SQLSTATE means that no verdict came, the connection broke.
 [[nodiscard]] ErrorClass classify(std::string_view sqlstate) noexcept;
+
+/// What to do about a connection that was refused; empty where the refusal says it all.
+[[nodiscard]] std::string_view advice_on_connecting(std::string_view sqlstate) noexcept;
 
 /// A failed call to the database. what() is the primary message (libpq's may hold newlines).
 struct StoreError : std::runtime_error {
@@ -50,7 +54,7 @@ struct StoreError : std::runtime_error {
 namespace exit_code {
 inline constexpr int ok = 0;
 inline constexpr int usage = 64;
-inline constexpr int bad_config = 65;        ///< a ring that does not exist, with --once
+inline constexpr int bad_config = 65;        ///< a ring that does not exist, with --once; a pooler
 inline constexpr int unavailable = 69;       ///< no database, with --once
 inline constexpr int internal = 70;          ///< a defect, or a server error nobody foresaw
 inline constexpr int temporary = 75;         ///< the request was refused for now, with --once

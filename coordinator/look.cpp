@@ -1,22 +1,27 @@
 #include "look.hpp"
 
 #include "errors.hpp"
+#include "extension.hpp"
 
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <unistd.h>
 
 namespace stacksaga::coordinator {
 namespace {
 
-constexpr Duration statement_deadline = std::chrono::seconds(10);
+/// A server may be busy, or its tables large; meanwhile a terminal is told that it takes long.
+constexpr Duration statement_deadline = std::chrono::seconds(60);
+constexpr Duration progress_period = std::chrono::seconds(10);
 constexpr Duration watch_period = std::chrono::seconds(2);
-
-constexpr const char *SQL_EXTENSION =
-    "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'stacksaga'";
 
 constexpr const char *SQL_RINGS =
     "SELECT region, cluster, epoch, window_start, publisher, active_nodes, total_nodes,"
@@ -63,6 +68,43 @@ std::string trimmed(std::string line) {
     return line + "\n";
 }
 
+/// Tells a terminal every ten seconds, as long as it lives, that the database is waited for.
+class Progress {
+public:
+    explicit Progress(asio::io_context &io) : state_(std::make_shared<State>(io)) {
+        if (::isatty(STDERR_FILENO) != 0)
+            tell_later(state_, progress_period);
+    }
+    Progress(const Progress &) = delete;
+    Progress &operator=(const Progress &) = delete;
+    ~Progress() {
+        state_->active = false;
+        state_->timer.cancel();
+    }
+
+private:
+    struct State {
+        explicit State(asio::io_context &io) : timer(io) {}
+        asio::steady_timer timer;
+        bool active = true;
+    };
+
+    static void tell_later(const std::shared_ptr<State> &state, Duration waited) {
+        state->timer.expires_after(progress_period);
+        state->timer.async_wait([state, waited](const asio::error_code &error) {
+            if (error || !state->active)
+                return;
+            std::fputs(fmt::format("Waiting for the database, {} s so far\n",
+                                   std::chrono::duration_cast<std::chrono::seconds>(waited).count())
+                           .c_str(),
+                       stderr);
+            tell_later(state, waited + progress_period);
+        });
+    }
+
+    std::shared_ptr<State> state_;
+};
+
 class Looker {
 public:
     Looker(asio::io_context &io, const Config &config)
@@ -71,14 +113,10 @@ public:
           }) {}
 
     asio::awaitable<void> open() {
-        const Parameters none;
+        if (connection_.is_open())
+            co_return;
         co_await connection_.open(config_.conninfo);
-        const Rows rows = co_await connection_.query(SQL_EXTENSION, none, statement_deadline);
-        if (rows.size() == 0)
-            throw StoreError(ErrorClass::missing_extension,
-                             "extension stacksaga is not installed in this database", {}, {},
-                             "Run CREATE EXTENSION stacksaga.");
-        version_ = rows.text(0, 0);
+        version_ = co_await require_extension(connection_, statement_deadline);
     }
 
     asio::awaitable<int> look() {
@@ -105,8 +143,19 @@ public:
     std::string take_output() { return std::exchange(out_, {}); }
 
 private:
+    asio::awaitable<Rows> ask(const char *sql, const Parameters &parameters) {
+        try {
+            Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
+            co_return rows;
+        } catch (StoreError &error) {
+            if (error.sqlstate == "42501" && error.hint.empty() && connection_.is_open())
+                error.hint = grant_advice(connection_, {"monitor"});
+            throw;
+        }
+    }
+
     asio::awaitable<void> print(const char *title, const char *sql, const Parameters &parameters) {
-        const Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
+        const Rows rows = co_await ask(sql, parameters);
         std::vector<std::string> names;
         for (int column = 0; column < rows.columns(); ++column)
             names.emplace_back(rows.name(column));
@@ -120,7 +169,7 @@ private:
     }
 
     asio::awaitable<void> print_json(const char *sql, const Parameters &parameters) {
-        const Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
+        const Rows rows = co_await ask(sql, parameters);
         for (int row = 0; row < rows.size(); ++row)
             out_ += fmt::format("{}\n", rows.text(row, 0));
     }
@@ -128,7 +177,7 @@ private:
     /// 2 when doctor() finds an error, 1 a warning.
     asio::awaitable<int> severity() {
         const Parameters none;
-        const Rows rows = co_await connection_.query(SQL_PROBLEMS, none, statement_deadline);
+        const Rows rows = co_await ask(SQL_PROBLEMS, none);
         int worst = 0;
         for (int row = 0; row < rows.size(); ++row)
             worst = std::max(worst, rows.text(row, 0) == "error"     ? 2
@@ -207,16 +256,30 @@ std::string format_table(const std::vector<std::string> &names,
     return out;
 }
 
+void print_out(const std::string &text) {
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+        throw std::runtime_error(
+            fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+}
+
 asio::awaitable<int> look(asio::io_context &io, const Config &config) {
+    // What is not a terminal gets one look after the other.
+    const std::string clear = ::isatty(STDOUT_FILENO) != 0 ? "\033[H\033[2J" : "";
     Looker looker(io, config);
-    co_await looker.open();
     for (;;) {
-        const int code = co_await looker.look();
-        const std::string out = looker.take_output();
-        if (config.watch)
-            std::fputs("\033[H\033[2J", stdout); // a terminal's, or what follows is below it
-        std::fputs(out.c_str(), stdout);
-        std::fflush(stdout);
+        int code = 0;
+        std::string trouble;
+        try {
+            const Progress progress(io);
+            co_await looker.open();
+            code = co_await looker.look();
+        } catch (const StoreError &error) {
+            // Who watches wants to see a database come back.
+            if (!config.watch || error.kind != ErrorClass::reconnect)
+                throw;
+            trouble = explain(error);
+        }
+        print_out((config.watch ? clear : "") + looker.take_output() + trouble);
         if (!config.watch)
             co_return code;
         asio::steady_timer timer(io, watch_period);

@@ -20,4 +20,7 @@ asio::awaitable<int> look(asio::io_context &io, const Config &config);
 [[nodiscard]] std::string format_table(const std::vector<std::string> &names,
                                        const std::vector<std::vector<std::string>> &rows);
 
+/// Writes to standard output at once; throws std::runtime_error where it cannot be written to.
+void print_out(const std::string &text);
+
 } // namespace stacksaga::coordinator

@@ -160,11 +160,10 @@ void print_proposal(const RingName &ring, const std::vector<Slot> &slots,
                         std::to_string(held), grant.node, std::to_string(held - kept)});
     }
     const auto start = std::chrono::floor<std::chrono::milliseconds>(proposal.window_start);
-    std::fputs(fmt::format("Ring {}/{}, window of {}: {} slots of {} move\n{}\n", ring.region,
-                           ring.cluster, format_time(start), proposal.moved, slots.size(),
-                           format_table({"range_start", "range_end", "slots", "node", "new"}, rows))
-                   .c_str(),
-               stdout);
+    print_out(
+        fmt::format("Ring {}/{}, window of {}: {} slots of {} move\n{}\n", ring.region,
+                    ring.cluster, format_time(start), proposal.moved, slots.size(),
+                    format_table({"range_start", "range_end", "slots", "node", "new"}, rows)));
 }
 
 /// Runs the tasks side by side until each has ended; when this is cancelled they are, and when one
@@ -363,11 +362,12 @@ int main(int argc, char **argv) {
     std::signal(SIGPIPE, SIG_IGN);
     try {
         const CommandLine command_line = parse_command_line(argc, argv, default_publisher());
-        std::fputs(command_line.output.c_str(), stdout);
         std::fputs(command_line.error.c_str(), stderr);
+        print_out(command_line.output);
         if (!command_line.config)
-            return std::fflush(stdout) == 0 ? command_line.exit_code : exit_code::internal;
+            return command_line.exit_code;
         const Config &config = *command_line.config;
+        Connection::trust_poolers(config.session_pooler);
         for (const std::string &conninfo : config.databases) {
             const auto complaint = conninfo_complaint(conninfo);
             if (!complaint)
@@ -379,12 +379,14 @@ int main(int argc, char **argv) {
             return exit_code::usage;
         }
         if (config.print_only) {
-            std::fputs(config.printed.c_str(), stdout);
-            return std::fflush(stdout) == 0 ? exit_code::ok : exit_code::internal;
+            print_out(config.printed);
+            return exit_code::ok;
         }
         if (config.command != Command::master && config.command != Command::agent &&
-            config.command != Command::worker)
+            config.command != Command::worker) {
+            std::signal(SIGPIPE, SIG_DFL); // as any command whose reader has enough
             return run_look(config);
+        }
         const auto read_again = [&] { return parse_command_line(argc, argv, config.publisher); };
         Log log(config.log_format, config.log_level, write_to_stderr);
         try {

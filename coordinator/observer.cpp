@@ -1,5 +1,7 @@
 #include "observer.hpp"
 
+#include "extension.hpp"
+
 #include <asio/use_awaitable.hpp>
 
 namespace stacksaga::coordinator {
@@ -13,8 +15,6 @@ constexpr const char *SQL_SESSION =
     "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
     "       pg_catalog.set_config('statement_timeout', '6s', false),"
     "       pg_catalog.set_config('default_transaction_read_only', 'on', false)";
-constexpr const char *SQL_READY =
-    "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'stacksaga'";
 constexpr const char *SQL_STATUS = "SELECT stacksaga.status()";
 // One row a label; a sample without labels has one with NULLs.
 constexpr const char *SQL_METRICS =
@@ -48,14 +48,25 @@ Observer::Observer(const asio::any_io_executor &executor, std::string conninfo,
     turn_.try_send(asio::error_code(), true);
 }
 
-asio::awaitable<Rows> Observer::query(const char *sql, const Parameters &parameters) {
+asio::awaitable<void> Observer::connect() {
     const Parameters none;
-    if (!connection_.is_open()) {
-        described_ = false;
-        co_await connection_.open(conninfo_);
-        co_await connection_.query(SQL_SESSION, none, statement_deadline);
+    if (connection_.is_open())
+        co_return;
+    described_ = false;
+    co_await connection_.open(conninfo_);
+    co_await connection_.query(SQL_SESSION, none, statement_deadline);
+}
+
+asio::awaitable<Rows> Observer::query(const char *sql, const Parameters &parameters) {
+    co_await connect();
+    try {
+        Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
+        co_return rows;
+    } catch (StoreError &error) {
+        if (error.sqlstate == "42501" && error.hint.empty() && connection_.is_open())
+            error.hint = grant_advice(connection_, {"monitor"});
+        throw;
     }
-    co_return co_await connection_.query(sql, parameters, statement_deadline);
 }
 
 template <class Value, class Ask>
@@ -86,12 +97,8 @@ asio::awaitable<Value> Observer::keep(Kept<Value> &kept, Ask ask) {
 
 asio::awaitable<void> Observer::check_ready() {
     co_await keep(ready_, [this]() -> asio::awaitable<bool> {
-        const Parameters none;
-        const Rows rows = co_await query(SQL_READY, none);
-        if (rows.size() == 0)
-            throw StoreError(ErrorClass::missing_extension,
-                             "extension stacksaga is not installed in this database", {}, {},
-                             "Run CREATE EXTENSION stacksaga.");
+        co_await connect();
+        co_await require_extension(connection_, statement_deadline);
         co_return true;
     });
 }

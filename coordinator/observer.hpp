@@ -50,6 +50,7 @@ private:
     };
     class Turn;
 
+    asio::awaitable<void> connect();
     asio::awaitable<Rows> query(const char *sql, const Parameters &parameters);
     asio::awaitable<void> describe();
     template <class Value, class Ask> asio::awaitable<Value> keep(Kept<Value> &kept, Ask ask);

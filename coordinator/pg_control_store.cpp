@@ -1,5 +1,7 @@
 #include "pg_control_store.hpp"
 
+#include "extension.hpp"
+
 #include <fmt/format.h>
 
 namespace stacksaga::coordinator {
@@ -15,9 +17,6 @@ constexpr const char *SQL_SESSION =
     "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
     "       pg_catalog.set_config('statement_timeout', '6s', false),"
     "       pg_catalog.set_config('idle_in_transaction_session_timeout', '6s', false)";
-
-constexpr const char *SQL_EXTENSION =
-    "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'stacksaga'";
 
 constexpr const char *SQL_RING_STATE =
     "SELECT (extract(epoch FROM database_time) * 1000000)::bigint,"
@@ -75,17 +74,9 @@ constexpr const char *SQL_DEALT =
     " ORDER BY slot";
 
 /// What to do about an error for which the server has no advice.
-std::string advice(const StoreError &error, std::string_view role) {
-    if (error.sqlstate == "42501") {
-        std::string quoted;
-        for (const char c : role)
-            quoted.append(c == '\'' ? 2 : 1, c);
-        return fmt::format(
-            "Run as the extension's owner: SELECT stacksaga.grant_usage('{}', 'coordinator');",
-            quoted);
-    }
-    if (error.kind == ErrorClass::missing_extension)
-        return "Run CREATE EXTENSION stacksaga, or ALTER EXTENSION stacksaga UPDATE where it is older.";
+std::string advice(const StoreError &error, const Connection &connection) {
+    if (error.sqlstate == "42501")
+        return grant_advice(connection, {"coordinator"});
     return {};
 }
 
@@ -148,7 +139,7 @@ asio::awaitable<Rows> PgControlStore::ask(const char *sql, const Parameters &par
         co_return rows;
     } catch (StoreError &error) {
         if (error.hint.empty() && connection_.is_open())
-            error.hint = advice(error, PQuser(connection_.raw()));
+            error.hint = advice(error, connection_);
         throw;
     }
 }
@@ -157,22 +148,16 @@ asio::awaitable<ServerInfo> PgControlStore::open() {
     const Parameters none;
     co_await connection_.open(conninfo_);
     co_await ask(SQL_SESSION, none);
-    const Rows extension = co_await ask(SQL_EXTENSION, none);
+    std::string extension_version = co_await require_extension(connection_, statement_deadline);
 
     const PGconn *raw = connection_.raw();
     const auto text = [](const char *value) { return std::string(value ? value : ""); };
     ServerInfo info{.server_version = text(PQparameterStatus(raw, "server_version")),
-                    .extension_version = {},
+                    .extension_version = std::move(extension_version),
                     .database = text(PQdb(raw)),
                     .host = text(PQhost(raw)),
                     .port = text(PQport(raw)),
                     .role = text(PQuser(raw))};
-    if (extension.size() == 0)
-        throw StoreError(
-            ErrorClass::missing_extension,
-            fmt::format("extension stacksaga is not installed in database \"{}\"", info.database),
-            {}, {}, "Run CREATE EXTENSION stacksaga there.");
-    info.extension_version = extension.text(0, 0);
     co_return info;
 }
 

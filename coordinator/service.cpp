@@ -81,6 +81,8 @@ void Service::stop(int signal) {
         cancel_.emit(asio::cancellation_type::terminal);
         return;
     }
+    log_.info("stopping when what runs has ended",
+              {{"grace_s", hooks_.grace / std::chrono::seconds(1)}});
     hooks_.drain();
     grace_timer_.expires_after(hooks_.grace);
     grace_timer_.async_wait([this](const asio::error_code &error) {

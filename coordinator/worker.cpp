@@ -1,5 +1,7 @@
 #include "worker.hpp"
 
+#include "extension.hpp"
+
 #include <asio/experimental/awaitable_operators.hpp>
 #include <asio/multiple_exceptions.hpp>
 #include <asio/this_coro.hpp>
@@ -28,8 +30,6 @@ constexpr const char *SQL_RUN = "SELECT stacksaga.run_pending($1::integer)";
 constexpr const char *SQL_CONTROL_SESSION =
     "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
     "       pg_catalog.set_config('statement_timeout', '6s', false)";
-constexpr const char *SQL_EXTENSION =
-    "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'stacksaga'";
 constexpr const char *SQL_INTERVAL =
     "SELECT (extract(epoch FROM value::interval) * 1000000)::bigint FROM stacksaga.ring_settings"
     " WHERE region = $1::text AND cluster = $2::text AND setting = 'heartbeat_interval'";
@@ -120,10 +120,7 @@ asio::awaitable<Rows> Worker::ask(Connection &connection, const char *sql,
         co_return rows;
     } catch (StoreError &error) {
         if (error.sqlstate == "42501" && error.hint.empty() && connection.is_open())
-            error.hint = fmt::format(
-                "Run as the extension's owner: SELECT stacksaga.grant_usage(r, k) FROM (VALUES "
-                "('{0}', 'operator'), ('{0}', 'coordinator')) AS v(r, k);",
-                PQuser(connection.raw()));
+            error.hint = grant_advice(connection, {"operator", "coordinator"});
         throw;
     }
 }
@@ -232,11 +229,7 @@ asio::awaitable<void> Worker::open_control() {
     const Parameters ring{settings_.ring.region, settings_.ring.cluster};
     co_await control_.open(conninfo_);
     co_await ask(control_, SQL_CONTROL_SESSION, none, control_deadline);
-    const Rows extension = co_await ask(control_, SQL_EXTENSION, none, control_deadline);
-    if (extension.size() == 0)
-        throw StoreError(ErrorClass::missing_extension,
-                         "extension stacksaga is not installed in this database", {}, {},
-                         "Run CREATE EXTENSION stacksaga there.");
+    co_await require_extension(control_, control_deadline);
     const Rows interval = co_await ask(control_, SQL_INTERVAL, ring, control_deadline);
     if (interval.size() == 0)
         throw StoreError(ErrorClass::ring_missing,

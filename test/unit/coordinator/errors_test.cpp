@@ -38,10 +38,11 @@ TEST(Errors, AreClassifiedByWhatHelps) {
 
 TEST(Errors, MapToExitCodes) {
     const std::vector<std::pair<ErrorClass, int>> cases{
-        {ErrorClass::reconnect, 69},  {ErrorClass::in_doubt, 69},
-        {ErrorClass::retry_now, 75},  {ErrorClass::refused, 75},
-        {ErrorClass::permission, 77}, {ErrorClass::missing_extension, 78},
-        {ErrorClass::fatal, 70},      {ErrorClass::ring_missing, 65},
+        {ErrorClass::reconnect, 69},      {ErrorClass::in_doubt, 69},
+        {ErrorClass::retry_now, 75},      {ErrorClass::refused, 75},
+        {ErrorClass::permission, 77},     {ErrorClass::missing_extension, 78},
+        {ErrorClass::fatal, 70},          {ErrorClass::ring_missing, 65},
+        {ErrorClass::shared_session, 65},
     };
     for (const auto &[kind, code] : cases)
         EXPECT_EQ(exit_code_of(kind), code) << name_of(kind);

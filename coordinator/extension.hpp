@@ -1,0 +1,27 @@
+// What the daemon wants of a database before it works with it: the extension, of a version that it
+// knows.
+#pragma once
+
+#include "connection.hpp"
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace stacksaga::coordinator {
+
+/// Whether a daemon of version `daemon` can work with an extension of version `installed`: the same
+/// major version, and a minor one that is not older. Both are MAJOR.MINOR; anything else does not
+/// fit.
+[[nodiscard]] bool version_fits(std::string_view installed, std::string_view daemon) noexcept;
+
+/// The version of the extension in the database of this connection. Throws
+/// StoreError(missing_extension), with the SQL that mends it, when there is none or it does not
+/// fit.
+asio::awaitable<std::string> require_extension(Connection &connection, Duration deadline);
+
+/// What to do about a privilege that this connection's role lacks.
+[[nodiscard]] std::string grant_advice(const Connection &connection,
+                                       std::initializer_list<std::string_view> kinds);
+
+} // namespace stacksaga::coordinator
