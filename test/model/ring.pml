@@ -13,6 +13,7 @@
  *   NODES          names of nodes, each with one process (2)
  *   RESTART        1: the first name is registered once more while its older holder runs on
  *   COORDINATORS   side by side, without a leader (2)
+ *   AGENT          1: a window may deal the slot to an agent, which deals it on to any name, once a window
  *   WINDOWS        how many there are (2), window 0 open at first
  *   CLOCK          0 exact; 1 every reading of the clock is any window (it jumps)
  *   SWEEP          1: nodes take the slot of an owner that is dead; 2: also of one wrongly thought dead
@@ -49,6 +50,9 @@
 #endif
 #ifndef COORDINATORS
 #define COORDINATORS 2
+#endif
+#ifndef AGENT
+#define AGENT 0
 #endif
 #ifndef WINDOWS
 #define WINDOWS 2
@@ -95,6 +99,7 @@
 #endif
 #define TRIES 2
 #define NOBODY 255
+#define THE_AGENT 254
 #define INCARNATIONS (NODES + RESTART)
 #define NAME_OF(incarnation) ((incarnation) % NODES)
 #define LOCKS (FENCE == 3 || FENCE >= 5)
@@ -118,6 +123,9 @@ byte busy = 0;                       /* nodes in the middle of work */
 
 byte ring_epoch = 0;                 /* one counter for windows and take-overs */
 bool is_published[WINDOWS + 1];
+#if AGENT
+bool has_part[WINDOWS + 1];
+#endif
 
 byte owner = NOBODY;                 /* the row of the slot */
 byte slot_epoch = 0;
@@ -172,8 +180,17 @@ proctype Clock() {
 
 /* ------------------------------------------------------------------------------------ coordinators */
 
-/* The window is the transaction of publish_window(): a row that can be inserted once, and a proposal in
- * the slot's row unless the slot stays where it is or the same proposal stands from before. */
+/* A proposal in the slot's row unless the slot stays where it is or the same proposal stands from before. */
+inline propose(window, node) {
+    if
+    :: owner == node -> next_owner = NOBODY; next_from = 0
+    :: owner != node && next_owner == node && next_from <= window -> skip
+    :: else -> next_owner = node; next_from = window
+    fi
+}
+
+/* The window is the transaction of publish_window(): a row that can be inserted once, and the proposal. With an
+ * agent, that may be to it; every node is its own, so that what it dealt on stays. */
 inline write_window(window, name) {
     ring_epoch++;
     is_published[window] = true;
@@ -181,11 +198,16 @@ inline write_window(window, name) {
     publications[window]++;
     assert(publications[window] == 1);
 #endif
+#if AGENT
     if
-    :: owner == current[name] -> next_owner = NOBODY; next_from = 0
-    :: owner != current[name] && next_owner == current[name] && next_from <= window -> skip
-    :: else -> next_owner = current[name]; next_from = window
+    :: propose(window, current[name])
+    :: owner == NOBODY -> propose(window, THE_AGENT)
+    :: owner != NOBODY && next_owner != THE_AGENT -> skip
+    :: owner != NOBODY && next_owner == THE_AGENT -> next_owner = NOBODY; next_from = 0
     fi
+#else
+    propose(window, current[name])
+#endif
 }
 
 /* It plans any window for any node, whatever it believes of them; it may stop for ever, and then its
@@ -226,6 +248,38 @@ end:
     :: work_step == STEPS -> break
     od
 }
+
+#if AGENT
+#define IS_DEALT (next_owner == NOBODY && owner != NOBODY || next_owner != NOBODY && next_from <= window)
+
+/* The transaction of publish_window() for an agent's part of a window, which it may come late for. */
+proctype Agent() {
+    byte window, name;
+end:
+    do
+    :: atomic {
+        window = 0; name = 0;
+        do
+        :: window < WINDOWS -> window++
+        :: break
+        od;
+        do
+        :: name < NODES - 1 -> name++
+        :: break
+        od;
+        if
+        :: !has_part[window] && IS_DEALT ->
+            ring_epoch++;
+            has_part[window] = true;
+            propose(window, current[name])
+        :: else -> skip
+        fi;
+        window = 0; name = 0
+       }
+    :: work_step == STEPS -> break
+    od
+}
+#endif
 
 /* ------------------------------------------------------------------------------------------- nodes */
 
@@ -459,6 +513,9 @@ init {
         :: else -> break
         od;
         i = 0;
+#if AGENT
+        run Agent();
+#endif
 #if CLOCK == 0
         run Clock()
 #endif
