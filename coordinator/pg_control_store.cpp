@@ -26,15 +26,9 @@ constexpr const char *SQL_RING_STATE =
     "       (extract(epoch FROM last_window) * 1000000)::bigint"
     "  FROM stacksaga.ring_state(region => $1::text, cluster => $2::text)";
 
-// The last column: whether a silent agent's slots still wait for it.
 constexpr const char *SQL_NODES =
-    "SELECT n.node, n.kind, n.state, n.weight, n.agent,"
-    "       n.kind = 'agent' AND n.state IN ('suspected', 'dead') AND n.heartbeat_age < frozen.up_to"
-    "  FROM stacksaga.nodes n"
-    " CROSS JOIN (SELECT sum(s.value::interval) AS up_to FROM stacksaga.ring_settings s"
-    "              WHERE s.region = $1::text AND s.cluster = $2::text"
-    "                AND s.setting IN ('suspect_after', 'rebalance_delay')) AS frozen"
-    " WHERE n.region = $1::text AND n.cluster = $2::text";
+    "SELECT node, kind, state, weight, agent, frozen"
+    "  FROM stacksaga.ring_nodes(region => $1::text, cluster => $2::text)";
 
 constexpr const char *SQL_SLOTS =
     "SELECT slot, range_start, range_end, node"

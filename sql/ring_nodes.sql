@@ -22,6 +22,21 @@ CREATE VIEW pg_temp.seen AS
     SELECT node, kind, state, load, weight, share, progress FROM stacksaga.nodes
      WHERE region = 'n' ORDER BY node COLLATE "C";
 
+-- What coordinators read says the same as the view; a ring of the view's that it does not, is listed.
+CREATE VIEW pg_temp.told_otherwise AS
+    SELECT r.cluster, n.*
+      FROM stacksaga.ring r,
+           LATERAL ((SELECT node, kind, state, weight, agent FROM stacksaga.nodes v
+                      WHERE v.region = r.region AND v.cluster = r.cluster
+                     EXCEPT SELECT node, kind, state, weight, agent
+                              FROM stacksaga.ring_nodes(r.region, r.cluster))
+                    UNION ALL
+                    (SELECT node, kind, state, weight, agent
+                       FROM stacksaga.ring_nodes(r.region, r.cluster)
+                     EXCEPT SELECT node, kind, state, weight, agent FROM stacksaga.nodes v
+                      WHERE v.region = r.region AND v.cluster = r.cluster)) AS n
+     WHERE r.region = 'n';
+
 SET TimeZone = 'UTC';
 SELECT * FROM stacksaga.node_transitions();
 
@@ -43,6 +58,8 @@ SELECT * FROM pg_temp.seen;
 SELECT pg_temp.set_clock('2031-01-01 00:00:41');
 SELECT * FROM stacksaga.heartbeat_node('n4', :n4);
 SELECT * FROM pg_temp.seen;
+SELECT * FROM stacksaga.ring_nodes('n', 'one') ORDER BY node COLLATE "C";
+SELECT * FROM pg_temp.told_otherwise;
 SELECT active_nodes, total_nodes, coverage, epoch, window_start FROM stacksaga.ring_status
  WHERE region = 'n';
 -- Beating again mends it; a clock that is set back keeps nobody alive.
@@ -50,6 +67,8 @@ SELECT state, epoch FROM stacksaga.heartbeat_node('n2', :n2);
 SELECT pg_temp.set_clock('2031-01-01 00:00:00');
 SELECT state, epoch FROM stacksaga.heartbeat_node('n1', :n1);
 SELECT node, state FROM pg_temp.seen;
+
+SELECT * FROM pg_temp.told_otherwise;
 
 -- A checkpoint is asked for when the last answer is older than checkpoint_interval.
 SELECT pg_temp.set_clock('2031-01-01 00:00:15');
@@ -83,6 +102,7 @@ SELECT r.* FROM pg_temp.refused(format('SELECT stacksaga.leave_ring(%L, %s)', 'g
 -- What has been dead ten times as long as it takes is not shown, and removed when somebody registers.
 SELECT pg_temp.set_clock('2031-01-01 00:06:00');
 SELECT * FROM pg_temp.seen;
+SELECT * FROM pg_temp.told_otherwise;
 SELECT stacksaga.register_node('n5', 'n', 'one') > 0 AS registered;
 SELECT node FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id
  WHERE region = 'n' AND cluster = 'one';
@@ -150,8 +170,29 @@ $$;
 SELECT * FROM pg_temp.beat_at('2031-01-02 00:00:24 UTC', :h1, :h2);
 SELECT * FROM pg_temp.beat_at('2031-01-02 00:00:26 UTC', :h1, :h2);
 SELECT * FROM pg_temp.beat_at('2031-01-02 01:00:00 UTC', :h1, :h2);
+SELECT node, state FROM stacksaga.ring_nodes('n', 'hung') ORDER BY node;
+SELECT * FROM pg_temp.told_otherwise;
 -- Nobody owns the ring and nobody has published for an hour: the sweep leaves the hung node out.
 SELECT * FROM pg_temp.beat_at('2031-01-02 01:00:05 UTC', :h1, :h2);
 SELECT node, share FROM stacksaga.nodes WHERE node IN ('h1', 'h2') ORDER BY node;
 SELECT stacksaga.acknowledge_checkpoint('h1', :h1, '{"done": 2}');
 SELECT * FROM pg_temp.beat_at('2031-01-02 01:00:09 UTC', :h1, :h2);
+
+-- A silent agent's slots wait for it from suspect_after (15 s) on for as long as rebalance_delay says.
+SELECT stacksaga.create_ring('n', 'frozen', slots => 64) > 1 AS created;
+SELECT stacksaga.alter_ring('n', 'frozen', 'rebalance_delay', '20 seconds');
+SELECT pg_temp.set_clock('2031-01-03 00:00:00 UTC');
+SELECT stacksaga.register_node('n-agent', 'n', 'frozen', 'agent') > 0 AS agent,
+       stacksaga.register_node('n-worker', 'n', 'frozen') > 0 AS worker;
+CREATE FUNCTION pg_temp.frozen_after(silence interval)
+RETURNS TABLE (node text, state text, frozen boolean) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_temp.set_clock('2031-01-03 00:00:00 UTC'::timestamptz + silence);
+    RETURN QUERY SELECT n.node, n.state, n.frozen
+                   FROM stacksaga.ring_nodes('n', 'frozen') AS n ORDER BY n.node;
+END
+$$;
+SELECT silence, f.*
+  FROM (VALUES (interval '14 seconds'), ('16 seconds'), ('34 seconds'), ('36 seconds')) AS s(silence),
+       pg_temp.frozen_after(silence) AS f;
+SELECT stacksaga.leave_ring(node, incarnation) FROM stacksaga.node WHERE node IN ('n-agent', 'n-worker');

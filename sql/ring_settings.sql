@@ -94,7 +94,9 @@ SELECT c.call, r.* FROM (VALUES
     ($$ring_state('s', 'nowhere')$$),
     ($$ring_state(NULL, 'one')$$),
     ($$ring_slots('s', NULL)$$),
-    ($$ring_slots('', '')$$)
+    ($$ring_slots('', '')$$),
+    ($$ring_nodes('s', 'nowhere')$$),
+    ($$ring_nodes('s', NULL)$$)
 ) AS c(call), pg_temp.refused('SELECT * FROM stacksaga.' || c.call) AS r;
 SELECT count(*) = :before_rings AS unchanged FROM stacksaga.ring;
 SELECT count(*) FROM stacksaga.ring_setting WHERE ring_id = :one;

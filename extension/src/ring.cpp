@@ -109,7 +109,8 @@ constinit pg::Statement find_last_window{
     " WHERE ring_id = $1 AND agent = '' ORDER BY window_start DESC LIMIT 1"};
 constinit pg::Statement list_owners{
     "SELECT s.slot, n.node, s.epoch"
-    "  FROM stacksaga.slot s LEFT JOIN stacksaga.node n ON n.incarnation = s.owner"
+    "  FROM stacksaga.slot s"
+    "  LEFT JOIN stacksaga.node n ON n.incarnation = s.owner AND n.ring_id = $1"
     " WHERE s.ring_id = $1"};
 
 Ring ring_argument(const pg::Arguments &arguments) {

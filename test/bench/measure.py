@@ -104,7 +104,8 @@ class Database:
         """Runs SQL and returns the first column of the first row, None if there are no rows."""
         # Without parameters there may be many statements; None says so.
         cursor = self.session.execute(statements, parameters or None)
-        return cursor.fetchone()[0] if cursor.description else None
+        row = cursor.fetchone() if cursor.description else None
+        return row[0] if row else None
 
     def must(self, condition, *parameters):
         """Ends the bench unless the query returns true: what was measured must have happened."""
@@ -187,11 +188,34 @@ class Bench:
         """The rows as a table of Markdown, and what it was measured with."""
         lines = [HEADING, ('---',) * len(HEADING), *(row.cells() for row in self.rows)]
         text = '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
-        with psycopg.connect(dbname='postgres') as db:
-            major = db.execute("SELECT current_setting('server_version_num')::int / 10000")
-            version = major.fetchone()[0]
-        return (f'{text}\n\nPostgreSQL {version}, fsync on, {os.cpu_count()} cores shared by '
+        return (f'{text}\n\nPostgreSQL {server_major()}, fsync on, {os.cpu_count()} cores shared by '
                 f'client and server; {self.rounds} rounds of {self.extent} each.\n')
+
+
+class Figures(Bench):
+    """A bench of one thing by itself: figures of one machine, each with what it may be at most."""
+
+    def figure(self, what, values, unit, *, at_most=None):
+        """Adds a row: the median of what was measured, the smallest and the largest."""
+        middle = statistics.median(values)
+        goal = met = '-'
+        if at_most is not None:
+            goal, met = f'{at_most:g} {unit}', 'yes' if middle <= at_most else 'no'
+        measured = f'{middle:.3g} {unit} ({min(values):.3g} to {max(values):.3g})'
+        self.rows.append((what, measured, goal, met))
+        print(f'{what}: {measured}', flush=True)
+
+    def table(self):
+        lines = [('what', 'measured', 'goal', 'met'), ('---',) * 4, *self.rows]
+        text = '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
+        return f'{text}\n\n{self.extent}; PostgreSQL {server_major()}, {os.cpu_count()} cores.\n'
+
+
+def server_major():
+    """The major version of the server."""
+    with psycopg.connect(dbname='postgres') as db:
+        major = db.execute("SELECT current_setting('server_version_num')::int / 10000")
+        return major.fetchone()[0]
 
 
 def write_table(name, table):
@@ -203,8 +227,8 @@ def write_table(name, table):
     PAGE.write_text(marks.sub(lambda _: table, text, count=1))
 
 
-def main(run):
-    """What a bench ends with: runs run(bench), and prints or writes its table."""
+def main(run, kind=Bench):
+    """What a bench ends with: runs run(bench), a Bench or one of Figures, and prints or writes its table."""
     name = pathlib.Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(prog=name, description=sys.modules['__main__'].__doc__)
     parser.add_argument('--quick', action='store_true', help='small tables and short rounds')
@@ -212,7 +236,7 @@ def main(run):
     parser.add_argument('--seconds', type=int, help='how long a round takes')
     parser.add_argument('--write', action='store_true', help=f'put the table into {PAGE.name}')
     arguments = parser.parse_args()
-    bench = Bench(arguments)
+    bench = kind(arguments)
     run(bench)
     table = bench.table()
     print(f'\n{table}', flush=True)

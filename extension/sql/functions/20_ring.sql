@@ -119,6 +119,15 @@ AS 'MODULE_PATHNAME', 'stacksaga_ring_slots';
 COMMENT ON FUNCTION stacksaga.ring_slots IS
     'Returns every slot of a ring, its range and its owner. Raises SG400, SG404';
 
+CREATE OR REPLACE FUNCTION stacksaga.ring_nodes(region text, cluster text)
+RETURNS TABLE (node text, kind text, state text, weight double precision, agent text,
+               frozen boolean)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+ROWS 50
+AS 'MODULE_PATHNAME', 'stacksaga_ring_nodes';
+COMMENT ON FUNCTION stacksaga.ring_nodes IS
+    'Returns the nodes of a ring that a coordinator deals slots to; frozen: a silent agent whose slots wait for it (rebalance_delay). Raises SG400, SG404';
+
 CREATE OR REPLACE FUNCTION stacksaga.agent_slots(agent text, window_start timestamptz)
 RETURNS TABLE (slot integer, range_start bigint, range_end bigint, node text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

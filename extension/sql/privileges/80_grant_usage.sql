@@ -36,7 +36,7 @@ SELECT kind, object
         ('{service,coordinator,operator,monitor}', '{node_ranges,node_agent}'),
         ('{coordinator}', '{publish_window,agent_slots,clock_now}'),
         ('{coordinator,operator,monitor}',
-         '{ring_state,ring_slots,nodes,ring_settings,ring_status,oldest_due}'),
+         '{ring_state,ring_slots,ring_nodes,nodes,ring_settings,ring_status,oldest_due}'),
         ('{operator,monitor}', '{locate,ring_adoptions}'),
         ('{operator}', '{create_ring,alter_ring,adopt_ring}')) AS p(kinds, objects),
        unnest(kinds) AS kind, unnest(objects) AS object;

@@ -53,6 +53,7 @@ CREATE TABLE stacksaga.node (
     checkpoint_at timestamptz NOT NULL,
     progress      jsonb
 ) WITH (fillfactor = 50);
+CREATE INDEX node_ring ON stacksaga.node (ring_id);
 COMMENT ON TABLE stacksaga.node IS
     'Runtime: one row per node; its state follows from the age of its heartbeat';
 COMMENT ON COLUMN stacksaga.node.incarnation IS
