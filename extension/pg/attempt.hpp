@@ -4,9 +4,9 @@
 
 namespace stacksaga::pg {
 
-/// Runs `body` in a subtransaction. False when it failed with an error whose SQLSTATE `expected`
-/// accepts: then nothing that `body` did has happened, and its locks are released. Other errors
-/// pass.
+/// Runs `body` in a subtransaction. False when it failed with an error that `expected` accepts,
+/// which it is shown as an ErrorData while the subtransaction is still there: then nothing that
+/// `body` did has happened, and its locks are released. Other errors pass.
 template <class F, class E> bool attempt_expecting(E &&expected, F &&body) {
     static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
     MemoryContext memory = CurrentMemoryContext;
@@ -24,9 +24,10 @@ template <class F, class E> bool attempt_expecting(E &&expected, F &&body) {
     {
         MemoryContextSwitchTo(memory);
         ErrorData *error = CopyErrorData();
+        const volatile bool is_expected = expected(static_cast<const ErrorData &>(*error));
         FlushErrorState();
         RollbackAndReleaseCurrentSubTransaction();
-        if (!expected(error->sqlerrcode)) { // a caller who catches it knows of no subtransaction
+        if (!is_expected) { // a caller who catches it knows of no subtransaction
             MemoryContextSwitchTo(memory);
             CurrentResourceOwner = owner;
             ReThrowError(error);
@@ -44,8 +45,9 @@ template <class F, class E> bool attempt_expecting(E &&expected, F &&body) {
 template <class F> bool attempt(int lock_timeout_ms, F &&body) {
     char timeout[16];
     snprintf(timeout, sizeof timeout, "%d", lock_timeout_ms);
-    auto is_lock_failure = [](int sqlstate) {
-        return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED;
+    auto is_lock_failure = [](const ErrorData &error) {
+        return error.sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
+               error.sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
     };
     return attempt_expecting(is_lock_failure, [&] {
         int nest_level = NewGUCNestLevel();
@@ -60,7 +62,9 @@ template <class F> bool attempt(int lock_timeout_ms, F &&body) {
 /// was committed since the write took its snapshot (40001).
 template <class F> bool attempt_write(F &&body) {
     return attempt_expecting(
-        [](int sqlstate) { return sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE; },
+        [](const ErrorData &error) {
+            return error.sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE;
+        },
         static_cast<F &&>(body));
 }
 

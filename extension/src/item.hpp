@@ -1,6 +1,6 @@
 // One due item of work, as workers and run_pending() do it.
 #pragma once
-#include "pg/pg.hpp"
+#include "pg/attempt.hpp"
 #include "src/saga.hpp"
 
 namespace stacksaga {
@@ -30,6 +30,24 @@ extern bool handler_is_running;
 
 /// From the error that is being caught. Forgets that a handler is running.
 Casualty read_casualty();
+
+/// Runs `body`, which calls a handler, in a subtransaction, so that a failing one leaves nothing
+/// behind. Nothing when it succeeded. Other errors pass, and a cancel, which is not meant for the
+/// handler but for the session.
+template <class F> std::optional<Casualty> attempt_handler(F &&body) {
+    Casualty casualty{};
+    const bool is_done = pg::attempt_expecting(
+        [&](const ErrorData &) {
+            if (!handler_is_running)
+                return false;
+            casualty = read_casualty();
+            return !casualty.is_cancelled;
+        },
+        static_cast<F &&>(body));
+    if (is_done)
+        return std::nullopt;
+    return casualty;
+}
 
 /// Locks the item's saga and does what is due: runs a sql step or a verify function, settles a
 /// lease that ran out, passes a deadline. False when there was nothing to do (any more), or another

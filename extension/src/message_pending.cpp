@@ -10,39 +10,9 @@ namespace {
 
 using Wanted = std::array<bool, log_partitions>;
 
-/// Calls the handler in a subtransaction. What it raised, when it failed.
 std::optional<Casualty> call_guarded(const Subscription &s, const FunctionRef &function,
                                      HandlerKind kind, std::span<const Message> messages) {
-    MemoryContext memory = CurrentMemoryContext;
-    ResourceOwner owner = CurrentResourceOwner;
-    volatile bool failed = false;
-    Casualty casualty{};
-    BeginInternalSubTransaction(nullptr);
-    MemoryContextSwitchTo(memory);
-    PG_TRY();
-    {
-        call_with(s, function, kind, messages);
-        ReleaseCurrentSubTransaction();
-    }
-    PG_CATCH();
-    {
-        MemoryContextSwitchTo(memory);
-        ErrorData *error = CopyErrorData();
-        failed = handler_is_running;
-        casualty = read_casualty();
-        if (casualty.is_cancelled) // which is meant for the caller, not for the message
-            failed = false;
-        FlushErrorState();
-        RollbackAndReleaseCurrentSubTransaction();
-        if (!failed)
-            ReThrowError(error);
-    }
-    PG_END_TRY();
-    MemoryContextSwitchTo(memory);
-    CurrentResourceOwner = owner;
-    if (failed)
-        return casualty;
-    return std::nullopt;
+    return attempt_handler([&] { call_with(s, function, kind, messages); });
 }
 
 /// Whether a message of its key failed a moment ago, so that it has to wait; then it does.

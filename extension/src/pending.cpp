@@ -28,40 +28,15 @@ constinit pg::Statement probe{
     "        ORDER BY w.due_at LIMIT $4) AS w"
     " ORDER BY w.due_at LIMIT $4"};
 
-/// In a subtransaction, so that a failing handler leaves nothing but its failure.
+/// Whether it did something.
 bool run_guarded(const DueItem &item) {
     constexpr std::string_view worker = "run_pending";
-    MemoryContext memory = CurrentMemoryContext;
-    ResourceOwner owner = CurrentResourceOwner;
-    volatile bool done = false;
-    volatile bool failed = false;
-    Casualty casualty{};
-    BeginInternalSubTransaction(nullptr);
-    MemoryContextSwitchTo(memory);
-    PG_TRY();
-    {
-        done = run_item(item, worker);
-        ReleaseCurrentSubTransaction();
-    }
-    PG_CATCH();
-    {
-        MemoryContextSwitchTo(memory);
-        ErrorData *error = CopyErrorData();
-        failed = handler_is_running;
-        casualty = read_casualty();
-        if (casualty.is_cancelled)
-            failed = false; // it is meant for run_pending(), not for the step
-        FlushErrorState();
-        RollbackAndReleaseCurrentSubTransaction();
-        if (!failed)
-            ReThrowError(error);
-    }
-    PG_END_TRY();
-    MemoryContextSwitchTo(memory);
-    CurrentResourceOwner = owner;
-    if (failed)
-        fail_item(item, worker, casualty);
-    return done || failed;
+    bool done = false;
+    const std::optional<Casualty> casualty =
+        attempt_handler([&] { done = run_item(item, worker); });
+    if (casualty)
+        fail_item(item, worker, *casualty);
+    return done || casualty;
 }
 
 int64 run_pending(int32 limit) {
