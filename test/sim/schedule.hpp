@@ -32,7 +32,14 @@ private:
     [[nodiscard]] double draw_weight();
     template <class Actor>
     [[nodiscard]] static std::vector<Actor *>
-    running(const std::vector<std::unique_ptr<Actor>> &actors);
+    running(const std::vector<std::unique_ptr<Actor>> &actors) {
+        std::vector<Actor *> found;
+        for (const auto &actor : actors) {
+            if (!actor->process.killed)
+                found.push_back(actor.get());
+        }
+        return found;
+    }
     void impede(Process &process, const std::string &who);
     void plan_faults();
     void strike();
@@ -44,7 +51,12 @@ private:
     [[nodiscard]] Time time_to_recover() const;
     void check_ownership();
     void check_balance() const;
+    void check_agents();
+    [[nodiscard]] bool is_dealt_to(const NodeRow &worker, const NodeRow &agent) const;
     [[nodiscard]] std::string agent_of(const NodeRow &node) const;
+
+    static constexpr std::int32_t slot_count = 64;
+    static constexpr Time windows_of_faults = 5;
 
     static core::RingSettings draw_settings(std::mt19937_64 &random);
 

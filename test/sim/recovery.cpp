@@ -1,0 +1,153 @@
+// What must be well again after the faults, and when.
+#include "schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+namespace stacksaga::sim {
+namespace {
+
+/// The daemon looks at a ring at least this often, and connects again after at most as long.
+constexpr Time daemon_interval = 5 * second;
+
+bool may_run(core::NodeState state) {
+    return state == core::NodeState::active || state == core::NodeState::draining;
+}
+
+} // namespace
+
+/// How long it may take from the last fault until every token is owned as it should be.
+///
+/// First, messages that were late when the calm began arrive, and statements that stood still end.
+/// With a coordinator: until the silent are left out, and then two windows, for the next one may
+/// just have been published; the slots of silent agents wait for `rebalance_delay` before. Without
+/// one: until the windows that were published are over and two more were missed, and the silent are
+/// dead; then nodes sweep, some slots with each beat, and agents deal those on with the next
+/// window. A window that was published before the clock went back is not published again.
+Time Schedule::time_to_recover() const {
+    const Time beats = 12 * settings_.heartbeat_interval;
+    const Time late =
+        std::max({latest_message, settings_.window_length, still_}) + jumped_back_ + beats;
+    if (!is_coordinated())
+        return late + settings_.dead_after + settings_.rebalance_delay +
+               (agents_.empty() ? 5 : 6) * settings_.window_length;
+    const Time frozen = agents_.empty() ? 0 : settings_.rebalance_delay;
+    return late + settings_.suspect_after + frozen + 2 * settings_.window_length +
+           2 * daemon_interval;
+}
+
+void Schedule::check_ownership() {
+    ControlTables &tables = world_.database();
+    for (std::size_t i = 0; i < tables.slots().size(); ++i) {
+        const SlotRow &slot = tables.slots()[i];
+        const NodeRow *owner = tables.find(slot.owner);
+        if (owner == nullptr || owner->is_agent ||
+            tables.state_of(*owner) == core::NodeState::dead) {
+            const NodeRow *next = tables.find(slot.next_owner);
+            throw Violation(
+                fmt::format("a token is not owned again: slot {} is {}; {} may take it in {} ms", i,
+                            slot.owner == nobody ? "nobody's"
+                            : owner == nullptr   ? "of one that is gone"
+                            : owner->is_agent    ? owner->name + "'s, an agent"
+                                                 : owner->name + "'s, who is dead",
+                            slot.next_owner == nobody ? "nobody"
+                            : next == nullptr         ? "one that is gone"
+                                                      : next->name,
+                            (slot.next_from - tables.now) / millisecond));
+        }
+        const auto hold = tables.begin_work(~std::uint64_t{0}, slot.owner,
+                                            static_cast<std::int32_t>(i), slot.epoch);
+        if (!hold)
+            throw Violation(fmt::format("slot {} is closed to its owner", i));
+        tables.end_work(~std::uint64_t{0}, *hold);
+    }
+}
+
+bool Schedule::is_dealt_to(const NodeRow &worker, const NodeRow &agent) const {
+    return worker.agent == agent.name && world_.tables.state_of(worker) == core::NodeState::active;
+}
+
+/// The agent that deals to a worker; empty: a coordinator does.
+std::string Schedule::agent_of(const NodeRow &node) const {
+    const NodeRow *agent = node.agent.empty() ? nullptr : world_.tables.find(node.agent);
+    const bool deals =
+        agent != nullptr && world_.tables.state_of(*agent) == core::NodeState::active;
+    return deals ? agent->name : std::string();
+}
+
+/// With a coordinator, everybody who is active holds its weight's share within one slot; within two
+/// where what is dealt to agents is dealt on. Under `contiguous` the shares of agents are by their
+/// own weight.
+void Schedule::check_balance() const {
+    const ControlTables &tables = world_.tables;
+    const bool is_nested = settings_.strategy == core::Strategy::contiguous;
+    std::map<std::string, double> workers; // their weight, by agent
+    for (const auto &[name, node] : tables.nodes()) {
+        if (!node.is_agent && tables.state_of(node) == core::NodeState::active)
+            workers[agent_of(node)] += node.weight;
+    }
+    const auto weight_of = [&](const std::string &agent) {
+        return tables.find(agent)->weight * (is_nested ? 1 : workers[agent]);
+    };
+    double total = 0;
+    for (const auto &[agent, weight] : workers)
+        total += agent.empty() ? weight : weight_of(agent);
+    for (const auto &[name, node] : tables.nodes()) {
+        const std::string agent = agent_of(node);
+        const bool takes = !node.is_agent && tables.state_of(node) == core::NodeState::active;
+        const double share = !takes ? 0
+                                    : slot_count * node.weight / total *
+                                          (agent.empty() ? 1 : weight_of(agent) / workers[agent]);
+        const auto held = std::ranges::count(tables.slots(), node.incarnation, &SlotRow::owner);
+        const double most = !takes ? 0 : agent.empty() ? 1 : 2;
+        if (std::abs(static_cast<double>(held) - share) >= most + 1e-6)
+            throw Violation(fmt::format(
+                "the ring is not balanced: {} holds {} slots, its share is {}", name, held, share));
+    }
+}
+
+/// Every agent that runs is in the ring, and the workers of one that deals share what it was dealt,
+/// each within one slot of its weight: with a coordinator or without.
+void Schedule::check_agents() {
+    const ControlTables &tables = world_.database();
+    for (const AgentActor *actor : running(agents_)) {
+        const NodeRow *agent = tables.find(actor->name());
+        if (agent == nullptr || !may_run(tables.state_of(*agent)))
+            throw Violation("an agent is not in the ring again: " + actor->name());
+        if (tables.state_of(*agent) != core::NodeState::active)
+            continue;
+        double total = 0;
+        for (const auto &[name, node] : tables.nodes())
+            total += is_dealt_to(node, *agent) ? node.weight : 0;
+        std::map<Incarnation, double> held;
+        double dealt = 0;
+        for (const SlotRow &slot : tables.slots()) {
+            if (!tables.is_dealt(slot, *agent, tables.now))
+                continue;
+            ++dealt;
+            ++held[slot.owner];
+        }
+        for (const auto &[name, node] : tables.nodes()) {
+            const double share = is_dealt_to(node, *agent) ? dealt * node.weight / total : 0;
+            if (total > 0 && std::abs(held[node.incarnation] - share) >= (share > 0 ? 1 : 0) + 1e-6)
+                throw Violation(fmt::format("an agent's part is not balanced: of {}'s {} slots {} "
+                                            "holds {}, its share is {}",
+                                            agent->name, dealt, name, held[node.incarnation],
+                                            share));
+        }
+    }
+}
+
+void Schedule::run() {
+    world_.run_until(windows_of_faults * settings_.window_length);
+    calm();
+    world_.run_until(world_.now() + time_to_recover());
+    check_ownership();
+    check_agents();
+    if (is_coordinated())
+        check_balance();
+}
+
+} // namespace stacksaga::sim
