@@ -24,8 +24,8 @@ void copy_columns(TupleTableSlot *slot, std::span<Datum> values, std::span<bool>
     }
 }
 
-bool scan(Relation table, Relation index, std::span<const KeyColumn> key, std::span<Datum> values,
-          std::span<bool> nulls) {
+bool scan(Relation table, Relation index, std::span<const KeyColumn> key, ScanDirection direction,
+          std::span<Datum> values, std::span<bool> nulls) {
     std::array<ScanKeyData, key_columns_max> keys;
     for (size_t i = 0; i < key.size(); ++i)
         ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), BTEqualStrategyNumber,
@@ -34,7 +34,7 @@ bool scan(Relation table, Relation index, std::span<const KeyColumn> key, std::s
     TupleTableSlot *slot = table_slot_create(table, nullptr);
     IndexScanDesc scan = begin_index_scan(table, index, snapshot, static_cast<int>(key.size()));
     index_rescan(scan, keys.data(), static_cast<int>(key.size()), nullptr, 0);
-    const bool found = index_getnext_slot(scan, ForwardScanDirection, slot);
+    const bool found = index_getnext_slot(scan, direction, slot);
     if (found)
         copy_columns(slot, values, nulls);
     index_endscan(scan);
@@ -43,10 +43,8 @@ bool scan(Relation table, Relation index, std::span<const KeyColumn> key, std::s
     return found;
 }
 
-} // namespace
-
-bool find_row(const char *name, std::span<const KeyColumn> key, std::span<Datum> values,
-              std::span<bool> nulls) {
+bool find(const char *name, std::span<const KeyColumn> key, ScanDirection direction,
+          std::span<Datum> values, std::span<bool> nulls) {
     Assert(key.size() <= key_columns_max && values.size() == nulls.size());
     Oid schema = get_namespace_oid("stacksaga", true);
     Oid relation = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
@@ -59,11 +57,23 @@ bool find_row(const char *name, std::span<const KeyColumn> key, std::span<Datum>
     Oid primary_key = is_plain ? RelationGetPrimaryKeyIndex(table) : InvalidOid;
     if (OidIsValid(primary_key)) {
         Relation index = index_open(primary_key, AccessShareLock);
-        found = scan(table, index, key, values, nulls);
+        found = scan(table, index, key, direction, values, nulls);
         index_close(index, NoLock);
     }
     table_close(table, NoLock);
     return found;
+}
+
+} // namespace
+
+bool find_row(const char *table, std::span<const KeyColumn> key, std::span<Datum> values,
+              std::span<bool> nulls) {
+    return find(table, key, ForwardScanDirection, values, nulls);
+}
+
+bool find_last_row(const char *table, std::span<const KeyColumn> prefix, std::span<Datum> values,
+                   std::span<bool> nulls) {
+    return find(table, prefix, BackwardScanDirection, values, nulls);
 }
 
 } // namespace stacksaga::pg

@@ -19,4 +19,8 @@ struct KeyColumn {
 bool find_row(const char *table, std::span<const KeyColumn> key, std::span<Datum> values,
               std::span<bool> nulls);
 
+/// The same for the row with the greatest primary key of those whose key begins with `prefix`.
+bool find_last_row(const char *table, std::span<const KeyColumn> prefix, std::span<Datum> values,
+                   std::span<bool> nulls);
+
 } // namespace stacksaga::pg

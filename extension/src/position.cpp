@@ -1,5 +1,6 @@
 #include "src/position.hpp"
 
+#include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "src/outbox_lock.hpp"
 
@@ -7,58 +8,73 @@ namespace stacksaga {
 
 namespace {
 
-#define POSITION_COLUMNS                                                                           \
-    "p.partition, p.version, p.tick, p.number, p.batch_id, p.batch_tick, p.batch_number,"          \
-    " p.batch_size, p.deliveries, p.lease_until"
-constinit pg::Statement read_all{
-    "SELECT " POSITION_COLUMNS "  FROM generate_series(0, $2 - 1) AS n(partition), LATERAL ("
-    "       SELECT * FROM stacksaga.subscription_position AS l"
-    "        WHERE l.subscription_id = $1 AND l.partition = n.partition::smallint"
-    "        ORDER BY l.version DESC LIMIT 1) AS p"};
-constinit pg::Statement read_one{
-    "SELECT " POSITION_COLUMNS " FROM stacksaga.subscription_position AS p"
-    " WHERE p.subscription_id = $1 AND p.partition = $2 ORDER BY p.version DESC LIMIT 1"};
 constinit pg::Statement append{
     "INSERT INTO stacksaga.subscription_position (subscription_id, partition, version, tick,"
     "       number, written_at, batch_id, batch_tick, batch_number, batch_size, deliveries,"
     "       lease_until, consumer)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"};
 
-Position position_of_row(const pg::Rows &rows, uint64 row) {
+enum column {
+    subscription_id,
+    partition,
+    version,
+    tick,
+    number,
+    written_at,
+    batch_id,
+    batch_tick,
+    batch_number,
+    batch_size,
+    deliveries,
+    lease_until,
+    consumer,
+    columns
+};
+
+/// The latest version. By the index and not by a query: its plan, made while there are few
+/// versions, would read them all when there are many.
+std::optional<Position> latest_position(int32 subscription, int16 of_partition) {
+    std::array<Datum, columns> row{};
+    std::array<bool, columns> nulls{};
+    const std::array<pg::KeyColumn, 2> key{
+        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(subscription)},
+        pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(of_partition)}};
+    if (!pg::find_last_row("subscription_position", key, row, nulls))
+        return std::nullopt;
     Position p{};
-    p.partition = rows.int2(row, 0);
-    p.version = rows.int8(row, 1);
-    p.at = {.tick = rows.int8(row, 2), .number = rows.int8(row, 3)};
-    p.deliveries = rows.int4(row, 8);
-    if (rows.is_null(row, 4))
+    p.partition = of_partition;
+    p.version = DatumGetInt64(row[version]);
+    p.at = {.tick = DatumGetInt64(row[tick]), .number = DatumGetInt64(row[number])};
+    p.deliveries = DatumGetInt32(row[deliveries]);
+    if (nulls[batch_id])
         return p;
-    p.batch_id = rows.int8(row, 4);
-    p.batch_end = {.tick = rows.int8(row, 5), .number = rows.int8(row, 6)};
-    p.batch_size = rows.int4(row, 7);
-    p.lease_until = rows.time(row, 9);
+    p.batch_id = DatumGetInt64(row[batch_id]);
+    p.batch_end = {.tick = DatumGetInt64(row[batch_tick]),
+                   .number = DatumGetInt64(row[batch_number])};
+    p.batch_size = DatumGetInt32(row[batch_size]);
+    p.lease_until = DatumGetTimestampTz(row[lease_until]);
     return p;
 }
 
 } // namespace
 
 Positions read_positions(int32 subscription_id) {
+    CommandCounterIncrement(); // what this transaction has written itself counts as well
     Positions positions{};
-    pg::Rows rows = read_all.run(pg::param(subscription_id), pg::param(log_partitions));
-    if (rows.count() != positions.size())
-        elog(ERROR, "subscription %d has " UINT64_FORMAT " positions", subscription_id,
-             rows.count());
-    for (uint64 row = 0; row < rows.count(); ++row)
-        positions[static_cast<size_t>(rows.int2(row, 0))] = position_of_row(rows, row);
+    for (int16 i = 0; i < log_partitions; ++i) {
+        const std::optional<Position> p = latest_position(subscription_id, i);
+        if (!p)
+            elog(ERROR, "subscription %d has no position in partition %d", subscription_id, i);
+        positions[static_cast<size_t>(i)] = *p;
+    }
     return positions;
 }
 
 std::optional<Position> lock_position(int32 subscription_id, int16 partition, bool wait) {
     if (!lock_partition(subscription_id, partition, wait))
         return std::nullopt;
-    pg::Rows rows = read_one.run(pg::param(subscription_id), pg::param(partition));
-    if (rows.empty())
-        return std::nullopt;
-    return position_of_row(rows, 0);
+    CommandCounterIncrement();
+    return latest_position(subscription_id, partition);
 }
 
 void write_position(int32 subscription_id, Position &p, TimestampTz now,
