@@ -61,6 +61,13 @@ class Row:
 
 
 HEADING = ('what', 'against', 'clients', 'time', 'CPU', 'goal', 'met')
+FIGURES = ('what', 'median', 'smallest', 'largest', 'goal', 'met')
+
+
+def table_of(heading, rows):
+    """A table of Markdown; nothing without rows."""
+    lines = [heading, ('---',) * len(heading), *rows] if rows else []
+    return ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines)
 
 
 def spread(ratios):
@@ -158,6 +165,7 @@ class Bench:
         # What the table says about the length of a round.
         self.extent = f'{self.seconds} s'
         self.rows = []
+        self.figures = []
 
     def database(self, name='bench'):
         """A new database that has the extension."""
@@ -184,11 +192,25 @@ class Bench:
             cpus.append(my_cpu / other_cpu)
         self.rows.append(Row(what, against, str(clients), tuple(times), tuple(cpus), goal))
 
+    def figure(self, what, values, *, unit='', most=None, least=None):
+        """Adds a row to the table of what is no ratio: one value a round, and a goal for the median."""
+        middle = statistics.median(values)
+        texts = [f'{value:,.3g}' if abs(value) < 100 else f'{value:,.0f}'
+                 for value in (middle, min(values), max(values))]
+        goal = met = '-'
+        if most is not None or least is not None:
+            goal = f'at most {most:,g} {unit}' if most is not None else f'at least {least:,g} {unit}'
+            met = 'yes' if (middle <= most if most is not None else middle >= least) else 'no'
+        row = (what, *(f'{text} {unit}'.strip() for text in texts), goal.strip(), met)
+        print('  ' + '   '.join(row), flush=True)
+        self.figures.append(row)
+
     def table(self):
-        """The rows as a table of Markdown, and what it was measured with."""
-        lines = [HEADING, ('---',) * len(HEADING), *(row.cells() for row in self.rows)]
-        text = '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
-        return (f'{text}\n\nPostgreSQL {server_major()}, fsync on, {os.cpu_count()} cores shared by '
+        """The rows as tables of Markdown, and what they were measured with."""
+        tables = (table_of(HEADING, [row.cells() for row in self.rows]),
+                  table_of(FIGURES, self.figures))
+        text = '\n'.join(table for table in tables if table)
+        return (f'{text}\nPostgreSQL {server_major()}, fsync on, {os.cpu_count()} cores shared by '
                 f'client and server; {self.rounds} rounds of {self.extent} each.\n')
 
 
