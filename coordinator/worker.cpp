@@ -26,7 +26,15 @@ constexpr Duration shortest_beat = std::chrono::milliseconds(100);
 constexpr const char *SQL_WORK_SESSION =
     "SELECT pg_catalog.set_config('stacksaga.region', $1::text, false),"
     "       pg_catalog.set_config('stacksaga.cluster', $2::text, false)";
-constexpr const char *SQL_RUN = "SELECT stacksaga.run_pending($1::integer)";
+// run_pending() takes no slots, so a ring that pauses without a window has to be asked for: in one
+// the node has ranges while a window is open.
+constexpr const char *SQL_RUN =
+    "SELECT CASE WHEN EXISTS (SELECT FROM stacksaga.ring_settings"
+    "                          WHERE region = $3::text AND cluster = $4::text"
+    "                            AND setting = 'on_missing_window' AND value = 'pause')"
+    "             AND NOT EXISTS (SELECT FROM stacksaga.nodes n, stacksaga.node_ranges(n.node)"
+    "                              WHERE n.node = $2::text)"
+    "            THEN 0 ELSE stacksaga.run_pending($1::integer) END";
 constexpr const char *SQL_CONTROL_SESSION =
     "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
     "       pg_catalog.set_config('statement_timeout', '6s', false)";
@@ -179,12 +187,15 @@ asio::awaitable<void> Worker::work() {
 }
 
 asio::awaitable<std::int64_t> Worker::do_batch() {
+    if (!incarnation_)
+        co_return 0; // not a node yet
     if (!work_.is_open()) {
         const Parameters ring{settings_.ring.region, settings_.ring.cluster};
         co_await work_.open(conninfo_);
         co_await ask(work_, SQL_WORK_SESSION, ring, control_deadline);
     }
-    const Parameters batch{std::to_string(settings_.batch)};
+    const Parameters batch{std::to_string(settings_.batch), settings_.node, settings_.ring.region,
+                           settings_.ring.cluster};
     const Rows rows = co_await ask(work_, SQL_RUN, batch, batch_deadline);
     const std::int64_t done = rows.int64(0, 0);
     ++turns_;

@@ -1,0 +1,218 @@
+# The failures of docs/coordination.md that no other test runs, each with its effect and its end: one master,
+# an agent, two workers of the server and two programs that work from outside. Nodes that are only beaten for
+# stand for services of other makes.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use StacksagaCluster;
+use StacksagaPrograms;
+use StacksagaWorkers;
+use Test::More;
+
+my ($program) = grep { -x } map { "$_/stacksaga-coordinator" } split /:/, $ENV{PATH};
+plan skip_all => 'stacksaga-coordinator is not in PATH' unless defined $program;
+
+my $node = StacksagaCluster->new('main');
+$node->init(worker_databases => ['postgres']);
+$node->append_conf('postgresql.conf', q{
+stacksaga.workers = 2
+stacksaga.coordination = 'coordinator'
+stacksaga.poll_interval = '200ms'
+});
+$node->start;
+$node->create_extension('postgres');
+$node->safe_psql('postgres', q{
+	CREATE ROLE coordinator LOGIN;
+	CREATE ROLE worker LOGIN;
+	SELECT stacksaga.grant_usage('coordinator', 'coordinator');
+	SELECT stacksaga.grant_usage('worker', k) FROM (VALUES ('operator'), ('coordinator')) AS v(k);
+	SELECT stacksaga.create_ring('eu', 'dealt');
+	SELECT stacksaga.alter_ring(region, cluster, setting, value)
+	  FROM (VALUES ('default', 'default'), ('eu', 'dealt')) AS r(region, cluster),
+		   (VALUES ('publish_lead', '900 ms'), ('window_length', '1 second'), ('heartbeat_interval', '200 ms'),
+				   ('suspect_after', '1 second'), ('dead_after', '2 seconds'),
+				   ('checkpoint_interval', '500 ms')) AS s(setting, value);
+	CREATE TABLE beating (node text PRIMARY KEY, incarnation bigint NOT NULL, tells boolean);
+	CREATE FUNCTION beat(b beating) RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM stacksaga.heartbeat_node(b.node, b.incarnation);
+		IF b.tells THEN
+			PERFORM stacksaga.acknowledge_checkpoint(b.node, b.incarnation, '{}');
+		END IF;
+		RETURN true;
+	END $$});
+define_answer($node, 'postgres');
+
+my $programs = StacksagaPrograms->new($PostgreSQL::Test::Utils::log_path);
+my $connection = $node->connstr('postgres');
+$programs->add('master', sub {
+	return ($program, 'master', '--name', 'master', '--http', '', '--region', 'default,eu',
+		'--cluster', 'default,dealt', '-d', "$connection user=coordinator");
+});
+$programs->add('agent', sub {
+	return ($program, 'agent', '--name', 'agent', '--http', '', '--region', 'eu', '--cluster', 'dealt',
+		'-d', "$connection user=coordinator");
+});
+for my $name (qw(w1 w2))
+{
+	$programs->add($name, sub {
+		return ($program, 'worker', '--name', $name, '--poll-interval', '0.2', '--http', '',
+			'-d', "$connection user=worker");
+	});
+}
+
+# Until a condition holds; those that are beaten for beat meanwhile, and tell their progress if they do.
+sub wait_until
+{
+	my ($condition, $test) = @_;
+	return ok($node->poll_query_until('postgres', qq{
+			WITH beats AS MATERIALIZED (SELECT count(beat(b)) AS beats FROM beating AS b)
+			SELECT beats >= 0 AND ($condition) FROM beats}), $test);
+}
+
+# The slots that a node owns, as SQL.
+sub slots_of
+{
+	my ($name) = @_;
+	return "(SELECT coalesce(sum(share), 0) * 256 FROM stacksaga.nodes WHERE node = '$name')";
+}
+
+sub state_of
+{
+	my ($name) = @_;
+	return "(SELECT state FROM stacksaga.nodes WHERE node = '$name')";
+}
+
+my $whole = q{(SELECT sum(share) = 1 FROM stacksaga.nodes WHERE region = 'default' AND state = 'active')};
+my $windows = q{SELECT count(*) FROM stacksaga.token_window JOIN stacksaga.ring USING (ring_id)
+	WHERE region = 'default' AND agent = '' AND window_start > stacksaga.clock_now()};
+sub windows_go_on
+{
+	my ($test) = @_;
+	my $epoch = $node->safe_psql('postgres',
+		q{SELECT epoch FROM stacksaga.ring_status WHERE region = 'default'});
+	return wait_until(qq{(SELECT count(*) >= 2 FROM stacksaga.token_window JOIN stacksaga.ring USING (ring_id)
+		WHERE region = 'default' AND agent = '' AND epoch > $epoch)}, $test);
+}
+
+# A stop of so many seconds that the test would hang in; the thaw is what the test asks for.
+sub freeze
+{
+	my ($name) = @_;
+	return kill 'STOP', $programs->{of}{$name}{pid};
+}
+
+sub thaw
+{
+	my ($name) = @_;
+	return kill 'CONT', $programs->{of}{$name}{pid};
+}
+
+$programs->keep_running;
+wait_until("$whole AND (SELECT count(*) = 4 AND min(share * 256) >= 63 AND max(share * 256) <= 65
+	FROM stacksaga.nodes WHERE region = 'default')", 'four workers share the ring');
+
+# A service node falls silent.
+freeze('w1');
+wait_until(state_of('w1') . " IN ('suspected', 'dead') AND " . slots_of('w1') . " = 0 AND $whole",
+	'a silent node is suspected, and the others have all of the ring');
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'work goes on');
+thaw('w1');
+wait_until(state_of('w1') . " = 'active' AND " . slots_of('w1') . " >= 63", 'heard again, it has its share');
+
+# A node beats, but gets nowhere.
+$node->safe_psql('postgres', q{
+	INSERT INTO beating SELECT 'stuck', stacksaga.register_node('stuck'), true});
+wait_until(slots_of('stuck') . " >= 50", 'a service takes part');
+$node->safe_psql('postgres', 'UPDATE beating SET tells = false');
+wait_until(state_of('stuck') . " = 'suspected' AND " . slots_of('stuck') . " = 0 AND $whole",
+	'it beats and does not tell its progress: suspected, and the others have all of the ring');
+$node->safe_psql('postgres', 'UPDATE beating SET tells = true');
+wait_until(state_of('stuck') . " = 'active' AND " . slots_of('stuck') . " >= 50", 'its word mends it');
+$node->safe_psql('postgres', q{
+	SELECT stacksaga.leave_ring(node, incarnation) FROM beating; DELETE FROM beating});
+
+# All masters are gone, and then a node dies.
+wait_until("$whole AND " . slots_of('w2') . " >= 63", 'those that stay share the ring');
+$programs->kill_one('master');
+$programs->reap('master', 0);
+$programs->kill_one('w2');
+$programs->reap('w2', 0);
+wait_until(slots_of('w2') . " = 0 AND $whole",
+	'without a master live nodes take over the slots of a dead one');
+is($node->safe_psql('postgres', $windows), 0, 'though nobody has published');
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'and work goes on');
+my $epoch = $node->safe_psql('postgres', q{SELECT epoch FROM stacksaga.ring_status WHERE region = 'default'});
+$programs->keep_running;
+wait_until("(SELECT epoch > $epoch FROM stacksaga.ring_status WHERE region = 'default')
+	AND $whole AND " . slots_of('w2') . " >= 63", 'a master that comes back deals to all, under a higher epoch');
+
+# All masters are gone, and the ring pauses.
+$node->safe_psql('postgres', q{SELECT stacksaga.alter_ring('default', 'default', 'on_missing_window', 'pause')});
+windows_go_on('a ring that pauses works while windows are published');
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'its work is done');
+$programs->kill_one('master');
+$programs->reap('master', 0);
+wait_until(q{NOT EXISTS (SELECT FROM stacksaga.nodes n, stacksaga.node_ranges(n.node)
+	WHERE n.region = 'default')}, 'without a master, nobody may work when the last window has ended');
+my $saga = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.start_saga('answer')});
+# Everybody looks for work several times while these are asked for their progress twice.
+my $turns = $node->safe_psql('postgres',
+	q{SELECT sum((progress ->> 'turns')::bigint) FROM stacksaga.nodes WHERE node IN ('w1', 'w2')});
+wait_until("(SELECT sum((progress ->> 'turns')::bigint) >= $turns + 6 FROM stacksaga.nodes
+	WHERE node IN ('w1', 'w2'))", 'workers look for work');
+is($node->safe_psql('postgres', "SELECT status FROM stacksaga.sagas WHERE saga_id = '$saga'"),
+	'pending', 'and do none');
+$programs->keep_running;
+is($node->safe_psql('postgres', "SELECT stacksaga.await_saga('$saga', '60 seconds')"),
+	'completed', 'the next published window ends the pause');
+$node->safe_psql('postgres', q{SELECT stacksaga.alter_ring('default', 'default', 'on_missing_window', 'keep')});
+
+# The master ends, and an agent runs: it goes on dealing what it has.
+$node->safe_psql('postgres', q{
+	INSERT INTO beating SELECT n, stacksaga.register_node(n, 'eu', 'dealt')
+	  FROM unnest('{d1,d2,d3}'::text[]) AS n});
+wait_until(q{(SELECT count(*) = 3 AND min(share * 256) >= 85 FROM stacksaga.nodes
+	WHERE agent = 'agent')}, 'an agent deals to three workers');
+$programs->kill_one('master');
+$programs->reap('master', 0);
+wait_until(q{(SELECT max(window_end) <= stacksaga.clock_now() FROM stacksaga.token_window
+	WHERE agent = '')}, 'the master is gone, and its last window is over');
+$node->safe_psql('postgres', q{
+	SELECT stacksaga.leave_ring(node, incarnation) FROM beating WHERE node = 'd3';
+	DELETE FROM beating WHERE node = 'd3'});
+wait_until(q{(SELECT count(*) = 2 AND min(share * 256) = 128 FROM stacksaga.nodes WHERE agent = 'agent')},
+	'the agent deals what a worker leaves to the others');
+$programs->keep_running;
+windows_go_on('the master is back');
+
+# The database's clock jumps ahead and back; heartbeats of before the jump are old until the next ones.
+for my $offset ('1 hour', '0')
+{
+	$node->append_conf('postgresql.conf', "stacksaga.clock_offset = '$offset'\n");
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('stacksaga.clock_offset')::interval = '$offset'");
+	wait_until("$whole AND (SELECT window_end > stacksaga.clock_now() FROM stacksaga.ring_status
+		WHERE region = 'default')", "clock_offset $offset: the open window is one of that time, all of the ring owned");
+	windows_go_on("clock_offset $offset: windows go on");
+	is(run_saga($node, 'postgres', 'answer'), 'completed', "clock_offset $offset: so does work");
+}
+like(slurp_file("$PostgreSQL::Test::Utils::log_path/master.log"), qr/msg="the database clock moved"/,
+	'the log tells of the jump');
+
+# A worker of a standalone server ends: the other takes its share.
+$programs->stop_all;
+is(join("\n", $programs->unexpected), '', 'no program ended unless it was made to');
+$node->append_conf('postgresql.conf', "stacksaga.coordination = 'standalone'\n");
+$node->reload;
+my $own = q{(SELECT sum(share) = 1 AND count(*) = %d FROM stacksaga.nodes
+	WHERE region = 'default' AND pid IS NOT NULL AND share > 0)};
+wait_until(sprintf($own, 2), 'two workers share a standalone ring');
+$node->append_conf('postgresql.conf', "stacksaga.workers = 1\n");
+$node->reload;
+wait_until(sprintf($own, 1), 'one ends, and the other takes its share');
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'and does its work');
+
+$node->stop;
+done_testing();
