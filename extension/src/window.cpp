@@ -140,11 +140,11 @@ TimestampTz window_end_of(const Ring &ring, TimestampTz start, TimestampTz now) 
     return end;
 }
 
-/// The agent's incarnation; SG400 when the ring has no such agent.
+/// The agent's incarnation; SG404 when the ring has no such agent.
 int64 agent_of(const Ring &ring, std::string_view agent) {
     pg::Rows rows = find_agent.run(pg::param(ring.ring_id), pg::param(agent));
     if (rows.empty())
-        ereport(ERROR, (errcode(pg::sg400), errmsg("agent does not exist"),
+        ereport(ERROR, (errcode(pg::sg404), errmsg("agent does not exist"),
                         errdetail("The ring has no node \"%s\" of kind agent.", clip(agent)),
                         errhint("Publish without an agent, or register it first.")));
     return rows.int8(0, 0);
