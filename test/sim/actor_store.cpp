@@ -42,6 +42,9 @@ coordinator::Slot slot_of(std::int32_t number, std::int32_t count, const NodeRow
             owner == nullptr ? std::nullopt : std::optional(owner->name)};
 }
 
+/// A process waits no longer for an answer.
+constexpr Time patience = 10 * second;
+
 [[noreturn]] void throw_aborted() {
     throw asio::system_error(asio::error::operation_aborted);
 }
@@ -82,19 +85,47 @@ asio::awaitable<Passage> ActorStore::go() {
     co_return passage;
 }
 
-asio::awaitable<void> ActorStore::come_back(Passage passage, bool is_publication) {
+asio::awaitable<void> ActorStore::come_back(Passage passage) {
     co_await clock_.pass(passage.back);
     if (passage.lost_after) {
         open_ = false;
-        throw StoreError(is_publication ? ErrorClass::in_doubt : ErrorClass::reconnect,
-                         "lost on the way back");
+        throw StoreError(ErrorClass::reconnect, "lost on the way back");
     }
+}
+
+template <class Statement>
+asio::awaitable<std::invoke_result_t<Statement, ControlTables &>>
+ActorStore::write(Statement statement) {
+    struct Answer {
+        std::optional<std::invoke_result_t<Statement, ControlTables &>> value;
+        std::string refusal;
+    };
+    const Passage passage = passage_of(world_, process_);
+    const auto answer = std::make_shared<Answer>();
+    if (!passage.lost_before)
+        world_.at(world_.now() + passage.there, [this, answer, statement = std::move(statement)] {
+            try {
+                answer->value = statement(world_.database());
+            } catch (const Refusal &refusal) {
+                ++world_.tables.counts.fenced;
+                answer->refusal = refusal.what();
+            }
+        });
+    const bool in_time = passage.there <= patience;
+    co_await clock_.pass(in_time ? passage.there + passage.back : patience);
+    if (passage.lost_before || passage.lost_after || !in_time) {
+        open_ = false;
+        throw StoreError(ErrorClass::in_doubt, "no answer");
+    }
+    if (!answer->value)
+        throw StoreError(ErrorClass::refused, "refused", answer->refusal);
+    co_return *answer->value;
 }
 
 asio::awaitable<coordinator::ServerInfo> ActorStore::open() {
     const Passage passage = co_await go();
     open_ = true;
-    co_await come_back(passage, false);
+    co_await come_back(passage);
     co_return coordinator::ServerInfo{};
 }
 
@@ -111,7 +142,7 @@ asio::awaitable<coordinator::RingState> ActorStore::ring_state(const RingName &)
                                  .last_window = std::nullopt};
     if (const auto last = tables.last_window())
         state.last_window = instant_of(*last);
-    co_await come_back(passage, false);
+    co_await come_back(passage);
     co_return state;
 }
 
@@ -128,7 +159,7 @@ asio::awaitable<std::vector<coordinator::Node>> ActorStore::nodes(const RingName
     std::vector<coordinator::Node> told = nodes_;
     for (coordinator::Node &node : told)
         node.frozen = node.frozen && tables.mutant() != Mutant::frozen_ignored;
-    co_await come_back(passage, false);
+    co_await come_back(passage);
     co_return told;
 }
 
@@ -146,7 +177,7 @@ asio::awaitable<std::vector<coordinator::Slot>> ActorStore::slots(const RingName
         if (tables.mutant() == Mutant::owners_forgotten)
             slot.owner.reset();
     }
-    co_await come_back(passage, false);
+    co_await come_back(passage);
     co_return told;
 }
 
@@ -165,67 +196,51 @@ asio::awaitable<std::vector<coordinator::Slot>> ActorStore::dealt_slots(const st
             slots_.push_back(slot_of(i, count, tables.worker_of(slot, *self)));
     }
     std::vector<coordinator::Slot> told = slots_;
-    co_await come_back(passage, false);
+    co_await come_back(passage);
     co_return told;
 }
 
 asio::awaitable<std::optional<std::int64_t>>
 ActorStore::publish_window(const RingName &, const coordinator::Proposal &proposal,
                            const std::string &publisher) {
-    const Passage passage = co_await go();
     check_moves(proposal, strategy_, nodes_, slots_);
     std::vector<Grant> grants;
     for (const coordinator::Grant &grant : proposal.grants)
         grants.push_back({grant.node,
                           {core::Token::from_int64(grant.range_start),
                            core::Token::from_int64(grant.range_end)}});
-    std::optional<std::int64_t> epoch;
-    try {
-        epoch = world_.database().publish(time_of(proposal.window_start), grants, publisher,
-                                          proposal.agent);
-    } catch (const Refusal &refusal) {
-        throw StoreError(ErrorClass::refused, "refused", refusal.what());
-    }
-    co_await come_back(passage, true);
-    co_return epoch;
+    return write([window_start = time_of(proposal.window_start), grants, publisher,
+                  agent = proposal.agent](ControlTables &tables) {
+        return tables.publish(window_start, grants, publisher, agent);
+    });
 }
 
 asio::awaitable<std::int64_t> ActorStore::register_agent(const RingName &, const std::string &name,
                                                          double weight) {
-    const Passage passage = co_await go();
-    const Incarnation incarnation = world_.database().register_agent(name, weight);
-    co_await come_back(passage, false);
-    co_return incarnation;
+    return write(
+        [name, weight](ControlTables &tables) { return tables.register_agent(name, weight); });
 }
 
 asio::awaitable<coordinator::Beat> ActorStore::beat(const RingName &,
                                                     const coordinator::AgentIdentity &agent) {
-    const Passage passage = co_await go();
-    ControlTables &tables = world_.database();
-    try {
+    return write([agent](ControlTables &tables) {
         tables.beat(agent.name, agent.incarnation);
-    } catch (const Refusal &refusal) {
-        ++tables.counts.fenced;
-        throw StoreError(ErrorClass::refused, "refused", refusal.what());
-    }
-    auto candidates = tables.find_candidates(agent.incarnation);
-    tables.take_over(agent.incarnation, candidates);
-    const NodeRow *self = tables.find(agent.name);
-    const coordinator::Beat answer{self->draining ? coordinator::NodeState::draining
-                                                  : coordinator::NodeState::active,
-                                   coordinator::Duration{tables.settings().heartbeat_interval}};
-    co_await come_back(passage, false);
-    co_return answer;
+        auto candidates = tables.find_candidates(agent.incarnation);
+        tables.take_over(agent.incarnation, candidates);
+        return coordinator::Beat{tables.find(agent.name)->draining
+                                     ? coordinator::NodeState::draining
+                                     : coordinator::NodeState::active,
+                                 coordinator::Duration{tables.settings().heartbeat_interval}};
+    });
 }
 
 asio::awaitable<void> ActorStore::leave(const coordinator::AgentIdentity &agent) {
-    const Passage passage = co_await go();
-    try {
-        world_.database().leave(agent.name, agent.incarnation);
-    } catch (const Refusal &refusal) {
-        throw StoreError(ErrorClass::refused, "refused", refusal.what());
-    }
-    co_await come_back(passage, false);
+    // Named: g++ 12 destroys a temporary that holds a string twice.
+    const auto statement = [agent](ControlTables &tables) {
+        tables.leave(agent.name, agent.incarnation);
+        return true;
+    };
+    co_await write(statement);
 }
 
 } // namespace stacksaga::sim

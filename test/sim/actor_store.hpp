@@ -52,10 +52,14 @@ public:
     dealt_slots(const std::string &agent, coordinator::Instant window_start) override;
 
 private:
-    /// The way there; throws when the message is lost.
+    /// The way there, of a statement that reads; throws when the message is lost.
     asio::awaitable<Passage> go();
     /// The way back.
-    asio::awaitable<void> come_back(Passage passage, bool is_publication);
+    asio::awaitable<void> come_back(Passage passage);
+    /// A statement that writes: it runs when it arrives, though the process stands still, has given
+    /// up or is dead by then.
+    template <class Statement>
+    asio::awaitable<std::invoke_result_t<Statement, ControlTables &>> write(Statement statement);
 
     World &world_;
     const Process &process_;

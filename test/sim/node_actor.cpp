@@ -86,7 +86,8 @@ void NodeActor::beat() {
         return;
     }
     world_.at(world_.now() + passage.there, [this, passage] {
-        if (!process.killed && !superseded_)
+        // A beat that was sent arrives, though its sender may be dead by then.
+        if (!superseded_ && (!process.killed || incarnation_ != nobody))
             beat_at_database(passage);
     });
 }
