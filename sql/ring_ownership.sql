@@ -153,6 +153,21 @@ SELECT range_start, range_end FROM stacksaga.node_ranges('p1');
 SELECT state FROM stacksaga.heartbeat_node('p2', :p2);
 SELECT pg_temp.lock_slots(:ring, :p2, '{0,63}');
 
+-- An agent's part is no window: without a master such a ring pauses, whatever agents publish.
+SELECT stacksaga.create_ring('o', 'relayed', slots => 64, on_missing_window => 'pause') AS ring \gset
+SELECT stacksaga.register_node('pa', 'o', 'relayed', 'agent') AS pa,
+       stacksaga.register_node('p3', 'o', 'relayed', agent => 'pa') AS p3 \gset
+SELECT stacksaga.publish_window('o', 'relayed', '2031-01-01 12:01Z', '{pa}', '{-9223372036854775808}',
+                                '{9223372036854775807}', 'test') > 0 AS published;
+SELECT stacksaga.publish_window('o', 'relayed', at, '{p3}', '{-9223372036854775808}',
+                                '{9223372036854775807}', 'pa', 'pa') > 0 AS published
+  FROM unnest('{2031-01-01 12:01Z,2031-01-01 12:02Z}'::timestamptz[]) AS at;
+SELECT state FROM stacksaga.heartbeat_node('p3', :p3);
+SELECT pg_temp.lock_slots(:ring, :p3, '{0,63}');
+SELECT pg_temp.set_clock('12:02:30');
+SELECT pg_temp.lock_slots(:ring, :p3, '{0,63}');
+SELECT range_start, range_end FROM stacksaga.node_ranges('p3');
+
 -- In a slot that a service owns, who claims from queues, background workers do what only they can:
 -- run functions, settle leases. Other services do not.
 SELECT stacksaga.create_ring('o', 'served', slots => 64) AS ring \gset

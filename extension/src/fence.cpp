@@ -13,7 +13,7 @@ namespace {
 constexpr uint16 tag_class = 0x5347;
 
 // The window condition reads as: the ring does not pause; or a window is open, and it does not give
-// the slot to another.
+// the slot to another. An agent's part is no window: it says nothing of what the others may do.
 // A service that owns a slot claims from queues and cannot run what only a background worker can,
 // so in its slots any of those may work; they hold the fence against the next owner all the same.
 constinit pg::Statement read_owners{
@@ -25,7 +25,8 @@ constinit pg::Statement read_owners{
     "                     WHERE r.ring_id = $1 AND r.setting = 'on_missing_window'"
     "                       AND r.value = 'pause')"
     "        OR (EXISTS (SELECT FROM stacksaga.token_window w"
-    "                     WHERE w.ring_id = $1 AND w.window_start <= $4 AND w.window_end > $4)"
+    "                     WHERE w.ring_id = $1 AND w.agent = ''"
+    "                       AND w.window_start <= $4 AND w.window_end > $4)"
     "            AND (s.next_owner IS NULL OR s.next_owner = s.owner OR s.next_from > $4)))"};
 
 LOCKTAG tag_of(int32 ring_id, int32 slot) {

@@ -23,8 +23,8 @@ constinit pg::Statement list_owned{
     "SELECT s.slot, s.epoch FROM stacksaga.slot s"
     " WHERE s.ring_id = $1 AND s.owner = $2"
     "   AND (NOT $3 OR EXISTS (SELECT FROM stacksaga.token_window w"
-    "                           WHERE w.ring_id = $1 AND w.window_start <= $4"
-    "                             AND w.window_end > $4)"
+    "                           WHERE w.ring_id = $1 AND w.agent = ''"
+    "                             AND w.window_start <= $4 AND w.window_end > $4)"
     "                  AND (s.next_owner IS NULL OR s.next_owner = $2 OR s.next_from > $4))"
     " ORDER BY s.slot"};
 
