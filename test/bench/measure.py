@@ -61,13 +61,6 @@ class Row:
 
 
 HEADING = ('what', 'against', 'clients', 'time', 'CPU', 'goal', 'met')
-FIGURES = ('what', 'median', 'smallest', 'largest', 'goal', 'met')
-
-
-def table_of(heading, rows):
-    """A table of Markdown; nothing without rows."""
-    lines = [heading, ('---',) * len(heading), *rows] if rows else []
-    return ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines)
 
 
 def spread(ratios):
@@ -161,11 +154,11 @@ class Bench:
     def __init__(self, arguments):
         self.quick = arguments.quick
         self.rounds = arguments.rounds or (3 if self.quick else 7)
+        self.asked_seconds = arguments.seconds
         self.seconds = arguments.seconds or (1 if self.quick else 5)
         # What the table says about the length of a round.
         self.extent = f'{self.seconds} s'
         self.rows = []
-        self.figures = []
 
     def database(self, name='bench'):
         """A new database that has the extension."""
@@ -192,37 +185,26 @@ class Bench:
             cpus.append(my_cpu / other_cpu)
         self.rows.append(Row(what, against, str(clients), tuple(times), tuple(cpus), goal))
 
-    def figure(self, what, values, *, unit='', most=None, least=None):
-        """Adds a row to the table of what is no ratio: one value a round, and a goal for the median."""
-        middle = statistics.median(values)
-        texts = [f'{value:,.3g}' if abs(value) < 100 else f'{value:,.0f}'
-                 for value in (middle, min(values), max(values))]
-        goal = met = '-'
-        if most is not None or least is not None:
-            goal = f'at most {most:,g} {unit}' if most is not None else f'at least {least:,g} {unit}'
-            met = 'yes' if (middle <= most if most is not None else middle >= least) else 'no'
-        row = (what, *(f'{text} {unit}'.strip() for text in texts), goal.strip(), met)
-        print('  ' + '   '.join(row), flush=True)
-        self.figures.append(row)
-
     def table(self):
-        """The rows as tables of Markdown, and what they were measured with."""
-        tables = (table_of(HEADING, [row.cells() for row in self.rows]),
-                  table_of(FIGURES, self.figures))
-        text = '\n'.join(table for table in tables if table)
-        return (f'{text}\nPostgreSQL {server_major()}, fsync on, {os.cpu_count()} cores shared by '
+        """The rows as a table of Markdown, and what it was measured with."""
+        lines = [HEADING, ('---',) * len(HEADING), *(row.cells() for row in self.rows)]
+        text = '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
+        return (f'{text}\n\nPostgreSQL {server_major()}, fsync on, {os.cpu_count()} cores shared by '
                 f'client and server; {self.rounds} rounds of {self.extent} each.\n')
 
 
 class Figures(Bench):
-    """A bench of one thing by itself: figures of one machine, each with what it may be at most."""
+    """A bench of one thing by itself: figures of one machine, each with what it may be at most or must be
+    at least."""
 
-    def figure(self, what, values, unit, *, at_most=None):
+    def figure(self, what, values, unit, *, at_most=None, at_least=None):
         """Adds a row: the median of what was measured, the smallest and the largest."""
         middle = statistics.median(values)
         goal = met = '-'
         if at_most is not None:
             goal, met = f'{at_most:g} {unit}', 'yes' if middle <= at_most else 'no'
+        if at_least is not None:
+            goal, met = f'at least {at_least:g} {unit}', 'yes' if middle >= at_least else 'no'
         measured = f'{middle:.3g} {unit} ({min(values):.3g} to {max(values):.3g})'
         self.rows.append((what, measured, goal, met))
         print(f'{what}: {measured}', flush=True)

@@ -29,7 +29,7 @@ PREPARE = f"""
 def run(bench):
     db = bench.database()
     messages = 100_000 if bench.quick else 1_000_000
-    bench.extent = f'{messages:,} messages'
+    bench.extent = f'{bench.rounds} rounds of {messages:,} messages, two workers'
     db.sql(PREPARE)
     measure.wait_until(lambda: db.sql('SELECT count(*) = 2 FROM stacksaga.worker_stats'),
                        'two workers work', patience=60)
@@ -71,10 +71,11 @@ def run(bench):
 
     for handler, what in (('nothing', 'that does nothing'), ('book', 'that inserts a row for each')):
         costs = [drain(handler) for _ in range(bench.rounds)]
-        bench.figure(f'messages a second, a handler {what}',
-                     [cost.items / cost.seconds for cost in costs], least=500_000)
-        bench.figure(f'CPU of the workers for a message, a handler {what}',
-                     [cost.per_item()[1] * 1e6 for cost in costs], unit='µs', most=CPU_MOST)
+        bench.figure(f'a handler {what}: messages',
+                     [cost.items / cost.seconds / 1000 for cost in costs], 'thousand a second',
+                     at_least=500)
+        bench.figure(f'a handler {what}: CPU of the workers for a message',
+                     [cost.per_item()[1] * 1e6 for cost in costs], 'µs', at_most=CPU_MOST)
 
 
-measure.main(run)
+measure.main(run, measure.Figures)
