@@ -21,6 +21,8 @@ namespace {
 
 // A transaction ends after so long, done or not, as a turn of sagas does.
 constexpr int64 batch_time_max_us = 250 * 1000;
+// So long batch follows batch for a subscription, before others and sagas have their turn.
+constexpr int64 subscription_time_max_us = 50 * 1000;
 constexpr int32 fallbacks_at_once = 16;
 constexpr int64 tend_interval_us = 10 * USECS_PER_SEC;
 
@@ -281,6 +283,40 @@ void tend() {
     state.tend_at = more ? 0 : pg::steady_now() + tend_interval_us;
 }
 
+/// One batch of a subscription, or what its fallback is to be run on.
+Run run_once(const NodeIdentity &node, int32 subscription_id, TimestampTz now, bool fallbacks,
+             Failed &failed, MemoryContext memory) {
+    Run run{.node = node,
+            .subscription_id = subscription_id,
+            .now = now,
+            .rotation = static_cast<int32>(pg::random_fraction() * log_partitions),
+            .room = pg::settings.batch_size,
+            .failed = &failed,
+            .fallbacks = fallbacks};
+    run_until_committed(run, memory);
+    return run;
+}
+
+/// Batch after batch of a subscription. The look for due steps of sagas between two turns costs as
+/// much as a batch of messages does.
+void deliver_subscription(const NodeIdentity &node, int32 id, TimestampTz now, MemoryContext memory,
+                          DeliveryOutcome &outcome) {
+    auto add = [&](const Run &run) {
+        outcome.items += run.items;
+        outcome.failures += run.failures;
+        outcome.more = outcome.more || run.more || run.items > 0 || run.failures > 0;
+    };
+    Failed failed{};
+    const int64 end = pg::steady_now() + subscription_time_max_us;
+    bool goes_on = true;
+    while (goes_on) {
+        const Run run = run_once(node, id, now, false, failed, memory);
+        add(run);
+        goes_on = run.more && run.items > 0 && run.failures == 0 && pg::steady_now() < end;
+    }
+    add(run_once(node, id, now, true, failed, memory));
+}
+
 } // namespace
 
 DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory) {
@@ -295,24 +331,11 @@ DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory)
         outcome.next_due = outlook.next_due;
         return outcome;
     }
-    Failed failed{};
     for (int32 id : outlook.subscriptions) {
         const TimestampTz now = pg::clock_now();
         if (outlook.next_due <= now)
             outcome.deferred += defer_retries(node, id, now);
-        for (bool fallbacks : {false, true}) {
-            Run run{.node = node,
-                    .subscription_id = id,
-                    .now = now,
-                    .rotation = static_cast<int32>(pg::random_fraction() * log_partitions),
-                    .room = pg::settings.batch_size,
-                    .failed = &failed,
-                    .fallbacks = fallbacks};
-            run_until_committed(run, memory);
-            outcome.items += run.items;
-            outcome.failures += run.failures;
-            outcome.more = outcome.more || run.more || run.items > 0 || run.failures > 0;
-        }
+        deliver_subscription(node, id, now, memory, outcome);
     }
     state.node = node;
     state.tick = outlook.tick;

@@ -15,7 +15,7 @@ struct DeliveryOutcome {
     TimestampTz next_due; ///< of what is aside; or DT_NOEND
 };
 
-/// Makes the tick that is due, then hands one batch of each subscription with a handler to it.
+/// Makes the tick that is due, then hands batches to each subscription with a handler.
 /// Called by a worker outside of a transaction; `memory` as in run_turn().
 DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory);
 

@@ -69,6 +69,8 @@ struct TurnState {
     int32 batch_size = 0; ///< halves with each failing batch, doubles with each clean one
 };
 constinit TurnState state{};
+// The last turn has not come to the end of its messages: an error ended it.
+constinit bool delivery_is_unsafe = false;
 
 struct Batch {
     DueItem *items;
@@ -292,6 +294,17 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
     handlers_run_at_top_level = true;
     restart_state(node);
     state.name = name;
+    // Messages first: the look for sagas probes every slot, and a message would wait for it. But an
+    // error there, which ends the turn, must not keep sagas from having theirs.
+    DeliveryOutcome delivered{};
+    auto deliver = [&] {
+        delivery_is_unsafe = true;
+        delivered = deliver_messages(node, memory);
+        delivery_is_unsafe = false;
+    };
+    const bool delivers_first = !delivery_is_unsafe;
+    if (delivers_first)
+        deliver();
     TimestampTz now = pg::clock_now();
     Batch batch{};
     TurnOutcome outcome{
@@ -315,7 +328,8 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
     }
     outcome.more = batch.done > 0 || outcome.failures > 0 || outcome.deferred > 0;
     state.probe.settle(now, !was_cut && !batch.skipped);
-    const DeliveryOutcome delivered = deliver_messages(node, memory);
+    if (!delivers_first)
+        deliver();
     outcome.items += delivered.items;
     outcome.failures += delivered.failures;
     outcome.deferred += delivered.deferred;

@@ -382,8 +382,10 @@ bool work() {
         charge_death();
     if (pg::steady_now() >= self.beat_at)
         beat_and_settle();
-    if (self.is_registered && pg::steady_now() >= self.turn_at)
+    if (self.is_registered && pg::steady_now() >= self.turn_at) {
         take_turn();
+        keep_number(); // a turn ends with giving up every lock of the session
+    }
     if (self.is_registered && pg::steady_now() >= self.maintain_at)
         maintain();
     pgstat_report_stat(false); // autovacuum learns of our writes by this alone

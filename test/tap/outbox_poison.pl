@@ -90,9 +90,10 @@ sub await_dead
 # Of which key each message is: 'b' 1, 4, 7; none 2, 5, 8; 'a' 3, 6, 9.
 my $death = 'the handler ended its process';
 publish('kills', 60, 4 => 'kill', 30 => 'quit');
+# Only then nobody ends the server's processes any more, ours among them.
+await_dead($_, 2) foreach ('one', 'many');
 foreach my $subscription ('one', 'many')
 {
-	await_dead($subscription, 2);
 	is(dead($subscription), "4 3 $death\n30 3 $death", "$subscription: after three attempts");
 	$node->safe_psql('postgres', qq{
 		SELECT stacksaga.discard_message('$subscription', message_id, 'it kills')
