@@ -256,6 +256,17 @@ bool ControlTables::owns(Incarnation node, const SlotRow &slot) const {
     return slot.owner == node;
 }
 
+/// Whether its owner may work in a slot now: always, but in a ring that pauses.
+bool ControlTables::is_open(const SlotRow &slot) const {
+    if (settings_.on_missing_window == core::MissingWindow::keep || mutant_ == Mutant::never_pauses)
+        return true;
+    const bool has_part = std::ranges::any_of(parts_, [&](const auto &part) {
+        return part.first.first == core::window::align(now, settings_.window_length);
+    });
+    return (is_window_open() || (mutant_ == Mutant::parts_open && has_part)) &&
+           (slot.next_owner == nobody || slot.next_owner == slot.owner || slot.next_from > now);
+}
+
 std::optional<Hold> ControlTables::begin_work(std::uint64_t session, Incarnation node,
                                               std::int32_t number,
                                               std::optional<std::int64_t> read_before) {
@@ -266,11 +277,13 @@ std::optional<Hold> ControlTables::begin_work(std::uint64_t session, Incarnation
         return hold;
     }
     const bool believed = mutant_ == Mutant::row_before_lock && read_before;
-    if (slot.takers_waiting > 0 || !(believed || owns(node, slot)) ||
+    if (slot.takers_waiting > 0 || !is_open(slot) || !(believed || owns(node, slot)) ||
         (find(node) == nullptr && mutant_ != Mutant::owner_by_name && !believed)) {
         ++counts.fenced;
         return std::nullopt;
     }
+    if (settings_.on_missing_window == core::MissingWindow::pause && !is_window_open())
+        violated("work begins in a window that nobody published", "slot " + std::to_string(number));
     slot.sharers.insert(session);
     return hold;
 }

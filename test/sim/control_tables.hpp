@@ -50,6 +50,8 @@ enum class Mutant : std::uint8_t {
     deals_all,         ///< an agent deals slots that it was not dealt
     deals_nothing,     ///< what an agent deals on comes to nothing
     parts_undone,      ///< a window withdraws what agents dealt on within their own
+    never_pauses,      ///< a ring that is to pause does not
+    parts_open,        ///< for that, an agent's part is as good as the window
     agents_take_over,  ///< an agent takes over what it is to deal on
     count,
 };
@@ -72,6 +74,8 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::c
     "deals_all",
     "deals_nothing",
     "parts_undone",
+    "never_pauses",
+    "parts_open",
     "agents_take_over"};
 
 /// An invariant that does not hold.
@@ -188,6 +192,8 @@ public:
     /// Whether the slots of a lost agent still wait for it.
     [[nodiscard]] bool is_frozen(const NodeRow &node) const;
     [[nodiscard]] std::optional<Time> last_window() const;
+    /// Whether the window was published in which the database clock is.
+    [[nodiscard]] bool is_window_open() const;
 
     // -------------------------------------------------------------------------- for checks
     [[nodiscard]] core::NodeState state_of(const NodeRow &node) const;
@@ -220,6 +226,7 @@ private:
     [[nodiscard]] bool is_live(const NodeRow &node) const;
     [[nodiscard]] bool is_uncoordinated(const NodeRow &self) const;
     [[nodiscard]] std::vector<Candidate> slots_to_sweep(const NodeRow &self) const;
+    [[nodiscard]] bool is_open(const SlotRow &slot) const;
     [[nodiscard]] bool owns(Incarnation node, const SlotRow &slot) const;
     void check_window(Time window_start) const;
     Incarnation register_node(NodeRow node);

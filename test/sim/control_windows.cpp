@@ -128,6 +128,10 @@ std::optional<std::int64_t> ControlTables::publish(Time window_start, std::span<
     return epoch_;
 }
 
+bool ControlTables::is_window_open() const {
+    return windows_.contains(core::window::align(now, settings_.window_length));
+}
+
 std::optional<Time> ControlTables::last_window() const {
     if (windows_.empty())
         return std::nullopt;

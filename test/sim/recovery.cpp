@@ -59,9 +59,13 @@ void Schedule::check_ownership() {
         }
         const auto hold = tables.begin_work(~std::uint64_t{0}, slot.owner,
                                             static_cast<std::int32_t>(i), slot.epoch);
-        if (!hold)
-            throw Violation(fmt::format("slot {} is closed to its owner", i));
-        tables.end_work(~std::uint64_t{0}, *hold);
+        const bool pauses =
+            settings_.on_missing_window == core::MissingWindow::pause && !is_coordinated();
+        if (hold.has_value() == pauses)
+            throw Violation(fmt::format("slot {} is {} to its owner", i,
+                                        pauses ? "open, in a ring that pauses," : "closed"));
+        if (hold)
+            tables.end_work(~std::uint64_t{0}, *hold);
     }
 }
 

@@ -24,6 +24,8 @@ core::RingSettings Schedule::draw_settings(std::mt19937_64 &random) {
     settings.dead_after = 6 * settings.heartbeat_interval;
     constexpr std::array<Time, 6> delays{0, 0, 0, 1, 2, 6}; // half windows
     settings.rebalance_delay = delays[random() % delays.size()] * settings.window_length / 2;
+    settings.on_missing_window =
+        random() % 4 == 0 ? core::MissingWindow::pause : core::MissingWindow::keep;
     settings.strategy = random() % 4 == 0 ? core::Strategy::contiguous : core::Strategy::consistent;
     return settings;
 }
@@ -31,11 +33,13 @@ core::RingSettings Schedule::draw_settings(std::mt19937_64 &random) {
 Schedule::Schedule(std::uint64_t seed, Mutant mutant)
     : random_(seed), settings_(draw_settings(random_)),
       world_(random_(), settings_, slot_count, mutant), seed_(seed) {
-    tell(fmt::format("window {} s, lead {} ms, heartbeat {} ms, dead after {} ms, delay {} s, {}",
-                     settings_.window_length / second, settings_.publish_lead / millisecond,
-                     settings_.heartbeat_interval / millisecond, settings_.dead_after / millisecond,
-                     settings_.rebalance_delay / second,
-                     core::strategy_names[static_cast<std::size_t>(settings_.strategy)]));
+    tell(fmt::format(
+        "window {} s, lead {} ms, heartbeat {} ms, dead after {} ms, delay {} s, {}, {}",
+        settings_.window_length / second, settings_.publish_lead / millisecond,
+        settings_.heartbeat_interval / millisecond, settings_.dead_after / millisecond,
+        settings_.rebalance_delay / second,
+        core::strategy_names[static_cast<std::size_t>(settings_.strategy)],
+        core::missing_window_names[static_cast<std::size_t>(settings_.on_missing_window)]));
     for (std::int64_t i = world_.happens(500) ? world_.between(1, 3) : 0; i > 0; --i)
         add_agent(fmt::format("agent-{}", agents_.size()));
     for (std::int64_t i = world_.between(1, 6); i > 0; --i)
