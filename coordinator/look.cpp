@@ -107,15 +107,16 @@ private:
 
 class Looker {
 public:
-    Looker(asio::io_context &io, const Config &config)
-        : config_(config), connection_(io.get_executor(), [](std::string_view notice) {
+    Looker(asio::io_context &io, const Config &config, std::string conninfo)
+        : config_(config), conninfo_(std::move(conninfo)),
+          connection_(io.get_executor(), [](std::string_view notice) {
               std::fputs(fmt::format("{}\n", notice).c_str(), stderr);
           }) {}
 
     asio::awaitable<void> open() {
         if (connection_.is_open())
             co_return;
-        co_await connection_.open(config_.conninfo);
+        co_await connection_.open(conninfo_);
         version_ = co_await require_extension(connection_, statement_deadline);
     }
 
@@ -129,16 +130,19 @@ public:
             co_return co_await locate();
         case Command::doctor:
             co_return co_await doctor();
-        case Command::check_config:
+        case Command::check_config: // connects, and no more
+            out_ += fmt::format("{}connected: the database has stacksaga {}\n", config_.printed,
+                                version_);
+            co_return 0;
         case Command::master:
         case Command::agent:
         case Command::worker:
             break;
         }
-        out_ +=
-            fmt::format("{}connected: the database has stacksaga {}\n", config_.printed, version_);
-        co_return 0;
+        co_return 0; // they do not look
     }
+
+    [[nodiscard]] const std::string &version() const { return version_; }
 
     std::string take_output() { return std::exchange(out_, {}); }
 
@@ -226,6 +230,7 @@ private:
     }
 
     const Config &config_;
+    std::string conninfo_;
     Connection connection_;
     std::string version_;
     std::string out_;
@@ -262,10 +267,38 @@ void print_out(const std::string &text) {
             fmt::format("cannot write to standard output: {}", std::strerror(errno)));
 }
 
+namespace {
+
+/// check-config of several databases: each is tried, whatever the others answer. The exit code is
+/// that of the first that is not usable.
+asio::awaitable<int> check_databases(asio::io_context &io, const Config &config) {
+    std::string out = config.printed;
+    int code = exit_code::ok;
+    for (const std::string &conninfo : config.databases) {
+        const std::string label = database_label(conninfo);
+        Looker looker(io, config, conninfo);
+        try {
+            const Progress progress(io);
+            co_await looker.open();
+            out += fmt::format("connected: {} has stacksaga {}\n", label, looker.version());
+        } catch (const StoreError &error) {
+            std::fputs(fmt::format("not usable: {}: {}", label, explain(error)).c_str(), stderr);
+            if (code == exit_code::ok)
+                code = exit_code_of(error.kind);
+        }
+    }
+    print_out(out);
+    co_return code;
+}
+
+} // namespace
+
 asio::awaitable<int> look(asio::io_context &io, const Config &config) {
+    if (config.command == Command::check_config && config.databases.size() > 1)
+        co_return co_await check_databases(io, config);
     // What is not a terminal gets one look after the other.
     const std::string clear = ::isatty(STDOUT_FILENO) != 0 ? "\033[H\033[2J" : "";
-    Looker looker(io, config);
+    Looker looker(io, config, config.conninfo);
     for (;;) {
         int code = 0;
         std::string trouble;

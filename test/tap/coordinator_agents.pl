@@ -160,6 +160,17 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.nodes WHERE nod
 $master->signal('TERM');
 $master->finish;
 
+# check-config tries each of several databases, and tells of each.
+my @other = ('-d', 'dbname=nowhere ' . $connection =~ s/dbname=\S+//r);
+refused(69, qr/not usable: \S*nowhere\S*: .*database "nowhere" does not exist/, 'one of two databases is away',
+	'check-config', '-d', $connection, @other);
+refused(69, qr/not usable: \S*nowhere/, 'and so is the first', 'check-config', @other, '-d', $connection);
+my $output;
+IPC::Run::run([ $program, 'check-config', '-d', $connection, '-d', "$connection application_name=other" ],
+	'<', '/dev/null', '>', \$output);
+is($?, 0, 'two databases are usable');
+is(scalar(() = $output =~ /^connected: \S+ has stacksaga \d/mg), 2, 'and each is told of');
+
 # One master for two databases: trouble in one does not hold up the other.
 for my $database (qw(one two))
 {
