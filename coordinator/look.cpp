@@ -29,7 +29,8 @@ constexpr const char *SQL_RINGS =
     "  FROM stacksaga.ring_status ORDER BY region, cluster";
 constexpr const char *SQL_NODES =
     "SELECT region, cluster, node, kind, state, round((100 * share)::numeric, 1) || ' %' AS share,"
-    "       load, date_trunc('milliseconds', heartbeat_age) AS heartbeat_age, progress"
+    "       load, date_trunc('milliseconds', heartbeat_age) AS heartbeat_age, progress,"
+    "       date_trunc('milliseconds', checkpoint_age) AS checkpoint_age"
     "  FROM stacksaga.nodes ORDER BY region, cluster, node";
 constexpr const char *SQL_PROBLEMS =
     "SELECT severity, check_name, detail, fix FROM stacksaga.doctor()";

@@ -11,9 +11,10 @@
 
 namespace stacksaga::coordinator {
 
-/// Asks once (check-config each of several databases), or until the process is told to stop where Config::watch says so, and prints to
-/// standard output. The exit code: 0, for status and doctor 1 when there are warnings and 2 when
-/// there are errors. What cannot be asked is thrown as StoreError.
+/// Asks once (check-config each of several databases), or until the process is told to stop where
+/// Config::watch says so, and prints to standard output. The exit code: 0, for status and doctor 1
+/// when there are warnings and 2 when there are errors. What cannot be asked is thrown as
+/// StoreError.
 asio::awaitable<int> look(asio::io_context &io, const Config &config);
 
 /// Rows as a table: a line of names, a line under it, the rows, columns padded in characters.

@@ -34,6 +34,11 @@ SELECT x ->> 'range_start' AS range_start, x ->> 'range_end' AS range_end, x -> 
 SELECT n -> 'node' AS node, n -> 'kind' AS kind, n -> 'state' AS state, n -> 'share' AS share,
        jsonb_typeof(n -> 'incarnation') AS incarnation
   FROM status_ring, jsonb_array_elements(r -> 'nodes') n;
+-- What each has confirmed at its last checkpoint, and how long ago.
+SELECT stacksaga.acknowledge_checkpoint('status a', :a, '{"done": 3}');
+SELECT n -> 'node' AS node, n -> 'progress' AS progress,
+       (n ->> 'checkpoint_age_seconds')::numeric BETWEEN 0 AND 60 AS just_now
+  FROM status_ring, jsonb_array_elements(r -> 'nodes') n;
 SELECT jsonb_object_agg(key, jsonb_typeof(value)) FROM jsonb_each(stacksaga.status());
 SELECT DISTINCT k AS keys_of_a_ring FROM status_ring, jsonb_object_keys(r) k ORDER BY k;
 -- No number in it is larger than JavaScript's.

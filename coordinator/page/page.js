@@ -72,7 +72,8 @@ function draw_ring(ring) {
       make("span", {class: state_class(n.state)}, n.state),
       n.agent ? `${n.kind} of ${n.agent}` : n.kind, percent(n.share), granted(n.node),
       promised(n.node), seconds(n.heartbeat_age_seconds), n.load,
-      n.progress ? make("code", {}, JSON.stringify(n.progress)) : ""]})));
+      n.progress ? make("span", {}, make("code", {}, JSON.stringify(n.progress)),
+                        ` ${seconds(n.checkpoint_age_seconds)} ago`) : ""]})));
   const queues = table("Queues", ["Queue", "Oldest due", "Overdue"],
     ring.queues.map(q => [q.queue, q.oldest_due ?? "", seconds(q.overdue_seconds)]));
   const key = `ranges-${ring.region}-${ring.cluster}`;

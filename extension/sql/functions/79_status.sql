@@ -36,19 +36,21 @@ $$;
 COMMENT ON FUNCTION stacksaga.status_ranges IS
     'Internal: returns what status() says of the ranges of a ring: who owns each, and to whom the next window gives it';
 
-CREATE OR REPLACE FUNCTION stacksaga.status_nodes(region text, cluster text) RETURNS jsonb
+-- Of all rings at once: asked of one ring after the other, the view would list all nodes each time.
+CREATE OR REPLACE FUNCTION stacksaga.status_nodes()
+RETURNS TABLE (region text, cluster text, nodes jsonb)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT coalesce(jsonb_agg(jsonb_build_object(
+    SELECT n.region, n.cluster, jsonb_agg(jsonb_build_object(
                'node', n.node, 'kind', n.kind, 'state', n.state, 'agent', n.agent, 'load', n.load,
                'weight', n.weight, 'share', n.share, 'incarnation', n.incarnation::text,
-               'heartbeat_age_seconds', extract(epoch FROM n.heartbeat_age), 'progress', n.progress)
-               ORDER BY n.node), '[]')
-      FROM stacksaga.nodes n
-     WHERE n.region = status_nodes.region AND n.cluster = status_nodes.cluster
+               'heartbeat_age_seconds', extract(epoch FROM n.heartbeat_age), 'progress', n.progress,
+               'checkpoint_age_seconds', extract(epoch FROM n.checkpoint_age))
+               ORDER BY n.node)
+      FROM stacksaga.nodes n GROUP BY n.region, n.cluster
 $$;
 COMMENT ON FUNCTION stacksaga.status_nodes IS
-    'Internal: returns what status() says of the nodes of a ring';
+    'Internal: returns what status() says of the nodes of each ring that has any';
 
 CREATE OR REPLACE FUNCTION stacksaga.status_rings() RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -65,9 +67,10 @@ AS $$
                               'overdue_seconds', stacksaga.seconds_overdue(q.due_at))
                               ORDER BY q.queue), '[]')
                             FROM stacksaga.oldest_due_of_queues(i.ring_id) AS q),
-               'nodes', stacksaga.status_nodes(r.region, r.cluster),
+               'nodes', coalesce(n.nodes, '[]'),
                'ranges', stacksaga.status_ranges(i.ring_id)) ORDER BY i.ring_id)
       FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)
+      LEFT JOIN stacksaga.status_nodes() AS n USING (region, cluster)
 $$;
 COMMENT ON FUNCTION stacksaga.status_rings IS
     'Internal: returns what status() says of rings';

@@ -23,7 +23,7 @@ WITH timing AS (
 ), owned AS (
     SELECT owner, count(*) AS slots FROM stacksaga.slot WHERE owner IS NOT NULL GROUP BY owner
 ), listed AS (
-    SELECT n.*, r.region, r.cluster, r.slots, c.at - n.heartbeat_at AS heartbeat_age,
+    SELECT n.*, r.region, r.cluster, r.slots, c.at, c.at - n.heartbeat_at AS heartbeat_age,
            -- Who told its progress once and does not when asked hangs, and is suspected as if it had
            -- been silent since; dead it is not while it beats.
            stacksaga.node_state(
@@ -39,7 +39,8 @@ WITH timing AS (
 )
 SELECT l.node, l.region, l.cluster, l.kind, l.state, l.load, l.weight, l.heartbeat_age,
        coalesce(o.slots, 0)::double precision / l.slots AS share,
-       l.progress, l.incarnation, l.agent, l.pid
+       l.progress, l.incarnation, l.agent, l.pid,
+       CASE WHEN l.progress IS NOT NULL THEN l.at - l.checkpoint_at END AS checkpoint_age
   FROM listed l
   LEFT JOIN owned o ON o.owner = l.incarnation
  WHERE l.state <> 'removed';
