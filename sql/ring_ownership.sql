@@ -185,3 +185,19 @@ SELECT * FROM pg_temp.owners('served');
 SELECT pg_temp.lock_slots(:ring, :a, '{0,63}') AS owner,
        pg_temp.lock_slots(:ring, :b, '{0,63}') AS another_service,
        pg_temp.lock_slots(:ring, :w, '{0,63}') AS worker;
+
+-- A background worker tells its progress with its first beat, and then each checkpoint_interval (10 s); a
+-- checkpoint of the future, from before the clock was set back, is as old as one of the past.
+SELECT stacksaga.create_ring('o', 'told', slots => 64) AS ring \gset
+CREATE FUNCTION pg_temp.told_at(clock time, ring integer, worker bigint)
+RETURNS TABLE (at time, state text, progress jsonb, checkpoint_age interval) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_temp.set_clock(clock), pg_temp.beat(ring, worker);
+    RETURN QUERY SELECT clock, n.state, n.progress, date_trunc('second', n.checkpoint_age + interval '0.1 s')
+                   FROM stacksaga.nodes n WHERE n.incarnation = worker;
+END
+$$;
+SELECT pg_temp.set_clock('13:00:00');
+SELECT pg_temp.register_worker(:ring, 'told', pg_backend_pid()) AS t1 \gset
+SELECT t.* FROM unnest('{13:00:00,13:00:09,13:00:11,12:00:00}'::time[]) AS c(clock), pg_temp.told_at(c.clock, :ring, :t1) AS t;
+SELECT stacksaga.leave_ring('told', :t1);

@@ -55,8 +55,17 @@ constinit pg::Statement remove_dead{
     " SELECT node FROM stacksaga.node"
     "  WHERE ring_id = $1 AND (heartbeat_at <= $2 OR heartbeat_at >= $3)"
     "  FOR UPDATE SKIP LOCKED)"};
+// A checkpoint of the future is of before the clock was set back.
+#define CHECKPOINT_IS_DUE "progress IS NULL OR checkpoint_at <= $4 OR checkpoint_at > $2"
 constinit pg::Statement beat_by_incarnation{
-    "UPDATE stacksaga.node SET heartbeat_at = $2, load = $3 WHERE incarnation = $1"};
+    "UPDATE stacksaga.node"
+    "   SET heartbeat_at = $2, load = $3,"
+    "       progress = CASE WHEN " CHECKPOINT_IS_DUE
+    "                       THEN jsonb_build_object('turns', $5, 'items', $6, 'failures', $7)"
+    "                       ELSE progress END,"
+    "       checkpoint_at = CASE WHEN " CHECKPOINT_IS_DUE " THEN $2 ELSE checkpoint_at END"
+    " WHERE incarnation = $1"};
+#undef CHECKPOINT_IS_DUE
 constinit pg::Statement beat_by_name{"UPDATE stacksaga.node n SET heartbeat_at = $3, load = $4"
                                      " WHERE node = $1 AND incarnation = $2"
                                      " RETURNING ring_id, draining, checkpoint_at,"
@@ -255,10 +264,14 @@ int64 register_worker_node(int32 ring_id, std::string_view name, int32 pid) {
     });
 }
 
-void beat(const NodeIdentity &node, double load) {
+void beat(const NodeIdentity &node, double load, const WorkerProgress &progress) {
     const uint64 rows = pg::with_spi([&] {
+        const TimestampTz now = pg::clock_now();
+        const int64 interval = read_settings(ring_of_id(node.ring_id)).checkpoint_interval;
         return beat_by_incarnation
-            .run(pg::param(node.incarnation), pg::param_time(pg::clock_now()), pg::param(load))
+            .run(pg::param(node.incarnation), pg::param_time(now), pg::param(load),
+                 pg::param_time(pg::time_plus(now, -interval)), pg::param(progress.turns),
+                 pg::param(progress.items), pg::param(progress.failures))
             .count();
     });
     if (rows == 0)

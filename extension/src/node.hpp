@@ -19,8 +19,16 @@ static_assert(std::is_trivially_destructible_v<NodeIdentity>);
 /// another ring.
 int64 register_worker_node(int32 ring_id, std::string_view name, int32 pid);
 
-/// A heartbeat. SG412 when the incarnation was superseded or removed: register again.
-void beat(const NodeIdentity &node, double load);
+/// What a background worker did since it started: what it confirms at a checkpoint.
+struct WorkerProgress {
+    int64 turns;
+    int64 items;
+    int64 failures;
+};
+
+/// A heartbeat, and the progress where none was told yet or the last is older than the ring's
+/// checkpoint_interval. SG412 when the incarnation was superseded or removed: register again.
+void beat(const NodeIdentity &node, double load, const WorkerProgress &progress);
 
 /// Removes the nodes of a ring that have been dead for long. Inside with_spi.
 void remove_dead_nodes(const Ring &ring);

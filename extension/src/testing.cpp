@@ -60,7 +60,7 @@ STACKSAGA_FUNCTION(testing_exit) {
 
 // testing_beat(ring_id integer, incarnation bigint) -> void
 STACKSAGA_FUNCTION(testing_beat) {
-    beat({PG_GETARG_INT32(0), PG_GETARG_INT64(1)}, 0);
+    beat({PG_GETARG_INT32(0), PG_GETARG_INT64(1)}, 0, {.turns = 1, .items = 2, .failures = 3});
     PG_RETURN_VOID();
 }
 

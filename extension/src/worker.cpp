@@ -273,7 +273,10 @@ void beat_and_settle() {
     pg::in_transaction([&] {
         require_extension();
         pg::commit_locally();
-        beat(self.node, load);
+        beat(self.node, load,
+             {.turns = self.stats.turns,
+              .items = self.stats.items,
+              .failures = self.stats.failures});
         interval = pg::with_spi([] { return beat_interval(); });
         report_stats();
         change = settle_ownership(self.node, coordination() == pg::Coordination::standalone);
