@@ -47,9 +47,12 @@ constexpr const char *SQL_PUBLISH =
     "         publisher    => $7::text,"
     "         agent        => nullif($8::text, ''))";
 
+// A service may register a node too, but not publish: an agent that cannot would be dealt workers.
 constexpr const char *SQL_REGISTER =
     "SELECT stacksaga.register_node(node => $3::text, region => $1::text, cluster => $2::text,"
-    "                               kind => 'agent', weight => $4::double precision)";
+    "                               kind => 'agent', weight => $4::double precision)"
+    " WHERE pg_catalog.has_function_privilege('stacksaga.publish_window(text,text,timestamptz,"
+    "text[],bigint[],bigint[],text,text)', 'EXECUTE')";
 
 constexpr const char *SQL_BEAT =
     "SELECT b.state, (extract(epoch FROM s.value::interval) * 1000000)::bigint"
@@ -255,6 +258,9 @@ asio::awaitable<std::int64_t>
 PgControlStore::register_agent(const RingName &ring, const std::string &name, double weight) {
     const Parameters parameters{ring.region, ring.cluster, name, fmt::format("{}", weight)};
     const Rows rows = co_await ask(SQL_REGISTER, parameters);
+    if (rows.size() == 0)
+        throw StoreError(ErrorClass::permission, "permission denied for function publish_window",
+                         "42501", {}, grant_advice(connection_, {"coordinator"}));
     co_return rows.int64(0, 0);
 }
 

@@ -41,8 +41,10 @@ constexpr const char *SQL_CONTROL_SESSION =
 constexpr const char *SQL_INTERVAL =
     "SELECT (extract(epoch FROM value::interval) * 1000000)::bigint FROM stacksaga.ring_settings"
     " WHERE region = $1::text AND cluster = $2::text AND setting = 'heartbeat_interval'";
+// A service may register a node too, but not do its work: slots would be dealt to it in vain.
 constexpr const char *SQL_REGISTER =
-    "SELECT stacksaga.register_node(node => $1::text, region => $2::text, cluster => $3::text)";
+    "SELECT stacksaga.register_node(node => $1::text, region => $2::text, cluster => $3::text)"
+    " WHERE pg_catalog.has_function_privilege('stacksaga.run_pending(integer)', 'EXECUTE')";
 constexpr const char *SQL_BEAT =
     "SELECT checkpoint_requested FROM stacksaga.heartbeat_node($1::text, $2::bigint)";
 constexpr const char *SQL_CHECKPOINT =
@@ -255,6 +257,9 @@ asio::awaitable<void> Worker::open_control() {
 asio::awaitable<void> Worker::enlist() {
     const Parameters parameters{settings_.node, settings_.ring.region, settings_.ring.cluster};
     const Rows rows = co_await ask(control_, SQL_REGISTER, parameters, control_deadline);
+    if (rows.size() == 0)
+        throw StoreError(ErrorClass::permission, "permission denied for function run_pending",
+                         "42501", {}, grant_advice(control_, {"operator", "coordinator"}));
     incarnation_ = rows.int64(0, 0);
     log_.info("working", {{"version", STACKSAGA_VERSION},
                           {"role", "worker"},

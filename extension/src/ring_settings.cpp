@@ -120,7 +120,8 @@ void set_from_text(core::RingSettings &settings, std::string_view name, std::str
     } else {
         ereport(ERROR,
                 (errcode(pg::sg400), errmsg("ring has no setting \"%s\" to alter", clip(name)),
-                 errdetail("The number of slots of a ring can never change."),
+                 name == "slots" ? errdetail("The number of slots of a ring can never change.")
+                                 : errdetail("No setting has this name."),
                  errhint("Use window_length, publish_lead, strategy, on_missing_window, "
                          "heartbeat_interval, suspect_after, dead_after, rebalance_delay "
                          "or checkpoint_interval.")));

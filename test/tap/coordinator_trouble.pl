@@ -148,6 +148,18 @@ SKIP:
 	}
 }
 
+# Roles of another kind. A service may register nodes, but neither publish nor do due work.
+$node->safe_psql('postgres', q{
+	CREATE ROLE service LOGIN;
+	CREATE ROLE monitor LOGIN;
+	SELECT stacksaga.grant_usage('service', 'service'), stacksaga.grant_usage('monitor', 'monitor')});
+for my $kind (qw(service monitor))
+{
+	ends_with(77, qr/sqlstate=42501.*grant_usage.*'\Q$kind\E', 'coordinator'/, "a $kind as $_", @{ $command{$_} },
+		'-d', "$superuser user=$kind")
+	  for qw(agent worker);
+}
+
 # A server error that nobody foresaw, and outputs that take nothing.
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION break() RETURNS trigger LANGUAGE plpgsql AS $$
