@@ -40,6 +40,23 @@ bool calls_functions(const ResultRelInfo &target) {
         [](const IndexInfo *i) { return i->ii_Expressions != NIL || i->ii_Predicate != NIL; });
 }
 
+using Slots = std::array<TupleTableSlot *, rows_at_once>;
+
+/// The slots in the order in which their rows are stored: by partition, as they are read, so that
+/// those of a partition share pages of the table and of its indexes. Those of a partition, and so
+/// of a key, stay in their order.
+Slots by_partition(std::span<const NewRow> rows, const Slots &slots) {
+    std::array<size_t, log_partitions + 1> next{}; // where the next one of a partition goes
+    for (const NewRow &row : rows)
+        ++next[static_cast<size_t>(partition_of(row.token)) + 1];
+    for (size_t i = 1; i < next.size(); ++i)
+        next[i] += next[i - 1];
+    Slots sorted{};
+    for (size_t i = 0; i < rows.size(); ++i)
+        sorted[next[static_cast<size_t>(partition_of(rows[i].token))]++] = slots[i];
+    return sorted;
+}
+
 /// A table of the log that is being appended to. After an error the resource owner closes it.
 struct Appending {
     Relation table;
@@ -118,15 +135,16 @@ void append_to_log(int32 ring_id, TimestampTz now, std::span<const NewRow> rows)
         .target = makeNode(ResultRelInfo)};
     InitResultRelInfo(appending.target, table, 0, nullptr, 0);
     ExecOpenIndices(appending.target, false);
-    std::array<TupleTableSlot *, rows_at_once> slots{};
+    Slots slots{};
     for (size_t i = 0; i < std::min(rows.size(), rows_at_once); ++i)
         slots[i] = table_slot_create(table, &appending.state->es_tupleTable);
     for (size_t done = 0; done < rows.size(); done += rows_at_once) {
         CHECK_FOR_INTERRUPTS();
-        const size_t count = std::min(rows.size() - done, rows_at_once);
-        for (size_t i = 0; i < count; ++i)
-            appending.fill(slots[i], rows[done + i]);
-        appending.append({slots.data(), count});
+        const auto some = rows.subspan(done, std::min(rows.size() - done, rows_at_once));
+        for (size_t i = 0; i < some.size(); ++i)
+            appending.fill(slots[i], some[i]);
+        Slots sorted = by_partition(some, slots);
+        appending.append({sorted.data(), some.size()});
     }
     ExecResetTupleTable(appending.state->es_tupleTable, false);
     ExecCloseIndices(appending.target);
