@@ -146,6 +146,7 @@ asio::awaitable<void> Agent::publish(const RingState &state, Instant window_star
                    {{"ring", ring_text(settings_.ring)}, {"window", time_text(window_start)}});
         co_return;
     }
+    ++identity_->windows;
     log_.info("published part of window", {{"ring", ring_text(settings_.ring)},
                                            {"window", time_text(window_start)},
                                            {"agent", settings_.name},

@@ -48,6 +48,7 @@ public:
 struct AgentIdentity {
     std::string name;
     std::int64_t incarnation = 0;
+    std::int64_t windows = 0; ///< whose parts it has published: its progress
 };
 
 /// What a heartbeat was answered.

@@ -54,8 +54,11 @@ constexpr const char *SQL_REGISTER =
     " WHERE pg_catalog.has_function_privilege('stacksaga.publish_window(text,text,timestamptz,"
     "text[],bigint[],bigint[],text,text)', 'EXECUTE')";
 
+// An agent that is asked how far it has come tells it at once.
 constexpr const char *SQL_BEAT =
-    "SELECT b.state, (extract(epoch FROM s.value::interval) * 1000000)::bigint"
+    "SELECT b.state, (extract(epoch FROM s.value::interval) * 1000000)::bigint,"
+    "       CASE WHEN b.checkpoint_requested THEN stacksaga.acknowledge_checkpoint($3::text,"
+    "            $4::bigint, pg_catalog.jsonb_build_object('windows', $5::bigint)) END"
     "  FROM stacksaga.heartbeat_node(node => $3::text, incarnation => $4::bigint) AS b"
     " CROSS JOIN stacksaga.ring_settings s"
     " WHERE s.region = $1::text AND s.cluster = $2::text AND s.setting = 'heartbeat_interval'";
@@ -266,7 +269,7 @@ PgControlStore::register_agent(const RingName &ring, const std::string &name, do
 
 asio::awaitable<Beat> PgControlStore::beat(const RingName &ring, const AgentIdentity &agent) {
     const Parameters parameters{ring.region, ring.cluster, agent.name,
-                                std::to_string(agent.incarnation)};
+                                std::to_string(agent.incarnation), std::to_string(agent.windows)};
     const Rows rows = co_await ask(SQL_BEAT, parameters);
     co_return Beat{parse_node_state(rows.text(0, 0)), interval_of(ring, rows, 1, Duration{1})};
 }

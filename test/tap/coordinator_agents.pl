@@ -21,7 +21,7 @@ $node->safe_psql('postgres', q{
 	SELECT stacksaga.alter_ring('default', 'default', setting, value)
 	  FROM (VALUES ('publish_lead', '900 ms'), ('window_length', '1 second'),
 				   ('heartbeat_interval', '500 ms'), ('suspect_after', '5 seconds'),
-				   ('dead_after', '10 seconds')) AS s(setting, value);
+				   ('dead_after', '10 seconds'), ('checkpoint_interval', '2 seconds')) AS s(setting, value);
 	CREATE TABLE beating (node text PRIMARY KEY, incarnation bigint NOT NULL);
 });
 my $connection = $node->connstr('postgres') . ' user=coordinator';
@@ -92,6 +92,8 @@ my $even = q{(SELECT count(*) = 6 AND min(share * 256) >= 42 AND max(share * 256
 wait_until($even, 'the agents deal equal shares to all workers');
 wait_until(q{(SELECT count(DISTINCT agent) = 2 FROM stacksaga.token_window WHERE agent <> ''
 				 AND publisher = agent)}, 'each agent publishes its part');
+wait_until(q{(SELECT count(*) = 2 AND min((progress ->> 'windows')::bigint) > 0 FROM stacksaga.nodes
+			   WHERE kind = 'agent')}, 'and confirms how many it has published');
 is( $node->safe_psql('postgres', q{
 		SELECT count(*) FROM stacksaga.slot s JOIN stacksaga.node n ON n.incarnation = s.owner
 		 WHERE n.kind = 'agent'}), 0, 'agents own nothing themselves');
