@@ -75,6 +75,65 @@ $$;
 COMMENT ON FUNCTION stacksaga.status_rings IS
     'Internal: returns what status() says of rings';
 
+-- Never by counting a table: of sagas that live, and of those that ended well and not, at most so many
+-- are looked at. Live ones are found by their work, the oldest first.
+CREATE OR REPLACE FUNCTION stacksaga.status_sagas(count_max integer DEFAULT 1000) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH live AS MATERIALIZED (
+        SELECT s.status::text AS status
+          FROM (SELECT DISTINCT w.saga_id, w.token FROM stacksaga.work w
+                 ORDER BY w.saga_id LIMIT count_max) AS w
+          JOIN stacksaga.saga s
+            ON s.saga_id = w.saga_id AND s.token OPERATOR(stacksaga.=) w.token
+    ), counted AS (
+        SELECT v.place, v.status, (SELECT count(*) FROM live l WHERE l.status = v.status) AS sagas,
+               (SELECT count(*) >= count_max FROM live) AS more
+          FROM (VALUES (1, 'pending'), (2, 'running'), (3, 'compensating'), (4, 'suspended'))
+               AS v(place, status)
+        UNION ALL
+        SELECT 5, 'parked', p.sagas, p.sagas >= count_max
+          FROM (SELECT stacksaga.parked_count(count_max) AS sagas) AS p
+        UNION ALL
+        SELECT v.place, v.status, f.sagas, f.sagas >= count_max
+          FROM (VALUES (6, 'completed', 'act'), (7, 'failed', 'compensate'))
+               AS v(place, status, direction),
+               -- Slot by slot: each is one place in the index saga_finished.
+               LATERAL (SELECT count(*) AS sagas
+                          FROM (SELECT FROM stacksaga.ring r
+                                 CROSS JOIN LATERAL generate_series(0, r.slots - 1) AS g(slot)
+                                 CROSS JOIN LATERAL (
+                                       SELECT FROM stacksaga.saga s
+                                        WHERE s.ring_id = r.ring_id AND s.slot = g.slot
+                                          AND s.direction = v.direction
+                                          AND s.finished_at IS NOT NULL
+                                        LIMIT count_max) AS s
+                                 LIMIT count_max) AS ended) AS f
+    )
+    SELECT jsonb_agg(jsonb_build_object(
+               'status', status, 'sagas', least(sagas, count_max), 'more', more) ORDER BY place)
+      FROM counted
+$$;
+COMMENT ON FUNCTION stacksaga.status_sagas IS
+    'Internal: returns what status() says of sagas: how many are in each status, and whether there are more than were looked at';
+
+CREATE OR REPLACE FUNCTION stacksaga.status_subscriptions() RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'subscription', s.subscription, 'topic', s.topic, 'handler', s.handler,
+               'region', r.region, 'cluster', r.cluster,
+               'lag_seconds', stacksaga.seconds_overdue(
+                   stacksaga.outbox_unread_since(s.subscription_id)),
+               'held', (SELECT count(*)
+                          FROM (SELECT FROM stacksaga.message_retry m
+                                 WHERE m.subscription_id = s.subscription_id LIMIT 1000) AS held),
+               'dead', stacksaga.dead_count(s.subscription_id)) ORDER BY s.subscription), '[]')
+      FROM stacksaga.subscription s JOIN stacksaga.ring r USING (ring_id)
+$$;
+COMMENT ON FUNCTION stacksaga.status_subscriptions IS
+    'Internal: returns what status() says of subscriptions: for how long messages have waited, how many are held and dead (1000 stands for more)';
+
 CREATE OR REPLACE FUNCTION stacksaga.status() RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -86,6 +145,8 @@ AS $$
         'coordination', stacksaga.setting('coordination'),
         'is_standby', pg_is_in_recovery(),
         'rings', stacksaga.status_rings(),
+        'sagas', stacksaga.status_sagas(),
+        'subscriptions', stacksaga.status_subscriptions(),
         'workers', (SELECT coalesce(jsonb_agg(to_jsonb(w) - 'database' ORDER BY w.pid), '[]')
                       FROM stacksaga.worker_stats w),
         'counters', (SELECT jsonb_agg(to_jsonb(c) ORDER BY c.name, c.labels)
@@ -102,4 +163,4 @@ AS $$
       FROM pg_extension e WHERE e.extname = 'stacksaga'
 $$;
 COMMENT ON FUNCTION stacksaga.status IS
-    'Returns everything that a page about this database shows, as one object: rings, nodes, ranges, queues, workers, parked sagas, blocked keys (20 of each at most) and what doctor() says; tokens are text';
+    'Returns everything that a page about this database shows, as one object: rings, nodes, ranges, queues, workers, sagas by status, subscriptions, parked sagas, blocked keys (20 of each of these at most) and what doctor() says; tokens are text';
