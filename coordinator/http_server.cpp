@@ -74,6 +74,15 @@ struct HttpServer::Implementation {
         }
         HttpRequest what{header.method() == restinio::http_method_get() ? "GET" : "HEAD",
                          std::string(header.path())};
+        const auto parameters =
+            restinio::try_parse_query<restinio::parse_query_traits::javascript_compatible>(
+                header.query());
+        if (!parameters) {
+            answer(request, {400, "text/plain; charset=utf-8", "The query cannot be read.\n"});
+            return restinio::request_accepted();
+        }
+        for (const auto &[name, value] : *parameters)
+            what.parameters.emplace(name, value);
         asio::co_spawn(io, handler(std::move(what)),
                        [request](const std::exception_ptr &failure, HttpResponse response) {
                            if (failure)

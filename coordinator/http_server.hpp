@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,8 @@ namespace stacksaga::coordinator {
 struct HttpRequest {
     std::string method; ///< GET or HEAD; others are answered with 405 before a handler sees them
     std::string path;   ///< as it was sent, without the query
+    /// Of the query, decoded; of a name that comes twice, the first.
+    std::map<std::string, std::string> parameters{};
 };
 
 struct HttpResponse {

@@ -118,6 +118,12 @@ std::string format_duration(std::chrono::microseconds duration) {
     return fmt::format("{}us", count);
 }
 
+std::string quoted_json(std::string_view text) {
+    std::string out;
+    append_quoted(out, text);
+    return out;
+}
+
 std::string format_event(LogFormat format, LogTime at, LogLevel level, std::string_view message,
                          std::span<const LogField> fields) {
     const auto append = format == LogFormat::json ? append_json : append_logfmt;

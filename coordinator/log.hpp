@@ -38,6 +38,9 @@ using LogTime = std::chrono::sys_time<std::chrono::milliseconds>;
 [[nodiscard]] std::string format_event(LogFormat format, LogTime at, LogLevel level,
                                        std::string_view message, std::span<const LogField> fields);
 
+/// The text as a JSON string, quotes included; what is no UTF-8 becomes U+FFFD.
+[[nodiscard]] std::string quoted_json(std::string_view text);
+
 /// RFC 3339 in UTC with milliseconds: 2026-01-31T12:00:00.000Z.
 [[nodiscard]] std::string format_time(LogTime at);
 

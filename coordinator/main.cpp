@@ -13,6 +13,7 @@
 #include "pages.hpp"
 #include "pg_control_store.hpp"
 #include "service.hpp"
+#include "side_by_side.hpp"
 #include "worker.hpp"
 
 #include <asio/bind_cancellation_slot.hpp>
@@ -20,12 +21,9 @@
 #include <asio/co_spawn.hpp>
 #include <asio/error.hpp>
 #include <asio/io_context.hpp>
-#include <asio/redirect_error.hpp>
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/system_error.hpp>
-#include <asio/this_coro.hpp>
-#include <asio/use_awaitable.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,6 +33,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <random>
 #include <unistd.h>
 #include <vector>
@@ -79,13 +78,16 @@ int conclude(Log &log, const std::exception_ptr &failure, int stop_signal) {
 class Web {
 public:
     Web(asio::io_context &io, const Config &config, Log &log, std::string role)
-        : observer_(io.get_executor(), config.conninfo,
-                    [&log](std::string_view notice) {
-                        log.debug("notice", {{"notice", notice}});
-                    }),
-          pages_(observer_, std::move(role)), server_(io, config.http, [this](HttpRequest request) {
+        : pages_(std::move(role)), server_(io, config.http, [this](HttpRequest request) {
               return pages_.answer(std::move(request));
           }) {
+        const std::vector<std::string> names = database_names(config.databases);
+        for (std::size_t i = 0; i < names.size(); ++i)
+            pages_.show(names[i],
+                        std::make_unique<Observer>(io.get_executor(), config.databases[i],
+                                                   [&log](std::string_view notice) {
+                                                       log.debug("notice", {{"notice", notice}});
+                                                   }));
         if (config.http.host.empty() || config.once)
             return;
         try {
@@ -104,11 +106,10 @@ public:
 
     void stop() noexcept {
         server_.stop();
-        observer_.close();
+        pages_.close();
     }
 
 private:
-    Observer observer_;
     Pages pages_;
     HttpServer server_;
 };
@@ -164,41 +165,6 @@ void print_proposal(const RingName &ring, const std::vector<Slot> &slots,
         fmt::format("Ring {}/{}, window of {}: {} slots of {} move\n{}\n", ring.region,
                     ring.cluster, format_time(start), proposal.moved, slots.size(),
                     format_table({"range_start", "range_end", "slots", "node", "new"}, rows)));
-}
-
-/// Runs the tasks side by side until each has ended; when this is cancelled they are, and when one
-/// fails the others are, unless `independent`. Throws what the first that failed threw.
-asio::awaitable<void> side_by_side(std::vector<asio::awaitable<void>> tasks, bool independent) {
-    co_await asio::this_coro::throw_if_cancelled(false);
-    const auto executor = co_await asio::this_coro::executor;
-    asio::steady_timer ended(executor, asio::steady_timer::time_point::max());
-    std::vector<asio::cancellation_signal> stops(tasks.size());
-    const auto stop_all = [&stops] {
-        for (asio::cancellation_signal &stop : stops)
-            stop.emit(asio::cancellation_type::terminal);
-    };
-    std::size_t running = tasks.size();
-    std::exception_ptr failure;
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-        asio::co_spawn(
-            executor, std::move(tasks[i]),
-            asio::bind_cancellation_slot(stops[i].slot(), [&](const std::exception_ptr &thrown) {
-                if (thrown && !failure)
-                    failure = thrown;
-                if (--running == 0)
-                    ended.cancel();
-                else if (thrown && !independent)
-                    stop_all();
-            }));
-    }
-    while (running > 0) {
-        asio::error_code woken;
-        co_await ended.async_wait(asio::redirect_error(asio::use_awaitable, woken));
-        if (running > 0)
-            stop_all();
-    }
-    if (failure)
-        std::rethrow_exception(failure);
 }
 
 /// One of several databases: trouble that ends its master ends no other's; it is tried anew.
