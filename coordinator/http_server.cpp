@@ -45,6 +45,19 @@ restinio::http_status_line_t status_line(int status) {
     }
 }
 
+/// What is cancelled was so because the daemon ends; anything else is a defect.
+HttpResponse failed(const std::exception_ptr &failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const asio::system_error &error) {
+        if (error.code() == asio::error::operation_aborted)
+            return {503, "text/plain; charset=utf-8", "The daemon ends.\n"};
+    } catch (const std::exception &) {
+        // Answered below.
+    }
+    return {500, "text/plain; charset=utf-8", "Internal error.\n"};
+}
+
 void answer(const restinio::request_handle_t &request, const HttpResponse &response) {
     auto builder = request->create_response(status_line(response.status));
     builder.append_header(restinio::http_field::content_type, response.content_type)
@@ -75,8 +88,7 @@ struct HttpServer::Implementation {
         HttpRequest what{header.method() == restinio::http_method_get() ? "GET" : "HEAD",
                          std::string(header.path())};
         const auto parameters =
-            restinio::try_parse_query<restinio::parse_query_traits::javascript_compatible>(
-                header.query());
+            restinio::try_parse_query<restinio::parse_query_traits::relaxed>(header.query());
         if (!parameters) {
             answer(request, {400, "text/plain; charset=utf-8", "The query cannot be read.\n"});
             return restinio::request_accepted();
@@ -86,7 +98,7 @@ struct HttpServer::Implementation {
         asio::co_spawn(io, handler(std::move(what)),
                        [request](const std::exception_ptr &failure, HttpResponse response) {
                            if (failure)
-                               response = {500, "text/plain; charset=utf-8", "Internal error.\n"};
+                               response = failed(failure);
                            answer(request, response);
                        });
         return restinio::request_accepted();

@@ -265,6 +265,7 @@ void run_after_stop(asio::io_context &io, asio::awaitable<void> last) {
                    asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr thrown) {
                        signals.cancel();
                        failure = std::move(thrown);
+                       io.stop();
                    }));
     io.restart();
     io.run();

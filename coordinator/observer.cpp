@@ -50,6 +50,8 @@ Observer::Observer(const asio::any_io_executor &executor, std::string conninfo,
 
 asio::awaitable<void> Observer::connect() {
     const Parameters none;
+    if (closed_)
+        throw StoreError(ErrorClass::refused, "the daemon ends");
     if (connection_.is_open())
         co_return;
     described_ = false;

@@ -41,7 +41,11 @@ public:
     /// stacksaga.saga_timeline(); nothing when there is no such saga. `saga_id` is a uuid.
     asio::awaitable<std::vector<std::string>> timeline(const std::string &saga_id);
 
-    void close() noexcept { connection_.close(); }
+    /// For good: what is asked and what waits ends with a StoreError.
+    void close() noexcept {
+        closed_ = true;
+        connection_.close();
+    }
 
 private:
     template <class Value> struct Kept {
@@ -56,6 +60,7 @@ private:
     template <class Value, class Ask> asio::awaitable<Value> keep(Kept<Value> &kept, Ask ask);
 
     std::string conninfo_;
+    bool closed_ = false;
     Connection connection_;
     /// Holds one token: who has taken it may use the connection.
     asio::experimental::channel<void(asio::error_code, bool)> turn_;

@@ -54,8 +54,13 @@ std::exception_ptr Service::run(asio::awaitable<void> role, ServiceHooks hooks) 
                        grace_timer_.cancel();
                        if (hooks_.end)
                            hooks_.end();
+                       // Clients of the pages that keep their connections hold up no end.
+                       io_.stop();
                    }));
     io_.run();
+    // What hooks_.end cancelled hears of it while everything is still there.
+    io_.restart();
+    io_.poll();
     return failure;
 }
 

@@ -3,6 +3,7 @@
 "use strict";
 
 const period_ms = 2000;
+const lag_max_seconds = 60;
 const colours = 8;
 const ring_size = 1n << 64n;
 const ring_start = -(1n << 63n);
@@ -23,8 +24,10 @@ function table(caption, heads, rows) {
   if (rows.length === 0) return make("p", {}, `${caption}: none.`);
   const cell = (tag, what) => what instanceof Node || typeof what !== "object" || what === null
     ? make(tag, typeof what === "number" ? {class: "number"} : {}, what) : make(tag, what.attributes, what.content);
+  const is_number = column => rows.some(r => typeof (r.cells ?? r)[column] === "number");
+  const head = (text, column) => make("th", {scope: "col", class: is_number(column) ? "number" : undefined}, text);
   return make("table", {}, make("caption", {}, caption),
-    make("thead", {}, make("tr", {}, ...heads.map(h => make("th", {scope: "col"}, h)))),
+    make("thead", {}, make("tr", {}, ...heads.map(head))),
     make("tbody", {}, ...rows.map(r => make("tr", r.attributes ?? {},
       ...(r.cells ?? r).map(c => cell("td", c))))));
 }
@@ -65,7 +68,7 @@ function draw_ring(ring) {
   const granted = name => ring.ranges.filter(r => r.node === name).reduce((n, r) => n + r.slots, 0);
   const promised = name => ring.ranges.filter(r => (r.next_node ?? r.node) === name)
     .reduce((n, r) => n + r.slots, 0);
-  const nodes = table("Nodes", ["Node", "State", "Kind", "Share", "Slots", "Next window",
+  const nodes = table("Nodes", ["Node", "State", "Kind", "Share", "Slots owned", "Slots granted",
                                 "Last beat", "Load", "Confirms"],
     ring.nodes.map((n, i) => ({attributes: {class: n.state === "dead" ? "dead" : ""}, cells: [
       make("span", {}, make("span", {class: `swatch c${i % colours}`, "aria-hidden": "true"}), n.node),
@@ -90,10 +93,27 @@ function draw_ring(ring) {
     make("div", {class: "ring"}, drawing, make("div", {}, nodes, queues, ranges)));
 }
 
+const subscription_heads = ["Subscription", "Topic", "Handler", "Unread for", "Held", "Dead"];
+const at_least = (n, max) => n >= max ? `${max} or more` : n;
+const subscription_cells = s => [s.subscription, s.topic, s.handler ?? "services",
+  seconds(s.lag_seconds), at_least(s.held, 1000), at_least(s.dead, 1000)];
+
+// Told to a screen reader when it changes, and not with each update.
+function tell_summary(counts) {
+  const parts = counts.filter(([n]) => n > 0).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
+  const text = parts.length === 0 ? "Nothing." : parts.join(", ") + ".";
+  if (by_id("summary").textContent !== text) by_id("summary").textContent = text;
+}
+
 function draw_attention(status) {
   const blocked = status.blocked_keys ?? [];
+  const lagging = status.subscriptions.filter(s => s.lag_seconds > lag_max_seconds);
+  const suspected = status.rings.flatMap(r => r.nodes.filter(n => n.state === "suspected" || n.state === "dead")
+    .map(n => ({ring: `${r.region} / ${r.cluster}`, ...n})));
   const problems = (status.problems ?? []).filter(p => p.severity !== "ok" && p.severity !== "info");
-  by_id("calm").hidden = status.parked > 0 || blocked.length > 0 || problems.length > 0;
+  tell_summary([[status.parked, "parked saga"], [blocked.length, "blocked key"],
+                [lagging.length, "lagging subscription"], [suspected.length, "silent node"],
+                [problems.length, "problem"]]);
   const parts = [];
   if (status.parked > 0)
     parts.push(table(`Parked sagas: ${status.parked}`, ["Saga", "Step", "Since", "Why", "SQL"],
@@ -105,6 +125,12 @@ function draw_attention(status) {
     parts.push(table("Blocked keys", ["Subscription", "Topic", "Key", "Since", "Attempts", "Why", "Waiting"],
       blocked.map(b => [b.subscription, b.topic, b.key, b.blocked_since, b.attempts, b.last_error,
                         b.waiting])));
+  if (lagging.length > 0)
+    parts.push(table("Lagging subscriptions", subscription_heads, lagging.map(subscription_cells)));
+  if (suspected.length > 0)
+    parts.push(table("Silent nodes", ["Node", "Ring", "State", "Last beat", "Share"],
+      suspected.map(n => [n.node, n.ring, make("span", {class: state_class(n.state)}, n.state),
+                          seconds(n.heartbeat_age_seconds), percent(n.share)])));
   if (problems.length > 0)
     parts.push(table("Problems", ["Severity", "Check", "What", "What to do"],
       problems.map(p => [make("span", {class: p.severity === "error" ? "bad" : "warn"}, p.severity),
@@ -124,7 +150,10 @@ function draw(status) {
       .flatMap(([s, n]) => [" ", make("span", {class: `pill ${state_class(s)}`}, `${s} ${n}`)]));
   draw_attention(status);
   by_id("rings").replaceChildren(...status.rings.map(draw_ring));
-  by_id("sagas").replaceChildren(table("Since the counters began", ["What", "", "Number"],
+  by_id("subscriptions").replaceChildren(
+    table("Subscriptions", subscription_heads, status.subscriptions.map(subscription_cells)));
+  by_id("sagas").replaceChildren(table("By status", ["Status", "Sagas"],
+    status.sagas.map(s => [s.status, s.more ? `${s.sagas} or more` : s.sagas])), table("Since the counters began", ["What", "", "Number"],
     (status.counters ?? []).map(c => [c.name.replace(/^stacksaga_|_total$/g, "").replaceAll("_", " "),
       Object.values(c.labels).join(", "), c.value])));
   by_id("workers").replaceChildren(table("Workers", ["Process", "Since", "Turns", "Items", "Failures", "Last turn", "Mode"],
@@ -134,6 +163,26 @@ function draw(status) {
 
 let paused = false;
 
+// Of several databases one is shown: the one that the address names, else the first.
+const chosen = new URLSearchParams(location.search).get("database");
+const of_database = chosen === null ? "" : `?database=${encodeURIComponent(chosen)}`;
+
+function choose(answer) {
+  if (!answer.databases) return answer;
+  const names = answer.databases.map(d => d.name);
+  const one = answer.databases[Math.max(0, names.indexOf(chosen))];
+  const select = by_id("choose");
+  if (select.options.length !== names.length)
+    select.replaceChildren(...names.map(n => make("option", {value: n}, n)));
+  if (document.activeElement !== select) select.value = one.name;
+  by_id("databases").hidden = false;
+  if (one.error) throw new Error(one.error);
+  return one.status;
+}
+by_id("choose").addEventListener("change", event => {
+  location.search = `?database=${encodeURIComponent(event.target.value)}`;
+});
+
 async function update() {
   if (!paused && !document.hidden) {
     const trouble = by_id("trouble");
@@ -141,12 +190,12 @@ async function update() {
       const response = await fetch("status");
       if (!response.ok) throw new Error(await response.text());
       const focused = document.activeElement?.id;
-      draw(await response.json());
+      draw(choose(await response.json()));
       if (focused) by_id(focused)?.focus({preventScroll: true}); // what is drawn anew loses it
       trouble.hidden = true;
       by_id("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
     } catch (error) {
-      trouble.textContent = error.message;
+      if (trouble.textContent !== error.message) trouble.textContent = error.message;
       trouble.className = "bad";
       trouble.hidden = false;
     }
@@ -166,7 +215,7 @@ async function tell_story() {
   by_id("saga").value = id;
   const timeline = by_id("timeline");
   try {
-    timeline.textContent = await (await fetch(`saga/${encodeURIComponent(id)}`)).text();
+    timeline.textContent = await (await fetch(`saga/${encodeURIComponent(id)}${of_database}`)).text();
   } catch (error) {
     timeline.textContent = error.message;
   }

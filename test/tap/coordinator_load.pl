@@ -212,8 +212,15 @@ SKIP:
 		sprintf 'its memory stays (%d kB, and at most %d kB more)', $before, $most - $before);
 }
 
+# Clients that keep their connections do not keep it from ending: one is idle, one waits for an answer.
+my @kept = map { connect_to($port) } 1 .. 2;
+print { $kept[0] } request('/livez');
+sysread $kept[0], my $kept_answer, 4096;
+print { $kept[1] } request('/status') x 50;
+my $told = time;
 $master->signal('TERM');
 $master->finish;
 is(($master->results)[0], 0, 'it ends when it is told to');
+cmp_ok(time - $told, '<', 5, 'at once, though clients keep their connections');
 
 done_testing();

@@ -1,5 +1,6 @@
-# The page in a browser without a screen: the ring of a real server, a suspected node, a blocked key and
-# a parked saga on it; a saga's story; the pause button; nothing that its policy forbids. Driven over
+# The page in a browser without a screen: the ring of a real server with what its nodes own, are granted and
+# confirm, a suspected node, a blocked key, a lagging subscription and a parked saga on it; sagas by status and
+# a saga's story; the pause button; one of several databases; nothing that its policy forbids. Driven over
 # the browser's debugging pipe. PAGE_SCREENSHOT names a file for a picture of it.
 use strict;
 use warnings;
@@ -45,6 +46,7 @@ $node->safe_psql('postgres', q{
 		stacksaga.sql_step('debit', 'public.act(stacksaga.step_call)', 'public.refuse(stacksaga.step_call)'),
 		stacksaga.sql_step('credit', 'public.refuse(stacksaga.step_call)')]);
 	SELECT stacksaga.create_subscription('billing', 'orders', 'public.refuse_message(stacksaga.message)');
+	SELECT stacksaga.create_subscription('audit', 'orders');
 });
 my $saga = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.start_saga('transfer')});
 $node->safe_psql('postgres', qq{SELECT stacksaga.publish('orders', '{"n": $_}', key => 'order-42')}) for 1, 2;
@@ -66,8 +68,12 @@ ok($node->poll_query_until('postgres', q{
 				   LATERAL stacksaga.heartbeat_node(n.node, n.incarnation) AS h)
 		SELECT (SELECT count(*) FROM beats) = 3 AND coverage = 1 FROM stacksaga.ring_status}),
 	'the ring is dealt out');
-$node->safe_psql('postgres',
-	q{UPDATE stacksaga.node SET heartbeat_at = heartbeat_at - interval '90 minutes' WHERE node = 'till-3'});
+$node->safe_psql('postgres', q{
+	UPDATE stacksaga.node SET heartbeat_at = heartbeat_at - interval '90 minutes' WHERE node = 'till-3';
+	UPDATE stacksaga.outbox_message SET published_at = published_at - interval '5 minutes';
+	SELECT stacksaga.acknowledge_checkpoint(node, incarnation, '{"offset": "9223372036854775807"}')
+	  FROM stacksaga.node WHERE node = 'till-1';
+	SELECT count(*) FROM stacksaga.start_sagas('transfer', ARRAY['{}', '{}']::jsonb[])});
 
 # The browser: JSON messages that end with a NUL, on its descriptors 3 and 4.
 local $SIG{PIPE} = 'IGNORE';
@@ -76,6 +82,8 @@ pipe(my $to_read, my $to) or die $!;
 pipe(my $from, my $from_write) or die $!;
 my $profile = PostgreSQL::Test::Utils::tempdir();
 my $browser = fork // die $!;
+my $test = $$;
+END { kill q(KILL), $browser if $browser && $$ == $test; }
 if ($browser == 0)
 {
 	POSIX::dup2(fileno($to_read), 30);
@@ -151,7 +159,27 @@ is_on_page('#rings', qr/till-3\s+suspected/, 'which the table tells');
 is_on_page('#attention', qr/Parked sagas: 1.*transfer \Q$saga\E.*debit \(compensate\).*the <b>bank<\/b> says no/s,
 	'the parked saga needs attention, its error is text');
 is_on_page('#attention', qr/Blocked keys.*billing\s+orders\s+order-42.*no such customer\s+1$/ms, 'so does the blocked key');
-my $status = decode_json(HTTP::Tiny->new->get("http://127.0.0.1:$port/status")->{content});
+is_on_page('#attention', qr/Lagging subscriptions.*audit\s+orders\s+services\s+5 min/s, 'so does a subscription that nobody reads');
+is_on_page('#attention', qr/Silent nodes.*till-3\s+default \/ default\s+suspected\s+90 min/s, 'and the silent node');
+is_on_page('#summary', qr/^1 parked saga, 1 blocked key, 1 lagging subscription, 1 silent node, \d+ problems?\.$/,
+	'a summary tells a screen reader what there is');
+is(evaluate(q{document.querySelector('#summary').getAttribute('role')}), 'status', 'when it changes');
+is_on_page('#sagas', qr/By status.*pending\s+2\s+running\s+0\s.*parked\s+1\s+completed\s+0/s, 'sagas are told by status');
+is_on_page('#subscriptions', qr/audit\s+orders\s+services.*billing\s+orders\s+public\.refuse_message\(stacksaga\.message\)/s,
+	'and all subscriptions');
+# What each node owns and was granted, as the database has it, and what it confirms.
+for my $line (split /\n/, $node->safe_psql('postgres', q{
+	SELECT o.node, count(*) FROM stacksaga.slot s JOIN stacksaga.node o ON o.incarnation = s.owner GROUP BY 1}))
+{
+	my ($name, $slots) = split /\|/, $line;
+	my $row = qq{[...document.querySelectorAll('#rings table:first-child tbody tr')]
+		.find(r => r.cells[0].innerText === '$name').cells};
+	is(evaluate("${row}[4].innerText"), $slots, "$name owns $slots slots");
+	# The silent one is granted nothing more; the others take its part over when they beat.
+	my $granted = $name eq 'till-3' ? 0 : 128;
+	becomes("${row}[5].innerText === '$granted'", "and is granted $granted");
+}
+is_on_page('#rings', qr/"offset":"9223372036854775807"/, 'what it confirms is told as it was said');
 evaluate(q{document.querySelector('#rings details').open = true});
 is(evaluate(q{(() => { const t = [...document.querySelectorAll('#rings details td:nth-child(-n+2)')]
 		.map(c => BigInt(c.innerText)); let holes = 0;
@@ -177,7 +205,7 @@ sub press
 {
 	my ($key, %more) = @_;
 	ask('Input.dispatchKeyEvent', type => $_, key => $key, code => $key, %more) for 'keyDown', 'keyUp';
-	return evaluate(q{document.activeElement.id});
+	return evaluate(q{document.activeElement?.id});
 }
 evaluate(q{document.querySelector('#pause').click()}); # so that nothing moves
 evaluate(q{document.body.setAttribute('tabindex', '-1'); document.body.focus()});
@@ -209,14 +237,64 @@ for my $scheme ('light', 'dark')
 }
 ask('Emulation.setEmulatedMedia', features => [ {name => 'prefers-color-scheme', value => 'light'} ]);
 
+# A dark page has no light corner: what is filled takes the colours of the scheme.
+for my $scheme ('light', 'dark')
+{
+	ask('Emulation.setEmulatedMedia', features => [ {name => 'prefers-color-scheme', value => $scheme} ]);
+	is(evaluate(q{matchMedia('(prefers-color-scheme: dark)').matches
+		=== (getComputedStyle(document.body).backgroundColor.match(/\d+/)[0] < 128)}), JSON::PP::true,
+		"the page is $scheme when it should be");
+}
+ask('Emulation.setEmulatedMedia', features => [ {name => 'prefers-color-scheme', value => 'light'} ]);
+
 if ($ENV{PAGE_SCREENSHOT})
 {
 	evaluate(q{document.querySelector('#rings details').open = false; document.activeElement.blur(); scrollTo(0, 0)});
 	open my $picture, '>:raw', $ENV{PAGE_SCREENSHOT} or die $!;
 	print {$picture} decode_base64(ask('Page.captureScreenshot', format => 'png',
-		clip => {x => 0, y => 0, width => 1100, height => 1500, scale => 0.65})->{data});
+		captureBeyondViewport => JSON::PP::true,
+		clip => {x => 0, y => 0, width => 1100, height => evaluate('document.body.scrollHeight'), scale => 0.6})->{data});
 	close $picture;
 }
+
+# One daemon for two databases: the page shows one, and the keyboard chooses.
+$node->safe_psql('postgres', 'CREATE DATABASE second');
+$node->create_extension('second');
+ask('Page.navigate', url => 'about:blank');
+$master->signal('TERM');
+$master->finish;
+$master = IPC::Run::start(
+	[
+		$program, 'master', '--http', "127.0.0.1:$port", '-d', $node->connstr('postgres'), '-d',
+		$node->connstr('second')
+	],
+	'<', '/dev/null', '>', '/dev/null', '2>>', "$PostgreSQL::Test::Utils::log_path/page_daemon.log");
+my $web = HTTP::Tiny->new(timeout => 10);
+my @shown;
+my $end = time + 60;
+while (@shown < 2 && time < $end)
+{
+	select undef, undef, undef, 0.05;
+	my $answer = $web->get("http://127.0.0.1:$port/status");
+	@shown = map { $_->{status} ? $_->{name} : () } @{ decode_json($answer->{content})->{databases} } if $answer->{success};
+}
+is(scalar(@shown), 2, 'status lists both');
+ask('Page.navigate', url => "http://127.0.0.1:$port/");
+becomes(q{document.querySelector('#database')?.textContent === 'postgres'}, 'the first is shown');
+is(evaluate(q{document.querySelector('#choose').labels.length}), 1, 'there is a choice, which has a label');
+evaluate(q{document.querySelector('#choose').focus()});
+press('ArrowDown', windowsVirtualKeyCode => 40);
+becomes(q{document.querySelector('#database')?.textContent === 'second'}, 'chosen by keyboard, the other one is');
+ask('Page.navigate', url => "http://127.0.0.1:$port/#$saga");
+becomes(qq{document.querySelector('#timeline')?.innerText.includes('start of saga transfer')},
+	'a story is found in whichever database it is');
+my $scraped = $web->get("http://127.0.0.1:$port/metrics")->{content};
+like($scraped, qr/^stacksaga_coordinator_database_up\{database="\Q$_\E"\} 1$/m, "metrics have a label for $_") for @shown;
+like($scraped, qr/^stacksaga_sagas_parked\{database="\Q$shown[0]\E"\} 1\nstacksaga_sagas_parked\{database="\Q$shown[1]\E"\} 0$/m,
+	'and are of each');
+is($web->get("http://127.0.0.1:$port/status?database=nowhere")->{status}, 404, 'a database that is not served is not found');
+is(decode_json($web->get("http://127.0.0.1:$port/status?database=$shown[1]")->{content})->{database}, 'second',
+	'one can be asked for');
 
 my @complaints = grep { $_ !~ /favicon/ } map { encode_json($_->{params}) }
   grep { $_->{method} =~ /^(Log\.entryAdded|Runtime\.(exceptionThrown|consoleAPICalled))$/ } @events;
