@@ -34,10 +34,13 @@ constinit pg::Statement make_window{
     " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING epoch"};
 constinit pg::Statement forget_windows{
     "DELETE FROM stacksaga.token_window WHERE ring_id = $1 AND window_end < $2"};
+// The ring's nodes are read once, and not looked up for each range or slot.
 constinit pg::Statement resolve_nodes{
+    "WITH member AS MATERIALIZED ("
+    "    SELECT incarnation, kind, agent, node FROM stacksaga.node WHERE ring_id = $1)"
     "SELECT n.incarnation, n.kind, n.agent, named.node"
     "  FROM unnest($2) WITH ORDINALITY AS named(node, place)"
-    "  LEFT JOIN stacksaga.node n ON n.node = named.node AND n.ring_id = $1"
+    "  LEFT JOIN member n ON n.node = named.node"
     " ORDER BY named.place"};
 constinit pg::Statement find_agent{"SELECT incarnation FROM stacksaga.node"
                                    " WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
@@ -45,6 +48,8 @@ constinit pg::Statement find_agent{"SELECT incarnation FROM stacksaga.node"
 // agent, what that gave to another of its nodes stands: a window may be published before the one
 // before it opens, and before the new owner could take it over.
 constinit pg::Statement propose{
+    "WITH member AS MATERIALIZED ("
+    "    SELECT incarnation, node, agent FROM stacksaga.node WHERE ring_id = $1)"
     "UPDATE stacksaga.slot s"
     "   SET next_owner = d.next_owner, next_from = d.next_from, next_epoch = d.next_epoch"
     "  FROM (SELECT s.slot,"
@@ -55,9 +60,9 @@ constinit pg::Statement propose{
     "               stands.it AS stands, stays.it AS stays"
     "          FROM unnest($2) WITH ORDINALITY AS dealt(node, place)"
     "          JOIN stacksaga.slot s ON s.ring_id = $1 AND s.slot = dealt.place - 1"
-    "          LEFT JOIN stacksaga.node o ON o.incarnation = s.owner AND o.ring_id = $1"
-    "          LEFT JOIN stacksaga.node p ON p.incarnation = s.next_owner AND p.ring_id = $1"
-    "          LEFT JOIN stacksaga.node a ON a.incarnation = dealt.node AND a.ring_id = $1"
+    "          LEFT JOIN member o ON o.incarnation = s.owner"
+    "          LEFT JOIN member p ON p.incarnation = s.next_owner"
+    "          LEFT JOIN member a ON a.incarnation = dealt.node"
     "         CROSS JOIN LATERAL (SELECT coalesce(s.owner = dealt.node"
     "                                             OR o.agent = a.node, false)) AS stays(it)"
     "         CROSS JOIN LATERAL (SELECT coalesce((s.next_owner = dealt.node"

@@ -59,11 +59,13 @@ class Master:
             stderr=open(self.log.name, 'w'), stdin=subprocess.DEVNULL)
         self.rings = rings
         self.lines = []
+        self.begun_line = ''
         self.session = None
 
     def windows(self):
         """Of each window that all rings have: seconds from when it was due to the last publication."""
-        self.lines += [json.loads(line) for line in self.log.readlines() if line.endswith('\n')]
+        *whole, self.begun_line = (self.begun_line + self.log.read()).split('\n')
+        self.lines += [json.loads(line) for line in whole]
         of = {}
         for line in self.lines:
             if line['msg'] == 'published window':
