@@ -169,7 +169,7 @@ void print_proposal(const RingName &ring, const std::vector<Slot> &slots,
 
 /// One of several databases: trouble that ends its master ends no other's; it is tried anew.
 asio::awaitable<void> serve_beside_others(Master &master, Clock &clock, Log &log) {
-    constexpr Duration pause = std::chrono::seconds(30);
+    constexpr Duration pause = std::chrono::seconds(5);
     for (;;) {
         try {
             co_await master.run();

@@ -196,6 +196,9 @@ my $later = $node->safe_psql('two', $windows) + 3;
 wait_until("($windows) >= $later", 'the other database goes on', 'two');
 like(slurp_file($log{both}), qr/msg="database not served" on=\S*one\b.*sqlstate=42501/,
 	'and the log says which one is not served');
+$node->safe_psql('one', q{SELECT stacksaga.grant_usage('coordinator', 'coordinator')});
+my $more = $node->safe_psql('one', $windows) + 1;
+wait_until("($windows) >= $more", 'usable again, it is served again', 'one');
 $master->signal('TERM');
 $master->finish;
 is(($master->results)[0], 0, 'SIGTERM ends it');
