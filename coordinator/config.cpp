@@ -211,9 +211,40 @@ struct CommandWords {
     Words words{};
 };
 
+/// Lines to copy, each with what it is for.
+const char *examples_of(Command command) {
+    switch (command) {
+    case Command::master:
+        return "  stacksaga-coordinator master -d 'service=shop user=coordinator'\n"
+               "  stacksaga-coordinator master -d shop -d billing --http 0.0.0.0:9187\n"
+               "  stacksaga-coordinator master -d shop --region eu,us --dry-run\n"
+               "  stacksaga-coordinator master -c coordinator.toml --print-config\n";
+    case Command::agent:
+        return "  stacksaga-coordinator agent --name north -d 'service=shop user=coordinator'\n";
+    case Command::worker:
+        return "  stacksaga-coordinator worker --name worker-1 -d 'service=shop user=worker'\n"
+               "  stacksaga-coordinator worker -d shop --region eu --batch 500 --grace 60\n";
+    case Command::status:
+        return "  stacksaga-coordinator status -d shop --watch\n"
+               "  stacksaga-coordinator status -d shop -o json | jq .sagas\n"
+               "  stacksaga-coordinator status -d shop >/dev/null || echo 'look at it'\n";
+    case Command::ring:
+        return "  stacksaga-coordinator ring -d shop --region eu\n"
+               "  stacksaga-coordinator ring -d shop -o json | jq '.ranges[].node'\n";
+    case Command::locate:
+        return "  stacksaga-coordinator locate order-42 -d shop\n";
+    case Command::doctor:
+        return "  stacksaga-coordinator doctor -d shop\n"
+               "  stacksaga-coordinator doctor -d shop -o json | jq -r '.[].fix'\n";
+    case Command::check_config:
+        break;
+    }
+    return "  stacksaga-coordinator check-config -c coordinator.toml\n";
+}
+
 void add_options(CommandWords &c, const std::string &publisher) {
     CLI::App &app = *c.app;
-    app.footer(footer);
+    app.footer(std::string("Examples:\n") + examples_of(c.command) + "\n" + footer);
     c.config.command = c.command;
     c.config.publisher = publisher;
     if (c.command == Command::master || c.command == Command::check_config)
@@ -260,6 +291,7 @@ void add_options(CommandWords &c, const std::string &publisher) {
         app.add_option("key", c.config.key, "The key, as it is passed to stacksaga.token()")
             ->required()
             ->type_name("KEY");
+        add_output(app, c.config, c.words);
         break;
     }
 }

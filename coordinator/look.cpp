@@ -44,6 +44,20 @@ constexpr const char *SQL_RANGES =
 constexpr const char *SQL_LOCATE =
     "SELECT token, slot, node, valid_until, next_node FROM stacksaga.locate($1::text)";
 
+constexpr const char *SQL_SAGAS =
+    "SELECT status, sagas || CASE WHEN more THEN ' or more' ELSE '' END AS sagas"
+    "  FROM pg_catalog.jsonb_to_recordset(stacksaga.status() -> 'sagas')"
+    "       AS x(status text, sagas bigint, more boolean)";
+constexpr const char *SQL_SUBSCRIPTIONS =
+    "SELECT subscription, topic, coalesce(handler, 'services') AS handler,"
+    "       round(lag_seconds::numeric, 1) || ' s' AS unread_for, held, dead"
+    "  FROM pg_catalog.jsonb_to_recordset(stacksaga.status() -> 'subscriptions')"
+    "       AS x(subscription text, topic text, handler text, lag_seconds double precision,"
+    "            held bigint, dead bigint)";
+constexpr const char *SQL_LOCATE_JSON =
+    "SELECT pg_catalog.jsonb_pretty(pg_catalog.jsonb_build_object('token', token::text,"
+    "           'slot', slot, 'node', node, 'valid_until', valid_until, 'next_node', next_node))"
+    "  FROM stacksaga.locate($1::text)";
 constexpr const char *SQL_STATUS_JSON = "SELECT pg_catalog.jsonb_pretty(stacksaga.status())";
 constexpr const char *SQL_RING_JSON =
     "SELECT pg_catalog.jsonb_pretty(r)"
@@ -198,6 +212,8 @@ private:
         } else {
             co_await print("Rings", SQL_RINGS, none);
             co_await print("Nodes", SQL_NODES, none);
+            co_await print("Sagas", SQL_SAGAS, none);
+            co_await print("Subscriptions", SQL_SUBSCRIPTIONS, none);
             co_await print("Checks", SQL_PROBLEMS, none);
         }
         co_return co_await severity();
@@ -217,7 +233,10 @@ private:
 
     asio::awaitable<int> locate() {
         const Parameters parameters{config_.key};
-        co_await print("Key", SQL_LOCATE, parameters);
+        if (config_.json)
+            co_await print_json(SQL_LOCATE_JSON, parameters);
+        else
+            co_await print("Key", SQL_LOCATE, parameters);
         co_return 0;
     }
 

@@ -95,6 +95,18 @@ is(get("/saga/x'--")->{status}, 400, 'an id that is none is refused');
 is(get('/nothing')->{status}, 404, 'an unknown path is not found');
 is($http->post("http://127.0.0.1:$port/")->{status}, 405, 'nothing can be posted');
 
+# A server that takes a connection and says nothing: a terminal is told after ten seconds. Its end is
+# looked at below.
+my $silent_server = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => 0);
+my ($terminal) = grep { -x } map { "$_/script" } split /:/, $ENV{PATH};
+my $waiting = sprintf q{%s status -d 'host=127.0.0.1 port=%d connect_timeout=12'}, $program, $silent_server->sockport;
+my ($seen, $unseen) = ('', '');
+my @patient = (
+	defined $terminal
+	? IPC::Run::start([ $terminal, '-qefc', "$waiting", '/dev/null' ], '<', '/dev/null', '>', \$seen, '2>&1')
+	: (),
+	IPC::Run::start([ 'sh', '-c', $waiting ], '<', '/dev/null', '>', \$unseen, '2>&1'));
+
 # The commands that look.
 sub look
 {
@@ -104,13 +116,17 @@ sub look
 	return ($? >> 8, $out, $err);
 }
 my ($code, $out, $err) = look('status');
-like($out, qr/^Rings\nregion +cluster.*^Nodes\n.*till.*^Checks\n/ms, 'status prints tables');
+like($out, qr/^Rings\nregion +cluster.*^Nodes\n.*till.*^Sagas\n.*^pending +1\n.*^Subscriptions\n.*^Checks\n/ms,
+	'status prints tables');
 is($code, 2, 'and ends with 2 where there is an error');
 ($code, $out) = look('status', '-o', 'json');
 is(decode_json($out)->{database}, 'postgres', 'or JSON');
 ($code, $out) = look('locate', 'hello');
 like($out, qr/^-3758069500696749310 +75 /m, 'locate prints the token and the slot of a key');
 is($code, 0, 'and ends with 0');
+($code, $out) = look('locate', 'hello', '-o', 'json');
+is(decode_json($out)->{token}, '-3758069500696749310', 'or as JSON');
+like($out, qr/"token": "-3758069500696749310"/, 'the token as text, as JSON in a browser needs it');
 ($code, $out) = look('ring');
 like($out, qr/^Ring default\/default\nrange_start/m, 'ring prints ranges');
 ($code, $out) = look('doctor');
@@ -168,6 +184,35 @@ $node->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 	like($err, qr/grant_usage/, 'and says what to grant');
 }
 
+$_->finish for @patient;
+SKIP:
+{
+	skip 'script (package bsdutils) is not here', 2 unless defined $terminal;
+	like($seen, qr/^Waiting for the database, 10 s so far\r?\n(.|\n)*no answer within 12 s/, 'a terminal is told that it takes long');
+	is(($patient[0]->results)[0], 69, 'and the command ends with 69 all the same');
+}
+is($unseen, "no answer within 12 s\n", 'what is no terminal gets the end only');
+
+# Help: every command has examples, and those of daemons can be copied.
+for my $command (qw(master agent worker status ring locate doctor check-config))
+{
+	my $help = '';
+	IPC::Run::run([ $program, $command, '--help' ], '<', '/dev/null', '>', \$help);
+	my @examples = $help =~ /^  (stacksaga-coordinator \Q$command\E .*)$/mg;
+	cmp_ok(scalar(@examples), '>', 0, "$command has examples");
+	next if $command !~ /^(master|agent|worker)$/;
+	for my $example (grep { !/ -c / } @examples)
+	{
+		IPC::Run::run([ 'sh', '-c', "$example --print-config" ], '<', '/dev/null', '>', \$out, '2>', \$err);
+		is($?, 0, $example) or diag($err);
+	}
+}
+
+# Who watches sees a database go and come back; what is no terminal gets no escape sequences.
+my $watched = '';
+my $watch = IPC::Run::start([ $program, 'status', '--watch', @connection ], '<', '/dev/null', '>', \$watched, '2>&1');
+$watch->pump while $watched !~ /^Checks/m;
+
 # The database goes away, and comes back.
 $node->stop('immediate');
 my $why = answers('/readyz', 503, 'without its database it is not ready');
@@ -181,6 +226,10 @@ $scraped = get('/metrics')->{content}
 like($scraped, qr/^stacksaga_coordinator_database_up 0$/m, 'and its metrics say so');
 $node->start;
 answers('/readyz', 200, 'it is ready again');
+$watch->pump while $watched !~ /Checks.*(failed|closed|terminat|shut).*^Checks/ms;
+unlike($watched, qr/\033/, 'a watch goes on when the database is back');
+$watch->signal('INT');
+$watch->finish;
 
 $master->signal('TERM');
 $master->finish;
