@@ -2,11 +2,14 @@
 
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
+#include <asio/execution_context.hpp>
 #include <fmt/format.h>
 #include <restinio/all.hpp>
 
 #include <chrono>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace stacksaga::coordinator {
 namespace {
@@ -22,6 +25,22 @@ struct Traits
     static constexpr bool use_connection_count_limiter = true;
 };
 using Server = restinio::http_server_t<Traits>;
+
+/// Part of the io_context, whose end closes what connections are left. They count themselves off at
+/// the server then, so it is kept for so long.
+class Keeper : public asio::execution_context::service {
+public:
+    using key_type = Keeper;
+    static inline asio::execution_context::id id;
+
+    explicit Keeper(asio::execution_context &context) : service(context) {}
+    void keep(std::unique_ptr<Server> server) { servers_.push_back(std::move(server)); }
+
+private:
+    void shutdown() noexcept override {}
+
+    std::vector<std::unique_ptr<Server>> servers_;
+};
 
 /// Nothing on a page of ours comes from elsewhere, and nobody frames it.
 constexpr const char *content_security_policy =
@@ -114,7 +133,10 @@ HttpServer::HttpServer(asio::io_context &io, HttpAddress address, Handler handle
     : implementation_(
           std::make_unique<Implementation>(io, std::move(address), std::move(handler))) {}
 
-HttpServer::~HttpServer() = default;
+HttpServer::~HttpServer() {
+    if (implementation_->server)
+        asio::use_service<Keeper>(implementation_->io).keep(std::move(implementation_->server));
+}
 
 void HttpServer::start() {
     Implementation &self = *implementation_;
