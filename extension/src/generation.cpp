@@ -7,6 +7,7 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/gather.hpp"
+#include "src/log_append.hpp"
 #include "src/log_table.hpp"
 #include "src/outbox_lock.hpp"
 #include "src/tick.hpp"
@@ -122,8 +123,10 @@ void turn_generation(TimestampTz now, bool at_once) {
     Relation table = table_open(log_relations().tables[current], AccessShareLock);
     const bool is_large = RelationGetNumberOfBlocks(table) >= generation_pages;
     table_close(table, NoLock);
-    if (at_once || is_large || oldest.time(0, 0) < now - generation_age_us)
+    if (at_once || is_large || oldest.time(0, 0) < now - generation_age_us) {
         begin_generation.run(pg::param(count + 1));
+        forget_generation();
+    }
 }
 
 /// Empties the generations that are not being filled and that nobody needs.

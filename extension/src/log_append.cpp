@@ -6,6 +6,7 @@
 // served, those as well that somebody has added.
 #include "src/log_append.hpp"
 
+#include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
 #include "pg/scope.hpp"
@@ -18,9 +19,25 @@ namespace {
 // Rows that are given to the table at once: they share a record of WAL a page.
 constexpr size_t rows_at_once = 256;
 
-/// Only a hint: which of the generations is filled makes no difference to readers.
+// Which of the generations is filled makes no difference to readers, so what was true so long ago
+// will do. Whoever asks the sequence keeps others from it for a moment.
+constexpr int64 generation_known_us = 100 * 1000;
+
+struct KnownGeneration {
+    Oid sequence = InvalidOid; // none is known
+    int64 asked_at;
+    size_t generation;
+};
+constinit KnownGeneration known{};
+
 size_t current_generation() {
-    return static_cast<size_t>(last_value_of(log_relations().generation_sequence) % generations);
+    const Oid sequence = log_relations().generation_sequence;
+    const int64 now = pg::steady_now();
+    if (known.sequence != sequence || now - known.asked_at > generation_known_us)
+        known = {.sequence = sequence,
+                 .asked_at = now,
+                 .generation = static_cast<size_t>(last_value_of(sequence) % generations)};
+    return known.generation;
 }
 
 void refuse_triggers(Relation table) {
@@ -117,6 +134,10 @@ struct Appending {
 };
 
 } // namespace
+
+void forget_generation() {
+    known.sequence = InvalidOid;
+}
 
 void append_to_log(int32 ring_id, TimestampTz now, std::span<const NewRow> rows) {
     PreventCommandIfReadOnly("publish()");

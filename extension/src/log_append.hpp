@@ -18,4 +18,7 @@ static_assert(std::is_trivially_destructible_v<NewRow>);
 /// the extension; 25006 in a transaction that is read only, SG409 when the table has a trigger.
 void append_to_log(int32 ring_id, TimestampTz now, std::span<const NewRow> rows);
 
+/// A new generation has begun: this session fills it from now on, others a moment later.
+void forget_generation();
+
 } // namespace stacksaga
