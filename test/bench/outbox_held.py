@@ -75,9 +75,10 @@ def run(bench):
     holder = psycopg.connect(dbname='bench')
     holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with tempfile.TemporaryDirectory() as folder:
-        # A moment more at both ends: the first second and the last are not whole.
-        load = publish(sum(phases) + 4, folder)
-        time.sleep(2)
+        # As long before that as well: tables that are still empty are not what is compared with. A
+        # moment more at both ends: the first second and the last are not whole.
+        load = publish(around + sum(phases) + 4, folder)
+        time.sleep(around + 2)
         begun = int(time.time()) + 1
         time.sleep(begun + phases[0] - time.time())
         holder.execute('SELECT pg_current_xact_id()')

@@ -143,9 +143,19 @@ my $epoch = $node->safe_psql('postgres', 'SELECT epoch FROM stacksaga.ring_statu
 wait_until(qq{(SELECT count(*) >= 3 FROM stacksaga.token_window
 				WHERE agent = '' AND epoch > $epoch)}, 'windows go on while slots are frozen');
 is($node->safe_psql('postgres', "SELECT $held"), $frozen, 'what is frozen stays');
+$agent{south} = start_daemon('agent', 'south');
+wait_until(q{(SELECT count(*) = 3 AND min(share * 256) >= 84 AND sum(share) = 1
+				FROM stacksaga.nodes WHERE kind = 'worker' AND state = 'active')},
+	'when its agent is back it is dealt on');
+
+# The same again, until there is no delay any more.
+kill_daemon($agent{south});
+$node->safe_psql('postgres', q{DELETE FROM beating WHERE node = 'w4'});
+wait_until(q{(SELECT count(*) = 2 FROM stacksaga.nodes WHERE node IN ('south', 'w4') AND state = 'dead')},
+	'the agent dies again, and another worker');
 $node->safe_psql('postgres',
 	q{SELECT stacksaga.alter_ring('default', 'default', 'rebalance_delay', '0')});
-wait_until(q{(SELECT count(*) = 3 AND min(share * 256) >= 84 AND sum(share) = 1
+wait_until(q{(SELECT count(*) = 2 AND min(share * 256) >= 127 AND sum(share) = 1
 				FROM stacksaga.nodes WHERE kind = 'worker' AND state = 'active')},
 	'without a delay it is dealt anew');
 
