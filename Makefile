@@ -148,7 +148,7 @@ tap: all cmake
 property: all cmake
 	@test/tools/property
 
-# Not part of `make test`: it takes an hour, and an idle machine. test/bench/README.md says how.
+# Not part of `make test`: it takes two hours, and an idle machine. test/bench/README.md says how.
 bench: all
 	@test/tools/bench
 
