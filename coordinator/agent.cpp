@@ -1,5 +1,6 @@
 #include "agent.hpp"
 
+#include "log_values.hpp"
 #include "plan.hpp"
 #include "proposal.hpp"
 
@@ -23,26 +24,10 @@ constexpr Duration reconnect_cap = std::chrono::seconds(5);
 constexpr Duration put_off_initial = std::chrono::milliseconds(20);
 constexpr Duration put_off_cap = std::chrono::seconds(1);
 
-std::string time_text(Instant at) {
-    return format_time(std::chrono::floor<std::chrono::milliseconds>(at));
-}
-
-std::int64_t milliseconds(std::chrono::steady_clock::duration duration) {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-}
-
-bool ends_connection(ErrorClass kind) {
-    return kind == ErrorClass::reconnect || kind == ErrorClass::in_doubt;
-}
-
 bool is_mended_by_waiting(const StoreError &error) {
     return error.sqlstate != "SG412" &&
            (error.kind == ErrorClass::retry_now || error.kind == ErrorClass::refused ||
             error.kind == ErrorClass::ring_missing);
-}
-
-std::string ring_text(const RingName &name) {
-    return fmt::format("{}/{}", name.region, name.cluster);
 }
 
 } // namespace

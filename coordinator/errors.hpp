@@ -28,6 +28,11 @@ enum class ErrorClass {
 /// The class of a server error; an empty SQLSTATE means that no verdict came, the connection broke.
 [[nodiscard]] ErrorClass classify(std::string_view sqlstate) noexcept;
 
+/// Whether the connection cannot be used after it.
+[[nodiscard]] constexpr bool ends_connection(ErrorClass kind) noexcept {
+    return kind == ErrorClass::reconnect || kind == ErrorClass::in_doubt;
+}
+
 /// What to do about a connection that was refused; empty where the refusal says it all.
 [[nodiscard]] std::string_view advice_on_connecting(std::string_view sqlstate) noexcept;
 

@@ -64,8 +64,19 @@ asio::awaitable<std::string> require_extension(Connection &connection, Duration 
     co_return version;
 }
 
-std::string grant_advice(const Connection &connection,
-                         std::initializer_list<std::string_view> kinds) {
+asio::awaitable<Rows> query_as(RoleKinds kinds, Connection &connection, const char *sql,
+                               const Parameters &parameters, Duration deadline) {
+    try {
+        Rows rows = co_await connection.query(sql, parameters, deadline);
+        co_return rows;
+    } catch (StoreError &error) {
+        if (error.sqlstate == "42501" && error.hint.empty() && connection.is_open())
+            error.hint = grant_advice(connection, kinds);
+        throw;
+    }
+}
+
+std::string grant_advice(const Connection &connection, RoleKinds kinds) {
     const std::string role = literal(PQuser(connection.raw()));
     std::string calls;
     for (const std::string_view kind : kinds)

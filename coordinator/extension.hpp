@@ -4,7 +4,7 @@
 
 #include "connection.hpp"
 
-#include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,8 +20,15 @@ namespace stacksaga::coordinator {
 /// fit.
 asio::awaitable<std::string> require_extension(Connection &connection, Duration deadline);
 
+/// Kinds of roles, as grant_usage() has them.
+using RoleKinds = std::span<const std::string_view>;
+
+/// Asks as a role that should be of these kinds: where it lacks a privilege and the server has no
+/// advice, the error tells how to grant it.
+asio::awaitable<Rows> query_as(RoleKinds kinds, Connection &connection, const char *sql,
+                               const Parameters &parameters, Duration deadline);
+
 /// What to do about a privilege that this connection's role lacks.
-[[nodiscard]] std::string grant_advice(const Connection &connection,
-                                       std::initializer_list<std::string_view> kinds);
+[[nodiscard]] std::string grant_advice(const Connection &connection, RoleKinds kinds);
 
 } // namespace stacksaga::coordinator

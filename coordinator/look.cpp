@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +21,7 @@ namespace {
 
 /// A server may be busy, or its tables large; meanwhile a terminal is told that it takes long.
 constexpr Duration statement_deadline = std::chrono::seconds(60);
+constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 constexpr Duration progress_period = std::chrono::seconds(10);
 constexpr Duration watch_period = std::chrono::seconds(2);
 
@@ -163,14 +165,7 @@ public:
 
 private:
     asio::awaitable<Rows> ask(const char *sql, const Parameters &parameters) {
-        try {
-            Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
-            co_return rows;
-        } catch (StoreError &error) {
-            if (error.sqlstate == "42501" && error.hint.empty() && connection_.is_open())
-                error.hint = grant_advice(connection_, {"monitor"});
-            throw;
-        }
+        return query_as(role_kinds, connection_, sql, parameters, statement_deadline);
     }
 
     asio::awaitable<void> print(const char *title, const char *sql, const Parameters &parameters) {

@@ -1,5 +1,6 @@
 #include "master.hpp"
 
+#include "log_values.hpp"
 #include "proposal.hpp"
 
 #include <fmt/format.h>
@@ -27,25 +28,9 @@ constexpr Duration clock_tolerance = std::chrono::milliseconds(500);
 /// Rings told by name when the connection is opened.
 constexpr std::size_t introduced_rings_max = 10;
 
-std::string time_text(Instant at) {
-    return format_time(std::chrono::floor<std::chrono::milliseconds>(at));
-}
-
-std::int64_t milliseconds(std::chrono::steady_clock::duration duration) {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-}
-
-bool ends_connection(ErrorClass kind) {
-    return kind == ErrorClass::reconnect || kind == ErrorClass::in_doubt;
-}
-
 bool concerns_ring(ErrorClass kind) {
     return kind == ErrorClass::retry_now || kind == ErrorClass::refused ||
            kind == ErrorClass::ring_missing;
-}
-
-std::string ring_text(const RingName &name) {
-    return fmt::format("{}/{}", name.region, name.cluster);
 }
 
 } // namespace

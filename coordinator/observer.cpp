@@ -4,11 +4,14 @@
 
 #include <asio/use_awaitable.hpp>
 
+#include <array>
+
 namespace stacksaga::coordinator {
 namespace {
 
 constexpr Duration keep_for = std::chrono::seconds(1);
 constexpr Duration statement_deadline = std::chrono::seconds(5);
+constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 constexpr int waiting_max = 64;
 
 constexpr const char *SQL_SESSION =
@@ -61,14 +64,8 @@ asio::awaitable<void> Observer::connect() {
 
 asio::awaitable<Rows> Observer::query(const char *sql, const Parameters &parameters) {
     co_await connect();
-    try {
-        Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
-        co_return rows;
-    } catch (StoreError &error) {
-        if (error.sqlstate == "42501" && error.hint.empty() && connection_.is_open())
-            error.hint = grant_advice(connection_, {"monitor"});
-        throw;
-    }
+    Rows rows = co_await query_as(role_kinds, connection_, sql, parameters, statement_deadline);
+    co_return rows;
 }
 
 template <class Value, class Ask>

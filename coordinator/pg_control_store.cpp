@@ -4,11 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 namespace stacksaga::coordinator {
 namespace {
 
 /// How long one statement may take: on this side, and on the server's (SQL_SESSION).
 constexpr Duration statement_deadline = std::chrono::seconds(5);
+constexpr std::array<std::string_view, 1> role_kinds{"coordinator"};
 
 /// A window longer than this is an accident, and its arithmetic could overflow.
 constexpr Duration longest_interval = std::chrono::hours(24 * 366);
@@ -73,13 +76,6 @@ constexpr const char *SQL_DEALT =
     "         window_start => timestamptz 'epoch' + $2::bigint * interval '1 microsecond')"
     " ORDER BY slot";
 
-/// What to do about an error for which the server has no advice.
-std::string advice(const StoreError &error, const Connection &connection) {
-    if (error.sqlstate == "42501")
-        return grant_advice(connection, {"coordinator"});
-    return {};
-}
-
 StoreError unusable_answer(const RingName &ring, std::string_view what) {
     return {ErrorClass::refused, fmt::format("ring {}/{} has {}", ring.region, ring.cluster, what)};
 }
@@ -134,14 +130,7 @@ PgControlStore::PgControlStore(const asio::any_io_executor &executor, std::strin
     : connection_(executor, std::move(on_notice)), conninfo_(std::move(conninfo)) {}
 
 asio::awaitable<Rows> PgControlStore::ask(const char *sql, const Parameters &parameters) {
-    try {
-        Rows rows = co_await connection_.query(sql, parameters, statement_deadline);
-        co_return rows;
-    } catch (StoreError &error) {
-        if (error.hint.empty() && connection_.is_open())
-            error.hint = advice(error, connection_);
-        throw;
-    }
+    return query_as(role_kinds, connection_, sql, parameters, statement_deadline);
 }
 
 asio::awaitable<ServerInfo> PgControlStore::open() {
@@ -263,7 +252,7 @@ PgControlStore::register_agent(const RingName &ring, const std::string &name, do
     const Rows rows = co_await ask(SQL_REGISTER, parameters);
     if (rows.size() == 0)
         throw StoreError(ErrorClass::permission, "permission denied for function publish_window",
-                         "42501", {}, grant_advice(connection_, {"coordinator"}));
+                         "42501", {}, grant_advice(connection_, role_kinds));
     co_return rows.int64(0, 0);
 }
 

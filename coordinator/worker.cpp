@@ -9,11 +9,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 
 namespace stacksaga::coordinator {
 namespace {
 
+constexpr std::array<std::string_view, 2> role_kinds{"operator", "coordinator"};
 constexpr Duration control_deadline = std::chrono::seconds(5);
 /// A step may take as long as its own timeout allows. A server that is gone is noticed by the
 /// connection's keep-alives.
@@ -125,14 +127,7 @@ void Worker::log_state() const {
 
 asio::awaitable<Rows> Worker::ask(Connection &connection, const char *sql,
                                   const Parameters &parameters, Duration deadline) {
-    try {
-        Rows rows = co_await connection.query(sql, parameters, deadline);
-        co_return rows;
-    } catch (StoreError &error) {
-        if (error.sqlstate == "42501" && error.hint.empty() && connection.is_open())
-            error.hint = grant_advice(connection, {"operator", "coordinator"});
-        throw;
-    }
+    return query_as(role_kinds, connection, sql, parameters, deadline);
 }
 
 /// Ends early when the timer is cancelled by drain(), and throws when the daemon is stopped.
@@ -259,7 +254,7 @@ asio::awaitable<void> Worker::enlist() {
     const Rows rows = co_await ask(control_, SQL_REGISTER, parameters, control_deadline);
     if (rows.size() == 0)
         throw StoreError(ErrorClass::permission, "permission denied for function run_pending",
-                         "42501", {}, grant_advice(control_, {"operator", "coordinator"}));
+                         "42501", {}, grant_advice(control_, role_kinds));
     incarnation_ = rows.int64(0, 0);
     log_.info("working", {{"version", STACKSAGA_VERSION},
                           {"role", "worker"},

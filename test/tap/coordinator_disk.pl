@@ -14,16 +14,8 @@ use StacksagaCluster;
 my ($program) = grep { -x } map { "$_/stacksaga-coordinator" } split /:/, $ENV{PATH};
 plan skip_all => 'stacksaga-coordinator is not in PATH' unless defined $program;
 
-# The database lies on the small disk, WAL does not.
-my $space = SmallDisk::folder() . '/space';
-mkdir $space or die $!;
 my $node = StacksagaCluster->new('main');
-$node->init;
-$node->append_conf('postgresql.conf', "autovacuum = off\n");
-$node->start;
-$node->safe_psql('postgres', "CREATE TABLESPACE small LOCATION '$space'");
-$node->safe_psql('postgres', 'CREATE DATABASE shop TABLESPACE small');
-$node->create_extension('shop');
+SmallDisk::start_with_shop($node);
 my $large = q{(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 3000) AS n)};
 $node->safe_psql('shop', qq{
 	SELECT stacksaga.alter_ring('default', 'default', setting, value)

@@ -10,16 +10,8 @@ use Test::More;
 
 use StacksagaCluster;
 
-# The database lies on the small disk, WAL does not.
-my $space = SmallDisk::folder() . '/space';
-mkdir $space or die $!;
 my $node = StacksagaCluster->new('main');
-$node->init;
-$node->append_conf('postgresql.conf', "autovacuum = off\n");
-$node->start;
-$node->safe_psql('postgres', "CREATE TABLESPACE small LOCATION '$space'");
-$node->safe_psql('postgres', 'CREATE DATABASE shop TABLESPACE small');
-$node->create_extension('shop');
+SmallDisk::start_with_shop($node);
 
 # What fits into no free space that a page may have left, and does not compress.
 my $large = q{(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 3000) AS n)};

@@ -4,6 +4,7 @@
 #   my $folder = SmallDisk::folder();
 #   SmallDisk::fill();                       # not a byte is left: writes fail with ENOSPC
 #   SmallDisk::make_room();
+#   SmallDisk::start_with_shop($node);       # a new cluster with a database on the disk
 #
 # The test runs itself again in a mount namespace that has the disk; no privilege is needed where users
 # may make namespaces. Elsewhere it is skipped, and says why.
@@ -63,6 +64,21 @@ sub import
 sub folder
 {
 	return $ENV{$variable};
+}
+
+# Starts a new StacksagaCluster whose database shop, with the extension, lies on the disk; WAL does not.
+sub start_with_shop
+{
+	my ($node) = @_;
+	my $space = folder() . '/space';
+	mkdir $space or die $!;
+	$node->init;
+	$node->append_conf('postgresql.conf', "autovacuum = off\n");
+	$node->start;
+	$node->safe_psql('postgres', "CREATE TABLESPACE small LOCATION '$space'");
+	$node->safe_psql('postgres', 'CREATE DATABASE shop TABLESPACE small');
+	$node->create_extension('shop');
+	return;
 }
 
 sub ballast
