@@ -174,6 +174,25 @@ SELECT stacksaga.create_subscription('not mine', 't', 'handled.one(stacksaga.mes
 RESET ROLE;
 SELECT stacksaga.drop_subscription('owned');
 
+-- A handler cannot take its own subscription away from under itself; another one can.
+CREATE FUNCTION handled.drops(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM stacksaga.drop_subscription(m.type);
+END
+$$;
+SELECT stacksaga.create_subscription('a drops', 'drop', 'handled.drops(stacksaga.message)'),
+       stacksaga.create_subscription('b drops', 'drop', 'handled.drops(stacksaga.message)');
+SELECT stacksaga.publish('drop', '{}', 'k', 'b drops') IS NOT NULL AS published;
+SELECT stacksaga.run_pending();
+SELECT stacksaga.publish('drop', '{}', 'l', 'a drops') IS NOT NULL AS published;
+SELECT stacksaga.run_pending();
+SELECT subscription, last_error FROM stacksaga.dead_messages;
+SELECT subscription FROM stacksaga.subscriptions;
+SELECT count(*) FROM stacksaga.subscription_position
+ WHERE subscription_id NOT IN (SELECT subscription_id FROM stacksaga.subscription);
+-- Once it has ended, with an error or without, it holds nothing up.
+SELECT stacksaga.drop_subscription(subscription) FROM stacksaga.subscriptions;
+
 -- Deferred constraints are the handler's own failure.
 CREATE TABLE handled.parent (id int PRIMARY KEY);
 CREATE TABLE handled.child (id int REFERENCES handled.parent DEFERRABLE INITIALLY DEFERRED);

@@ -14,6 +14,7 @@
 namespace stacksaga {
 
 bool handler_is_running = false;
+int32 handled_subscription = 0;
 
 namespace {
 
@@ -212,6 +213,7 @@ Casualty read_casualty() {
     if (casualty.timed_out)
         casualty.error = "the attempt took longer than the step's timeout";
     handler_is_running = false;
+    handled_subscription = 0;
     stop_handler_timeout();
     return casualty;
 }

@@ -28,6 +28,9 @@ struct Casualty {
 /// True from the call of a handler until it has returned: an error then is the handler's.
 extern bool handler_is_running;
 
+/// The subscription whose handler or fallback this is; 0: it is a step's, or none is running.
+extern int32 handled_subscription;
+
 /// From the error that is being caught. Forgets that a handler is running.
 Casualty read_casualty();
 

@@ -29,11 +29,13 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
                                                                   : message_datum(messages[0]);
         bool isnull;
         handler_is_running = true;
+        handled_subscription = s.id;
         if (pg::settings.message_timeout > 0)
             start_handler_timeout(static_cast<int64>(pg::settings.message_timeout) * 1000);
         call_as_definer(caller_of(s), function, kind, argument, &isnull);
         stop_handler_timeout();
         handler_is_running = false;
+        handled_subscription = 0;
     });
     MemoryContextDelete(scratch);
 }

@@ -73,8 +73,9 @@ STACKSAGA_FUNCTION(run_pending) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_items\" is out of range"),
                         errdetail("The value is %d.", limit), errhint("Use 1 to %d.", items_max)));
     if (handler_is_running)
-        ereport(ERROR, (errcode(pg::sg409), errmsg("run_pending() cannot run inside a step"),
-                        errdetail("A step's function of this session is calling it."),
+        ereport(ERROR, (errcode(pg::sg409), errmsg("run_pending() cannot run inside a handler"),
+                        errdetail("A function that this session runs for a step or a message is "
+                                  "calling it."),
                         errhint("Call it in a session's own transaction.")));
     PG_RETURN_INT64(pg::with_spi([&] { return run_pending(limit); }));
 }

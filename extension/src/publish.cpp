@@ -37,6 +37,11 @@ void check_topic(std::string_view topic) {
                         errhint("Publish to one topic; a subscription may name many so.")));
 }
 
+const char *json_text(Datum value) {
+    Jsonb *json = DatumGetJsonbP(value);
+    return JsonbToCString(nullptr, &json->root, static_cast<int>(VARSIZE(json)));
+}
+
 void check_message(const NewMessage &m) {
     check_topic(m.topic);
     if (m.key)
@@ -49,7 +54,7 @@ void check_message(const NewMessage &m) {
         check_payload(*m.headers, "headers");
         if (!JB_ROOT_IS_OBJECT(DatumGetJsonbP(*m.headers)))
             ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"headers\" must be an object"),
-                            errdetail("The value is a jsonb of another type."),
+                            errdetail("The value is %s.", clip(json_text(*m.headers))),
                             errhint("Pass an object such as {\"traceparent\": \"...\"}.")));
     }
     if (m.deliver_at && TIMESTAMP_NOT_FINITE(*m.deliver_at))
@@ -117,6 +122,14 @@ struct NewBatch {
     pg::Elements payloads, keys, types;
 };
 
+/// As check_name(), which is given the name of an element only where there is one to complain of:
+/// making it for each of many costs.
+void check_element(const pg::Elements &texts, const char *argument, int i, int bytes_max) {
+    std::optional<std::string_view> text = text_at(texts, i);
+    if (text && (text->empty() || text->size() > static_cast<size_t>(bytes_max)))
+        check_name(*text, psprintf("%s[%d]", argument, i + 1), bytes_max);
+}
+
 void check_batch(const NewBatch &b) {
     check_topic(b.topic);
     if (b.payloads.count > batch_max)
@@ -128,11 +141,10 @@ void check_batch(const NewBatch &b) {
             ereport(ERROR, (errcode(pg::sg400), errmsg("a payload must not be null"),
                             errdetail("Element %d of \"payloads\" is NULL.", i + 1),
                             errhint("Pass the jsonb value null for a message without content.")));
-        check_payload(b.payloads.values[i], "payloads");
-        if (std::optional<std::string_view> key = text_at(b.keys, i))
-            check_name(*key, "keys", key_bytes_max);
-        if (std::optional<std::string_view> type = text_at(b.types, i))
-            check_name(*type, "types");
+        if (!payload_fits(b.payloads.values[i]))
+            check_payload(b.payloads.values[i], psprintf("payloads[%d]", i + 1));
+        check_element(b.keys, "keys", i, key_bytes_max);
+        check_element(b.types, "types", i, name_bytes_max);
     }
 }
 

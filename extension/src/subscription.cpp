@@ -6,7 +6,9 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "pg/settings.hpp"
 #include "src/handler.hpp"
+#include "src/item.hpp"
 #include "src/limits.hpp"
 #include "src/position.hpp"
 #include "src/ring.hpp"
@@ -51,6 +53,13 @@ constinit pg::Statement make_content{
     "           ROW($7, $8, $9, $10, $11, $12, $13)::stacksaga.retry_policy))::text"};
 constinit pg::Statement find_content{"SELECT subscription_id, content FROM stacksaga.subscription"
                                      " WHERE ring_id = $1 AND subscription = $2"};
+// One line for what differs, the fields of the policy among the settings.
+constinit pg::Statement compare_contents{
+    "SELECT pg_catalog.string_agg(pg_catalog.format('\"%s\" is %s, not %s', key, a.value, b.value),"
+    "         '; ' ORDER BY key)"
+    "  FROM pg_catalog.jsonb_each(($1::jsonb - 'retry') || ($1::jsonb -> 'retry')) AS a"
+    "  JOIN pg_catalog.jsonb_each(($2::jsonb - 'retry') || ($2::jsonb -> 'retry')) AS b USING (key)"
+    " WHERE a.value IS DISTINCT FROM b.value"};
 constinit pg::Statement refresh{
     "UPDATE stacksaga.subscription"
     "   SET handler_oid = $2, fallback_oid = $3, search_path = $4"
@@ -63,6 +72,9 @@ constinit pg::Statement insert_subscription{
     " VALUES ($1, $2, $3, $4, $5::name, $6, $7, $8, $9, $10, $11, $12, $13, $14::pg_snapshot, $15,"
     "         ROW($16, $17, $18, $19, $20, $21, $22)::stacksaga.retry_policy)"
     " ON CONFLICT (ring_id, subscription) DO NOTHING RETURNING subscription_id"};
+constinit pg::Statement find_consumer{
+    "SELECT consumer FROM stacksaga.subscription_position"
+    " WHERE subscription_id = $1 AND partition = $2 ORDER BY version DESC LIMIT 1"};
 constinit pg::Statement delete_positions{
     "DELETE FROM stacksaga.subscription_position WHERE subscription_id = $1"};
 constinit pg::Statement delete_batches{
@@ -116,8 +128,10 @@ const Subscription &find_subscription(std::string_view name) {
     if (rows.empty())
         ereport(ERROR,
                 (errcode(pg::sg404), errmsg("subscription \"%s\" does not exist", clip(name)),
-                 errdetail("The ring of this session has no subscription of this name."),
-                 errhint("Create it with stacksaga.create_subscription().")));
+                 errdetail("Ring (%s, %s) has no subscription of this name.", pg::settings.region,
+                           pg::settings.cluster),
+                 errhint("Create it with stacksaga.create_subscription(), or set stacksaga.region "
+                         "and stacksaga.cluster to the ring that it is in.")));
     return *read_subscription(rows);
 }
 
@@ -190,9 +204,16 @@ NewFunction resolve(const pg::Arguments &arguments, int i, const char *name, boo
     return f;
 }
 
-[[noreturn]] void refuse_policy(const char *field, const char *rule) {
+[[noreturn]] void refuse_policy(const char *field, const char *rule, const pg::Param &value) {
+    const char *text = "NULL";
+    if (!value.isnull) {
+        Oid output;
+        bool is_varlena;
+        getTypeOutputInfo(value.type, &output, &is_varlena);
+        text = OidOutputFunctionCall(output, value.value);
+    }
     ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"retry\" is out of range"),
-                    errdetail("Its field \"%s\" %s.", field, rule),
+                    errdetail("Its field \"%s\" %s; the value is %s.", field, rule, clip(text)),
                     errhint("Look at the arguments of stacksaga.retry_policy().")));
 }
 
@@ -207,7 +228,7 @@ void check_states(const pg::Param &list, const char *field) {
     for (int i = 0; i < count; ++i) {
         const size_t length = nulls[i] ? 0 : pg::view_of_text(values[i]).size();
         if (length != 2 && length != 5)
-            refuse_policy(field, "must hold SQLSTATEs of five characters or classes of two");
+            refuse_policy(field, "must hold SQLSTATEs of five characters or classes of two", list);
     }
 }
 
@@ -217,7 +238,7 @@ void check_policy(const std::array<pg::Param, policy_fields> &p) {
         "jitter",       "retry_on",         "never_on"};
     for (size_t i = 0; i < 5; ++i)
         if (p[i].isnull)
-            refuse_policy(names[i], "is null");
+            refuse_policy(names[i], "must not be null", p[i]);
     const core::RetryPolicy policy{
         .max_attempts = DatumGetInt32(p[0].value),
         .initial_interval_us = pg::interval_microseconds(p[1].value, "initial_interval", false),
@@ -225,8 +246,9 @@ void check_policy(const std::array<pg::Param, policy_fields> &p) {
         .multiplier = DatumGetFloat8(p[2].value),
         .jitter = DatumGetFloat8(p[4].value)};
     const core::PolicyField bad = core::validate(policy);
-    if (bad != core::PolicyField::none)
-        refuse_policy(core::name_of(bad).data(), core::rule_of(bad).data());
+    for (size_t i = 0; i < 5; ++i)
+        if (core::name_of(bad) == names[i])
+            refuse_policy(names[i], core::rule_of(bad).data(), p[i]);
     check_states(p[5], names[5]);
     check_states(p[6], names[6]);
 }
@@ -270,12 +292,16 @@ void begin_positions(int32 subscription_id, TimestampTz now, bool at_now) {
 }
 
 void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view content) {
-    if (known.text(0, 1) != content)
+    if (known.text(0, 1) != content) {
+        pg::Rows differences =
+            compare_contents.run(pg::param(known.text(0, 1)), pg::param(content));
         ereport(ERROR,
                 (errcode(pg::sg409),
                  errmsg("subscription \"%s\" exists with other settings", clip(s.name)),
-                 errdetail("It is %s.", pnstrdup(known.text(0, 1).data(), known.text(0, 1).size())),
-                 errhint("Drop it first, or choose another name.")));
+                 errdetail("Its setting %s.", copy_text(differences, 0, 0)),
+                 errhint("Repeat it with the settings it has, choose another name, or drop it "
+                         "first: what it has read and what has failed is then forgotten.")));
+    }
     refresh.run(pg::param(known.int4(0, 0)), s.handler.oid(), s.fallback.oid(),
                 pg::param(std::string_view{s.search_path}));
 }
@@ -322,22 +348,38 @@ void create(NewSubscription &s, bool has_policy) {
     wake_workers_at_commit();
 }
 
-[[noreturn]] void raise_in_use(const Subscription &s, int16 partition) {
-    ereport(ERROR,
-            (errcode(pg::sg409), errmsg("subscription \"%s\" is in use", clip(s.name)),
-             errdetail("Somebody holds a batch of its partition %d or is delivering from it.",
-                       partition),
-             errhint("Let its consumers acknowledge what they hold, and stop them first.")));
+[[noreturn]] void raise_in_use(const Subscription &s, const char *detail, const char *hint) {
+    ereport(ERROR, (errcode(pg::sg409), errmsg("subscription \"%s\" is in use", clip(s.name)),
+                    errdetail("%s", detail), errhint("%s", hint)));
+}
+
+/// SG409 unless nobody works on the partition; then it stays locked.
+void require_free(const Subscription &s, int16 partition, TimestampTz now) {
+    std::optional<Position> position = lock_position(s.id, partition, false);
+    if (!position)
+        raise_in_use(s,
+                     psprintf("Another session delivers from its partition %d, or answers for a "
+                              "batch of it.",
+                              partition),
+                     "Try again when that session's transaction has ended.");
+    if (!position->is_leased(now))
+        return;
+    pg::Rows rows = find_consumer.run(pg::param(s.id), pg::param(partition));
+    raise_in_use(s,
+                 psprintf("Consumer \"%s\" holds batch " INT64_FORMAT " of it under a lease.",
+                          clip(rows.text(0, 0)), position->batch_id),
+                 "Stop its consumers, and let them acknowledge what they hold or their leases run "
+                 "out.");
 }
 
 void drop(std::string_view name) {
     const Subscription &s = find_subscription(name);
+    if (handled_subscription == s.id)
+        raise_in_use(s, "Its own handler is calling.",
+                     "Drop it in another transaction than that of its handler.");
     const TimestampTz now = pg::clock_now();
-    for (int16 partition = 0; partition < log_partitions; ++partition) {
-        std::optional<Position> position = lock_position(s.id, partition, false);
-        if (!position || position->is_leased(now))
-            raise_in_use(s, partition);
-    }
+    for (int16 partition = 0; partition < log_partitions; ++partition)
+        require_free(s, partition, now);
     delete_positions.run(pg::param(s.id));
     delete_batches.run(pg::param(s.id));
     delete_retries.run(pg::param(s.id));
