@@ -161,6 +161,11 @@ REVOKE EXECUTE ON FUNCTION doctor.handle FROM doctor_definer, PUBLIC;
 SELECT * FROM doctor.found('handlers');
 DROP FUNCTION doctor.handle;
 SELECT * FROM doctor.found('handlers');
+ALTER ROLE doctor_definer RENAME TO doctor_renamed;
+SELECT * FROM doctor.found('definers') WHERE detail LIKE 'subscription%';
+-- In another ring than that of the session.
+SET LOCAL stacksaga.cluster = 'another';
+SELECT detail FROM doctor.found('definers') WHERE detail LIKE 'subscription%';
 ROLLBACK;
 
 -- Nodes that died, and the part of the ring that was theirs.

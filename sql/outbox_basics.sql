@@ -85,7 +85,9 @@ SELECT batch AS first, key, n, attempt FROM outbox.receive('s', 1) \gset
 SELECT batch AS second, key, n, attempt FROM outbox.receive('s', 1, 'd') \gset
 SELECT :first <> :second AS others;
 SELECT * FROM outbox.receive('s');
+\set VERBOSITY terse
 SELECT stacksaga.drop_subscription('s');
+\set VERBOSITY default
 SELECT stacksaga.ack_messages(:second);
 SELECT stacksaga.extend_batch(:first, '1 minute') > stacksaga.clock_now() + interval '50 s' AS extended;
 SET stacksaga.clock_offset = '40 s';

@@ -58,40 +58,53 @@ CREATE OR REPLACE FUNCTION stacksaga.doctor_subscriptions()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT 'error', 'dead_messages', format('%s messages of subscription "%s" have failed for good',
-               CASE WHEN n < 1000 THEN n::text ELSE '1000 or more' END, s.subscription),
+    WITH named AS (
+        SELECT s.*, format('subscription "%s"%s', s.subscription,
+                           CASE WHEN r.region <> stacksaga.setting('region')
+                                  OR r.cluster <> stacksaga.setting('cluster')
+                                THEN format(' of ring (%s, %s)', r.region, r.cluster) END) AS name
+          FROM stacksaga.subscription s JOIN stacksaga.ring r USING (ring_id)
+    )
+    SELECT 'error', 'dead_messages', format('%s messages of %s have failed for good',
+               CASE WHEN n < 1000 THEN n::text ELSE '1000 or more' END, s.name),
            format('SELECT message_id, key, last_error FROM stacksaga.dead_messages WHERE '
                   'subscription = %L; -- then redrive_message() or discard_message()', s.subscription)
-      FROM stacksaga.subscription s, stacksaga.dead_count(s.subscription_id) AS n
+      FROM named s, stacksaga.dead_count(s.subscription_id) AS n
      WHERE n > 0
     UNION ALL
     SELECT CASE WHEN lag < 600 THEN 'warning' ELSE 'error' END, 'lag',
-           format('subscription "%s" has not read messages that are %s old; after '
-                  'stacksaga.outbox_retention (%s) they are moved aside for it', s.subscription,
+           format('%s has not read messages that are %s old; after '
+                  'stacksaga.outbox_retention (%s) they are moved aside for it', s.name,
                   date_trunc('second', make_interval(secs => lag)),
                   current_setting('stacksaga.outbox_retention')),
            CASE WHEN s.handler IS NULL
                 THEN format('Start a service that calls stacksaga.receive_messages(%L, ...); or '
                             'stacksaga.drop_subscription(%1$L);', s.subscription)
                 ELSE 'SELECT stacksaga.worker_ensure(); -- or stacksaga.run_pending()' END
-      FROM stacksaga.subscription s,
+      FROM named s,
            stacksaga.seconds_overdue(stacksaga.outbox_unread_since(s.subscription_id)) AS lag
      WHERE lag > 60
     UNION ALL
-    SELECT 'error', 'handlers', format('the %s of subscription "%s" cannot run %s: %s', h.what,
-               s.subscription, h.signature,
+    SELECT 'error', 'handlers', format('the %s of %s cannot run %s: %s', h.what, s.name, h.signature,
                CASE WHEN f.oid IS NULL THEN 'there is no such function'
                     ELSE 'the defining role may not execute it' END),
            CASE WHEN f.oid IS NULL
                 THEN format('CREATE FUNCTION %s ...; or define the subscription anew', h.signature)
                 ELSE format('GRANT EXECUTE ON FUNCTION %s TO %I;', h.signature, s.definer) END
-      FROM stacksaga.subscription s
+      FROM named s
      CROSS JOIN LATERAL (VALUES ('handler', s.handler), ('fallback', s.fallback))
                 AS h(what, signature)
      CROSS JOIN LATERAL to_regprocedure(h.signature) AS f(oid)
      WHERE h.signature IS NOT NULL
        AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = s.definer)
        AND (f.oid IS NULL OR NOT has_function_privilege(s.definer, f.oid, 'EXECUTE'))
+    UNION ALL
+    SELECT 'error', 'definers', format('%s was created by role "%s", which does not exist: its '
+                                       'handler cannot run', s.name, s.definer),
+           format('CREATE ROLE %I; or create a subscription anew as another role', s.definer)
+      FROM named s
+     WHERE coalesce(s.handler, s.fallback) IS NOT NULL
+       AND NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = s.definer)
 $$;
 COMMENT ON FUNCTION stacksaga.doctor_subscriptions IS
     'Internal: returns what doctor() says of subscriptions';

@@ -10,7 +10,9 @@ SELECT s.subscription,
        b.last_error,
        (SELECT count(*) FROM stacksaga.message_retry w
          WHERE w.subscription_id = b.subscription_id AND w.token OPERATOR(stacksaga.=) b.token
-           AND w.key IS NOT NULL AND w.state = 'waiting') AS waiting
+           AND w.key IS NOT NULL AND w.state = 'waiting') AS waiting,
+       r.region,
+       r.cluster
   FROM (SELECT DISTINCT ON (subscription_id, key) *
           FROM (SELECT subscription_id, token, topic, key, message_id, since, attempts, last_error,
                        0 AS rank
@@ -22,6 +24,7 @@ SELECT s.subscription,
                  WHERE key IS NOT NULL AND state IN ('failed', 'fallback', 'ready')) AS blockers
          ORDER BY subscription_id, key, rank, since) AS b
   JOIN stacksaga.subscription s ON s.subscription_id = b.subscription_id
+  JOIN stacksaga.ring r ON r.ring_id = s.ring_id
  WHERE s.stop_on_first_failure;
 COMMENT ON VIEW stacksaga.blocked_keys IS
     'One row per key that a failed message holds, in subscriptions that stop on the first failure: which message, since when, and how many wait behind it';
@@ -34,9 +37,12 @@ SELECT s.subscription,
        d.dead_since,
        d.attempts,
        d.last_error,
-       d.payload
+       d.payload,
+       r.region,
+       r.cluster
   FROM stacksaga.dead_message d
   JOIN stacksaga.subscription s ON s.subscription_id = d.subscription_id
+  JOIN stacksaga.ring r ON r.ring_id = s.ring_id
  WHERE d.discarded_at IS NULL;
 COMMENT ON VIEW stacksaga.dead_messages IS
     'Messages that have failed for good: redrive_message() or discard_message() them';
@@ -48,7 +54,8 @@ SELECT s.subscription,
        s.stop_on_first_failure,
        b.messages AS lag_messages,
        b.seconds AS lag_seconds,
-       (SELECT count(*) FROM stacksaga.blocked_keys k WHERE k.subscription = s.subscription)
+       (SELECT count(*) FROM stacksaga.blocked_keys k
+         WHERE (k.subscription, k.region, k.cluster) = (s.subscription, r.region, r.cluster))
            AS blocked_keys,
        (SELECT count(*) FROM stacksaga.dead_message d
          WHERE d.subscription_id = s.subscription_id AND d.discarded_at IS NULL) AS dead_messages,
