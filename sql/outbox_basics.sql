@@ -213,6 +213,9 @@ SELECT stacksaga.cloudevent('orders', 'k', 'order.placed', '{"n": 1}',
     '11111111-1111-7111-8111-111111111111', '2026-01-02 03:04:05.678+01');
 SELECT stacksaga.cloudevent('orders', NULL, NULL, NULL, NULL,
     '11111111-1111-7111-8111-111111111111', 'infinity');
+-- The source is a URI reference, whatever the topic is.
+SELECT stacksaga.cloudevent(U&'50% \00fcber/a?b#c', NULL, NULL, NULL, NULL,
+    '11111111-1111-7111-8111-111111111111', 'infinity') ->> 'source' AS source;
 
 DROP SCHEMA outbox CASCADE;
 TRUNCATE stacksaga.outbox_message, stacksaga.subscription, stacksaga.subscription_position,

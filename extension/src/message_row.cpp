@@ -3,6 +3,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "src/handler.hpp"
+#include "src/token.hpp"
 
 namespace stacksaga {
 
@@ -102,6 +103,27 @@ std::string_view rfc3339(TimestampTz time) {
                     tm.tm_hour, tm.tm_min, tm.tm_sec, fraction);
 }
 
+/// Of a URI's path, RFC 3986: what may stand in it as it is, and as %XX the other bytes of UTF-8.
+std::string_view uri_path(std::string_view text) {
+    constexpr std::string_view allowed =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=:@/";
+    constexpr std::string_view digits = "0123456789ABCDEF";
+    const std::string_view utf8 = utf8_of_text(text);
+    auto *path = static_cast<char *>(palloc(3 * utf8.size() + 1));
+    size_t size = 0;
+    for (char c : utf8) {
+        if (allowed.find(c) != std::string_view::npos) {
+            path[size++] = c;
+            continue;
+        }
+        const auto byte = static_cast<unsigned char>(c);
+        path[size++] = '%';
+        path[size++] = digits[byte >> 4];
+        path[size++] = digits[byte & 15];
+    }
+    return {path, size};
+}
+
 /// An extension attribute of CloudEvents has a name of lower-case letters and digits.
 bool is_attribute_name(std::string_view name) {
     return !name.empty() && name.size() <= 20 && std::all_of(name.begin(), name.end(), [](char c) {
@@ -145,8 +167,9 @@ STACKSAGA_FUNCTION(cloudevent) {
     pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
     push_text(&state, "specversion", "1.0");
     push_text(&state, "id", DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&id))));
+    const std::string_view path = uri_path(topic);
     push_text(&state, "source",
-              psprintf("/stacksaga/%.*s", static_cast<int>(topic.size()), topic.data()));
+              psprintf("/stacksaga/%.*s", static_cast<int>(path.size()), path.data()));
     push_text(&state, "type", arguments.optional_text(2).value_or(topic));
     if (!TIMESTAMP_NOT_FINITE(published_at))
         push_text(&state, "time", rfc3339(published_at));
