@@ -214,9 +214,9 @@ void run_until_committed(Run &run, MemoryContext memory) {
             if (!handler_is_running)
                 PG_RE_THROW();
             MemoryContextSwitchTo(memory);
+            // A cancel, too: if that ended the turn, a handler that is cancelled each time would
+            // hold up every subscription.
             Casualty casualty = read_casualty();
-            if (casualty.is_cancelled)
-                PG_RE_THROW();
             AbortCurrentTransaction();
             FlushErrorState();
             if (run.running_count > 1) {

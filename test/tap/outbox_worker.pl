@@ -68,6 +68,26 @@ ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM handled WHERE 
 	'a prepared one too, after a restart');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM handled'), 62, 'nothing came twice');
 
+# A handler that is cancelled each time runs out of attempts, and holds up nobody but its key.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION cancel(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		IF m.payload = '"cancel"' THEN
+			PERFORM pg_cancel_backend(pg_backend_pid());
+		END IF;
+		INSERT INTO handled (key) VALUES (m.key);
+	END $$;
+	SELECT stacksaga.create_subscription('cancel', 'cancel', 'cancel(stacksaga.message)',
+		retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'));
+	SELECT stacksaga.publish('cancel', '"cancel"', 'cancelled');
+	SELECT stacksaga.publish('cancel', '"go on"', 'not cancelled')});
+ok($node->poll_query_until('postgres',
+		q{SELECT (SELECT count(*) FROM handled WHERE key = 'not cancelled') = 1
+			AND (SELECT count(*) FROM stacksaga.dead_messages) = 1}),
+	'what is beside a handler that is cancelled goes on');
+is($node->safe_psql('postgres', 'SELECT key, attempts, last_error FROM stacksaga.dead_messages'),
+	'cancelled|2|canceling statement due to user request', 'and that one fails as others do');
+
 $other->quit;
 $node->stop;
 done_testing();
