@@ -22,10 +22,10 @@ constinit pg::Statement revive{
     "   WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "     AND tick = $3 AND number = $4 AND discarded_at IS NULL RETURNING *)"
     " INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
-    "       state, due_at, since, published_at, message_id, topic, key, type, payload, headers,"
-    "       last_error)"
+    "       state, due_at, since, published_at, failed_in, message_id, topic, key, type, payload,"
+    "       headers, last_error)"
     " SELECT subscription_id, token, number, tick, partition, 0, $5, $6, since, published_at,"
-    "        message_id, topic, key, type, payload, headers, last_error FROM dead"};
+    "        failed_in, message_id, topic, key, type, payload, headers, last_error FROM dead"};
 constinit pg::Statement discard{
     "UPDATE stacksaga.dead_message"
     "   SET discarded_at = $5, discarded_by = $6::name, discard_reason = $7"

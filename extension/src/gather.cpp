@@ -1,6 +1,7 @@
 #include "src/gather.hpp"
 
 #include "src/outbox_lock.hpp"
+#include "src/tick.hpp"
 
 namespace stacksaga {
 
@@ -177,13 +178,23 @@ std::span<Message> gather_fallbacks(const Subscription &s,
             due_messages(s, partition, room, now, true).empty())
             continue;
         std::optional<Position> position = lock_position(s.id, partition, false);
-        if (!position)
+        // Who holds the batch in which it failed has left out what comes behind it.
+        if (!position || position->is_leased(now))
             continue;
-        std::span<Message> due = within(read_log(s.filter, partition, position->at, 1),
-                                        due_messages(s, partition, room, now, true));
-        count = static_cast<size_t>(std::copy(due.begin(), due.end(), messages + count) - messages);
+        if (position->batch_id != 0)
+            move_position(s.id, *position, position->at, now);
+        for (const Message &m : due_messages(s, partition, room, now, true))
+            if (position_behind(m, position->at) == position->at)
+                messages[count++] = m;
     }
     return {messages, count};
+}
+
+core::LogPosition position_behind(const Message &m, core::LogPosition at) {
+    if (m.tick <= at.tick)
+        return at;
+    const int64 previous = m.is_aside ? tick_before(m.tick) : m.previous_tick;
+    return std::max(at, core::LogPosition{.tick = previous, .number = m.number});
 }
 
 } // namespace stacksaga

@@ -32,4 +32,8 @@ std::span<Message> gather_fallbacks(const Subscription &s,
                                     std::span<const bool, log_partitions> wanted, int32 limit,
                                     TimestampTz now);
 
+/// The position behind the message as well as `at`: what was aside may lie behind the position of
+/// its partition, where a batch was cut, and the log would give it once more. Inside with_spi.
+core::LogPosition position_behind(const Message &m, core::LogPosition at);
+
 } // namespace stacksaga

@@ -149,7 +149,9 @@ void set_aside_old(const Subscription &s, std::span<const Message> messages, Tim
     auto *fates = static_cast<LogFate *>(palloc(sizeof(LogFate) * (messages.size() + 1)));
     decide_fates(s, messages, now, {fates, messages.size()});
     for (size_t i = 0; i < messages.size(); ++i)
-        if (fates[i] != LogFate::settled)
+        if (fates[i] == LogFate::delay)
+            move_aside(s, messages[i], LogFate::delay, now);
+        else if (fates[i] != LogFate::settled)
             move_unread(s, messages[i], now);
     for (const Message &m : messages)
         if (m.key != 0)

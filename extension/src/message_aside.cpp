@@ -252,18 +252,17 @@ std::span<Message> due_messages(const Subscription &s, int16 partition, int32 li
         Message m = message_of_row(rows, row);
         if (fallbacks) {
             --m.attempt; // it is not another attempt at the message
-        } else if (rows.text(row, 12) == "delayed") {
-            if (is_blocking(s, m) && is_behind_another(s, m.token, m.tick, m.number)) {
-                wait_for_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
-                                 pg::param(m.number));
-                continue;
-            }
-        } else if (!core::may_retry(m.attempt - 1, s.retry.policy) && m.attempt > 1) {
+        } else if (m.attempt > 1 && !core::may_retry(m.attempt - 1, s.retry.policy)) {
             --m.attempt;
             fail_message(s, m,
                          {.failure_class = core::FailureClass::non_retryable,
                           .error = "its consumers have not answered before their leases ran out"},
                          now);
+            continue;
+        } else if (rows.text(row, 12) == "delayed" && is_blocking(s, m) &&
+                   is_behind_another(s, m.token, m.tick, m.number)) {
+            wait_for_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
+                             pg::param(m.number));
             continue;
         }
         messages[count++] = m;

@@ -64,8 +64,8 @@ void move_positions(const Subscription &s, Gathering &g, size_t done, TimestampT
         core::LogPosition to = is_whole ? part.end : part.position.at;
         if (!is_whole)
             for (const Message &m : g.messages.first(done))
-                if (!m.is_aside && m.partition == part.position.partition)
-                    to = m.end();
+                if (m.partition == part.position.partition)
+                    to = position_behind(m, to);
         if (to != part.position.at)
             move_position(s.id, part.position, to, now);
     }

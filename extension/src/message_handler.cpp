@@ -176,6 +176,8 @@ void run_batch(Run &run) {
                      now);
         return;
     }
+    if (!s->handler) // services fetch them
+        return;
     Gathering g = gather(*s, wanted, run.room, run.rotation, now);
     const size_t done = run_messages(run, *s, g, now);
     move_positions(*s, g, done, now);

@@ -156,8 +156,8 @@ bool is_behind_failure(const Message &m, const pg::Rows &failures) {
     return false;
 }
 
-/// Holds what comes behind a failure of this batch; returns how many messages neither failed nor
-/// are held.
+/// Holds what comes behind a failure of this batch, which its consumer has left out; returns how
+/// many messages neither failed nor are held.
 int64 hold_behind(const HeldBatch &batch, const Position &p, const pg::Rows &failures,
                   TimestampTz now) {
     const Subscription &s = *batch.subscription;
@@ -166,10 +166,18 @@ int64 hold_behind(const HeldBatch &batch, const Position &p, const pg::Rows &fai
     decide_fates(s, messages, now, {fates, messages.size()});
     int64 count = 0;
     for (size_t i = 0; i < messages.size(); ++i) {
-        if (fates[i] == LogFate::hold && is_behind_failure(messages[i], failures))
-            move_aside(s, messages[i], LogFate::hold, now);
-        else if (fates[i] != LogFate::settled)
+        const Message &m = messages[i];
+        if (fates[i] == LogFate::settled)
+            continue;
+        if (s.stop_on_first_failure && m.key != 0 && is_behind_failure(m, failures))
+            move_aside(s, m, LogFate::hold, now);
+        else
             ++count;
+    }
+    // The failure may be discarded already, and no longer in their way.
+    for (uint64 row = 0; row < failures.count(); ++row) {
+        const core::Token token = core::Token::from_int64(failures.int8(row, 0));
+        release_key(s, token, now);
     }
     return count;
 }

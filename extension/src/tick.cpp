@@ -18,6 +18,8 @@ constinit pg::Statement read_ticks{
     " WHERE tick >= $1 ORDER BY tick LIMIT $2"};
 constinit pg::Statement find_last{
     "SELECT tick FROM stacksaga.outbox_tick ORDER BY tick DESC LIMIT 1"};
+constinit pg::Statement find_before{
+    "SELECT tick FROM stacksaga.outbox_tick WHERE tick < $1 ORDER BY tick DESC LIMIT 1"};
 constinit pg::Statement have_subscriptions{"SELECT FROM stacksaga.subscription LIMIT 1"};
 constinit pg::Statement read_snapshot{"SELECT pg_catalog.pg_current_snapshot()::text"};
 constinit pg::Statement insert_tick{
@@ -82,6 +84,11 @@ int64 last_message_number() {
 
 int64 last_tick() {
     pg::Rows rows = find_last.run();
+    return rows.empty() ? 0 : rows.int8(0, 0);
+}
+
+int64 tick_before(int64 tick) {
+    pg::Rows rows = find_before.run(pg::param(tick));
     return rows.empty() ? 0 : rows.int8(0, 0);
 }
 

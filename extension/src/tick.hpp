@@ -26,6 +26,9 @@ std::span<const core::Tick> load_ticks(int64 from);
 /// The number of the last tick; 0: there is none. Inside with_spi.
 int64 last_tick();
 
+/// The number of the tick before that one; 0: it is the first that is kept. Inside with_spi.
+int64 tick_before(int64 tick);
+
 /// What is committed now, as a snapshot for whom this transaction and all that have an id and have
 /// not ended are running; in the current memory context. Inside with_spi.
 core::Snapshot current_snapshot();
