@@ -63,30 +63,13 @@ public:
     /// Calls `each(const LogRow &)` for the rows of `partition` with numbers in (after, until], in
     /// their order, until it returns false.
     template <class F> void by_number(int16 partition, int64 after, int64 until, F &&each) {
-        for (int i = 0; i < count_; ++i)
-            begin(scans_[i], false, 0, partition, after, until);
-        for (Scan *next = first(); next != nullptr; next = first()) {
-            CHECK_FOR_INTERRUPTS();
-            if (!each(LogRow{next->slot}))
-                break;
-            step(*next);
-        }
-        for (int i = 0; i < count_; ++i)
-            end(scans_[i]);
+        merge(false, 0, partition, after, until, each);
     }
 
-    /// The same for the rows of one transaction; by generation, and in their order only within it.
+    /// The same for the rows of one transaction.
     template <class F>
     void by_transaction(uint64 xid, int16 partition, int64 after, int64 until, F &&each) {
-        for (int i = 0; i < count_; ++i) {
-            Scan &scan = scans_[i];
-            for (begin(scan, true, xid, partition, after, until); scan.has_row; step(scan)) {
-                CHECK_FOR_INTERRUPTS();
-                if (!each(LogRow{scan.slot}))
-                    break;
-            }
-            end(scan);
-        }
+        merge(true, xid, partition, after, until, each);
     }
 
     /// Whether there is a row of the transaction.
@@ -106,6 +89,22 @@ private:
         Oid number_index;
         Oid transaction_index;
     };
+
+    /// The rows of all generations, in the order of their numbers.
+    template <class F>
+    void merge(bool by_transaction, uint64 xid, int16 partition, int64 after, int64 until,
+               F &&each) {
+        for (int i = 0; i < count_; ++i)
+            begin(scans_[i], by_transaction, xid, partition, after, until);
+        for (Scan *next = first(); next != nullptr; next = first()) {
+            CHECK_FOR_INTERRUPTS();
+            if (!each(LogRow{next->slot}))
+                break;
+            step(*next);
+        }
+        for (int i = 0; i < count_; ++i)
+            end(scans_[i]);
+    }
 
     /// Begins to read one partition, by number or by transaction; see any_partition.
     void begin(Scan &scan, bool by_transaction, uint64 xid, int16 partition, int64 after,

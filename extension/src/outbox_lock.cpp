@@ -24,7 +24,7 @@ void at_transaction_end(XactEvent event, void *) {
         holds_lock = false;
 }
 
-bool lock(uint32 subscription_id, uint32 partition, bool wait) {
+bool lock(uint32 subscription_id, uint32 partition, LOCKMODE mode, bool wait) {
     if (!is_watching) {
         RegisterXactCallback(at_transaction_end, nullptr);
         is_watching = true;
@@ -36,24 +36,29 @@ bool lock(uint32 subscription_id, uint32 partition, bool wait) {
     tag.locktag_field4 = tag_class;
     tag.locktag_type = LOCKTAG_USERLOCK;
     tag.locktag_lockmethodid = USER_LOCKMETHOD;
-    if (LockAcquire(&tag, ExclusiveLock, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
+    if (LockAcquire(&tag, mode, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
         return false;
-    holds_lock = true;
+    holds_lock = holds_lock || mode == ExclusiveLock;
     return true;
 }
 
 } // namespace
 
 bool lock_ticking() {
-    return lock(ticking, 0, false);
+    return lock(ticking, 0, ExclusiveLock, false);
 }
 
 bool lock_tending() {
-    return lock(ticking, 1, false);
+    return lock(ticking, 1, ExclusiveLock, false);
+}
+
+void lock_out_tending() {
+    lock(ticking, 1, ShareLock, true);
 }
 
 bool lock_partition(int32 subscription_id, int16 partition, bool wait) {
-    return lock(static_cast<uint32>(subscription_id), static_cast<uint32>(partition), wait);
+    return lock(static_cast<uint32>(subscription_id), static_cast<uint32>(partition), ExclusiveLock,
+                wait);
 }
 
 } // namespace stacksaga

@@ -11,6 +11,9 @@ bool lock_ticking();
 /// The right to tend the log; false when another session is at it.
 bool lock_tending();
 
+/// Keeps everybody from tending it, side by side with others who do so; waits for who is at it.
+void lock_out_tending();
+
 /// The right to move the position of a subscription in a partition. What was read of it before is a
 /// hint. Without `wait`, false when another session has it.
 bool lock_partition(int32 subscription_id, int16 partition, bool wait);

@@ -10,6 +10,7 @@
 #include "src/handler.hpp"
 #include "src/item.hpp"
 #include "src/limits.hpp"
+#include "src/outbox_lock.hpp"
 #include "src/position.hpp"
 #include "src/ring.hpp"
 #include "src/tick.hpp"
@@ -329,6 +330,8 @@ void create(NewSubscription &s, bool has_policy) {
         repeat(s, known, content);
         return;
     }
+    // Nobody else sees its positions before the commit, and so that it needs the log from there on.
+    lock_out_tending();
     const TimestampTz now = pg::clock_now();
     const bool at_now = s.start_at == "now";
     pg::Rows made = insert_subscription.run(
