@@ -109,6 +109,8 @@ SELECT count(outbox.put(n, CASE WHEN n % 2 = 0 THEN 'even' ELSE 'odd' END))
 SELECT batch, key, n, attempt FROM outbox.receive('s') ORDER BY n LIMIT 1 \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(3), 'busy');
 SELECT stacksaga.fail_message(:batch, outbox.id_of(3), 'said again');
+-- Though its batch is still out, it is counted once.
+SELECT lag_messages FROM stacksaga.subscriptions;
 SELECT stacksaga.ack_messages(:batch);
 SELECT count(outbox.put(n, CASE WHEN n % 2 = 0 THEN 'even' ELSE 'odd' END))
   FROM generate_series(7, 8) n;
@@ -129,6 +131,7 @@ TRUNCATE outbox.got;
 SELECT count(outbox.put(n, 'k')) FROM generate_series(11, 13) n;
 SELECT batch FROM outbox.receive('s') LIMIT 1 \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(11), 'never', 'non_retryable');
+SELECT lag_messages, dead_messages FROM stacksaga.subscriptions;
 SELECT stacksaga.ack_messages(:batch);
 SELECT * FROM outbox.receive('s');
 SELECT subscription, topic, key, message_id = outbox.id_of(11) AS known, attempts, last_error, payload

@@ -34,6 +34,15 @@ constinit pg::Statement discard{
 constinit pg::Statement oldest_aside{
     "SELECT count(*), min(published_at) FROM stacksaga.message_retry WHERE subscription_id = $1"};
 
+// What is aside or dead already, though no position has passed it: of batches that are out.
+constinit pg::Statement settled_ahead{
+    "SELECT number FROM stacksaga.message_retry"
+    " WHERE subscription_id = $1 AND partition = $2 AND tick > $3"
+    " UNION ALL"
+    " SELECT number FROM stacksaga.dead_message"
+    "  WHERE subscription_id = $1 AND partition = $2 AND tick > $3"
+    " ORDER BY number"};
+
 struct DeadMessage {
     const Subscription *subscription;
     core::Token token = core::Token::from_int64(0);
@@ -91,7 +100,13 @@ void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     Backlog total{.messages = aside.int8(0, 0),
                   .oldest = aside.optional_time(0, 1).value_or(DT_NOEND)};
     for (const Position &p : read_positions(s->id)) {
-        const Backlog part = count_backlog(s->filter, p.partition, p.at);
+        pg::Rows rows =
+            settled_ahead.run(pg::param(s->id), pg::param(p.partition), pg::param(p.at.tick));
+        auto *numbers = static_cast<int64 *>(palloc(sizeof(int64) * (rows.count() + 1)));
+        for (uint64 i = 0; i < rows.count(); ++i)
+            numbers[i] = rows.int8(i, 0);
+        const Backlog part = count_backlog(s->filter, p.partition, p.at,
+                                           {numbers, static_cast<size_t>(rows.count())});
         total.messages += part.messages;
         total.oldest = std::min(total.oldest, part.oldest);
     }

@@ -240,7 +240,8 @@ bool have_published(std::span<const uint64> xids) {
     return found;
 }
 
-Backlog count_backlog(const LogFilter &filter, int16 partition, LogPosition from) {
+Backlog count_backlog(const LogFilter &filter, int16 partition, LogPosition from,
+                      std::span<const int64> but_not) {
     const std::span<const Tick> ticks = load_ticks(from.tick);
     Backlog backlog{.messages = 0, .oldest = DT_NOEND};
     auto count = [&](const LogRow &row) {
@@ -248,7 +249,8 @@ Backlog count_backlog(const LogFilter &filter, int16 partition, LogPosition from
         const bool is_delivered =
             ticks[0].sees(entry) ||
             (ticks.size() > 1 && ticks[1].sees(entry) && entry.number <= from.number);
-        if (!is_delivered && is_wanted(filter, row)) {
+        if (!is_delivered && is_wanted(filter, row) &&
+            !std::binary_search(but_not.begin(), but_not.end(), entry.number)) {
             ++backlog.messages;
             backlog.oldest =
                 std::min(backlog.oldest, DatumGetTimestampTz(row.value(LogColumn::published_at)));

@@ -60,11 +60,12 @@ LogPart read_log_again(const LogFilter &filter, int16 partition, core::LogPositi
 bool have_published(std::span<const uint64> xids);
 
 /// How many messages behind `from` are committed, whether a tick sees them or not, and when the
-/// first of them was published.
+/// first of them was published; those with the numbers `but_not`, which are sorted, left out.
 struct Backlog {
     int64 messages;
     TimestampTz oldest; ///< DT_NOEND: there is none
 };
-Backlog count_backlog(const LogFilter &filter, int16 partition, core::LogPosition from);
+Backlog count_backlog(const LogFilter &filter, int16 partition, core::LogPosition from,
+                      std::span<const int64> but_not);
 
 } // namespace stacksaga
