@@ -307,6 +307,26 @@ void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view co
                 pg::param(std::string_view{s.search_path}));
 }
 
+/// Its number; nothing when another session has just committed one of that name.
+std::optional<int32> insert(const NewSubscription &s, int32 ring_id, std::string_view content) {
+    // Nobody else sees its positions before the commit, and so that it needs the log from there on.
+    lock_out_tending();
+    const auto &p = s.policy;
+    const bool at_now = s.start_at == "now";
+    pg::Rows made = insert_subscription.run(
+        pg::param(ring_id), pg::param(s.name), pg::param(s.topic), pg::param(content),
+        pg::param(s.definer), s.handler.signature(), s.handler.oid(),
+        pg::param(s.handler.takes_batch), s.fallback.signature(), s.fallback.oid(),
+        pg::param(std::string_view{s.search_path}), pg::param(s.stop_on_first_failure),
+        at_now ? pg::param(static_cast<int64>(GetSystemIdentifier())) : pg::param_null(INT8OID),
+        at_now ? pg::param(std::string_view{snapshot_text(current_snapshot())})
+               : pg::param_null(TEXTOID),
+        pg::param_time(pg::clock_now()), p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
+    if (made.empty())
+        return std::nullopt;
+    return made.int4(0, 0);
+}
+
 void create(NewSubscription &s, bool has_policy) {
     if (!has_policy) {
         pg::Rows rows = default_policy.run();
@@ -325,29 +345,16 @@ void create(NewSubscription &s, bool has_policy) {
                  pg::param(s.start_at), s.fallback.signature(), pg::param(s.definer), p[0], p[1],
                  p[2], p[3], p[4], p[5], p[6])
             .text(0, 0));
-    pg::Rows known = find_content.run(pg::param(ring.ring_id), pg::param(s.name));
-    if (!known.empty()) {
-        repeat(s, known, content);
-        return;
+    std::optional<int32> made;
+    while (!made) { // another session may create it or drop it meanwhile
+        pg::Rows known = find_content.run(pg::param(ring.ring_id), pg::param(s.name));
+        if (!known.empty()) {
+            repeat(s, known, content);
+            return;
+        }
+        made = insert(s, ring.ring_id, content);
     }
-    // Nobody else sees its positions before the commit, and so that it needs the log from there on.
-    lock_out_tending();
-    const TimestampTz now = pg::clock_now();
-    const bool at_now = s.start_at == "now";
-    pg::Rows made = insert_subscription.run(
-        pg::param(ring.ring_id), pg::param(s.name), pg::param(s.topic), pg::param(content),
-        pg::param(s.definer), s.handler.signature(), s.handler.oid(),
-        pg::param(s.handler.takes_batch), s.fallback.signature(), s.fallback.oid(),
-        pg::param(std::string_view{s.search_path}), pg::param(s.stop_on_first_failure),
-        at_now ? pg::param(static_cast<int64>(GetSystemIdentifier())) : pg::param_null(INT8OID),
-        at_now ? pg::param(std::string_view{snapshot_text(current_snapshot())})
-               : pg::param_null(TEXTOID),
-        pg::param_time(now), p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
-    if (made.empty()) { // another session was first, and has committed
-        repeat(s, find_content.run(pg::param(ring.ring_id), pg::param(s.name)), content);
-        return;
-    }
-    begin_positions(made.int4(0, 0), now, at_now);
+    begin_positions(*made, pg::clock_now(), s.start_at == "now");
     wake_workers_at_commit();
 }
 
