@@ -46,10 +46,10 @@ MessageFailure failure_of(const Subscription &s, const Casualty &casualty) {
                 .error = "the handler took longer than stacksaga.message_timeout"};
     // A function that is gone may come back, and a cancel says nothing about the message: it is not
     // dead at once.
-    return {.failure_class = casualty.unusable || casualty.is_cancelled
-                                 ? core::FailureClass::retryable
-                                               : core::classify(casualty.sqlstate, s.retry.retry_on,
-                                                                s.retry.never_on),
+    return {.failure_class =
+                casualty.unusable || casualty.is_cancelled
+                    ? core::FailureClass::retryable
+                    : core::classify(casualty.sqlstate, s.retry.retry_on, s.retry.never_on),
             .error = casualty.error};
 }
 
