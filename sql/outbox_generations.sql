@@ -60,7 +60,7 @@ SELECT stacksaga.tend_outbox(true);
 SELECT stacksaga.tend_outbox(true);
 SELECT * FROM generations.filled;
 SELECT key, state, count(*), min(last_error) FROM stacksaga.message_retry GROUP BY 1, 2 ORDER BY 1, 2;
-SELECT subscription, lag_messages FROM stacksaga.subscriptions ORDER BY 1;
+SELECT subscription, lag_messages, blocked_keys FROM stacksaga.subscriptions ORDER BY 1;
 SELECT payload -> 'n' AS n, key, attempt FROM stacksaga.receive_messages('slow', 'c');
 SELECT stacksaga.ack_messages(8);
 SELECT count(*) FROM stacksaga.message_retry;

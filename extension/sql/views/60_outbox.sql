@@ -21,7 +21,9 @@ SELECT s.subscription,
                 UNION ALL
                 SELECT subscription_id, token, topic, key, message_id, since, attempt, last_error, 1
                   FROM stacksaga.message_retry
-                 WHERE key IS NOT NULL AND state IN ('failed', 'fallback', 'ready')) AS blockers
+                 WHERE key IS NOT NULL
+                   AND (state IN ('failed', 'fallback')
+                        OR state = 'ready' AND attempt > 0 AND last_error IS NOT NULL)) AS blockers
          ORDER BY subscription_id, key, rank, since) AS b
   JOIN stacksaga.subscription s ON s.subscription_id = b.subscription_id
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id
