@@ -17,6 +17,7 @@ $$;
 CREATE FUNCTION refused.takes_nothing() RETURNS void LANGUAGE sql AS '';
 CREATE FUNCTION refused.takes_text(text) RETURNS void LANGUAGE sql AS '';
 CREATE FUNCTION refused.returns(stacksaga.message) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION refused.batch_returns(stacksaga.message[]) RETURNS int LANGUAGE sql AS 'SELECT 1';
 CREATE FUNCTION refused.batch(stacksaga.message[]) RETURNS void LANGUAGE sql AS '';
 CREATE FUNCTION refused.one(stacksaga.message) RETURNS void LANGUAGE sql AS '';
 
@@ -73,6 +74,7 @@ SELECT refused.refusal('SELECT stacksaga.create_subscription(' || s || ')') FROM
     $$'s', 't', 'refused.takes_nothing()'$$,
     $$'s', 't', 'refused.takes_text(text)'$$,
     $$'s', 't', 'refused.returns(stacksaga.message)'$$,
+    $$'s', 't', 'refused.batch_returns(stacksaga.message[])'$$,
     $$'s', 't', fallback => 'refused.batch(stacksaga.message[])'$$,
     $$'s', 't', start_at => 'yesterday'$$,
     $$'s', 't', stop_on_first_failure => NULL$$,

@@ -60,8 +60,9 @@ struct HandlerShape {
 };
 
 HandlerShape shape_of(HandlerKind kind) {
-    constexpr const char *takes_call = "its argument must be one stacksaga.step_call";
-    constexpr const char *takes_message =
+    static constexpr const char *takes_call = "its argument must be one stacksaga.step_call";
+    static constexpr const char *takes_message = "its argument must be one stacksaga.message";
+    static constexpr const char *takes_messages =
         "its argument must be one stacksaga.message, or one stacksaga.message[]";
     switch (kind) {
     case HandlerKind::action:
@@ -71,7 +72,7 @@ HandlerShape shape_of(HandlerKind kind) {
     case HandlerKind::message:
         return {message_type(), VOIDOID, takes_message, "it must return void"};
     case HandlerKind::message_batch:
-        return {get_array_type(message_type()), VOIDOID, takes_message, "it must return void"};
+        return {get_array_type(message_type()), VOIDOID, takes_messages, "it must return void"};
     }
     pg_unreachable();
 }
@@ -172,6 +173,7 @@ HandlerCheck resolve_handler(std::string_view text, HandlerKind kind, Oid define
     }
     check.signature = format_procedure_qualified(check.function);
     check.reason = objection(check.function, kind, definer);
+    check.takes_other = check.reason == shape_of(kind).wrong_argument;
     return check;
 }
 

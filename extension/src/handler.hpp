@@ -18,6 +18,7 @@ struct HandlerCheck {
     Oid function = InvalidOid;
     const char *signature = nullptr; ///< qualified, as regprocedure prints it
     const char *reason = nullptr;
+    bool takes_other = false; ///< the reason is the type of its argument
 };
 
 /// Resolves `text`, such as 'shop.reserve(stacksaga.step_call)', in the current search_path. Never

@@ -186,12 +186,9 @@ NewFunction resolve(const pg::Arguments &arguments, int i, const char *name, boo
         return f;
     const std::string_view text = pg::view_of_text(arguments.datum(i));
     f.check = resolve_handler(text, HandlerKind::message, GetUserId());
-    if (may_take_batch && f.check.signature != nullptr && f.check.reason != nullptr) {
-        HandlerCheck batch = resolve_handler(text, HandlerKind::message_batch, GetUserId());
-        if (batch.reason == nullptr) {
-            f.check = batch;
-            f.takes_batch = true;
-        }
+    if (may_take_batch && f.check.takes_other) {
+        f.check = resolve_handler(text, HandlerKind::message_batch, GetUserId());
+        f.takes_batch = true;
     }
     if (f.check.reason != nullptr)
         ereport(ERROR, (errcode(pg::sg400),
