@@ -168,6 +168,14 @@ SET LOCAL stacksaga.cluster = 'another';
 SELECT detail FROM doctor.found('definers') WHERE detail LIKE 'subscription%';
 ROLLBACK;
 
+-- A ring that pauses as nobody deals it out.
+BEGIN;
+SELECT stacksaga.create_ring('default', 'doctor', on_missing_window => 'pause') > 0 AS created;
+SELECT * FROM doctor.found('windows');
+SELECT stacksaga.alter_ring('default', 'doctor', 'on_missing_window', 'keep');
+SELECT count(*) FROM doctor.found('windows');
+ROLLBACK;
+
 -- Nodes that died, and the part of the ring that was theirs.
 BEGIN;
 SELECT stacksaga.create_ring('default', 'doctor', slots => 64) AS ring \gset

@@ -46,6 +46,16 @@ AS $$
        AND r.cluster = stacksaga.setting('cluster')
        AND (r.window_end IS NULL OR r.window_end <= stacksaga.clock_now())
     UNION ALL
+    SELECT 'error', 'windows', format(
+               'no window of %s is open, and its on_missing_window is pause: workers do nothing in it',
+               r.name),
+           format('Start stacksaga-coordinator; or SELECT stacksaga.alter_ring(%L, %L, '
+                  '''on_missing_window'', ''keep'');', r.region, r.cluster)
+      FROM ring r
+      JOIN stacksaga.ring_setting s
+        ON s.ring_id = r.ring_id AND s.setting = 'on_missing_window' AND s.value = 'pause'
+     WHERE r.window_end IS NULL OR r.window_end <= stacksaga.clock_now()
+    UNION ALL
     SELECT 'error', 'parked', format('%s sagas are parked: they need a person',
                                      CASE WHEN n < 1000 THEN n::text ELSE '1000 or more' END),
            'SELECT saga_id, step, error, hint FROM stacksaga.parked_sagas ORDER BY since;'
