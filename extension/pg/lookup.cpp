@@ -35,7 +35,7 @@ bool scan(Relation table, Relation index, std::span<const KeyColumn> key, ScanDi
     IndexScanDesc scan = begin_index_scan(table, index, snapshot, static_cast<int>(key.size()));
     index_rescan(scan, keys.data(), static_cast<int>(key.size()), nullptr, 0);
     const bool found = index_getnext_slot(scan, direction, slot);
-    if (found)
+    if (found && !values.empty())
         copy_columns(slot, values, nulls);
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(slot);
@@ -52,8 +52,9 @@ bool find(const char *name, std::span<const KeyColumn> key, ScanDirection direct
         return false;
     Relation table = table_open(relation, AccessShareLock);
     bool found = false;
-    const bool is_plain = table->rd_rel->relkind == RELKIND_RELATION &&
-                          RelationGetDescr(table)->natts == static_cast<int>(values.size());
+    const bool is_plain =
+        table->rd_rel->relkind == RELKIND_RELATION &&
+        (values.empty() || RelationGetDescr(table)->natts == static_cast<int>(values.size()));
     Oid primary_key = is_plain ? RelationGetPrimaryKeyIndex(table) : InvalidOid;
     if (OidIsValid(primary_key)) {
         Relation index = index_open(primary_key, AccessShareLock);
@@ -74,6 +75,10 @@ bool find_row(const char *table, std::span<const KeyColumn> key, std::span<Datum
 bool find_last_row(const char *table, std::span<const KeyColumn> prefix, std::span<Datum> values,
                    std::span<bool> nulls) {
     return find(table, prefix, BackwardScanDirection, values, nulls);
+}
+
+bool has_row(const char *table, std::span<const KeyColumn> prefix) {
+    return find(table, prefix, ForwardScanDirection, {}, {});
 }
 
 } // namespace stacksaga::pg

@@ -23,4 +23,7 @@ bool find_row(const char *table, std::span<const KeyColumn> key, std::span<Datum
 bool find_last_row(const char *table, std::span<const KeyColumn> prefix, std::span<Datum> values,
                    std::span<bool> nulls);
 
+/// Whether there is a row with these first columns of the primary key.
+bool has_row(const char *table, std::span<const KeyColumn> prefix);
+
 } // namespace stacksaga::pg

@@ -2,6 +2,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/function.hpp"
+#include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "src/limits.hpp"
@@ -32,7 +33,8 @@ constinit pg::Statement select_one{"SELECT " ASIDE_COLUMNS
                                    " FROM stacksaga.message_retry" OF_MESSAGE};
 constinit pg::Statement select_given{
     "SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
-    " WHERE subscription_id = $1 AND partition = $2 AND batch_id = $3 ORDER BY tick, number"};
+    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
+    " ORDER BY tick, number"};
 // Whether something of a partition is aside, or was from this tick on.
 constinit pg::Statement any_in_partition{
     "SELECT FROM stacksaga.message_retry WHERE subscription_id = $1 AND partition = $2"
@@ -42,25 +44,6 @@ constinit pg::Statement any_in_partition{
     " UNION ALL"
     " SELECT FROM stacksaga.dead_message"
     "  WHERE subscription_id = $1 AND partition = $2 AND tick >= $3 LIMIT 1"};
-#define OF_PLACE(t)                                                                                \
-    " WHERE " t ".subscription_id = $1"                                                            \
-    "   AND " t ".token OPERATOR(stacksaga.=) m.token::stacksaga.ring_token"                       \
-    "   AND " t ".tick = m.tick AND " t ".number = m.number"
-// Which of the messages are aside already, by number.
-constinit pg::Statement select_settled{
-    "SELECT m.number FROM unnest($2, $3, $4) AS m(token, tick, number)"
-    " WHERE EXISTS (SELECT FROM stacksaga.message_retry AS r" OF_PLACE(
-        "r") ")"
-             "    OR EXISTS (SELECT FROM stacksaga.dead_message AS d" OF_PLACE("d") ")"};
-// Which of the tokens are blocked.
-constinit pg::Statement select_blocked{
-    "SELECT DISTINCT t.token FROM unnest($2) AS t(token)"
-    " WHERE EXISTS (SELECT FROM stacksaga.message_retry AS r WHERE r.subscription_id = $1"
-    "                  AND r.token OPERATOR(stacksaga.=) t.token::stacksaga.ring_token"
-    "                  AND r.key IS NOT NULL AND r.state <> 'delayed')"
-    "    OR EXISTS (SELECT FROM stacksaga.dead_message AS d WHERE d.subscription_id = $1"
-    "                  AND d.token OPERATOR(stacksaga.=) t.token::stacksaga.ring_token"
-    "                  AND d.key IS NOT NULL AND d.discarded_at IS NULL)"};
 // Which of the messages have a message before them that blocks their key. Those before it are on
 // their way: of a batch that was lost something in the middle may have failed.
 constinit pg::Statement select_behind{
@@ -107,24 +90,26 @@ constinit pg::Statement hold_key{
     "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'waiting' END,"
     "       due_at = 'infinity', batch_id = NULL" OF_KEY
     "   AND (tick, number) > ($3, $4) AND state IN ('failed', 'ready', 'fallback')"};
-constinit pg::Statement key_has_ready{"SELECT FROM stacksaga.message_retry" OF_KEY
-                                      " AND state = 'ready' LIMIT 1"};
+// What is ready comes first: behind a message of another state there is none.
+constinit pg::Statement key_has_ready{
+    "SELECT FROM (SELECT state FROM stacksaga.message_retry" OF_KEY " AND state <> 'delayed'"
+    "              ORDER BY tick, number LIMIT 1) AS of_key WHERE state = 'ready'"};
 // What waits in front of the first message that is active or dead: the first ones of it, up to a
-// fallback, which is run alone.
-constinit pg::Statement make_ready{
-    "UPDATE stacksaga.message_retry"
-    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $3" OF_KEY
-    "   AND (tick, number) IN ("
-    " SELECT tick, number FROM ("
+// fallback, which is run alone. Of what waits behind them nothing is read, however much it is.
+constinit pg::Statement select_released{
+    "SELECT tick, number FROM ("
     "  SELECT tick, number, state = 'fallback' AS is_fallback, row_number() OVER place AS place,"
     "         count(*) FILTER (WHERE state = 'fallback' OR due_at < 'infinity') OVER place AS stops"
-    "    FROM (SELECT tick, number, state, due_at FROM stacksaga.message_retry" OF_KEY
-    "             AND state <> 'delayed'"
+    "    FROM ((SELECT tick, number, state, due_at FROM stacksaga.message_retry" OF_KEY
+    "              AND state <> 'delayed' ORDER BY tick, number LIMIT $3)"
     "          UNION ALL"
-    "          SELECT tick, number, 'failed', '-infinity' FROM stacksaga.dead_message" OF_KEY
-    "             AND discarded_at IS NULL) AS of_key"
+    "          (SELECT tick, number, 'failed', '-infinity' FROM stacksaga.dead_message" OF_KEY
+    "              AND discarded_at IS NULL ORDER BY tick, number LIMIT $3)) AS of_key"
     "  WINDOW place AS (ORDER BY tick, number)) AS placed"
-    "  WHERE stops = 0 OR (is_fallback AND place = 1) ORDER BY tick, number LIMIT $4)"};
+    "  WHERE stops = 0 OR (is_fallback AND place = 1) ORDER BY tick, number LIMIT $3"};
+constinit pg::Statement make_ready{
+    "UPDATE stacksaga.message_retry"
+    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $5" OF_MESSAGE};
 constinit pg::Statement give_to_consumer{
     "UPDATE stacksaga.message_retry SET attempt = $5, batch_id = nullif($6, 0)" OF_MESSAGE};
 
@@ -184,28 +169,47 @@ std::span<int64> numbers_of(const Subscription &s, pg::Statement &statement,
     return sorted_column(statement.run(pg::param(s.id), tokens, ticks, numbers));
 }
 
+// By the primary key and not by a query: its plan would hash all that is aside, or look through it.
+using PlaceKey = std::array<pg::KeyColumn, 4>;
+
+PlaceKey place_key(const Subscription &s, const Message &m) {
+    return {pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
+            pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(m.token.value())},
+            pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(m.tick)},
+            pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(m.number)}};
+}
+
+/// Whether the message is aside already, or was and is dead.
+bool is_settled(const Subscription &s, const Message &m) {
+    const PlaceKey key = place_key(s, m);
+    return pg::has_row("message_retry", key) || pg::has_row("dead_message", key);
+}
+
+/// Whether something of its key is aside or dead.
+bool may_be_blocked(const Subscription &s, const Message &m) {
+    const PlaceKey key = place_key(s, m);
+    const auto of_token = std::span<const pg::KeyColumn>{key}.first(2);
+    return pg::has_row("message_retry", of_token) || pg::has_row("dead_message", of_token);
+}
+
 /// Holds those that would be delivered although something before them blocks their key.
 void hold_blocked(const Subscription &s, std::span<const Message> messages,
                   std::span<LogFate> fates) {
-    auto *list = static_cast<int64 *>(palloc(sizeof(int64) * messages.size()));
-    std::transform(messages.begin(), messages.end(), list,
-                   [](const Message &m) { return m.token.value(); });
-    const std::span<int64> blocked = sorted_column(select_blocked.run(
-        pg::param(s.id), pg::param_array(std::span<const int64>{list, messages.size()})));
-    if (blocked.empty())
-        return;
     auto is_candidate = [&](size_t i) {
         return fates[i] == LogFate::deliver && messages[i].key != 0 &&
-               std::binary_search(blocked.begin(), blocked.end(), messages[i].token.value());
+               may_be_blocked(s, messages[i]);
     };
     auto *candidates = static_cast<Message *>(palloc(sizeof(Message) * messages.size()));
     size_t count = 0;
     for (size_t i = 0; i < messages.size(); ++i)
         if (is_candidate(i))
             candidates[count++] = messages[i];
+    if (count == 0)
+        return;
     const std::span<int64> behind = numbers_of(s, select_behind, {candidates, count});
     for (size_t i = 0; i < messages.size(); ++i)
-        if (is_candidate(i) && std::binary_search(behind.begin(), behind.end(), messages[i].number))
+        if (fates[i] == LogFate::deliver &&
+            std::binary_search(behind.begin(), behind.end(), messages[i].number))
             fates[i] = LogFate::hold;
 }
 
@@ -299,9 +303,8 @@ void decide_fates(const Subscription &s, std::span<const Message> messages, Time
             .run(pg::param(s.id), pg::param(messages[0].partition), pg::param(messages[0].tick))
             .empty())
         return;
-    const std::span<int64> settled = numbers_of(s, select_settled, messages);
     for (size_t i = 0; i < messages.size(); ++i)
-        if (std::binary_search(settled.begin(), settled.end(), messages[i].number))
+        if (is_settled(s, messages[i]))
             fates[i] = LogFate::settled;
     if (s.stop_on_first_failure)
         hold_blocked(s, messages, fates);
@@ -350,10 +353,21 @@ bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int
 }
 
 void release_key(const Subscription &s, core::Token token, TimestampTz now) {
-    if (s.stop_on_first_failure &&
-        key_has_ready.run(pg::param(s.id), pg::param(token.value())).empty())
-        make_ready.run(pg::param(s.id), pg::param(token.value()), pg::param_time(now),
-                       pg::param(ready_max));
+    if (!s.stop_on_first_failure)
+        return;
+    // By the primary key, in its order, also if the plans are made while the tables are small.
+    const int nesting = NewGUCNestLevel();
+    for (const char *setting : {"enable_seqscan", "enable_bitmapscan", "enable_sort", "jit"})
+        set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+                          false);
+    if (key_has_ready.run(pg::param(s.id), pg::param(token.value())).empty()) {
+        pg::Rows rows =
+            select_released.run(pg::param(s.id), pg::param(token.value()), pg::param(ready_max));
+        for (uint64 row = 0; row < rows.count(); ++row)
+            make_ready.run(pg::param(s.id), pg::param(token.value()), pg::param(rows.int8(row, 0)),
+                           pg::param(rows.int8(row, 1)), pg::param_time(now));
+    }
+    AtEOXact_GUC(false, nesting);
 }
 
 void finish_aside(const Subscription &s, const Message &m, TimestampTz now) {

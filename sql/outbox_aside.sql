@@ -1,0 +1,43 @@
+-- What is done for a message does not depend on how many others are aside: of thousands that wait
+-- behind a failure of their key none is looked at before its turn comes.
+
+SELECT stacksaga.create_subscription('aside', 'aside'), stacksaga.create_subscription('none', 'none');
+SELECT count(stacksaga.publish('aside', to_jsonb(n), 'k')) FROM generate_series(1, 5000) AS n;
+SELECT batch_id AS batch, message_id AS first FROM stacksaga.receive_messages('aside', 'c', 1) \gset
+SELECT stacksaga.fail_message(:batch, :'first', 'no', 'non_retryable');
+SELECT stacksaga.ack_messages(:batch);
+SELECT count(*) FROM stacksaga.receive_messages('aside', 'c');
+SELECT count(*) AS aside FROM stacksaga.message_retry;
+
+CREATE FUNCTION pg_temp.rows_read() RETURNS bigint LANGUAGE sql AS $$
+    SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint FROM pg_stat_xact_all_tables
+     WHERE relid = 'stacksaga.message_retry'::regclass
+$$;
+-- Messages that come to them.
+SELECT count(stacksaga.publish('aside', to_jsonb(n), 'k')) FROM generate_series(5001, 5050) AS n;
+SELECT count(*) FROM stacksaga.receive_messages('none', 'c'); -- ticks, so that they are there
+BEGIN;
+SELECT pg_temp.rows_read() AS before \gset
+SELECT count(*) FROM stacksaga.receive_messages('aside', 'c');
+SELECT pg_temp.rows_read() - :before < 2500 AS is_little;
+COMMIT;
+-- Those in front, when the way is free.
+SELECT stacksaga.discard_message('aside', :'first', 'by order');
+BEGIN;
+SELECT pg_temp.rows_read() AS before \gset
+SELECT count(*), max(batch_id) AS batch FROM stacksaga.receive_messages('aside', 'c', 50) \gset
+SELECT :count AS received, stacksaga.ack_messages(:batch);
+SELECT pg_temp.rows_read() - :before < 2500 AS is_little;
+COMMIT;
+BEGIN;
+SELECT pg_temp.rows_read() AS before \gset
+SELECT count(*), max(batch_id) AS batch FROM stacksaga.receive_messages('aside', 'c', 50) \gset
+SELECT :count AS received, stacksaga.ack_messages(:batch);
+SELECT pg_temp.rows_read() - :before < 2500 AS is_little;
+COMMIT;
+SELECT count(*) AS received, min((payload)::int) AS first FROM stacksaga.receive_messages('aside', 'c', 50);
+
+SET stacksaga.clock_offset = '1 minute';
+SELECT stacksaga.drop_subscription('aside'), stacksaga.drop_subscription('none');
+RESET stacksaga.clock_offset;
+TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick, stacksaga.message_batch;
