@@ -8,6 +8,7 @@
 #include "pg/settings.hpp"
 #include "src/gather.hpp"
 #include "src/log_append.hpp"
+#include "src/log_forget.hpp"
 #include "src/log_table.hpp"
 #include "src/outbox_lock.hpp"
 #include "src/tick.hpp"
@@ -20,8 +21,7 @@ namespace {
 constexpr int64 generation_age_us = USECS_PER_HOUR;
 constexpr int64 generation_pages = 32768; // 256 MB
 constexpr int lock_timeout_ms = 50;
-constexpr int32 move_max = 1000;   // messages moved aside at once
-constexpr int32 forget_max = 5000; // rows of each kind deleted at once
+constexpr int32 move_max = 1000; // messages moved aside at once
 
 constinit pg::Statement begin_generation{
     "SELECT pg_catalog.setval('stacksaga.outbox_generation_seq', $1)"};
@@ -54,23 +54,6 @@ constinit pg::Statement least_tick{
     "       SELECT l.tick FROM stacksaga.subscription_position AS l"
     "        WHERE l.subscription_id = s.subscription_id AND l.partition = n.partition::smallint"
     "        ORDER BY l.version DESC LIMIT 1) AS p"};
-constinit pg::Statement forget_ticks{
-    "DELETE FROM stacksaga.outbox_tick WHERE tick IN ("
-    "  SELECT tick FROM stacksaga.outbox_tick WHERE tick < $1 ORDER BY tick LIMIT $2)"};
-constinit pg::Statement forget_positions{
-    "DELETE FROM stacksaga.subscription_position AS p"
-    " USING (SELECT l.subscription_id, l.partition, max(l.version) AS version"
-    "          FROM stacksaga.subscription_position AS l GROUP BY 1, 2) AS latest"
-    " WHERE p.subscription_id = latest.subscription_id AND p.partition = latest.partition"
-    "   AND p.version < latest.version"};
-constinit pg::Statement forget_batches{
-    "DELETE FROM stacksaga.message_batch AS b"
-    " WHERE b.received_at < $1"
-    "   AND NOT EXISTS (SELECT FROM stacksaga.subscription_position AS p"
-    "                    WHERE p.subscription_id = b.subscription_id"
-    "                      AND p.partition = ANY (b.partitions) AND p.batch_id = b.batch_id)"};
-constinit pg::Statement forget_discarded{
-    "DELETE FROM stacksaga.dead_message WHERE discarded_at < $1"};
 
 /// The subscription position that is the furthest behind.
 struct Progress {
@@ -193,16 +176,6 @@ bool advance_all(TimestampTz now) {
     return more;
 }
 
-void forget(TimestampTz now) {
-    const Progress read = progress();
-    const int64 least = read.has_subscriptions ? read.tick : last_tick();
-    forget_ticks.run(pg::param(least), pg::param(forget_max));
-    forget_positions.run();
-    const pg::Param since = pg::param_time(retention_begin(now));
-    forget_batches.run(since);
-    forget_discarded.run(since);
-}
-
 } // namespace
 
 bool tend_log(bool now_or_never) {
@@ -215,10 +188,13 @@ bool tend_log(bool now_or_never) {
     for (const char *setting : {"enable_seqscan", "enable_sort", "jit"})
         set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
                           false);
-    const bool more = advance_all(now);
+    bool more = advance_all(now);
     turn_generation(now, now_or_never);
     empty_generations(now);
-    forget(now);
+    const Progress read = progress();
+    more = forget_log(read.has_subscriptions ? read.tick : last_tick(), retention_begin(now),
+                      now_or_never) ||
+           more;
     AtEOXact_GUC(false, nesting);
     return more;
 }

@@ -276,13 +276,15 @@ bool may_rest(const NodeIdentity &node, const Outlook &outlook) {
            outlook.next_due > pg::clock_now() && pg::steady_now() - state.looked_at < poll_us;
 }
 
-/// The generations of the log, from time to time.
+/// The generations of the log, from time to time; of a backlog of that at most half of the time.
 void tend() {
-    if (pg::steady_now() < state.tend_at)
+    const int64 begun = pg::steady_now();
+    if (begun < state.tend_at)
         return;
     bool more = false;
     in_transaction([&] { more = tend_log(false); });
-    state.tend_at = more ? 0 : pg::steady_now() + tend_interval_us;
+    const int64 ended = pg::steady_now();
+    state.tend_at = ended + (more ? ended - begun : tend_interval_us);
 }
 
 /// One batch of a subscription, or what its fallback is to be run on.

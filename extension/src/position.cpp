@@ -13,6 +13,13 @@ constinit pg::Statement append{
     "       number, written_at, batch_id, batch_tick, batch_number, batch_size, deliveries,"
     "       lease_until, consumer)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"};
+// Versions count up by one.
+constinit pg::Statement forget{
+    "DELETE FROM stacksaga.subscription_position"
+    " WHERE subscription_id = $1 AND partition = $2"
+    "   AND version < least($3, $4 + ("
+    "       SELECT f.version FROM stacksaga.subscription_position AS f"
+    "        WHERE f.subscription_id = $1 AND f.partition = $2 ORDER BY f.version LIMIT 1))"};
 
 enum column {
     subscription_id,
@@ -99,6 +106,15 @@ void move_position(int32 subscription_id, Position &p, core::LogPosition to, Tim
     p.at = to;
     p.batch_id = 0;
     write_position(subscription_id, p, now, std::nullopt);
+}
+
+bool forget_positions(int32 subscription_id, int16 partition, int64 limit) {
+    const std::optional<Position> latest = latest_position(subscription_id, partition);
+    if (!latest)
+        return false;
+    const uint64 gone = forget.touch(pg::param(subscription_id), pg::param(partition),
+                                     pg::param(latest->version), pg::param(limit));
+    return static_cast<int64>(gone) == limit;
 }
 
 } // namespace stacksaga

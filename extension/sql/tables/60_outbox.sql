@@ -26,7 +26,9 @@ COMMENT ON SEQUENCE stacksaga.outbox_generation_seq IS
     'Counts generations of the log; the last value modulo 3 is the partition that publish() fills';
 
 -- No unique index: nothing reads a message by its id, and each index costs every publish. No two
--- entries of an index are equal, so that nothing is to be gained by looking for equal ones.
+-- entries of an index are equal, so that nothing is to be gained by looking for equal ones. Rows here
+-- are never dead, and truncated before they are old: to vacuum them after so many inserts is for
+-- nothing, and costs more the larger the log is. The same holds for what is only appended to below.
 CREATE TABLE stacksaga.outbox_message (
     number         bigint NOT NULL,
     transaction_id bigint NOT NULL,
@@ -45,11 +47,11 @@ CREATE TABLE stacksaga.outbox_message (
     deliver_at     timestamptz
 ) PARTITION BY LIST (generation);
 CREATE TABLE stacksaga.outbox_message_0 PARTITION OF stacksaga.outbox_message FOR VALUES IN (0)
-    WITH (autovacuum_vacuum_insert_threshold = 1000000);
+    WITH (autovacuum_vacuum_insert_threshold = -1);
 CREATE TABLE stacksaga.outbox_message_1 PARTITION OF stacksaga.outbox_message FOR VALUES IN (1)
-    WITH (autovacuum_vacuum_insert_threshold = 1000000);
+    WITH (autovacuum_vacuum_insert_threshold = -1);
 CREATE TABLE stacksaga.outbox_message_2 PARTITION OF stacksaga.outbox_message FOR VALUES IN (2)
-    WITH (autovacuum_vacuum_insert_threshold = 1000000);
+    WITH (autovacuum_vacuum_insert_threshold = -1);
 CREATE INDEX outbox_message_0_number ON stacksaga.outbox_message_0 (partition, number)
     WITH (deduplicate_items = off);
 CREATE INDEX outbox_message_1_number ON stacksaga.outbox_message_1 (partition, number)
@@ -85,7 +87,7 @@ CREATE TABLE stacksaga.outbox_tick (
     origin        bigint NOT NULL,
     ticked_at     timestamptz NOT NULL,
     snapshot      pg_snapshot NOT NULL
-);
+) WITH (autovacuum_vacuum_insert_threshold = -1);
 COMMENT ON TABLE stacksaga.outbox_tick IS
     'What the log held at an instant: a window is what one tick sees and the one before it does not';
 COMMENT ON COLUMN stacksaga.outbox_tick.number_before IS
@@ -134,8 +136,8 @@ CREATE TABLE stacksaga.subscription_position (
     lease_until     timestamptz,
     consumer        text,
     PRIMARY KEY (subscription_id, partition, version)
-) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
-        autovacuum_vacuum_cost_delay = 0);
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100000,
+        autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
 COMMENT ON TABLE stacksaga.subscription_position IS
     'How far a subscription has come in a partition, and the batch that is being worked on; the next version is the compare-and-set';
 COMMENT ON COLUMN stacksaga.subscription_position.tick IS
@@ -230,6 +232,8 @@ CREATE INDEX dead_message_id ON stacksaga.dead_message (subscription_id, message
 CREATE INDEX dead_message_place ON stacksaga.dead_message (subscription_id, partition, tick);
 CREATE INDEX dead_message_open ON stacksaga.dead_message (subscription_id, partition)
     WHERE discarded_at IS NULL;
+CREATE INDEX dead_message_discarded ON stacksaga.dead_message (discarded_at)
+    WHERE discarded_at IS NOT NULL;
 CREATE INDEX dead_message_failed ON stacksaga.dead_message (failed_in) WHERE failed_in IS NOT NULL;
 COMMENT ON TABLE stacksaga.dead_message IS
     'Messages that have failed for good, until somebody redrives or discards them; what was discarded is kept for the record';
