@@ -4,6 +4,7 @@
 #include "src/limits.hpp"
 #include "src/message_aside.hpp"
 #include "src/position.hpp"
+#include "src/tick.hpp"
 
 namespace stacksaga {
 
@@ -31,6 +32,12 @@ std::optional<Message> find_named(const Subscription &s, const NamedMessage &nam
     if (fate != LogFate::deliver)
         return std::nullopt;
     return messages.back();
+}
+
+/// Whether the log has been cut so far. The crash may have taken the last tick along, which nobody
+/// had waited for: moved behind it, the position would be beyond what comes in its place.
+bool is_ticked(core::LogPosition until) {
+    return last_tick() >= until.tick + (until.number > 0 ? 1 : 0);
 }
 
 void log_death(const Subscription &s, std::string_view what, std::string_view worker) {
@@ -77,11 +84,12 @@ bool charge_batch(const NamedBatch &batch, std::string_view worker) {
         std::optional<Position> position = lock_position(s->id, partition, false);
         if (!position)
             return false;
-        if (position->at != part.from)
+        // It began further on where others were moved aside before, in the turn that was lost.
+        if (part.from < position->at || !is_ticked(part.until))
             continue;
         suspect_due(*s, partition, batch_error, now);
         std::span<Message> messages =
-            read_log_again(s->filter, partition, part.from, part.until).messages;
+            read_log_again(s->filter, partition, position->at, part.until).messages;
         auto *fates = static_cast<LogFate *>(palloc(sizeof(LogFate) * (messages.size() + 1)));
         decide_fates(*s, messages, now, {fates, messages.size()});
         for (size_t i = 0; i < messages.size(); ++i) {
@@ -91,7 +99,7 @@ bool charge_batch(const NamedBatch &batch, std::string_view worker) {
                 move_aside(*s, messages[i], fates[i], now);
         }
         count += messages.size();
-        if (part.until != part.from)
+        if (part.until != position->at)
             move_position(s->id, *position, part.until, now);
     }
     log_death(*s, psprintf("a batch of %zu messages of the log", count), worker);

@@ -251,9 +251,11 @@ struct Outlook {
 Outlook look(int32 ring_id, MemoryContext memory) {
     Outlook outlook{.subscriptions = {}, .tick = 0, .next_due = DT_NOEND};
     in_transaction([&] {
-        // Whatever depends on the tick is committed after it, so that it need not be waited for.
-        set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
-                          true, 0, false);
+        // Whatever depends on the tick is committed after it, so that it need not be waited for;
+        // but for the names of messages, which survive a crash.
+        if (!has_followed_death())
+            set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
+                              GUC_ACTION_LOCAL, true, 0, false);
         tick_if_due();
         std::span<const int32> ids = subscriptions_with_handlers(ring_id);
         if (ids.empty())

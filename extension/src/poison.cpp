@@ -28,6 +28,7 @@ static_assert(std::is_trivially_copyable_v<NameFile>);
 constinit NameFile *file = nullptr;
 constinit std::array<char, MAXPGPATH> path{};
 constinit NameFile last_words{};
+constinit bool follows_death = false;
 
 constinit pg::Statement count_deaths{
     "SELECT count(*) FROM stacksaga.failure"
@@ -131,6 +132,7 @@ void open_name_file(int32 number) {
         last_words = *file;
     else
         name_nothing();
+    follows_death = has_last_words();
     file->magic = file_magic;
     before_shmem_exit(at_exit, 0);
 }
@@ -171,6 +173,10 @@ void name_batch(const NamedBatch &batch) {
 void name_nothing() {
     if (file != nullptr)
         set_named(Named::nothing);
+}
+
+bool has_followed_death() {
+    return follows_death;
 }
 
 bool has_last_words() {

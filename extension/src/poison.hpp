@@ -64,6 +64,9 @@ void name_message(const NamedMessage &message);
 void name_batch(const NamedBatch &batch);
 void name_nothing();
 
+/// Whether this worker began after one that had left a name: what it names next should survive it.
+bool has_followed_death();
+
 /// Whether there is a death to be charged.
 bool has_last_words();
 
