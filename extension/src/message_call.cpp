@@ -25,11 +25,12 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
     MemoryContext scratch =
         AllocSetContextCreate(CurrentMemoryContext, "stacksaga message", ALLOCSET_DEFAULT_SIZES);
     pg::in_context(scratch, [&] {
-        const Datum argument = kind == HandlerKind::message_batch ? message_array_datum(messages)
-                                                                  : message_datum(messages[0]);
         bool isnull;
         handler_is_running = true;
         handled_subscription = s.id;
+        // What is too large for an array fails as the handler does: in halves it is not.
+        const Datum argument = kind == HandlerKind::message_batch ? message_array_datum(messages)
+                                                                  : message_datum(messages[0]);
         if (pg::settings.message_timeout > 0)
             start_handler_timeout(static_cast<int64>(pg::settings.message_timeout) * 1000);
         call_as_definer(caller_of(s), function, kind, argument, &isnull);
