@@ -128,5 +128,23 @@ SELECT stacksaga.ack_messages(:batch);
 SELECT refused.refusal('SELECT stacksaga.ack_messages(' || :batch || ')');
 SELECT stacksaga.drop_subscription('s'), stacksaga.drop_subscription('handled');
 SELECT refused.refusal('SELECT stacksaga.ack_messages(' || :batch || ')');
+-- What somebody has added to the log is told; what is in it is read all the same.
+SELECT stacksaga.publish('altered', '{}') IS NOT NULL AS published;
+SELECT stacksaga.create_subscription('altered', 'altered', start_at => 'earliest');
+ALTER TABLE stacksaga.outbox_message ADD CONSTRAINT small CHECK (length(topic) < 3) NOT VALID;
+SELECT regexp_replace(refused.refusal($$SELECT stacksaga.publish('topic', '{}')$$), 'message_\d', 'message_N')
+    AS refusal;
+ALTER TABLE stacksaga.outbox_message DROP CONSTRAINT small;
+ALTER TABLE stacksaga.outbox_message ADD COLUMN remark text DEFAULT 'a remark';
+SELECT regexp_replace(refused.refusal($$SELECT stacksaga.publish('t', '{}')$$), 'message_\d', 'message_N')
+    AS refusal;
+SELECT topic, payload FROM stacksaga.receive_messages('altered', 'refused');
+SELECT stacksaga.ack_messages(max(batch_id)) FROM stacksaga.message_batch;
+ALTER TABLE stacksaga.outbox_message DROP COLUMN remark;
+SELECT count(*) FROM stacksaga.publish_batch('altered', ARRAY['1', '2']::jsonb[]);
+SELECT count(*) FROM stacksaga.receive_messages('altered', 'refused');
+SELECT stacksaga.ack_messages(max(batch_id)) FROM stacksaga.message_batch;
+SELECT stacksaga.drop_subscription('altered');
+
 DROP SCHEMA refused CASCADE;
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick;

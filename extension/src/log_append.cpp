@@ -2,8 +2,8 @@
 // is planned already costs twice as much, most of it for an executor that has nothing to decide.
 //
 // What the executor would have done and this does not: the columns are NOT NULL and of the right
-// partition by construction, defaults there are none, and triggers are refused. Indexes are all
-// served, those as well that somebody has added.
+// partition by construction, defaults there are none, and triggers, checks and other columns are
+// refused. Indexes are all served, those as well that somebody has added.
 #include "src/log_append.hpp"
 
 #include "pg/clock.hpp"
@@ -40,13 +40,27 @@ size_t current_generation() {
     return known.generation;
 }
 
-void refuse_triggers(Relation table) {
+/// Refuses a table that somebody has made more of than rows can be appended to so.
+void require_plain(Relation table) {
+    const char *name = RelationGetRelationName(table);
     if (table->trigdesc != nullptr)
         ereport(ERROR,
-                (errcode(pg::sg409),
-                 errmsg("table \"%s\" has a trigger", RelationGetRelationName(table)),
+                (errcode(pg::sg409), errmsg("table \"%s\" has a trigger", name),
                  errdetail("Messages are appended to the log without firing triggers."),
                  errhint("Drop the trigger, and create a subscription with a handler instead.")));
+    const TupleDesc columns = RelationGetDescr(table);
+    for (int i = log_columns; i < columns->natts; ++i)
+        if (!TupleDescAttr(columns, i)->attisdropped)
+            ereport(ERROR,
+                    (errcode(pg::sg409), errmsg("table \"%s\" has another column", name),
+                     errdetail("Messages are appended to the log without a value for \"%s\".",
+                               NameStr(TupleDescAttr(columns, i)->attname)),
+                     errhint("Drop the column; headers hold what is to be said of a message.")));
+    if (columns->constr != nullptr && columns->constr->num_check > 0)
+        ereport(ERROR, (errcode(pg::sg409), errmsg("table \"%s\" has a check constraint", name),
+                        errdetail("Messages are appended to the log without checking \"%s\".",
+                                  columns->constr->check[0].ccname),
+                        errhint("Drop the constraint, and check what is published before.")));
 }
 
 /// Whether an index that somebody has added calls functions, which must not find names of the
@@ -108,6 +122,8 @@ struct Appending {
         set(LogColumn::headers, row.headers);
         set(LogColumn::deliver_at, TimestampTzGetDatum(row.deliver_at.value_or(0)),
             !row.deliver_at.has_value());
+        for (int i = log_columns; i < slot->tts_tupleDescriptor->natts; ++i)
+            slot->tts_isnull[i] = true; // dropped
         ExecStoreVirtualTuple(slot);
     }
 
@@ -143,7 +159,7 @@ void append_to_log(int32 ring_id, TimestampTz now, std::span<const NewRow> rows)
     PreventCommandIfReadOnly("publish()");
     const size_t generation = current_generation();
     Relation table = table_open(log_relations().tables[generation], RowExclusiveLock);
-    refuse_triggers(table);
+    require_plain(table);
     Appending appending{
         .table = table,
         .numbers = log_relations().number_sequence,

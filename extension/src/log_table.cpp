@@ -65,8 +65,10 @@ int64 last_value_of(Oid sequence) {
 
 Message LogRow::copy() const {
     HeapTuple tuple = ExecCopySlotHeapTuple(slot_);
-    Datum values[log_columns];
-    bool nulls[log_columns];
+    // There may be more columns than ours: publish() refuses such a table, what is in it is read.
+    const auto columns = static_cast<size_t>(slot_->tts_tupleDescriptor->natts);
+    auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * columns));
+    auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * columns));
     heap_deform_tuple(tuple, slot_->tts_tupleDescriptor, values, nulls);
     auto value = [&](LogColumn column) {
         auto i = static_cast<size_t>(column) - 1;
@@ -86,6 +88,8 @@ Message LogRow::copy() const {
     m.type = value(LogColumn::type);
     m.payload = value(LogColumn::payload);
     m.headers = value(LogColumn::headers);
+    pfree(values);
+    pfree(nulls);
     return m;
 }
 

@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION stacksaga.publish(
 ) RETURNS uuid
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER AS 'MODULE_PATHNAME', 'stacksaga_publish';
 COMMENT ON FUNCTION stacksaga.publish IS
-    'Publishes a message with this transaction and returns its id; messages of one key are delivered in order. Raises SG400, SG409 (the log has a trigger), SG413';
+    'Publishes a message with this transaction and returns its id; messages of one key are delivered in order. Raises SG400, SG409 (the log has a trigger, a check or another column), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.publish_batch(
     topic    text,
@@ -24,7 +24,7 @@ CREATE OR REPLACE FUNCTION stacksaga.publish_batch(
 ) RETURNS SETOF uuid
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER AS 'MODULE_PATHNAME', 'stacksaga_publish_batch';
 COMMENT ON FUNCTION stacksaga.publish_batch IS
-    'Publishes a message for each element of the arrays and returns their ids, in order. Raises SG400, SG409 (the log has a trigger), SG413';
+    'Publishes a message for each element of the arrays and returns their ids, in order. Raises SG400, SG409 (the log has a trigger, a check or another column), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.create_subscription(
     subscription          text,
