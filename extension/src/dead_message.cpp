@@ -151,7 +151,7 @@ STACKSAGA_FUNCTION(discard_message) {
     const pg_uuid_t id = arguments.required_uuid(1, "message_id");
     const std::string_view reason = arguments.required_text(2, "reason");
     check_error_text(reason, "reason");
-    const std::string_view role{GetUserNameFromId(GetSessionUserId(), false)};
+    const std::string_view role{GetUserNameFromId(GetOuterUserId(), false)};
     pg::with_spi([&] { discard_message(name, id, reason, role); });
     PG_RETURN_VOID();
 }
