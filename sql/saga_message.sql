@@ -131,6 +131,13 @@ SELECT line FROM unnest(ARRAY[
     $$ stacksaga.message_step('a', 't', 'u', effect => 'irreversible') $$,
     $$ stacksaga.message_step('a', 't', fallback => 'u*') $$]) AS step, msg.refused(step) AS line;
 
+-- stacksaga.max_payload is for what is passed in: a command that is made of it may be larger.
+SELECT msg.start('trip', to_jsonb(repeat('x', 1048560))) AS id \gset
+SELECT stacksaga.run_pending();
+SELECT length(payload::text) > 1048576 AS larger FROM stacksaga.outbox_message
+ WHERE key = :'id' AND topic = 'msg.book';
+SELECT status, current_step, attempt FROM stacksaga.sagas;
+
 RESET stacksaga.clock_offset;
 SET client_min_messages = warning;
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.parked_saga,

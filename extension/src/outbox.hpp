@@ -18,7 +18,7 @@ inline int16 partition_of(core::Token token) {
 
 inline constexpr int topic_bytes_max = 255;
 
-/// What a message is published with. Checked by publish_message().
+/// What a message is published with.
 struct NewMessage {
     std::string_view topic;
     std::optional<std::string_view> key;
@@ -29,8 +29,8 @@ struct NewMessage {
     std::optional<TimestampTz> deliver_at;
 };
 
-/// Appends a message to the log of the ring; returns its id. SG400 and SG413 as publish(). As
-/// the owner of the extension.
+/// Appends a message, which the caller has checked, to the log of the ring; returns its id. Of any
+/// size: stacksaga.max_payload is for what is passed in. As the owner of the extension.
 pg_uuid_t publish_message(int32 ring_id, const NewMessage &message);
 
 } // namespace stacksaga

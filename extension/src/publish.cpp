@@ -83,7 +83,6 @@ core::Token token_of(std::optional<std::string_view> key, const pg_uuid_t &id) {
 } // namespace
 
 pg_uuid_t publish_message(int32 ring_id, const NewMessage &m) {
-    check_message(m);
     const TimestampTz now = pg::clock_now();
     const pg_uuid_t id = m.message_id ? *m.message_id : pg::make_uuid_v7(now);
     const NewRow row{.token = token_of(m.key, id),
@@ -190,6 +189,7 @@ STACKSAGA_FUNCTION(publish) {
         m.message_id = arguments.required_uuid(5, "message_id");
     if (!arguments.is_null(6))
         m.deliver_at = DatumGetTimestampTz(arguments.datum(6));
+    check_message(m);
     auto *id = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
     *id = publish_message(ring_of_session(), m);
     PG_RETURN_UUID_P(id);
