@@ -143,11 +143,12 @@ SELECT stacksaga.await_saga(:'id');
 SELECT count(*) FROM stacksaga.saga_timeline(:'id');
 SELECT status FROM stacksaga.sagas WHERE saga_id = :'id';
 -- Nobody can make the definer's functions their own by way of the search_path. Those that publish pin
--- it where they need it (sql/outbox_publish.sql).
+-- it where they need it (sql/outbox_publish.sql), run_pending() once it has fired what the caller has
+-- deferred (sql/handler_escape.sql).
 RESET ROLE;
 SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'stacksaga'::regnamespace AND prosecdef
    AND NOT 'search_path=pg_catalog, pg_temp' = ANY (coalesce(proconfig, '{}'))
-   AND proname NOT IN ('publish', 'publish_batch');
+   AND proname NOT IN ('publish', 'publish_batch', 'run_pending');
 SET ROLE privileges_service;
 CREATE TEMP TABLE saga (saga_id uuid, token bigint, status text);
 CREATE TEMP VIEW work AS SELECT 1 AS n;

@@ -5,6 +5,7 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "src/limits.hpp"
 
 namespace stacksaga {
 
@@ -143,15 +144,92 @@ const char *handler_search_path(const char *path) {
     return psprintf("%s, pg_temp", path); // counts once where the path names it already
 }
 
+constinit pg::Statement set_immediate{"SET CONSTRAINTS ALL IMMEDIATE"};
+// A name is given up where some constraint of that name is another one.
+constinit pg::Statement list_deferred{
+    "SELECT n.nspname::text, c.conname::text FROM pg_catalog.pg_constraint AS c"
+    "  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.connamespace"
+    " WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
+    " GROUP BY n.nspname, c.conname HAVING bool_and(c.condeferred)"};
+
 /// Fires the handler's deferred constraint triggers now, as the role that is current.
 void check_deferred_constraints() {
     CommandCounterIncrement();
-    if (handlers_run_at_top_level) {
+    if (handlers_run_at_top_level)
         AfterTriggerFireDeferred();
-        return;
+    else
+        pg::with_spi([] { set_immediate.run(); });
+}
+
+// No constraint of the database is deferred from the start, as far as this session has heard.
+constinit bool has_no_deferred = false;
+
+void note_constraint_change(Datum, int, uint32) {
+    has_no_deferred = false;
+}
+
+/// What SET CONSTRAINTS has set lasts to the end of the transaction: what is deferred from the
+/// start is to be so for the next handler, and for the caller of run_pending().
+void defer_constraints_again() {
+    static constinit bool is_registered = false;
+    if (!is_registered) {
+        CacheRegisterSyscacheCallback(CONSTROID, note_constraint_change, Datum{0});
+        is_registered = true;
     }
-    static constinit pg::Statement set_constraints{"SET CONSTRAINTS ALL IMMEDIATE"};
-    pg::with_spi([] { set_constraints.run(); });
+    if (has_no_deferred)
+        return;
+    pg::with_spi([] {
+        has_no_deferred = true; // unless the query hears of a change
+        pg::Rows rows = list_deferred.run();
+        has_no_deferred = has_no_deferred && rows.empty();
+        if (rows.empty())
+            return;
+        auto *statement = makeNode(ConstraintsSetStmt);
+        statement->deferred = true;
+        auto copy = [&](uint64 row, int column) {
+            const std::string_view name = rows.text(row, column);
+            return pnstrdup(name.data(), name.size());
+        };
+        for (uint64 row = 0; row < rows.count(); ++row)
+            statement->constraints =
+                lappend(statement->constraints, makeRangeVar(copy(row, 0), copy(row, 1), -1));
+        AfterTriggerSetState(statement);
+    });
+}
+
+/// Whether any cursor is open that a commit would have to read to its end.
+bool has_ready_portals() {
+    if (ThereAreNoReadyPortals())
+        return false;
+    // It does not end its scan of the table of portals when it finds one.
+    AtEOSubXact_HashTables(false, GetCurrentTransactionNestLevel());
+    return true;
+}
+
+/// The query of a cursor WITH HOLD is run when the transaction commits, and so as the role of the
+/// session: of a worker that is a superuser. Only a cursor of the handler's own subtransaction is
+/// its own.
+void refuse_held_cursors() {
+    if (!has_ready_portals())
+        return;
+    static constinit pg::Statement list_held{
+        "SELECT name FROM pg_catalog.pg_cursors WHERE is_holdable"};
+    pg::with_spi([] {
+        pg::Rows rows = list_held.run();
+        for (uint64 row = 0; row < rows.count(); ++row) {
+            const std::string_view name = rows.text(row, 0);
+            const PortalData *portal = GetPortalByName(pnstrdup(name.data(), name.size()));
+            if (portal == nullptr || portal->createSubid != GetCurrentSubTransactionId())
+                continue;
+            ereport(ERROR,
+                    (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                     errmsg("a handler must not leave a cursor WITH HOLD"),
+                     errdetail("Cursor \"%s\" would be read when the transaction commits, as "
+                               "another role than the definer.",
+                               clip(name)),
+                     errhint("Declare the cursor without HOLD, or close it.")));
+        }
+    });
 }
 
 Datum step_call_datum(const StepCall &call) {
@@ -211,6 +289,12 @@ Oid message_type() {
     return type_of_schema("message");
 }
 
+void check_constraints_of_caller() {
+    CommandCounterIncrement();
+    pg::as_role(GetOuterUserId(), [] { pg::with_spi([] { set_immediate.run(); }); });
+    pg::with_pinned_path([] { defer_constraints_again(); });
+}
+
 Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
                       Datum argument, bool *isnull) {
     handler_is_unusable = false;
@@ -238,6 +322,9 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
         AtEOXact_GUC(false, nesting); // also what the handler itself has SET
         return value;
     });
+    refuse_held_cursors();
+    if (!handlers_run_at_top_level)
+        defer_constraints_again();
     *isnull = fcinfo->isnull;
     return result;
 }

@@ -4,6 +4,7 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "src/handler.hpp"
 #include "src/item.hpp"
 #include "src/limits.hpp"
 #include "src/message_handler.hpp"
@@ -77,7 +78,9 @@ STACKSAGA_FUNCTION(run_pending) {
                         errdetail("A function that this session runs for a step or a message is "
                                   "calling it."),
                         errhint("Call it in a session's own transaction.")));
-    PG_RETURN_INT64(pg::with_spi([&] { return run_pending(limit); }));
+    check_constraints_of_caller();
+    PG_RETURN_INT64(
+        pg::with_pinned_path([&] { return pg::with_spi([&] { return run_pending(limit); }); }));
 }
 
 // clock_now() -> timestamptz

@@ -69,7 +69,8 @@ void at_transaction_end(XactEvent event, void *) {
     if (event == XACT_EVENT_PRE_COMMIT && is_wanted_at_commit && !XactReadOnly) {
         is_wanted_at_commit = false;
         PushActiveSnapshot(GetTransactionSnapshot());
-        pg::as_owner([] { pg::with_spi([] { tick_if_due(); }); });
+        // The function that wanted it has returned, and with it the search_path that it pins.
+        pg::with_pinned_path([] { pg::as_owner([] { pg::with_spi([] { tick_if_due(); }); }); });
         PopActiveSnapshot();
     }
     if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)

@@ -149,5 +149,20 @@ ok($node->poll_query_until('postgres',
 		q{SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711)}),
 	'and leaves it to nobody');
 
+# What a handler leaves for the commit would be run as the worker, a superuser.
+$node->safe_psql('postgres', q{
+	CREATE TABLE read_as (who text);
+	CREATE FUNCTION peek() RETURNS integer LANGUAGE sql AS
+		$$ INSERT INTO read_as VALUES (current_user) RETURNING 1 $$;
+	CREATE FUNCTION hold(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		EXECUTE 'DECLARE later CURSOR WITH HOLD FOR SELECT peek()';
+		RETURN '4';
+	END $$;
+	SELECT stacksaga.define_saga('hold', ARRAY[
+		stacksaga.sql_step('only', 'hold(stacksaga.step_call)')])});
+is(run_saga($node, 'postgres', 'hold'), 'failed', 'a step that leaves a cursor WITH HOLD has failed');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM read_as'), '0', 'and nobody has read it');
+
 $node->stop;
 done_testing();

@@ -95,11 +95,11 @@ AS 'MODULE_PATHNAME', 'stacksaga_await_saga';
 COMMENT ON FUNCTION stacksaga.await_saga IS
     'Waits until a committed saga is completed, failed or parked, and returns its status at the end of the wait. Raises SG404, SR425 (not committed yet)';
 
+-- Pins its search_path after it has fired the caller's deferred triggers, which need the caller's.
 CREATE OR REPLACE FUNCTION stacksaga.run_pending(max_items integer DEFAULT 100) RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'stacksaga_run_pending';
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER AS 'MODULE_PATHNAME', 'stacksaga_run_pending';
 COMMENT ON FUNCTION stacksaga.run_pending IS
-    'Does due work of the session''s ring in the caller''s transaction, each handler in a subtransaction, and returns how many items it did. Raises SG400';
+    'Does due work of the session''s ring in the caller''s transaction, each handler in a subtransaction, and returns how many items it did; deferred constraints of the caller are checked before. Raises SG400, SG409 (inside a handler)';
 
 CREATE OR REPLACE FUNCTION stacksaga.saga_transitions()
 RETURNS TABLE (from_status text, to_status text, direction text, sentence text, of_child boolean)

@@ -11,5 +11,5 @@ WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
   AND NOT EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE setting LIKE 'search\_path=%')
   AND (p.prosecdef OR NOT (l.lanname IN ('c', 'internal') AND p.provolatile = 'i'))
   AND (p.prosecdef OR p.proname NOT IN ('sql_step', 'queue_step', 'message_step', 'create_subscription'))
-  AND p.proname NOT IN ('publish', 'publish_batch')
+  AND p.proname NOT IN ('publish', 'publish_batch', 'run_pending')
 ORDER BY 1;
