@@ -206,6 +206,29 @@ bool has_ready_portals() {
     return true;
 }
 
+// Whose handlers may have left temporary tables in this session; none: it is not known.
+constinit Oid temporary_role = InvalidOid;
+constinit bool is_watching = false;
+
+/// An abort brings back what was dropped.
+void at_transaction_end(XactEvent event, void *) {
+    if (event == XACT_EVENT_ABORT)
+        temporary_role = InvalidOid;
+}
+
+/// Drops the temporary tables of other definers, which this one would take for its own: their
+/// triggers would be run as this one.
+void drop_temporary_tables_of_others(Oid definer) {
+    if (!handlers_run_at_top_level || temporary_role == definer)
+        return;
+    if (!is_watching) {
+        RegisterXactCallback(at_transaction_end, nullptr);
+        is_watching = true;
+    }
+    ResetTempTableNamespace();
+    temporary_role = definer;
+}
+
 /// The query of a cursor WITH HOLD is run when the transaction commits, and so as the role of the
 /// session: of a worker that is a superuser. Only a cursor of the handler's own subtransaction is
 /// its own.
@@ -302,6 +325,7 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     if (!OidIsValid(definer))
         raise_unusable(function, caller, "the defining role does not exist");
     Oid oid = current_function(function, kind, caller, definer);
+    drop_temporary_tables_of_others(definer);
 
     FmgrInfo info;
     fmgr_info(oid, &info);

@@ -164,5 +164,44 @@ $node->safe_psql('postgres', q{
 is(run_saga($node, 'postgres', 'hold'), 'failed', 'a step that leaves a cursor WITH HOLD has failed');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM read_as'), '0', 'and nobody has read it');
 
+# Nor are the temporary tables of one role's handlers there for another's, in the session of the worker.
+$node->safe_psql('postgres', q{
+	CREATE ROLE trapper; CREATE ROLE trapped;
+	SELECT stacksaga.grant_usage(r, 'operator') FROM unnest('{trapper,trapped}'::name[]) AS r;
+	GRANT CREATE ON SCHEMA public TO trapper, trapped;
+	GRANT TEMPORARY ON DATABASE postgres TO trapper, trapped;
+	GRANT SELECT, INSERT ON read_as TO trapper, trapped;
+	SET ROLE trapper;
+	CREATE FUNCTION spring() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO public.read_as VALUES (current_user);
+		RETURN NEW;
+	END $$;
+	CREATE FUNCTION lay(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		CREATE TEMP TABLE IF NOT EXISTS scratch (n integer);
+		GRANT ALL ON scratch TO PUBLIC;
+		CREATE OR REPLACE TRIGGER spring BEFORE INSERT ON scratch FOR EACH ROW EXECUTE FUNCTION public.spring();
+		RETURN '5';
+	END $$;
+	SELECT stacksaga.define_saga('lay', ARRAY[
+		stacksaga.sql_step('only', 'lay(stacksaga.step_call)')]);
+	SET ROLE trapped;
+	CREATE FUNCTION walk(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		CREATE TEMP TABLE IF NOT EXISTS scratch (n integer);
+		INSERT INTO scratch VALUES (1);
+		RETURN (SELECT to_jsonb(count(*)) FROM scratch);
+	END $$;
+	SELECT stacksaga.define_saga('walk', ARRAY[
+		stacksaga.sql_step('only', 'walk(stacksaga.step_call)')])});
+is(run_saga($node, 'postgres', 'lay'), 'completed', 'a step leaves a temporary table with a trigger');
+is(run_saga($node, 'postgres', 'walk'), 'completed', 'and a step of another role uses its name');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM read_as'), '0', 'and the trigger is not fired');
+is(run_saga($node, 'postgres', 'walk'), 'completed', 'a role finds its own again');
+is($node->safe_psql('postgres', q{
+	SELECT string_agg((output -> 'only')::text, ' ' ORDER BY created_at) FROM stacksaga.sagas WHERE saga = 'walk'}),
+	'1 2', 'with what was in it');
+
 $node->stop;
 done_testing();
