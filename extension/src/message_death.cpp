@@ -13,6 +13,21 @@ namespace {
 constexpr std::string_view batch_error =
     "the handler ended its process with a batch that this was in";
 
+constinit pg::Statement has_died_before{
+    "SELECT FROM stacksaga.message_retry"
+    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND tick = $3 AND number = $4 AND last_error = $5"};
+
+/// Whether it is dead now. An attempt that failed otherwise says nothing about this: a process may
+/// be ended for another reason just then.
+bool is_killer(const Subscription &s, const Message &m) {
+    return m.attempt >= deaths_max &&
+           !has_died_before
+                .run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
+                     pg::param(m.number), pg::param(death_error))
+                .empty();
+}
+
 /// The message that was named, if it still waits for the attempt that was named.
 std::optional<Message> find_named(const Subscription &s, const NamedMessage &named,
                                   const Position &position, TimestampTz now) {
@@ -60,9 +75,8 @@ bool charge_message(const NamedMessage &named, std::string_view worker) {
     if (!m)
         return true;
     log_death(*s, psprintf("message %s", uuid_text(m->id)), worker);
-    MessageFailure failure{.failure_class = m->attempt >= deaths_max
-                                                ? core::FailureClass::non_retryable
-                                                : core::FailureClass::retryable,
+    MessageFailure failure{.failure_class = is_killer(*s, *m) ? core::FailureClass::non_retryable
+                                                              : core::FailureClass::retryable,
                            .error = death_error};
     if (named.is_fallback)
         fail_fallback(*s, *m, failure, now);

@@ -48,10 +48,16 @@ $node->safe_psql('postgres', q{
 		END IF;
 		PERFORM one(m);
 	END $$;
+	CREATE FUNCTION late(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM act(jsonb_build_object('does', ('{fail,fail,kill}'::text[])[m.attempt]));
+		INSERT INTO handled (subscription, key, n) VALUES ('late', m.key, m.attempt);
+	END $$;
 	CREATE FUNCTION retries(attempts integer) RETURNS stacksaga.retry_policy LANGUAGE sql AS $$
 		SELECT stacksaga.retry_policy(max_attempts => attempts, initial_interval => '0') $$;
 	SELECT stacksaga.create_subscription('one', 'kills', 'one(stacksaga.message)', retry => retries(0)),
 	       stacksaga.create_subscription('many', 'kills', 'many(stacksaga.message[])', retry => retries(0)),
+	       stacksaga.create_subscription('late', 'late', 'late(stacksaga.message)', retry => retries(0)),
 	       stacksaga.create_subscription('fallback', 'fallbacks', 'broken(stacksaga.message)',
 	                                     fallback => 'one(stacksaga.message)'),
 	       stacksaga.create_subscription('hang', 'hangs', 'one(stacksaga.message)', retry => retries(2)),
@@ -115,6 +121,13 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.message_retry'),
 publish('fallbacks', 3, 2 => 'kill');
 await_dead('fallback', 1);
 is(dead('fallback'), "2 1 $death", 'a fallback that ends its process is not run again');
+
+# A message that has failed in other ways before is not dead when its process ends for the first time.
+publish('late', 1);
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM handled WHERE subscription = 'late'}),
+	'a message whose third attempt ended the process is tried again');
+is($node->safe_psql('postgres', q{SELECT n FROM handled WHERE subscription = 'late'}), 4, 'and handled');
+is(dead('late'), '', 'and not dead');
 
 publish('hangs', 6, 3 => 'hang', 4 => 'fail');
 my $timeout = 'the handler took longer than stacksaga.message_timeout';
