@@ -152,6 +152,10 @@ GRANT INSERT, SELECT ON handled.done TO handled_owner;
 SET ROLE handled_owner;
 SET search_path = handled;
 SELECT stacksaga.create_subscription('owned', 't', 'one(stacksaga.message)');
+-- The same again, however the session wants names to be quoted.
+SET quote_all_identifiers = on;
+SELECT stacksaga.create_subscription('owned', 't', 'one(stacksaga.message)');
+RESET quote_all_identifiers;
 RESET search_path;
 RESET ROLE;
 SELECT handler FROM stacksaga.subscriptions;

@@ -52,6 +52,18 @@ Oid find_function(const char *text) {
     return found;
 }
 
+/// As regprocedure prints it, whatever the session wants to have quoted: it is stored and compared.
+char *qualified_name(Oid function) {
+    if (!quote_all_identifiers)
+        return format_procedure_qualified(function);
+    const int nesting = NewGUCNestLevel();
+    set_config_option("quote_all_identifiers", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+                      true, 0, false);
+    char *name = format_procedure_qualified(function);
+    AtEOXact_GUC(false, nesting);
+    return name;
+}
+
 /// What a handler of each kind takes and returns, and the complaints when it does not.
 struct HandlerShape {
     Oid argument;
@@ -123,7 +135,7 @@ bool is_trusted_replacement(Oid function, Oid definer) {
 /// The function to call now: the one of the definition, or its replacement under the same name.
 Oid current_function(const FunctionRef &f, HandlerKind kind, const HandlerCaller &c, Oid definer) {
     if (SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(f.oid)) &&
-        strcmp(format_procedure_qualified(f.oid), f.signature) == 0) {
+        strcmp(qualified_name(f.oid), f.signature) == 0) {
         const char *reason = objection(f.oid, kind, definer);
         if (reason != nullptr)
             raise_unusable(f, c, reason);
@@ -272,7 +284,7 @@ HandlerCheck resolve_handler(std::string_view text, HandlerKind kind, Oid define
         check.reason = "there is no such function";
         return check;
     }
-    check.signature = format_procedure_qualified(check.function);
+    check.signature = qualified_name(check.function);
     check.reason = objection(check.function, kind, definer);
     check.takes_other = check.reason == shape_of(kind).wrong_argument;
     return check;
@@ -281,7 +293,7 @@ HandlerCheck resolve_handler(std::string_view text, HandlerKind kind, Oid define
 const char *qualified_signature(std::string_view text) {
     const char *copy = pnstrdup(text.data(), text.size());
     Oid function = find_function(copy);
-    return OidIsValid(function) ? format_procedure_qualified(function) : copy;
+    return OidIsValid(function) ? qualified_name(function) : copy;
 }
 
 const char *idempotency_key_of(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction) {
