@@ -53,7 +53,10 @@ struct DeadMessage {
 
 /// The message, with its partition locked.
 DeadMessage lock_dead(std::string_view name, const pg_uuid_t &id) {
-    const Subscription &s = find_subscription(name);
+    const Subscription *held = nullptr;
+    while (held == nullptr) // it may be dropped, and created again, while we wait
+        held = hold_subscription(find_subscription(name).id, true);
+    const Subscription &s = *held;
     pg::Rows rows = find_dead.run(pg::param(s.id), pg::param(id));
     if (!rows.empty()) {
         lock_position(s.id, rows.int2(0, 3), true);

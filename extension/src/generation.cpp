@@ -167,7 +167,7 @@ bool advance_all(TimestampTz now) {
     bool more = false;
     pg::Rows rows = list_subscriptions.run();
     for (uint64 row = 0; row < rows.count(); ++row) {
-        const Subscription *s = find_subscription(rows.int4(row, 0));
+        const Subscription *s = hold_subscription(rows.int4(row, 0), false);
         for (int16 partition = 0; s != nullptr && partition < log_partitions; ++partition) {
             CHECK_FOR_INTERRUPTS();
             more = advance(*s, partition, now) || more;

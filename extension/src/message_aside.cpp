@@ -24,7 +24,8 @@ constexpr int32 ready_max = 100;
     "   AND key IS NOT NULL"
 #define ASIDE_COLUMNS                                                                              \
     "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type," \
-    " payload, headers, state, last_error IS NOT NULL"
+    " payload, headers, state, last_error IS NOT NULL,"                                            \
+    " CASE WHEN batch_id IS NULL THEN last_error END"
 constinit pg::Statement select_due{"SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
                                    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3"
                                    "   AND (state = 'fallback') = $5"
@@ -110,6 +111,27 @@ constinit pg::Statement select_released{
 constinit pg::Statement make_ready{
     "UPDATE stacksaga.message_retry"
     "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $5" OF_MESSAGE};
+// Of everything that waits, and of everything behind the first message that blocks its key.
+constinit pg::Statement release_all{
+    "UPDATE stacksaga.message_retry"
+    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $2"
+    " WHERE subscription_id = $1 AND state IN ('waiting', 'fallback') AND due_at = 'infinity'"};
+constinit pg::Statement hold_all{
+    "WITH blocking AS ("
+    "  SELECT token::bigint AS token, tick, number FROM stacksaga.message_retry"
+    "   WHERE subscription_id = $1 AND key IS NOT NULL AND state <> 'delayed'"
+    "   UNION ALL"
+    "  SELECT token::bigint, tick, number FROM stacksaga.dead_message"
+    "   WHERE subscription_id = $1 AND key IS NOT NULL AND discarded_at IS NULL),"
+    " first AS ("
+    "  SELECT DISTINCT ON (token) token, tick, number FROM blocking ORDER BY token, tick, number)"
+    " UPDATE stacksaga.message_retry AS r"
+    "    SET state = CASE r.state WHEN 'fallback' THEN r.state ELSE 'waiting' END,"
+    "        due_at = 'infinity', batch_id = NULL"
+    "   FROM first AS f"
+    "  WHERE r.subscription_id = $1 AND r.token::bigint = f.token AND r.key IS NOT NULL"
+    "    AND (r.tick, r.number) > (f.tick, f.number)"
+    "    AND r.state IN ('failed', 'ready', 'fallback')"};
 constinit pg::Statement give_to_consumer{
     "UPDATE stacksaga.message_retry SET attempt = $5, batch_id = nullif($6, 0)" OF_MESSAGE};
 
@@ -258,9 +280,11 @@ std::span<Message> due_messages(const Subscription &s, int16 partition, int32 li
             --m.attempt; // it is not another attempt at the message
         } else if (m.attempt > 1 && !core::may_retry(m.attempt - 1, s.retry.policy)) {
             --m.attempt;
+            // It was lost with its batch, or failed while the policy allowed more.
             fail_message(s, m,
                          {.failure_class = core::FailureClass::non_retryable,
-                          .error = "its consumers have not answered before their leases ran out"},
+                          .error = rows.optional_text(row, 14).value_or(
+                              "its consumers have not answered before their leases ran out")},
                          now);
             continue;
         } else if (rows.text(row, 12) == "delayed" && is_blocking(s, m) &&
@@ -368,6 +392,13 @@ void release_key(const Subscription &s, core::Token token, TimestampTz now) {
                            pg::param(rows.int8(row, 1)), pg::param_time(now));
     }
     AtEOXact_GUC(false, nesting);
+}
+
+void apply_stopping(int32 subscription_id, bool stops, TimestampTz now) {
+    if (stops)
+        hold_all.run(pg::param(subscription_id));
+    else
+        release_all.run(pg::param(subscription_id), pg::param_time(now));
 }
 
 void finish_aside(const Subscription &s, const Message &m, TimestampTz now) {

@@ -15,8 +15,8 @@ namespace stacksaga {
 
 /// What is due in a partition, at most `limit` messages, in the order of delivery; attempt is the
 /// next one. With `fallbacks` only those whose fallback is to be run, else only the others. Puts a
-/// delayed message of a blocked key behind it instead, and gives up on one whose consumers died
-/// with all its attempts.
+/// delayed message of a blocked key behind it instead, and gives up on one that has had all its
+/// attempts: its consumers died with them, or the policy allowed more when it failed.
 std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
                                 TimestampTz now, bool fallbacks);
 
@@ -79,5 +79,9 @@ bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int
 
 /// Makes ready what waits in front of the first message of the key that is active or dead.
 void release_key(const Subscription &s, core::Token token, TimestampTz now);
+
+/// Of a subscription that nobody works on: all that is aside goes on as it has to in one that
+/// stops on the first failure, or as in one that does not.
+void apply_stopping(int32 subscription_id, bool stops, TimestampTz now);
 
 } // namespace stacksaga

@@ -3,6 +3,7 @@
 #include "pg/clock.hpp"
 #include "src/limits.hpp"
 #include "src/message_aside.hpp"
+#include "src/outbox_lock.hpp"
 #include "src/position.hpp"
 #include "src/tick.hpp"
 
@@ -65,6 +66,8 @@ void log_death(const Subscription &s, std::string_view what, std::string_view wo
 
 bool charge_message(const NamedMessage &named, std::string_view worker) {
     const TimestampTz now = pg::clock_now();
+    if (!hold_settings(named.subscription_id, false))
+        return false;
     const Subscription *s = find_subscription(named.subscription_id);
     if (s == nullptr)
         return true;
@@ -87,6 +90,8 @@ bool charge_message(const NamedMessage &named, std::string_view worker) {
 
 bool charge_batch(const NamedBatch &batch, std::string_view worker) {
     const TimestampTz now = pg::clock_now();
+    if (!hold_settings(batch.subscription_id, false))
+        return false;
     const Subscription *s = find_subscription(batch.subscription_id);
     if (s == nullptr)
         return true;

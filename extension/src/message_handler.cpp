@@ -163,7 +163,7 @@ size_t run_messages(Run &run, const Subscription &s, const Gathering &g, Timesta
 void run_batch(Run &run) {
     run.items = 0;
     run.first_attempts = 0;
-    const Subscription *s = find_subscription(run.subscription_id);
+    const Subscription *s = hold_subscription(run.subscription_id, false);
     if (s == nullptr)
         return;
     const TimestampTz now = run.now;

@@ -76,7 +76,7 @@ int64 deliver_pending(int32 ring_id, int32 limit) {
     const TimestampTz now = pg::clock_now();
     int64 count = 0;
     for (int32 id : subscriptions_with_handlers(ring_id)) {
-        const Subscription *s = find_subscription(id);
+        const Subscription *s = hold_subscription(id, false);
         for (int64 done = 1; s != nullptr && done > 0 && count < limit; count += done) {
             const auto room = static_cast<int32>(std::min<int64>(limit - count, room_max));
             done = s->handler ? deliver_batch(*s, room, now) : 0;

@@ -8,7 +8,8 @@ namespace {
 
 // The last field of our lock tags; the fence has another one.
 constexpr uint16 tag_class = 0x5348;
-constexpr uint32 ticking = 0; // subscriptions count from 1, this is no subscription
+constexpr uint32 ticking = 0;              // subscriptions count from 1, this is no subscription
+constexpr uint32 settings = PG_UINT16_MAX; // of a subscription, this is no partition
 
 constinit bool is_watching = false;
 constinit bool holds_lock = false;
@@ -54,6 +55,14 @@ bool lock_tending() {
 
 void lock_out_tending() {
     lock(ticking, 1, ShareLock, true);
+}
+
+bool hold_settings(int32 subscription_id, bool wait) {
+    return lock(static_cast<uint32>(subscription_id), settings, ShareLock, wait);
+}
+
+void lock_settings(int32 subscription_id) {
+    lock(static_cast<uint32>(subscription_id), settings, ExclusiveLock, true);
 }
 
 bool lock_partition(int32 subscription_id, int16 partition, bool wait) {

@@ -48,7 +48,10 @@ constinit pg::Statement list_failures{
 void receive(std::string_view name, std::string_view consumer, int32 room, int64 lease_us,
              pg::ResultSet &result) {
     tick_soon();
-    const Subscription &s = find_subscription(name);
+    const Subscription *held = hold_subscription(find_subscription(name).id, false);
+    if (held == nullptr)
+        return;
+    const Subscription &s = *held;
     if (s.handler)
         ereport(ERROR, (errcode(pg::sg409), errmsg("subscription \"%s\" has a handler", clip(name)),
                         errdetail("Its messages are handled by %s.", s.handler.signature),
@@ -117,7 +120,7 @@ HeldBatch hold_batch(int64 batch_id) {
     if (rows.empty())
         raise_unknown_batch(batch_id);
     HeldBatch batch{.batch_id = batch_id,
-                    .subscription = find_subscription(rows.int4(0, 0)),
+                    .subscription = hold_subscription(rows.int4(0, 0), true),
                     .consumer = rows.text(0, 2),
                     .parts = {}};
     if (batch.subscription == nullptr)

@@ -1,4 +1,5 @@
-// create_subscription, drop_subscription, and subscriptions as the rest reads them.
+// create_subscription, alter_subscription, drop_subscription, and subscriptions as the rest reads
+// them.
 #include "src/subscription.hpp"
 
 #include "pg/clock.hpp"
@@ -7,12 +8,13 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
-#include "src/handler.hpp"
 #include "src/item.hpp"
 #include "src/limits.hpp"
+#include "src/message_aside.hpp"
 #include "src/outbox_lock.hpp"
 #include "src/position.hpp"
 #include "src/ring.hpp"
+#include "src/subscription_argument.hpp"
 #include "src/tick.hpp"
 #include "src/wake.hpp"
 
@@ -47,11 +49,13 @@ constinit pg::Statement list_with_handlers{
 constinit pg::Statement default_policy{
     "SELECT p.max_attempts, p.initial_interval, p.multiplier, p.max_interval, p.jitter,"
     "       p.retry_on, p.never_on FROM stacksaga.retry_policy() AS p"};
+#define CONTENT(topic, handler, stop_on_first_failure, start_at, fallback, definer, retry)         \
+    "pg_catalog.jsonb_build_object('topic', " topic ", 'handler', " handler ","                    \
+    "  'stop_on_first_failure', " stop_on_first_failure ", 'start_at', " start_at ","              \
+    "  'fallback', " fallback ", 'definer', " definer ", 'retry', to_jsonb(" retry "))::text"
 constinit pg::Statement make_content{
-    "SELECT pg_catalog.jsonb_build_object('topic', $1::text, 'handler', $2::text,"
-    "         'stop_on_first_failure', $3::boolean, 'start_at', $4::text, 'fallback', $5::text,"
-    "         'definer', $6::text, 'retry', to_jsonb("
-    "           ROW($7, $8, $9, $10, $11, $12, $13)::stacksaga.retry_policy))::text"};
+    "SELECT " CONTENT("$1::text", "$2::text", "$3::boolean", "$4::text", "$5::text", "$6::text",
+                      "ROW($7, $8, $9, $10, $11, $12, $13)::stacksaga.retry_policy")};
 constinit pg::Statement find_content{"SELECT subscription_id, content FROM stacksaga.subscription"
                                      " WHERE ring_id = $1 AND subscription = $2"};
 // One line for what differs, the fields of the policy among the settings.
@@ -65,7 +69,8 @@ constinit pg::Statement refresh{
     "UPDATE stacksaga.subscription"
     "   SET handler_oid = $2, fallback_oid = $3, search_path = $4"
     " WHERE subscription_id = $1"
-    "   AND (handler_oid, fallback_oid, search_path) IS DISTINCT FROM ($2, $3, $4)"};
+    "   AND (handler_oid, fallback_oid, search_path) IS DISTINCT FROM ($2, $3, $4)"
+    "   AND content = $5"}; // another session may just have altered it
 constinit pg::Statement insert_subscription{
     "INSERT INTO stacksaga.subscription (ring_id, subscription, topic, content, definer, handler,"
     "       handler_oid, takes_batch, fallback, fallback_oid, search_path, stop_on_first_failure,"
@@ -73,6 +78,21 @@ constinit pg::Statement insert_subscription{
     " VALUES ($1, $2, $3, $4, $5::name, $6, $7, $8, $9, $10, $11, $12, $13, $14::pg_snapshot, $15,"
     "         ROW($16, $17, $18, $19, $20, $21, $22)::stacksaga.retry_policy)"
     " ON CONFLICT (ring_id, subscription) DO NOTHING RETURNING subscription_id"};
+constinit pg::Statement alter_functions{
+    "UPDATE stacksaga.subscription"
+    "   SET handler = coalesce($2, handler), handler_oid = coalesce($3, handler_oid),"
+    "       takes_batch = coalesce($4, takes_batch), fallback = coalesce($5, fallback),"
+    "       fallback_oid = coalesce($6, fallback_oid), definer = $7::name, search_path = $8"
+    " WHERE subscription_id = $1"};
+constinit pg::Statement alter_stopping{
+    "UPDATE stacksaga.subscription SET stop_on_first_failure = $2 WHERE subscription_id = $1"};
+constinit pg::Statement alter_retry{
+    "UPDATE stacksaga.subscription"
+    "   SET retry = ROW($2, $3, $4, $5, $6, $7, $8)::stacksaga.retry_policy"
+    " WHERE subscription_id = $1"};
+constinit pg::Statement alter_content{"UPDATE stacksaga.subscription SET content = " CONTENT(
+    "topic", "handler", "stop_on_first_failure", "content::jsonb ->> 'start_at'", "fallback",
+    "definer", "retry") " WHERE subscription_id = $1"};
 constinit pg::Statement find_consumer{
     "SELECT consumer FROM stacksaga.subscription_position"
     " WHERE subscription_id = $1 AND partition = $2 ORDER BY version DESC LIMIT 1"};
@@ -141,6 +161,10 @@ const Subscription *find_subscription(int32 subscription_id) {
     return rows.empty() ? nullptr : read_subscription(rows);
 }
 
+const Subscription *hold_subscription(int32 subscription_id, bool wait) {
+    return hold_settings(subscription_id, wait) ? find_subscription(subscription_id) : nullptr;
+}
+
 std::span<const int32> subscriptions_with_handlers(int32 ring_id) {
     pg::Rows rows = list_with_handlers.run(pg::param(ring_id));
     auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));
@@ -151,123 +175,16 @@ std::span<const int32> subscriptions_with_handlers(int32 ring_id) {
 
 namespace {
 
-/// A user's function, as it was resolved; without a function, all is empty.
-struct NewFunction {
-    HandlerCheck check;
-    bool takes_batch = false;
-
-    pg::Param signature() const {
-        return check.signature == nullptr ? pg::param_null(TEXTOID)
-                                          : pg::param(std::string_view{check.signature});
-    }
-    pg::Param oid() const {
-        return check.signature == nullptr
-                   ? pg::param_null(OIDOID)
-                   : pg::param_datum(OIDOID, ObjectIdGetDatum(check.function));
-    }
-};
-
-constexpr int policy_fields = 7;
-
 struct NewSubscription {
     std::string_view name;
     std::string_view topic;
     NewFunction handler, fallback;
     bool stop_on_first_failure;
     std::string_view start_at;
-    std::array<pg::Param, policy_fields> policy{};
+    Policy policy{};
     const char *search_path;
     std::string_view definer;
 };
-
-NewFunction resolve(const pg::Arguments &arguments, int i, const char *name, bool may_take_batch) {
-    NewFunction f;
-    if (arguments.is_null(i))
-        return f;
-    const std::string_view text = pg::view_of_text(arguments.datum(i));
-    f.check = resolve_handler(text, HandlerKind::message, GetUserId());
-    if (may_take_batch && f.check.takes_other) {
-        f.check = resolve_handler(text, HandlerKind::message_batch, GetUserId());
-        f.takes_batch = true;
-    }
-    if (f.check.reason != nullptr)
-        ereport(ERROR, (errcode(pg::sg400),
-                        errmsg("argument \"%s\" is not a handler: %s", name, f.check.reason),
-                        errdetail("The value is \"%s\".", clip(text)),
-                        may_take_batch
-                            ? errhint("Name a function with its argument: f(stacksaga.message) or "
-                                      "f(stacksaga.message[]), and RETURNS void.")
-                            : errhint("Name a function with its argument: f(stacksaga.message), "
-                                      "and RETURNS void.")));
-    return f;
-}
-
-[[noreturn]] void refuse_policy(const char *field, const char *rule, const pg::Param &value) {
-    const char *text = "NULL";
-    if (!value.isnull) {
-        Oid output;
-        bool is_varlena;
-        getTypeOutputInfo(value.type, &output, &is_varlena);
-        text = OidOutputFunctionCall(output, value.value);
-    }
-    ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"retry\" is out of range"),
-                    errdetail("Its field \"%s\" %s; the value is %s.", field, rule, clip(text)),
-                    errhint("Look at the arguments of stacksaga.retry_policy().")));
-}
-
-void check_states(const pg::Param &list, const char *field) {
-    if (list.isnull)
-        return;
-    Datum *values;
-    bool *nulls;
-    int count;
-    deconstruct_array(DatumGetArrayTypeP(list.value), TEXTOID, -1, false, TYPALIGN_INT, &values,
-                      &nulls, &count);
-    for (int i = 0; i < count; ++i) {
-        const size_t length = nulls[i] ? 0 : pg::view_of_text(values[i]).size();
-        if (length != 2 && length != 5)
-            refuse_policy(field, "must hold SQLSTATEs of five characters or classes of two", list);
-    }
-}
-
-void check_policy(const std::array<pg::Param, policy_fields> &p) {
-    static constexpr std::array<const char *, policy_fields> names{
-        "max_attempts", "initial_interval", "multiplier", "max_interval",
-        "jitter",       "retry_on",         "never_on"};
-    for (size_t i = 0; i < 5; ++i)
-        if (p[i].isnull)
-            refuse_policy(names[i], "must not be null", p[i]);
-    const core::RetryPolicy policy{
-        .max_attempts = DatumGetInt32(p[0].value),
-        .initial_interval_us = pg::interval_microseconds(p[1].value, "initial_interval", false),
-        .max_interval_us = pg::interval_microseconds(p[3].value, "max_interval", false),
-        .multiplier = DatumGetFloat8(p[2].value),
-        .jitter = DatumGetFloat8(p[4].value)};
-    const core::PolicyField bad = core::validate(policy);
-    for (size_t i = 0; i < 5; ++i)
-        if (core::name_of(bad) == names[i])
-            refuse_policy(names[i], core::rule_of(bad).data(), p[i]);
-    check_states(p[5], names[5]);
-    check_states(p[6], names[6]);
-}
-
-/// The fields of the composite argument; nothing when it is NULL.
-std::optional<std::array<pg::Param, policy_fields>> policy_argument(const pg::Arguments &arguments,
-                                                                    int i) {
-    static constexpr std::array<Oid, policy_fields> types{
-        INT4OID, INTERVALOID, FLOAT8OID, INTERVALOID, FLOAT8OID, TEXTARRAYOID, TEXTARRAYOID};
-    if (arguments.is_null(i))
-        return std::nullopt;
-    HeapTupleHeader row = DatumGetHeapTupleHeader(arguments.datum(i));
-    std::array<pg::Param, policy_fields> policy{};
-    for (size_t field = 0; field < policy.size(); ++field) {
-        bool isnull;
-        Datum value = GetAttributeByNum(row, static_cast<AttrNumber>(field + 1), &isnull);
-        policy[field] = pg::param_datum(types[field], value, isnull);
-    }
-    check_policy(policy);
-    return policy;
-}
 
 void check_topic_pattern(std::string_view topic) {
     check_name(topic, "topic", topic_bytes_max);
@@ -293,15 +210,15 @@ void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view co
     if (known.text(0, 1) != content) {
         pg::Rows differences =
             compare_contents.run(pg::param(known.text(0, 1)), pg::param(content));
-        ereport(ERROR,
-                (errcode(pg::sg409),
-                 errmsg("subscription \"%s\" exists with other settings", clip(s.name)),
-                 errdetail("Its setting %s.", copy_text(differences, 0, 0)),
-                 errhint("Repeat it with the settings it has, choose another name, or drop it "
-                         "first: what it has read and what has failed is then forgotten.")));
+        ereport(ERROR, (errcode(pg::sg409),
+                        errmsg("subscription \"%s\" exists with other settings", clip(s.name)),
+                        errdetail("Its setting %s.", copy_text(differences, 0, 0)),
+                        errhint("Repeat it with the settings it has, or change them by "
+                                "stacksaga.alter_subscription(); for another topic or start_at "
+                                "choose another name.")));
     }
     refresh.run(pg::param(known.int4(0, 0)), s.handler.oid(), s.fallback.oid(),
-                pg::param(std::string_view{s.search_path}));
+                pg::param(std::string_view{s.search_path}), pg::param(content));
 }
 
 /// Its number; nothing when another session has just committed one of that name.
@@ -360,23 +277,28 @@ void create(NewSubscription &s, bool has_policy) {
                     errdetail("%s", detail), errhint("%s", hint)));
 }
 
+/// SG409 when a batch holds the partition.
+void require_unleased(const Subscription &s, const Position &position, TimestampTz now) {
+    if (!position.is_leased(now))
+        return;
+    pg::Rows rows = find_consumer.run(pg::param(s.id), pg::param(position.partition));
+    raise_in_use(s,
+                 psprintf("Consumer \"%s\" holds batch " INT64_FORMAT " of it under a lease.",
+                          clip(rows.text(0, 0)), position.batch_id),
+                 "Stop its consumers, and let them acknowledge what they hold or their leases run "
+                 "out.");
+}
+
 /// SG409 unless nobody works on the partition; then it stays locked.
 void require_free(const Subscription &s, int16 partition, TimestampTz now) {
     std::optional<Position> position = lock_position(s.id, partition, false);
     if (!position)
         raise_in_use(s,
-                     psprintf("Another session delivers from its partition %d, or answers for a "
-                              "batch of it.",
+                     psprintf("Another session delivers from its partition %d, answers for a batch "
+                              "of it, or alters the subscription.",
                               partition),
                      "Try again when that session's transaction has ended.");
-    if (!position->is_leased(now))
-        return;
-    pg::Rows rows = find_consumer.run(pg::param(s.id), pg::param(partition));
-    raise_in_use(s,
-                 psprintf("Consumer \"%s\" holds batch " INT64_FORMAT " of it under a lease.",
-                          clip(rows.text(0, 0)), position->batch_id),
-                 "Stop its consumers, and let them acknowledge what they hold or their leases run "
-                 "out.");
+    require_unleased(s, *position, now);
 }
 
 void drop(std::string_view name) {
@@ -394,6 +316,94 @@ void drop(std::string_view name) {
     delete_subscription.run(pg::param(s.id));
 }
 
+/// What alter_subscription() was told; what was NULL is empty.
+struct Alteration {
+    NewFunction handler, fallback;
+    std::optional<bool> stop_on_first_failure;
+    std::optional<Policy> retry;
+    const char *search_path;
+    std::string_view definer;
+
+    bool has_function() const { return handler || fallback; }
+};
+
+/// The subscription, with its settings and its partitions locked; waits for who works on it.
+const Subscription &lock_subscription(std::string_view name) {
+    for (;;) { // it may be dropped, and created again, while we wait
+        const Subscription &s = find_subscription(name);
+        if (handled_subscription == s.id)
+            raise_in_use(s, "Its own handler is calling.",
+                         "Alter it in another transaction than that of its handler.");
+        lock_settings(s.id);
+        bool is_there = true;
+        for (int16 partition = 0; partition < log_partitions; ++partition)
+            is_there = lock_position(s.id, partition, true).has_value() && is_there;
+        if (is_there)
+            return *find_subscription(s.id);
+    }
+}
+
+/// All functions of a subscription run as one role, so that one which stays has to be the caller's.
+void require_definer(const Subscription &s, const Alteration &a) {
+    if (!a.has_function() || a.definer == s.definer)
+        return;
+    const bool keeps_handler = s.handler && !a.handler;
+    if (!keeps_handler && (!s.fallback || a.fallback))
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg409),
+             errmsg("the functions of subscription \"%s\" run as another role", clip(s.name)),
+             errdetail("Its %s %s runs as role \"%s\", and would run as role \"%s\".",
+                       keeps_handler ? "handler" : "fallback",
+                       keeps_handler ? s.handler.signature : s.fallback.signature, s.definer,
+                       pnstrdup(a.definer.data(), a.definer.size())),
+             errhint("Alter it as that role, or pass each function that it has, to run as you.")));
+}
+
+/// Ends what was received before: its consumers have worked by rules that no longer hold.
+void end_batches(const Subscription &s, TimestampTz now) {
+    for (Position position : read_positions(s.id)) {
+        require_unleased(s, position, now);
+        if (position.batch_id != 0)
+            move_position(s.id, position, position.at, now);
+    }
+}
+
+void alter(std::string_view name, const Alteration &a) {
+    const Subscription &s = lock_subscription(name);
+    require_definer(s, a);
+    const TimestampTz now = pg::clock_now();
+    const bool stops = a.stop_on_first_failure.value_or(s.stop_on_first_failure);
+    if (stops != s.stop_on_first_failure || (a.handler && !s.handler))
+        end_batches(s, now);
+    if (a.has_function())
+        alter_functions.run(pg::param(s.id), a.handler.signature(), a.handler.oid(),
+                            a.handler ? pg::param(a.handler.takes_batch) : pg::param_null(BOOLOID),
+                            a.fallback.signature(), a.fallback.oid(), pg::param(a.definer),
+                            pg::param(std::string_view{a.search_path}));
+    if (a.retry) {
+        const Policy &p = *a.retry;
+        alter_retry.run(pg::param(s.id), p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
+    }
+    if (stops != s.stop_on_first_failure) {
+        alter_stopping.run(pg::param(s.id), pg::param(stops));
+        apply_stopping(s.id, stops, now);
+    }
+    alter_content.run(pg::param(s.id));
+    wake_workers_at_commit();
+}
+
+/// As the owner, with settings that SQL and the text of what it makes do not vary with.
+template <class F> void with_fixed_settings(F &&body) {
+    const int nesting = NewGUCNestLevel();
+    set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+                      GUC_ACTION_SAVE, true, 0, false);
+    set_config_option("intervalstyle", "postgres", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+                      true, 0, false);
+    pg::as_owner([&] { pg::with_spi(body); });
+    AtEOXact_GUC(false, nesting);
+}
+
 } // namespace
 
 // create_subscription(subscription, topic, handler, stop_on_first_failure, retry, start_at,
@@ -408,7 +418,7 @@ STACKSAGA_FUNCTION(create_subscription) {
     check_name(s.name, "subscription", subscription_bytes_max);
     s.topic = arguments.required_text(1, "topic");
     check_topic_pattern(s.topic);
-    s.handler = resolve(arguments, 2, "handler", true);
+    s.handler = function_argument(arguments, 2, "handler", true);
     s.stop_on_first_failure = arguments.required_bool(3, "stop_on_first_failure");
     auto policy = policy_argument(arguments, 4);
     if (policy)
@@ -418,17 +428,32 @@ STACKSAGA_FUNCTION(create_subscription) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"start_at\" is not known"),
                         errdetail("The value is \"%s\".", clip(s.start_at)),
                         errhint("Use now, or earliest for all messages that are kept.")));
-    s.fallback = resolve(arguments, 6, "fallback", false);
+    s.fallback = function_argument(arguments, 6, "fallback", false);
     s.search_path = pstrdup(namespace_search_path);
     s.definer = GetUserNameFromId(GetUserId(), false);
+    with_fixed_settings([&] { create(s, policy.has_value()); });
+    PG_RETURN_VOID();
+}
 
-    const int nesting = NewGUCNestLevel();
-    set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-                      GUC_ACTION_SAVE, true, 0, false);
-    set_config_option("intervalstyle", "postgres", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-                      true, 0, false);
-    pg::as_owner([&] { pg::with_spi([&] { create(s, policy.has_value()); }); });
-    AtEOXact_GUC(false, nesting);
+// alter_subscription(subscription, handler, stop_on_first_failure, retry, fallback) -> void
+//
+// Runs with the caller's search_path, as create_subscription does.
+STACKSAGA_FUNCTION(alter_subscription) {
+    pg::Arguments arguments(fcinfo);
+    const std::string_view name = arguments.required_text(0, "subscription");
+    Alteration a{};
+    a.handler = function_argument(arguments, 1, "handler", true);
+    if (!arguments.is_null(2))
+        a.stop_on_first_failure = DatumGetBool(arguments.datum(2));
+    a.retry = policy_argument(arguments, 3);
+    a.fallback = function_argument(arguments, 4, "fallback", false);
+    if (!a.has_function() && !a.stop_on_first_failure && !a.retry)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("no setting to change was given"),
+                        errdetail("All settings for subscription \"%s\" are null.", clip(name)),
+                        errhint("Pass handler, stop_on_first_failure, retry or fallback.")));
+    a.search_path = pstrdup(namespace_search_path);
+    a.definer = GetUserNameFromId(GetUserId(), false);
+    with_fixed_settings([&] { alter(name, a); });
     PG_RETURN_VOID();
 }
 

@@ -30,6 +30,10 @@ const Subscription &find_subscription(std::string_view name);
 /// By its number; nullptr when it was dropped.
 const Subscription *find_subscription(int32 subscription_id);
 
+/// The same, for who works on its messages: nobody alters it until the transaction ends. nullptr
+/// also, without `wait`, when another session is altering it.
+const Subscription *hold_subscription(int32 subscription_id, bool wait);
+
 /// The numbers of the subscriptions of a ring that have a handler or a fallback.
 std::span<const int32> subscriptions_with_handlers(int32 ring_id);
 

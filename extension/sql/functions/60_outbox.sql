@@ -39,6 +39,17 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_create_subs
 COMMENT ON FUNCTION stacksaga.create_subscription IS
     'Subscribes to a topic, or to all that begin with what is before its *; the handler is looked up in the caller''s search_path and runs as the caller. Raises SG400, SG409 (it exists with other settings)';
 
+CREATE OR REPLACE FUNCTION stacksaga.alter_subscription(
+    subscription          text,
+    handler               text                   DEFAULT NULL,
+    stop_on_first_failure boolean                DEFAULT NULL,
+    retry                 stacksaga.retry_policy DEFAULT NULL,
+    fallback              text                   DEFAULT NULL
+) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_alter_subscription';
+COMMENT ON FUNCTION stacksaga.alter_subscription IS
+    'Changes settings of a subscription, null meaning as they are; it keeps its position, what is aside and what is dead. Raises SG400, SG404, SG409 (a batch is out, its own handler is calling, or a function of another role stays)';
+
 CREATE OR REPLACE FUNCTION stacksaga.drop_subscription(subscription text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_drop_subscription';

@@ -1,7 +1,7 @@
 -- no function has a mutable search_path
 -- An IMMUTABLE function in C looks no name up. The exceptions resolve the names that their callers
--- give them, in the caller's path; create_subscription pins the path before it reads a table. Those
--- that publish pin it where they run SQL.
+-- give them, in the caller's path; those of subscriptions pin the path before they read a table.
+-- Those that publish pin it where they run SQL.
 SELECT p.oid::regprocedure
 FROM pg_depend d
 JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
@@ -10,6 +10,7 @@ JOIN pg_language l ON l.oid = p.prolang
 WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
   AND NOT EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE setting LIKE 'search\_path=%')
   AND (p.prosecdef OR NOT (l.lanname IN ('c', 'internal') AND p.provolatile = 'i'))
-  AND (p.prosecdef OR p.proname NOT IN ('sql_step', 'queue_step', 'message_step', 'create_subscription'))
+  AND (p.prosecdef OR p.proname NOT IN ('sql_step', 'queue_step', 'message_step', 'create_subscription',
+                                           'alter_subscription'))
   AND p.proname NOT IN ('publish', 'publish_batch', 'run_pending')
 ORDER BY 1;
