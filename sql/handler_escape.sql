@@ -43,7 +43,18 @@ SELECT key, status, last_error FROM stacksaga.sagas WHERE saga = 'escape_hold' O
 SELECT last_error FROM stacksaga.dead_messages WHERE subscription = 'escape';
 SELECT * FROM escape.log;
 SELECT name FROM pg_cursors WHERE is_holdable;
--- The caller's own is none of its business.
+-- Nor what would last in the session.
+SELECT created FROM stacksaga.start_sagas('escape_hold', ARRAY['["PREPARE lasting AS SELECT 1"]',
+    '["DEALLOCATE ALL"]', '["LISTEN lasting"]', '["UNLISTEN *"]', '["DISCARD TEMP"]']::jsonb[],
+    ARRAY['s1', 's2', 's3', 's4', 's5']);
+SELECT stacksaga.run_pending();
+SELECT key, status, last_error FROM stacksaga.sagas WHERE key LIKE 's_' ORDER BY key;
+SELECT count(*) FROM pg_prepared_statements WHERE name = 'lasting';
+SELECT count(*) FROM pg_listening_channels();
+PREPARE lasting AS SELECT 'the session''s own' AS of;
+EXECUTE lasting;
+DEALLOCATE lasting;
+-- The caller's own cursor is none of its business.
 BEGIN;
 DECLARE mine CURSOR WITH HOLD FOR SELECT 'the caller''s' AS of;
 SELECT created FROM stacksaga.start_saga('escape_hold', '["SELECT 1"]', 'beside');

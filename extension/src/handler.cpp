@@ -5,7 +5,6 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
-#include "src/limits.hpp"
 
 namespace stacksaga {
 
@@ -209,15 +208,6 @@ void defer_constraints_again() {
     });
 }
 
-/// Whether any cursor is open that a commit would have to read to its end.
-bool has_ready_portals() {
-    if (ThereAreNoReadyPortals())
-        return false;
-    // It does not end its scan of the table of portals when it finds one.
-    AtEOSubXact_HashTables(false, GetCurrentTransactionNestLevel());
-    return true;
-}
-
 // Whose handlers may have left temporary tables in this session; none: it is not known.
 constinit Oid temporary_role = InvalidOid;
 constinit bool is_watching = false;
@@ -239,32 +229,6 @@ void drop_temporary_tables_of_others(Oid definer) {
     }
     ResetTempTableNamespace();
     temporary_role = definer;
-}
-
-/// The query of a cursor WITH HOLD is run when the transaction commits, and so as the role of the
-/// session: of a worker that is a superuser. Only a cursor of the handler's own subtransaction is
-/// its own.
-void refuse_held_cursors() {
-    if (!has_ready_portals())
-        return;
-    static constinit pg::Statement list_held{
-        "SELECT name FROM pg_catalog.pg_cursors WHERE is_holdable"};
-    pg::with_spi([] {
-        pg::Rows rows = list_held.run();
-        for (uint64 row = 0; row < rows.count(); ++row) {
-            const std::string_view name = rows.text(row, 0);
-            const PortalData *portal = GetPortalByName(pnstrdup(name.data(), name.size()));
-            if (portal == nullptr || portal->createSubid != GetCurrentSubTransactionId())
-                continue;
-            ereport(ERROR,
-                    (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                     errmsg("a handler must not leave a cursor WITH HOLD"),
-                     errdetail("Cursor \"%s\" would be read when the transaction commits, as "
-                               "another role than the definer.",
-                               clip(name)),
-                     errhint("Declare the cursor without HOLD, or close it.")));
-        }
-    });
 }
 
 Datum step_call_datum(const StepCall &call) {
@@ -358,7 +322,6 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
         AtEOXact_GUC(false, nesting); // also what the handler itself has SET
         return value;
     });
-    refuse_held_cursors();
     if (!handlers_run_at_top_level)
         defer_constraints_again();
     *isnull = fcinfo->isnull;

@@ -1,6 +1,7 @@
 // What PostgreSQL calls when it loads the module.
 #include "pg/pg.hpp"
 #include "pg/settings.hpp"
+#include "src/handler_guard.hpp"
 #include "src/launcher.hpp"
 
 extern "C" {
@@ -13,6 +14,7 @@ extern "C" void _PG_init(void) {
     if (IsBinaryUpgrade)
         return;
     stacksaga::pg::define_settings();
+    stacksaga::guard_against_handlers();
     if (process_shared_preload_libraries_in_progress)
         stacksaga::register_launcher();
 }
