@@ -5,6 +5,7 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "src/handler_guard.hpp"
 
 namespace stacksaga {
 
@@ -231,6 +232,12 @@ void drop_temporary_tables_of_others(Oid definer) {
     temporary_role = definer;
 }
 
+/// For the next handler and the caller: nothing is pending.
+void reset_constraints() {
+    pg::with_spi([] { set_immediate.run(); });
+    defer_constraints_again();
+}
+
 Datum step_call_datum(const StepCall &call) {
     TupleDesc descriptor = lookup_rowtype_tupdesc_copy(type_of_schema("step_call"), -1);
     Datum values[step_call_columns];
@@ -297,6 +304,7 @@ void check_constraints_of_caller() {
 Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
                       Datum argument, bool *isnull) {
     handler_is_unusable = false;
+    handler_has_set_constraints = false;
     Oid definer = get_role_oid(caller.definer, true);
     if (!OidIsValid(definer))
         raise_unusable(function, caller, "the defining role does not exist");
@@ -322,8 +330,8 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
         AtEOXact_GUC(false, nesting); // also what the handler itself has SET
         return value;
     });
-    if (!handlers_run_at_top_level)
-        defer_constraints_again();
+    if (handler_has_set_constraints)
+        reset_constraints();
     *isnull = fcinfo->isnull;
     return result;
 }

@@ -7,6 +7,8 @@
 
 namespace stacksaga {
 
+bool handler_has_set_constraints = false;
+
 namespace {
 
 constinit ProcessUtility_hook_type next_hook = nullptr;
@@ -46,6 +48,8 @@ void check_utility(PlannedStmt *statement, const char *text, bool is_read_only_t
                  errdetail("What it does would last in a session that runs other roles' functions, "
                            "or be run as another role when the transaction commits."),
                  errhint("Do without it; a plain cursor ends with the transaction.")));
+    if (handler_is_running && IsA(statement->utilityStmt, ConstraintsSetStmt))
+        handler_has_set_constraints = true;
     const ProcessUtility_hook_type next =
         next_hook != nullptr ? next_hook : standard_ProcessUtility;
     next(statement, text, is_read_only_tree, context, params, environment, destination, completion);

@@ -203,5 +203,27 @@ is($node->safe_psql('postgres', q{
 	SELECT string_agg((output -> 'only')::text, ' ' ORDER BY created_at) FROM stacksaga.sagas WHERE saga = 'walk'}),
 	'1 2', 'with what was in it');
 
+# SET CONSTRAINTS lasts to the end of the transaction, and so not to the next step of the same turn.
+$node->safe_psql('postgres', q{
+	CREATE TABLE parent (id integer PRIMARY KEY);
+	CREATE TABLE child (id integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+	CREATE FUNCTION order_of(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO child VALUES ((call.input ->> 0)::integer);
+		INSERT INTO parent VALUES ((call.input ->> 0)::integer);
+		SET CONSTRAINTS ALL IMMEDIATE;
+		RETURN '6';
+	END $$;
+	SELECT stacksaga.define_saga('order', ARRAY[
+		stacksaga.sql_step('only', 'order_of(stacksaga.step_call)')]);
+	SELECT count(*) FROM stacksaga.start_sagas('order',
+		ARRAY(SELECT jsonb_build_array(n) FROM generate_series(1, 8) n))});
+ok($node->poll_query_until('postgres', q{
+	SELECT bool_and(status IN ('completed', 'failed')) FROM stacksaga.sagas WHERE saga = 'order'}),
+	'steps that set their constraints come to an end');
+is($node->safe_psql('postgres', q{
+	SELECT count(*) FILTER (WHERE status = 'completed') FROM stacksaga.sagas WHERE saga = 'order'}),
+	'8', 'and none is checked by what another one has set');
+
 $node->stop;
 done_testing();
