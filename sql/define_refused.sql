@@ -201,7 +201,8 @@ INSERT INTO refused.policy VALUES
     ('jitter => -0.1'), ('jitter => 1.1'), ('jitter => NULL'), ('jitter => ''NaN'''),
     ('jitter => ''Infinity'''),
     ('retry_on => ''{4000}'''), ('retry_on => ''{""}'''), ('retry_on => ''{NULL}'''),
-    ('never_on => ''{too long}'''), ('never_on => ''{40,X}''');
+    ('never_on => ''{too long}'''), ('never_on => ''{40,X}'''),
+    ('retry_on => ''{40001,p0001}'''), ('never_on => ''{4%}'''), ('never_on => ''{23 05}''');
 SELECT arguments, line
   FROM refused.policy,
        refused.define(format($$ ARRAY[stacksaga.queue_step('one', 'q',

@@ -81,6 +81,8 @@ SELECT refused.refusal('SELECT stacksaga.create_subscription(' || s || ')') FROM
     $$'s', 't', retry => stacksaga.retry_policy(max_attempts => -1)$$,
     $$'s', 't', retry => stacksaga.retry_policy(multiplier => 0.5)$$,
     $$'s', 't', retry => stacksaga.retry_policy(retry_on => ARRAY['four'])$$,
+    $$'s', 't', retry => stacksaga.retry_policy(retry_on => ARRAY['40', '40p01'])$$,
+    $$'s', 't', retry => stacksaga.retry_policy(never_on => ARRAY['23', NULL])$$,
     $$'s', 't', retry => stacksaga.retry_policy(jitter => NULL)$$
 ]) AS s;
 SELECT count(*) FROM stacksaga.subscription;

@@ -4,6 +4,7 @@
 #error "core comes before PostgreSQL headers"
 #endif
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
@@ -16,6 +17,14 @@ namespace stacksaga::core {
 /// transaction rollbacks, lack of resources, a lock that was not had, a server that goes or comes.
 inline constexpr std::array<std::string_view, 7> retryable_by_default{
     "08", "40", "53", "55P03", "57P01", "57P02", "57P03"};
+
+/// Whether a policy may list it: an SQLSTATE or its class, five or two digits and upper-case
+/// letters. Anything else would match nothing, ever.
+constexpr bool is_state_or_class(std::string_view text) {
+    return (text.size() == 5 || text.size() == 2) &&
+           std::all_of(text.begin(), text.end(),
+                       [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z'); });
+}
 
 /// Whether `sqlstate` is listed itself or by its class (two characters).
 constexpr bool is_listed(std::string_view sqlstate, std::span<const std::string_view> list) {

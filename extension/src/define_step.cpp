@@ -117,20 +117,14 @@ void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view 
     for (int list = 5; list < 7; ++list) {
         if (rows.is_null(row, first + list))
             continue;
-        Datum *values;
-        bool *nulls;
-        int count;
-        deconstruct_array(DatumGetArrayTypeP(rows.value(row, first + list)), TEXTOID, -1, false,
-                          TYPALIGN_INT, &values, &nulls, &count);
-        for (int i = 0; i < count; ++i) {
-            size_t length = nulls[i] ? 0 : pg::view_of_text(values[i]).size();
-            if (length != 2 && length != 5)
-                refuse_definition(
-                    step,
-                    "retry_on and never_on hold SQLSTATEs of five characters or classes "
-                    "of two",
-                    "Write '40001' or '40', say.");
-        }
+        const char *state = find_bad_state(rows.value(row, first + list));
+        if (state != nullptr)
+            refuse_definition(step,
+                              psprintf("its %s holds %s, which is neither an SQLSTATE nor a class "
+                                       "of them",
+                                       list == 5 ? "retry_on" : "never_on", state),
+                              "Write '40001' or '40', say: five or two digits and upper-case "
+                              "letters.");
     }
 }
 

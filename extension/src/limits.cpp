@@ -2,6 +2,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/function.hpp"
 #include "pg/settings.hpp"
 
 namespace stacksaga {
@@ -58,6 +59,22 @@ void check_error_text(std::string_view text, const char *argument) {
         ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"%s\" is too large", argument),
                         errdetail("It has %zu bytes.", text.size()),
                         errhint("Use at most %d bytes.", error_bytes_max)));
+}
+
+const char *find_bad_state(Datum list) {
+    Datum *values;
+    bool *nulls;
+    int count;
+    deconstruct_array(DatumGetArrayTypeP(list), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls,
+                      &count);
+    for (int i = 0; i < count; ++i) {
+        if (nulls[i])
+            return "NULL";
+        const std::string_view text = pg::view_of_text(values[i]);
+        if (!core::is_state_or_class(text))
+            return psprintf("\"%s\"", clip(text));
+    }
+    return nullptr;
 }
 
 } // namespace stacksaga

@@ -34,4 +34,8 @@ void check_payload(Datum value, const char *argument);
 /// SG413 when what is said about a failure is longer than error_bytes_max.
 void check_error_text(std::string_view text, const char *argument);
 
+/// The first element of a policy's retry_on or never_on, a text[], that is neither an SQLSTATE nor
+/// a class of them, for a message; nothing when all are.
+const char *find_bad_state(Datum list);
+
 } // namespace stacksaga

@@ -22,18 +22,11 @@ namespace {
 }
 
 void check_states(const pg::Param &list, const char *field) {
-    if (list.isnull)
-        return;
-    Datum *values;
-    bool *nulls;
-    int count;
-    deconstruct_array(DatumGetArrayTypeP(list.value), TEXTOID, -1, false, TYPALIGN_INT, &values,
-                      &nulls, &count);
-    for (int i = 0; i < count; ++i) {
-        const size_t length = nulls[i] ? 0 : pg::view_of_text(values[i]).size();
-        if (length != 2 && length != 5)
-            refuse_policy(field, "must hold SQLSTATEs of five characters or classes of two", list);
-    }
+    const char *bad = list.isnull ? nullptr : find_bad_state(list.value);
+    if (bad != nullptr)
+        refuse_policy(field,
+                      psprintf("holds %s, which is neither an SQLSTATE nor a class of them", bad),
+                      list);
 }
 
 void check_policy(const Policy &p) {

@@ -35,6 +35,16 @@ TEST(Classify, NeverOnComesBeforeRetryOn) {
     EXPECT_EQ(classify("40001", retry_on, never_on), Class::non_retryable);
 }
 
+TEST(Classify, StatesAndClassesAreDigitsAndUpperCaseLetters) {
+    for (std::string_view text : {"40001", "40", "P0001", "SR504", "HV00L", "0A", "ZZ"})
+        EXPECT_TRUE(is_state_or_class(text)) << text;
+    for (std::string_view text : {"", "4", "400", "4000", "400010", "p0001", "sr", "4o001 ",
+                                  "40 01", "4%", "40.", "\xC3\x9F",
+                                  "40\xC3\x9F"
+                                  "1"})
+        EXPECT_FALSE(is_state_or_class(text)) << text;
+}
+
 TEST(Classify, AFiveCharacterEntryIsNoClass) {
     constexpr std::array<std::string_view, 1> list{"23505"};
     EXPECT_TRUE(is_listed("23505", list));
