@@ -24,45 +24,63 @@ void copy_columns(TupleTableSlot *slot, std::span<Datum> values, std::span<bool>
     }
 }
 
-bool scan(Relation table, Relation index, std::span<const KeyColumn> key, ScanDirection direction,
-          std::span<Datum> values, std::span<bool> nulls) {
+void scan(Relation table, Relation index, std::span<const KeyColumn> key, ScanDirection direction,
+          RowVisitor visitor, void *state) {
+    Assert(key.size() <= key_columns_max);
     std::array<ScanKeyData, key_columns_max> keys;
     for (size_t i = 0; i < key.size(); ++i)
-        ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), BTEqualStrategyNumber,
-                               InvalidOid, key[i].collation, key[i].equals, key[i].value);
+        ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), key[i].strategy,
+                               InvalidOid, key[i].collation, key[i].compare, key[i].value);
     Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
     TupleTableSlot *slot = table_slot_create(table, nullptr);
     IndexScanDesc scan = begin_index_scan(table, index, snapshot, static_cast<int>(key.size()));
     index_rescan(scan, keys.data(), static_cast<int>(key.size()), nullptr, 0);
-    const bool found = index_getnext_slot(scan, direction, slot);
-    if (found && !values.empty())
-        copy_columns(slot, values, nulls);
+    while (index_getnext_slot(scan, direction, slot) && visitor(slot, state))
+        CHECK_FOR_INTERRUPTS();
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(slot);
     UnregisterSnapshot(snapshot);
-    return found;
+}
+
+/// Where the first row goes.
+struct FirstRow {
+    std::span<Datum> values;
+    std::span<bool> nulls;
+    bool found = false;
+};
+
+bool take_first(TupleTableSlot *slot, void *state) {
+    auto *row = static_cast<FirstRow *>(state);
+    row->found = true;
+    if (!row->values.empty())
+        copy_columns(slot, row->values, row->nulls);
+    return false;
+}
+
+Oid relation_named(const char *name) {
+    Oid schema = get_namespace_oid("stacksaga", true);
+    return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
 }
 
 bool find(const char *name, std::span<const KeyColumn> key, ScanDirection direction,
           std::span<Datum> values, std::span<bool> nulls) {
-    Assert(key.size() <= key_columns_max && values.size() == nulls.size());
-    Oid schema = get_namespace_oid("stacksaga", true);
-    Oid relation = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+    Assert(values.size() == nulls.size());
+    Oid relation = relation_named(name);
     if (!OidIsValid(relation))
         return false;
     Relation table = table_open(relation, AccessShareLock);
-    bool found = false;
+    FirstRow row{.values = values, .nulls = nulls};
     const bool is_plain =
         table->rd_rel->relkind == RELKIND_RELATION &&
         (values.empty() || RelationGetDescr(table)->natts == static_cast<int>(values.size()));
     Oid primary_key = is_plain ? RelationGetPrimaryKeyIndex(table) : InvalidOid;
     if (OidIsValid(primary_key)) {
         Relation index = index_open(primary_key, AccessShareLock);
-        found = scan(table, index, key, direction, values, nulls);
+        scan(table, index, key, direction, take_first, &row);
         index_close(index, NoLock);
     }
     table_close(table, NoLock);
-    return found;
+    return row.found;
 }
 
 } // namespace
@@ -79,6 +97,25 @@ bool find_last_row(const char *table, std::span<const KeyColumn> prefix, std::sp
 
 bool has_row(const char *table, std::span<const KeyColumn> prefix) {
     return find(table, prefix, ForwardScanDirection, {}, {});
+}
+
+bool has_row(const char *table, const char *index, std::span<const KeyColumn> prefix) {
+    FirstRow row{.values = {}, .nulls = {}};
+    visit_rows(table, index, prefix, take_first, &row);
+    return row.found;
+}
+
+void visit_rows(const char *table_name, const char *index_name, std::span<const KeyColumn> prefix,
+                RowVisitor visitor, void *state) {
+    Oid table_id = relation_named(table_name);
+    Oid index_id = relation_named(index_name);
+    if (!OidIsValid(table_id) || !OidIsValid(index_id))
+        elog(ERROR, "table stacksaga.%s has no index %s", table_name, index_name);
+    Relation table = table_open(table_id, AccessShareLock);
+    Relation index = index_open(index_id, AccessShareLock);
+    scan(table, index, prefix, ForwardScanDirection, visitor, state);
+    index_close(index, NoLock);
+    table_close(table, NoLock);
 }
 
 } // namespace stacksaga::pg

@@ -1,4 +1,5 @@
-// One row by its primary key, straight from index and table: a quarter of what the executor needs.
+// Rows by an index, straight from it and its table: a quarter of what the executor needs for one of
+// them, and no plan that could choose another way once the tables have grown.
 // For reads that are a hint or that are final; whoever must know that a row is absent asks by a
 // Statement, which also finds it where the table has been distributed or partitioned.
 #pragma once
@@ -6,11 +7,13 @@
 
 namespace stacksaga::pg {
 
-/// A column of the key: its equality function (F_INT8EQ, F_TEXTEQ, ..), collation and value.
+/// A column of the key: its comparison function (F_INT8EQ, F_TEXTEQ, ..), collation and value, and
+/// what it is to the value; only the last one may be unequal.
 struct KeyColumn {
-    RegProcedure equals;
+    RegProcedure compare;
     Oid collation;
     Datum value;
+    StrategyNumber strategy = BTEqualStrategyNumber;
 };
 
 /// Reads the latest committed row (or the transaction's own) of stacksaga.`table` whose primary key
@@ -25,5 +28,24 @@ bool find_last_row(const char *table, std::span<const KeyColumn> prefix, std::sp
 
 /// Whether there is a row with these first columns of the primary key.
 bool has_row(const char *table, std::span<const KeyColumn> prefix);
+
+/// Whether there is one in stacksaga.`index` of the table with these first columns.
+bool has_row(const char *table, const char *index, std::span<const KeyColumn> prefix);
+
+/// What is done with a row; false ends it. What it reads of the slot lives until it returns.
+using RowVisitor = bool (*)(TupleTableSlot *row, void *state);
+void visit_rows(const char *table, const char *index, std::span<const KeyColumn> prefix,
+                RowVisitor visitor, void *state);
+
+/// Calls `visit` with the slot of each row that begins so in stacksaga.`index`, in its order, until
+/// it returns false. It must not change the table.
+template <class F>
+void each_row(const char *table, const char *index, std::span<const KeyColumn> prefix, F &&visit) {
+    using Visit = std::remove_reference_t<F>;
+    visit_rows(
+        table, index, prefix,
+        [](TupleTableSlot *row, void *state) { return (*static_cast<Visit *>(state))(row); },
+        &visit);
+}
 
 } // namespace stacksaga::pg

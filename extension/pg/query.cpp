@@ -1,6 +1,7 @@
 #include "pg/query.hpp"
 
 #include "pg/function.hpp"
+#include "pg/scope.hpp"
 
 namespace stacksaga::pg {
 
@@ -84,6 +85,18 @@ void Statement::prepare(std::span<const Param> params) {
     plan_ = plan;
 }
 
+int Statement::execute_plan(Datum *values, const char *nulls, Snapshots snapshots) {
+    if (snapshots == Snapshots::latest && IsolationUsesXactSnapshot()) {
+        // In READ COMMITTED SPI itself takes a new snapshot for each statement that may write.
+        Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+        const int code =
+            SPI_execute_snapshot(plan_, values, nulls, latest, InvalidSnapshot, false, true, 0);
+        UnregisterSnapshot(latest);
+        return code;
+    }
+    return SPI_execute_plan(plan_, values, nulls, snapshots == Snapshots::of_query, 0);
+}
+
 Rows Statement::execute(std::span<const Param> params, Snapshots snapshots) {
     if (plan_ == nullptr)
         prepare(params);
@@ -95,17 +108,8 @@ Rows Statement::execute(std::span<const Param> params, Snapshots snapshots) {
     }
     // SPI leaves its own procedure context current, whatever was before.
     MemoryContext caller = CurrentMemoryContext;
-    int code;
-    if (snapshots == Snapshots::latest && IsolationUsesXactSnapshot()) {
-        // In READ COMMITTED SPI itself takes a new snapshot for each statement that may write.
-        Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-        code = SPI_execute_snapshot(plan_, values.data(), nulls.data(), latest, InvalidSnapshot,
-                                    false, true, 0);
-        UnregisterSnapshot(latest);
-    } else {
-        code = SPI_execute_plan(plan_, values.data(), nulls.data(),
-                                snapshots == Snapshots::of_query, 0);
-    }
+    auto run = [&] { return execute_plan(values.data(), nulls.data(), snapshots); };
+    const int code = plans_ == Plans::by_index ? by_index(run) : run();
     MemoryContextSwitchTo(caller);
     if (code < 0)
         elog(ERROR, "SPI execution failed: %s", SPI_result_code_string(code));

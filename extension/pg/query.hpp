@@ -104,10 +104,17 @@ private:
     uint64 count_;
 };
 
+/// How a Statement's plan is made.
+enum class Plans : uint8_t {
+    any,
+    by_index ///< as if its tables were large already, see by_index() of pg/scope.hpp
+};
+
 class Statement {
 public:
     /// `sql` must be a literal: plans are kept for the session.
-    constexpr explicit Statement(const char *sql) : sql_(sql) {}
+    constexpr explicit Statement(const char *sql, Plans plans = Plans::any)
+        : sql_(sql), plans_(plans) {}
 
     /// Executes with what is committed now, whatever the transaction's isolation level, and returns
     /// its rows: what is read after a lock must be newer than the lock.
@@ -127,9 +134,11 @@ public:
 private:
     enum class Snapshots : uint8_t { latest, of_query };
     Rows execute(std::span<const Param> params, Snapshots snapshots);
+    int execute_plan(Datum *values, const char *nulls, Snapshots snapshots);
     void prepare(std::span<const Param> params);
 
     const char *sql_;
+    Plans plans_;
     SPIPlanPtr plan_ = nullptr;
 };
 

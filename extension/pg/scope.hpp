@@ -62,6 +62,24 @@ template <class F> auto with_pinned_path(F &&body) -> decltype(body()) {
     }
 }
 
+/// Runs `body` with plans that go by an index and in its order, also those that are made, and kept,
+/// while the tables are small; what is forbidden costs so much that the rest would be compiled.
+template <class F> auto by_index(F &&body) -> decltype(body()) {
+    const int nesting = NewGUCNestLevel();
+    for (const char *setting :
+         {"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "jit"})
+        set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+                          false);
+    if constexpr (std::is_void_v<decltype(body())>) {
+        body();
+        AtEOXact_GUC(false, nesting);
+    } else {
+        auto result = body();
+        AtEOXact_GUC(false, nesting);
+        return result;
+    }
+}
+
 /// Runs `body` with memory context `context` current.
 template <class F> auto in_context(MemoryContext context, F &&body) -> decltype(body()) {
     MemoryContext saved = MemoryContextSwitchTo(context);

@@ -25,12 +25,14 @@ constinit pg::Statement revive{
     "       state, due_at, since, published_at, failed_in, message_id, topic, key, type, payload,"
     "       headers, last_error)"
     " SELECT subscription_id, token, number, tick, partition, 0, $5, $6, since, published_at,"
-    "        failed_in, message_id, topic, key, type, payload, headers, last_error FROM dead"};
+    "        failed_in, message_id, topic, key, type, payload, headers, last_error FROM dead",
+    pg::Plans::by_index};
 constinit pg::Statement discard{
     "UPDATE stacksaga.dead_message"
     "   SET discarded_at = $5, discarded_by = $6::name, discard_reason = $7"
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND tick = $3 AND number = $4 AND discarded_at IS NULL"};
+    "   AND tick = $3 AND number = $4 AND discarded_at IS NULL",
+    pg::Plans::by_index};
 constinit pg::Statement oldest_aside{
     "SELECT count(*), min(published_at) FROM stacksaga.message_retry WHERE subscription_id = $1"};
 

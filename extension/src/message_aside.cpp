@@ -6,22 +6,15 @@
 #include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "src/limits.hpp"
+#include "src/message_key.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-// So many of the messages that wait behind a key are made ready at once: when the next one fails,
-// the rest of them has to be put back.
-constexpr int32 ready_max = 100;
-
 #define OF_MESSAGE                                                                                 \
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
     "   AND tick = $3 AND number = $4"
-// A key is known by its token: should two keys ever have the same one, they wait for each other.
-#define OF_KEY                                                                                     \
-    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
-    "   AND key IS NOT NULL"
 #define ASIDE_COLUMNS                                                                              \
     "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type," \
     " payload, headers, state, last_error IS NOT NULL,"                                            \
@@ -29,34 +22,15 @@ constexpr int32 ready_max = 100;
 constinit pg::Statement select_due{"SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
                                    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3"
                                    "   AND (state = 'fallback') = $5"
-                                   " ORDER BY due_at, tick, number LIMIT $4"};
-constinit pg::Statement select_one{"SELECT " ASIDE_COLUMNS
-                                   " FROM stacksaga.message_retry" OF_MESSAGE};
+                                   " ORDER BY due_at, tick, number LIMIT $4",
+                                   pg::Plans::by_index};
+constinit pg::Statement select_one{
+    "SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry" OF_MESSAGE, pg::Plans::by_index};
 constinit pg::Statement select_given{
     "SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
-    " ORDER BY tick, number"};
-// Whether something of a partition is aside, or was from this tick on.
-constinit pg::Statement any_in_partition{
-    "SELECT FROM stacksaga.message_retry WHERE subscription_id = $1 AND partition = $2"
-    " UNION ALL"
-    " SELECT FROM stacksaga.dead_message"
-    "  WHERE subscription_id = $1 AND partition = $2 AND discarded_at IS NULL"
-    " UNION ALL"
-    " SELECT FROM stacksaga.dead_message"
-    "  WHERE subscription_id = $1 AND partition = $2 AND tick >= $3 LIMIT 1"};
-// Which of the messages have a message before them that blocks their key. Those before it are on
-// their way: of a batch that was lost something in the middle may have failed.
-constinit pg::Statement select_behind{
-    "SELECT m.number FROM unnest($2, $3, $4) AS m(token, tick, number)"
-    " WHERE EXISTS (SELECT FROM stacksaga.message_retry AS r WHERE r.subscription_id = $1"
-    "                  AND r.token OPERATOR(stacksaga.=) m.token::stacksaga.ring_token"
-    "                  AND (r.tick, r.number) < (m.tick, m.number)"
-    "                  AND r.key IS NOT NULL AND r.state <> 'delayed')"
-    "    OR EXISTS (SELECT FROM stacksaga.dead_message AS d WHERE d.subscription_id = $1"
-    "                  AND d.token OPERATOR(stacksaga.=) m.token::stacksaga.ring_token"
-    "                  AND (d.tick, d.number) < (m.tick, m.number)"
-    "                  AND d.key IS NOT NULL AND d.discarded_at IS NULL)"};
+    " ORDER BY tick, number",
+    pg::Plans::by_index};
 constinit pg::Statement insert_aside{
     "INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       state, due_at, since, published_at, failed_in, message_id, topic, key, type, payload,"
@@ -77,40 +51,17 @@ constinit pg::Statement insert_dead{
     "                   WHERE r.subscription_id = $1 AND r.tick = $4 AND r.number = $3"
     "                     AND r.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token), $7),"
     "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
-    " ON CONFLICT DO NOTHING"};
+    " ON CONFLICT DO NOTHING",
+    pg::Plans::by_index};
 constinit pg::Statement suspect_all_due{
     "UPDATE stacksaga.message_retry SET last_error = $4"
-    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3 AND last_error IS NULL"};
-constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
+    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3 AND last_error IS NULL",
+    pg::Plans::by_index};
+constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE,
+                                     pg::Plans::by_index};
 constinit pg::Statement wait_for_key{
-    "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity'" OF_MESSAGE};
-// Whatever is active behind a failure waits: what was ready, and what had failed in a batch that
-// was lost. A fallback that waits stays one.
-constinit pg::Statement hold_key{
-    "UPDATE stacksaga.message_retry"
-    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'waiting' END,"
-    "       due_at = 'infinity', batch_id = NULL" OF_KEY
-    "   AND (tick, number) > ($3, $4) AND state IN ('failed', 'ready', 'fallback')"};
-// What is ready comes first: behind a message of another state there is none.
-constinit pg::Statement key_has_ready{
-    "SELECT FROM (SELECT state FROM stacksaga.message_retry" OF_KEY " AND state <> 'delayed'"
-    "              ORDER BY tick, number LIMIT 1) AS of_key WHERE state = 'ready'"};
-// What waits in front of the first message that is active or dead: the first ones of it, up to a
-// fallback, which is run alone. Of what waits behind them nothing is read, however much it is.
-constinit pg::Statement select_released{
-    "SELECT tick, number FROM ("
-    "  SELECT tick, number, state = 'fallback' AS is_fallback, row_number() OVER place AS place,"
-    "         count(*) FILTER (WHERE state = 'fallback' OR due_at < 'infinity') OVER place AS stops"
-    "    FROM ((SELECT tick, number, state, due_at FROM stacksaga.message_retry" OF_KEY
-    "              AND state <> 'delayed' ORDER BY tick, number LIMIT $3)"
-    "          UNION ALL"
-    "          (SELECT tick, number, 'failed', '-infinity' FROM stacksaga.dead_message" OF_KEY
-    "              AND discarded_at IS NULL ORDER BY tick, number LIMIT $3)) AS of_key"
-    "  WINDOW place AS (ORDER BY tick, number)) AS placed"
-    "  WHERE stops = 0 OR (is_fallback AND place = 1) ORDER BY tick, number LIMIT $3"};
-constinit pg::Statement make_ready{
-    "UPDATE stacksaga.message_retry"
-    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $5" OF_MESSAGE};
+    "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity'" OF_MESSAGE,
+    pg::Plans::by_index};
 // Of everything that waits, and of everything behind the first message that blocks its key.
 constinit pg::Statement release_all{
     "UPDATE stacksaga.message_retry"
@@ -133,7 +84,8 @@ constinit pg::Statement hold_all{
     "    AND (r.tick, r.number) > (f.tick, f.number)"
     "    AND r.state IN ('failed', 'ready', 'fallback')"};
 constinit pg::Statement give_to_consumer{
-    "UPDATE stacksaga.message_retry SET attempt = $5, batch_id = nullif($6, 0)" OF_MESSAGE};
+    "UPDATE stacksaga.message_retry SET attempt = $5, batch_id = nullif($6, 0)" OF_MESSAGE,
+    pg::Plans::by_index};
 
 pg::Param text_param(Datum value) {
     return pg::param_datum(TEXTOID, value, value == 0);
@@ -169,28 +121,6 @@ Message message_of_row(const pg::Rows &rows, uint64 row) {
     return m;
 }
 
-std::span<int64> sorted_column(const pg::Rows &rows) {
-    auto *list = static_cast<int64 *>(palloc(sizeof(int64) * (rows.count() + 1)));
-    for (uint64 row = 0; row < rows.count(); ++row)
-        list[row] = rows.int8(row, 0);
-    std::sort(list, list + rows.count());
-    return {list, static_cast<size_t>(rows.count())};
-}
-
-/// What one of these statements on tokens, ticks and numbers returns of the messages, sorted.
-std::span<int64> numbers_of(const Subscription &s, pg::Statement &statement,
-                            std::span<const Message> messages) {
-    auto *list = static_cast<int64 *>(palloc(sizeof(int64) * (messages.size() + 1)));
-    auto column = [&](auto &&value_of) {
-        std::transform(messages.begin(), messages.end(), list, value_of);
-        return pg::param_array(std::span<const int64>{list, messages.size()});
-    };
-    const pg::Param tokens = column([](const Message &m) { return m.token.value(); });
-    const pg::Param ticks = column([](const Message &m) { return m.tick; });
-    const pg::Param numbers = column([](const Message &m) { return m.number; });
-    return sorted_column(statement.run(pg::param(s.id), tokens, ticks, numbers));
-}
-
 // By the primary key and not by a query: its plan would hash all that is aside, or look through it.
 using PlaceKey = std::array<pg::KeyColumn, 4>;
 
@@ -201,38 +131,52 @@ PlaceKey place_key(const Subscription &s, const Message &m) {
             pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(m.number)}};
 }
 
+/// Whether something of the message's partition is aside, or dead and in somebody's way, or has
+/// died since that message.
+bool may_be_settled(const Subscription &s, const Message &m) {
+    const std::array<pg::KeyColumn, 3> from_tick{
+        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
+        pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(m.partition)},
+        pg::KeyColumn{F_INT8GE, InvalidOid, Int64GetDatum(m.tick), BTGreaterEqualStrategyNumber}};
+    const auto of_partition = std::span<const pg::KeyColumn>{from_tick}.first(2);
+    CommandCounterIncrement(); // what this transaction has written itself counts as well
+    return pg::has_row("message_retry", "message_retry_due", of_partition) ||
+           pg::has_row("dead_message", "dead_message_open", of_partition) ||
+           pg::has_row("dead_message", "dead_message_place", from_tick);
+}
+
+/// Whether anything is due in a partition.
+bool has_due(const Subscription &s, int16 partition, TimestampTz now) {
+    const std::array<pg::KeyColumn, 3> key{
+        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
+        pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(partition)},
+        pg::KeyColumn{F_TIMESTAMPTZ_LE, InvalidOid, TimestampTzGetDatum(now),
+                      BTLessEqualStrategyNumber}};
+    CommandCounterIncrement();
+    return pg::has_row("message_retry", "message_retry_due", key);
+}
+
 /// Whether the message is aside already, or was and is dead.
 bool is_settled(const Subscription &s, const Message &m) {
     const PlaceKey key = place_key(s, m);
     return pg::has_row("message_retry", key) || pg::has_row("dead_message", key);
 }
 
-/// Whether something of its key is aside or dead.
-bool may_be_blocked(const Subscription &s, const Message &m) {
-    const PlaceKey key = place_key(s, m);
-    const auto of_token = std::span<const pg::KeyColumn>{key}.first(2);
-    return pg::has_row("message_retry", of_token) || pg::has_row("dead_message", of_token);
-}
-
 /// Holds those that would be delivered although something before them blocks their key.
 void hold_blocked(const Subscription &s, std::span<const Message> messages,
                   std::span<LogFate> fates) {
-    auto is_candidate = [&](size_t i) {
-        return fates[i] == LogFate::deliver && messages[i].key != 0 &&
-               may_be_blocked(s, messages[i]);
-    };
-    auto *candidates = static_cast<Message *>(palloc(sizeof(Message) * messages.size()));
-    size_t count = 0;
-    for (size_t i = 0; i < messages.size(); ++i)
-        if (is_candidate(i))
-            candidates[count++] = messages[i];
-    if (count == 0)
-        return;
-    const std::span<int64> behind = numbers_of(s, select_behind, {candidates, count});
-    for (size_t i = 0; i < messages.size(); ++i)
-        if (fates[i] == LogFate::deliver &&
-            std::binary_search(behind.begin(), behind.end(), messages[i].number))
+    std::optional<KeyPlace> blocker;
+    const Message *last = nullptr; // the message that it was looked up for
+    for (size_t i = 0; i < messages.size(); ++i) {
+        const Message &m = messages[i];
+        if (fates[i] != LogFate::deliver || m.key == 0)
+            continue;
+        if (last == nullptr || last->token != m.token)
+            blocker = first_blocker(s, m.token);
+        last = &m;
+        if (blocker && *blocker < KeyPlace{m.tick, m.number})
             fates[i] = LogFate::hold;
+    }
 }
 
 bool is_blocking(const Subscription &s, const Message &m) {
@@ -251,8 +195,7 @@ void write_aside(const Subscription &s, const Message &m, std::string_view state
 }
 
 void hold_behind(const Subscription &s, const Message &m) {
-    hold_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
-                 pg::param(m.number));
+    hold_active(s, m.token, {.tick = m.tick, .number = m.number});
 }
 
 void bury(const Subscription &s, const Message &m, const MessageFailure &failure, TimestampTz now) {
@@ -270,6 +213,8 @@ void bury(const Subscription &s, const Message &m, const MessageFailure &failure
 
 std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
                                 TimestampTz now, bool fallbacks) {
+    if (!has_due(s, partition, now))
+        return {};
     pg::Rows rows = select_due.run(pg::param(s.id), pg::param(partition), pg::param_time(now),
                                    pg::param(limit), pg::param(fallbacks));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
@@ -322,10 +267,7 @@ void decide_fates(const Subscription &s, std::span<const Message> messages, Time
     for (size_t i = 0; i < messages.size(); ++i)
         fates[i] = messages[i].deliver_at && *messages[i].deliver_at > now ? LogFate::delay
                                                                            : LogFate::deliver;
-    if (messages.empty() ||
-        any_in_partition
-            .run(pg::param(s.id), pg::param(messages[0].partition), pg::param(messages[0].tick))
-            .empty())
+    if (messages.empty() || !may_be_settled(s, messages[0]))
         return;
     for (size_t i = 0; i < messages.size(); ++i)
         if (is_settled(s, messages[i]))
@@ -365,33 +307,6 @@ void note_delivery(const Subscription &s, std::span<const Message> messages, int
         if (m.is_aside)
             give_to_consumer.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
                                  pg::param(m.number), pg::param(m.attempt), pg::param(batch_id));
-}
-
-bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number) {
-    auto one = [](int64 value) {
-        auto *list = static_cast<int64 *>(palloc(sizeof(int64)));
-        *list = value;
-        return pg::param_array(std::span<const int64>{list, 1});
-    };
-    return !select_behind.run(pg::param(s.id), one(token.value()), one(tick), one(number)).empty();
-}
-
-void release_key(const Subscription &s, core::Token token, TimestampTz now) {
-    if (!s.stop_on_first_failure)
-        return;
-    // By the primary key, in its order, also if the plans are made while the tables are small.
-    const int nesting = NewGUCNestLevel();
-    for (const char *setting : {"enable_seqscan", "enable_bitmapscan", "enable_sort", "jit"})
-        set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-                          false);
-    if (key_has_ready.run(pg::param(s.id), pg::param(token.value())).empty()) {
-        pg::Rows rows =
-            select_released.run(pg::param(s.id), pg::param(token.value()), pg::param(ready_max));
-        for (uint64 row = 0; row < rows.count(); ++row)
-            make_ready.run(pg::param(s.id), pg::param(token.value()), pg::param(rows.int8(row, 0)),
-                           pg::param(rows.int8(row, 1)), pg::param_time(now));
-    }
-    AtEOXact_GUC(false, nesting);
 }
 
 void apply_stopping(int32 subscription_id, bool stops, TimestampTz now) {

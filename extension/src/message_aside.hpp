@@ -7,7 +7,7 @@
 // none is left. In that order what is active, so failed, ready or a fallback to be run, comes
 // before what waits, and only messages that are ready come before another active one.
 #pragma once
-#include "src/subscription.hpp"
+#include "src/message_key.hpp"
 
 namespace stacksaga {
 
@@ -72,13 +72,6 @@ void fail_message(const Subscription &s, const Message &m, const MessageFailure 
 /// The fallback of a message failed as well: it is dead.
 void fail_fallback(const Subscription &s, const Message &m, const MessageFailure &failure,
                    TimestampTz now);
-
-/// Whether something before this place blocks its key, in a subscription that stops on the first
-/// failure.
-bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number);
-
-/// Makes ready what waits in front of the first message of the key that is active or dead.
-void release_key(const Subscription &s, core::Token token, TimestampTz now);
 
 /// Of a subscription that nobody works on: all that is aside goes on as it has to in one that
 /// stops on the first failure, or as in one that does not.

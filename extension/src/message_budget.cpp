@@ -15,7 +15,8 @@ constinit pg::Statement find_retries{
 constinit pg::Statement postpone{
     "UPDATE stacksaga.message_retry SET due_at = $5"
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND tick = $3 AND number = $4"};
+    "   AND tick = $3 AND number = $4",
+    pg::Plans::by_index};
 
 } // namespace
 
