@@ -97,6 +97,43 @@ void discard_message(std::string_view name, const pg_uuid_t &id, std::string_vie
     wake_workers_at_commit();
 }
 
+/// Calls `read` with the position of each partition. Nobody is locked out: where it returns false,
+/// since the position has moved on and the log been forgotten behind it, again with a newer one.
+/// False when the subscription has been dropped meanwhile.
+template <class F> bool for_each_position(int32 subscription_id, F &&read) {
+    for (int16 partition = 0; partition < log_partitions; ++partition) {
+        std::optional<Position> p = read_position(subscription_id, partition);
+        while (p && !read(*p)) {
+            CHECK_FOR_INTERRUPTS();
+            const int64 tick = p->at.tick;
+            p = read_position(subscription_id, partition);
+            if (p && p->at.tick == tick)
+                elog(ERROR,
+                     "subscription %d is at tick " INT64_FORMAT " of the outbox, which is gone",
+                     subscription_id, tick);
+        }
+        if (!p)
+            return false;
+    }
+    return true;
+}
+
+/// Adds what a position has before it in the log; false when that is no longer there.
+bool add_part(const Subscription &s, const Position &p, Backlog &total) {
+    pg::Rows rows =
+        settled_ahead.run(pg::param(s.id), pg::param(p.partition), pg::param(p.at.tick));
+    auto *numbers = static_cast<int64 *>(palloc(sizeof(int64) * (rows.count() + 1)));
+    for (uint64 i = 0; i < rows.count(); ++i)
+        numbers[i] = rows.int8(i, 0);
+    const std::optional<Backlog> part =
+        count_backlog(s.filter, p.partition, p.at, {numbers, static_cast<size_t>(rows.count())});
+    if (!part)
+        return false;
+    total.messages += part->messages;
+    total.oldest = std::min(total.oldest, part->oldest);
+    return true;
+}
+
 void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     const Subscription *s = find_subscription(subscription_id);
     if (s == nullptr)
@@ -104,17 +141,8 @@ void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     pg::Rows aside = oldest_aside.run(pg::param(s->id));
     Backlog total{.messages = aside.int8(0, 0),
                   .oldest = aside.optional_time(0, 1).value_or(DT_NOEND)};
-    for (const Position &p : read_positions(s->id)) {
-        pg::Rows rows =
-            settled_ahead.run(pg::param(s->id), pg::param(p.partition), pg::param(p.at.tick));
-        auto *numbers = static_cast<int64 *>(palloc(sizeof(int64) * (rows.count() + 1)));
-        for (uint64 i = 0; i < rows.count(); ++i)
-            numbers[i] = rows.int8(i, 0);
-        const Backlog part = count_backlog(s->filter, p.partition, p.at,
-                                           {numbers, static_cast<size_t>(rows.count())});
-        total.messages += part.messages;
-        total.oldest = std::min(total.oldest, part.oldest);
-    }
+    if (!for_each_position(s->id, [&](const Position &p) { return add_part(*s, p, total); }))
+        return;
     const double seconds =
         total.oldest == DT_NOEND
             ? 0
@@ -130,12 +158,13 @@ std::optional<TimestampTz> unread_since(int32 subscription_id) {
     if (s == nullptr)
         return std::nullopt;
     std::optional<TimestampTz> since;
-    for (const Position &p : read_positions(s->id)) {
-        const LogPart next = read_log(s->filter, p.partition, p.at, 1);
-        if (!next.messages.empty())
-            since = std::min(since.value_or(DT_NOEND), next.messages[0].published_at);
-    }
-    return since;
+    const bool is_there = for_each_position(s->id, [&](const Position &p) {
+        const std::optional<LogPart> next = peek_log(s->filter, p.partition, p.at, 1);
+        if (next && !next->messages.empty())
+            since = std::min(since.value_or(DT_NOEND), next->messages[0].published_at);
+        return next.has_value();
+    });
+    return is_there ? since : std::nullopt;
 }
 
 } // namespace

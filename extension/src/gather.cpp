@@ -136,14 +136,16 @@ std::array<int16, log_partitions> order_of(const Positions &positions, int32 rot
 
 Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wanted, int32 room,
                  int32 rotation, TimestampTz now) {
-    const Positions hints = read_positions(s.id);
+    const std::optional<Positions> hints = read_positions(s.id);
+    if (!hints) // it has been dropped meanwhile
+        return {.parts = {}, .messages = {}, .more = false};
     auto *parts = static_cast<GatheredPart *>(palloc(sizeof(GatheredPart) * log_partitions));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(room)));
     size_t count = 0, part_count = 0;
     bool more = false;
-    for (int16 partition : order_of(hints, rotation)) {
+    for (int16 partition : order_of(*hints, rotation)) {
         const auto index = static_cast<size_t>(partition);
-        if (!wanted[index] || hints[index].is_leased(now))
+        if (!wanted[index] || (*hints)[index].is_leased(now))
             continue;
         if (count == static_cast<size_t>(room)) {
             more = true;

@@ -189,6 +189,16 @@ LogPart read_part(const Reading &reading, int32 room_wanted) {
     return part;
 }
 
+LogPart read_behind(std::span<const Tick> ticks, const LogFilter &filter, int16 partition,
+                    LogPosition from, int32 room) {
+    if (ticks.size() < 2)
+        return {.messages = {}, .end = from, .window = 0, .more = false, .distance = 0};
+    LogTables tables;
+    LogPart part = read_part({filter, tables, partition, ticks, from}, room);
+    tables.close();
+    return part;
+}
+
 } // namespace
 
 std::optional<std::string_view> Message::key_text() const {
@@ -198,13 +208,15 @@ std::optional<std::string_view> Message::key_text() const {
 }
 
 LogPart read_log(const LogFilter &filter, int16 partition, LogPosition from, int32 room) {
-    const std::span<const Tick> ticks = load_ticks(from.tick);
-    if (ticks.size() < 2)
-        return {.messages = {}, .end = from, .window = 0, .more = false, .distance = 0};
-    LogTables tables;
-    LogPart part = read_part({filter, tables, partition, ticks, from}, room);
-    tables.close();
-    return part;
+    return read_behind(load_ticks(from.tick), filter, partition, from, room);
+}
+
+std::optional<LogPart> peek_log(const LogFilter &filter, int16 partition, LogPosition from,
+                                int32 room) {
+    const std::span<const Tick> ticks = find_ticks(from.tick);
+    if (ticks.empty())
+        return std::nullopt;
+    return read_behind(ticks, filter, partition, from, room);
 }
 
 LogPart read_log_again(const LogFilter &filter, int16 partition, LogPosition from,
@@ -240,9 +252,11 @@ bool have_published(std::span<const uint64> xids) {
     return found;
 }
 
-Backlog count_backlog(const LogFilter &filter, int16 partition, LogPosition from,
-                      std::span<const int64> but_not) {
-    const std::span<const Tick> ticks = load_ticks(from.tick);
+std::optional<Backlog> count_backlog(const LogFilter &filter, int16 partition, LogPosition from,
+                                     std::span<const int64> but_not) {
+    const std::span<const Tick> ticks = find_ticks(from.tick);
+    if (ticks.empty())
+        return std::nullopt;
     Backlog backlog{.messages = 0, .oldest = DT_NOEND};
     auto count = [&](const LogRow &row) {
         const core::LogEntry entry = row.entry();

@@ -52,6 +52,11 @@ struct LogPart {
 /// stay open to the end of the transaction. Inside with_spi.
 LogPart read_log(const LogFilter &filter, int16 partition, core::LogPosition from, int32 room);
 
+/// The same for whoever has not locked the position; nothing when it has moved on and the log has
+/// been forgotten behind it.
+std::optional<LogPart> peek_log(const LogFilter &filter, int16 partition, core::LogPosition from,
+                                int32 room);
+
 /// All the messages between two positions that read_log() has returned, in the same order.
 LogPart read_log_again(const LogFilter &filter, int16 partition, core::LogPosition from,
                        core::LogPosition until);
@@ -61,11 +66,13 @@ bool have_published(std::span<const uint64> xids);
 
 /// How many messages behind `from` are committed, whether a tick sees them or not, and when the
 /// first of them was published; those with the numbers `but_not`, which are sorted, left out.
+/// Nothing when the position, which need not be locked, has moved on and the log has been forgotten
+/// behind it.
 struct Backlog {
     int64 messages;
     TimestampTz oldest; ///< DT_NOEND: there is none
 };
-Backlog count_backlog(const LogFilter &filter, int16 partition, core::LogPosition from,
-                      std::span<const int64> but_not);
+std::optional<Backlog> count_backlog(const LogFilter &filter, int16 partition,
+                                     core::LogPosition from, std::span<const int64> but_not);
 
 } // namespace stacksaga

@@ -65,13 +65,17 @@ std::optional<Position> latest_position(int32 subscription, int16 of_partition) 
 
 } // namespace
 
-Positions read_positions(int32 subscription_id) {
+std::optional<Position> read_position(int32 subscription_id, int16 partition) {
     CommandCounterIncrement(); // what this transaction has written itself counts as well
+    return latest_position(subscription_id, partition);
+}
+
+std::optional<Positions> read_positions(int32 subscription_id) {
     Positions positions{};
     for (int16 i = 0; i < log_partitions; ++i) {
-        const std::optional<Position> p = latest_position(subscription_id, i);
+        const std::optional<Position> p = read_position(subscription_id, i);
         if (!p)
-            elog(ERROR, "subscription %d has no position in partition %d", subscription_id, i);
+            return std::nullopt;
         positions[static_cast<size_t>(i)] = *p;
     }
     return positions;
@@ -80,8 +84,7 @@ Positions read_positions(int32 subscription_id) {
 std::optional<Position> lock_position(int32 subscription_id, int16 partition, bool wait) {
     if (!lock_partition(subscription_id, partition, wait))
         return std::nullopt;
-    CommandCounterIncrement();
-    return latest_position(subscription_id, partition);
+    return read_position(subscription_id, partition);
 }
 
 void write_position(int32 subscription_id, Position &p, TimestampTz now,

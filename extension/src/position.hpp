@@ -24,7 +24,11 @@ using Positions = std::array<Position, log_partitions>;
 
 /// All inside with_spi. Reads what is committed now.
 
-Positions read_positions(int32 subscription_id);
+/// All of a subscription, as a hint: they move on. Nothing when it has been dropped.
+std::optional<Positions> read_positions(int32 subscription_id);
+
+/// One of them.
+std::optional<Position> read_position(int32 subscription_id, int16 partition);
 
 /// Locks the partition and reads its position; nothing when another session has the lock and `wait`
 /// is not asked for, or when the subscription has been dropped.

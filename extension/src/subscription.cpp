@@ -362,7 +362,10 @@ void require_definer(const Subscription &s, const Alteration &a) {
 
 /// Ends what was received before: its consumers have worked by rules that no longer hold.
 void end_batches(const Subscription &s, TimestampTz now) {
-    for (Position position : read_positions(s.id)) {
+    const std::optional<Positions> positions = read_positions(s.id);
+    if (!positions)
+        elog(ERROR, "subscription %d has no positions", s.id);
+    for (Position position : *positions) {
         require_unleased(s, position, now);
         if (position.batch_id != 0)
             move_position(s.id, position, position.at, now);

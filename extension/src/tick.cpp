@@ -11,8 +11,6 @@ namespace stacksaga {
 
 namespace {
 
-constexpr int32 ticks_loaded = 66;
-
 constinit pg::Statement read_ticks{
     "SELECT tick, number_before, number_after, origin, snapshot::text FROM stacksaga.outbox_tick"
     " WHERE tick >= $1 ORDER BY tick LIMIT $2"};
@@ -122,14 +120,14 @@ core::Snapshot current_snapshot() {
     return core::with_running(snapshot, U64FromFullTransactionId(own), {make_ids(size), size});
 }
 
-std::span<const core::Tick> load_ticks(int64 from) {
-    pg::Rows rows = read_ticks.run(pg::param(from), pg::param(ticks_loaded));
+std::span<const core::Tick> find_ticks(int64 from) {
+    pg::Rows rows = read_ticks.run(pg::param(from), pg::param(static_cast<int32>(ticks_at_once)));
     auto *ticks = static_cast<core::Tick *>(palloc(sizeof(core::Tick) * (rows.count() + 1)));
     size_t count = 0;
     if (from == 0)
         ticks[count++] = core::Tick{};
     else if (rows.empty() || rows.int8(0, 0) != from)
-        elog(ERROR, "tick " INT64_FORMAT " of the outbox is gone", from);
+        return {};
     for (uint64 i = 0; i < rows.count(); ++i)
         ticks[count++] = {.tick = rows.int8(i, 0),
                           .before = rows.int8(i, 1),
@@ -137,6 +135,13 @@ std::span<const core::Tick> load_ticks(int64 from) {
                           .origin = rows.int8(i, 3),
                           .snapshot = snapshot_of_text(rows.text(i, 4))};
     return {ticks, count};
+}
+
+std::span<const core::Tick> load_ticks(int64 from) {
+    const std::span<const core::Tick> ticks = find_ticks(from);
+    if (ticks.empty())
+        elog(ERROR, "tick " INT64_FORMAT " of the outbox is gone", from);
+    return ticks;
 }
 
 bool tick_if_due() {

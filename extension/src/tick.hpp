@@ -19,9 +19,15 @@ bool tick_if_due();
 /// before the transaction commits.
 void tick_soon();
 
-/// The tick with this number (0: the beginning of the log) and those that follow it, some dozens at
-/// most, in the current memory context. Inside with_spi.
+inline constexpr size_t ticks_at_once = 66;
+
+/// The tick with this number (0: the beginning of the log) and those that follow it, ticks_at_once
+/// of them or one more where there are so many, in the current memory context. Inside with_spi, and
+/// where it cannot be forgotten: it is the tick of a position that is locked, say.
 std::span<const core::Tick> load_ticks(int64 from);
+
+/// The same for whoever has locked nothing; empty when the tick has been forgotten.
+std::span<const core::Tick> find_ticks(int64 from);
 
 /// The number of the last tick; 0: there is none. Inside with_spi.
 int64 last_tick();
