@@ -63,6 +63,20 @@ SELECT stacksaga.ack_messages(:batch);
 \set VERBOSITY default
 SELECT n FROM leases.receive('late');
 
+-- Who answers late for one that had failed before has not lost it since the log moved on past it.
+SELECT stacksaga.create_subscription('again', 'again', retry => stacksaga.retry_policy(initial_interval => '0'));
+SELECT stacksaga.publish('again', '{"n": 1}', 'k') IS NOT NULL AS published;
+SELECT batch_id AS batch, message_id FROM stacksaga.receive_messages('again', 'c') \gset
+SELECT stacksaga.fail_message(:batch, :'message_id', 'busy'), stacksaga.ack_messages(:batch);
+SELECT batch, attempt FROM leases.receive('again') \gset
+SELECT stacksaga.publish('nothing', '{}') IS NOT NULL AS published;
+SELECT n FROM leases.receive('late'); -- ticks
+SET stacksaga.clock_offset = '3 minutes';
+SELECT stacksaga.tend_outbox();
+SELECT :attempt AS attempt, stacksaga.ack_messages(:batch);
+SELECT n FROM leases.receive('again');
+RESET stacksaga.clock_offset;
+
 -- A delayed message that its consumers die of runs out of attempts as others do.
 SELECT stacksaga.create_subscription('delayed', 'delayed', retry => stacksaga.retry_policy(max_attempts => 2));
 SELECT stacksaga.publish('delayed', '{"n": 3}', 'k', deliver_at => clock_timestamp() + '3 minutes') IS NOT NULL AS published;
@@ -86,7 +100,7 @@ SELECT n FROM leases.receive('delayed');
 RESET stacksaga.clock_offset;
 
 SET stacksaga.clock_offset = '12 days';
-SELECT stacksaga.drop_subscription(s) FROM unnest(ARRAY['fallback', 'redrive', 'discard', 'late', 'delayed']) AS s;
+SELECT stacksaga.drop_subscription(s) FROM unnest(ARRAY['fallback', 'redrive', 'discard', 'late', 'again', 'delayed']) AS s;
 RESET stacksaga.clock_offset;
 DROP SCHEMA leases CASCADE;
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick, stacksaga.message_batch;

@@ -159,7 +159,12 @@ bool advance(const Subscription &s, int16 partition, TimestampTz now) {
         to = part.messages[old - 1].end();
     if (to == position->at)
         return false;
-    move_position(s.id, *position, to, now);
+    // A batch whose lease ran out may still be acknowledged, unless its messages were given to
+    // others or moved aside; one of what was aside before has none in the log.
+    if (position->batch_id != 0 && position->batch_size == 0)
+        carry_position(s.id, *position, to, now);
+    else
+        move_position(s.id, *position, to, now);
     return part.more && old == part.messages.size();
 }
 

@@ -111,6 +111,13 @@ void move_position(int32 subscription_id, Position &p, core::LogPosition to, Tim
     write_position(subscription_id, p, now, std::nullopt);
 }
 
+void carry_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now) {
+    p.deliveries = 0;
+    p.at = to;
+    p.batch_end = std::max(p.batch_end, to);
+    write_position(subscription_id, p, now, std::nullopt);
+}
+
 bool forget_positions(int32 subscription_id, int16 partition, int64 limit) {
     const std::optional<Position> latest = latest_position(subscription_id, partition);
     if (!latest)

@@ -41,6 +41,9 @@ void write_position(int32 subscription_id, Position &p, TimestampTz now,
 /// Appends the next version with the position moved to `to`, free of any batch.
 void move_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now);
 
+/// The same, and the batch stays as it is: one that holds nothing of the log.
+void carry_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now);
+
 /// Deletes at most `limit` versions, from the oldest on, but never the latest. Whether there may be
 /// more.
 bool forget_positions(int32 subscription_id, int16 partition, int64 limit);
