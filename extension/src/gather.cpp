@@ -10,6 +10,10 @@ namespace {
 // A position is moved over what nobody wants when so much of the log lies behind it; until then
 // reading it again costs less than writing.
 constexpr int64 idle_distance = 2000;
+// After so many moved aside a read of a partition ends, with its position moved: of a key that is
+// blocked any number may follow each other, and a transaction cut short would begin with all of
+// them again.
+constexpr int32 aside_max = 1000;
 // From this delivery on the batch is halved with each one: a message that kills its consumer ends
 // up alone, and runs out of attempts.
 constexpr int32 deliveries_before_halving = 3;
@@ -21,6 +25,7 @@ struct Part {
     std::span<Message> aside;
     std::span<Message> log;
     bool more;
+    int32 moved = 0; ///< messages of the log moved aside
 };
 
 int32 log_room(const Position &p, int32 room) {
@@ -31,15 +36,18 @@ int32 log_room(const Position &p, int32 room) {
 }
 
 /// Sorts what was just read from the log into what is delivered, returned, and what is aside now.
-std::span<Message> sift(const Subscription &s, std::span<Message> messages, TimestampTz now) {
+std::span<Message> sift(const Subscription &s, std::span<Message> messages, TimestampTz now,
+                        int32 &moved) {
     auto *fates = static_cast<LogFate *>(palloc(sizeof(LogFate) * (messages.size() + 1)));
     decide_fates(s, messages, now, {fates, messages.size()});
     size_t kept = 0;
     for (size_t i = 0; i < messages.size(); ++i) {
         if (fates[i] == LogFate::deliver)
             messages[kept++] = messages[i];
-        else if (fates[i] != LogFate::settled)
-            move_aside(s, messages[i], fates[i], now);
+        if (fates[i] != LogFate::hold && fates[i] != LogFate::delay)
+            continue;
+        move_aside(s, messages[i], fates[i], now);
+        ++moved;
     }
     return messages.first(kept);
 }
@@ -90,8 +98,8 @@ void cut_last(Part &part, int32 room) {
     }
 }
 
-/// Reads on until there is something to deliver or nothing left. At least one message of the log is
-/// looked at, to know how far those go that were aside.
+/// Reads on until there is something to deliver, nothing left, or enough moved aside. At least one
+/// message of the log is looked at, to know how far those go that were aside.
 Part read_part(const Subscription &s, Position position, int32 room, TimestampTz now) {
     Part part{.position = position, .end = position.at, .aside = {}, .log = {}, .more = false};
     std::span<Message> due = due_messages(s, position.partition, room, now, false);
@@ -101,7 +109,7 @@ Part read_part(const Subscription &s, Position position, int32 room, TimestampTz
         LogPart log =
             read_log(s.filter, position.partition, part.end, log_room(part.position, left));
         const bool moved = !log.messages.empty();
-        part.log = sift(s, log.messages, now);
+        part.log = sift(s, log.messages, now, part.moved);
         part.end = log.end;
         part.more = log.more || due.size() == static_cast<size_t>(room);
         part.aside = within(log, due);
@@ -111,7 +119,7 @@ Part read_part(const Subscription &s, Position position, int32 room, TimestampTz
         const bool is_empty = part.log.empty() && part.aside.empty();
         if (is_empty && (moved || given_up || log.distance >= idle_distance))
             move_position(s.id, part.position, part.end, now);
-        if (!log.more || !is_empty) {
+        if (!log.more || !is_empty || part.moved >= aside_max) {
             cut_last(part, room);
             return part;
         }
@@ -138,11 +146,12 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
                  int32 rotation, TimestampTz now) {
     const std::optional<Positions> hints = read_positions(s.id);
     if (!hints) // it has been dropped meanwhile
-        return {.parts = {}, .messages = {}, .more = false};
+        return {.parts = {}, .messages = {}, .more = false, .moved = 0};
     auto *parts = static_cast<GatheredPart *>(palloc(sizeof(GatheredPart) * log_partitions));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(room)));
     size_t count = 0, part_count = 0;
     bool more = false;
+    int64 moved = 0;
     for (int16 partition : order_of(*hints, rotation)) {
         const auto index = static_cast<size_t>(partition);
         if (!wanted[index] || (*hints)[index].is_leased(now))
@@ -156,6 +165,7 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
             continue;
         Part part = read_part(s, *position, room - static_cast<int32>(count), now);
         more = more || part.more;
+        moved += part.moved;
         if (part.aside.empty() && part.log.empty())
             continue;
         Message *end = std::copy(part.aside.begin(), part.aside.end(), messages + count);
@@ -166,7 +176,8 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
                                .from_log = static_cast<int32>(part.log.size())};
     }
     std::sort(messages, messages + count, by_place);
-    return {.parts = {parts, part_count}, .messages = {messages, count}, .more = more};
+    return {
+        .parts = {parts, part_count}, .messages = {messages, count}, .more = more, .moved = moved};
 }
 
 std::span<Message> gather_fallbacks(const Subscription &s,

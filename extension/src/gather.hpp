@@ -16,14 +16,15 @@ struct GatheredPart {
 struct Gathering {
     std::span<GatheredPart> parts;
     std::span<Message> messages;
-    bool more; ///< there may be more at once
+    bool more;   ///< there may be more at once, also where there are no messages
+    int64 moved; ///< messages of the log that were moved aside on the way
 };
 
 /// Gathers at most `room` messages from the partitions for which `wanted` is set, those that are
 /// the furthest behind first (of equals, that number `rotation`), leaving out those that somebody
-/// else works in or has a lease on. What is not to be delivered now is moved aside on the way; a
-/// partition in which only that was done has its position moved and is not among the parts. Inside
-/// with_spi.
+/// else works in or has a lease on. What is not to be delivered now is moved aside on the way, of
+/// each partition some 1000 messages at most; a partition in which only that was done has its
+/// position moved and is not among the parts. Inside with_spi.
 Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wanted, int32 room,
                  int32 rotation, TimestampTz now);
 

@@ -55,6 +55,7 @@ struct Run {
     int64 items = 0;
     int64 first_attempts = 0;
     int64 failures = 0;
+    int64 moved = 0;   ///< messages of the log that were moved aside
     int64 running = 0; ///< the number of the message that a handler is at
     int64 running_count = 0;
     bool more = false;
@@ -172,7 +173,8 @@ void run_batch(Run &run) {
         run_messages(run, *s,
                      {.parts = {},
                       .messages = gather_fallbacks(*s, wanted, fallbacks_at_once, now),
-                      .more = false},
+                      .more = false,
+                      .moved = 0},
                      now);
         return;
     }
@@ -181,6 +183,7 @@ void run_batch(Run &run) {
     Gathering g = gather(*s, wanted, run.room, run.rotation, now);
     const size_t done = run_messages(run, *s, g, now);
     move_positions(*s, g, done, now);
+    run.moved = g.moved;
     run.more = g.more || done < g.messages.size() || run.room < pg::settings.batch_size;
 }
 
@@ -318,7 +321,8 @@ void deliver_subscription(const NodeIdentity &node, int32 id, TimestampTz now, M
     while (goes_on) {
         const Run run = run_once(node, id, now, false, failed, memory);
         add(run);
-        goes_on = run.more && run.items > 0 && run.failures == 0 && pg::steady_now() < end;
+        goes_on = run.more && (run.items > 0 || run.moved > 0) && run.failures == 0 &&
+                  pg::steady_now() < end;
     }
     add(run_once(node, id, now, true, failed, memory));
 }

@@ -31,6 +31,8 @@ int64 deliver_batch(const Subscription &s, int32 room, TimestampTz now) {
     Wanted all{};
     all.fill(true);
     Gathering g = gather(s, all, room, 0, now);
+    while (g.messages.empty() && g.more)
+        g = gather(s, all, room, 0, now);
     const HandlerKind kind = s.takes_batch ? HandlerKind::message_batch : HandlerKind::message;
     auto *failed = static_cast<int64 *>(palloc(sizeof(int64) * (g.messages.size() + 1)));
     size_t failed_count = 0;

@@ -21,6 +21,9 @@ namespace stacksaga {
 namespace {
 
 constexpr int32 receive_max = 10000;
+// A call that finds nothing to deliver ends after so many messages moved aside, and the next one
+// goes on behind them.
+constexpr int64 aside_max = 10000;
 
 constinit pg::Statement next_batch_id{
     "SELECT pg_catalog.nextval('stacksaga.message_batch_id_seq')"};
@@ -63,6 +66,8 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
     all.fill(true);
     const auto rotation = static_cast<int32>(pg::random_fraction() * log_partitions);
     Gathering g = gather(s, all, room, rotation, now);
+    for (int64 moved = g.moved; g.messages.empty() && g.more && moved < aside_max; moved += g.moved)
+        g = gather(s, all, room, rotation, now);
     if (g.messages.empty())
         return;
     const int64 batch_id = next_batch_id.run().int8(0, 0);
