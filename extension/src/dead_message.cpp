@@ -45,6 +45,11 @@ constinit pg::Statement settled_ahead{
     "  WHERE subscription_id = $1 AND partition = $2 AND tick > $3"
     " ORDER BY number"};
 
+// Messages of others lie before the first one of a subscription: some more than tending leaves
+// there, and reading, which both move the position over them.
+constexpr int32 unread_room = 64;
+constexpr int unread_steps = 32;
+
 struct DeadMessage {
     const Subscription *subscription;
     core::Token token = core::Token::from_int64(0);
@@ -151,6 +156,17 @@ void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     result.add(pg::of(Int64GetDatum(total.messages)), pg::of(Float8GetDatum(seconds)));
 }
 
+/// When the first message behind a position was published that waits in the log, if one is found in
+/// a bounded look; false when the log is no longer there.
+bool find_unread(const Subscription &s, const Position &p, std::optional<TimestampTz> &since) {
+    std::optional<LogPart> next = peek_log(s.filter, p.partition, p.at, unread_room);
+    for (int step = 1; next && next->messages.empty() && next->more && step < unread_steps; ++step)
+        next = peek_log(s.filter, p.partition, next->end, unread_room);
+    if (next && !next->messages.empty())
+        since = std::min(since.value_or(DT_NOEND), next->messages[0].published_at);
+    return next.has_value();
+}
+
 /// When the first message was published that waits in the log; nothing: none does. Costs the same
 /// however long the log is.
 std::optional<TimestampTz> unread_since(int32 subscription_id) {
@@ -158,12 +174,8 @@ std::optional<TimestampTz> unread_since(int32 subscription_id) {
     if (s == nullptr)
         return std::nullopt;
     std::optional<TimestampTz> since;
-    const bool is_there = for_each_position(s->id, [&](const Position &p) {
-        const std::optional<LogPart> next = peek_log(s->filter, p.partition, p.at, 1);
-        if (next && !next->messages.empty())
-            since = std::min(since.value_or(DT_NOEND), next->messages[0].published_at);
-        return next.has_value();
-    });
+    const bool is_there =
+        for_each_position(s->id, [&](const Position &p) { return find_unread(*s, p, since); });
     return is_there ? since : std::nullopt;
 }
 

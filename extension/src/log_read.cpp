@@ -196,6 +196,7 @@ LogPart read_behind(std::span<const Tick> ticks, const LogFilter &filter, int16 
     LogTables tables;
     LogPart part = read_part({filter, tables, partition, ticks, from}, room);
     tables.close();
+    part.more = part.more || ticks.size() >= ticks_at_once; // there may be more of them
     return part;
 }
 

@@ -1,0 +1,26 @@
+-- A subscription whose messages are rare finds them behind any number of windows of others, though
+-- nobody moves its position over those.
+
+SELECT stacksaga.create_subscription('rare', 'rare'), stacksaga.create_subscription('none', 'none');
+CREATE PROCEDURE rare_tick(rounds int) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1 .. rounds LOOP
+        PERFORM stacksaga.publish('often', '{}');
+        COMMIT;
+        PERFORM stacksaga.receive_messages('none', 'c'); -- ticks
+        COMMIT;
+    END LOOP;
+END
+$$;
+CALL rare_tick(150);
+SELECT stacksaga.publish('rare', '{}') IS NOT NULL AS published;
+SELECT count(*) FROM stacksaga.receive_messages('none', 'c'); -- ticks
+SELECT count(*) > 150 AS are_many FROM stacksaga.outbox_tick;
+SELECT subscription, stacksaga.outbox_unread_since(subscription_id) IS NOT NULL AS is_waited_for
+  FROM stacksaga.subscription ORDER BY subscription;
+SELECT count(*), max(batch_id) AS batch FROM stacksaga.receive_messages('rare', 'c') \gset
+SELECT :count AS received, stacksaga.ack_messages(:batch);
+
+SELECT stacksaga.drop_subscription('rare'), stacksaga.drop_subscription('none');
+DROP PROCEDURE rare_tick(int);
+TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick, stacksaga.message_batch;
