@@ -91,6 +91,35 @@ CALL outbox.drain(100);
 SET stacksaga.clock_offset = '100 minutes';
 CALL outbox.drain(100);
 
+-- Several of a key fail in one batch: the later one waits for the first, however soon it may be tried.
+SELECT outbox.put(61, 63, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(61), 'busy', retry_after => '10 minutes');
+SELECT stacksaga.fail_message(:batch, outbox.id_of(62), 'busy', retry_after => '1 second');
+SELECT stacksaga.ack_messages(:batch);
+SET stacksaga.clock_offset = '105 minutes';
+CALL outbox.drain(100);
+SET stacksaga.clock_offset = '120 minutes';
+CALL outbox.drain(100);
+
+-- What came with one whose attempts are over, in batches that were lost, waits for it.
+SELECT stacksaga.alter_subscription('s', retry => stacksaga.retry_policy(max_attempts => 3));
+SELECT outbox.put(71, 73, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(71), 'busy'),
+       stacksaga.fail_message(:batch, outbox.id_of(72), 'busy');
+SELECT stacksaga.ack_messages(:batch);
+SET stacksaga.clock_offset = '130 minutes';
+SELECT stacksaga.ack_messages(max(batch)) FROM outbox.receive();
+SELECT n, attempt FROM outbox.receive();
+SET stacksaga.clock_offset = '140 minutes';
+SELECT n, attempt FROM outbox.receive();
+SET stacksaga.clock_offset = '150 minutes';
+SELECT n, attempt FROM outbox.receive();
+SELECT payload, attempts FROM stacksaga.dead_messages;
+SELECT stacksaga.discard_message('s', outbox.id_of(72), 'not needed');
+SELECT n, attempt, stacksaga.ack_messages(batch) FROM outbox.receive();
+
 SELECT count(*) FROM stacksaga.message_retry;
 SELECT stacksaga.drop_subscription('s');
 TRUNCATE stacksaga.outbox_message;

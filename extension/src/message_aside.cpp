@@ -219,6 +219,7 @@ std::span<Message> due_messages(const Subscription &s, int16 partition, int32 li
                                    pg::param(limit), pg::param(fallbacks));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
     size_t count = 0;
+    bool has_failed = false;
     for (uint64 row = 0; row < rows.count(); ++row) {
         Message m = message_of_row(rows, row);
         if (fallbacks) {
@@ -231,6 +232,7 @@ std::span<Message> due_messages(const Subscription &s, int16 partition, int32 li
                           .error = rows.optional_text(row, 14).value_or(
                               "its consumers have not answered before their leases ran out")},
                          now);
+            has_failed = true;
             continue;
         } else if (rows.text(row, 12) == "delayed" && is_blocking(s, m) &&
                    is_behind_another(s, m.token, m.tick, m.number)) {
@@ -240,6 +242,8 @@ std::span<Message> due_messages(const Subscription &s, int16 partition, int32 li
         }
         messages[count++] = m;
     }
+    if (has_failed) // what is behind one that has failed now is not due any more
+        return due_messages(s, partition, limit, now, fallbacks);
     return {messages, count};
 }
 

@@ -83,6 +83,24 @@ std::optional<KeyPlace> first_dead(const Subscription &s, core::Token token) {
     return first;
 }
 
+/// Whether something before this place has failed. What is ready before it is in the same batch.
+bool is_behind_failure(const Subscription &s, core::Token token, KeyPlace place) {
+    const std::optional<KeyPlace> dead = first_dead(s, token);
+    bool found = dead && *dead < place;
+    each_aside(s, token, [&](TupleTableSlot *row) {
+        if (!(place_of(row) < place))
+            return false;
+        found = found || state_of(row) != "ready";
+        return !found;
+    });
+    return found;
+}
+
+void hold(const Subscription &s, core::Token token, KeyPlace place) {
+    put_back.run(pg::param(s.id), pg::param(token.value()), pg::param(place.tick),
+                 pg::param(place.number));
+}
+
 } // namespace
 
 std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token) {
@@ -103,6 +121,9 @@ bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int
 }
 
 void hold_active(const Subscription &s, core::Token token, KeyPlace failed) {
+    CommandCounterIncrement();
+    if (is_behind_failure(s, token, failed))
+        hold(s, token, failed);
     std::array<KeyPlace, ready_max> active{};
     for (size_t count = active.size(); count == active.size();) {
         CommandCounterIncrement();
@@ -119,8 +140,7 @@ void hold_active(const Subscription &s, core::Token token, KeyPlace failed) {
             return count < active.size();
         });
         for (const KeyPlace &place : std::span{active}.first(count))
-            put_back.run(pg::param(s.id), pg::param(token.value()), pg::param(place.tick),
-                         pg::param(place.number));
+            hold(s, token, place);
         if (count > 0)
             failed = active[count - 1];
     }

@@ -26,7 +26,8 @@ std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token);
 bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number);
 
 /// Puts back whatever is active behind a failure: what was ready, and what had failed in a batch
-/// that was lost. A fallback that waits stays one.
+/// that was lost. A fallback that waits stays one. And the failure itself, when another one before
+/// it in its key is tried again or dead: a consumer that goes on after a failure may fail several.
 void hold_active(const Subscription &s, core::Token token, KeyPlace failed);
 
 /// Makes ready what waits in front of the first message of the key that is active or dead: the
