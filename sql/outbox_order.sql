@@ -120,6 +120,28 @@ SELECT payload, attempts FROM stacksaga.dead_messages;
 SELECT stacksaga.discard_message('s', outbox.id_of(72), 'not needed');
 SELECT n, attempt, stacksaga.ack_messages(batch) FROM outbox.receive();
 
+-- So it is when they were aside already: those are said to have failed in any order, too.
+SELECT outbox.put(81, 84, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(81), 'busy'), stacksaga.ack_messages(:batch);
+SET stacksaga.clock_offset = '160 minutes';
+SELECT stacksaga.ack_messages(max(batch)) FROM outbox.receive();
+SELECT max(batch) AS batch, array_agg(n) FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(n), 'busy', retry_after => n * interval '1 s')
+  FROM unnest(ARRAY[83, 82, 84]) AS n;
+SELECT stacksaga.ack_messages(:batch);
+SELECT payload, state, attempt, last_error FROM stacksaga.message_retry ORDER BY number;
+SET stacksaga.clock_offset = '170 minutes';
+CALL outbox.drain(100);
+
+-- Several failed in a batch that was lost, and of what lies between them a part is read at a time.
+SELECT outbox.put(91, 98, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(n), 'busy') FROM unnest(ARRAY[93, 97, 91]) AS n;
+SET stacksaga.clock_offset = '180 minutes';
+SELECT stacksaga.ack_messages(max(batch)), array_agg(n) FROM outbox.receive(4);
+CALL outbox.drain(100);
+
 SELECT count(*) FROM stacksaga.message_retry;
 SELECT stacksaga.drop_subscription('s');
 TRUNCATE stacksaga.outbox_message;

@@ -109,7 +109,10 @@ Part read_part(const Subscription &s, Position position, int32 room, TimestampTz
         LogPart log =
             read_log(s.filter, position.partition, part.end, log_room(part.position, left));
         const bool moved = !log.messages.empty();
+        const int32 moved_before = part.moved;
         part.log = sift(s, log.messages, now, part.moved);
+        if (part.moved > moved_before && !due.empty()) // what is behind those is due no more
+            due = due_messages(s, position.partition, room, now, false);
         part.end = log.end;
         part.more = log.more || due.size() == static_cast<size_t>(room);
         part.aside = within(log, due);

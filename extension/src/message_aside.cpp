@@ -29,6 +29,7 @@ constinit pg::Statement select_one{
 constinit pg::Statement select_given{
     "SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
+    "   AND ($4 OR due_at < 'infinity')"
     " ORDER BY tick, number",
     pg::Plans::by_index};
 constinit pg::Statement insert_aside{
@@ -194,6 +195,7 @@ void write_aside(const Subscription &s, const Message &m, std::string_view state
                      jsonb_param(m.payload), jsonb_param(m.headers), pg::param(error));
 }
 
+/// What comes behind a message that failed or waits does, too.
 void hold_behind(const Subscription &s, const Message &m) {
     hold_active(s, m.token, {.tick = m.tick, .number = m.number});
 }
@@ -256,8 +258,10 @@ std::optional<Message> find_aside(const Subscription &s, core::Token token, int6
     return message_of_row(rows, 0);
 }
 
-std::span<Message> messages_given(const Subscription &s, int16 partition, int64 batch_id) {
-    pg::Rows rows = select_given.run(pg::param(s.id), pg::param(partition), pg::param(batch_id));
+std::span<Message> messages_given(const Subscription &s, int16 partition, int64 batch_id,
+                                  bool with_held) {
+    pg::Rows rows = select_given.run(pg::param(s.id), pg::param(partition), pg::param(batch_id),
+                                     pg::param(with_held));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
     for (uint64 row = 0; row < rows.count(); ++row) {
         messages[row] = message_of_row(rows, row);
@@ -281,10 +285,13 @@ void decide_fates(const Subscription &s, std::span<const Message> messages, Time
 }
 
 void move_aside(const Subscription &s, const Message &m, LogFate fate, TimestampTz now) {
-    if (fate == LogFate::delay)
+    if (fate == LogFate::delay) {
         write_aside(s, m, "delayed", 0, m.deliver_at.value_or(now), now, 0, std::nullopt);
-    else
-        write_aside(s, m, "waiting", 0, DT_NOEND, now, 0, std::nullopt);
+        return;
+    }
+    write_aside(s, m, "waiting", 0, DT_NOEND, now, 0, std::nullopt);
+    // Of a batch that was lost something behind it may be aside, and ready.
+    hold_behind(s, m);
 }
 
 void move_unread(const Subscription &s, const Message &m, TimestampTz now) {
@@ -341,8 +348,10 @@ void fail_message(const Subscription &s, const Message &m, const MessageFailure 
     } else {
         bury(s, m, failure, now);
     }
-    if (is_blocking(s, m))
-        hold_behind(s, m);
+    if (!is_blocking(s, m))
+        return;
+    hold_behind_failure(s, m.token, {.tick = m.tick, .number = m.number});
+    hold_behind(s, m);
 }
 
 void fail_fallback(const Subscription &s, const Message &m, const MessageFailure &failure,

@@ -24,8 +24,10 @@ std::span<Message> due_messages(const Subscription &s, int16 partition, int32 li
 std::optional<Message> find_aside(const Subscription &s, core::Token token, int64 tick,
                                   int64 number);
 
-/// The messages of a batch that were aside when it got them, less those that have failed in it.
-std::span<Message> messages_given(const Subscription &s, int16 partition, int64 batch_id);
+/// The messages of a batch that were aside when it got them, less those that have failed in it;
+/// `with_held`: also those that are behind a failure since.
+std::span<Message> messages_given(const Subscription &s, int16 partition, int64 batch_id,
+                                  bool with_held);
 
 /// What becomes of messages that were just read from the log.
 enum class LogFate : uint8_t {

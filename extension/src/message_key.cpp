@@ -16,14 +16,17 @@ constexpr size_t ready_max = 100;
 #define OF_MESSAGE                                                                                 \
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
     "   AND tick = $3 AND number = $4"
+// It stays in its batch, whose consumer may say that it failed as well, but does not acknowledge
+// it.
 constinit pg::Statement put_back{
     "UPDATE stacksaga.message_retry"
     "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'waiting' END,"
-    "       due_at = 'infinity', batch_id = NULL" OF_MESSAGE,
+    "       due_at = 'infinity'" OF_MESSAGE,
     pg::Plans::by_index};
 constinit pg::Statement make_ready{
     "UPDATE stacksaga.message_retry"
-    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $5" OF_MESSAGE,
+    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $5,"
+    "       batch_id = NULL" OF_MESSAGE,
     pg::Plans::by_index};
 
 /// Columns of the two tables.
@@ -120,30 +123,33 @@ bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int
     return first && *first < KeyPlace{tick, number};
 }
 
-void hold_active(const Subscription &s, core::Token token, KeyPlace failed) {
-    CommandCounterIncrement();
-    if (is_behind_failure(s, token, failed))
-        hold(s, token, failed);
+void hold_active(const Subscription &s, core::Token token, KeyPlace place) {
     std::array<KeyPlace, ready_max> active{};
     for (size_t count = active.size(); count == active.size();) {
         CommandCounterIncrement();
         const std::array<pg::KeyColumn, 3> behind{
             pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
             pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(token.value())},
-            pg::KeyColumn{F_INT8GE, InvalidOid, Int64GetDatum(failed.tick),
+            pg::KeyColumn{F_INT8GE, InvalidOid, Int64GetDatum(place.tick),
                           BTGreaterEqualStrategyNumber}};
         count = 0;
         pg::each_row("message_retry", "message_retry_active", behind, [&](TupleTableSlot *row) {
-            const KeyPlace place = place_of(row);
-            if (failed < place && has_key(row, retry_key))
-                active[count++] = place;
+            const KeyPlace found = place_of(row);
+            if (place < found && has_key(row, retry_key))
+                active[count++] = found;
             return count < active.size();
         });
-        for (const KeyPlace &place : std::span{active}.first(count))
-            hold(s, token, place);
+        for (const KeyPlace &found : std::span{active}.first(count))
+            hold(s, token, found);
         if (count > 0)
-            failed = active[count - 1];
+            place = active[count - 1];
     }
+}
+
+void hold_behind_failure(const Subscription &s, core::Token token, KeyPlace failed) {
+    CommandCounterIncrement();
+    if (is_behind_failure(s, token, failed))
+        hold(s, token, failed);
 }
 
 void release_key(const Subscription &s, core::Token token, TimestampTz now) {

@@ -25,10 +25,13 @@ std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token);
 /// Whether something before this place blocks its key.
 bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number);
 
-/// Puts back whatever is active behind a failure: what was ready, and what had failed in a batch
-/// that was lost. A fallback that waits stays one. And the failure itself, when another one before
-/// it in its key is tried again or dead: a consumer that goes on after a failure may fail several.
-void hold_active(const Subscription &s, core::Token token, KeyPlace failed);
+/// Puts back whatever is active behind a message that failed or waits: what was ready, and what had
+/// failed in a batch that was lost. A fallback that waits stays one.
+void hold_active(const Subscription &s, core::Token token, KeyPlace place);
+
+/// Puts back a message that has failed when another one before it in its key is tried again or
+/// dead: a consumer that goes on after a failure may fail several.
+void hold_behind_failure(const Subscription &s, core::Token token, KeyPlace failed);
 
 /// Makes ready what waits in front of the first message of the key that is active or dead: the
 /// first ones of it, up to a fallback, which is run alone.

@@ -199,7 +199,7 @@ int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
     pg::Rows failures =
         list_failures.run(pg::param(s.id), pg::param(p.partition), pg::param(batch.batch_id));
     int64 count = failures.empty() ? p.batch_size : hold_behind(batch, p, failures, now);
-    std::span<const Message> aside = messages_given(s, p.partition, batch.batch_id);
+    std::span<const Message> aside = messages_given(s, p.partition, batch.batch_id, false);
     for (const Message &m : aside)
         finish_aside(s, m, now);
     move_position(s.id, p, p.batch_end, now);
@@ -232,7 +232,7 @@ std::optional<Message> find_message(const HeldBatch &batch, const Position &p,
                                     const pg_uuid_t &id) {
     auto has_id = [&](const Message &m) { return memcmp(m.id.data, id.data, UUID_LEN) == 0; };
     const Subscription &s = *batch.subscription;
-    for (const Message &m : messages_given(s, p.partition, batch.batch_id))
+    for (const Message &m : messages_given(s, p.partition, batch.batch_id, true))
         if (has_id(m))
             return m;
     std::span<Message> messages = log_of(batch, p);

@@ -65,11 +65,11 @@ $node->safe_psql('postgres', qq{
 	CREATE PROCEDURE receive(consumer text, rounds int) LANGUAGE plpgsql AS \$\$
 	DECLARE
 		batch bigint;
-		failed uuid;
+		failed uuid[];
 	BEGIN
 		FOR i IN 1..rounds LOOP
 			batch := NULL;
-			failed := NULL;
+			failed := '{}';
 			CREATE TEMP TABLE got ON COMMIT DROP AS
 				SELECT * FROM stacksaga.receive_messages('received', consumer,
 					(ARRAY[1000, 300, 30])[1 + floor(random() * 3)::int], '500 ms')
@@ -77,13 +77,14 @@ $node->safe_psql('postgres', qq{
 					attempt, published_at, place);
 			SELECT max(batch_id) INTO batch FROM got;
 			IF batch IS NOT NULL AND random() < 0.2 THEN
-				SELECT message_id INTO failed FROM got ORDER BY random() LIMIT 1;
-				PERFORM stacksaga.fail_message(batch, failed, 'by chance');
+				failed := ARRAY(SELECT message_id FROM got ORDER BY random()
+					LIMIT (ARRAY[1, 2, 50])[1 + floor(random() * 3)::int]);
+				PERFORM stacksaga.fail_message(batch, f, 'by chance') FROM unnest(failed) f;
 			END IF;
 			IF batch IS NOT NULL AND random() > 0.1 THEN
 				INSERT INTO received (key, n)
 					SELECT g.key::int, (g.payload -> 'n')::int FROM got g
-					 WHERE NOT EXISTS (SELECT FROM got f WHERE f.message_id = failed
+					 WHERE NOT EXISTS (SELECT FROM got f WHERE f.message_id = ANY (failed)
 						AND f.key = g.key AND f.place <= g.place)
 					 ORDER BY g.place;
 				PERFORM stacksaga.ack_messages(batch);

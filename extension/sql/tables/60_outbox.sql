@@ -207,7 +207,8 @@ COMMENT ON INDEX stacksaga.message_retry_failed IS 'What has failed in a batch';
 COMMENT ON COLUMN stacksaga.message_retry.tick IS
     'The tick whose window it was in: messages of a key are delivered by (tick, number)';
 COMMENT ON COLUMN stacksaga.message_retry.attempt IS 'How often it has been given to a consumer';
-COMMENT ON COLUMN stacksaga.message_retry.batch_id IS 'The batch that it is in';
+COMMENT ON COLUMN stacksaga.message_retry.batch_id IS
+    'The batch that it is in; one that waits is not acknowledged with it, but may be said to have failed';
 COMMENT ON COLUMN stacksaga.message_retry.failed_in IS
     'The batch in which it failed last: that batch acknowledges nothing behind it of its key';
 
