@@ -186,6 +186,8 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
 std::span<Message> gather_fallbacks(const Subscription &s,
                                     std::span<const bool, log_partitions> wanted, int32 limit,
                                     TimestampTz now) {
+    if (!s.fallback) // or all that is due would be looked through
+        return {};
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(limit)));
     size_t count = 0;
     for (int16 partition = 0; partition < log_partitions; ++partition) {
