@@ -7,8 +7,8 @@ namespace stacksaga {
 
 namespace {
 
-// A position is moved over what nobody wants when so much of the log lies behind it; until then
-// reading it again costs less than writing.
+// A position is moved over what nobody wants when so much of the log lies behind it, or more ticks
+// than are read at once; until then reading it again costs less than writing.
 constexpr int64 idle_distance = 2000;
 // After so many moved aside a read of a partition ends, with its position moved: of a key that is
 // blocked any number may follow each other, and a transaction cut short would begin with all of
@@ -120,7 +120,7 @@ Part read_part(const Subscription &s, Position position, int32 room, TimestampTz
         if (given_up)
             part.log = {};
         const bool is_empty = part.log.empty() && part.aside.empty();
-        if (is_empty && (moved || given_up || log.distance >= idle_distance))
+        if (is_empty && (moved || given_up || log.more || log.distance >= idle_distance))
             move_position(s.id, part.position, part.end, now);
         if (!log.more || !is_empty || part.moved >= aside_max) {
             cut_last(part, room);
