@@ -187,21 +187,14 @@ bool tend_log(bool now_or_never) {
     if (!lock_tending())
         return false;
     const TimestampTz now = pg::clock_now();
-    // Plans that were made while these tables were small must not read them from end to end; what
-    // is forbidden costs so much that the rest would be compiled.
-    const int nesting = NewGUCNestLevel();
-    for (const char *setting : {"enable_seqscan", "enable_sort", "jit"})
-        set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-                          false);
-    bool more = advance_all(now);
-    turn_generation(now, now_or_never);
-    empty_generations(now);
-    const Progress read = progress();
-    more = forget_log(read.has_subscriptions ? read.tick : last_tick(), retention_begin(now),
-                      now_or_never) ||
-           more;
-    AtEOXact_GUC(false, nesting);
-    return more;
+    return pg::by_index([&] {
+        const bool more = advance_all(now);
+        turn_generation(now, now_or_never);
+        empty_generations(now);
+        const Progress read = progress();
+        const int64 least = read.has_subscriptions ? read.tick : last_tick();
+        return forget_log(least, retention_begin(now), now_or_never) || more;
+    });
 }
 
 // tend_outbox(at_once) -> boolean
