@@ -46,12 +46,18 @@ template <class F> auto as_owner(F &&body) -> decltype(body()) {
     return as_role(extension_owner(), static_cast<F &&>(body));
 }
 
-/// Runs `body` with nothing but PostgreSQL's own names in sight, as a function with a pinned
-/// search_path: for functions that do without one, since setting it costs as much as a short call.
-template <class F> auto with_pinned_path(F &&body) -> decltype(body()) {
+struct Setting {
+    const char *name;
+    const char *value;
+};
+
+/// Runs `body` with these settings; they end with it, and so does what it has SET itself.
+template <class F>
+auto with_settings(std::span<const Setting> settings, F &&body) -> decltype(body()) {
     const int nesting = NewGUCNestLevel();
-    set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-                      GUC_ACTION_SAVE, true, 0, false);
+    for (const Setting &s : settings)
+        set_config_option(s.name, s.value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+                          false);
     if constexpr (std::is_void_v<decltype(body())>) {
         body();
         AtEOXact_GUC(false, nesting);
@@ -62,22 +68,22 @@ template <class F> auto with_pinned_path(F &&body) -> decltype(body()) {
     }
 }
 
+inline constexpr Setting pinned_path{"search_path", "pg_catalog, pg_temp"};
+
+/// Runs `body` with nothing but PostgreSQL's own names in sight, as a function with a pinned
+/// search_path: for functions that do without one, since setting it costs as much as a short call.
+template <class F> auto with_pinned_path(F &&body) -> decltype(body()) {
+    return with_settings({&pinned_path, 1}, static_cast<F &&>(body));
+}
+
 /// Runs `body` with plans that go by an index and in its order, also those that are made, and kept,
 /// while the tables are small; what is forbidden costs so much that the rest would be compiled.
 template <class F> auto by_index(F &&body) -> decltype(body()) {
-    const int nesting = NewGUCNestLevel();
-    for (const char *setting :
-         {"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "jit"})
-        set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-                          false);
-    if constexpr (std::is_void_v<decltype(body())>) {
-        body();
-        AtEOXact_GUC(false, nesting);
-    } else {
-        auto result = body();
-        AtEOXact_GUC(false, nesting);
-        return result;
-    }
+    static constexpr std::array settings{
+        Setting{"enable_seqscan", "off"}, Setting{"enable_bitmapscan", "off"},
+        Setting{"enable_sort", "off"}, Setting{"enable_incremental_sort", "off"},
+        Setting{"jit", "off"}};
+    return with_settings(settings, static_cast<F &&>(body));
 }
 
 /// Runs `body` with memory context `context` current.

@@ -56,12 +56,8 @@ Oid find_function(const char *text) {
 char *qualified_name(Oid function) {
     if (!quote_all_identifiers)
         return format_procedure_qualified(function);
-    const int nesting = NewGUCNestLevel();
-    set_config_option("quote_all_identifiers", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-                      true, 0, false);
-    char *name = format_procedure_qualified(function);
-    AtEOXact_GUC(false, nesting);
-    return name;
+    static constexpr std::array settings{pg::Setting{"quote_all_identifiers", "off"}};
+    return pg::with_settings(settings, [&] { return format_procedure_qualified(function); });
 }
 
 /// What a handler of each kind takes and returns, and the complaints when it does not.
@@ -319,16 +315,15 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     fcinfo->args[0].isnull = false;
 
     Datum result = pg::as_role(definer, [&] {
-        int nesting = NewGUCNestLevel();
-        set_config_option("search_path", handler_search_path(caller.search_path), PGC_USERSET,
-                          PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-        CommandCounterIncrement(); // what the engine has just written is visible to the handler
-        PushActiveSnapshot(GetTransactionSnapshot());
-        Datum value = FunctionCallInvoke(fcinfo);
-        PopActiveSnapshot();
-        check_deferred_constraints();
-        AtEOXact_GUC(false, nesting); // also what the handler itself has SET
-        return value;
+        const pg::Setting path{"search_path", handler_search_path(caller.search_path)};
+        return pg::with_settings({&path, 1}, [&] {
+            CommandCounterIncrement(); // what the engine has just written is visible to the handler
+            PushActiveSnapshot(GetTransactionSnapshot());
+            Datum value = FunctionCallInvoke(fcinfo);
+            PopActiveSnapshot();
+            check_deferred_constraints();
+            return value;
+        });
     });
     if (handler_has_set_constraints)
         reset_constraints();

@@ -398,13 +398,8 @@ void alter(std::string_view name, const Alteration &a) {
 
 /// As the owner, with settings that SQL and the text of what it makes do not vary with.
 template <class F> void with_fixed_settings(F &&body) {
-    const int nesting = NewGUCNestLevel();
-    set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-                      GUC_ACTION_SAVE, true, 0, false);
-    set_config_option("intervalstyle", "postgres", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-                      true, 0, false);
-    pg::as_owner([&] { pg::with_spi(body); });
-    AtEOXact_GUC(false, nesting);
+    static constexpr std::array settings{pg::pinned_path, pg::Setting{"intervalstyle", "postgres"}};
+    pg::with_settings(settings, [&] { pg::as_owner([&] { pg::with_spi(body); }); });
 }
 
 } // namespace
