@@ -12,7 +12,7 @@
 
 EXTENSION  = extension/stacksaga
 EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" extension/stacksaga.control)
-OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard extension/pg/*.cpp extension/src/*.cpp)))
+OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard extension/pg/*.cpp extension/src/*.cpp extension/src/*/*.cpp)))
 MODULE_big := $(if $(OBJS),stacksaga)
 
 # The folders are prerequisites too: a file that is removed changes the script as one that is edited.
@@ -29,7 +29,7 @@ ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-ext
 PROVE_TESTS    := $(sort $(wildcard test/tap/*.pl))
 PROVE_FLAGS    += -I test/tap/lib
 TAP_TESTS      := $(if $(PROVE_TESTS),1)
-EXTRA_CLEAN    = build examples/*/node_modules results regression.diffs regression.out tmp_check \
+EXTRA_CLEAN    = build docs/examples/*/node_modules results regression.diffs regression.out tmp_check \
                  test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
 
 PG_CONFIG  ?= pg_config
@@ -64,7 +64,7 @@ all install installcheck clean:
 endif
 
 # PGXS as Debian ships it tracks no header; a build of everything takes seconds.
-$(OBJS): $(wildcard extension/*/*.hpp) Makefile
+$(OBJS): $(wildcard extension/*/*.hpp extension/src/*/*.hpp) Makefile
 
 $(if $(MODULE_big),stacksaga.so): extension/stacksaga.map
 

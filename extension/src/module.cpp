@@ -1,8 +1,8 @@
 // What PostgreSQL calls when it loads the module.
 #include "pg/pg.hpp"
 #include "pg/settings.hpp"
-#include "src/handler_guard.hpp"
-#include "src/launcher.hpp"
+#include "src/handler/handler_guard.hpp"
+#include "src/worker/launcher.hpp"
 
 extern "C" {
 PG_MODULE_MAGIC;

@@ -10,7 +10,7 @@ import measure
 HOLDERS = 8
 HELD = 0.05        # seconds that each holds the slot, over and over
 LONG = 2           # seconds of a long handler
-NEXT_TRY = 1       # seconds after which a worker tries again (extension/src/worker.cpp)
+NEXT_TRY = 1       # seconds after which a worker tries again (extension/src/worker/worker.cpp)
 SLOT = 0
 
 SET_UP = """

@@ -1,4 +1,4 @@
-"""Tests examples/idempotency-key: each server, a process of its own, over HTTP on the loopback.
+"""Tests docs/examples/idempotency-key: each server, a process of its own, over HTTP on the loopback.
 
 Run by test/tools/examples inside a private PostgreSQL server. A gate, an advisory lock that a
 trigger of the effect waits for, stops a request exactly where the test wants it. What the servers
@@ -19,7 +19,7 @@ import unittest
 import psycopg
 
 TOP = pathlib.Path(__file__).parents[2]
-FOLDER = TOP / 'examples' / 'idempotency-key'
+FOLDER = TOP / 'docs' / 'examples' / 'idempotency-key'
 LOGS = TOP / 'tmp_check' / 'examples'
 PATIENCE = 60  # seconds until a condition that does not come true fails the test
 GATE = 4711

@@ -82,18 +82,18 @@ SKIP:
 # The alerts and the dashboard that come along ask for metrics that there are.
 my %known = map { $_ => 1 } split /\n/, $node->safe_psql('postgres',
 	'SELECT name FROM stacksaga.metric_descriptions()');
-foreach my $file ('contrib/prometheus/alerts.yml', 'contrib/grafana/stacksaga.json')
+foreach my $file ('coordinator/monitoring/prometheus/alerts.yml', 'coordinator/monitoring/grafana/stacksaga.json')
 {
 	my %asked = map { $_ => 1 } slurp_file($file) =~ /\b(stacksaga_[a-z_]+)(?:\[|\{| |\)|")/g;
 	cmp_ok(scalar(keys %asked), '>', 5, "$file asks for metrics");
 	is(join(' ', sort grep { !$known{$_} } keys %asked), '', "$file: there are such metrics");
 }
-decode_json(slurp_file('contrib/grafana/stacksaga.json'));
+decode_json(slurp_file('coordinator/monitoring/grafana/stacksaga.json'));
 SKIP:
 {
 	skip 'promtool (package prometheus) is not here', 1 unless defined $promtool;
 	my $said = '';
-	IPC::Run::run([ $promtool, 'check', 'rules', 'contrib/prometheus/alerts.yml' ], '>&', \$said);
+	IPC::Run::run([ $promtool, 'check', 'rules', 'coordinator/monitoring/prometheus/alerts.yml' ], '>&', \$said);
 	is($?, 0, 'promtool finds no fault with the alerts') or diag($said);
 }
 

@@ -1,4 +1,4 @@
--- Removing finished sagas (extension/src/retention.cpp); the workers do it by themselves.
+-- Removing finished sagas (extension/src/saga/retention.cpp); the workers do it by themselves.
 
 CREATE OR REPLACE FUNCTION stacksaga.expire_sagas(max_sagas integer DEFAULT 1000) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Idempotency keys and the dedupe ladder (extension/src/idempotency.cpp, message_dedupe.cpp,
+-- Idempotency keys and the dedupe ladder (extension/src/dedupe/idempotency.cpp, message_dedupe.cpp,
 -- sequence.cpp, versioned_value.cpp, expiry.cpp).
 
 CREATE OR REPLACE FUNCTION stacksaga.fingerprint(request jsonb) RETURNS bytea

@@ -1,4 +1,4 @@
--- The outbox (extension/src/publish.cpp, subscription.cpp, receive.cpp, dead_message.cpp).
+-- The outbox (extension/src/outbox/publish.cpp, subscription.cpp, receive.cpp, dead_message.cpp).
 
 -- The two that publish pin no search_path, which would cost a fourth of a call: they look up nothing
 -- by a name that is not qualified (docs/decisions/0016-publishing-without-a-pinned-path.md).

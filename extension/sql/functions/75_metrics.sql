@@ -1,5 +1,5 @@
 -- What monitoring reads: numbers with names, none of them counted when asked for. What grows with
--- history is counted where it happens (extension/src/counters.hpp) or estimated by PostgreSQL's
+-- history is counted where it happens (extension/src/common/counters.hpp) or estimated by PostgreSQL's
 -- statistics; what is read here is as large as the ring, its nodes and its queues.
 
 CREATE OR REPLACE FUNCTION stacksaga.counters()

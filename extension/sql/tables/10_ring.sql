@@ -63,7 +63,7 @@ COMMENT ON COLUMN stacksaga.node.pid IS 'The process of a background worker of t
 COMMENT ON COLUMN stacksaga.node.checkpoint_at IS 'When the node last told its progress';
 
 -- Ownership and fencing live here and nowhere else. A change of owner happens under the exclusive
--- lock on the slot and raises the epoch (extension/src/fence.hpp).
+-- lock on the slot and raises the epoch (extension/src/ring/fence.hpp).
 CREATE TABLE stacksaga.slot (
     ring_id     integer NOT NULL,
     slot        integer NOT NULL CHECK (slot >= 0),

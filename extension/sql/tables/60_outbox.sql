@@ -1,5 +1,5 @@
 -- The outbox: a log that is only ever appended to, the ticks that cut it into windows, and how far
--- each subscription has read (extension/src/publish.cpp, tick.cpp, log_read.cpp, position.cpp).
+-- each subscription has read (extension/src/outbox/publish.cpp, log_tick.cpp, log_read.cpp, position.cpp).
 
 CREATE TYPE stacksaga.message AS (
     batch_id     bigint,

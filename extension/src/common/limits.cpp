@@ -1,0 +1,80 @@
+#include "src/common/limits.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/settings.hpp"
+
+namespace stacksaga {
+
+const char *clip(std::string_view text) {
+    if (text.size() <= quoted_bytes_max)
+        return pnstrdup(text.data(), text.size());
+    int length = pg_mbcliplen(text.data(), static_cast<int>(text.size()), quoted_bytes_max);
+    return psprintf("%.*s...", length, text.data());
+}
+
+const char *uuid_text(const pg_uuid_t &id) {
+    return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&id)));
+}
+
+const char *interval_text(int64 microseconds) {
+    Datum interval = pg::interval_of_microseconds(microseconds);
+    interval = DirectFunctionCall1(interval_justify_hours, interval);
+    return DatumGetCString(DirectFunctionCall1(interval_out, interval));
+}
+
+void raise_unknown_saga(const pg_uuid_t &id) {
+    ereport(ERROR, (errcode(pg::sg404), errmsg("saga %s does not exist", uuid_text(id)),
+                    errdetail("No saga in this database has this id."),
+                    errhint("start_saga() returns the id of the saga that it starts.")));
+}
+
+void check_name(std::string_view name, const char *argument, int bytes_max) {
+    if (name.empty())
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" must not be empty", argument),
+                        errdetail("The value is an empty string."),
+                        errhint("Use 1 to %d bytes.", bytes_max)));
+    if (name.size() > static_cast<size_t>(bytes_max))
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is too long", argument),
+                        errdetail("It has %zu bytes and begins \"%s\".", name.size(), clip(name)),
+                        errhint("Use 1 to %d bytes.", bytes_max)));
+}
+
+bool payload_fits(Datum value) {
+    return toast_raw_datum_size(value) <= static_cast<Size>(pg::settings.max_payload);
+}
+
+void check_payload(Datum value, const char *argument) {
+    if (!payload_fits(value))
+        ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"%s\" is too large", argument),
+                        errdetail("It has %zu bytes; stacksaga.max_payload is %d bytes.",
+                                  toast_raw_datum_size(value), pg::settings.max_payload),
+                        errhint("Store the data elsewhere and pass a reference, or raise "
+                                "stacksaga.max_payload.")));
+}
+
+void check_error_text(std::string_view text, const char *argument) {
+    if (text.size() > static_cast<size_t>(error_bytes_max))
+        ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"%s\" is too large", argument),
+                        errdetail("It has %zu bytes.", text.size()),
+                        errhint("Use at most %d bytes.", error_bytes_max)));
+}
+
+const char *find_bad_state(Datum list) {
+    Datum *values;
+    bool *nulls;
+    int count;
+    deconstruct_array(DatumGetArrayTypeP(list), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls,
+                      &count);
+    for (int i = 0; i < count; ++i) {
+        if (nulls[i])
+            return "NULL";
+        const std::string_view text = pg::view_of_text(values[i]);
+        if (!core::is_state_or_class(text))
+            return psprintf("\"%s\"", clip(text));
+    }
+    return nullptr;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,79 @@
+// expire_dedupe: forgets keys and messages whose retention is over, a batch at a time.
+#include "src/dedupe/expiry.hpp"
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "src/common/probe.hpp"
+#include "src/dedupe/dedupe.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int32 rows_max = 100000;
+
+// sweep_at is when to look at a key, written once when it begins, so that finishing it touches no
+// index. A key that may not go yet is looked at again when it may, or a retention later if it is
+// still in progress. Keys that somebody is writing are left for another time.
+constinit pg::Statement sweep_keys{
+    "WITH due AS MATERIALIZED ("
+    "       SELECT ctid AS place, completed_at + retention <= $2 AS expired"
+    "         FROM stacksaga.idempotency_key"
+    "        WHERE sweep_at > $1 AND sweep_at <= $2"
+    "        ORDER BY sweep_at LIMIT $3 FOR UPDATE SKIP LOCKED),"
+    " kept AS ("
+    "       UPDATE stacksaga.idempotency_key"
+    "          SET sweep_at = coalesce(completed_at, $2) + retention"
+    "        WHERE ctid = ANY (ARRAY(SELECT place FROM due WHERE expired IS NOT TRUE))),"
+    " gone AS ("
+    "       DELETE FROM stacksaga.idempotency_key"
+    "        WHERE ctid = ANY (ARRAY(SELECT place FROM due WHERE expired)) RETURNING 1)"
+    " SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM gone)"};
+constinit pg::Statement sweep_messages{
+    "DELETE FROM stacksaga.accepted_message"
+    " WHERE ctid = ANY (ARRAY("
+    "       SELECT ctid FROM stacksaga.accepted_message"
+    "        WHERE expires_at > $1 AND expires_at <= $2"
+    "        ORDER BY expires_at LIMIT $3 FOR UPDATE SKIP LOCKED))"};
+
+constinit ProbeMemory keys_probe{}, messages_probe{};
+
+int64 expire_keys(TimestampTz now, int64 limit) {
+    TimestampTz from = keys_probe.begin(now);
+    pg::Rows rows = sweep_keys.run(pg::param_time(from), pg::param_time(now), pg::param(limit));
+    const int64 seen = rows.int8(0, 0), gone = rows.int8(0, 1);
+    keys_probe.end(now);
+    keys_probe.settle(now, seen < limit);
+    return gone;
+}
+
+int64 expire_messages(TimestampTz now, int64 limit) {
+    TimestampTz from = messages_probe.begin(now);
+    const auto gone = static_cast<int64>(
+        sweep_messages.touch(pg::param_time(from), pg::param_time(now), pg::param(limit)));
+    messages_probe.end(now);
+    messages_probe.settle(now, gone < limit);
+    return gone;
+}
+
+} // namespace
+
+int64 remove_expired_keys(int64 limit) {
+    const TimestampTz now = pg::clock_now();
+    const int64 keys = expire_keys(now, limit);
+    return keys < limit ? keys + expire_messages(now, limit - keys) : keys;
+}
+
+// expire_dedupe(max_rows integer) -> bigint
+STACKSAGA_FUNCTION(expire_dedupe) {
+    int32 limit = pg::Arguments(fcinfo).required_int4(0, "max_rows");
+    if (limit < 1 || limit > rows_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_rows\" is out of range"),
+                        errdetail("The value is %d.", limit), errhint("Use 1 to %d.", rows_max)));
+    require_writable("expire_dedupe()");
+    PG_RETURN_INT64(pg::with_spi([&] { return remove_expired_keys(limit); }));
+}
+
+} // namespace stacksaga

@@ -1,0 +1,81 @@
+#include "core/retry.hpp"
+
+#include "src/dedupe/retry_window.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/query.hpp"
+#include "pg/settings.hpp"
+#include "src/common/limits.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// Steps that only wait repeat nothing: a child is started once, however often it is waited for.
+// The compensations' policy comes once a step, with the step's timeout; no deadline bounds it.
+constinit pg::Statement select_policies{
+    "SELECT s.step, s.timeout, p.name, p.deadline, (p.retry).max_attempts,"
+    "       (p.retry).initial_interval, (p.retry).multiplier, (p.retry).max_interval,"
+    "       (p.retry).jitter"
+    "  FROM stacksaga.saga_definition d"
+    "  JOIN stacksaga.definition_step s USING (definition_id),"
+    "       LATERAL (VALUES ('the action', s.retry, d.deadline),"
+    "                       ('the compensation', d.compensation_retry, NULL))"
+    "               AS p(name, retry, deadline)"
+    " WHERE d.saga = $1 AND d.version = $2 AND s.effect <> 'idempotent'"
+    "   AND s.kind IN ('sql', 'queue', 'message')"
+    "   AND (p.name = 'the action' OR s.effect = 'compensable'"
+    "        OR s.compensation IS NOT NULL)"
+    " ORDER BY s.step_no, p.name"};
+
+struct Window {
+    std::string_view step;
+    std::string_view of;
+    int64 length_us;
+    int32 attempts;
+};
+
+std::optional<Window> window_of(const pg::Rows &rows, uint64 row) {
+    auto microseconds = [&](int column) {
+        return *pg::interval_in_range(rows.value(row, column), false);
+    };
+    core::RetryPolicy policy{.max_attempts = rows.int4(row, 4),
+                             .initial_interval_us = microseconds(5),
+                             .max_interval_us = microseconds(7),
+                             .multiplier = rows.float8(row, 6),
+                             .jitter = rows.float8(row, 8)};
+    const int64 deadline =
+        rows.is_null(row, 3) ? std::numeric_limits<int64>::max() : microseconds(3);
+    if (policy.max_attempts == 0)
+        return std::nullopt;
+    const int64 longest = core::longest_window(policy, microseconds(1));
+    return Window{rows.text(row, 0), rows.text(row, 2), std::min(longest, deadline),
+                  policy.max_attempts};
+}
+
+} // namespace
+
+int32 require_short_retries(std::string_view saga, int32 version) {
+    const int64 retention_us = int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
+    pg::Rows rows = select_policies.run(pg::param(saga), pg::param(version));
+    for (uint64 row = 0; row < rows.count(); ++row) {
+        std::optional<Window> window = window_of(rows, row);
+        if (window && window->length_us > retention_us)
+            ereport(
+                ERROR,
+                (errcode(pg::sg400),
+                 errmsg("saga definition is not valid: its retries may outlast what is remembered "
+                        "of them"),
+                 errdetail("The problem lies in step \"%s\": %d attempts of %s may take %s; "
+                           "stacksaga.dedupe_retention is %s.",
+                           clip(window->step), window->attempts, window->of.data(),
+                           interval_text(window->length_us), interval_text(retention_us)),
+                 errhint("Allow fewer attempts or shorter pauses, give the saga a deadline, "
+                         "declare the effect idempotent if it is, or raise "
+                         "stacksaga.dedupe_retention.")));
+    }
+    return version;
+}
+
+} // namespace stacksaga

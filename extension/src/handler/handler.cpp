@@ -1,0 +1,346 @@
+#include "src/handler/handler.hpp"
+
+#include "pg/compat.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "src/handler/handler_guard.hpp"
+
+namespace stacksaga {
+
+bool handlers_run_at_top_level = false;
+bool handler_is_unusable = false;
+
+namespace {
+
+Oid type_of_schema(const char *name) {
+    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, PointerGetDatum(name),
+                           ObjectIdGetDatum(get_namespace_oid("stacksaga", false)));
+}
+
+/// to_regprocedure raises for bad syntax and unknown types; here both just mean "not found".
+Oid find_function(const char *text) {
+    if (strchr(text, '(') == nullptr) // a bare number or name would be taken as well
+        return InvalidOid;
+    volatile Oid found = InvalidOid;
+    MemoryContext memory = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    BeginInternalSubTransaction(nullptr);
+    MemoryContextSwitchTo(memory);
+    PG_TRY();
+    {
+        // Called through fmgr with a result flag, since "no such function" is a NULL.
+        LOCAL_FCINFO(fcinfo, 1);
+        InitFunctionCallInfoData(*fcinfo, nullptr, 1, InvalidOid, nullptr, nullptr);
+        fcinfo->args[0].value = CStringGetTextDatum(text);
+        fcinfo->args[0].isnull = false;
+        Datum result = to_regprocedure(fcinfo);
+        if (!fcinfo->isnull)
+            found = DatumGetObjectId(result);
+        ReleaseCurrentSubTransaction();
+    }
+    PG_CATCH();
+    {
+        MemoryContextSwitchTo(memory);
+        FlushErrorState();
+        RollbackAndReleaseCurrentSubTransaction();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(memory);
+    CurrentResourceOwner = owner;
+    return found;
+}
+
+/// As regprocedure prints it, whatever the session wants to have quoted: it is stored and compared.
+char *qualified_name(Oid function) {
+    if (!quote_all_identifiers)
+        return format_procedure_qualified(function);
+    static constexpr std::array settings{pg::Setting{"quote_all_identifiers", "off"}};
+    return pg::with_settings(settings, [&] { return format_procedure_qualified(function); });
+}
+
+/// What a handler of each kind takes and returns, and the complaints when it does not.
+struct HandlerShape {
+    Oid argument;
+    Oid result;
+    const char *wrong_argument;
+    const char *wrong_result;
+};
+
+HandlerShape shape_of(HandlerKind kind) {
+    static constexpr const char *takes_call = "its argument must be one stacksaga.step_call";
+    static constexpr const char *takes_message = "its argument must be one stacksaga.message";
+    static constexpr const char *takes_messages =
+        "its argument must be one stacksaga.message, or one stacksaga.message[]";
+    switch (kind) {
+    case HandlerKind::action:
+        return {type_of_schema("step_call"), JSONBOID, takes_call, "it must return jsonb"};
+    case HandlerKind::verify:
+        return {type_of_schema("step_call"), TEXTOID, takes_call, "it must return text"};
+    case HandlerKind::message:
+        return {message_type(), VOIDOID, takes_message, "it must return void"};
+    case HandlerKind::message_batch:
+        return {get_array_type(message_type()), VOIDOID, takes_messages, "it must return void"};
+    }
+    pg_unreachable();
+}
+
+/// Why the function `oid` cannot be a handler of this kind for this role, or nullptr.
+const char *objection(Oid oid, HandlerKind kind, Oid definer) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(oid));
+    if (!HeapTupleIsValid(tuple))
+        return "it does not exist";
+    auto *form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
+    const HandlerShape shape = shape_of(kind);
+    const char *reason = nullptr;
+    if (form->prokind != PROKIND_FUNCTION)
+        reason = "it is not a plain function";
+    else if (form->proretset)
+        reason = "it returns a set";
+    else if (form->pronargs != 1 || form->proargtypes.values[0] != shape.argument)
+        reason = shape.wrong_argument;
+    else if (form->prorettype != shape.result)
+        reason = shape.wrong_result;
+    ReleaseSysCache(tuple);
+    if (reason == nullptr && !pg::may_execute(oid, definer))
+        reason = "the defining role may not execute it";
+    return reason;
+}
+
+/// Functions found by their name again (after a restore, say) must still belong to somebody whom
+/// the definer trusts, or dropping a function would let another role put its own in that place.
+bool is_trusted_replacement(Oid function, Oid definer) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    if (!HeapTupleIsValid(tuple))
+        return false;
+    Oid owner = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple))->proowner;
+    ReleaseSysCache(tuple);
+    return owner == definer || superuser_arg(owner);
+}
+
+[[noreturn]] void raise_unusable(const FunctionRef &f, const HandlerCaller &c, const char *reason) {
+    handler_is_unusable = true;
+    ereport(
+        ERROR,
+        (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
+         errdetail("%s \"%s\".", c.described, c.definer),
+         errhint("Create the function again with this signature, and repeat %s.", c.mended_by)));
+}
+
+/// The function to call now: the one of the definition, or its replacement under the same name.
+Oid current_function(const FunctionRef &f, HandlerKind kind, const HandlerCaller &c, Oid definer) {
+    if (SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(f.oid)) &&
+        strcmp(qualified_name(f.oid), f.signature) == 0) {
+        const char *reason = objection(f.oid, kind, definer);
+        if (reason != nullptr)
+            raise_unusable(f, c, reason);
+        return f.oid;
+    }
+    HandlerCheck found = resolve_handler(f.signature, kind, definer);
+    if (found.reason != nullptr)
+        raise_unusable(f, c, found.reason);
+    if (!is_trusted_replacement(found.function, definer))
+        raise_unusable(f, c, "it was replaced by another role's function");
+    return found.function;
+}
+
+/// The step's search_path with pg_temp last, so that no caller's temporary table comes first.
+const char *handler_search_path(const char *path) {
+    if (path == nullptr || path[0] == '\0')
+        return "pg_temp";
+    return psprintf("%s, pg_temp", path); // counts once where the path names it already
+}
+
+constinit pg::Statement set_immediate{"SET CONSTRAINTS ALL IMMEDIATE"};
+// A name is given up where some constraint of that name is another one.
+constinit pg::Statement list_deferred{
+    "SELECT n.nspname::text, c.conname::text FROM pg_catalog.pg_constraint AS c"
+    "  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.connamespace"
+    " WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
+    " GROUP BY n.nspname, c.conname HAVING bool_and(c.condeferred)"};
+
+/// Fires the handler's deferred constraint triggers now, as the role that is current.
+void check_deferred_constraints() {
+    CommandCounterIncrement();
+    if (handlers_run_at_top_level)
+        AfterTriggerFireDeferred();
+    else
+        pg::with_spi([] { set_immediate.run(); });
+}
+
+// No constraint of the database is deferred from the start, as far as this session has heard.
+constinit bool has_no_deferred = false;
+
+void note_constraint_change(Datum, int, uint32) {
+    has_no_deferred = false;
+}
+
+/// What SET CONSTRAINTS has set lasts to the end of the transaction: what is deferred from the
+/// start is to be so for the next handler, and for the caller of run_pending().
+void defer_constraints_again() {
+    static constinit bool is_registered = false;
+    if (!is_registered) {
+        CacheRegisterSyscacheCallback(CONSTROID, note_constraint_change, Datum{0});
+        is_registered = true;
+    }
+    if (has_no_deferred)
+        return;
+    pg::with_spi([] {
+        has_no_deferred = true; // unless the query hears of a change
+        pg::Rows rows = list_deferred.run();
+        has_no_deferred = has_no_deferred && rows.empty();
+        if (rows.empty())
+            return;
+        auto *statement = makeNode(ConstraintsSetStmt);
+        statement->deferred = true;
+        auto copy = [&](uint64 row, int column) {
+            const std::string_view name = rows.text(row, column);
+            return pnstrdup(name.data(), name.size());
+        };
+        for (uint64 row = 0; row < rows.count(); ++row)
+            statement->constraints =
+                lappend(statement->constraints, makeRangeVar(copy(row, 0), copy(row, 1), -1));
+        AfterTriggerSetState(statement);
+    });
+}
+
+// Whose handlers may have left temporary tables in this session; none: it is not known.
+constinit Oid temporary_role = InvalidOid;
+constinit bool is_watching = false;
+
+/// An abort brings back what was dropped.
+void at_transaction_end(XactEvent event, void *) {
+    if (event == XACT_EVENT_ABORT)
+        temporary_role = InvalidOid;
+}
+
+/// Drops the temporary tables of other definers, which this one would take for its own: their
+/// triggers would be run as this one.
+void drop_temporary_tables_of_others(Oid definer) {
+    if (!handlers_run_at_top_level || temporary_role == definer)
+        return;
+    if (!is_watching) {
+        RegisterXactCallback(at_transaction_end, nullptr);
+        is_watching = true;
+    }
+    ResetTempTableNamespace();
+    temporary_role = definer;
+}
+
+/// For the next handler and the caller: nothing is pending.
+void reset_constraints() {
+    pg::with_spi([] { set_immediate.run(); });
+    defer_constraints_again();
+}
+
+Datum step_call_datum(const StepCall &call) {
+    TupleDesc descriptor = lookup_rowtype_tupdesc_copy(type_of_schema("step_call"), -1);
+    Datum values[step_call_columns];
+    bool nulls[step_call_columns];
+    fill_step_call(call, values, nulls);
+    return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+}
+
+} // namespace
+
+HandlerCheck resolve_handler(std::string_view text, HandlerKind kind, Oid definer) {
+    HandlerCheck check;
+    check.function = find_function(pnstrdup(text.data(), text.size()));
+    if (!OidIsValid(check.function)) {
+        check.reason = "there is no such function";
+        return check;
+    }
+    check.signature = qualified_name(check.function);
+    check.reason = objection(check.function, kind, definer);
+    check.takes_other = check.reason == shape_of(kind).wrong_argument;
+    return check;
+}
+
+const char *qualified_signature(std::string_view text) {
+    const char *copy = pnstrdup(text.data(), text.size());
+    Oid function = find_function(copy);
+    return OidIsValid(function) ? qualified_name(function) : copy;
+}
+
+const char *idempotency_key_of(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction) {
+    char *id = DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&saga_id)));
+    return psprintf("%s:%d:%s", id, step_no, core::name_of(direction).data());
+}
+
+void fill_step_call(const StepCall &call, Datum *values, bool *nulls) {
+    std::string_view direction = core::name_of(call.direction);
+    const char *key = idempotency_key_of(call.saga_id, call.step->no, call.direction);
+    auto *saga_id = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
+    *saga_id = call.saga_id;
+    memset(nulls, 0, sizeof(bool) * step_call_columns);
+    values[0] = UUIDPGetDatum(saga_id);
+    values[1] = PointerGetDatum(pg::make_text(call.saga));
+    values[2] = PointerGetDatum(pg::make_text(call.step->name));
+    values[3] = PointerGetDatum(pg::make_text(direction));
+    values[4] = Int32GetDatum(call.attempt);
+    values[5] = call.input;
+    values[6] = call.results;
+    values[7] = CStringGetTextDatum(key);
+    values[8] = call.headers;
+    values[9] = TimestampTzGetDatum(call.deadline.value_or(0));
+    nulls[9] = !call.deadline.has_value();
+}
+
+Oid message_type() {
+    return type_of_schema("message");
+}
+
+void check_constraints_of_caller() {
+    CommandCounterIncrement();
+    pg::as_role(GetOuterUserId(), [] { pg::with_spi([] { set_immediate.run(); }); });
+    pg::with_pinned_path([] { defer_constraints_again(); });
+}
+
+Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
+                      Datum argument, bool *isnull) {
+    handler_is_unusable = false;
+    handler_has_set_constraints = false;
+    Oid definer = get_role_oid(caller.definer, true);
+    if (!OidIsValid(definer))
+        raise_unusable(function, caller, "the defining role does not exist");
+    Oid oid = current_function(function, kind, caller, definer);
+    drop_temporary_tables_of_others(definer);
+
+    FmgrInfo info;
+    fmgr_info(oid, &info);
+    LOCAL_FCINFO(fcinfo, 1);
+    InitFunctionCallInfoData(*fcinfo, &info, 1, InvalidOid, nullptr, nullptr);
+    fcinfo->args[0].value = argument;
+    fcinfo->args[0].isnull = false;
+
+    Datum result = pg::as_role(definer, [&] {
+        const pg::Setting path{"search_path", handler_search_path(caller.search_path)};
+        return pg::with_settings({&path, 1}, [&] {
+            CommandCounterIncrement(); // what the engine has just written is visible to the handler
+            PushActiveSnapshot(GetTransactionSnapshot());
+            Datum value = FunctionCallInvoke(fcinfo);
+            PopActiveSnapshot();
+            check_deferred_constraints();
+            return value;
+        });
+    });
+    if (handler_has_set_constraints)
+        reset_constraints();
+    *isnull = fcinfo->isnull;
+    return result;
+}
+
+Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
+                   const StepCall &call, bool *isnull) {
+    const HandlerCaller caller{.definer = definition.definer,
+                               .search_path = call.step->search_path,
+                               .described =
+                                   psprintf("Saga \"%.*s\", version %d, was defined by role",
+                                            static_cast<int>(definition.saga.size()),
+                                            definition.saga.data(), definition.version),
+                               .mended_by = "define_saga() with the same content"};
+    return call_as_definer(caller, function, kind, step_call_datum(call), isnull);
+}
+
+} // namespace stacksaga

@@ -1,0 +1,50 @@
+#include "src/outbox/delivery_budget.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/query.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement find_retries{
+    "SELECT token::bigint, tick, number FROM stacksaga.message_retry"
+    " WHERE subscription_id = $1 AND partition = ANY ($2::integer[]::smallint[]) AND due_at <= $3"
+    "   AND state = 'failed' AND attempt > 0"
+    " ORDER BY due_at FOR UPDATE SKIP LOCKED"};
+constinit pg::Statement postpone{
+    "UPDATE stacksaga.message_retry SET due_at = $5"
+    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND tick = $3 AND number = $4",
+    pg::Plans::by_index};
+
+} // namespace
+
+int64 defer_message_retries(const NodeIdentity &node, int32 subscription_id,
+                            std::span<const bool, log_partitions> wanted, TimestampTz now) {
+    std::array<int32, log_partitions> partitions{};
+    size_t count = 0;
+    for (int32 partition = 0; partition < log_partitions; ++partition)
+        if (wanted[static_cast<size_t>(partition)])
+            partitions[count++] = partition;
+    pg::Rows rows = find_retries.run(
+        pg::param(subscription_id),
+        pg::param_array(std::span<const int32>{partitions.data(), count}), pg::param_time(now));
+    if (rows.empty())
+        return 0;
+    const double fraction = fraction_of(node);
+    int64 deferred = 0;
+    for (uint64 row = 0; row < rows.count(); ++row) {
+        const std::optional<int64> delay =
+            defer_retry(budget_of_subscription(subscription_id), fraction);
+        if (!delay)
+            continue;
+        postpone.run(pg::param(subscription_id), pg::param(rows.int8(row, 0)),
+                     pg::param(rows.int8(row, 1)), pg::param(rows.int8(row, 2)),
+                     pg::param_time(pg::time_plus(now, *delay)));
+        ++deferred;
+    }
+    return deferred;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,75 @@
+#include "src/outbox/delivery_call.hpp"
+
+#include "pg/scope.hpp"
+#include "pg/settings.hpp"
+#include "src/handler/handler_timeout.hpp"
+#include "src/outbox/message_row.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+HandlerCaller caller_of(const Subscription &s) {
+    return {.definer = s.definer,
+            .search_path = s.search_path,
+            .described = psprintf("Subscription \"%.*s\" was created by role",
+                                  static_cast<int>(s.name.size()), s.name.data()),
+            .mended_by = "create_subscription() with the same settings"};
+}
+
+} // namespace
+
+void call_with(const Subscription &s, const FunctionRef &function, HandlerKind kind,
+               std::span<const Message> messages) {
+    // What one call leaves behind is gone before the next one.
+    MemoryContext scratch =
+        AllocSetContextCreate(CurrentMemoryContext, "stacksaga message", ALLOCSET_DEFAULT_SIZES);
+    pg::in_context(scratch, [&] {
+        bool isnull;
+        handler_is_running = true;
+        handled_subscription = s.id;
+        // What is too large for an array fails as the handler does: in halves it is not.
+        const Datum argument = kind == HandlerKind::message_batch ? message_array_datum(messages)
+                                                                  : message_datum(messages[0]);
+        if (pg::settings.message_timeout > 0)
+            start_handler_timeout(static_cast<int64>(pg::settings.message_timeout) * 1000);
+        call_as_definer(caller_of(s), function, kind, argument, &isnull);
+        stop_handler_timeout();
+        handler_is_running = false;
+        handled_subscription = 0;
+    });
+    MemoryContextDelete(scratch);
+}
+
+MessageFailure failure_of(const Subscription &s, const Casualty &casualty) {
+    if (casualty.timed_out)
+        return {.failure_class = core::FailureClass::retryable,
+                .error = "the handler took longer than stacksaga.message_timeout"};
+    // A function that is gone may come back, and a cancel says nothing about the message: it is not
+    // dead at once.
+    return {.failure_class =
+                casualty.unusable || casualty.is_cancelled
+                    ? core::FailureClass::retryable
+                    : core::classify(casualty.sqlstate, s.retry.retry_on, s.retry.never_on),
+            .error = casualty.error};
+}
+
+void note_handled(const Subscription &s, const Message &m, TimestampTz now) {
+    if (m.is_aside)
+        finish_aside(s, m, now);
+}
+
+void move_positions(const Subscription &s, Gathering &g, size_t done, TimestampTz now) {
+    const bool is_whole = done == g.messages.size();
+    for (GatheredPart &part : g.parts) {
+        core::LogPosition to = is_whole ? part.end : part.position.at;
+        if (!is_whole)
+            for (const Message &m : g.messages.first(done))
+                if (m.partition == part.position.partition)
+                    to = position_behind(m, to);
+        if (to != part.position.at)
+            move_position(s.id, part.position, to, now);
+    }
+}
+
+} // namespace stacksaga

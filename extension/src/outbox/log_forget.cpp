@@ -1,0 +1,86 @@
+// Rows that reading the log leaves behind, deleted when that is of use.
+//
+// As long as a transaction with an old snapshot is open, a deleted row stays where it is. Vacuum
+// goes over it again whenever it looks, and so does everybody who looks for the first row that is
+// left: their cost would grow for as long as the transaction lasts. A row that is left alone costs
+// neither. So what was deleted last has to be out of everybody's sight before more is deleted.
+#include "src/outbox/log_forget.hpp"
+
+#include "pg/query.hpp"
+#include "src/outbox/log_table.hpp"
+#include "src/outbox/position.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int64 ticks_max = 5000;    // deleted at once
+constexpr int64 versions_max = 5000; // of each position
+constexpr int64 others_max = 1000;   // batches, discarded messages
+
+constinit pg::Statement forget_ticks{
+    "DELETE FROM stacksaga.outbox_tick WHERE tick IN ("
+    "  SELECT tick FROM stacksaga.outbox_tick WHERE tick < $1 ORDER BY tick LIMIT $2)"};
+constinit pg::Statement list_subscriptions{"SELECT subscription_id FROM stacksaga.subscription"};
+// The oldest ones, which have the smallest numbers.
+constinit pg::Statement forget_batches{
+    "DELETE FROM stacksaga.message_batch AS b"
+    " WHERE b.batch_id IN ("
+    "       SELECT o.batch_id FROM stacksaga.message_batch AS o ORDER BY o.batch_id LIMIT $2)"
+    "   AND b.received_at < $1"
+    "   AND NOT EXISTS ("
+    "       SELECT FROM unnest(b.partitions) AS n(partition), LATERAL ("
+    "              SELECT l.batch_id FROM stacksaga.subscription_position AS l"
+    "               WHERE l.subscription_id = b.subscription_id AND l.partition = n.partition"
+    "               ORDER BY l.version DESC LIMIT 1) AS latest"
+    "        WHERE latest.batch_id = b.batch_id)"};
+constinit pg::Statement forget_discarded{
+    "DELETE FROM stacksaga.dead_message WHERE ctid = ANY (ARRAY("
+    "       SELECT ctid FROM stacksaga.dead_message"
+    "        WHERE discarded_at < $1 ORDER BY discarded_at LIMIT $2))"};
+
+/// What this session has deleted, from the first row to the last one that there was.
+struct Sweep {
+    TransactionId last; ///< the transaction that ended it; invalid: there was none
+    bool goes_on;
+};
+constinit Sweep sweep{.last = InvalidTransactionId, .goes_on = false};
+
+bool is_out_of_sight(TransactionId xid) {
+    Relation table = table_open(log_relations().tables[0], AccessShareLock);
+    const TransactionId horizon = GetOldestNonRemovableTransactionId(table);
+    table_close(table, NoLock);
+    return TransactionIdPrecedes(xid, horizon);
+}
+
+/// Whether there is more of that.
+bool forget_versions() {
+    bool more = false;
+    pg::Rows rows = list_subscriptions.run();
+    for (uint64 row = 0; row < rows.count(); ++row)
+        for (int16 partition = 0; partition < log_partitions; ++partition) {
+            CHECK_FOR_INTERRUPTS();
+            more = forget_positions(rows.int4(row, 0), partition, versions_max) || more;
+        }
+    return more;
+}
+
+} // namespace
+
+bool forget_log(int64 least, TimestampTz since, bool in_any_case) {
+    const bool is_first = !TransactionIdIsValid(sweep.last);
+    if (!in_any_case && !is_first && !sweep.goes_on && !is_out_of_sight(sweep.last))
+        return false;
+    const bool more_versions = forget_versions();
+    const uint64 ticks = forget_ticks.touch(pg::param(least), pg::param(ticks_max));
+    const uint64 batches = forget_batches.touch(pg::param_time(since), pg::param(others_max));
+    const uint64 discarded = forget_discarded.touch(pg::param_time(since), pg::param(others_max));
+    sweep.goes_on =
+        more_versions || ticks == ticks_max || batches == others_max || discarded == others_max;
+    // Without an id nothing was deleted.
+    if (const TransactionId own = GetTopTransactionIdIfAny(); TransactionIdIsValid(own))
+        sweep.last = own;
+    return sweep.goes_on;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,206 @@
+#include "src/outbox/log_generation.hpp"
+
+#include "pg/attempt.hpp"
+#include "pg/clock.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "pg/settings.hpp"
+#include "src/outbox/delivery_poll.hpp"
+#include "src/outbox/log_append.hpp"
+#include "src/outbox/log_forget.hpp"
+#include "src/outbox/log_lock.hpp"
+#include "src/outbox/log_table.hpp"
+#include "src/outbox/log_tick.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// A generation is kept until all have read it, so the log is as long as two of these at least.
+constexpr int64 generation_age_us = USECS_PER_HOUR;
+constexpr int64 generation_pages = 32768; // 256 MB
+constexpr int lock_timeout_ms = 50;
+constexpr int32 move_max = 1000; // messages moved aside at once
+
+constinit pg::Statement begin_generation{
+    "SELECT pg_catalog.setval('stacksaga.outbox_generation_seq', $1)"};
+// The first rows of a table that is only appended to are the oldest.
+constinit std::array<pg::Statement, generations> oldest_of{
+    pg::Statement{"SELECT published_at FROM stacksaga.outbox_message_0 LIMIT 1"},
+    pg::Statement{"SELECT published_at FROM stacksaga.outbox_message_1 LIMIT 1"},
+    pg::Statement{"SELECT published_at FROM stacksaga.outbox_message_2 LIMIT 1"}};
+#define LAST_OF(generation)                                                                        \
+    "SELECT max(m.number), max(m.published_at)"                                                    \
+    "  FROM generate_series(0, $1 - 1) AS n(partition), LATERAL ("                                 \
+    "       SELECT number, published_at FROM stacksaga.outbox_message_" #generation                \
+    "        WHERE partition = n.partition::smallint ORDER BY number DESC LIMIT 1) AS m"
+constinit std::array<pg::Statement, generations> last_of{
+    pg::Statement{LAST_OF(0)}, pg::Statement{LAST_OF(1)}, pg::Statement{LAST_OF(2)}};
+constinit std::array<pg::Statement, generations> lock_of{
+    pg::Statement{"LOCK TABLE stacksaga.outbox_message_0 IN ACCESS EXCLUSIVE MODE"},
+    pg::Statement{"LOCK TABLE stacksaga.outbox_message_1 IN ACCESS EXCLUSIVE MODE"},
+    pg::Statement{"LOCK TABLE stacksaga.outbox_message_2 IN ACCESS EXCLUSIVE MODE"}};
+constinit std::array<pg::Statement, generations> empty_of{
+    pg::Statement{"TRUNCATE stacksaga.outbox_message_0"},
+    pg::Statement{"TRUNCATE stacksaga.outbox_message_1"},
+    pg::Statement{"TRUNCATE stacksaga.outbox_message_2"}};
+constinit pg::Statement list_subscriptions{
+    "SELECT subscription_id FROM stacksaga.subscription ORDER BY subscription_id"};
+// The latest position of each partition of each subscription that is the furthest behind.
+constinit pg::Statement least_tick{
+    "SELECT min(p.tick), count(*)"
+    "  FROM stacksaga.subscription AS s, generate_series(0, $1 - 1) AS n(partition), LATERAL ("
+    "       SELECT l.tick FROM stacksaga.subscription_position AS l"
+    "        WHERE l.subscription_id = s.subscription_id AND l.partition = n.partition::smallint"
+    "        ORDER BY l.version DESC LIMIT 1) AS p"};
+
+/// The subscription position that is the furthest behind.
+struct Progress {
+    int64 tick;
+    bool has_subscriptions;
+};
+
+Progress progress() {
+    pg::Rows rows = least_tick.run(pg::param(log_partitions));
+    return {.tick = rows.optional_int8(0, 0).value_or(0), .has_subscriptions = rows.int8(0, 1) > 0};
+}
+
+TimestampTz retention_begin(TimestampTz now) {
+    return pg::time_plus(now, -static_cast<int64>(pg::settings.outbox_retention) * USECS_PER_SEC);
+}
+
+/// Whether the generation holds something and nobody needs it. For sure only under a lock that
+/// keeps those out who write to it: what they have not committed is not counted.
+bool is_read(size_t generation, TimestampTz now) {
+    pg::Rows last = last_of[generation].run(pg::param(log_partitions));
+    const std::optional<int64> number = last.optional_int8(0, 0);
+    if (!number)
+        return false;
+    const TimestampTz youngest = last.time(0, 1);
+    const Progress read = progress();
+    if (!read.has_subscriptions)
+        return youngest < retention_begin(now);
+    if (read.tick == 0)
+        return false;
+    // What the tick does not see has a number above `before`, or its transaction was running.
+    const core::Tick tick = load_ticks(read.tick)[0];
+    return *number <= tick.before && !have_published(tick.snapshot.running);
+}
+
+size_t generation_filled(int64 count) {
+    return static_cast<size_t>(count % generations);
+}
+
+bool is_empty(size_t generation) {
+    return oldest_of[generation].run().empty();
+}
+
+/// Begins a new generation where the next table is empty and this one is full enough.
+void turn_generation(TimestampTz now, bool at_once) {
+    const int64 count = last_value_of(log_relations().generation_sequence);
+    const size_t current = generation_filled(count);
+    pg::Rows oldest = oldest_of[current].run();
+    if (oldest.empty() || !is_empty(generation_filled(count + 1)))
+        return;
+    Relation table = table_open(log_relations().tables[current], AccessShareLock);
+    const bool is_large = RelationGetNumberOfBlocks(table) >= generation_pages;
+    table_close(table, NoLock);
+    if (at_once || is_large || oldest.time(0, 0) < now - generation_age_us) {
+        begin_generation.run(pg::param(count + 1));
+        forget_generation();
+    }
+}
+
+/// Empties the generations that are not being filled and that nobody needs.
+void empty_generations(TimestampTz now) {
+    const size_t current = generation_filled(last_value_of(log_relations().generation_sequence));
+    for (size_t generation = 0; generation < generations; ++generation) {
+        if (generation == current || !is_read(generation, now))
+            continue;
+        pg::attempt(lock_timeout_ms, [&] {
+            lock_of[generation].run();
+            // Somebody may have chosen it before the turn and committed since.
+            if (is_read(generation, now))
+                empty_of[generation].run();
+        });
+    }
+}
+
+/// Moves aside what is older than the retention, in the order of its keys.
+void set_aside_old(const Subscription &s, std::span<const Message> messages, TimestampTz now) {
+    auto *fates = static_cast<LogFate *>(palloc(sizeof(LogFate) * (messages.size() + 1)));
+    decide_fates(s, messages, now, {fates, messages.size()});
+    for (size_t i = 0; i < messages.size(); ++i)
+        if (fates[i] == LogFate::delay)
+            move_aside(s, messages[i], LogFate::delay, now);
+        else if (fates[i] != LogFate::settled)
+            move_unread(s, messages[i], now);
+    for (const Message &m : messages)
+        if (m.key != 0)
+            release_key(s, m.token, now);
+}
+
+/// Moves one position over what nobody waits for: what the subscription does not want, and what has
+/// not been read for so long that the log cannot keep it. Returns whether there is more of that.
+bool advance(const Subscription &s, int16 partition, TimestampTz now) {
+    std::optional<Position> position = lock_position(s.id, partition, false);
+    if (!position || position->is_leased(now))
+        return false;
+    LogPart part = read_log(s.filter, partition, position->at, move_max);
+    size_t old = 0;
+    while (old < part.messages.size() && part.messages[old].published_at < retention_begin(now))
+        ++old;
+    set_aside_old(s, part.messages.first(old), now);
+    core::LogPosition to = position->at;
+    if (old == part.messages.size())
+        to = part.end;
+    else if (old > 0)
+        to = part.messages[old - 1].end();
+    if (to == position->at)
+        return false;
+    // A batch whose lease ran out may still be acknowledged, unless its messages were given to
+    // others or moved aside; one of what was aside before has none in the log.
+    if (position->batch_id != 0 && position->batch_size == 0)
+        carry_position(s.id, *position, to, now);
+    else
+        move_position(s.id, *position, to, now);
+    return part.more && old == part.messages.size();
+}
+
+bool advance_all(TimestampTz now) {
+    bool more = false;
+    pg::Rows rows = list_subscriptions.run();
+    for (uint64 row = 0; row < rows.count(); ++row) {
+        const Subscription *s = hold_subscription(rows.int4(row, 0), false);
+        for (int16 partition = 0; s != nullptr && partition < log_partitions; ++partition) {
+            CHECK_FOR_INTERRUPTS();
+            more = advance(*s, partition, now) || more;
+        }
+    }
+    return more;
+}
+
+} // namespace
+
+bool tend_log(bool now_or_never) {
+    if (!lock_tending())
+        return false;
+    const TimestampTz now = pg::clock_now();
+    return pg::by_index([&] {
+        const bool more = advance_all(now);
+        turn_generation(now, now_or_never);
+        empty_generations(now);
+        const Progress read = progress();
+        const int64 least = read.has_subscriptions ? read.tick : last_tick();
+        return forget_log(least, retention_begin(now), now_or_never) || more;
+    });
+}
+
+// tend_outbox(at_once) -> boolean
+STACKSAGA_FUNCTION(tend_outbox) {
+    const bool at_once = pg::Arguments(fcinfo).required_bool(0, "at_once");
+    PG_RETURN_BOOL(pg::with_spi([&] { return tend_log(at_once); }));
+}
+
+} // namespace stacksaga

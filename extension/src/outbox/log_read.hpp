@@ -1,0 +1,78 @@
+// Reading the log: the messages of one partition behind a position, window by window.
+#pragma once
+#include "src/outbox/outbox.hpp"
+
+namespace stacksaga {
+
+/// A message on its way to a subscription. Datums of absent columns are 0; topic, key and type are
+/// text, payload and headers jsonb.
+struct Message {
+    int64 number;
+    int64 tick;          ///< of its window; messages of a key are delivered by (tick, number)
+    int64 previous_tick; ///< the tick before that one; not of a message that was aside
+    core::Token token = core::Token::from_int64(0);
+    int16 partition;
+    int32 attempt;   ///< how often it has been given to a consumer, this time included
+    bool is_aside;   ///< from message_retry; else from the log
+    bool is_suspect; ///< something went wrong with it before: it is handed over alone
+    pg_uuid_t id;
+    TimestampTz published_at;
+    std::optional<TimestampTz> deliver_at;
+    Datum topic, key, type, payload, headers;
+
+    std::optional<std::string_view> key_text() const;
+    /// The position behind a message of the log.
+    core::LogPosition end() const { return {.tick = previous_tick, .number = number}; }
+};
+static_assert(std::is_trivially_destructible_v<Message>);
+
+/// What a subscription wants of the log.
+struct LogFilter {
+    int32 ring_id;
+    std::string_view topic; ///< without the asterisk
+    bool is_prefix;
+    int64 start_origin;
+    const core::Snapshot *start; ///< what it sees is older than the subscription; nullptr: nothing
+
+    bool wants(std::string_view message_topic) const {
+        return is_prefix ? message_topic.substr(0, topic.size()) == topic : message_topic == topic;
+    }
+};
+
+struct LogPart {
+    std::span<Message> messages; ///< in the order of their delivery
+    core::LogPosition end;       ///< behind them
+    int64 window;                ///< the tick of the window that end.number is in; 0: in none
+    bool more;                   ///< there is more behind `end` at once
+    int64 distance;              ///< about how much of the log lies between the two positions
+};
+
+/// At most `room` messages (1 or more) of one partition behind `from`. Reads what is committed now,
+/// whatever the isolation level. What it returns lives in the current memory context; the tables
+/// stay open to the end of the transaction. Inside with_spi.
+LogPart read_log(const LogFilter &filter, int16 partition, core::LogPosition from, int32 room);
+
+/// The same for whoever has not locked the position; nothing when it has moved on and the log has
+/// been forgotten behind it.
+std::optional<LogPart> peek_log(const LogFilter &filter, int16 partition, core::LogPosition from,
+                                int32 room);
+
+/// All the messages between two positions that read_log() has returned, in the same order.
+LogPart read_log_again(const LogFilter &filter, int16 partition, core::LogPosition from,
+                       core::LogPosition until);
+
+/// Whether some transaction of `xids` is known to have published: there is a row of it.
+bool have_published(std::span<const uint64> xids);
+
+/// How many messages behind `from` are committed, whether a tick sees them or not, and when the
+/// first of them was published; those with the numbers `but_not`, which are sorted, left out.
+/// Nothing when the position, which need not be locked, has moved on and the log has been forgotten
+/// behind it.
+struct Backlog {
+    int64 messages;
+    TimestampTz oldest; ///< DT_NOEND: there is none
+};
+std::optional<Backlog> count_backlog(const LogFilter &filter, int16 partition,
+                                     core::LogPosition from, std::span<const int64> but_not);
+
+} // namespace stacksaga

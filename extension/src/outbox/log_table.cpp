@@ -1,0 +1,180 @@
+#include "src/outbox/log_table.hpp"
+
+#include "pg/compat.hpp"
+#include "pg/scope.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit LogRelations relations{};
+constinit uint64 changes = 1;  // of any table, in this session's eyes
+constinit uint64 known_at = 0; // what `changes` was when the relations were looked up
+constinit bool is_watching = false;
+
+Oid relation_named(const char *name) {
+    Oid oid = get_relname_relid(name, get_namespace_oid("stacksaga", false));
+    if (!OidIsValid(oid))
+        elog(ERROR, "relation stacksaga.%s does not exist", name);
+    return oid;
+}
+
+/// The extension may be dropped and made again in the same session.
+void note_change(Datum, Oid) {
+    ++changes;
+}
+
+LogRelations look_up() {
+    LogRelations found{};
+    for (size_t i = 0; i < generations; ++i) {
+        const char *table = psprintf("outbox_message_%zu", i);
+        found.tables[i] = relation_named(table);
+        found.number_indexes[i] = relation_named(psprintf("%s_number", table));
+        found.transaction_indexes[i] = relation_named(psprintf("%s_transaction", table));
+    }
+    found.number_sequence = relation_named("outbox_number_seq");
+    found.generation_sequence = relation_named("outbox_generation_seq");
+    return found;
+}
+
+} // namespace
+
+const LogRelations &log_relations() {
+    if (!is_watching) {
+        CacheRegisterRelcacheCallback(note_change, Datum{0});
+        is_watching = true;
+    }
+    if (known_at != changes) {
+        const uint64 before = changes; // the look-up itself may hear of a change
+        const LogRelations found = look_up();
+        relations = found;
+        known_at = before;
+    }
+    return relations;
+}
+
+int64 last_value_of(Oid sequence) {
+    // Called with a result flag, since "none yet" is a NULL.
+    LOCAL_FCINFO(fcinfo, 1);
+    InitFunctionCallInfoData(*fcinfo, nullptr, 1, InvalidOid, nullptr, nullptr);
+    fcinfo->args[0].value = ObjectIdGetDatum(sequence);
+    fcinfo->args[0].isnull = false;
+    const Datum value = pg_sequence_last_value(fcinfo);
+    return fcinfo->isnull ? 0 : DatumGetInt64(value);
+}
+
+Message LogRow::copy() const {
+    HeapTuple tuple = ExecCopySlotHeapTuple(slot_);
+    // There may be more columns than ours: publish() refuses such a table, what is in it is read.
+    const auto columns = static_cast<size_t>(slot_->tts_tupleDescriptor->natts);
+    auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * columns));
+    auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * columns));
+    heap_deform_tuple(tuple, slot_->tts_tupleDescriptor, values, nulls);
+    auto value = [&](LogColumn column) {
+        auto i = static_cast<size_t>(column) - 1;
+        return nulls[i] ? Datum{0} : values[i];
+    };
+    Message m{};
+    m.number = DatumGetInt64(value(LogColumn::number));
+    m.token = core::Token::from_int64(DatumGetInt64(value(LogColumn::token)));
+    m.partition = DatumGetInt16(value(LogColumn::partition));
+    m.attempt = 1;
+    m.id = *DatumGetUUIDP(value(LogColumn::message_id));
+    m.published_at = DatumGetTimestampTz(value(LogColumn::published_at));
+    if (!nulls[static_cast<size_t>(LogColumn::deliver_at) - 1])
+        m.deliver_at = DatumGetTimestampTz(value(LogColumn::deliver_at));
+    m.topic = value(LogColumn::topic);
+    m.key = value(LogColumn::key);
+    m.type = value(LogColumn::type);
+    m.payload = value(LogColumn::payload);
+    m.headers = value(LogColumn::headers);
+    pfree(values);
+    pfree(nulls);
+    return m;
+}
+
+LogTables::LogTables() {
+    const LogRelations relations = log_relations();
+    for (size_t generation = 0; generation < generations; ++generation) {
+        Relation table = table_open(relations.tables[generation], AccessShareLock);
+        // Asked under the lock: an empty one may be filled from now on, but not with what the
+        // caller looks for, which was committed before.
+        if (RelationGetNumberOfBlocks(table) == 0) {
+            table_close(table, AccessShareLock);
+            continue;
+        }
+        Scan &scan = scans_[count_++];
+        scan.table = table;
+        scan.number_index = relations.number_indexes[generation];
+        scan.transaction_index = relations.transaction_indexes[generation];
+    }
+}
+
+void LogTables::begin(Scan &scan, bool by_transaction, uint64 xid, int16 partition, int64 after,
+                      int64 until) {
+    if (snapshot_ == nullptr)
+        snapshot_ = RegisterSnapshot(GetLatestSnapshot());
+    ScanKeyData keys[4];
+    int count = 0;
+    if (by_transaction)
+        ScanKeyInit(&keys[count++], 1, BTEqualStrategyNumber, F_INT8EQ,
+                    Int64GetDatum(static_cast<int64>(xid)));
+    const auto first_column = static_cast<AttrNumber>(count + 1);
+    const auto second_column = static_cast<AttrNumber>(count + 2);
+    if (partition != any_partition) {
+        ScanKeyInit(&keys[count++], first_column, BTEqualStrategyNumber, F_INT2EQ,
+                    Int16GetDatum(partition));
+        ScanKeyInit(&keys[count++], second_column, BTGreaterStrategyNumber, F_INT8GT,
+                    Int64GetDatum(after));
+        ScanKeyInit(&keys[count++], second_column, BTLessEqualStrategyNumber, F_INT8LE,
+                    Int64GetDatum(until));
+    }
+    scan.index =
+        index_open(by_transaction ? scan.transaction_index : scan.number_index, AccessShareLock);
+    scan.descriptor = pg::begin_index_scan(scan.table, scan.index, snapshot_, count);
+    index_rescan(scan.descriptor, keys, count, nullptr, 0);
+    scan.slot = table_slot_create(scan.table, nullptr);
+    step(scan);
+}
+
+void LogTables::end(Scan &scan) {
+    ExecDropSingleTupleTableSlot(scan.slot);
+    index_endscan(scan.descriptor);
+    index_close(scan.index, NoLock);
+    scan.has_row = false;
+}
+
+void LogTables::step(Scan &scan) {
+    scan.has_row = index_getnext_slot(scan.descriptor, ForwardScanDirection, scan.slot);
+    if (scan.has_row)
+        scan.number = LogRow{scan.slot}.number();
+}
+
+LogTables::Scan *LogTables::first() {
+    Scan *least = nullptr;
+    for (int i = 0; i < count_; ++i)
+        if (scans_[i].has_row && (least == nullptr || scans_[i].number < least->number))
+            least = &scans_[i];
+    return least;
+}
+
+bool LogTables::holds_transaction(uint64 xid) {
+    bool found = false;
+    for (int i = 0; i < count_ && !found; ++i) {
+        begin(scans_[i], true, xid, any_partition, 0, 0);
+        found = scans_[i].has_row;
+        end(scans_[i]);
+    }
+    return found;
+}
+
+void LogTables::close() {
+    if (snapshot_ != nullptr)
+        UnregisterSnapshot(snapshot_);
+    snapshot_ = nullptr;
+    for (int i = 0; i < count_; ++i)
+        table_close(scans_[i].table, NoLock);
+    count_ = 0;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,135 @@
+// The tables of the log, read by their indexes without a planner in between: a plan that was made
+// while they were small, or just truncated, must not read them from end to end when they are large.
+#pragma once
+#include "src/outbox/log_read.hpp"
+
+namespace stacksaga {
+
+inline constexpr int generations = 3;
+
+/// The columns of outbox_message, by number.
+enum class LogColumn : AttrNumber {
+    number = 1,
+    transaction_id,
+    origin,
+    token,
+    published_at,
+    ring_id,
+    generation,
+    partition,
+    message_id,
+    topic,
+    key,
+    type,
+    payload,
+    headers,
+    deliver_at,
+};
+inline constexpr int log_columns = 15;
+
+/// A row under a scan; its values are good until the scan goes on.
+class LogRow {
+public:
+    explicit LogRow(TupleTableSlot *slot) : slot_(slot) {}
+
+    Datum value(LogColumn column) const {
+        bool isnull;
+        return slot_getattr(slot_, static_cast<int>(column), &isnull);
+    }
+    int64 int8(LogColumn column) const { return DatumGetInt64(value(column)); }
+    int64 number() const { return int8(LogColumn::number); }
+    std::string_view topic() const {
+        text *t = DatumGetTextPP(value(LogColumn::topic));
+        return {VARDATA_ANY(t), static_cast<size_t>(VARSIZE_ANY_EXHDR(t))};
+    }
+    core::LogEntry entry() const {
+        return {.xid = static_cast<uint64>(int8(LogColumn::transaction_id)),
+                .number = number(),
+                .origin = int8(LogColumn::origin)};
+    }
+    /// A copy in the current memory context.
+    Message copy() const;
+
+private:
+    TupleTableSlot *slot_;
+};
+
+/// The generations that hold something. After an error the resource owner closes what is open.
+class LogTables {
+public:
+    /// Opens them; the lock that lasts to the end of the transaction keeps them from being emptied.
+    LogTables();
+
+    /// Calls `each(const LogRow &)` for the rows of `partition` with numbers in (after, until], in
+    /// their order, until it returns false.
+    template <class F> void by_number(int16 partition, int64 after, int64 until, F &&each) {
+        merge(false, 0, partition, after, until, each);
+    }
+
+    /// The same for the rows of one transaction.
+    template <class F>
+    void by_transaction(uint64 xid, int16 partition, int64 after, int64 until, F &&each) {
+        merge(true, xid, partition, after, until, each);
+    }
+
+    /// Whether there is a row of the transaction.
+    bool holds_transaction(uint64 xid);
+
+    /// To be called on the normal path; the locks stay.
+    void close();
+
+private:
+    struct Scan {
+        Relation table;
+        Relation index;
+        IndexScanDesc descriptor;
+        TupleTableSlot *slot;
+        bool has_row;
+        int64 number; ///< of the row
+        Oid number_index;
+        Oid transaction_index;
+    };
+
+    /// The rows of all generations, in the order of their numbers.
+    template <class F>
+    void merge(bool by_transaction, uint64 xid, int16 partition, int64 after, int64 until,
+               F &&each) {
+        for (int i = 0; i < count_; ++i)
+            begin(scans_[i], by_transaction, xid, partition, after, until);
+        for (Scan *next = first(); next != nullptr; next = first()) {
+            CHECK_FOR_INTERRUPTS();
+            if (!each(LogRow{next->slot}))
+                break;
+            step(*next);
+        }
+        for (int i = 0; i < count_; ++i)
+            end(scans_[i]);
+    }
+
+    /// Begins to read one partition, by number or by transaction; see any_partition.
+    void begin(Scan &scan, bool by_transaction, uint64 xid, int16 partition, int64 after,
+               int64 until);
+    static constexpr int16 any_partition = -1; ///< of a transaction
+    void end(Scan &scan);
+    void step(Scan &scan);
+    Scan *first();
+
+    std::array<Scan, generations> scans_{};
+    int count_ = 0;
+    ::Snapshot snapshot_ = nullptr;
+};
+static_assert(std::is_trivially_destructible_v<LogTables>);
+
+/// What the log consists of.
+struct LogRelations {
+    std::array<Oid, generations> tables, number_indexes, transaction_indexes;
+    Oid number_sequence, generation_sequence;
+};
+
+/// Looked up once in a session, and again when one of them is replaced.
+const LogRelations &log_relations();
+
+/// The last value that a sequence of the outbox has given; 0 before the first one.
+int64 last_value_of(Oid sequence);
+
+} // namespace stacksaga

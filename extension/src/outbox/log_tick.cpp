@@ -1,0 +1,176 @@
+#include "src/outbox/log_tick.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "pg/settings.hpp"
+#include "src/outbox/log_lock.hpp"
+#include "src/outbox/log_table.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement read_ticks{
+    "SELECT tick, number_before, number_after, origin, snapshot::text FROM stacksaga.outbox_tick"
+    " WHERE tick >= $1 ORDER BY tick LIMIT $2"};
+constinit pg::Statement find_last{
+    "SELECT tick FROM stacksaga.outbox_tick ORDER BY tick DESC LIMIT 1"};
+constinit pg::Statement find_before{
+    "SELECT tick FROM stacksaga.outbox_tick WHERE tick < $1 ORDER BY tick DESC LIMIT 1"};
+constinit pg::Statement have_subscriptions{"SELECT FROM stacksaga.subscription LIMIT 1"};
+constinit pg::Statement read_snapshot{"SELECT pg_catalog.pg_current_snapshot()::text"};
+constinit pg::Statement insert_tick{
+    "INSERT INTO stacksaga.outbox_tick"
+    " (tick, number_before, number_after, origin, ticked_at, snapshot)"
+    " VALUES ($1, $2, $3, $4, $5, $6::pg_snapshot)"};
+
+constexpr const char *channel = "stacksaga_outbox";
+
+uint64 *make_ids(size_t count) {
+    return static_cast<uint64 *>(palloc_extended(sizeof(uint64) * count, MCXT_ALLOC_HUGE));
+}
+
+int64 this_origin() {
+    return static_cast<int64>(GetSystemIdentifier());
+}
+
+/// A snapshot ends its list at the last transaction that has ended; those with later ids are
+/// running as well, and have to be named: they may have taken numbers.
+core::Snapshot name_all_running(const core::Snapshot &snapshot, uint64 next) {
+    if (next <= snapshot.xmax)
+        return snapshot;
+    uint64 *ids = make_ids(snapshot.running.size() + (next - snapshot.xmax));
+    uint64 *end = std::copy(snapshot.running.begin(), snapshot.running.end(), ids);
+    for (uint64 xid = snapshot.xmax; xid < next; ++xid)
+        *end++ = xid;
+    return {snapshot.xmin, next, {ids, static_cast<size_t>(end - ids)}};
+}
+
+/// Whether something that `last` does not see may be seen now, of which `before` is the last
+/// number.
+bool is_due(const core::Tick &last, int64 before, const core::Snapshot &now) {
+    if (before > last.before || (last.tick > 0 && last.origin != this_origin()))
+        return true;
+    uint64 *ended = make_ids(last.snapshot.running.size() + 1);
+    size_t count = 0;
+    for (uint64 xid : last.snapshot.running)
+        if (now.sees(xid))
+            ended[count++] = xid;
+    return have_published({ended, count});
+}
+
+constinit bool is_wanted_at_commit = false;
+constinit bool is_watching = false;
+
+void at_transaction_end(XactEvent event, void *) {
+    if (event == XACT_EVENT_PRE_COMMIT && is_wanted_at_commit && !XactReadOnly) {
+        is_wanted_at_commit = false;
+        PushActiveSnapshot(GetTransactionSnapshot());
+        // The function that wanted it has returned, and with it the search_path that it pins.
+        pg::with_pinned_path([] { pg::as_owner([] { pg::with_spi([] { tick_if_due(); }); }); });
+        PopActiveSnapshot();
+    }
+    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+        is_wanted_at_commit = false;
+}
+
+} // namespace
+
+int64 last_message_number() {
+    return last_value_of(log_relations().number_sequence);
+}
+
+int64 last_tick() {
+    pg::Rows rows = find_last.run();
+    return rows.empty() ? 0 : rows.int8(0, 0);
+}
+
+int64 tick_before(int64 tick) {
+    pg::Rows rows = find_before.run(pg::param(tick));
+    return rows.empty() ? 0 : rows.int8(0, 0);
+}
+
+const char *snapshot_text(const core::Snapshot &snapshot) {
+    StringInfoData text;
+    initStringInfo(&text);
+    appendStringInfo(&text, UINT64_FORMAT ":" UINT64_FORMAT ":", snapshot.xmin, snapshot.xmax);
+    for (size_t i = 0; i < snapshot.running.size(); ++i)
+        appendStringInfo(&text, "%s" UINT64_FORMAT, i == 0 ? "" : ",", snapshot.running[i]);
+    return text.data;
+}
+
+core::Snapshot snapshot_of_text(std::string_view text) {
+    const size_t size = core::snapshot_ids_max(text);
+    std::optional<core::Snapshot> snapshot = core::parse_snapshot(text, {make_ids(size), size});
+    if (!snapshot)
+        elog(ERROR, "cannot read the snapshot of a tick");
+    return *snapshot;
+}
+
+core::Snapshot current_snapshot() {
+    // In this order: whoever gets an id after the first line takes a number after it, too.
+    const uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
+    core::Snapshot snapshot =
+        name_all_running(snapshot_of_text(read_snapshot.run().text(0, 0)), next);
+    const FullTransactionId own = GetTopFullTransactionIdIfAny();
+    if (!FullTransactionIdIsValid(own))
+        return snapshot;
+    const size_t size = snapshot.running.size() + 1;
+    return core::with_running(snapshot, U64FromFullTransactionId(own), {make_ids(size), size});
+}
+
+std::span<const core::Tick> find_ticks(int64 from) {
+    pg::Rows rows = read_ticks.run(pg::param(from), pg::param(static_cast<int32>(ticks_at_once)));
+    auto *ticks = static_cast<core::Tick *>(palloc(sizeof(core::Tick) * (rows.count() + 1)));
+    size_t count = 0;
+    if (from == 0)
+        ticks[count++] = core::Tick{};
+    else if (rows.empty() || rows.int8(0, 0) != from)
+        return {};
+    for (uint64 i = 0; i < rows.count(); ++i)
+        ticks[count++] = {.tick = rows.int8(i, 0),
+                          .before = rows.int8(i, 1),
+                          .after = rows.int8(i, 2),
+                          .origin = rows.int8(i, 3),
+                          .snapshot = snapshot_of_text(rows.text(i, 4))};
+    return {ticks, count};
+}
+
+std::span<const core::Tick> load_ticks(int64 from) {
+    const std::span<const core::Tick> ticks = find_ticks(from);
+    if (ticks.empty())
+        elog(ERROR, "tick " INT64_FORMAT " of the outbox is gone", from);
+    return ticks;
+}
+
+bool tick_if_due() {
+    if (have_subscriptions.run().empty() || !lock_ticking())
+        return false;
+    const int64 last_number = last_tick(); // after the lock
+    const core::Tick last = load_ticks(last_number)[0];
+    const int64 before = last_message_number();
+    const core::Snapshot snapshot = current_snapshot();
+    if (!is_due(last, before, snapshot))
+        return false;
+    insert_tick.run(pg::param(last_number + 1), pg::param(before), pg::param(last_message_number()),
+                    pg::param(this_origin()), pg::param_time(pg::clock_now()),
+                    pg::param(std::string_view{snapshot_text(snapshot)}));
+    if (pg::settings.notify)
+        Async_Notify(channel, psprintf(INT64_FORMAT, last_number + 1));
+    return true;
+}
+
+void tick_soon() {
+    if (!IsTransactionBlock()) {
+        tick_if_due();
+        return;
+    }
+    if (!is_watching) {
+        RegisterXactCallback(at_transaction_end, nullptr);
+        is_watching = true;
+    }
+    is_wanted_at_commit = true;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,130 @@
+#include "src/outbox/position.hpp"
+
+#include "pg/lookup.hpp"
+#include "pg/query.hpp"
+#include "src/outbox/log_lock.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement append{
+    "INSERT INTO stacksaga.subscription_position (subscription_id, partition, version, tick,"
+    "       number, written_at, batch_id, batch_tick, batch_number, batch_size, deliveries,"
+    "       lease_until, consumer)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"};
+// Versions count up by one.
+constinit pg::Statement forget{
+    "DELETE FROM stacksaga.subscription_position"
+    " WHERE subscription_id = $1 AND partition = $2"
+    "   AND version < least($3, $4 + ("
+    "       SELECT f.version FROM stacksaga.subscription_position AS f"
+    "        WHERE f.subscription_id = $1 AND f.partition = $2 ORDER BY f.version LIMIT 1))"};
+
+enum column {
+    subscription_id,
+    partition,
+    version,
+    tick,
+    number,
+    written_at,
+    batch_id,
+    batch_tick,
+    batch_number,
+    batch_size,
+    deliveries,
+    lease_until,
+    consumer,
+    columns
+};
+
+/// The latest version. By the index and not by a query: its plan, made while there are few
+/// versions, would read them all when there are many.
+std::optional<Position> latest_position(int32 subscription, int16 of_partition) {
+    std::array<Datum, columns> row{};
+    std::array<bool, columns> nulls{};
+    const std::array<pg::KeyColumn, 2> key{
+        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(subscription)},
+        pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(of_partition)}};
+    if (!pg::find_last_row("subscription_position", key, row, nulls))
+        return std::nullopt;
+    Position p{};
+    p.partition = of_partition;
+    p.version = DatumGetInt64(row[version]);
+    p.at = {.tick = DatumGetInt64(row[tick]), .number = DatumGetInt64(row[number])};
+    p.deliveries = DatumGetInt32(row[deliveries]);
+    if (nulls[batch_id])
+        return p;
+    p.batch_id = DatumGetInt64(row[batch_id]);
+    p.batch_end = {.tick = DatumGetInt64(row[batch_tick]),
+                   .number = DatumGetInt64(row[batch_number])};
+    p.batch_size = DatumGetInt32(row[batch_size]);
+    p.lease_until = DatumGetTimestampTz(row[lease_until]);
+    return p;
+}
+
+} // namespace
+
+std::optional<Position> read_position(int32 subscription_id, int16 partition) {
+    CommandCounterIncrement(); // what this transaction has written itself counts as well
+    return latest_position(subscription_id, partition);
+}
+
+std::optional<Positions> read_positions(int32 subscription_id) {
+    Positions positions{};
+    for (int16 i = 0; i < log_partitions; ++i) {
+        const std::optional<Position> p = read_position(subscription_id, i);
+        if (!p)
+            return std::nullopt;
+        positions[static_cast<size_t>(i)] = *p;
+    }
+    return positions;
+}
+
+std::optional<Position> lock_position(int32 subscription_id, int16 partition, bool wait) {
+    if (!lock_partition(subscription_id, partition, wait))
+        return std::nullopt;
+    return read_position(subscription_id, partition);
+}
+
+void write_position(int32 subscription_id, Position &p, TimestampTz now,
+                    std::optional<std::string_view> consumer) {
+    ++p.version;
+    const bool has_batch = p.batch_id != 0;
+    auto of_batch = [&](int64 value) {
+        return has_batch ? pg::param(value) : pg::param_null(INT8OID);
+    };
+    append.run(pg::param(subscription_id), pg::param(p.partition), pg::param(p.version),
+               pg::param(p.at.tick), pg::param(p.at.number), pg::param_time(now),
+               of_batch(p.batch_id), of_batch(p.batch_end.tick), of_batch(p.batch_end.number),
+               has_batch ? pg::param(p.batch_size) : pg::param_null(INT4OID),
+               pg::param(p.deliveries),
+               has_batch ? pg::param_time(p.lease_until) : pg::param_null(TIMESTAMPTZOID),
+               pg::param(consumer));
+}
+
+void move_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now) {
+    if (p.at != to)
+        p.deliveries = 0;
+    p.at = to;
+    p.batch_id = 0;
+    write_position(subscription_id, p, now, std::nullopt);
+}
+
+void carry_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now) {
+    p.deliveries = 0;
+    p.at = to;
+    p.batch_end = std::max(p.batch_end, to);
+    write_position(subscription_id, p, now, std::nullopt);
+}
+
+bool forget_positions(int32 subscription_id, int16 partition, int64 limit) {
+    const std::optional<Position> latest = latest_position(subscription_id, partition);
+    if (!latest)
+        return false;
+    const uint64 gone = forget.touch(pg::param(subscription_id), pg::param(partition),
+                                     pg::param(latest->version), pg::param(limit));
+    return static_cast<int64>(gone) == limit;
+}
+
+} // namespace stacksaga

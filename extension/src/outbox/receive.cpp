@@ -1,0 +1,339 @@
+// What services call: receive a batch, answer for single messages of it, acknowledge it.
+//
+// A batch is no list: it is the partitions that it holds and how far it reaches in each of them
+// (subscription_position). Whoever acknowledges moves the positions on; when somebody else has
+// written a later version since, the lease is lost.
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/random.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/common/wake.hpp"
+#include "src/outbox/delivery_poll.hpp"
+#include "src/outbox/log_tick.hpp"
+#include "src/outbox/message_row.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int32 receive_max = 10000;
+// A call that finds nothing to deliver ends after so many messages moved aside, and the next one
+// goes on behind them.
+constexpr int64 aside_max = 10000;
+
+constinit pg::Statement next_batch_id{
+    "SELECT pg_catalog.nextval('stacksaga.message_batch_id_seq')"};
+constinit pg::Statement insert_batch{
+    "INSERT INTO stacksaga.message_batch"
+    " (batch_id, subscription_id, partitions, consumer, received_at)"
+    " VALUES ($1, $2, $3::integer[]::smallint[], $4, $5)"};
+constinit pg::Statement find_batch{
+    "SELECT subscription_id, partitions::integer[], consumer FROM stacksaga.message_batch"
+    " WHERE batch_id = $1"};
+// By the batch alone: of a partition much more may be aside.
+constinit pg::Statement find_failed{
+    "SELECT FROM stacksaga.message_retry"
+    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3 AND message_id = $4"
+    " UNION ALL"
+    " SELECT FROM stacksaga.dead_message"
+    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3 AND message_id = $4",
+    pg::Plans::by_index};
+constinit pg::Statement list_failures{
+    "SELECT token::bigint, tick, number FROM stacksaga.message_retry"
+    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3"
+    " UNION ALL"
+    " SELECT token::bigint, tick, number FROM stacksaga.dead_message"
+    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3",
+    pg::Plans::by_index};
+
+void receive(std::string_view name, std::string_view consumer, int32 room, int64 lease_us,
+             pg::ResultSet &result) {
+    tick_soon();
+    const Subscription *held = hold_subscription(find_subscription(name).id, false);
+    if (held == nullptr)
+        return;
+    const Subscription &s = *held;
+    if (s.handler)
+        ereport(ERROR, (errcode(pg::sg409), errmsg("subscription \"%s\" has a handler", clip(name)),
+                        errdetail("Its messages are handled by %s.", s.handler.signature),
+                        errhint("Create another subscription, without a handler, for a service.")));
+    const TimestampTz now = pg::clock_now();
+    std::array<bool, log_partitions> all{};
+    all.fill(true);
+    const auto rotation = static_cast<int32>(pg::random_fraction() * log_partitions);
+    Gathering g = gather(s, all, room, rotation, now);
+    for (int64 moved = g.moved; g.messages.empty() && g.more && moved < aside_max; moved += g.moved)
+        g = gather(s, all, room, rotation, now);
+    if (g.messages.empty())
+        return;
+    const int64 batch_id = next_batch_id.run().int8(0, 0);
+    std::array<int32, log_partitions> partitions{};
+    std::array<int32, log_partitions> attempts{};
+    for (size_t i = 0; i < g.parts.size(); ++i) {
+        Position &p = g.parts[i].position;
+        p.batch_id = batch_id;
+        p.batch_end = g.parts[i].end;
+        p.batch_size = g.parts[i].from_log;
+        if (p.batch_size > 0)
+            ++p.deliveries;
+        p.lease_until = pg::time_plus(now, lease_us);
+        write_position(s.id, p, now, consumer);
+        partitions[i] = p.partition;
+        attempts[static_cast<size_t>(p.partition)] = p.deliveries;
+    }
+    insert_batch.run(pg::param(batch_id), pg::param(s.id),
+                     pg::param_array(std::span<const int32>{partitions.data(), g.parts.size()}),
+                     pg::param(consumer), pg::param_time(now));
+    note_delivery(s, g.messages, batch_id);
+    for (Message &m : g.messages) {
+        if (!m.is_aside)
+            m.attempt = attempts[static_cast<size_t>(m.partition)];
+        add_message(result, m, batch_id);
+    }
+}
+
+/// A batch whose partitions are locked and whose lease counts.
+struct HeldBatch {
+    int64 batch_id;
+    const Subscription *subscription;
+    std::string_view consumer;
+    std::span<Position> parts;
+};
+
+[[noreturn]] void raise_unknown_batch(int64 batch_id) {
+    ereport(ERROR,
+            (errcode(pg::sg404), errmsg("batch " INT64_FORMAT " does not exist", batch_id),
+             errdetail("No batch with this id is kept."),
+             errhint("receive_messages() returns the id of the batch with each of its messages.")));
+}
+
+[[noreturn]] void raise_lost(int64 batch_id, const Position &p) {
+    ereport(ERROR,
+            (errcode(pg::sg412), errmsg("lease on batch " INT64_FORMAT " is lost", batch_id),
+             p.batch_id == 0
+                 ? errdetail("It has been acknowledged, or its messages were given to others, who "
+                             "acknowledged them.")
+                 : errdetail("Its lease ran out, and batch " INT64_FORMAT " has its messages now.",
+                             p.batch_id),
+             errhint("Roll back what was done for this batch and receive again.")));
+}
+
+HeldBatch hold_batch(int64 batch_id) {
+    pg::Rows rows = find_batch.run(pg::param(batch_id));
+    if (rows.empty())
+        raise_unknown_batch(batch_id);
+    HeldBatch batch{.batch_id = batch_id,
+                    .subscription = hold_subscription(rows.int4(0, 0), true),
+                    .consumer = rows.text(0, 2),
+                    .parts = {}};
+    if (batch.subscription == nullptr)
+        raise_unknown_batch(batch_id);
+    ArrayType *array = DatumGetArrayTypeP(rows.value(0, 1));
+    const auto *partitions = reinterpret_cast<const int32 *>(ARR_DATA_PTR(array));
+    const auto count = static_cast<size_t>(ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)));
+    auto *sorted = static_cast<int32 *>(palloc(sizeof(int32) * (count + 1)));
+    std::copy(partitions, partitions + count, sorted);
+    std::sort(sorted, sorted + count); // whoever locks several does so in this order
+    auto *parts = static_cast<Position *>(palloc(sizeof(Position) * (count + 1)));
+    for (size_t i = 0; i < count; ++i) {
+        std::optional<Position> p =
+            lock_position(batch.subscription->id, static_cast<int16>(sorted[i]), true);
+        if (!p)
+            raise_unknown_batch(batch_id); // the subscription was dropped while we waited
+        if (p->batch_id != batch_id)
+            raise_lost(batch_id, *p);
+        parts[i] = *p;
+    }
+    batch.parts = {parts, count};
+    return batch;
+}
+
+/// The messages of the log that the batch was given in a partition, failed ones included.
+std::span<Message> log_of(const HeldBatch &batch, const Position &p) {
+    return read_log_again(batch.subscription->filter, p.partition, p.at, p.batch_end).messages;
+}
+
+bool is_behind_failure(const Message &m, const pg::Rows &failures) {
+    for (uint64 row = 0; row < failures.count(); ++row) {
+        const int64 tick = failures.int8(row, 1), number = failures.int8(row, 2);
+        if (failures.int8(row, 0) == m.token.value() &&
+            (tick < m.tick || (tick == m.tick && number < m.number)))
+            return true;
+    }
+    return false;
+}
+
+/// Holds what comes behind a failure of this batch, which its consumer has left out; returns how
+/// many messages neither failed nor are held.
+int64 hold_behind(const HeldBatch &batch, const Position &p, const pg::Rows &failures,
+                  TimestampTz now) {
+    const Subscription &s = *batch.subscription;
+    std::span<Message> messages = log_of(batch, p);
+    auto *fates = static_cast<LogFate *>(palloc(sizeof(LogFate) * (messages.size() + 1)));
+    decide_fates(s, messages, now, {fates, messages.size()});
+    int64 count = 0;
+    for (size_t i = 0; i < messages.size(); ++i) {
+        const Message &m = messages[i];
+        if (fates[i] == LogFate::settled)
+            continue;
+        if (s.stop_on_first_failure && m.key != 0 && is_behind_failure(m, failures))
+            move_aside(s, m, LogFate::hold, now);
+        else
+            ++count;
+    }
+    // The failure may be discarded already, and no longer in their way.
+    for (uint64 row = 0; row < failures.count(); ++row) {
+        const core::Token token = core::Token::from_int64(failures.int8(row, 0));
+        release_key(s, token, now);
+    }
+    return count;
+}
+
+/// Acknowledges one partition's part of the batch; returns for how many messages.
+int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
+    const Subscription &s = *batch.subscription;
+    pg::Rows failures =
+        list_failures.run(pg::param(s.id), pg::param(p.partition), pg::param(batch.batch_id));
+    int64 count = failures.empty() ? p.batch_size : hold_behind(batch, p, failures, now);
+    std::span<const Message> aside = messages_given(s, p.partition, batch.batch_id, false);
+    for (const Message &m : aside)
+        finish_aside(s, m, now);
+    move_position(s.id, p, p.batch_end, now);
+    return count + static_cast<int64>(aside.size());
+}
+
+int64 ack(int64 batch_id) {
+    HeldBatch batch = hold_batch(batch_id);
+    const TimestampTz now = pg::clock_now();
+    int64 count = 0;
+    for (Position &p : batch.parts)
+        count += ack_part(batch, p, now);
+    wake_workers_at_commit(); // for fallbacks
+    return count;
+}
+
+TimestampTz extend(int64 batch_id, int64 extend_by_us) {
+    HeldBatch batch = hold_batch(batch_id);
+    const TimestampTz now = pg::clock_now();
+    const TimestampTz until = pg::time_plus(now, extend_by_us);
+    for (Position &p : batch.parts) {
+        p.lease_until = until;
+        write_position(batch.subscription->id, p, now, batch.consumer);
+    }
+    return until;
+}
+
+/// The message of the batch with this id, with the attempt that it was given as.
+std::optional<Message> find_message(const HeldBatch &batch, const Position &p,
+                                    const pg_uuid_t &id) {
+    auto has_id = [&](const Message &m) { return memcmp(m.id.data, id.data, UUID_LEN) == 0; };
+    const Subscription &s = *batch.subscription;
+    for (const Message &m : messages_given(s, p.partition, batch.batch_id, true))
+        if (has_id(m))
+            return m;
+    std::span<Message> messages = log_of(batch, p);
+    for (Message &m : messages) {
+        if (!has_id(m))
+            continue;
+        LogFate fate;
+        decide_fates(s, {&m, 1}, pg::clock_now(), {&fate, 1});
+        if (fate == LogFate::settled)
+            continue;
+        m.attempt = p.deliveries;
+        return m;
+    }
+    return std::nullopt;
+}
+
+void fail(int64 batch_id, const pg_uuid_t &id, const MessageFailure &failure) {
+    HeldBatch batch = hold_batch(batch_id);
+    for (const Position &p : batch.parts) {
+        if (!find_failed
+                 .run(pg::param(batch.subscription->id), pg::param(p.partition),
+                      pg::param(batch_id), pg::param(id))
+                 .empty())
+            return; // said before
+        std::optional<Message> m = find_message(batch, p, id);
+        if (!m)
+            continue;
+        fail_message(*batch.subscription, *m, failure, pg::clock_now());
+        wake_workers_at_commit();
+        return;
+    }
+    ereport(ERROR,
+            (errcode(pg::sg404),
+             errmsg("message %s is not in batch " INT64_FORMAT, uuid_text(id), batch_id),
+             errdetail("The batch was received for subscription \"%s\" by \"%s\".",
+                       clip(batch.subscription->name), clip(batch.consumer)),
+             errhint("Pass the batch_id and the message_id of one row of receive_messages().")));
+}
+
+core::FailureClass class_argument(const pg::Arguments &arguments, int i) {
+    const std::string_view name = arguments.required_text(i, "error_class");
+    const std::optional<core::FailureClass> found = core::failure_class_of(name);
+    if (!found)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"error_class\" is not valid"),
+                        errdetail("The value is \"%s\".", clip(name)),
+                        errhint("Use retryable, non_retryable or unknown.")));
+    return *found;
+}
+
+int64 interval_argument(const pg::Arguments &arguments, int i, const char *name) {
+    arguments.require(i, name);
+    return pg::interval_microseconds(arguments.datum(i), name, true);
+}
+
+} // namespace
+
+// receive_messages(subscription, consumer, max_messages, lease) -> SETOF message
+STACKSAGA_FUNCTION(receive_messages) {
+    pg::Arguments arguments(fcinfo);
+    const std::string_view subscription = arguments.required_text(0, "subscription");
+    const std::string_view consumer = arguments.required_text(1, "consumer");
+    check_name(consumer, "consumer");
+    const int32 room = arguments.required_int4(2, "max_messages");
+    if (room < 1 || room > receive_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_messages\" is out of range"),
+                        errdetail("The value is %d.", room), errhint("Use 1 to %d.", receive_max)));
+    const int64 lease_us = interval_argument(arguments, 3, "lease");
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { receive(subscription, consumer, room, lease_us, result); });
+    return pg::ResultSet::finish();
+}
+
+// ack_messages(batch_id) -> bigint
+STACKSAGA_FUNCTION(ack_messages) {
+    const int64 batch_id = pg::Arguments(fcinfo).required_int8(0, "batch_id");
+    PG_RETURN_INT64(pg::with_spi([&] { return ack(batch_id); }));
+}
+
+// extend_batch(batch_id, extend_by) -> timestamptz
+STACKSAGA_FUNCTION(extend_batch) {
+    pg::Arguments arguments(fcinfo);
+    const int64 batch_id = arguments.required_int8(0, "batch_id");
+    const int64 extend_by_us = interval_argument(arguments, 1, "extend_by");
+    PG_RETURN_TIMESTAMPTZ(pg::with_spi([&] { return extend(batch_id, extend_by_us); }));
+}
+
+// fail_message(batch_id, message_id, error, error_class, retry_after) -> void
+STACKSAGA_FUNCTION(fail_message) {
+    pg::Arguments arguments(fcinfo);
+    const int64 batch_id = arguments.required_int8(0, "batch_id");
+    const pg_uuid_t id = arguments.required_uuid(1, "message_id");
+    MessageFailure failure{};
+    failure.batch_id = batch_id;
+    failure.error = arguments.required_text(2, "error");
+    check_error_text(failure.error, "error");
+    failure.failure_class = class_argument(arguments, 3);
+    if (!arguments.is_null(4))
+        failure.retry_after_us =
+            pg::interval_microseconds(arguments.datum(4), "retry_after", false);
+    pg::with_spi([&] { fail(batch_id, id, failure); });
+    PG_RETURN_VOID();
+}
+
+} // namespace stacksaga

@@ -1,0 +1,40 @@
+// Subscriptions: who gets which messages, and how.
+#pragma once
+#include "src/outbox/log_read.hpp"
+#include "src/saga/definition.hpp"
+
+namespace stacksaga {
+
+struct Subscription {
+    int32 id;
+    int32 ring_id;
+    std::string_view name;
+    std::string_view topic;
+    FunctionRef handler;     ///< none: services receive
+    FunctionRef fallback;    ///< none: what fails for good is a dead message
+    bool takes_batch;        ///< the handler takes stacksaga.message[]
+    const char *definer;     ///< the role that handlers run as
+    const char *search_path; ///< while they run
+    bool stop_on_first_failure;
+    RetryRules retry;
+    LogFilter filter;
+    core::Snapshot start;
+};
+static_assert(std::is_trivially_destructible_v<Subscription>);
+
+/// All inside with_spi; what they return lives in the current memory context.
+
+/// A subscription of the session's ring. SG404 when there is none.
+const Subscription &find_subscription(std::string_view name);
+
+/// By its number; nullptr when it was dropped.
+const Subscription *find_subscription(int32 subscription_id);
+
+/// The same, for who works on its messages: nobody alters it until the transaction ends. nullptr
+/// also, without `wait`, when another session is altering it.
+const Subscription *hold_subscription(int32 subscription_id, bool wait);
+
+/// The numbers of the subscriptions of a ring that have a handler or a fallback.
+std::span<const int32> subscriptions_with_handlers(int32 ring_id);
+
+} // namespace stacksaga

@@ -1,0 +1,128 @@
+// node_agent and agent_slots: how workers are dealt to agents, and slots by them.
+#include "core/node_state.hpp"
+#include "core/ring.hpp"
+#include "core/ring_settings.hpp"
+
+#include "src/ring/agent.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/ring/ring_settings.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement find_agents{
+    "SELECT FROM stacksaga.node WHERE ring_id = $1 AND kind = 'agent' LIMIT 1"};
+constinit pg::Statement lock_agents{"SELECT node FROM stacksaga.node"
+                                    " WHERE ring_id = $1 AND kind = 'agent'"
+                                    " ORDER BY node COLLATE \"C\" FOR NO KEY UPDATE"};
+constinit pg::Statement count_nodes{
+    "SELECT a.node, a.heartbeat_at, a.draining"
+    "  FROM stacksaga.node a"
+    " WHERE a.ring_id = $1 AND a.kind = 'agent'"
+    " ORDER BY a.node = $2 DESC NULLS LAST,"
+    "          (SELECT count(*) FROM stacksaga.node n WHERE n.ring_id = $1 AND n.agent = a.node),"
+    "          a.node COLLATE \"C\""};
+constinit pg::Statement read_agent{"SELECT agent FROM stacksaga.node WHERE node = $1"};
+
+constinit pg::Statement find_agent{
+    "SELECT ring_id, incarnation FROM stacksaga.node WHERE node = $1 AND kind = 'agent'"};
+constinit pg::Statement list_dealt{
+    "SELECT s.slot,"
+    "       CASE WHEN o.agent = $3 THEN o.node WHEN p.agent = $3 THEN p.node END"
+    "  FROM stacksaga.slot s"
+    "  LEFT JOIN stacksaga.node p ON p.incarnation = s.next_owner AND p.ring_id = $1"
+    "  LEFT JOIN stacksaga.node o ON o.incarnation = s.owner AND o.ring_id = $1"
+    " WHERE s.ring_id = $1"
+    "   AND CASE WHEN s.next_owner IS NULL THEN o.agent = $3"
+    "            ELSE (s.next_owner = $2 OR p.agent = $3) AND s.next_from <= $4 END"
+    " ORDER BY s.slot"};
+
+} // namespace
+
+pg::Rows slots_of_agent(const Ring &ring, int64 incarnation, std::string_view agent,
+                        TimestampTz window_start) {
+    return list_dealt.run(pg::param(ring.ring_id), pg::param(incarnation), pg::param(agent),
+                          pg::param_time(window_start));
+}
+
+std::optional<std::string_view> agent_for_worker(const Ring &ring,
+                                                 std::optional<std::string_view> older) {
+    if (find_agents.run(pg::param(ring.ring_id)).empty())
+        return std::nullopt;
+    lock_agents.run(pg::param(ring.ring_id));
+    const TimestampTz now = pg::clock_now();
+    const core::RingSettings settings = read_settings(ring);
+    const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
+    pg::Rows rows = count_nodes.run(pg::param(ring.ring_id), pg::param(older));
+    for (uint64 i = 0; i < rows.count(); ++i) {
+        const int64 silent_for = core::silence(rows.time(i, 1), now);
+        if (core::node_state(silent_for, rows.boolean(i, 2), timing) == core::NodeState::active) {
+            const std::string_view name = rows.text(i, 0);
+            return std::string_view{pnstrdup(name.data(), name.size()), name.size()};
+        }
+    }
+    return std::nullopt;
+}
+
+// node_agent(node) -> text
+STACKSAGA_FUNCTION(node_agent) {
+    std::string_view node = pg::Arguments(fcinfo).required_text(0, "node");
+    check_name(node, "node");
+    text *agent = nullptr;
+    MemoryContext memory = CurrentMemoryContext;
+    pg::with_spi([&] {
+        pg::Rows rows = read_agent.run(pg::param(node));
+        if (rows.empty())
+            ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
+                            errdetail("There is no node \"%s\".", clip(node)),
+                            errhint("Register it with stacksaga.register_node().")));
+        if (auto name = rows.optional_text(0, 0))
+            pg::in_context(memory, [&] { agent = pg::make_text(*name); });
+    });
+    if (agent == nullptr)
+        PG_RETURN_NULL();
+    PG_RETURN_TEXT_P(agent);
+}
+
+namespace {
+
+void add_agent_slots(std::string_view agent, TimestampTz window_start, pg::ResultSet &result) {
+    pg::Rows found = find_agent.run(pg::param(agent));
+    if (found.empty())
+        ereport(ERROR, (errcode(pg::sg404), errmsg("agent does not exist"),
+                        errdetail("There is no node \"%s\" of kind agent.", clip(agent)),
+                        errhint("Register it with stacksaga.register_node().")));
+    const Ring ring = ring_of_id(found.int4(0, 0));
+    pg::Rows rows = slots_of_agent(ring, found.int8(0, 1), agent, window_start);
+    for (uint64 i = 0; i < rows.count(); ++i) {
+        const int32 slot = rows.int4(i, 0);
+        const core::Range range = core::slot_range(slot, ring.slots);
+        result.add(pg::of(Int32GetDatum(slot)), pg::of(Int64GetDatum(range.first.value())),
+                   pg::of(Int64GetDatum(range.last.value())),
+                   rows.is_null(i, 1) ? pg::null() : pg::of(rows.value(i, 1)));
+    }
+}
+
+} // namespace
+
+// agent_slots(agent, window_start) -> (slot, range_start, range_end, node)
+STACKSAGA_FUNCTION(agent_slots) {
+    pg::Arguments arguments(fcinfo);
+    std::string_view agent = arguments.required_text(0, "agent");
+    check_name(agent, "agent");
+    arguments.require(1, "window_start");
+    const TimestampTz window_start = DatumGetTimestampTz(arguments.datum(1));
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { add_agent_slots(agent, window_start, result); });
+    return pg::ResultSet::finish();
+}
+
+} // namespace stacksaga

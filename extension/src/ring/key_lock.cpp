@@ -1,0 +1,42 @@
+#include "core/token.hpp"
+
+#include "src/ring/key_lock.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+bool lock(KeyKind kind, core::Token token, bool wait) {
+    const uint64 position = token.position();
+    LOCKTAG tag{};
+    tag.locktag_field1 = MyDatabaseId;
+    tag.locktag_field2 = static_cast<uint32>(position >> 32);
+    tag.locktag_field3 = static_cast<uint32>(position);
+    tag.locktag_field4 = static_cast<uint16>(kind);
+    tag.locktag_type = LOCKTAG_USERLOCK;
+    tag.locktag_lockmethodid = USER_LOCKMETHOD;
+    return LockAcquire(&tag, ExclusiveLock, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+} // namespace
+
+void explain_full_lock_table(void *) {
+    // The same code stands for memory of the process; so DETAIL stays what it is.
+    if (geterrcode() != ERRCODE_OUT_OF_MEMORY)
+        return;
+    errhint(
+        "A transaction holds a lock on each key that it writes. If it writes many, take several "
+        "transactions, a thousand keys in each, or raise max_locks_per_transaction: it is %d, "
+        "which makes room for about " INT64_FORMAT " locks of all transactions together.",
+        max_locks_per_xact, int64{max_locks_per_xact} * MaxBackends);
+}
+
+void lock_key(KeyKind kind, core::Token token) {
+    lock(kind, token, true);
+}
+
+bool try_lock_key(KeyKind kind, core::Token token) {
+    return lock(kind, token, false);
+}
+
+} // namespace stacksaga

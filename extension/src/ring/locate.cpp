@@ -1,0 +1,57 @@
+// locate: who owns a key.
+#include "core/ring.hpp"
+#include "core/window.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/ring/ring_settings.hpp"
+#include "src/ring/token.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// A node that is gone is nobody. What is proposed counts from the start of its window on; until
+// then, and without a proposal, the owner stays.
+constinit pg::Statement find_slot{"SELECT o.node, coalesce(n.node, o.node)"
+                                  "  FROM stacksaga.slot s"
+                                  "  LEFT JOIN stacksaga.node o ON o.incarnation = s.owner"
+                                  "  LEFT JOIN stacksaga.node n ON n.incarnation = s.next_owner"
+                                  " WHERE s.ring_id = $1 AND s.slot = $2"};
+
+pg::Column name_column(const std::optional<std::string_view> &name) {
+    return name ? pg::of(PointerGetDatum(pg::make_text(*name))) : pg::null();
+}
+
+void add_location(std::string_view key, pg::ResultSet &result) {
+    const core::Token token = token_of_text(key);
+    const Ring ring = current_ring();
+    const int32 slot = core::slot_of(token, ring.slots);
+    const int64 window_length = read_settings(ring).window_length;
+    pg::Rows rows = find_slot.run(pg::param(ring.ring_id), pg::param(slot));
+    std::optional<std::string_view> node, next_node;
+    if (!rows.empty()) {
+        node = rows.optional_text(0, 0);
+        next_node = rows.optional_text(0, 1);
+    }
+    result.add(
+        pg::of(Int64GetDatum(token.value())), pg::of(Int32GetDatum(slot)), name_column(node),
+        pg::of(TimestampTzGetDatum(core::window::next_start(pg::clock_now(), window_length))),
+        name_column(next_node));
+}
+
+} // namespace
+
+// locate(key) -> (token, slot, node, valid_until, next_node)
+STACKSAGA_FUNCTION(locate) {
+    std::string_view key = pg::Arguments(fcinfo).required_text(0, "key");
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { add_location(key, result); });
+    return pg::ResultSet::finish();
+}
+
+} // namespace stacksaga

@@ -1,0 +1,355 @@
+// Nodes register, beat, drain and leave.
+#include "core/node_state.hpp"
+#include "core/ring_settings.hpp"
+
+#include "src/ring/node.hpp"
+
+#include <cmath>
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/ring/agent.hpp"
+#include "src/ring/ownership.hpp"
+#include "src/ring/ring_settings.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr double weight_max = 1e6;
+
+constinit pg::Statement lock_node{
+    "SELECT n.ring_id, n.incarnation, r.region, r.cluster, n.agent"
+    "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
+    " WHERE n.node = $1 FOR UPDATE OF n"};
+constinit pg::Statement make_node{
+    "INSERT INTO stacksaga.node"
+    "       (node, ring_id, incarnation, kind, weight, agent, pid, registered_at, heartbeat_at,"
+    "        checkpoint_at)"
+    " VALUES ($1, $2, nextval('stacksaga.node_incarnation_seq'), $3, $4, $5, $6, $7, $7, $7)"
+    " ON CONFLICT (node) DO NOTHING RETURNING incarnation"};
+constinit pg::Statement renew_node{
+    "UPDATE stacksaga.node"
+    "   SET incarnation = nextval('stacksaga.node_incarnation_seq'), kind = $2, weight = $3,"
+    "       agent = $4, pid = $5, draining = false, registered_at = $6, heartbeat_at = $6,"
+    "       load = 0, checkpoint_at = $6, progress = NULL"
+    " WHERE node = $1 RETURNING incarnation"};
+constinit pg::Statement find_agent{
+    "SELECT FROM stacksaga.node WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
+constinit pg::Statement owns_slots{
+    "SELECT FROM stacksaga.slot WHERE ring_id = $1 AND (owner = $2 OR next_owner = $2) LIMIT 1"};
+// What the older incarnation owns its successor may take over at once; what a window was to give
+// it, from that window on.
+constinit pg::Statement bequeath{
+    "UPDATE stacksaga.slot"
+    "   SET next_owner = $3, next_from = CASE WHEN next_owner = $2 THEN next_from ELSE $4 END,"
+    "       next_epoch = $5"
+    " WHERE ring_id = $1 AND (next_owner = $2 OR owner = $2 AND next_owner IS NULL)"};
+constinit pg::Statement remove_dead{
+    "DELETE FROM stacksaga.node WHERE node IN ("
+    " SELECT node FROM stacksaga.node"
+    "  WHERE ring_id = $1 AND (heartbeat_at <= $2 OR heartbeat_at >= $3)"
+    "  FOR UPDATE SKIP LOCKED)"};
+// A checkpoint of the future is of before the clock was set back.
+#define CHECKPOINT_IS_DUE "progress IS NULL OR checkpoint_at <= $4 OR checkpoint_at > $2"
+constinit pg::Statement beat_by_incarnation{
+    "UPDATE stacksaga.node"
+    "   SET heartbeat_at = $2, load = $3,"
+    "       progress = CASE WHEN " CHECKPOINT_IS_DUE
+    "                       THEN jsonb_build_object('turns', $5, 'items', $6, 'failures', $7)"
+    "                       ELSE progress END,"
+    "       checkpoint_at = CASE WHEN " CHECKPOINT_IS_DUE " THEN $2 ELSE checkpoint_at END"
+    " WHERE incarnation = $1"};
+#undef CHECKPOINT_IS_DUE
+constinit pg::Statement beat_by_name{"UPDATE stacksaga.node n SET heartbeat_at = $3, load = $4"
+                                     " WHERE node = $1 AND incarnation = $2"
+                                     " RETURNING ring_id, draining, checkpoint_at,"
+                                     "           progress IS NOT NULL"};
+constinit pg::Statement find_node{"SELECT incarnation FROM stacksaga.node WHERE node = $1"};
+constinit pg::Statement drain{
+    "UPDATE stacksaga.node SET draining = true WHERE node = $1 AND incarnation = $2"};
+constinit pg::Statement leave{
+    "DELETE FROM stacksaga.node WHERE node = $1 AND incarnation = $2 RETURNING ring_id"};
+constinit pg::Statement tell_progress{"UPDATE stacksaga.node SET progress = $3, checkpoint_at = $4"
+                                      " WHERE node = $1 AND incarnation = $2"};
+
+struct Registration {
+    std::string_view node;
+    std::string_view kind;
+    double weight;
+    std::optional<std::string_view> agent;
+    std::optional<int32> pid;
+};
+
+pg::Param pid_param(const Registration &r) {
+    return r.pid ? pg::param(*r.pid) : pg::param_null(INT4OID);
+}
+
+/// Who held the name until now.
+struct Older {
+    int64 incarnation;
+    std::optional<std::string_view> agent;
+};
+
+/// Who holds the name now, the row locked; nullopt when nobody does.
+std::optional<Older> lock_older(const Registration &r, int32 ring_id) {
+    pg::Rows rows = lock_node.run(pg::param(r.node));
+    if (rows.empty())
+        return std::nullopt;
+    if (rows.int4(0, 0) != ring_id)
+        ereport(ERROR,
+                (errcode(pg::sg409), errmsg("node belongs to another ring"),
+                 errdetail("Node \"%s\" belongs to region \"%s\", cluster \"%s\".", clip(r.node),
+                           clip(rows.text(0, 2)), clip(rows.text(0, 3))),
+                 errhint("Use another name, or call stacksaga.leave_ring() for the older one.")));
+    return Older{.incarnation = rows.int8(0, 1), .agent = rows.optional_text(0, 4)};
+}
+
+/// Makes the slots of an older incarnation its successor's to take.
+void pass_on_slots(const Ring &ring, int64 older, int64 incarnation, TimestampTz now) {
+    if (owns_slots.run(pg::param(ring.ring_id), pg::param(older)).empty())
+        return;
+    const int64 epoch = raise_epoch(ring.ring_id);
+    bequeath.run(pg::param(ring.ring_id), pg::param(older), pg::param(incarnation),
+                 pg::param_time(now), pg::param(epoch));
+}
+
+int64 register_in_ring(const Ring &ring, const Registration &r) {
+    const TimestampTz now = pg::clock_now();
+    for (;;) {
+        std::optional<Older> older = lock_older(r, ring.ring_id);
+        std::optional<std::string_view> dealt = r.agent;
+        if (!dealt && r.kind == "worker")
+            dealt = agent_for_worker(ring, older ? older->agent : std::nullopt);
+        const pg::Param agent = pg::param(dealt);
+        if (older) {
+            pg::Rows rows =
+                renew_node.run(pg::param(r.node), pg::param(r.kind), pg::param(r.weight), agent,
+                               pid_param(r), pg::param_time(now));
+            const int64 incarnation = rows.int8(0, 0);
+            ensure_slots(ring);
+            pass_on_slots(ring, older->incarnation, incarnation, now);
+            return incarnation;
+        }
+        pg::Rows rows =
+            make_node.run(pg::param(r.node), pg::param(ring.ring_id), pg::param(r.kind),
+                          pg::param(r.weight), agent, pid_param(r), pg::param_time(now));
+        if (!rows.empty()) {
+            const int64 incarnation = rows.int8(0, 0);
+            ensure_slots(ring);
+            return incarnation;
+        }
+        CHECK_FOR_INTERRUPTS(); // another session has just made it: its row is there now
+    }
+}
+
+[[noreturn]] void raise_not_current(std::string_view node, int64 incarnation) {
+    pg::Rows rows = find_node.run(pg::param(node));
+    if (rows.empty())
+        ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
+                        errdetail("There is no node \"%s\"; one that was dead for long is removed.",
+                                  clip(node)),
+                        errhint("Register it with stacksaga.register_node().")));
+    ereport(
+        ERROR,
+        (errcode(pg::sg412), errmsg("node was superseded"),
+         errdetail("Node \"%s\" is incarnation %lld, not %lld.", clip(node),
+                   static_cast<long long>(rows.int8(0, 0)), static_cast<long long>(incarnation)),
+         errhint("Stop the older holder of the name; only stacksaga.register_node() gives a "
+                 "new incarnation.")));
+}
+
+void check_load(double load) {
+    if (!std::isfinite(load) || load < 0)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"load\" is out of range"),
+                        errdetail("The value is %g.", load),
+                        errhint("Use a finite number that is not negative.")));
+}
+
+struct NodeArguments {
+    std::string_view node;
+    int64 incarnation;
+};
+
+NodeArguments node_arguments(const pg::Arguments &arguments) {
+    NodeArguments result{arguments.required_text(0, "node"),
+                         arguments.required_int8(1, "incarnation")};
+    check_name(result.node, "node");
+    return result;
+}
+
+Registration registration_arguments(const pg::Arguments &arguments) {
+    Registration r{};
+    r.node = arguments.required_text(0, "node");
+    check_name(r.node, "node");
+    r.kind = arguments.required_text(3, "kind");
+    if (r.kind != "worker" && r.kind != "standard" && r.kind != "agent")
+        ereport(ERROR, (errcode(pg::sg400), errmsg("\"%s\" is not a kind of node", clip(r.kind)),
+                        errdetail("Node \"%s\" is not registered.", clip(r.node)),
+                        errhint("Use worker, standard or agent.")));
+    arguments.require(4, "weight");
+    r.weight = DatumGetFloat8(arguments.datum(4));
+    if (!std::isfinite(r.weight) || r.weight <= 0 || r.weight > weight_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"weight\" is out of range"),
+                        errdetail("The value is %g.", r.weight),
+                        errhint("Use a number greater than 0 and at most %g.", weight_max)));
+    r.agent = arguments.optional_text(5);
+    return r;
+}
+
+int64 register_node(const pg::Arguments &arguments) {
+    Registration r = registration_arguments(arguments);
+    std::string_view region = arguments.required_text(1, "region");
+    std::string_view cluster = arguments.required_text(2, "cluster");
+    check_ring_name(region, cluster);
+    const Ring ring = find_ring(region, cluster);
+    if (r.agent && find_agent.run(pg::param(ring.ring_id), pg::param(*r.agent)).empty())
+        ereport(ERROR, (errcode(pg::sg404), errmsg("agent does not exist"),
+                        errdetail("The ring has no node \"%s\" of kind agent.", clip(*r.agent)),
+                        errhint("Register the agent first, or leave it out.")));
+    remove_dead_nodes(ring);
+    const int64 incarnation = register_in_ring(ring, r);
+    settle_ownership({ring.ring_id, incarnation}, false);
+    return incarnation;
+}
+
+void heartbeat_node(const pg::Arguments &arguments, pg::ResultSet &result) {
+    NodeArguments node = node_arguments(arguments);
+    arguments.require(2, "load");
+    const double load = DatumGetFloat8(arguments.datum(2));
+    check_load(load);
+    const TimestampTz now = pg::clock_now();
+    pg::Rows rows = beat_by_name.run(pg::param(node.node), pg::param(node.incarnation),
+                                     pg::param_time(now), pg::param(load));
+    if (rows.empty())
+        raise_not_current(node.node, node.incarnation);
+    const Ring ring = ring_of_id(rows.int4(0, 0));
+    const bool draining = rows.boolean(0, 1);
+    const core::RingSettings settings = read_settings(ring);
+    const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
+    const int64 untold_for = core::silence(rows.time(0, 2), now);
+    const bool checkpoint_is_due = untold_for >= settings.checkpoint_interval;
+    const int64 hung_for =
+        rows.boolean(0, 3) ? core::silence_of_hung(untold_for, settings.checkpoint_interval, timing)
+                           : 0;
+    settle_ownership({ring.ring_id, node.incarnation}, false);
+    const core::NodeState state = core::node_state(hung_for, draining, timing);
+    result.add(pg::of(PointerGetDatum(pg::make_text(core::name_of(state)))),
+               pg::of(Int64GetDatum(ring_epoch(ring.ring_id))),
+               pg::of(BoolGetDatum(checkpoint_is_due)));
+}
+
+} // namespace
+
+void remove_dead_nodes(const Ring &ring) {
+    const TimestampTz now = pg::clock_now();
+    const core::RingSettings settings = read_settings(ring);
+    const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
+    remove_dead.run(pg::param(ring.ring_id),
+                    pg::param_time(pg::time_plus(now, -timing.removed_after())),
+                    pg::param_time(pg::time_plus(now, timing.removed_after())));
+}
+
+int64 register_worker_node(int32 ring_id, std::string_view name, int32 pid) {
+    return pg::with_spi([&] {
+        const Ring ring = ring_of_id(ring_id);
+        remove_dead_nodes(ring);
+        return register_in_ring(
+            ring, {.node = name, .kind = "worker", .weight = 1, .agent = std::nullopt, .pid = pid});
+    });
+}
+
+void beat(const NodeIdentity &node, double load, const WorkerProgress &progress) {
+    const uint64 rows = pg::with_spi([&] {
+        const TimestampTz now = pg::clock_now();
+        const int64 interval = read_settings(ring_of_id(node.ring_id)).checkpoint_interval;
+        return beat_by_incarnation
+            .run(pg::param(node.incarnation), pg::param_time(now), pg::param(load),
+                 pg::param_time(pg::time_plus(now, -interval)), pg::param(progress.turns),
+                 pg::param(progress.items), pg::param(progress.failures))
+            .count();
+    });
+    if (rows == 0)
+        ereport(ERROR, (errcode(pg::sg412), errmsg("worker was superseded"),
+                        errdetail("Its incarnation %lld is no longer registered.",
+                                  static_cast<long long>(node.incarnation)),
+                        errhint("It registers again by itself.")));
+}
+
+// register_node(node, region, cluster, kind, weight, agent) -> bigint
+STACKSAGA_FUNCTION(register_node) {
+    pg::Arguments arguments(fcinfo);
+    PG_RETURN_INT64(pg::with_spi([&] { return register_node(arguments); }));
+}
+
+// heartbeat_node(node, incarnation, load) -> (state, epoch, checkpoint_requested)
+STACKSAGA_FUNCTION(heartbeat_node) {
+    pg::Arguments arguments(fcinfo);
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { heartbeat_node(arguments, result); });
+    return pg::ResultSet::finish();
+}
+
+// acknowledge_checkpoint(node, incarnation, progress) -> void
+STACKSAGA_FUNCTION(acknowledge_checkpoint) {
+    pg::Arguments arguments(fcinfo);
+    NodeArguments node = node_arguments(arguments);
+    arguments.require(2, "progress");
+    check_payload(arguments.datum(2), "progress");
+    pg::with_spi([&] {
+        pg::Rows rows = tell_progress.run(pg::param(node.node), pg::param(node.incarnation),
+                                          pg::param_datum(JSONBOID, arguments.datum(2)),
+                                          pg::param_time(pg::clock_now()));
+        if (rows.count() == 0)
+            raise_not_current(node.node, node.incarnation);
+    });
+    PG_RETURN_VOID();
+}
+
+// drain_node(node, incarnation) -> void
+STACKSAGA_FUNCTION(drain_node) {
+    NodeArguments node = node_arguments(pg::Arguments(fcinfo));
+    pg::with_spi([&] {
+        if (drain.run(pg::param(node.node), pg::param(node.incarnation)).count() == 0)
+            raise_not_current(node.node, node.incarnation);
+    });
+    PG_RETURN_VOID();
+}
+
+// leave_ring(node, incarnation) -> void: its slots are without an owner from here on; what it has
+// begun in them it may finish, since the fence lets nobody else in before.
+STACKSAGA_FUNCTION(leave_ring) {
+    NodeArguments node = node_arguments(pg::Arguments(fcinfo));
+    pg::with_spi([&] {
+        if (leave.run(pg::param(node.node), pg::param(node.incarnation)).count() == 0)
+            raise_not_current(node.node, node.incarnation);
+    });
+    PG_RETURN_VOID();
+}
+
+// node_state(heartbeat_at, at, draining, suspect_after, dead_after) -> text
+STACKSAGA_FUNCTION(node_state) {
+    const int64 silent_for = core::silence(PG_GETARG_TIMESTAMPTZ(0), PG_GETARG_TIMESTAMPTZ(1));
+    const core::NodeTiming timing{
+        pg::interval_microseconds(PG_GETARG_DATUM(3), "suspect_after", false),
+        pg::interval_microseconds(PG_GETARG_DATUM(4), "dead_after", false)};
+    const core::NodeState state = core::node_state(silent_for, PG_GETARG_BOOL(2), timing);
+    PG_RETURN_TEXT_P(pg::make_text(core::name_of(state)));
+}
+
+// node_transitions() -> (from_state, to_state, sentence)
+STACKSAGA_FUNCTION(node_transitions) {
+    pg::ResultSet result(fcinfo);
+    for (const core::NodeTransition &t : core::node_transitions)
+        result.add(pg::of(PointerGetDatum(pg::make_text(core::name_of(t.from)))),
+                   pg::of(PointerGetDatum(pg::make_text(core::name_of(t.to)))),
+                   pg::of(PointerGetDatum(pg::make_text(t.sentence))));
+    return pg::ResultSet::finish();
+}
+
+} // namespace stacksaga

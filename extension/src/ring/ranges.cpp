@@ -1,0 +1,87 @@
+// node_ranges: what a node may work on now, as plain token ranges.
+#include "core/ring.hpp"
+#include "core/ring_settings.hpp"
+#include "core/window.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/ring/ring_settings.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement find_node{
+    "SELECT ring_id, incarnation FROM stacksaga.node WHERE node = $1"};
+// In a ring that pauses a slot counts while a window is open that does not give it to another.
+constinit pg::Statement list_owned{
+    "SELECT s.slot, s.epoch FROM stacksaga.slot s"
+    " WHERE s.ring_id = $1 AND s.owner = $2"
+    "   AND (NOT $3 OR EXISTS (SELECT FROM stacksaga.token_window w"
+    "                           WHERE w.ring_id = $1 AND w.agent = ''"
+    "                             AND w.window_start <= $4 AND w.window_end > $4)"
+    "                  AND (s.next_owner IS NULL OR s.next_owner = $2 OR s.next_from > $4))"
+    " ORDER BY s.slot"};
+
+struct Run {
+    int32 first;
+    int32 last;
+    int64 epoch; ///< the latest among its slots
+};
+
+/// Windows change ownership by plan only where they begin: what is held now is held to the end of
+/// the window that is open by the clock, whether or not anybody published it.
+void add_run(pg::ResultSet &result, const Ring &ring, int64 length, const Run &run,
+             TimestampTz now) {
+    const core::Range range = core::range_of_slots(run.first, run.last, ring.slots);
+    result.add(pg::of(Int64GetDatum(range.first.value())),
+               pg::of(Int64GetDatum(range.last.value())), pg::of(Int64GetDatum(run.epoch)),
+               pg::of(TimestampTzGetDatum(core::window::align(now, length))),
+               pg::of(TimestampTzGetDatum(core::window::next_start(now, length))));
+}
+
+void add_ranges(std::string_view node, pg::ResultSet &result) {
+    pg::Rows found = find_node.run(pg::param(node));
+    if (found.empty())
+        ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
+                        errdetail("There is no node \"%s\".", clip(node)),
+                        errhint("Register it with stacksaga.register_node().")));
+    const Ring ring = ring_of_id(found.int4(0, 0));
+    const core::RingSettings settings = read_settings(ring);
+    const bool pauses = settings.on_missing_window == core::MissingWindow::pause;
+    const TimestampTz now = pg::clock_now();
+    pg::Rows rows = list_owned.run(pg::param(ring.ring_id), pg::param(found.int8(0, 1)),
+                                   pg::param(pauses), pg::param_time(now));
+    std::optional<Run> run;
+    for (uint64 i = 0; i < rows.count(); ++i) {
+        const int32 slot = rows.int4(i, 0);
+        if (run && run->last + 1 != slot) {
+            add_run(result, ring, settings.window_length, *run, now);
+            run.reset();
+        }
+        if (!run)
+            run = Run{.first = slot, .last = slot, .epoch = 0};
+        run->last = slot;
+        run->epoch = std::max(run->epoch, rows.int8(i, 1));
+    }
+    if (run)
+        add_run(result, ring, settings.window_length, *run, now);
+}
+
+} // namespace
+
+// node_ranges(node) -> (range_start, range_end, epoch, valid_from, valid_until)
+STACKSAGA_FUNCTION(node_ranges) {
+    std::string_view node = pg::Arguments(fcinfo).required_text(0, "node");
+    check_name(node, "node");
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { add_ranges(node, result); });
+    return pg::ResultSet::finish();
+}
+
+} // namespace stacksaga

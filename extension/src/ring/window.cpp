@@ -1,0 +1,281 @@
+// publish_window: what a window proposes.
+//
+// A window is one row of token_window, whose primary key makes the first publisher win, and for
+// each slot that is to change hands a proposal in its slot row. A slot that stays where it is is
+// not written. Where a proposal stands already for the same node it keeps its earlier instant: so
+// windows may be published several ahead, and one that opens before all its slots are taken over
+// does not lose them to the publication of the next.
+#include "core/window.hpp"
+#include "core/ring.hpp"
+#include "core/ring_settings.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/ring/agent.hpp"
+#include "src/ring/node.hpp"
+#include "src/ring/ring_settings.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int64 windows_kept = 1000;
+
+constinit pg::Statement find_window{"SELECT FROM stacksaga.token_window"
+                                    " WHERE ring_id = $1 AND window_start = $2 AND agent = $3"};
+constinit pg::Statement make_window{
+    "INSERT INTO stacksaga.token_window"
+    "       (ring_id, window_start, agent, window_end, epoch, published_at, publisher)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING epoch"};
+constinit pg::Statement forget_windows{
+    "DELETE FROM stacksaga.token_window WHERE ring_id = $1 AND window_end < $2"};
+// The ring's nodes are read once, and not looked up for each range or slot.
+constinit pg::Statement resolve_nodes{
+    "WITH member AS MATERIALIZED ("
+    "    SELECT incarnation, kind, agent, node FROM stacksaga.node WHERE ring_id = $1)"
+    "SELECT n.incarnation, n.kind, n.agent, named.node"
+    "  FROM unnest($2) WITH ORDINALITY AS named(node, place)"
+    "  LEFT JOIN member n ON n.node = named.node"
+    " ORDER BY named.place"};
+constinit pg::Statement find_agent{"SELECT incarnation FROM stacksaga.node"
+                                   " WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
+// A node's agent is as good as the node: what it was given it deals on. Where a slot stays with an
+// agent, what that gave to another of its nodes stands: a window may be published before the one
+// before it opens, and before the new owner could take it over.
+constinit pg::Statement propose{
+    "WITH member AS MATERIALIZED ("
+    "    SELECT incarnation, node, agent FROM stacksaga.node WHERE ring_id = $1)"
+    "UPDATE stacksaga.slot s"
+    "   SET next_owner = d.next_owner, next_from = d.next_from, next_epoch = d.next_epoch"
+    "  FROM (SELECT s.slot,"
+    "               CASE WHEN NOT stays.it THEN dealt.node END AS next_owner,"
+    "               CASE WHEN NOT stays.it THEN $3 END AS next_from,"
+    "               CASE WHEN NOT stays.it THEN $4 END AS next_epoch,"
+    "               s.next_owner IS NOT NULL AND p.agent IS DISTINCT FROM a.node AS withdrawn,"
+    "               stands.it AS stands, stays.it AS stays"
+    "          FROM unnest($2) WITH ORDINALITY AS dealt(node, place)"
+    "          JOIN stacksaga.slot s ON s.ring_id = $1 AND s.slot = dealt.place - 1"
+    "          LEFT JOIN member o ON o.incarnation = s.owner"
+    "          LEFT JOIN member p ON p.incarnation = s.next_owner"
+    "          LEFT JOIN member a ON a.incarnation = dealt.node"
+    "         CROSS JOIN LATERAL (SELECT coalesce(s.owner = dealt.node"
+    "                                             OR o.agent = a.node, false)) AS stays(it)"
+    "         CROSS JOIN LATERAL (SELECT coalesce((s.next_owner = dealt.node"
+    "                                              OR p.agent = a.node)"
+    "                                             AND s.next_from <= $3, false)) AS stands(it)"
+    "         WHERE dealt.node IS NOT NULL) AS d"
+    " WHERE s.ring_id = $1 AND s.slot = d.slot"
+    "   AND CASE WHEN d.stays THEN d.withdrawn ELSE NOT d.stands END"};
+
+struct Publication {
+    TimestampTz window_start;
+    TimestampTz window_end;
+    std::string_view publisher;
+    std::string_view agent; ///< empty: none
+    ArrayType *nodes;
+    int count; ///< of ranges
+    const core::Range *ranges;
+};
+
+/// A one-dimensional array without NULLs and its length; SG400 else.
+ArrayType *array_argument(const pg::Arguments &arguments, int i, const char *name, int *count) {
+    arguments.require(i, name);
+    ArrayType *array = DatumGetArrayTypeP(arguments.datum(i));
+    const char *fault = nullptr;
+    if (ARR_NDIM(array) == 0)
+        fault = "It is empty.";
+    else if (ARR_NDIM(array) > 1)
+        fault = "It has more than one dimension.";
+    else if (array_contains_nulls(array))
+        fault = "It contains a null.";
+    if (fault != nullptr)
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("argument \"%s\" is not a list", name),
+                 errdetail("%s", fault), errhint("Pass one value for each range, without nulls.")));
+    *count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    return array;
+}
+
+const core::Range *range_arguments(const pg::Arguments &arguments, int count) {
+    int starts_count = 0, ends_count = 0;
+    ArrayType *starts = array_argument(arguments, 4, "range_starts", &starts_count);
+    ArrayType *ends = array_argument(arguments, 5, "range_ends", &ends_count);
+    if (starts_count != count || ends_count != count)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("arrays differ in length"),
+                        errdetail("There are %d nodes, %d range starts and %d range ends.", count,
+                                  starts_count, ends_count),
+                        errhint("Pass one node, one start and one end for each range.")));
+    auto *ranges =
+        static_cast<core::Range *>(palloc(sizeof(core::Range) * static_cast<size_t>(count)));
+    const auto *start = reinterpret_cast<const int64 *>(ARR_DATA_PTR(starts));
+    const auto *end = reinterpret_cast<const int64 *>(ARR_DATA_PTR(ends));
+    for (int i = 0; i < count; ++i)
+        ranges[i] = {core::Token::from_int64(start[i]), core::Token::from_int64(end[i])};
+    return ranges;
+}
+
+/// SG400 unless a window of the ring starts there that is not over.
+TimestampTz window_end_of(const Ring &ring, TimestampTz start, TimestampTz now) {
+    const int64 length = read_settings(ring).window_length;
+    if (TIMESTAMP_NOT_FINITE(start) || !core::window::is_aligned(start, length))
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("no window of the ring starts at window_start"),
+                 errdetail("window_start is %s; windows are %lld microseconds long, counted from "
+                           "2000-01-01 00:00 UTC.",
+                           timestamptz_to_str(start), static_cast<long long>(length)),
+                 errhint("The next window starts at %s.",
+                         timestamptz_to_str(core::window::next_start(now, length)))));
+    const TimestampTz end = pg::time_plus(start, length);
+    if (end <= now || end <= start)
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("window is over"),
+                 errdetail("It started at %s, and it is past its end.", timestamptz_to_str(start)),
+                 errhint("The next window starts at %s.",
+                         timestamptz_to_str(core::window::next_start(now, length)))));
+    if (start - now > core::ring_interval_max_us)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("window lies too far ahead"),
+                        errdetail("It would start at %s.", timestamptz_to_str(start)),
+                        errhint("The next window starts at %s.",
+                                timestamptz_to_str(core::window::next_start(now, length)))));
+    return end;
+}
+
+/// The agent's incarnation; SG404 when the ring has no such agent.
+int64 agent_of(const Ring &ring, std::string_view agent) {
+    pg::Rows rows = find_agent.run(pg::param(ring.ring_id), pg::param(agent));
+    if (rows.empty())
+        ereport(ERROR, (errcode(pg::sg404), errmsg("agent does not exist"),
+                        errdetail("The ring has no node \"%s\" of kind agent.", clip(agent)),
+                        errhint("Publish without an agent, or register it first.")));
+    return rows.int8(0, 0);
+}
+
+/// The incarnation for each range. SG404 for a node that the ring does not have, SG400 for one that
+/// takes no ranges.
+const int64 *incarnations_of(const Ring &ring, const Publication &p) {
+    pg::Rows rows = resolve_nodes.run(pg::param(ring.ring_id),
+                                      pg::param_datum(TEXTARRAYOID, PointerGetDatum(p.nodes)));
+    auto *result = static_cast<int64 *>(palloc(sizeof(int64) * static_cast<size_t>(p.count)));
+    for (uint64 i = 0; i < rows.count(); ++i) {
+        if (rows.is_null(i, 0))
+            ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
+                            errdetail("The ring has no node \"%s\".", clip(rows.text(i, 3))),
+                            errhint("Register it with stacksaga.register_node().")));
+        const bool is_agents = rows.optional_text(i, 2) == p.agent && !p.agent.empty();
+        if (rows.text(i, 1) == "standard" || (!p.agent.empty() && !is_agents))
+            ereport(ERROR,
+                    (errcode(pg::sg400), errmsg("node takes no ranges here"),
+                     errdetail("Node \"%s\" is of kind %s, its agent is %s.", clip(rows.text(i, 3)),
+                               pnstrdup(rows.text(i, 1).data(), rows.text(i, 1).size()),
+                               rows.is_null(i, 2) ? "nobody" : clip(rows.text(i, 2))),
+                     errhint("Deal ranges to workers or agents, an agent to its own "
+                             "workers.")));
+        result[i] = rows.int8(i, 0);
+    }
+    return result;
+}
+
+/// What is to be dealt: everything, or what the agent was dealt in this window.
+int32 *slots_to_deal(const Ring &ring, const Publication &p) {
+    auto *table = static_cast<int32 *>(palloc(sizeof(int32) * static_cast<size_t>(ring.slots)));
+    std::fill(table, table + ring.slots,
+              p.agent.empty() ? core::slot_is_free : core::slot_not_ours);
+    if (p.agent.empty())
+        return table;
+    pg::Rows rows = slots_of_agent(ring, agent_of(ring, p.agent), p.agent, p.window_start);
+    for (uint64 i = 0; i < rows.count(); ++i)
+        table[rows.int4(i, 0)] = core::slot_is_free;
+    return table;
+}
+
+/// Which range holds each slot; SG416 when they do not tile what is to be dealt.
+const int32 *deal(const Ring &ring, const Publication &p) {
+    int32 *table = slots_to_deal(ring, p);
+    const core::TilingFault fault = core::cut_at_slots({p.ranges, static_cast<size_t>(p.count)},
+                                                       {table, static_cast<size_t>(ring.slots)});
+    if (fault.rule == core::TilingRule::ok)
+        return table;
+    const std::string_view rule = core::describe(fault.rule);
+    const char *which =
+        fault.range < 0 ? ""
+        : fault.other < 0
+            ? psprintf(" (range %lld)", static_cast<long long>(fault.range + 1))
+            : psprintf(" (ranges %lld and %lld)", static_cast<long long>(fault.other + 1),
+                       static_cast<long long>(fault.range + 1));
+    ereport(ERROR, (errcode(pg::sg416), errmsg("ranges do not tile the ring"),
+                    errdetail("At token %lld, %.*s%s.", static_cast<long long>(fault.where.value()),
+                              static_cast<int>(rule.size()), rule.data(), which),
+                    errhint("Cut ranges where stacksaga.ring_slots() does, each slot in exactly "
+                            "one range.")));
+}
+
+/// The epoch, or nullopt when the window was already published.
+std::optional<int64> publish(const Ring &ring, const Publication &p) {
+    const int32 *table = deal(ring, p);
+    const int64 *incarnations = incarnations_of(ring, p);
+    const pg::Param start = pg::param_time(p.window_start);
+    const pg::Param agent = pg::param(p.agent);
+    if (!find_window.run(pg::param(ring.ring_id), start, agent).empty())
+        return std::nullopt;
+    ensure_slots(ring);
+    const int64 epoch = raise_epoch(ring.ring_id); // publishers of one ring queue here
+    const TimestampTz now = pg::clock_now();
+    pg::Rows made =
+        make_window.run(pg::param(ring.ring_id), start, agent, pg::param_time(p.window_end),
+                        pg::param(epoch), pg::param_time(now), pg::param(p.publisher));
+    if (made.empty())
+        return std::nullopt;
+    const auto slots = static_cast<size_t>(ring.slots);
+    auto *dealt = static_cast<Datum *>(palloc(sizeof(Datum) * slots));
+    auto *nobody = static_cast<bool *>(palloc(sizeof(bool) * slots));
+    for (size_t slot = 0; slot < slots; ++slot) {
+        nobody[slot] = table[slot] < 0;
+        dealt[slot] = nobody[slot] ? Datum{0} : Int64GetDatum(incarnations[table[slot]]);
+    }
+    int dimension = ring.slots, lower = 1;
+    ArrayType *owners = construct_md_array(dealt, nobody, 1, &dimension, &lower, INT8OID,
+                                           sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+    propose.run(pg::param(ring.ring_id), pg::param_datum(INT8ARRAYOID, PointerGetDatum(owners)),
+                start, pg::param(epoch));
+    forget_windows.run(
+        pg::param(ring.ring_id),
+        pg::param_time(pg::time_plus(now, -windows_kept * (p.window_end - p.window_start))));
+    remove_dead_nodes(ring);
+    return epoch;
+}
+
+} // namespace
+
+// publish_window(region, cluster, window_start, nodes, range_starts, range_ends, publisher, agent)
+STACKSAGA_FUNCTION(publish_window) {
+    pg::Arguments arguments(fcinfo);
+    std::string_view region = arguments.required_text(0, "region");
+    std::string_view cluster = arguments.required_text(1, "cluster");
+    check_ring_name(region, cluster);
+    Publication p{};
+    arguments.require(2, "window_start");
+    p.window_start = DatumGetTimestampTz(arguments.datum(2));
+    p.nodes = array_argument(arguments, 3, "nodes", &p.count);
+    p.ranges = range_arguments(arguments, p.count);
+    p.publisher = arguments.required_text(6, "publisher");
+    check_name(p.publisher, "publisher");
+    if (!arguments.is_null(7)) {
+        p.agent = arguments.required_text(7, "agent");
+        check_name(p.agent, "agent");
+    }
+    std::optional<int64> epoch = pg::with_spi([&] {
+        const Ring ring = find_ring(region, cluster);
+        p.window_end = window_end_of(ring, p.window_start, pg::clock_now());
+        return publish(ring, p);
+    });
+    if (!epoch)
+        PG_RETURN_NULL();
+    PG_RETURN_INT64(*epoch);
+}
+
+} // namespace stacksaga

@@ -1,0 +1,339 @@
+// What a service answers under its lease: complete_step, complete_steps, fail_step, extend_step.
+#include "pg/array.hpp"
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/saga/saga.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+using core::Direction;
+using core::FailureClass;
+
+constinit pg::Statement find_effect{
+    "SELECT lease, output IS NOT DISTINCT FROM $5 FROM stacksaga.effect"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND step_no = $3 AND direction = $4"};
+constinit pg::Statement find_failure{
+    "SELECT error_class = $6 FROM stacksaga.failure"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND step_no = $3 AND direction = $4 AND lease = $5 AND outcome_known"};
+constinit pg::Statement extend{
+    "UPDATE stacksaga.work"
+    "   SET lease_until = $5, due_at = CASE WHEN resume_at IS NULL THEN $6 ELSE due_at END,"
+    "       resume_at = CASE WHEN resume_at IS NOT NULL THEN $6 END"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND step_no = $3 AND direction = $4"};
+
+/// An answer's saga, locked, and its step.
+struct Answer {
+    Saga saga;
+    const Step *step;
+    int64 lease;
+    Direction direction; ///< as the lease says
+};
+
+Direction direction_of_lease(int64 lease) {
+    return lease > 0 ? core::lease_direction(lease) : Direction::act;
+}
+
+Answer begin_answer(const pg::Arguments &arguments) {
+    pg_uuid_t id = arguments.required_uuid(0, "saga_id");
+    std::string_view name = arguments.required_text(1, "step");
+    int64 lease = arguments.required_int8(2, "lease");
+    Saga saga = require_saga(id, pg::clock_now());
+    const Step *step = saga.definition->find(name);
+    if (step == nullptr)
+        raise_unknown_step(saga, name);
+    return {saga, step, lease, direction_of_lease(lease)};
+}
+
+std::string_view status_of(const Saga &saga) {
+    return core::name_of(saga.status);
+}
+
+/// The lease is not, or no more, the one to answer under.
+[[noreturn]] void refuse_lease(const Answer &a, const std::optional<Work> &work) {
+    if (a.direction == Direction::act && a.saga.direction == Direction::compensate)
+        ereport(ERROR,
+                (errcode(pg::sg409),
+                 errmsg("step \"%s\" of saga %s is not waiting for this answer", clip(a.step->name),
+                        uuid_text(a.saga.id)),
+                 errdetail("The saga is %s: compensation has begun, and lease " INT64_FORMAT
+                           " of the action is not held any more.",
+                           status_of(a.saga).data(), a.lease),
+                 errhint("Roll back; the compensation has the idempotency key of this action and "
+                         "undoes it if it happened.")));
+    const char *held = work && work->lease ? "another claim holds the step" : "no claim holds it";
+    ereport(ERROR, (errcode(pg::sg412),
+                    errmsg("lease on step \"%s\" of saga %s is lost", clip(a.step->name),
+                           uuid_text(a.saga.id)),
+                    errdetail("The lease given is " INT64_FORMAT "; %s. The saga is %s.", a.lease,
+                              held, status_of(a.saga).data()),
+                    errhint("Roll back what was done under this lease and claim again.")));
+}
+
+Work require_lease(const Answer &a) {
+    std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
+    if (!work || work->lease != a.lease)
+        refuse_lease(a, work);
+    return *work;
+}
+
+enum class Verdict : uint8_t { accept, accepted_before, other_output, lease_lost, reversed };
+
+struct Completion {
+    Verdict verdict;
+    std::optional<Work> work; ///< set when it is to be accepted
+};
+
+/// What is to be done about a completion. Changes nothing.
+Completion judge(const Answer &a, const pg::Param &output) {
+    pg::Rows rows =
+        find_effect.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step->no),
+                        pg::param(core::name_of(a.direction)), output);
+    if (!rows.empty() && rows.optional_int8(0, 0) == a.lease)
+        return {rows.boolean(0, 1) ? Verdict::accepted_before : Verdict::other_output, {}};
+    std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
+    if (work && work->lease == a.lease)
+        return {Verdict::accept, work};
+    bool reversed = a.direction == Direction::act && a.saga.direction == Direction::compensate;
+    return {reversed ? Verdict::reversed : Verdict::lease_lost, work};
+}
+
+bool was_failed(const Answer &a, FailureClass failure_class) {
+    pg::Rows rows = find_failure.run(pg::param(a.saga.id), pg::param(a.saga.token),
+                                     pg::param(a.step->no), pg::param(core::name_of(a.direction)),
+                                     pg::param(a.lease), pg::param(core::name_of(failure_class)));
+    return !rows.empty() && rows.boolean(0, 0);
+}
+
+/// A constant of core: outlives SPI.
+std::string_view complete(const pg::Arguments &arguments) {
+    Answer a = begin_answer(arguments);
+    pg::Param output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
+    Completion completion = judge(a, output);
+    switch (completion.verdict) {
+    case Verdict::accept:
+        step_completed(a.saga, *a.step, *completion.work, output);
+        break;
+    case Verdict::accepted_before:
+        break;
+    case Verdict::other_output:
+        ereport(ERROR,
+                (errcode(pg::sg422),
+                 errmsg("step \"%s\" of saga %s was completed with another output",
+                        clip(a.step->name), uuid_text(a.saga.id)),
+                 errdetail("The first completion under lease " INT64_FORMAT " holds.", a.lease),
+                 errhint("Repeat a completion with the same output only.")));
+    case Verdict::lease_lost:
+    case Verdict::reversed:
+        refuse_lease(a, completion.work);
+    }
+    return status_of(a.saga);
+}
+
+std::string_view fail(const pg::Arguments &arguments, Failure failure) {
+    Answer a = begin_answer(arguments);
+    failure.since = a.saga.now;
+    std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
+    if ((!work || work->lease != a.lease) && was_failed(a, failure.failure_class))
+        return status_of(a.saga);
+    Work held = require_lease(a);
+    failure.of_past_action =
+        held.falling_back && !held.is_claimed() && held.attempt == held.attempt_base;
+    step_failed(a.saga, *a.step, held, failure);
+    return status_of(a.saga);
+}
+
+struct Extension {
+    TimestampTz lease_until;
+    bool cancel_requested;
+};
+
+Extension extend_lease(const pg::Arguments &arguments, int64 by_us) {
+    Answer a = begin_answer(arguments);
+    Work work = require_lease(a);
+    TimestampTz timeout = pg::time_plus(*work.started_at, a.step->timeout_us);
+    if (!work.is_claimed() || timeout <= a.saga.now)
+        ereport(ERROR, (errcode(pg::sg412),
+                        errmsg("lease on step \"%s\" of saga %s cannot be extended",
+                               clip(a.step->name), uuid_text(a.saga.id)),
+                        errdetail(work.is_claimed() ? "The attempt has reached the step's timeout."
+                                                    : "The lease ran out."),
+                        errhint("Answer under this lease if the work is done; otherwise roll back "
+                                "and claim again.")));
+    TimestampTz lease_until = std::max(*work.lease_until, pg::time_plus(a.saga.now, by_us));
+    TimestampTz until = std::min(lease_until, timeout);
+    extend.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step->no),
+               pg::param(core::name_of(a.direction)), pg::param_time(lease_until),
+               pg::param_time(until));
+    return {until, a.direction == Direction::act && a.saga.direction == Direction::compensate};
+}
+
+/// One row of complete_steps().
+struct Row {
+    std::optional<pg_uuid_t> saga_id;
+    std::optional<std::string_view> step;
+    std::optional<int64> lease;
+    pg::Param output;
+    const char *sqlstate = nullptr; ///< why it was refused
+    std::string_view status{};
+};
+
+const char *sqlstate_of(Verdict verdict) {
+    switch (verdict) {
+    case Verdict::other_output:
+        return "SG422";
+    case Verdict::lease_lost:
+        return "SG412";
+    case Verdict::reversed:
+        return "SG409";
+    case Verdict::accept:
+    case Verdict::accepted_before:
+        break;
+    }
+    return nullptr;
+}
+
+void complete_row(Row &row, TimestampTz now) {
+    if (!row.saga_id || !row.step || !row.lease) {
+        row.sqlstate = "SG400";
+        return;
+    }
+    std::optional<Saga> saga = lock_saga(*row.saga_id, now);
+    const Step *step = saga ? saga->definition->find(*row.step) : nullptr;
+    if (step == nullptr) {
+        row.sqlstate = "SG404";
+        return;
+    }
+    if (!row.output.isnull && !payload_fits(row.output.value)) {
+        row.sqlstate = "SG413";
+        return;
+    }
+    Answer a{*saga, step, *row.lease, direction_of_lease(*row.lease)};
+    Completion completion = judge(a, row.output);
+    row.sqlstate = sqlstate_of(completion.verdict);
+    if (completion.verdict == Verdict::accept)
+        step_completed(a.saga, *step, *completion.work, row.output);
+    row.status = status_of(a.saga);
+}
+
+std::span<Row> read_rows(const pg::Arguments &arguments) {
+    arguments.require(0, "saga_ids");
+    arguments.require(1, "steps");
+    arguments.require(2, "leases");
+    pg::Elements ids = pg::array_argument(arguments, 0, "saga_ids", UUIDOID);
+    pg::Elements steps = pg::array_argument(arguments, 1, "steps", TEXTOID);
+    pg::Elements leases = pg::array_argument(arguments, 2, "leases", INT8OID);
+    pg::Elements outputs;
+    pg::require_same_length(steps, "steps", ids, "saga_ids");
+    pg::require_same_length(leases, "leases", ids, "saga_ids");
+    if (!arguments.is_null(3)) {
+        outputs = pg::array_argument(arguments, 3, "outputs", JSONBOID);
+        pg::require_same_length(outputs, "outputs", ids, "saga_ids");
+    }
+    auto count = static_cast<size_t>(ids.count);
+    auto *rows = static_cast<Row *>(palloc(sizeof(Row) * (count + 1)));
+    for (size_t i = 0; i < count; ++i) {
+        Row row{};
+        if (!ids.nulls[i])
+            row.saga_id = *DatumGetUUIDP(ids.values[i]);
+        if (!steps.nulls[i])
+            row.step = pg::view_of_text(steps.values[i]);
+        if (!leases.nulls[i])
+            row.lease = DatumGetInt64(leases.values[i]);
+        const bool has_output = outputs.has(static_cast<int>(i));
+        row.output =
+            pg::param_datum(JSONBOID, has_output ? outputs.values[i] : Datum{0}, !has_output);
+        rows[i] = row;
+    }
+    return {rows, count};
+}
+
+/// Two batches lock the sagas that they share in the same order.
+Row **in_order_of_sagas(std::span<Row> rows) {
+    auto **order = static_cast<Row **>(palloc(sizeof(Row *) * (rows.size() + 1)));
+    for (size_t i = 0; i < rows.size(); ++i)
+        order[i] = &rows[i];
+    std::sort(order, order + rows.size(), [](const Row *a, const Row *b) {
+        int difference = !a->saga_id || !b->saga_id
+                             ? int{a->saga_id.has_value()} - int{b->saga_id.has_value()}
+                             : memcmp(&*a->saga_id, &*b->saga_id, UUID_LEN);
+        return difference != 0 ? difference < 0 : a < b;
+    });
+    return order;
+}
+
+} // namespace
+
+// complete_steps(saga_ids, steps, leases, outputs)
+//   -> TABLE(saga_id uuid, step text, status text, sqlstate text)
+STACKSAGA_FUNCTION(complete_steps) {
+    std::span<Row> rows = read_rows(pg::Arguments(fcinfo));
+    Row **order = in_order_of_sagas(rows);
+    TimestampTz now = pg::clock_now();
+    for (size_t i = 0; i < rows.size(); ++i) {
+        CHECK_FOR_INTERRUPTS();
+        pg::with_spi([&] { complete_row(*order[i], now); });
+    }
+    auto text = [](std::string_view s) { return pg::of(PointerGetDatum(pg::make_text(s))); };
+    pg::ResultSet result(fcinfo);
+    for (Row &row : rows)
+        result.add(row.saga_id ? pg::of(UUIDPGetDatum(&*row.saga_id)) : pg::null(),
+                   row.step ? text(*row.step) : pg::null(),
+                   row.status.empty() ? pg::null() : text(row.status),
+                   row.sqlstate != nullptr ? text(row.sqlstate) : pg::null());
+    return result.finish();
+}
+
+// complete_step(saga_id, step, lease, output) -> text
+STACKSAGA_FUNCTION(complete_step) {
+    pg::Arguments arguments(fcinfo);
+    if (!arguments.is_null(3))
+        check_payload(arguments.datum(3), "output");
+    std::string_view status = pg::with_spi([&] { return complete(arguments); });
+    PG_RETURN_TEXT_P(pg::make_text(status));
+}
+
+// fail_step(saga_id, step, lease, error, error_class, retry_after) -> text
+STACKSAGA_FUNCTION(fail_step) {
+    pg::Arguments arguments(fcinfo);
+    std::string_view error = arguments.required_text(3, "error");
+    check_error_text(error, "error");
+    std::string_view name = arguments.required_text(4, "error_class");
+    std::optional<FailureClass> failure_class = core::failure_class_of(name);
+    if (!failure_class)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"error_class\" is not valid"),
+                        errdetail("The value is \"%s\".", clip(name)),
+                        errhint("Use retryable, non_retryable or unknown.")));
+    Failure failure{};
+    failure.failure_class = *failure_class;
+    failure.outcome_known = *failure_class != FailureClass::unknown;
+    failure.was_never_done = *failure_class == FailureClass::non_retryable;
+    failure.error = error;
+    if (!arguments.is_null(5))
+        failure.retry_after_us =
+            pg::interval_microseconds(arguments.datum(5), "retry_after", false);
+    std::string_view status = pg::with_spi([&] { return fail(arguments, failure); });
+    PG_RETURN_TEXT_P(pg::make_text(status));
+}
+
+// extend_step(saga_id, step, lease, extend_by) -> TABLE(lease_until, cancel_requested)
+STACKSAGA_FUNCTION(extend_step) {
+    pg::Arguments arguments(fcinfo);
+    arguments.require(3, "extend_by");
+    int64 by_us = pg::interval_microseconds(arguments.datum(3), "extend_by", true);
+    Extension extension = pg::with_spi([&] { return extend_lease(arguments, by_us); });
+    pg::ResultSet result(fcinfo);
+    result.add(pg::of(TimestampTzGetDatum(extension.lease_until)),
+               pg::of(BoolGetDatum(extension.cancel_requested)));
+    return result.finish();
+}
+
+} // namespace stacksaga

@@ -1,0 +1,222 @@
+#include "src/saga/definition.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+struct CacheEntry {
+    int32 definition_id; // hash key
+    MemoryContext memory;
+    Definition *definition;
+};
+
+constinit HTAB *cache = nullptr;
+// Ids start anew when the extension is dropped and created: the cache belongs to one table.
+constinit Oid cached_table = InvalidOid;
+
+constinit pg::Statement select_definition{
+    "SELECT saga, version, definer::text, deadline, on_compensation_failure,"
+    "       (compensation_retry).max_attempts, (compensation_retry).initial_interval,"
+    "       (compensation_retry).multiplier, (compensation_retry).max_interval,"
+    "       (compensation_retry).jitter, (compensation_retry).retry_on,"
+    "       (compensation_retry).never_on"
+    "  FROM stacksaga.saga_definition WHERE definition_id = $1"};
+constinit pg::Statement select_steps{
+    "SELECT step_no, stage, kind, step, queue, action, action_oid, compensation, compensation_oid,"
+    "       verify, verify_oid, search_path, timeout, effect, compensate_when, signal, delay,"
+    "       child_saga, fallback, fallback_oid, topic, compensation_topic,"
+    "       (retry).max_attempts, (retry).initial_interval, (retry).multiplier,"
+    "       (retry).max_interval, (retry).jitter, (retry).retry_on, (retry).never_on"
+    "  FROM stacksaga.definition_step WHERE definition_id = $1 ORDER BY step_no"};
+constinit pg::Statement select_current{
+    "SELECT definition_id FROM stacksaga.saga_definition WHERE saga = $1 AND is_current"};
+constinit pg::Statement select_version{
+    "SELECT definition_id FROM stacksaga.saga_definition WHERE saga = $1 AND version = $2"};
+
+std::string_view copy_view(std::string_view s) {
+    return {pnstrdup(s.data(), s.size()), s.size()};
+}
+
+const char *copy_text(const pg::Rows &rows, uint64 row, int column) {
+    std::optional<std::string_view> s = rows.optional_text(row, column);
+    return s ? pnstrdup(s->data(), s->size()) : nullptr;
+}
+
+std::span<const std::string_view> read_list(const pg::Rows &rows, uint64 row, int column) {
+    bool isnull;
+    Datum d = rows.datum(row, column, &isnull);
+    if (isnull)
+        return {};
+    Datum *values;
+    bool *nulls;
+    int count;
+    deconstruct_array(DatumGetArrayTypeP(d), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls,
+                      &count);
+    auto *list = static_cast<std::string_view *>(
+        palloc(sizeof(std::string_view) * static_cast<size_t>(count + 1)));
+    for (int i = 0; i < count; ++i)
+        list[i] = copy_view(pg::view_of_text(values[i]));
+    return {list, static_cast<size_t>(count)};
+}
+
+} // namespace
+
+RetryRules read_rules(const pg::Rows &rows, uint64 row, int first) {
+    RetryRules rules;
+    rules.policy = {
+        .max_attempts = rows.int4(row, first),
+        .initial_interval_us =
+            pg::interval_microseconds(rows.value(row, first + 1), "initial_interval", false),
+        .max_interval_us =
+            pg::interval_microseconds(rows.value(row, first + 3), "max_interval", false),
+        .multiplier = rows.float8(row, first + 2),
+        .jitter = rows.float8(row, first + 4),
+    };
+    rules.retry_on = read_list(rows, row, first + 5);
+    rules.never_on = read_list(rows, row, first + 6);
+    return rules;
+}
+
+FunctionRef read_function(const pg::Rows &rows, uint64 row, int column) {
+    FunctionRef f;
+    f.signature = copy_text(rows, row, column);
+    if (f)
+        f.oid = DatumGetObjectId(rows.value(row, column + 1));
+    return f;
+}
+
+namespace {
+
+Step read_step(const pg::Rows &rows, uint64 row) {
+    std::string_view effect = rows.text(row, 13);
+    Step s{};
+    s.no = rows.int2(row, 0);
+    s.stage = rows.int2(row, 1);
+    s.kind = *core::enum_of<StepKind>(step_kind_names, rows.text(row, 2));
+    s.name = copy_view(rows.text(row, 3));
+    s.queue = copy_view(rows.optional_text(row, 4).value_or(""));
+    s.action = read_function(rows, row, 5);
+    s.compensation = read_function(rows, row, 7);
+    s.verify = read_function(rows, row, 9);
+    s.search_path = copy_text(rows, row, 11);
+    s.timeout_us = rows.is_null(row, 12)
+                       ? no_timeout
+                       : pg::interval_microseconds(rows.value(row, 12), "timeout", false);
+    s.signal = copy_view(rows.optional_text(row, 15).value_or(""));
+    if (!rows.is_null(row, 16))
+        s.delay_us = pg::interval_microseconds(rows.value(row, 16), "delay", false);
+    s.child_saga = copy_view(rows.optional_text(row, 17).value_or(""));
+    if (s.kind == StepKind::sql)
+        s.fallback = read_function(rows, row, 18);
+    else
+        s.fallback_queue = copy_view(rows.optional_text(row, 18).value_or(""));
+    // A queue step is asked to undo what it declares so; a compensation that is named always runs.
+    s.compensable = effect == "compensable" || s.compensation;
+    s.irreversible = effect == "irreversible";
+    s.compensate_when_started = rows.text(row, 14) == "started";
+    s.topic = copy_view(rows.optional_text(row, 20).value_or(""));
+    s.compensation_topic = copy_view(rows.optional_text(row, 21).value_or(""));
+    s.retry = read_rules(rows, row, 22);
+    return s;
+}
+
+Definition *read_definition(int32 id) {
+    pg::Rows head = select_definition.run(pg::param(id));
+    if (head.empty())
+        elog(ERROR, "saga definition %d does not exist", id);
+    auto *d = new (palloc0(sizeof(Definition))) Definition{};
+    d->id = id;
+    d->saga = copy_view(head.text(0, 0));
+    d->version = head.int4(0, 1);
+    d->definer = copy_text(head, 0, 2);
+    if (!head.is_null(0, 3))
+        d->deadline_us = pg::interval_microseconds(head.value(0, 3), "deadline", true);
+    d->continue_compensating = head.text(0, 4) == "continue";
+    d->compensation_retry = read_rules(head, 0, 5);
+
+    pg::Rows rows = select_steps.run(pg::param(id));
+    auto *steps = static_cast<Step *>(palloc0(sizeof(Step) * rows.count()));
+    for (uint64 i = 0; i < rows.count(); ++i) {
+        steps[i] = read_step(rows, i);
+        d->stages = std::max(d->stages, steps[i].stage);
+        d->has_children = d->has_children || steps[i].kind == StepKind::child;
+    }
+    d->steps = {steps, rows.count()};
+    return d;
+}
+
+void reset_cache_of(Oid table) {
+    if (cache != nullptr) {
+        HASH_SEQ_STATUS status;
+        hash_seq_init(&status, cache);
+        while (auto *entry = static_cast<CacheEntry *>(hash_seq_search(&status)))
+            MemoryContextDelete(entry->memory);
+        hash_destroy(cache);
+        cache = nullptr;
+    }
+    HASHCTL control{};
+    control.keysize = sizeof(int32);
+    control.entrysize = sizeof(CacheEntry);
+    cache = hash_create("stacksaga definitions", 64, &control, HASH_ELEM | HASH_BLOBS);
+    cached_table = table;
+}
+
+} // namespace
+
+const Definition &load_definition(int32 definition_id) {
+    Oid table = get_relname_relid("saga_definition", get_namespace_oid("stacksaga", false));
+    if (cache == nullptr || table != cached_table)
+        reset_cache_of(table);
+    auto *entry = static_cast<CacheEntry *>(hash_search(cache, &definition_id, HASH_FIND, nullptr));
+    if (entry != nullptr)
+        return *entry->definition;
+
+    // Built in a context that dies with the transaction if reading fails, kept afterwards.
+    MemoryContext memory =
+        AllocSetContextCreate(CurrentMemoryContext, "stacksaga definition", ALLOCSET_SMALL_SIZES);
+    Definition *d = pg::in_context(memory, [&] { return read_definition(definition_id); });
+    MemoryContextSetParent(memory, CacheMemoryContext);
+    entry = static_cast<CacheEntry *>(hash_search(cache, &definition_id, HASH_ENTER, nullptr));
+    entry->memory = memory;
+    entry->definition = d;
+    return *d;
+}
+
+void forget_definition(int32 definition_id) {
+    if (cache == nullptr)
+        return;
+    auto *entry = static_cast<CacheEntry *>(hash_search(cache, &definition_id, HASH_FIND, nullptr));
+    if (entry == nullptr)
+        return;
+    // Its memory may still be in use up the stack: it goes with the transaction.
+    MemoryContextSetParent(entry->memory, TopTransactionContext);
+    hash_search(cache, &definition_id, HASH_REMOVE, nullptr);
+}
+
+const Definition &find_definition(std::string_view saga, std::optional<int32> version) {
+    pg::Rows rows = version ? select_version.run(pg::param(saga), pg::param(*version))
+                            : select_current.run(pg::param(saga));
+    if (rows.empty()) {
+        if (version)
+            ereport(ERROR, (errcode(pg::sg404),
+                            errmsg("saga \"%.*s\" has no version %d",
+                                   static_cast<int>(std::min<size_t>(saga.size(), 255)),
+                                   saga.data(), *version),
+                            errdetail("No definition has this name and this version."),
+                            errhint("Leave version out to take the current one.")));
+        ereport(ERROR, (errcode(pg::sg404),
+                        errmsg("saga \"%.*s\" is not defined",
+                               static_cast<int>(std::min<size_t>(saga.size(), 255)), saga.data()),
+                        errdetail("No version of it has been defined in this database."),
+                        errhint("Define it with stacksaga.define_saga().")));
+    }
+    return load_definition(rows.int4(0, 0));
+}
+
+} // namespace stacksaga

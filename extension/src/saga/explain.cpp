@@ -1,0 +1,49 @@
+// What people ask about definitions and this library.
+#include "pg/function.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/handler/handler.hpp"
+#include "src/saga/definition.hpp"
+
+namespace stacksaga {
+
+// definition_id(saga, version) -> integer
+STACKSAGA_FUNCTION(definition_id) {
+    pg::Arguments args(fcinfo);
+    std::string_view saga = args.required_text(0, "saga");
+    std::optional<int32> version;
+    if (!args.is_null(1))
+        version = args.required_int4(1, "version");
+    PG_RETURN_INT32(pg::with_spi([&] { return find_definition(saga, version).id; }));
+}
+
+// handler_objection(signature, returns, definer) -> text
+STACKSAGA_FUNCTION(handler_objection) {
+    pg::Arguments args(fcinfo);
+    std::string_view signature = args.required_text(0, "signature");
+    args.require(1, "returns");
+    args.require(2, "definer");
+    const HandlerKind kind =
+        DatumGetObjectId(args.datum(1)) == JSONBOID ? HandlerKind::action : HandlerKind::verify;
+    const Oid definer = get_role_oid(NameStr(*DatumGetName(args.datum(2))), false);
+    const char *reason = resolve_handler(signature, kind, definer).reason;
+    if (reason == nullptr)
+        PG_RETURN_NULL();
+    PG_RETURN_TEXT_P(cstring_to_text(reason));
+}
+
+// setting(name) -> text. Unlike current_setting() it finds the settings of this library also when
+// nothing else has loaded it.
+STACKSAGA_FUNCTION(setting) {
+    std::string_view name = pg::Arguments(fcinfo).required_text(0, "name");
+    PG_RETURN_TEXT_P(cstring_to_text(GetConfigOption(
+        psprintf("stacksaga.%.*s", static_cast<int>(name.size()), name.data()), false, false)));
+}
+
+// library_version() -> text
+STACKSAGA_FUNCTION(library_version) {
+    (void)fcinfo;
+    PG_RETURN_TEXT_P(pg::make_text(STACKSAGA_VERSION));
+}
+
+} // namespace stacksaga

@@ -1,0 +1,59 @@
+#include "core/token.hpp"
+
+#include "src/outbox/outbox.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/function.hpp"
+#include "pg/random.hpp"
+#include "src/common/limits.hpp"
+#include "src/handler/handler.hpp"
+#include "src/saga/message_step.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+using core::Direction;
+
+// The lease is text: JavaScript's numbers do not hold it.
+constinit pg::Statement make_command{
+    "SELECT pg_catalog.jsonb_build_object('saga_id', $1::uuid, 'saga', $2::text, 'step', $3::text,"
+    "         'direction', $4::text, 'attempt', $5::integer, 'input', $6::jsonb,"
+    "         'results', $7::jsonb, 'idempotency_key', $8::text, 'deadline', $9::timestamptz,"
+    "         'lease', $10::bigint::text)"};
+
+std::string_view topic_of(const Step &step, const Work &work) {
+    if (work.direction == Direction::compensate)
+        return step.compensation_topic;
+    return work.falling_back ? step.fallback_queue : step.topic;
+}
+
+Datum command_of(const Saga &saga, const Step &step, const Work &attempt) {
+    std::string_view direction = core::name_of(attempt.direction);
+    pg::Rows rows = make_command.run(
+        pg::param(saga.id), pg::param(saga.definition->saga), pg::param(step.name),
+        pg::param(direction), pg::param(attempt.attempt), pg::param_datum(JSONBOID, saga.input),
+        pg::param_datum(JSONBOID, step_results(saga, step, attempt.direction)),
+        pg::param(std::string_view{idempotency_key_of(saga.id, step.no, attempt.direction)}),
+        pg::param_time(attempt_deadline(saga, step, attempt.direction)), pg::param(*attempt.lease));
+    return rows.value(0, 0);
+}
+
+} // namespace
+
+void run_message_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
+    Work attempt = work;
+    attempt.attempt = work.attempt + 1;
+    attempt.lease = core::make_lease(attempt.attempt, attempt.direction, pg::random_bits());
+    attempt_begins(saga);
+    publish_message(saga.ring_id, {.topic = topic_of(step, attempt),
+                                   .key = std::string_view{uuid_text(saga.id)},
+                                   .type = step.name,
+                                   .payload = command_of(saga, step, attempt),
+                                   .headers = saga.headers,
+                                   .message_id = std::nullopt,
+                                   .deliver_at = std::nullopt});
+    begin_wait(saga, attempt, pg::time_plus(saga.now, step.timeout_us), worker);
+}
+
+} // namespace stacksaga

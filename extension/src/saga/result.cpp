@@ -1,0 +1,93 @@
+// What became of a saga: saga_result and await_saga.
+#include "pg/result.hpp"
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int64 look_again_min_ms = 2, look_again_max_ms = 100;
+
+constinit pg::Statement select_result{
+    "SELECT s.status,"
+    "       (SELECT coalesce(jsonb_object_agg(d.step, e.output), '{}')"
+    "          FROM stacksaga.effect e JOIN stacksaga.definition_step d"
+    "            ON d.definition_id = s.definition_id AND d.step_no = e.step_no"
+    "         WHERE e.saga_id = s.saga_id AND e.token OPERATOR(stacksaga.=) s.token"
+    "           AND e.direction = 'act'),"
+    "       s.error,"
+    "       (SELECT d.step FROM stacksaga.definition_step d"
+    "         WHERE d.definition_id = s.definition_id AND d.step_no = s.failed_step),"
+    "       s.finished_at"
+    "  FROM stacksaga.saga s"
+    " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
+constinit pg::Statement select_status{
+    "SELECT status, xmin FROM stacksaga.saga"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
+
+pg::Param token_param(const pg_uuid_t &id) {
+    return pg::param(core::token_of_uuid(id.data).value());
+}
+
+/// The committed status; SR425 for a saga that only this transaction sees.
+core::Status committed_status(const pg_uuid_t &id) {
+    pg::Rows rows = select_status.run(pg::param(id), token_param(id));
+    if (rows.empty())
+        raise_unknown_saga(id);
+    TransactionId writer = DatumGetTransactionId(rows.value(0, 1));
+    if (TransactionIdIsCurrentTransactionId(writer)) // or one of its subtransactions
+        ereport(ERROR, (errcode(pg::sr425), errmsg("saga %s is not committed yet", uuid_text(id)),
+                        errdetail("Nobody works on it before this transaction commits."),
+                        errhint("Commit after start_saga(), then await the saga.")));
+    return *core::status_of(rows.text(0, 0));
+}
+
+} // namespace
+
+// saga_result(saga_id) -> TABLE(status, output, error, failed_step, finished_at)
+STACKSAGA_FUNCTION(saga_result) {
+    pg_uuid_t id = pg::Arguments(fcinfo).required_uuid(0, "saga_id");
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] {
+        pg::Rows rows = select_result.read(pg::param(id), token_param(id));
+        if (rows.empty())
+            raise_unknown_saga(id);
+        auto column = [&](int i) {
+            bool isnull;
+            Datum d = rows.datum(0, i, &isnull);
+            return isnull ? pg::null() : pg::of(d);
+        };
+        result.add(column(0), column(1), column(2), column(3), column(4));
+    });
+    return result.finish();
+}
+
+// await_saga(saga_id, timeout) -> text. Waits on the process latch, with pauses that grow from
+// 2 to 100 ms, until the saga is completed, failed or parked. Time here is the real one: the
+// clock of tests may stand still.
+STACKSAGA_FUNCTION(await_saga) {
+    pg::Arguments arguments(fcinfo);
+    pg_uuid_t id = arguments.required_uuid(0, "saga_id");
+    arguments.require(1, "timeout");
+    int64 timeout_us = pg::interval_microseconds(arguments.datum(1), "timeout", false);
+    TimestampTz until = pg::time_plus(GetCurrentTimestamp(), timeout_us);
+    int64 pause_ms = look_again_min_ms;
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        core::Status status = pg::with_spi([&] { return committed_status(id); });
+        int64 left_ms = (until - GetCurrentTimestamp()) / 1000;
+        if (core::is_at_rest(status) || left_ms <= 0)
+            PG_RETURN_TEXT_P(pg::make_text(core::name_of(status)));
+        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                        static_cast<long>(std::min(pause_ms, left_ms)), PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+        pause_ms = std::min(pause_ms * 2, look_again_max_ms);
+    }
+}
+
+} // namespace stacksaga

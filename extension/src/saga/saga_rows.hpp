@@ -1,0 +1,145 @@
+// The rows of one saga: read and written one at a time, without deciding anything.
+#pragma once
+#include "pg/pg.hpp"
+#include "pg/query.hpp"
+#include "src/saga/definition.hpp"
+
+namespace stacksaga {
+
+/// One saga, locked FOR NO KEY UPDATE until the end of the transaction; read after the lock.
+struct Saga {
+    pg_uuid_t id;
+    int64 token;
+    int32 ring_id;
+    int32 slot;
+    const Definition *definition;
+    core::Status status;
+    core::Direction direction;
+    Datum input;   ///< jsonb
+    Datum headers; ///< jsonb
+    std::optional<TimestampTz> deadline_at;
+    std::optional<int16> parked_step;
+    std::optional<core::Direction> parked_direction;
+    std::optional<pg_uuid_t> parent_id; ///< the saga that it is a step of
+    int16 parent_step;
+    TimestampTz now; ///< of this call; one instant for everything that it writes
+
+    bool is_suspended() const { return status == core::Status::suspended; }
+};
+static_assert(std::is_trivially_destructible_v<Saga>);
+
+/// A live work row.
+struct Work {
+    int16 step_no;
+    core::Direction direction;
+    TimestampTz due_at;
+    int32 attempt;      ///< attempts so far; while claimed: the number of the attempt
+    int32 attempt_base; ///< attempts that do not count any more
+    std::optional<int64> lease;
+    std::optional<TimestampTz> lease_until; ///< set while claimed
+    std::optional<TimestampTz> started_at;
+    bool verifying;
+    bool falling_back; ///< the fallback is tried
+    std::optional<std::string_view> worker;
+
+    bool is_claimed() const { return lease_until.has_value(); }
+};
+static_assert(std::is_trivially_destructible_v<Work>);
+
+/// The number of two work rows that belong to no step: with act, the deadline of the saga; with
+/// compensate, the wish of the saga that it is a step of that it goes back.
+inline constexpr int16 saga_step_no = 0;
+
+/// All inside with_spi.
+
+/// Locks and reads; nullopt when there is no such saga. `skip_locked`: also when it is locked.
+std::optional<Saga> lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked = false);
+/// As above; SG404 when there is no such saga.
+Saga require_saga(const pg_uuid_t &id, TimestampTz now);
+
+/// SG404: the saga's definition has no step of this name.
+[[noreturn]] void raise_unknown_step(const Saga &saga, std::string_view name);
+
+/// The work row of (step, direction), read after the saga was locked.
+std::optional<Work> find_work(const Saga &saga, int16 step_no, core::Direction direction);
+/// Whether work of steps remains in this direction.
+bool work_remains(const Saga &saga, core::Direction direction);
+
+/// What a new work row says beyond its step.
+struct NewWork {
+    core::Direction direction;
+    TimestampTz due_at;
+    int32 attempt = 0; ///< attempts so far, none of which count
+    bool falling_back = false;
+    std::optional<TimestampTz> started_at{};
+    std::optional<int64> lease{}; ///< whose late answer still counts
+};
+/// The queue that a step's work is claimed from; nullopt: a worker runs it.
+std::optional<std::string_view> queue_of(const Step &step, bool falling_back);
+/// Makes a step due.
+void add_work(const Saga &saga, const Step &step, const NewWork &work);
+/// The rows with numbers that are no step's; one that is there already stays.
+void add_saga_work(const Saga &saga, int16 step_no, core::Direction direction, TimestampTz due_at);
+/// False while another saga's transaction is writing the row: it is due again after its commit, and
+/// what it tells of can be read then.
+bool lock_saga_work(const Saga &saga, int16 step_no, core::Direction direction);
+void remove_work(const Saga &saga, int16 step_no, core::Direction direction);
+/// Steps that nobody has claimed, but those whose outcome is being verified.
+void remove_unclaimed_acts(const Saga &saga);
+
+/// Leaves a work row for later, unclaimed. A lease that ran out is kept: its late answer counts.
+void pause_work(const Saga &saga, const Work &work, TimestampTz due_at, bool keep_lease,
+                bool verifying);
+/// A worker waits for what it has begun, until `until`; counts as claimed, under work.lease.
+void begin_wait(const Saga &saga, const Work &work, TimestampTz until, std::string_view worker);
+/// The attempts counted so far count no more, and the step is due now.
+void start_counting_anew(const Saga &saga, const Work &work);
+
+/// Holds every work row of a suspended saga, and lets them go again.
+void hold_work(const Saga &saga);
+void release_work(const Saga &saga);
+
+struct StatusChange {
+    core::Status to;
+    std::optional<int16> failed_step{};
+    std::optional<std::string_view> error{};
+    std::optional<int16> parked_step{};
+    std::optional<core::Direction> parked_direction{};
+};
+/// Writes the saga's row, and tells the saga that it is a step of when it has settled.
+void change_status(Saga &saga, core::Direction direction, const StatusChange &change);
+
+/// What has been done and undone: one flag for each step, by step_no - 1.
+struct Progress {
+    bool *acted;
+    bool *compensated;
+    bool *doubtful; ///< may have happened although no marker says so
+};
+Progress read_progress(const Saga &saga);
+
+/// For each step, by step_no - 1: the number of its last failed attempt in this direction, or 0.
+int32 *last_failed_attempts(const Saga &saga, core::Direction direction);
+/// The numbers of the steps that have work in this direction, as flags by step_no - 1.
+bool *steps_with_work(const Saga &saga, core::Direction direction);
+/// The steps whose attempt to act is claimed or asked about, in the same form.
+bool *steps_in_flight(const Saga &saga);
+/// The steps that nobody looks at again although they have work: a late answer, or a signal, still
+/// counts.
+bool *steps_kept(const Saga &saga);
+
+void write_effect(const Saga &saga, const Step &step, const Work &work, const pg::Param &output);
+
+struct Failure;
+void write_failure(const Saga &saga, const Step &step, const Work &work, const Failure &failure);
+/// Whether an attempt to act has failed in a way that says that it may have happened.
+bool has_unknown_attempt(const Saga &saga, int16 step_no);
+/// None of the step's attempts has happened.
+void settle_outcomes(const Saga &saga, int16 step_no, core::Direction direction);
+
+/// Outputs of completed steps by name, as jsonb.
+Datum read_results(const Saga &saga);
+
+/// The oldest signal of this name that no step has taken is given to `step_no`: its payload.
+std::optional<Datum> take_signal(const Saga &saga, const Step &step);
+
+} // namespace stacksaga

@@ -1,0 +1,84 @@
+// signal_saga: what a signal step waits for.
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/saga/saga.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int message_id_bytes_max = 255;
+
+constinit pg::Statement find_message{
+    "SELECT 1 FROM stacksaga.saga_signal"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND message_id = $3"};
+// Under the saga's lock, so numbers are given one at a time.
+constinit pg::Statement insert_signal{
+    "INSERT INTO stacksaga.saga_signal (saga_id, token, signal_no, signal, message_id, payload,"
+    "       arrived_at)"
+    " SELECT $1, $2::stacksaga.ring_token, coalesce(max(s.signal_no), 0) + 1, $3, $4, $5, $6"
+    "   FROM stacksaga.saga_signal s"
+    "  WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
+
+struct Signal {
+    pg_uuid_t saga_id;
+    std::string_view name;
+    Datum payload;
+    std::optional<std::string_view> message_id;
+};
+
+bool is_waited_for(const Definition &d, std::string_view signal) {
+    return std::any_of(d.steps.begin(), d.steps.end(), [&](const Step &s) {
+        return s.kind == StepKind::signal && s.signal == signal;
+    });
+}
+
+/// False when the message was accepted before.
+bool accept(const Signal &signal) {
+    Saga saga = require_saga(signal.saga_id, pg::clock_now());
+    if (signal.message_id &&
+        !find_message.run(pg::param(saga.id), pg::param(saga.token), pg::param(*signal.message_id))
+             .empty())
+        return false;
+    if (!is_waited_for(*saga.definition, signal.name))
+        ereport(ERROR, (errcode(pg::sg404),
+                        errmsg("saga %s has no step that waits for signal \"%s\"",
+                               uuid_text(saga.id), clip(signal.name)),
+                        errdetail("It runs version %d of \"%s\".", saga.definition->version,
+                                  clip(saga.definition->saga)),
+                        errhint("Send the signal that a signal_step() of its definition names.")));
+    if (core::is_final(saga.status) || saga.direction == core::Direction::compensate)
+        ereport(ERROR, (errcode(pg::sg409),
+                        errmsg("saga %s takes no signals any more", uuid_text(saga.id)),
+                        errdetail("It is %s.", core::name_of(saga.status).data()),
+                        errhint("Look at saga_timeline() for what became of it.")));
+    insert_signal.run(pg::param(saga.id), pg::param(saga.token), pg::param(signal.name),
+                      pg::param(signal.message_id), pg::param_datum(JSONBOID, signal.payload),
+                      pg::param_time(saga.now));
+    take_signals(saga);
+    return true;
+}
+
+} // namespace
+
+// signal_saga(saga_id, signal, payload, message_id) -> boolean
+STACKSAGA_FUNCTION(signal_saga) {
+    pg::Arguments arguments(fcinfo);
+    Signal signal{};
+    signal.saga_id = arguments.required_uuid(0, "saga_id");
+    signal.name = arguments.required_text(1, "signal");
+    check_name(signal.name, "signal");
+    arguments.require(2, "payload");
+    signal.payload = arguments.datum(2);
+    check_payload(signal.payload, "payload");
+    signal.message_id = arguments.optional_text(3);
+    if (signal.message_id)
+        check_name(*signal.message_id, "message_id", message_id_bytes_max);
+    PG_RETURN_BOOL(pg::with_spi([&] { return accept(signal); }));
+}
+
+} // namespace stacksaga

@@ -1,0 +1,374 @@
+// start_saga and start_sagas: the identity of a saga and its first stage.
+#include "core/ring.hpp"
+#include "core/token.hpp"
+
+#include "src/saga/start.hpp"
+
+#include "pg/array.hpp"
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/random.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/common/counters.hpp"
+#include "src/common/limits.hpp"
+#include "src/ring/fingerprint.hpp"
+#include "src/saga/saga.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+using core::Direction;
+using core::Status;
+
+constinit pg::Statement insert_row{
+    "INSERT INTO stacksaga.saga (saga_id, token, ring_id, slot, definition_id, run, key, fingerprint,"
+    "       input, headers, deadline_at, created_at, updated_at, parent_id, parent_step)"
+    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13,"
+    "         $14)"
+    " ON CONFLICT (saga_id, token) DO NOTHING"};
+constinit pg::Statement select_existing{
+    "SELECT s.status, s.fingerprint = $3, s.latest_run, d.saga"
+    "  FROM stacksaga.saga s JOIN stacksaga.saga_definition d USING (definition_id)"
+    " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
+constinit pg::Statement lock_first_run{
+    "SELECT latest_run FROM stacksaga.saga"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   FOR NO KEY UPDATE"};
+constinit pg::Statement set_latest_run{
+    "UPDATE stacksaga.saga SET latest_run = $3, updated_at = $4"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
+
+enum class OnConflict : uint8_t { use_existing, fail, restart_if_failed };
+constexpr std::array<std::string_view, 3> on_conflict_names{"use_existing", "fail",
+                                                            "restart_if_failed"};
+
+struct Start {
+    std::string_view saga;
+    Datum input;
+    Datum headers;
+    Datum fingerprint;
+    std::optional<std::string_view> key;
+    OnConflict on_conflict;
+    std::optional<TimestampTz> run_at;
+    std::optional<int64> deadline_us;
+    std::optional<pg_uuid_t> saga_id;
+    std::optional<int32> version;
+    TimestampTz now;
+};
+
+struct Started {
+    pg_uuid_t id;
+    int64 token;
+    bool created;
+};
+
+int64 token_of(const pg_uuid_t &id) {
+    return core::token_of_uuid(id.data).value();
+}
+
+bool insert(const Start &start, const pg_uuid_t &id, int32 run) {
+    const Definition &definition = find_definition(start.saga, start.version);
+    NewSaga saga{.id = id,
+                 .definition = &definition,
+                 .ring = current_ring(),
+                 .run = run,
+                 .key = start.key,
+                 .input = start.input,
+                 .headers = start.headers,
+                 .fingerprint = start.fingerprint,
+                 .due_at = std::max(start.now, start.run_at.value_or(start.now)),
+                 .now = start.now};
+    std::optional<int64> deadline_us =
+        start.deadline_us ? start.deadline_us : definition.deadline_us;
+    if (deadline_us) // it counts from when the saga may begin
+        saga.deadline_at = pg::time_plus(saga.due_at, *deadline_us);
+    return insert_saga(saga);
+}
+
+struct Existing {
+    Status status;
+    bool same_input;
+    int32 latest_run;
+    std::string_view saga;
+};
+
+std::optional<Existing> find_existing(const Start &start, const pg_uuid_t &id) {
+    pg::Rows rows = select_existing.run(pg::param(id), pg::param(token_of(id)),
+                                        pg::param_datum(BYTEAOID, start.fingerprint));
+    if (rows.empty())
+        return std::nullopt;
+    return Existing{.status = *core::status_of(rows.text(0, 0)),
+                    .same_input = rows.boolean(0, 1),
+                    .latest_run = rows.int4(0, 2),
+                    .saga = rows.text(0, 3)};
+}
+
+void require_same(const Start &start, const pg_uuid_t &id, const Existing &existing) {
+    if (existing.saga == start.saga && existing.same_input)
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg422),
+             start.key ? errmsg("key \"%s\" was used with another input", clip(*start.key))
+                       : errmsg("saga id %s was used with another input", uuid_text(id)),
+             errdetail("It stands for saga %s of \"%s\", which is %s; %s.", uuid_text(id),
+                       clip(existing.saga), core::name_of(existing.status).data(),
+                       existing.saga == start.saga ? "its input differs" : "its name differs"),
+             errhint("Use a new key for a new intent, and the same input when you repeat one.")));
+}
+
+/// Run n+1 of a keyed saga whose latest run has failed. Restarts of one key happen one at a time,
+/// under the lock of its first run. nullopt: retention has just removed them.
+std::optional<Started> restart(const Start &start, const pg_uuid_t &first_id) {
+    pg::Rows rows = lock_first_run.run(pg::param(first_id), pg::param(token_of(first_id)));
+    if (rows.empty())
+        return std::nullopt;
+    int32 run = rows.int4(0, 0);
+    pg_uuid_t latest_id = keyed_saga_id(start.saga, *start.key, run);
+    std::optional<Existing> latest = find_existing(start, latest_id);
+    if (latest && latest->status != Status::failed) // another session has restarted it
+        return Started{latest_id, token_of(latest_id), false};
+    pg_uuid_t id = keyed_saga_id(start.saga, *start.key, run + 1);
+    if (!insert(start, id, run + 1))
+        elog(ERROR, "run %d of key \"%s\" exists already", run + 1, clip(*start.key));
+    set_latest_run.run(pg::param(first_id), pg::param(token_of(first_id)), pg::param(run + 1),
+                       pg::param_time(start.now));
+    return Started{id, token_of(id), true};
+}
+
+/// nullopt: retention has just removed it.
+std::optional<Started> use_existing(const Start &start, const pg_uuid_t &id,
+                                    const Existing &first) {
+    require_same(start, id, first);
+    pg_uuid_t latest_id = id;
+    Existing latest = first;
+    if (start.key && first.latest_run > 0) { // an id stands for its own run
+        latest_id = keyed_saga_id(start.saga, *start.key, first.latest_run);
+        std::optional<Existing> found = find_existing(start, latest_id);
+        if (!found)
+            return std::nullopt;
+        latest = *found;
+    }
+    if (start.on_conflict == OnConflict::fail)
+        ereport(ERROR, (errcode(pg::sg409), errmsg("saga %s exists already", uuid_text(latest_id)),
+                        errdetail("It is %s.", core::name_of(latest.status).data()),
+                        errhint("Leave on_conflict out to get the existing saga.")));
+    if (start.on_conflict == OnConflict::restart_if_failed && latest.status == Status::failed)
+        return restart(start, id);
+    return Started{latest_id, token_of(latest_id), false};
+}
+
+Started start_with_identity(const Start &start, const pg_uuid_t &id) {
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        std::optional<Existing> existing = find_existing(start, id);
+        if (!existing && insert(start, id, 0))
+            return {id, token_of(id), true};
+        // Else another session created it meanwhile; the insert waited for its commit.
+        if (!existing)
+            existing = find_existing(start, id);
+        std::optional<Started> started;
+        if (existing)
+            started = use_existing(start, id, *existing);
+        if (started)
+            return *started;
+    }
+}
+
+Started start_saga(const Start &start) {
+    if (start.key)
+        return start_with_identity(start, keyed_saga_id(start.saga, *start.key, 0));
+    if (start.saga_id)
+        return start_with_identity(start, *start.saga_id);
+    pg_uuid_t id = pg::make_uuid_v7(start.now);
+    if (!insert(start, id, 0))
+        elog(ERROR, "new saga id %s exists already", uuid_text(id));
+    return {id, token_of(id), true};
+}
+
+void require_object(Datum value, const char *argument) {
+    Jsonb *jsonb = DatumGetJsonbP(value);
+    if (JB_ROOT_IS_OBJECT(jsonb))
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg400), errmsg("argument \"%s\" must be a JSON object", argument),
+             errdetail("The value is %s.", JB_ROOT_IS_SCALAR(jsonb) ? "a scalar" : "an array"),
+             errhint("Pass '{}' for none.")));
+}
+
+Start read_arguments(const pg::Arguments &arguments) {
+    Start start{};
+    start.now = pg::clock_now();
+    start.saga = arguments.required_text(0, "saga");
+    check_name(start.saga, "saga");
+    arguments.require(1, "input");
+    start.input = arguments.datum(1);
+    check_payload(start.input, "input");
+    start.fingerprint = fingerprint_of(start.input);
+    start.key = arguments.optional_text(2);
+    if (start.key && (start.key->empty() || start.key->size() > key_bytes_max))
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"key\" is not a valid key"),
+                        errdetail("It has %zu bytes.", start.key->size()),
+                        errhint("Use 1 to %d bytes, or NULL for no key.", key_bytes_max)));
+    std::string_view on_conflict = arguments.required_text(3, "on_conflict");
+    std::optional<OnConflict> rule = core::enum_of<OnConflict>(on_conflict_names, on_conflict);
+    if (!rule)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"on_conflict\" is not valid"),
+                        errdetail("The value is \"%s\".", clip(on_conflict)),
+                        errhint("Use use_existing, fail or restart_if_failed.")));
+    start.on_conflict = *rule;
+    if (!arguments.is_null(4)) {
+        start.run_at = DatumGetTimestampTz(arguments.datum(4));
+        if (TIMESTAMP_NOT_FINITE(*start.run_at))
+            ereport(ERROR,
+                    (errcode(pg::sg400), errmsg("argument \"run_at\" must be finite"),
+                     errdetail("The value is %s.", DatumGetCString(DirectFunctionCall1(
+                                                       timestamptz_out, arguments.datum(4)))),
+                     errhint("Leave it out to start now.")));
+    }
+    if (!arguments.is_null(5))
+        start.deadline_us = pg::interval_microseconds(arguments.datum(5), "deadline", true);
+    arguments.require(6, "headers");
+    start.headers = arguments.datum(6);
+    check_payload(start.headers, "headers");
+    require_object(start.headers, "headers");
+    if (!arguments.is_null(7))
+        start.saga_id = arguments.required_uuid(7, "saga_id");
+    if (start.saga_id && start.key)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("key and saga_id exclude each other"),
+                        errdetail("With a key the id is made from the saga's name and the key."),
+                        errhint("Leave saga_id out.")));
+    if (start.saga_id && start.on_conflict == OnConflict::restart_if_failed)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("restart_if_failed needs a key"),
+                        errdetail("A new run gets an id that is made from the key; saga_id stands "
+                                  "for one run."),
+                        errhint("Give the saga a key instead of an id.")));
+    if (!arguments.is_null(8))
+        start.version = arguments.required_int4(8, "version");
+    return start;
+}
+
+Started start_with_arguments(const Start &start) {
+    return pg::with_spi([&] { return start_saga(start); });
+}
+
+/// The arrays of start_sagas().
+struct Batch {
+    pg::Elements inputs;
+    pg::Elements keys; ///< empty: no keys
+};
+
+[[noreturn]] void refuse_array(const char *argument, const char *problem, const char *hint) {
+    ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", argument),
+                    errdetail("%s", problem), errhint("%s", hint)));
+}
+
+Batch read_batch(const pg::Arguments &arguments) {
+    arguments.require(1, "inputs");
+    Batch batch{.inputs = pg::array_argument(arguments, 1, "inputs", JSONBOID), .keys = {}};
+    if (arguments.is_null(2))
+        return batch;
+    batch.keys = pg::array_argument(arguments, 2, "keys", TEXTOID);
+    pg::require_same_length(batch.keys, "keys", batch.inputs, "inputs");
+    return batch;
+}
+
+Start read_element(std::string_view saga, const Batch &batch, int i, TimestampTz now) {
+    Start start{};
+    start.now = now;
+    start.saga = saga;
+    start.on_conflict = OnConflict::use_existing;
+    start.headers = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
+    if (!batch.inputs.has(i))
+        refuse_array("inputs", psprintf("Element %d is NULL.", i + 1), "Pass '{}' for no input.");
+    start.input = batch.inputs.values[i];
+    check_payload(start.input, "inputs");
+    start.fingerprint = fingerprint_of(start.input);
+    if (!batch.keys.has(i))
+        return start;
+    start.key = pg::view_of_text(batch.keys.values[i]);
+    if (start.key->empty() || start.key->size() > key_bytes_max)
+        refuse_array("keys", psprintf("Element %d has %zu bytes.", i + 1, start.key->size()),
+                     psprintf("Use 1 to %d bytes, or NULL for no key.", key_bytes_max));
+    return start;
+}
+
+/// The order in which keys are taken is the same for all batches, so that two of them never wait
+/// for each other.
+int *order_of_keys(const Start *starts, int count) {
+    auto *order = static_cast<int *>(palloc(sizeof(int) * static_cast<size_t>(count + 1)));
+    for (int i = 0; i < count; ++i)
+        order[i] = i;
+    std::sort(order, order + count, [&](int a, int b) {
+        std::string_view x = starts[a].key.value_or(""), y = starts[b].key.value_or("");
+        return x != y ? x < y : a < b;
+    });
+    return order;
+}
+
+} // namespace
+
+bool insert_saga(const NewSaga &n) {
+    Saga saga{};
+    saga.id = n.id;
+    saga.token = token_of(n.id);
+    saga.ring_id = n.ring.ring_id;
+    saga.slot = core::slot_of(core::Token::from_int64(saga.token), n.ring.slots);
+    saga.definition = n.definition;
+    saga.status = Status::pending;
+    saga.direction = Direction::act;
+    saga.deadline_at = n.deadline_at;
+    saga.now = n.now;
+    uint64 inserted = insert_row.touch(
+        pg::param(n.id), pg::param(saga.token), pg::param(saga.ring_id), pg::param(saga.slot),
+        pg::param(n.definition->id), pg::param(n.run), pg::param(n.key),
+        pg::param_datum(BYTEAOID, n.fingerprint), pg::param_datum(JSONBOID, n.input),
+        pg::param_datum(JSONBOID, n.headers), pg::param_time(n.deadline_at), pg::param_time(n.now),
+        n.parent_id ? pg::param(*n.parent_id) : pg::param_null(UUIDOID),
+        n.parent_id ? pg::param(n.parent_step) : pg::param_null(INT2OID));
+    if (inserted == 0)
+        return false;
+    count_event(Counter::sagas_started);
+    open_first_stage(saga, n.due_at);
+    return true;
+}
+
+// start_sagas(saga, inputs, keys) -> SETOF (saga_id uuid, token bigint, created boolean)
+STACKSAGA_FUNCTION(start_sagas) {
+    pg::Arguments arguments(fcinfo);
+    std::string_view saga = arguments.required_text(0, "saga");
+    check_name(saga, "saga");
+    Batch batch = read_batch(arguments);
+    auto count = static_cast<size_t>(batch.inputs.count);
+    TimestampTz now = pg::clock_now();
+    auto *starts = static_cast<Start *>(palloc(sizeof(Start) * (count + 1)));
+    auto *started = static_cast<Started *>(palloc(sizeof(Started) * (count + 1)));
+    for (int i = 0; i < batch.inputs.count; ++i)
+        starts[i] = read_element(saga, batch, i, now);
+    int *order = order_of_keys(starts, batch.inputs.count);
+    for (int i = 0; i < batch.inputs.count; ++i) {
+        CHECK_FOR_INTERRUPTS();
+        started[order[i]] = start_with_arguments(starts[order[i]]);
+    }
+    pg::ResultSet result(fcinfo);
+    for (size_t i = 0; i < count; ++i)
+        result.add(pg::of(UUIDPGetDatum(&started[i].id)), pg::of(Int64GetDatum(started[i].token)),
+                   pg::of(BoolGetDatum(started[i].created)));
+    return result.finish();
+}
+
+// start_saga(saga, input, key, on_conflict, run_at, deadline, headers, saga_id, version)
+//   -> TABLE(saga_id uuid, token bigint, created boolean)
+STACKSAGA_FUNCTION(start_saga) {
+    Start start = read_arguments(pg::Arguments(fcinfo));
+    Started started = start_with_arguments(start);
+    pg::ResultSet result(fcinfo);
+    result.add(pg::of(UUIDPGetDatum(&started.id)), pg::of(Int64GetDatum(started.token)),
+               pg::of(BoolGetDatum(started.created)));
+    return result.finish();
+}
+
+} // namespace stacksaga

@@ -1,0 +1,28 @@
+// Starting a saga: its row and its first stage.
+#pragma once
+#include "src/ring/ring.hpp"
+#include "src/saga/saga_rows.hpp"
+
+namespace stacksaga {
+
+struct NewSaga {
+    pg_uuid_t id;
+    const Definition *definition;
+    Ring ring;
+    int32 run;
+    std::optional<std::string_view> key{};
+    Datum input;       ///< jsonb
+    Datum headers;     ///< jsonb
+    Datum fingerprint; ///< bytea, of the input
+    std::optional<pg_uuid_t> parent_id{};
+    int16 parent_step = 0;
+    TimestampTz due_at; ///< of the first stage
+    std::optional<TimestampTz> deadline_at{};
+    TimestampTz now;
+};
+
+/// Inserts the saga and makes its first stage due; false when the id is taken. Waits for another
+/// transaction that inserts the same id. Inside with_spi.
+bool insert_saga(const NewSaga &saga);
+
+} // namespace stacksaga

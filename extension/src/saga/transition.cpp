@@ -1,0 +1,100 @@
+// The state machines as SQL sees them: dumped as rows, and enforced against direct UPDATEs.
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/result.hpp"
+#include "src/common/counters.hpp"
+#include "src/common/limits.hpp"
+#include "src/saga/parked.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+pg::Column text(std::string_view s) {
+    return pg::of(PointerGetDatum(pg::make_text(s)));
+}
+
+std::string_view column_text(HeapTuple tuple, TupleDesc descriptor, const char *name) {
+    bool isnull;
+    Datum d = heap_getattr(tuple, SPI_fnumber(descriptor, name), descriptor, &isnull);
+    return isnull ? std::string_view{} : pg::view_of_text(d);
+}
+
+/// What is refused afterwards is not counted, since it rolls back.
+void count_change(core::Status from, core::Direction from_direction, core::Status to,
+                  core::Direction to_direction) {
+    if (from_direction != to_direction)
+        count_event(Counter::sagas_turned);
+    if (from == to)
+        return;
+    if (to == core::Status::completed)
+        count_event(Counter::sagas_completed);
+    else if (to == core::Status::failed)
+        count_event(Counter::sagas_failed);
+    else if (to == core::Status::parked)
+        count_event(Counter::sagas_parked);
+}
+
+} // namespace
+
+// saga_transitions() -> TABLE(from_status, to_status, direction, sentence, of_child)
+STACKSAGA_FUNCTION(saga_transitions) {
+    pg::ResultSet result(fcinfo);
+    for (const core::SagaTransition &t : core::saga_transitions)
+        result.add(text(core::name_of(t.from)), text(core::name_of(t.to)),
+                   text(core::name_of(t.direction)), text(t.sentence),
+                   pg::of(BoolGetDatum(t.of_child)));
+    return result.finish();
+}
+
+// outcome_rules() -> TABLE(rule, direction, error_class, attempts_left, has_verify, irreversible,
+//                          verdict, sentence)
+STACKSAGA_FUNCTION(outcome_rules) {
+    pg::ResultSet result(fcinfo);
+    int32 number = 0;
+    for (const core::OutcomeRule &r : core::outcome_rules)
+        result.add(pg::of(Int32GetDatum(++number)), text(core::name_of(r.direction)),
+                   text(core::name_of(r.failure_class)), text(core::name_of(r.attempts_left)),
+                   text(core::name_of(r.has_verify)), text(core::name_of(r.irreversible)),
+                   text(core::name_of(r.verdict)), text(r.sentence));
+    return result.finish();
+}
+
+// BEFORE UPDATE on stacksaga.saga FOR EACH ROW. The engine passes through it as everybody does.
+STACKSAGA_FUNCTION(enforce_transition) {
+    if (!CALLED_AS_TRIGGER(fcinfo))
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("enforce_transition() can only be called as a trigger")));
+    auto *trigger = reinterpret_cast<TriggerData *>(fcinfo->context);
+    TupleDesc descriptor = RelationGetDescr(trigger->tg_relation);
+    HeapTuple before = trigger->tg_trigtuple, after = trigger->tg_newtuple;
+
+    auto from = core::status_of(column_text(before, descriptor, "status"));
+    auto from_direction = core::direction_of(column_text(before, descriptor, "direction"));
+    std::string_view to_name = column_text(after, descriptor, "status");
+    std::string_view direction_name = column_text(after, descriptor, "direction");
+    auto to = core::status_of(to_name);
+    auto to_direction = core::direction_of(direction_name);
+    if (!to || !to_direction) // the CHECK constraints say what is wrong
+        return PointerGetDatum(after);
+    if ((*from == core::Status::parked) != (*to == core::Status::parked))
+        note_parked(before, descriptor, *to == core::Status::parked);
+    count_change(*from, *from_direction, *to, *to_direction);
+    bool has_no_parent;
+    (void)heap_getattr(before, SPI_fnumber(descriptor, "parent_id"), descriptor, &has_no_parent);
+    if (core::may_change(*from, *from_direction, *to, *to_direction, !has_no_parent))
+        return PointerGetDatum(after);
+
+    bool isnull;
+    Datum id = heap_getattr(before, SPI_fnumber(descriptor, "saga_id"), descriptor, &isnull);
+    ereport(ERROR,
+            (errcode(pg::sg409),
+             errmsg("saga %s may not change from %s to %s",
+                    DatumGetCString(DirectFunctionCall1(uuid_out, id)), core::name_of(*from).data(),
+                    core::name_of(*to).data()),
+             errdetail("Its direction is %s and would be %s.",
+                       core::name_of(*from_direction).data(), core::name_of(*to_direction).data()),
+             errhint("saga_transitions() lists the changes that are allowed.")));
+}
+
+} // namespace stacksaga

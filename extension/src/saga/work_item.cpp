@@ -1,0 +1,257 @@
+#include "src/saga/work_item.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "src/common/limits.hpp"
+#include "src/handler/handler.hpp"
+#include "src/handler/handler_timeout.hpp"
+#include "src/ring/retry_budget.hpp"
+#include "src/saga/child.hpp"
+#include "src/saga/message_step.hpp"
+
+namespace stacksaga {
+
+bool handler_is_running = false;
+int32 handled_subscription = 0;
+
+namespace {
+
+using core::Direction;
+using core::FailureClass;
+
+/// The item's saga and work row, if it is still due.
+struct Due {
+    Saga saga;
+    Work work;
+};
+
+std::optional<Due> lock_due(const DueItem &item) {
+    std::optional<Saga> saga = lock_saga(item.saga_id, pg::clock_now(), true);
+    if (!saga)
+        return std::nullopt;
+    std::optional<Work> work = find_work(*saga, item.step_no, item.direction);
+    if (!work || work->due_at > saga->now)
+        return std::nullopt;
+    return Due{*saga, *work};
+}
+
+StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
+    return {.saga_id = saga.id,
+            .saga = saga.definition->saga,
+            .step = &step,
+            .direction = attempt.direction,
+            .attempt = attempt.attempt,
+            .input = saga.input,
+            .results = step_results(saga, step, attempt.direction),
+            .headers = saga.headers,
+            .deadline = attempt_deadline(saga, step, attempt.direction)};
+}
+
+Datum call(const Saga &saga, const Step &step, const FunctionRef &function, HandlerKind kind,
+           const Work &attempt, bool *isnull) {
+    // What the step is to be called with belongs to it: results too large for one value are a
+    // failure of the step, which no retry mends.
+    handler_is_unusable = false;
+    handler_is_running = true;
+    StepCall step_call = make_call(saga, step, attempt);
+    start_handler_timeout(step.timeout_us);
+    Datum result = call_handler(*saga.definition, function, kind, step_call, isnull);
+    stop_handler_timeout();
+    if (kind == HandlerKind::action && !*isnull)
+        check_payload(result, "output");
+    handler_is_running = false;
+    return result;
+}
+
+/// The attempt that running the step now is.
+Work next_attempt(const Saga &saga, const Work &work, std::string_view worker) {
+    Work attempt = work;
+    attempt.attempt = work.attempt + 1;
+    attempt.started_at = saga.now;
+    attempt.worker = worker;
+    return attempt;
+}
+
+void run_action(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
+    Work attempt = next_attempt(saga, work, worker);
+    attempt_begins(saga);
+    if (work.attempt == work.attempt_base)
+        count_first_attempt(budget_of_definition(saga.definition->id));
+    const FunctionRef &function = work.direction == Direction::compensate ? step.compensation
+                                  : work.falling_back                     ? step.fallback
+                                                                          : step.action;
+    bool isnull;
+    Datum output = call(saga, step, function, HandlerKind::action, attempt, &isnull);
+    step_completed(saga, step, attempt, pg::param_datum(JSONBOID, output, isnull));
+}
+
+/// The answer of verify decides about an attempt whose outcome is unknown.
+/// `casualty`: why there is none.
+void settle_verified(Saga &saga, const Step &step, const Work &work, std::string_view answer,
+                     const Casualty *casualty = nullptr) {
+    if (answer == "done") {
+        step_completed(saga, step, work, pg::param_null(JSONBOID));
+        return;
+    }
+    bool known = answer == "not_done";
+    Failure failure{.failure_class = known ? FailureClass::retryable : FailureClass::unknown,
+                    .outcome_known = known,
+                    .error = known ? "verify says that the step was not done"
+                                   : "verify does not know whether the step was done",
+                    .since = saga.now,
+                    .was_verified = true,
+                    .was_never_done = known,
+                    .adds_to_error = true};
+    if (casualty != nullptr && casualty->is_death) {
+        failure.sqlstate = casualty->sqlstate;
+        failure.error = casualty->error;
+        failure.adds_to_error = false; // deaths are counted by what the failures say
+    }
+    step_failed(saga, step, work, failure);
+}
+
+void run_verify(Saga &saga, const Step &step, const Work &work) {
+    bool isnull;
+    Datum answer = call(saga, step, step.verify, HandlerKind::verify, work, &isnull);
+    settle_verified(saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
+}
+
+/// Rows whose number is no step's. They are dealt with while the saga is suspended, too.
+bool run_saga_work(Saga &saga, const DueItem &item) {
+    if (!lock_saga_work(saga, item.step_no, item.direction))
+        return false;
+    if (item.step_no < saga_step_no)
+        child_settled(saga, static_cast<int16>(-item.step_no));
+    else if (item.direction == Direction::compensate)
+        go_back_for_parent(saga);
+    else
+        deadline_due(saga);
+    return true;
+}
+
+void run_timer(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
+    Work attempt = work;
+    attempt.attempt = work.attempt + 1;
+    attempt.worker = worker;
+    attempt_begins(saga);
+    step_completed(saga, step, attempt, pg::param_null(JSONBOID));
+}
+
+/// What a worker does for a step that is due and not for services.
+void run_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
+    switch (step.kind) {
+    case StepKind::sql:
+        run_action(saga, step, work, worker);
+        break;
+    case StepKind::signal:
+        signal_due(saga, step, work);
+        break;
+    case StepKind::timer:
+        run_timer(saga, step, work, worker);
+        break;
+    case StepKind::child:
+        run_child_step(saga, step, work, worker);
+        break;
+    case StepKind::message:
+        run_message_step(saga, step, work, worker);
+        break;
+    case StepKind::queue:
+        break;
+    }
+}
+
+bool is_for_services(const Step &step, const Work &work) {
+    return step.kind == StepKind::queue ||
+           (work.falling_back && step.kind != StepKind::sql && step.kind != StepKind::message);
+}
+
+} // namespace
+
+bool run_item(const DueItem &item, std::string_view worker) {
+    std::optional<Due> due = lock_due(item);
+    if (!due)
+        return false;
+    if (item.step_no <= saga_step_no)
+        return run_saga_work(due->saga, item);
+    const Step &step = due->saga.definition->step(item.step_no);
+    if (due->work.verifying)
+        run_verify(due->saga, step, due->work);
+    else if (due->work.is_claimed())
+        lease_expired(due->saga, step, due->work);
+    else if (is_for_services(step, due->work))
+        return false;                     // none has claimed it yet
+    else if (!deadline_passed(due->saga)) // else the way back has begun instead
+        run_step(due->saga, step, due->work, worker);
+    return true;
+}
+
+namespace {
+
+/// Whether the server itself cancels the statement. (A handler may raise the same SQLSTATE.)
+bool is_cancel(const ErrorData &error) {
+    return error.sqlerrcode == ERRCODE_QUERY_CANCELED && error.funcname != nullptr &&
+           strcmp(error.funcname, "ProcessInterrupts") == 0;
+}
+
+} // namespace
+
+Casualty read_casualty() {
+    ErrorData *error = CopyErrorData();
+    Casualty casualty{};
+    casualty.sqlstate = pstrdup(unpack_sql_state(error->sqlerrcode));
+    const char *message = error->message != nullptr ? error->message : "";
+    std::string_view text =
+        error->detail != nullptr ? psprintf("%s (%s)", message, error->detail) : pstrdup(message);
+    casualty.error =
+        text.substr(0, static_cast<size_t>(pg_mbcliplen(text.data(), static_cast<int>(text.size()),
+                                                        error_bytes_max)));
+    casualty.timed_out = handler_has_timed_out();
+    casualty.is_cancelled = is_cancel(*error) && !casualty.timed_out;
+    casualty.unusable = handler_is_unusable;
+    if (casualty.timed_out)
+        casualty.error = "the attempt took longer than the step's timeout";
+    handler_is_running = false;
+    handled_subscription = 0;
+    stop_handler_timeout();
+    return casualty;
+}
+
+void fail_item(const DueItem &item, std::string_view worker, const Casualty &casualty) {
+    std::optional<Due> due = lock_due(item);
+    if (!due)
+        return;
+    Saga &saga = due->saga;
+    const Step &step = saga.definition->step(item.step_no);
+    if (due->work.verifying &&
+        !casualty.is_killer) { // a verify function that fails does not know either
+        settle_verified(saga, step, due->work, "unknown", &casualty);
+        return;
+    }
+    Work attempt = due->work.verifying ? due->work : next_attempt(saga, due->work, worker);
+    attempt_begins(saga);
+    const RetryRules &rules = saga.definition->rules(step, item.direction);
+    Failure failure{.failure_class =
+                        core::classify(casualty.sqlstate, rules.retry_on, rules.never_on),
+                    .outcome_known = true,
+                    .error = casualty.error,
+                    .sqlstate = casualty.sqlstate,
+                    .since = saga.now};
+    if (casualty.timed_out) {
+        failure.failure_class = FailureClass::unknown; // rolled back all the same
+    } else if (casualty.is_cancelled) {
+        failure.failure_class = FailureClass::retryable; // it says nothing about the step
+    } else if (due->work.verifying) {
+        failure.failure_class = FailureClass::unknown;
+        failure.outcome_known = false;
+    } else if (failure.failure_class == FailureClass::unknown) {
+        failure.outcome_known = false;
+    }
+    if (casualty.unusable || casualty.is_killer)
+        step_is_unusable(saga, step, attempt, failure);
+    else
+        step_failed(saga, step, attempt, failure);
+}
+
+} // namespace stacksaga

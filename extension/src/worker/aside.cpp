@@ -1,0 +1,62 @@
+#include "src/worker/aside.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/query.hpp"
+#include "pg/random.hpp"
+#include "src/common/limits.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr core::RetryPolicy pauses{.max_attempts = 0,
+                                   .initial_interval_us = USECS_PER_SEC,
+                                   .max_interval_us = 300 * USECS_PER_SEC,
+                                   .multiplier = 2,
+                                   .jitter = 0.2};
+
+// The saga's row is only locked, and not read as the engine reads it: that may be what fails. Where
+// the timeout of a claim comes before its lease, it still does.
+constinit pg::Statement postpone{
+    "WITH s AS (SELECT saga_id, token FROM stacksaga.saga"
+    "            WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "              FOR NO KEY UPDATE SKIP LOCKED)"
+    " UPDATE stacksaga.work w SET due_at = $5, lease_until = w.lease_until + ($5 - w.due_at)"
+    "   FROM s WHERE w.saga_id = s.saga_id AND w.token OPERATOR(stacksaga.=) s.token"
+    "    AND w.step_no = $3 AND w.direction = $4 AND w.due_at <= $6"};
+
+/// How often items were set aside, by the hash of what they are: an item that falls on the place of
+/// another takes it, and begins with short pauses again.
+struct Place {
+    uint64 key;
+    int64 times;
+};
+constinit std::array<Place, 64> places{};
+
+int64 times_of(const DueItem &item) {
+    const std::string_view id{reinterpret_cast<const char *>(item.saga_id.data), UUID_LEN};
+    const auto seed = static_cast<uint32>(item.step_no * 2 + static_cast<int>(item.direction));
+    const uint64 key = core::murmur3_x64_128(id, seed).h1;
+    Place &place = places[key % places.size()];
+    if (place.key != key)
+        place = {.key = key, .times = 0};
+    return ++place.times;
+}
+
+} // namespace
+
+void set_aside(const DueItem &item) {
+    const TimestampTz now = pg::clock_now();
+    const int64 pause = core::delay_before(times_of(item) + 1, pauses, pg::random_fraction());
+    const uint64 count = postpone.touch(
+        pg::param(item.saga_id), pg::param(core::token_of_uuid(item.saga_id.data).value()),
+        pg::param(item.step_no), pg::param(core::name_of(item.direction)),
+        pg::param_time(pg::time_plus(now, pause)), pg::param_time(now));
+    if (count != 0)
+        ereport(LOG, (errmsg("saga %s: step %d is set aside for %d s", uuid_text(item.saga_id),
+                             item.step_no, static_cast<int>(pause / USECS_PER_SEC)),
+                      errdetail("What is due for it could not be done; the error is above."),
+                      errhint("The other sagas go on. It is tried again until it succeeds.")));
+}
+
+} // namespace stacksaga

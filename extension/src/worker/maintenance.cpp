@@ -1,0 +1,85 @@
+#include "src/worker/maintenance.hpp"
+
+#include "pg/attempt.hpp"
+#include "pg/clock.hpp"
+#include "pg/query.hpp"
+#include "pg/random.hpp"
+#include "pg/scope.hpp"
+#include "pg/transaction.hpp"
+#include "src/common/presence.hpp"
+#include "src/dedupe/expiry.hpp"
+#include "src/saga/retention.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int64 sagas_per_step = 500;
+constexpr int64 keys_per_step = 1000;
+constexpr int lock_timeout_ms = 100;
+// Work comes first: of a worker's time at most a fifth.
+constexpr int64 rest_per_work = 4;
+constexpr int64 shortest_rest_us = USECS_PER_SEC / 20;
+// Slots change hands, and what somebody held is held no more: so often everything is looked at.
+constexpr int64 memory_us = 3600 * USECS_PER_SEC;
+
+constinit pg::Statement find_slots{
+    "SELECT slot FROM stacksaga.slot"
+    " WHERE ring_id = $1"
+    "   AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL))"};
+
+struct State {
+    NodeIdentity node{};
+    RetentionMemory retention{};
+    int64 fresh_at = 0;
+};
+constinit State state{};
+
+void refresh_memory(const NodeIdentity &node, int64 now) {
+    if (state.node.incarnation == node.incarnation && now < state.fresh_at)
+        return;
+    state = State{.node = node, .fresh_at = now + memory_us};
+}
+
+/// The slots of the node, in an order that begins anywhere: a backlog in some of them does not keep
+/// the others waiting.
+std::span<const int32> slots_of(const NodeIdentity &node) {
+    pg::Rows rows = find_slots.run(pg::param(node.ring_id), pg::param(node.incarnation));
+    const auto count = static_cast<size_t>(rows.count());
+    auto *slots = static_cast<int32 *>(palloc(sizeof(int32) * std::max<size_t>(count, 1)));
+    for (size_t i = 0; i < count; ++i)
+        slots[i] = rows.int4(i, 0);
+    const auto first = static_cast<size_t>(pg::random_fraction() * static_cast<double>(count));
+    std::rotate(slots, slots + first, slots + count);
+    return {slots, count};
+}
+
+/// Runs `step`, which returns how many rows it removed, in a transaction. Whether there may be
+/// more.
+template <class F> bool remove(int64 limit, F &&step) {
+    int64 gone = 0;
+    pg::in_transaction([&] {
+        require_extension();
+        pg::commit_locally();
+        pg::attempt(lock_timeout_ms, [&] { gone = pg::with_spi(step); });
+    });
+    return gone >= limit;
+}
+
+} // namespace
+
+int64 run_maintenance(const NodeIdentity &node) {
+    const int64 begun = pg::steady_now();
+    refresh_memory(node, begun);
+    const bool more_sagas = remove(sagas_per_step, [&] {
+        return remove_expired_sagas(node.ring_id, slots_of(node), sagas_per_step, state.retention);
+    });
+    const bool more_keys = remove(keys_per_step, [] { return remove_expired_keys(keys_per_step); });
+    const int64 ended = pg::steady_now();
+    if (more_sagas || more_keys)
+        return ended + std::max(shortest_rest_us, rest_per_work * (ended - begun));
+    return ended + static_cast<int64>(static_cast<double>(maintenance_interval_us) *
+                                      (0.8 + 0.4 * pg::random_fraction()));
+}
+
+} // namespace stacksaga

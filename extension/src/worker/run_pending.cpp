@@ -1,0 +1,92 @@
+// run_pending: due work in the caller's transaction, for tests and for servers without the worker.
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/handler/handler.hpp"
+#include "src/outbox/delivery_worker.hpp"
+#include "src/outbox/log_tick.hpp"
+#include "src/ring/ring.hpp"
+#include "src/saga/work_item.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int32 items_max = 1000000;
+constexpr int32 probe_max = 256;
+
+// Everything due in the ring, whoever owns the slots: the saga's row lock and the compare-and-set
+// of its work row keep this apart from the workers.
+constinit pg::Statement probe{
+    "SELECT w.saga_id, w.slot, w.step_no, w.direction"
+    "  FROM generate_series(0, $2 - 1) AS s(slot), LATERAL ("
+    "       SELECT saga_id, slot, step_no, direction, due_at FROM stacksaga.work w"
+    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at <= $3"
+    "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
+    "        ORDER BY w.due_at LIMIT $4) AS w"
+    " ORDER BY w.due_at LIMIT $4"};
+
+/// Whether it did something.
+bool run_guarded(const DueItem &item) {
+    constexpr std::string_view worker = "run_pending";
+    bool done = false;
+    const std::optional<Casualty> casualty =
+        attempt_handler([&] { done = run_item(item, worker); });
+    if (casualty)
+        fail_item(item, worker, *casualty);
+    return done || casualty;
+}
+
+int64 run_pending(int32 limit) {
+    Ring ring = current_ring();
+    tick_soon(); // before this transaction has an id, or at its end
+    int64 count = 0;
+    for (;;) {
+        int32 wanted = static_cast<int32>(std::min<int64>(limit - count, probe_max));
+        if (wanted <= 0)
+            return count;
+        pg::Rows rows = probe.run(pg::param(ring.ring_id), pg::param(ring.slots),
+                                  pg::param_time(pg::clock_now()), pg::param(wanted));
+        int64 before = count;
+        for (uint64 i = 0; i < rows.count(); ++i) {
+            CHECK_FOR_INTERRUPTS();
+            DueItem item{.saga_id = rows.uuid(i, 0),
+                         .slot = rows.int4(i, 1),
+                         .step_no = rows.int2(i, 2),
+                         .direction = *core::direction_of(rows.text(i, 3))};
+            if (run_guarded(item))
+                ++count;
+        }
+        if (count == before) // nothing is due, or other sessions hold what is
+            return count + deliver_pending(ring.ring_id, wanted);
+    }
+}
+
+} // namespace
+
+// run_pending(max_items) -> bigint
+STACKSAGA_FUNCTION(run_pending) {
+    int32 limit = pg::Arguments(fcinfo).required_int4(0, "max_items");
+    if (limit < 1 || limit > items_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_items\" is out of range"),
+                        errdetail("The value is %d.", limit), errhint("Use 1 to %d.", items_max)));
+    if (handler_is_running)
+        ereport(ERROR, (errcode(pg::sg409), errmsg("run_pending() cannot run inside a handler"),
+                        errdetail("A function that this session runs for a step or a message is "
+                                  "calling it."),
+                        errhint("Call it in a session's own transaction.")));
+    check_constraints_of_caller();
+    PG_RETURN_INT64(
+        pg::with_pinned_path([&] { return pg::with_spi([&] { return run_pending(limit); }); }));
+}
+
+// clock_now() -> timestamptz
+STACKSAGA_FUNCTION(clock_now) {
+    (void)fcinfo;
+    PG_RETURN_TIMESTAMPTZ(pg::clock_now());
+}
+
+} // namespace stacksaga

@@ -1,0 +1,448 @@
+// The background worker: one process, one database, one number. It waits for its latch or the next
+// thing to do, looks whether it still has anything to do here, beats, and takes one turn.
+//
+// It never waits for a lock that somebody needs who wants it gone: the extension is locked only if
+// that can be had at once, and a worker that is in the way of DROP DATABASE and the like leaves;
+// its supervisor starts it again, and a new process waits for those before it counts as a session.
+#include "core/ring_settings.hpp"
+
+#include "src/common/loop_guard.hpp"
+#include "src/common/presence.hpp"
+#include "src/handler/crash_record.hpp"
+#include "src/worker/maintenance.hpp"
+#include "src/worker/poll.hpp"
+#include "src/worker/worker_process.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/compat.hpp"
+#include "pg/errors.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "pg/settings.hpp"
+#include "pg/transaction.hpp"
+#include "src/ring/ownership.hpp"
+#include "src/ring/ring_settings.hpp"
+
+extern "C" {
+extern PGDLLEXPORT void stacksaga_worker_main(Datum main_arg);
+}
+
+namespace stacksaga {
+
+namespace {
+
+// DROP DATABASE and its like wait five seconds for sessions to leave.
+constexpr int64 look_interval_us = USECS_PER_SEC;
+// Less than that, so that DROP DATABASE works after DROP EXTENSION.
+constexpr int64 absence_max_us = 3 * USECS_PER_SEC;
+constexpr int64 contended_interval_us = USECS_PER_SEC;
+constexpr int64 report_interval_us = USECS_PER_SEC;
+
+constinit pg::Statement write_stats{
+    "INSERT INTO stacksaga.worker AS w"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+    " ON CONFLICT (worker) DO UPDATE SET pid = excluded.pid, started_at = excluded.started_at,"
+    " turns = excluded.turns, items = excluded.items, failures = excluded.failures,"
+    " last_turn_ms = excluded.last_turn_ms, mode = excluded.mode, deferred = excluded.deferred"};
+
+struct Stats {
+    int64 turns = 0;
+    int64 items = 0;
+    int64 failures = 0;
+    int64 deferred = 0;
+    int64 last_turn_us = 0;
+    int64 busy_us = 0; ///< since the last beat
+    bool has_news = false;
+};
+
+/// What this process knows. Instants are of the steady clock.
+struct Worker {
+    WorkerOrder order{};
+    MemoryContext memory = nullptr;
+    const char *database = nullptr;
+    Oid extension = InvalidOid; ///< as it was first seen
+
+    bool is_absent = false;
+    int64 absent_since = 0;
+
+    bool is_registered = false;
+    NodeIdentity node{};
+    NameData region{};
+    NameData cluster{};
+
+    int64 look_at = 0;
+    int64 turn_at = 0;
+    int64 beat_at = 0;
+    int64 last_beat_at = 0;
+    int64 maintain_at = 0;
+    int64 report_at = 0;
+    Stats stats;
+};
+constinit Worker self{};
+constinit Trouble trouble{};
+constinit bool is_connected = false;
+
+pg::Coordination coordination() {
+    return static_cast<pg::Coordination>(pg::settings.coordination);
+}
+
+// ----------------------------------------------------------------------------- coming and going
+
+/// A worker that the postmaster starts again must not do so for ever when its database is gone, and
+/// a process that exits with 0 is not started again. The error of a failed connection is FATAL, so
+/// that only the end of the process can tell. The code -1 stands for an exit() in a handler, whose
+/// 0 must not leave the database without its worker.
+void at_exit(int code, Datum) {
+    if (!is_connected)
+        proc_exit(0);
+    if (code == -1)
+        _exit(1);
+}
+
+[[noreturn]] void leave_for_good() {
+    proc_exit(0);
+}
+
+/// The postmaster starts again what exits with 1; the launcher starts again whatever ended.
+[[noreturn]] void leave_for_now() {
+    proc_exit(self.order.supervisor == Supervisor::postmaster ? 1 : 0);
+}
+
+bool is_database_listed() {
+    bool found = false;
+    pg::for_each_database([&](const char *name) { found |= strcmp(name, self.database) == 0; });
+    return found;
+}
+
+void check_still_wanted() {
+    if (self.order.number > pg::settings.workers) {
+        ereport(LOG, (errmsg("%s of database \"%s\" ends: stacksaga.workers is %d",
+                             MyBgworkerEntry->bgw_name, self.database, pg::settings.workers)));
+        leave_for_good();
+    }
+    if (self.order.supervisor == Supervisor::launcher && !is_database_listed()) {
+        ereport(LOG,
+                (errmsg("%s of database \"%s\" ends: stacksaga.databases does not list it any more",
+                        MyBgworkerEntry->bgw_name, self.database)));
+        leave_for_good();
+    }
+}
+
+/// Two processes can be started for one number. It is held from the start, but a handler may give
+/// it up by pg_advisory_unlock_all().
+void keep_number() {
+    if (take_worker_number(self.order.number))
+        return;
+    ereport(LOG, (errmsg("%s of database \"%s\" ends: another process has its number",
+                         MyBgworkerEntry->bgw_name, self.database)));
+    abandon_name_file();
+    leave_for_good();
+}
+
+void reload_settings() {
+    ConfigReloadPending = false;
+    ProcessConfigFile(PGC_SIGHUP);
+    check_still_wanted();
+    if (strcmp(NameStr(self.region), pg::settings.region) != 0 ||
+        strcmp(NameStr(self.cluster), pg::settings.cluster) != 0)
+        self.is_registered = false;
+    self.beat_at = 0;
+    self.maintain_at = 0; // something may have another retention now
+}
+
+// ----------------------------------------------------------------------------- the extension
+
+/// Nothing is to be done until the extension is there. The launcher's workers wait for it; others
+/// end soon, unless it is yet to be committed by the transaction that started them.
+void meet_absence() {
+    const int64 now = pg::steady_now();
+    if (!self.is_absent) {
+        self.is_absent = true;
+        self.absent_since = now;
+        self.is_registered = false;
+        if (self.order.number == 1)
+            ereport(LOG, (errmsg("database \"%s\" has no extension \"stacksaga\": %s waits for it",
+                                 self.database, MyBgworkerEntry->bgw_name)));
+    }
+    if (self.order.supervisor == Supervisor::launcher)
+        return;
+    if (!VirtualXactLock(self.order.starter, false))
+        self.absent_since = now;
+    else if (now - self.absent_since >= absence_max_us) {
+        ereport(LOG, (errmsg("%s of database \"%s\" ends: there is no extension \"stacksaga\"",
+                             MyBgworkerEntry->bgw_name, self.database)));
+        leave_for_good();
+    }
+}
+
+/// Whether there is something to work in. Ends the process when the database is wanted without
+/// sessions, and when the extension is another one than before: what was remembered of the older
+/// one, here and in every cache of this process, means nothing any more.
+bool look_around() {
+    Presence presence = Presence::busy;
+    Oid extension = InvalidOid;
+    bool is_wanted = false;
+    pg::in_transaction([&] {
+        is_wanted = is_database_wanted();
+        if (!is_wanted)
+            presence = lock_extension(&extension);
+        if (presence == Presence::absent)
+            meet_absence();
+    });
+    if (is_wanted) {
+        ereport(LOG, (errmsg("%s leaves database \"%s\", which is being dropped, copied or altered",
+                             MyBgworkerEntry->bgw_name, self.database)));
+        leave_for_now();
+    }
+    if (presence != Presence::held)
+        return false;
+    self.is_absent = false;
+    if (OidIsValid(self.extension) && self.extension != extension) {
+        ereport(LOG, (errmsg("%s of database \"%s\" starts again: the extension is a new one",
+                             MyBgworkerEntry->bgw_name, self.database)));
+        leave_for_now();
+    }
+    self.extension = extension;
+    return true;
+}
+
+// ----------------------------------------------------------------------------- the ring
+
+/// The node's name: short in the default ring. A node belongs to one ring for ever, so that in
+/// another ring it needs another name.
+const char *node_name() {
+    const char *name = psprintf("worker-%d", self.order.number);
+    if (strcmp(NameStr(self.region), "default") == 0 &&
+        strcmp(NameStr(self.cluster), "default") == 0)
+        return name;
+    return psprintf("%s@%s/%s", name, NameStr(self.region), NameStr(self.cluster));
+}
+
+void register_self() {
+    namestrcpy(&self.region, pg::settings.region);
+    namestrcpy(&self.cluster, pg::settings.cluster);
+    pg::in_transaction([&] {
+        require_extension();
+        pg::commit_locally();
+        const int32 ring_id = pg::with_spi([] { return current_ring().ring_id; });
+        self.node = {ring_id, register_worker_node(ring_id, node_name(), MyProcPid)};
+    });
+    self.is_registered = true;
+    self.last_beat_at = pg::steady_now();
+    self.beat_at = 0;
+    ereport(LOG, (errmsg("%s works in database \"%s\"", MyBgworkerEntry->bgw_name, self.database)));
+}
+
+void report_stats() {
+    Stats &stats = self.stats;
+    const std::string_view mode =
+        coordination() == pg::Coordination::standalone ? "standalone" : "coordinator";
+    pg::with_spi([&] {
+        write_stats.touch(pg::param(self.order.number), pg::param(MyProcPid),
+                          pg::param_time(MyStartTimestamp), pg::param(stats.turns),
+                          pg::param(stats.items), pg::param(stats.failures),
+                          pg::param(static_cast<double>(stats.last_turn_us) / 1000),
+                          pg::param(mode), pg::param(stats.deferred));
+    });
+    stats.has_news = false;
+    self.report_at = pg::steady_now() + report_interval_us;
+}
+
+void drop_registration() {
+    ereport(LOG, (errmsg("%s of database \"%s\" was superseded as a node and registers again",
+                         MyBgworkerEntry->bgw_name, self.database)));
+    self.is_registered = false;
+}
+
+/// A granted slot is taken over at a heartbeat, so beats are no rarer than a fraction of a window.
+int64 beat_interval() {
+    constexpr int64 beats_per_window = 8;
+    const core::RingSettings settings = read_settings(ring_of_id(self.node.ring_id));
+    if (coordination() == pg::Coordination::standalone)
+        return settings.heartbeat_interval;
+    return std::min(settings.heartbeat_interval, settings.window_length / beats_per_window);
+}
+
+/// A heartbeat, and what slots it brings. Each transaction takes what one may take.
+void beat_and_settle() {
+    const int64 now = pg::steady_now();
+    const auto elapsed = static_cast<double>(std::max<int64>(1, now - self.last_beat_at));
+    const double load = std::min(1.0, static_cast<double>(self.stats.busy_us) / elapsed);
+    int64 interval = 0;
+    OwnershipChange change{};
+    pg::in_transaction([&] {
+        require_extension();
+        pg::commit_locally();
+        beat(self.node, load,
+             {.turns = self.stats.turns,
+              .items = self.stats.items,
+              .failures = self.stats.failures});
+        interval = pg::with_spi([] { return beat_interval(); });
+        report_stats();
+        change = settle_ownership(self.node, coordination() == pg::Coordination::standalone);
+    });
+    self.stats.busy_us = 0;
+    self.last_beat_at = now;
+    if (change.superseded) {
+        drop_registration();
+        return;
+    }
+    if (change.taken > 0)
+        self.turn_at = 0;
+    if (change.more)
+        interval = 0;
+    else if (change.contended > 0)
+        interval = std::min(interval, contended_interval_us);
+    self.beat_at = now + interval;
+}
+
+// ----------------------------------------------------------------------------- the turn
+
+/// What the last process of this number died of.
+void charge_death() {
+    bool is_charged = false;
+    pg::in_transaction([&] {
+        require_extension();
+        is_charged = pg::with_spi([] { return charge_last_words(node_name()); });
+    });
+    if (is_charged)
+        forget_last_words();
+}
+
+/// When to look for work again, after a turn that left nothing to do at once.
+int64 rest_after(const TurnOutcome &outcome) {
+    const int64 poll = static_cast<int64>(pg::settings.poll_interval) * 1000;
+    if (outcome.next_due == DT_NOEND)
+        return poll;
+    return std::clamp<int64>(outcome.next_due - pg::clock_now(), 0, poll);
+}
+
+void take_turn() {
+    Stats &stats = self.stats;
+    const int64 begun = pg::steady_now();
+    pgstat_report_activity(STATE_RUNNING, "stacksaga: a turn");
+    const TurnOutcome outcome = run_turn(self.node, node_name(), self.memory);
+    pgstat_report_activity(STATE_IDLE, nullptr);
+    const int64 ended = pg::steady_now();
+    ++stats.turns;
+    stats.items += outcome.items;
+    stats.failures += outcome.failures;
+    stats.deferred += outcome.deferred;
+    stats.last_turn_us = ended - begun;
+    const bool did_something = outcome.items > 0 || outcome.failures > 0 || outcome.deferred > 0;
+    stats.has_news = stats.has_news || did_something;
+    if (did_something)
+        stats.busy_us += ended - begun;
+    self.turn_at = outcome.more ? 0 : ended + rest_after(outcome);
+    if (!outcome.more && stats.has_news && ended >= self.report_at)
+        pg::in_transaction([] {
+            require_extension();
+            pg::commit_locally();
+            report_stats();
+        });
+}
+
+/// Once in a while also where it fails each time: the turns go on.
+void maintain() {
+    self.maintain_at = pg::steady_now() + maintenance_interval_us;
+    pgstat_report_activity(STATE_RUNNING, "stacksaga: maintenance");
+    self.maintain_at = run_maintenance(self.node);
+    pgstat_report_activity(STATE_IDLE, nullptr);
+}
+
+// ----------------------------------------------------------------------------- the loop
+
+void wait_for_something_to_do() {
+    const int64 now = pg::steady_now();
+    int64 until = self.look_at;
+    if (self.is_registered)
+        until = std::min({until, self.turn_at, self.beat_at, self.maintain_at});
+    if (trouble.remaining() > 0)
+        until = now + std::min(trouble.remaining(), look_interval_us);
+    const long ms = static_cast<long>(std::clamp<int64>((until - now + 999) / 1000, 0, 1000));
+    const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+                                 pg::wait_event_of_worker());
+    if ((events & WL_LATCH_SET) != 0) {
+        ResetLatch(MyLatch);
+        self.turn_at = 0;
+    }
+    CHECK_FOR_INTERRUPTS();
+    if (ConfigReloadPending)
+        reload_settings();
+}
+
+/// One round; true when it did what was to be done.
+bool work() {
+    wait_for_something_to_do();
+    keep_number();
+    const bool has_presence = look_around();
+    self.look_at = pg::steady_now() + look_interval_us;
+    if (!has_presence || trouble.remaining() > 0)
+        return false;
+    if (!self.is_registered)
+        register_self();
+    if (has_last_words())
+        charge_death();
+    if (pg::steady_now() >= self.beat_at)
+        beat_and_settle();
+    if (self.is_registered && pg::steady_now() >= self.turn_at) {
+        take_turn();
+        keep_number(); // a turn ends with giving up every lock of the session
+    }
+    if (self.is_registered && pg::steady_now() >= self.maintain_at)
+        maintain();
+    pgstat_report_stat(false); // autovacuum learns of our writes by this alone
+    return true;
+}
+
+[[noreturn]] void loop() {
+    for (;;) {
+        MemoryContextReset(self.memory);
+        MemoryContextSwitchTo(self.memory);
+        if (!trouble.guard([] { return work(); }) && trouble.sqlstate() == pg::sg412)
+            self.is_registered = false;
+    }
+}
+
+void connect(Oid database) {
+    pqsignal(SIGHUP, SignalHandlerForConfigReload);
+    erase_name_on_signals();
+    BackgroundWorkerUnblockSignals();
+    if (self.order.supervisor == Supervisor::postmaster)
+        on_proc_exit(at_exit, 0);
+    BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+    is_connected = true;
+    SetConfigOption("application_name", MyBgworkerEntry->bgw_name, PGC_USERSET, PGC_S_SESSION);
+    // What an administrator chose for sessions that people open must not change what a worker sees.
+    SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_SESSION);
+    SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION);
+    pg::in_transaction([] {
+        self.database = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
+        sweep_name_files();
+    });
+}
+
+/// Whoever waits in worker_ensure() sees that the number is taken.
+void tell_starter() {
+    PGPROC *starter = BackendPidGetProc(MyBgworkerEntry->bgw_notify_pid);
+    if (starter != nullptr)
+        SetLatch(&starter->procLatch);
+}
+
+} // namespace
+
+} // namespace stacksaga
+
+extern "C" void stacksaga_worker_main(Datum main_arg) {
+    using namespace stacksaga;
+    self.order = worker_order();
+    connect(DatumGetObjectId(main_arg));
+    keep_number();
+    open_name_file(self.order.number);
+    tell_starter();
+    check_still_wanted();
+    self.memory =
+        AllocSetContextCreate(TopMemoryContext, "stacksaga worker", ALLOCSET_DEFAULT_SIZES);
+    pgstat_report_activity(STATE_IDLE, nullptr);
+    loop();
+}

@@ -1,0 +1,92 @@
+#include "src/worker/worker_process.hpp"
+
+#include "pg/compat.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// The last field of these lock tags; the fence has another one.
+constexpr uint16 tag_class = 0x5357;
+constexpr uint32 starting_number = 0; // workers count from 1
+
+constexpr int restart_seconds = 1;
+
+// Whoever asks whether a number is free holds it for an instant.
+constexpr int take_tries = 10;
+constexpr long take_pause_ms = 10;
+
+LOCKTAG tag_of(Oid database, uint32 number) {
+    LOCKTAG tag{};
+    tag.locktag_field1 = database;
+    tag.locktag_field2 = number;
+    tag.locktag_field4 = tag_class;
+    tag.locktag_type = LOCKTAG_USERLOCK;
+    // The other lock method's session locks do not survive the abort of a transaction.
+    tag.locktag_lockmethodid = USER_LOCKMETHOD;
+    return tag;
+}
+
+} // namespace
+
+WorkerOrder worker_order() {
+    WorkerOrder order;
+    memcpy(&order, MyBgworkerEntry->bgw_extra, sizeof order);
+    return order;
+}
+
+bool start_worker(Oid database, const WorkerOrder &order, BackgroundWorkerHandle **handle) {
+    BackgroundWorker worker{};
+    snprintf(worker.bgw_name, BGW_MAXLEN, "stacksaga worker-%d", order.number);
+    snprintf(worker.bgw_type, BGW_MAXLEN, "%s", worker_type);
+    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+    worker.bgw_restart_time =
+        order.supervisor == Supervisor::postmaster ? restart_seconds : BGW_NEVER_RESTART;
+    snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "stacksaga");
+    snprintf(worker.bgw_function_name, BGW_MAXLEN, "stacksaga_worker_main");
+    worker.bgw_main_arg = ObjectIdGetDatum(database);
+    memcpy(worker.bgw_extra, &order, sizeof order);
+    worker.bgw_notify_pid = MyProcPid;
+    return RegisterDynamicBackgroundWorker(&worker, handle);
+}
+
+bool is_worker_running(Oid database, int32 number) {
+    const LOCKTAG tag = tag_of(database, static_cast<uint32>(number));
+    if (LockAcquire(&tag, ShareLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
+        return true;
+    LockRelease(&tag, ShareLock, true);
+    return false;
+}
+
+int32 count_workers(Oid database, int32 last) {
+    int32 count = 0;
+    for (int32 number = 1; number <= last; ++number)
+        count += is_worker_running(database, number) ? 1 : 0;
+    return count;
+}
+
+bool take_worker_number(int32 number) {
+    const LOCKTAG tag = tag_of(MyDatabaseId, static_cast<uint32>(number));
+    if (pg::holds_lock(tag, ExclusiveLock))
+        return true;
+    for (int i = 0; i < take_tries; ++i) {
+        if (LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL)
+            return true;
+        WaitLatch(MyLatch, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, take_pause_ms, PG_WAIT_EXTENSION);
+        CHECK_FOR_INTERRUPTS();
+    }
+    return false;
+}
+
+bool lock_starting(Oid database, bool wait) {
+    const LOCKTAG tag = tag_of(database, starting_number);
+    return LockAcquire(&tag, ExclusiveLock, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void unlock_starting(Oid database) {
+    const LOCKTAG tag = tag_of(database, starting_number);
+    LockRelease(&tag, ExclusiveLock, false);
+}
+
+} // namespace stacksaga
