@@ -2,7 +2,6 @@
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
-#include "src/worker/worker_process.hpp"
 
 namespace stacksaga {
 

@@ -1,7 +1,14 @@
 // Waking this database's workers when a transaction that made work commits.
 #pragma once
+#include "pg/pg.hpp"
 
 namespace stacksaga {
+
+/// The largest stacksaga.workers. Workers count from 1.
+inline constexpr int32 workers_max = 64;
+
+/// Type of the worker processes in pg_stat_activity.
+inline constexpr char worker_type[] = "stacksaga worker";
 
 /// Sets the latches of this database's workers at the commit of the current transaction, once
 /// however often it is called. Only a hint that saves the wait for the next poll: a transaction

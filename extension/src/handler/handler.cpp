@@ -5,19 +5,11 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
-#include "src/handler/handler_guard.hpp"
+#include "src/handler/running_handler.hpp"
 
 namespace stacksaga {
 
-bool handlers_run_at_top_level = false;
-bool handler_is_unusable = false;
-
 namespace {
-
-Oid type_of_schema(const char *name) {
-    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, PointerGetDatum(name),
-                           ObjectIdGetDatum(get_namespace_oid("stacksaga", false)));
-}
 
 /// to_regprocedure raises for bad syntax and unknown types; here both just mean "not found".
 Oid find_function(const char *text) {
@@ -120,12 +112,11 @@ bool is_trusted_replacement(Oid function, Oid definer) {
 }
 
 [[noreturn]] void raise_unusable(const FunctionRef &f, const HandlerCaller &c, const char *reason) {
-    handler_is_unusable = true;
-    ereport(
-        ERROR,
-        (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
-         errdetail("%s \"%s\".", c.described, c.definer),
-         errhint("Create the function again with this signature, and repeat %s.", c.mended_by)));
+    running_handler.is_unusable = true;
+    ereport(ERROR,
+            (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
+             errdetail("%s \"%s\".", c.described, c.definer),
+             errhint("Create the function again with this signature, and repeat %s.", c.remedy)));
 }
 
 /// The function to call now: the one of the definition, or its replacement under the same name.
@@ -163,7 +154,7 @@ constinit pg::Statement list_deferred{
 /// Fires the handler's deferred constraint triggers now, as the role that is current.
 void check_deferred_constraints() {
     CommandCounterIncrement();
-    if (handlers_run_at_top_level)
+    if (running_handler.is_at_top_level)
         AfterTriggerFireDeferred();
     else
         pg::with_spi([] { set_immediate.run(); });
@@ -218,7 +209,7 @@ void at_transaction_end(XactEvent event, void *) {
 /// Drops the temporary tables of other definers, which this one would take for its own: their
 /// triggers would be run as this one.
 void drop_temporary_tables_of_others(Oid definer) {
-    if (!handlers_run_at_top_level || temporary_role == definer)
+    if (!running_handler.is_at_top_level || temporary_role == definer)
         return;
     if (!is_watching) {
         RegisterXactCallback(at_transaction_end, nullptr);
@@ -232,14 +223,6 @@ void drop_temporary_tables_of_others(Oid definer) {
 void reset_constraints() {
     pg::with_spi([] { set_immediate.run(); });
     defer_constraints_again();
-}
-
-Datum step_call_datum(const StepCall &call) {
-    TupleDesc descriptor = lookup_rowtype_tupdesc_copy(type_of_schema("step_call"), -1);
-    Datum values[step_call_columns];
-    bool nulls[step_call_columns];
-    fill_step_call(call, values, nulls);
-    return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
 }
 
 } // namespace
@@ -263,28 +246,9 @@ const char *qualified_signature(std::string_view text) {
     return OidIsValid(function) ? qualified_name(function) : copy;
 }
 
-const char *idempotency_key_of(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction) {
-    char *id = DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&saga_id)));
-    return psprintf("%s:%d:%s", id, step_no, core::name_of(direction).data());
-}
-
-void fill_step_call(const StepCall &call, Datum *values, bool *nulls) {
-    std::string_view direction = core::name_of(call.direction);
-    const char *key = idempotency_key_of(call.saga_id, call.step->no, call.direction);
-    auto *saga_id = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
-    *saga_id = call.saga_id;
-    memset(nulls, 0, sizeof(bool) * step_call_columns);
-    values[0] = UUIDPGetDatum(saga_id);
-    values[1] = PointerGetDatum(pg::make_text(call.saga));
-    values[2] = PointerGetDatum(pg::make_text(call.step->name));
-    values[3] = PointerGetDatum(pg::make_text(direction));
-    values[4] = Int32GetDatum(call.attempt);
-    values[5] = call.input;
-    values[6] = call.results;
-    values[7] = CStringGetTextDatum(key);
-    values[8] = call.headers;
-    values[9] = TimestampTzGetDatum(call.deadline.value_or(0));
-    nulls[9] = !call.deadline.has_value();
+Oid type_of_schema(const char *name) {
+    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, PointerGetDatum(name),
+                           ObjectIdGetDatum(get_namespace_oid("stacksaga", false)));
 }
 
 Oid message_type() {
@@ -299,8 +263,8 @@ void check_constraints_of_caller() {
 
 Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
                       Datum argument, bool *isnull) {
-    handler_is_unusable = false;
-    handler_has_set_constraints = false;
+    running_handler.is_unusable = false;
+    running_handler.has_set_constraints = false;
     Oid definer = get_role_oid(caller.definer, true);
     if (!OidIsValid(definer))
         raise_unusable(function, caller, "the defining role does not exist");
@@ -325,22 +289,10 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
             return value;
         });
     });
-    if (handler_has_set_constraints)
+    if (running_handler.has_set_constraints)
         reset_constraints();
     *isnull = fcinfo->isnull;
     return result;
-}
-
-Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
-                   const StepCall &call, bool *isnull) {
-    const HandlerCaller caller{.definer = definition.definer,
-                               .search_path = call.step->search_path,
-                               .described =
-                                   psprintf("Saga \"%.*s\", version %d, was defined by role",
-                                            static_cast<int>(definition.saga.size()),
-                                            definition.saga.data(), definition.version),
-                               .mended_by = "define_saga() with the same content"};
-    return call_as_definer(caller, function, kind, step_call_datum(call), isnull);
 }
 
 } // namespace stacksaga

@@ -2,7 +2,7 @@
 // defined, checked and run as its definer.
 #pragma once
 #include "pg/pg.hpp"
-#include "src/saga/definition.hpp"
+#include "src/handler/function_ref.hpp"
 
 namespace stacksaga {
 
@@ -28,34 +28,12 @@ HandlerCheck resolve_handler(std::string_view text, HandlerKind kind, Oid define
 /// The qualified signature of `text`, or `text` itself where it names no function.
 const char *qualified_signature(std::string_view text);
 
-/// What a step is called with, as a stacksaga.step_call datum.
-struct StepCall {
-    pg_uuid_t saga_id;
-    std::string_view saga;
-    const Step *step;
-    core::Direction direction;
-    int32 attempt;
-    Datum input;   ///< jsonb
-    Datum results; ///< jsonb
-    Datum headers; ///< jsonb
-    std::optional<TimestampTz> deadline;
-};
-
-/// saga_id:step_no:direction: names the intent, the same for every attempt.
-const char *idempotency_key_of(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction);
-
-/// Number of columns of stacksaga.step_call.
-inline constexpr int step_call_columns = 10;
-
-/// Fills the columns of a step_call (or the first ones of a claimed_step).
-void fill_step_call(const StepCall &call, Datum *values, bool *nulls);
-
 /// Whose function is called, and how.
 struct HandlerCaller {
     const char *definer;
     const char *search_path; ///< while it runs; nullptr: nothing but the system's
     const char *described;   ///< whose it is, for DETAIL: a clause with `definer` at its end
-    const char *mended_by;   ///< what to repeat when it cannot be run, for HINT
+    const char *remedy;      ///< what to repeat when it cannot be run, for HINT
 };
 
 /// Runs `function` as the definer, with the caller's search_path. Raises what the function raises;
@@ -68,19 +46,8 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
 /// with its search_path: after a handler they would be fired as the definer of that one.
 void check_constraints_of_caller();
 
-/// The type that handlers of messages take.
+/// A composite type of the extension, such as the one that handlers of messages take.
+Oid type_of_schema(const char *name);
 Oid message_type();
-
-/// Runs `function` as the definer, with the step's search_path and timeout, as
-/// call_as_definer().
-Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
-                   const StepCall &call, bool *isnull);
-
-/// Whether handlers run at the top of a worker's transaction, where pending deferred constraints
-/// can be fired one handler at a time; inside a query SET CONSTRAINTS has to do.
-extern bool handlers_run_at_top_level;
-
-/// Whether the last error came from call_handler itself: the function cannot be run at all.
-extern bool handler_is_unusable;
 
 } // namespace stacksaga

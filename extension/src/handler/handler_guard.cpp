@@ -3,11 +3,9 @@
 // in that there are no deferred constraints either, nor temporary tables.
 #include "src/handler/handler_guard.hpp"
 
-#include "src/saga/work_item.hpp"
+#include "src/handler/running_handler.hpp"
 
 namespace stacksaga {
-
-bool handler_has_set_constraints = false;
 
 namespace {
 
@@ -40,7 +38,8 @@ void check_utility(PlannedStmt *statement, const char *text, bool is_read_only_t
                    ProcessUtilityContext context, ParamListInfo params,
                    QueryEnvironment *environment, DestReceiver *destination,
                    QueryCompletion *completion) {
-    const char *name = handler_is_running ? name_of_lasting(statement->utilityStmt) : nullptr;
+    const char *name =
+        running_handler.is_active ? name_of_lasting(statement->utilityStmt) : nullptr;
     if (name != nullptr)
         ereport(ERROR,
                 (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -48,8 +47,8 @@ void check_utility(PlannedStmt *statement, const char *text, bool is_read_only_t
                  errdetail("What it does would last in a session that runs other roles' functions, "
                            "or be run as another role when the transaction commits."),
                  errhint("Do without it; a plain cursor ends with the transaction.")));
-    if (handler_is_running && IsA(statement->utilityStmt, ConstraintsSetStmt))
-        handler_has_set_constraints = true;
+    if (running_handler.is_active && IsA(statement->utilityStmt, ConstraintsSetStmt))
+        running_handler.has_set_constraints = true;
     const ProcessUtility_hook_type next =
         next_hook != nullptr ? next_hook : standard_ProcessUtility;
     next(statement, text, is_read_only_tree, context, params, environment, destination, completion);

@@ -8,8 +8,4 @@ namespace stacksaga {
 /// once, when the module is loaded.
 void guard_against_handlers();
 
-/// Whether a handler has executed SET CONSTRAINTS, which lasts to the end of the transaction, since
-/// this was set to false.
-extern bool handler_has_set_constraints;
-
 } // namespace stacksaga

@@ -14,7 +14,7 @@ HandlerCaller caller_of(const Subscription &s) {
             .search_path = s.search_path,
             .described = psprintf("Subscription \"%.*s\" was created by role",
                                   static_cast<int>(s.name.size()), s.name.data()),
-            .mended_by = "create_subscription() with the same settings"};
+            .remedy = "create_subscription() with the same settings"};
 }
 
 } // namespace
@@ -26,8 +26,7 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
         AllocSetContextCreate(CurrentMemoryContext, "stacksaga message", ALLOCSET_DEFAULT_SIZES);
     pg::in_context(scratch, [&] {
         bool isnull;
-        handler_is_running = true;
-        handled_subscription = s.id;
+        running_handler.begin(s.id);
         // What is too large for an array fails as the handler does: in halves it is not.
         const Datum argument = kind == HandlerKind::message_batch ? message_array_datum(messages)
                                                                   : message_datum(messages[0]);
@@ -35,23 +34,22 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
             start_handler_timeout(static_cast<int64>(pg::settings.message_timeout) * 1000);
         call_as_definer(caller_of(s), function, kind, argument, &isnull);
         stop_handler_timeout();
-        handler_is_running = false;
-        handled_subscription = 0;
+        running_handler.end();
     });
     MemoryContextDelete(scratch);
 }
 
-MessageFailure failure_of(const Subscription &s, const Casualty &casualty) {
-    if (casualty.timed_out)
+MessageFailure failure_of(const Subscription &s, const HandlerError &error) {
+    if (error.timed_out)
         return {.failure_class = core::FailureClass::retryable,
                 .error = "the handler took longer than stacksaga.message_timeout"};
     // A function that is gone may come back, and a cancel says nothing about the message: it is not
     // dead at once.
     return {.failure_class =
-                casualty.unusable || casualty.is_cancelled
+                error.is_unusable || error.is_cancelled
                     ? core::FailureClass::retryable
-                    : core::classify(casualty.sqlstate, s.retry.retry_on, s.retry.never_on),
-            .error = casualty.error};
+                    : core::classify(error.sqlstate, s.retry.retry_on, s.retry.never_on),
+            .error = error.message};
 }
 
 void note_handled(const Subscription &s, const Message &m, TimestampTz now) {

@@ -2,8 +2,8 @@
 // of it.
 #pragma once
 #include "src/handler/handler.hpp"
+#include "src/handler/handler_error.hpp"
 #include "src/outbox/delivery_poll.hpp"
-#include "src/saga/work_item.hpp"
 
 namespace stacksaga {
 
@@ -12,7 +12,7 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
                std::span<const Message> messages);
 
 /// What a handler's error means for its message.
-MessageFailure failure_of(const Subscription &s, const Casualty &casualty);
+MessageFailure failure_of(const Subscription &s, const HandlerError &error);
 
 /// The handler is done with the message.
 void note_handled(const Subscription &s, const Message &m, TimestampTz now);

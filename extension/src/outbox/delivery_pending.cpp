@@ -10,8 +10,8 @@ namespace {
 
 using Wanted = std::array<bool, log_partitions>;
 
-std::optional<Casualty> call_guarded(const Subscription &s, const FunctionRef &function,
-                                     HandlerKind kind, std::span<const Message> messages) {
+std::optional<HandlerError> call_guarded(const Subscription &s, const FunctionRef &function,
+                                         HandlerKind kind, std::span<const Message> messages) {
     return attempt_handler([&] { call_with(s, function, kind, messages); });
 }
 
@@ -42,14 +42,14 @@ int64 deliver_batch(const Subscription &s, int32 room, TimestampTz now) {
         CHECK_FOR_INTERRUPTS();
         if (hold_behind(s, m, {failed, failed_count}, now))
             continue;
-        std::optional<Casualty> casualty;
+        std::optional<HandlerError> error;
         if (!are_done)
-            casualty = call_guarded(s, s.handler, kind, {&m, 1});
-        if (!casualty) {
+            error = call_guarded(s, s.handler, kind, {&m, 1});
+        if (!error) {
             note_handled(s, m, now);
             continue;
         }
-        fail_message(s, m, failure_of(s, *casualty), now);
+        fail_message(s, m, failure_of(s, *error), now);
         failed[failed_count++] = m.token.value();
     }
     move_positions(s, g, g.messages.size(), now);
@@ -61,10 +61,10 @@ int64 deliver_fallbacks(const Subscription &s, int32 room, TimestampTz now) {
     all.fill(true);
     std::span<Message> messages = gather_fallbacks(s, all, room, now);
     for (const Message &m : messages) {
-        std::optional<Casualty> casualty =
+        std::optional<HandlerError> error =
             call_guarded(s, s.fallback, HandlerKind::message, {&m, 1});
-        if (casualty)
-            fail_fallback(s, m, failure_of(s, *casualty), now);
+        if (error)
+            fail_fallback(s, m, failure_of(s, *error), now);
         else
             note_handled(s, m, now);
     }

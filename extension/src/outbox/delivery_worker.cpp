@@ -38,7 +38,7 @@ constinit pg::Statement find_next_due{
 /// A handler that failed on a message, known by its number.
 struct Failed {
     int64 number;
-    Casualty casualty;
+    HandlerError error;
 };
 
 /// One batch until it commits. A handler that fails rolls it back; then it is run again up to that
@@ -81,11 +81,11 @@ Wanted lock_owned_partitions(const NodeIdentity &node) {
     return wanted;
 }
 
-const Casualty *casualty_of(const Run &run, const Message &m) {
-    return run.failures > 0 && run.failed->number == m.number ? &run.failed->casualty : nullptr;
+const HandlerError *error_of(const Run &run, const Message &m) {
+    return run.failures > 0 && run.failed->number == m.number ? &run.failed->error : nullptr;
 }
 
-NamedMessage name_of(const Run &run, const Message &m) {
+RecordedMessage name_of(const Run &run, const Message &m) {
     return {.subscription_id = run.subscription_id,
             .partition = m.partition,
             .is_aside = m.is_aside,
@@ -97,8 +97,8 @@ NamedMessage name_of(const Run &run, const Message &m) {
             .end = m.end()};
 }
 
-NamedBatch name_of(const Run &run, const Gathering &g) {
-    NamedBatch batch{.subscription_id = run.subscription_id, .parts = {}};
+RecordedBatch name_of(const Run &run, const Gathering &g) {
+    RecordedBatch batch{.subscription_id = run.subscription_id, .parts = {}};
     for (const GatheredPart &part : g.parts)
         batch.parts[static_cast<size_t>(part.position.partition)] = {
             .is_used = true, .from = part.position.at, .until = part.end};
@@ -115,7 +115,7 @@ void hand_over(Run &run, const Subscription &s, std::span<const Message> message
     else
         call_with(s, s.handler, s.takes_batch ? HandlerKind::message_batch : HandlerKind::message,
                   messages);
-    name_nothing();
+    record_nothing();
     for (const Message &m : messages) {
         note_handled(s, m, now);
         run.first_attempts += m.attempt == 1 ? 1 : 0;
@@ -140,19 +140,19 @@ size_t run_messages(Run &run, const Subscription &s, const Gathering &g, Timesta
         CHECK_FOR_INTERRUPTS();
         const Message &m = messages[done];
         const size_t count = count_together(s, run.fallbacks, messages.subspan(done));
-        const Casualty *casualty = count == 1 ? casualty_of(run, m) : nullptr;
-        if (casualty != nullptr) {
+        const HandlerError *error = count == 1 ? error_of(run, m) : nullptr;
+        if (error != nullptr) {
             if (run.fallbacks)
-                fail_fallback(s, m, failure_of(s, *casualty), now);
+                fail_fallback(s, m, failure_of(s, *error), now);
             else
-                fail_message(s, m, failure_of(s, *casualty), now);
+                fail_message(s, m, failure_of(s, *error), now);
             run.first_attempts += m.attempt == 1 ? 1 : 0;
             return done + 1;
         }
         if (count == 1)
-            name_message(name_of(run, m));
+            record_message(name_of(run, m));
         else
-            name_batch(name_of(run, g));
+            record_batch(name_of(run, g));
         hand_over(run, s, messages.subspan(done, count), now);
         done += count;
         if (run.failures == 0 && pg::steady_now() > end)
@@ -215,19 +215,19 @@ void run_until_committed(Run &run, MemoryContext memory) {
         }
         PG_CATCH();
         {
-            name_nothing();
-            if (!handler_is_running)
+            record_nothing();
+            if (!running_handler.is_active)
                 PG_RE_THROW();
             MemoryContextSwitchTo(memory);
             // A cancel, too: if that ended the turn, a handler that is cancelled each time would
             // hold up every subscription.
-            Casualty casualty = read_casualty();
+            HandlerError error = read_handler_error();
             AbortCurrentTransaction();
             FlushErrorState();
             if (run.running_count > 1) {
                 run.room = static_cast<int32>(run.running_count / 2); // it is one of them
             } else {
-                *run.failed = {run.running, casualty};
+                *run.failed = {run.running, error};
                 ++run.failures;
             }
         }
@@ -256,7 +256,7 @@ Outlook look(int32 ring_id, MemoryContext memory) {
     in_transaction([&] {
         // Whatever depends on the tick is committed after it, so that it need not be waited for;
         // but for the names of messages, which survive a crash.
-        if (!has_followed_death())
+        if (!follows_crash())
             set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
                               GUC_ACTION_LOCAL, true, 0, false);
         tick_if_due();
@@ -330,7 +330,7 @@ void deliver_subscription(const NodeIdentity &node, int32 id, TimestampTz now, M
 } // namespace
 
 DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory) {
-    handlers_run_at_top_level = true;
+    running_handler.is_at_top_level = true;
     const Outlook outlook = look(node.ring_id, memory);
     tend();
     DeliveryOutcome outcome{

@@ -10,13 +10,13 @@
 #include "pg/settings.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/wake.hpp"
+#include "src/handler/running_handler.hpp"
 #include "src/outbox/delivery_retry.hpp"
 #include "src/outbox/log_lock.hpp"
 #include "src/outbox/log_tick.hpp"
 #include "src/outbox/position.hpp"
 #include "src/outbox/subscription_argument.hpp"
 #include "src/ring/ring.hpp"
-#include "src/saga/work_item.hpp"
 
 namespace stacksaga {
 
@@ -106,15 +106,6 @@ constinit pg::Statement delete_dead{
     "DELETE FROM stacksaga.dead_message WHERE subscription_id = $1"};
 constinit pg::Statement delete_subscription{
     "DELETE FROM stacksaga.subscription WHERE subscription_id = $1"};
-
-std::string_view copy_view(std::string_view s) {
-    return {pnstrdup(s.data(), s.size()), s.size()};
-}
-
-const char *copy_text(const pg::Rows &rows, uint64 row, int column) {
-    std::optional<std::string_view> s = rows.optional_text(row, column);
-    return s ? pnstrdup(s->data(), s->size()) : nullptr;
-}
 
 const Subscription *read_subscription(const pg::Rows &rows) {
     auto *s = new (palloc0(sizeof(Subscription))) Subscription{};
@@ -303,7 +294,7 @@ void require_free(const Subscription &s, int16 partition, TimestampTz now) {
 
 void drop(std::string_view name) {
     const Subscription &s = find_subscription(name);
-    if (handled_subscription == s.id)
+    if (running_handler.subscription_id == s.id)
         raise_in_use(s, "Its own handler is calling.",
                      "Drop it in another transaction than that of its handler.");
     const TimestampTz now = pg::clock_now();
@@ -331,7 +322,7 @@ struct Alteration {
 const Subscription &lock_subscription(std::string_view name) {
     for (;;) { // it may be dropped, and created again, while we wait
         const Subscription &s = find_subscription(name);
-        if (handled_subscription == s.id)
+        if (running_handler.subscription_id == s.id)
             raise_in_use(s, "Its own handler is calling.",
                          "Alter it in another transaction than that of its handler.");
         lock_settings(s.id);

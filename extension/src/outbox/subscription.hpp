@@ -1,7 +1,7 @@
 // Subscriptions: who gets which messages, and how.
 #pragma once
+#include "src/handler/function_ref.hpp"
 #include "src/outbox/log_read.hpp"
-#include "src/saga/definition.hpp"
 
 namespace stacksaga {
 

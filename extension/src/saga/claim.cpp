@@ -7,10 +7,10 @@
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/probe.hpp"
-#include "src/handler/handler.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/saga.hpp"
+#include "src/saga/step_call.hpp"
 
 namespace stacksaga {
 

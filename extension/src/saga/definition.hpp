@@ -1,10 +1,8 @@
 // Saga definitions as the engine reads them: immutable, loaded once per session and version.
 #pragma once
-#include "core/classify.hpp"
-#include "core/retry.hpp"
 #include "core/saga_state.hpp"
 #include "pg/pg.hpp"
-#include "pg/query.hpp"
+#include "src/handler/function_ref.hpp"
 
 namespace stacksaga {
 
@@ -21,19 +19,6 @@ inline constexpr std::array<std::string_view, 6> step_kind_names{"sql",   "queue
 
 /// The timeout of a signal step without bound.
 inline constexpr int64 no_timeout = INT64_MAX;
-
-/// A function of a sql step: signature text, with the oid that it had when the saga was defined.
-struct FunctionRef {
-    const char *signature = nullptr; ///< nullptr: the step has none
-    Oid oid = InvalidOid;
-    explicit operator bool() const { return signature != nullptr; }
-};
-
-struct RetryRules {
-    core::RetryPolicy policy{};
-    std::span<const std::string_view> retry_on{};
-    std::span<const std::string_view> never_on{};
-};
 
 struct Step {
     int16 no;
@@ -85,11 +70,6 @@ struct Definition {
     }
 };
 static_assert(std::is_trivially_destructible_v<Definition>);
-
-/// A retry_policy spread over seven columns of a row, from `first` on, and a function: its
-/// signature (null: none) with the oid in the next column. Copied to the current memory context.
-RetryRules read_rules(const pg::Rows &rows, uint64 row, int first);
-FunctionRef read_function(const pg::Rows &rows, uint64 row, int column);
 
 /// The definition with this id. Inside with_spi. The reference is good for the transaction.
 const Definition &load_definition(int32 definition_id);

@@ -6,8 +6,8 @@
 #include "pg/function.hpp"
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
-#include "src/handler/handler.hpp"
 #include "src/saga/message_step.hpp"
+#include "src/saga/step_call.hpp"
 
 namespace stacksaga {
 

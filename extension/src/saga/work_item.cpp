@@ -5,16 +5,13 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "src/common/limits.hpp"
-#include "src/handler/handler.hpp"
 #include "src/handler/handler_timeout.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/saga/child.hpp"
 #include "src/saga/message_step.hpp"
+#include "src/saga/step_call.hpp"
 
 namespace stacksaga {
-
-bool handler_is_running = false;
-int32 handled_subscription = 0;
 
 namespace {
 
@@ -53,15 +50,14 @@ Datum call(const Saga &saga, const Step &step, const FunctionRef &function, Hand
            const Work &attempt, bool *isnull) {
     // What the step is to be called with belongs to it: results too large for one value are a
     // failure of the step, which no retry mends.
-    handler_is_unusable = false;
-    handler_is_running = true;
+    running_handler.begin();
     StepCall step_call = make_call(saga, step, attempt);
     start_handler_timeout(step.timeout_us);
     Datum result = call_handler(*saga.definition, function, kind, step_call, isnull);
     stop_handler_timeout();
     if (kind == HandlerKind::action && !*isnull)
         check_payload(result, "output");
-    handler_is_running = false;
+    running_handler.end();
     return result;
 }
 
@@ -88,9 +84,9 @@ void run_action(Saga &saga, const Step &step, const Work &work, std::string_view
 }
 
 /// The answer of verify decides about an attempt whose outcome is unknown.
-/// `casualty`: why there is none.
+/// `error`: why there is none.
 void settle_verified(Saga &saga, const Step &step, const Work &work, std::string_view answer,
-                     const Casualty *casualty = nullptr) {
+                     const HandlerError *error = nullptr) {
     if (answer == "done") {
         step_completed(saga, step, work, pg::param_null(JSONBOID));
         return;
@@ -104,9 +100,9 @@ void settle_verified(Saga &saga, const Step &step, const Work &work, std::string
                     .was_verified = true,
                     .was_never_done = known,
                     .adds_to_error = true};
-    if (casualty != nullptr && casualty->is_death) {
-        failure.sqlstate = casualty->sqlstate;
-        failure.error = casualty->error;
+    if (error != nullptr && error->is_crash) {
+        failure.sqlstate = error->sqlstate;
+        failure.error = error->message;
         failure.adds_to_error = false; // deaths are counted by what the failures say
     }
     step_failed(saga, step, work, failure);
@@ -187,60 +183,28 @@ bool run_item(const DueItem &item, std::string_view worker) {
     return true;
 }
 
-namespace {
-
-/// Whether the server itself cancels the statement. (A handler may raise the same SQLSTATE.)
-bool is_cancel(const ErrorData &error) {
-    return error.sqlerrcode == ERRCODE_QUERY_CANCELED && error.funcname != nullptr &&
-           strcmp(error.funcname, "ProcessInterrupts") == 0;
-}
-
-} // namespace
-
-Casualty read_casualty() {
-    ErrorData *error = CopyErrorData();
-    Casualty casualty{};
-    casualty.sqlstate = pstrdup(unpack_sql_state(error->sqlerrcode));
-    const char *message = error->message != nullptr ? error->message : "";
-    std::string_view text =
-        error->detail != nullptr ? psprintf("%s (%s)", message, error->detail) : pstrdup(message);
-    casualty.error =
-        text.substr(0, static_cast<size_t>(pg_mbcliplen(text.data(), static_cast<int>(text.size()),
-                                                        error_bytes_max)));
-    casualty.timed_out = handler_has_timed_out();
-    casualty.is_cancelled = is_cancel(*error) && !casualty.timed_out;
-    casualty.unusable = handler_is_unusable;
-    if (casualty.timed_out)
-        casualty.error = "the attempt took longer than the step's timeout";
-    handler_is_running = false;
-    handled_subscription = 0;
-    stop_handler_timeout();
-    return casualty;
-}
-
-void fail_item(const DueItem &item, std::string_view worker, const Casualty &casualty) {
+void fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
     std::optional<Due> due = lock_due(item);
     if (!due)
         return;
     Saga &saga = due->saga;
     const Step &step = saga.definition->step(item.step_no);
     if (due->work.verifying &&
-        !casualty.is_killer) { // a verify function that fails does not know either
-        settle_verified(saga, step, due->work, "unknown", &casualty);
+        !error.has_crashed_too_often) { // a verify function that fails does not know either
+        settle_verified(saga, step, due->work, "unknown", &error);
         return;
     }
     Work attempt = due->work.verifying ? due->work : next_attempt(saga, due->work, worker);
     attempt_begins(saga);
     const RetryRules &rules = saga.definition->rules(step, item.direction);
-    Failure failure{.failure_class =
-                        core::classify(casualty.sqlstate, rules.retry_on, rules.never_on),
+    Failure failure{.failure_class = core::classify(error.sqlstate, rules.retry_on, rules.never_on),
                     .outcome_known = true,
-                    .error = casualty.error,
-                    .sqlstate = casualty.sqlstate,
+                    .error = error.message,
+                    .sqlstate = error.sqlstate,
                     .since = saga.now};
-    if (casualty.timed_out) {
+    if (error.timed_out) {
         failure.failure_class = FailureClass::unknown; // rolled back all the same
-    } else if (casualty.is_cancelled) {
+    } else if (error.is_cancelled) {
         failure.failure_class = FailureClass::retryable; // it says nothing about the step
     } else if (due->work.verifying) {
         failure.failure_class = FailureClass::unknown;
@@ -248,7 +212,7 @@ void fail_item(const DueItem &item, std::string_view worker, const Casualty &cas
     } else if (failure.failure_class == FailureClass::unknown) {
         failure.outcome_known = false;
     }
-    if (casualty.unusable || casualty.is_killer)
+    if (error.is_unusable || error.has_crashed_too_often)
         step_is_unusable(saga, step, attempt, failure);
     else
         step_failed(saga, step, attempt, failure);

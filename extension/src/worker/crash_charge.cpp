@@ -1,11 +1,15 @@
 #include "src/worker/crash_charge.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/query.hpp"
 #include "src/common/limits.hpp"
+#include "src/handler/crash_record.hpp"
 #include "src/outbox/delivery_retry.hpp"
 #include "src/outbox/log_lock.hpp"
 #include "src/outbox/log_tick.hpp"
+#include "src/outbox/outbox.hpp"
 #include "src/outbox/position.hpp"
+#include "src/saga/work_item.hpp"
 
 namespace stacksaga {
 
@@ -14,7 +18,16 @@ namespace {
 constexpr std::string_view batch_error =
     "the handler ended its process with a batch that this was in";
 
-constinit pg::Statement has_died_before{
+constexpr std::string_view crash_sqlstate = "57P02";
+
+constinit pg::Statement count_crashes{
+    "SELECT count(*) FROM stacksaga.failure"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND step_no = $3 AND direction = $4 AND sqlstate = $5 AND error = $6"};
+constinit pg::Statement find_saga{
+    "SELECT FROM stacksaga.saga"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
+constinit pg::Statement has_crashed_before{
     "SELECT FROM stacksaga.message_retry"
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND tick = $3 AND number = $4 AND last_error = $5"};
@@ -22,15 +35,15 @@ constinit pg::Statement has_died_before{
 /// Whether it is dead now. An attempt that failed otherwise says nothing about this: a process may
 /// be ended for another reason just then.
 bool is_killer(const Subscription &s, const Message &m) {
-    return m.attempt >= deaths_max &&
-           !has_died_before
+    return m.attempt >= crashes_max &&
+           !has_crashed_before
                 .run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
-                     pg::param(m.number), pg::param(death_error))
+                     pg::param(m.number), pg::param(crash_error))
                 .empty();
 }
 
 /// The message that was named, if it still waits for the attempt that was named.
-std::optional<Message> find_named(const Subscription &s, const NamedMessage &named,
+std::optional<Message> find_named(const Subscription &s, const RecordedMessage &named,
                                   const Position &position, TimestampTz now) {
     if (named.is_aside) {
         std::optional<Message> m =
@@ -56,15 +69,21 @@ bool is_ticked(core::LogPosition until) {
     return last_tick() >= until.tick + (until.number > 0 ? 1 : 0);
 }
 
-void log_death(const Subscription &s, std::string_view what, std::string_view worker) {
+bool saga_exists(const pg_uuid_t &id) {
+    return !find_saga.run(pg::param(id), pg::param(core::token_of_uuid(id.data).value())).empty();
+}
+
+void log_crash(const Subscription &s, std::string_view what, std::string_view worker) {
     ereport(LOG, (errmsg("subscription \"%s\": the handler ended the process of %.*s", clip(s.name),
                          static_cast<int>(worker.size()), worker.data()),
                   errdetail("It ran with %s.", what.data())));
 }
 
-} // namespace
+static_assert(std::tuple_size_v<decltype(RecordedBatch::parts)> == log_partitions);
 
-bool charge_message(const NamedMessage &named, std::string_view worker) {
+/// A failure of that attempt, the third one for good. Nothing when another session has settled the
+/// message since. False: its partition is locked.
+bool charge_message(const RecordedMessage &named, std::string_view worker) {
     const TimestampTz now = pg::clock_now();
     if (!hold_settings(named.subscription_id, false))
         return false;
@@ -77,10 +96,10 @@ bool charge_message(const NamedMessage &named, std::string_view worker) {
     std::optional<Message> m = find_named(*s, named, *position, now);
     if (!m)
         return true;
-    log_death(*s, psprintf("message %s", uuid_text(m->id)), worker);
+    log_crash(*s, psprintf("message %s", uuid_text(m->id)), worker);
     MessageFailure failure{.failure_class = is_killer(*s, *m) ? core::FailureClass::non_retryable
                                                               : core::FailureClass::retryable,
-                           .error = death_error};
+                           .error = crash_error};
     if (named.is_fallback)
         fail_fallback(*s, *m, failure, now);
     else
@@ -88,7 +107,9 @@ bool charge_message(const NamedMessage &named, std::string_view worker) {
     return true;
 }
 
-bool charge_batch(const NamedBatch &batch, std::string_view worker) {
+/// One of the batch's messages did it: all of them move to the retries, to be handed over one by
+/// one. Nothing in partitions that have been read on since. False: a partition is locked.
+bool charge_batch(const RecordedBatch &batch, std::string_view worker) {
     const TimestampTz now = pg::clock_now();
     if (!hold_settings(batch.subscription_id, false))
         return false;
@@ -97,7 +118,7 @@ bool charge_batch(const NamedBatch &batch, std::string_view worker) {
         return true;
     size_t count = 0;
     for (int16 partition = 0; partition < log_partitions; ++partition) {
-        const NamedBatch::Part &part = batch.parts[static_cast<size_t>(partition)];
+        const RecordedBatch::Part &part = batch.parts[static_cast<size_t>(partition)];
         if (!part.is_used)
             continue;
         std::optional<Position> position = lock_position(s->id, partition, false);
@@ -121,7 +142,62 @@ bool charge_batch(const NamedBatch &batch, std::string_view worker) {
         if (part.until != position->at)
             move_position(s->id, *position, part.until, now);
     }
-    log_death(*s, psprintf("a batch of %zu messages of the log", count), worker);
+    log_crash(*s, psprintf("a batch of %zu messages of the log", count), worker);
+    return true;
+}
+
+bool charge_step(const RecordedStep &step, std::string_view worker) {
+    const TimestampTz now = pg::clock_now();
+    std::optional<Saga> saga = lock_saga(step.saga_id, now, true);
+    if (!saga)
+        return !saga_exists(step.saga_id);
+    std::optional<Work> work = find_work(*saga, step.step_no, step.direction);
+    // Rows of the saga itself run no handler.
+    if (!work || work->attempt != step.attempt || work->is_claimed() || step.step_no < 1)
+        return true;
+    pg::Rows crashes =
+        count_crashes.run(pg::param(saga->id), pg::param(saga->token), pg::param(step.step_no),
+                          pg::param(core::name_of(step.direction)), pg::param(crash_sqlstate),
+                          pg::param(crash_error));
+    const int64 count = crashes.int8(0, 0) + 1;
+    ereport(LOG, (errmsg("saga %s: the handler of step %d ended the process of %.*s",
+                         uuid_text(step.saga_id), step.step_no, static_cast<int>(worker.size()),
+                         worker.data()),
+                  errdetail("It has done so " INT64_FORMAT " times; at %d the saga is parked.",
+                            count, crashes_max)));
+    fail_item({.saga_id = step.saga_id,
+               .slot = 0,
+               .step_no = step.step_no,
+               .direction = step.direction,
+               .attempt = step.attempt},
+              worker,
+              {.sqlstate = crash_sqlstate,
+               .message = crash_error,
+               .timed_out = false,
+               .is_unusable = false,
+               .is_crash = true,
+               .has_crashed_too_often = count >= crashes_max});
+    return true;
+}
+
+} // namespace
+
+bool has_crash_to_charge() {
+    return predecessor_record().kind != Recorded::nothing;
+}
+
+bool charge_crash(std::string_view worker) {
+    const CrashRecord &record = predecessor_record();
+    switch (record.kind) {
+    case Recorded::step:
+        return charge_step(record.step, worker);
+    case Recorded::message:
+        return charge_message(record.message, worker);
+    case Recorded::batch:
+        return charge_batch(record.batch, worker);
+    case Recorded::nothing:
+        break;
+    }
     return true;
 }
 

@@ -1,16 +1,15 @@
-// Messages whose handler ended the worker's process (handler/crash_record.hpp).
+// Charging the handler that ended a worker's process (handler/crash_record.hpp).
 #pragma once
-#include "src/handler/crash_record.hpp"
+#include "pg/pg.hpp"
 
 namespace stacksaga {
 
-/// Charges the death to the message: a failure of that attempt, the third one for good. Nothing
-/// when somebody else has dealt with it since. False: its partition is locked. Inside with_spi.
-bool charge_message(const NamedMessage &message, std::string_view worker);
+/// Whether this worker's predecessor left a crash that is not charged yet.
+bool has_crash_to_charge();
 
-/// One of the batch's messages did it: all of them are moved aside, to be handed over one by one.
-/// Nothing in partitions that have been read on since. False: a partition is locked. Inside
-/// with_spi.
-bool charge_batch(const NamedBatch &batch, std::string_view worker);
+/// Charges it, once: a failure of that attempt, unless another session has settled it since. What
+/// is locked is left for the next call. Inside with_spi, in a transaction of its own;
+/// `forget_crash` after the commit when it returned true.
+bool charge_crash(std::string_view worker);
 
 } // namespace stacksaga

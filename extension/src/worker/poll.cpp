@@ -84,8 +84,8 @@ struct Batch {
 /// An item that raised an error, by its place in the batch.
 struct Failed {
     int32 index;
-    bool is_handlers;  ///< what it raised is its handler's error
-    Casualty casualty; ///< then
+    bool is_handlers;   ///< what it raised is its handler's error
+    HandlerError error; ///< then
 };
 
 /// In memory of its own, so that it is whole after a longjmp.
@@ -182,15 +182,15 @@ bool postpone(const DueItem &item, int64 delay_us) {
 }
 
 bool run_named(const DueItem &item, std::string_view worker) {
-    name_item(item);
+    record_step({item.saga_id, item.step_no, item.direction, item.attempt});
     const bool done = run_item(item, worker);
-    name_nothing();
+    record_nothing();
     return done;
 }
 
 void deal_with(const DueItem &item, const Failed &failed, std::string_view worker) {
     if (failed.is_handlers)
-        fail_item(item, worker, failed.casualty);
+        fail_item(item, worker, failed.error);
     else
         set_aside(item);
 }
@@ -236,8 +236,8 @@ template <class F> void in_transaction(F &&body) {
 /// Blames the item that ran for the error that is being caught, and shortens the batch to the items
 /// up to it. False when no item is to blame, or the error is likely to be gone at the next try.
 bool find_culprit(Batch &batch, Failures &failures) {
-    if (handler_is_running) {
-        failures.list[failures.count++] = {running_index, true, read_casualty()};
+    if (running_handler.is_active) {
+        failures.list[failures.count++] = {running_index, true, read_handler_error()};
         batch.count = running_index + 1;
         return true;
     }
@@ -274,7 +274,7 @@ int32 run_batch(Batch &batch, MemoryContext memory) {
         }
         PG_CATCH();
         {
-            name_nothing();
+            record_nothing();
             MemoryContextSwitchTo(memory);
             if (!find_culprit(batch, *failures)) {
                 choose_batch_size(false);
@@ -291,7 +291,7 @@ int32 run_batch(Batch &batch, MemoryContext memory) {
 } // namespace
 
 TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory) {
-    handlers_run_at_top_level = true;
+    running_handler.is_at_top_level = true;
     restart_state(node);
     state.name = name;
     // Messages first: the look for sagas probes every slot, and a message would wait for it. But an

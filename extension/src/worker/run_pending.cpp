@@ -33,11 +33,11 @@ constinit pg::Statement probe{
 bool run_guarded(const DueItem &item) {
     constexpr std::string_view worker = "run_pending";
     bool done = false;
-    const std::optional<Casualty> casualty =
+    const std::optional<HandlerError> error =
         attempt_handler([&] { done = run_item(item, worker); });
-    if (casualty)
-        fail_item(item, worker, *casualty);
-    return done || casualty;
+    if (error)
+        fail_item(item, worker, *error);
+    return done || error;
 }
 
 int64 run_pending(int32 limit) {
@@ -73,7 +73,7 @@ STACKSAGA_FUNCTION(run_pending) {
     if (limit < 1 || limit > items_max)
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_items\" is out of range"),
                         errdetail("The value is %d.", limit), errhint("Use 1 to %d.", items_max)));
-    if (handler_is_running)
+    if (running_handler.is_active)
         ereport(ERROR, (errcode(pg::sg409), errmsg("run_pending() cannot run inside a handler"),
                         errdetail("A function that this session runs for a step or a message is "
                                   "calling it."),

@@ -9,6 +9,7 @@
 #include "src/common/loop_guard.hpp"
 #include "src/common/presence.hpp"
 #include "src/handler/crash_record.hpp"
+#include "src/worker/crash_charge.hpp"
 #include "src/worker/maintenance.hpp"
 #include "src/worker/poll.hpp"
 #include "src/worker/worker_process.hpp"
@@ -135,7 +136,7 @@ void keep_number() {
         return;
     ereport(LOG, (errmsg("%s of database \"%s\" ends: another process has its number",
                          MyBgworkerEntry->bgw_name, self.database)));
-    abandon_name_file();
+    abandon_crash_record();
     leave_for_good();
 }
 
@@ -303,10 +304,10 @@ void charge_death() {
     bool is_charged = false;
     pg::in_transaction([&] {
         require_extension();
-        is_charged = pg::with_spi([] { return charge_last_words(node_name()); });
+        is_charged = pg::with_spi([] { return charge_crash(node_name()); });
     });
     if (is_charged)
-        forget_last_words();
+        forget_crash();
 }
 
 /// When to look for work again, after a turn that left nothing to do at once.
@@ -381,7 +382,7 @@ bool work() {
         return false;
     if (!self.is_registered)
         register_self();
-    if (has_last_words())
+    if (has_crash_to_charge())
         charge_death();
     if (pg::steady_now() >= self.beat_at)
         beat_and_settle();
@@ -406,7 +407,7 @@ bool work() {
 
 void connect(Oid database) {
     pqsignal(SIGHUP, SignalHandlerForConfigReload);
-    erase_name_on_signals();
+    erase_crash_record_on_signals();
     BackgroundWorkerUnblockSignals();
     if (self.order.supervisor == Supervisor::postmaster)
         on_proc_exit(at_exit, 0);
@@ -418,7 +419,7 @@ void connect(Oid database) {
     SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION);
     pg::in_transaction([] {
         self.database = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
-        sweep_name_files();
+        sweep_crash_records();
     });
 }
 
@@ -438,7 +439,7 @@ extern "C" void stacksaga_worker_main(Datum main_arg) {
     self.order = worker_order();
     connect(DatumGetObjectId(main_arg));
     keep_number();
-    open_name_file(self.order.number);
+    open_crash_record(self.order.number);
     tell_starter();
     check_still_wanted();
     self.memory =

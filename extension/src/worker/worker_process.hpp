@@ -4,15 +4,9 @@
 // keeps a list, in shared memory or anywhere else: a number whose lock is free has no worker, and
 // two processes started for one number find out by themselves.
 #pragma once
-#include "pg/pg.hpp"
+#include "src/common/wake.hpp"
 
 namespace stacksaga {
-
-/// The largest stacksaga.workers. Workers count from 1.
-inline constexpr int32 workers_max = 64;
-
-/// Type of the worker processes in pg_stat_activity.
-inline constexpr char worker_type[] = "stacksaga worker";
 
 /// Who starts a worker again when it has ended.
 enum class Supervisor : uint8 {

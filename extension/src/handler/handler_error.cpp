@@ -1,0 +1,40 @@
+#include "src/handler/handler_error.hpp"
+
+#include "src/common/limits.hpp"
+#include "src/handler/handler_timeout.hpp"
+
+namespace stacksaga {
+
+constinit RunningHandler running_handler{};
+
+namespace {
+
+/// Whether the server itself cancels the statement. (A handler may raise the same SQLSTATE.)
+bool is_cancel(const ErrorData &error) {
+    return error.sqlerrcode == ERRCODE_QUERY_CANCELED && error.funcname != nullptr &&
+           strcmp(error.funcname, "ProcessInterrupts") == 0;
+}
+
+} // namespace
+
+HandlerError read_handler_error() {
+    ErrorData *error = CopyErrorData();
+    HandlerError result{};
+    result.sqlstate = pstrdup(unpack_sql_state(error->sqlerrcode));
+    const char *message = error->message != nullptr ? error->message : "";
+    std::string_view text =
+        error->detail != nullptr ? psprintf("%s (%s)", message, error->detail) : pstrdup(message);
+    result.message =
+        text.substr(0, static_cast<size_t>(pg_mbcliplen(text.data(), static_cast<int>(text.size()),
+                                                        error_bytes_max)));
+    result.timed_out = handler_has_timed_out();
+    result.is_cancelled = is_cancel(*error) && !result.timed_out;
+    result.is_unusable = running_handler.is_unusable;
+    if (result.timed_out)
+        result.message = "the attempt took longer than the step's timeout";
+    running_handler.end();
+    stop_handler_timeout();
+    return result;
+}
+
+} // namespace stacksaga

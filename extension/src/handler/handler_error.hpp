@@ -1,0 +1,40 @@
+// The error that a user's function raised.
+#pragma once
+#include "pg/attempt.hpp"
+#include "src/handler/running_handler.hpp"
+
+namespace stacksaga {
+
+/// Palloc'ed where read_handler_error() was called.
+struct HandlerError {
+    std::string_view sqlstate;
+    std::string_view message;
+    bool timed_out;            ///< its timeout cancelled it
+    bool is_unusable;          ///< there is no such function, or it may not be run
+    bool is_cancelled = false; ///< the server cancelled it, for a client or a statement_timeout
+    bool is_crash = false;     ///< it ended its process
+    bool has_crashed_too_often = false; ///< it is not tried again
+};
+
+/// From the error that is being caught. Forgets that a handler is running.
+HandlerError read_handler_error();
+
+/// Runs `body`, which calls a handler, in a subtransaction, so that a failing one leaves nothing
+/// behind. Nothing when it succeeded. Other errors pass, and a cancel, which is not meant for the
+/// handler but for the session.
+template <class F> std::optional<HandlerError> attempt_handler(F &&body) {
+    HandlerError error{};
+    const bool is_done = pg::attempt_expecting(
+        [&](const ErrorData &) {
+            if (!running_handler.is_active)
+                return false;
+            error = read_handler_error();
+            return !error.is_cancelled;
+        },
+        static_cast<F &&>(body));
+    if (is_done)
+        return std::nullopt;
+    return error;
+}
+
+} // namespace stacksaga
