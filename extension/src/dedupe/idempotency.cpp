@@ -218,10 +218,10 @@ void require_same_request(const Begin &begin, const Entry &entry) {
 
 void acquire(const Begin &begin) {
     if (begin.wait) {
-        lock_key(KeyKind::idempotency_key, begin.key.token);
+        lock_key(pg::LockClass::idempotency_key, begin.key.token);
         return;
     }
-    if (!try_lock_key(KeyKind::idempotency_key, begin.key.token))
+    if (!try_lock_key(pg::LockClass::idempotency_key, begin.key.token))
         ereport(ERROR, (errcode(pg::sr409),
                         errmsg("key \"%s\" of scope \"%s\" is in progress", clip(begin.key.name),
                                clip(begin.key.scope)),
@@ -410,7 +410,7 @@ STACKSAGA_FUNCTION(idempotency_checkpoint) {
     std::string_view recovery_point = key_argument(arguments, 3, "recovery_point");
     Answer a = answer_arguments(arguments, "idempotency_checkpoint()");
     with_key([&] {
-        lock_key(KeyKind::idempotency_key, a.key.token);
+        lock_key(pg::LockClass::idempotency_key, a.key.token);
         if (checkpoint_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param,
                                  a.lease_param, pg::param(recovery_point),
                                  pg::param_time(pg::clock_now())) == 1)
@@ -429,7 +429,7 @@ STACKSAGA_FUNCTION(idempotency_finish) {
         check_payload(arguments.datum(3), "response");
     pg::Param response = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
     with_key([&] {
-        lock_key(KeyKind::idempotency_key, a.key.token);
+        lock_key(pg::LockClass::idempotency_key, a.key.token);
         if (finish_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param, a.lease_param,
                              pg::param_time(pg::clock_now()), response) == 1)
             return;
@@ -449,7 +449,7 @@ STACKSAGA_FUNCTION(idempotency_release) {
     pg::Arguments arguments(fcinfo);
     Answer a = answer_arguments(arguments, "idempotency_release()");
     with_key([&] {
-        lock_key(KeyKind::idempotency_key, a.key.token);
+        lock_key(pg::LockClass::idempotency_key, a.key.token);
         if (release_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param,
                               a.lease_param) == 1)
             return;

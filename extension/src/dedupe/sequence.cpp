@@ -106,7 +106,7 @@ STACKSAGA_FUNCTION(accept_sequence) {
                number_argument(arguments, 2, "sequence", 1)};
     require_writable("accept_sequence()");
     PG_RETURN_TEXT_P(cstring_to_text(with_key([&] {
-        lock_key(KeyKind::producer, n.token);
+        lock_key(pg::LockClass::producer, n.token);
         return accept(n);
     })));
 }

@@ -95,7 +95,7 @@ STACKSAGA_FUNCTION(compare_and_set) {
         check_payload(value.value, "value");
     require_writable("compare_and_set()");
     PG_RETURN_INT64(with_key([&] {
-        lock_key(KeyKind::versioned_value, key.token);
+        lock_key(pg::LockClass::versioned_value, key.token);
         return compare_and_set(key, expected, value);
     }));
 }

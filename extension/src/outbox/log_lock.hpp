@@ -1,5 +1,5 @@
 // Locks of the outbox: who ticks, and who works in a partition of a subscription. Heavyweight locks
-// of a tag class of our own, to the end of the transaction, as those of the fence (src/fence.hpp).
+// (pg/lock.hpp) to the end of the transaction.
 #pragma once
 #include "pg/pg.hpp"
 

@@ -1,16 +1,12 @@
 #include "src/ring/fence.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/errors.hpp"
+#include "pg/lock.hpp"
 #include "pg/query.hpp"
 
 namespace stacksaga {
 
 namespace {
-
-// The last field of our lock tags. Advisory locks are another tag type, so nobody else's lock can
-// be one of ours.
-constexpr uint16 tag_class = 0x5347;
 
 // The window condition reads as: the ring does not pause; or a window is open, and it does not give
 // the slot to another. An agent's part is no window: it says nothing of what the others may do.
@@ -29,41 +25,9 @@ constinit pg::Statement read_owners{
     "                       AND w.window_start <= $4 AND w.window_end > $4)"
     "            AND (s.next_owner IS NULL OR s.next_owner = s.owner OR s.next_from > $4)))"};
 
-LOCKTAG tag_of(int32 ring_id, int32 slot) {
-    LOCKTAG tag{};
-    tag.locktag_field1 = MyDatabaseId;
-    tag.locktag_field2 = static_cast<uint32>(ring_id);
-    tag.locktag_field3 = static_cast<uint32>(slot);
-    tag.locktag_field4 = tag_class;
-    tag.locktag_type = LOCKTAG_USERLOCK;
-    tag.locktag_lockmethodid = USER_LOCKMETHOD;
-    return tag;
-}
-
-constinit bool is_watching = false;
-constinit bool holds_fence = false;
-
-/// A prepared transaction would keep its slots, with no session left to end it.
-void at_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_PRE_PREPARE && holds_fence)
-        ereport(ERROR,
-                (errcode(pg::sg409), errmsg("cannot prepare a transaction that works in a slot"),
-                 errdetail("It would keep the slot locked, whoever should own it."),
-                 errhint("Commit it instead.")));
-    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-        holds_fence = false;
-}
-
 bool lock_slot(int32 ring_id, int32 slot, LOCKMODE mode, bool wait) {
-    if (!is_watching) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        is_watching = true;
-    }
-    LOCKTAG tag = tag_of(ring_id, slot);
-    if (LockAcquire(&tag, mode, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
-        return false;
-    holds_fence = true;
-    return true;
+    return pg::lock(pg::LockClass::slot, static_cast<uint32>(ring_id), static_cast<uint32>(slot),
+                    mode, wait);
 }
 
 } // namespace

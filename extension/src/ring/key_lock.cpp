@@ -6,16 +6,10 @@ namespace stacksaga {
 
 namespace {
 
-bool lock(KeyKind kind, core::Token token, bool wait) {
+bool lock(pg::LockClass kind, core::Token token, bool wait) {
     const uint64 position = token.position();
-    LOCKTAG tag{};
-    tag.locktag_field1 = MyDatabaseId;
-    tag.locktag_field2 = static_cast<uint32>(position >> 32);
-    tag.locktag_field3 = static_cast<uint32>(position);
-    tag.locktag_field4 = static_cast<uint16>(kind);
-    tag.locktag_type = LOCKTAG_USERLOCK;
-    tag.locktag_lockmethodid = USER_LOCKMETHOD;
-    return LockAcquire(&tag, ExclusiveLock, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+    return pg::lock(kind, static_cast<uint32>(position >> 32), static_cast<uint32>(position),
+                    ExclusiveLock, wait);
 }
 
 } // namespace
@@ -31,11 +25,11 @@ void explain_full_lock_table(void *) {
         max_locks_per_xact, int64{max_locks_per_xact} * MaxBackends);
 }
 
-void lock_key(KeyKind kind, core::Token token) {
+void lock_key(pg::LockClass kind, core::Token token) {
     lock(kind, token, true);
 }
 
-bool try_lock_key(KeyKind kind, core::Token token) {
+bool try_lock_key(pg::LockClass kind, core::Token token) {
     return lock(kind, token, false);
 }
 

@@ -9,23 +9,16 @@
 #pragma once
 #include "core/token.hpp"
 
-#include "pg/pg.hpp"
+#include "pg/lock.hpp"
 #include "pg/scope.hpp"
 
 namespace stacksaga {
 
-/// What the key is a key of; part of the lock's tag. The fence has a value of its own.
-enum class KeyKind : uint16 {
-    idempotency_key = 0x5341,
-    versioned_value = 0x5342,
-    producer = 0x5343,
-};
-
 /// Takes the lock on a key, waiting as long as lock_timeout allows. Again is free of charge.
-void lock_key(KeyKind kind, core::Token token);
+void lock_key(pg::LockClass kind, core::Token token);
 
 /// Takes the lock if nobody else has it, and says whether it did.
-bool try_lock_key(KeyKind kind, core::Token token);
+bool try_lock_key(pg::LockClass kind, core::Token token);
 
 /// An ErrorContextCallback: the lock table is full (53200), be it for a key's lock or for one that
 /// its statement needs. PostgreSQL's own hint does not know of the keys.

@@ -1,13 +1,12 @@
 #include "src/worker/worker_process.hpp"
 
 #include "pg/compat.hpp"
+#include "pg/lock.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-// The last field of these lock tags; the fence has another one.
-constexpr uint16 tag_class = 0x5357;
 constexpr uint32 starting_number = 0; // workers count from 1
 
 constexpr int restart_seconds = 1;
@@ -17,14 +16,7 @@ constexpr int take_tries = 10;
 constexpr long take_pause_ms = 10;
 
 LOCKTAG tag_of(Oid database, uint32 number) {
-    LOCKTAG tag{};
-    tag.locktag_field1 = database;
-    tag.locktag_field2 = number;
-    tag.locktag_field4 = tag_class;
-    tag.locktag_type = LOCKTAG_USERLOCK;
-    // The other lock method's session locks do not survive the abort of a transaction.
-    tag.locktag_lockmethodid = USER_LOCKMETHOD;
-    return tag;
+    return pg::lock_tag(pg::LockClass::worker, number, 0, database);
 }
 
 } // namespace

@@ -1,0 +1,29 @@
+// Heavyweight locks of the extension's own.
+//
+// They queue fairly, write no WAL and are gone with a dead session. Advisory locks have another tag
+// type, so nobody else's lock can be one of these.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga::pg {
+
+/// What a lock protects; the last field of its tag. The two numbers of a tag are named here.
+enum class LockClass : uint16 {
+    idempotency_key = 0x5341, ///< the two halves of the key's token
+    versioned_value = 0x5342, ///< the two halves of the key's token
+    producer = 0x5343,        ///< the two halves of the producer's token
+    slot = 0x5347,            ///< ring, slot: the fence
+    outbox = 0x5348,          ///< subscription, partition
+    worker = 0x5357,          ///< number of a worker, 0
+};
+
+LOCKTAG lock_tag(LockClass lock_class, uint32 first, uint32 second, Oid database = MyDatabaseId);
+
+/// Takes the lock to the end of the (sub)transaction. With `wait` as long as lock_timeout allows
+/// (55P03 after that); without it, false when it cannot be had at once.
+///
+/// A transaction that holds slots, or partitions exclusively, cannot be prepared (SG409): it would
+/// keep them, with no session left to end it.
+bool lock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode, bool wait);
+
+} // namespace stacksaga::pg
