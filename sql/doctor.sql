@@ -187,6 +187,13 @@ SELECT check_name FROM stacksaga.doctor() WHERE detail LIKE '%doctor%' AND check
 UPDATE stacksaga.node SET heartbeat_at = heartbeat_at - interval '1 minute' WHERE incarnation = :a;
 SELECT severity, detail, replace(fix, :'a', '(incarnation)') FROM doctor.found('nodes') WHERE detail LIKE '%doctor%';
 SELECT * FROM doctor.found('coverage') WHERE detail LIKE '%doctor%';
+-- A node that holds nothing gets no retries; one of kind standard is meant to get none.
+SELECT stacksaga.register_node('doctor c', 'default', 'doctor') AS c,
+       stacksaga.register_node('doctor d', 'default', 'doctor', 'standard') IS NOT NULL AS d \gset
+SELECT severity, detail, replace(fix, :'c', '(incarnation)') FROM doctor.found('nodes')
+ WHERE detail LIKE '%holds%';
+UPDATE stacksaga.slot SET next_owner = :c WHERE ring_id = :ring AND slot = 0;
+SELECT count(*) FROM doctor.found('nodes') WHERE detail LIKE '%holds%';
 ROLLBACK;
 
 -- Tables that autovacuum passes over.

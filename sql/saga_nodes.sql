@@ -42,6 +42,38 @@ SELECT DISTINCT slots FROM nodes.claim('right');
 UPDATE stacksaga.slot SET owner = :r WHERE ring_id = :ring;
 SELECT count(*) FROM nodes.claim('left');
 SELECT sum(claimed), min(slots) FROM nodes.claim('right');
+-- It held nothing then, and is told so once a minute.
+SELECT count(*) FROM nodes.claim('left');
+SET stacksaga.clock_offset = '1 hour 1 minute';
+SELECT count(*) FROM nodes.claim('left');
+-- One that is removed is no node any more.
+BEGIN;
+DELETE FROM stacksaga.node WHERE node = 'left';
+SELECT sum(claimed) FROM nodes.claim('left');
+ROLLBACK;
+
+-- A node is a node whichever ring the session claims from: of another ring's work it gets first
+-- attempts only, for it holds nothing there.
+RESET stacksaga.cluster;
+SELECT count(*) FROM stacksaga.start_saga('nodes', key => 'of the default ring');
+SELECT attempt, claimed FROM nodes.claim('plain');
+SELECT count(*) FROM nodes.claim('plain');
+SELECT count(*) FROM nodes.claim('right');
+SELECT attempt, claimed FROM nodes.claim('nobody in the ring');
+SELECT status FROM stacksaga.cancel_saga(
+    (SELECT saga_id FROM stacksaga.sagas WHERE key = 'of the default ring'), 'it is not needed') AS status;
+-- One name is one node of one ring.
+SELECT stacksaga.register_node('right');
+-- Where a node has its slots it gets their retries, in a ring of another name as well.
+SELECT stacksaga.create_ring('default', 'more nodes', slots => 64) AS more \gset
+SELECT stacksaga.register_node('third', 'default', 'more nodes') AS third \gset
+UPDATE stacksaga.slot SET owner = :third WHERE ring_id = :more;
+SET stacksaga.cluster = 'more nodes';
+SELECT count(*) FROM stacksaga.start_saga('nodes', key => 'of one more ring');
+SELECT attempt, claimed FROM nodes.claim('right');
+SELECT count(*) FROM nodes.claim('right');
+SELECT attempt, claimed FROM nodes.claim('third');
+
 -- Another ring's work is nobody's here, and the other way round.
 RESET stacksaga.cluster;
 SELECT count(*) FROM nodes.claim('right');
@@ -67,7 +99,7 @@ RESET stacksaga.clock_offset;
 
 SET client_min_messages = warning;
 DROP SCHEMA nodes CASCADE;
-DELETE FROM stacksaga.node WHERE ring_id = :ring;
-DELETE FROM stacksaga.slot WHERE ring_id = :ring;
-DELETE FROM stacksaga.ring WHERE ring_id = :ring;
+DELETE FROM stacksaga.node WHERE ring_id IN (:ring, :more);
+DELETE FROM stacksaga.slot WHERE ring_id IN (:ring, :more);
+DELETE FROM stacksaga.ring WHERE ring_id IN (:ring, :more);
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;

@@ -28,6 +28,14 @@ AS $$
            format('SELECT stacksaga.leave_ring(%L, %s); -- or start it again', n.node, n.incarnation)
       FROM stacksaga.nodes n WHERE n.state = 'dead'
     UNION ALL
+    SELECT 'warning', 'nodes', format('node "%s" of ring (%s, %s) holds no token range: it gets no '
+                                      'retries', n.node, n.region, n.cluster),
+           format('Start stacksaga-coordinator; or SELECT stacksaga.leave_ring(%L, %s); -- a claimer '
+                  'that is not registered gets retries too', n.node, n.incarnation)
+      FROM stacksaga.nodes n
+     WHERE n.kind = 'worker' AND n.pid IS NULL AND n.state = 'active' AND n.share = 0
+       AND NOT EXISTS (SELECT FROM stacksaga.slot s WHERE s.next_owner = n.incarnation)
+    UNION ALL
     SELECT 'warning', 'coverage', format(
                '%s%% of %s has no live owner: what is due there waits', round((1 - r.coverage) * 100),
                r.name),

@@ -7,6 +7,7 @@
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/probe.hpp"
+#include "src/ring/claimer.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/saga.hpp"
@@ -33,8 +34,6 @@ constinit pg::Statement find_candidates{
     "          SELECT FROM stacksaga.slot o"
     "           WHERE o.ring_id = w.ring_id AND o.slot = w.slot AND o.owner = $6)))"
     " ORDER BY w.due_at LIMIT $4 FOR NO KEY UPDATE OF s SKIP LOCKED"};
-constinit pg::Statement find_node{
-    "SELECT kind, incarnation FROM stacksaga.node WHERE ring_id = $1 AND node = $2"};
 constinit pg::Statement take{
     "UPDATE stacksaga.work"
     "   SET attempt = $5, lease = $6, lease_until = $7, started_at = $8, due_at = $9, worker = $10,"
@@ -184,10 +183,9 @@ Look claim_some(const Claim &claim, const Ring &ring, const pg::Param &kind, int
 void claim_steps(Claim &claim, pg::ResultSet &result) {
     Ring ring = current_ring();
     pg::Param kind = pg::param_null(TEXTOID);
-    pg::Rows node = find_node.run(pg::param(ring.ring_id), pg::param(claim.worker));
-    if (!node.empty()) {
-        kind = pg::param(node.text(0, 0));
-        claim.node = NodeIdentity{ring.ring_id, node.int8(0, 1)};
+    if (const std::optional<Claimer> claimer = find_claimer(ring, claim.worker)) {
+        kind = pg::param(claimer->kind);
+        claim.node = claimer->node;
     }
     claim.budget = budget_of_queue(ring.ring_id, claim.queue);
     int32 limit = claim.max_steps;

@@ -1,0 +1,68 @@
+#include "core/murmur3.hpp"
+#include "core/node_state.hpp"
+
+#include "src/ring/claimer.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/query.hpp"
+#include "src/common/limits.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement find_node{
+    "SELECT n.ring_id, n.incarnation, n.kind, r.region, r.cluster,"
+    "       n.kind = 'standard' OR EXISTS ("
+    "           SELECT FROM stacksaga.slot s WHERE s.ring_id = $2 AND s.owner = n.incarnation)"
+    "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
+    " WHERE n.node = $1"};
+
+/// Whether a session may say it again of a claimer and a ring; another pair that falls on the same
+/// place of the memory may be told of sooner.
+bool is_time_to_warn(int32 ring_id, std::string_view name) {
+    struct Place {
+        uint64 key;
+        TimestampTz warned_at;
+    };
+    static constinit std::array<Place, 16> places{};
+    const uint64 key = core::murmur3_x64_128(name, static_cast<uint32>(ring_id)).h1;
+    const TimestampTz now = pg::clock_now();
+    Place &place = places[key % places.size()];
+    if (place.key == key && core::silence(place.warned_at, now) < USECS_PER_MINUTE)
+        return false;
+    place = {.key = key, .warned_at = now};
+    return true;
+}
+
+void warn_that_it_holds_nothing(const Ring &ring, std::string_view name, const pg::Rows &node) {
+    if (!is_time_to_warn(ring.ring_id, name))
+        return;
+    const bool is_elsewhere = node.int4(0, 0) != ring.ring_id;
+    ereport(WARNING,
+            (errmsg("node \"%s\" holds no token range here and gets no retries", clip(name)),
+             is_elsewhere
+                 ? errdetail("It is a node of region \"%s\", cluster \"%s\", and this session "
+                             "claims from another ring.",
+                             clip(node.text(0, 3)), clip(node.text(0, 4)))
+                 : errdetail("It gets first attempts only until a window assigns slots to it."),
+             is_elsewhere
+                 ? errhint("Set stacksaga.region and stacksaga.cluster to the ring of the node.")
+                 : errhint("Call heartbeat_node() regularly and run stacksaga-coordinator; or call "
+                           "stacksaga.leave_ring(): a claimer that is not registered gets all "
+                           "that is due.")));
+}
+
+} // namespace
+
+std::optional<Claimer> find_claimer(const Ring &ring, std::string_view name) {
+    pg::Rows node = find_node.run(pg::param(name), pg::param(ring.ring_id));
+    if (node.empty())
+        return std::nullopt;
+    if (!node.boolean(0, 5))
+        warn_that_it_holds_nothing(ring, name, node);
+    return Claimer{.node = {node.int4(0, 0), node.int8(0, 1)}, .kind = node.text(0, 2)};
+}
+
+} // namespace stacksaga
