@@ -77,3 +77,10 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'stacksaga_expire_dedupe';
 COMMENT ON FUNCTION stacksaga.expire_dedupe IS
     'Forgets idempotency keys and accepted messages whose retention is over, at most so many, and returns how many it forgot; never one in progress. Raises SG400, 25006';
+
+CREATE OR REPLACE FUNCTION stacksaga.idempotency_transitions()
+RETURNS TABLE (from_state text, event text, to_state text, reply text, sentence text)
+LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 25
+AS 'MODULE_PATHNAME', 'stacksaga_idempotency_transitions';
+COMMENT ON FUNCTION stacksaga.idempotency_transitions IS
+    'Returns what each call, and time, does to an idempotency key in each state, with a sentence for each';

@@ -1,8 +1,10 @@
 // Idempotency keys: begin, checkpoint, finish, release.
 //
 // The row of a key is written in the caller's transaction, so it commits with the effect or not at
-// all. Who writes it holds the key's lock (key_lock.hpp) until that transaction ends; a replay
-// takes no lock and writes nothing.
+// all. Its writer holds the key's lock (key_lock.hpp) until that transaction ends; a replay takes
+// no lock and writes nothing. What each call is answered in each state says
+// core/idempotency_state.hpp.
+#include "core/idempotency_state.hpp"
 #include "core/saga_state.hpp"
 #include "core/token.hpp"
 
@@ -109,8 +111,9 @@ struct Entry {
     std::optional<Datum> field_digests;
     std::optional<Datum> response;
 
-    bool is_in_progress(TimestampTz now) const { return !completed_at && lease_until > now; }
-    bool is_remembered(TimestampTz now) const { return completed_at && *expires_at > now; }
+    core::IdempotencyState state(TimestampTz now) const {
+        return core::idempotency_state(lease_until, expires_at, now);
+    }
 };
 
 /// `datum(column, &isnull)` gives the columns of a row.
@@ -175,10 +178,17 @@ int64 seconds_left(TimestampTz until, TimestampTz now) {
     return (until - now + USECS_PER_SEC - 1) / USECS_PER_SEC;
 }
 
-const char *state_of(const Entry &entry, TimestampTz now) {
-    if (entry.completed_at)
-        return entry.is_remembered(now) ? "which is completed" : "which has expired";
-    return entry.lease_until > now ? "which is in progress" : "whose lease has run out";
+const char *describe(core::IdempotencyState state) {
+    switch (state) {
+    case core::IdempotencyState::in_progress:
+        return "which is in progress";
+    case core::IdempotencyState::abandoned:
+        return "whose lease has run out";
+    case core::IdempotencyState::completed:
+        return "which is completed";
+    default:
+        return "which has expired";
+    }
 }
 
 /// A request is compared in every state, also when its key has expired and is still there.
@@ -186,7 +196,7 @@ void require_same_request(const Begin &begin, const Entry &entry) {
     if (entry.fingerprint_version != fingerprint_version)
         ereport(ERROR,
                 (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("key \"%s\" has a fingerprint of another kind", clip(begin.key.name)),
+                 errmsg("key \"%s\" has an unsupported fingerprint version", clip(begin.key.name)),
                  errdetail("Its algorithm is %d; this version of stacksaga knows %d.",
                            entry.fingerprint_version, fingerprint_version),
                  errhint("Install the version of stacksaga that wrote it, or a later one.")));
@@ -194,16 +204,16 @@ void require_same_request(const Begin &begin, const Entry &entry) {
     if (has_request == entry.fingerprint.has_value() &&
         (!has_request || pg::view_of_text(begin.fingerprint.value) == *entry.fingerprint))
         return;
-    ereport(
-        ERROR,
-        (errcode(pg::sg422),
-         errmsg("key \"%s\" of scope \"%s\" was used with another request", clip(begin.key.name),
-                clip(begin.key.scope)),
-         errdetail("It stands for attempt %d, %s. %s.", entry.attempt, state_of(entry, begin.now),
-                   has_request != entry.fingerprint.has_value()
-                       ? (has_request ? "That request was NULL" : "This request is NULL")
-                       : describe_difference(entry.field_digests, begin.request)),
-         errhint("Use a new key for a new intent, and the same request when you repeat one.")));
+    ereport(ERROR,
+            (errcode(pg::sg422),
+             errmsg("key \"%s\" of scope \"%s\" was used with another request",
+                    clip(begin.key.name), clip(begin.key.scope)),
+             errdetail("It stands for attempt %d, %s. %s.", entry.attempt,
+                       describe(entry.state(begin.now)),
+                       has_request != entry.fingerprint.has_value()
+                           ? (has_request ? "That request was NULL" : "This request is NULL")
+                           : describe_difference(entry.field_digests, begin.request)),
+             errhint("Use a new key for a new intent, and the same request when you repeat one.")));
 }
 
 [[noreturn]] void raise_in_progress(const Begin &begin, const Entry &entry) {
@@ -259,9 +269,8 @@ std::optional<Begun> insert(const Begin &begin) {
     return Begun{"new", std::nullopt, std::nullopt, 1, lease};
 }
 
-/// Goes on where the last attempt stopped, or begins anew with a key that has expired.
-std::optional<Begun> take(const Begin &begin, const Entry &entry) {
-    const bool resumes = !entry.completed_at;
+/// Continues where the last attempt stopped, or begins anew with a key that has expired.
+std::optional<Begun> take(const Begin &begin, const Entry &entry, bool resumes) {
     const int32 attempt = resumes ? entry.attempt + 1 : 1;
     const int64 lease = new_lease(attempt);
     std::optional<std::string_view> recovery_point =
@@ -283,13 +292,15 @@ Begun begin_key(const Begin &begin) {
         CHECK_FOR_INTERRUPTS();
         // What was read before the lock is a hint, so it may be found the quick way.
         std::optional<Entry> entry = locked ? find_entry(begin.key) : peek_entry(begin.key);
+        core::IdempotencyReply reply = core::IdempotencyReply::begun;
         if (entry) {
             require_same_request(begin, *entry);
-            if (entry->is_remembered(begin.now))
+            reply = core::reply_to(entry->state(begin.now), core::IdempotencyEvent::begin);
+            if (reply == core::IdempotencyReply::replayed)
                 return {"replay", entry->response, entry->recovery_point, entry->attempt,
                         std::nullopt};
-            // Who waits does so also for an answer that is on its way.
-            if (entry->is_in_progress(begin.now) && (locked || !begin.wait))
+            // A caller who waits does so also for an answer that is on its way.
+            if (reply == core::IdempotencyReply::in_progress && (locked || !begin.wait))
                 raise_in_progress(begin, *entry);
         }
         const bool was_locked = locked;
@@ -300,7 +311,7 @@ Begun begin_key(const Begin &begin) {
         if (!entry)
             begun = insert(begin);
         else if (was_locked)
-            begun = take(begin, *entry);
+            begun = take(begin, *entry, reply == core::IdempotencyReply::resumed);
         if (begun)
             return *begun;
         // There is a row by now, or the one that was there has been swept away.
@@ -328,8 +339,8 @@ Begin begin_arguments(const pg::Arguments &arguments) {
                 (errcode(pg::sg400), errmsg("the lease is longer than the retention"),
                  errdetail("The lease is %s, the retention %s.", interval_text(begin.lease_us),
                            interval_text(begin.retention_us)),
-                 errhint("Remember a key at least as long as others may be told to wait for it: "
-                         "pass a longer retention or a shorter lease.")));
+                 errhint("The retention must be at least as long as the lease: pass a longer "
+                         "retention or a shorter lease.")));
     std::string_view on_locked = arguments.required_text(5, "on_locked");
     if (on_locked != "error" && on_locked != "wait")
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"on_locked\" is not valid"),
@@ -354,19 +365,7 @@ Answer answer_arguments(const pg::Arguments &arguments, const char *function) {
     return answer;
 }
 
-/// The statement found no row in progress under the lease: says why. Returns when the key was
-/// completed under this very lease, with whether the response was the same.
-bool require_completed(const Answer &a, const pg::Param &response) {
-    pg::Rows rows = select_holder.run(a.key.token_param, a.key.scope_param, a.key.name_param,
-                                      a.lease_param, response);
-    if (!rows.empty() && rows.boolean(0, 0))
-        return rows.boolean(0, 3);
-    const char *holder;
-    if (rows.empty())
-        holder = "the key is not there: it was released, has expired, or its begin was rolled back";
-    else
-        holder = psprintf("attempt %d %s it", rows.int4(0, 1),
-                          rows.boolean(0, 2) ? "has completed" : "holds");
+[[noreturn]] void raise_lost(const Answer &a, const char *holder) {
     ereport(ERROR, (errcode(pg::sg412),
                     errmsg("lease on key \"%s\" of scope \"%s\" is lost", clip(a.key.name),
                            clip(a.key.scope)),
@@ -375,13 +374,40 @@ bool require_completed(const Answer &a, const pg::Param &response) {
                             "same key.")));
 }
 
-[[noreturn]] void raise_completed(const Answer &a, const char *what) {
-    ereport(
-        ERROR,
-        (errcode(pg::sg409),
-         errmsg("key \"%s\" of scope \"%s\" is completed", clip(a.key.name), clip(a.key.scope)),
-         errdetail("It was finished under lease " INT64_FORMAT " and cannot be %s.", a.lease, what),
-         errhint("Call idempotency_finish() last.")));
+[[noreturn]] void raise_completed(const Answer &a, core::IdempotencyEvent event) {
+    ereport(ERROR,
+            (errcode(pg::sg409),
+             errmsg("key \"%s\" of scope \"%s\" is completed", clip(a.key.name), clip(a.key.scope)),
+             errdetail("It was finished under lease " INT64_FORMAT " and cannot be %s.", a.lease,
+                       event == core::IdempotencyEvent::release ? "released" : "taken further"),
+             errhint("Call idempotency_finish() last.")));
+}
+
+[[noreturn]] void raise_other_response(const Answer &a) {
+    ereport(ERROR, (errcode(pg::sg422),
+                    errmsg("key \"%s\" of scope \"%s\" was finished with another response",
+                           clip(a.key.name), clip(a.key.scope)),
+                    errdetail("The first response under lease " INT64_FORMAT " holds.", a.lease),
+                    errhint("Repeat a finish with the same response only.")));
+}
+
+/// The statement of `event` found no row in progress under the lease, so the key is completed or
+/// held by another attempt. Returns only when a finish is repeated with the same response.
+void answer_without_lease(const Answer &a, core::IdempotencyEvent event,
+                          const pg::Param &response) {
+    pg::Rows rows = select_holder.run(a.key.token_param, a.key.scope_param, a.key.name_param,
+                                      a.lease_param, response);
+    if (rows.empty())
+        raise_lost(a, "the key is not there: it was released, has expired, or its begin was rolled "
+                      "back");
+    const bool is_own = rows.boolean(0, 0), is_completed = rows.boolean(0, 2);
+    if (!is_own)
+        raise_lost(a, psprintf("attempt %d %s it", rows.int4(0, 1),
+                               is_completed ? "has completed" : "holds"));
+    if (core::reply_to(core::IdempotencyState::completed, event) == core::IdempotencyReply::refused)
+        raise_completed(a, event);
+    if (!rows.boolean(0, 3))
+        raise_other_response(a);
 }
 
 } // namespace
@@ -413,10 +439,8 @@ STACKSAGA_FUNCTION(idempotency_checkpoint) {
         lock_key(pg::LockClass::idempotency_key, a.key.token);
         if (checkpoint_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param,
                                  a.lease_param, pg::param(recovery_point),
-                                 pg::param_time(pg::clock_now())) == 1)
-            return;
-        require_completed(a, pg::param_null(JSONBOID));
-        raise_completed(a, "taken further");
+                                 pg::param_time(pg::clock_now())) == 0)
+            answer_without_lease(a, core::IdempotencyEvent::checkpoint, pg::param_null(JSONBOID));
     });
     PG_RETURN_VOID();
 }
@@ -431,15 +455,8 @@ STACKSAGA_FUNCTION(idempotency_finish) {
     with_key([&] {
         lock_key(pg::LockClass::idempotency_key, a.key.token);
         if (finish_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param, a.lease_param,
-                             pg::param_time(pg::clock_now()), response) == 1)
-            return;
-        if (!require_completed(a, response))
-            ereport(ERROR,
-                    (errcode(pg::sg422),
-                     errmsg("key \"%s\" of scope \"%s\" was finished with another response",
-                            clip(a.key.name), clip(a.key.scope)),
-                     errdetail("The first response under lease " INT64_FORMAT " holds.", a.lease),
-                     errhint("Repeat a finish with the same response only.")));
+                             pg::param_time(pg::clock_now()), response) == 0)
+            answer_without_lease(a, core::IdempotencyEvent::finish, response);
     });
     PG_RETURN_VOID();
 }
@@ -451,12 +468,20 @@ STACKSAGA_FUNCTION(idempotency_release) {
     with_key([&] {
         lock_key(pg::LockClass::idempotency_key, a.key.token);
         if (release_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param,
-                              a.lease_param) == 1)
-            return;
-        require_completed(a, pg::param_null(JSONBOID));
-        raise_completed(a, "released");
+                              a.lease_param) == 0)
+            answer_without_lease(a, core::IdempotencyEvent::release, pg::param_null(JSONBOID));
     });
     PG_RETURN_VOID();
+}
+
+// idempotency_transitions() -> TABLE(from_state, event, to_state, reply, sentence)
+STACKSAGA_FUNCTION(idempotency_transitions) {
+    pg::ResultSet result(fcinfo);
+    auto text = [](std::string_view s) { return pg::of(PointerGetDatum(pg::make_text(s))); };
+    for (const core::IdempotencyTransition &t : core::idempotency_transitions)
+        result.add(text(core::name_of(t.from)), text(core::name_of(t.event)),
+                   text(core::name_of(t.to)), text(core::name_of(t.reply)), text(t.sentence));
+    return result.finish();
 }
 
 } // namespace stacksaga
