@@ -105,6 +105,15 @@ bool has_row(const char *table, const char *index, std::span<const KeyColumn> pr
     return row.found;
 }
 
+bool is_being_changed(TupleTableSlot *row) {
+    if (!TTS_IS_BUFFERTUPLE(row))
+        return false;
+    // Whether the row is visible was just looked up, and a change that was rolled back marked so.
+    const HeapTupleHeader header = ExecFetchSlotHeapTuple(row, false, nullptr)->t_data;
+    return (header->t_infomask & HEAP_XMAX_INVALID) == 0 &&
+           !HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask);
+}
+
 void visit_rows(const char *table_name, const char *index_name, std::span<const KeyColumn> prefix,
                 RowVisitor visitor, void *state) {
     Oid table_id = relation_named(table_name);

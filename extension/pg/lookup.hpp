@@ -32,6 +32,10 @@ bool has_row(const char *table, std::span<const KeyColumn> prefix);
 /// Whether there is one in stacksaga.`index` of the table with these first columns.
 bool has_row(const char *table, const char *index, std::span<const KeyColumn> prefix);
 
+/// Whether another transaction has changed the row, or is changing it, in a way that this one does
+/// not see yet. Of a row that visit_rows() shows.
+bool is_being_changed(TupleTableSlot *row);
+
 /// What is done with a row; false ends it. What it reads of the slot lives until it returns.
 using RowVisitor = bool (*)(TupleTableSlot *row, void *state);
 void visit_rows(const char *table, const char *index, std::span<const KeyColumn> prefix,

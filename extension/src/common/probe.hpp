@@ -3,8 +3,8 @@
 // Work rows are deleted when done. While somebody holds a snapshot open their index entries cannot
 // be removed, and a probe from the beginning steps over all of them: tens of milliseconds where a
 // fraction of one is usual. Once that has happened, probes begin at a remembered instant, and only
-// one every ten seconds reads from the beginning, for work whose transaction was long or whose saga
-// was locked.
+// one every ten seconds, or as rarely as its cost demands, reads from the beginning, for work whose
+// transaction was long or whose saga was locked.
 #pragma once
 #include "pg/clock.hpp"
 
@@ -12,10 +12,12 @@ namespace stacksaga {
 
 class ProbeMemory {
 public:
+    constexpr explicit ProbeMemory(int64 cheap_us = 5000) : cheap_us_(cheap_us) {}
+
     /// The instant from which to look for what is due at `now`. The probe follows at once.
     TimestampTz begin(TimestampTz now) {
         started_at_ = pg::steady_now();
-        is_full_ = is_cheap_ || full_at_ <= now - full_interval_us || full_at_ > now;
+        is_full_ = is_cheap_ || full_at_ <= now - full_interval_us_ || full_at_ > now;
         return is_full_ ? DT_NOBEGIN : read_from_;
     }
 
@@ -23,7 +25,9 @@ public:
     void end(TimestampTz now) {
         if (!is_full_)
             return;
-        is_cheap_ = pg::steady_now() - started_at_ < cheap_us;
+        const int64 cost_us = pg::steady_now() - started_at_;
+        is_cheap_ = cost_us < cheap_us_;
+        full_interval_us_ = std::max(full_interval_min_us, cost_us * full_cost_share);
         full_at_ = now;
     }
 
@@ -35,12 +39,19 @@ public:
             read_from_ = DT_NOBEGIN;
     }
 
+    /// What the probe of `now` left begins at this instant, which is `now` when it left nothing.
+    void settle_at(TimestampTz now, TimestampTz first_left) {
+        read_from_ = std::min(first_left, now - commit_lag_us);
+    }
+
 private:
     // Work is inserted at an instant and seen at its commit; so long may usually lie between.
     static constexpr int64 commit_lag_us = 5 * USECS_PER_SEC;
-    static constexpr int64 full_interval_us = 10 * USECS_PER_SEC;
-    static constexpr int64 cheap_us = 5000;
+    static constexpr int64 full_interval_min_us = 10 * USECS_PER_SEC;
+    static constexpr int64 full_cost_share = 50; // full probes take at most 2 % of the time
 
+    int64 cheap_us_;
+    int64 full_interval_us_ = full_interval_min_us;
     TimestampTz read_from_ = DT_NOBEGIN;
     TimestampTz full_at_ = DT_NOBEGIN;
     int64 started_at_ = 0;

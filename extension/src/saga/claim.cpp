@@ -6,10 +6,10 @@
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
-#include "src/common/probe.hpp"
 #include "src/ring/claimer.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
+#include "src/saga/claim_search.hpp"
 #include "src/saga/saga.hpp"
 #include "src/saga/step_call.hpp"
 
@@ -19,21 +19,6 @@ namespace {
 
 constexpr int32 claim_max = 1000;
 
-// A registered worker node gets retries only from the slots that it owns, a standard node first
-// attempts only. The sagas are locked here, and those that another session holds are skipped: so
-// claimers never wait for anybody, and each gets work while there is some. The work rows are hints
-// until they are read again under the lock.
-constinit pg::Statement find_candidates{
-    "SELECT w.saga_id, w.step_no, w.direction"
-    "  FROM stacksaga.work w JOIN stacksaga.saga s"
-    "    ON s.saga_id = w.saga_id AND s.token OPERATOR(stacksaga.=) w.token"
-    " WHERE w.ring_id = $1 AND w.queue = $2 AND NOT w.verifying AND w.due_at <= $3"
-    "   AND w.due_at >= $7"
-    "   AND s.status <> 'suspended'"
-    "   AND ($5 IS NULL OR w.attempt = 0 OR ($5 = 'worker' AND EXISTS ("
-    "          SELECT FROM stacksaga.slot o"
-    "           WHERE o.ring_id = w.ring_id AND o.slot = w.slot AND o.owner = $6)))"
-    " ORDER BY w.due_at LIMIT $4 FOR NO KEY UPDATE OF s SKIP LOCKED"};
 constinit pg::Statement take{
     "UPDATE stacksaga.work"
     "   SET attempt = $5, lease = $6, lease_until = $7, started_at = $8, due_at = $9, worker = $10,"
@@ -42,9 +27,11 @@ constinit pg::Statement take{
     "   AND step_no = $3 AND direction = $4 AND attempt = $5 - 1 AND lease_until IS NULL"};
 
 // Where the retry budget is empty, so many retries are deferred in one look for claimable steps. So
-// often it is looked again for what is behind them, or beside what others took meanwhile.
+// often it is looked again for what is behind them, or for what others left of a list.
 constexpr int32 deferred_max = 100;
 constexpr int32 looks_max = 4;
+// Each list behind one whose sagas all were locked is longer, up to this.
+constexpr int32 wanted_max = 4096;
 
 struct Claim {
     std::string_view queue;
@@ -132,69 +119,61 @@ Claimed claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
     return Claimed::yes;
 }
 
-/// What this session remembers of the queues that it claims from; a queue that falls on the place
-/// of another one takes it.
-ProbeMemory &memory_of(int32 ring_id, std::string_view queue) {
-    struct Place {
-        uint64 key = 0;
-        ProbeMemory memory{};
-    };
-    static constinit std::array<Place, 16> places{};
-    uint64 key = core::murmur3_x64_128(queue, static_cast<uint32>(ring_id)).h1;
-    Place &place = places[key % places.size()];
-    if (place.key != key)
-        place = Place{.key = key};
-    return place.memory;
-}
-
-/// What one look came to. What was found and neither claimed nor deferred, another claimer took
-/// between the look and the lock.
+/// What one look came to. What it found and neither claimed nor deferred, another session had
+/// locked.
 struct Look {
     int32 claimed;
     int32 deferred;
-    uint64 found;
+    int32 found;
+    bool is_cut; ///< there may be more behind what it found
 };
 
-/// One look for claimable steps, at most `limit`.
-Look claim_some(const Claim &claim, const Ring &ring, const pg::Param &kind, int32 limit,
-                pg::ResultSet &result) {
-    // A node that may not have everything leaves work behind that is due: no memory for it.
-    ProbeMemory everything{};
-    ProbeMemory &memory = claim.node ? everything : memory_of(ring.ring_id, claim.queue);
-    TimestampTz from = memory.begin(claim.now);
-    pg::Rows rows = find_candidates.run(pg::param(ring.ring_id), pg::param(claim.queue),
-                                        pg::param_time(claim.now), pg::param(limit), kind,
-                                        claim.node ? pg::param(claim.node->incarnation)
-                                                   : pg::param_null(INT8OID),
-                                        pg::param_time(from));
-    memory.end(claim.now);
-    memory.settle(claim.now, rows.count() < static_cast<uint64>(limit));
-    int32 claimed = 0, deferred = 0;
-    for (uint64 i = 0; i < rows.count() && claimed < claim.max_steps; ++i) {
+/// One look for claimable steps. The sagas are locked one by one, and those that another session
+/// holds are skipped: claimers never wait for anybody.
+Look claim_some(const Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
+    const Candidates candidates = find_candidates(search);
+    Look look{.claimed = 0,
+              .deferred = 0,
+              .found = static_cast<int32>(candidates.list.size()),
+              .is_cut = candidates.is_cut};
+    int32 conflicts = 0;
+    for (const Candidate &c : candidates.list) {
         CHECK_FOR_INTERRUPTS();
-        const Claimed outcome = claim_one(claim, rows.uuid(i, 0), rows.int2(i, 1),
-                                          *core::direction_of(rows.text(i, 2)), result);
-        claimed += outcome == Claimed::yes ? 1 : 0;
-        deferred += outcome == Claimed::deferred ? 1 : 0;
+        if (look.claimed == claim.max_steps)
+            break;
+        const Claimed outcome = claim_one(claim, c.saga_id, c.step_no, c.direction, result);
+        look.claimed += outcome == Claimed::yes ? 1 : 0;
+        look.deferred += outcome == Claimed::deferred ? 1 : 0;
+        conflicts += outcome == Claimed::no ? 1 : 0;
     }
-    return {.claimed = claimed, .deferred = deferred, .found = rows.count()};
+    note_conflicts(search, conflicts);
+    return look;
 }
 
 void claim_steps(Claim &claim, pg::ResultSet &result) {
     Ring ring = current_ring();
-    pg::Param kind = pg::param_null(TEXTOID);
+    ClaimSearch search{.ring_id = ring.ring_id,
+                       .queue = claim.queue,
+                       .now = claim.now,
+                       .node = {},
+                       .owns_retries = false,
+                       .skipped = 0,
+                       .wanted = claim.max_steps};
     if (const std::optional<Claimer> claimer = find_claimer(ring, claim.worker)) {
-        kind = pg::param(claimer->kind);
         claim.node = claimer->node;
+        search.node = claimer->node;
+        search.owns_retries = claimer->kind == "worker";
     }
     claim.budget = budget_of_queue(ring.ring_id, claim.queue);
-    int32 limit = claim.max_steps;
-    for (int32 looks = 0; looks < looks_max; ++looks) {
-        const Look look = claim_some(claim, ring, kind, limit, result);
+    for (int32 looks = 0; looks < looks_max;) {
+        const Look look = claim_some(claim, search, result);
         if (look.claimed > 0 || look.found == 0)
             break;
-        if (look.deferred > 0) // there may be something behind them
-            limit = std::max(claim.max_steps, deferred_max);
+        // Locked ones are looked behind to the end, however many there are.
+        if (look.deferred > 0 || !look.is_cut)
+            ++looks;
+        search.skipped = look.is_cut ? search.skipped + look.found - look.deferred : 0;
+        search.wanted = std::clamp(search.wanted * 4, deferred_max, wanted_max);
     }
 }
 

@@ -1,0 +1,125 @@
+#include "src/saga/claim_search.hpp"
+
+#include "pg/function.hpp"
+#include "pg/lookup.hpp"
+#include "pg/query.hpp"
+#include "pg/random.hpp"
+#include "src/common/probe.hpp"
+#include "src/ring/ring.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement list_owned_slots{
+    "SELECT slot FROM stacksaga.slot WHERE ring_id = $1 AND owner = $2"};
+
+// Columns of stacksaga.work, by their numbers.
+enum WorkColumn : AttrNumber {
+    work_saga_id = 1,
+    work_step_no = 2,
+    work_direction = 3,
+    work_slot = 6,
+    work_due_at = 7,
+    work_attempt = 8,
+};
+
+// A claim by one claimer costs 300 us, and stepping over a dead entry of the index 0.2 us.
+constexpr int64 cheap_probe_us = 300;
+// Reading so many candidates costs as much as some claims do.
+constexpr int32 spread_max = 1024;
+
+/// What this session remembers of a queue that it claims from.
+struct QueueMemory {
+    uint64 key = 0;
+    ProbeMemory probe{cheap_probe_us};
+    int32 spread = 0; ///< so many candidates more than wanted are chosen from
+};
+
+/// A queue that falls on the place of another one takes it.
+QueueMemory &memory_of(const ClaimSearch &search) {
+    static constinit std::array<QueueMemory, 16> places{};
+    const uint64 key = core::murmur3_x64_128(search.queue, static_cast<uint32>(search.ring_id)).h1;
+    QueueMemory &place = places[key % places.size()];
+    if (place.key != key)
+        place = QueueMemory{.key = key};
+    return place;
+}
+
+Datum column(TupleTableSlot *row, WorkColumn number) {
+    bool is_null;
+    const Datum value = slot_getattr(row, number, &is_null);
+    Assert(!is_null);
+    return value;
+}
+
+/// The slots from which a registered node gets retries, one flag for each slot of the ring.
+bool *owned_slots(const ClaimSearch &search) {
+    auto *owned = static_cast<bool *>(
+        palloc0(sizeof(bool) * static_cast<size_t>(ring_of_id(search.ring_id).slots)));
+    if (!search.owns_retries)
+        return owned;
+    pg::Rows rows =
+        list_owned_slots.run(pg::param(search.ring_id), pg::param(search.node->incarnation));
+    for (uint64 i = 0; i < rows.count(); ++i)
+        owned[rows.int4(i, 0)] = true;
+    return owned;
+}
+
+Candidate candidate_of(TupleTableSlot *row) {
+    return {.saga_id = *DatumGetUUIDP(column(row, work_saga_id)),
+            .step_no = DatumGetInt16(column(row, work_step_no)),
+            .direction = *core::direction_of(pg::view_of_text(column(row, work_direction)))};
+}
+
+} // namespace
+
+Candidates find_candidates(const ClaimSearch &search) {
+    QueueMemory &memory = memory_of(search);
+    const bool *owned = search.node ? owned_slots(search) : nullptr;
+    const auto wanted = static_cast<size_t>(search.wanted);
+    const size_t limit = wanted + static_cast<size_t>(memory.spread);
+    auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * limit));
+    size_t count = 0;
+    int32 to_skip = search.skipped;
+    TimestampTz first_left = search.now;
+    const std::array<pg::KeyColumn, 3> key{
+        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(search.ring_id)},
+        pg::KeyColumn{F_TEXTEQ, C_COLLATION_OID, PointerGetDatum(pg::make_text(search.queue))},
+        pg::KeyColumn{F_TIMESTAMPTZ_GE, InvalidOid,
+                      TimestampTzGetDatum(memory.probe.begin(search.now)),
+                      BTGreaterEqualStrategyNumber}};
+    pg::each_row("work", "work_for_services", key, [&](TupleTableSlot *row) {
+        const TimestampTz due_at = DatumGetTimestampTz(column(row, work_due_at));
+        if (due_at > search.now)
+            return false;
+        first_left = std::min(first_left, due_at);
+        if (pg::is_being_changed(row))
+            return true;
+        if (owned != nullptr && DatumGetInt32(column(row, work_attempt)) > 0 &&
+            !owned[DatumGetInt32(column(row, work_slot))])
+            return true;
+        if (to_skip-- > 0)
+            return true;
+        list[count++] = candidate_of(row);
+        return count < limit;
+    });
+    memory.probe.end(search.now);
+    memory.probe.settle_at(search.now, first_left);
+    if (count > wanted)
+        std::rotate(list,
+                    list + static_cast<size_t>(pg::random_fraction() *
+                                               static_cast<double>(count - wanted + 1)),
+                    list + count);
+    return {.list = {list, count}, .is_cut = count == limit};
+}
+
+void note_conflicts(const ClaimSearch &search, int32 conflicts) {
+    int32 &spread = memory_of(search).spread;
+    if (conflicts > 0)
+        spread = std::min(spread_max, spread + conflicts);
+    else
+        spread -= (spread + 7) / 8;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,78 @@
+"""Claimers of one queue with a backlog: 4, 16 and 64 at once against one alone."""
+
+import contextlib
+
+import psycopg
+
+import measure
+
+DEFINE = """
+    SELECT stacksaga.define_saga('order', ARRAY[
+        stacksaga.queue_step('charge', queue => 'payments')])
+"""
+
+FILL = """
+    SELECT stacksaga.start_saga('order', '{"amount": 20}') FROM generate_series(1, %s)
+"""
+
+CLAIM = """
+SELECT count(*) AS claimed, max(saga_id::text) AS saga_id, max(lease) AS lease
+  FROM stacksaga.claim_steps('payments', 'till-' || :client_id::int) \\gset
+\\if :claimed
+SELECT stacksaga.complete_step(:saga_id, 'charge', :lease, '{"receipt": 4711}');
+\\endif
+"""
+
+FORGET_STATISTICS = """
+    DELETE FROM pg_statistic WHERE starelid IN (SELECT oid FROM pg_class
+                                                 WHERE relnamespace = 'stacksaga'::regnamespace);
+    UPDATE pg_class SET reltuples = -1, relpages = 0, relallvisible = 0
+     WHERE relnamespace = 'stacksaga'::regnamespace AND relkind IN ('r', 'i')
+"""
+
+
+@contextlib.contextmanager
+def held_snapshot(db):
+    """A transaction that is open elsewhere: nothing that ends meanwhile can be removed."""
+    with psycopg.connect(dbname=db.name) as holder:
+        holder.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
+        holder.execute('SELECT 1')
+        yield
+
+
+def run(bench):
+    db = bench.database()
+    db.sql(DEFINE)
+    backlog = 100_000 if bench.quick else 1_000_000
+    bench.extent = f'{bench.seconds} s on a backlog of {backlog:,}'
+    completed = "SELECT count(*) FROM stacksaga.effect"
+
+    def refill():
+        missing = backlog - db.sql('SELECT count(*) FROM stacksaga.work')
+        db.sql(FILL, max(0, missing))
+        db.sql('VACUUM')
+
+    def claims(clients):
+        def measured(_):
+            before = db.sql(completed)
+            cost = db.load(CLAIM, clients=clients, seconds=bench.seconds)
+            # A transaction whose claim found nothing is no step done, but its cost counts.
+            return measure.Cost(max(1, db.sql(completed) - before), cost.seconds,
+                                cost.cpu_seconds, cost.wal_bytes)
+        return measured
+
+    def compare(what):
+        refill()
+        for clients in (4, 16, 64):
+            bench.compare(what, claims(clients), 'one claimer', claims(1), clients=clients, goal=1)
+
+    # Plans that are made, and kept, for one of these must do for the others.
+    db.sql(FORGET_STATISTICS)
+    compare('without statistics')
+    db.sql('ANALYZE')
+    compare('after ANALYZE')
+    with held_snapshot(db):
+        compare('with a snapshot held open')
+
+
+measure.main(run)
