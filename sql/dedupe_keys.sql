@@ -147,13 +147,13 @@ SELECT outcome, attempt, lease AS new FROM stacksaga.idempotency_begin('shop', '
 SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_finish('shop', 'released', %s, '1') $$, :old));
 SELECT stacksaga.idempotency_finish('shop', 'released', :new, '2');
 
--- Fingerprints: canonical, and a mismatch says where.
+-- Fingerprints: canonical, and a mismatch names both.
 SELECT stacksaga.fingerprint('{"b": [1, 2], "a": "x"}') = stacksaga.fingerprint('  {"a":"x","b":[1,2]}') AS same,
        stacksaga.fingerprint('{"a": 1}') = stacksaga.fingerprint('{"a": 1.0}') AS scale,
        stacksaga.fingerprint('{"a": null}') = stacksaga.fingerprint('{}') AS absent,
        stacksaga.fingerprint(NULL) IS NULL AS none,
        stacksaga.fingerprint('{"a": 1}') = sha256('{"a": 1}') AS sha256;
--- Of every length around the borders of SHA-256's blocks.
+-- Of every length around the borders of the hash's blocks.
 SELECT count(*) AS lengths,
        bool_and(stacksaga.fingerprint(to_jsonb(repeat('x', n))) = sha256(convert_to('"' || repeat('x', n) || '"', 'UTF8'))) AS same
   FROM generate_series(0, 300) AS n;
@@ -170,14 +170,9 @@ SELECT keys.begins('fields', '{"amount": 31}');
 -- However large the request, what is kept of it is small.
 SELECT outcome FROM stacksaga.idempotency_begin('shop', 'wide',
     (SELECT jsonb_object_agg('field' || lpad(n::text, 4, '0'), n) FROM generate_series(1, 1000) AS n));
-SELECT outcome FROM stacksaga.idempotency_begin('shop', 'long', jsonb_build_object(repeat('é', 300), 1));
-SELECT key, length(fingerprint), length(field_digests) FROM stacksaga.idempotency_key
- WHERE key IN ('wide', 'long') ORDER BY key;
+SELECT pg_column_size(k.*) < 500 AS small FROM stacksaga.idempotency_key AS k WHERE key = 'wide';
 SELECT keys.begins('wide', (SELECT jsonb_object_agg('field' || lpad(n::text, 4, '0'), n + n / 1000)
                               FROM generate_series(1, 1000) AS n)::text);
-SELECT keys.begins('wide', (SELECT jsonb_object_agg('field' || lpad(n::text, 4, '0'), -n)
-                              FROM generate_series(1, 1000) AS n)::text);
-SELECT keys.begins('long', jsonb_build_object(repeat('é', 300), 2)::text);
 
 -- Retention counts from completion, on the database's clock, to the microsecond.
 SELECT lease FROM stacksaga.idempotency_begin('shop', 'expires', '1', retention => '1 hour') \gset

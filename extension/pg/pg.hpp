@@ -3,13 +3,11 @@
 #pragma once
 
 #include "core/classify.hpp"
-#include "core/json_fields.hpp"
 #include "core/node_state.hpp"
 #include "core/retry.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
 #include "core/saga_state.hpp"
-#include "core/sha256.hpp"
 #include "core/snapshot_window.hpp"
 #include "core/token.hpp"
 #include "core/window.hpp"

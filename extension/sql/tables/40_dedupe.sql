@@ -14,7 +14,6 @@ CREATE TABLE stacksaga.idempotency_key (
     scope               text COLLATE "C" NOT NULL,
     key                 text COLLATE "C" NOT NULL,
     fingerprint         bytea,
-    field_digests       bytea,
     recovery_point      text,
     response            jsonb,
     PRIMARY KEY (token, scope, key)
@@ -28,8 +27,6 @@ COMMENT ON COLUMN stacksaga.idempotency_key.sweep_at IS
     'When expire_dedupe() looks at the row; the row expires retention after completed_at';
 COMMENT ON COLUMN stacksaga.idempotency_key.fingerprint IS
     'Hash of the request by the algorithm of fingerprint_version; NULL: the request was NULL';
-COMMENT ON COLUMN stacksaga.idempotency_key.field_digests IS
-    'Short digests of the top-level fields of the request, which say where another request differs';
 COMMENT ON INDEX stacksaga.idempotency_key_sweep IS 'Keys by the instant at which to look at them';
 
 CREATE TABLE stacksaga.accepted_message (

@@ -17,7 +17,6 @@
 #include "pg/result.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/dedupe.hpp"
-#include "src/dedupe/field_digests.hpp"
 #include "src/ring/fingerprint.hpp"
 #include "src/ring/key_lock.hpp"
 
@@ -31,13 +30,13 @@ namespace {
 
 constinit pg::Statement select_key{
     "SELECT token, lease, lease_until, completed_at, sweep_at, attempt, fingerprint_version,"
-    "       lease_length, retention, scope, key, fingerprint, field_digests, recovery_point,"
+    "       lease_length, retention, scope, key, fingerprint, recovery_point,"
     "       response"
     "  FROM stacksaga.idempotency_key" OF_KEY};
 constinit pg::Statement insert_key{
     "INSERT INTO stacksaga.idempotency_key (token, scope, key, lease, lease_until, lease_length,"
-    "       retention, sweep_at, attempt, fingerprint_version, fingerprint, field_digests)"
-    " VALUES ($1::stacksaga.ring_token, $2, $3, $4, $5, $6, $7, $8, 1, $9, $10, $11)"
+    "       retention, sweep_at, attempt, fingerprint_version, fingerprint)"
+    " VALUES ($1::stacksaga.ring_token, $2, $3, $4, $5, $6, $7, $8, 1, $9, $10)"
     " ON CONFLICT (token, scope, key) DO NOTHING"};
 // sweep_at stays: an index holds it, and the sweep moves it on when it comes by.
 constinit pg::Statement take_key{
@@ -92,7 +91,6 @@ enum class Column : uint8_t {
     scope,
     key,
     fingerprint,
-    field_digests,
     recovery_point,
     response,
 };
@@ -108,7 +106,6 @@ struct Entry {
     std::optional<std::string_view> recovery_point;
     std::optional<std::string_view> fingerprint; ///< its bytes
     int16 fingerprint_version;
-    std::optional<Datum> field_digests;
     std::optional<Datum> response;
 
     core::IdempotencyState state(TimestampTz now) const {
@@ -137,7 +134,6 @@ template <class F> Entry entry_of(F &&datum) {
                 .recovery_point = optional_text(Column::recovery_point),
                 .fingerprint = optional_text(Column::fingerprint),
                 .fingerprint_version = DatumGetInt16(value(Column::fingerprint_version)),
-                .field_digests = optional_datum(Column::field_digests),
                 .response = optional_datum(Column::response)};
     if (std::optional<Datum> completed_at = optional_datum(Column::completed_at)) {
         entry.completed_at = DatumGetTimestampTz(*completed_at);
@@ -191,6 +187,22 @@ const char *describe(core::IdempotencyState state) {
     }
 }
 
+/// The first bytes of a fingerprint, enough to find the request in a log of fingerprints.
+const char *short_fingerprint(std::string_view bytes) {
+    auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
+    return psprintf("%02x%02x%02x%02x", byte(0), byte(1), byte(2), byte(3));
+}
+
+const char *describe_difference(const Entry &entry, const Begin &begin) {
+    if (!entry.fingerprint)
+        return "That request was NULL";
+    if (!begin.request)
+        return "This request is NULL";
+    return psprintf("The fingerprint of that request begins with %s, that of this one with %s",
+                    short_fingerprint(*entry.fingerprint),
+                    short_fingerprint(pg::view_of_text(begin.fingerprint.value)));
+}
+
 /// A request is compared in every state, also when its key has expired and is still there.
 void require_same_request(const Begin &begin, const Entry &entry) {
     if (entry.fingerprint_version != fingerprint_version)
@@ -209,10 +221,7 @@ void require_same_request(const Begin &begin, const Entry &entry) {
              errmsg("key \"%s\" of scope \"%s\" was used with another request",
                     clip(begin.key.name), clip(begin.key.scope)),
              errdetail("It stands for attempt %d, %s. %s.", entry.attempt,
-                       describe(entry.state(begin.now)),
-                       has_request != entry.fingerprint.has_value()
-                           ? (has_request ? "That request was NULL" : "This request is NULL")
-                           : describe_difference(entry.field_digests, begin.request)),
+                       describe(entry.state(begin.now)), describe_difference(entry, begin)),
              errhint("Use a new key for a new intent, and the same request when you repeat one.")));
 }
 
@@ -254,16 +263,13 @@ int64 new_lease(int32 attempt) {
 
 std::optional<Begun> insert(const Begin &begin) {
     const int64 lease = new_lease(1);
-    std::optional<Datum> digests =
-        begin.request ? field_digests_of(*begin.request) : std::optional<Datum>{};
     uint64 inserted = insert_key.touch(
         begin.key.token_param, begin.key.scope_param, begin.key.name_param, pg::param(lease),
         pg::param_time(pg::time_plus(begin.now, begin.lease_us)),
         pg::param_datum(INTERVALOID, pg::interval_of_microseconds(begin.lease_us)),
         pg::param_datum(INTERVALOID, pg::interval_of_microseconds(begin.retention_us)),
         pg::param_time(pg::time_plus(begin.now, begin.retention_us)),
-        pg::param(fingerprint_version), begin.fingerprint,
-        pg::param_datum(BYTEAOID, digests.value_or(Datum{0}), !digests));
+        pg::param(fingerprint_version), begin.fingerprint);
     if (inserted == 0)
         return std::nullopt;
     return Begun{"new", std::nullopt, std::nullopt, 1, lease};

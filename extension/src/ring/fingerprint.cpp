@@ -1,4 +1,3 @@
-#include "core/sha256.hpp"
 #include "core/token.hpp"
 
 #include "src/ring/fingerprint.hpp"
@@ -14,11 +13,9 @@ std::string_view canonical_text(Datum jsonb) {
 }
 
 Datum fingerprint_of_text(std::string_view canonical) {
-    const core::Sha256Digest digest = core::sha256(std::array{canonical});
-    auto *result = static_cast<bytea *>(palloc(VARHDRSZ + digest.size()));
-    SET_VARSIZE(result, VARHDRSZ + digest.size());
-    memcpy(VARDATA(result), digest.data(), digest.size());
-    return PointerGetDatum(result);
+    const Datum bytes = PointerGetDatum(
+        cstring_to_text_with_len(canonical.data(), static_cast<int>(canonical.size())));
+    return DirectFunctionCall1(sha256_bytea, bytes);
 }
 
 Datum fingerprint_of(Datum jsonb) {
@@ -27,11 +24,13 @@ Datum fingerprint_of(Datum jsonb) {
 
 pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) {
     std::string_view saga_utf8 = utf8_of_text(saga), key_utf8 = utf8_of_text(key);
-    // Its length says where the name ends, whatever characters it and the key hold.
-    std::string_view frame{psprintf("%zu %d ", saga_utf8.size(), run)};
-    const core::Sha256Digest digest = core::sha256(std::array{frame, saga_utf8, key_utf8});
+    // The length of the name is part of it: whatever name and key hold, no two pairs are the same
+    // text.
+    const char *identity =
+        psprintf("%zu %d %.*s%.*s", saga_utf8.size(), run, static_cast<int>(saga_utf8.size()),
+                 saga_utf8.data(), static_cast<int>(key_utf8.size()), key_utf8.data());
     pg_uuid_t id;
-    memcpy(id.data, digest.data(), UUID_LEN);
+    memcpy(id.data, VARDATA(DatumGetByteaP(fingerprint_of_text(identity))), UUID_LEN);
     id.data[6] = static_cast<unsigned char>((id.data[6] & 0x0f) | 0x80);
     id.data[8] = static_cast<unsigned char>((id.data[8] & 0x3f) | 0x80);
     return id;
