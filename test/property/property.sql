@@ -11,6 +11,23 @@ CREATE TABLE property.ledger (
     attempt   integer NOT NULL
 );
 
+-- One attempt in four tries to act on its own saga, which is refused: what the model and the promises
+-- say of the saga holds all the same. A refusal that does not come fails the attempt.
+CREATE FUNCTION property.meddle(call stacksaga.step_call) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    CASE ((call.input ->> 'no')::integer + call.attempt + length(call.step)) % 16
+    WHEN 0 THEN PERFORM stacksaga.cancel_saga(call.saga_id, 'its own step');
+    WHEN 4 THEN PERFORM stacksaga.suspend_saga(call.saga_id, 'its own step');
+    WHEN 8 THEN PERFORM stacksaga.resolve_step(call.saga_id, call.step, 'done');
+    WHEN 12 THEN PERFORM stacksaga.complete_step(call.saga_id, call.step, 1);
+    ELSE RETURN;
+    END CASE;
+    RAISE EXCEPTION USING ERRCODE = 'SG424', MESSAGE = 'a handler could act on its own saga';
+EXCEPTION WHEN SQLSTATE 'SG409' THEN
+    NULL;
+END
+$$;
+
 -- The input holds for each step, direction and attempt the SQLSTATE to raise, or null.
 CREATE FUNCTION property.attempt(word text, call stacksaga.step_call)
 RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -21,6 +38,7 @@ BEGIN
         call.idempotency_key, call.results;
     INSERT INTO property.ledger
         VALUES ((call.input ->> 'no')::integer, call.step, call.direction, call.attempt);
+    PERFORM property.meddle(call);
     IF code IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = code, MESSAGE = 'raises ' || code;
     END IF;

@@ -1,5 +1,6 @@
 #include "src/handler/handler_error.hpp"
 
+#include "pg/errors.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/handler_timeout.hpp"
 
@@ -16,6 +17,15 @@ bool is_cancel(const ErrorData &error) {
 }
 
 } // namespace
+
+void refuse_inside_handler(const char *function) {
+    if (!running_handler.is_active)
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg409), errmsg("%s cannot run inside a handler", function),
+             errdetail("A function that this session runs for a step or a message is calling it."),
+             errhint("Call it in a session's own transaction.")));
+}
 
 HandlerError read_handler_error() {
     ErrorData *error = CopyErrorData();

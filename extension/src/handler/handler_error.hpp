@@ -19,6 +19,10 @@ struct HandlerError {
 /// From the error that is being caught. Forgets that a handler is running.
 HandlerError read_handler_error();
 
+/// SG409 while a handler is running: `function`, which it calls, would take away what the engine
+/// that called the handler goes on with.
+void refuse_inside_handler(const char *function);
+
 /// Runs `body`, which calls a handler, in a subtransaction, so that a failing one leaves nothing
 /// behind. Nothing when it succeeded. Other errors pass, and a cancel, which is not meant for the
 /// handler but for the session.

@@ -9,20 +9,36 @@ struct RunningHandler {
     bool is_unusable = false; ///< the last error: the function could not be called at all
     bool has_set_constraints = false; ///< it executed SET CONSTRAINTS
     int32 subscription_id = 0;        ///< whose handler or fallback it is; 0: a step's, or none
+    bool is_of_step = false;          ///< it is a step's, of the saga `saga_id`
+    pg_uuid_t saga_id{};
+    bool has_signalled_its_saga = false; ///< so what was read of that saga has to be read again
     /// Whether handlers run at the top of a worker's transaction, where pending deferred
     /// constraints can be fired one handler at a time; inside a query SET CONSTRAINTS has to do.
     bool is_at_top_level = false;
 
-    /// A handler is about to be called: that of a subscription, or of a step.
-    void begin(int32 subscription = 0) {
+    /// A handler of this subscription is about to be called.
+    void begin_message(int32 subscription) {
         is_unusable = false;
         is_active = true;
         subscription_id = subscription;
+    }
+    /// A handler of a step of this saga is about to be called.
+    void begin_step(const pg_uuid_t &saga) {
+        is_unusable = false;
+        is_active = true;
+        is_of_step = true;
+        saga_id = saga;
+        has_signalled_its_saga = false;
     }
     /// It has returned, or its error has been read.
     void end() {
         is_active = false;
         subscription_id = 0;
+        is_of_step = false;
+    }
+
+    bool runs_step_of(const pg_uuid_t &saga) const {
+        return is_of_step && memcmp(&saga_id, &saga, sizeof saga) == 0;
     }
 };
 

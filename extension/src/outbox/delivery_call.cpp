@@ -26,7 +26,7 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
         AllocSetContextCreate(CurrentMemoryContext, "stacksaga message", ALLOCSET_DEFAULT_SIZES);
     pg::in_context(scratch, [&] {
         bool isnull;
-        running_handler.begin(s.id);
+        running_handler.begin_message(s.id);
         // What is too large for an array fails as the handler does: in halves it is not.
         const Datum argument = kind == HandlerKind::message_batch ? message_array_datum(messages)
                                                                   : message_datum(messages[0]);

@@ -14,6 +14,7 @@
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/wake.hpp"
+#include "src/handler/handler_error.hpp"
 #include "src/ring/fence.hpp"
 #include "src/ring/ring_settings.hpp"
 #include "src/saga/operate.hpp"
@@ -114,6 +115,7 @@ int64 adopt(const Adoption &a) {
 
 // adopt_ring(from_region, from_cluster, to_region, to_cluster, reason) -> bigint: how many sagas
 STACKSAGA_FUNCTION(adopt_ring) {
+    refuse_inside_handler("adopt_ring()");
     const Adoption a = adoption_arguments(pg::Arguments(fcinfo));
     PG_RETURN_INT64(pg::with_spi([&] { return adopt(a); }));
 }

@@ -6,6 +6,7 @@
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/handler/running_handler.hpp"
 #include "src/saga/saga.hpp"
 
 namespace stacksaga {
@@ -204,6 +205,10 @@ const char *sqlstate_of(Verdict verdict) {
 void complete_row(Row &row, TimestampTz now) {
     if (!row.saga_id || !row.step || !row.lease) {
         row.sqlstate = "SG400";
+        return;
+    }
+    if (running_handler.runs_step_of(*row.saga_id)) {
+        row.sqlstate = "SG409";
         return;
     }
     std::optional<Saga> saga = lock_saga(*row.saga_id, now);

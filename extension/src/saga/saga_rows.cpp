@@ -7,6 +7,7 @@
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/wake.hpp"
+#include "src/handler/running_handler.hpp"
 #include "src/saga/child.hpp"
 
 namespace stacksaga {
@@ -183,7 +184,9 @@ std::optional<std::string_view> queue_of(const Step &step, bool falling_back) {
     return std::nullopt;
 }
 
-std::optional<Saga> lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked) {
+namespace {
+
+std::optional<Saga> lock_and_read(const pg_uuid_t &id, TimestampTz now, bool skip_locked) {
     int64 token = core::token_of_uuid(id.data).value();
     pg::Rows rows =
         (skip_locked ? lock_one_or_skip : lock_one).run(pg::param(id), pg::param(token));
@@ -192,11 +195,33 @@ std::optional<Saga> lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_lo
     return read_saga(rows, now);
 }
 
-Saga require_saga(const pg_uuid_t &id, TimestampTz now) {
-    std::optional<Saga> saga = lock_saga(id, now);
+Saga require(const pg_uuid_t &id, const std::optional<Saga> &saga) {
     if (!saga)
         raise_unknown_saga(id);
     return *saga;
+}
+
+} // namespace
+
+std::optional<Saga> lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked) {
+    if (running_handler.runs_step_of(id))
+        ereport(ERROR,
+                (errcode(pg::sg409),
+                 errmsg("a handler cannot act on saga %s, whose step it runs", uuid_text(id)),
+                 errdetail("The step that called the function is not settled yet."),
+                 errhint("Return, or raise SG424 to fail the step. A handler may signal its saga, "
+                         "publish, and act on other sagas.")));
+    return lock_and_read(id, now, skip_locked);
+}
+
+Saga require_saga(const pg_uuid_t &id, TimestampTz now) {
+    return require(id, lock_saga(id, now));
+}
+
+Saga require_saga_to_signal(const pg_uuid_t &id, TimestampTz now) {
+    running_handler.has_signalled_its_saga =
+        running_handler.has_signalled_its_saga || running_handler.runs_step_of(id);
+    return require(id, lock_and_read(id, now, false));
 }
 
 void raise_unknown_step(const Saga &saga, std::string_view name) {

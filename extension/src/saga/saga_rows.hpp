@@ -53,9 +53,13 @@ inline constexpr int16 saga_step_no = 0;
 /// All inside with_spi.
 
 /// Locks and reads; nullopt when there is no such saga. `skip_locked`: also when it is locked.
+/// SG409 while this session runs the handler of a step of the saga: the engine, which called the
+/// handler, goes on with what it read before.
 std::optional<Saga> lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked = false);
 /// As above; SG404 when there is no such saga.
 Saga require_saga(const pg_uuid_t &id, TimestampTz now);
+/// As above, but a handler may signal its own saga: the engine reads that saga again afterwards.
+Saga require_saga_to_signal(const pg_uuid_t &id, TimestampTz now);
 
 /// SG404: the saga's definition has no step of this name.
 [[noreturn]] void raise_unknown_step(const Saga &saga, std::string_view name);

@@ -39,7 +39,7 @@ bool is_waited_for(const Definition &d, std::string_view signal) {
 
 /// False when the message was accepted before.
 bool accept(const Signal &signal) {
-    Saga saga = require_saga(signal.saga_id, pg::clock_now());
+    Saga saga = require_saga_to_signal(signal.saga_id, pg::clock_now());
     if (signal.message_id &&
         !find_message.run(pg::param(saga.id), pg::param(saga.token), pg::param(*signal.message_id))
              .empty())

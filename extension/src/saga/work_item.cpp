@@ -46,11 +46,12 @@ StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
             .deadline = attempt_deadline(saga, step, attempt.direction)};
 }
 
-Datum call(const Saga &saga, const Step &step, const FunctionRef &function, HandlerKind kind,
+/// What a handler has returned. What it did to its saga is in `saga`.
+Datum call(Saga &saga, const Step &step, const FunctionRef &function, HandlerKind kind,
            const Work &attempt, bool *isnull) {
     // What the step is to be called with belongs to it: results too large for one value are a
     // failure of the step, which no retry mends.
-    running_handler.begin();
+    running_handler.begin_step(saga.id);
     StepCall step_call = make_call(saga, step, attempt);
     start_handler_timeout(step.timeout_us);
     Datum result = call_handler(*saga.definition, function, kind, step_call, isnull);
@@ -58,6 +59,8 @@ Datum call(const Saga &saga, const Step &step, const FunctionRef &function, Hand
     if (kind == HandlerKind::action && !*isnull)
         check_payload(result, "output");
     running_handler.end();
+    if (running_handler.has_signalled_its_saga)
+        saga = *lock_saga(saga.id, saga.now);
     return result;
 }
 

@@ -73,11 +73,7 @@ STACKSAGA_FUNCTION(run_pending) {
     if (limit < 1 || limit > items_max)
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_items\" is out of range"),
                         errdetail("The value is %d.", limit), errhint("Use 1 to %d.", items_max)));
-    if (running_handler.is_active)
-        ereport(ERROR, (errcode(pg::sg409), errmsg("run_pending() cannot run inside a handler"),
-                        errdetail("A function that this session runs for a step or a message is "
-                                  "calling it."),
-                        errhint("Call it in a session's own transaction.")));
+    refuse_inside_handler("run_pending()");
     check_constraints_of_caller();
     PG_RETURN_INT64(
         pg::with_pinned_path([&] { return pg::with_spi([&] { return run_pending(limit); }); }));
