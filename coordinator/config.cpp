@@ -27,7 +27,7 @@ constexpr const char *footer =
     "internal error, 75 refused for now (--once), 77 permission denied, 78 extension missing or of\n"
     "another version.\n"
     "\n"
-    "Signals of master, agent and worker: SIGTERM and SIGINT end it (a second one at once), SIGHUP\n"
+    "Signals of master and agent: SIGTERM and SIGINT end it (a second one at once), SIGHUP\n"
     "reads the file of settings again and takes over the level and format of the log, SIGUSR1 logs\n"
     "its state.";
 
@@ -138,35 +138,10 @@ void add_print_config(CLI::App &command, Config &config) {
                      "exit, without connecting");
 }
 
-void add_worker(CLI::App &command, Config &config) {
-    command
-        .add_option("--batch", config.batch, "Items of due work done in one transaction at most")
-        ->envname("STACKSAGA_BATCH")
-        ->check(CLI::Range(1, 10000), "")
-        ->type_name("NUMBER")
-        ->capture_default_str();
-    command
-        .add_option("--poll-interval", config.poll_seconds,
-                    "Longest time between two looks for due work, in seconds")
-        ->envname("STACKSAGA_POLL_INTERVAL")
-        ->check(CLI::Range(0.01, 60.0), "")
-        ->type_name("SECONDS")
-        ->capture_default_str();
-    command
-        .add_option("--grace", config.grace_seconds,
-                    "How long what runs may take to end after SIGTERM, in seconds")
-        ->envname("STACKSAGA_GRACE")
-        ->check(CLI::Range(0.0, 3600.0), "")
-        ->type_name("SECONDS")
-        ->capture_default_str();
-}
-
 void add_publisher(CLI::App &command, Config &config) {
     command
-        .add_option(
-            "--name", config.publisher,
-            "Name of this daemon: of the node that a worker is, and under the windows that a "
-            "master publishes (default: HOST:PID)")
+        .add_option("--name", config.publisher,
+                    "Name of this daemon in the windows that it publishes (default: HOST:PID)")
         ->envname("STACKSAGA_NAME")
         ->check(not_empty, "")
         ->type_name("NAME");
@@ -221,9 +196,6 @@ const char *examples_of(Command command) {
                "  stacksaga-coordinator master -c coordinator.toml --print-config\n";
     case Command::agent:
         return "  stacksaga-coordinator agent --name north -d 'service=shop user=coordinator'\n";
-    case Command::worker:
-        return "  stacksaga-coordinator worker --name worker-1 -d 'service=shop user=worker'\n"
-               "  stacksaga-coordinator worker -d shop --region eu --batch 500 --grace 60\n";
     case Command::status:
         return "  stacksaga-coordinator status -d shop --watch\n"
                "  stacksaga-coordinator status -d shop -o json | jq .sagas\n"
@@ -273,13 +245,6 @@ void add_options(CommandWords &c, const std::string &publisher) {
         add_print_config(app, c.config);
         add_daemon(app, c.words);
         break;
-    case Command::worker:
-        add_print_config(app, c.config);
-        add_worker(app, c.config);
-        add_rings(app, c.words);
-        add_publisher(app, c.config);
-        add_daemon(app, c.words);
-        break;
     case Command::ring:
         add_rings(app, c.words);
         [[fallthrough]];
@@ -305,8 +270,6 @@ constexpr std::array command_texts{
     CommandText{Command::master, "master", "Publish the windows of rings, each before it opens"},
     CommandText{Command::agent, "agent",
                 "Deal what a master deals to this node on to workers of its own, in one ring"},
-    CommandText{Command::worker, "worker",
-                "Do the due work of a ring, for servers that run no background worker"},
     CommandText{Command::status, "status",
                 "Print rings, nodes and what needs attention; exit 1 for warnings, 2 for errors"},
     CommandText{Command::ring, "ring", "Print who owns which range of the ring, and who is next"},
@@ -519,12 +482,6 @@ CommandLine parse_command_line(int argc, const char *const *argv,
         return result;
     }
     Config &config = called.config;
-    if (config.command == Command::worker && rings->size() > 1) {
-        result.exit_code = exit_code::usage;
-        result.error = "--region and --cluster: a worker serves one ring, start one for each\n"
-                       "Run with --help for more information.\n";
-        return result;
-    }
     config.once = config.once || config.dry_run;
     config.rings = std::move(*rings);
     if (config.databases.empty())

@@ -12,7 +12,7 @@
 
 namespace stacksaga::coordinator {
 
-enum class Command { master, agent, worker, status, ring, locate, doctor, check_config };
+enum class Command { master, agent, status, ring, locate, doctor, check_config };
 
 struct Config {
     Command command = Command::master;
@@ -27,15 +27,12 @@ struct Config {
     LogFormat log_format = LogFormat::logfmt;
     LogLevel log_level = LogLevel::info;
     bool once = false;
-    bool dry_run = false;      ///< of master: print the next windows, publish nothing
-    bool print_only = false;   ///< print the settings and end, without connecting
-    int batch = 100;           ///< of worker: items a transaction
-    double poll_seconds = 1;   ///< of worker: the longest wait between two looks
-    double grace_seconds = 30; ///< of worker: for what runs when it is told to end
-    bool json = false;         ///< output of the commands that look
-    bool watch = false;        ///< look again every two seconds
-    std::string key;           ///< of locate
-    std::string printed;       ///< the settings, each with its source
+    bool dry_run = false;    ///< of master: print the next windows, publish nothing
+    bool print_only = false; ///< print the settings and end, without connecting
+    bool json = false;       ///< output of the commands that read
+    bool watch = false;      ///< read again every two seconds
+    std::string key;         ///< of locate
+    std::string printed;     ///< the settings, each with its source
 };
 
 /// Either a configuration to run with, or what to print and the exit code to end with.

@@ -153,7 +153,6 @@ public:
             co_return 0;
         case Command::master:
         case Command::agent:
-        case Command::worker:
             break;
         }
         co_return 0; // they do not look

@@ -14,7 +14,6 @@
 #include "pg_control_store.hpp"
 #include "service.hpp"
 #include "side_by_side.hpp"
-#include "worker.hpp"
 
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/cancellation_signal.hpp>
@@ -229,9 +228,8 @@ int run_masters(const Config &config, Log &log, const Service::ReadConfig &read_
         for (ServedDatabase &each : databases)
             each.master.log_state();
     };
-    const std::exception_ptr failure =
-        service.run(side_by_side(std::move(tasks), config.once),
-                    {.drain = {}, .grace = {}, .dump = dump, .end = [&] { web.stop(); }});
+    const std::exception_ptr failure = service.run(side_by_side(std::move(tasks), config.once),
+                                                   {.dump = dump, .end = [&] { web.stop(); }});
     return conclude(log, failure, service.stop_signal());
 }
 
@@ -244,11 +242,8 @@ int run_master(const Config &config, Log &log, const Service::ReadConfig &read_a
     Service service(io, log, config, read_again);
     Master master(store, clock, log, master_settings(config, service));
     Web web(io, config, log, "master");
-    const std::exception_ptr failure =
-        service.run(master.run(), {.drain = {},
-                                   .grace = {},
-                                   .dump = [&] { master.log_state(); },
-                                   .end = [&] { web.stop(); }});
+    const std::exception_ptr failure = service.run(
+        master.run(), {.dump = [&] { master.log_state(); }, .end = [&] { web.stop(); }});
     return conclude(log, failure, service.stop_signal());
 }
 
@@ -290,34 +285,10 @@ int run_agent(const Config &config, Log &log, const Service::ReadConfig &read_ag
                  .seed = std::random_device{}(),
                  .on_status = [&service](const std::string &status) { service.status(status); }});
     Web web(io, config, log, "agent");
-    const std::exception_ptr failure = service.run(
-        agent.run(),
-        {.drain = {}, .grace = {}, .dump = [&] { agent.log_state(); }, .end = [&] { web.stop(); }});
+    const std::exception_ptr failure =
+        service.run(agent.run(), {.dump = [&] { agent.log_state(); }, .end = [&] { web.stop(); }});
     if (service.stop_signal() != 0)
         run_after_stop(io, agent.leave());
-    return conclude(log, failure, service.stop_signal());
-}
-
-Duration from_seconds(double seconds) {
-    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-int run_worker(const Config &config, Log &log, const Service::ReadConfig &read_again) {
-    asio::io_context io(1);
-    Service service(io, log, config, read_again);
-    Worker worker(io.get_executor(), config.conninfo, log,
-                  {.ring = config.rings.front(),
-                   .node = config.publisher,
-                   .batch = config.batch,
-                   .poll = from_seconds(config.poll_seconds),
-                   .seed = std::random_device{}(),
-                   .on_status = [&service](const std::string &status) { service.status(status); }});
-    Web web(io, config, log, "worker");
-    const std::exception_ptr failure =
-        service.run(worker.run(), {.drain = [&] { worker.drain(); },
-                                   .grace = from_seconds(config.grace_seconds),
-                                   .dump = [&] { worker.log_state(); },
-                                   .end = [&] { web.stop(); }});
     return conclude(log, failure, service.stop_signal());
 }
 
@@ -349,18 +320,15 @@ int main(int argc, char **argv) {
             print_out(config.printed);
             return exit_code::ok;
         }
-        if (config.command != Command::master && config.command != Command::agent &&
-            config.command != Command::worker) {
+        if (config.command != Command::master && config.command != Command::agent) {
             std::signal(SIGPIPE, SIG_DFL); // as any command whose reader has enough
             return run_look(config);
         }
         const auto read_again = [&] { return parse_command_line(argc, argv, config.publisher); };
         Log log(config.log_format, config.log_level, write_to_stderr);
         try {
-            if (config.command == Command::agent)
-                return run_agent(config, log, read_again);
-            return config.command == Command::master ? run_master(config, log, read_again)
-                                                     : run_worker(config, log, read_again);
+            return config.command == Command::agent ? run_agent(config, log, read_again)
+                                                    : run_master(config, log, read_again);
         } catch (const std::exception &error) {
             log.error(
                 "stopping",

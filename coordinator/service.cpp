@@ -30,8 +30,7 @@ Service::Service(asio::io_context &io, Log &log, const Config &config, ReadConfi
     : io_(io), log_(log), settings_(config.printed), read_again_(std::move(read_again)),
       notifier_(std::getenv("NOTIFY_SOCKET")),
       watchdog_(watchdog_period(std::getenv("WATCHDOG_USEC"), std::getenv("WATCHDOG_PID"))),
-      watchdog_timer_(io), grace_timer_(io), stops_(io, SIGINT, SIGTERM),
-      requests_(io, SIGHUP, SIGUSR1) {}
+      watchdog_timer_(io), stops_(io, SIGINT, SIGTERM), requests_(io, SIGHUP, SIGUSR1) {}
 
 std::exception_ptr Service::run(asio::awaitable<void> role, ServiceHooks hooks) {
     hooks_ = std::move(hooks);
@@ -51,7 +50,6 @@ std::exception_ptr Service::run(asio::awaitable<void> role, ServiceHooks hooks) 
                        requests_.cancel();
                        watchdog_.reset();
                        watchdog_timer_.cancel();
-                       grace_timer_.cancel();
                        if (hooks_.end)
                            hooks_.end();
                        // Clients of the pages that keep their connections hold up no end.
@@ -79,23 +77,9 @@ void Service::wait_for_stop() {
 }
 
 void Service::stop(int signal) {
-    const bool first = stop_signal_ == 0;
     stop_signal_ = signal;
     notifier_.tell("STOPPING=1");
-    if (!first || !hooks_.drain) {
-        cancel_.emit(asio::cancellation_type::terminal);
-        return;
-    }
-    log_.info("stopping when what runs has ended",
-              {{"grace_s", hooks_.grace / std::chrono::seconds(1)}});
-    hooks_.drain();
-    grace_timer_.expires_after(hooks_.grace);
-    grace_timer_.async_wait([this](const asio::error_code &error) {
-        if (error)
-            return;
-        log_.warn("what runs does not end in time, and is left", {});
-        cancel_.emit(asio::cancellation_type::terminal);
-    });
+    cancel_.emit(asio::cancellation_type::terminal);
 }
 
 void Service::wait_for_request() {

@@ -20,15 +20,13 @@ namespace stacksaga::coordinator {
 
 /// What the service asks of the role that it runs. Each may be empty.
 struct ServiceHooks {
-    std::function<void()> drain; ///< the first SIGTERM or SIGINT: end soon. Empty: it is cancelled
-    Duration grace{};            ///< after drain(), until it is cancelled all the same
-    std::function<void()> dump;  ///< SIGUSR1: log the state
-    std::function<void()> end;   ///< the role has ended: stop what else runs on the loop
+    std::function<void()> dump; ///< SIGUSR1: log the state
+    std::function<void()> end;  ///< the role has ended: stop what else runs on the loop
 };
 
 /// Lifecycle: made, run() once. Thread: that of the io_context.
 ///
-/// SIGTERM, SIGINT: the role ends; a second one cancels it. SIGHUP: the configuration is read
+/// SIGTERM, SIGINT: the role is cancelled. SIGHUP: the configuration is read
 /// again, and the log's level and format are taken over. SIGUSR1: the state is logged. systemd is
 /// told READY, RELOADING, STOPPING, STATUS and, at half of its watchdog's time, that the loop
 /// turns.
@@ -62,7 +60,6 @@ private:
     Notifier notifier_;
     std::optional<Duration> watchdog_;
     asio::steady_timer watchdog_timer_;
-    asio::steady_timer grace_timer_;
     asio::signal_set stops_;
     asio::signal_set requests_;
     asio::cancellation_signal cancel_;

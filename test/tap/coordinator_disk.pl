@@ -1,5 +1,5 @@
 # A disk that is really full under the daemon's database: no window is half published and no step half
-# done, the daemon says so and waits, and goes on when there is room.
+# done, the daemon and the server's worker say so and wait, and go on when there is room.
 use strict;
 use warnings;
 
@@ -10,6 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 use StacksagaCluster;
+use StacksagaWorkers;
 
 my ($program) = grep { -x } map { "$_/stacksaga-coordinator" } split /:/, $ENV{PATH};
 plan skip_all => 'stacksaga-coordinator is not in PATH' unless defined $program;
@@ -63,8 +64,9 @@ is($node->safe_psql('shop', 'SELECT count(*), (SELECT epoch FROM stacksaga.ring_
 
 my ($master, $master_log) = start_daemon('master', '--name', 'm');
 wait_for_log($master_log, qr/level=warn .*sqlstate=53100 .*retry_in_ms=/, 'a master that stays waits');
-my ($worker, $worker_log) = start_daemon('worker', '--name', 'w', '--log-level', 'debug');
-wait_for_log($worker_log, qr/sqlstate=53100/, 'a worker says so, too');
+$node->safe_psql('shop', 'SELECT stacksaga.worker_ensure()');
+my ($worker) = worker_pids($node, 'shop');
+wait_for_log($node->logfile, qr/\[$worker\] \w+: .*could not extend file/, 'the worker of the server says so, too');
 is($node->safe_psql('shop', 'SELECT count(*) FROM effect'), 0, 'nothing is half done');
 
 SmallDisk::make_room();
@@ -73,11 +75,8 @@ ok($node->poll_query_until('shop', q{SELECT count(*) = 1 FROM stacksaga.sagas WH
 is($node->safe_psql('shop', 'SELECT count(*) FROM effect'), 1, 'and does the step once');
 ok($node->poll_query_until('shop', q{SELECT count(*) > 0 FROM stacksaga.token_window WHERE publisher = 'm'}),
 	'and the master publishes');
-for my $daemon ($master, $worker)
-{
-	$daemon->signal('TERM');
-	$daemon->finish;
-	is(($daemon->results)[0], 0, 'a daemon that met a full disk ends as it should');
-}
+$master->signal('TERM');
+$master->finish;
+is(($master->results)[0], 0, 'a master that met a full disk ends as it should');
 $node->stop;
 done_testing();

@@ -1,6 +1,5 @@
 # The failures of docs/coordination.md that no other test runs, each with its effect and its end: one master,
-# an agent, two workers of the server and two programs that work from outside. Nodes that are only beaten for
-# stand for services of other makes.
+# an agent and four workers of the server. Nodes that only send heartbeats stand for services.
 use strict;
 use warnings;
 
@@ -16,7 +15,7 @@ plan skip_all => 'stacksaga-coordinator is not in PATH' unless defined $program;
 my $node = StacksagaCluster->new('main');
 $node->init(worker_databases => ['postgres']);
 $node->append_conf('postgresql.conf', q{
-stacksaga.workers = 2
+stacksaga.workers = 4
 stacksaga.coordination = 'coordinator'
 stacksaga.poll_interval = '200ms'
 });
@@ -24,9 +23,7 @@ $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
 	CREATE ROLE coordinator LOGIN;
-	CREATE ROLE worker LOGIN;
 	SELECT stacksaga.grant_usage('coordinator', 'coordinator');
-	SELECT stacksaga.grant_usage('worker', k) FROM (VALUES ('operator'), ('coordinator')) AS v(k);
 	SELECT stacksaga.create_ring('eu', 'dealt');
 	SELECT stacksaga.alter_ring(region, cluster, setting, value)
 	  FROM (VALUES ('default', 'default'), ('eu', 'dealt')) AS r(region, cluster),
@@ -54,13 +51,6 @@ $programs->add('agent', sub {
 	return ($program, 'agent', '--name', 'agent', '--http', '', '--region', 'eu', '--cluster', 'dealt',
 		'-d', "$connection user=coordinator");
 });
-for my $name (qw(w1 w2))
-{
-	$programs->add($name, sub {
-		return ($program, 'worker', '--name', $name, '--poll-interval', '0.2', '--http', '',
-			'-d', "$connection user=worker");
-	});
-}
 
 # Until a condition holds; those that are beaten for beat meanwhile, and tell their progress if they do.
 sub wait_until
@@ -96,30 +86,41 @@ sub windows_go_on
 		WHERE region = 'default' AND agent = '' AND epoch > $epoch)}, $test);
 }
 
-# A stop of so many seconds that the test would hang in; the thaw is what the test asks for.
+# Stops a worker of the server while it runs no transaction, so that it holds no lock that others need.
+my %frozen;
 sub freeze
 {
 	my ($name) = @_;
-	return kill 'STOP', $programs->{of}{$name}{pid};
+	my $idle = qq{SELECT pid FROM stacksaga.nodes JOIN pg_stat_activity USING (pid)
+		WHERE node = '$name' AND wait_event_type = 'Extension'};
+	until (defined $frozen{$name})
+	{
+		my $pid = $node->safe_psql('postgres', $idle) || next;
+		kill 'STOP', $pid;
+		if ($node->safe_psql('postgres', $idle)) { $frozen{$name} = $pid }
+		else { kill 'CONT', $pid }
+	}
+	return;
 }
 
 sub thaw
 {
 	my ($name) = @_;
-	return kill 'CONT', $programs->{of}{$name}{pid};
+	return kill 'CONT', delete $frozen{$name};
 }
+END { kill 'CONT', values %frozen }
 
 $programs->keep_running;
 wait_until("$whole AND (SELECT count(*) = 4 AND min(share * 256) >= 63 AND max(share * 256) <= 65
 	FROM stacksaga.nodes WHERE region = 'default')", 'four workers share the ring');
 
-# A service node falls silent.
-freeze('w1');
-wait_until(state_of('w1') . " IN ('suspected', 'dead') AND " . slots_of('w1') . " = 0 AND $whole",
+# A node sends no heartbeats.
+freeze('worker-1');
+wait_until(state_of('worker-1') . " IN ('suspected', 'dead') AND " . slots_of('worker-1') . " = 0 AND $whole",
 	'a silent node is suspected, and the others have all of the ring');
 is(run_saga($node, 'postgres', 'answer'), 'completed', 'work goes on');
-thaw('w1');
-wait_until(state_of('w1') . " = 'active' AND " . slots_of('w1') . " >= 63", 'heard again, it has its share');
+thaw('worker-1');
+wait_until(state_of('worker-1') . " = 'active' AND " . slots_of('worker-1') . " >= 63", 'heard again, it has its share');
 
 # A node beats, but gets nowhere.
 $node->safe_psql('postgres', q{
@@ -134,19 +135,19 @@ $node->safe_psql('postgres', q{
 	SELECT stacksaga.leave_ring(node, incarnation) FROM beating; DELETE FROM beating});
 
 # All masters are gone, and then a node dies.
-wait_until("$whole AND " . slots_of('w2') . " >= 63", 'those that stay share the ring');
+wait_until("$whole AND " . slots_of('worker-2') . " >= 63", 'those that stay share the ring');
 $programs->kill_one('master');
 $programs->reap('master', 0);
-$programs->kill_one('w2');
-$programs->reap('w2', 0);
-wait_until(slots_of('w2') . " = 0 AND $whole",
+freeze('worker-2');
+wait_until(slots_of('worker-2') . " = 0 AND $whole",
 	'without a master live nodes take over the slots of a dead one');
 is($node->safe_psql('postgres', $windows), 0, 'though nobody has published');
 is(run_saga($node, 'postgres', 'answer'), 'completed', 'and work goes on');
 my $epoch = $node->safe_psql('postgres', q{SELECT epoch FROM stacksaga.ring_status WHERE region = 'default'});
 $programs->keep_running;
+thaw('worker-2');
 wait_until("(SELECT epoch > $epoch FROM stacksaga.ring_status WHERE region = 'default')
-	AND $whole AND " . slots_of('w2') . " >= 63", 'a master that comes back deals to all, under a higher epoch');
+	AND $whole AND " . slots_of('worker-2') . " >= 63", 'a master that comes back deals to all, under a higher epoch');
 
 # All masters are gone, and the ring pauses.
 $node->safe_psql('postgres', q{SELECT stacksaga.alter_ring('default', 'default', 'on_missing_window', 'pause')});
@@ -159,9 +160,9 @@ wait_until(q{NOT EXISTS (SELECT FROM stacksaga.nodes n, stacksaga.node_ranges(n.
 my $saga = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.start_saga('answer')});
 # Everybody looks for work several times while these are asked for their progress twice.
 my $turns = $node->safe_psql('postgres',
-	q{SELECT sum((progress ->> 'turns')::bigint) FROM stacksaga.nodes WHERE node IN ('w1', 'w2')});
-wait_until("(SELECT sum((progress ->> 'turns')::bigint) >= $turns + 6 FROM stacksaga.nodes
-	WHERE node IN ('w1', 'w2'))", 'workers look for work');
+	q{SELECT sum((progress ->> 'turns')::bigint) FROM stacksaga.nodes WHERE pid IS NOT NULL});
+wait_until("(SELECT sum((progress ->> 'turns')::bigint) >= $turns + 12 FROM stacksaga.nodes
+	WHERE pid IS NOT NULL)", 'workers look for work');
 is($node->safe_psql('postgres', "SELECT status FROM stacksaga.sagas WHERE saga_id = '$saga'"),
 	'pending', 'and do none');
 $programs->keep_running;
@@ -201,18 +202,18 @@ for my $offset ('1 hour', '0')
 like(slurp_file("$PostgreSQL::Test::Utils::log_path/master.log"), qr/msg="the database clock moved"/,
 	'the log tells of the jump');
 
-# A worker of a standalone server ends: the other takes its share.
+# A worker of a standalone server ends: the others take its share.
 $programs->stop_all;
 is(join("\n", $programs->unexpected), '', 'no program ended unless it was made to');
 $node->append_conf('postgresql.conf', "stacksaga.coordination = 'standalone'\n");
 $node->reload;
 my $own = q{(SELECT sum(share) = 1 AND count(*) = %d FROM stacksaga.nodes
 	WHERE region = 'default' AND pid IS NOT NULL AND share > 0)};
-wait_until(sprintf($own, 2), 'two workers share a standalone ring');
-$node->append_conf('postgresql.conf', "stacksaga.workers = 1\n");
+wait_until(sprintf($own, 4), 'four workers share a standalone ring');
+$node->append_conf('postgresql.conf', "stacksaga.workers = 3\n");
 $node->reload;
-wait_until(sprintf($own, 1), 'one ends, and the other takes its share');
-is(run_saga($node, 'postgres', 'answer'), 'completed', 'and does its work');
+wait_until(sprintf($own, 3), 'one ends, and the others take its share');
+is(run_saga($node, 'postgres', 'answer'), 'completed', 'and do its work');
 
 $node->stop;
 done_testing();

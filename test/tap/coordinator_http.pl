@@ -156,13 +156,13 @@ sub settings
 	unlink $file;
 	append_to_file($file, $text);
 }
-settings("[master]\nname = \"m\"\n[worker]\nbatch = 7\n");
+settings("[master]\nname = \"m\"\n[agent]\nname = \"a\"\nweight = 7\n");
 ($code, $out) = look('ring', '-c', $file);
 like($out, qr/^Ring default/, 'a section of a file calls no other command');
 {
 	local @connection = ('-d', 'host=nowhere.invalid');
-	($code, $out) = look('worker', '-c', $file, '--print-config');
-	like($out, qr/^batch = "7"  # file$/m, 'settings are printed without a connection');
+	($code, $out) = look('agent', '-c', $file, '--print-config');
+	like($out, qr/^weight = "7"  # file$/m, 'settings are printed without a connection');
 	is($code, 0, 'and it ends with 0');
 }
 for my $bad (
@@ -212,13 +212,13 @@ SKIP:
 is($unseen, "no answer within 12 s\n", 'what is no terminal gets the end only');
 
 # Help: every command has examples, and those of daemons can be copied.
-for my $command (qw(master agent worker status ring locate doctor check-config))
+for my $command (qw(master agent status ring locate doctor check-config))
 {
 	my $help = '';
 	IPC::Run::run([ $program, $command, '--help' ], '<', '/dev/null', '>', \$help);
 	my @examples = $help =~ /^  (stacksaga-coordinator \Q$command\E .*)$/mg;
 	cmp_ok(scalar(@examples), '>', 0, "$command has examples");
-	next if $command !~ /^(master|agent|worker)$/;
+	next if $command !~ /^(master|agent)$/;
 	for my $example (grep { !/ -c / } @examples)
 	{
 		IPC::Run::run([ 'sh', '-c', "$example --print-config" ], '<', '/dev/null', '>', \$out, '2>', \$err);

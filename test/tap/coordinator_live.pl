@@ -1,7 +1,7 @@
-# The live run: two masters, three agents and sixteen workers, six of them background workers of the
-# server and ten programs of their own, share the rings of two databases, and every second one joins, leaves,
-# hangs or dies, while money moves between accounts by sagas. At the end every slot has an owner that lives,
-# and the bank's proof holds.
+# The live run: two masters, three agents and twelve workers of the server share the rings of two databases.
+# Four sessions of pgbench call run_pending() beside them. Every second one of them joins, leaves, hangs or dies,
+# while money moves between accounts by sagas. At the end every slot has an owner that lives, and the bank's
+# proof holds.
 #
 # STACKSAGA_LIVE_SECONDS says how long it goes on (30), STACKSAGA_LIVE_SEED repeats the order of the faults.
 use strict;
@@ -24,14 +24,15 @@ srand $seed;
 note "STACKSAGA_LIVE_SEED=$seed, $seconds seconds";
 
 my @banks = qw(bank_one bank_two);
-my $own_workers = 3;        # of the server, in each database
-my $outside_workers = 5;    # programs, for each database
+my $workers_here = 6;     # in each database
+my $sessions_here = 2;    # that call run_pending(), in each database
 my %agents = (bank_one => [ 'north', 'south' ], bank_two => ['east']);
 
 my $node = StacksagaCluster->new('main');
 $node->init(worker_databases => \@banks);
 $node->append_conf('postgresql.conf', qq{
-stacksaga.workers = $own_workers
+max_worker_processes = 20
+stacksaga.workers = $workers_here
 stacksaga.coordination = 'coordinator'
 stacksaga.poll_interval = '200ms'
 deadlock_timeout = '100ms'
@@ -41,14 +42,14 @@ recovery_init_sync_method = syncfs
 restart_after_crash = on
 });
 $node->start;
-$node->safe_psql('postgres', 'CREATE ROLE coordinator LOGIN; CREATE ROLE worker LOGIN');
+$node->safe_psql('postgres', 'CREATE ROLE coordinator LOGIN; CREATE ROLE operator LOGIN');
 for my $bank (@banks)
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $bank");
 	$node->create_extension($bank);
 	$node->safe_psql($bank, q{
 		SELECT stacksaga.grant_usage('coordinator', 'coordinator');
-		SELECT stacksaga.grant_usage('worker', k) FROM (VALUES ('operator'), ('coordinator')) AS v(k);
+		SELECT stacksaga.grant_usage('operator', 'operator');
 		SELECT stacksaga.alter_ring('default', 'default', setting, value)
 		  FROM (VALUES ('publish_lead', '1 second'), ('window_length', '2 seconds'),
 					   ('heartbeat_interval', '300 ms'), ('suspect_after', '1 second'),
@@ -63,6 +64,9 @@ sub connection
 	my ($bank, $role) = @_;
 	return ('-d', $node->connstr($bank) . " user=$role");
 }
+# A session that is frozen between its statements keeps the sagas of its transaction locked.
+my $run_pending = "$PostgreSQL::Test::Utils::tmp_check/run_pending.sql";
+append_to_file($run_pending, "BEGIN;\nSELECT stacksaga.run_pending(20);\nCOMMIT;\n");
 for my $master (qw(master_a master_b))
 {
 	$programs->add($master, sub {
@@ -77,20 +81,17 @@ for my $bank (@banks)
 			return ($program, 'agent', '--name', $agent, '--http', '', connection($bank, 'coordinator'));
 		});
 	}
-	for my $number (1 .. $outside_workers)
+	for my $number (1 .. $sessions_here)
 	{
-		my $name = "worker_${bank}_$number";
-		# Started again, it joins under its name, or as another node.
-		$programs->add($name, sub {
-			my ($starts) = @_;
-			return ($program, 'worker', '--name', $starts % 3 == 2 ? "${name}_$starts" : $name,
-				'--poll-interval', '0.2', '--http', '', connection($bank, 'worker'));
-		});
+		# It ends with its connection when the server crashes, and is started again.
+		$programs->add("session_${bank}_$number", sub {
+			return ('pgbench', '-n', '-R', 20, '-T', 3600, '-f', $run_pending, $node->connstr($bank) . ' user=operator');
+		}, may_end => 1);
 	}
 }
 
-# One process of the server's own workers.
-sub own_worker
+# The process of one worker.
+sub one_worker
 {
 	my (undef, $pids) = $node->psql('postgres',
 		"SELECT pid FROM pg_stat_activity WHERE backend_type = 'stacksaga worker'");
@@ -105,26 +106,35 @@ sub one_of
 	return $names[ rand @names ];
 }
 
-sub signal_own_worker
+sub signal_worker
 {
 	my ($signal) = @_;
-	my $pid = own_worker();
+	my $pid = one_worker();
 	return defined $pid && kill $signal, $pid;
 }
 
+# Workers join, or leave for good: false while the server is away.
+sub set_workers
+{
+	my ($count) = @_;
+	my ($failed) = $node->psql('postgres', "ALTER SYSTEM SET stacksaga.workers = $count");
+	return !$failed && !$node->psql('postgres', 'SELECT pg_reload_conf()');
+}
+
 # What happens, how often in thirty seconds, and how. Longer than suspect_after, and often than dead_after.
-my $workers = qr/^worker_/;
+my $sessions = qr/^session_/;
 my $masters = qr/^master_/;
 my $agents = qr/^agent_/;
 my %faults = (
-	'a worker dies' => [ 6, sub { $programs->kill_one(one_of($workers)) } ],
-	'a worker leaves' => [ 5, sub { $programs->end_one(one_of($workers)) } ],
-	'a worker hangs' => [ 5, sub { $programs->freeze_one(one_of($workers), 1 + rand 3) } ],
-	'a worker of the server ends' => [ 2, sub { signal_own_worker('TERM') } ],
-	'a worker of the server hangs' => [ 3, sub {
-			my $pid = own_worker();
+	'a session dies' => [ 3, sub { $programs->kill_one(one_of($sessions)) } ],
+	'a session hangs' => [ 3, sub { $programs->freeze_one(one_of($sessions), 1 + rand 3) } ],
+	'a worker ends' => [ 5, sub { signal_worker('TERM') } ],
+	'a worker hangs' => [ 6, sub {
+			my $pid = one_worker();
 			defined $pid && $programs->freeze_process($pid, 1 + rand 2) } ],
-	'a worker of the server dies, and all sessions with it' => [ 1, sub { signal_own_worker('KILL') } ],
+	'a worker dies, and all sessions with it' => [ 1, sub { signal_worker('KILL') } ],
+	'workers join' => [ 2, sub { set_workers($workers_here + 1) } ],
+	'workers leave' => [ 2, sub { set_workers($workers_here - 1) } ],
 	'a master dies' => [ 2, sub { $programs->kill_one(one_of($masters)) } ],
 	'a master hangs' => [ 1, sub { $programs->freeze_one(one_of($masters), 1 + rand 3) } ],
 	'an agent dies' => [ 2, sub { $programs->kill_one(one_of($agents)) } ],
@@ -135,13 +145,12 @@ my %faults = (
 sub wait_until_dealt
 {
 	my ($bank, $test) = @_;
-	my $workers_here = $own_workers + $outside_workers;
 	my $agents_here = @{ $agents{$bank} };
 	return ok($node->poll_query_until($bank, qq{
 		SELECT count(*) FILTER (WHERE kind = 'worker' AND state = 'active') = $workers_here
 		   AND count(*) FILTER (WHERE kind = 'agent' AND state = 'active') = $agents_here
-		   AND min(share * 256) FILTER (WHERE kind = 'worker' AND state = 'active') >= 30
-		   AND max(share * 256) FILTER (WHERE kind = 'worker' AND state = 'active') <= 34
+		   AND min(share * 256) FILTER (WHERE kind = 'worker' AND state = 'active') >= 41
+		   AND max(share * 256) FILTER (WHERE kind = 'worker' AND state = 'active') <= 44
 		   AND sum(share) FILTER (WHERE state = 'active') = 1
 		   AND (SELECT count(node) = 256 FROM stacksaga.ring_slots('default', 'default'))
 		  FROM stacksaga.nodes}), "$bank: $test");
@@ -167,6 +176,7 @@ cmp_ok(scalar(keys %done), '>=', $seconds >= 30 ? 9 : 1, 'what should happen did
 
 # Each of the masters goes on alone, and nothing that hung was lost.
 $programs->wait_for_thaw;
+set_workers($workers_here);
 for my $pair ([ 'master_a', 'master_b' ], [ 'master_b', 'master_a' ])
 {
 	my ($gone, $alone) = @$pair;
@@ -198,8 +208,8 @@ for my $bank (@banks)
 			   count(DISTINCT worker) FILTER (WHERE worker <> 'run_pending'),
 			   count(*) FILTER (WHERE worker = 'run_pending') FROM stacksaga.saga_history});
 	cmp_ok($transfers, '>=', 5 * $seconds, "$bank: there was load ($transfers transfers)");
-	is($own, $own_workers, "$bank: every worker of the server had its part in it");
-	cmp_ok($outside, '>=', $seconds, "$bank: and those outside had ($outside attempts)");
+	cmp_ok($own, '>=', $workers_here, "$bank: every worker had its part in it");
+	cmp_ok($outside, '>=', $seconds, "$bank: and the sessions had ($outside attempts)");
 }
 is(join("\n", $programs->unexpected), '', 'no program ended unless it was made to');
 $programs->stop_all;

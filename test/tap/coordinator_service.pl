@@ -18,14 +18,7 @@ $node->init;
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
-	SELECT stacksaga.register_node('a'), stacksaga.register_node('b');
-	CREATE FUNCTION act(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
-	BEGIN
-		PERFORM pg_advisory_xact_lock_shared(7);
-		RETURN '{}';
-	END $$;
-	SELECT stacksaga.define_saga('long', ARRAY[stacksaga.sql_step('act', 'public.act(stacksaga.step_call)',
-		timeout => '10 minutes')])});
+	SELECT stacksaga.register_node('a'), stacksaga.register_node('b')});
 
 my $folder = PostgreSQL::Test::Utils::tempdir_short();
 my $file = "$folder/settings.ini";
@@ -86,11 +79,6 @@ my @roles = (
 		role => 'agent', address => "\0stacksaga-$$",
 		status => qr{^STATUS=agent one of ring default/default, dealt on: nothing$}m,
 		state => qr{msg=state role=agent agent=one ring=default/default connected=yes incarnation=[1-9].* draining=no dealt_on=nothing}
-	},
-	{
-		role => 'worker', address => "$folder/notify",
-		status => qr{^STATUS=working as node one of ring default/default$}m,
-		state => qr{msg=state role=worker node=one region=default cluster=default connected=yes incarnation=[1-9].* draining=no turns=\d+}
 	});
 for my $case (@roles)
 {
@@ -132,7 +120,7 @@ for my $case (@roles)
 	unlink $address;
 
 	($daemon, $log) = start_daemon($role, '--name', 'two');
-	wait_for_log($log, qr/msg=(coordinating|working)/, "$role: started again, without a supervisor");
+	wait_for_log($log, qr/msg=coordinating/, "$role: started again, without a supervisor");
 	$daemon->signal('HUP');
 	wait_for_log($log, qr/msg=reloaded/, "$role: SIGHUP without a file does no harm");
 	$daemon->signal('INT');
@@ -141,27 +129,8 @@ for my $case (@roles)
 	like(slurp_file($log), qr/msg=stopped signal=SIGINT\n\z/, "$role: and its log says so");
 }
 
-# A second signal ends at once what the first one lets end: the step of a worker, and the farewell of an
-# agent from a server that is silent.
-my $holder = $node->background_psql('postgres');
-$holder->query_safe('SELECT pg_advisory_lock(7)');
-my ($worker, $worker_log) = start_daemon('worker', '--name', 'two', '--grace', '3600');
-$node->safe_psql('postgres', q{SELECT FROM stacksaga.start_saga('long')});
-ok($node->poll_query_until('postgres', q{
-		SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory'}), 'a step takes long');
-$worker->signal('TERM');
-ok($node->poll_query_until('postgres', q{
-		SELECT state = 'draining' FROM stacksaga.nodes WHERE node = 'two'}), 'told to end, the worker drains');
-$worker->signal('TERM');
-$worker->finish;
-is(($worker->results)[0], 0, 'told again, it ends');
-unlike(slurp_file($worker_log), qr/left the ring/, 'without a farewell');
-$node->safe_psql('postgres',
-	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'advisory'});
-$holder->quit;
-is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.sagas WHERE status = 'completed'}),
-	0, 'and nothing is half done');
-
+# A second signal ends at once what the first one lets end: the farewell of an agent from a server that is
+# silent.
 my ($agent, $agent_log) = start_daemon('agent', '--name', 'one', '--log-level', 'debug');
 wait_for_log($agent_log, qr/msg=registered/, 'an agent has registered');
 my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];

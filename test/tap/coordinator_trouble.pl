@@ -59,7 +59,7 @@ sub ends_with
 my @no_http = ('--http', '');
 my %command = (
 	master => [ 'master', '--once' ], agent => [ 'agent', '--name', 'north', @no_http ],
-	worker => [ 'worker', @no_http ], status => ['status'], ring => ['ring'], locate => [ 'locate', 'k' ],
+	status => ['status'], ring => ['ring'], locate => [ 'locate', 'k' ],
 	doctor => ['doctor'], 'check-config' => ['check-config']);
 
 # Versions of the extension that this daemon does not know.
@@ -81,7 +81,7 @@ $node->safe_psql('postgres', 'ALTER FUNCTION stacksaga.ring_state_of_old RENAME 
 
 # Roles: one that may do nothing, and those of the other kinds.
 my %needs = (
-	master => ['coordinator'], agent => ['coordinator'], worker => [ 'operator', 'coordinator' ],
+	master => ['coordinator'], agent => ['coordinator'],
 	status => ['monitor'], ring => ['monitor'], locate => ['monitor'], doctor => ['monitor']);
 $node->safe_psql('postgres', q{CREATE ROLE "o'nobody" LOGIN});
 for my $what (sort keys %needs)
@@ -91,7 +91,7 @@ for my $what (sort keys %needs)
 		@{ $command{$what} }, '-d', qq{$superuser user='o\\'nobody'});
 }
 my %others = (
-	master => [ 'service', 'monitor' ], worker => [ 'service', 'monitor', 'coordinator' ], status => ['coordinator']);
+	master => [ 'service', 'monitor' ], status => ['coordinator']);
 for my $what (sort keys %others)
 {
 	for my $kind (@{ $others{$what} })
@@ -148,16 +148,15 @@ SKIP:
 	}
 }
 
-# Roles of another kind. A service may register nodes, but neither publish nor do due work.
+# Roles of another kind. A service may register nodes, but not publish.
 $node->safe_psql('postgres', q{
 	CREATE ROLE service LOGIN;
 	CREATE ROLE monitor LOGIN;
 	SELECT stacksaga.grant_usage('service', 'service'), stacksaga.grant_usage('monitor', 'monitor')});
 for my $kind (qw(service monitor))
 {
-	ends_with(77, qr/sqlstate=42501.*grant_usage.*'\Q$kind\E', 'coordinator'/, "a $kind as $_", @{ $command{$_} },
-		'-d', "$superuser user=$kind")
-	  for qw(agent worker);
+	ends_with(77, qr/sqlstate=42501.*grant_usage.*'\Q$kind\E', 'coordinator'/, "a $kind as agent",
+		@{ $command{agent} }, '-d', "$superuser user=$kind");
 }
 
 # A server error that nobody foresaw, and outputs that take nothing.

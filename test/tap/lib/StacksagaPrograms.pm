@@ -6,7 +6,7 @@
 #   $programs->kill_one('north');   # also end_one, freeze_one
 #   $programs->stop_all;            # also done when the test dies
 #
-# An end that nobody asked for is remembered: unexpected() tells of it.
+# An end that nobody asked for is remembered: unexpected() names it, unless the program may end by itself.
 package StacksagaPrograms;
 
 use strict;
@@ -27,8 +27,8 @@ sub new
 # The command is made anew for each start, so that a name in it may be another one each time.
 sub add
 {
-	my ($self, $name, $command) = @_;
-	$self->{of}{$name} = { command => $command, log => "$self->{logs}/$name.log", starts => 0 };
+	my ($self, $name, $command, %options) = @_;
+	$self->{of}{$name} = { command => $command, log => "$self->{logs}/$name.log", starts => 0, %options };
 	return;
 }
 
@@ -76,7 +76,7 @@ sub reap
 	return if waitpid($one->{pid}, $flags) == 0;
 	my $status = ($? & 127) ? 'signal ' . ($? & 127) : 'exit code ' . ($? >> 8);
 	push @{ $self->{unexpected} }, "$name ended with $status, see $one->{log}"
-	  if ($one->{expected} // '') ne $status;
+	  if !$one->{may_end} && ($one->{expected} // '') ne $status;
 	delete $one->{pid};
 	return;
 }

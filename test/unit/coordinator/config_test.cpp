@@ -109,6 +109,7 @@ TEST(Config, RefusesMisuseWith64) {
     for (const auto &arguments : std::vector<std::vector<const char *>>{
              {},
              {"leader"},
+             {"worker"},
              {"master", "--bogus"},
              {"master", "extra"},
              {"master", "--log-format", "xml"},
