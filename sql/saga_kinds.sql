@@ -198,7 +198,9 @@ SELECT step, effect FROM stacksaga.definition_step
 SELECT kinds.start('buy', '{"fail": ["c1"]}') AS id \gset
 SELECT stacksaga.run_pending();
 SELECT saga, status, child, last_error FROM kinds.now;
+SET session_replication_role = replica; -- what a saga was started with may not change
 UPDATE stacksaga.saga SET input = '{}' WHERE saga_id = :'id';
+RESET session_replication_role;
 SELECT stacksaga.retry_saga(:'id', 'the child may pass now');
 SELECT stacksaga.run_pending();
 SELECT saga, status, output FROM kinds.now;
@@ -266,13 +268,6 @@ SELECT stacksaga.run_pending();
 SELECT step, direction, attempt, stacksaga.complete_step(saga_id, step, lease, '"by phone"') AS status
   FROM stacksaga.claim_steps('kinds_spare', 'w');
 SELECT saga, status, output FROM kinds.now;
--- A lease that runs out is a failure: its late answer counts until the spare has claimed.
-SELECT kinds.start('call') AS id \gset
-SELECT lease AS lease FROM stacksaga.claim_steps('kinds_main', 'w') \gset
-SET stacksaga.clock_offset = '31 seconds';
-SELECT stacksaga.run_pending();
-SELECT stacksaga.complete_step(:'id', 'q', :lease, '"late"');
-SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
 -- An unknown outcome is undone and not done another way.
 SELECT kinds.start('call') AS id \gset
 SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
@@ -281,21 +276,14 @@ SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
 SELECT direction, stacksaga.complete_step(saga_id, step, lease) AS status
   FROM stacksaga.claim_steps('kinds_main', 'w');
 
--- The same lapse seen by a claim from the main queue: the fallback is not given to it.
-SELECT kinds.start('call') AS id \gset
-SELECT lease AS lease FROM stacksaga.claim_steps('kinds_main', 'w') \gset
-SET stacksaga.clock_offset = '31 seconds';
-SELECT count(*) FROM stacksaga.claim_steps('kinds_main', 'w');
--- A late failure of the action is none of the fallback.
-SELECT stacksaga.fail_step(:'id', 'q', :lease, 'late', 'non_retryable');
-SELECT step, direction, attempt FROM stacksaga.claim_steps('kinds_spare', 'w');
--- But one that says that the outcome is not known has it undone.
+-- A lease that ran out leaves the outcome unknown as well.
 SELECT kinds.start('call') AS id \gset
 SELECT lease AS lease FROM stacksaga.claim_steps('kinds_main', 'w') \gset
 SET stacksaga.clock_offset = '31 seconds';
 SELECT stacksaga.run_pending();
-SELECT stacksaga.fail_step(:'id', 'q', :lease, 'late', 'unknown');
 SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
+SELECT direction, stacksaga.complete_step(saga_id, step, lease) AS status
+  FROM stacksaga.claim_steps('kinds_main', 'w');
 -- An outcome that is not known stays so when a later attempt fails.
 SELECT stacksaga.define_saga('doubted', ARRAY[
     stacksaga.queue_step('q', 'kinds_main', fallback => 'kinds_spare',

@@ -34,6 +34,14 @@ constexpr const char *select_bad_changes = R"(
             WHERE b.saga_id = c.saga_id AND b.change_no < c.change_no
               AND b.direction = 'compensate'))";
 
+constexpr const char *select_lost_leases = R"(
+    SELECT count(*), count(d.verify), count(d.fallback),
+           count(*) FILTER (WHERE d.effect = 'irreversible')
+      FROM stacksaga.failure f
+      JOIN stacksaga.saga s ON s.saga_id = f.saga_id
+      JOIN stacksaga.definition_step d USING (definition_id, step_no)
+     WHERE f.direction = 'act' AND f.error LIKE 'the lease ran out%')";
+
 Direction direction_of(const std::string &name) {
     return name == "act" ? Direction::act : Direction::compensate;
 }
@@ -81,6 +89,14 @@ void Lane::check_changes() {
     for (int i = 0; i < rows.size(); ++i)
         story_of(number(rows, i, 0)).broken_promise =
             fmt::format("its status went from {}", rows.text(i, 1));
+}
+
+void Lane::count_lost_leases() {
+    const support::Rows rows = run_sql(select_lost_leases);
+    lost_leases_.all += rows.number(0, 0);
+    lost_leases_.with_verify += rows.number(0, 1);
+    lost_leases_.with_fallback += rows.number(0, 2);
+    lost_leases_.irreversible += rows.number(0, 3);
 }
 
 std::string Lane::report(const Story &story) {

@@ -136,6 +136,7 @@ int Lane::run(int first, int last, bool tell_all, std::vector<std::string> &repo
             story.object(fmt::format("it has not come to rest within {} hours", ticks_max));
     check_promises();
     check_changes();
+    count_lost_leases();
     int failures = 0;
     for (const Story &story : stories_) {
         const bool failed = story.disagreement || story.broken_promise;

@@ -11,6 +11,17 @@
 
 namespace stacksaga::property {
 
+/// Attempts to act whose lease ran out, and how many of them were of steps that have this.
+struct LostLeases {
+    long long all;
+    long long with_verify;
+    long long with_fallback;
+    long long irreversible;
+    [[nodiscard]] bool is_of_every_kind() const {
+        return with_verify > 0 && with_fallback > 0 && irreversible > 0;
+    }
+};
+
 class Lane {
 public:
     /// `script` is property.sql. Makes the database `name` in the server of libpq's environment.
@@ -19,6 +30,9 @@ public:
     /// Runs the sagas first..last-1 to their ends, and adds a report for each that broke a promise
     /// or disagrees with the model, or for every saga (`tell_all`). Returns how many did so.
     int run(int first, int last, bool tell_all, std::vector<std::string> &reports);
+
+    /// Of all sagas that have run here.
+    [[nodiscard]] const LostLeases &lost_leases() const { return lost_leases_; }
 
 private:
     /// An answer to come, or an extension of a lease (minutes > 0).
@@ -45,6 +59,7 @@ private:
     void check_promises();
     std::map<int, Facts> read_facts();
     void check_changes();
+    void count_lost_leases();
     std::string report(const Story &story);
     Window window_to(Time now);
     Story &story_of(int number) { return stories_[static_cast<size_t>(number - first_)]; }
@@ -59,6 +74,7 @@ private:
     std::map<int, std::vector<Planned>> calendar_; ///< by tick
     std::map<int, std::vector<std::pair<Story *, Operation>>> operations_;
     std::vector<std::string> heard_; ///< notices of the statement that runs
+    LostLeases lost_leases_{};
     int first_ = 0;
     int tick_ = 0;
     Time now_ = 0;       ///< as of the last statement

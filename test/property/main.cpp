@@ -23,6 +23,8 @@ constexpr size_t reports_max = 3;
 // Families take longer; their sagas count as well.
 constexpr int family_batch_size = 10 * families_per_definition;
 constexpr int sagas_per_family = 20;
+// So many that something rare happens in them.
+constexpr int sagas_of_every_kind = 5000;
 
 struct Options {
     uint64_t seed = std::random_device{}() % 1'000'000'000;
@@ -48,6 +50,7 @@ public:
             work(lane, next_,
                  one ? Range{options_.saga, options_.saga + 1, batch_size, true}
                      : Range{0, options_.sagas, batch_size, false});
+        add(lane.lost_leases());
         if (!one)
             work(family_lane, next_family_,
                  one_family ? Range{options_.family, options_.family + 1, family_batch_size, true}
@@ -65,6 +68,7 @@ public:
     }
     [[nodiscard]] int failures() const { return failures_; }
     [[nodiscard]] int done() const { return done_; }
+    [[nodiscard]] const LostLeases &lost_leases() const { return lost_leases_; }
     [[nodiscard]] const std::vector<std::string> &reports() const { return reports_; }
 
 private:
@@ -74,6 +78,13 @@ private:
         int batch;
         bool tell_all;
     };
+    void add(const LostLeases &lost) {
+        const std::lock_guard lock(mutex_);
+        lost_leases_.all += lost.all;
+        lost_leases_.with_verify += lost.with_verify;
+        lost_leases_.with_fallback += lost.with_fallback;
+        lost_leases_.irreversible += lost.irreversible;
+    }
     template <class AnyLane> void work(AnyLane &lane, std::atomic<int> &next, const Range &range) {
         for (;;) {
             const int first = range.begin + range.batch * next++;
@@ -95,6 +106,7 @@ private:
     std::mutex mutex_;
     int done_ = 0;
     int failures_ = 0;
+    LostLeases lost_leases_{};
     std::vector<std::string> reports_;
 };
 
@@ -126,9 +138,15 @@ int run(const Options &options) {
         });
     for (std::thread &thread : threads)
         thread.join();
+    const LostLeases &lost = batches.lost_leases();
+    if (options.sagas >= sagas_of_every_kind && !one && !batches.enough() &&
+        !lost.is_of_every_kind())
+        batches.failed("no lease was lost of a step with verify, with a fallback or irreversible");
     for (size_t i = 0; i < std::min(reports_max, batches.reports().size()); ++i)
         fmt::print("{}", batches.reports()[i]);
     const auto took = std::chrono::steady_clock::now() - started;
+    fmt::print("{} leases lost, {} with verify, {} with a fallback, {} irreversible\n", lost.all,
+               lost.with_verify, lost.with_fallback, lost.irreversible);
     fmt::print("{} sagas and families in {} s, {} of them wrong\n", batches.done(),
                std::chrono::duration_cast<std::chrono::seconds>(took).count(), batches.failures());
     return batches.failures() > 0 ? 1 : 0;

@@ -19,7 +19,6 @@ Failing failing_of(Word word, Window w) {
             .never_done = false,
             .keeps_lease = false,
             .verified = false,
-            .of_past_action = false,
             .since = w};
 }
 
@@ -143,9 +142,8 @@ bool Model::verified(int step_no, int attempt, Window w) {
                      {.word = known ? Word::retryable : Word::unknown,
                       .known = known,
                       .never_done = known,
-                      .keeps_lease = false,
+                      .keeps_lease = !known,
                       .verified = true,
-                      .of_past_action = false,
                       .since = w});
         return true;
     });
@@ -197,8 +195,6 @@ bool Model::answered(const Answer &answer, const Reply &reply, Window w) {
                               .never_done = answer.word == Word::non_retryable,
                               .keeps_lease = false,
                               .verified = false,
-                              .of_past_action = t.falling_back && t.phase != Phase::claimed &&
-                                                t.attempt == t.base,
                               .since = w});
             return reply.status == name_of(s.status);
         }

@@ -120,7 +120,6 @@ std::string_view Rules::resolve(const StepPlan &step, bool done, Window w) {
                            .never_done = true,
                            .keeps_lease = false,
                            .verified = false,
-                           .of_past_action = false,
                            .since = w};
     Direction direction = Direction::compensate;
     if (!s.compensate.is_live() && (s.act.is_live() || !lost_compensation))

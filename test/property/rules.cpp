@@ -248,13 +248,7 @@ void Rules::failed(const StepPlan &step, Direction direction, const Failing &f) 
         else
             t = {};
         park(step.no, Direction::act);
-    } else if (f.of_past_action && f.word != Word::unknown) { // the fallback is due as before
-        t.earliest = f.since.from;
-        t.latest = f.since.to;
-        t.lease = 0;
-        if (was_waited_for)
-            unpark(step, f.since);
-    } else if (f.word != Word::non_retryable && again && !f.of_past_action) {
+    } else if (f.word != Word::non_retryable && again) {
         pause(step, direction, f);
         if (was_waited_for)
             unpark(step, f.since);
@@ -283,8 +277,7 @@ void Rules::fall_back(const StepPlan &step, const Failing &f) {
          .base = t.attempt,
          .earliest = f.since.from,
          .latest = f.since.to,
-         .falling_back = true,
-         .lease = f.keeps_lease ? t.lease : 0};
+         .falling_back = true};
 }
 
 // A saga that is parked for another step waits for that to be settled first.
@@ -350,19 +343,15 @@ void Rules::undo_next(Window w) {
         park(given_up->no, Direction::compensate);
 }
 
-// A lease that ran out is a retryable failure, of an irreversible step an unknown one; passing the
-// timeout always is.
+// Nothing was heard under the lease, or until the timeout: nobody knows what the service did.
 void Rules::lapsed(const StepPlan &step, Direction direction) {
     const Task &t = task(step, direction);
-    const bool timed_out = t.timeout_at <= t.lease_until;
-    const bool unknown = timed_out || (step.irreversible && direction == Direction::act);
     failed(step, direction,
-           {.word = unknown ? Word::unknown : Word::retryable,
+           {.word = Word::unknown,
             .known = false,
             .never_done = false,
             .keeps_lease = true,
             .verified = false,
-            .of_past_action = false,
             .since = {t.until(), t.until()}});
 }
 
@@ -390,7 +379,6 @@ void Rules::unseen_due(const StepPlan &step, Window w) {
                 .never_done = false,
                 .keeps_lease = false,
                 .verified = false,
-                .of_past_action = false,
                 .since = w});
 }
 

@@ -7,13 +7,12 @@ namespace stacksaga::property {
 
 /// How an attempt failed.
 struct Failing {
-    Word word;           ///< retryable, non_retryable or unknown
-    bool known;          ///< it is certain that this attempt did nothing
-    bool never_done;     ///< ... and that no earlier one did
-    bool keeps_lease;    ///< it lapsed: its late answer counts
-    bool verified;       ///< verify was asked already
-    bool of_past_action; ///< a late answer to the action, whose fallback is due already
-    Window since;        ///< a pause counts from here
+    Word word;        ///< retryable, non_retryable or unknown
+    bool known;       ///< it is certain that this attempt did nothing
+    bool never_done;  ///< ... and that no earlier one did
+    bool keeps_lease; ///< it lapsed: its late answer counts
+    bool verified;    ///< verify was asked already
+    Window since;     ///< a pause counts from here
 };
 
 class Rules {

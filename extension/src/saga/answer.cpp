@@ -145,10 +145,7 @@ std::string_view fail(const pg::Arguments &arguments, Failure failure) {
     std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
     if ((!work || work->lease != a.lease) && was_failed(a, failure.failure_class))
         return status_of(a.saga);
-    Work held = require_lease(a);
-    failure.of_past_action =
-        held.falling_back && !held.is_claimed() && held.attempt == held.attempt_base;
-    step_failed(a.saga, *a.step, held, failure);
+    step_failed(a.saga, *a.step, require_lease(a), failure);
     return status_of(a.saga);
 }
 

@@ -191,8 +191,7 @@ bool fall_back(const Saga &saga, const Step &step, const Work &work, const Failu
              {.direction = Direction::act,
               .due_at = saga.now,
               .attempt = work.attempt,
-              .falling_back = true,
-              .lease = f.keep_lease ? work.lease : std::nullopt});
+              .falling_back = true});
     return true;
 }
 
@@ -286,17 +285,7 @@ void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &
         failed_on_the_way_back(saga, step, work, failure);
         return;
     }
-    core::Verdict verdict = decide(saga, step, work, failure);
-    if (failure.of_past_action && verdict != core::Verdict::park) {
-        if (failure.failure_class != FailureClass::unknown) { // the fallback is due as before
-            pause_work(saga, work, saga.now, false, false);
-            if (was_parked)
-                unpark(saga, step);
-            return;
-        }
-        verdict = core::Verdict::give_up;
-    }
-    switch (verdict) {
+    switch (decide(saga, step, work, failure)) {
     case core::Verdict::retry:
         try_again(saga, step, work, failure);
         if (was_parked)
@@ -333,9 +322,8 @@ void lease_expired(Saga &saga, const Step &step, const Work &work) {
     }
     // due_at is the earlier of lease and timeout; a message has no lease but the timeout.
     bool timed_out = *work.lease_until > work.due_at || step.kind == StepKind::message;
-    bool unknown = timed_out || (step.irreversible && work.direction == Direction::act);
     step_failed(saga, step, work,
-                {.failure_class = unknown ? FailureClass::unknown : FailureClass::retryable,
+                {.failure_class = FailureClass::unknown,
                  .outcome_known = false,
                  .error = timed_out ? "the attempt took longer than the step's timeout"
                                     : "the lease ran out",

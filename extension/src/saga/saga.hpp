@@ -17,7 +17,6 @@ struct Failure {
     bool was_verified = false;             ///< this is what the verify function said
     bool was_never_done = false;           ///< says so of the earlier attempts as well
     bool adds_to_error = false;            ///< keeps what is known of the attempt already
-    bool of_past_action = false; ///< a late answer to the action, whose fallback is due already
 };
 
 /// All inside with_spi.
@@ -40,7 +39,8 @@ void step_completed(Saga &saga, const Step &step, const Work &work, const pg::Pa
 /// Writes the failure and does what the outcome rules say.
 void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &failure);
 
-/// A claimed step whose lease or timeout has passed, at an instant not before work.due_at.
+/// A claimed step whose lease or timeout has passed, at an instant not before work.due_at. The
+/// service is not known to have done nothing: the outcome is unknown.
 void lease_expired(Saga &saga, const Step &step, const Work &work);
 
 /// The work row of a signal step is due: its wait begins, or has lasted too long.

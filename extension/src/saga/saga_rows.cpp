@@ -32,8 +32,8 @@ constinit pg::Statement select_work{
     "  FROM stacksaga.work WHERE" THIS_SAGA "AND step_no = $3 AND direction = $4"};
 constinit pg::Statement insert_work{
     "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, step_no, direction, due_at, queue,"
-    "       attempt, attempt_base, falling_back, started_at, lease, resume_at)"
-    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12, $13)"};
+    "       attempt, attempt_base, falling_back, started_at, resume_at)"
+    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12)"};
 constinit pg::Statement insert_saga_work{
     "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, step_no, direction, due_at)"
     " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING"};
@@ -260,8 +260,7 @@ void add_work(const Saga &saga, const Step &step, const NewWork &work) {
                     pg::param(saga.slot), pg::param(step.no), param(work.direction),
                     pg::param_time(due.due_at), pg::param(queue_of(step, work.falling_back)),
                     pg::param(work.attempt), pg::param(work.falling_back),
-                    pg::param_time(work.started_at), param_lease(work.lease),
-                    pg::param_time(due.resume_at));
+                    pg::param_time(work.started_at), pg::param_time(due.resume_at));
     wake_workers_at_commit();
 }
 

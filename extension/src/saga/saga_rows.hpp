@@ -76,7 +76,6 @@ struct NewWork {
     int32 attempt = 0; ///< attempts so far, none of which count
     bool falling_back = false;
     std::optional<TimestampTz> started_at{};
-    std::optional<int64> lease{}; ///< whose late answer still counts
 };
 /// The queue that a step's work is claimed from; nullopt: a worker runs it.
 std::optional<std::string_view> queue_of(const Step &step, bool falling_back);

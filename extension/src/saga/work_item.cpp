@@ -100,6 +100,7 @@ void settle_verified(Saga &saga, const Step &step, const Work &work, std::string
                     .error = known ? "verify says that the step was not done"
                                    : "verify does not know whether the step was done",
                     .since = saga.now,
+                    .keep_lease = !known && work.lease, // the outcome is as open as before
                     .was_verified = true,
                     .was_never_done = known,
                     .adds_to_error = true};
@@ -205,13 +206,11 @@ void fail_item(const DueItem &item, std::string_view worker, const HandlerError 
                     .error = error.message,
                     .sqlstate = error.sqlstate,
                     .since = saga.now};
-    if (error.timed_out) {
-        failure.failure_class = FailureClass::unknown; // rolled back all the same
-    } else if (error.is_cancelled) {
-        failure.failure_class = FailureClass::retryable; // it says nothing about the step
-    } else if (due->work.verifying) {
+    if (due->work.verifying) {
         failure.failure_class = FailureClass::unknown;
         failure.outcome_known = false;
+    } else if (error.timed_out || error.is_cancelled) {
+        failure.failure_class = FailureClass::retryable; // rolled back, whatever the policy says
     } else if (failure.failure_class == FailureClass::unknown) {
         failure.outcome_known = false;
     }
