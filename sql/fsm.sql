@@ -63,12 +63,16 @@ SELECT count(*) AS turn_forward_again FROM fsm.tried
  WHERE outcome = 'allowed' AND from_direction = 'compensate' AND to_direction = 'act';
 
 -- A saga that is a step of another one goes back with it, completed or not.
+SET session_replication_role = replica;
 UPDATE stacksaga.saga SET parent_id = gen_random_uuid(), parent_step = 1 WHERE saga_id = :'id';
+RESET session_replication_role;
 SELECT t.from_status, t.from_direction, t.to_status, t.to_direction,
        fsm.try(:'id', t.from_status, t.from_direction, t.to_status, t.to_direction) AS of_child
   FROM fsm.tried t WHERE t.from_status IN ('completed', 'failed') AND t.outcome = 'SG409'
    AND fsm.try(:'id', t.from_status, t.from_direction, t.to_status, t.to_direction) <> 'SG409';
+SET session_replication_role = replica;
 UPDATE stacksaga.saga SET parent_id = NULL, parent_step = NULL WHERE saga_id = :'id';
+RESET session_replication_role;
 
 -- What the refusal says.
 SELECT fsm.try(:'id', 'compensating', 'compensate', 'compensating', 'compensate');
@@ -89,6 +93,28 @@ $$;
 SELECT * FROM fsm.refusal(:'id', $$ status = 'running', direction = 'act' $$);
 SELECT * FROM fsm.refusal(:'id', $$ status = 'running' $$);
 SELECT * FROM fsm.refusal(:'id', $$ direction = 'act' $$);
+
+-- A saga stays the one that was started: of all columns these alone may change.
+SELECT fsm.try(:'id', 'running', 'act', 'running', 'act');
+SELECT string_agg(attname, ', ' ORDER BY attnum) AS may_change
+  FROM pg_attribute
+ WHERE attrelid = 'stacksaga.saga'::regclass AND attnum > 0 AND NOT attisdropped
+   AND attname NOT IN ('status', 'direction')
+   AND (SELECT line FROM fsm.refusal(:'id', format('%I = %s', attname,
+               CASE atttypid::regtype::text
+               WHEN 'uuid' THEN 'gen_random_uuid()'
+               WHEN 'timestamp with time zone' THEN $$'2020-01-01'$$
+               WHEN 'jsonb' THEN $$'{"other": 1}'$$
+               WHEN 'bytea' THEN $$'other'$$
+               WHEN 'text' THEN $$'other'$$
+               WHEN 'stacksaga.step_direction' THEN $$'act'$$
+               ELSE '7' END)) AS r(line) LIMIT 1) = 'allowed';
+SELECT * FROM fsm.refusal(:'id', 'ring_id = 2');
+SELECT * FROM fsm.refusal(:'id', 'slot = slot + 1') WITH ORDINALITY AS r(line, n) WHERE n <> 2;
+SELECT * FROM fsm.refusal(:'id', $$ input = '{"more": 1}' $$);
+SELECT * FROM fsm.refusal(:'id', $$ key = 'a key' $$);
+-- Nothing changing is always allowed, also written anew.
+SELECT * FROM fsm.refusal(:'id', $$ input = '{}', ring_id = ring_id, token = token, key = NULL $$);
 
 -- Unknown words are refused by the table itself, whatever the trigger lets through.
 SELECT line FROM fsm.refusal(:'id', $$ status = 'done' $$) WITH ORDINALITY AS r(line, n)

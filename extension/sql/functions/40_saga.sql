@@ -118,9 +118,9 @@ CREATE OR REPLACE FUNCTION stacksaga.enforce_transition() RETURNS trigger
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_enforce_transition';
 COMMENT ON FUNCTION stacksaga.enforce_transition IS
-    'Refuses changes of a saga''s status that saga_transitions() does not list. Raises SG409';
+    'Refuses changes of a saga''s status that saga_transitions() does not list, and of what it was started with. Raises SG409';
 
 CREATE OR REPLACE TRIGGER saga_transition BEFORE UPDATE ON stacksaga.saga FOR EACH ROW
     EXECUTE FUNCTION stacksaga.enforce_transition();
 COMMENT ON TRIGGER saga_transition ON stacksaga.saga IS
-    'Holds everybody to the changes of status that are allowed, the owner of the table included';
+    'Holds everybody to the changes that are allowed, the owner of the table included';

@@ -1,6 +1,7 @@
 #include "src/ring/fence.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/compat.hpp"
 #include "pg/lock.hpp"
 #include "pg/query.hpp"
 
@@ -57,6 +58,12 @@ void lock_slots(const NodeIdentity &node, std::span<const int32> slots, std::spa
 
 bool lock_slot_exclusively(int32 ring_id, int32 slot, bool wait) {
     return lock_slot(ring_id, slot, ExclusiveLock, wait);
+}
+
+bool holds_slot_exclusively(int32 ring_id, int32 slot) {
+    return pg::holds_lock(
+        pg::lock_tag(pg::LockClass::slot, static_cast<uint32>(ring_id), static_cast<uint32>(slot)),
+        ExclusiveLock);
 }
 
 } // namespace stacksaga

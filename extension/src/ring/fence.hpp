@@ -27,5 +27,6 @@ void lock_slots(const NodeIdentity &node, std::span<const int32> slots, std::spa
 /// The exclusive lock on a slot, to the end of the (sub)transaction. With `wait` as long as
 /// lock_timeout allows (55P03 after that); without it, false when it cannot be had at once.
 bool lock_slot_exclusively(int32 ring_id, int32 slot, bool wait);
+bool holds_slot_exclusively(int32 ring_id, int32 slot);
 
 } // namespace stacksaga

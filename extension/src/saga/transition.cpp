@@ -4,6 +4,7 @@
 #include "pg/result.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
+#include "src/ring/fence.hpp"
 #include "src/saga/parked.hpp"
 
 namespace stacksaga {
@@ -33,6 +34,65 @@ void count_change(core::Status from, core::Direction from_direction, core::Statu
         count_event(Counter::sagas_failed);
     else if (to == core::Status::parked)
         count_event(Counter::sagas_parked);
+}
+
+/// The columns of a saga that change while it runs; all others say which saga it is.
+constexpr std::array<std::string_view, 9> changing_columns{
+    "status",     "direction",   "failed_step", "parked_step", "parked_direction",
+    "updated_at", "finished_at", "latest_run",  "error"};
+
+/// Its ring, and the slot there, are changed by adopt_ring() alone, which holds the fence.
+bool is_moved_under_fence(std::string_view column, HeapTuple before, TupleDesc descriptor) {
+    if (column != "ring_id" && column != "slot")
+        return false;
+    const auto field = [&](const char *name) {
+        bool isnull;
+        return DatumGetInt32(
+            heap_getattr(before, SPI_fnumber(descriptor, name), descriptor, &isnull));
+    };
+    return holds_slot_exclusively(field("ring_id"), field("slot"));
+}
+
+bool is_same(const FormData_pg_attribute &column, Datum a, bool a_isnull, Datum b, bool b_isnull) {
+    if (a_isnull || b_isnull)
+        return a_isnull && b_isnull;
+    // As stored first: what is large is fetched only where it has been written anew.
+    return datumIsEqual(a, b, column.attbyval, column.attlen) ||
+           datum_image_eq(a, b, column.attbyval, column.attlen);
+}
+
+char *value_text(HeapTuple tuple, TupleDesc descriptor, int number) {
+    char *value = SPI_getvalue(tuple, descriptor, number);
+    return value != nullptr ? pstrdup(clip(value)) : pstrdup("NULL");
+}
+
+/// SG409: a saga stays the one that was started.
+void require_same_saga(HeapTuple before, HeapTuple after, TupleDesc descriptor) {
+    for (int i = 0; i < descriptor->natts; ++i) {
+        const FormData_pg_attribute &column = *TupleDescAttr(descriptor, i);
+        const int number = i + 1;
+        bool was_null, is_null;
+        const Datum was = heap_getattr(before, number, descriptor, &was_null);
+        const Datum is = heap_getattr(after, number, descriptor, &is_null);
+        const std::string_view name{NameStr(column.attname)};
+        if (column.attisdropped || is_same(column, was, was_null, is, is_null) ||
+            std::ranges::find(changing_columns, name) != changing_columns.end() ||
+            is_moved_under_fence(name, before, descriptor))
+            continue;
+        bool isnull;
+        const Datum id =
+            heap_getattr(before, SPI_fnumber(descriptor, "saga_id"), descriptor, &isnull);
+        ereport(ERROR,
+                (errcode(pg::sg409),
+                 errmsg("column \"%s\" of saga %s may not change", name.data(),
+                        DatumGetCString(DirectFunctionCall1(uuid_out, id))),
+                 errdetail("It is %s and would be %s.", value_text(before, descriptor, number),
+                           value_text(after, descriptor, number)),
+                 name == "ring_id" || name == "slot"
+                     ? errhint("A saga belongs to its ring; stacksaga.adopt_ring() moves the work "
+                               "of a ring whose nodes are dead.")
+                     : errhint("Cancel the saga with stacksaga.cancel_saga() and start another.")));
+    }
 }
 
 } // namespace
@@ -69,6 +129,7 @@ STACKSAGA_FUNCTION(enforce_transition) {
     TupleDesc descriptor = RelationGetDescr(trigger->tg_relation);
     HeapTuple before = trigger->tg_trigtuple, after = trigger->tg_newtuple;
 
+    require_same_saga(before, after, descriptor);
     auto from = core::status_of(column_text(before, descriptor, "status"));
     auto from_direction = core::direction_of(column_text(before, descriptor, "direction"));
     std::string_view to_name = column_text(after, descriptor, "status");
