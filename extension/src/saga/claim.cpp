@@ -12,6 +12,7 @@
 #include "src/saga/claim_search.hpp"
 #include "src/saga/saga.hpp"
 #include "src/saga/step_call.hpp"
+#include "src/saga/step_results.hpp"
 
 namespace stacksaga {
 

@@ -65,6 +65,11 @@ struct Definition {
                 return &s;
         return nullptr;
     }
+    /// Whether no other step runs side by side with this one.
+    bool is_alone(const Step &step) const {
+        return std::ranges::none_of(
+            steps, [&](const Step &s) { return s.stage == step.stage && s.no != step.no; });
+    }
     const RetryRules &rules(const Step &s, core::Direction d) const {
         return d == core::Direction::act ? s.retry : compensation_retry;
     }

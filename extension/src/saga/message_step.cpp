@@ -8,6 +8,7 @@
 #include "src/common/limits.hpp"
 #include "src/saga/message_step.hpp"
 #include "src/saga/step_call.hpp"
+#include "src/saga/step_results.hpp"
 
 namespace stacksaga {
 

@@ -17,12 +17,6 @@ using core::Direction;
 using core::FailureClass;
 using core::Status;
 
-bool is_alone(const Saga &saga, const Step &step) {
-    const Definition &d = *saga.definition;
-    return std::none_of(d.steps.begin(), d.steps.end(),
-                        [&](const Step &s) { return s.stage == step.stage && s.no != step.no; });
-}
-
 bool stage_is_complete(const Definition &d, const Progress &p, int16 stage) {
     return std::all_of(d.steps.begin(), d.steps.end(),
                        [&](const Step &s) { return s.stage != stage || p.acted[s.no - 1]; });
@@ -72,7 +66,7 @@ void open_stage(Saga &saga, int16 stage, TimestampTz due_at) {
 void advance(Saga &saga, const Step &step) {
     if (saga.status != Status::running)
         return;
-    if (!is_alone(saga, step) &&
+    if (!saga.definition->is_alone(step) &&
         !stage_is_complete(*saga.definition, read_progress(saga), step.stage))
         return;
     if (step.stage < saga.definition->stages)
@@ -238,16 +232,6 @@ void failed_on_the_way_back(Saga &saga, const Step &step, const Work &work, cons
 }
 
 } // namespace
-
-Datum step_results(const Saga &saga, const Step &step, Direction direction) {
-    if (direction == Direction::act && step.stage == 1 && is_alone(saga, step))
-        return DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")); // nothing can be there yet
-    return read_results(saga);
-}
-
-Datum saga_results(const Saga &saga) {
-    return read_results(saga);
-}
 
 void open_first_stage(const Saga &saga, TimestampTz due_at) {
     for (const Step &s : saga.definition->steps)

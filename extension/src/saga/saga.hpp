@@ -21,11 +21,6 @@ struct Failure {
 
 /// All inside with_spi.
 
-/// Outputs of the completed steps by name, as jsonb: what `step` is called with.
-Datum step_results(const Saga &saga, const Step &step, core::Direction direction);
-/// The same whatever the step: the output of the saga.
-Datum saga_results(const Saga &saga);
-
 /// The saga's row has just been inserted: makes its first stage due at `due_at`.
 void open_first_stage(const Saga &saga, TimestampTz due_at);
 

@@ -20,7 +20,8 @@ using core::Status;
 #define THIS_SAGA " saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token "
 #define SELECT_SAGA                                                                                \
     "SELECT saga_id, token::bigint, ring_id, definition_id, status, direction, input, headers,"    \
-    "       deadline_at, slot, parked_step, parked_direction, parent_id, parent_step"              \
+    "       deadline_at, slot, parked_step, parked_direction, parent_id, parent_step,"             \
+    "       created_at"                                                                            \
     "  FROM stacksaga.saga WHERE" THIS_SAGA "FOR NO KEY UPDATE"
 
 constinit pg::Statement lock_one{SELECT_SAGA};
@@ -84,9 +85,6 @@ constinit pg::Statement insert_effect{
     " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10)"};
 constinit pg::Statement select_effects{
     "SELECT step_no, direction FROM stacksaga.effect WHERE" THIS_SAGA};
-constinit pg::Statement aggregate_results{
-    "SELECT coalesce(jsonb_object_agg(($3::text[])[step_no], output), '{}') FROM stacksaga.effect"
-    " WHERE" THIS_SAGA "AND direction = 'act'"};
 // A late answer to an attempt that was already counted as failed replaces its row.
 constinit pg::Statement insert_failure{
     "INSERT INTO stacksaga.failure AS f (saga_id, token, step_no, direction, attempt, lease,"
@@ -170,6 +168,7 @@ Saga read_saga(const pg::Rows &rows, TimestampTz now) {
         s.parent_id = rows.uuid(0, 12);
         s.parent_step = rows.int2(0, 13);
     }
+    s.created_at = rows.time(0, 14);
     s.now = now;
     return s;
 }
@@ -414,17 +413,6 @@ bool has_unknown_attempt(const Saga &saga, int16 step_no) {
 
 void settle_outcomes(const Saga &saga, int16 step_no, Direction direction) {
     settle.run(pg::param(saga.id), pg::param(saga.token), pg::param(step_no), param(direction));
-}
-
-Datum read_results(const Saga &saga) {
-    auto *names = static_cast<std::string_view *>(
-        palloc(sizeof(std::string_view) * saga.definition->steps.size()));
-    for (const Step &s : saga.definition->steps)
-        names[s.no - 1] = s.name;
-    pg::Rows rows = aggregate_results.run(
-        pg::param(saga.id), pg::param(saga.token),
-        pg::param_array(std::span<const std::string_view>{names, saga.definition->steps.size()}));
-    return rows.value(0, 0);
 }
 
 std::optional<Datum> take_signal(const Saga &saga, const Step &step) {

@@ -17,6 +17,7 @@ struct Saga {
     core::Direction direction;
     Datum input;   ///< jsonb
     Datum headers; ///< jsonb
+    TimestampTz created_at;
     std::optional<TimestampTz> deadline_at;
     std::optional<int16> parked_step;
     std::optional<core::Direction> parked_direction;
@@ -138,9 +139,6 @@ void write_failure(const Saga &saga, const Step &step, const Work &work, const F
 bool has_unknown_attempt(const Saga &saga, int16 step_no);
 /// None of the step's attempts has happened.
 void settle_outcomes(const Saga &saga, int16 step_no, core::Direction direction);
-
-/// Outputs of completed steps by name, as jsonb.
-Datum read_results(const Saga &saga);
 
 /// The oldest signal of this name that no step has taken is given to `step_no`: its payload.
 std::optional<Datum> take_signal(const Saga &saga, const Step &step);

@@ -10,6 +10,7 @@
 #include "src/saga/child.hpp"
 #include "src/saga/message_step.hpp"
 #include "src/saga/step_call.hpp"
+#include "src/saga/step_results.hpp"
 
 namespace stacksaga {
 
