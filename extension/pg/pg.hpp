@@ -9,6 +9,7 @@
 #include "core/ring_settings.hpp"
 #include "core/saga_state.hpp"
 #include "core/snapshot_window.hpp"
+#include "core/step_kind.hpp"
 #include "core/token.hpp"
 #include "core/window.hpp"
 

@@ -204,7 +204,7 @@ void tell_parent(const Saga &saga) {
 
 void ask_children_to_go_back(const Saga &saga) {
     for (const Step &s : saga.definition->steps) {
-        if (s.kind != StepKind::child || !find_work(saga, s.no, Direction::act))
+        if (s.traits().waits_for != core::StepWait::child || !find_work(saga, s.no, Direction::act))
             continue;
         if (std::optional<Child> child = find_child(saga, s.no))
             wish_back(saga, *child);

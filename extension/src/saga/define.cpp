@@ -89,13 +89,13 @@ void insert_steps(int32 definition_id, std::span<const NewStep> steps, pg::Param
         pg::Rows policy = step_policy.run(steps_json, pg::param(int32{s.no}), saga_policy);
         insert_step.run(
             pg::param(definition_id), pg::param(s.no), pg::param(s.name),
-            pg::param(core::name_in(step_kind_names, s.kind)), pg::param(s.stage),
-            param_signature(s.action), param_oid(s.action), param_signature(s.compensation),
-            param_oid(s.compensation), param_signature(s.verify), param_oid(s.verify),
-            pg::param(s.search_path), pg::param(s.queue), s.timeout, pg::param(s.effect),
-            pg::param(s.compensate_when), pg::param_datum(JSONBOID, policy.value(0, 0)),
-            pg::param(s.signal), s.delay, pg::param(s.child_saga), pg::param(s.fallback),
-            param_oid(s.fallback_function), pg::param(s.topic), pg::param(s.compensation_topic));
+            pg::param(core::traits_of(s.kind).name), pg::param(s.stage), param_signature(s.action),
+            param_oid(s.action), param_signature(s.compensation), param_oid(s.compensation),
+            param_signature(s.verify), param_oid(s.verify), pg::param(s.search_path),
+            pg::param(s.queue), s.timeout, pg::param(s.effect), pg::param(s.compensate_when),
+            pg::param_datum(JSONBOID, policy.value(0, 0)), pg::param(s.signal), s.delay,
+            pg::param(s.child_saga), pg::param(s.fallback), param_oid(s.fallback_function),
+            pg::param(s.topic), pg::param(s.compensation_topic));
     }
 }
 

@@ -167,28 +167,28 @@ void read_sql_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
     s.has_compensation = OidIsValid(s.compensation.function);
 }
 
-void read_queue_step(NewStep &s, const pg::Rows &rows, uint64 row) {
+void read_queue_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     s.queue = rows.optional_text(row, column::queue);
     check_queue(s.queue.value_or(""), "queue", s.name);
     s.has_compensation =
         !rows.is_null(row, column::compensable) && rows.boolean(row, column::compensable);
 }
 
-void read_signal_step(NewStep &s, const pg::Rows &rows, uint64 row) {
+void read_signal_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     s.signal = rows.optional_text(row, column::signal);
     if (!s.signal || s.signal->empty() || s.signal->size() > name_bytes_max)
         refuse_definition(s.name, psprintf("its signal must be 1 to %d bytes long", name_bytes_max),
                           "Name the signal that signal_saga() sends.");
 }
 
-void read_timer_step(NewStep &s, const pg::Rows &rows, uint64 row) {
+void read_timer_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     if (rows.is_null(row, column::delay))
         refuse_definition(s.name, "its delay is null", "Say how long the step waits.");
     read_interval(rows, row, column::delay, "delay", false, s.name);
     s.delay = pg::param_datum(INTERVALOID, rows.value(row, column::delay));
 }
 
-void read_child_step(NewStep &s, const pg::Rows &rows, uint64 row) {
+void read_child_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     s.child_saga = rows.optional_text(row, column::saga);
     if (!s.child_saga)
         refuse_definition(s.name, "its saga is null", "Name the saga that the step starts.");
@@ -207,7 +207,7 @@ void check_topic(std::string_view topic, const char *role_of, std::string_view s
                           "Name the topic that the command is published to.");
 }
 
-void read_message_step(NewStep &s, const pg::Rows &rows, uint64 row) {
+void read_message_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     s.topic = rows.optional_text(row, column::topic);
     check_topic(s.topic.value_or(""), "topic", s.name);
     s.compensation_topic = rows.optional_text(row, column::compensation_topic);
@@ -216,47 +216,42 @@ void read_message_step(NewStep &s, const pg::Rows &rows, uint64 row) {
     s.has_compensation = s.compensation_topic.has_value();
 }
 
+/// Reads the columns of a kind's own.
+struct StepReader {
+    StepKind kind;
+    void (*read)(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer);
+};
+constexpr std::array readers{
+    StepReader{StepKind::sql, read_sql_step},
+    StepReader{StepKind::queue, read_queue_step},
+    StepReader{StepKind::signal, read_signal_step},
+    StepReader{StepKind::timer, read_timer_step},
+    StepReader{StepKind::child, read_child_step},
+    StepReader{StepKind::message, read_message_step},
+};
+static_assert(core::is_in_order_of_kinds(readers));
+
 void read_kind(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
     std::string_view name = rows.optional_text(row, column::kind).value_or("");
-    std::optional<StepKind> kind = core::enum_of<StepKind>(step_kind_names, name);
+    std::optional<StepKind> kind = core::step_kind_of(name);
     if (!kind)
         refuse_definition(s.name, psprintf("its kind \"%s\" is not known", clip(name)),
                           "Make steps with stacksaga.sql_step(), queue_step() and their like.");
     s.kind = *kind;
     s.delay = pg::param_null(INTERVALOID);
-    switch (s.kind) {
-    case StepKind::sql:
-        read_sql_step(s, rows, row, definer);
-        break;
-    case StepKind::queue:
-        read_queue_step(s, rows, row);
-        break;
-    case StepKind::signal:
-        read_signal_step(s, rows, row);
-        break;
-    case StepKind::timer:
-        read_timer_step(s, rows, row);
-        break;
-    case StepKind::child:
-        read_child_step(s, rows, row);
-        break;
-    case StepKind::message:
-        read_message_step(s, rows, row);
-        break;
-    }
-    bool may_be_unknown =
-        s.kind == StepKind::sql || s.kind == StepKind::queue || s.kind == StepKind::message;
-    if (!may_be_unknown && !rows.is_null(row, column::verify))
-        refuse_definition(s.name,
-                          psprintf("its outcome is never unknown: a %s step needs no verify",
-                                   core::name_in(step_kind_names, s.kind).data()),
-                          "Leave verify out.");
+    readers[static_cast<size_t>(s.kind)].read(s, rows, row, definer);
+    const core::StepKindTraits &traits = core::traits_of(s.kind);
+    if (!traits.has_effect && !rows.is_null(row, column::verify))
+        refuse_definition(
+            s.name,
+            psprintf("its outcome is never unknown: a %s step needs no verify", traits.name.data()),
+            "Leave verify out.");
     s.verify =
         check_handler(rows, row, column::verify, "verify", HandlerKind::verify, s.name, definer);
-    if (s.kind == StepKind::sql)
+    if (traits.fallback == core::FallbackKind::function)
         return;
     s.fallback = rows.optional_text(row, column::fallback);
-    if (s.fallback && s.kind == StepKind::message)
+    if (s.fallback && traits.fallback == core::FallbackKind::topic)
         check_topic(*s.fallback, "fallback", s.name);
     else if (s.fallback)
         check_queue(*s.fallback, "fallback", s.name);
@@ -267,7 +262,7 @@ void read_timeout(NewStep &s, const pg::Rows &rows, uint64 row) {
     if (!rows.is_null(row, column::timeout)) {
         s.timeout = pg::param_datum(INTERVALOID, rows.value(row, column::timeout));
         read_interval(rows, row, column::timeout, "timeout", true, s.name);
-    } else if (s.kind != StepKind::signal) {
+    } else if (core::traits_of(s.kind).needs_timeout) {
         refuse_definition(s.name, "its timeout is null",
                           "Leave timeout out for the default of 30 seconds.");
     }
@@ -275,17 +270,17 @@ void read_timeout(NewStep &s, const pg::Rows &rows, uint64 row) {
 
 void read_effect(NewStep &s, const pg::Rows &rows, uint64 row) {
     std::optional<std::string_view> effect = rows.optional_text(row, column::effect);
-    const char *otherwise = s.kind == StepKind::child ? "irreversible" : "guarded";
-    s.effect = effect.value_or(s.has_compensation ? "compensable" : otherwise);
+    s.effect = effect.value_or(s.has_compensation ? "compensable"
+                                                  : core::traits_of(s.kind).default_effect);
     if (s.effect != "idempotent" && s.effect != "guarded" && s.effect != "compensable" &&
         s.effect != "irreversible")
         refuse_definition(s.name, psprintf("its effect \"%s\" is not known", clip(s.effect)),
                           "Use idempotent, guarded, compensable or irreversible.");
-    if (s.effect == "irreversible" && (s.kind == StepKind::queue || s.kind == StepKind::child))
-        s.has_compensation = false; // a queue step is compensable by default
+    if (s.effect == "irreversible" && core::traits_of(s.kind).compensable_by_default)
+        s.has_compensation = false;
     if (s.effect == "compensable" && !s.has_compensation)
         refuse_definition(s.name,
-                          s.kind == StepKind::child
+                          core::traits_of(s.kind).waits_for == core::StepWait::child
                               ? psprintf("its effect is compensable and its saga \"%s\" has an "
                                          "irreversible step",
                                          clip(*s.child_saga))

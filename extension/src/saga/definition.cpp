@@ -44,7 +44,7 @@ Step read_step(const pg::Rows &rows, uint64 row) {
     Step s{};
     s.no = rows.int2(row, 0);
     s.stage = rows.int2(row, 1);
-    s.kind = *core::enum_of<StepKind>(step_kind_names, rows.text(row, 2));
+    s.kind = *core::step_kind_of(rows.text(row, 2));
     s.name = copy_view(rows.text(row, 3));
     s.queue = copy_view(rows.optional_text(row, 4).value_or(""));
     s.action = read_function(rows, row, 5);
@@ -58,7 +58,7 @@ Step read_step(const pg::Rows &rows, uint64 row) {
     if (!rows.is_null(row, 16))
         s.delay_us = pg::interval_microseconds(rows.value(row, 16), "delay", false);
     s.child_saga = copy_view(rows.optional_text(row, 17).value_or(""));
-    if (s.kind == StepKind::sql)
+    if (s.traits().fallback == core::FallbackKind::function)
         s.fallback = read_function(rows, row, 18);
     else
         s.fallback_queue = copy_view(rows.optional_text(row, 18).value_or(""));
@@ -91,7 +91,7 @@ Definition *read_definition(int32 id) {
     for (uint64 i = 0; i < rows.count(); ++i) {
         steps[i] = read_step(rows, i);
         d->stages = std::max(d->stages, steps[i].stage);
-        d->has_children = d->has_children || steps[i].kind == StepKind::child;
+        d->has_children = d->has_children || steps[i].traits().waits_for == core::StepWait::child;
     }
     d->steps = {steps, rows.count()};
     return d;

@@ -1,21 +1,13 @@
 // Saga definitions as the engine reads them: immutable, loaded once per session and version.
 #pragma once
 #include "core/saga_state.hpp"
+#include "core/step_kind.hpp"
 #include "pg/pg.hpp"
 #include "src/handler/function_ref.hpp"
 
 namespace stacksaga {
 
-enum class StepKind : uint8_t {
-    sql,     ///< the worker runs its action
-    queue,   ///< a service claims it
-    signal,  ///< waits for signal_saga()
-    timer,   ///< waits
-    child,   ///< waits for a saga that it starts
-    message, ///< is published, and waits for the answer
-};
-inline constexpr std::array<std::string_view, 6> step_kind_names{"sql",   "queue", "signal",
-                                                                 "timer", "child", "message"};
+using core::StepKind;
 
 /// The timeout of a signal step without bound.
 inline constexpr int64 no_timeout = INT64_MAX;
@@ -43,6 +35,7 @@ struct Step {
     bool irreversible;
     bool compensate_when_started; ///< also undo it when its outcome is not known
 
+    const core::StepKindTraits &traits() const { return core::traits_of(kind); }
     bool has_fallback() const { return fallback || !fallback_queue.empty(); }
 };
 

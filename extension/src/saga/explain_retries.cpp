@@ -68,22 +68,18 @@ Repeats repeats_of(const core::RetryPolicy &policy, int64 timeout_us) {
 
 /// A wait is one attempt.
 Repeats wait_of(const Step &step) {
-    const int64 length = step.kind == StepKind::timer ? step.delay_us : step.timeout_us;
+    const int64 length =
+        step.traits().waits_for == core::StepWait::time ? step.delay_us : step.timeout_us;
     Repeats wait{.attempts = 1, .window_us = length};
     if (length == no_timeout)
         wait.window_us.reset();
     return wait;
 }
 
-bool calls_somebody(const Step &step) {
-    return step.kind == StepKind::sql || step.kind == StepKind::queue ||
-           step.kind == StepKind::message;
-}
-
 /// A fallback has as many attempts again, after those of the action.
 Repeats repeats_of(const Step &step) {
     Repeats all =
-        calls_somebody(step) ? repeats_of(step.retry.policy, step.timeout_us) : wait_of(step);
+        step.traits().has_effect ? repeats_of(step.retry.policy, step.timeout_us) : wait_of(step);
     if (!step.has_fallback())
         return all;
     const Repeats more = repeats_of(step.retry.policy, step.timeout_us);
@@ -128,7 +124,7 @@ void warn_of_window(Warning &warning, const char *what, const Repeats &repeats, 
 
 void warn(Warning &warning, const Definition &d, const Step &step, const Repeats &repeats,
           bool is_idempotent, const Layers &layers) {
-    if (!calls_somebody(step)) {
+    if (!step.traits().has_effect) {
         if (repeats.attempts && !repeats.window_us)
             warning.add("it waits without bound");
         return;

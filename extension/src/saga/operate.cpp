@@ -109,7 +109,7 @@ void retry(Saga &saga, std::string_view) {
         // What waits for nothing but a late answer keeps its row, and is claimable again.
         bool *is_kept = steps_kept(saga);
         for (const Step &step : saga.definition->steps)
-            if (is_kept[step.no - 1] && step.kind != StepKind::signal)
+            if (is_kept[step.no - 1] && step.traits().waits_for != core::StepWait::signal)
                 start_counting_anew(saga, *find_work(saga, step.no, Direction::act));
     }
     continue_saga(saga);
@@ -159,7 +159,7 @@ Work find_unsettled(const Saga &saga, const Step &step) {
     if (std::optional<Work> work = find_work(saga, step.no, Direction::compensate))
         return *work;
     if (std::optional<Work> work = find_work(saga, step.no, Direction::act)) {
-        if (step.kind == StepKind::child && !work->falling_back)
+        if (step.traits().waits_for == core::StepWait::child && !work->falling_back)
             refuse_child(saga, step);
         return *work;
     }
@@ -169,7 +169,8 @@ Work find_unsettled(const Saga &saga, const Step &step) {
         bool done = (d == Direction::act ? p.acted : p.compensated)[step.no - 1];
         if (attempt > 0 && !done && saga.status == Status::parked &&
             (d == Direction::compensate || saga.parked_direction == Direction::act)) {
-            if (d == Direction::act && step.kind == StepKind::child && child_stands(saga, step))
+            if (d == Direction::act && step.traits().waits_for == core::StepWait::child &&
+                child_stands(saga, step))
                 refuse_child(saga, step);
             return failed_attempt(step.no, d, attempt);
         }

@@ -40,11 +40,12 @@ bool anything_to_undo(const Definition &d, const Progress &p) {
 /// What a step's work row looks like when its turn comes at `due_at`.
 NewWork first_work(const Saga &saga, const Step &step, TimestampTz due_at, int32 attempt) {
     NewWork work{.direction = Direction::act, .due_at = due_at, .attempt = attempt};
-    if (step.kind == StepKind::timer)
+    const core::StepWait wait = step.traits().waits_for;
+    if (wait == core::StepWait::time)
         work.due_at = pg::time_plus(due_at, step.delay_us);
-    if (step.kind == StepKind::timer || (step.kind == StepKind::signal && due_at <= saga.now))
+    if (wait == core::StepWait::time || (wait == core::StepWait::signal && due_at <= saga.now))
         work.started_at = due_at;
-    if (step.kind == StepKind::signal && work.started_at)
+    if (wait == core::StepWait::signal && work.started_at)
         work.due_at =
             step.timeout_us == no_timeout ? DT_NOEND : pg::time_plus(due_at, step.timeout_us);
     return work;
@@ -56,7 +57,7 @@ void open_stage(Saga &saga, int16 stage, TimestampTz due_at) {
         if (s.stage != stage)
             continue;
         add_work(saga, s, first_work(saga, s, due_at, 0));
-        waits_for_signal = waits_for_signal || s.kind == StepKind::signal;
+        waits_for_signal = waits_for_signal || s.traits().waits_for == core::StepWait::signal;
     }
     if (waits_for_signal)
         take_signals(saga);
@@ -110,7 +111,8 @@ const Step *find_blocked(const Saga &saga, int16 stage) {
     bool *has_work = steps_with_work(saga, Direction::act);
     bool *is_kept = steps_kept(saga);
     for (const Step &s : saga.definition->steps) {
-        bool is_due = has_work[s.no - 1] && (!is_kept[s.no - 1] || s.kind == StepKind::signal);
+        bool is_due = has_work[s.no - 1] &&
+                      (!is_kept[s.no - 1] || s.traits().waits_for == core::StepWait::signal);
         if (s.stage == stage && !p.acted[s.no - 1] && !is_due)
             return &s;
     }
@@ -300,12 +302,13 @@ void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &
 }
 
 void lease_expired(Saga &saga, const Step &step, const Work &work) {
-    if (step.kind == StepKind::child && !work.falling_back) {
+    if (step.traits().waits_for == core::StepWait::child && !work.falling_back) {
         child_timed_out(saga, step, work);
         return;
     }
     // due_at is the earlier of lease and timeout; a message has no lease but the timeout.
-    bool timed_out = *work.lease_until > work.due_at || step.kind == StepKind::message;
+    bool timed_out =
+        *work.lease_until > work.due_at || step.traits().waits_for == core::StepWait::answer;
     step_failed(saga, step, work,
                 {.failure_class = FailureClass::unknown,
                  .outcome_known = false,
@@ -334,7 +337,8 @@ void signal_due(Saga &saga, const Step &step, const Work &work) {
 
 void take_signals(Saga &saga) {
     for (const Step &s : saga.definition->steps) {
-        if (s.kind != StepKind::signal || saga.direction != Direction::act || saga.is_suspended())
+        if (s.traits().waits_for != core::StepWait::signal || saga.direction != Direction::act ||
+            saga.is_suspended())
             continue;
         std::optional<Work> work = find_work(saga, s.no, Direction::act);
         if (!work || !work->started_at || work->falling_back)

@@ -176,9 +176,9 @@ Saga read_saga(const pg::Rows &rows, TimestampTz now) {
 } // namespace
 
 std::optional<std::string_view> queue_of(const Step &step, bool falling_back) {
-    if (falling_back && !step.fallback_queue.empty() && step.kind != StepKind::message)
+    if (falling_back && step.traits().fallback == core::FallbackKind::queue)
         return step.fallback_queue;
-    if (step.kind == StepKind::queue)
+    if (step.traits().waits_for == core::StepWait::claim)
         return step.queue;
     return std::nullopt;
 }

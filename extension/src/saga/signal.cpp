@@ -33,7 +33,7 @@ struct Signal {
 
 bool is_waited_for(const Definition &d, std::string_view signal) {
     return std::any_of(d.steps.begin(), d.steps.end(), [&](const Step &s) {
-        return s.kind == StepKind::signal && s.signal == signal;
+        return s.traits().waits_for == core::StepWait::signal && s.signal == signal;
     });
 }
 

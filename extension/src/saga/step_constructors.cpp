@@ -43,7 +43,7 @@ Datum make_step(FunctionCallInfo fcinfo, StepKind kind, const OwnColumns &own, i
         elog(ERROR, "return type must be a row type");
     const std::array columns{
         argument(fcinfo, 0),
-        pg::param(core::name_in(step_kind_names, kind)),
+        pg::param(core::traits_of(kind).name),
         own.action,
         own.compensation,
         own.queue,
@@ -59,8 +59,9 @@ Datum make_step(FunctionCallInfo fcinfo, StepKind kind, const OwnColumns &own, i
         argument(fcinfo, common + 3),
         argument(fcinfo, common + 4),
         function_argument(fcinfo, common + 5),
-        kind == StepKind::sql ? function_argument(fcinfo, common + 6)
-                              : argument(fcinfo, common + 6),
+        core::traits_of(kind).fallback == core::FallbackKind::function
+            ? function_argument(fcinfo, common + 6)
+            : argument(fcinfo, common + 6),
         pg::param(std::string_view{namespace_search_path}),
     };
     Datum values[columns.size()];

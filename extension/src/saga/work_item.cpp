@@ -132,6 +132,10 @@ bool run_saga_work(Saga &saga, const DueItem &item) {
     return true;
 }
 
+void run_signal(Saga &saga, const Step &step, const Work &work, std::string_view) {
+    signal_due(saga, step, work);
+}
+
 void run_timer(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
     Work attempt = work;
     attempt.attempt = work.attempt + 1;
@@ -140,33 +144,17 @@ void run_timer(Saga &saga, const Step &step, const Work &work, std::string_view 
     step_completed(saga, step, attempt, pg::param_null(JSONBOID));
 }
 
-/// What a worker does for a step that is due and not for services.
-void run_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
-    switch (step.kind) {
-    case StepKind::sql:
-        run_action(saga, step, work, worker);
-        break;
-    case StepKind::signal:
-        signal_due(saga, step, work);
-        break;
-    case StepKind::timer:
-        run_timer(saga, step, work, worker);
-        break;
-    case StepKind::child:
-        run_child_step(saga, step, work, worker);
-        break;
-    case StepKind::message:
-        run_message_step(saga, step, work, worker);
-        break;
-    case StepKind::queue:
-        break;
-    }
-}
-
-bool is_for_services(const Step &step, const Work &work) {
-    return step.kind == StepKind::queue ||
-           (work.falling_back && step.kind != StepKind::sql && step.kind != StepKind::message);
-}
+/// What a worker does for a step that is due; nothing for one that a service claims.
+struct StepRunner {
+    StepKind kind;
+    void (*run)(Saga &saga, const Step &step, const Work &work, std::string_view worker);
+};
+constexpr std::array runners{
+    StepRunner{StepKind::sql, run_action},       StepRunner{StepKind::queue, nullptr},
+    StepRunner{StepKind::signal, run_signal},    StepRunner{StepKind::timer, run_timer},
+    StepRunner{StepKind::child, run_child_step}, StepRunner{StepKind::message, run_message_step},
+};
+static_assert(core::is_in_order_of_kinds(runners));
 
 } // namespace
 
@@ -181,10 +169,10 @@ bool run_item(const DueItem &item, std::string_view worker) {
         run_verify(due->saga, step, due->work);
     else if (due->work.is_claimed())
         lease_expired(due->saga, step, due->work);
-    else if (is_for_services(step, due->work))
+    else if (queue_of(step, due->work.falling_back))
         return false;                     // none has claimed it yet
     else if (!deadline_passed(due->saga)) // else the way back has begun instead
-        run_step(due->saga, step, due->work, worker);
+        runners[static_cast<size_t>(step.kind)].run(due->saga, step, due->work, worker);
     return true;
 }
 
