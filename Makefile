@@ -29,13 +29,14 @@ ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-ext
 PROVE_TESTS    := $(sort $(wildcard test/tap/*.pl))
 PROVE_FLAGS    += -I test/tap/lib
 TAP_TESTS      := $(if $(PROVE_TESTS),1)
-EXTRA_CLEAN    = build docs/examples/*/node_modules results regression.diffs regression.out tmp_check \
+EXTRA_CLEAN    = $(OBJS:.o=.d) build docs/examples/*/node_modules results regression.diffs regression.out tmp_check \
                  test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
 
 PG_CONFIG  ?= pg_config
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Iextension \
               -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
-PG_CXXFLAGS = -std=c++20 -fno-exceptions -fno-rtti -fno-threadsafe-statics -Wall -Wextra -Wshadow
+PG_CXXFLAGS = -std=c++20 -fno-exceptions -fno-rtti -fno-threadsafe-statics -Wall -Wextra -Wshadow \
+              -MMD -MP
 SHLIB_LINK  = -Wl,--version-script=extension/stacksaga.map
 ifeq ($(CI),true)
 # Elsewhere a newer compiler's new warning must not break a user's build.
@@ -63,8 +64,9 @@ all install installcheck clean:
 	@exit 1
 endif
 
-# PGXS as Debian ships it tracks no header; a build of everything takes seconds.
-$(OBJS): $(wildcard extension/*/*.hpp extension/src/*/*.hpp) Makefile
+# PGXS as Debian ships it tracks no header; the compiler writes down what each object includes.
+$(OBJS): Makefile
+-include $(OBJS:.o=.d)
 
 $(if $(MODULE_big),stacksaga.so): extension/stacksaga.map
 
