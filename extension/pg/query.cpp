@@ -1,7 +1,6 @@
 #include "pg/query.hpp"
 
 #include "pg/function.hpp"
-#include "pg/scope.hpp"
 
 namespace stacksaga::pg {
 
@@ -77,7 +76,8 @@ void Statement::prepare(std::span<const Param> params) {
     for (size_t i = 0; i < params.size(); ++i)
         types[i] = params[i].type;
     MemoryContext caller = CurrentMemoryContext;
-    SPIPlanPtr plan = SPI_prepare(sql_, static_cast<int>(params.size()), types.data());
+    SPIPlanPtr plan = SPI_prepare_cursor(sql_, static_cast<int>(params.size()), types.data(),
+                                         cursor_options(plans_));
     if (plan == nullptr)
         elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
     SPI_keepplan(plan);
@@ -108,8 +108,7 @@ Rows Statement::execute(std::span<const Param> params, Snapshots snapshots) {
     }
     // SPI leaves its own procedure context current, whatever was before.
     MemoryContext caller = CurrentMemoryContext;
-    auto run = [&] { return execute_plan(values.data(), nulls.data(), snapshots); };
-    const int code = plans_ == Plans::by_index ? by_index(run) : run();
+    const int code = execute_plan(values.data(), nulls.data(), snapshots);
     MemoryContextSwitchTo(caller);
     if (code < 0)
         elog(ERROR, "SPI execution failed: %s", SPI_result_code_string(code));

@@ -1,8 +1,9 @@
 // SQL from C++: saved plans with typed parameters, and rows read by column position.
 //
-// A Statement is a constinit static. Its plan is prepared at the first run in a session and kept;
-// PostgreSQL replans it by itself when what it names changes (also after DROP and CREATE EXTENSION,
-// since parameters have builtin types only). Text is schema-qualified and never put together.
+// A Statement is a constinit static. Its plan is made at the first run in a session, by plan.hpp,
+// and kept; PostgreSQL replans it by itself when what it names changes (also after DROP and CREATE
+// EXTENSION, since parameters have builtin types only). Text is schema-qualified and never put
+// together.
 //
 //   static constinit pg::Statement find_ring{"SELECT ring_id FROM stacksaga.ring WHERE region =
 //   $1"}; pg::Rows rows = find_ring.run(pg::param(region));
@@ -10,6 +11,7 @@
 // Runs only inside pg::with_spi. Rows live until SPI_finish.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/plan.hpp"
 
 namespace stacksaga::pg {
 
@@ -104,16 +106,10 @@ private:
     uint64 count_;
 };
 
-/// How a Statement's plan is made.
-enum class Plans : uint8_t {
-    any,
-    by_index ///< as if its tables were large already, see by_index() of pg/scope.hpp
-};
-
 class Statement {
 public:
     /// `sql` must be a literal: plans are kept for the session.
-    constexpr explicit Statement(const char *sql, Plans plans = Plans::any)
+    constexpr explicit Statement(const char *sql, Plans plans = Plans::by_index)
         : sql_(sql), plans_(plans) {}
 
     /// Executes with what is committed now, whatever the transaction's isolation level, and returns

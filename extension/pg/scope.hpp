@@ -76,16 +76,6 @@ template <class F> auto with_pinned_path(F &&body) -> decltype(body()) {
     return with_settings({&pinned_path, 1}, static_cast<F &&>(body));
 }
 
-/// Runs `body` with plans that go by an index and in its order, also those that are made, and kept,
-/// while the tables are small; what is forbidden costs so much that the rest would be compiled.
-template <class F> auto by_index(F &&body) -> decltype(body()) {
-    static constexpr std::array settings{
-        Setting{"enable_seqscan", "off"}, Setting{"enable_bitmapscan", "off"},
-        Setting{"enable_sort", "off"}, Setting{"enable_incremental_sort", "off"},
-        Setting{"jit", "off"}};
-    return with_settings(settings, static_cast<F &&>(body));
-}
-
 /// Runs `body` with memory context `context` current.
 template <class F> auto in_context(MemoryContext context, F &&body) -> decltype(body()) {
     MemoryContext saved = MemoryContextSwitchTo(context);

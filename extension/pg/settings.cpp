@@ -61,6 +61,10 @@ void define_settings() {
                             "Sets how many due items a worker takes in one transaction.", nullptr,
                             &settings.batch_size, batch_size_default, 1, batch_size_max, PGC_SIGHUP,
                             0, nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable(
+        "stacksaga.check_plans",
+        "Refuses statements of the extension that are not planned by an index, for tests.", nullptr,
+        &settings.check_plans, false, PGC_SUSET, GUC_NOT_IN_SAMPLE, nullptr, nullptr, nullptr);
     DefineCustomStringVariable("stacksaga.clock_offset",
                                "Moves the extension's clock by an interval, for tests.", nullptr,
                                &settings.clock_offset, "0", PGC_SUSET, GUC_NOT_IN_SAMPLE,

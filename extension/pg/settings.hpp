@@ -8,6 +8,7 @@ enum class Coordination : int { standalone, coordinator };
 
 struct Settings {
     int batch_size;
+    bool check_plans;
     char *clock_offset;
     int64 clock_offset_us; ///< parsed from clock_offset
     char *cluster;

@@ -1,5 +1,6 @@
 // What PostgreSQL calls when it loads the module.
 #include "pg/pg.hpp"
+#include "pg/plan.hpp"
 #include "pg/settings.hpp"
 #include "src/handler/handler_guard.hpp"
 #include "src/worker/launcher.hpp"
@@ -14,6 +15,7 @@ extern "C" void _PG_init(void) {
     if (IsBinaryUpgrade)
         return;
     stacksaga::pg::define_settings();
+    stacksaga::pg::install_planner_hooks();
     stacksaga::guard_against_handlers();
     if (process_shared_preload_libraries_in_progress)
         stacksaga::register_launcher();

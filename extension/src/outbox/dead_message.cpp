@@ -14,9 +14,12 @@ namespace stacksaga {
 
 namespace {
 
+// The condition on discarded_at is written so that the index of what is not discarded, which knows
+// nothing of ids, does not match it.
 constinit pg::Statement find_dead{
     "SELECT token::bigint, tick, number, partition, key IS NOT NULL FROM stacksaga.dead_message"
-    " WHERE subscription_id = $1 AND message_id = $2 AND discarded_at IS NULL"};
+    " WHERE subscription_id = $1 AND message_id = $2"
+    "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
 constinit pg::Statement revive{
     "WITH dead AS (DELETE FROM stacksaga.dead_message"
     "   WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
@@ -25,14 +28,12 @@ constinit pg::Statement revive{
     "       state, due_at, since, published_at, failed_in, message_id, topic, key, type, payload,"
     "       headers, last_error)"
     " SELECT subscription_id, token, number, tick, partition, 0, $5, $6, since, published_at,"
-    "        failed_in, message_id, topic, key, type, payload, headers, last_error FROM dead",
-    pg::Plans::by_index};
+    "        failed_in, message_id, topic, key, type, payload, headers, last_error FROM dead"};
 constinit pg::Statement discard{
     "UPDATE stacksaga.dead_message"
     "   SET discarded_at = $5, discarded_by = $6::name, discard_reason = $7"
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND tick = $3 AND number = $4 AND discarded_at IS NULL",
-    pg::Plans::by_index};
+    "   AND tick = $3 AND number = $4 AND discarded_at IS NULL"};
 constinit pg::Statement oldest_aside{
     "SELECT count(*), min(published_at) FROM stacksaga.message_retry WHERE subscription_id = $1"};
 

@@ -8,15 +8,17 @@ namespace stacksaga {
 namespace {
 
 constinit pg::Statement find_retries{
-    "SELECT token::bigint, tick, number FROM stacksaga.message_retry"
-    " WHERE subscription_id = $1 AND partition = ANY ($2::integer[]::smallint[]) AND due_at <= $3"
-    "   AND state = 'failed' AND attempt > 0"
-    " ORDER BY due_at FOR UPDATE SKIP LOCKED"};
+    "SELECT r.token::bigint, r.tick, r.number"
+    "  FROM unnest($2::integer[]::smallint[]) AS p(partition), LATERAL ("
+    "       SELECT token, tick, number, due_at FROM stacksaga.message_retry"
+    "        WHERE subscription_id = $1 AND partition = p.partition AND due_at <= $3"
+    "          AND state = 'failed' AND attempt > 0"
+    "        ORDER BY due_at FOR UPDATE SKIP LOCKED) AS r"
+    " ORDER BY r.due_at"};
 constinit pg::Statement postpone{
     "UPDATE stacksaga.message_retry SET due_at = $5"
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND tick = $3 AND number = $4",
-    pg::Plans::by_index};
+    "   AND tick = $3 AND number = $4"};
 
 } // namespace
 

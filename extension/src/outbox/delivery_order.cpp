@@ -21,13 +21,11 @@ constexpr size_t ready_max = 100;
 constinit pg::Statement put_back{
     "UPDATE stacksaga.message_retry"
     "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'waiting' END,"
-    "       due_at = 'infinity'" OF_MESSAGE,
-    pg::Plans::by_index};
+    "       due_at = 'infinity'" OF_MESSAGE};
 constinit pg::Statement make_ready{
     "UPDATE stacksaga.message_retry"
     "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $5,"
-    "       batch_id = NULL" OF_MESSAGE,
-    pg::Plans::by_index};
+    "       batch_id = NULL" OF_MESSAGE};
 
 /// Columns of the two tables.
 constexpr AttrNumber number_column = 3, tick_column = 4;

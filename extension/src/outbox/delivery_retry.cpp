@@ -22,16 +22,14 @@ namespace {
 constinit pg::Statement select_due{"SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
                                    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3"
                                    "   AND (state = 'fallback') = $5"
-                                   " ORDER BY due_at, tick, number LIMIT $4",
-                                   pg::Plans::by_index};
-constinit pg::Statement select_one{
-    "SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry" OF_MESSAGE, pg::Plans::by_index};
+                                   " ORDER BY due_at, tick, number LIMIT $4"};
+constinit pg::Statement select_one{"SELECT " ASIDE_COLUMNS
+                                   " FROM stacksaga.message_retry" OF_MESSAGE};
 constinit pg::Statement select_given{
     "SELECT " ASIDE_COLUMNS " FROM stacksaga.message_retry"
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
     "   AND ($4 OR due_at < 'infinity')"
-    " ORDER BY tick, number",
-    pg::Plans::by_index};
+    " ORDER BY tick, number"};
 constinit pg::Statement insert_aside{
     "INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       state, due_at, since, published_at, failed_in, message_id, topic, key, type, payload,"
@@ -52,17 +50,13 @@ constinit pg::Statement insert_dead{
     "                   WHERE r.subscription_id = $1 AND r.tick = $4 AND r.number = $3"
     "                     AND r.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token), $7),"
     "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
-    " ON CONFLICT DO NOTHING",
-    pg::Plans::by_index};
+    " ON CONFLICT DO NOTHING"};
 constinit pg::Statement suspect_all_due{
     "UPDATE stacksaga.message_retry SET last_error = $4"
-    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3 AND last_error IS NULL",
-    pg::Plans::by_index};
-constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE,
-                                     pg::Plans::by_index};
+    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3 AND last_error IS NULL"};
+constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
 constinit pg::Statement wait_for_key{
-    "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity'" OF_MESSAGE,
-    pg::Plans::by_index};
+    "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity'" OF_MESSAGE};
 // Of everything that waits, and of everything behind the first message that blocks its key.
 constinit pg::Statement release_all{
     "UPDATE stacksaga.message_retry"
@@ -85,8 +79,7 @@ constinit pg::Statement hold_all{
     "    AND (r.tick, r.number) > (f.tick, f.number)"
     "    AND r.state IN ('failed', 'ready', 'fallback')"};
 constinit pg::Statement give_to_consumer{
-    "UPDATE stacksaga.message_retry SET attempt = $5, batch_id = nullif($6, 0)" OF_MESSAGE,
-    pg::Plans::by_index};
+    "UPDATE stacksaga.message_retry SET attempt = $5, batch_id = nullif($6, 0)" OF_MESSAGE};
 
 pg::Param text_param(Datum value) {
     return pg::param_datum(TEXTOID, value, value == 0);

@@ -33,7 +33,7 @@ constinit pg::Statement find_owned{
     " AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL))"
     " ORDER BY slot"};
 constinit pg::Statement find_next_due{
-    "SELECT due_at FROM stacksaga.message_retry ORDER BY due_at LIMIT 1", pg::Plans::by_index};
+    "SELECT due_at FROM stacksaga.message_retry ORDER BY due_at LIMIT 1"};
 
 /// A handler that failed on a message, known by its number.
 struct Failed {

@@ -187,14 +187,12 @@ bool tend_log(bool now_or_never) {
     if (!lock_tending())
         return false;
     const TimestampTz now = pg::clock_now();
-    return pg::by_index([&] {
-        const bool more = advance_all(now);
-        turn_generation(now, now_or_never);
-        empty_generations(now);
-        const Progress read = progress();
-        const int64 least = read.has_subscriptions ? read.tick : last_tick();
-        return forget_log(least, retention_begin(now), now_or_never) || more;
-    });
+    const bool more = advance_all(now);
+    turn_generation(now, now_or_never);
+    empty_generations(now);
+    const Progress read = progress();
+    const int64 least = read.has_subscriptions ? read.tick : last_tick();
+    return forget_log(least, retention_begin(now), now_or_never) || more;
 }
 
 // tend_outbox(at_once) -> boolean

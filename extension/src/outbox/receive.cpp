@@ -40,15 +40,13 @@ constinit pg::Statement find_failed{
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3 AND message_id = $4"
     " UNION ALL"
     " SELECT FROM stacksaga.dead_message"
-    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3 AND message_id = $4",
-    pg::Plans::by_index};
+    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3 AND message_id = $4"};
 constinit pg::Statement list_failures{
     "SELECT token::bigint, tick, number FROM stacksaga.message_retry"
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3"
     " UNION ALL"
     " SELECT token::bigint, tick, number FROM stacksaga.dead_message"
-    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3",
-    pg::Plans::by_index};
+    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3"};
 
 void receive(std::string_view name, std::string_view consumer, int32 room, int64 lease_us,
              pg::ResultSet &result) {

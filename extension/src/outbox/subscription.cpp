@@ -99,7 +99,7 @@ constinit pg::Statement find_consumer{
 constinit pg::Statement delete_positions{
     "DELETE FROM stacksaga.subscription_position WHERE subscription_id = $1"};
 constinit pg::Statement delete_batches{
-    "DELETE FROM stacksaga.message_batch WHERE subscription_id = $1"};
+    "DELETE FROM stacksaga.message_batch WHERE subscription_id = $1", pg::Plans::by_statistics};
 constinit pg::Statement delete_retries{
     "DELETE FROM stacksaga.message_retry WHERE subscription_id = $1"};
 constinit pg::Statement delete_dead{

@@ -31,13 +31,16 @@ constinit pg::Statement disown_slots{
     " next_from = NULL, next_epoch = NULL WHERE ring_id = $1"};
 constinit pg::Statement lock_sagas{
     "SELECT count(*) FROM (SELECT FROM stacksaga.saga WHERE ring_id = $1 ORDER BY saga_id"
-    " FOR NO KEY UPDATE) AS locked"};
+    " FOR NO KEY UPDATE) AS locked",
+    pg::Plans::by_statistics};
 constinit pg::Statement move_sagas{
     "UPDATE stacksaga.saga SET ring_id = $2, slot = stacksaga.slot(token::bigint, $3)"
-    " WHERE ring_id = $1"};
+    " WHERE ring_id = $1",
+    pg::Plans::by_statistics};
 constinit pg::Statement move_work{
     "UPDATE stacksaga.work SET ring_id = $2, slot = stacksaga.slot(token::bigint, $3)"
-    " WHERE ring_id = $1"};
+    " WHERE ring_id = $1",
+    pg::Plans::by_statistics};
 constinit pg::Statement write_adoption{
     "INSERT INTO stacksaga.ring_adoption"
     "       (from_ring_id, to_ring_id, epoch, sagas, role, reason, adopted_at)"

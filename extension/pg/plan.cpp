@@ -1,0 +1,159 @@
+#include "pg/plan.hpp"
+
+#include "pg/plan_check.hpp"
+#include "pg/settings.hpp"
+
+namespace stacksaga::pg {
+
+namespace {
+
+// A bit that no option of a cursor uses; options are handed on to the planner as they are.
+constexpr int option_by_index = 1 << 30;
+
+// A table of years.
+constexpr double tuples = 1e8;
+constexpr double tuples_per_page = 50, tuples_per_index_page = 200;
+constexpr int tree_height = 3;
+
+struct Flag {
+    bool *variable;
+    bool value;
+};
+constinit const std::array planner_flags{
+    Flag{&enable_indexscan, true},
+    Flag{&enable_indexonlyscan, true},
+    Flag{&enable_nestloop, true},
+    Flag{&enable_hashagg, true},
+    Flag{&enable_partition_pruning, true},
+    Flag{&enable_seqscan, false},
+    Flag{&enable_bitmapscan, false},
+    Flag{&enable_tidscan, true},
+    Flag{&enable_sort, false},
+    Flag{&enable_incremental_sort, false},
+    Flag{&enable_hashjoin, false},
+    Flag{&enable_mergejoin, false},
+    Flag{&enable_material, false},
+    Flag{&enable_memoize, false},
+    Flag{&jit_enabled, false}, // what is forbidden costs so much that the rest would be compiled
+};
+
+struct Cost {
+    double *variable;
+    double value;
+};
+constinit const std::array planner_costs{
+    Cost{&seq_page_cost, DEFAULT_SEQ_PAGE_COST},
+    Cost{&random_page_cost, DEFAULT_RANDOM_PAGE_COST},
+    Cost{&cpu_tuple_cost, DEFAULT_CPU_TUPLE_COST},
+    Cost{&cpu_index_tuple_cost, DEFAULT_CPU_INDEX_TUPLE_COST},
+    Cost{&cpu_operator_cost, DEFAULT_CPU_OPERATOR_COST},
+};
+
+planner_hook_type previous_planner = nullptr;
+get_relation_info_hook_type previous_relation_info = nullptr;
+get_relation_stats_hook_type previous_relation_stats = nullptr;
+
+constinit bool is_planning_by_index = false;
+
+PlannedStmt *plan_with_previous(Query *query, const char *text, int options, ParamListInfo params) {
+    if (previous_planner != nullptr)
+        return previous_planner(query, text, options, params);
+    return standard_planner(query, text, options, params);
+}
+
+/// What planning by an index changes, and how it was.
+struct Environment {
+    std::array<bool, planner_flags.size()> flags;
+    std::array<double, planner_costs.size()> costs;
+    int cache_size;
+    int workers;
+    bool is_by_index;
+};
+
+Environment change_environment() {
+    Environment saved{};
+    for (size_t i = 0; i < planner_flags.size(); ++i)
+        saved.flags[i] = std::exchange(*planner_flags[i].variable, planner_flags[i].value);
+    for (size_t i = 0; i < planner_costs.size(); ++i)
+        saved.costs[i] = std::exchange(*planner_costs[i].variable, planner_costs[i].value);
+    saved.cache_size = std::exchange(effective_cache_size, DEFAULT_EFFECTIVE_CACHE_SIZE);
+    saved.workers = std::exchange(max_parallel_workers_per_gather, 0);
+    saved.is_by_index = std::exchange(is_planning_by_index, true);
+    return saved;
+}
+
+void restore(const Environment &saved) {
+    for (size_t i = 0; i < planner_flags.size(); ++i)
+        *planner_flags[i].variable = saved.flags[i];
+    for (size_t i = 0; i < planner_costs.size(); ++i)
+        *planner_costs[i].variable = saved.costs[i];
+    effective_cache_size = saved.cache_size;
+    max_parallel_workers_per_gather = saved.workers;
+    is_planning_by_index = saved.is_by_index;
+}
+
+PlannedStmt *plan_by_index(Query *query, const char *text, int options, ParamListInfo params) {
+    const Environment saved = change_environment();
+    PlannedStmt *volatile plan = nullptr;
+    PG_TRY();
+    { plan = plan_with_previous(query, text, options, params); }
+    PG_CATCH();
+    {
+        restore(saved);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    restore(saved);
+    return plan;
+}
+
+PlannedStmt *plan_statement(Query *query, const char *text, int options, ParamListInfo params) {
+    if ((options & option_by_index) == 0)
+        return plan_with_previous(query, text, options, params);
+    PlannedStmt *plan = plan_by_index(query, text, options, params);
+    if (settings.check_plans)
+        check_plan(*plan, text);
+    return plan;
+}
+
+void set_relation_info(PlannerInfo *root, Oid table, bool is_parent, RelOptInfo *relation) {
+    if (previous_relation_info != nullptr)
+        previous_relation_info(root, table, is_parent, relation);
+    if (!is_planning_by_index || is_parent)
+        return;
+    relation->tuples = tuples;
+    relation->pages = static_cast<BlockNumber>(tuples / tuples_per_page);
+    relation->allvisfrac = 1;
+    relation->statlist = NIL;
+    ListCell *cell;
+    foreach (cell, relation->indexlist) {
+        auto *index = static_cast<IndexOptInfo *>(lfirst(cell));
+        index->tuples = tuples;
+        index->pages = static_cast<BlockNumber>(tuples / tuples_per_index_page);
+        index->tree_height = tree_height;
+    }
+}
+
+/// True: there are no other statistics than those given here, which are none.
+bool hide_statistics(PlannerInfo *root, RangeTblEntry *table, AttrNumber column,
+                     VariableStatData *data) {
+    if (is_planning_by_index && table->rtekind == RTE_RELATION) {
+        data->statsTuple = nullptr;
+        return true;
+    }
+    return previous_relation_stats != nullptr && previous_relation_stats(root, table, column, data);
+}
+
+} // namespace
+
+void install_planner_hooks() {
+    previous_planner = std::exchange(planner_hook, plan_statement);
+    previous_relation_info = std::exchange(get_relation_info_hook, set_relation_info);
+    previous_relation_stats = std::exchange(get_relation_stats_hook, hide_statistics);
+}
+
+int cursor_options(Plans plans) {
+    return plans == Plans::by_index ? CURSOR_OPT_GENERIC_PLAN | option_by_index : 0;
+}
+
+} // namespace stacksaga::pg
