@@ -162,7 +162,7 @@ COMMENT ON TABLE stacksaga.message_batch IS
 CREATE DOMAIN stacksaga.aside_state AS text COLLATE "C"
     CHECK (VALUE IN ('delayed', 'failed', 'waiting', 'ready', 'fallback'));
 COMMENT ON DOMAIN stacksaga.aside_state IS
-    'delayed: until deliver_at; failed: tried again when due; waiting: behind an earlier message of its key; ready: its turn has come; fallback: failed for good, the fallback is to be run, when it is due';
+    'delayed: not handed out before deliver_at; failed: tried again when due; waiting: behind an earlier message of its key; ready: its turn has come, or it was handed out; fallback: failed for good, the fallback is to be run, when it is due';
 
 -- Failure is the exception and pays for itself: what cannot be delivered now is copied out of the log.
 CREATE TABLE stacksaga.message_retry (

@@ -97,18 +97,25 @@ bool is_behind_failure(const Subscription &s, core::Token token, KeyPlace place)
     return found;
 }
 
-void hold(const Subscription &s, core::Token token, KeyPlace place) {
-    put_back.run(pg::param(s.id), pg::param(token.value()), pg::param(place.tick),
-                 pg::param(place.number));
+/// Whether there is a message with this place among those, which are in the order of their places.
+bool holds_place(std::span<const Message> messages, KeyPlace place) {
+    auto found =
+        std::lower_bound(messages.begin(), messages.end(), place, [](const Message &m, KeyPlace p) {
+            return KeyPlace{m.tick, m.number} < p;
+        });
+    return found != messages.end() && KeyPlace{found->tick, found->number} == place;
 }
 
 } // namespace
 
-std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token) {
+std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token,
+                                      std::span<const Message> together) {
     CommandCounterIncrement(); // what this transaction has written itself counts as well
     std::optional<KeyPlace> first = first_dead(s, token);
     each_aside(s, token, [&](TupleTableSlot *row) {
         const KeyPlace place = place_of(row);
+        if (holds_place(together, place))
+            return true;
         if (!first || place < *first)
             first = place;
         return false;
@@ -119,6 +126,11 @@ std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token) 
 bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number) {
     const std::optional<KeyPlace> first = first_blocker(s, token);
     return first && *first < KeyPlace{tick, number};
+}
+
+void hold(const Subscription &s, core::Token token, KeyPlace place) {
+    put_back.run(pg::param(s.id), pg::param(token.value()), pg::param(place.tick),
+                 pg::param(place.number));
 }
 
 void hold_active(const Subscription &s, core::Token token, KeyPlace place) {

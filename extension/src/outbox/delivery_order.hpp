@@ -19,11 +19,17 @@ struct KeyPlace {
 
 /// The first message of the key that is aside and not merely delayed, or dead: what comes behind it
 /// is blocked. Those before it are on their way: of a batch that was lost something in the middle
-/// may have failed.
-std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token);
+/// may have failed. Less those that are handed out together, which are in the order of their
+/// places.
+std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token,
+                                      std::span<const Message> together = {});
 
 /// Whether something before this place blocks its key.
 bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number);
+
+/// Puts a message back that is active: it waits for those before it in its key. A fallback stays
+/// one.
+void hold(const Subscription &s, core::Token token, KeyPlace place);
 
 /// Puts back whatever is active behind a message that failed or waits: what was ready, and what had
 /// failed in a batch that was lost. A fallback that waits stays one.

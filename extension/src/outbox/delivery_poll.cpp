@@ -52,11 +52,12 @@ std::span<Message> sift(const Subscription &s, std::span<Message> messages, Time
     return messages.first(kept);
 }
 
-/// The only message of a batch whose consumers have died at it too often fails.
+/// The only message of a batch whose consumers have died at it too often fails. It need not be the
+/// first of the log: that one may have failed by itself, and the next one was in no batch yet.
 bool give_up_on_first(const Subscription &s, Part &part, TimestampTz now) {
     Position &p = part.position;
     if (p.batch_id == 0 || p.batch_size != 1 || part.log.size() != 1 ||
-        core::may_retry(p.deliveries, s.retry.policy))
+        p.batch_end < part.log[0].end() || core::may_retry(p.deliveries, s.retry.policy))
         return false;
     Message m = part.log[0];
     m.attempt = p.deliveries;
@@ -79,10 +80,6 @@ std::span<Message> within(const LogPart &log, std::span<Message> due) {
                                         [&](const Message &m) { return is_within(log, m); })};
 }
 
-bool by_place(const Message &a, const Message &b) {
-    return a.tick != b.tick ? a.tick < b.tick : a.number < b.number;
-}
-
 /// Leaves out the last one, where there is one more than room.
 void cut_last(Part &part, int32 room) {
     if (part.aside.size() + part.log.size() <= static_cast<size_t>(room))
@@ -102,8 +99,9 @@ void cut_last(Part &part, int32 room) {
 /// message of the log is looked at, to know how far those go that were aside.
 Part read_part(const Subscription &s, Position position, int32 room, TimestampTz now) {
     Part part{.position = position, .end = position.at, .aside = {}, .log = {}, .more = false};
-    std::span<Message> due = due_messages(s, position.partition, room, now, false);
-    const int32 left = std::max(1, room - static_cast<int32>(due.size()));
+    DueMessages due = due_messages(s, position.partition, room, now);
+    bool have_changed = due.have_changed;
+    const int32 left = std::max(1, room - static_cast<int32>(due.messages.size()));
     for (;;) {
         CHECK_FOR_INTERRUPTS();
         LogPart log =
@@ -111,18 +109,24 @@ Part read_part(const Subscription &s, Position position, int32 room, TimestampTz
         const bool moved = !log.messages.empty();
         const int32 moved_before = part.moved;
         part.log = sift(s, log.messages, now, part.moved);
-        if (part.moved > moved_before && !due.empty()) // what is behind those is due no more
-            due = due_messages(s, position.partition, room, now, false);
-        part.end = log.end;
-        part.more = log.more || due.size() == static_cast<size_t>(room);
-        part.aside = within(log, due);
         const bool given_up = give_up_on_first(s, part, now);
         if (given_up)
             part.log = {};
+        if ((part.moved > moved_before || given_up) && !due.messages.empty()) {
+            due =
+                due_messages(s, position.partition, room, now); // what is behind those has to wait
+            have_changed = have_changed || due.have_changed;
+        }
+        part.end = log.end;
+        part.more = log.more || due.messages.size() == static_cast<size_t>(room);
+        part.aside = within(log, due.messages);
         const bool is_empty = part.log.empty() && part.aside.empty();
         if (is_empty && (moved || given_up || log.more || log.distance >= idle_distance))
             move_position(s.id, part.position, part.end, now);
         if (!log.more || !is_empty || part.moved >= aside_max) {
+            // Nobody may acknowledge what was given up on, or waits again.
+            if (have_changed && part.position.batch_id != 0)
+                move_position(s.id, part.position, part.position.at, now);
             cut_last(part, room);
             return part;
         }
@@ -193,7 +197,7 @@ std::span<Message> gather_fallbacks(const Subscription &s,
     for (int16 partition = 0; partition < log_partitions; ++partition) {
         const int32 room = limit - static_cast<int32>(count);
         if (!wanted[static_cast<size_t>(partition)] || room == 0 ||
-            due_messages(s, partition, room, now, true).empty())
+            !has_due_fallback(s, partition, now))
             continue;
         std::optional<Position> position = lock_position(s.id, partition, false);
         // Who holds the batch in which it failed has left out what comes behind it.
@@ -201,7 +205,7 @@ std::span<Message> gather_fallbacks(const Subscription &s,
             continue;
         if (position->batch_id != 0)
             move_position(s.id, *position, position->at, now);
-        for (const Message &m : due_messages(s, partition, room, now, true))
+        for (const Message &m : due_fallbacks(s, partition, room, now))
             if (position_behind(m, position->at) == position->at)
                 messages[count++] = m;
     }

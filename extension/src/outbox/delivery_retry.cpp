@@ -52,11 +52,10 @@ constinit pg::Statement insert_dead{
     "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
     " ON CONFLICT DO NOTHING"};
 constinit pg::Statement suspect_all_due{
-    "UPDATE stacksaga.message_retry SET last_error = $4"
+    "UPDATE stacksaga.message_retry"
+    "   SET state = CASE state WHEN 'delayed' THEN 'ready' ELSE state END, last_error = $4"
     " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3 AND last_error IS NULL"};
 constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
-constinit pg::Statement wait_for_key{
-    "UPDATE stacksaga.message_retry SET state = 'waiting', due_at = 'infinity'" OF_MESSAGE};
 // Of everything that waits, and of everything behind the first message that blocks its key.
 constinit pg::Statement release_all{
     "UPDATE stacksaga.message_retry"
@@ -78,8 +77,10 @@ constinit pg::Statement hold_all{
     "  WHERE r.subscription_id = $1 AND r.token::bigint = f.token AND r.key IS NOT NULL"
     "    AND (r.tick, r.number) > (f.tick, f.number)"
     "    AND r.state IN ('failed', 'ready', 'fallback')"};
+// A message that was handed out is like any other, however it came here: should its batch be lost
+// it blocks its key, and waits in it.
 constinit pg::Statement give_to_consumer{
-    "UPDATE stacksaga.message_retry SET attempt = $5, batch_id = nullif($6, 0)" OF_MESSAGE};
+    "UPDATE stacksaga.message_retry SET state = 'ready', attempt = $5, batch_id = nullif($6, 0)" OF_MESSAGE};
 
 pg::Param text_param(Datum value) {
     return pg::param_datum(TEXTOID, value, value == 0);
@@ -112,6 +113,7 @@ Message message_of_row(const pg::Rows &rows, uint64 row) {
     m.payload = or_zero(10);
     m.headers = rows.value(row, 11);
     m.is_suspect = rows.boolean(row, 13);
+    m.last_error = or_zero(14);
     return m;
 }
 
@@ -204,42 +206,88 @@ void bury(const Subscription &s, const Message &m, const MessageFailure &failure
                      pg::param(m.number));
 }
 
-} // namespace
-
-std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
-                                TimestampTz now, bool fallbacks) {
-    if (!has_due(s, partition, now))
-        return {};
+std::span<Message> select_due_messages(const Subscription &s, int16 partition, int32 limit,
+                                       TimestampTz now, bool fallbacks) {
     pg::Rows rows = select_due.run(pg::param(s.id), pg::param(partition), pg::param_time(now),
                                    pg::param(limit), pg::param(fallbacks));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
-    size_t count = 0;
-    bool has_failed = false;
-    for (uint64 row = 0; row < rows.count(); ++row) {
-        Message m = message_of_row(rows, row);
-        if (fallbacks) {
-            --m.attempt; // it is not another attempt at the message
-        } else if (m.attempt > 1 && !core::may_retry(m.attempt - 1, s.retry.policy)) {
-            --m.attempt;
-            // It was lost with its batch, or failed while the policy allowed more.
-            fail_message(s, m,
-                         {.failure_class = core::FailureClass::non_retryable,
-                          .error = rows.optional_text(row, 14).value_or(
-                              "its consumers have not answered before their leases ran out")},
-                         now);
-            has_failed = true;
+    for (uint64 row = 0; row < rows.count(); ++row)
+        messages[row] = message_of_row(rows, row);
+    std::sort(messages, messages + rows.count(), by_place);
+    return {messages, static_cast<size_t>(rows.count())};
+}
+
+/// Gives up on a message that has had all its attempts: it was lost with its batch, or failed while
+/// the policy allowed more.
+bool give_up(const Subscription &s, Message m, TimestampTz now) {
+    --m.attempt;
+    if (m.attempt == 0 || core::may_retry(m.attempt, s.retry.policy))
+        return false;
+    fail_message(s, m,
+                 {.failure_class = core::FailureClass::non_retryable,
+                  .error = m.last_error != 0
+                               ? pg::view_of_text(m.last_error)
+                               : "its consumers have not answered before their leases ran out"},
+                 now);
+    return true;
+}
+
+/// Returns whether all of the messages, which are due and in the order of their places, can be
+/// delivered. One cannot that has had its attempts, nor one that is behind another of its key that
+/// is not among them: it waits.
+bool give_up_or_hold(const Subscription &s, std::span<const Message> messages, TimestampTz now) {
+    for (const Message &m : messages)
+        if (give_up(s, m, now))
+            return false; // what is behind it in its key is not due any more
+    bool are_kept = true;
+    std::optional<KeyPlace> first;
+    const Message *last = nullptr; // the message that it was looked up for
+    for (const Message &m : messages) {
+        if (!is_blocking(s, m))
             continue;
-        } else if (rows.text(row, 12) == "delayed" && is_blocking(s, m) &&
-                   is_behind_another(s, m.token, m.tick, m.number)) {
-            wait_for_key.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
-                             pg::param(m.number));
+        if (last == nullptr || last->token != m.token)
+            first = first_blocker(s, m.token, messages);
+        last = &m;
+        if (!first || !(*first < KeyPlace{m.tick, m.number}))
+            continue;
+        hold(s, m.token, {.tick = m.tick, .number = m.number});
+        are_kept = false;
+    }
+    return are_kept;
+}
+
+} // namespace
+
+DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, TimestampTz now) {
+    DueMessages due{};
+    while (has_due(s, partition, now)) {
+        due.messages = select_due_messages(s, partition, limit, now, false);
+        const bool are_kept = give_up_or_hold(s, due.messages, now);
+        if (are_kept)
+            return due;
+        due.have_changed = true;
+    }
+    due.messages = {};
+    return due;
+}
+
+bool has_due_fallback(const Subscription &s, int16 partition, TimestampTz now) {
+    return has_due(s, partition, now) && !select_due_messages(s, partition, 1, now, true).empty();
+}
+
+std::span<Message> due_fallbacks(const Subscription &s, int16 partition, int32 limit,
+                                 TimestampTz now) {
+    std::span<Message> messages = select_due_messages(s, partition, limit, now, true);
+    size_t count = 0;
+    for (Message &m : messages) {
+        if (is_blocking(s, m) && is_behind_another(s, m.token, m.tick, m.number)) {
+            hold(s, m.token, {.tick = m.tick, .number = m.number});
             continue;
         }
+        --m.attempt; // it is not another attempt at the message
         messages[count++] = m;
     }
-    if (has_failed) // what is behind one that has failed now is not due any more
-        return due_messages(s, partition, limit, now, fallbacks);
-    return {messages, count};
+    return messages.first(count);
 }
 
 std::optional<Message> find_aside(const Subscription &s, core::Token token, int64 tick,

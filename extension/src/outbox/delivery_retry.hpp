@@ -13,12 +13,25 @@ namespace stacksaga {
 
 /// All inside with_spi.
 
-/// What is due in a partition, at most `limit` messages, in the order of delivery; attempt is the
-/// next one. With `fallbacks` only those whose fallback is to be run, else only the others. Puts a
-/// delayed message of a blocked key behind it instead, and gives up on one that has had all its
-/// attempts: its consumers died with them, or the policy allowed more when it failed.
-std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
-                                TimestampTz now, bool fallbacks);
+/// What is due in a partition, less fallbacks.
+struct DueMessages {
+    std::span<Message> messages; ///< in the order of their places; attempt is the next one
+    bool have_changed; ///< of a batch whose lease ran out some were given up on, or wait now
+};
+
+/// At most `limit` of them, those that are due first. Gives up on what has had all its attempts,
+/// and lets wait what is behind another of its key that is not among them: there is a dead one, or
+/// a delayed one was handed out later and lost with its batch.
+DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, TimestampTz now);
+
+/// Whether the fallback of some message is to be run; for whoever has not locked the partition.
+bool has_due_fallback(const Subscription &s, int16 partition, TimestampTz now);
+
+/// At most `limit` messages whose fallback is to be run, in the same order; attempt is the last
+/// one. Lets wait what is behind another of its key, which was lost with the batch in which it
+/// failed.
+std::span<Message> due_fallbacks(const Subscription &s, int16 partition, int32 limit,
+                                 TimestampTz now);
 
 /// The message that is aside at this place, if it is; attempt is the next one.
 std::optional<Message> find_aside(const Subscription &s, core::Token token, int64 tick,

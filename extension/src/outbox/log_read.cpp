@@ -62,10 +62,6 @@ std::span<const uint64> ended_between(const Tick &from, const Tick &until) {
     return {ended, count};
 }
 
-bool by_place(const Message &a, const Message &b) {
-    return a.tick != b.tick ? a.tick < b.tick : a.number < b.number;
-}
-
 /// One reading of one partition.
 struct Reading {
     const LogFilter &filter;

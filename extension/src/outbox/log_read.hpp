@@ -19,12 +19,18 @@ struct Message {
     TimestampTz published_at;
     std::optional<TimestampTz> deliver_at;
     Datum topic, key, type, payload, headers;
+    Datum last_error; ///< text, of one that failed and was not handed out since
 
     std::optional<std::string_view> key_text() const;
     /// The position behind a message of the log.
     core::LogPosition end() const { return {.tick = previous_tick, .number = number}; }
 };
 static_assert(std::is_trivially_destructible_v<Message>);
+
+/// The order in which messages of a key are delivered.
+inline bool by_place(const Message &a, const Message &b) {
+    return a.tick != b.tick ? a.tick < b.tick : a.number < b.number;
+}
 
 /// What a subscription wants of the log.
 struct LogFilter {

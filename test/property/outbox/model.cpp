@@ -1,0 +1,308 @@
+#include "model.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace stacksaga::property::outbox {
+
+int pause_after(int attempt) {
+    int pause = initial_interval;
+    for (int i = 1; i < attempt && pause < max_interval; ++i)
+        pause *= multiplier;
+    return std::min(pause, max_interval);
+}
+
+const char *name_of(Status status) {
+    switch (status) {
+    case Status::open:
+        return "open";
+    case Status::fallback:
+        return "left to the fallback";
+    case Status::dead:
+        return "dead";
+    case Status::done:
+        return "done";
+    case Status::discarded:
+        return "discarded";
+    }
+    return "?";
+}
+
+bool Model::wants(const Published &p) const {
+    const std::string &topic = settings_.topic;
+    const bool matches = topic.back() == '*'
+                             ? p.topic.starts_with(topic.substr(0, topic.size() - 1))
+                             : p.topic == topic;
+    return matches && p.committed != never && p.committed > settings_.created_at;
+}
+
+std::string Model::tell(int number) const {
+    const Published &p = published(number);
+    std::string text = fmt::format("message {} (topic {}, key {}", number, p.topic,
+                                   p.key.empty() ? "none" : p.key);
+    if (p.is_delayed)
+        text += fmt::format(", deliver_at minute {}", p.deliver_at);
+    const auto found = deliveries_.find(number);
+    if (found != deliveries_.end()) {
+        const Delivery &d = found->second;
+        text +=
+            fmt::format(", {}, attempt {}, due at minute {}", name_of(d.status), d.attempt, d.due);
+        if (d.batch != 0)
+            text += fmt::format(", last in batch {}", d.batch);
+    }
+    return text + ")";
+}
+
+void Model::object(int number, const std::string &why) const {
+    throw Disagreement(fmt::format("subscription {}: {} {}", settings_.name, tell(number), why));
+}
+
+Model::Delivery &Model::require_deliverable(const Given &given, int now) {
+    const auto found = log_.find(given.number);
+    if (found == log_.end())
+        throw Disagreement(fmt::format("message {} was never published", given.number));
+    const Published &p = found->second;
+    if (!wants(p))
+        object(p.number, "is not for this subscription, or not committed");
+    Delivery &d = deliveries_[p.number];
+    if (d.status != Status::open)
+        object(p.number, "is given once more");
+    if (p.is_delayed && p.deliver_at > now)
+        object(p.number, fmt::format("is given before its time, at minute {}", now));
+    if (d.due > now)
+        object(p.number, fmt::format("is tried again too early, at minute {}", now));
+    if (d.next_attempt != 0 && given.attempt != d.next_attempt)
+        object(p.number,
+               fmt::format("is given as attempt {}, not {}", given.attempt, d.next_attempt));
+    return d;
+}
+
+void Model::require_order(const Published &p, const std::set<int> &before,
+                          const std::set<int> &together) {
+    if (p.key.empty())
+        return;
+    for (const auto &[number, other] : log_) {
+        if (other.key != p.key || !other.is_before(p) || !wants(other) || before.contains(number))
+            continue;
+        if (together.contains(number))
+            object(p.number, fmt::format("comes before {} in one batch", tell(number)));
+        const Delivery &d = deliveries_[number];
+        if (d.status == Status::done || d.status == Status::discarded)
+            continue;
+        // Not handed out before its time, a delayed one holds nobody.
+        if (!d.was_given && other.is_delayed)
+            continue;
+        if (settings_.stops || !d.was_given)
+            object(p.number, fmt::format("overtakes {}", tell(number)));
+    }
+}
+
+void Model::give(const std::vector<Given> &messages, int64_t batch, int now) {
+    std::set<int> together, before;
+    for (const Given &given : messages)
+        if (!together.insert(given.number).second)
+            object(given.number, "is twice in one batch");
+    for (const Given &given : messages) {
+        Delivery &d = require_deliverable(given, now);
+        if (const auto held = batches_.find(d.batch); held != batches_.end() && d.batch != batch) {
+            Batch &old = held->second;
+            if (!old.is_over && old.lease_until > now && !old.failed.contains(given.number))
+                object(given.number, fmt::format("is leased with batch {}", d.batch));
+            if (!old.failed.contains(given.number))
+                old.is_over = true;
+        }
+        require_order(published(given.number), before, together);
+        before.insert(given.number);
+    }
+    for (const Given &given : messages) {
+        Delivery &d = deliveries_[given.number];
+        d.was_given = true;
+        d.attempt = given.attempt;
+        d.next_attempt = 0;
+        d.batch = batch;
+    }
+}
+
+void Model::received(int64_t batch, const std::vector<Given> &messages, int now, int lease) {
+    give(messages, batch, now);
+    Batch made{.messages = {}, .failed = {}, .lease_until = now + lease};
+    for (const Given &given : messages) {
+        made.messages.push_back(given.number);
+        const std::string &key = published(given.number).key;
+        for (const auto &[id, other] : batches_)
+            for (int number : other.messages)
+                if (!key.empty() && !other.is_over && other.lease_until > now &&
+                    published(number).key == key)
+                    object(given.number,
+                           fmt::format("comes beside {} of batch {}", tell(number), id));
+    }
+    batches_.emplace(batch, std::move(made));
+}
+
+Model::Batch &Model::answer(int64_t id, bool accepted, int now, const char *what) {
+    Batch &batch = batches_.at(id);
+    if (accepted && batch.is_over)
+        throw Disagreement(
+            fmt::format("subscription {}: {} was accepted for batch {}, which is lost",
+                        settings_.name, what, id));
+    if (!accepted && !batch.is_over && batch.lease_until > now)
+        throw Disagreement(
+            fmt::format("subscription {}: {} was refused for batch {}, which is leased",
+                        settings_.name, what, id));
+    batch.is_over = batch.is_over || !accepted;
+    return batch;
+}
+
+void Model::fail(int number, FailureClass failure_class, int retry_after, int now) {
+    Delivery &d = deliveries_[number];
+    if (failure_class != FailureClass::non_retryable && settings_.may_retry(d.attempt)) {
+        d.due = now + (retry_after >= 0 ? retry_after : pause_after(d.attempt));
+        d.next_attempt = d.attempt + 1;
+    } else {
+        d.status = settings_.has_fallback ? Status::fallback : Status::dead;
+    }
+    forget_pauses(published(number));
+}
+
+void Model::forget_pauses(const Published &failed) {
+    if (!settings_.stops || failed.key.empty())
+        return;
+    const auto is_pending = [](const Delivery &d) {
+        return d.status == Status::dead || d.status == Status::fallback || d.next_attempt > 1;
+    };
+    for (auto &[number, d] : deliveries_) {
+        if (number == failed.number || published(number).key != failed.key)
+            continue;
+        d.due = 0;
+        if (is_pending(d))
+            deliveries_[failed.number].due = 0;
+    }
+}
+
+void Model::failed(int64_t id, int number, FailureClass failure_class, int retry_after,
+                   bool accepted, int now) {
+    Batch &batch = answer(id, accepted, now, "a failure");
+    if (accepted && batch.failed.insert(number).second)
+        fail(number, failure_class, retry_after, now);
+}
+
+void Model::extended(int64_t id, int minutes, bool accepted, int now) {
+    Batch &batch = answer(id, accepted, now, "an extension");
+    if (accepted)
+        batch.lease_until = now + minutes;
+}
+
+void Model::acknowledged(int64_t id, bool accepted, long long count, int now) {
+    Batch &batch = answer(id, accepted, now, "an acknowledgement");
+    if (!accepted)
+        return;
+    batch.is_over = true;
+    std::set<std::string> stopped;
+    int settled = 0;
+    for (int number : batch.messages) {
+        const std::string &key = published(number).key;
+        if (batch.failed.contains(number)) {
+            if (settings_.stops && !key.empty())
+                stopped.insert(key);
+        } else if (!stopped.contains(key)) {
+            deliveries_[number].status = Status::done;
+            ++settled;
+        }
+    }
+    if (count != settled)
+        throw Disagreement(
+            fmt::format("subscription {}: batch {} was acknowledged for {} messages, "
+                        "not {}",
+                        settings_.name, id, count, settled));
+}
+
+void Model::gave_up(int number, Delivery &d) {
+    if (d.status != Status::open || !d.was_given || settings_.may_retry(d.attempt))
+        object(number, "is given up");
+    if (const auto batch = batches_.find(d.batch); batch != batches_.end())
+        batch->second.is_over = true;
+    d.status = settings_.has_fallback ? Status::fallback : Status::dead;
+}
+
+void Model::handled(const std::vector<Given> &messages, bool by_fallback, bool succeeded,
+                    FailureClass failure_class, int now) {
+    if (by_fallback) {
+        const int number = messages.at(0).number;
+        Delivery &d = deliveries_[number];
+        if (d.status != Status::fallback)
+            gave_up(number, d);
+        if (!settings_.has_fallback)
+            object(number, "has its fallback run, and there is none");
+        require_order(published(number), {}, {});
+        d.status = succeeded ? Status::done : Status::dead;
+        return;
+    }
+    give(messages, 0, now);
+    if (succeeded)
+        for (const Given &given : messages)
+            deliveries_[given.number].status = Status::done;
+    else if (messages.size() == 1)
+        fail(messages[0].number, failure_class, -1, now);
+}
+
+void Model::are_dead(const std::set<int> &numbers) {
+    for (int number : numbers)
+        if (Delivery &d = deliveries_[number]; d.status != Status::dead) {
+            gave_up(number, d);
+            if (d.status != Status::dead)
+                object(number, "is dead without its fallback");
+        }
+    for (const auto &[number, d] : deliveries_)
+        if (d.status == Status::dead && !numbers.contains(number))
+            object(number, "is not among the dead messages");
+}
+
+void Model::redriven(int number, int now) {
+    Delivery &d = deliveries_[number];
+    d.status = Status::open;
+    d.due = now;
+    d.next_attempt = 1;
+}
+
+void Model::discarded(int number) {
+    deliveries_[number].status = Status::discarded;
+}
+
+void Model::altered(const Settings &settings) {
+    if (settings.stops != settings_.stops || settings_.is_service() != settings.is_service())
+        for (auto &[id, batch] : batches_)
+            batch.is_over = true;
+    settings_ = settings;
+}
+
+bool Model::holds_lease(int now) const {
+    return std::ranges::any_of(batches_, [&](const auto &entry) {
+        return !entry.second.is_over && entry.second.lease_until > now;
+    });
+}
+
+std::vector<int> Model::dead() const {
+    std::vector<int> numbers;
+    for (const auto &[number, d] : deliveries_)
+        if (d.status == Status::dead)
+            numbers.push_back(number);
+    return numbers;
+}
+
+std::string Model::unsettled() const {
+    std::string text;
+    for (const auto &[number, p] : log_) {
+        if (!wants(p))
+            continue;
+        const auto found = deliveries_.find(number);
+        if (found == deliveries_.end() ||
+            (found->second.status != Status::done && found->second.status != Status::discarded))
+            text +=
+                fmt::format("subscription {}: {} was not settled\n", settings_.name, tell(number));
+    }
+    return text;
+}
+
+} // namespace stacksaga::property::outbox

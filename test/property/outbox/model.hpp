@@ -1,0 +1,139 @@
+// The reference: what a subscription may be given, and what may be answered, as far as the contract
+// says it. It is told everything that is seen, and objects to what must not be.
+//
+// It predicts nothing that is left open: which partitions a batch takes, whether an expired lease
+// is lost already. What it says of a message holds for any order of partitions.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace stacksaga::property::outbox {
+
+/// Time is counted in minutes, and what happens in operations.
+constexpr int never = std::numeric_limits<int>::max();
+
+class Disagreement : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+struct Published {
+    int number;
+    std::string topic;
+    std::string key; ///< empty: none
+    bool is_delayed;
+    int deliver_at;        ///< minute
+    int published_at;      ///< operation
+    int committed = never; ///< operation
+    int transaction = -1;  ///< that published others as well; -1: none
+
+    /// Whether its publishing was over before that of the other one began.
+    [[nodiscard]] bool is_before(const Published &other) const {
+        return committed < other.published_at ||
+               (transaction >= 0 && transaction == other.transaction && number < other.number);
+    }
+};
+
+struct Settings {
+    std::string name;
+    std::string topic;   ///< may end in *
+    std::string handler; ///< service, single or batch
+    bool stops;
+    bool has_fallback;
+    int max_attempts; ///< 0: no limit
+    int created_at;   ///< operation
+
+    [[nodiscard]] bool is_service() const { return handler == "service"; }
+    [[nodiscard]] bool may_retry(int attempt) const {
+        return max_attempts == 0 || attempt < max_attempts;
+    }
+};
+
+/// Minutes before the attempt after this one, by the policy of all generated subscriptions.
+constexpr int initial_interval = 1, multiplier = 2, max_interval = 8;
+int pause_after(int attempt);
+
+enum class Status : uint8_t { open, fallback, dead, done, discarded };
+const char *name_of(Status status);
+
+struct Given {
+    int number;
+    int attempt;
+};
+
+enum class FailureClass : uint8_t { retryable, non_retryable, unknown };
+
+class Model {
+public:
+    Model(Settings settings, const std::map<int, Published> &log)
+        : settings_(std::move(settings)), log_(log) {}
+
+    [[nodiscard]] const Settings &settings() const { return settings_; }
+
+    /// receive_messages() has returned this batch.
+    void received(int64_t batch, const std::vector<Given> &messages, int now, int lease);
+    /// What was answered for a batch was accepted, or refused since its lease is lost.
+    void failed(int64_t batch, int number, FailureClass failure_class, int retry_after,
+                bool accepted, int now);
+    void extended(int64_t batch, int minutes, bool accepted, int now);
+    void acknowledged(int64_t batch, bool accepted, long long count, int now);
+    /// A handler was called, and raised an error of this class or returned.
+    void handled(const std::vector<Given> &messages, bool by_fallback, bool succeeded,
+                 FailureClass failure_class, int now);
+    /// Those are dead, and no others.
+    void are_dead(const std::set<int> &numbers);
+    void redriven(int number, int now);
+    void discarded(int number);
+    /// Its settings are these from now on.
+    void altered(const Settings &settings);
+
+    [[nodiscard]] bool holds_lease(int now) const;
+    [[nodiscard]] std::vector<int> dead() const;
+    /// What has not been settled, as text; empty: all is.
+    [[nodiscard]] std::string unsettled() const;
+    [[nodiscard]] std::string tell(int number) const;
+
+private:
+    struct Delivery {
+        Status status = Status::open;
+        bool was_given = false;
+        int attempt = 0;      ///< the last one that it was given as
+        int next_attempt = 0; ///< the one that must come next; 0: not known
+        int due = 0;          ///< minute
+        int64_t batch = 0;
+    };
+    struct Batch {
+        std::vector<int> messages;
+        std::set<int> failed;
+        int lease_until;
+        bool is_over = false;
+    };
+
+    [[nodiscard]] bool wants(const Published &p) const;
+    [[nodiscard]] const Published &published(int number) const { return log_.at(number); }
+    Delivery &require_deliverable(const Given &given, int now);
+    void require_order(const Published &p, const std::set<int> &before,
+                       const std::set<int> &together);
+    void give(const std::vector<Given> &messages, int64_t batch, int now);
+    void fail(int number, FailureClass failure_class, int retry_after, int now);
+    /// Of several of a key that have failed the later ones wait for the first, and come as soon as
+    /// it is settled.
+    void forget_pauses(const Published &failed);
+    Batch &answer(int64_t batch, bool accepted, int now, const char *what);
+    /// The engine gave it up by itself: whoever holds it has lost it.
+    void gave_up(int number, Delivery &d);
+    [[noreturn]] void object(int number, const std::string &why) const;
+
+    Settings settings_;
+    const std::map<int, Published> &log_;
+    std::map<int, Delivery> deliveries_;
+    std::map<int64_t, Batch> batches_;
+};
+
+} // namespace stacksaga::property::outbox
