@@ -52,12 +52,19 @@ std::span<Message> sift(const Subscription &s, std::span<Message> messages, Time
     return messages.first(kept);
 }
 
-/// The only message of a batch whose consumers have died at it too often fails. It need not be the
-/// first of the log: that one may have failed by itself, and the next one was in no batch yet.
+/// Messages behind the batch that was lost were in none: they may be the first of the log when all
+/// of that batch failed by themselves, and their deliveries count from one.
+void count_deliveries_anew(Part &part) {
+    Position &p = part.position;
+    if (p.batch_id != 0 && !part.log.empty() && p.batch_end < part.log[0].end())
+        p.deliveries = 0;
+}
+
+/// The only message of a batch whose consumers have died at it too often fails.
 bool give_up_on_first(const Subscription &s, Part &part, TimestampTz now) {
     Position &p = part.position;
     if (p.batch_id == 0 || p.batch_size != 1 || part.log.size() != 1 ||
-        p.batch_end < part.log[0].end() || core::may_retry(p.deliveries, s.retry.policy))
+        core::may_retry(p.deliveries, s.retry.policy))
         return false;
     Message m = part.log[0];
     m.attempt = p.deliveries;
@@ -109,6 +116,7 @@ Part read_part(const Subscription &s, Position position, int32 room, TimestampTz
         const bool moved = !log.messages.empty();
         const int32 moved_before = part.moved;
         part.log = sift(s, log.messages, now, part.moved);
+        count_deliveries_anew(part);
         const bool given_up = give_up_on_first(s, part, now);
         if (given_up)
             part.log = {};
