@@ -72,6 +72,42 @@ inline bool holds_lock(const LOCKTAG &tag, LOCKMODE mode) {
 #endif
 }
 
+/// 16 gave a process's lists of locks another type.
+inline bool has_no_locks(PGPROC &process, int partition) {
+#if PG_VERSION_NUM >= 160000
+    return dlist_is_empty(&process.myProcLocks[partition]);
+#else
+    return SHMQueueEmpty(&process.myProcLocks[partition]);
+#endif
+}
+
+template <class F> void for_each_lock(PGPROC &process, int partition, F &&each) {
+#if PG_VERSION_NUM >= 160000
+    dlist_iter iter;
+    dlist_foreach(iter, &process.myProcLocks[partition])
+        each(*dlist_container(PROCLOCK, procLink, iter.cur));
+#else
+    SHM_QUEUE *list = &process.myProcLocks[partition];
+    auto next = [&](SHM_QUEUE *at) {
+        return reinterpret_cast<PROCLOCK *>(SHMQueueNext(list, at, offsetof(PROCLOCK, procLink)));
+    };
+    for (PROCLOCK *lock = next(list); lock != nullptr; lock = next(&lock->procLink))
+        each(*lock);
+#endif
+}
+
+/// 16 gave the queue of a lock another type, too.
+template <class F> void for_each_waiter(LOCK &lock, F &&each) {
+#if PG_VERSION_NUM >= 160000
+    dlist_iter iter;
+    dclist_foreach(iter, &lock.waitProcs) each(*dlist_container(PGPROC, links, iter.cur));
+#else
+    SHM_QUEUE *list = &lock.waitProcs.links;
+    for (SHM_QUEUE *at = list->next; at != list; at = at->next)
+        each(*reinterpret_cast<PGPROC *>(at)); // its links are its first member
+#endif
+}
+
 /// 18 turned the flag of a process around.
 inline bool may_be_background_worker(const PGPROC &process) {
 #if PG_VERSION_NUM >= 180000

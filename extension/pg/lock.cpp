@@ -1,5 +1,6 @@
 #include "pg/lock.hpp"
 
+#include "pg/compat.hpp"
 #include "pg/errors.hpp"
 
 namespace stacksaga::pg {
@@ -49,6 +50,34 @@ void refuse_prepare(LockClass lock_class) {
             refusal = &r;
 }
 
+/// Whether somebody waits for a mode that conflicts with what this process holds of the lock.
+bool is_awaited(const PROCLOCK &held) {
+    const LOCK &lock = *held.tag.myLock;
+    if (lock.waitMask == 0)
+        return false;
+    const LOCKMASK *conflicts = GetLocksMethodTable(&lock)->conflictTab;
+    for (int mode = 1; mode <= MaxLockMode; ++mode)
+        if ((held.holdMask & LOCKBIT_ON(mode)) != 0 && (conflicts[mode] & lock.waitMask) != 0)
+            return true;
+    return false;
+}
+
+bool is_turn(const LOCKTAG &tag) {
+    return tag.locktag_type == LOCKTAG_USERLOCK &&
+           tag.locktag_field4 == static_cast<uint16>(LockClass::turn);
+}
+
+void add_waiters(LOCK &lock, Waiters &waiters) {
+    if (is_turn(lock.tag)) {
+        waiters.turn = true;
+        return;
+    }
+    waiters.any = true;
+    for_each_waiter(lock, [&](const PGPROC &process) {
+        waiters.workers = waiters.workers || may_be_background_worker(process);
+    });
+}
+
 } // namespace
 
 LOCKTAG lock_tag(LockClass lock_class, uint32 first, uint32 second, Oid database) {
@@ -70,6 +99,23 @@ bool lock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode, bool
     if (forbids_prepare(lock_class, mode))
         refuse_prepare(lock_class);
     return true;
+}
+
+Waiters find_waiters() {
+    Waiters waiters{};
+    for (int partition = 0; partition < NUM_LOCK_PARTITIONS; ++partition) {
+        // Others add to the list only what we hold already, and we look again after the next item.
+        if (has_no_locks(*MyProc, partition))
+            continue;
+        LWLock *lock = LockHashPartitionLockByIndex(partition);
+        LWLockAcquire(lock, LW_SHARED);
+        for_each_lock(*MyProc, partition, [&](const PROCLOCK &held) {
+            if (is_awaited(held))
+                add_waiters(*held.tag.myLock, waiters);
+        });
+        LWLockRelease(lock);
+    }
+    return waiters;
 }
 
 } // namespace stacksaga::pg

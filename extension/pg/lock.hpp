@@ -14,6 +14,7 @@ enum class LockClass : uint16 {
     producer = 0x5343,        ///< the two halves of the producer's token
     slot = 0x5347,            ///< ring, slot: the fence
     outbox = 0x5348,          ///< subscription, partition
+    turn = 0x5354,            ///< 0, 0: batches that would meet each other's locks all the time
     worker = 0x5357,          ///< number of a worker, 0
 };
 
@@ -25,5 +26,16 @@ LOCKTAG lock_tag(LockClass lock_class, uint32 first, uint32 second, Oid database
 /// A transaction that holds slots, or partitions exclusively, cannot be prepared (SG409): it would
 /// keep them, with no session left to end it.
 bool lock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode, bool wait);
+
+/// Who waits for a lock of this session's transaction, of whatever kind: a row that it changed (the
+/// lock on its transaction id), a slot, a table.
+struct Waiters {
+    bool any = false;     ///< but for those who wait for their turn
+    bool workers = false; ///< some of them are background workers
+    bool turn = false;    ///< somebody waits for LockClass::turn
+};
+
+/// Takes about half a microsecond.
+Waiters find_waiters();
 
 } // namespace stacksaga::pg

@@ -57,10 +57,10 @@ foreach my $n (1 .. 12)
 foreach my $n (3, 7)
 {
 	my $broken = $ids[ $n - 1 ];
-	$node->wait_for_log(qr/saga $broken: step 1 is set aside for \d s/, $offset);
+	$node->wait_for_log(qr/saga $broken: step 1 is postponed for \d s/, $offset);
 	is($node->safe_psql('postgres', qq{
 		SELECT status || ' ' || attempt FROM stacksaga.sagas WHERE saga_id = '$broken'}),
-		'pending 0', "saga $n was set aside, and not charged an attempt");
+		'pending 0', "saga $n was postponed, and not charged an attempt");
 }
 ok($node->poll_query_until('postgres', q{
 	SELECT bool_and(paused_until > stacksaga.clock_now()) FROM stacksaga.sagas
@@ -69,10 +69,10 @@ ok($node->poll_query_until('postgres', 'SELECT failures >= 2 FROM stacksaga.work
 	'the statistics of the worker count it');
 my $broken = $ids[2];
 is(log_count($node, qr/ERROR:  nothing can be written for $broken/, $offset),
-	log_count($node, qr/saga $broken: step 1 is set aside/, $offset),
+	log_count($node, qr/saga $broken: step 1 is postponed/, $offset),
 	'the log says why, each time');
 $node->safe_psql('postgres', 'DELETE FROM broken');
-is(await($ids[2]), 'completed', 'a saga that was set aside is done when it can be');
+is(await($ids[2]), 'completed', 'a saga that was postponed is done when it can be');
 is(await($ids[6]), 'failed', 'and so is the other one');
 $node->safe_psql('postgres', q{
 	DROP TRIGGER break ON stacksaga.effect; DROP TRIGGER break ON stacksaga.failure});

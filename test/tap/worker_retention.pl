@@ -56,7 +56,7 @@ my $offset = -s $node->logfile;
 $node->reload;
 $node->wait_for_log(qr/ERROR:  .*violates foreign key constraint "mine_/, $offset);
 is(run_saga($node, 'postgres', 'answer'), 'completed', 'a worker that cannot remove works');
-is(log_count($node, qr/FATAL|set aside/, $offset), 0, 'and is none the worse for it');
+is(log_count($node, qr/FATAL|postponed/, $offset), 0, 'and is none the worse for it');
 $node->safe_psql('postgres', 'DROP TABLE mine');
 set_clock('39 days');
 ok($node->poll_query_until('postgres', sprintf($completed, 0)),

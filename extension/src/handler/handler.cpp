@@ -154,7 +154,7 @@ constinit pg::Statement list_deferred{
 /// Fires the handler's deferred constraint triggers now, as the role that is current.
 void check_deferred_constraints() {
     CommandCounterIncrement();
-    if (running_handler.is_at_top_level)
+    if (running_handler.is_at_top_level && !IsSubTransaction())
         AfterTriggerFireDeferred();
     else
         pg::with_spi([] { set_immediate.run(); });
@@ -206,6 +206,11 @@ void at_transaction_end(XactEvent event, void *) {
         temporary_role = InvalidOid;
 }
 
+void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
+    if (event == SUBXACT_EVENT_ABORT_SUB)
+        temporary_role = InvalidOid;
+}
+
 /// Drops the temporary tables of other definers, which this one would take for its own: their
 /// triggers would be run as this one.
 void drop_temporary_tables_of_others(Oid definer) {
@@ -213,6 +218,7 @@ void drop_temporary_tables_of_others(Oid definer) {
         return;
     if (!is_watching) {
         RegisterXactCallback(at_transaction_end, nullptr);
+        RegisterSubXactCallback(at_subtransaction_end, nullptr);
         is_watching = true;
     }
     ResetTempTableNamespace();

@@ -6,7 +6,9 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "pg/transaction.hpp"
+#include "src/common/loop_guard.hpp"
 #include "src/common/presence.hpp"
+#include "src/handler/batch.hpp"
 #include "src/handler/crash_record.hpp"
 #include "src/outbox/delivery_budget.hpp"
 #include "src/outbox/delivery_call.hpp"
@@ -19,8 +21,6 @@ namespace stacksaga {
 
 namespace {
 
-// A transaction ends after so long, done or not, as a turn of sagas does.
-constexpr int64 batch_time_max_us = 250 * 1000;
 // So long batch follows batch for a subscription, before others and sagas have their turn.
 constexpr int64 subscription_time_max_us = 50 * 1000;
 constexpr int32 fallbacks_at_once = 16;
@@ -35,31 +35,41 @@ constinit pg::Statement find_owned{
 constinit pg::Statement find_next_due{
     "SELECT due_at FROM stacksaga.message_retry ORDER BY due_at LIMIT 1"};
 
-/// A handler that failed on a message, known by its number.
-struct Failed {
-    int64 number;
-    HandlerError error;
-};
+/// Messages of a subscription, for run_batch(): those that its handler is to get, or its fallback.
+struct Delivery {
+    static constexpr bool can_postpone = false;
+    static constexpr bool goes_on_after_failure = false; // later messages of its key wait
 
-/// One batch until it commits. A handler that fails rolls it back; then it is run again up to that
-/// message, whose failure it writes.
-struct Run {
+    void open(int32 room);
+    bool has_next() const { return done < gathering.messages.size(); }
+    int64 id() const { return gathering.messages[done].number; }
+    int32 weight() const { return static_cast<int32>(count_together()); }
+    void run();
+    void keep();
+    bool charge(const HandlerError &error);
+    void postpone() {}
+    void close();
+
     const NodeIdentity &node;
     int32 subscription_id;
     TimestampTz now; ///< what is due by then; the budget has been asked about all of it
     int32 rotation;
-    int32 room;
-    Failed *failed; ///< the latest one only: what comes behind it is left for the next batch
-    bool fallbacks;
-
+    bool are_fallbacks;
+    // Of the last try.
+    const Subscription *subscription = nullptr;
+    Gathering gathering{};
+    size_t done = 0;
     int64 items = 0;
     int64 first_attempts = 0;
     int64 failures = 0;
-    int64 moved = 0;   ///< messages of the log that were moved aside
-    int64 running = 0; ///< the number of the message that a handler is at
-    int64 running_count = 0;
     bool more = false;
+
+private:
+    size_t count_together() const;
+    RecordedMessage record_of(const Message &m) const;
+    RecordedBatch record_of_batch() const;
 };
+static_assert(std::is_trivially_destructible_v<Delivery>);
 
 /// The partitions that the node owns, locked against a change of owner.
 Wanted lock_owned_partitions(const NodeIdentity &node) {
@@ -81,15 +91,11 @@ Wanted lock_owned_partitions(const NodeIdentity &node) {
     return wanted;
 }
 
-const HandlerError *error_of(const Run &run, const Message &m) {
-    return run.failures > 0 && run.failed->number == m.number ? &run.failed->error : nullptr;
-}
-
-RecordedMessage name_of(const Run &run, const Message &m) {
-    return {.subscription_id = run.subscription_id,
+RecordedMessage Delivery::record_of(const Message &m) const {
+    return {.subscription_id = subscription_id,
             .partition = m.partition,
             .is_aside = m.is_aside,
-            .is_fallback = run.fallbacks,
+            .is_fallback = are_fallbacks,
             .attempt = m.attempt,
             .token = m.token.value(),
             .tick = m.tick,
@@ -97,94 +103,85 @@ RecordedMessage name_of(const Run &run, const Message &m) {
             .end = m.end()};
 }
 
-RecordedBatch name_of(const Run &run, const Gathering &g) {
-    RecordedBatch batch{.subscription_id = run.subscription_id, .parts = {}};
-    for (const GatheredPart &part : g.parts)
+RecordedBatch Delivery::record_of_batch() const {
+    RecordedBatch batch{.subscription_id = subscription_id, .parts = {}};
+    for (const GatheredPart &part : gathering.parts)
         batch.parts[static_cast<size_t>(part.position.partition)] = {
             .is_used = true, .from = part.position.at, .until = part.end};
     return batch;
 }
 
-/// Hands messages over at once, under the name that stands in the worker's file meanwhile.
-void hand_over(Run &run, const Subscription &s, std::span<const Message> messages,
-               TimestampTz now) {
-    run.running = messages[0].number;
-    run.running_count = static_cast<int64>(messages.size());
-    if (run.fallbacks)
+/// How many messages, from the next one on, are handed over together.
+size_t Delivery::count_together() const {
+    const std::span<const Message> left = gathering.messages.subspan(done);
+    if (!subscription->takes_batch || are_fallbacks || left[0].is_suspect)
+        return 1;
+    auto end =
+        std::find_if(left.begin(), left.end(), [](const Message &m) { return m.is_suspect; });
+    return static_cast<size_t>(end - left.begin());
+}
+
+void Delivery::open(int32 room) {
+    gathering = {};
+    done = 0;
+    items = first_attempts = failures = 0;
+    more = false;
+    subscription = hold_subscription(subscription_id, false);
+    if (subscription == nullptr)
+        return;
+    const Wanted wanted = lock_owned_partitions(node);
+    if (are_fallbacks) {
+        gathering.messages =
+            gather_fallbacks(*subscription, wanted, std::min(room, fallbacks_at_once), now);
+    } else if (subscription->handler) { // else services fetch them
+        gathering = gather(*subscription, wanted, room, rotation, now);
+        more = room < pg::settings.batch_size;
+    }
+}
+
+/// Hands messages over, recorded in the worker's file meanwhile.
+void Delivery::run() {
+    const std::span<const Message> messages = gathering.messages.subspan(done, count_together());
+    if (messages.size() == 1)
+        record_message(record_of(messages[0]));
+    else
+        record_batch(record_of_batch());
+    const Subscription &s = *subscription;
+    if (are_fallbacks)
         call_with(s, s.fallback, HandlerKind::message, messages);
     else
         call_with(s, s.handler, s.takes_batch ? HandlerKind::message_batch : HandlerKind::message,
                   messages);
     record_nothing();
-    for (const Message &m : messages) {
+    for (const Message &m : messages)
         note_handled(s, m, now);
-        run.first_attempts += m.attempt == 1 ? 1 : 0;
-    }
-    run.items += static_cast<int64>(messages.size());
 }
 
-/// How many of the messages, from the first one on, are handed over together.
-size_t count_together(const Subscription &s, bool fallbacks, std::span<const Message> messages) {
-    if (!s.takes_batch || fallbacks || messages[0].is_suspect)
-        return 1;
-    auto end = std::find_if(messages.begin(), messages.end(),
-                            [](const Message &m) { return m.is_suspect; });
-    return static_cast<size_t>(end - messages.begin());
+void Delivery::keep() {
+    const size_t count = count_together();
+    for (const Message &m : gathering.messages.subspan(done, count))
+        first_attempts += m.attempt == 1 ? 1 : 0;
+    items += static_cast<int64>(count);
+    done += count;
 }
 
-/// Returns how many of the messages are done with; a failure that is written down ends the batch.
-size_t run_messages(Run &run, const Subscription &s, const Gathering &g, TimestampTz now) {
-    const std::span<const Message> messages = g.messages;
-    const int64 end = pg::steady_now() + batch_time_max_us;
-    for (size_t done = 0; done < messages.size();) {
-        CHECK_FOR_INTERRUPTS();
-        const Message &m = messages[done];
-        const size_t count = count_together(s, run.fallbacks, messages.subspan(done));
-        const HandlerError *error = count == 1 ? error_of(run, m) : nullptr;
-        if (error != nullptr) {
-            if (run.fallbacks)
-                fail_fallback(s, m, failure_of(s, *error), now);
-            else
-                fail_message(s, m, failure_of(s, *error), now);
-            run.first_attempts += m.attempt == 1 ? 1 : 0;
-            return done + 1;
-        }
-        if (count == 1)
-            record_message(name_of(run, m));
-        else
-            record_batch(name_of(run, g));
-        hand_over(run, s, messages.subspan(done, count), now);
-        done += count;
-        if (run.failures == 0 && pg::steady_now() > end)
-            return done;
-    }
-    return messages.size();
+bool Delivery::charge(const HandlerError &error) {
+    const Message &m = gathering.messages[done];
+    if (are_fallbacks)
+        fail_fallback(*subscription, m, failure_of(*subscription, error), now);
+    else
+        fail_message(*subscription, m, failure_of(*subscription, error), now);
+    first_attempts += m.attempt == 1 ? 1 : 0;
+    ++failures;
+    ++done;
+    return true;
 }
 
-void run_batch(Run &run) {
-    run.items = 0;
-    run.first_attempts = 0;
-    const Subscription *s = hold_subscription(run.subscription_id, false);
-    if (s == nullptr)
+void Delivery::close() {
+    if (subscription == nullptr || are_fallbacks)
         return;
-    const TimestampTz now = run.now;
-    const Wanted wanted = lock_owned_partitions(run.node);
-    if (run.fallbacks) {
-        run_messages(run, *s,
-                     {.parts = {},
-                      .messages = gather_fallbacks(*s, wanted, fallbacks_at_once, now),
-                      .more = false,
-                      .moved = 0},
-                     now);
-        return;
-    }
-    if (!s->handler) // services fetch them
-        return;
-    Gathering g = gather(*s, wanted, run.room, run.rotation, now);
-    const size_t done = run_messages(run, *s, g, now);
-    move_positions(*s, g, done, now);
-    run.moved = g.moved;
-    run.more = g.more || done < g.messages.size() || run.room < pg::settings.batch_size;
+    move_positions(*subscription, gathering, done, now);
+    more = more || gathering.more || done < gathering.messages.size();
 }
 
 template <class F> void in_transaction(F &&body) {
@@ -201,38 +198,6 @@ int64 defer_retries(const NodeIdentity &node, int32 subscription_id, TimestampTz
         deferred = defer_message_retries(node, subscription_id, lock_owned_partitions(node), now);
     });
     return deferred;
-}
-
-void run_until_committed(Run &run, MemoryContext memory) {
-    volatile bool committed = false;
-    while (!committed) {
-        PG_TRY();
-        {
-            in_transaction([&] { run_batch(run); });
-            committed = true;
-            for (int64 i = 0; i < run.first_attempts; ++i)
-                count_first_attempt(budget_of_subscription(run.subscription_id));
-        }
-        PG_CATCH();
-        {
-            record_nothing();
-            if (!running_handler.is_active)
-                PG_RE_THROW();
-            MemoryContextSwitchTo(memory);
-            // A cancel, too: if that ended the turn, a handler that is cancelled each time would
-            // hold up every subscription.
-            HandlerError error = read_handler_error();
-            AbortCurrentTransaction();
-            FlushErrorState();
-            if (run.running_count > 1) {
-                run.room = static_cast<int32>(run.running_count / 2); // it is one of them
-            } else {
-                *run.failed = {run.running, error};
-                ++run.failures;
-            }
-        }
-        PG_END_TRY();
-    }
 }
 
 /// What a worker remembers, so that a turn with nothing new costs two look-ups.
@@ -292,39 +257,80 @@ void tend() {
     state.tend_at = ended + (more ? ended - begun : tend_interval_us);
 }
 
-/// One batch of a subscription, or what its fallback is to be run on.
-Run run_once(const NodeIdentity &node, int32 subscription_id, TimestampTz now, bool fallbacks,
-             Failed &failed, MemoryContext memory) {
-    Run run{.node = node,
-            .subscription_id = subscription_id,
-            .now = now,
-            .rotation = static_cast<int32>(pg::random_fraction() * log_partitions),
-            .room = pg::settings.batch_size,
-            .failed = &failed,
-            .fallbacks = fallbacks};
-    run_until_committed(run, memory);
-    return run;
+/// What a worker remembers of a subscription.
+struct SubscriptionState {
+    int32 id; ///< the key
+    BatchPace pace;
+    Trouble trouble; ///< of this one alone; others go on
+};
+static_assert(std::is_trivially_destructible_v<SubscriptionState>);
+
+SubscriptionState &state_of(int32 id) {
+    static constinit HTAB *table = nullptr;
+    if (table == nullptr) {
+        HASHCTL control{};
+        control.keysize = sizeof(int32);
+        control.entrysize = sizeof(SubscriptionState);
+        table = hash_create("stacksaga subscriptions", 16, &control, HASH_ELEM | HASH_BLOBS);
+    }
+    bool is_known = false;
+    auto *found = static_cast<SubscriptionState *>(hash_search(table, &id, HASH_ENTER, &is_known));
+    if (!is_known)
+        *found = {.id = id, .pace = {}, .trouble = {}};
+    return *found;
+}
+
+/// One batch of a subscription, or of what its fallback is to be run on.
+Delivery run_once(const NodeIdentity &node, SubscriptionState &subscription, TimestampTz now,
+                  bool are_fallbacks, MemoryContext memory) {
+    Delivery delivery{.node = node,
+                      .subscription_id = subscription.id,
+                      .now = now,
+                      .rotation = static_cast<int32>(pg::random_fraction() * log_partitions),
+                      .are_fallbacks = are_fallbacks};
+    run_batch(subscription.pace, memory, delivery);
+    for (int64 i = 0; i < delivery.first_attempts; ++i)
+        count_first_attempt(budget_of_subscription(subscription.id));
+    return delivery;
 }
 
 /// Batch after batch of a subscription. The look for due steps of sagas between two turns costs as
 /// much as a batch of messages does.
-void deliver_subscription(const NodeIdentity &node, int32 id, TimestampTz now, MemoryContext memory,
-                          DeliveryOutcome &outcome) {
-    auto add = [&](const Run &run) {
-        outcome.items += run.items;
-        outcome.failures += run.failures;
-        outcome.more = outcome.more || run.more || run.items > 0 || run.failures > 0;
+void deliver_subscription(const NodeIdentity &node, SubscriptionState &subscription,
+                          TimestampTz now, MemoryContext memory, DeliveryOutcome &outcome) {
+    auto add = [&](const Delivery &d) {
+        outcome.items += d.items;
+        outcome.failures += d.failures;
+        outcome.more = outcome.more || d.more || d.items > 0 || d.failures > 0;
     };
-    Failed failed{};
     const int64 end = pg::steady_now() + subscription_time_max_us;
     bool goes_on = true;
     while (goes_on) {
-        const Run run = run_once(node, id, now, false, failed, memory);
-        add(run);
-        goes_on = run.more && (run.items > 0 || run.moved > 0) && run.failures == 0 &&
+        const Delivery d = run_once(node, subscription, now, false, memory);
+        add(d);
+        goes_on = d.more && (d.items > 0 || d.gathering.moved > 0) && d.failures == 0 &&
                   pg::steady_now() < end;
     }
-    add(run_once(node, id, now, true, failed, memory));
+    add(run_once(node, subscription, now, true, memory));
+}
+
+/// A subscription's turn. An error that no message can be charged with pauses this subscription.
+void deliver_guarded(const NodeIdentity &node, int32 id, bool has_due, MemoryContext memory,
+                     DeliveryOutcome &outcome) {
+    SubscriptionState &subscription = state_of(id);
+    if (subscription.trouble.remaining() == 0)
+        subscription.trouble.guard([&] {
+            const TimestampTz now = pg::clock_now();
+            if (has_due)
+                outcome.deferred += defer_retries(node, id, now);
+            deliver_subscription(node, subscription, now, memory, outcome);
+            return true;
+        });
+    MemoryContextSwitchTo(memory);
+    if (subscription.trouble.remaining() == 0)
+        return;
+    const TimestampTz again = pg::time_plus(pg::clock_now(), subscription.trouble.remaining());
+    outcome.next_due = std::min(outcome.next_due, again);
 }
 
 } // namespace
@@ -341,17 +347,14 @@ DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory)
         outcome.next_due = outlook.next_due;
         return outcome;
     }
-    for (int32 id : outlook.subscriptions) {
-        const TimestampTz now = pg::clock_now();
-        if (outlook.next_due <= now)
-            outcome.deferred += defer_retries(node, id, now);
-        deliver_subscription(node, id, now, memory, outcome);
-    }
+    for (int32 id : outlook.subscriptions)
+        deliver_guarded(node, id, outlook.next_due <= pg::clock_now(), memory, outcome);
     state.node = node;
     state.tick = outlook.tick;
     state.looked_at = pg::steady_now();
-    state.is_idle = !outcome.more;
-    outcome.next_due = outlook.next_due > pg::clock_now() ? outlook.next_due : DT_NOEND;
+    state.is_idle = !outcome.more && outcome.next_due == DT_NOEND; // none waits for its pause
+    if (outlook.next_due > pg::clock_now())
+        outcome.next_due = std::min(outcome.next_due, outlook.next_due);
     return outcome;
 }
 

@@ -77,8 +77,6 @@ Work next_attempt(const Saga &saga, const Work &work, std::string_view worker) {
 void run_action(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
     Work attempt = next_attempt(saga, work, worker);
     attempt_begins(saga);
-    if (work.attempt == work.attempt_base)
-        count_first_attempt(budget_of_definition(saga.definition->id));
     const FunctionRef &function = work.direction == Direction::compensate ? step.compensation
                                   : work.falling_back                     ? step.fallback
                                                                           : step.action;
@@ -156,36 +154,54 @@ constexpr std::array runners{
 };
 static_assert(core::is_in_order_of_kinds(runners));
 
+/// The outcome of an attempt at an item that was found like this.
+ItemOutcome outcome_of(const Saga &saga, const Step &step, const Work &work) {
+    const bool is_first = step.traits().waits_for == core::StepWait::nothing &&
+                          work.attempt == work.attempt_base && !work.verifying &&
+                          !work.is_claimed();
+    if (!is_first)
+        return {.is_done = true};
+    return {.is_done = true, .first_attempt = budget_of_definition(saga.definition->id)};
+}
+
 } // namespace
 
-bool run_item(const DueItem &item, std::string_view worker) {
+ItemOutcome run_item(const DueItem &item, std::string_view worker) {
     std::optional<Due> due = lock_due(item);
     if (!due)
-        return false;
+        return {};
     if (item.step_no <= saga_step_no)
-        return run_saga_work(due->saga, item);
+        return {.is_done = run_saga_work(due->saga, item)};
     const Step &step = due->saga.definition->step(item.step_no);
     if (due->work.verifying)
         run_verify(due->saga, step, due->work);
     else if (due->work.is_claimed())
         lease_expired(due->saga, step, due->work);
     else if (queue_of(step, due->work.falling_back))
-        return false;                     // none has claimed it yet
-    else if (!deadline_passed(due->saga)) // else the way back has begun instead
+        return {};                          // none has claimed it yet
+    else if (!deadline_passed(due->saga)) { // else the compensation has started instead
+        const ItemOutcome outcome = outcome_of(due->saga, step, due->work);
         runners[static_cast<size_t>(step.kind)].run(due->saga, step, due->work, worker);
-    return true;
+        return outcome;
+    }
+    return {.is_done = true};
 }
 
-void fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
+ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
+    if (item.step_no <= saga_step_no)
+        return {};
     std::optional<Due> due = lock_due(item);
     if (!due)
-        return;
+        return {.is_done = true};
+    if (due->work.is_claimed())
+        return {};
     Saga &saga = due->saga;
+    const ItemOutcome outcome = outcome_of(saga, saga.definition->step(item.step_no), due->work);
     const Step &step = saga.definition->step(item.step_no);
     if (due->work.verifying &&
         !error.has_crashed_too_often) { // a verify function that fails does not know either
         settle_verified(saga, step, due->work, "unknown", &error);
-        return;
+        return outcome;
     }
     Work attempt = due->work.verifying ? due->work : next_attempt(saga, due->work, worker);
     attempt_begins(saga);
@@ -207,6 +223,7 @@ void fail_item(const DueItem &item, std::string_view worker, const HandlerError 
         step_is_unusable(saga, step, attempt, failure);
     else
         step_failed(saga, step, attempt, failure);
+    return outcome;
 }
 
 } // namespace stacksaga

@@ -8,6 +8,7 @@
 #include "src/handler/handler.hpp"
 #include "src/outbox/delivery_worker.hpp"
 #include "src/outbox/log_tick.hpp"
+#include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/work_item.hpp"
 
@@ -32,12 +33,14 @@ constinit pg::Statement probe{
 /// Whether it did something.
 bool run_guarded(const DueItem &item) {
     constexpr std::string_view worker = "run_pending";
-    bool done = false;
+    ItemOutcome outcome{};
     const std::optional<HandlerError> error =
-        attempt_handler([&] { done = run_item(item, worker); });
+        attempt_handler([&] { outcome = run_item(item, worker); });
     if (error)
-        fail_item(item, worker, *error);
-    return done || error;
+        outcome = fail_item(item, worker, *error);
+    if (outcome.first_attempt)
+        count_first_attempt(*outcome.first_attempt);
+    return outcome.is_done;
 }
 
 int64 run_pending(int32 limit) {

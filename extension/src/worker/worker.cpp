@@ -79,6 +79,8 @@ struct Worker {
     int64 report_at = 0;
     Stats stats;
 };
+constexpr int deadlock_timeout_ms = 100;
+
 constinit Worker self{};
 constinit Trouble trouble{};
 constinit bool is_connected = false;
@@ -417,6 +419,10 @@ void connect(Oid database) {
     // What an administrator chose for sessions that people open must not change what a worker sees.
     SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_SESSION);
     SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION);
+    // Whoever waits for this worker waits as long as its deadlock lasts.
+    if (DeadlockTimeout > deadlock_timeout_ms)
+        SetConfigOption("deadlock_timeout", psprintf("%d", deadlock_timeout_ms), PGC_SUSET,
+                        PGC_S_SESSION);
     pg::in_transaction([] {
         self.database = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
         sweep_crash_records();

@@ -1,4 +1,4 @@
-#include "src/worker/aside.hpp"
+#include "src/worker/postpone.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
@@ -25,7 +25,7 @@ constinit pg::Statement postpone{
     "   FROM s WHERE w.saga_id = s.saga_id AND w.token OPERATOR(stacksaga.=) s.token"
     "    AND w.step_no = $3 AND w.direction = $4 AND w.due_at <= $6"};
 
-/// How often items were set aside, by the hash of what they are: an item that falls on the place of
+/// How often items were postponed, by the hash of what they are: an item that falls on the place of
 /// another takes it, and begins with short pauses again.
 struct Place {
     uint64 key;
@@ -45,7 +45,7 @@ int64 times_of(const DueItem &item) {
 
 } // namespace
 
-void set_aside(const DueItem &item) {
+void postpone_item(const DueItem &item) {
     const TimestampTz now = pg::clock_now();
     const int64 pause = core::delay_before(times_of(item) + 1, pauses, pg::random_fraction());
     const uint64 count = postpone.touch(
@@ -53,10 +53,12 @@ void set_aside(const DueItem &item) {
         pg::param(item.step_no), pg::param(core::name_of(item.direction)),
         pg::param_time(pg::time_plus(now, pause)), pg::param_time(now));
     if (count != 0)
-        ereport(LOG, (errmsg("saga %s: step %d is set aside for %d s", uuid_text(item.saga_id),
-                             item.step_no, static_cast<int>(pause / USECS_PER_SEC)),
-                      errdetail("What is due for it could not be done; the error is above."),
-                      errhint("The other sagas go on. It is tried again until it succeeds.")));
+        ereport(LOG,
+                (errmsg("saga %s: step %d is postponed for %d s", uuid_text(item.saga_id),
+                        item.step_no, static_cast<int>(pause / USECS_PER_SEC)),
+                 errdetail(
+                     "It could not be done, and the error, which is above, is not charged to it."),
+                 errhint("The other sagas go on. It is tried again until it succeeds.")));
 }
 
 } // namespace stacksaga
