@@ -77,21 +77,31 @@ is(await($ids[6]), 'failed', 'and so is the other one');
 $node->safe_psql('postgres', q{
 	DROP TRIGGER break ON stacksaga.effect; DROP TRIGGER break ON stacksaga.failure});
 
-# An error at the commit, which is nobody's: the items are done one by one, and one is to blame.
+# A deferred trigger on a table of ours raises: for the item that wrote the row, which is charged.
 $node->safe_psql('postgres', q{
 	CREATE CONSTRAINT TRIGGER break AFTER INSERT ON stacksaga.effect
-		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION break()});
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION break();
+	SELECT stacksaga.define_saga('stubborn', ARRAY[
+		stacksaga.sql_step('only', 'answer(stacksaga.step_call)',
+			retry => stacksaga.retry_policy(max_attempts => 0,
+				initial_interval => '100 milliseconds', retry_on => '{P0001}'))])});
 @ids = split /\n/, $node->safe_psql('postgres', q{
 	WITH started AS MATERIALIZED (
-		SELECT n, (stacksaga.start_saga('answer')).saga_id FROM generate_series(1, 5) AS n),
+		SELECT n, (stacksaga.start_saga('stubborn')).saga_id FROM generate_series(1, 5) AS n),
 	marked AS (INSERT INTO broken SELECT saga_id FROM started WHERE n = 1)
 	SELECT saga_id FROM started ORDER BY n});
 foreach my $n (2 .. 5)
 {
-	is(await($ids[ $n - 1 ]), 'completed', "saga $n goes on beside one that cannot be committed");
+	is(await($ids[ $n - 1 ]), 'completed', "saga $n goes on beside one whose marker is refused");
 }
+ok($node->poll_query_until('postgres', qq{
+	SELECT count(*) >= 2 AND bool_and(error LIKE 'nothing can be written%') FROM stacksaga.failure
+	 WHERE saga_id = '$ids[0]'}), 'that one is charged, with the reason');
 $node->safe_psql('postgres', 'DELETE FROM broken');
-is(await($ids[0]), 'completed', 'and that one when it can be');
+is(await($ids[0]), 'completed', 'and done when it can be');
+is($node->safe_psql('postgres', q{
+	SELECT count(*) FROM stacksaga.failure WHERE saga_id IN (}
+	. join(',', map { "'$_'" } @ids[ 1 .. 4 ]) . ')'), '0', 'nobody else is charged');
 $node->safe_psql('postgres', 'DROP TRIGGER break ON stacksaga.effect');
 
 # The results of the steps before are too large for one value: for good, and for the step alone.

@@ -18,9 +18,9 @@ constexpr int subtransactions_max = 50;
 constexpr int32 guarded_batches = 100;
 // Workers that meet each other's locks after fewer items than this take turns, for so many batches;
 // a turn that others wait for takes so long.
-constexpr int32 few_items = 16;
+constexpr int32 few_items = 32;
 constexpr int32 turns = 50;
-constexpr int64 turn_time_us = 50 * 1000;
+constexpr int64 turn_time_us = 100 * 1000;
 constexpr int64 cap_time_us = 60 * USECS_PER_SEC;
 constexpr int32 deadlocks_max = 3;
 constexpr double longest_pause_us = 100 * 1000;
@@ -61,7 +61,35 @@ int32 size_of(BatchPace &pace) {
     return pace.cap > 0 ? std::min(pace.size, pace.cap) : pace.size;
 }
 
+// ----------------------------------------------------------------------------- turns
+
+constinit bool has_turn = false;
+constinit int64 turn_begun = 0;
+
+/// Of the session, so that several batches fit into a turn.
+void begin_turn() {
+    if (has_turn)
+        return;
+    const LOCKTAG tag = pg::lock_tag(pg::LockClass::turn, 0, 0);
+    (void)LockAcquire(&tag, ExclusiveLock, true, false);
+    has_turn = true;
+    turn_begun = pg::steady_now();
+}
+
+bool is_turn_over() {
+    return pg::steady_now() - turn_begun > turn_time_us;
+}
+
 } // namespace
+
+void end_turn() {
+    if (!has_turn)
+        return;
+    const LOCKTAG tag = pg::lock_tag(pg::LockClass::turn, 0, 0);
+    if (pg::holds_lock(tag, ExclusiveLock)) // a handler may have given it up
+        LockRelease(&tag, ExclusiveLock, true);
+    has_turn = false;
+}
 
 void BatchRun::begin_try() {
     if (pause_us_ > 0)
@@ -85,7 +113,7 @@ void BatchRun::begin_try() {
 /// The first lock of the transaction, so it is never part of a deadlock.
 void BatchRun::wait_for_turn() {
     if (pace_.in_turn > 0)
-        pg::lock(pg::LockClass::turn, 0, 0, ExclusiveLock, true);
+        begin_turn();
     begun_at_ = pg::steady_now();
 }
 
@@ -108,10 +136,10 @@ bool BatchRun::has_to_end() {
     waiters_ = pg::find_waiters();
     if (waiters_.any)
         return true;
-    const int64 elapsed = pg::steady_now() - begun_at_;
-    if (waiters_.turn && elapsed > turn_time_us)
+    if (waiters_.turn && is_turn_over())
         return true;
-    return decided_ == -1 && elapsed > batch_time_max_us; // else its item is still to come
+    // Where an item is decided about, it is still to come.
+    return decided_ == -1 && pg::steady_now() - begun_at_ > batch_time_max_us;
 }
 
 void BatchRun::note_lock(void *run) {
@@ -133,8 +161,8 @@ void BatchRun::meet_lock() {
         pace_.guarded = guarded_batches;
 }
 
-void BatchRun::decide(Decision decision, bool is_handlers) {
-    if (!is_handlers)
+void BatchRun::decide(Decision decision) {
+    if (decision == Decision::postpone) // a failed attempt is written down with its error
         EmitErrorReport();
     error_ = read_handler_error();
     decision_ = decision;
@@ -144,11 +172,11 @@ void BatchRun::decide(Decision decision, bool is_handlers) {
 
 /// Charges the item; if that is what failed, or the error says nothing about the item, postpones
 /// it; if that is what failed, gives up.
-bool BatchRun::decide_next(bool may_charge, bool is_handlers, bool can_postpone) {
+bool BatchRun::decide_next(bool may_charge, bool can_postpone) {
     if (decision_ == Decision::run && may_charge)
-        decide(Decision::charge, is_handlers);
+        decide(Decision::charge);
     else if (decision_ != Decision::postpone && can_postpone)
-        decide(Decision::postpone, is_handlers);
+        decide(Decision::postpone);
     else
         return false;
     return true;
@@ -167,8 +195,7 @@ bool BatchRun::settles_in_place(bool can_postpone) {
     }
     if (weight_ > 1)
         return false;
-    const bool is_decided =
-        decide_next(is_handlers || !is_of_the_server(sqlstate), is_handlers, can_postpone);
+    const bool is_decided = decide_next(is_handlers || !is_of_the_server(sqlstate), can_postpone);
     decided_ = -1; // now, and not in another try
     return is_decided;
 }
@@ -205,7 +232,7 @@ bool BatchRun::learn_from_item(int sqlstate, bool can_postpone) {
         return true;
     }
     pace_.guarded = guarded_batches;
-    return decide_next(is_handlers || !is_of_the_server(sqlstate), is_handlers, can_postpone);
+    return decide_next(is_handlers || !is_of_the_server(sqlstate), can_postpone);
 }
 
 bool BatchRun::learn_from_commit(int sqlstate, bool can_postpone) {
@@ -217,12 +244,14 @@ bool BatchRun::learn_from_commit(int sqlstate, bool can_postpone) {
         return true;
     }
     pace_.cap = 0; // this one it was, and not two together
-    return decide_next(!is_of_the_server(sqlstate), false, can_postpone);
+    return decide_next(!is_of_the_server(sqlstate), can_postpone);
 }
 
 void BatchRun::committed() {
     if (pace_.guarded > 0)
         --pace_.guarded;
+    if (has_turn && is_turn_over())
+        end_turn();
     if (pace_.in_turn > 0) {
         --pace_.in_turn;
     } else if (meets_workers_ || (waiters_.workers && total_weight_ < few_items)) {

@@ -72,8 +72,8 @@ private:
     void wait_for_turn();
     bool begin_item(int64 id, int32 weight);
     bool has_to_end();
-    void decide(Decision decision, bool is_handlers);
-    bool decide_next(bool may_charge, bool is_handlers, bool can_postpone);
+    void decide(Decision decision);
+    bool decide_next(bool may_charge, bool can_postpone);
     bool learn_from_item(int sqlstate, bool can_postpone);
     bool learn_from_commit(int sqlstate, bool can_postpone);
     bool settles_in_place(bool can_postpone);
@@ -139,6 +139,9 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<BatchRun>);
 
+/// Gives up the turn that batches may have kept: to be called when no further one follows.
+void end_turn();
+
 /// Runs a batch of `items` until it commits, outside of a transaction. An error for which no item
 /// can be held responsible comes out, with its transaction still to be aborted. `memory` outlives
 /// the transactions. Items is a struct with
@@ -171,8 +174,10 @@ template <class Items> void run_batch(BatchPace &pace, MemoryContext memory, Ite
         {
             record_nothing();
             MemoryContextSwitchTo(memory);
-            if (!run.learn(Items::can_postpone))
+            if (!run.learn(Items::can_postpone)) {
+                end_turn();
                 PG_RE_THROW();
+            }
             AbortOutOfAnyTransaction();
             FlushErrorState();
         }

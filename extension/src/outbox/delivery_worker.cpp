@@ -312,6 +312,7 @@ void deliver_subscription(const NodeIdentity &node, SubscriptionState &subscript
                   pg::steady_now() < end;
     }
     add(run_once(node, subscription, now, true, memory));
+    end_turn();
 }
 
 /// A subscription's turn. An error that no message can be charged with pauses this subscription.

@@ -258,6 +258,7 @@ bool run_items(DueItems &items, MemoryContext memory) {
         run_batch(state.pace, memory, items);
         items.commit();
     }
+    end_turn();
     return items.first == count;
 }
 
