@@ -108,12 +108,16 @@ void BatchRun::begin_try() {
     weight_ = 0;
     total_weight_ = 0;
     waiters_ = {};
+    is_limited_ = false;
 }
 
-/// The first lock of the transaction, so it is never part of a deadlock.
+/// The first lock of the transaction, so it is never part of a deadlock. Who has the turn waits for
+/// no lock of others for long, so an item that has to goes without.
 void BatchRun::wait_for_turn() {
-    if (pace_.in_turn > 0)
+    if (pace_.in_turn > 0 && !is_alone_)
         begin_turn();
+    else
+        end_turn();
     begun_at_ = pg::steady_now();
 }
 
@@ -125,8 +129,11 @@ bool BatchRun::begin_item(int64 id, int32 weight) {
     weight_ = weight;
     total_weight_ += weight;
     decision_ = id == decided_ ? its_decision_ : Decision::run;
-    if (++index_ == 1)
+    ++index_;
+    if (!is_limited_ && (index_ > 0 || has_turn)) {
         limit_lock_waits();
+        is_limited_ = true;
+    }
     return true;
 }
 
@@ -148,7 +155,7 @@ void BatchRun::note_lock(void *run) {
 }
 
 void BatchRun::check_no_lock_was_met() const {
-    if (has_met_lock_ && index_ > 0)
+    if (has_met_lock_ && is_limited_)
         ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
                         errmsg_internal("a function met a lock and went on without it")));
 }
@@ -186,7 +193,7 @@ bool BatchRun::settles_in_place(bool can_postpone) {
     const int sqlstate = geterrcode();
     const bool is_handlers = running_handler.is_active;
     if (is_lock_error(sqlstate)) {
-        if (index_ == 0)
+        if (!is_limited_)
             return false;
         (void)read_handler_error();
         meet_lock();
@@ -213,7 +220,7 @@ bool BatchRun::learn(bool can_postpone) {
 
 bool BatchRun::learn_from_item(int sqlstate, bool can_postpone) {
     const bool is_handlers = running_handler.is_active;
-    if (is_lock_error(sqlstate) && index_ > 0) {
+    if (is_lock_error(sqlstate) && is_limited_) {
         (void)read_handler_error();
         meet_lock();
         end_before_ = id_;
@@ -248,6 +255,8 @@ bool BatchRun::learn_from_commit(int sqlstate, bool can_postpone) {
 }
 
 void BatchRun::committed() {
+    if (is_alone_ && total_weight_ == 0) // there was no item
+        pace_.next_alone = true;
     if (pace_.guarded > 0)
         --pace_.guarded;
     if (has_turn && is_turn_over())

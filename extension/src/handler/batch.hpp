@@ -7,8 +7,10 @@
 // Items keep the locks of their functions until the commit, so a batch must neither deadlock with
 // another one nor keep others waiting. It commits when another session waits for one of its locks,
 // and no item but the first waits for a lock for longer than 20 ms: then it commits without that
-// item, which goes next, alone and with no such limit, and is charged no attempt. After that, each
-// item runs in a subtransaction for a while, so that a lock, or a failure, undoes that item only.
+// item, which goes next, alone and with no such limit, and is charged no attempt. Workers that meet
+// each other's locks after a few items take turns for a while (docs/decisions/0018). Where that
+// does not help, and after a failure, each item runs in a subtransaction for a while, so that a
+// lock, or a failure, undoes that item only.
 #pragma once
 #include "pg/attempt.hpp"
 #include "pg/lock.hpp"
@@ -135,6 +137,7 @@ private:
     int32 total_weight_ = 0;
     int64 begun_at_ = 0;
     pg::Waiters waiters_{};
+    bool is_limited_ = false; ///< waits for locks end after a while
     bool has_met_lock_ = false;
 };
 static_assert(std::is_trivially_destructible_v<BatchRun>);
