@@ -247,12 +247,18 @@ bool may_rest(const NodeIdentity &node, const Outlook &outlook) {
 }
 
 /// The generations of the log, from time to time; of a backlog of that at most half of the time.
-void tend() {
+/// What fails there (the position of one subscription, say) keeps no messages from their handlers.
+void maintain_log(MemoryContext memory) {
+    static constinit Trouble trouble{};
     const int64 begun = pg::steady_now();
-    if (begun < state.tend_at)
+    if (begun < state.tend_at || trouble.remaining() > 0)
         return;
     bool more = false;
-    in_transaction([&] { more = tend_log(false); });
+    trouble.guard([&] {
+        in_transaction([&] { more = tend_log(false); });
+        return true;
+    });
+    MemoryContextSwitchTo(memory);
     const int64 ended = pg::steady_now();
     state.tend_at = ended + (more ? ended - begun : tend_interval_us);
 }
@@ -315,16 +321,26 @@ void deliver_subscription(const NodeIdentity &node, SubscriptionState &subscript
     end_turn();
 }
 
+/// Where an error happened, for the server's log.
+void describe(void *subscription) {
+    errcontext("messages of subscription %d (stacksaga.subscription)",
+               static_cast<const SubscriptionState *>(subscription)->id);
+}
+
 /// A subscription's turn. An error that no message can be charged with pauses this subscription.
 void deliver_guarded(const NodeIdentity &node, int32 id, bool has_due, MemoryContext memory,
                      DeliveryOutcome &outcome) {
     SubscriptionState &subscription = state_of(id);
     if (subscription.trouble.remaining() == 0)
         subscription.trouble.guard([&] {
+            ErrorContextCallback context{
+                .previous = error_context_stack, .callback = describe, .arg = &subscription};
+            error_context_stack = &context;
             const TimestampTz now = pg::clock_now();
             if (has_due)
                 outcome.deferred += defer_retries(node, id, now);
             deliver_subscription(node, subscription, now, memory, outcome);
+            error_context_stack = context.previous;
             return true;
         });
     MemoryContextSwitchTo(memory);
@@ -339,7 +355,7 @@ void deliver_guarded(const NodeIdentity &node, int32 id, bool has_due, MemoryCon
 DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory) {
     running_handler.is_at_top_level = true;
     const Outlook outlook = look(node.ring_id, memory);
-    tend();
+    maintain_log(memory);
     DeliveryOutcome outcome{
         .items = 0, .failures = 0, .deferred = 0, .more = false, .next_due = DT_NOEND};
     if (outlook.subscriptions.empty())
