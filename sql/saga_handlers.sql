@@ -103,6 +103,14 @@ SELECT status, class, sqlstate, error FROM handlers.try($$ BEGIN INSERT INTO han
   VALUES ('gone'); LOOP NULL; END LOOP; END $$, timeout => '20 ms');
 SELECT attempt, paused_until IS NOT NULL AS paused FROM stacksaga.sagas;
 SELECT count(*) FROM handlers.log WHERE what = 'gone';
+-- So is one that catches the cancel and returns, or fails, after it.
+SELECT status, class, sqlstate, error FROM handlers.try($$ BEGIN INSERT INTO handlers.log (what)
+  VALUES ('gone'); BEGIN LOOP NULL; END LOOP; EXCEPTION WHEN query_canceled THEN RETURN '1'; END; END
+    $$, timeout => '20 ms');
+SELECT attempt, paused_until IS NOT NULL AS paused FROM stacksaga.sagas;
+SELECT status, class, error FROM handlers.try($$ BEGIN BEGIN LOOP NULL; END LOOP; EXCEPTION WHEN
+    query_canceled THEN RAISE 'no' USING ERRCODE = 'SG424'; END; END $$, timeout => '20 ms');
+SELECT count(*) FROM handlers.log WHERE what = 'gone';
 -- The timeout ends with the handler, however that ends: nothing later is stopped by it.
 SELECT status FROM handlers.try($$ BEGIN RETURN NULL; END $$, timeout => '20 ms');
 SELECT status FROM handlers.try($$ BEGIN RAISE 'no'; END $$, timeout => '20 ms');

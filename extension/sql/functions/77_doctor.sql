@@ -80,6 +80,16 @@ $$;
 COMMENT ON FUNCTION stacksaga.doctor_settings IS
     'Internal: returns what doctor() says of settings';
 
+CREATE OR REPLACE FUNCTION stacksaga.running_handlers()
+RETURNS TABLE (
+    worker integer, pid integer, saga_id uuid, step_no smallint, subscription_id integer,
+    timeout_at timestamptz
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_running_handlers';
+COMMENT ON FUNCTION stacksaga.running_handlers IS
+    'Internal: returns the handlers with a timeout that workers of this database are running, or ran when they ended';
+
 CREATE OR REPLACE FUNCTION stacksaga.doctor_workers()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -98,6 +108,21 @@ AS $$
            format('%s of %s workers run for this database', running, wanted),
            'SELECT stacksaga.worker_ensure();'
       FROM number WHERE running < wanted AND NOT pg_is_in_recovery()
+    UNION ALL
+    SELECT 'error', 'running_handlers', format(
+               'worker-%s (process %s) has been in %s for %s longer than its timeout', h.worker, h.pid,
+               CASE WHEN h.saga_id IS NULL THEN format('a handler of subscription "%s"', u.subscription)
+                    ELSE format('step "%s" of saga %s', d.step, h.saga_id) END,
+               date_trunc('second', clock_timestamp() - h.timeout_at)),
+           format('SELECT pg_terminate_backend(%s); -- if it goes on; and fix the function', h.pid)
+      FROM stacksaga.running_handlers() AS h
+      JOIN pg_stat_activity AS a
+        ON a.pid = h.pid AND a.backend_type = 'stacksaga worker' AND a.datname = current_database()
+      LEFT JOIN stacksaga.saga AS s ON s.saga_id = h.saga_id
+      LEFT JOIN stacksaga.definition_step AS d
+        ON d.definition_id = s.definition_id AND d.step_no = h.step_no
+      LEFT JOIN stacksaga.subscription AS u ON u.subscription_id = h.subscription_id
+     WHERE h.timeout_at < clock_timestamp()
     UNION ALL
     SELECT 'info', 'standby', 'this server is a standby: nothing runs here before it is promoted',
            'Look at the primary.'

@@ -5,7 +5,7 @@ namespace stacksaga {
 namespace {
 
 constexpr char file_prefix[] = "stacksaga."; // then the database's OID, a dot, the worker's number
-constexpr uint32 file_magic = 0x53474e32;    // to be changed with the layout
+constexpr uint32 file_magic = 0x53474e33;    // to be changed with the layout
 
 constinit CrashRecord *file = nullptr;
 constinit std::array<char, MAXPGPATH> path{};
@@ -23,6 +23,8 @@ template <class F> void record(Recorded kind, F &&write) {
     if (file == nullptr)
         return;
     set_kind(Recorded::nothing);
+    file->has_overrun = false;
+    file->timeout_at = 0;
     write();
     set_kind(kind);
 }
@@ -44,6 +46,13 @@ void on_quit(int signal) {
 }
 
 // ----------------------------------------------------------------------------- the file
+
+std::array<char, MAXPGPATH> path_of(int32 number) {
+    std::array<char, MAXPGPATH> result{};
+    snprintf(result.data(), result.size(), "%s/%s%u.%d", PG_STAT_TMP_DIR, file_prefix, MyDatabaseId,
+             number);
+    return result;
+}
 
 /// Before the locks of the process are released: then another one may have the number.
 void at_exit(int, Datum) {
@@ -83,8 +92,7 @@ void erase_crash_record_on_signals() {
 }
 
 void open_crash_record(int32 number) {
-    snprintf(path.data(), path.size(), "%s/%s%u.%d", PG_STAT_TMP_DIR, file_prefix, MyDatabaseId,
-             number);
+    path = path_of(number);
     errno = 0;
     const int descriptor = OpenTransientFile(path.data(), O_RDWR | O_CREAT | PG_BINARY);
     if (descriptor >= 0)
@@ -104,6 +112,7 @@ void open_crash_record(int32 number) {
         record_nothing();
     is_after_crash = last_record.kind != Recorded::nothing;
     file->magic = file_magic;
+    file->pid = MyProcPid;
     before_shmem_exit(at_exit, 0);
 }
 
@@ -143,6 +152,25 @@ void record_batch(const RecordedBatch &batch) {
 void record_nothing() {
     if (file != nullptr)
         set_kind(Recorded::nothing);
+}
+
+void record_timeout(TimestampTz at) {
+    if (file != nullptr)
+        file->timeout_at = at;
+}
+
+void record_overrun() {
+    if (file != nullptr)
+        file->has_overrun = true;
+}
+
+bool read_crash_record(int32 number, CrashRecord &record) {
+    const int descriptor = OpenTransientFile(path_of(number).data(), O_RDONLY | PG_BINARY);
+    if (descriptor < 0)
+        return false;
+    const bool is_whole = read(descriptor, &record, sizeof record) == sizeof record;
+    CloseTransientFile(descriptor);
+    return is_whole && record.magic == file_magic;
 }
 
 bool follows_crash() {

@@ -21,6 +21,8 @@ namespace stacksaga {
 /// So often may a handler end its process before it is not tried again.
 inline constexpr int32 crashes_max = 3;
 inline constexpr std::string_view crash_error = "the handler ended its process";
+inline constexpr std::string_view overrun_error =
+    "the handler did not end within ten seconds after its timeout";
 
 /// One attempt of a step.
 struct RecordedStep {
@@ -60,6 +62,10 @@ enum class Recorded : uint32 { nothing, step, message, batch };
 struct CrashRecord {
     uint32 magic;
     Recorded kind; ///< written after what it records and erased before it
+    int32 pid;
+    bool has_overrun; ///< the process ended itself, since the handler outlived its timeout
+    TimestampTz
+        timeout_at; ///< until when the handler may run; 0: it is not running, or has no limit
     RecordedStep step;
     RecordedMessage message;
     RecordedBatch batch;
@@ -86,12 +92,20 @@ void record_step(const RecordedStep &step);
 void record_message(const RecordedMessage &message);
 void record_batch(const RecordedBatch &batch);
 void record_nothing();
+/// Until when the handler that runs may do so; and that it did not end in time, in a signal
+/// handler.
+void record_timeout(TimestampTz at);
+void record_overrun();
 
 /// Whether this worker's predecessor left a record: what it records next should survive it.
 bool follows_crash();
 
 /// What the predecessor left: of kind `nothing` where there is nothing to charge, or any more.
 const CrashRecord &predecessor_record();
+
+/// The record of worker `number` of this database as it is now, whoever calls; false when there is
+/// none to be read. A process that has ended may have left it.
+bool read_crash_record(int32 number, CrashRecord &record);
 
 /// The crash has been charged, and committed.
 void forget_crash();

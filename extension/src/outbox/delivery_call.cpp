@@ -33,7 +33,7 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
         if (pg::settings.message_timeout > 0)
             start_handler_timeout(static_cast<int64>(pg::settings.message_timeout) * 1000);
         call_as_definer(caller_of(s), function, kind, argument, &isnull);
-        stop_handler_timeout();
+        finish_handler_timeout();
         running_handler.end();
     });
     MemoryContextDelete(scratch);

@@ -56,7 +56,7 @@ Datum call(Saga &saga, const Step &step, const FunctionRef &function, HandlerKin
     StepCall step_call = make_call(saga, step, attempt);
     start_handler_timeout(step.timeout_us);
     Datum result = call_handler(*saga.definition, function, kind, step_call, isnull);
-    stop_handler_timeout();
+    finish_handler_timeout();
     if (kind == HandlerKind::action && !*isnull)
         check_payload(result, "output");
     running_handler.end();

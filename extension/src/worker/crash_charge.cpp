@@ -23,14 +23,18 @@ constexpr std::string_view crash_sqlstate = "57P02";
 constinit pg::Statement count_crashes{
     "SELECT count(*) FROM stacksaga.failure"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND step_no = $3 AND direction = $4 AND sqlstate = $5 AND error = $6"};
+    "   AND step_no = $3 AND direction = $4 AND sqlstate = $5 AND error IN ($6, $7)"};
 constinit pg::Statement find_saga{
     "SELECT FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 constinit pg::Statement has_crashed_before{
     "SELECT FROM stacksaga.message_retry"
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND tick = $3 AND number = $4 AND last_error = $5"};
+    "   AND tick = $3 AND number = $4 AND last_error IN ($5, $6)"};
+
+std::string_view error_of_crash() {
+    return predecessor_record().has_overrun ? overrun_error : crash_error;
+}
 
 /// Whether it is dead now. An attempt that failed otherwise says nothing about this: a process may
 /// be ended for another reason just then.
@@ -38,7 +42,7 @@ bool is_killer(const Subscription &s, const Message &m) {
     return m.attempt >= crashes_max &&
            !has_crashed_before
                 .run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
-                     pg::param(m.number), pg::param(crash_error))
+                     pg::param(m.number), pg::param(crash_error), pg::param(overrun_error))
                 .empty();
 }
 
@@ -99,7 +103,7 @@ bool charge_message(const RecordedMessage &named, std::string_view worker) {
     log_crash(*s, psprintf("message %s", uuid_text(m->id)), worker);
     MessageFailure failure{.failure_class = is_killer(*s, *m) ? core::FailureClass::non_retryable
                                                               : core::FailureClass::retryable,
-                           .error = crash_error};
+                           .error = error_of_crash()};
     if (named.is_fallback)
         fail_fallback(*s, *m, failure, now);
     else
@@ -158,7 +162,7 @@ bool charge_step(const RecordedStep &step, std::string_view worker) {
     pg::Rows crashes =
         count_crashes.run(pg::param(saga->id), pg::param(saga->token), pg::param(step.step_no),
                           pg::param(core::name_of(step.direction)), pg::param(crash_sqlstate),
-                          pg::param(crash_error));
+                          pg::param(crash_error), pg::param(overrun_error));
     const int64 count = crashes.int8(0, 0) + 1;
     ereport(LOG, (errmsg("saga %s: the handler of step %d ended the process of %.*s",
                          uuid_text(step.saga_id), step.step_no, static_cast<int>(worker.size()),
@@ -172,7 +176,7 @@ bool charge_step(const RecordedStep &step, std::string_view worker) {
                .attempt = step.attempt},
               worker,
               {.sqlstate = crash_sqlstate,
-               .message = crash_error,
+               .message = error_of_crash(),
                .timed_out = false,
                .is_unusable = false,
                .is_crash = true,

@@ -1,0 +1,30 @@
+// What the workers of this database are running, as their crash records say: for doctor().
+#include "pg/function.hpp"
+#include "pg/result.hpp"
+#include "src/common/wake.hpp"
+#include "src/handler/crash_record.hpp"
+
+namespace stacksaga {
+
+// running_handlers() -> TABLE(worker integer, pid integer, saga_id uuid, step_no smallint,
+//                             subscription_id integer, timeout_at timestamptz)
+STACKSAGA_FUNCTION(running_handlers) {
+    pg::ResultSet result(fcinfo);
+    CrashRecord record{};
+    for (int32 number = 1; number <= workers_max; ++number) {
+        if (!read_crash_record(number, record) || record.kind == Recorded::nothing ||
+            record.timeout_at == 0)
+            continue;
+        const bool is_step = record.kind == Recorded::step;
+        const int32 subscription = record.kind == Recorded::batch ? record.batch.subscription_id
+                                                                  : record.message.subscription_id;
+        result.add(pg::of(Int32GetDatum(number)), pg::of(Int32GetDatum(record.pid)),
+                   is_step ? pg::of(UUIDPGetDatum(&record.step.saga_id)) : pg::null(),
+                   is_step ? pg::of(Int16GetDatum(record.step.step_no)) : pg::null(),
+                   is_step ? pg::null() : pg::of(Int32GetDatum(subscription)),
+                   pg::of(TimestampTzGetDatum(record.timeout_at)));
+    }
+    return result.finish();
+}
+
+} // namespace stacksaga
