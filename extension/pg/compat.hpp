@@ -27,6 +27,15 @@ inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot s
 #endif
 }
 
+/// 18 lets the caller have a deferrable primary key as well, which tells nothing before the commit.
+inline Oid primary_key_index(Relation table) {
+#if PG_VERSION_NUM >= 180000
+    return RelationGetPrimaryKeyIndex(table, false);
+#else
+    return RelationGetPrimaryKeyIndex(table);
+#endif
+}
+
 /// 16 lets the caller leave out all indexes but those that summarise.
 inline void insert_into_indexes(ResultRelInfo *table, TupleTableSlot *slot, EState *state) {
 #if PG_VERSION_NUM >= 160000

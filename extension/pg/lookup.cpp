@@ -73,7 +73,7 @@ bool find(const char *name, std::span<const KeyColumn> key, ScanDirection direct
     const bool is_plain =
         table->rd_rel->relkind == RELKIND_RELATION &&
         (values.empty() || RelationGetDescr(table)->natts == static_cast<int>(values.size()));
-    Oid primary_key = is_plain ? RelationGetPrimaryKeyIndex(table) : InvalidOid;
+    Oid primary_key = is_plain ? primary_key_index(table) : InvalidOid;
     if (OidIsValid(primary_key)) {
         Relation index = index_open(primary_key, AccessShareLock);
         scan(table, index, key, direction, take_first, &row);
