@@ -8,13 +8,23 @@ namespace stacksaga::pg {
 #error "stacksaga needs PostgreSQL 14 or newer"
 #endif
 
-/// 15 renamed SetSingleFuncCall, which exists only in late minor releases of 14. The caller has the
-/// result's columns already; to look them up in the catalog once more took a tenth of a short call.
+/// Before 15 each function sets its result up by itself. The caller has the result's columns
+/// already; to look them up in the catalog once more took a tenth of a short call.
 inline void init_materialized_srf(FunctionCallInfo fcinfo) {
 #if PG_VERSION_NUM >= 150000
     InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 #else
-    SetSingleFuncCall(fcinfo, SRF_SINGLE_USE_EXPECTED);
+    auto *result = reinterpret_cast<ReturnSetInfo *>(fcinfo->resultinfo);
+    if (result == nullptr || !IsA(result, ReturnSetInfo) ||
+        (result->allowedModes & SFRM_Materialize) == 0 || result->expectedDesc == nullptr)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("set-valued function called in context that cannot accept a set")));
+    MemoryContext saved = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
+    result->returnMode = SFRM_Materialize;
+    result->setResult = tuplestore_begin_heap((result->allowedModes & SFRM_Materialize_Random) != 0,
+                                              false, work_mem);
+    result->setDesc = CreateTupleDescCopy(result->expectedDesc);
+    MemoryContextSwitchTo(saved);
 #endif
 }
 
