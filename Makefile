@@ -16,7 +16,7 @@ OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard extension/pg/*.cpp extensio
 MODULE_big := $(if $(OBJS),stacksaga)
 
 # The folders are prerequisites too: a file that is removed changes the script as one that is edited.
-SQL_FOLDERS := $(wildcard $(addprefix extension/sql/,tables functions views privileges))
+SQL_FOLDERS := $(wildcard $(addprefix extension/sql/,tables functions views privileges install))
 SQL_PARTS   := $(foreach folder,$(SQL_FOLDERS),$(sort $(wildcard $(folder)/*.sql)))
 DATA        := $(wildcard extension/sql/upgrade/stacksaga--*--*.sql)
 DATA_built  = extension/stacksaga--$(EXTVERSION).sql

@@ -1,5 +1,6 @@
--- nothing is granted to PUBLIC but IMMUTABLE functions that read no table
+-- nothing is granted to anybody, whatever the default privileges, but IMMUTABLE functions to PUBLIC
 -- PUBLIC's USAGE on the schema lets it reach those functions, and types have no rows to guard.
+-- lint has altered the default privileges in favour of PUBLIC and of a role.
 WITH member AS (
     SELECT d.classid, d.objid
     FROM pg_depend d
@@ -8,28 +9,34 @@ WITH member AS (
 )
 SELECT format('%s on schema stacksaga', a.privilege_type)
 FROM pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
-WHERE n.nspname = 'stacksaga' AND a.grantee = 0 AND a.privilege_type <> 'USAGE'
+WHERE n.nspname = 'stacksaga' AND a.grantee <> n.nspowner
+  AND NOT (a.grantee = 0 AND a.privilege_type = 'USAGE')
 UNION ALL
 -- (A table or a sequence without a list of grants grants PUBLIC nothing, a function its EXECUTE.)
 SELECT format('%s on %s', a.privilege_type, pg_describe_object(m.classid, m.objid, 0))
 FROM member m
 JOIN pg_class c ON m.classid = 'pg_class'::regclass AND c.oid = m.objid,
      aclexplode(c.relacl) a
-WHERE a.grantee = 0
+WHERE a.grantee <> c.relowner
 UNION ALL
 SELECT format('%s on column %s of %s', a.privilege_type, t.attname,
               pg_describe_object(m.classid, m.objid, 0))
 FROM member m
 JOIN pg_attribute t ON m.classid = 'pg_class'::regclass AND t.attrelid = m.objid,
      aclexplode(t.attacl) a
-WHERE a.grantee = 0
 UNION ALL
 SELECT format('%s on %s', a.privilege_type, pg_describe_object(m.classid, m.objid, 0))
 FROM member m
 JOIN pg_proc p ON m.classid = 'pg_proc'::regclass AND p.oid = m.objid
 JOIN pg_language l ON l.oid = p.prolang,
      aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-WHERE a.grantee = 0
-  AND NOT (p.prokind IN ('f', 'a') AND p.provolatile = 'i' AND NOT p.prosecdef
+WHERE a.grantee <> p.proowner
+  AND NOT (a.grantee = 0 AND p.prokind IN ('f', 'a') AND p.provolatile = 'i' AND NOT p.prosecdef
            AND l.lanname IN ('c', 'internal', 'sql'))
+UNION ALL
+SELECT format('%s on %s', a.privilege_type, pg_describe_object(m.classid, m.objid, 0))
+FROM member m
+JOIN pg_type t ON m.classid = 'pg_type'::regclass AND t.oid = m.objid,
+     aclexplode(coalesce(t.typacl, acldefault('T', t.typowner))) a
+WHERE a.grantee NOT IN (0, t.typowner)
 ORDER BY 1;

@@ -8,7 +8,7 @@ JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = 
 JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 JOIN pg_language l ON l.oid = p.prolang
 WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
-  AND NOT EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE setting LIKE 'search\_path=%')
+  AND NOT EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE setting = 'search_path=pg_catalog, pg_temp')
   AND (p.prosecdef OR NOT (l.lanname IN ('c', 'internal') AND p.provolatile = 'i'))
   AND (p.prosecdef OR p.proname NOT IN ('sql_step', 'queue_step', 'message_step', 'create_subscription',
                                            'alter_subscription'))
