@@ -58,7 +58,8 @@ SELECT * FROM stacksaga.start_saga('versions', version => 99);
 SELECT * FROM stacksaga.start_saga('versions', version => 0);
 SELECT * FROM stacksaga.start_saga('never defined');
 
--- A definition belongs to the role that made it: another role makes another version.
+-- A definition belongs to the role that made it; in a superuser's session a role that repeats an old
+-- content becomes its definer, and the old version is the current one.
 CREATE ROLE versions_definer;
 SELECT stacksaga.grant_usage('versions_definer', 'operator');
 SET ROLE versions_definer;

@@ -63,6 +63,13 @@ inline bool may_execute(Oid function, Oid role) {
     return pg_proc_aclcheck(function, role, ACL_EXECUTE) == ACLCHECK_OK;
 #endif
 }
+inline bool may_use_schema(Oid schema, Oid role) {
+#if PG_VERSION_NUM >= 160000
+    return object_aclcheck(NamespaceRelationId, schema, role, ACL_USAGE) == ACLCHECK_OK;
+#else
+    return pg_namespace_aclcheck(schema, role, ACL_USAGE) == ACLCHECK_OK;
+#endif
+}
 
 /// Before 15 a module's settings are checked for typos by the older name.
 inline void reserve_settings_prefix(const char *prefix) {

@@ -156,7 +156,7 @@ RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH definition AS (
-        SELECT d.*, EXISTS (SELECT FROM pg_roles r WHERE r.rolname = d.definer) AS has_definer
+        SELECT d.*, stacksaga.role_objection(d.definer, d.definer_oid) AS objection
           FROM stacksaga.saga_definition d WHERE d.is_current
     ), handler AS (
         SELECT d.saga, d.version, d.definer, s.step, h.what, h.signature, h.returns
@@ -166,26 +166,30 @@ AS $$
                ('step', s.action, 'jsonb'::regtype), ('compensation of step', s.compensation, 'jsonb'),
                ('fallback of step', CASE s.kind WHEN 'sql' THEN s.fallback END, 'jsonb'),
                ('verify of step', s.verify, 'text')) AS h(what, signature, returns)
-         WHERE d.has_definer AND h.signature IS NOT NULL
+         WHERE d.objection IS NULL AND h.signature IS NOT NULL
     )
     SELECT 'error', 'handlers', format(
                'the %s "%s" of saga "%s" (version %s) cannot run %s: %s', h.what, h.step, h.saga,
                h.version, h.signature, o),
-           format('CREATE FUNCTION %s RETURNS %s ...; or GRANT EXECUTE ON FUNCTION %s TO %I; or '
-                  'define the saga anew', h.signature, h.returns, h.signature, h.definer)
+           CASE WHEN o LIKE '%USAGE%'
+                THEN format('GRANT USAGE ON SCHEMA ... TO %I; -- the schema of %s', h.definer, h.signature)
+                ELSE format('CREATE FUNCTION %1$s RETURNS %2$s ...; or GRANT EXECUTE ON FUNCTION %1$s '
+                            'TO %3$I; or define the saga again', h.signature, h.returns, h.definer)
+                END
       FROM handler h, stacksaga.handler_objection(h.signature, h.returns, h.definer) AS o
      WHERE o IS NOT NULL
     UNION ALL
-    SELECT 'error', 'definers', format('saga "%s" (version %s) was defined by role "%s", which does '
-                                       'not exist', d.saga, d.version, d.definer),
-           format('CREATE ROLE %I; or define the saga anew as another role', d.definer)
-      FROM definition d WHERE NOT d.has_definer
+    SELECT 'error', 'definers', format('saga "%s" (version %s) was defined by role "%s", which %s',
+                                       d.saga, d.version, d.definer, d.objection),
+           format('SET ROLE ...; SELECT stacksaga.define_saga(%L, ...); -- as a superuser, with the '
+                  'same content, as the role that its steps are to run as', d.saga)
+      FROM definition d WHERE d.objection IS NOT NULL
     UNION ALL
     SELECT 'warning', 'definers', format('the steps of saga "%s" (version %s) run as superuser "%s"',
                                          d.saga, d.version, d.definer),
            format('Define saga %L as a role that has what its steps need, and no more.', d.saga)
       FROM definition d JOIN pg_roles r ON r.rolname = d.definer AND r.rolsuper
-     WHERE EXISTS (SELECT FROM stacksaga.definition_step s
+     WHERE d.objection IS NULL AND EXISTS (SELECT FROM stacksaga.definition_step s
                     WHERE s.definition_id = d.definition_id AND s.action IS NOT NULL)
     UNION ALL
     SELECT 'warning', 'retries', format('step "%s" of saga "%s": %s', e.step, d.saga, e.warning),
@@ -204,7 +208,7 @@ AS $$
     WITH lacking AS (
         SELECT g.role, g.kind, p.object
           FROM stacksaga.usage_grant g
-          JOIN pg_roles r ON r.rolname = g.role
+          JOIN pg_roles r ON r.rolname = g.role AND r.oid = g.role_oid
           JOIN stacksaga.privilege p ON p.kind = g.kind
           LEFT JOIN pg_proc f
             ON f.proname = p.object AND f.pronamespace = 'stacksaga'::regnamespace
@@ -222,11 +226,12 @@ AS $$
               FROM lacking) AS l
      GROUP BY role, kind
     UNION ALL
-    SELECT 'warning', 'grants', format('role "%s", which was granted kind %s, does not exist', g.role,
-                                       g.kind),
-           format('CREATE ROLE %I; or DELETE FROM stacksaga.usage_grant WHERE role = %L;', g.role, g.role)
+    SELECT 'warning', 'grants', format('role "%s", which was granted kind %s, %s', g.role, g.kind,
+                                       stacksaga.role_objection(g.role, g.role_oid)),
+           format('DELETE FROM stacksaga.usage_grant WHERE role = %L; -- then grant_usage() to the '
+                  'role that is to have it', g.role)
       FROM stacksaga.usage_grant g
-     WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = g.role)
+     WHERE stacksaga.role_objection(g.role, g.role_oid) IS NOT NULL
 $$;
 COMMENT ON FUNCTION stacksaga.doctor_grants IS
     'Internal: returns what doctor() says of grants';

@@ -77,7 +77,8 @@ RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH named AS (
-        SELECT s.*, format('subscription "%s"%s', s.subscription,
+        SELECT s.*, stacksaga.role_objection(s.definer, s.definer_oid) AS objection,
+               format('subscription "%s"%s', s.subscription,
                            CASE WHEN r.region <> stacksaga.setting('region')
                                   OR r.cluster <> stacksaga.setting('cluster')
                                 THEN format(' of ring (%s, %s)', r.region, r.cluster) END) AS name
@@ -105,24 +106,28 @@ AS $$
     UNION ALL
     SELECT 'error', 'handlers', format('the %s of %s cannot run %s: %s', h.what, s.name, h.signature,
                CASE WHEN f.oid IS NULL THEN 'there is no such function'
+                    WHEN NOT u.may_use THEN 'the defining role lacks USAGE on its schema'
                     ELSE 'the defining role may not execute it' END),
            CASE WHEN f.oid IS NULL
-                THEN format('CREATE FUNCTION %s ...; or define the subscription anew', h.signature)
+                THEN format('CREATE FUNCTION %s ...; or create the subscription again', h.signature)
+                WHEN NOT u.may_use THEN format('GRANT USAGE ON SCHEMA %s TO %I;', u.schema, s.definer)
                 ELSE format('GRANT EXECUTE ON FUNCTION %s TO %I;', h.signature, s.definer) END
       FROM named s
      CROSS JOIN LATERAL (VALUES ('handler', s.handler), ('fallback', s.fallback))
                 AS h(what, signature)
      CROSS JOIN LATERAL to_regprocedure(h.signature) AS f(oid)
-     WHERE h.signature IS NOT NULL
-       AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = s.definer)
-       AND (f.oid IS NULL OR NOT has_function_privilege(s.definer, f.oid, 'EXECUTE'))
+      LEFT JOIN LATERAL (SELECT p.pronamespace::regnamespace AS schema,
+                                has_schema_privilege(s.definer, p.pronamespace, 'USAGE') AS may_use
+                           FROM pg_proc p WHERE p.oid = f.oid) AS u ON true
+     WHERE h.signature IS NOT NULL AND s.objection IS NULL
+       AND (f.oid IS NULL OR NOT u.may_use OR NOT has_function_privilege(s.definer, f.oid, 'EXECUTE'))
     UNION ALL
-    SELECT 'error', 'definers', format('%s was created by role "%s", which does not exist: its '
-                                       'handler cannot run', s.name, s.definer),
-           format('CREATE ROLE %I; or create a subscription anew as another role', s.definer)
+    SELECT 'error', 'definers', format('%s was created by role "%s", which %s: its handler cannot run',
+                                       s.name, s.definer, s.objection),
+           format('SET ROLE ...; SELECT stacksaga.create_subscription(%L, ...); -- as a superuser, with '
+                  'the same settings, as the role that its handler is to run as', s.subscription)
       FROM named s
-     WHERE coalesce(s.handler, s.fallback) IS NOT NULL
-       AND NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = s.definer)
+     WHERE coalesce(s.handler, s.fallback) IS NOT NULL AND s.objection IS NOT NULL
 $$;
 COMMENT ON FUNCTION stacksaga.doctor_subscriptions IS
     'Internal: returns what doctor() says of subscriptions';

@@ -79,8 +79,9 @@ BEGIN
     LOOP
         EXECUTE format('GRANT SELECT ON %s TO %I', target, role);
     END LOOP;
-    INSERT INTO stacksaga.usage_grant VALUES (grant_usage.role, grant_usage.kind)
-        ON CONFLICT DO NOTHING;
+    DELETE FROM stacksaga.usage_grant g
+     WHERE g.role = grant_usage.role AND g.kind = grant_usage.kind;
+    INSERT INTO stacksaga.usage_grant VALUES (grant_usage.role, grant_usage.kind);
 END
 $$;
 COMMENT ON FUNCTION stacksaga.grant_usage IS

@@ -8,6 +8,7 @@ CREATE TABLE stacksaga.saga_definition (
     is_current              boolean NOT NULL,
     content                 text NOT NULL,
     definer                 name NOT NULL,
+    definer_oid             oid,
     deadline                interval,
     compensation_retry      stacksaga.retry_policy NOT NULL,
     on_compensation_failure text NOT NULL CHECK (on_compensation_failure IN ('park', 'continue')),
@@ -20,6 +21,8 @@ COMMENT ON TABLE stacksaga.saga_definition IS
 COMMENT ON COLUMN stacksaga.saga_definition.content IS
     'The definition as text, which decides whether a definition is new';
 COMMENT ON COLUMN stacksaga.saga_definition.definer IS 'The role that steps run as';
+COMMENT ON COLUMN stacksaga.saga_definition.definer_oid IS
+    'The role that had that name when the row was written: another role of the name is not the definer';
 
 CREATE TABLE stacksaga.definition_step (
     definition_id    integer NOT NULL,

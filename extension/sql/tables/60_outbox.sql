@@ -100,6 +100,7 @@ CREATE TABLE stacksaga.subscription (
     topic                 text COLLATE "C" NOT NULL,
     content               text NOT NULL,
     definer               name NOT NULL,
+    definer_oid           oid,
     handler               text,
     handler_oid           oid,
     takes_batch           boolean NOT NULL,
@@ -116,6 +117,8 @@ CREATE TABLE stacksaga.subscription (
 COMMENT ON TABLE stacksaga.subscription IS 'One row per subscription of a ring';
 COMMENT ON COLUMN stacksaga.subscription.content IS
     'Its settings as text, which decides whether create_subscription() repeats them';
+COMMENT ON COLUMN stacksaga.subscription.definer_oid IS
+    'The role that had the name of the definer when the row was written: another one is not the definer';
 COMMENT ON COLUMN stacksaga.subscription.start_snapshot IS
     'What this sees is older than the subscription and not delivered; null: from the earliest message';
 

@@ -94,7 +94,10 @@ const char *objection(Oid oid, HandlerKind kind, Oid definer) {
         reason = shape.wrong_argument;
     else if (form->prorettype != shape.result)
         reason = shape.wrong_result;
+    const Oid schema = form->pronamespace;
     ReleaseSysCache(tuple);
+    if (reason == nullptr && !pg::may_use_schema(schema, definer))
+        reason = "the defining role lacks USAGE on its schema";
     if (reason == nullptr && !pg::may_execute(oid, definer))
         reason = "the defining role may not execute it";
     return reason;
@@ -115,8 +118,21 @@ bool is_trusted_replacement(Oid function, Oid definer) {
     running_handler.is_unusable = true;
     ereport(ERROR,
             (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
-             errdetail("%s \"%s\".", c.described, c.definer),
+             errdetail("%s \"%s\".", c.described, c.definer.name),
              errhint("Create the function again with this signature, and repeat %s.", c.remedy)));
+}
+
+/// The role to call it as; what the definer's name stands for now may be another role.
+Oid role_of(const HandlerCaller &c, const FunctionRef &f) {
+    const char *reason = objection_to(c.definer);
+    if (reason == nullptr)
+        return c.definer.oid;
+    running_handler.is_unusable = true;
+    ereport(ERROR,
+            (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
+             errdetail("%s \"%s\".", c.described, c.definer.name),
+             errhint("As a superuser, SET ROLE to the role that it is to run as and repeat %s.",
+                     c.remedy)));
 }
 
 /// The function to call now: the one of the definition, or its replacement under the same name.
@@ -271,9 +287,7 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
                       Datum argument, bool *isnull) {
     running_handler.is_unusable = false;
     running_handler.has_set_constraints = false;
-    Oid definer = get_role_oid(caller.definer, true);
-    if (!OidIsValid(definer))
-        raise_unusable(function, caller, "the defining role does not exist");
+    const Oid definer = role_of(caller, function);
     Oid oid = current_function(function, kind, caller, definer);
     drop_temporary_tables_of_others(definer);
 

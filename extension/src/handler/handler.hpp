@@ -2,6 +2,7 @@
 // defined, checked and run as its definer.
 #pragma once
 #include "pg/pg.hpp"
+#include "src/handler/definer.hpp"
 #include "src/handler/function_ref.hpp"
 
 namespace stacksaga {
@@ -30,7 +31,7 @@ const char *qualified_signature(std::string_view text);
 
 /// Whose function is called, and how.
 struct HandlerCaller {
-    const char *definer;
+    Definer definer;
     const char *search_path; ///< while it runs; nullptr: nothing but the system's
     const char *described;   ///< whose it is, for DETAIL: a clause with `definer` at its end
     const char *remedy;      ///< what to repeat when it cannot be run, for HINT

@@ -24,11 +24,11 @@ namespace {
 
 constexpr int subscription_bytes_max = 63;
 
-#define SUBSCRIPTION_COLUMNS                                                                       \
-    "SELECT subscription_id, ring_id, subscription, topic, handler, handler_oid, fallback,"        \
-    "       fallback_oid, takes_batch, definer::text, search_path, stop_on_first_failure,"         \
-    "       start_origin, start_snapshot::text, (retry).max_attempts, (retry).initial_interval,"   \
-    "       (retry).multiplier, (retry).max_interval, (retry).jitter, (retry).retry_on,"           \
+#define SUBSCRIPTION_COLUMNS                                                                                            \
+    "SELECT subscription_id, ring_id, subscription, topic, handler, handler_oid, fallback,"                             \
+    "       fallback_oid, takes_batch, definer::text, definer_oid, search_path,"                                        \
+    "       stop_on_first_failure, start_origin, start_snapshot::text, (retry).max_attempts, (retry).initial_interval," \
+    "       (retry).multiplier, (retry).max_interval, (retry).jitter, (retry).retry_on,"                                \
     "       (retry).never_on FROM stacksaga.subscription"
 constinit pg::Statement find_by_name{SUBSCRIPTION_COLUMNS
                                      " WHERE ring_id = $1 AND subscription = $2"};
@@ -56,8 +56,10 @@ constinit pg::Statement default_policy{
 constinit pg::Statement make_content{
     "SELECT " CONTENT("$1::text", "$2::text", "$3::boolean", "$4::text", "$5::text", "$6::text",
                       "ROW($7, $8, $9, $10, $11, $12, $13)::stacksaga.retry_policy")};
-constinit pg::Statement find_content{"SELECT subscription_id, content FROM stacksaga.subscription"
-                                     " WHERE ring_id = $1 AND subscription = $2"};
+constinit pg::Statement find_content{
+    "SELECT subscription_id, content, definer::text, definer_oid FROM stacksaga.subscription"
+    " WHERE ring_id = $1 AND subscription = $2"};
+constinit pg::Statement is_other_definers{"SELECT $1::jsonb - 'definer' = $2::jsonb - 'definer'"};
 // One line for what differs, the fields of the policy among the settings.
 constinit pg::Statement compare_contents{
     "SELECT pg_catalog.string_agg(pg_catalog.format('\"%s\" is %s, not %s', key, a.value, b.value),"
@@ -67,9 +69,11 @@ constinit pg::Statement compare_contents{
     " WHERE a.value IS DISTINCT FROM b.value"};
 constinit pg::Statement refresh{
     "UPDATE stacksaga.subscription"
-    "   SET handler_oid = $2, fallback_oid = $3, search_path = $4"
+    "   SET handler_oid = $2, fallback_oid = $3, search_path = $4, definer = $6::name,"
+    "       definer_oid = $7, content = $8"
     " WHERE subscription_id = $1"
-    "   AND (handler_oid, fallback_oid, search_path) IS DISTINCT FROM ($2, $3, $4)"
+    "   AND (handler_oid, fallback_oid, search_path, definer, definer_oid)"
+    "       IS DISTINCT FROM ($2, $3, $4, $6::name, $7)"
     "   AND content = $5"}; // another session may just have altered it
 constinit pg::Statement insert_subscription{
     "INSERT INTO stacksaga.subscription (ring_id, subscription, topic, content, definer, handler,"
@@ -82,7 +86,8 @@ constinit pg::Statement alter_functions{
     "UPDATE stacksaga.subscription"
     "   SET handler = coalesce($2, handler), handler_oid = coalesce($3, handler_oid),"
     "       takes_batch = coalesce($4, takes_batch), fallback = coalesce($5, fallback),"
-    "       fallback_oid = coalesce($6, fallback_oid), definer = $7::name, search_path = $8"
+    "       fallback_oid = coalesce($6, fallback_oid), definer = $7::name, search_path = $8,"
+    "       definer_oid = $9"
     " WHERE subscription_id = $1"};
 constinit pg::Statement alter_stopping{
     "UPDATE stacksaga.subscription SET stop_on_first_failure = $2 WHERE subscription_id = $1"};
@@ -116,17 +121,17 @@ const Subscription *read_subscription(const pg::Rows &rows) {
     s->handler = read_function(rows, 0, 4);
     s->fallback = read_function(rows, 0, 6);
     s->takes_batch = rows.boolean(0, 8);
-    s->definer = copy_text(rows, 0, 9);
-    s->search_path = copy_text(rows, 0, 10);
-    s->stop_on_first_failure = rows.boolean(0, 11);
-    s->retry = read_rules(rows, 0, 14);
+    s->definer = read_definer(rows, 0, 9);
+    s->search_path = copy_text(rows, 0, 11);
+    s->stop_on_first_failure = rows.boolean(0, 12);
+    s->retry = read_rules(rows, 0, 15);
     const bool is_prefix = s->topic.back() == '*';
     s->filter = {.ring_id = s->ring_id,
                  .topic = is_prefix ? s->topic.substr(0, s->topic.size() - 1) : s->topic,
                  .is_prefix = is_prefix,
-                 .start_origin = rows.optional_int8(0, 12).value_or(0),
+                 .start_origin = rows.optional_int8(0, 13).value_or(0),
                  .start = nullptr};
-    if (std::optional<std::string_view> text = rows.optional_text(0, 13)) {
+    if (std::optional<std::string_view> text = rows.optional_text(0, 14)) {
         s->start = snapshot_of_text(*text);
         s->filter.start = &s->start;
     }
@@ -174,7 +179,7 @@ struct NewSubscription {
     std::string_view start_at;
     Policy policy{};
     const char *search_path;
-    std::string_view definer;
+    Caller caller; // the current role is not the caller while this is worked on
 };
 
 void check_topic_pattern(std::string_view topic) {
@@ -197,8 +202,24 @@ void begin_positions(int32 subscription_id, TimestampTz now, bool at_now) {
     }
 }
 
+/// Whether the caller may refresh it under `content`: what is the same but for its definer becomes
+/// a superuser's, and what another role of that name has created stays as it is.
+bool is_same(const NewSubscription &s, const pg::Rows &known, std::string_view content) {
+    const std::string_view before = known.text(0, 1);
+    if (before != content)
+        return s.caller.is_superuser &&
+               is_other_definers.run(pg::param(before), pg::param(content)).boolean(0, 0);
+    const Definer definer = read_definer(known, 0, 2);
+    if (definer == s.caller.role || s.caller.is_superuser)
+        return true;
+    ereport(ERROR,
+            (errcode(pg::sg403), errmsg("subscription \"%s\" is another role's", clip(s.name)),
+             errdetail("Role \"%s\" has created it: %s.", definer.name, objection_to(definer)),
+             errhint("A superuser may create it again as any role, by SET ROLE.")));
+}
+
 void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view content) {
-    if (known.text(0, 1) != content) {
+    if (!is_same(s, known, content)) {
         pg::Rows differences =
             compare_contents.run(pg::param(known.text(0, 1)), pg::param(content));
         ereport(ERROR, (errcode(pg::sg409),
@@ -209,7 +230,9 @@ void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view co
                                 "choose another name.")));
     }
     refresh.run(pg::param(known.int4(0, 0)), s.handler.oid(), s.fallback.oid(),
-                pg::param(std::string_view{s.search_path}), pg::param(content));
+                pg::param(std::string_view{s.search_path}), pg::param(known.text(0, 1)),
+                pg::param(std::string_view{s.caller.role.name}),
+                pg::param_datum(OIDOID, ObjectIdGetDatum(s.caller.role.oid)), pg::param(content));
 }
 
 /// Its number; nothing when another session has just committed one of that name.
@@ -220,7 +243,7 @@ std::optional<int32> insert(const NewSubscription &s, int32 ring_id, std::string
     const bool at_now = s.start_at == "now";
     pg::Rows made = insert_subscription.run(
         pg::param(ring_id), pg::param(s.name), pg::param(s.topic), pg::param(content),
-        pg::param(s.definer), s.handler.signature(), s.handler.oid(),
+        pg::param(std::string_view{s.caller.role.name}), s.handler.signature(), s.handler.oid(),
         pg::param(s.handler.takes_batch), s.fallback.signature(), s.fallback.oid(),
         pg::param(std::string_view{s.search_path}), pg::param(s.stop_on_first_failure),
         at_now ? pg::param(static_cast<int64>(GetSystemIdentifier())) : pg::param_null(INT8OID),
@@ -244,12 +267,13 @@ void create(NewSubscription &s, bool has_policy) {
     }
     const auto &p = s.policy;
     const Ring ring = current_ring();
-    const std::string_view content = copy_view(
-        make_content
-            .run(pg::param(s.topic), s.handler.signature(), pg::param(s.stop_on_first_failure),
-                 pg::param(s.start_at), s.fallback.signature(), pg::param(s.definer), p[0], p[1],
-                 p[2], p[3], p[4], p[5], p[6])
-            .text(0, 0));
+    const std::string_view content =
+        copy_view(make_content
+                      .run(pg::param(s.topic), s.handler.signature(),
+                           pg::param(s.stop_on_first_failure), pg::param(s.start_at),
+                           s.fallback.signature(), pg::param(std::string_view{s.caller.role.name}),
+                           p[0], p[1], p[2], p[3], p[4], p[5], p[6])
+                      .text(0, 0));
     std::optional<int32> made;
     while (!made) { // another session may create it or drop it meanwhile
         pg::Rows known = find_content.run(pg::param(ring.ring_id), pg::param(s.name));
@@ -313,7 +337,7 @@ struct Alteration {
     std::optional<bool> stop_on_first_failure;
     std::optional<Policy> retry;
     const char *search_path;
-    std::string_view definer;
+    Caller caller; // the current role is not the caller while this is worked on
 
     bool has_function() const { return handler || fallback; }
 };
@@ -336,7 +360,7 @@ const Subscription &lock_subscription(std::string_view name) {
 
 /// All functions of a subscription run as one role, so that one which stays has to be the caller's.
 void require_definer(const Subscription &s, const Alteration &a) {
-    if (!a.has_function() || a.definer == s.definer)
+    if (!a.has_function() || a.caller.role == s.definer)
         return;
     const bool keeps_handler = s.handler && !a.handler;
     if (!keeps_handler && (!s.fallback || a.fallback))
@@ -346,8 +370,8 @@ void require_definer(const Subscription &s, const Alteration &a) {
              errmsg("the functions of subscription \"%s\" run as another role", clip(s.name)),
              errdetail("Its %s %s runs as role \"%s\", and would run as role \"%s\".",
                        keeps_handler ? "handler" : "fallback",
-                       keeps_handler ? s.handler.signature : s.fallback.signature, s.definer,
-                       pnstrdup(a.definer.data(), a.definer.size())),
+                       keeps_handler ? s.handler.signature : s.fallback.signature, s.definer.name,
+                       a.caller.role.name),
              errhint("Alter it as that role, or pass each function that it has, to run as you.")));
 }
 
@@ -373,8 +397,10 @@ void alter(std::string_view name, const Alteration &a) {
     if (a.has_function())
         alter_functions.run(pg::param(s.id), a.handler.signature(), a.handler.oid(),
                             a.handler ? pg::param(a.handler.takes_batch) : pg::param_null(BOOLOID),
-                            a.fallback.signature(), a.fallback.oid(), pg::param(a.definer),
-                            pg::param(std::string_view{a.search_path}));
+                            a.fallback.signature(), a.fallback.oid(),
+                            pg::param(std::string_view{a.caller.role.name}),
+                            pg::param(std::string_view{a.search_path}),
+                            pg::param_datum(OIDOID, ObjectIdGetDatum(a.caller.role.oid)));
     if (a.retry) {
         const Policy &p = *a.retry;
         alter_retry.run(pg::param(s.id), p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
@@ -419,7 +445,7 @@ STACKSAGA_FUNCTION(create_subscription) {
                         errhint("Use now, or earliest for all messages that are kept.")));
     s.fallback = function_argument(arguments, 6, "fallback", false);
     s.search_path = pstrdup(namespace_search_path);
-    s.definer = GetUserNameFromId(GetUserId(), false);
+    s.caller = current_caller();
     with_fixed_settings([&] { create(s, policy.has_value()); });
     PG_RETURN_VOID();
 }
@@ -441,7 +467,7 @@ STACKSAGA_FUNCTION(alter_subscription) {
                         errdetail("All settings for subscription \"%s\" are null.", clip(name)),
                         errhint("Pass handler, stop_on_first_failure, retry or fallback.")));
     a.search_path = pstrdup(namespace_search_path);
-    a.definer = GetUserNameFromId(GetUserId(), false);
+    a.caller = current_caller();
     with_fixed_settings([&] { alter(name, a); });
     PG_RETURN_VOID();
 }

@@ -1,5 +1,6 @@
 // Subscriptions: who gets which messages, and how.
 #pragma once
+#include "src/handler/definer.hpp"
 #include "src/handler/function_ref.hpp"
 #include "src/outbox/log_read.hpp"
 
@@ -13,7 +14,7 @@ struct Subscription {
     FunctionRef handler;     ///< none: services receive
     FunctionRef fallback;    ///< none: what fails for good is a dead message
     bool takes_batch;        ///< the handler takes stacksaga.message[]
-    const char *definer;     ///< the role that handlers run as
+    Definer definer;         ///< the role that handlers run as
     const char *search_path; ///< while they run
     bool stop_on_first_failure;
     RetryRules retry;

@@ -23,14 +23,23 @@ constinit pg::Statement read_policy{
     "         max_interval interval, jitter double precision, retry_on text[], never_on text[])"};
 
 constinit pg::Statement make_content{
-    "SELECT jsonb_build_object('definer', $6::text, 'deadline', $2::interval, 'retry', $3::jsonb,"
+    "SELECT jsonb_build_object('deadline', $2::interval, 'retry', $3::jsonb,"
     "         'compensation_retry', $4::jsonb, 'on_compensation_failure', $5::text,"
     "         'steps', (SELECT jsonb_agg(e - 'search_path' ORDER BY n)"
     "                     FROM jsonb_array_elements($1) WITH ORDINALITY AS s(e, n)))::text"};
 
+// One that the caller has defined; for a superuser also another's.
 constinit pg::Statement find_content{
-    "SELECT definition_id, version, is_current FROM stacksaga.saga_definition"
-    " WHERE saga = $1 AND content = $2"};
+    "SELECT definition_id, version, is_current, definer::text, definer_oid"
+    "  FROM stacksaga.saga_definition"
+    " WHERE saga = $1 AND content = $2 AND (definer = $3::name OR $4)"
+    " ORDER BY definer = $3::name DESC, is_current DESC, version DESC LIMIT 1"};
+constinit pg::Statement find_current{
+    "SELECT definer::text, definer_oid FROM stacksaga.saga_definition"
+    " WHERE saga = $1 AND is_current"};
+constinit pg::Statement set_definer{
+    "UPDATE stacksaga.saga_definition SET definer = $2::name, definer_oid = $3"
+    " WHERE definition_id = $1"};
 constinit pg::Statement lock_definitions{
     "LOCK TABLE stacksaga.saga_definition IN SHARE ROW EXCLUSIVE MODE"};
 constinit pg::Statement retire_current{
@@ -109,12 +118,32 @@ void refuse_circles(std::string_view saga, std::span<const NewStep> steps) {
                               "Start the other saga from a service, or leave the step out.");
 }
 
+/// SG403 unless the caller may make a version in place of this definer's.
+void require_definer(std::string_view saga, const Definer &definer, const Caller &caller) {
+    if (may_replace(definer, caller))
+        return;
+    const char *objection = objection_to(definer);
+    ereport(ERROR, (errcode(pg::sg403), errmsg("saga \"%s\" is another role's", clip(saga)),
+                    objection == nullptr
+                        ? errdetail("Role \"%s\" has defined it, and \"%s\" is not a member of it.",
+                                    definer.name, caller.role.name)
+                        : errdetail("Role \"%s\" has defined it: %s.", definer.name, objection),
+                    errhint("Define it as its definer or as a member of it; a superuser may define "
+                            "it as any role, by SET ROLE.")));
+}
+
+void require_definer_of_current(std::string_view saga, const Caller &caller) {
+    pg::Rows current = find_current.run(pg::param(saga));
+    if (!current.empty())
+        require_definer(saga, read_definer(current, 0, 0), caller);
+}
+
 void refresh_functions(int32 definition_id, std::span<const NewStep> steps) {
     for (const NewStep &s : steps)
         refresh_step.run(pg::param(definition_id), pg::param(s.no), param_oid(s.action),
                          param_oid(s.compensation), param_oid(s.verify), pg::param(s.search_path),
                          param_oid(s.fallback_function));
-    forget_definition(definition_id);
+    refresh_definitions();
 }
 
 struct DefinitionArguments {
@@ -124,10 +153,30 @@ struct DefinitionArguments {
     pg::Param retry;
     pg::Param compensation_retry;
     std::string_view on_compensation_failure;
+    Caller caller; // the current role is not the caller while this is worked on
 };
 
-int32 define(const DefinitionArguments &a, Oid definer, std::string_view definer_name) {
-    std::span<NewStep> steps = read_new_steps(a.steps, a.retry, definer);
+/// The version that has this content already becomes the current one, and the caller's.
+int32 define_again(const DefinitionArguments &a, const pg::Rows &known,
+                   std::span<const NewStep> steps) {
+    const pg::Param id = pg::param(known.int4(0, 0));
+    const Definer before = read_definer(known, 0, 3);
+    const Definer &definer = a.caller.role;
+    if (!(before == definer)) {
+        require_definer(a.saga, before, a.caller);
+        set_definer.run(id, pg::param(std::string_view{definer.name}),
+                        pg::param_datum(OIDOID, ObjectIdGetDatum(definer.oid)));
+    }
+    if (!known.boolean(0, 2)) {
+        retire_current.run(pg::param(a.saga));
+        make_current.run(id);
+    }
+    refresh_functions(known.int4(0, 0), steps);
+    return known.int4(0, 1);
+}
+
+int32 define(const DefinitionArguments &a) {
+    std::span<NewStep> steps = read_new_steps(a.steps, a.retry, a.caller.role.oid);
     pg::Rows policy = effective_policy.run(a.compensation_retry, a.retry);
     pg::Param compensation_policy = pg::param_datum(JSONBOID, policy.value(0, 0));
     check_policy(read_policy.run(compensation_policy), 0, 0, "");
@@ -135,27 +184,25 @@ int32 define(const DefinitionArguments &a, Oid definer, std::string_view definer
     pg::Param saga = pg::param(a.saga);
     pg::Param steps_json = pg::param_datum(JSONBOID, a.steps);
     pg::Rows made = make_content.run(steps_json, a.deadline, a.retry, a.compensation_retry,
-                                     pg::param(a.on_compensation_failure), pg::param(definer_name));
+                                     pg::param(a.on_compensation_failure));
     pg::Param content = pg::param(made.text(0, 0));
+    pg::Param definer_name = pg::param(std::string_view{a.caller.role.name});
+    auto find = [&] {
+        return find_content.run(saga, content, definer_name, pg::param(a.caller.is_superuser));
+    };
 
-    pg::Rows known = find_content.run(saga, content);
+    pg::Rows known = find();
     if (known.empty() || !known.boolean(0, 2)) {
         lock_definitions.run();
+        require_definer_of_current(a.saga, a.caller);
         refuse_circles(a.saga, steps);
-        known = find_content.run(saga, content); // another session may have been first
+        known = find(); // another session may have been first
     }
-    if (!known.empty()) {
-        int32 id = known.int4(0, 0), version = known.int4(0, 1);
-        if (!known.boolean(0, 2)) {
-            retire_current.run(saga);
-            make_current.run(pg::param(id));
-        }
-        refresh_functions(id, steps);
-        return version;
-    }
+    if (!known.empty())
+        return define_again(a, known, steps);
     retire_current.run(saga);
     pg::Rows inserted = insert_definition.run(
-        saga, content, pg::param(definer_name), a.deadline, compensation_policy,
+        saga, content, definer_name, a.deadline, compensation_policy,
         pg::param(a.on_compensation_failure), pg::param_time(pg::clock_now()));
     int32 version = inserted.int4(0, 1);
     insert_steps(inserted.int4(0, 0), steps, steps_json, a.retry);
@@ -188,12 +235,9 @@ STACKSAGA_FUNCTION(define_saga_content) {
             "", "on_compensation_failure must be park or continue",
             "park stops at the compensation that failed; continue compensates the rest first.");
 
-    Oid definer = GetUserId();
-    std::string_view definer_name{GetUserNameFromId(definer, false)};
-    int32 version = pg::as_owner([&] {
-        return pg::with_spi(
-            [&] { return require_short_retries(a.saga, define(a, definer, definer_name)); });
-    });
+    a.caller = current_caller();
+    int32 version = pg::as_owner(
+        [&] { return pg::with_spi([&] { return require_short_retries(a.saga, define(a)); }); });
     PG_RETURN_INT32(version);
 }
 

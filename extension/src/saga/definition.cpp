@@ -19,9 +19,11 @@ struct CacheEntry {
 constinit HTAB *cache = nullptr;
 // Ids start anew when the extension is dropped and created: the cache belongs to one table.
 constinit Oid cached_table = InvalidOid;
+// A refresh invalidates the table, in this session also when the refresh is rolled back.
+constinit bool is_stale = false;
 
 constinit pg::Statement select_definition{
-    "SELECT saga, version, definer::text, deadline, on_compensation_failure,"
+    "SELECT saga, version, definer::text, definer_oid, deadline, on_compensation_failure,"
     "       (compensation_retry).max_attempts, (compensation_retry).initial_interval,"
     "       (compensation_retry).multiplier, (compensation_retry).max_interval,"
     "       (compensation_retry).jitter, (compensation_retry).retry_on,"
@@ -80,11 +82,11 @@ Definition *read_definition(int32 id) {
     d->id = id;
     d->saga = copy_view(head.text(0, 0));
     d->version = head.int4(0, 1);
-    d->definer = copy_text(head, 0, 2);
-    if (!head.is_null(0, 3))
-        d->deadline_us = pg::interval_microseconds(head.value(0, 3), "deadline", true);
-    d->continue_compensating = head.text(0, 4) == "continue";
-    d->compensation_retry = read_rules(head, 0, 5);
+    d->definer = read_definer(head, 0, 2);
+    if (!head.is_null(0, 4))
+        d->deadline_us = pg::interval_microseconds(head.value(0, 4), "deadline", true);
+    d->continue_compensating = head.text(0, 5) == "continue";
+    d->compensation_retry = read_rules(head, 0, 6);
 
     pg::Rows rows = select_steps.run(pg::param(id));
     auto *steps = static_cast<Step *>(palloc0(sizeof(Step) * rows.count()));
@@ -97,15 +99,27 @@ Definition *read_definition(int32 id) {
     return d;
 }
 
+void note_table_change(Datum, Oid table) {
+    if (table == cached_table || !OidIsValid(table))
+        is_stale = true;
+}
+
 void reset_cache_of(Oid table) {
+    static constinit bool is_registered = false;
+    if (!is_registered) {
+        CacheRegisterRelcacheCallback(note_table_change, Datum{0});
+        is_registered = true;
+    }
     if (cache != nullptr) {
         HASH_SEQ_STATUS status;
         hash_seq_init(&status, cache);
+        // What is in use up the stack is good for the transaction, and goes with it.
         while (auto *entry = static_cast<CacheEntry *>(hash_seq_search(&status)))
-            MemoryContextDelete(entry->memory);
+            MemoryContextSetParent(entry->memory, TopTransactionContext);
         hash_destroy(cache);
         cache = nullptr;
     }
+    is_stale = false;
     HASHCTL control{};
     control.keysize = sizeof(int32);
     control.entrysize = sizeof(CacheEntry);
@@ -117,7 +131,7 @@ void reset_cache_of(Oid table) {
 
 const Definition &load_definition(int32 definition_id) {
     Oid table = get_relname_relid("saga_definition", get_namespace_oid("stacksaga", false));
-    if (cache == nullptr || table != cached_table)
+    if (cache == nullptr || is_stale || table != cached_table)
         reset_cache_of(table);
     auto *entry = static_cast<CacheEntry *>(hash_search(cache, &definition_id, HASH_FIND, nullptr));
     if (entry != nullptr)
@@ -134,15 +148,10 @@ const Definition &load_definition(int32 definition_id) {
     return *d;
 }
 
-void forget_definition(int32 definition_id) {
-    if (cache == nullptr)
-        return;
-    auto *entry = static_cast<CacheEntry *>(hash_search(cache, &definition_id, HASH_FIND, nullptr));
-    if (entry == nullptr)
-        return;
-    // Its memory may still be in use up the stack: it goes with the transaction.
-    MemoryContextSetParent(entry->memory, TopTransactionContext);
-    hash_search(cache, &definition_id, HASH_REMOVE, nullptr);
+void refresh_definitions() {
+    CacheInvalidateRelcacheByRelid(
+        get_relname_relid("saga_definition", get_namespace_oid("stacksaga", false)));
+    is_stale = true;
 }
 
 const Definition &find_definition(std::string_view saga, std::optional<int32> version) {

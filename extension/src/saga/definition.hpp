@@ -1,8 +1,10 @@
-// Saga definitions as the engine reads them: immutable, loaded once per session and version.
+// Saga definitions as the engine reads them: loaded once per session and version. All of a version
+// but its definer and the identity of its functions is immutable.
 #pragma once
 #include "core/saga_state.hpp"
 #include "core/step_kind.hpp"
 #include "pg/pg.hpp"
+#include "src/handler/definer.hpp"
 #include "src/handler/function_ref.hpp"
 
 namespace stacksaga {
@@ -43,7 +45,7 @@ struct Definition {
     int32 id;
     int32 version;
     std::string_view saga;
-    const char *definer;
+    Definer definer;
     std::optional<int64> deadline_us;
     RetryRules compensation_retry;
     bool continue_compensating; ///< on_compensation_failure = 'continue'
@@ -75,7 +77,8 @@ const Definition &load_definition(int32 definition_id);
 /// The definition that a new saga takes: `version`, or the current one. SG404 when there is none.
 const Definition &find_definition(std::string_view saga, std::optional<int32> version);
 
-/// Forgets what is cached, after the identity of functions was refreshed.
-void forget_definition(int32 definition_id);
+/// Every session reads definitions anew, this one at once and others when this transaction commits:
+/// the definer of a version or the identity of its functions was refreshed.
+void refresh_definitions();
 
 } // namespace stacksaga

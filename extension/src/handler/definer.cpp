@@ -1,0 +1,33 @@
+#include "src/handler/definer.hpp"
+
+#include "src/handler/function_ref.hpp"
+
+namespace stacksaga {
+
+Definer read_definer(const pg::Rows &rows, uint64 row, int column) {
+    return {.name = copy_text(rows, row, column),
+            .oid = rows.is_null(row, column + 1) ? InvalidOid
+                                                 : DatumGetObjectId(rows.value(row, column + 1))};
+}
+
+const char *objection_to(const Definer &definer) {
+    const Oid role = get_role_oid(definer.name, true);
+    if (!OidIsValid(role))
+        return "the defining role does not exist";
+    if (role != definer.oid)
+        return "the defining role was dropped, and another role has its name";
+    return nullptr;
+}
+
+Caller current_caller() {
+    return {.role = {.name = GetUserNameFromId(GetUserId(), false), .oid = GetUserId()},
+            .is_superuser =
+                superuser() || (!InLocalUserIdChange() && superuser_arg(GetSessionUserId()))};
+}
+
+bool may_replace(const Definer &definer, const Caller &caller) {
+    return caller.is_superuser ||
+           (objection_to(definer) == nullptr && is_member_of_role(caller.role.oid, definer.oid));
+}
+
+} // namespace stacksaga

@@ -1,0 +1,39 @@
+// The definer: the role that defined a saga or created a subscription, as which its functions run.
+#pragma once
+#include "pg/pg.hpp"
+#include "pg/query.hpp"
+
+namespace stacksaga {
+
+/// A role by its name and by its oid. A role that is dropped and created again has the name and is
+/// another role; an oid alone means nothing after a restore. Both have to name the same role.
+struct Definer {
+    const char *name = nullptr;
+    Oid oid = InvalidOid; ///< invalid: no role had the name when the row was written
+    bool operator==(const Definer &other) const {
+        return oid == other.oid && strcmp(name, other.name) == 0;
+    }
+};
+static_assert(std::is_trivially_destructible_v<Definer>);
+
+/// From two columns of a row, the second an oid. Copied to the current memory context.
+Definer read_definer(const pg::Rows &rows, uint64 row, int column);
+
+/// Why nothing may run as this definer, or nullptr.
+const char *objection_to(const Definer &definer);
+
+/// Who calls a function that defines something, and becomes its definer.
+struct Caller {
+    Definer role;
+    /// Also under SET ROLE in a session of a superuser, but not for what a handler or a SECURITY
+    /// DEFINER function of somebody else calls there.
+    bool is_superuser = false;
+};
+static_assert(std::is_trivially_destructible_v<Caller>);
+
+Caller current_caller();
+
+/// Whether the caller is the definer, a member of it or a superuser.
+bool may_replace(const Definer &definer, const Caller &caller);
+
+} // namespace stacksaga
