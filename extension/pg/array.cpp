@@ -2,12 +2,18 @@
 
 namespace stacksaga::pg {
 
-Elements array_argument(const Arguments &arguments, int i, const char *name, Oid type) {
+Elements array_argument(const Arguments &arguments, int i, const char *name, Oid type,
+                        int count_max) {
     ArrayType *array = DatumGetArrayTypeP(arguments.datum(i));
     if (ARR_NDIM(array) > 1)
         ereport(ERROR, (errcode(sg400), errmsg("argument \"%s\" is not valid", name),
                         errdetail("It has %d dimensions.", ARR_NDIM(array)),
                         errhint("Pass an array of one dimension.")));
+    const int count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    if (count > count_max)
+        ereport(ERROR, (errcode(sg400), errmsg("argument \"%s\" has too many elements", name),
+                        errdetail("It has %d elements.", count),
+                        errhint("Pass at most %d elements in a call.", count_max)));
     int16 length;
     bool by_value;
     char alignment;

@@ -43,7 +43,7 @@ AS $$
                    SELECT FROM stacksaga.saga s
                     WHERE s.saga_id = k.saga_id AND s.token OPERATOR(stacksaga.=) k.token
                       AND s.status = 'parked' LIMIT 1) AS s
-             LIMIT count_max) AS parked
+             LIMIT greatest(count_max, 0)) AS parked
 $$;
 COMMENT ON FUNCTION stacksaga.parked_count IS
     'Internal: returns how many sagas are parked, and stops counting at a number';
@@ -91,7 +91,7 @@ AS $$
     SELECT count(*)
       FROM (SELECT FROM stacksaga.dead_message d
              WHERE d.subscription_id = dead_count.subscription_id AND d.discarded_at IS NULL
-             LIMIT count_max) AS dead
+             LIMIT greatest(count_max, 0)) AS dead
 $$;
 COMMENT ON FUNCTION stacksaga.dead_count IS
     'Internal: returns how many messages of a subscription have failed for good, and stops counting at a number';

@@ -83,7 +83,7 @@ AS $$
     WITH live AS MATERIALIZED (
         SELECT s.status::text AS status
           FROM (SELECT DISTINCT w.saga_id, w.token FROM stacksaga.work w
-                 ORDER BY w.saga_id LIMIT count_max) AS w
+                 ORDER BY w.saga_id LIMIT greatest(count_max, 0)) AS w
           JOIN stacksaga.saga s
             ON s.saga_id = w.saga_id AND s.token OPERATOR(stacksaga.=) w.token
     ), counted AS (
@@ -107,8 +107,8 @@ AS $$
                                         WHERE s.ring_id = r.ring_id AND s.slot = g.slot
                                           AND s.direction = v.direction
                                           AND s.finished_at IS NOT NULL
-                                        LIMIT count_max) AS s
-                                 LIMIT count_max) AS ended) AS f
+                                        LIMIT greatest(count_max, 0)) AS s
+                                 LIMIT greatest(count_max, 0)) AS ended) AS f
     )
     SELECT jsonb_agg(jsonb_build_object(
                'status', status, 'sagas', least(sagas, count_max), 'more', more) ORDER BY place)

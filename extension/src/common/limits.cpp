@@ -30,7 +30,7 @@ void raise_unknown_saga(const pg_uuid_t &id) {
                     errhint("start_saga() returns the id of the saga that it starts.")));
 }
 
-void check_name(std::string_view name, const char *argument, int bytes_max) {
+void check_length(std::string_view name, const char *argument, int bytes_max) {
     if (name.empty())
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" must not be empty", argument),
                         errdetail("The value is an empty string."),
@@ -39,6 +39,28 @@ void check_name(std::string_view name, const char *argument, int bytes_max) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is too long", argument),
                         errdetail("It has %zu bytes and begins \"%s\".", name.size(), clip(name)),
                         errhint("Use 1 to %d bytes.", bytes_max)));
+}
+
+bool has_control_character(std::string_view text) {
+    const bool is_utf8 = GetDatabaseEncoding() == PG_UTF8;
+    for (size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<uint8>(text[i]);
+        if (byte < 0x20 || byte == 0x7F)
+            return true;
+        if (is_utf8 && byte == 0xC2 && i + 1 < text.size() &&
+            static_cast<uint8>(text[i + 1]) < 0xA0)
+            return true;
+    }
+    return false;
+}
+
+void check_name(std::string_view name, const char *argument, int bytes_max) {
+    check_length(name, argument, bytes_max);
+    if (has_control_character(name))
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("argument \"%s\" holds a control character", argument),
+                 errdetail("A name is printed as it is, also by programs that do not escape it."),
+                 errhint("Use letters, digits, spaces and signs that can be printed.")));
 }
 
 bool payload_fits(Datum value) {

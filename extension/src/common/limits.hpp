@@ -22,7 +22,14 @@ const char *interval_text(int64 microseconds);
 /// SG404: there is no saga with this id.
 [[noreturn]] void raise_unknown_saga(const pg_uuid_t &id);
 
-/// SG400 unless `name` is 1 to `bytes_max` bytes long.
+/// SG400 unless `text` is 1 to `bytes_max` bytes long.
+void check_length(std::string_view text, const char *argument, int bytes_max);
+
+/// Whether `text` holds what a terminal would obey: C0, DEL, and C1 as UTF-8 writes it. Names are
+/// shown to people, by programs that print them as they are.
+bool has_control_character(std::string_view text);
+
+/// As check_length(), and SG400 when `name` holds a control character.
 void check_name(std::string_view name, const char *argument, int bytes_max = name_bytes_max);
 
 /// Whether a jsonb datum is at most stacksaga.max_payload bytes large (uncompressed).

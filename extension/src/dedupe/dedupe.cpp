@@ -18,13 +18,13 @@ constexpr int64 duration_max_us = int64{100} * 366 * USECS_PER_DAY;
 
 std::string_view key_argument(const pg::Arguments &arguments, int i, const char *name) {
     std::string_view key = arguments.required_text(i, name);
-    check_name(key, name, key_bytes_max);
+    check_length(key, name, key_bytes_max);
     return key;
 }
 
 std::string_view scope_argument(const pg::Arguments &arguments, int i, const char *name) {
     std::string_view scope = arguments.required_text(i, name);
-    check_name(scope, name, scope_bytes_max);
+    check_length(scope, name, scope_bytes_max);
     return scope;
 }
 

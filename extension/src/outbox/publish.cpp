@@ -19,7 +19,7 @@ namespace stacksaga {
 
 namespace {
 
-constexpr int64 batch_max = 100000;
+constexpr int batch_max = 100'000;
 
 /// The ring that the session publishes in. The default ring is there from the start, as number 1.
 int32 ring_of_session() {
@@ -45,7 +45,7 @@ const char *json_text(Datum value) {
 void check_message(const NewMessage &m) {
     check_topic(m.topic);
     if (m.key)
-        check_name(*m.key, "key", key_bytes_max);
+        check_length(*m.key, "key", key_bytes_max);
     if (m.type)
         check_name(*m.type, "type");
     if (m.payload)
@@ -105,7 +105,7 @@ pg::Elements text_argument(const pg::Arguments &arguments, int i, const char *na
                            const pg::Elements &payloads) {
     if (arguments.is_null(i))
         return {};
-    pg::Elements texts = pg::array_argument(arguments, i, name, TEXTOID);
+    pg::Elements texts = pg::array_argument(arguments, i, name, TEXTOID, batch_max);
     pg::require_same_length(texts, name, payloads, "payloads");
     return texts;
 }
@@ -121,20 +121,16 @@ struct NewBatch {
     pg::Elements payloads, keys, types;
 };
 
-/// As check_name(), which is given the name of an element only where there is one to complain of:
+/// As check_length(), which is given the name of an element only where there is one to complain of:
 /// making it for each of many costs.
 void check_element(const pg::Elements &texts, const char *argument, int i, int bytes_max) {
     std::optional<std::string_view> text = text_at(texts, i);
     if (text && (text->empty() || text->size() > static_cast<size_t>(bytes_max)))
-        check_name(*text, psprintf("%s[%d]", argument, i + 1), bytes_max);
+        check_length(*text, psprintf("%s[%d]", argument, i + 1), bytes_max);
 }
 
 void check_batch(const NewBatch &b) {
     check_topic(b.topic);
-    if (b.payloads.count > batch_max)
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"payloads\" has too many elements"),
-                        errdetail("It has %d elements.", b.payloads.count),
-                        errhint("Publish at most " INT64_FORMAT " messages at once.", batch_max)));
     for (int i = 0; i < b.payloads.count; ++i) {
         if (b.payloads.nulls[i])
             ereport(ERROR, (errcode(pg::sg400), errmsg("a payload must not be null"),
@@ -201,7 +197,7 @@ STACKSAGA_FUNCTION(publish_batch) {
     NewBatch b{};
     b.topic = arguments.required_text(0, "topic");
     arguments.require(1, "payloads");
-    b.payloads = pg::array_argument(arguments, 1, "payloads", JSONBOID);
+    b.payloads = pg::array_argument(arguments, 1, "payloads", JSONBOID, batch_max);
     b.keys = text_argument(arguments, 2, "keys", b.payloads);
     b.types = text_argument(arguments, 3, "types", b.payloads);
     check_batch(b);

@@ -183,10 +183,25 @@ NodeArguments node_arguments(const pg::Arguments &arguments) {
     return result;
 }
 
+/// As node_name() of a worker makes them.
+bool is_worker_name(std::string_view name) {
+    constexpr std::string_view prefix = "worker-";
+    if (!name.starts_with(prefix))
+        return false;
+    const std::string_view rest = name.substr(prefix.size(), name.find('@') - prefix.size());
+    return !rest.empty() && rest.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 Registration registration_arguments(const pg::Arguments &arguments) {
     Registration r{};
     r.node = arguments.required_text(0, "node");
     check_name(r.node, "node");
+    if (is_worker_name(r.node))
+        ereport(ERROR, (errcode(pg::sg400),
+                        errmsg("\"%s\" is the name of a background worker", clip(r.node)),
+                        errdetail("Workers of this server register as worker-N and "
+                                  "worker-N@REGION/CLUSTER, and would be fenced."),
+                        errhint("Choose another name for the node.")));
     r.kind = arguments.required_text(3, "kind");
     if (r.kind != "worker" && r.kind != "standard" && r.kind != "agent")
         ereport(ERROR, (errcode(pg::sg400), errmsg("\"%s\" is not a kind of node", clip(r.kind)),

@@ -35,23 +35,11 @@ Ring ring_of_rows(const pg::Rows &rows) {
     return {.ring_id = rows.int4(0, 0), .slots = rows.int4(0, 1)};
 }
 
-void check_size(std::string_view name, const char *argument) {
-    constexpr int most = ring_name_bytes_max;
-    if (name.empty())
-        ereport(ERROR,
-                (errcode(pg::sg400), errmsg("argument \"%s\" must not be empty", argument),
-                 errdetail("A name has at least one byte."), errhint("Use 1 to %d bytes.", most)));
-    if (name.size() > static_cast<size_t>(most))
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is too long", argument),
-                        errdetail("It has %zu bytes and begins \"%s\".", name.size(), clip(name)),
-                        errhint("Use 1 to %d bytes.", most)));
-}
-
 } // namespace
 
 void check_ring_name(std::string_view region, std::string_view cluster) {
-    check_size(region, "region");
-    check_size(cluster, "cluster");
+    check_name(region, "region", ring_name_bytes_max);
+    check_name(cluster, "cluster", ring_name_bytes_max);
 }
 
 Ring find_ring(std::string_view region, std::string_view cluster) {

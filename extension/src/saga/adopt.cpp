@@ -60,7 +60,7 @@ Adoption adoption_arguments(const pg::Arguments &arguments) {
                arguments.required_text(3, "to_cluster"), arguments.required_text(4, "reason")};
     check_ring_name(a.from_region, a.from_cluster);
     check_ring_name(a.to_region, a.to_cluster);
-    check_name(a.reason, "reason", reason_bytes_max);
+    check_length(a.reason, "reason", reason_bytes_max);
     return a;
 }
 

@@ -146,9 +146,10 @@ HandlerCheck check_handler(const pg::Rows &rows, uint64 row, int column, const c
 }
 
 void check_queue(std::string_view queue, const char *role_of, std::string_view step) {
-    if (queue.empty() || queue.size() > queue_bytes_max)
+    if (queue.empty() || queue.size() > queue_bytes_max || has_control_character(queue))
         refuse_definition(step,
-                          psprintf("its %s must be 1 to %d bytes long", role_of, queue_bytes_max),
+                          psprintf("its %s must be 1 to %d bytes long, without control characters",
+                                   role_of, queue_bytes_max),
                           "Name the queue that a service claims it from.");
 }
 
@@ -200,10 +201,12 @@ void read_child_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
 }
 
 void check_topic(std::string_view topic, const char *role_of, std::string_view step) {
-    if (topic.empty() || topic.size() > topic_bytes_max || topic.back() == '*')
+    if (topic.empty() || topic.size() > topic_bytes_max || topic.back() == '*' ||
+        has_control_character(topic))
         refuse_definition(step,
-                          psprintf("its %s must be 1 to %d bytes long and not end in *", role_of,
-                                   topic_bytes_max),
+                          psprintf("its %s must be 1 to %d bytes long, without control characters, "
+                                   "and not end in *",
+                                   role_of, topic_bytes_max),
                           "Name the topic that the command is published to.");
 }
 
@@ -306,6 +309,9 @@ NewStep read_step(const pg::Rows &rows, uint64 row, Oid definer) {
     if (s.name.size() > name_bytes_max)
         refuse_definition(s.name, psprintf("its name is longer than %d bytes", name_bytes_max),
                           "Use a shorter name.");
+    if (has_control_character(s.name))
+        refuse_definition("", psprintf("the name of step %d holds a control character", s.no),
+                          "Use letters, digits, spaces and signs that can be printed.");
     read_kind(s, rows, row, definer);
     s.search_path = rows.optional_text(row, column::search_path);
     if (!rows.is_null(row, column::stage)) {

@@ -1,4 +1,5 @@
 // What people ask about definitions and this library.
+#include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
@@ -25,8 +26,9 @@ STACKSAGA_FUNCTION(handler_objection) {
     args.require(2, "definer");
     const HandlerKind kind =
         DatumGetObjectId(args.datum(1)) == JSONBOID ? HandlerKind::action : HandlerKind::verify;
-    const Oid definer = get_role_oid(NameStr(*DatumGetName(args.datum(2))), false);
-    const char *reason = resolve_handler(signature, kind, definer).reason;
+    const Oid definer = get_role_oid(NameStr(*DatumGetName(args.datum(2))), true);
+    const char *reason = OidIsValid(definer) ? resolve_handler(signature, kind, definer).reason
+                                             : "the defining role does not exist";
     if (reason == nullptr)
         PG_RETURN_NULL();
     PG_RETURN_TEXT_P(cstring_to_text(reason));
@@ -36,8 +38,13 @@ STACKSAGA_FUNCTION(handler_objection) {
 // nothing else has loaded it.
 STACKSAGA_FUNCTION(setting) {
     std::string_view name = pg::Arguments(fcinfo).required_text(0, "name");
-    PG_RETURN_TEXT_P(cstring_to_text(GetConfigOption(
-        psprintf("stacksaga.%.*s", static_cast<int>(name.size()), name.data()), false, false)));
+    const char *value = GetConfigOption(
+        psprintf("stacksaga.%.*s", static_cast<int>(name.size()), name.data()), true, false);
+    if (value == nullptr)
+        ereport(ERROR, (errcode(pg::sg404), errmsg("setting does not exist"),
+                        errdetail("There is no setting stacksaga.%s.", clip(name)),
+                        errhint("Look at pg_settings for the settings of stacksaga.")));
+    PG_RETURN_TEXT_P(cstring_to_text(value));
 }
 
 // library_version() -> text

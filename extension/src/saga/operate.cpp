@@ -236,7 +236,7 @@ void resolve(Saga &saga, const Step &step, const Resolution &r) {
 
 std::string_view required_reason(const pg::Arguments &arguments, int i) {
     std::string_view reason = arguments.required_text(i, "reason");
-    check_name(reason, "reason", reason_bytes_max);
+    check_length(reason, "reason", reason_bytes_max);
     return reason;
 }
 

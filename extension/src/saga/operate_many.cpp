@@ -91,7 +91,7 @@ Datum operate_on_many(FunctionCallInfo fcinfo, Action action) {
     pg::Arguments arguments(fcinfo);
     std::span<pg_uuid_t> ids = read_ids(arguments);
     std::string_view reason = arguments.required_text(1, "reason");
-    check_name(reason, "reason", reason_bytes_max);
+    check_length(reason, "reason", reason_bytes_max);
     bool dry_run = arguments.required_bool(2, "dry_run");
     auto text = [](std::string_view s) { return pg::of(PointerGetDatum(pg::make_text(s))); };
     pg::ResultSet result(fcinfo);

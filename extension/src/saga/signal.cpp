@@ -77,7 +77,7 @@ STACKSAGA_FUNCTION(signal_saga) {
     check_payload(signal.payload, "payload");
     signal.message_id = arguments.optional_text(3);
     if (signal.message_id)
-        check_name(*signal.message_id, "message_id", message_id_bytes_max);
+        check_length(*signal.message_id, "message_id", message_id_bytes_max);
     PG_RETURN_BOOL(pg::with_spi([&] { return accept(signal); }));
 }
 

@@ -346,8 +346,10 @@ STACKSAGA_FUNCTION(start_sagas) {
     TimestampTz now = pg::clock_now();
     auto *starts = static_cast<Start *>(palloc(sizeof(Start) * (count + 1)));
     auto *started = static_cast<Started *>(palloc(sizeof(Started) * (count + 1)));
-    for (int i = 0; i < batch.inputs.count; ++i)
+    for (int i = 0; i < batch.inputs.count; ++i) {
+        CHECK_FOR_INTERRUPTS();
         starts[i] = read_element(saga, batch, i, now);
+    }
     int *order = order_of_keys(starts, batch.inputs.count);
     for (int i = 0; i < batch.inputs.count; ++i) {
         CHECK_FOR_INTERRUPTS();
