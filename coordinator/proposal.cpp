@@ -1,88 +1,92 @@
 #include "proposal.hpp"
 
+#include "core/members.hpp"
+
 #include <algorithm>
-#include <cmath>
-#include <unordered_map>
+#include <cstddef>
 
 namespace stacksaga::coordinator {
 namespace {
 
-/// The agents of a ring that stand for their workers, by name.
-class Agents {
-public:
-    explicit Agents(std::span<const Node> nodes) {
-        for (const Node &node : nodes) {
-            if (node.kind == NodeKind::agent && (node.frozen || takes_slots(node)))
-                standing_.emplace(node.name, Standing{node.frozen, 0});
-        }
-        if (standing_.empty())
-            return;
-        for (const Node &node : nodes) {
-            const auto agent = of(node);
-            if (agent == standing_.end())
-                continue;
-            agents_.emplace(node.name, agent->first);
-            if (takes_slots(node))
-                agent->second.weight_of_takers += node.weight;
-        }
+core::NodeState state_of(NodeState state) {
+    switch (state) {
+    case NodeState::active:
+        return core::NodeState::active;
+    case NodeState::suspected:
+        return core::NodeState::suspected;
+    case NodeState::dead:
+        return core::NodeState::dead;
+    case NodeState::draining:
+        return core::NodeState::draining;
+    case NodeState::unknown:
+        break;
     }
+    return core::NodeState::removed;
+}
 
-    /// Whether the worker is dealt to by an agent, or by nobody while its agent is frozen.
-    [[nodiscard]] bool has(const Node &node) const { return agents_.contains(node.name); }
+core::RingNode view_of(const Node &node) {
+    return {.name = node.name,
+            .kind = node.kind,
+            .state = state_of(node.state),
+            .weight = node.weight,
+            .agent = node.agent ? std::string_view(*node.agent) : std::string_view(),
+            .frozen = node.frozen};
+}
+
+/// The nodes of a ring as the core sees them, sorted by name, and the memory that it computes in.
+class Ring {
+public:
+    explicit Ring(std::span<const Node> nodes)
+        : memory_(core::Scratch::bytes_of<core::Agents::Standing>(nodes.size()) +
+                  core::Members::scratch_bytes(nodes.size())),
+          scratch_(memory_.data()), nodes_(sorted(nodes)), agents_(nodes_, scratch_) {}
 
     [[nodiscard]] bool is_frozen(std::string_view agent) const {
-        const auto found = standing_.find(agent);
-        return found != standing_.end() && found->second.frozen;
-    }
-
-    /// The sum of the weights of those that the agent can deal to; 0: it deals nothing on.
-    [[nodiscard]] double weight_of_takers(std::string_view agent) const {
-        const auto found = standing_.find(agent);
-        return found == standing_.end() || found->second.frozen ? 0
-                                                                : found->second.weight_of_takers;
+        const auto *found = agents_.named(agent);
+        return found != nullptr && found->frozen;
     }
 
     /// Whom a master thinks the owner of what this node owns.
-    [[nodiscard]] std::string_view holder(std::string_view node) const {
-        const auto found = agents_.find(node);
-        return found == agents_.end() ? node : found->second;
+    [[nodiscard]] std::string_view holder(std::string_view name) const {
+        const auto node = std::ranges::lower_bound(nodes_, name, {}, &core::RingNode::name);
+        const auto *agent =
+            node != nodes_.end() && node->name == name ? agents_.of(*node) : nullptr;
+        return agent == nullptr ? name : agent->name;
+    }
+
+    [[nodiscard]] std::vector<Member> members(Strategy strategy) const {
+        core::Scratch scratch = scratch_;
+        return owned(core::members_of(nodes_, agents_, strategy, scratch));
+    }
+
+    [[nodiscard]] std::vector<Member> members_of(std::string_view agent) const {
+        core::Scratch scratch = scratch_;
+        return owned(core::members_of_agent(nodes_, agent, scratch));
     }
 
 private:
-    struct Standing {
-        bool frozen;
-        double weight_of_takers;
-    };
-    using Standings = std::unordered_map<std::string_view, Standing>;
-
-    [[nodiscard]] Standings::iterator of(const Node &node) {
-        return node.kind == NodeKind::worker && node.agent ? standing_.find(*node.agent)
-                                                           : standing_.end();
+    static std::vector<core::RingNode> sorted(std::span<const Node> nodes) {
+        std::vector<core::RingNode> views;
+        views.reserve(nodes.size());
+        for (const Node &node : nodes)
+            views.push_back(view_of(node));
+        std::ranges::sort(views, {}, &core::RingNode::name);
+        return views;
     }
 
-    Standings standing_;
-    std::unordered_map<std::string_view, std::string_view> agents_; ///< of workers
+    static std::vector<Member> owned(const core::Members &members) {
+        std::vector<Member> result;
+        result.reserve(members.members.size());
+        for (const core::Member &member : members.members)
+            result.push_back({std::string(member.name), member.weight});
+        return result;
+    }
+
+    std::vector<std::byte> memory_;
+    core::Scratch scratch_;
+    std::vector<core::RingNode> nodes_;
+    core::Agents agents_;
 };
-
-std::vector<Member> members_of(std::span<const Node> nodes, const Agents &agents,
-                               Strategy strategy) {
-    std::vector<Member> members;
-    for (const Node &node : nodes) {
-        if (!takes_slots(node) || agents.has(node))
-            continue;
-        if (node.kind == NodeKind::worker) {
-            members.push_back({node.name, node.weight});
-            continue;
-        }
-        // At most a million workers of a weight of a million each: no sum or product overflows.
-        const double takers = agents.weight_of_takers(node.name);
-        if (takers > 0)
-            members.push_back(
-                {node.name, strategy == Strategy::consistent ? node.weight * takers : node.weight});
-    }
-    std::ranges::sort(members, {}, &Member::name);
-    return members;
-}
 
 /// Index of the member of that name, or nobody.
 std::int32_t index_of(std::span<const Member> members, std::string_view name) {
@@ -103,34 +107,27 @@ void grant(Proposal &proposal, const Slot &slot, std::string_view node, bool adj
 } // namespace
 
 bool takes_slots(const Node &node) noexcept {
-    return (node.kind == NodeKind::worker || node.kind == NodeKind::agent) &&
-           node.state == NodeState::active && std::isfinite(node.weight) && node.weight > 0;
+    return core::takes_slots(view_of(node));
 }
 
 std::vector<Member> members_of(std::span<const Node> nodes, Strategy strategy) {
-    return members_of(nodes, Agents(nodes), strategy);
+    return Ring(nodes).members(strategy);
 }
 
 std::vector<Member> members_of_agent(std::span<const Node> nodes, std::string_view agent) {
-    std::vector<Member> members;
-    for (const Node &node : nodes) {
-        if (node.kind == NodeKind::worker && node.agent == agent && takes_slots(node))
-            members.push_back({node.name, node.weight});
-    }
-    std::ranges::sort(members, {}, &Member::name);
-    return members;
+    return Ring(nodes).members_of(agent);
 }
 
 std::optional<Proposal> propose(Instant window_start, Strategy strategy,
                                 std::span<const Node> nodes, std::span<const Slot> slots) {
-    const Agents agents(nodes);
-    const std::vector<Member> members = members_of(nodes, agents, strategy);
+    const Ring ring(nodes);
+    const std::vector<Member> members = ring.members(strategy);
     std::vector<std::string_view> frozen(slots.size()); // the agent; empty: to be dealt
     std::vector<std::int32_t> owners;
     for (std::size_t i = 0; i < slots.size(); ++i) {
         const std::string_view holder =
-            slots[i].owner ? agents.holder(*slots[i].owner) : std::string_view{};
-        if (agents.is_frozen(holder))
+            slots[i].owner ? ring.holder(*slots[i].owner) : std::string_view{};
+        if (ring.is_frozen(holder))
             frozen[i] = holder;
         else
             owners.push_back(index_of(members, holder));

@@ -12,20 +12,10 @@
 
 namespace stacksaga::coordinator {
 
-/// True for a node that the next window may give slots to: a worker or an agent, active, of
-/// positive weight. Suspected nodes are left out as draining ones are: a node that beats without
-/// getting anywhere stays suspected for ever, and what it holds must come free. What either has
-/// begun it finishes.
+/// Whether the next window may give slots to a node; see core::takes_slots().
 [[nodiscard]] bool takes_slots(const Node &node) noexcept;
 
-/// Whom a master deals to, sorted by name: the agents that take slots and have a worker that does,
-/// and the workers that take slots and have no agent. A worker whose agent drains or is lost is as
-/// one that has none; while the agent's slots are frozen it is nobody, and keeps what it owns.
-///
-/// An agent's weight: under `contiguous` its own, so that agents get equal parts and split them
-/// equally; under `consistent` that times the sum of its workers' weights, so that each worker gets
-/// its share of the ring whoever deals to it, and next to nothing moves when an agent comes or
-/// goes.
+/// Whom a master assigns to, sorted by name; see core::members_of().
 [[nodiscard]] std::vector<Member> members_of(std::span<const Node> nodes, Strategy strategy);
 
 /// Whom an agent deals to, sorted by name: those of its own workers that take slots.

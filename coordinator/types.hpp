@@ -5,6 +5,9 @@
 // measures waiting (std::chrono::steady_clock) and dates log lines.
 #pragma once
 
+#include "core/members.hpp"
+#include "core/ring_settings.hpp"
+
 #include <chrono>
 #include <compare>
 #include <cstdint>
@@ -26,8 +29,7 @@ struct RingName {
     auto operator<=>(const RingName &) const = default;
 };
 
-/// How slots are dealt; see assignment.hpp.
-enum class Strategy { consistent, contiguous };
+using core::Strategy;
 
 /// The settings of a ring and where its windows stand, as of `database_time`.
 struct RingState {
@@ -40,8 +42,8 @@ struct RingState {
     std::optional<Instant> last_window; ///< start of the latest window that anybody published
 };
 
+using core::NodeKind;
 /// `unknown` stands for a word that this version does not know: such a node gets nothing.
-enum class NodeKind { worker, standard, agent, unknown };
 enum class NodeState { active, suspected, dead, draining, unknown };
 
 struct Node {

@@ -5,14 +5,6 @@
 #include <array>
 
 namespace stacksaga::sim {
-namespace {
-
-coordinator::Strategy strategy_of(core::Strategy strategy) {
-    return strategy == core::Strategy::consistent ? coordinator::Strategy::consistent
-                                                  : coordinator::Strategy::contiguous;
-}
-
-} // namespace
 
 core::RingSettings Schedule::draw_settings(std::mt19937_64 &random) {
     constexpr std::array<Time, 3> lengths{10 * second, 30 * second, 60 * second};
@@ -76,8 +68,8 @@ NodeActor &Schedule::add_node(const std::string &name, const std::string &agent)
 void Schedule::add_coordinator() {
     const std::string name = fmt::format("coordinator-{}", coordinators_.size());
     tell(name + " starts");
-    coordinators_.push_back(std::make_unique<CoordinatorActor>(
-        world_, name, strategy_of(settings_.strategy), seed_ + coordinators_.size()));
+    coordinators_.push_back(std::make_unique<CoordinatorActor>(world_, name, settings_.strategy,
+                                                               seed_ + coordinators_.size()));
     coordinators_.back()->process.rate = draw_rate();
     coordinators_.back()->start();
     world_.poll();
@@ -86,8 +78,8 @@ void Schedule::add_coordinator() {
 void Schedule::add_agent(const std::string &name) {
     const double weight = draw_weight();
     tell(fmt::format("{} starts with weight {}", name, weight));
-    agents_.push_back(std::make_unique<AgentActor>(
-        world_, name, weight, strategy_of(settings_.strategy), seed_ + agents_.size()));
+    agents_.push_back(std::make_unique<AgentActor>(world_, name, weight, settings_.strategy,
+                                                   seed_ + agents_.size()));
     agents_.back()->process.rate = draw_rate();
     agents_.back()->start();
     world_.poll();
