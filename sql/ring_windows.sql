@@ -109,7 +109,7 @@ SELECT pg_temp.set_clock('10:11:00');
 SELECT * FROM pg_temp.beat('wa', 'wb');
 SELECT * FROM pg_temp.owners('one');
 
--- A draining node takes nothing new, a node that left owns nothing.
+-- A draining node takes nothing new and gives away what it has; a window changes nothing for it.
 SELECT stacksaga.drain_node(node, incarnation) FROM stacksaga.nodes WHERE node = 'wb';
 SELECT pg_temp.publish('one', '10:12', '{wa,wb,wb,wb}');
 SELECT pg_temp.set_clock('10:12:00');

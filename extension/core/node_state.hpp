@@ -31,8 +31,9 @@ inline constexpr std::array node_transitions{
     NodeTransition{
         NodeState::active, NodeState::suspected,
         "it missed beats, or beats without progress: it finishes what it has and is given nothing new"},
-    NodeTransition{NodeState::active, NodeState::draining,
-                   "it is told to drain: it finishes, and the next window leaves it out"},
+    NodeTransition{
+        NodeState::active, NodeState::draining,
+        "it is told to drain: it finishes, gives its slots away, and windows leave it out"},
     NodeTransition{NodeState::active, NodeState::removed, "it left the ring"},
     NodeTransition{NodeState::suspected, NodeState::active,
                    "it beats again, and tells its progress where it did so before"},

@@ -70,13 +70,13 @@ CREATE OR REPLACE FUNCTION stacksaga.drain_node(node text, incarnation bigint) R
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_drain_node';
 COMMENT ON FUNCTION stacksaga.drain_node IS
-    'Lets a node finish what it has and keeps it out of the windows that come. Raises SG400, SG404, SG412 (superseded)';
+    'Lets a node finish what it has, gives its slots to the other nodes and keeps it out of the windows that come. Raises SG400, SG404, SG412 (superseded)';
 
 CREATE OR REPLACE FUNCTION stacksaga.leave_ring(node text, incarnation bigint) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_leave_ring';
 COMMENT ON FUNCTION stacksaga.leave_ring IS
-    'Takes a node out of its ring; its slots have no owner until they are taken over. Raises SG400, SG404, SG412 (superseded)';
+    'Takes a node out of its ring; its slots pass to the other nodes. Raises SG400, SG404, SG412 (superseded)';
 
 CREATE OR REPLACE FUNCTION stacksaga.publish_window(
     region       text,

@@ -14,6 +14,7 @@
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/agent.hpp"
+#include "src/ring/hand_over.hpp"
 #include "src/ring/ownership.hpp"
 #include "src/ring/ring_settings.hpp"
 
@@ -22,6 +23,9 @@ namespace stacksaga {
 namespace {
 
 constexpr double weight_max = 1e6;
+// A node that leaves waits so often for a slot that somebody works in, 100 ms each. What it gave
+// away before stays locked meanwhile.
+constexpr int looks_of_leaver = 8;
 
 constinit pg::Statement lock_node{
     "SELECT n.ring_id, n.incarnation, r.region, r.cluster, n.agent"
@@ -71,10 +75,13 @@ constinit pg::Statement beat_by_name{"UPDATE stacksaga.node n SET heartbeat_at =
                                      " RETURNING ring_id, draining, checkpoint_at,"
                                      "           progress IS NOT NULL"};
 constinit pg::Statement find_node{"SELECT incarnation FROM stacksaga.node WHERE node = $1"};
-constinit pg::Statement drain{
-    "UPDATE stacksaga.node SET draining = true WHERE node = $1 AND incarnation = $2"};
-constinit pg::Statement leave{
-    "DELETE FROM stacksaga.node WHERE node = $1 AND incarnation = $2 RETURNING ring_id"};
+constinit pg::Statement drain{"UPDATE stacksaga.node SET draining = true"
+                              " WHERE node = $1 AND incarnation = $2 RETURNING ring_id"};
+constinit pg::Statement lock_self{"SELECT ring_id FROM stacksaga.node"
+                                  " WHERE node = $1 AND incarnation = $2 FOR UPDATE"};
+constinit pg::Statement lock_incarnation{
+    "SELECT node FROM stacksaga.node WHERE incarnation = $1 FOR UPDATE"};
+constinit pg::Statement remove_node{"DELETE FROM stacksaga.node WHERE incarnation = $1"};
 constinit pg::Statement tell_progress{"UPDATE stacksaga.node SET progress = $3, checkpoint_at = $4"
                                       " WHERE node = $1 AND incarnation = $2"};
 
@@ -169,6 +176,12 @@ void check_load(double load) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"load\" is out of range"),
                         errdetail("The value is %g.", load),
                         errhint("Use a finite number that is not negative.")));
+}
+
+/// The node's row is locked.
+void leave(const NodeIdentity &node) {
+    hand_over(ring_of_id(node.ring_id), node, looks_of_leaver);
+    remove_node.run(pg::param(node.incarnation));
 }
 
 struct NodeArguments {
@@ -279,6 +292,13 @@ int64 register_worker_node(int32 ring_id, std::string_view name, int32 pid) {
     });
 }
 
+void leave_ring(const NodeIdentity &node) {
+    pg::with_spi([&] {
+        if (!lock_incarnation.run(pg::param(node.incarnation)).empty())
+            leave(node);
+    });
+}
+
 void beat(const NodeIdentity &node, double load, const WorkerProgress &progress) {
     const uint64 rows = pg::with_spi([&] {
         const TimestampTz now = pg::clock_now();
@@ -326,23 +346,28 @@ STACKSAGA_FUNCTION(acknowledge_checkpoint) {
     PG_RETURN_VOID();
 }
 
-// drain_node(node, incarnation) -> void
+// drain_node(node, incarnation) -> void: what is worked in now is given away at the next heartbeat.
 STACKSAGA_FUNCTION(drain_node) {
     NodeArguments node = node_arguments(pg::Arguments(fcinfo));
     pg::with_spi([&] {
-        if (drain.run(pg::param(node.node), pg::param(node.incarnation)).count() == 0)
+        pg::Rows rows = drain.run(pg::param(node.node), pg::param(node.incarnation));
+        if (rows.empty())
             raise_not_current(node.node, node.incarnation);
+        const int32 ring_id = rows.int4(0, 0);
+        hand_over(ring_of_id(ring_id), {ring_id, node.incarnation}, 1);
     });
     PG_RETURN_VOID();
 }
 
-// leave_ring(node, incarnation) -> void: its slots are without an owner from here on; what it has
-// begun in them it may finish, since the fence lets nobody else in before.
+// leave_ring(node, incarnation) -> void: what it has begun it may finish, since the fence lets
+// nobody else in before.
 STACKSAGA_FUNCTION(leave_ring) {
     NodeArguments node = node_arguments(pg::Arguments(fcinfo));
     pg::with_spi([&] {
-        if (leave.run(pg::param(node.node), pg::param(node.incarnation)).count() == 0)
+        pg::Rows rows = lock_self.run(pg::param(node.node), pg::param(node.incarnation));
+        if (rows.empty())
             raise_not_current(node.node, node.incarnation);
+        leave({rows.int4(0, 0), node.incarnation});
     });
     PG_RETURN_VOID();
 }

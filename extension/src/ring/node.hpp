@@ -19,6 +19,10 @@ static_assert(std::is_trivially_destructible_v<NodeIdentity>);
 /// another ring.
 int64 register_worker_node(int32 ring_id, std::string_view name, int32 pid);
 
+/// Takes a background worker out of its ring; its slots pass to the others. Nothing when the
+/// incarnation is out already.
+void leave_ring(const NodeIdentity &node);
+
 /// What a background worker did since it started: what it confirms at a checkpoint.
 struct WorkerProgress {
     int64 turns;

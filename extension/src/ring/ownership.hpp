@@ -19,6 +19,7 @@ static_assert(std::is_trivially_destructible_v<OwnershipChange>);
 ///
 /// standalone: the live background workers of this server share the ring in equal runs of slots, in
 /// the order of their names, whoever owns them now.
+/// A node that drains gives away what it has.
 /// Otherwise: what the open window gives the node; and when nobody has published for some windows,
 /// slots whose owner is dead or gone, a few a call, in an order of the node's own, up to the node's
 /// equal share.

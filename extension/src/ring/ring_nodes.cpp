@@ -1,5 +1,5 @@
-// ring_nodes: what a coordinator deals slots to. One ring's nodes by their index, where the view
-// `nodes` would compute those of all rings: a master of many rings asks for one after the other.
+#include "src/ring/ring_nodes.hpp"
+
 #include "core/node_state.hpp"
 #include "core/ring_settings.hpp"
 
@@ -14,9 +14,13 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement list_nodes{"SELECT node, kind, weight, agent, heartbeat_at, draining,"
-                                   "       CASE WHEN progress IS NOT NULL THEN checkpoint_at END"
-                                   "  FROM stacksaga.node WHERE ring_id = $1"};
+#define LIST_NODES                                                                                 \
+    "SELECT node, kind, weight, agent, heartbeat_at, draining,"                                    \
+    "       CASE WHEN progress IS NOT NULL THEN checkpoint_at END, incarnation, pid"               \
+    "  FROM stacksaga.node WHERE ring_id = $1 ORDER BY node COLLATE \"C\""
+constinit pg::Statement list_nodes{LIST_NODES};
+constinit pg::Statement list_kept_nodes{LIST_NODES " FOR KEY SHARE SKIP LOCKED"};
+#undef LIST_NODES
 
 /// A silent agent's slots wait for it for as long.
 bool is_frozen(core::NodeState state, int64 silent_for, const core::RingSettings &settings) {
@@ -24,31 +28,86 @@ bool is_frozen(core::NodeState state, int64 silent_for, const core::RingSettings
            silent_for < settings.suspect_after + settings.rebalance_delay;
 }
 
-void add_nodes(const Ring &ring, pg::ResultSet &result) {
-    const core::RingSettings settings = read_settings(ring);
+core::NodeKind kind_of(std::string_view kind) {
+    return kind == "worker"     ? core::NodeKind::worker
+           : kind == "standard" ? core::NodeKind::standard
+           : kind == "agent"    ? core::NodeKind::agent
+                                : core::NodeKind::unknown;
+}
+
+std::string_view name_of(core::NodeKind kind) {
+    return kind == core::NodeKind::worker     ? "worker"
+           : kind == core::NodeKind::standard ? "standard"
+                                              : "agent";
+}
+
+/// A background worker that ended is known at once; a process of that number in another database is
+/// not it.
+bool is_running(int32 pid) {
+    PGPROC *process = BackendPidGetProc(pid);
+    return process != nullptr && process->databaseId == MyDatabaseId;
+}
+
+core::RingNode node_of(const pg::Rows &rows, uint64 i, int64 silent_for, TimestampTz now,
+                       const core::RingSettings &settings) {
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
-    const TimestampTz now = pg::clock_now();
-    pg::Rows rows = list_nodes.run(pg::param(ring.ring_id));
-    for (uint64 i = 0; i < rows.count(); ++i) {
-        const int64 silent_for = core::silence(rows.time(i, 4), now);
-        const std::optional<TimestampTz> told = rows.optional_time(i, 6);
-        const int64 hung_for = told ? core::silence_of_hung(core::silence(*told, now),
-                                                            settings.checkpoint_interval, timing)
-                                    : 0;
-        const core::NodeState state =
-            core::node_state(std::max(silent_for, hung_for), rows.boolean(i, 5), timing);
-        if (state == core::NodeState::removed)
+    const std::optional<TimestampTz> told = rows.optional_time(i, 6);
+    const int64 hung_for = told ? core::silence_of_hung(core::silence(*told, now),
+                                                        settings.checkpoint_interval, timing)
+                                : 0;
+    core::RingNode node{
+        .name = rows.text(i, 0),
+        .kind = kind_of(rows.text(i, 1)),
+        .state = core::node_state(std::max(silent_for, hung_for), rows.boolean(i, 5), timing),
+        .weight = rows.float8(i, 2),
+        .agent = rows.optional_text(i, 3).value_or(std::string_view{})};
+    node.frozen = node.kind == core::NodeKind::agent && is_frozen(node.state, silent_for, settings);
+    return node;
+}
+
+void add_nodes(const Ring &ring, pg::ResultSet &result) {
+    const RingNodes all = read_ring_nodes(ring, pg::clock_now());
+    for (const core::RingNode &node : all.nodes) {
+        if (node.state == core::NodeState::removed)
             continue;
-        const bool frozen = rows.text(i, 1) == "agent" && is_frozen(state, silent_for, settings);
-        result.add(pg::of(rows.value(i, 0)), pg::of(rows.value(i, 1)),
-                   pg::of(PointerGetDatum(pg::make_text(core::name_of(state)))),
-                   pg::of(rows.value(i, 2)),
-                   rows.is_null(i, 3) ? pg::null() : pg::of(rows.value(i, 3)),
-                   pg::of(BoolGetDatum(frozen)));
+        result.add(pg::of(PointerGetDatum(pg::make_text(node.name))),
+                   pg::of(PointerGetDatum(pg::make_text(name_of(node.kind)))),
+                   pg::of(PointerGetDatum(pg::make_text(core::name_of(node.state)))),
+                   pg::of(Float8GetDatum(node.weight)),
+                   node.agent.empty() ? pg::null()
+                                      : pg::of(PointerGetDatum(pg::make_text(node.agent))),
+                   pg::of(BoolGetDatum(node.frozen)));
     }
 }
 
 } // namespace
+
+int32 RingNodes::find(int64 incarnation) const {
+    for (size_t i = 0; i < facts.size(); ++i)
+        if (facts[i].incarnation == incarnation)
+            return static_cast<int32>(i);
+    return core::nobody;
+}
+
+RingNodes read_ring_nodes(const Ring &ring, TimestampTz now, bool keep) {
+    const core::RingSettings settings = read_settings(ring);
+    pg::Rows rows = (keep ? list_kept_nodes : list_nodes).run(pg::param(ring.ring_id));
+    const auto count = static_cast<size_t>(rows.count());
+    RingNodes result{
+        .nodes = {static_cast<core::RingNode *>(palloc(sizeof(core::RingNode) * (count + 1))),
+                  count},
+        .facts = {static_cast<NodeFacts *>(palloc(sizeof(NodeFacts) * (count + 1))), count}};
+    for (size_t i = 0; i < count; ++i) {
+        const int64 silent_for = core::silence(rows.time(i, 4), now);
+        const bool is_process = !rows.is_null(i, 8);
+        result.nodes[i] = node_of(rows, i, silent_for, now, settings);
+        result.facts[i] = {.incarnation = rows.int8(i, 7),
+                           .silent_for = silent_for,
+                           .is_process = is_process,
+                           .may_run = !is_process || is_running(rows.int4(i, 8))};
+    }
+    return result;
+}
 
 // ring_nodes(region, cluster) -> (node, kind, state, weight, agent, frozen)
 STACKSAGA_FUNCTION(ring_nodes) {

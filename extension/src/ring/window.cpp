@@ -46,10 +46,12 @@ constinit pg::Statement find_agent{"SELECT incarnation FROM stacksaga.node"
                                    " WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
 // A node's agent is as good as the node: what it was given it deals on. Where a slot stays with an
 // agent, what that gave to another of its nodes stands: a window may be published before the one
-// before it opens, and before the new owner could take it over.
+// before it opens, and before the new owner could take it over. A worker that drains gives its
+// slots away, so a window whose publisher has not seen that changes nothing for it.
 constinit pg::Statement propose{
     "WITH member AS MATERIALIZED ("
-    "    SELECT incarnation, node, agent FROM stacksaga.node WHERE ring_id = $1)"
+    "    SELECT incarnation, node, agent, kind = 'worker' AND draining AS gives_away"
+    "      FROM stacksaga.node WHERE ring_id = $1)"
     "UPDATE stacksaga.slot s"
     "   SET next_owner = d.next_owner, next_from = d.next_from, next_epoch = d.next_epoch"
     "  FROM (SELECT s.slot,"
@@ -68,7 +70,7 @@ constinit pg::Statement propose{
     "         CROSS JOIN LATERAL (SELECT coalesce((s.next_owner = dealt.node"
     "                                              OR p.agent = a.node)"
     "                                             AND s.next_from <= $3, false)) AS stands(it)"
-    "         WHERE dealt.node IS NOT NULL) AS d"
+    "         WHERE dealt.node IS NOT NULL AND a.gives_away IS NOT TRUE) AS d"
     " WHERE s.ring_id = $1 AND s.slot = d.slot"
     "   AND CASE WHEN d.stays THEN d.withdrawn ELSE NOT d.stands END"};
 

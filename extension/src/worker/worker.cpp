@@ -111,6 +111,23 @@ void at_exit(int code, Datum) {
     proc_exit(self.order.supervisor == Supervisor::postmaster ? 1 : 0);
 }
 
+/// Takes the node out of its ring, so that its slots pass on at once: it does not come back under
+/// this name. One that the supervisor starts again does, and takes over what it had. What fails
+/// here the ring finds out by itself, when no more beats come.
+void give_up_node() {
+    if (!self.is_registered)
+        return;
+    self.is_registered = false;
+    trouble.guard([] {
+        pg::in_transaction([] {
+            require_extension();
+            pg::commit_locally();
+            leave_ring(self.node);
+        });
+        return true;
+    });
+}
+
 bool is_database_listed() {
     bool found = false;
     pg::for_each_database([&](const char *name) { found |= strcmp(name, self.database) == 0; });
@@ -121,12 +138,14 @@ void check_still_wanted() {
     if (self.order.number > pg::settings.workers) {
         ereport(LOG, (errmsg("%s of database \"%s\" ends: stacksaga.workers is %d",
                              MyBgworkerEntry->bgw_name, self.database, pg::settings.workers)));
+        give_up_node();
         leave_for_good();
     }
     if (self.order.supervisor == Supervisor::launcher && !is_database_listed()) {
         ereport(LOG,
                 (errmsg("%s of database \"%s\" ends: stacksaga.databases does not list it any more",
                         MyBgworkerEntry->bgw_name, self.database)));
+        give_up_node();
         leave_for_good();
     }
 }
@@ -148,7 +167,7 @@ void reload_settings() {
     check_still_wanted();
     if (strcmp(NameStr(self.region), pg::settings.region) != 0 ||
         strcmp(NameStr(self.cluster), pg::settings.cluster) != 0)
-        self.is_registered = false;
+        give_up_node();
     self.beat_at = 0;
     self.maintain_at = 0; // something may have another retention now
 }

@@ -1,0 +1,32 @@
+// The nodes of one ring, as whoever assigns slots to them sees them. Read by the ring's index,
+// where the view `nodes` would compute those of all rings: a master of many rings asks for one
+// after the other.
+#pragma once
+#include "core/members.hpp"
+
+#include "src/ring/ring.hpp"
+
+namespace stacksaga {
+
+/// What an assignment does not ask of a node.
+struct NodeFacts {
+    int64 incarnation;
+    int64 silent_for; ///< since its last heartbeat, in microseconds
+    bool is_process;  ///< a background worker of this server
+    bool may_run;     ///< no background worker whose process is gone
+};
+
+struct RingNodes {
+    std::span<core::RingNode> nodes; ///< sorted by name
+    std::span<NodeFacts> facts;
+
+    /// The place of an incarnation, or core::nobody.
+    int32 find(int64 incarnation) const;
+};
+static_assert(std::is_trivially_destructible_v<RingNodes>);
+
+/// The nodes of a ring; with `keep`, only those that cannot leave before the end of the
+/// transaction, their rows locked: a node that is leaving is passed over. Inside with_spi.
+RingNodes read_ring_nodes(const Ring &ring, TimestampTz now, bool keep = false);
+
+} // namespace stacksaga
