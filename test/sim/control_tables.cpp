@@ -115,20 +115,31 @@ Incarnation ControlTables::register_node(NodeRow made) {
 }
 
 void ControlTables::beat(const std::string &name, Incarnation incarnation) {
-    current(name, incarnation).heartbeat_at = now;
+    NodeRow &node = current(name, incarnation);
+    node.heartbeat_at = now;
+    if (node.draining && !node.is_agent)
+        drain(node);
+}
+
+void ControlTables::drain(NodeRow &node) {
+    node.draining = true;
+    hand_over(node);
+    check_given_away(node);
 }
 
 void ControlTables::drain(const std::string &name, Incarnation incarnation) {
-    current(name, incarnation).draining = true;
+    drain(current(name, incarnation));
 }
 
 void ControlTables::drain(const std::string &name) {
     if (const auto found = nodes_.find(name); found != nodes_.end())
-        found->second.draining = true;
+        drain(found->second);
 }
 
 void ControlTables::leave(const std::string &name, Incarnation incarnation) {
-    (void)current(name, incarnation);
+    const NodeRow &node = current(name, incarnation);
+    hand_over(node);
+    check_given_away(node);
     nodes_.erase(name);
 }
 
@@ -213,10 +224,10 @@ void ControlTables::take(Incarnation node, const Candidate &candidate) {
         ++counts.sweeps;
         ++proposed_moves;
     }
+    if (slot.next_owner == node || slot.next_owner == slot.owner)
+        slot.next_owner = nobody;
     slot.owner = node;
     slot.epoch = epoch_;
-    if (slot.next_owner == node)
-        slot.next_owner = nobody;
     if (++counts.take_overs > proposed_moves)
         violated("more take-overs than windows, sweeps and registrations gave cause for", what);
 }

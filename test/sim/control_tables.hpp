@@ -2,9 +2,9 @@
 // who may take over, who may work. Each public function is one transaction, or that part of one
 // that happens at an instant; what lies between two calls of a session is the simulator's to fill.
 //
-// The rules are those of extension/src/{node,window,ownership,fence}.cpp, with the same pure core
-// behind them (core/node_state, core/ring, core/window). Times are microseconds since 2000-01-01 of
-// the database clock.
+// The rules are those of extension/src/ring/{node,window,ownership,hand_over,fence}.cpp, with the
+// same pure core behind them (core/node_state, core/ring, core/window). Times are microseconds
+// since 2000-01-01 of the database clock.
 #pragma once
 
 #include "core/node_state.hpp"
@@ -33,26 +33,28 @@ inline constexpr Incarnation nobody = 0;
 /// Ways to break the rules, to see that the simulator notices.
 enum class Mutant : std::uint8_t {
     none,
-    no_fence,          ///< work is done without the shared lock
-    row_before_lock,   ///< the owner is read some time before the lock is had
-    owner_by_name,     ///< an older incarnation of a name passes for the newer one
-    taker_never_locks, ///< a slot is taken over while others work in it
-    taker_never_looks, ///< what was found is not compared again under the lock
-    epoch_stays,       ///< a take-over does not raise the epoch
-    last_wins,         ///< a window can be published again
-    no_sweep,          ///< nobody takes the slots of the dead
-    sweeps_living,     ///< the silent are taken for dead as soon as they miss a beat
-    dead_look_alive,   ///< coordinators see every node as active
-    postponed,         ///< a publication puts off what an earlier one proposes
-    owners_forgotten,  ///< coordinators do not see who owns what
-    frozen_ignored,    ///< coordinators do not see whose slots are frozen
-    frozen_for_ever,   ///< the slots of a lost agent are never dealt anew
-    deals_all,         ///< an agent deals slots that it was not dealt
-    deals_nothing,     ///< what an agent deals on comes to nothing
-    parts_undone,      ///< a window withdraws what agents dealt on within their own
-    never_pauses,      ///< a ring that is to pause does not
-    parts_open,        ///< for that, an agent's part is as good as the window
-    agents_take_over,  ///< an agent takes over what it is to deal on
+    no_fence,           ///< work is done without the shared lock
+    row_before_lock,    ///< the owner is read some time before the lock is had
+    owner_by_name,      ///< an older incarnation of a name passes for the newer one
+    taker_never_locks,  ///< a slot is taken over while others work in it
+    taker_never_looks,  ///< what was found is not compared again under the lock
+    epoch_stays,        ///< a take-over does not raise the epoch
+    last_wins,          ///< a window can be published again
+    no_sweep,           ///< nobody takes the slots of the dead
+    sweeps_living,      ///< the silent are taken for dead as soon as they miss a beat
+    dead_look_alive,    ///< coordinators see every node as active
+    postponed,          ///< a publication puts off what an earlier one proposes
+    owners_forgotten,   ///< coordinators do not see who owns what
+    frozen_ignored,     ///< coordinators do not see whose slots are frozen
+    frozen_for_ever,    ///< the slots of a lost agent are never dealt anew
+    deals_all,          ///< an agent deals slots that it was not dealt
+    deals_nothing,      ///< what an agent deals on comes to nothing
+    parts_undone,       ///< a window withdraws what agents dealt on within their own
+    never_pauses,       ///< a ring that is to pause does not
+    parts_open,         ///< for that, an agent's part is as good as the window
+    agents_take_over,   ///< an agent takes over what it is to deal on
+    leaves_behind,      ///< a node that leaves or drains gives nothing away
+    leaver_never_locks, ///< it gives a slot away while others work in it
     count,
 };
 inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::count)> mutant_names{
@@ -76,7 +78,9 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::c
     "parts_undone",
     "never_pauses",
     "parts_open",
-    "agents_take_over"};
+    "agents_take_over",
+    "leaves_behind",
+    "leaver_never_locks"};
 
 /// An invariant that does not hold.
 class Violation : public std::runtime_error {
@@ -241,6 +245,10 @@ private:
     [[nodiscard]] bool is_dealt_on(const SlotRow &slot, const NodeRow &agent) const;
     void propose(SlotRow &slot, const NodeRow &node, Time window_start);
     void take(Incarnation node, const Candidate &candidate);
+    void hand_over(const NodeRow &leaver);
+    void give(Incarnation leaver, std::int32_t number, Incarnation successor, bool is_kept);
+    void check_given_away(const NodeRow &leaver) const;
+    void drain(NodeRow &node);
     void remove_dead();
 
     core::RingSettings settings_;

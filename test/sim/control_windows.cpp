@@ -121,8 +121,11 @@ std::optional<std::int64_t> ControlTables::publish(Time window_start, std::span<
         throw Violation("a window is published twice: the second time by " + publisher);
     ++(dealer == nullptr ? counts.windows : counts.parts);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-        if (table[i] >= 0 && !(dealer != nullptr && mutant_ == Mutant::deals_nothing))
-            propose(slots_[i], *nodes[static_cast<std::size_t>(table[i])], window_start);
+        if (table[i] < 0 || (dealer != nullptr && mutant_ == Mutant::deals_nothing))
+            continue;
+        const NodeRow &node = *nodes[static_cast<std::size_t>(table[i])];
+        if (node.is_agent || !node.draining)
+            propose(slots_[i], node, window_start);
     }
     remove_dead();
     return epoch_;

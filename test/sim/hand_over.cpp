@@ -1,0 +1,119 @@
+// Hand-over: what a node that leaves or drains gives to whom.
+#include "core/hand_over.hpp"
+
+#include "control_tables.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace stacksaga::sim {
+namespace {
+
+/// The nodes as the core sees them, sorted by name.
+struct View {
+    std::vector<core::RingNode> nodes;
+    std::vector<Incarnation> incarnations;
+    std::int32_t leaver = core::nobody;
+
+    [[nodiscard]] std::int32_t index_of(Incarnation incarnation) const {
+        const auto found = std::ranges::find(incarnations, incarnation);
+        return incarnation == nobody || found == incarnations.end()
+                   ? core::nobody
+                   : static_cast<std::int32_t>(found - incarnations.begin());
+    }
+    [[nodiscard]] bool takes(std::int32_t node) const {
+        return node != core::nobody && node != leaver &&
+               nodes[static_cast<std::size_t>(node)].kind == core::NodeKind::worker &&
+               core::takes_slots(nodes[static_cast<std::size_t>(node)]);
+    }
+};
+
+std::vector<std::int32_t> choose_successors(const View &view, core::Strategy strategy,
+                                            std::span<const SlotRow> slots) {
+    std::vector<std::int32_t> owners;
+    for (const SlotRow &slot : slots) {
+        const std::int32_t owner = view.index_of(slot.owner), next = view.index_of(slot.next_owner);
+        const bool is_leavers = owner == view.leaver || next == view.leaver;
+        owners.push_back(view.takes(next)    ? next
+                         : view.takes(owner) ? owner
+                         : is_leavers        ? view.leaver
+                                             : core::nobody);
+    }
+    std::vector<std::byte> memory(core::HandOver::scratch_bytes(view.nodes.size(), owners.size()));
+    std::vector<std::int32_t> successors(owners.size());
+    core::HandOver(view.nodes, strategy, view.leaver, owners, core::Scratch(memory.data()))
+        .choose(successors);
+    for (std::size_t i = 0; i < owners.size(); ++i)
+        if (successors[i] == core::nobody && owners[i] != view.leaver)
+            successors[i] = owners[i];
+    return successors;
+}
+
+} // namespace
+
+void ControlTables::hand_over(const NodeRow &leaver) {
+    if (mutant_ == Mutant::leaves_behind)
+        return;
+    View view;
+    for (const auto &[name, node] : nodes_) {
+        const bool leaves = node.incarnation == leaver.incarnation;
+        if (leaves)
+            view.leaver = static_cast<std::int32_t>(view.nodes.size());
+        view.nodes.push_back(
+            {.name = name,
+             .kind = node.is_agent ? core::NodeKind::agent : core::NodeKind::worker,
+             .state = leaves ? core::NodeState::draining : state_of(node),
+             .weight = node.weight,
+             .agent = node.agent,
+             .frozen = is_frozen(node) && !leaves});
+        view.incarnations.push_back(node.incarnation);
+    }
+    const auto successors = choose_successors(view, settings_.strategy, slots_);
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        const Incarnation successor =
+            successors[i] == core::nobody
+                ? nobody
+                : view.incarnations[static_cast<std::size_t>(successors[i])];
+        give(leaver.incarnation, static_cast<std::int32_t>(i), successor,
+             view.takes(view.index_of(slots_[i].owner)));
+    }
+}
+
+/// One slot of the leaver, or that was proposed to it.
+void ControlTables::give(Incarnation leaver, std::int32_t number, Incarnation successor,
+                         bool is_kept) {
+    SlotRow &slot = slots_[static_cast<std::size_t>(number)];
+    if (slot.owner == leaver && successor != nobody) {
+        ++proposed_moves;
+        if (slot.sharers.empty() || mutant_ == Mutant::leaver_never_locks) {
+            take(successor, {number, slot.epoch, false, now});
+        } else {
+            slot.next_owner = successor;
+            slot.next_from = now;
+        }
+    } else if (slot.next_owner == leaver && slot.owner != leaver) {
+        slot.next_owner = is_kept ? nobody : successor;
+        proposed_moves += slot.next_owner == nobody ? 0 : 1;
+    }
+}
+
+/// After a node has given its slots away: none of them is left that nobody works in, while a node
+/// is well that could have it.
+void ControlTables::check_given_away(const NodeRow &leaver) const {
+    const auto is_waited_for = [&](const NodeRow &worker) {
+        const NodeRow *agent = worker.agent.empty() ? nullptr : find(worker.agent);
+        return agent != nullptr && is_frozen(*agent);
+    };
+    const bool has_successor =
+        !is_waited_for(leaver) && std::ranges::any_of(nodes_, [&](const auto &entry) {
+            const NodeRow &node = entry.second;
+            return !node.is_agent && node.incarnation != leaver.incarnation &&
+                   state_of(node) == core::NodeState::active && !is_waited_for(node);
+        });
+    for (std::size_t i = 0; has_successor && i < slots_.size(); ++i)
+        if (slots_[i].owner == leaver.incarnation && slots_[i].sharers.empty())
+            throw Violation("a node that leaves or drains keeps a slot: " + leaver.name +
+                            ", slot " + std::to_string(i));
+}
+
+} // namespace stacksaga::sim
