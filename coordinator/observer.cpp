@@ -88,7 +88,21 @@ asio::awaitable<Value> Observer::keep(Kept<Value> &kept, Ask ask) {
     const Turn turn(*this);
     if (!is_fresh()) { // the one before may have asked the same
         kept.value.reset();
-        kept.value = co_await ask();
+        const bool is_reused = connection_.is_open();
+        const SteadyTime asked = std::chrono::steady_clock::now();
+        bool was_dead = false;
+        try {
+            kept.value = co_await ask();
+        } catch (const StoreError &error) {
+            // The server was restarted since the last question: a connection that fails at once
+            // says nothing about the server of now.
+            was_dead = is_reused && error.kind == ErrorClass::reconnect && !connection_.is_open() &&
+                       std::chrono::steady_clock::now() - asked < keep_for;
+            if (!was_dead)
+                throw;
+        }
+        if (was_dead)
+            kept.value = co_await ask();
         kept.until = std::chrono::steady_clock::now() + keep_for;
     }
     co_return *kept.value;
