@@ -138,6 +138,21 @@ SELECT severity, regexp_replace(detail, '\d\d:\d\d:\d\d', '(a while)'), fix FROM
  WHERE detail LIKE '%doctor%';
 ROLLBACK;
 
+-- A retry that registered services may not claim, though they call claim_steps().
+BEGIN;
+SELECT stacksaga.create_ring('default', 'doctor') > 0 AS created;
+SET LOCAL stacksaga.cluster = 'doctor';
+SELECT count(*) FROM stacksaga.start_saga('doctor queue');
+SELECT saga_id, step, lease FROM stacksaga.claim_steps('doctor ''queue''', 'w') \gset
+SELECT stacksaga.fail_step(:'saga_id', :'step', :lease, 'no', retry_after => '0');
+SET LOCAL stacksaga.clock_offset = '90 s';
+SELECT fix FROM doctor.found('overdue') WHERE detail LIKE '%doctor%';
+SELECT stacksaga.register_node('doctor s', 'default', 'doctor', 'standard') IS NOT NULL AS s;
+SELECT count(*) FROM stacksaga.claim_steps('doctor ''queue''', 'doctor s');
+SELECT fix FROM doctor.found('overdue') WHERE detail LIKE '%doctor%';
+SELECT count(*) FROM stacksaga.claim_steps('doctor ''queue''', 'not registered');
+ROLLBACK;
+
 -- Subscriptions: messages that failed for good, handlers that cannot be run.
 BEGIN;
 CREATE FUNCTION doctor.handle(message stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
@@ -174,6 +189,27 @@ SELECT stacksaga.create_ring('default', 'doctor', on_missing_window => 'pause') 
 SELECT * FROM doctor.found('windows');
 SELECT stacksaga.alter_ring('default', 'doctor', 'on_missing_window', 'keep');
 SELECT count(*) FROM doctor.found('windows');
+ROLLBACK;
+
+-- A ring that pauses, and that a coordinator should assign. It publishes no window without a node, and it runs
+-- when it has published the next window.
+BEGIN;
+SELECT stacksaga.create_ring('default', 'doctor', on_missing_window => 'pause') AS ring \gset
+SELECT stacksaga.register_node('doctor a', 'default', 'doctor') AS a \gset
+SELECT fix FROM doctor.found('windows') WHERE detail LIKE '%doctor%';
+SELECT replace(fix, :'a', '(incarnation)') AS fix FROM doctor.found('nodes') WHERE detail LIKE '%holds%';
+INSERT INTO stacksaga.token_window
+SELECT :ring, stacksaga.clock_now() + w * interval '1 minute', '', stacksaga.clock_now() + (w + 1) * interval '1 minute',
+       w, now(), 'c'
+  FROM generate_series(1, 2) AS w;
+SELECT fix FROM doctor.found('windows') WHERE detail LIKE '%doctor%';
+SELECT replace(fix, :'a', '(incarnation)') AS fix FROM doctor.found('nodes') WHERE detail LIKE '%holds%';
+SET LOCAL stacksaga.clock_offset = '90 s';
+SELECT count(*) FROM doctor.found('windows') WHERE detail LIKE '%doctor%';
+RESET stacksaga.clock_offset;
+-- One slot that nobody owns is not nothing.
+UPDATE stacksaga.slot SET owner = CASE WHEN slot > 0 THEN :a END WHERE ring_id = :ring;
+SELECT detail FROM doctor.found('coverage') WHERE detail LIKE '%doctor%';
 ROLLBACK;
 
 -- Nodes that died, and the part of the ring that was theirs.

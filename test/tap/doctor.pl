@@ -101,8 +101,22 @@ like($node->safe_psql('postgres',
 		q{SELECT detail, fix FROM stacksaga.doctor() WHERE check_name = 'clock_offset'}),
 	qr/^stacksaga.clock_offset is 1 hour.*\|ALTER SYSTEM RESET/, 'a clock that is off for all');
 like(found('workers'), qr/^warning\|stacksaga.workers is 0/, 'no workers are wanted');
-like(found('windows'), qr/^warning\|no window of ring \(default, default\) is open.*Start stacksaga-coordinator/,
-	'nobody deals out the ring');
+$node->safe_psql('postgres', 'DELETE FROM stacksaga.node');
+like(found('windows'), qr/^warning\|no window of ring \(default, default\) is open.*worker_ensure.*without nodes/,
+	'no coordinator can assign a ring without nodes');
+my $service = $node->safe_psql('postgres',
+	q{SET stacksaga.clock_offset = 0; SELECT stacksaga.register_node('service')});
+like(found('windows'), qr/Start stacksaga-coordinator/, 'none assigns the ring');
+like(found('coverage'), qr/^warning\|.*for 256 of its 256 slots.*Start stacksaga-coordinator/, 'so nobody owns a slot');
+$node->safe_psql('postgres', q{
+	SET stacksaga.clock_offset = 0;
+	INSERT INTO stacksaga.token_window
+	SELECT ring_id, stacksaga.clock_now() + '1 minute', '', stacksaga.clock_now() + '2 minutes', 1, now(), 'c'
+	  FROM stacksaga.ring});
+is(found('windows'), '', 'a coordinator that has published the next window runs');
+like(found('coverage'), qr/Wait for the next window/, 'and assigns the slots');
+$node->safe_psql('postgres',
+	qq{SELECT stacksaga.leave_ring('service', $service); DELETE FROM stacksaga.token_window});
 $node->safe_psql('postgres', 'ALTER DATABASE postgres SET stacksaga.clock_offset = 60');
 like($node->safe_psql('postgres',
 		q{SELECT fix FROM stacksaga.doctor() WHERE check_name = 'clock_offset'}),

@@ -161,25 +161,26 @@ COMMENT ON FUNCTION stacksaga.node_transitions IS
 
 -- One probe for each queue, whatever the backlog.
 CREATE OR REPLACE FUNCTION stacksaga.oldest_due_of_queues(ring_id integer)
-RETURNS TABLE (queue text, due_at timestamptz)
+RETURNS TABLE (queue text, due_at timestamptz, is_retry boolean)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE waiting AS (
-        (SELECT w.queue, w.due_at FROM stacksaga.work w
+        (SELECT w.queue, w.due_at, w.attempt > w.attempt_base AS is_retry FROM stacksaga.work w
           WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue IS NOT NULL AND NOT w.verifying
           ORDER BY w.queue, w.due_at LIMIT 1)
         UNION ALL
-        SELECT next.queue, next.due_at
+        SELECT next.queue, next.due_at, next.is_retry
           FROM waiting CROSS JOIN LATERAL (
-               SELECT w.queue, w.due_at FROM stacksaga.work w
+               SELECT w.queue, w.due_at, w.attempt > w.attempt_base AS is_retry
+                 FROM stacksaga.work w
                 WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue > waiting.queue
                   AND w.queue IS NOT NULL AND NOT w.verifying
                 ORDER BY w.queue, w.due_at LIMIT 1) AS next
     )
-    SELECT waiting.queue, waiting.due_at FROM waiting
+    SELECT waiting.queue, waiting.due_at, waiting.is_retry FROM waiting
 $$;
 COMMENT ON FUNCTION stacksaga.oldest_due_of_queues IS
-    'Internal: returns for each queue of a ring when the work that waits longest was or will be due, or its lease runs out';
+    'Internal: returns for each queue of a ring when the work that waits longest was or will be due, or its lease runs out, and whether it is a retry';
 
 -- One probe for each slot, whatever the backlog.
 CREATE OR REPLACE FUNCTION stacksaga.oldest_due_of_workers(ring_id integer) RETURNS timestamptz

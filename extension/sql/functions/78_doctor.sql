@@ -5,7 +5,17 @@ RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH ring AS (
-        SELECT r.*, i.ring_id, format('ring (%s, %s)', r.region, r.cluster) AS name
+        SELECT r.*, i.ring_id, i.slots, format('ring (%s, %s)', r.region, r.cluster) AS name,
+               round((1 - r.coverage) * i.slots)::integer AS unowned,
+               coalesce(r.window_end > stacksaga.clock_now(), false) AS is_open,
+               -- A coordinator publishes each window before it opens, and none for a ring without
+               -- nodes that take slots.
+               (SELECT min(t.window_start) FROM stacksaga.token_window t
+                 WHERE t.ring_id = i.ring_id AND t.agent = ''
+                   AND t.window_start > stacksaga.clock_now()) AS next_window,
+               EXISTS (SELECT FROM stacksaga.nodes n
+                        WHERE n.region = r.region AND n.cluster = r.cluster AND n.state = 'active'
+                          AND n.kind IN ('worker', 'agent')) AS has_owners
           FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)
     ), late AS (
         SELECT r.name, 'work of ' || r.name AS what,
@@ -15,7 +25,15 @@ AS $$
         UNION ALL
         SELECT r.name, format('work in queue "%s" of %s', q.queue, r.name),
                stacksaga.seconds_overdue(q.due_at),
-               format('Start a service that calls stacksaga.claim_steps(%L, ...).', q.queue)
+               CASE WHEN q.is_retry AND EXISTS (
+                         SELECT FROM stacksaga.nodes n
+                          WHERE n.region = r.region AND n.cluster = r.cluster AND n.pid IS NULL
+                            AND n.state = 'active' AND n.kind IN ('standard', 'worker'))
+                    THEN format('It is a retry, which a registered service claims only in ranges that '
+                                'it owns: see stacksaga.nodes; or call stacksaga.claim_steps(%L, ...) '
+                                'under a name that is not registered.', q.queue)
+                    ELSE format('Start a service that calls stacksaga.claim_steps(%L, ...).', q.queue)
+               END
           FROM ring r, stacksaga.oldest_due_of_queues(r.ring_id) AS q
     )
     SELECT CASE WHEN overdue < 600 THEN 'warning' ELSE 'error' END, 'overdue',
@@ -30,39 +48,52 @@ AS $$
     UNION ALL
     SELECT 'warning', 'nodes', format('node "%s" of ring (%s, %s) holds no token range: it gets no '
                                       'retries', n.node, n.region, n.cluster),
-           format('Start stacksaga-coordinator; or SELECT stacksaga.leave_ring(%L, %s); -- a claimer '
-                  'that is not registered gets retries too', n.node, n.incarnation)
-      FROM stacksaga.nodes n
+           format(CASE WHEN r.is_open OR r.next_window IS NOT NULL
+                       THEN 'Wait for the next window, which assigns ranges to it'
+                       ELSE 'Start stacksaga-coordinator' END ||
+                  '; or SELECT stacksaga.leave_ring(%L, %s); -- a claimer that is not registered gets '
+                  'retries too', n.node, n.incarnation)
+      FROM stacksaga.nodes n JOIN ring r ON r.region = n.region AND r.cluster = n.cluster
      WHERE n.kind = 'worker' AND n.pid IS NULL AND n.state = 'active' AND n.share = 0
        AND NOT EXISTS (SELECT FROM stacksaga.slot s WHERE s.next_owner = n.incarnation)
     UNION ALL
     SELECT 'warning', 'coverage', format(
-               '%s%% of %s has no live owner: what is due there waits', round((1 - r.coverage) * 100),
-               r.name),
-           CASE WHEN stacksaga.setting('coordination') = 'coordinator'
-                THEN 'Start stacksaga-coordinator; or, without one, set stacksaga.coordination to '
-                     'standalone.'
-                ELSE 'SELECT stacksaga.worker_ensure();' END
-      FROM ring r WHERE r.total_nodes > 0 AND r.coverage < 0.999
+               '%s has no live owner for %s of its %s slots: what is due there waits', r.name,
+               r.unowned, r.slots),
+           CASE WHEN stacksaga.setting('coordination') <> 'coordinator' OR NOT r.has_owners
+                THEN 'SELECT stacksaga.worker_ensure(); -- or start another node'
+                WHEN r.is_open OR r.next_window IS NOT NULL
+                THEN 'Wait for the next window, which assigns them to the live nodes.'
+                ELSE 'Start stacksaga-coordinator; or, without one, set stacksaga.coordination to '
+                     'standalone.' END
+      FROM ring r WHERE r.total_nodes > 0 AND r.unowned > 0
     UNION ALL
     SELECT 'warning', 'windows', format(
-               'no window of %s is open: slots are not dealt out by plan', r.name),
-           'Start stacksaga-coordinator; or, without one, set stacksaga.coordination to standalone.'
+               'no window of %s is open: no coordinator assigns its slots', r.name),
+           CASE WHEN r.has_owners
+                THEN 'Start stacksaga-coordinator; or, without one, set stacksaga.coordination to '
+                     'standalone.'
+                ELSE 'SELECT stacksaga.worker_ensure(); -- or start another node: a coordinator '
+                     'publishes no window for a ring without nodes' END
       FROM ring r
      WHERE stacksaga.setting('coordination') = 'coordinator'
        AND r.region = stacksaga.setting('region')
        AND r.cluster = stacksaga.setting('cluster')
-       AND (r.window_end IS NULL OR r.window_end <= stacksaga.clock_now())
+       AND NOT r.is_open AND r.next_window IS NULL
     UNION ALL
     SELECT 'error', 'windows', format(
                'no window of %s is open, and its on_missing_window is pause: workers do nothing in it',
                r.name),
-           format('Start stacksaga-coordinator; or SELECT stacksaga.alter_ring(%L, %L, '
-                  '''on_missing_window'', ''keep'');', r.region, r.cluster)
+           format(CASE WHEN r.next_window IS NOT NULL
+                       THEN 'Wait for the next window, which is published'
+                       WHEN r.has_owners THEN 'Start stacksaga-coordinator'
+                       ELSE 'Start a node, since a coordinator publishes no window without one' END ||
+                  '; or SELECT stacksaga.alter_ring(%L, %L, ''on_missing_window'', ''keep'');',
+                  r.region, r.cluster)
       FROM ring r
       JOIN stacksaga.ring_setting s
         ON s.ring_id = r.ring_id AND s.setting = 'on_missing_window' AND s.value = 'pause'
-     WHERE r.window_end IS NULL OR r.window_end <= stacksaga.clock_now()
+     WHERE NOT r.is_open
     UNION ALL
     SELECT 'error', 'parked', format('%s sagas are parked: they need a person',
                                      CASE WHEN n < 1000 THEN n::text ELSE '1000 or more' END),
@@ -173,10 +204,11 @@ $$;
 COMMENT ON FUNCTION stacksaga.doctor_vacuum IS
     'Internal: returns what doctor() says of what keeps vacuum from cleaning';
 
+-- The planner overestimates these views so far that it would compile them, which takes seconds.
 CREATE OR REPLACE FUNCTION stacksaga.doctor()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
+SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres' SET jit = off
 AS $$
     SELECT f.*
       FROM (SELECT * FROM stacksaga.doctor_settings()
