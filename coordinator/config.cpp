@@ -1,5 +1,6 @@
 #include "config.hpp"
 
+#include "conninfo.hpp"
 #include "errors.hpp"
 
 #include <CLI/CLI.hpp>
@@ -36,6 +37,7 @@ struct Words {
     std::vector<std::string> regions{"default"};
     std::vector<std::string> clusters{"default"};
     std::string http = "127.0.0.1:9187";
+    std::vector<std::string> http_hosts;
     std::string log_format = "logfmt";
     std::string log_level = "info";
     std::string output = "table";
@@ -157,6 +159,14 @@ void add_daemon(CLI::App &command, Words &words) {
         ->check(host_and_port, "")
         ->type_name("HOST:PORT")
         ->capture_default_str();
+    command
+        .add_option("--http-host", words.http_hosts,
+                    "A host name under which requests over HTTP may ask, besides localhost, "
+                    "addresses and the host of --http; repeat for more")
+        ->envname("STACKSAGA_HTTP_HOST")
+        ->delimiter(',')
+        ->check(not_empty, "")
+        ->type_name("NAME");
     command.add_option("--log-format", words.log_format, "logfmt or json")
         ->envname("STACKSAGA_LOG_FORMAT")
         ->check(one_of(formats), "")
@@ -329,6 +339,18 @@ std::optional<std::string> complaint_of_file(const CLI::App &app) {
     return std::nullopt;
 }
 
+/// Names the flags that no command has. Their values, and what stands alone, may be a connection
+/// string with a password.
+std::string unexpected_arguments(const CLI::App &app) {
+    std::string names;
+    for (const std::string &word : app.remaining(true))
+        if (word.starts_with('-'))
+            names += (names.empty() ? "" : " ") + word.substr(0, word.find('='));
+    return (names.empty() ? "There is one argument too many"
+                          : "The following arguments were not expected: " + names) +
+           "\nRun with --help for more information.\n";
+}
+
 /// Whether a flag of this option stands on the command line.
 bool is_flagged(const CLI::Option &option, int argc, const char *const *argv) {
     for (int i = 1; i < argc; ++i) {
@@ -343,23 +365,6 @@ bool is_flagged(const CLI::Option &option, int argc, const char *const *argv) {
     return false;
 }
 
-/// A connection string may hold a password.
-std::string without_secrets(const CLI::Option &option, std::string value) {
-    const auto at = value.find("password=");
-    const auto user = value.find("://");
-    const auto host = value.find('@');
-    if (option.get_single_name() != "dbname")
-        return value;
-    if (at != std::string::npos)
-        return value.substr(0, at) + "password=****";
-    if (user != std::string::npos && host != std::string::npos) {
-        const auto colon = value.find(':', user + 3);
-        if (colon < host)
-            return value.substr(0, colon) + ":****" + value.substr(host);
-    }
-    return value;
-}
-
 /// As a value is given; CLI11 puts lists into brackets.
 std::string default_of(const CLI::Option &option) {
     std::string text = option.get_default_str();
@@ -368,16 +373,18 @@ std::string default_of(const CLI::Option &option) {
     return text;
 }
 
-/// One line a setting: its value, and which of flag, environment, file and default it comes from.
+std::string setting_line(const std::string &name, const std::string &value, const char *source) {
+    return name + " = \"" + value + "\"  # " + source + "\n";
+}
+
+/// One line a setting, and one for each connection string: its value, without secrets, and which of
+/// flag, environment, file and default it comes from.
 std::string print_settings(const CLI::App &command, int argc, const char *const *argv) {
     std::string out;
     for (const CLI::Option *option : command.get_options()) {
         const std::string name = option->get_single_name();
         if (name == "help" || option->get_positional() || option->get_items_expected_max() == 0)
             continue;
-        std::string value;
-        for (const std::string &word : option->results())
-            value += (value.empty() ? "" : ",") + word;
         const char *source = "default";
         if (is_flagged(*option, argc, argv))
             source = "flag";
@@ -386,9 +393,15 @@ std::string print_settings(const CLI::App &command, int argc, const char *const 
             source = "environment";
         else if (option->count() > 0)
             source = "file";
-        else
-            value = default_of(*option);
-        out += name + " = \"" + without_secrets(*option, value) + "\"  # " + source + "\n";
+        if (name == "dbname" && option->count() > 0) {
+            for (const std::string &conninfo : option->results())
+                out += setting_line(name, without_secrets(conninfo), source);
+            continue;
+        }
+        std::string value;
+        for (const std::string &word : option->results())
+            value += (value.empty() ? "" : ",") + word;
+        out += setting_line(name, option->count() > 0 ? value : default_of(*option), source);
     }
     return out;
 }
@@ -451,7 +464,9 @@ CommandLine parse_command_line(int argc, const char *const *argv,
         const int code = app.exit(error, out, err);
         result.exit_code = code == 0 ? exit_code::ok : exit_code::usage;
         result.output = out.str();
-        result.error = err.str();
+        result.error = dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr
+                           ? unexpected_arguments(app)
+                           : err.str();
         if (dynamic_cast<const CLI::FileError *>(&error) != nullptr)
             result.exit_code = exit_code::bad_config;
         if (const auto place = place_in_file(app, error.what())) {
@@ -489,6 +504,7 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     config.conninfo = config.databases.front();
     if (!called.words.http.empty())
         config.http = *parse_http_address(called.words.http);
+    config.http.names = std::move(called.words.http_hosts);
     if (const CLI::Option *http = called.app->get_option_no_throw("--http"))
         config.http_is_default = http->count() == 0;
     config.json = outputs.at(called.words.output);

@@ -1,5 +1,6 @@
 #include "connection.hpp"
 
+#include "conninfo.hpp"
 #include "errors.hpp"
 
 #include <asio/error.hpp>
@@ -42,25 +43,6 @@ constexpr std::array defaults{
     Default{"keepalives_interval", "5"},
     Default{"keepalives_count", "3"},
 };
-
-struct FreeOptions {
-    void operator()(PQconninfoOption *options) const noexcept { PQconninfoFree(options); }
-};
-using Options = std::unique_ptr<PQconninfoOption, FreeOptions>;
-
-std::optional<std::string> option_value(const Options &options, std::string_view keyword) {
-    for (const auto *option = options.get(); option && option->keyword; ++option) {
-        if (option->keyword == keyword && option->val && *option->val)
-            return option->val;
-    }
-    return std::nullopt;
-}
-
-/// True where dbname holds more than a name, by libpq's own rule.
-bool is_conninfo(std::string_view dbname) {
-    return dbname.find('=') != std::string_view::npos || dbname.starts_with("postgresql://") ||
-           dbname.starts_with("postgres://");
-}
 
 /// Starts a connection. Words of the conninfo win over the defaults, which stand before it; a
 /// variable of the environment would lose, so a default that it sets is left out.
@@ -109,7 +91,7 @@ std::int64_t to_int64(std::string_view text, std::int64_t otherwise) {
 /// connect_timeout for each host that may be tried. As in libpq, 0 and less mean the default here:
 /// a daemon does not wait for ever.
 Duration connect_deadline(PGconn *connection) {
-    const Options options{PQconninfo(connection)};
+    const ConninfoOptions options{PQconninfo(connection)};
     const auto seconds = to_int64(option_value(options, "connect_timeout").value_or("0"), 0);
     const Duration each = seconds > 0 && seconds < 3600
                               ? Duration(std::chrono::seconds(std::max<std::int64_t>(seconds, 2)))
@@ -202,31 +184,6 @@ std::string array_literal(const std::vector<std::string> &elements) {
 
 std::string array_literal(const std::vector<std::int64_t> &elements) {
     return fmt::format("{{{}}}", fmt::join(elements, ","));
-}
-
-std::optional<std::string> conninfo_complaint(const std::string &conninfo) {
-    if (!is_conninfo(conninfo))
-        return std::nullopt;
-    char *complaint = nullptr;
-    const Options parsed{PQconninfoParse(conninfo.c_str(), &complaint)};
-    const std::unique_ptr<char, decltype(&PQfreemem)> text{complaint, &PQfreemem};
-    if (parsed)
-        return std::nullopt;
-    return text ? tidy(text.get()) : "out of memory";
-}
-
-std::string database_label(const std::string &conninfo) {
-    if (!is_conninfo(conninfo))
-        return conninfo;
-    const Options parsed{PQconninfoParse(conninfo.c_str(), nullptr)};
-    std::string label;
-    for (const char *wanted : {"service", "host", "port", "dbname"}) {
-        for (const PQconninfoOption *option = parsed.get(); option && option->keyword; ++option) {
-            if (option->val != nullptr && std::string_view(option->keyword) == wanted)
-                label += (label.empty() ? "" : "/") + std::string(option->val);
-        }
-    }
-    return label;
 }
 
 std::string sqlstate_in(std::string_view message) {

@@ -51,13 +51,6 @@ using Parameters = std::vector<std::optional<std::string>>;
 /// `{1,2}`: a bigint[] in text form.
 [[nodiscard]] std::string array_literal(const std::vector<std::int64_t> &elements);
 
-/// What libpq finds wrong with a connection string; nothing when it can be used.
-[[nodiscard]] std::optional<std::string> conninfo_complaint(const std::string &conninfo);
-
-/// Which database a connection string names, for people: host/dbname as far as it says, never a
-/// password. Empty where libpq's environment alone decides.
-[[nodiscard]] std::string database_label(const std::string &conninfo);
-
 /// The SQLSTATE in a libpq message of verbosity VERBOSE ("FATAL:  28P01: ..."), the last one where
 /// several hosts were tried; empty when there is none. libpq has no other way to tell it for a
 /// failed connection.

@@ -1,67 +1,49 @@
 #include "http_server.hpp"
 
+#include <asio/buffer.hpp>
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
-#include <asio/execution_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/redirect_error.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/system_error.hpp>
+#include <asio/use_awaitable.hpp>
+#include <asio/write.hpp>
 #include <fmt/format.h>
-#include <restinio/all.hpp>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <list>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 namespace stacksaga::coordinator {
 namespace {
 
+using asio::ip::tcp;
+using Time = std::chrono::steady_clock::time_point;
+
 constexpr std::size_t connections_max = 512;
-constexpr std::size_t url_bytes_max = 2048;
-constexpr std::size_t header_bytes_max = 8192;
-constexpr std::size_t headers_max = 64;
-constexpr std::chrono::seconds request_time_max{10};
+constexpr std::size_t connections_of_client_max = 256;
+constexpr std::chrono::seconds turn_max{10};
+constexpr std::chrono::seconds sweep_interval{1};
+/// After an accept that failed because this process has no file descriptor left.
+constexpr std::chrono::milliseconds accept_pause{100};
 
-struct Traits
-    : restinio::single_thread_traits_t<restinio::asio_timer_manager_t, restinio::null_logger_t> {
-    static constexpr bool use_connection_count_limiter = true;
-};
-using Server = restinio::http_server_t<Traits>;
+HttpResponse plain(int status, std::string text) {
+    return {status, "text/plain; charset=utf-8", std::move(text)};
+}
 
-/// Part of the io_context, whose end closes what connections are left. They count themselves off at
-/// the server then, so it is kept for so long.
-class Keeper : public asio::execution_context::service {
-public:
-    using key_type = Keeper;
-    static inline asio::execution_context::id id;
+HttpResponse refused(int status) {
+    return plain(status, status == 400 ? "This is no HTTP/1.1 request that names its host.\n"
+                                       : "The request is too large, or has a body.\n");
+}
 
-    explicit Keeper(asio::execution_context &context) : service(context) {}
-    void keep(std::unique_ptr<Server> server) { servers_.push_back(std::move(server)); }
-
-private:
-    void shutdown() noexcept override {}
-
-    std::vector<std::unique_ptr<Server>> servers_;
-};
-
-/// Nothing on a page of ours comes from elsewhere, and nobody frames it.
-constexpr const char *content_security_policy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-restinio::http_status_line_t status_line(int status) {
-    switch (status) {
-    case 200:
-        return restinio::status_ok();
-    case 400:
-        return restinio::status_bad_request();
-    case 404:
-        return restinio::status_not_found();
-    case 405:
-        return restinio::status_method_not_allowed();
-    case 503:
-        return restinio::status_service_unavailable();
-    default:
-        return restinio::status_internal_server_error();
-    }
+HttpResponse foreign_host(std::string_view host) {
+    return plain(421, fmt::format("This daemon does not serve the host name \"{}\". Ask it by its "
+                                  "address, or start it with --http-host and the name.\n",
+                                  host));
 }
 
 /// What is cancelled was so because the daemon ends; anything else is a defect.
@@ -70,115 +52,214 @@ HttpResponse failed(const std::exception_ptr &failure) {
         std::rethrow_exception(failure);
     } catch (const asio::system_error &error) {
         if (error.code() == asio::error::operation_aborted)
-            return {503, "text/plain; charset=utf-8", "The daemon ends.\n"};
+            return plain(503, "The daemon ends.\n");
     } catch (const std::exception &) {
         // Answered below.
     }
-    return {500, "text/plain; charset=utf-8", "Internal error.\n"};
+    return plain(500, "Internal error.\n");
 }
 
-void answer(const restinio::request_handle_t &request, const HttpResponse &response) {
-    auto builder = request->create_response(status_line(response.status));
-    builder.append_header(restinio::http_field::content_type, response.content_type)
-        .append_header(restinio::http_field::cache_control, "no-store")
-        .append_header("X-Content-Type-Options", "nosniff")
-        .append_header("Referrer-Policy", "no-referrer")
-        .append_header("Content-Security-Policy", content_security_policy);
-    if (response.status == 405)
-        builder.append_header(restinio::http_field::allow, "GET, HEAD");
-    if (request->header().method() != restinio::http_method_head())
-        builder.set_body(response.body);
-    builder.done();
-}
+/// One client. Its turn is to send a request, or to take an answer; while the answer is made it is
+/// the daemon's.
+struct Client {
+    Client(tcp::socket with, asio::ip::address from)
+        : socket(std::move(with)), address(std::move(from)) {}
+
+    void begin_turn() {
+        is_handled = false;
+        turn_began = std::chrono::steady_clock::now();
+    }
+
+    void close() noexcept {
+        asio::error_code ignored; // it is closed all the same
+        socket.close(ignored);
+    }
+
+    tcp::socket socket;
+    asio::ip::address address;
+    Time turn_began = std::chrono::steady_clock::now();
+    bool is_handled = false;
+    HttpReader reader;
+};
 
 } // namespace
 
-struct HttpServer::Implementation {
-    Implementation(asio::io_context &context, HttpAddress where, Handler what)
-        : io(context), address(std::move(where)), handler(std::move(what)) {}
-
-    restinio::request_handling_status_t handle(const restinio::request_handle_t &request) {
-        const auto &header = request->header();
-        if (header.method() != restinio::http_method_get() &&
-            header.method() != restinio::http_method_head()) {
-            answer(request, {405, "text/plain; charset=utf-8", "Only GET and HEAD.\n"});
-            return restinio::request_accepted();
-        }
-        HttpRequest what{header.method() == restinio::http_method_get() ? "GET" : "HEAD",
-                         std::string(header.path())};
-        const auto parameters =
-            restinio::try_parse_query<restinio::parse_query_traits::relaxed>(header.query());
-        if (!parameters) {
-            answer(request, {400, "text/plain; charset=utf-8", "The query cannot be read.\n"});
-            return restinio::request_accepted();
-        }
-        for (const auto &[name, value] : *parameters)
-            what.parameters.emplace(name, value);
-        asio::co_spawn(io, handler(std::move(what)),
-                       [request](const std::exception_ptr &failure, HttpResponse response) {
-                           if (failure)
-                               response = failed(failure);
-                           answer(request, response);
-                       });
-        return restinio::request_accepted();
+class HttpServer::Listener : public std::enable_shared_from_this<HttpServer::Listener> {
+public:
+    Listener(asio::io_context &io, HttpAddress address, Handler handler)
+        : io_(io), acceptor_(io), pause_(io), sweep_timer_(io), address_(std::move(address)),
+          handler_(std::move(handler)) {
+        address_.names.push_back(address_.host);
     }
 
-    asio::io_context &io;
-    HttpAddress address;
-    Handler handler;
-    std::unique_ptr<Server> server;
+    void open() {
+        try {
+            tcp::resolver resolver(io_);
+            const auto found = resolver.resolve(address_.host, std::to_string(address_.port));
+            const tcp::endpoint endpoint = found.begin()->endpoint();
+            acceptor_.open(endpoint.protocol());
+            acceptor_.set_option(tcp::acceptor::reuse_address(true));
+            acceptor_.bind(endpoint);
+            acceptor_.listen();
+        } catch (const asio::system_error &error) {
+            throw std::runtime_error(fmt::format("cannot listen on {}:{}: {}", address_.host,
+                                                 address_.port, error.what()));
+        }
+        asio::co_spawn(io_, accept(shared_from_this()), asio::detached);
+    }
+
+    void close() noexcept {
+        asio::error_code ignored;
+        acceptor_.close(ignored);
+        pause_.cancel();
+        sweep_timer_.cancel();
+        for (Client &client : clients_)
+            client.close();
+    }
+
+private:
+    using Clients = std::list<Client>;
+
+    /// `self` keeps this until the coroutine ends, as it does below.
+    asio::awaitable<void> accept(std::shared_ptr<Listener> self) {
+        while (self->acceptor_.is_open()) {
+            asio::error_code error;
+            tcp::socket socket =
+                co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, error));
+            if (!error) {
+                admit(std::move(socket));
+            } else if (acceptor_.is_open()) {
+                pause_.expires_after(accept_pause);
+                co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, error));
+            }
+        }
+    }
+
+    void admit(tcp::socket socket) {
+        asio::error_code gone;
+        const auto address = socket.remote_endpoint(gone).address();
+        // Or each of several answers in a row would wait for the other side's ACK.
+        if (!gone)
+            socket.set_option(tcp::no_delay(true), gone);
+        if (gone)
+            return;
+        const auto is_neighbour = [&](const Client &client) { return client.address == address; };
+        if (std::ranges::count_if(clients_, is_neighbour) >=
+            std::ptrdiff_t{connections_of_client_max})
+            evict(is_neighbour);
+        else if (clients_.size() >= connections_max)
+            evict([](const Client &) { return true; });
+        const auto client = clients_.emplace(clients_.end(), std::move(socket), address);
+        asio::co_spawn(io_, serve(shared_from_this(), client), asio::detached);
+        if (!std::exchange(is_sweeping_, true))
+            asio::co_spawn(io_, sweep(shared_from_this()), asio::detached);
+    }
+
+    /// Closes clients whose turn is over, as long as there are clients.
+    asio::awaitable<void> sweep(std::shared_ptr<Listener> self) {
+        while (!self->clients_.empty()) {
+            sweep_timer_.expires_after(sweep_interval);
+            asio::error_code stopped;
+            co_await sweep_timer_.async_wait(asio::redirect_error(asio::use_awaitable, stopped));
+            const Time overdue = std::chrono::steady_clock::now() - turn_max;
+            for (Client &client : clients_)
+                if (stopped || (!client.is_handled && client.turn_began <= overdue))
+                    client.close();
+        }
+        is_sweeping_ = false;
+    }
+
+    /// Closes one of the clients that are meant: the one whose turn has lasted longest, before any
+    /// that waits for this daemon.
+    template <class Meant> void evict(const Meant &is_meant) {
+        Client *victim = nullptr;
+        for (Client &client : clients_) {
+            if (!is_meant(client) || !client.socket.is_open())
+                continue;
+            if (!victim || std::pair(client.is_handled, client.turn_began) <
+                               std::pair(victim->is_handled, victim->turn_began))
+                victim = &client;
+        }
+        if (victim)
+            victim->close();
+    }
+
+    asio::awaitable<void> serve(std::shared_ptr<Listener> self, Clients::iterator client) {
+        try {
+            while (co_await answer_next(*client)) {
+            }
+        } catch (const std::exception &) {
+            // The client is gone or was closed, or there is no memory for it.
+        }
+        self->clients_.erase(client);
+    }
+
+    /// Reads a request and answers it; false when the connection is to end.
+    asio::awaitable<bool> answer_next(Client &client) {
+        std::optional<HttpMessage> message = client.reader.take();
+        std::array<char, 4096> bytes{};
+        while (!message && client.reader.refusal() == 0) {
+            const std::size_t count =
+                co_await client.socket.async_read_some(asio::buffer(bytes), asio::use_awaitable);
+            client.reader.feed({bytes.data(), count});
+            message = client.reader.take();
+        }
+        client.is_handled = true;
+        const bool keeps_alive = message && message->keeps_alive;
+        HttpResponse response = message ? HttpResponse{} : refused(client.reader.refusal());
+        if (message)
+            response = co_await handle(*message);
+        const std::string text =
+            format_response(response, message ? message->method : "GET", keeps_alive);
+        client.begin_turn();
+        co_await asio::async_write(client.socket, asio::buffer(text), asio::use_awaitable);
+        client.begin_turn();
+        co_return keeps_alive;
+    }
+
+    asio::awaitable<HttpResponse> handle(const HttpMessage &message) {
+        if (message.host && !is_own_host(*message.host, address_.names))
+            co_return foreign_host(*message.host);
+        if (message.method != "GET" && message.method != "HEAD")
+            co_return plain(405, "Only GET and HEAD.\n");
+        std::optional<HttpRequest> request = parse_target(message);
+        if (!request)
+            co_return plain(400, "The query cannot be read.\n");
+        std::exception_ptr failure;
+        HttpResponse response;
+        try {
+            auto answer =
+                handler_(std::move(*request)); // named: g++ 12 destroys it twice otherwise
+            response = co_await std::move(answer);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        if (failure)
+            response = failed(failure);
+        co_return response;
+    }
+
+    asio::io_context &io_;
+    tcp::acceptor acceptor_;
+    asio::steady_timer pause_;
+    asio::steady_timer sweep_timer_;
+    bool is_sweeping_ = false;
+    HttpAddress address_;
+    Handler handler_;
+    Clients clients_;
 };
 
 HttpServer::HttpServer(asio::io_context &io, HttpAddress address, Handler handler)
-    : implementation_(
-          std::make_unique<Implementation>(io, std::move(address), std::move(handler))) {}
+    : listener_(std::make_shared<Listener>(io, std::move(address), std::move(handler))) {}
 
-HttpServer::~HttpServer() {
-    if (implementation_->server)
-        asio::use_service<Keeper>(implementation_->io).keep(std::move(implementation_->server));
-}
+HttpServer::~HttpServer() = default;
 
 void HttpServer::start() {
-    Implementation &self = *implementation_;
-    self.server =
-        std::make_unique<Server>(restinio::external_io_context(self.io), [&self](auto &settings) {
-            settings.address(self.address.host)
-                .port(self.address.port)
-                .max_parallel_connections(connections_max)
-                .concurrent_accepts_count(1)
-                // Or each of several answers in a row would wait for the other side's ACK.
-                .socket_options_setter(
-                    [](auto &options) { options.set_option(asio::ip::tcp::no_delay(true)); })
-                .read_next_http_message_timelimit(request_time_max)
-                .write_http_response_timelimit(request_time_max)
-                .handle_request_timeout(request_time_max)
-                .incoming_http_msg_limits(restinio::incoming_http_msg_limits_t{}
-                                              .max_url_size(url_bytes_max)
-                                              .max_field_name_size(header_bytes_max)
-                                              .max_field_value_size(header_bytes_max)
-                                              .max_field_count(headers_max)
-                                              .max_body_size(0))
-                .request_handler(
-                    [&self](restinio::request_handle_t request) { return self.handle(request); });
-        });
-    try {
-        self.server->open_sync();
-    } catch (const std::exception &error) {
-        self.server.reset();
-        throw std::runtime_error(fmt::format("cannot listen on {}:{}: {}", self.address.host,
-                                             self.address.port, error.what()));
-    }
+    listener_->open();
 }
 
 void HttpServer::stop() noexcept {
-    Implementation &self = *implementation_;
-    if (!self.server)
-        return;
-    try {
-        self.server->close_sync();
-    } catch (const std::exception &) {
-        // The process ends, and its sockets with it.
-    }
+    listener_->close();
 }
 
 } // namespace stacksaga::coordinator

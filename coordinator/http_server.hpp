@@ -1,40 +1,33 @@
-// A small HTTP/1.1 server on the daemon's own io_context. RESTinio does the protocol;
-// http_server.cpp alone sees it, since it takes as long to compile as everything else together.
+// A small HTTP/1.1 server on the daemon's own io_context. Slow, silent and unreading clients cost
+// the others nothing: whoever connects is served, and the client that has waited longest pays.
 #pragma once
+
+#include "http_message.hpp"
 
 #include <asio/awaitable.hpp>
 #include <asio/io_context.hpp>
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace stacksaga::coordinator {
 
-struct HttpRequest {
-    std::string method; ///< GET or HEAD; others are answered with 405 before a handler sees them
-    std::string path;   ///< as it was sent, without the query
-    /// Of the query, decoded; of a name that comes twice, the first.
-    std::map<std::string, std::string> parameters{};
-};
-
-struct HttpResponse {
-    int status = 200;
-    std::string content_type = "text/plain; charset=utf-8";
-    std::string body;
-};
-
-/// Where to listen. An empty address is none.
+/// Where to listen, and what it is called. An empty host is none.
 struct HttpAddress {
     std::string host;
     std::uint16_t port = 0;
+    std::vector<std::string> names{}; ///< of this daemon in requests, besides localhost and `host`
 };
 
 /// Lifecycle: made, start() once, stop() once. Handlers run on the io_context's thread, any number
-/// at a time; what they throw becomes a 500. Limits: url, headers and bodies in size, requests in
-/// time, connections in number, so that slow or silent clients cost the others nothing.
+/// at a time; what they throw becomes a 500.
+///
+/// A request has to be complete, and an answer taken, ten seconds after its turn began. There are
+/// at most 512 connections, 256 of one address; one more closes the one that has been at its
+/// request or has not taken its answer for longest. So no number of slow clients delays a probe.
 class HttpServer {
 public:
     using Handler = std::function<asio::awaitable<HttpResponse>(HttpRequest)>;
@@ -49,8 +42,8 @@ public:
     void stop() noexcept;
 
 private:
-    struct Implementation;
-    std::unique_ptr<Implementation> implementation_;
+    class Listener;
+    std::shared_ptr<Listener> listener_; ///< connections keep it until they end
 };
 
 } // namespace stacksaga::coordinator

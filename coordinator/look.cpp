@@ -1,5 +1,6 @@
 #include "look.hpp"
 
+#include "conninfo.hpp"
 #include "errors.hpp"
 #include "extension.hpp"
 

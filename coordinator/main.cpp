@@ -4,6 +4,7 @@
 #include "agent.hpp"
 #include "clock.hpp"
 #include "config.hpp"
+#include "conninfo.hpp"
 #include "errors.hpp"
 #include "http_server.hpp"
 #include "log.hpp"

@@ -1,5 +1,6 @@
 #include "pages.hpp"
 
+#include "conninfo.hpp"
 #include "log.hpp"
 #include "page_files.hpp"
 #include "side_by_side.hpp"

@@ -27,7 +27,7 @@ close $free;
 my $log = "$PostgreSQL::Test::Utils::log_path/coordinator_http.log";
 our @connection = ('-d', $node->connstr('postgres'));
 my $master =
-  IPC::Run::start([ $program, 'master', '--http', "127.0.0.1:$port", @connection ],
+  IPC::Run::start([ $program, 'master', '--http', "127.0.0.1:$port", '--http-host', 'db.example', @connection ],
 	'<', '/dev/null', '>', '/dev/null', '2>>', $log);
 
 my $http = HTTP::Tiny->new(timeout => 10, keep_alive => 0);
@@ -112,6 +112,18 @@ is(get('/saga/00000000-0000-0000-0000-000000000000')->{status}, 404, 'an unknown
 is(get("/saga/x'--")->{status}, 400, 'an id that is none is refused');
 is(get('/nothing')->{status}, 404, 'an unknown path is not found');
 is($http->post("http://127.0.0.1:$port/")->{status}, 405, 'nothing can be posted');
+
+# A page of another site that has pointed its own name here gets nothing.
+for my $case ([ 'evil.example', 421 ], [ "evil.example:$port", 421 ], [ '', 421 ], [ "localhost:$port", 200 ],
+	[ "[::1]:$port", 200 ], [ 'db.example', 200 ])
+{
+	my ($host, $expected) = @$case;
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
+	print {$socket} "GET /livez HTTP/1.1\r\nHost: $host\r\nConnection: close\r\n\r\n";
+	my $answer = join '', <$socket>;
+	like($answer, qr{^HTTP/1\.1 $expected }, "a request for the host '$host'");
+	like($answer, qr/--http-host/, 'and it says which setting takes the name') if $expected == 421;
+}
 
 # A server that takes a connection and says nothing: a terminal is told after ten seconds. Its end is
 # looked at below.
@@ -202,6 +214,18 @@ $node->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 	like($err, qr/grant_usage/, 'and says what to grant');
 }
 
+# No spelling of a password is printed, nor by an error.
+for my $case (
+	[ 0, "user=me password = 'my secret'" ], [ 0, 'postgresql://me:%73ecret@db/shop?sslpassword=secret' ],
+	[ 64, 'PGPASSWORD=secret dbname=shop' ], [ 64, 'POSTGRESQL://me:secret@db/shop' ],
+	[ 64, 'postgresql://me:secret@[::1/shop' ])
+{
+	local @connection = ('-d', $case->[1]);
+	($code, $out, $err) = look('master', '--print-config');
+	is($code, $case->[0], "--print-config ends with $case->[0]");
+	unlike("$out$err", qr/secret/, 'and shows no password');
+}
+
 $_->finish for @patient;
 SKIP:
 {
@@ -244,6 +268,15 @@ $scraped = get('/metrics')->{content}
 like($scraped, qr/^stacksaga_coordinator_database_up 0$/m, 'and its metrics say so');
 $node->start;
 answers('/readyz', 200, 'it is ready again');
+
+# After a restart of the server between two questions the connection of the first one is dead. The story of a
+# saga is read anew for each question, and opens the connection.
+for my $path ("/saga/$id", '/readyz', '/health')
+{
+	answers("/saga/$id", 200, 'the daemon has a connection');
+	$node->restart('fast');
+	is(get($path)->{status}, 200, "$path: the first question after a restart is answered");
+}
 $watch->pump while $watched !~ /Checks.*(failed|closed|terminat|shut).*^Checks/ms;
 unlike($watched, qr/\033/, 'a watch goes on when the database is back');
 $watch->signal('INT');

@@ -50,7 +50,7 @@ sub connect_to
 sub request
 {
 	my ($path, $method) = @_;
-	return sprintf "%s %s HTTP/1.1\r\nHost: h\r\n\r\n", $method // 'GET', $path;
+	return sprintf "%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n", $method // 'GET', $path;
 }
 
 # The seconds until /livez is answered over a connection of its own; nothing when it is not within
@@ -87,7 +87,7 @@ sub half_open
 	my ($to, $count) = @_;
 	return map {
 		my $socket = connect_to($to);
-		print {$socket} "GET /livez HTTP/1.1\r\nHost: h\r\n" if $socket;
+		print {$socket} "GET /livez HTTP/1.1\r\nHost: localhost\r\n" if $socket;
 		$socket // ()
 	} 1 .. $count;
 }
@@ -145,6 +145,39 @@ my ($slowest) = sort { $b <=> $a } @delays;
 cmp_ok($slowest, '<', $delay_max,
 	sprintf '280 slow clients do not delay a probe (99 of 100 take less than %.1f ms)', 1000 * $slowest);
 @silent = @dribbling = ();
+
+# More clients that say half a sentence than there are connections, from one address and from three others. Each
+# newcomer closes the connection that has kept its turn for longest, so probes are answered all the while.
+sub half_open_from
+{
+	my ($address, $count) = @_;
+	return map {
+		my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, LocalAddr => $address);
+		print {$socket} "GET /livez HTTP/1.1\r\n" if $socket;
+		$socket // ()
+	} 1 .. $count;
+}
+for my $addresses ([ ('127.0.0.1') x 3 ], [ '127.0.0.2', '127.0.0.3', '127.0.0.4' ])
+{
+	my @slow = map { half_open_from($_, 250) } @$addresses;
+	cmp_ok(scalar(@slow), '>=', 700, 'seven hundred clients send half a request: ' . $addresses->[-1]);
+	my ($delay, $lost) = probes($port, 50);
+	is($lost, 0, 'every probe is answered');
+	cmp_ok($delay // 2 * $delay_max, '<', $delay_max, sprintf 'at once (%.1f ms)', 1000 * ($delay // 0));
+}
+
+# A client that sends a byte now and then does not keep its connection: its request has ten seconds in all.
+{
+	my $slow = connect_to($port);
+	print {$slow} "GET /livez HTTP/1.1\r\n";
+	my ($begun, $closed) = (time, undef);
+	until ($closed || time - $begun > 60)
+	{
+		syswrite $slow, 'X: y' . "\r\n";
+		$closed = IO::Select->new($slow)->can_read(0.5) && !sysread $slow, my $said, 4096;
+	}
+	cmp_ok(time - $begun, '<', 30, 'a request that never ends is closed');
+}
 
 # Requests over few connections, pipelined, each kind of page among them.
 my %status_of = (

@@ -125,6 +125,38 @@ TEST(Config, RefusesMisuseWith64) {
     }
 }
 
+TEST(Config, PrintsNoPassword) {
+    const Environment environment({{"STACKSAGA_DBNAME", "user=me password = 'my secret'"}});
+    EXPECT_NE(parse({"agent", "--name", "a"})
+                  .config->printed.find("dbname = \"user=me password=****\"  # environment\n"),
+              std::string::npos);
+    const auto parsed = parse({"master", "-d", "postgresql://me:secret@db/shop?sslpassword=secret",
+                               "-d", "host=db password=secret"});
+    ASSERT_TRUE(parsed.config) << parsed.error;
+    EXPECT_EQ(parsed.config->printed.find("secret"), std::string::npos) << parsed.config->printed;
+    EXPECT_NE(parsed.config->printed.find("dbname = \"host=db password=****\"  # flag\n"),
+              std::string::npos)
+        << parsed.config->printed;
+    for (const auto &arguments :
+         std::vector<std::vector<const char *>>{{"master", "postgresql://me:secret@db/shop"},
+                                                {"master", "--password=secret"},
+                                                {"master", "--password", "secret"},
+                                                {"master", "password=secret"},
+                                                {"--password=secret", "master"}}) {
+        const auto wrong = parse(arguments);
+        EXPECT_EQ(wrong.exit_code, 64);
+        EXPECT_EQ(wrong.error.find("secret"), std::string::npos) << wrong.error;
+    }
+}
+
+TEST(Config, TakesHostNamesOfRequests) {
+    EXPECT_TRUE(parse({"master"}).config->http.names.empty());
+    const auto parsed = parse({"master", "--http-host", "db.example,metrics", "--http-host", "db"});
+    ASSERT_TRUE(parsed.config) << parsed.error;
+    EXPECT_EQ(parsed.config->http.names, (std::vector<std::string>{"db.example", "metrics", "db"}));
+    EXPECT_EQ(parse({"master", "--http-host", ""}).exit_code, 64);
+}
+
 TEST(Config, AnswersHelpAndVersion) {
     const auto version = parse({"--version"});
     EXPECT_EQ(version.exit_code, 0);

@@ -42,24 +42,6 @@ TEST(SqlstateIn, FindsTheCodeOfAVerboseMessage) {
     EXPECT_EQ(sqlstate_in(":  "), "");
 }
 
-TEST(ConninfoComplaint, TellsWhatLibpqCannotRead) {
-    EXPECT_FALSE(conninfo_complaint(""));
-    EXPECT_FALSE(conninfo_complaint("shop"));
-    EXPECT_FALSE(conninfo_complaint("host=db dbname=shop"));
-    EXPECT_FALSE(conninfo_complaint("postgresql://db/shop?connect_timeout=3"));
-    EXPECT_EQ(conninfo_complaint("hst=db"), "invalid connection option \"hst\"");
-    EXPECT_TRUE(conninfo_complaint("postgresql://[::1/shop"));
-}
-
-TEST(DatabaseLabel, NamesTheDatabaseWithoutItsPassword) {
-    EXPECT_EQ(database_label(""), "");
-    EXPECT_EQ(database_label("shop"), "shop");
-    EXPECT_EQ(database_label("dbname=shop host=db port=5433 password=secret user=me"),
-              "db/5433/shop");
-    EXPECT_EQ(database_label("postgresql://me:secret@db/shop"), "db/shop");
-    EXPECT_EQ(database_label("service=shop"), "shop");
-}
-
 TEST(Words, OfTheControlTables) {
     EXPECT_EQ(parse_node_kind("worker"), NodeKind::worker);
     EXPECT_EQ(parse_node_kind("standard"), NodeKind::standard);

@@ -1,0 +1,110 @@
+#include "conninfo.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr const char *hidden = "****";
+
+/// True where dbname holds more than a name, by libpq's own rule.
+bool is_conninfo(std::string_view dbname) {
+    return dbname.find('=') != std::string_view::npos || dbname.starts_with("postgresql://") ||
+           dbname.starts_with("postgres://");
+}
+
+/// Whether part of a string that libpq cannot read may be a secret.
+bool may_hold_secret(std::string_view conninfo) {
+    std::string lower(conninfo);
+    std::ranges::transform(lower, lower.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return lower.find("pass") != std::string::npos || lower.find("://") != std::string::npos ||
+           lower.find('@') != std::string::npos;
+}
+
+/// libpq quotes what it could not read, which may be a password or all of a URI.
+std::string without_quotation(std::string message) {
+    const auto from = message.find('"');
+    const auto to = message.rfind('"');
+    if (from != to)
+        message.replace(from + 1, to - from - 1, hidden);
+    return message;
+}
+
+/// As libpq reads it back.
+std::string quoted(std::string_view value) {
+    if (!value.empty() && value.find_first_of(" \t\r\n'\\") == std::string_view::npos)
+        return std::string(value);
+    std::string text = "'";
+    for (const char c : value) {
+        if (c == '\'' || c == '\\')
+            text += '\\';
+        text += c;
+    }
+    return text + "'";
+}
+
+} // namespace
+
+std::optional<std::string> option_value(const ConninfoOptions &options, std::string_view keyword) {
+    for (const auto *option = options.get(); option && option->keyword; ++option) {
+        if (option->keyword == keyword && option->val && *option->val)
+            return option->val;
+    }
+    return std::nullopt;
+}
+
+std::optional<std::string> conninfo_complaint(const std::string &conninfo) {
+    if (!is_conninfo(conninfo)) {
+        if (conninfo.find("://") == std::string::npos)
+            return std::nullopt;
+        return "a URI begins with postgresql:// or postgres://, in lower case";
+    }
+    char *complaint = nullptr;
+    const ConninfoOptions parsed{PQconninfoParse(conninfo.c_str(), &complaint)};
+    const std::unique_ptr<char, decltype(&PQfreemem)> text{complaint, &PQfreemem};
+    if (!parsed) {
+        std::string message = text ? text.get() : "out of memory";
+        while (message.ends_with('\n'))
+            message.pop_back();
+        return may_hold_secret(conninfo) ? without_quotation(std::move(message)) : message;
+    }
+    if (is_conninfo(option_value(parsed, "dbname").value_or("")))
+        return "dbname is the name of a database here, not another connection string";
+    return std::nullopt;
+}
+
+std::string database_label(const std::string &conninfo) {
+    if (!is_conninfo(conninfo))
+        return conninfo;
+    const ConninfoOptions parsed{PQconninfoParse(conninfo.c_str(), nullptr)};
+    std::string label;
+    for (const char *wanted : {"service", "host", "port", "dbname"}) {
+        if (const auto value = option_value(parsed, wanted))
+            label += (label.empty() ? "" : "/") + *value;
+    }
+    return label;
+}
+
+std::string without_secrets(const std::string &conninfo) {
+    if (conninfo_complaint(conninfo))
+        return hidden;
+    if (!is_conninfo(conninfo))
+        return conninfo;
+    const ConninfoOptions parsed{PQconninfoParse(conninfo.c_str(), nullptr)};
+    std::string text;
+    for (const auto *option = parsed.get(); option && option->keyword; ++option) {
+        if (!option->val)
+            continue;
+        // libpq marks what a dialog must not echo; a name says it where the mark is missing.
+        const bool is_secret =
+            std::string_view(option->dispchar) == "*" ||
+            std::string_view(option->keyword).find("password") != std::string_view::npos;
+        text += (text.empty() ? "" : " ") + std::string(option->keyword) + "=" +
+                (is_secret ? hidden : quoted(option->val));
+    }
+    return text;
+}
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,240 @@
+#include "http_message.hpp"
+
+#include <asio/ip/address.hpp>
+#include <fmt/format.h>
+#include <http_parser.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr std::size_t target_bytes_max = 2048;
+constexpr std::size_t header_bytes_max = 8192;
+constexpr std::size_t headers_max = 64;
+
+/// Nothing on a page of ours comes from elsewhere, and nobody frames it.
+constexpr const char *content_security_policy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+std::string lower_case(std::string_view text) {
+    std::string lower(text);
+    std::ranges::transform(lower, lower.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return lower;
+}
+
+/// The name or address of HOST, HOST:PORT, [V6] or [V6]:PORT, in lower case and without a final
+/// dot.
+std::string host_name(std::string_view host) {
+    if (host.starts_with('['))
+        host = host.substr(1, std::min(host.find(']'), host.size()) - 1);
+    else if (std::ranges::count(host, ':') == 1)
+        host = host.substr(0, host.find(':'));
+    if (host.ends_with('.'))
+        host.remove_suffix(1);
+    return lower_case(host);
+}
+
+std::optional<std::string> decoded(std::string_view text) {
+    const auto digit = [](char c) {
+        return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' ? (c | 0x20) - 'a' + 10 : -1;
+    };
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '+') {
+            out += ' ';
+        } else if (text[i] != '%') {
+            out += text[i];
+        } else {
+            if (i + 2 >= text.size() ||
+                std::isxdigit(static_cast<unsigned char>(text[i + 1])) == 0 ||
+                std::isxdigit(static_cast<unsigned char>(text[i + 2])) == 0)
+                return std::nullopt;
+            out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
+            i += 2;
+        }
+    }
+    return out;
+}
+
+std::string_view reason(int status) {
+    const char *text = http_status_str(static_cast<http_status>(status));
+    return std::string_view(text).starts_with('<') ? "Error" : text;
+}
+
+} // namespace
+
+struct HttpReader::State {
+    http_parser parser{};
+    http_parser_settings settings{};
+    HttpMessage message; ///< the one that is being read
+    std::string name;    ///< of the header that is being read
+    std::string value;
+    bool in_value = false;
+    std::size_t headers = 0;
+    std::size_t header_bytes = 0;
+    int refusal = 0;
+    std::deque<HttpMessage> complete;
+
+    static State &of(http_parser *parser) { return *static_cast<State *>(parser->data); }
+
+    /// What a callback returns that ends the parser.
+    int refuse(int status) {
+        refusal = status;
+        return -1;
+    }
+
+    void end_header() {
+        if (lower_case(name) == "host")
+            message.host = message.host && *message.host != value ? "" : value;
+        name.clear();
+        value.clear();
+        in_value = false;
+    }
+
+    int add_name(std::string_view text) {
+        if (in_value)
+            end_header();
+        if (name.empty() && ++headers > headers_max)
+            return refuse(431);
+        name += text;
+        return count(text);
+    }
+
+    int add_value(std::string_view text) {
+        in_value = true;
+        value += text;
+        return count(text);
+    }
+
+    int count(std::string_view text) {
+        header_bytes += text.size();
+        return header_bytes > header_bytes_max ? refuse(431) : 0;
+    }
+
+    void begin() {
+        message = {};
+        name.clear();
+        value.clear();
+        in_value = false;
+        headers = header_bytes = 0;
+    }
+
+    void end() {
+        message.method = http_method_str(static_cast<http_method>(parser.method));
+        message.keeps_alive = http_should_keep_alive(&parser) != 0 && parser.upgrade == 0;
+        complete.push_back(std::move(message));
+    }
+};
+
+HttpReader::HttpReader() : state_(std::make_unique<State>()) {
+    http_parser_settings &on = state_->settings;
+    on.on_message_begin = [](http_parser *parser) {
+        State::of(parser).begin();
+        return 0;
+    };
+    on.on_url = [](http_parser *parser, const char *at, std::size_t length) {
+        State &state = State::of(parser);
+        state.message.target.append(at, length);
+        return state.message.target.size() > target_bytes_max ? state.refuse(414) : 0;
+    };
+    on.on_header_field = [](http_parser *parser, const char *at, std::size_t length) {
+        return State::of(parser).add_name({at, length});
+    };
+    on.on_header_value = [](http_parser *parser, const char *at, std::size_t length) {
+        return State::of(parser).add_value({at, length});
+    };
+    on.on_headers_complete = [](http_parser *parser) {
+        State &state = State::of(parser);
+        state.end_header();
+        if (state.message.host == std::nullopt && parser->http_minor > 0)
+            return state.refuse(400); // as HTTP/1.1 demands
+        return 0;
+    };
+    on.on_body = [](http_parser *parser, const char *, std::size_t) {
+        return State::of(parser).refuse(413);
+    };
+    on.on_message_complete = [](http_parser *parser) {
+        State::of(parser).end();
+        return 0;
+    };
+    http_parser_init(&state_->parser, HTTP_REQUEST);
+    state_->parser.data = state_.get();
+}
+
+HttpReader::~HttpReader() = default;
+
+bool HttpReader::feed(std::string_view bytes) {
+    if (state_->refusal != 0)
+        return false;
+    http_parser_execute(&state_->parser, &state_->settings, bytes.data(), bytes.size());
+    if (HTTP_PARSER_ERRNO(&state_->parser) == HPE_HEADER_OVERFLOW)
+        state_->refusal = 431;
+    else if (HTTP_PARSER_ERRNO(&state_->parser) != HPE_OK && state_->refusal == 0)
+        state_->refusal = 400;
+    return state_->refusal == 0;
+}
+
+std::optional<HttpMessage> HttpReader::take() {
+    if (state_->complete.empty())
+        return std::nullopt;
+    HttpMessage message = std::move(state_->complete.front());
+    state_->complete.pop_front();
+    return message;
+}
+
+int HttpReader::refusal() const noexcept {
+    return state_->refusal;
+}
+
+bool is_own_host(std::string_view host, const std::vector<std::string> &names) {
+    const std::string name = host_name(host);
+    asio::error_code not_an_address;
+    asio::ip::make_address(name, not_an_address);
+    return !not_an_address || name == "localhost" ||
+           std::ranges::any_of(names,
+                               [&](const std::string &own) { return host_name(own) == name; });
+}
+
+std::optional<HttpRequest> parse_target(const HttpMessage &message) {
+    std::string_view target = message.target;
+    target = target.substr(0, target.find('#'));
+    const auto question = target.find('?');
+    HttpRequest request{message.method, std::string(target.substr(0, question))};
+    std::string_view query = question == std::string_view::npos ? "" : target.substr(question + 1);
+    while (!query.empty()) {
+        const std::string_view pair = query.substr(0, query.find('&'));
+        query.remove_prefix(std::min(pair.size() + 1, query.size()));
+        const auto equals = std::min(pair.find('='), pair.size());
+        const auto name = decoded(pair.substr(0, equals));
+        const auto value = decoded(pair.substr(std::min(equals + 1, pair.size())));
+        if (!name || !value)
+            return std::nullopt;
+        request.parameters.emplace(*name, *value);
+    }
+    return request;
+}
+
+std::string format_response(const HttpResponse &response, std::string_view method,
+                            bool keeps_alive) {
+    return fmt::format("HTTP/1.1 {} {}\r\n"
+                       "Connection: {}\r\n"
+                       "Content-Length: {}\r\n"
+                       "Content-Type: {}\r\n"
+                       "Cache-Control: no-store\r\n"
+                       "X-Content-Type-Options: nosniff\r\n"
+                       "Referrer-Policy: no-referrer\r\n"
+                       "Content-Security-Policy: {}\r\n"
+                       "{}\r\n{}",
+                       response.status, reason(response.status),
+                       keeps_alive ? "keep-alive" : "close", response.body.size(),
+                       response.content_type, content_security_policy,
+                       response.status == 405 ? "Allow: GET, HEAD\r\n" : "",
+                       method == "HEAD" ? "" : response.body);
+}
+
+} // namespace stacksaga::coordinator

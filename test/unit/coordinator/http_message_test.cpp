@@ -1,0 +1,108 @@
+// Requests as they come in pieces, the limits of one, the hosts that are ours, answers as text.
+#include "http_message.hpp"
+
+#include <gtest/gtest.h>
+
+namespace stacksaga::coordinator {
+namespace {
+
+TEST(HttpReader, ReadsRequestsInPiecesAndInOne) {
+    const std::string text = "GET /status?database=a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                             "HEAD / HTTP/1.1\r\nX-Empty:\r\nhost: db\r\nConnection: close\r\n\r\n";
+    for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, text.size()}) {
+        HttpReader reader;
+        for (std::size_t at = 0; at < text.size(); at += piece)
+            ASSERT_TRUE(reader.feed(std::string_view(text).substr(at, piece))) << piece;
+        const auto first = reader.take();
+        const auto second = reader.take();
+        ASSERT_TRUE(first && second);
+        EXPECT_FALSE(reader.take());
+        EXPECT_EQ(first->method, "GET");
+        EXPECT_EQ(first->target, "/status?database=a");
+        EXPECT_EQ(first->host, "localhost");
+        EXPECT_TRUE(first->keeps_alive);
+        EXPECT_EQ(second->method, "HEAD");
+        EXPECT_EQ(second->host, "db");
+        EXPECT_FALSE(second->keeps_alive);
+    }
+}
+
+TEST(HttpReader, TakesAnOlderClientWithoutHost) {
+    HttpReader reader;
+    ASSERT_TRUE(reader.feed("GET /livez HTTP/1.0\r\n\r\n"));
+    const auto message = reader.take();
+    ASSERT_TRUE(message);
+    EXPECT_FALSE(message->host);
+    EXPECT_FALSE(message->keeps_alive);
+}
+
+TEST(HttpReader, DoesNotTakeTwoHosts) {
+    HttpReader reader;
+    ASSERT_TRUE(reader.feed("GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n"));
+    EXPECT_EQ(reader.take()->host, "");
+}
+
+TEST(HttpReader, RefusesWhatIsNoRequestOrTooLarge) {
+    const std::string many(9000, 'x');
+    std::string fields;
+    for (int i = 0; i < 65; ++i)
+        fields += "X: y\r\n";
+    for (const auto &[text, status] : std::vector<std::pair<std::string, int>>{
+             {"nonsense\r\n\r\n", 400},
+             {"GET / HTTP/1.1\r\n\r\n", 400},
+             {"GET /" + many + " HTTP/1.1\r\nHost: h\r\n\r\n", 414},
+             {"GET / HTTP/1.1\r\nHost: " + many + "\r\n\r\n", 431},
+             {"GET / HTTP/1.1\r\nHost: h\r\n" + fields + "\r\n", 431},
+             {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody", 413},
+             {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n",
+              413}}) {
+        HttpReader reader;
+        EXPECT_FALSE(reader.feed(text)) << text.substr(0, 60);
+        EXPECT_EQ(reader.refusal(), status) << text.substr(0, 60);
+        EXPECT_FALSE(reader.take());
+        EXPECT_FALSE(reader.feed("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
+    }
+}
+
+TEST(OwnHost, IsAnAddressLocalhostOrANameThatWasGiven) {
+    const std::vector<std::string> names{"db.example", "Metrics"};
+    for (const char *host :
+         {"127.0.0.1", "127.0.0.1:9187", "[::1]:9187", "[fe80::1]", "10.1.2.3", "localhost",
+          "LOCALHOST:80", "localhost.", "db.example", "DB.example:1", "db.example.:1", "metrics"})
+        EXPECT_TRUE(is_own_host(host, names)) << host;
+    for (const char *host : {"", "evil.example", "evil.example:9187", "localhost.evil.example",
+                             "127.0.0.1.evil.example", "127.1", "db.example.evil", "[", "]", ":80",
+                             "[evil.example]", "a:b:c"})
+        EXPECT_FALSE(is_own_host(host, names)) << host;
+}
+
+TEST(ParseTarget, DecodesTheQuery) {
+    const auto parse = [](std::string target) {
+        return parse_target({.method = "GET", .target = std::move(target), .host = {}});
+    };
+    const auto request = parse("/status?database=a%2Fb+c&x&database=second&=&y=1=2#part");
+    ASSERT_TRUE(request);
+    EXPECT_EQ(request->path, "/status");
+    EXPECT_EQ(request->parameters.at("database"), "a/b c");
+    EXPECT_EQ(request->parameters.at("x"), "");
+    EXPECT_EQ(request->parameters.at("y"), "1=2");
+    EXPECT_EQ(parse("/")->parameters.size(), 0U);
+    for (const char *wrong : {"/?a=%", "/?a=%4", "/?a=%zz", "/?%g0=b"})
+        EXPECT_FALSE(parse(wrong)) << wrong;
+}
+
+TEST(FormatResponse, SendsNoBodyForHead) {
+    const HttpResponse response{200, "text/plain", "ok\n"};
+    const std::string get = format_response(response, "GET", true);
+    EXPECT_TRUE(
+        get.starts_with("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n"));
+    EXPECT_TRUE(get.ends_with("\r\n\r\nok\n"));
+    EXPECT_EQ(format_response(response, "HEAD", true) + "ok\n", get);
+    EXPECT_NE(format_response({405, "text/plain", ""}, "POST", false).find("Allow: GET, HEAD\r\n"),
+              std::string::npos);
+    EXPECT_TRUE(format_response({421, "text/plain", ""}, "GET", false)
+                    .starts_with("HTTP/1.1 421 Misdirected Request\r\n"));
+}
+
+} // namespace
+} // namespace stacksaga::coordinator
