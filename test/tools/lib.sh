@@ -128,13 +128,29 @@ run_regression() {
     tally "$part" "$passed" $((total - passed))
 }
 
+# Says every ten seconds of a build, whose output it reads, how many files have been compiled. (make does
+# not know how many there will be.)
+build_progress() {
+    local line files=0 started=$SECONDS said=$SECONDS
+    while IFS= read -r line; do
+        case $line in *' -c -o '* | *'Building CXX object'*) files=$((files + 1)) ;; esac
+        if [ $((SECONDS - said)) -ge 10 ]; then
+            said=$SECONDS
+            say "  $files files compiled, $((said - started)) s"
+        fi
+    done
+}
+
 # Builds targets of the Makefile: build TARGET...  Shows the compiler's output only if it fails.
 build() {
     local output started=$SECONDS
     say "Building: $*"
-    output=$(make -C "$top" -j "$(nproc)" "$@" 2>&1) || {
-        printf '%s\n' "$output" >&2
+    output=$(mktemp)
+    make -C "$top" -j "$(nproc)" "$@" 2>&1 | tee "$output" | build_progress || {
+        cat "$output" >&2
+        rm -f "$output"
         return 1
     }
+    rm -f "$output"
     say "Built in $((SECONDS - started)) s"
 }
