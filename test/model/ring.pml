@@ -18,6 +18,8 @@
  *   CLOCK          0 exact; 1 every reading of the clock is any window (it jumps)
  *   SWEEP          1: nodes take the slot of an owner that is dead; 2: also of one wrongly thought dead
  *   SWEEPS         how many sweeps there may be (2)
+ *   LEAVES         how often nodes give the slot away, as one does that leaves or drains (0)
+ *   GIVER_LOCKS    0: who gives it away writes the row without the exclusive lock
  *   FENCE          5 what the extension does: shared lock on the slot, then its row, held to the commit
  *                  0 none: what the node remembers of its ownership
  *                  1 none, but the clock is read in the transaction: is my window still open?
@@ -41,6 +43,7 @@
  *   RISES   every take-over raises the epoch
  *   KEEPS   nobody loses a slot to a sweep while it lives (only with SWEEP 1)
  *   SINGLE  a window is published once
+ *   GIVES   nobody gives away a slot that is not its own
  */
 #ifndef NODES
 #define NODES 2
@@ -68,6 +71,12 @@
 #endif
 #ifndef FENCE
 #define FENCE 5
+#endif
+#ifndef LEAVES
+#define LEAVES 0
+#endif
+#ifndef GIVER_LOCKS
+#define GIVER_LOCKS 1
 #endif
 #ifndef TAKER_LOCKS
 #define TAKER_LOCKS 1
@@ -138,6 +147,9 @@ byte current[NODES];                 /* the incarnation of each name */
 bool is_dead[NODES + RESTART];
 #endif
 byte sweeps_left = SWEEPS;
+#if LEAVES
+byte leaves_left = LEAVES;
+#endif
 
 byte work_step = 0;                  /* the work: which step is due, and which attempt of it */
 byte work_attempt = 0;
@@ -326,6 +338,47 @@ inline take_over() {
     fi
 }
 
+#if LEAVES
+/* A leave: finds that it owns the slot, and gives it to another name, or proposes it when somebody works in it. What
+ * it does afterwards is no matter: it may be one that drains, or that comes back. */
+inline give_away() {
+    atomic { seen = slot_epoch; wants = (owner == me && leaves_left > 0) };
+    if
+    :: wants ->
+        atomic {
+            reading = 0;
+            do
+            :: reading < NODES - 1 -> reading++
+            :: break
+            od;
+            if
+            :: leaves_left == 0 || reading == NAME_OF(me) || TAKER_COMPARES && slot_epoch != seen -> skip
+            :: else ->
+                leaves_left--;
+                if
+                :: !GIVER_LOCKS || sharers == 0 ->
+#ifdef GIVES
+                    assert(owner == me);
+#endif
+                    ring_epoch++;
+#ifdef RISES
+                    assert(ring_epoch > slot_epoch);
+#endif
+                    owner = current[reading]; slot_epoch = ring_epoch;
+                    if
+                    :: next_owner == me || next_owner == owner -> next_owner = NOBODY; next_from = 0
+                    :: else -> skip
+                    fi
+                :: GIVER_LOCKS && sharers > 0 -> next_owner = current[reading]; next_from = 0
+                fi
+            fi;
+            wants = false; seen = 0; reading = 0
+        }
+    :: else -> atomic { wants = false; seen = 0 }
+    fi
+}
+#endif
+
 /* What the owner finds in the first transaction of its turn, without any lock. */
 inline find_work() {
     atomic {
@@ -446,6 +499,9 @@ proctype Node(byte me) {
     do
 #if !APART
     :: work_step < STEPS -> take_over()
+#if LEAVES
+    :: work_step < STEPS -> give_away()
+#endif
 #endif
     :: work_step < STEPS ->
         find_work();
@@ -485,6 +541,9 @@ proctype Beats(byte me) {
     bool wants, sweeps;
     do
     :: work_step < STEPS -> take_over()
+#if LEAVES
+    :: work_step < STEPS -> give_away()
+#endif
     :: work_step == STEPS -> break
     od
 }

@@ -7,6 +7,8 @@
  *
  *   MASTER_DIES   1: the only coordinator may die at any instant
  *   OWNER_DIES    1: so may the owner
+ *   OWNER_LEAVES  1: the owner may leave as planned: it gives the slot to node 1, or proposes it when somebody
+ *                 works in it; GIVES=0: it does neither
  *   LOSSES        so many publications may come to nothing (0)
  *   SWEEP         1: a live node takes the slots of an owner that is dead
  *   REAP          1: the lock of a dead session is released (the server does, with the session)
@@ -22,6 +24,12 @@
 #endif
 #ifndef OWNER_DIES
 #define OWNER_DIES 0
+#endif
+#ifndef OWNER_LEAVES
+#define OWNER_LEAVES 0
+#endif
+#ifndef GIVES
+#define GIVES 1
 #endif
 #ifndef LOSSES
 #define LOSSES 0
@@ -58,6 +66,7 @@ byte sharers = 0;               /* of live sessions and dead ones */
 byte left_behind = 0;           /* locks of dead sessions */
 bool waits = false;             /* node 1 stands in the queue of the lock */
 bool owner_is_dead = false;
+bool owner_has_left = false;
 bool master_is_dead = false;
 bool work_is_done = false;
 byte losses_left = LOSSES;
@@ -141,8 +150,17 @@ inline work(me) {
 proctype Owner() {
 end:
     do
-    :: owner_is_dead || owner != 0 -> break
-    :: !owner_is_dead && owner == 0 -> work(0)
+    :: owner_is_dead || owner_has_left || owner != 0 -> break
+    :: !owner_is_dead && !owner_has_left && owner == 0 -> work(0)
+    :: atomic {
+        OWNER_LEAVES && !owner_is_dead && !owner_has_left && owner == 0 ->
+        owner_has_left = true;
+        if
+        :: GIVES && sharers == 0 -> owner = 1; proposed = NOBODY
+        :: GIVES && sharers > 0 -> proposed = 1
+        :: !GIVES -> owner = NOBODY
+        fi
+       }
     od
 }
 
