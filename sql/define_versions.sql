@@ -113,7 +113,7 @@ SELECT saga, stage, string_agg(step, ', ' ORDER BY step_no) AS steps
 SELECT stacksaga.define_saga('versions many', (SELECT array_agg(stacksaga.queue_step('s' || n, 'q'))
   FROM generate_series(1, 1000) n));
 SELECT stacksaga.define_saga('versions "odd" names; %s', ARRAY[
-    stacksaga.queue_step(' ', 'q'), stacksaga.queue_step(E'tab\tand\nline', 'q'),
+    stacksaga.queue_step(' ', 'q'), stacksaga.queue_step('tab and line', 'q'),
     stacksaga.queue_step(repeat('é', 127), 'q'), stacksaga.queue_step('A', 'q'),
         stacksaga.queue_step('a', 'q')]);
 SELECT count(*) FROM stacksaga.definition_step JOIN stacksaga.saga_definition USING (definition_id)

@@ -37,9 +37,9 @@ SELECT stacksaga.saga_diagram('diagram kinds');
 -- Names that would end a label, a node, a line or a comment, or become HTML, stay text.
 CREATE FUNCTION diagram."odd ("";)"(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';
 SELECT stacksaga.define_saga('diagram "odd" %%{init}%%', ARRAY[
-    stacksaga.sql_step(E'a"] --> b; end\n%% c', 'diagram."odd ("";)"(stacksaga.step_call)'),
+    stacksaga.sql_step('a"] --> b; end %% c', 'diagram."odd ("";)"(stacksaga.step_call)'),
     stacksaga.queue_step('<img src=x onerror="alert(1)">', 'q#quot;|{}', false),
-    stacksaga.queue_step('`style: \n#` end', E'\t', false),
+    stacksaga.queue_step('`style: \n#` end', ' ', false),
     stacksaga.queue_step('graph', 'Größe ☂', false)]);
 SELECT stacksaga.saga_diagram('diagram "odd" %%{init}%%');
 
@@ -72,10 +72,10 @@ CREATE FUNCTION diagram.wrong(saga text, version integer) RETURNS SETOF text LAN
      WHERE id NOT IN (SELECT id FROM defined WHERE id IS NOT NULL)
 $$;
 SELECT w FROM stacksaga.saga_definition d, diagram.wrong(d.saga, d.version) w;
--- Every character of the beginning of Unicode, each in a name of its own.
+-- Every character of the beginning of Unicode but controls, each in a name of its own.
 SELECT stacksaga.define_saga('diagram', array_agg(
            stacksaga.queue_step(format('%s%s%s', n, chr(n), chr(n)), chr(n), false) ORDER BY n)) > 0
-  FROM generate_series(1, 900) n;
+  FROM generate_series(32, 900) n WHERE n NOT BETWEEN 127 AND 159;
 SELECT w FROM diagram.wrong('diagram', NULL) w;
 
 -- What is not there, and what is no name.

@@ -49,9 +49,9 @@ SELECT saga_id = :'id' AS same, created FROM stacksaga.start_saga('starts', '{"b
 SELECT saga_id = :'id' AS same, created FROM stacksaga.start_saga('starts', '{"b": 1, "a": [1, 2]}',
     'k1 ');
 -- Where the name ends and the key begins makes a difference.
-SELECT stacksaga.define_saga(E'starts\x1f1', ARRAY[stacksaga.queue_step('a', 'starts')]);
-SELECT created FROM stacksaga.start_saga(E'starts\x1f1', '{}', E'2\x1f3');
-SELECT created FROM stacksaga.start_saga('starts', '{}', E'1\x1f2\x1f3');
+SELECT stacksaga.define_saga('starts1', ARRAY[stacksaga.queue_step('a', 'starts')]);
+SELECT created FROM stacksaga.start_saga('starts1', '{}', '23');
+SELECT created FROM stacksaga.start_saga('starts', '{}', '123');
 -- Numbers that are equal are not always written alike: the canonical form keeps what jsonb keeps.
 SELECT created FROM stacksaga.start_saga('starts', '{"n": 1}', 'number');
 SELECT line FROM starts.outcome($$ SELECT created FROM stacksaga.start_saga('starts', '{"n": 1.0}',
