@@ -9,6 +9,7 @@
 #include "core/murmur3.hpp"
 
 #include "pg/function.hpp"
+#include "pg/scope.hpp"
 
 namespace stacksaga {
 
@@ -179,6 +180,18 @@ void keep(Kept &kept, const Jsonb *results) {
         pfree(before);
 }
 
+/// In memory of its own: what this leaves behind is many times as large as the results, and a
+/// transaction may run many steps.
+void append(Kept &kept, const Jsonb *outputs) {
+    MemoryContext scratch =
+        AllocSetContextCreate(CurrentMemoryContext, "stacksaga results", ALLOCSET_DEFAULT_SIZES);
+    pg::in_context(scratch, [&] {
+        keep(kept, DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(kept.results),
+                                                      JsonbPGetDatum(outputs))));
+    });
+    MemoryContextDelete(scratch);
+}
+
 Jsonb *read_all(const Saga &saga, bool *is_done) {
     return read_outputs(saga, select_all.run(pg::param(saga.id), pg::param(saga.token)), is_done)
         .object;
@@ -215,13 +228,11 @@ Jsonb *read_more(const Saga &saga, Kept &kept, const Step *step) {
         const Outputs outputs = read_outputs(saga, rows, kept.is_done);
         if (outputs.count == 0)
             break;
-        Jsonb *results = DatumGetJsonbP(DirectFunctionCall2(
-            jsonb_concat, JsonbPGetDatum(kept.results), JsonbPGetDatum(outputs.object)));
-        if (VARSIZE(results) > kept_bytes_max) {
+        if (VARSIZE(kept.results) + VARSIZE(outputs.object) > kept_bytes_max) {
             forget(kept);
             return read_once(saga);
         }
-        keep(kept, results);
+        append(kept, outputs.object);
         if (outputs.count < unseen.count) // so the next stage has not begun
             break;
     }
