@@ -34,7 +34,7 @@ RESET ROLE;
 SELECT created FROM stacksaga.start_saga('escape_hold',
     '["DECLARE later CURSOR WITH HOLD FOR SELECT escape.peek()"]', 'held');
 SELECT created FROM stacksaga.start_saga('escape_hold',
-    '["DECLARE at_once CURSOR FOR SELECT escape.peek()"]', 'plain');
+    '["DECLARE at_once CURSOR FOR SELECT escape.peek(); CLOSE at_once"]', 'plain');
 SELECT stacksaga.publish('escape', '["DECLARE later CURSOR WITH HOLD FOR SELECT escape.peek()"]')
     IS NOT NULL AS published;
 SELECT stacksaga.run_pending();

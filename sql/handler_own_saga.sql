@@ -149,7 +149,7 @@ SELECT stacksaga.run_pending() > 0 AS done;
 SELECT * FROM own.family();
 SELECT own.start(jsonb_build_object('in_parent', $$PERFORM stacksaga.cancel_saga(saga_id, 'by its parent')
     FROM stacksaga.saga WHERE parent_id = THIS$$), 'own_parent') IS NOT NULL AS started;
-UPDATE stacksaga.work SET due_at = due_at + interval '1 ms' WHERE step_no = 2;
+UPDATE stacksaga.work SET due_at = due_at - interval '1 hour' WHERE step_no = 1;
 SELECT stacksaga.run_pending() > 0 AS done;
 SELECT * FROM own.family();
 

@@ -3,6 +3,7 @@
 #include "pg/plan.hpp"
 #include "pg/settings.hpp"
 #include "src/handler/handler_guard.hpp"
+#include "src/handler/session_guard.hpp"
 #include "src/worker/launcher.hpp"
 
 extern "C" {
@@ -17,6 +18,7 @@ extern "C" void _PG_init(void) {
     stacksaga::pg::define_settings();
     stacksaga::pg::install_planner_hooks();
     stacksaga::guard_against_handlers();
+    stacksaga::guard_session_locks();
     if (process_shared_preload_libraries_in_progress)
         stacksaga::register_launcher();
 }

@@ -6,6 +6,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "src/handler/running_handler.hpp"
+#include "src/handler/session_guard.hpp"
 
 namespace stacksaga {
 
@@ -290,6 +291,9 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     const Oid definer = role_of(caller, function);
     Oid oid = current_function(function, kind, caller, definer);
     drop_temporary_tables_of_others(definer);
+    const char *temporary_objects = nullptr;
+    if (!running_handler.is_at_top_level)
+        temporary_objects = enter_session(definer);
 
     FmgrInfo info;
     fmgr_info(oid, &info);
@@ -311,6 +315,10 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     });
     if (running_handler.has_set_constraints)
         reset_constraints();
+    if (running_handler.is_at_top_level)
+        PortalHashTableDeleteAll(); // the next handler may open cursors of the same names
+    else
+        leave_session(temporary_objects);
     *isnull = fcinfo->isnull;
     return result;
 }

@@ -40,6 +40,7 @@ HandlerError read_handler_error() {
     result.timed_out = handler_has_timed_out();
     result.is_cancelled = is_cancel(*error) && !result.timed_out;
     result.is_unusable = running_handler.is_unusable;
+    result.is_for_worker = running_handler.is_for_worker;
     if (result.timed_out)
         result.message = "the attempt took longer than the step's timeout";
     running_handler.end();

@@ -11,6 +11,7 @@ struct HandlerError {
     std::string_view message;
     bool timed_out;            ///< its timeout cancelled it
     bool is_unusable;          ///< there is no such function, or it may not be run
+    bool is_for_worker;        ///< it may not be run in this session; nothing is charged
     bool is_cancelled = false; ///< the server cancelled it, for a client or a statement_timeout
     bool is_crash = false;     ///< it ended its process
     bool has_crashed_too_often = false; ///< it is not tried again

@@ -5,8 +5,9 @@
 namespace stacksaga {
 
 struct RunningHandler {
-    bool is_active = false;   ///< from its call to its return: an error then is the handler's
-    bool is_unusable = false; ///< the last error: the function could not be called at all
+    bool is_active = false;     ///< from its call to its return: an error then is the handler's
+    bool is_unusable = false;   ///< the last error: the function could not be called at all
+    bool is_for_worker = false; ///< the last error: only a worker may run it
     bool has_set_constraints = false; ///< it executed SET CONSTRAINTS
     int32 subscription_id = 0;        ///< whose handler or fallback it is; 0: a step's, or none
     bool is_of_step = false;          ///< it is a step's, of the saga `saga_id`
@@ -19,12 +20,14 @@ struct RunningHandler {
     /// A handler of this subscription is about to be called.
     void begin_message(int32 subscription) {
         is_unusable = false;
+        is_for_worker = false;
         is_active = true;
         subscription_id = subscription;
     }
     /// A handler of a step of this saga is about to be called.
     void begin_step(const pg_uuid_t &saga) {
         is_unusable = false;
+        is_for_worker = false;
         is_active = true;
         is_of_step = true;
         saga_id = saga;

@@ -1,6 +1,7 @@
 // Messages as run_pending() delivers them: in the caller's transaction, each handler in a
 // subtransaction.
 #include "pg/clock.hpp"
+#include "src/common/limits.hpp"
 #include "src/outbox/delivery_call.hpp"
 #include "src/outbox/delivery_worker.hpp"
 
@@ -27,7 +28,22 @@ bool hold_behind(const Subscription &s, const Message &m, std::span<const int64>
     return true;
 }
 
-int64 deliver_batch(const Subscription &s, int32 room, TimestampTz now) {
+/// What a call has come to: how many messages, and whether the rest is left to a worker.
+struct Delivered {
+    int64 count;
+    bool is_left;
+};
+
+bool is_left(const Subscription &s, const std::optional<HandlerError> &error) {
+    if (!error || !error->is_for_worker)
+        return false;
+    ereport(WARNING, (errmsg("messages of subscription \"%s\" are left to a worker", clip(s.name)),
+                      errdetail("%s.", error->message.data()),
+                      errhint("worker_ensure() starts workers, where none run.")));
+    return true;
+}
+
+Delivered deliver_batch(const Subscription &s, int32 room, TimestampTz now) {
     Wanted all{};
     all.fill(true);
     Gathering g = gather(s, all, room, 0, now);
@@ -36,15 +52,25 @@ int64 deliver_batch(const Subscription &s, int32 room, TimestampTz now) {
     const HandlerKind kind = s.takes_batch ? HandlerKind::message_batch : HandlerKind::message;
     auto *failed = static_cast<int64 *>(palloc(sizeof(int64) * (g.messages.size() + 1)));
     size_t failed_count = 0;
-    const bool are_done = s.takes_batch && g.messages.size() > 1 &&
-                          !call_guarded(s, s.handler, kind, g.messages).has_value();
-    for (const Message &m : g.messages) {
+    bool are_done = false;
+    if (s.takes_batch && g.messages.size() > 1) {
+        const std::optional<HandlerError> error = call_guarded(s, s.handler, kind, g.messages);
+        if (is_left(s, error))
+            return {.count = 0, .is_left = true};
+        are_done = !error;
+    }
+    for (size_t done = 0; done < g.messages.size(); ++done) {
+        const Message &m = g.messages[done];
         CHECK_FOR_INTERRUPTS();
         if (hold_behind(s, m, {failed, failed_count}, now))
             continue;
         std::optional<HandlerError> error;
         if (!are_done)
             error = call_guarded(s, s.handler, kind, {&m, 1});
+        if (is_left(s, error)) {
+            move_positions(s, g, done, now);
+            return {.count = static_cast<int64>(done), .is_left = true};
+        }
         if (!error) {
             note_handled(s, m, now);
             continue;
@@ -53,22 +79,27 @@ int64 deliver_batch(const Subscription &s, int32 room, TimestampTz now) {
         failed[failed_count++] = m.token.value();
     }
     move_positions(s, g, g.messages.size(), now);
-    return static_cast<int64>(g.messages.size());
+    return {.count = static_cast<int64>(g.messages.size()), .is_left = false};
 }
 
-int64 deliver_fallbacks(const Subscription &s, int32 room, TimestampTz now) {
+Delivered deliver_fallbacks(const Subscription &s, int32 room, TimestampTz now) {
     Wanted all{};
     all.fill(true);
-    std::span<Message> messages = gather_fallbacks(s, all, room, now);
-    for (const Message &m : messages) {
+    Delivered result{.count = 0, .is_left = false};
+    for (const Message &m : gather_fallbacks(s, all, room, now)) {
         std::optional<HandlerError> error =
             call_guarded(s, s.fallback, HandlerKind::message, {&m, 1});
+        if (is_left(s, error)) {
+            result.is_left = true;
+            continue;
+        }
         if (error)
             fail_fallback(s, m, failure_of(s, *error), now);
         else
             note_handled(s, m, now);
+        ++result.count;
     }
-    return static_cast<int64>(messages.size());
+    return result;
 }
 
 } // namespace
@@ -79,11 +110,13 @@ int64 deliver_pending(int32 ring_id, int32 limit) {
     int64 count = 0;
     for (int32 id : subscriptions_with_handlers(ring_id)) {
         const Subscription *s = hold_subscription(id, false);
-        for (int64 done = 1; s != nullptr && done > 0 && count < limit; count += done) {
+        Delivered done{.count = 1, .is_left = false};
+        while (s != nullptr && done.count > 0 && !done.is_left && count < limit) {
             const auto room = static_cast<int32>(std::min<int64>(limit - count, room_max));
-            done = s->handler ? deliver_batch(*s, room, now) : 0;
-            if (done == 0 && s->fallback)
+            done = s->handler ? deliver_batch(*s, room, now) : Delivered{};
+            if (done.count == 0 && !done.is_left && s->fallback)
                 done = deliver_fallbacks(*s, room, now);
+            count += done.count;
         }
     }
     return count;

@@ -179,6 +179,7 @@ bool charge_step(const RecordedStep &step, std::string_view worker) {
                .message = error_of_crash(),
                .timed_out = false,
                .is_unusable = false,
+               .is_for_worker = false,
                .is_crash = true,
                .has_crashed_too_often = count >= crashes_max});
     return true;

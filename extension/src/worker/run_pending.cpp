@@ -30,12 +30,40 @@ constinit pg::Statement probe{
     "        ORDER BY w.due_at LIMIT $4) AS w"
     " ORDER BY w.due_at LIMIT $4"};
 
+/// Items that this call does not look at again, since only a worker may run their handlers.
+struct LeftItems {
+    DueItem *list;
+    int32 count = 0;
+
+    bool has(const DueItem &item) const {
+        return std::any_of(list, list + count, [&](const DueItem &left) {
+            return memcmp(&left.saga_id, &item.saga_id, sizeof item.saga_id) == 0 &&
+                   left.step_no == item.step_no && left.direction == item.direction;
+        });
+    }
+};
+
+void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
+    if (left.count % probe_max == 0)
+        left.list = static_cast<DueItem *>(
+            repalloc(left.list, sizeof(DueItem) * static_cast<size_t>(left.count + probe_max + 1)));
+    left.list[left.count++] = item;
+    ereport(WARNING, (errmsg("step %d of saga %s is left to a worker", item.step_no,
+                             uuid_text(item.saga_id)),
+                      errdetail("%s.", error.message.data()),
+                      errhint("worker_ensure() starts workers, where none run.")));
+}
+
 /// Whether it did something.
-bool run_guarded(const DueItem &item) {
+bool run_guarded(const DueItem &item, LeftItems &left) {
     constexpr std::string_view worker = "run_pending";
     ItemOutcome outcome{};
     const std::optional<HandlerError> error =
         attempt_handler([&] { outcome = run_item(item, worker); });
+    if (error && error->is_for_worker) {
+        leave(left, item, *error);
+        return false;
+    }
     if (error)
         outcome = fail_item(item, worker, *error);
     if (outcome.first_attempt)
@@ -47,23 +75,24 @@ int64 run_pending(int32 limit) {
     Ring ring = current_ring();
     tick_soon(); // before this transaction has an id, or at its end
     int64 count = 0;
+    LeftItems left{.list = static_cast<DueItem *>(palloc(sizeof(DueItem)))};
     for (;;) {
         int32 wanted = static_cast<int32>(std::min<int64>(limit - count, probe_max));
         if (wanted <= 0)
             return count;
         pg::Rows rows = probe.run(pg::param(ring.ring_id), pg::param(ring.slots),
-                                  pg::param_time(pg::clock_now()), pg::param(wanted));
-        int64 before = count;
+                                  pg::param_time(pg::clock_now()), pg::param(wanted + left.count));
+        const int64 before = count + left.count;
         for (uint64 i = 0; i < rows.count(); ++i) {
             CHECK_FOR_INTERRUPTS();
             DueItem item{.saga_id = rows.uuid(i, 0),
                          .slot = rows.int4(i, 1),
                          .step_no = rows.int2(i, 2),
                          .direction = *core::direction_of(rows.text(i, 3))};
-            if (run_guarded(item))
+            if (count < limit && !left.has(item) && run_guarded(item, left))
                 ++count;
         }
-        if (count == before) // nothing is due, or other sessions hold what is
+        if (count + left.count == before) // nothing is due, or other sessions hold what is
             return count + deliver_pending(ring.ring_id, wanted);
     }
 }
