@@ -6,6 +6,12 @@ AS 'MODULE_PATHNAME', 'stacksaga_clock_now';
 COMMENT ON FUNCTION stacksaga.clock_now IS
     'Returns the instant that stacksaga works with: the database clock moved by stacksaga.clock_offset';
 
+CREATE OR REPLACE FUNCTION stacksaga.statement_clock() RETURNS timestamptz
+LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_statement_clock';
+COMMENT ON FUNCTION stacksaga.statement_clock IS
+    'Internal: returns the same instant of clock_now() for all rows of a query';
+
 CREATE OR REPLACE FUNCTION stacksaga.start_saga(
     saga        text,
     input       jsonb       DEFAULT '{}',
@@ -21,6 +27,13 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'stacksaga_start_saga';
 COMMENT ON FUNCTION stacksaga.start_saga IS
     'Starts a saga, or returns the one that its key stands for. Raises SG400, SG404 (no such saga or version), SG409 (on_conflict fail), SG413, SG422 (the same key with another input)';
+
+CREATE OR REPLACE FUNCTION stacksaga.saga_id_of(saga text, key text, run integer DEFAULT 0)
+RETURNS uuid
+LANGUAGE c IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'stacksaga_saga_id_of';
+COMMENT ON FUNCTION stacksaga.saga_id_of IS
+    'Returns the id that the saga of this name, key and run has, whether or not it exists. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.start_sagas(
     saga   text,

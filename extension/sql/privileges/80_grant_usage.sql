@@ -9,7 +9,7 @@ SELECT kind, object
         ('{service,operator}', '{start_saga,start_sagas,signal_saga}'),
         ('{service}', '{claim_steps,complete_step,complete_steps,fail_step,extend_step}'),
         ('{service,operator}', '{await_saga}'),
-        ('{service,operator,monitor}', '{saga_result,saga_timeline,clock_now,sagas,saga_history}'),
+        ('{service,operator,monitor}', '{saga_result,saga_timeline,clock_now,statement_clock,sagas,saga_history}'),
         ('{operator}',
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),

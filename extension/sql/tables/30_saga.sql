@@ -95,6 +95,8 @@ CREATE TABLE stacksaga.saga (
 ) WITH (fillfactor = 80);
 CREATE INDEX saga_finished ON stacksaga.saga (ring_id, slot, direction, finished_at)
     WHERE finished_at IS NOT NULL;
+CREATE INDEX saga_created ON stacksaga.saga (created_at);
+CREATE INDEX saga_key ON stacksaga.saga (key) WHERE key IS NOT NULL;
 CREATE INDEX saga_children ON stacksaga.saga (parent_id, parent_step, run)
     WHERE parent_id IS NOT NULL;
 COMMENT ON TABLE stacksaga.saga IS
@@ -107,6 +109,8 @@ COMMENT ON COLUMN stacksaga.saga.parent_id IS
     'The saga that this one is a step of; run counts the sagas that the step has started';
 COMMENT ON INDEX stacksaga.saga_finished IS
     'What retention removes, in the order in which it does: completed sagas have direction act, failed ones compensate';
+COMMENT ON INDEX stacksaga.saga_created IS 'The newest sagas; like saga_key on what never changes';
+COMMENT ON INDEX stacksaga.saga_key IS 'The sagas of a key, of every name and run';
 COMMENT ON INDEX stacksaga.saga_children IS 'The sagas that a step has started';
 COMMENT ON COLUMN stacksaga.saga.fingerprint IS 'SHA-256 of the input in canonical form';
 

@@ -1,18 +1,44 @@
 -- What people read. Columns may be added at the end only.
 
+CREATE OR REPLACE VIEW stacksaga.step_work AS
+SELECT w.saga_id, w.token, d.definition_id, w.step_no, d.step, w.attempt, w.due_at,
+       CASE WHEN w.lease_until IS NULL AND w.due_at > stacksaga.statement_clock() AND w.due_at < 'infinity'
+                 AND (d.kind <> 'signal' OR w.started_at IS NULL)
+            THEN w.due_at END AS paused_until,
+       CASE WHEN w.deferred AND w.lease_until IS NULL AND w.due_at > stacksaga.statement_clock()
+            THEN 'SR429' END AS pause_reason
+  FROM stacksaga.work w
+  JOIN stacksaga.definition_step d ON d.step_no = w.step_no;
+COMMENT ON VIEW stacksaga.step_work IS
+    'Internal: what sagas says of the work of a saga; definition_id must be the saga''s';
+
+-- No joins: a subquery is run for the rows that are returned, and for none that LIMIT spares, and an
+-- index that has the rows in order can be used whatever the statistics say.
 CREATE OR REPLACE VIEW stacksaga.sagas AS
 SELECT s.saga_id,
-       d.saga,
-       d.version,
+       (SELECT d.saga FROM stacksaga.saga_definition d
+         WHERE d.definition_id = s.definition_id) AS saga,
+       (SELECT d.version FROM stacksaga.saga_definition d
+         WHERE d.definition_id = s.definition_id) AS version,
        s.key,
        s.status::text AS status,
-       w.step AS current_step,
-       w.attempt,
-       CASE WHEN w.lease_until IS NULL AND w.due_at > stacksaga.clock_now() AND w.due_at < 'infinity'
-                 AND (w.kind <> 'signal' OR w.started_at IS NULL)
-            THEN w.due_at END AS paused_until,
-       r.region,
-       r.cluster,
+       (
+            SELECT w.step FROM stacksaga.step_work w
+             WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
+               AND w.token OPERATOR(stacksaga.=) s.token
+             ORDER BY w.due_at, w.step_no LIMIT 1) AS current_step,
+       (
+            SELECT w.attempt FROM stacksaga.step_work w
+             WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
+               AND w.token OPERATOR(stacksaga.=) s.token
+             ORDER BY w.due_at, w.step_no LIMIT 1) AS attempt,
+       (
+            SELECT w.paused_until FROM stacksaga.step_work w
+             WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
+               AND w.token OPERATOR(stacksaga.=) s.token
+             ORDER BY w.due_at, w.step_no LIMIT 1) AS paused_until,
+       (SELECT r.region FROM stacksaga.ring r WHERE r.ring_id = s.ring_id) AS region,
+       (SELECT r.cluster FROM stacksaga.ring r WHERE r.ring_id = s.ring_id) AS cluster,
        s.token::bigint AS token,
        s.input,
        CASE WHEN s.status = 'completed' THEN (
@@ -30,18 +56,13 @@ SELECT s.saga_id,
        s.updated_at,
        s.finished_at,
        s.parent_id,
-       CASE WHEN w.deferred AND w.lease_until IS NULL AND w.due_at > stacksaga.clock_now()
-            THEN 'SR429' END AS pause_reason
+       (
+            SELECT w.pause_reason FROM stacksaga.step_work w
+             WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
+               AND w.token OPERATOR(stacksaga.=) s.token
+             ORDER BY w.due_at, w.step_no LIMIT 1) AS pause_reason
   FROM stacksaga.saga s
-  JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
-  JOIN stacksaga.ring r ON r.ring_id = s.ring_id
-  LEFT JOIN LATERAL (
-       SELECT ds.step, ds.kind, w.attempt, w.due_at, w.lease_until, w.started_at, w.deferred
-         FROM stacksaga.work w
-         JOIN stacksaga.definition_step ds
-           ON ds.definition_id = s.definition_id AND ds.step_no = w.step_no
-        WHERE w.saga_id = s.saga_id AND w.token OPERATOR(stacksaga.=) s.token
-        ORDER BY w.due_at, w.step_no LIMIT 1) AS w ON true;
+ CROSS JOIN (SELECT true) AS read_only; -- a view of one table could be written through
 COMMENT ON VIEW stacksaga.sagas IS
     'One row per saga, with the step that it is at; paused_until is set while its next attempt lies in the future';
 

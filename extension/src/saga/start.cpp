@@ -199,6 +199,13 @@ void require_object(Datum value, const char *argument) {
              errhint("Pass '{}' for none.")));
 }
 
+void check_key(std::string_view key) {
+    if (key.empty() || key.size() > key_bytes_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"key\" is not a valid key"),
+                        errdetail("It has %zu bytes.", key.size()),
+                        errhint("Use 1 to %d bytes, or NULL for no key.", key_bytes_max)));
+}
+
 Start read_arguments(const pg::Arguments &arguments) {
     Start start{};
     start.now = pg::clock_now();
@@ -209,10 +216,8 @@ Start read_arguments(const pg::Arguments &arguments) {
     check_payload(start.input, "input");
     start.fingerprint = fingerprint_of(start.input);
     start.key = arguments.optional_text(2);
-    if (start.key && (start.key->empty() || start.key->size() > key_bytes_max))
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"key\" is not a valid key"),
-                        errdetail("It has %zu bytes.", start.key->size()),
-                        errhint("Use 1 to %d bytes, or NULL for no key.", key_bytes_max)));
+    if (start.key)
+        check_key(*start.key);
     std::string_view on_conflict = arguments.required_text(3, "on_conflict");
     std::optional<OnConflict> rule = core::enum_of<OnConflict>(on_conflict_names, on_conflict);
     if (!rule)
@@ -360,6 +365,23 @@ STACKSAGA_FUNCTION(start_sagas) {
         result.add(pg::of(UUIDPGetDatum(&started[i].id)), pg::of(Int64GetDatum(started[i].token)),
                    pg::of(BoolGetDatum(started[i].created)));
     return result.finish();
+}
+
+// saga_id_of(saga, key, run) -> uuid
+STACKSAGA_FUNCTION(saga_id_of) {
+    pg::Arguments arguments(fcinfo);
+    const std::string_view saga = arguments.required_text(0, "saga");
+    check_name(saga, "saga");
+    const std::string_view key = arguments.required_text(1, "key");
+    check_key(key);
+    const int32 run = arguments.required_int4(2, "run");
+    if (run < 0)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"run\" must not be negative"),
+                        errdetail("The value is %d.", run),
+                        errhint("Runs count from 0; every restart of a failed saga adds one.")));
+    auto *id = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
+    *id = keyed_saga_id(saga, key, run);
+    PG_RETURN_UUID_P(id);
 }
 
 // start_saga(saga, input, key, on_conflict, run_at, deadline, headers, saga_id, version)

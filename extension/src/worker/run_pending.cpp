@@ -117,4 +117,21 @@ STACKSAGA_FUNCTION(clock_now) {
     PG_RETURN_TIMESTAMPTZ(pg::clock_now());
 }
 
+// statement_clock() -> timestamptz: one instant for all rows of a query. A VOLATILE function in the
+// columns of a view keeps the planner from using the order of an index below it.
+STACKSAGA_FUNCTION(statement_clock) {
+    (void)fcinfo;
+    struct Instant {
+        TimestampTz statement = 0;
+        CommandId command = InvalidCommandId;
+        TimestampTz now = 0;
+    };
+    static constinit Instant last{};
+    const TimestampTz statement = GetCurrentStatementStartTimestamp();
+    const CommandId command = GetCurrentCommandId(false);
+    if (statement != last.statement || command != last.command)
+        last = {.statement = statement, .command = command, .now = pg::clock_now()};
+    PG_RETURN_TIMESTAMPTZ(last.now);
+}
+
 } // namespace stacksaga
