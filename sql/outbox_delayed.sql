@@ -52,7 +52,9 @@ SELECT :'messages' AS messages;
 SELECT :batch AS lost \gset
 SET stacksaga.clock_offset = '8 minutes';
 SELECT messages FROM pg_temp.receive('delayed_b', 10);
+\set VERBOSITY sqlstate
 SELECT stacksaga.ack_messages(:lost);
+\set VERBOSITY default
 SELECT stacksaga.discard_message('delayed_b', message_id, 'by order') FROM stacksaga.dead_messages;
 SELECT * FROM pg_temp.receive('delayed_b', 10) \gset
 SELECT :'messages' AS messages, stacksaga.ack_messages(:batch);
