@@ -126,7 +126,9 @@ TEST(Config, RefusesMisuseWith64) {
 }
 
 TEST(Config, PrintsNoPassword) {
-    const Environment environment({{"STACKSAGA_DBNAME", "user=me password = 'my secret'"}});
+    const std::map<std::string, std::string> variables{
+        {"STACKSAGA_DBNAME", "user=me password = 'my secret'"}};
+    const Environment environment(variables);
     EXPECT_NE(parse({"agent", "--name", "a"})
                   .config->printed.find("dbname = \"user=me password=****\"  # environment\n"),
               std::string::npos);
