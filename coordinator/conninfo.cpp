@@ -97,12 +97,14 @@ std::string without_secrets(const std::string &conninfo) {
     for (const auto *option = parsed.get(); option && option->keyword; ++option) {
         if (!option->val)
             continue;
-        // libpq marks what a dialog must not echo; a name says it where the mark is missing.
-        const bool is_secret =
-            std::string_view(option->dispchar) == "*" ||
-            std::string_view(option->keyword).find("password") != std::string_view::npos;
-        text += (text.empty() ? "" : " ") + std::string(option->keyword) + "=" +
-                (is_secret ? hidden : quoted(option->val));
+        // libpq marks what a dialog must not echo; a name says it where the mark is missing. A host
+        // with an @ is the rest of a password whose own @ was not written as %40.
+        const std::string_view keyword{option->keyword}, value{option->val};
+        const bool is_secret = std::string_view(option->dispchar) == "*" ||
+                               keyword.find("password") != std::string_view::npos ||
+                               (keyword == "host" && value.find('@') != std::string_view::npos);
+        text += (text.empty() ? "" : " ") + std::string(keyword) + "=" +
+                (is_secret ? hidden : quoted(value));
     }
     return text;
 }

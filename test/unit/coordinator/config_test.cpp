@@ -136,7 +136,7 @@ TEST(Config, PrintsNoPassword) {
                                "-d", "host=db password=secret"});
     ASSERT_TRUE(parsed.config) << parsed.error;
     EXPECT_EQ(parsed.config->printed.find("secret"), std::string::npos) << parsed.config->printed;
-    EXPECT_NE(parsed.config->printed.find("dbname = \"host=db password=****\"  # flag\n"),
+    EXPECT_NE(parsed.config->printed.find("dbname = \"password=**** host=db\"  # flag\n"),
               std::string::npos)
         << parsed.config->printed;
     for (const auto &arguments :
