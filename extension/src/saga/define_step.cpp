@@ -177,8 +177,12 @@ void read_queue_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
 
 void read_signal_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     s.signal = rows.optional_text(row, column::signal);
-    if (!s.signal || s.signal->empty() || s.signal->size() > name_bytes_max)
-        refuse_definition(s.name, psprintf("its signal must be 1 to %d bytes long", name_bytes_max),
+    if (!s.signal || s.signal->empty() || s.signal->size() > name_bytes_max ||
+        has_control_character(*s.signal))
+        refuse_definition(s.name,
+                          psprintf("its signal must be 1 to %d bytes long, without control "
+                                   "characters",
+                                   name_bytes_max),
                           "Name the signal that signal_saga() sends.");
 }
 
