@@ -2,6 +2,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
+#include "pg/settings.hpp"
 
 namespace stacksaga {
 
@@ -76,6 +77,12 @@ void at_transaction_end(XactEvent event, void *) {
 }
 
 } // namespace
+
+void wake_workers_at_commit(TimestampTz due_at) {
+    const int64 poll_us = static_cast<int64>(pg::settings.poll_interval) * 1000;
+    if (due_at <= pg::time_plus(pg::clock_now(), poll_us))
+        wake_workers_at_commit();
+}
 
 void wake_workers_at_commit() {
     if (!is_registered) {

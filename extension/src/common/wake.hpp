@@ -15,4 +15,8 @@ inline constexpr char worker_type[] = "stacksaga worker";
 /// that rolls back wakes nobody, one that rolled back just the subtransaction wakes for nothing.
 void wake_workers_at_commit();
 
+/// The same for work that is due then: what is due after stacksaga.poll_interval, workers find by
+/// themselves.
+void wake_workers_at_commit(TimestampTz due_at);
+
 } // namespace stacksaga

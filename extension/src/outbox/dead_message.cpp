@@ -82,6 +82,12 @@ DeadMessage lock_dead(std::string_view name, const pg_uuid_t &id) {
             .has_key = rows.boolean(0, 4)};
 }
 
+/// Services fetch what is theirs.
+void wake_for(const Subscription &s) {
+    if (s.handler || s.fallback)
+        wake_workers_at_commit();
+}
+
 void redrive(std::string_view name, const pg_uuid_t &id) {
     const DeadMessage m = lock_dead(name, id);
     const bool has_to_wait = m.has_key && m.subscription->stop_on_first_failure &&
@@ -89,7 +95,7 @@ void redrive(std::string_view name, const pg_uuid_t &id) {
     revive.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.tick),
                pg::param(m.number), pg::param(std::string_view{has_to_wait ? "waiting" : "failed"}),
                pg::param_time(has_to_wait ? DT_NOEND : pg::clock_now()));
-    wake_workers_at_commit();
+    wake_for(*m.subscription);
 }
 
 void discard_message(std::string_view name, const pg_uuid_t &id, std::string_view reason,
@@ -100,7 +106,7 @@ void discard_message(std::string_view name, const pg_uuid_t &id, std::string_vie
                 pg::param(m.number), pg::param_time(now), pg::param(role), pg::param(reason));
     if (m.has_key)
         release_key(*m.subscription, m.token, now);
-    wake_workers_at_commit();
+    wake_for(*m.subscription);
 }
 
 /// Calls `read` with the position of each partition. Nobody is locked out: where it returns false,

@@ -10,7 +10,7 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/common/limits.hpp"
-#include "src/common/wake.hpp"
+#include "src/outbox/handled_topics.hpp"
 #include "src/outbox/log_append.hpp"
 #include "src/ring/ring.hpp"
 #include "src/ring/token.hpp"
@@ -94,7 +94,7 @@ pg_uuid_t publish_message(int32 ring_id, const NewMessage &m) {
                      .headers = m.headers ? *m.headers : empty_object(),
                      .deliver_at = m.deliver_at};
     append_to_log(ring_id, now, {&row, 1});
-    wake_workers_at_commit();
+    wake_workers_for_topic(m.topic);
     return id;
 }
 
@@ -163,7 +163,7 @@ void publish_batch(const NewBatch &b, pg::ResultSet &result) {
                               .deliver_at = std::nullopt};
     }
     append_to_log(ring_of_session(), now, {rows, count});
-    wake_workers_at_commit();
+    wake_workers_for_topic(b.topic);
     for (size_t i = 0; i < count; ++i)
         result.add(pg::of(UUIDPGetDatum(&rows[i].id)));
 }

@@ -210,7 +210,8 @@ int64 ack(int64 batch_id) {
     int64 count = 0;
     for (Position &p : batch.parts)
         count += ack_part(batch, p, now);
-    wake_workers_at_commit(); // for fallbacks
+    if (batch.subscription->fallback)
+        wake_workers_at_commit();
     return count;
 }
 
@@ -259,7 +260,8 @@ void fail(int64 batch_id, const pg_uuid_t &id, const MessageFailure &failure) {
         if (!m)
             continue;
         fail_message(*batch.subscription, *m, failure, pg::clock_now());
-        wake_workers_at_commit();
+        if (batch.subscription->fallback)
+            wake_workers_at_commit();
         return;
     }
     ereport(ERROR,

@@ -12,6 +12,7 @@
 #include "src/common/wake.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/outbox/delivery_retry.hpp"
+#include "src/outbox/handled_topics.hpp"
 #include "src/outbox/log_lock.hpp"
 #include "src/outbox/log_tick.hpp"
 #include "src/outbox/position.hpp"
@@ -284,6 +285,7 @@ void create(NewSubscription &s, bool has_policy) {
         made = insert(s, ring.ring_id, content);
     }
     begin_positions(*made, pg::clock_now(), s.start_at == "now");
+    announce_handled_topics();
     wake_workers_at_commit();
 }
 
@@ -329,6 +331,7 @@ void drop(std::string_view name) {
     delete_retries.run(pg::param(s.id));
     delete_dead.run(pg::param(s.id));
     delete_subscription.run(pg::param(s.id));
+    announce_handled_topics();
 }
 
 /// What alter_subscription() was told; what was NULL is empty.
@@ -410,6 +413,7 @@ void alter(std::string_view name, const Alteration &a) {
         apply_stopping(s.id, stops, now);
     }
     alter_content.run(pg::param(s.id));
+    announce_handled_topics();
     wake_workers_at_commit();
 }
 

@@ -144,6 +144,12 @@ DueTimes due_times(const Saga &saga, TimestampTz due_at) {
     return {due_at, std::nullopt};
 }
 
+/// Whether a worker runs the step, unless a service has claimed it.
+bool is_for_worker(const Saga &saga, const Work &work) {
+    return work.step_no <= 0 ||
+           !queue_of(saga.definition->step(work.step_no), work.falling_back).has_value();
+}
+
 bool *flags(const Definition &d) {
     return static_cast<bool *>(palloc0(sizeof(bool) * d.steps.size()));
 }
@@ -260,14 +266,15 @@ void add_work(const Saga &saga, const Step &step, const NewWork &work) {
                     pg::param_time(due.due_at), pg::param(queue_of(step, work.falling_back)),
                     pg::param(work.attempt), pg::param(work.falling_back),
                     pg::param_time(work.started_at), pg::param_time(due.resume_at));
-    wake_workers_at_commit();
+    if (!queue_of(step, work.falling_back))
+        wake_workers_at_commit(due.due_at);
 }
 
 void add_saga_work(const Saga &saga, int16 step_no, Direction direction, TimestampTz due_at) {
     insert_saga_work.run(pg::param(saga.id), pg::param(saga.token), pg::param(saga.ring_id),
                          pg::param(saga.slot), pg::param(step_no), param(direction),
                          pg::param_time(due_at));
-    wake_workers_at_commit();
+    wake_workers_at_commit(due_at);
 }
 
 bool lock_saga_work(const Saga &saga, int16 step_no, Direction direction) {
@@ -293,7 +300,8 @@ void pause_work(const Saga &saga, const Work &work, TimestampTz due_at, bool kee
                   param(work.direction), pg::param_time(due.due_at), pg::param(work.attempt),
                   param_lease(keep_lease ? work.lease : std::nullopt), pg::param(verifying),
                   pg::param_time(due.resume_at));
-    wake_workers_at_commit();
+    if (verifying || is_for_worker(saga, work))
+        wake_workers_at_commit(due.due_at);
 }
 
 void begin_wait(const Saga &saga, const Work &work, TimestampTz until, std::string_view worker) {
@@ -305,7 +313,8 @@ void begin_wait(const Saga &saga, const Work &work, TimestampTz until, std::stri
 void start_counting_anew(const Saga &saga, const Work &work) {
     count_anew.run(pg::param(saga.id), pg::param(saga.token), pg::param(work.step_no),
                    param(work.direction), pg::param_time(saga.now));
-    wake_workers_at_commit();
+    if (work.verifying || is_for_worker(saga, work))
+        wake_workers_at_commit();
 }
 
 void hold_work(const Saga &saga) {

@@ -37,6 +37,7 @@ constexpr int64 look_interval_us = USECS_PER_SEC;
 // Less than that, so that DROP DATABASE works after DROP EXTENSION.
 constexpr int64 absence_max_us = 3 * USECS_PER_SEC;
 constexpr int64 contended_interval_us = USECS_PER_SEC;
+constexpr int64 quiet_us = 2000; // after a turn that found nothing
 constexpr int64 report_interval_us = USECS_PER_SEC;
 
 constinit pg::Statement write_stats{
@@ -73,6 +74,7 @@ struct Worker {
 
     int64 look_at = 0;
     int64 turn_at = 0;
+    int64 quiet_until = 0; ///< a wake before this instant is answered then
     int64 beat_at = 0;
     int64 last_beat_at = 0;
     int64 maintain_at = 0;
@@ -356,6 +358,7 @@ void take_turn() {
     if (did_something)
         stats.busy_us += ended - begun;
     self.turn_at = outcome.more ? 0 : ended + rest_after(outcome);
+    self.quiet_until = did_something ? 0 : ended + quiet_us;
     if (!outcome.more && stats.has_news && ended >= self.report_at)
         pg::in_transaction([] {
             require_extension();
@@ -374,6 +377,15 @@ void maintain() {
 
 // ----------------------------------------------------------------------------- the loop
 
+/// Whoever wakes a worker that has just found nothing may be about to do so again: one turn answers
+/// all of them.
+void keep_quiet() {
+    const int64 rest = self.quiet_until - pg::steady_now();
+    if (rest > 0)
+        WaitLatch(nullptr, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, static_cast<long>((rest + 999) / 1000),
+                  pg::wait_event_of_worker());
+}
+
 void wait_for_something_to_do() {
     const int64 now = pg::steady_now();
     int64 until = self.look_at;
@@ -385,6 +397,7 @@ void wait_for_something_to_do() {
     const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
                                  pg::wait_event_of_worker());
     if ((events & WL_LATCH_SET) != 0) {
+        keep_quiet();
         ResetLatch(MyLatch);
         self.turn_at = 0;
     }
