@@ -177,12 +177,14 @@ same_plans('empty, no statistics');
 $node->safe_psql('postgres', 'ANALYZE');
 same_plans('small, fresh statistics');
 $node->safe_psql('postgres', q{
-	SELECT count(*) FROM stacksaga.start_sagas('backlog', array_fill('1'::jsonb, ARRAY[30000]));
+	SELECT count(*) FROM generate_series(1, 3) n,
+		LATERAL stacksaga.start_sagas('backlog', array_fill(to_jsonb(n), ARRAY[10000]));
 	SELECT count(*) FROM generate_series(1, 20000) n,
 		LATERAL stacksaga.idempotency_begin('filled', n::text);
 	SELECT count(*) FROM generate_series(1, 20000) n,
 		LATERAL (SELECT stacksaga.accept_message('filled', n::text)) a;
-	SELECT count(*) FROM stacksaga.publish_batch('other', array_fill('1'::jsonb, ARRAY[50000]));
+	SELECT count(*) FROM generate_series(1, 5) n,
+		LATERAL stacksaga.publish_batch('other', array_fill(to_jsonb(n), ARRAY[10000]));
 });
 same_plans('large, stale statistics');
 $node->safe_psql('postgres', 'VACUUM ANALYZE');
