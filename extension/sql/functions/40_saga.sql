@@ -23,7 +23,7 @@ CREATE OR REPLACE FUNCTION stacksaga.start_saga(
     saga_id     uuid        DEFAULT NULL,
     version     integer     DEFAULT NULL
 ) RETURNS TABLE (saga_id uuid, token bigint, created boolean)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_start_saga';
 COMMENT ON FUNCTION stacksaga.start_saga IS
     'Starts a saga, or returns the one that its key stands for. Raises SG400, SG404 (no such saga or version), SG409 (on_conflict fail), SG413, SG422 (the same key with another input)';
@@ -88,14 +88,14 @@ COMMENT ON FUNCTION stacksaga.fail_step IS
 CREATE OR REPLACE FUNCTION stacksaga.extend_step(
     saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '30 seconds'
 ) RETURNS TABLE (lease_until timestamptz, cancel_requested boolean)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_extend_step';
 COMMENT ON FUNCTION stacksaga.extend_step IS
     'Extends the lease of a claimed step, at most to the timeout of the attempt, and says whether the saga is going back. Raises SG400, SG404, SG409, SG412';
 
 CREATE OR REPLACE FUNCTION stacksaga.saga_result(saga_id uuid)
 RETURNS TABLE (status text, output jsonb, error text, failed_step text, finished_at timestamptz)
-LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_saga_result';
 COMMENT ON FUNCTION stacksaga.saga_result IS
     'Returns the status of a saga, the outputs of its completed steps by name, and what failed. Raises SG404';

@@ -171,7 +171,7 @@ COMMENT ON FUNCTION stacksaga.table_metrics IS
 CREATE OR REPLACE FUNCTION stacksaga.metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 100
-SET search_path = pg_catalog, pg_temp
+SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
     SELECT 'stacksaga_build_info',
            jsonb_build_object('version', e.extversion, 'library', stacksaga.library_version(),
