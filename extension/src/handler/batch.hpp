@@ -8,7 +8,7 @@
 // another one nor keep others waiting. It commits when another session waits for one of its locks,
 // and no item but the first waits for a lock for longer than 20 ms: then it commits without that
 // item, which goes next, alone and with no such limit, and is charged no attempt. Workers that meet
-// each other's locks after a few items take turns for a while (docs/decisions/0018). Where that
+// each other's locks after a few items take turns for a while (docs/decisions/0019). Where that
 // does not help, and after a failure, each item runs in a subtransaction for a while, so that a
 // lock, or a failure, undoes that item only.
 #pragma once
