@@ -25,7 +25,8 @@ DATA_built  = extension/stacksaga--$(EXTVERSION).sql
 REGRESS        := $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
 REGRESS_OPTS   = --load-extension=stacksaga
 ISOLATION      := $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
-ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-extension=stacksaga
+ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-extension=stacksaga \
+                 --launcher=test/tools/isolation.pl
 PROVE_TESTS    := $(sort $(wildcard test/tap/*.pl))
 PROVE_FLAGS    += -I test/tap/lib
 TAP_TESTS      := $(if $(PROVE_TESTS),1)

@@ -93,11 +93,12 @@ names_in() {
 }
 
 # Runs PostgreSQL's own regression or isolation driver against a private server and tallies its tests:
-# run_regression PART DRIVER FOLDER TEST...  The driver is a path below PGXS, the folder holds the tests.
+# run_regression PART DRIVER FOLDER LAUNCHER TEST...  The driver is a path below PGXS, the folder holds the
+# tests, and the launcher is a command that runs the program of each test, or ''.
 run_regression() {
-    local part=$1 driver folder=$3 total output passed name runnable=()
+    local part=$1 driver folder=$3 launcher=$4 total output passed name runnable=()
     driver=$(dirname "$("${PG_CONFIG:-pg_config}" --pgxs)")/../../$2
-    shift 3
+    shift 4
     total=$#
     [ "$total" -gt 0 ] || say "$part: there are no tests"
     for name in "$@"; do
@@ -116,7 +117,7 @@ run_regression() {
         # A statement that waits for ever would hold up all that come after.
         "$top/test/tools/with-postgres" --conf "statement_timeout = '5min'" \
             "$driver" --bindir="$(server_programs)" --inputdir="$folder" --outputdir="$folder" \
-            --dbname="stacksaga_$part" --load-extension=stacksaga "${runnable[@]}" 2>&1 |
+            --dbname="stacksaga_$part" ${launcher:+--launcher="$launcher"} --load-extension=stacksaga "${runnable[@]}" 2>&1 |
             grep --line-buffered -vE '^((DROP|CREATE|ALTER) (DATABASE|EXTENSION)|SET)$' |
             tee "$output" || true
         # Up to PostgreSQL 15 the driver says "test NAME ... ok", after it "ok 1 - NAME".
