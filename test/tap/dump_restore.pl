@@ -151,11 +151,11 @@ query($after, 'CREATE ROLE owner; CREATE ROLE service');
 command_ok([ 'pg_restore', '--exit-on-error', '-d', $after->connstr('postgres'), $dump ],
 	'pg_restore');
 
-# Everything is as it was.
+# Everything is as it was, but for the oids of roles, which another cluster numbers anew.
 foreach my $table (@tables)
 {
-	my $rows =
-	  "SELECT count(*), md5(string_agg(t::text, ',' ORDER BY t::text)) FROM stacksaga.$table t";
+	my $row = "(to_jsonb(t) - '{definer_oid,role_oid}'::text[])::text";
+	my $rows = "SELECT count(*), md5(string_agg($row, ',' ORDER BY $row)) FROM stacksaga.$table t";
 	is(query($after, $rows), query($before, $rows), "table $table is kept");
 }
 foreach my $question (
