@@ -1,8 +1,8 @@
 #include "agent.hpp"
 
 #include "log_values.hpp"
-#include "plan.hpp"
 #include "proposal.hpp"
+#include "window_plan.hpp"
 
 #include <fmt/format.h>
 

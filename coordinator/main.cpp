@@ -3,18 +3,18 @@
 
 #include "agent.hpp"
 #include "clock.hpp"
+#include "commands.hpp"
 #include "config.hpp"
 #include "conninfo.hpp"
 #include "errors.hpp"
+#include "http_routes.hpp"
 #include "http_server.hpp"
 #include "log.hpp"
-#include "look.hpp"
 #include "master.hpp"
-#include "observer.hpp"
-#include "pages.hpp"
 #include "pg_control_store.hpp"
 #include "service.hpp"
-#include "side_by_side.hpp"
+#include "status_reader.hpp"
+#include "task_group.hpp"
 
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/cancellation_signal.hpp>

@@ -6,7 +6,7 @@
 #include "control_store.hpp"
 #include "errors.hpp"
 #include "log.hpp"
-#include "plan.hpp"
+#include "window_plan.hpp"
 
 #include <asio/awaitable.hpp>
 

@@ -1,6 +1,6 @@
 #include "pg_control_store.hpp"
 
-#include "extension.hpp"
+#include "requirements.hpp"
 
 #include <fmt/format.h>
 

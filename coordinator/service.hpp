@@ -3,7 +3,7 @@
 
 #include "config.hpp"
 #include "log.hpp"
-#include "notify.hpp"
+#include "sd_notify.hpp"
 
 #include <asio/awaitable.hpp>
 #include <asio/cancellation_signal.hpp>

@@ -1,7 +1,7 @@
 #include "exposition.hpp"
 
+#include "commands.hpp"
 #include "config.hpp"
-#include "look.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "notify.hpp"
+#include "sd_notify.hpp"
 
 #include <charconv>
 #include <cstddef>

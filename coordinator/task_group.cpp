@@ -1,4 +1,4 @@
-#include "side_by_side.hpp"
+#include "task_group.hpp"
 
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/cancellation_signal.hpp>

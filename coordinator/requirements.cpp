@@ -1,4 +1,4 @@
-#include "extension.hpp"
+#include "requirements.hpp"
 
 #include "errors.hpp"
 

@@ -1,8 +1,8 @@
-#include "look.hpp"
+#include "commands.hpp"
 
 #include "conninfo.hpp"
 #include "errors.hpp"
-#include "extension.hpp"
+#include "requirements.hpp"
 
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>

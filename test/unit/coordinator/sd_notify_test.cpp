@@ -1,5 +1,5 @@
 // What a supervisor hears, and how often the watchdog is fed.
-#include "notify.hpp"
+#include "sd_notify.hpp"
 
 #include "service.hpp"
 

@@ -1,5 +1,5 @@
 // Which versions of the extension a daemon works with.
-#include "extension.hpp"
+#include "requirements.hpp"
 
 #include <gtest/gtest.h>
 

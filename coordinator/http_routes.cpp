@@ -1,9 +1,9 @@
-#include "pages.hpp"
+#include "http_routes.hpp"
 
 #include "conninfo.hpp"
 #include "log.hpp"
 #include "page_files.hpp"
-#include "side_by_side.hpp"
+#include "task_group.hpp"
 
 #include <fmt/format.h>
 

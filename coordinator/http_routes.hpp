@@ -2,7 +2,7 @@
 #pragma once
 
 #include "http_server.hpp"
-#include "observer.hpp"
+#include "status_reader.hpp"
 
 #include <memory>
 #include <string>

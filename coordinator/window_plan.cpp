@@ -1,4 +1,4 @@
-#include "plan.hpp"
+#include "window_plan.hpp"
 
 #include "core/window.hpp"
 

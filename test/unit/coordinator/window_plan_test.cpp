@@ -1,5 +1,5 @@
 // Which window is next, across settings, late starts and clocks that jump.
-#include "plan.hpp"
+#include "window_plan.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-#include "observer.hpp"
+#include "status_reader.hpp"
 
-#include "extension.hpp"
+#include "requirements.hpp"
 
 #include <asio/use_awaitable.hpp>
 
