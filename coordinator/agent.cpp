@@ -11,12 +11,12 @@
 namespace stacksaga::coordinator {
 namespace {
 
-/// How often it is looked whether a master has published: in a window this many times.
-constexpr int looks_in_a_window = 20;
-constexpr Duration look_least = std::chrono::milliseconds(20);
-constexpr Duration look_most = std::chrono::seconds(1);
+/// The agent reads this many times in a window whether a master has published.
+constexpr int polls_in_a_window = 20;
+constexpr Duration poll_least = std::chrono::milliseconds(20);
+constexpr Duration poll_most = std::chrono::seconds(1);
 
-/// A heartbeat is sent this many times as often as the ring asks for, so that one may be lost.
+/// The agent sends heartbeats this many times as often as the ring asks, so that one may be lost.
 constexpr int beats_in_an_interval = 2;
 
 constexpr Duration reconnect_initial = std::chrono::milliseconds(100);
@@ -24,7 +24,7 @@ constexpr Duration reconnect_cap = std::chrono::seconds(5);
 constexpr Duration put_off_initial = std::chrono::milliseconds(20);
 constexpr Duration put_off_cap = std::chrono::seconds(1);
 
-bool is_mended_by_waiting(const StoreError &error) {
+bool is_transient(const StoreError &error) {
     return error.sqlstate != "SG412" &&
            (error.kind == ErrorClass::retry_now || error.kind == ErrorClass::refused ||
             error.kind == ErrorClass::ring_missing);
@@ -73,7 +73,7 @@ asio::awaitable<void> Agent::connect() {
                                {"port", server.port},
                                {"database", server.database},
                                {"user", server.role}});
-    tell_what_is_dealt();
+    notify_assignment();
 }
 
 asio::awaitable<void> Agent::enroll() {
@@ -92,7 +92,7 @@ asio::awaitable<void> Agent::beat() {
     const Beat answer = co_await store_.beat(settings_.ring, *identity_);
     const bool draining = answer.state == NodeState::draining;
     if (draining && !draining_)
-        log_.info("draining, nothing is published", {{"agent", settings_.name}});
+        log_.info("draining, so no part is published", {{"agent", settings_.name}});
     draining_ = draining;
     next_beat_ = sent + answer.interval / beats_in_an_interval;
 }
@@ -101,7 +101,7 @@ asio::awaitable<void> Agent::turn() {
     const RingState state = co_await store_.ring_state(settings_.ring);
     const Instant open =
         window_after(state.database_time, state.window_length) - state.window_length;
-    // A clock that was set back leaves windows behind that nobody could have published by it.
+    // After the clock was set back, the tables hold windows that are too far ahead to be believed.
     const Instant furthest = open + state.window_length + state.publish_lead;
     const Instant latest =
         state.last_window && *state.last_window <= furthest ? *state.last_window : open;
@@ -112,22 +112,22 @@ asio::awaitable<void> Agent::turn() {
          window_start += state.window_length)
         co_await publish(state, window_start);
     next_turn_ =
-        clock_.now() + std::clamp(state.window_length / looks_in_a_window, look_least, look_most);
+        clock_.now() + std::clamp(state.window_length / polls_in_a_window, poll_least, poll_most);
 }
 
 asio::awaitable<void> Agent::publish(const RingState &state, Instant window_start) {
     const SteadyTime begun = clock_.now();
     const std::vector<Node> nodes = co_await store_.nodes(settings_.ring);
-    const std::vector<Slot> slots = co_await store_.dealt_slots(settings_.name, window_start);
+    const std::vector<Slot> slots = co_await store_.assigned_slots(settings_.name, window_start);
     const auto proposal = propose_part(window_start, state.strategy, settings_.name, nodes, slots);
     if (!proposal) {
-        // Asked again at the next look: the first worker or slot may come before the next window.
+        // The next turn tries again: the first worker or slot may come before the next window.
         co_return;
     }
     const auto epoch = co_await store_.publish_window(settings_.ring, *proposal, settings_.name);
     settled_ = window_start;
     if (!epoch) {
-        log_.debug("the part of the window is published already",
+        log_.debug("the part of the window is already published",
                    {{"ring", ring_text(settings_.ring)}, {"window", time_text(window_start)}});
         co_return;
     }
@@ -141,39 +141,39 @@ asio::awaitable<void> Agent::publish(const RingState &state, Instant window_star
                                            {"grants", proposal->grants.size()},
                                            {"moved", proposal->moved},
                                            {"ms", milliseconds(clock_.now() - begun)}});
-    dealt_ = fmt::format("{} slots to {} nodes, window of {}", slots.size(), proposal->nodes,
-                         time_text(window_start));
-    tell_what_is_dealt();
+    assigned_ = fmt::format("{} slots to {} nodes, window of {}", slots.size(), proposal->nodes,
+                            time_text(window_start));
+    notify_assignment();
 }
 
 SteadyTime Agent::put_off(const StoreError &error) {
     const bool broken = ends_connection(error.kind);
-    if (!broken && !is_mended_by_waiting(error))
+    if (!broken && !is_transient(error))
         throw StoreError(error);
     if (broken) {
         connected_ = false;
         store_.close();
-        tell(fmt::format("database unavailable: {}", error.what()));
+        notify_status(fmt::format("database unavailable: {}", error.what()));
     }
     if (error.sqlstate == "SG404")
-        identity_.reset(); // removed after a long silence: registers again
+        identity_.reset(); // the ring removed it as dead: it registers again
     const Duration wait = broken ? reconnect_.next() : put_off_.next();
     const SteadyTime wake = clock_.now() + wait;
     std::vector<LogField> fields = fields_of(error);
     fields.emplace_back("ring", ring_text(settings_.ring));
     fields.emplace_back("retry_in_ms", milliseconds(wait));
-    log_.event(LogLevel::warn, broken ? "database unavailable" : "ring put off", fields);
+    log_.event(LogLevel::warn, broken ? "database unavailable" : "ring not served", fields);
     return wake;
 }
 
-void Agent::tell(const std::string &status) const {
+void Agent::notify_status(const std::string &status) const {
     if (settings_.on_status)
         settings_.on_status(status);
 }
 
-void Agent::tell_what_is_dealt() const {
-    tell(fmt::format("agent {} of ring {}, dealt on: {}", settings_.name, ring_text(settings_.ring),
-                     dealt_));
+void Agent::notify_assignment() const {
+    notify_status(fmt::format("agent {} of ring {}, assigned: {}", settings_.name,
+                              ring_text(settings_.ring), assigned_));
 }
 
 void Agent::log_state() const {
@@ -184,9 +184,9 @@ void Agent::log_state() const {
         {"connected", connected_ ? "yes" : "no"},
         {"incarnation", identity_ ? identity_->incarnation : 0},
         {"draining", draining_ ? "yes" : "no"},
-        {"dealt_on", dealt_},
+        {"assigned", assigned_},
         {"next_beat_in_ms", milliseconds(next_beat_ - clock_.now())},
-        {"next_look_in_ms", milliseconds(next_turn_ - clock_.now())}};
+        {"next_turn_in_ms", milliseconds(next_turn_ - clock_.now())}};
     log_.answer("state", fields);
 }
 
@@ -204,7 +204,7 @@ asio::awaitable<void> Agent::leave() {
         failure = error;
     }
     if (failure)
-        log_.event(LogLevel::warn, "not taken out of the ring", fields_of(*failure));
+        log_.event(LogLevel::warn, "could not leave the ring", fields_of(*failure));
 }
 
 } // namespace stacksaga::coordinator

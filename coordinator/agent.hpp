@@ -1,4 +1,4 @@
-// Role agent: deals what a master dealt it to its own workers.
+// Role agent: assigns the slots that a master gave it to its own workers.
 #pragma once
 
 #include "backoff.hpp"
@@ -17,35 +17,35 @@ namespace stacksaga::coordinator {
 
 struct AgentSettings {
     RingName ring;
-    std::string name; ///< as a node; stable, since workers are dealt to it by name
+    /// Of the node. It must stay the same, because workers belong to their agent by name.
+    std::string name;
     double weight = 1;
     std::uint64_t seed = 0; ///< of the jitter
-    /// Told in a line what it does, whenever that changes; may be empty.
+    /// Receives one line about what the agent does, whenever that changes; may be empty.
     std::function<void(const std::string &)> on_status{};
 };
 
 /// A relay between a master and many workers of one ring. It registers as a node of kind agent,
-/// beats, and publishes its part of each window as soon as the window of the whole ring is there.
-/// Where no master publishes, it deals what it has anew when a window opens, so that its workers
-/// may come and go meanwhile.
+/// sends heartbeats, and publishes its part of each window as soon as a master has published the
+/// window of the whole ring. When no master publishes, the agent reassigns its slots when a window
+/// opens, so that its workers may still come and go.
 ///
-/// Lifecycle: made with what it works on, then run() once, then leave() if it was stopped. Nothing
-/// is remembered that the control tables do not hold, except its incarnation and which windows it
-/// has seen settled. While it drains it publishes nothing: its workers are the master's. Thread:
-/// that of the io_context.
+/// Lifecycle: constructed, then run() once, then leave() if it was stopped. It keeps no state that
+/// the control tables lack, except its incarnation and the latest settled window. While it drains,
+/// it publishes nothing: a master assigns slots to its workers. Thread: that of the io_context.
 class Agent {
 public:
     Agent(AgentStore &store, Clock &clock, Log &log, AgentSettings settings);
 
     /// Serves until the daemon is stopped (asio::system_error(operation_aborted)), until another
-    /// holder takes the name (StoreError with SG412), or until an error that waiting cannot mend.
+    /// process takes the name (StoreError with SG412), or until an error that a retry cannot fix.
     asio::awaitable<void> run();
 
-    /// Takes the agent out of the ring, over a connection of its own; a failure is only logged,
-    /// since the ring finds a silent agent out by itself.
+    /// Removes the agent from the ring over a new connection. It only logs a failure, because the
+    /// ring detects an unresponsive agent by itself.
     asio::awaitable<void> leave();
 
-    /// Logs the connection, the node and the latest part that it dealt on.
+    /// Logs the connection, the node and the latest part that it published.
     void log_state() const;
 
 private:
@@ -55,8 +55,8 @@ private:
     asio::awaitable<void> turn();
     asio::awaitable<void> publish(const RingState &state, Instant window_start);
     SteadyTime put_off(const StoreError &error);
-    void tell(const std::string &status) const;
-    void tell_what_is_dealt() const;
+    void notify_status(const std::string &status) const;
+    void notify_assignment() const;
 
     AgentStore &store_;
     Clock &clock_;
@@ -69,8 +69,8 @@ private:
     std::optional<AgentIdentity> identity_;
     SteadyTime next_beat_;
     SteadyTime next_turn_;
-    std::optional<Instant> settled_; ///< the latest window whose part is published
-    std::string dealt_ = "nothing";  ///< what this process dealt on last, for people
+    std::optional<Instant> settled_;   ///< the latest window whose part is published
+    std::string assigned_ = "nothing"; ///< what this process assigned last, for people
 };
 
 } // namespace stacksaga::coordinator

@@ -1,4 +1,4 @@
-// Who gets which slot: core/assignment.hpp for callers that own names and allocate.
+// The next owner of each slot: core/assignment.hpp for callers that own names and allocate.
 #pragma once
 
 #include "core/assignment.hpp"
@@ -19,7 +19,7 @@ struct Member {
 
 using core::nobody;
 
-/// How many slots each member is to hold; see core::quotas().
+/// The number of slots for each member; see core::quotas().
 [[nodiscard]] std::vector<std::int32_t>
 quotas(std::span<const Member> members, std::span<const std::int32_t> held, std::int32_t slots);
 

@@ -8,9 +8,9 @@
 
 namespace stacksaga::coordinator {
 
-/// Lifecycle: one per thing that is tried again; reset() after a success. Deterministic for a seed.
+/// Lifecycle: one per operation that is retried; reset() after a success. Deterministic for a seed.
 /// Each wait is drawn from the upper half of the current step, so that daemons that lost the same
-/// server do not come back as one, and none comes back at once.
+/// server do not return all at once or immediately.
 class Backoff {
 public:
     Backoff(Duration initial, Duration cap, std::uint64_t seed)

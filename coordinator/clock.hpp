@@ -1,4 +1,4 @@
-// Waiting, as an interface: tests put a clock in its place that jumps instead of waiting.
+// Waiting as an interface: tests replace it with a clock that jumps instead of waiting.
 #pragma once
 
 #include "types.hpp"
@@ -24,7 +24,7 @@ public:
     virtual asio::awaitable<void> wait_until(SteadyTime at) = 0;
 };
 
-/// The real one.
+/// The clock of the daemon.
 class SteadyClock final : public Clock {
 public:
     explicit SteadyClock(const asio::any_io_executor &executor) : timer_(executor) {}

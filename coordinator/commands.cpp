@@ -20,7 +20,8 @@
 namespace stacksaga::coordinator {
 namespace {
 
-/// A server may be busy, or its tables large; meanwhile a terminal is told that it takes long.
+/// A server may be busy or its tables large; meanwhile Progress tells a terminal that the command
+/// waits.
 constexpr Duration statement_deadline = std::chrono::seconds(60);
 constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 constexpr Duration progress_period = std::chrono::seconds(10);
@@ -86,12 +87,13 @@ std::string trimmed(std::string line) {
     return line + "\n";
 }
 
-/// Tells a terminal every ten seconds, as long as it lives, that the database is waited for.
+/// Prints to a terminal every ten seconds, as long as it lives, that the command waits for the
+/// database.
 class Progress {
 public:
     explicit Progress(asio::io_context &io) : state_(std::make_shared<State>(io)) {
         if (::isatty(STDERR_FILENO) != 0)
-            tell_later(state_, progress_period);
+            report_later(state_, progress_period);
     }
     Progress(const Progress &) = delete;
     Progress &operator=(const Progress &) = delete;
@@ -107,7 +109,7 @@ private:
         bool active = true;
     };
 
-    static void tell_later(const std::shared_ptr<State> &state, Duration waited) {
+    static void report_later(const std::shared_ptr<State> &state, Duration waited) {
         state->timer.expires_after(progress_period);
         state->timer.async_wait([state, waited](const asio::error_code &error) {
             if (error || !state->active)
@@ -116,16 +118,16 @@ private:
                                    std::chrono::duration_cast<std::chrono::seconds>(waited).count())
                            .c_str(),
                        stderr);
-            tell_later(state, waited + progress_period);
+            report_later(state, waited + progress_period);
         });
     }
 
     std::shared_ptr<State> state_;
 };
 
-class Looker {
+class CommandRunner {
 public:
-    Looker(asio::io_context &io, const Config &config, std::string conninfo)
+    CommandRunner(asio::io_context &io, const Config &config, std::string conninfo)
         : config_(config), conninfo_(std::move(conninfo)),
           connection_(io.get_executor(), [](std::string_view notice) {
               std::fputs(fmt::format("{}\n", notice).c_str(), stderr);
@@ -138,7 +140,7 @@ public:
         version_ = co_await require_extension(connection_, statement_deadline);
     }
 
-    asio::awaitable<int> look() {
+    asio::awaitable<int> run() {
         switch (config_.command) {
         case Command::status:
             co_return co_await status();
@@ -156,7 +158,7 @@ public:
         case Command::agent:
             break;
         }
-        co_return 0; // they do not look
+        co_return 0; // the daemon's roles
     }
 
     [[nodiscard]] const std::string &version() const { return version_; }
@@ -284,18 +286,18 @@ void print_out(const std::string &text) {
 
 namespace {
 
-/// check-config of several databases: each is tried, whatever the others answer. The exit code is
-/// that of the first that is not usable.
+/// check-config of several databases tries each of them. The exit code is that of the first one
+/// that is not usable.
 asio::awaitable<int> check_databases(asio::io_context &io, const Config &config) {
     std::string out = config.printed;
     int code = exit_code::ok;
     for (const std::string &conninfo : config.databases) {
         const std::string label = database_label(conninfo);
-        Looker looker(io, config, conninfo);
+        CommandRunner runner(io, config, conninfo);
         try {
             const Progress progress(io);
-            co_await looker.open();
-            out += fmt::format("connected: {} has stacksaga {}\n", label, looker.version());
+            co_await runner.open();
+            out += fmt::format("connected: {} has stacksaga {}\n", label, runner.version());
         } catch (const StoreError &error) {
             std::fputs(fmt::format("not usable: {}: {}", label, explain(error)).c_str(), stderr);
             if (code == exit_code::ok)
@@ -308,26 +310,26 @@ asio::awaitable<int> check_databases(asio::io_context &io, const Config &config)
 
 } // namespace
 
-asio::awaitable<int> look(asio::io_context &io, const Config &config) {
+asio::awaitable<int> run_command(asio::io_context &io, const Config &config) {
     if (config.command == Command::check_config && config.databases.size() > 1)
         co_return co_await check_databases(io, config);
-    // What is not a terminal gets one look after the other.
+    // Only a terminal is cleared before each output.
     const std::string clear = ::isatty(STDOUT_FILENO) != 0 ? "\033[H\033[2J" : "";
-    Looker looker(io, config, config.conninfo);
+    CommandRunner runner(io, config, config.conninfo);
     for (;;) {
         int code = 0;
-        std::string trouble;
+        std::string failure;
         try {
             const Progress progress(io);
-            co_await looker.open();
-            code = co_await looker.look();
+            co_await runner.open();
+            code = co_await runner.run();
         } catch (const StoreError &error) {
-            // Who watches wants to see a database come back.
+            // A watch goes on until the database is back.
             if (!config.watch || error.kind != ErrorClass::reconnect)
                 throw;
-            trouble = explain(error);
+            failure = explain(error);
         }
-        print_out((config.watch ? clear : "") + looker.take_output() + trouble);
+        print_out((config.watch ? clear : "") + runner.take_output() + failure);
         if (!config.watch)
             co_return code;
         asio::steady_timer timer(io, watch_period);

@@ -20,19 +20,18 @@ constexpr const char *description =
     "Coordinates the token rings of a database that has the extension stacksaga.";
 
 constexpr const char *footer =
-    "The connection is libpq's: PG* environment variables, service and password files hold unless\n"
-    "--dbname says otherwise. Any number of coordinators may serve the same rings.\n"
+    "The connection uses libpq's settings: PG* environment variables, service and password files apply\n"
+    "unless --dbname overrides them. Any number of coordinators may serve the same rings.\n"
     "\n"
-    "Exit codes: 0 done or stopped by a signal, 1 and 2 what status and doctor found, 64 usage, 65 bad\n"
+    "Exit codes: 0 done or stopped by a signal, 1 warnings and 2 errors of status or doctor, 64 usage, 65 bad\n"
     "configuration file, a pooler, or no such ring (--once), 69 database unavailable (--once), 70\n"
     "internal error, 75 refused for now (--once), 77 permission denied, 78 extension missing or of\n"
     "another version.\n"
     "\n"
-    "Signals of master and agent: SIGTERM and SIGINT end it (a second one at once), SIGHUP\n"
-    "reads the file of settings again and takes over the level and format of the log, SIGUSR1 logs\n"
-    "its state.";
+    "Signals of master and agent: SIGTERM and SIGINT stop the daemon (a second one at once), SIGHUP\n"
+    "reloads the settings file and applies the level and format of the log, SIGUSR1 logs the state.";
 
-/// Values as they were given.
+/// The values as the user gave them.
 struct Words {
     std::vector<std::string> regions{"default"};
     std::vector<std::string> clusters{"default"};
@@ -50,7 +49,7 @@ const std::map<std::string, LogLevel> levels{{"debug", LogLevel::debug},
                                              {"warn", LogLevel::warn},
                                              {"error", LogLevel::error}};
 
-/// A check that lets the words of a table pass.
+/// A check that accepts the words of a table.
 template <class Value> auto one_of(const std::map<std::string, Value> &words) {
     return [&words](const std::string &word) {
         std::string complaint;
@@ -90,7 +89,7 @@ void add_databases(CLI::App &command, Config &config) {
         ->type_name("CONNINFO");
 }
 
-/// As register_node() takes it.
+/// The same limits as register_node() has.
 std::string weight(const std::string &text) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -98,10 +97,11 @@ std::string weight(const std::string &text) {
     return is_number && value > 0 && value <= 1e6 ? "" : "must be above 0 and at most 1000000";
 }
 
-/// An agent is a node: workers are dealt to it by name, so it has to be the same next time.
+/// An agent is a node: workers belong to it by name, so the name must stay the same.
 void add_agent(CLI::App &command, Config &config) {
     command
-        .add_option("--name", config.publisher, "Name of this node; another of that name is out")
+        .add_option("--name", config.publisher,
+                    "Name of this node; it replaces a node that already has the name")
         ->envname("STACKSAGA_NAME")
         ->required()
         ->check(not_empty, "")
@@ -149,20 +149,20 @@ void add_publisher(CLI::App &command, Config &config) {
         ->type_name("NAME");
 }
 
-/// What a daemon that runs has, whatever its role.
+/// The options of both roles of the daemon.
 void add_daemon(CLI::App &command, Words &words) {
     command
-        .add_option("--http", words.http,
-                    "Where to answer /livez, /readyz, /health, /metrics, /status and the page; "
-                    "empty: nowhere")
+        .add_option(
+            "--http", words.http,
+            "Address that serves /livez, /readyz, /health, /metrics, /status and the page; empty for none")
         ->envname("STACKSAGA_HTTP")
         ->check(host_and_port, "")
         ->type_name("HOST:PORT")
         ->capture_default_str();
     command
-        .add_option("--http-host", words.http_hosts,
-                    "A host name under which requests over HTTP may ask, besides localhost, "
-                    "addresses and the host of --http; repeat for more")
+        .add_option(
+            "--http-host", words.http_hosts,
+            "Host name that HTTP requests may use, besides localhost, IP addresses and the host of --http; repeat for more")
         ->envname("STACKSAGA_HTTP_HOST")
         ->delimiter(',')
         ->check(not_empty, "")
@@ -184,11 +184,11 @@ void add_output(CLI::App &command, Config &config, Words &words) {
         ->check(one_of(outputs), "")
         ->type_name("FORMAT")
         ->capture_default_str();
-    command.add_flag("--watch", config.watch, "Look again every two seconds, until it is stopped");
+    command.add_flag("--watch", config.watch,
+                     "Read and print again every two seconds until stopped");
 }
 
-/// One command: values of its own, since CLI11 gives the environment to those that are not called
-/// too.
+/// One command with its own values, because CLI11 applies the environment to all commands.
 struct CommandWords {
     Command command;
     CLI::App *app = nullptr;
@@ -196,7 +196,7 @@ struct CommandWords {
     Words words{};
 };
 
-/// Lines to copy, each with what it is for.
+/// Example command lines of a command.
 const char *examples_of(Command command) {
     switch (command) {
     case Command::master:
@@ -209,7 +209,7 @@ const char *examples_of(Command command) {
     case Command::status:
         return "  stacksaga-coordinator status -d shop --watch\n"
                "  stacksaga-coordinator status -d shop -o json | jq .sagas\n"
-               "  stacksaga-coordinator status -d shop >/dev/null || echo 'look at it'\n";
+               "  stacksaga-coordinator status -d shop >/dev/null || echo 'needs attention'\n";
     case Command::ring:
         return "  stacksaga-coordinator ring -d shop --region eu\n"
                "  stacksaga-coordinator ring -d shop -o json | jq '.ranges[].node'\n";
@@ -234,12 +234,12 @@ void add_options(CommandWords &c, const std::string &publisher) {
     else
         add_connection(app, c.config);
     app.add_flag("--session-pooler", c.config.session_pooler,
-                 "The connection may go through a pooler, each client having a session of its own");
+                 "Allow a pooler, if it gives each client its own session");
     switch (c.command) {
     case Command::master:
         app.add_flag(
             "--once", c.config.once,
-            "Publish the next window of each ring now, unless that has been done, and exit");
+            "Publish the next window of each ring now unless it is already published, and exit");
         app.add_flag("--dry-run", c.config.dry_run,
                      "Print the next window of each ring, publish nothing, and exit");
         add_print_config(app, c.config);
@@ -277,29 +277,29 @@ struct CommandText {
     const char *what;
 };
 constexpr std::array command_texts{
-    CommandText{Command::master, "master", "Publish the windows of rings, each before it opens"},
+    CommandText{Command::master, "master", "Publish each window of the rings before it opens"},
     CommandText{Command::agent, "agent",
-                "Deal what a master deals to this node on to workers of its own, in one ring"},
+                "Assign the slots that a master gives this node to its own workers, in one ring"},
     CommandText{Command::status, "status",
-                "Print rings, nodes and what needs attention; exit 1 for warnings, 2 for errors"},
-    CommandText{Command::ring, "ring", "Print who owns which range of the ring, and who is next"},
-    CommandText{Command::locate, "locate", "Print the token of a key, and which node owns it"},
+                "Print rings, nodes and problems; exit 1 for warnings, 2 for errors"},
+    CommandText{Command::ring, "ring",
+                "Print the owner and the next owner of each range of the ring"},
+    CommandText{Command::locate, "locate", "Print the token of a key and the node that owns it"},
     CommandText{
         Command::doctor, "doctor",
-        "Print what is wrong in the database, and the SQL that mends it; exit 1 for warnings, "
-        "2 for errors"},
-    CommandText{Command::check_config, "check-config",
-                "Read the settings of master, connect, and say what is wrong; prints each setting "
-                "with its source"},
+        "Print the problems of the database and the SQL that fixes them; exit 1 for warnings, 2 for errors"},
+    CommandText{
+        Command::check_config, "check-config",
+        "Read the settings of master and connect; print each setting with its source, or the error"},
 };
 
-/// The file of settings that was asked for; empty for none.
+/// The settings file that the user named; empty for none.
 std::string settings_file(const CLI::App &app) {
     const CLI::Option *option = app.get_config_ptr();
     return option->count() > 0 ? option->as<std::string>() : std::string();
 }
 
-/// What stands before the "=" of a line, or nothing.
+/// The text before the "=" of a line, or nothing.
 std::string key_of(const std::string &line) {
     const auto from = line.find_first_not_of(" \t");
     const auto equals = line.find('=');
@@ -324,7 +324,7 @@ std::optional<std::string> place_in_file(const CLI::App &app, const std::string 
     return std::nullopt;
 }
 
-/// A line that is no section, setting or comment, which CLI11 would pass over.
+/// The complaint about a line that is no section, setting or comment, which CLI11 would ignore.
 std::optional<std::string> complaint_of_file(const CLI::App &app) {
     const std::string file = settings_file(app);
     std::ifstream lines(file);
@@ -334,13 +334,13 @@ std::optional<std::string> complaint_of_file(const CLI::App &app) {
         if (from != std::string::npos && std::string("[#;").find(line[from]) == std::string::npos &&
             key_of(line).empty())
             return file + ":" + std::to_string(number) +
-                   ": a line is [COMMAND], NAME = VALUE or # a comment";
+                   ": expected [COMMAND], NAME = VALUE or # a comment";
     }
     return std::nullopt;
 }
 
-/// Names the flags that no command has. Their values, and what stands alone, may be a connection
-/// string with a password.
+/// Names the flags that no command has. It shows neither their values nor other arguments, because
+/// these may be a connection string with a password.
 std::string unexpected_arguments(const CLI::App &app) {
     std::string names;
     for (const std::string &word : app.remaining(true))
@@ -351,7 +351,7 @@ std::string unexpected_arguments(const CLI::App &app) {
            "\nRun with --help for more information.\n";
 }
 
-/// Whether a flag of this option stands on the command line.
+/// Whether the command line has a flag of this option.
 bool is_flagged(const CLI::Option &option, int argc, const char *const *argv) {
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
@@ -365,7 +365,7 @@ bool is_flagged(const CLI::Option &option, int argc, const char *const *argv) {
     return false;
 }
 
-/// As a value is given; CLI11 puts lists into brackets.
+/// The default as a user would write it; CLI11 puts lists into brackets.
 std::string default_of(const CLI::Option &option) {
     std::string text = option.get_default_str();
     if (text.size() >= 2 && text.front() == '[' && text.back() == ']')
@@ -447,7 +447,8 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     app.footer(footer);
     app.fallthrough();
     app.allow_config_extras(CLI::config_extras_mode::error);
-    app.set_config("-c,--config", "", "File of settings, [master] and so on, as TOML or INI")
+    app.set_config("-c,--config", "",
+                   "Settings file in TOML or INI, with a section for each command, as [master]")
         ->envname("STACKSAGA_CONFIG")
         ->type_name("FILE");
     std::array<CommandWords, command_texts.size()> commands;
@@ -485,15 +486,14 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     auto rings = rings_of(called.words.regions, called.words.clusters);
     if (!rings) {
         result.exit_code = exit_code::usage;
-        result.error =
-            "--region and --cluster: give as many of one as of the other, or one of either\n"
-            "Run with --help for more information.\n";
+        result.error = "--region and --cluster: give the same number of both, or one of either\n"
+                       "Run with --help for more information.\n";
         return result;
     }
     if (called.command == Command::agent && rings->size() > 1) {
         result.exit_code = exit_code::usage;
-        result.error = "--region and --cluster: an agent is a node of one ring; start one more for "
-                       "another\nRun with --help for more information.\n";
+        result.error =
+            "--region and --cluster: an agent is a node of one ring; start another agent for another ring\nRun with --help for more information.\n";
         return result;
     }
     Config &config = called.config;

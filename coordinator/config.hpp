@@ -16,14 +16,14 @@ enum class Command { master, agent, status, ring, locate, doctor, check_config }
 
 struct Config {
     Command command = Command::master;
-    std::string conninfo;               ///< empty: libpq's environment alone; the first of several
+    std::string conninfo; ///< empty: libpq's environment alone; the first one of several databases
     std::vector<std::string> databases; ///< of master: at least one, as conninfo
     std::vector<RingName> rings;
-    bool session_pooler = false; ///< a pooler between gives each client a session of its own
+    bool session_pooler = false; ///< the pooler gives each client its own session
     std::string publisher;       ///< of agent: its name as a node
     double weight = 1;           ///< of agent
     HttpAddress http;
-    bool http_is_default = true; ///< nobody asked for it: a port in use is no error
+    bool http_is_default = true; ///< the user did not choose it: a port in use is no error
     LogFormat log_format = LogFormat::logfmt;
     LogLevel log_level = LogLevel::info;
     bool once = false;
@@ -35,15 +35,15 @@ struct Config {
     std::string printed;     ///< the settings, each with its source
 };
 
-/// Either a configuration to run with, or what to print and the exit code to end with.
+/// Either a configuration to run with, or a text to print and an exit code.
 struct CommandLine {
     std::optional<Config> config;
     int exit_code = 0;
     std::string output; ///< for standard output: help, version
-    std::string error;  ///< for standard error: what was wrong
+    std::string error;  ///< for standard error: the mistake
 };
 
-/// `default_publisher` is used where no name is given.
+/// `default_publisher` is the name when the user gives none.
 [[nodiscard]] CommandLine parse_command_line(int argc, const char *const *argv,
                                              const std::string &default_publisher);
 

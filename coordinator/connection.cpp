@@ -26,7 +26,7 @@ constexpr const char *SQL_PROCESS = "SELECT pg_catalog.pg_backend_pid()";
 /// Of this process; set before the first connection.
 bool poolers_keep_sessions = false;
 
-/// What libpq leaves open by default, but a daemon must not.
+/// Settings that libpq leaves open by default, but a daemon must not.
 struct Default {
     const char *keyword;
     const char *value;
@@ -67,8 +67,8 @@ PGconn *start(const std::string &conninfo) {
     return connection;
 }
 
-/// libpq ends its messages with a line's end, and verbose ones tell lines of the server's source
-/// code.
+/// Removes the final line break of libpq's messages and the lines about the server's source code in
+/// verbose ones.
 std::string tidy(std::string_view message) {
     std::string result;
     while (!message.empty()) {
@@ -125,7 +125,7 @@ StoreError result_error(const PGresult *result) {
     // The server's own hint is about the spelling of a name.
     std::string hint =
         kind == ErrorClass::missing_extension
-            ? "Run CREATE EXTENSION stacksaga, or ALTER EXTENSION stacksaga UPDATE where it is older."
+            ? "Run CREATE EXTENSION stacksaga, or ALTER EXTENSION stacksaga UPDATE if it is older."
             : field(PG_DIAG_MESSAGE_HINT);
     return {kind, message, sqlstate, field(PG_DIAG_MESSAGE_DETAIL), std::move(hint)};
 }
@@ -154,7 +154,7 @@ std::int64_t Rows::int64(int row, int column) const {
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size())
         throw StoreError(ErrorClass::fatal,
-                         fmt::format("the server answered \"{}\" where a number was due", value));
+                         fmt::format("the server returned \"{}\" instead of a number", value));
     return number;
 }
 
@@ -164,7 +164,7 @@ double Rows::float8(int row, int column) const {
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size())
         throw StoreError(ErrorClass::fatal,
-                         fmt::format("the server answered \"{}\" where a number was due", value));
+                         fmt::format("the server returned \"{}\" instead of a number", value));
     return number;
 }
 
@@ -322,20 +322,22 @@ void Connection::trust_poolers(bool trusted) noexcept {
     poolers_keep_sessions = trusted;
 }
 
-/// A server tells its process when a client connects; a pooler tells a number of its own, since it
-/// has no server for this client yet.
+/// A server reports its process id when a client connects; a pooler reports a number of its own,
+/// because it has no server for this client yet.
 asio::awaitable<void> Connection::require_own_session() {
     const Parameters none;
     const Rows rows = co_await query(SQL_PROCESS, none, default_connect_timeout);
     const std::int64_t process = rows.int64(0, 0);
-    const int told = PQbackendPID(connection_);
-    if (process != told)
+    const int reported = PQbackendPID(connection_);
+    if (process != reported)
         throw StoreError(
-            ErrorClass::shared_session, "a pooler or proxy stands between here and the server", {},
-            fmt::format("The server's process is {}, and the connection tells {}.", process, told),
-            "Connect to the server itself: session parameters are set here, which a pooler in "
-            "transaction mode gives to others. Where every client has a session of its own, say "
-            "--session-pooler.");
+            ErrorClass::shared_session, "a pooler or proxy is between this daemon and the server",
+            {},
+            fmt::format("The server's process is {}, but the connection reports {}.", process,
+                        reported),
+            "Connect to the server itself: the daemon sets session parameters, which a pooler in "
+            "transaction mode passes on to other clients. If the pooler gives each client its own "
+            "session, use --session-pooler.");
 }
 
 void Connection::fail_broken() {

@@ -52,13 +52,13 @@ using Parameters = std::vector<std::optional<std::string>>;
 [[nodiscard]] std::string array_literal(const std::vector<std::int64_t> &elements);
 
 /// The SQLSTATE in a libpq message of verbosity VERBOSE ("FATAL:  28P01: ..."), the last one where
-/// several hosts were tried; empty when there is none. libpq has no other way to tell it for a
+/// several hosts were tried; empty when there is none. libpq has no other way to report it for a
 /// failed connection.
 [[nodiscard]] std::string sqlstate_in(std::string_view message);
 
-/// Lifecycle: open(), then query() one at a time, close() at any time between; open() again after
-/// that. After an error without SQLSTATE or a missed deadline the connection is closed. Thread:
-/// that of the executor. Failures are thrown as StoreError, a stop of the daemon as
+/// Lifecycle: open(), then query() one at a time, close() between two calls; open() again after
+/// that. An error without SQLSTATE or a missed deadline closes the connection. Thread: that of the
+/// executor. Failures are thrown as StoreError, a stop of the daemon as
 /// asio::system_error(operation_aborted).
 ///
 /// Only name resolution blocks: libpq has no asynchronous one.
@@ -72,9 +72,9 @@ public:
     ~Connection() { close(); }
 
     /// Connects by libpq's own settings: `conninfo` (a database name, key=value words or a URI; may
-    /// be empty), then PG* environment, service file and password file. What none of them sets:
-    /// encrypted or not as libpq decides, the server must accept writes, a dead peer is noticed in
-    /// seconds. The deadline is connect_timeout (default 10 s) for each host.
+    /// be empty), then PG* environment, service file and password file. Defaults for the rest:
+    /// libpq decides about encryption, the server must accept writes, the daemon detects a dead
+    /// peer within seconds. The deadline is connect_timeout (default 10 s) for each host.
     asio::awaitable<void> open(const std::string &conninfo);
 
     /// Runs one statement within the deadline.
@@ -82,8 +82,8 @@ public:
 
     void close() noexcept;
 
-    /// Whether connections through a pooler are taken, for this process. Else open() throws
-    /// StoreError(shared_session) when it finds one, before anything is set in its session.
+    /// Sets whether this process accepts connections through a pooler. Otherwise open() throws
+    /// StoreError(shared_session) when it finds one, before it sets anything in the session.
     static void trust_poolers(bool trusted) noexcept;
 
     [[nodiscard]] bool is_open() const noexcept { return connection_ != nullptr; }

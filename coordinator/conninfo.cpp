@@ -14,7 +14,7 @@ bool is_conninfo(std::string_view dbname) {
            dbname.starts_with("postgres://");
 }
 
-/// Whether part of a string that libpq cannot read may be a secret.
+/// Whether part of a string that libpq cannot parse may be a secret.
 bool may_hold_secret(std::string_view conninfo) {
     std::string lower(conninfo);
     std::ranges::transform(lower, lower.begin(),
@@ -23,7 +23,7 @@ bool may_hold_secret(std::string_view conninfo) {
            lower.find('@') != std::string::npos;
 }
 
-/// libpq quotes what it could not read, which may be a password or all of a URI.
+/// libpq quotes the text that it could not parse, which may be a password or a whole URI.
 std::string without_quotation(std::string message) {
     const auto from = message.find('"');
     const auto to = message.rfind('"');
@@ -32,7 +32,7 @@ std::string without_quotation(std::string message) {
     return message;
 }
 
-/// As libpq reads it back.
+/// The value in quotes that libpq understands.
 std::string quoted(std::string_view value) {
     if (!value.empty() && value.find_first_of(" \t\r\n'\\") == std::string_view::npos)
         return std::string(value);
@@ -71,7 +71,7 @@ std::optional<std::string> conninfo_complaint(const std::string &conninfo) {
         return may_hold_secret(conninfo) ? without_quotation(std::move(message)) : message;
     }
     if (is_conninfo(option_value(parsed, "dbname").value_or("")))
-        return "dbname is the name of a database here, not another connection string";
+        return "dbname must be the name of a database, not another connection string";
     return std::nullopt;
 }
 
@@ -97,8 +97,9 @@ std::string without_secrets(const std::string &conninfo) {
     for (const auto *option = parsed.get(); option && option->keyword; ++option) {
         if (!option->val)
             continue;
-        // libpq marks what a dialog must not echo; a name says it where the mark is missing. A host
-        // with an @ is the rest of a password whose own @ was not written as %40.
+        // libpq marks the values that a dialog must not echo, but not all of them: the name decides
+        // as well. A host with an @ holds the rest of a password whose own @ was not written as
+        // %40.
         const std::string_view keyword{option->keyword}, value{option->val};
         const bool is_secret = std::string_view(option->dispchar) == "*" ||
                                keyword.find("password") != std::string_view::npos ||

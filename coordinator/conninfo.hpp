@@ -1,5 +1,5 @@
-// Connection strings: what is wrong with one, what its database is called, and how one is shown
-// without its secrets. libpq reads them, so that no other spelling slips through.
+// Connection strings: checks one, names its database, and prints one without its secrets. libpq
+// parses them, so that no spelling of a secret is missed.
 #pragma once
 
 #include <libpq-fe.h>
@@ -20,16 +20,16 @@ using ConninfoOptions = std::unique_ptr<PQconninfoOption, FreeConninfo>;
 [[nodiscard]] std::optional<std::string> option_value(const ConninfoOptions &options,
                                                       std::string_view keyword);
 
-/// What is wrong with a connection string, without a value that may be a secret; nothing when it
-/// can be used.
+/// The mistake in a connection string, without a value that may be a secret; nothing when it is
+/// valid.
 [[nodiscard]] std::optional<std::string> conninfo_complaint(const std::string &conninfo);
 
 /// Which database a connection string names, for people: service, host, port and name, of those
 /// that it sets, never a password. Empty where libpq's environment alone decides.
 [[nodiscard]] std::string database_label(const std::string &conninfo);
 
-/// The connection string as KEY=VALUE words, each secret as ****; "****" for what libpq cannot
-/// read.
+/// The connection string as KEY=VALUE words, each secret as ****; "****" for a string that libpq
+/// cannot parse.
 [[nodiscard]] std::string without_secrets(const std::string &conninfo);
 
 } // namespace stacksaga::coordinator

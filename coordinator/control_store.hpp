@@ -1,5 +1,5 @@
-// Everything that the coordinator asks of a database, as one interface: libpq stands behind it in
-// the daemon (pg_control_store.hpp), a model of the control tables in tests.
+// All queries of the coordinator as one interface: the daemon implements it with libpq
+// (pg_control_store.hpp), the tests with a model of the control tables.
 #pragma once
 
 #include "types.hpp"
@@ -21,7 +21,7 @@ public:
     ControlStore &operator=(const ControlStore &) = delete;
     virtual ~ControlStore() = default;
 
-    /// Connects, and checks that the extension is there.
+    /// Connects, and checks that the extension is installed.
     virtual asio::awaitable<ServerInfo> open() = 0;
 
     /// Drops the connection, if there is one.
@@ -30,35 +30,36 @@ public:
     /// Settings, time and the latest window of a ring; ring_missing when there is no such ring.
     virtual asio::awaitable<RingState> ring_state(const RingName &ring) = 0;
 
-    /// All nodes of a ring, whatever their kind and state.
+    /// All nodes of a ring, of every kind and state.
     virtual asio::awaitable<std::vector<Node>> nodes(const RingName &ring) = 0;
 
     /// All slots of a ring, ascending and without a gap, with their present owners.
     virtual asio::awaitable<std::vector<Slot>> slots(const RingName &ring) = 0;
 
-    /// Proposes a window, or the part of one that proposal.agent was dealt. The epoch, or nothing
-    /// when that window was already published. An error of class in_doubt leaves open whether it
-    /// was: ring_state() tells.
+    /// Publishes a window, or the part of one that is assigned to proposal.agent. Returns the
+    /// epoch, or nothing when that window was already published. After an error of class in_doubt
+    /// the outcome is unknown: ring_state() has the answer.
     virtual asio::awaitable<std::optional<std::int64_t>>
     publish_window(const RingName &ring, const Proposal &proposal,
                    const std::string &publisher) = 0;
 };
 
-/// Who an agent is to the database: its name, and the incarnation that registering gave it.
+/// The identity of an agent in the database: its name, and the incarnation that it got when it
+/// registered.
 struct AgentIdentity {
     std::string name;
     std::int64_t incarnation = 0;
-    std::int64_t windows = 0; ///< whose parts it has published: its progress
+    std::int64_t windows = 0; ///< how many parts it has published: its progress
 };
 
-/// What a heartbeat was answered.
+/// The answer to a heartbeat.
 struct Beat {
     NodeState state = NodeState::unknown;
-    Duration interval; ///< > 0; when the next one is due
+    Duration interval; ///< > 0; until the next one is due
 };
 
-/// What role agent asks besides. An incarnation that another holder of the name has fenced is
-/// refused with SG412, one that was removed with SG404.
+/// The further queries of role agent. The database refuses an incarnation with SG412 when a newer
+/// one of the name fences it, and with SG404 when it was removed.
 class AgentStore : public ControlStore {
 public:
     /// Registers a node of kind agent; gives its incarnation.
@@ -67,13 +68,13 @@ public:
 
     virtual asio::awaitable<Beat> beat(const RingName &ring, const AgentIdentity &agent) = 0;
 
-    /// Takes the agent out of its ring; its workers are a master's from then on.
+    /// Removes the agent from its ring; from then on a master assigns slots to its workers.
     virtual asio::awaitable<void> leave(const AgentIdentity &agent) = 0;
 
-    /// What the agent deals on in the window that starts then, ascending; the owner is the worker
-    /// of its own that owns the slot or is to.
-    virtual asio::awaitable<std::vector<Slot>> dealt_slots(const std::string &agent,
-                                                           Instant window_start) = 0;
+    /// The slots that the agent assigns to its workers in the window that starts then, ascending;
+    /// the owner is the worker of the agent that owns the slot or will own it.
+    virtual asio::awaitable<std::vector<Slot>> assigned_slots(const std::string &agent,
+                                                              Instant window_start) = 0;
 };
 
 } // namespace stacksaga::coordinator

@@ -23,7 +23,7 @@ constexpr std::array rules{
     Rule{"53", ErrorClass::reconnect},     // disk full, out of memory, too many connections
     Rule{"57P", ErrorClass::reconnect},    // shutdown, crash, starting up, idle timeouts
     Rule{"SG403", ErrorClass::permission}, // stacksaga: the role lacks a level
-    Rule{"SG", ErrorClass::refused},       // stacksaga: this request will not do
+    Rule{"SG", ErrorClass::refused},       // stacksaga: this request is not valid
     Rule{"22", ErrorClass::refused},       // data exceptions: a value of this ring
     Rule{"28", ErrorClass::permission},    // invalid authorization
     Rule{"42501", ErrorClass::permission}, // insufficient_privilege
@@ -71,8 +71,8 @@ ErrorClass classify(std::string_view sqlstate) noexcept {
 
 std::string_view advice_on_connecting(std::string_view sqlstate) noexcept {
     if (sqlstate.starts_with("28"))
-        return "Name a role that may log in, with --dbname 'user=...' or PGUSER, and its password in "
-               "a password file; pg_hba.conf of the server says who may.";
+        return "Name a role that may log in with --dbname 'user=...' or PGUSER, put its password into a "
+               "password file, and check the server's pg_hba.conf.";
     if (sqlstate == "3D000")
         return "Create the database, or name another with --dbname.";
     return {};

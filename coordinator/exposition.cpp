@@ -8,7 +8,7 @@
 namespace stacksaga::coordinator {
 namespace {
 
-/// A label's value has its quotes escaped as well, a HELP has not.
+/// Escapes a label's value or a HELP; only a label's value has its quotes escaped.
 std::string escape(const std::string &text, bool quotes) {
     std::string out;
     for (const char c : text) {

@@ -14,7 +14,7 @@ struct Sample {
     double value = 0;
 };
 
-/// What a metric is: `type` is counter or gauge, `help` a sentence for people.
+/// The description of a metric: `type` is counter or gauge, `help` a sentence for people.
 struct MetricDescription {
     std::string type;
     std::string help;
@@ -25,12 +25,12 @@ using MetricDescriptions = std::map<std::string, MetricDescription>;
 
 inline constexpr const char *exposition_content_type = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The samples by name, each name with its HELP and TYPE. A name that is not described has no HELP,
-/// and is a counter where it ends in _total, else a gauge.
+/// The samples by name, each name with its HELP and TYPE. A name without a description has no HELP;
+/// it is a counter if it ends in _total, else a gauge.
 [[nodiscard]] std::string format_exposition(std::vector<Sample> samples,
                                             const MetricDescriptions &descriptions);
 
-/// A number as Prometheus reads it: 17 digits at most, NaN, +Inf, -Inf.
+/// A number that Prometheus parses: 17 digits at most, NaN, +Inf, -Inf.
 [[nodiscard]] std::string format_value(double value);
 
 } // namespace stacksaga::coordinator

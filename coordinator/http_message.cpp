@@ -15,7 +15,7 @@ constexpr std::size_t target_bytes_max = 2048;
 constexpr std::size_t header_bytes_max = 8192;
 constexpr std::size_t headers_max = 64;
 
-/// Nothing on a page of ours comes from elsewhere, and nobody frames it.
+/// The page loads nothing from other sites, and no site may frame it.
 constexpr const char *content_security_policy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -82,7 +82,7 @@ struct HttpReader::State {
 
     static State &of(http_parser *parser) { return *static_cast<State *>(parser->data); }
 
-    /// What a callback returns that ends the parser.
+    /// The return value of a callback that stops the parser.
     int refuse(int status) {
         refusal = status;
         return -1;

@@ -1,5 +1,5 @@
-// HTTP/1.1 as text: requests are read from bytes as they come, within limits, and answers are
-// formatted. Pure: no socket, no clock. The library http_parser reads the syntax.
+// HTTP/1.1 as text: parses requests from bytes within limits, and formats answers. Pure: no socket,
+// no clock. The library http_parser parses the syntax.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 namespace stacksaga::coordinator {
 
 struct HttpRequest {
-    std::string method; ///< GET or HEAD for a handler; others are answered before it sees them
-    std::string path;   ///< as it was sent, without the query
+    std::string method; ///< a handler gets only GET and HEAD
+    std::string path;   ///< as the client sent it, without the query
     /// Of the query, decoded; of a name that comes twice, the first.
     std::map<std::string, std::string> parameters{};
 };
@@ -26,7 +26,7 @@ struct HttpResponse {
     std::string body;
 };
 
-/// A request as it was read, before anything is decided about it.
+/// A parsed request, before the server checks it.
 struct HttpMessage {
     std::string method;
     std::string target;              ///< path and query
@@ -34,8 +34,8 @@ struct HttpMessage {
     bool keeps_alive = true;         ///< whether the client may send another one
 };
 
-/// Reads the requests of one connection. Each request is limited in the bytes of its target and of
-/// its headers and in the number of these, and has no body.
+/// Reads the requests of one connection. Limits hold for the bytes of a request's target and
+/// headers and for the number of headers; a request has no body.
 class HttpReader {
 public:
     HttpReader();
@@ -43,14 +43,14 @@ public:
     HttpReader &operator=(const HttpReader &) = delete;
     ~HttpReader();
 
-    /// Takes in bytes; a request that they complete is the next of take(). False, and the status of
-    /// the answer in refusal(), when the connection cannot go on.
+    /// Adds bytes; take() then returns the requests that they complete. Returns false when the
+    /// connection must end; refusal() then has the status of the answer.
     bool feed(std::string_view bytes);
 
     /// The oldest request that is complete, or nothing.
     std::optional<HttpMessage> take();
 
-    /// 400 for what is no HTTP, 413, 414 or 431 for what is too large.
+    /// 400 for bytes that are not HTTP; 413, 414 or 431 for a request that is too large.
     [[nodiscard]] int refusal() const noexcept;
 
 private:
@@ -58,15 +58,15 @@ private:
     std::unique_ptr<State> state_;
 };
 
-/// Whether a Host header names this daemon, so that no page of another site can ask it under a name
-/// of its own that it has pointed here (DNS rebinding). Addresses do, since no name can be pointed
-/// to one, and so do localhost and `names`; ports, case and a final dot do not matter.
+/// Whether a Host header names this daemon. This keeps out pages of other sites that point their
+/// own name at this daemon (DNS rebinding). IP addresses, localhost and `names` are accepted;
+/// ports, case and a final dot do not matter.
 [[nodiscard]] bool is_own_host(std::string_view host, const std::vector<std::string> &names);
 
 /// The path and the parameters of a target; nothing when its query cannot be decoded.
 [[nodiscard]] std::optional<HttpRequest> parse_target(const HttpMessage &message);
 
-/// The answer as it is sent; for HEAD without its body.
+/// The bytes of the answer; for HEAD without the body.
 [[nodiscard]] std::string format_response(const HttpResponse &response, std::string_view method,
                                           bool keeps_alive);
 

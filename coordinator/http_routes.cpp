@@ -33,34 +33,34 @@ bool is_uuid(const std::string &text) {
     return true;
 }
 
-/// What one database answered: a value, or why there is none.
+/// The answer of one database: a value, or an error.
 template <class Value> struct Answer {
     std::optional<Value> value;
     std::optional<StoreError> error;
 };
 
-template <class Value> using Question = std::function<asio::awaitable<Value>(Observer &)>;
+template <class Value> using Question = std::function<asio::awaitable<Value>(StatusReader &)>;
 
 template <class Value>
-asio::awaitable<void> ask_one(const Question<Value> &question, Observer &observer,
+asio::awaitable<void> ask_one(const Question<Value> &question, StatusReader &reader,
                               Answer<Value> &answer) {
     try {
-        answer.value = co_await question(observer);
+        answer.value = co_await question(reader);
     } catch (const StoreError &error) {
         answer.error = error;
     }
 }
 
-/// Asks all databases at the same time; the answers are in their order. The question has a name
-/// where this is called: g++ 12 destroys a temporary of a co_await twice.
+/// Asks all databases concurrently; the answers are in their order. Callers name the question in a
+/// variable: g++ 12 destroys a temporary of a co_await twice.
 template <class Value, class Databases>
 asio::awaitable<std::vector<Answer<Value>>> ask_all(const Databases &databases,
                                                     const Question<Value> &question) {
     std::vector<Answer<Value>> answers(databases.size());
     std::vector<asio::awaitable<void>> tasks;
     for (std::size_t i = 0; i < databases.size(); ++i)
-        tasks.push_back(ask_one(question, *databases[i]->observer, answers[i]));
-    co_await side_by_side(std::move(tasks), true);
+        tasks.push_back(ask_one(question, *databases[i]->reader, answers[i]));
+    co_await run_task_group(std::move(tasks), true);
     co_return answers;
 }
 
@@ -79,33 +79,34 @@ std::vector<std::string> database_names(const std::vector<std::string> &conninfo
     return names;
 }
 
-Pages::Pages(std::string role)
+HttpRoutes::HttpRoutes(std::string role)
     : role_(std::move(role)), started_(std::chrono::steady_clock::now()) {}
 
-void Pages::show(std::string name, std::unique_ptr<Observer> observer) {
-    shown_.push_back({std::move(name), std::move(observer)});
+void HttpRoutes::add_database(std::string name, std::unique_ptr<StatusReader> reader) {
+    databases_.push_back({std::move(name), std::move(reader)});
 }
 
-void Pages::close() noexcept {
-    for (Shown &each : shown_)
-        each.observer->close();
+void HttpRoutes::close() noexcept {
+    for (Database &each : databases_)
+        each.reader->close();
 }
 
-asio::awaitable<HttpResponse> Pages::answer(HttpRequest request) {
+asio::awaitable<HttpResponse> HttpRoutes::answer(HttpRequest request) {
     ++requests_;
     constexpr std::string_view saga_prefix = "/saga/";
     const std::string &path = request.path;
     const auto wanted = request.parameters.find("database");
     Databases databases;
     std::string names;
-    for (Shown &each : shown_) {
+    for (Database &each : databases_) {
         names += (names.empty() ? "" : ", ") + each.name;
         if (wanted == request.parameters.end() || wanted->second == each.name)
             databases.push_back(&each);
     }
     if (databases.empty())
         co_return HttpResponse{
-            404, plain, fmt::format("No database of that name is served. There are: {}.\n", names)};
+            404, plain,
+            fmt::format("This daemon serves no database of that name. It serves: {}.\n", names)};
     if (path == "/livez")
         co_return HttpResponse{200, plain, "ok\n"};
     if (path == "/readyz")
@@ -123,12 +124,12 @@ asio::awaitable<HttpResponse> Pages::answer(HttpRequest request) {
             co_return HttpResponse{200, file.content_type, std::string(file.body)};
     co_return HttpResponse{
         404, plain,
-        "Not found. There are /, /livez, /readyz, /health, /metrics, /status and /saga/ID.\n"};
+        "Not found. The paths are /, /livez, /readyz, /health, /metrics, /status and /saga/ID.\n"};
 }
 
-asio::awaitable<HttpResponse> Pages::ready(Databases databases) {
-    const Question<bool> question = [](Observer &observer) -> asio::awaitable<bool> {
-        co_await observer.check_ready();
+asio::awaitable<HttpResponse> HttpRoutes::ready(Databases databases) {
+    const Question<bool> question = [](StatusReader &reader) -> asio::awaitable<bool> {
+        co_await reader.check_ready();
         co_return true;
     };
     const auto answers = co_await ask_all(databases, question);
@@ -142,7 +143,7 @@ asio::awaitable<HttpResponse> Pages::ready(Databases databases) {
     co_return HttpResponse{good ? 200 : 503, plain, good ? "ok\n" : complaints};
 }
 
-asio::awaitable<HttpResponse> Pages::health(Databases databases) {
+asio::awaitable<HttpResponse> HttpRoutes::health(Databases databases) {
     const HttpResponse readiness = co_await ready(databases);
     const auto up = std::chrono::duration_cast<std::chrono::seconds>(
         std::chrono::steady_clock::now() - started_);
@@ -151,10 +152,10 @@ asio::awaitable<HttpResponse> Pages::health(Databases databases) {
                                        STACKSAGA_VERSION, role_, up.count(), readiness.body)};
 }
 
-MetricDescriptions Pages::descriptions() const {
+MetricDescriptions HttpRoutes::descriptions() const {
     MetricDescriptions all;
-    for (const Shown &each : shown_)
-        all.insert(each.observer->descriptions().begin(), each.observer->descriptions().end());
+    for (const Database &each : databases_)
+        all.insert(each.reader->descriptions().begin(), each.reader->descriptions().end());
     all["stacksaga_coordinator_database_up"] = {"gauge",
                                                 "1 when the database answered this scrape, else 0"};
     all["stacksaga_coordinator_http_requests_total"] = {
@@ -163,18 +164,18 @@ MetricDescriptions Pages::descriptions() const {
     return all;
 }
 
-asio::awaitable<HttpResponse> Pages::metrics(Databases databases) {
-    const Question<std::vector<Sample>> question = [](Observer &observer) {
-        return observer.metrics();
+asio::awaitable<HttpResponse> HttpRoutes::metrics(Databases databases) {
+    const Question<std::vector<Sample>> question = [](StatusReader &reader) {
+        return reader.metrics();
     };
     const auto answers = co_await ask_all(databases, question);
     std::vector<Sample> samples;
     for (std::size_t i = 0; i < answers.size(); ++i) {
-        // A scrape does not fail when a database does: a sample says so.
+        // A scrape succeeds even if a database fails: a sample reports the failure.
         std::vector<Sample> of_one = answers[i].value.value_or(std::vector<Sample>{});
         of_one.push_back({"stacksaga_coordinator_database_up", {}, answers[i].value ? 1.0 : 0.0});
         for (Sample &sample : of_one) {
-            if (shown_.size() > 1)
+            if (databases_.size() > 1)
                 sample.labels.emplace("database", databases[i]->name);
             samples.push_back(std::move(sample));
         }
@@ -186,8 +187,8 @@ asio::awaitable<HttpResponse> Pages::metrics(Databases databases) {
     co_return HttpResponse{200, exposition_content_type, std::move(body)};
 }
 
-asio::awaitable<HttpResponse> Pages::status(Databases databases) {
-    const Question<std::string> question = [](Observer &observer) { return observer.status(); };
+asio::awaitable<HttpResponse> HttpRoutes::status(Databases databases) {
+    const Question<std::string> question = [](StatusReader &reader) { return reader.status(); };
     auto answers = co_await ask_all(databases, question);
     if (databases.size() == 1) {
         if (answers.front().error)
@@ -205,11 +206,11 @@ asio::awaitable<HttpResponse> Pages::status(Databases databases) {
     co_return HttpResponse{200, "application/json", std::move(body)};
 }
 
-asio::awaitable<HttpResponse> Pages::timeline(Databases databases, std::string saga_id) {
+asio::awaitable<HttpResponse> HttpRoutes::timeline(Databases databases, std::string saga_id) {
     if (!is_uuid(saga_id))
-        co_return HttpResponse{400, plain, "A saga's id is a uuid: /saga/ID.\n"};
-    const Question<std::vector<std::string>> question = [&saga_id](Observer &observer) {
-        return observer.timeline(saga_id);
+        co_return HttpResponse{400, plain, "The id of a saga is a uuid: /saga/ID.\n"};
+    const Question<std::vector<std::string>> question = [&saga_id](StatusReader &reader) {
+        return reader.timeline(saga_id);
     };
     const auto answers = co_await ask_all(databases, question);
     for (const auto &answer : answers)

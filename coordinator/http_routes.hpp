@@ -1,4 +1,4 @@
-// What the daemon answers over HTTP: probes, metrics, status, and a page for people.
+// The paths that the daemon serves over HTTP: probes, metrics, status, and a page for people.
 #pragma once
 
 #include "http_server.hpp"
@@ -10,40 +10,40 @@
 
 namespace stacksaga::coordinator {
 
-/// What to call databases by in pages and labels: as database_label(), told apart by a number where
-/// two are alike or say nothing.
+/// The names of databases in answers and labels: database_label(), with a number added when two are
+/// equal.
 [[nodiscard]] std::vector<std::string> database_names(const std::vector<std::string> &conninfos);
 
-/// Lifecycle: show() each database, then answer() any number of requests, close() at the end.
-/// Thread: that of the io_context.
-class Pages {
+/// Lifecycle: add_database() for each database, then answer() any number of requests, close() at
+/// the end. Thread: that of the io_context.
+class HttpRoutes {
 public:
-    explicit Pages(std::string role);
+    explicit HttpRoutes(std::string role);
 
     /// Adds a database; `name` as database_names() has it.
-    void show(std::string name, std::unique_ptr<Observer> observer);
+    void add_database(std::string name, std::unique_ptr<StatusReader> reader);
 
     /// | path | answers |
     /// |---|---|
     /// | /livez | 200 while the loop turns |
-    /// | /readyz | 200 when each database answers and has the extension, else 503 and why |
+    /// | /readyz | 200 when each database answers and has the extension, else 503 and the reasons |
     /// | /health | both, for people |
     /// | /metrics | Prometheus' text format; of several databases, each with a label |
     /// | /status | stacksaga.status(); of several databases, a list |
-    /// | /saga/ID | the story of a saga, one line an event |
+    /// | /saga/ID | the timeline of a saga, one line for each event |
     /// | /, /page.css, /page.js | the page |
     ///
-    /// With ?database=NAME they are about that database alone.
+    /// With ?database=NAME the answer is about that database alone.
     asio::awaitable<HttpResponse> answer(HttpRequest request);
 
     void close() noexcept;
 
 private:
-    struct Shown {
+    struct Database {
         std::string name;
-        std::unique_ptr<Observer> observer;
+        std::unique_ptr<StatusReader> reader;
     };
-    using Databases = std::vector<Shown *>;
+    using Databases = std::vector<Database *>;
 
     asio::awaitable<HttpResponse> ready(Databases databases);
     asio::awaitable<HttpResponse> health(Databases databases);
@@ -52,7 +52,7 @@ private:
     asio::awaitable<HttpResponse> timeline(Databases databases, std::string saga_id);
     [[nodiscard]] MetricDescriptions descriptions() const;
 
-    std::vector<Shown> shown_;
+    std::vector<Database> databases_;
     std::string role_;
     SteadyTime started_;
     double requests_ = 0;

@@ -28,7 +28,7 @@ constexpr std::size_t connections_max = 512;
 constexpr std::size_t connections_of_client_max = 256;
 constexpr std::chrono::seconds turn_max{10};
 constexpr std::chrono::seconds sweep_interval{1};
-/// After an accept that failed because this process has no file descriptor left.
+/// The pause after an accept failed because this process has no file descriptor left.
 constexpr std::chrono::milliseconds accept_pause{100};
 
 HttpResponse plain(int status, std::string text) {
@@ -36,31 +36,32 @@ HttpResponse plain(int status, std::string text) {
 }
 
 HttpResponse refused(int status) {
-    return plain(status, status == 400 ? "This is no HTTP/1.1 request that names its host.\n"
+    return plain(status, status == 400 ? "The request is not HTTP/1.1 with a Host header.\n"
                                        : "The request is too large, or has a body.\n");
 }
 
 HttpResponse foreign_host(std::string_view host) {
-    return plain(421, fmt::format("This daemon does not serve the host name \"{}\". Ask it by its "
-                                  "address, or start it with --http-host and the name.\n",
+    return plain(421, fmt::format("This daemon does not serve the host name \"{}\". Use its "
+                                  "address, or start it with --http-host and this name.\n",
                                   host));
 }
 
-/// What is cancelled was so because the daemon ends; anything else is a defect.
+/// The answer to a failed handler: a cancelled one means that the daemon stops, any other is a
+/// defect.
 HttpResponse failed(const std::exception_ptr &failure) {
     try {
         std::rethrow_exception(failure);
     } catch (const asio::system_error &error) {
         if (error.code() == asio::error::operation_aborted)
-            return plain(503, "The daemon ends.\n");
+            return plain(503, "The daemon is stopping.\n");
     } catch (const std::exception &) {
         // Answered below.
     }
     return plain(500, "Internal error.\n");
 }
 
-/// One client. Its turn is to send a request, or to take an answer; while the answer is made it is
-/// the daemon's.
+/// One client. It has the turn while it sends a request or reads an answer; the daemon has it while
+/// a handler runs.
 struct Client {
     Client(tcp::socket with, asio::ip::address from)
         : socket(std::move(with)), address(std::move(from)) {}
@@ -71,7 +72,7 @@ struct Client {
     }
 
     void close() noexcept {
-        asio::error_code ignored; // it is closed all the same
+        asio::error_code ignored; // the socket is closed in any case
         socket.close(ignored);
     }
 
@@ -120,7 +121,7 @@ public:
 private:
     using Clients = std::list<Client>;
 
-    /// `self` keeps this until the coroutine ends, as it does below.
+    /// `self` keeps the listener alive until the coroutine ends, here and below.
     asio::awaitable<void> accept(std::shared_ptr<Listener> self) {
         while (self->acceptor_.is_open()) {
             asio::error_code error;
@@ -136,12 +137,12 @@ private:
     }
 
     void admit(tcp::socket socket) {
-        asio::error_code gone;
-        const auto address = socket.remote_endpoint(gone).address();
-        // Or each of several answers in a row would wait for the other side's ACK.
-        if (!gone)
-            socket.set_option(tcp::no_delay(true), gone);
-        if (gone)
+        asio::error_code disconnected;
+        const auto address = socket.remote_endpoint(disconnected).address();
+        // Without it, each of several consecutive answers would wait for the client's ACK.
+        if (!disconnected)
+            socket.set_option(tcp::no_delay(true), disconnected);
+        if (disconnected)
             return;
         const auto is_neighbour = [&](const Client &client) { return client.address == address; };
         if (std::ranges::count_if(clients_, is_neighbour) >=
@@ -155,7 +156,7 @@ private:
             asio::co_spawn(io_, sweep(shared_from_this()), asio::detached);
     }
 
-    /// Closes clients whose turn is over, as long as there are clients.
+    /// Closes clients whose turn has expired, as long as there are clients.
     asio::awaitable<void> sweep(std::shared_ptr<Listener> self) {
         while (!self->clients_.empty()) {
             sweep_timer_.expires_after(sweep_interval);
@@ -169,8 +170,8 @@ private:
         is_sweeping_ = false;
     }
 
-    /// Closes one of the clients that are meant: the one whose turn has lasted longest, before any
-    /// that waits for this daemon.
+    /// Closes one of the chosen clients: the one whose turn has lasted longest, or, if all wait for
+    /// the daemon, the one that has waited longest.
     template <class Meant> void evict(const Meant &is_meant) {
         Client *victim = nullptr;
         for (Client &client : clients_) {
@@ -189,12 +190,12 @@ private:
             while (co_await answer_next(*client)) {
             }
         } catch (const std::exception &) {
-            // The client is gone or was closed, or there is no memory for it.
+            // The client disconnected or was closed, or memory ran out.
         }
         self->clients_.erase(client);
     }
 
-    /// Reads a request and answers it; false when the connection is to end.
+    /// Reads a request and answers it; false when the connection must end.
     asio::awaitable<bool> answer_next(Client &client) {
         std::optional<HttpMessage> message = client.reader.take();
         std::array<char, 4096> bytes{};
@@ -221,10 +222,10 @@ private:
         if (message.host && !is_own_host(*message.host, address_.names))
             co_return foreign_host(*message.host);
         if (message.method != "GET" && message.method != "HEAD")
-            co_return plain(405, "Only GET and HEAD.\n");
+            co_return plain(405, "Only GET and HEAD are allowed.\n");
         std::optional<HttpRequest> request = parse_target(message);
         if (!request)
-            co_return plain(400, "The query cannot be read.\n");
+            co_return plain(400, "The query is not valid.\n");
         std::exception_ptr failure;
         HttpResponse response;
         try {

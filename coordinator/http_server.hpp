@@ -1,5 +1,6 @@
-// A small HTTP/1.1 server on the daemon's own io_context. Slow, silent and unreading clients cost
-// the others nothing: whoever connects is served, and the client that has waited longest pays.
+// A small HTTP/1.1 server on the daemon's own io_context. Slow, idle and unreading clients never
+// delay the others: the server accepts each new client and, at its limit, closes the client that
+// has been slow for longest.
 #pragma once
 
 #include "http_message.hpp"
@@ -15,19 +16,19 @@
 
 namespace stacksaga::coordinator {
 
-/// Where to listen, and what it is called. An empty host is none.
+/// The address to listen on, and the daemon's host names. An empty host means no server.
 struct HttpAddress {
     std::string host;
     std::uint16_t port = 0;
-    std::vector<std::string> names{}; ///< of this daemon in requests, besides localhost and `host`
+    std::vector<std::string> names{}; ///< accepted in requests, besides localhost and `host`
 };
 
-/// Lifecycle: made, start() once, stop() once. Handlers run on the io_context's thread, any number
-/// at a time; what they throw becomes a 500.
+/// Lifecycle: constructed, start() once, stop() once. Handlers run on the io_context's thread, any
+/// number concurrently; an exception of a handler becomes a 500.
 ///
-/// A request has to be complete, and an answer taken, ten seconds after its turn began. There are
-/// at most 512 connections, 256 of one address; one more closes the one that has been at its
-/// request or has not taken its answer for longest. So no number of slow clients delays a probe.
+/// A client has ten seconds to send a request and ten to read the answer. The server keeps at most
+/// 512 connections, 256 of one address; one more closes the connection that has spent longest on
+/// sending its request or reading its answer. So slow clients, in any number, never delay a probe.
 class HttpServer {
 public:
     using Handler = std::function<asio::awaitable<HttpResponse>(HttpRequest)>;

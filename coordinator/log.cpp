@@ -58,7 +58,7 @@ void append_escaped(std::string &out, std::string_view text) {
     }
 }
 
-/// A logfmt value stands bare when no reader could split or misread it.
+/// Whether a logfmt value needs no quotes, because no reader could split or misread it.
 bool stands_bare(std::string_view text) {
     if (text.empty())
         return false;

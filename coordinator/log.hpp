@@ -1,8 +1,7 @@
-// One line an event on standard error, as logfmt or JSON.
+// The log: one line for each event on standard error, as logfmt or JSON.
 //
-// Values come from servers and users: line breaks, control characters and bytes that are not UTF-8
-// are escaped, so that a line stays a line whatever libpq has to say. Never logged: passwords,
-// payloads.
+// Values come from servers and users: the log escapes line breaks, control characters and bytes
+// that are not UTF-8, so that an event is always one line. It never contains passwords or payloads.
 #pragma once
 
 #include <chrono>
@@ -38,16 +37,16 @@ using LogTime = std::chrono::sys_time<std::chrono::milliseconds>;
 [[nodiscard]] std::string format_event(LogFormat format, LogTime at, LogLevel level,
                                        std::string_view message, std::span<const LogField> fields);
 
-/// The text as a JSON string, quotes included; what is no UTF-8 becomes U+FFFD.
+/// The text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string quoted_json(std::string_view text);
 
 /// RFC 3339 in UTC with milliseconds: 2026-01-31T12:00:00.000Z.
 [[nodiscard]] std::string format_time(LogTime at);
 
-/// Seconds or milliseconds, whichever is exact and short: 60s, 1500ms; microseconds otherwise.
+/// Seconds or milliseconds if they are exact: 60s, 1500ms; microseconds otherwise.
 [[nodiscard]] std::string format_duration(std::chrono::microseconds duration);
 
-/// Lifecycle: made first, lives as long as the process. One thread.
+/// Lifecycle: constructed first, lives as long as the process. One thread.
 class Log {
 public:
     /// Takes a finished line, its end included.
@@ -64,10 +63,10 @@ public:
     void error(std::string_view message, std::initializer_list<LogField> fields = {});
     void event(LogLevel level, std::string_view message, std::span<const LogField> fields);
 
-    /// At level info whatever the threshold: somebody asked for it.
+    /// Writes at level info, even below the threshold, because somebody asked for it.
     void answer(std::string_view message, std::span<const LogField> fields);
 
-    /// What holds from the next line on.
+    /// Applies from the next line on.
     void configure(LogFormat format, LogLevel threshold) noexcept;
 
 private:
@@ -79,7 +78,7 @@ private:
     std::vector<LogField> common_; ///< of every event
 };
 
-/// Writes to standard error; what cannot be written is lost, logging never stops the daemon.
+/// Writes to standard error; a failed write loses the line, but never stops the daemon.
 void write_to_stderr(std::string_view line);
 
 } // namespace stacksaga::coordinator

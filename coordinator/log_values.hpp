@@ -1,4 +1,4 @@
-// How rings, instants and durations read in log lines and status lines.
+// Formats rings, instants and durations for log lines and status lines.
 #pragma once
 
 #include "log.hpp"

@@ -1,5 +1,5 @@
-// stacksaga-coordinator: wires configuration, log, database and role together, and turns signals
-// and errors into an end.
+// stacksaga-coordinator: connects configuration, log, database and role, and turns signals and
+// errors into exit codes.
 
 #include "agent.hpp"
 #include "clock.hpp"
@@ -42,7 +42,7 @@ namespace {
 
 using namespace stacksaga::coordinator;
 
-/// "host:pid": tells coordinators apart in the log of windows.
+/// "host:pid": identifies the coordinator that published a window.
 std::string default_publisher() {
     std::array<char, 256> host{};
     if (::gethostname(host.data(), host.size() - 1) != 0)
@@ -58,7 +58,7 @@ int report(Log &log, const StoreError &error) {
     return code;
 }
 
-/// The exit code for the way in which a role ended.
+/// The exit code for the failure or signal that ended a role.
 int conclude(Log &log, const std::exception_ptr &failure, int stop_signal) {
     try {
         if (failure)
@@ -74,20 +74,20 @@ int conclude(Log &log, const std::exception_ptr &failure, int stop_signal) {
     return exit_code::ok;
 }
 
-/// Pages over HTTP beside the daemon's work.
+/// The HTTP server of the daemon, with its routes.
 class Web {
 public:
     Web(asio::io_context &io, const Config &config, Log &log, std::string role)
-        : pages_(std::move(role)), server_(io, config.http, [this](HttpRequest request) {
-              return pages_.answer(std::move(request));
+        : routes_(std::move(role)), server_(io, config.http, [this](HttpRequest request) {
+              return routes_.answer(std::move(request));
           }) {
         const std::vector<std::string> names = database_names(config.databases);
         for (std::size_t i = 0; i < names.size(); ++i)
-            pages_.show(names[i],
-                        std::make_unique<Observer>(io.get_executor(), config.databases[i],
-                                                   [&log](std::string_view notice) {
-                                                       log.debug("notice", {{"notice", notice}});
-                                                   }));
+            routes_.add_database(names[i], std::make_unique<StatusReader>(
+                                               io.get_executor(), config.databases[i],
+                                               [&log](std::string_view notice) {
+                                                   log.debug("notice", {{"notice", notice}});
+                                               }));
         if (config.http.host.empty() || config.once)
             return;
         try {
@@ -97,7 +97,9 @@ public:
         } catch (const std::runtime_error &error) {
             if (!config.http_is_default)
                 throw;
-            log.warn("no pages", {{"error", error.what()}, {"hint", "choose --http HOST:PORT"}});
+            log.warn("HTTP is not served",
+                     {{"error", error.what()},
+                      {"hint", "Choose another address with --http HOST:PORT."}});
         }
     }
     Web(const Web &) = delete;
@@ -106,16 +108,16 @@ public:
 
     void stop() noexcept {
         server_.stop();
-        pages_.close();
+        routes_.close();
     }
 
 private:
-    Pages pages_;
+    HttpRoutes routes_;
     HttpServer server_;
 };
 
-/// Runs a command that looks; what it cannot ask goes to standard error.
-int run_look(const Config &config) {
+/// Runs a command that reads; prints an error to standard error.
+int run_reading_command(const Config &config) {
     asio::io_context io(1);
     asio::cancellation_signal stop;
     asio::signal_set signals(io, SIGINT, SIGTERM);
@@ -124,7 +126,7 @@ int run_look(const Config &config) {
             stop.emit(asio::cancellation_type::terminal);
     });
     int code = exit_code::ok;
-    asio::co_spawn(io, look(io, config),
+    asio::co_spawn(io, run_command(io, config),
                    asio::bind_cancellation_slot(
                        stop.slot(), [&](const std::exception_ptr &failure, int result) {
                            signals.cancel();
@@ -145,7 +147,7 @@ int run_look(const Config &config) {
     return code;
 }
 
-/// What a dry run prints of one ring; "new" counts the slots that change their owner.
+/// Prints one ring of a dry run; "new" counts the slots that change their owner.
 void print_proposal(const RingName &ring, const std::vector<Slot> &slots,
                     const Proposal &proposal) {
     std::vector<std::vector<std::string>> rows;
@@ -167,7 +169,8 @@ void print_proposal(const RingName &ring, const std::vector<Slot> &slots,
                     format_table({"range_start", "range_end", "slots", "node", "new"}, rows)));
 }
 
-/// One of several databases: trouble that ends its master ends no other's; it is tried anew.
+/// Serves one of several databases: an error that ends its master ends no other one; the master
+/// starts again.
 asio::awaitable<void> serve_beside_others(Master &master, Clock &clock, Log &log) {
     constexpr Duration pause = std::chrono::seconds(5);
     for (;;) {
@@ -187,7 +190,7 @@ Connection::NoticeHandler log_notices(Log &log) {
     return [&log](std::string_view notice) { log.info("notice", {{"notice", notice}}); };
 }
 
-/// What serves one of several databases.
+/// The objects that serve one of several databases.
 struct ServedDatabase {
     ServedDatabase(asio::io_context &io, const std::string &conninfo, const Log &common,
                    const MasterSettings &settings)
@@ -229,7 +232,7 @@ int run_masters(const Config &config, Log &log, const Service::ReadConfig &read_
         for (ServedDatabase &each : databases)
             each.master.log_state();
     };
-    const std::exception_ptr failure = service.run(side_by_side(std::move(tasks), config.once),
+    const std::exception_ptr failure = service.run(run_task_group(std::move(tasks), config.once),
                                                    {.dump = dump, .end = [&] { web.stop(); }});
     return conclude(log, failure, service.stop_signal());
 }
@@ -248,7 +251,7 @@ int run_master(const Config &config, Log &log, const Service::ReadConfig &read_a
     return conclude(log, failure, service.stop_signal());
 }
 
-/// What is left to do when a signal has ended the role; another signal ends that as well.
+/// Runs the last task after a signal has ended the role; another signal ends the task as well.
 void run_after_stop(asio::io_context &io, asio::awaitable<void> last) {
     asio::cancellation_signal stop;
     asio::signal_set signals(io, SIGINT, SIGTERM);
@@ -296,8 +299,7 @@ int run_agent(const Config &config, Log &log, const Service::ReadConfig &read_ag
 } // namespace
 
 int main(int argc, char **argv) {
-    // Writing to a log pipe whose reader is gone, or to a server that went away, is an error, not
-    // an end.
+    // Writing to a log pipe or a server that closed must be an error, not the end of the process.
     std::signal(SIGPIPE, SIG_IGN);
     try {
         const CommandLine command_line = parse_command_line(argc, argv, default_publisher());
@@ -322,8 +324,8 @@ int main(int argc, char **argv) {
             return exit_code::ok;
         }
         if (config.command != Command::master && config.command != Command::agent) {
-            std::signal(SIGPIPE, SIG_DFL); // as any command whose reader has enough
-            return run_look(config);
+            std::signal(SIGPIPE, SIG_DFL); // like any command whose output pipe closes
+            return run_reading_command(config);
         }
         const auto read_again = [&] { return parse_command_line(argc, argv, config.publisher); };
         Log log(config.log_format, config.log_level, write_to_stderr);

@@ -24,7 +24,7 @@ printf '.SH COMMANDS\n'
 "$program" --help | sed -n '/^Subcommands:/,/^$/p' | options
 "$program" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p' | while read -r command; do
     printf '.SH OPTIONS OF %s\n' "${command^^}"
-    "$program" "$command" --help | sed '1d;/^The connection is libpq/,$d' | options
+    "$program" "$command" --help | sed '1d;/^The connection uses libpq/,$d' | options
 done
 printf '.SH ENVIRONMENT, EXIT CODES, SIGNALS\n'
-"$program" --help | sed -n '/^The connection is libpq/,$p' | sed 's/^$/.PP/'
+"$program" --help | sed -n '/^The connection uses libpq/,$p' | sed 's/^$/.PP/'

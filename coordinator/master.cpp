@@ -10,10 +10,11 @@
 namespace stacksaga::coordinator {
 namespace {
 
-/// Settings may change and clocks may jump while nothing is due: a ring is looked at this often.
-constexpr Duration look_interval = std::chrono::seconds(5);
+/// Settings may change and clocks may jump while nothing is due: the master reads a ring this
+/// often.
+constexpr Duration poll_interval = std::chrono::seconds(5);
 
-/// A ring without a node to deal to is looked at more often, to catch the window for the first one.
+/// The master reads a ring without nodes more often, to give the first node the next window.
 constexpr Duration deserted_interval = std::chrono::seconds(1);
 
 constexpr Duration reconnect_initial = std::chrono::milliseconds(100);
@@ -21,11 +22,11 @@ constexpr Duration reconnect_cap = std::chrono::seconds(5);
 constexpr Duration put_off_initial = std::chrono::milliseconds(20);
 constexpr Duration put_off_cap = std::chrono::seconds(5);
 
-/// The database clock and ours may drift apart by as much between two looks without anybody
-/// jumping.
+/// The database clock and the steady clock may drift apart this much between two readings before
+/// the log calls it a jump.
 constexpr Duration clock_tolerance = std::chrono::milliseconds(500);
 
-/// Rings told by name when the connection is opened.
+/// The log line of a new connection names this many rings.
 constexpr std::size_t introduced_rings_max = 10;
 
 bool concerns_ring(ErrorClass kind) {
@@ -74,10 +75,10 @@ asio::awaitable<void> Master::connect() {
     for (Ring &ring : rings_)
         ring.next_turn = clock_.now();
     co_await introduce(server);
-    tell(fmt::format("serving {} ring(s) of database {}", rings_.size(), server.database));
+    notify_status(fmt::format("serving {} ring(s) of database {}", rings_.size(), server.database));
 }
 
-void Master::tell(const std::string &status) const {
+void Master::notify_status(const std::string &status) const {
     if (settings_.on_status)
         settings_.on_status(status);
 }
@@ -103,11 +104,11 @@ asio::awaitable<void> Master::introduce(const ServerInfo &server) {
     for (std::size_t i = 0; i < std::min(rings_.size(), introduced_rings_max); ++i) {
         rings += (i > 0 ? ", " : "") + ring_text(rings_[i].name);
         try {
-            const RingState state = co_await look(rings_[i]);
+            const RingState state = co_await read_state(rings_[i]);
             rings += fmt::format(" (window {}, lead {})", format_duration(state.window_length),
                                  format_duration(state.publish_lead));
         } catch (const StoreError &error) {
-            // Its own turn comes next, and deals with it.
+            // The ring's own turn comes next and handles the error.
             if (!concerns_ring(error.kind))
                 throw;
             rings += fmt::format(" ({})", error.kind == ErrorClass::ring_missing ? "missing"
@@ -126,7 +127,7 @@ asio::awaitable<void> Master::introduce(const ServerInfo &server) {
                                {"database", server.database},
                                {"user", server.role},
                                {"rings", rings},
-                               {"look_interval", format_duration(look_interval)}});
+                               {"poll_interval", format_duration(poll_interval)}});
 }
 
 asio::awaitable<void> Master::serve_due_rings() {
@@ -148,7 +149,7 @@ asio::awaitable<void> Master::serve_due_rings() {
         throw StoreError(*first_refusal);
 }
 
-asio::awaitable<RingState> Master::look(Ring &ring) {
+asio::awaitable<RingState> Master::read_state(Ring &ring) {
     const SteadyTime sent = clock_.now();
     const RingState state = co_await store_.ring_state(ring.name);
     const SteadyTime received = clock_.now();
@@ -161,14 +162,14 @@ asio::awaitable<RingState> Master::look(Ring &ring) {
 }
 
 asio::awaitable<void> Master::serve(Ring &ring) {
-    const RingState state = co_await look(ring);
-    const Plan planned = plan(state.database_time, state, ring.settled);
+    const RingState state = co_await read_state(ring);
+    const WindowPlan planned = plan_window(state.database_time, state, ring.settled);
     const bool is_next =
         planned.window_start == window_after(state.database_time, state.window_length);
     if (planned.due || (settings_.once && is_next) || settings_.dry_run)
         co_await publish(ring, state, planned.window_start);
     else if (settings_.once)
-        log_.info("the next window is published already",
+        log_.info("the next window is already published",
                   {{"ring", ring_text(ring.name)}, {"epoch", state.epoch}});
     ring.backoff.reset();
 
@@ -176,9 +177,9 @@ asio::awaitable<void> Master::serve(Ring &ring) {
     if (ring.deserted) {
         ring.next_turn = now + std::min(deserted_interval, state.window_length);
     } else {
-        const Plan next = plan(ring.database_clock.now(now), state, ring.settled);
+        const WindowPlan next = plan_window(ring.database_clock.now(now), state, ring.settled);
         ring.next_turn =
-            std::min<SteadyTime>(ring.database_clock.when(next.due_at), now + look_interval);
+            std::min<SteadyTime>(ring.database_clock.when(next.due_at), now + poll_interval);
     }
 }
 
@@ -193,7 +194,7 @@ asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instan
     const auto proposal = propose(window_start, state.strategy, nodes, slots);
     if (!proposal) {
         if (!ring.deserted)
-            log_.warn("no active node to deal slots to, nothing is published",
+            log_.warn("no active node can be assigned slots, so no window is published",
                       {{"ring", ring_text(ring.name)}, {"nodes", nodes.size()}});
         ring.deserted = true;
         co_return;
@@ -208,7 +209,7 @@ asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instan
     ring.settled = window_start;
     const SteadyTime done = clock_.now();
     if (!epoch) {
-        log_.debug("another published the window first",
+        log_.debug("another coordinator published the window first",
                    {{"ring", ring_text(ring.name)}, {"window", time_text(window_start)}});
         co_return;
     }
@@ -233,13 +234,13 @@ void Master::put_off(Ring &ring, const StoreError &error) {
     const Duration wait = ring.backoff.next();
     ring.next_turn = clock_.now() + wait;
     fields.emplace_back("retry_in_ms", milliseconds(wait));
-    log_.event(LogLevel::warn, "ring put off", fields);
+    log_.event(LogLevel::warn, "ring not served", fields);
 }
 
 Duration Master::lost_connection(const StoreError &error) {
     connected_ = false;
     store_.close();
-    tell(fmt::format("database unavailable: {}", error.what()));
+    notify_status(fmt::format("database unavailable: {}", error.what()));
     const Duration wait = reconnect_.next();
     std::vector<LogField> fields = fields_of(error);
     fields.emplace_back("version", STACKSAGA_VERSION);

@@ -19,54 +19,54 @@ namespace stacksaga::coordinator {
 
 struct MasterSettings {
     std::vector<RingName> rings; ///< at least one
-    std::string publisher;       ///< who published a window, for people
-    bool once = false;      ///< publish each ring's next window now, whatever its lead, and return
+    std::string publisher;       ///< the name that stands in its windows, for people
+    bool once = false; ///< publish each ring's next window now, before its lead too, and return
     std::uint64_t seed = 0; ///< of the jitter
 
-    /// Told when the connection comes and goes, one line; may be empty.
+    /// Receives one line when the connection opens or breaks; may be empty.
     std::function<void(const std::string &)> on_status = {};
 
-    /// With `once`: told the window that would be published, which then is not. Empty: it is.
+    /// With `once`: receives each window instead of the database. Empty: the window is published.
     std::function<void(const RingName &, const std::vector<Slot> &, const Proposal &)> dry_run = {};
 };
 
-/// Lifecycle: made with what it works on, then run() once. One per database; several may share an
-/// io_context, and any number, in any processes, may serve the same ring: the first publication of
-/// a window wins, and the others' answers say so. Nothing is remembered that the control tables do
-/// not hold, except which windows it has seen settled, which only saves questions.
+/// Lifecycle: constructed, then run() once. One per database; several may share an io_context, and
+/// any number in any processes may serve the same ring: the first publication of a window wins, and
+/// the database tells the others that they lost. A master keeps no state that the control tables
+/// lack, except the latest settled window of each ring, which only saves queries.
 ///
-/// Invariants: a window is dealt from members and owners read in the same turn; the time is the
-/// database's, and settings are read anew each turn. A ring that is refused or missing never holds
-/// up the others. Thread: that of the io_context.
+/// Invariants: a window is computed from the nodes and owners that the same turn has read; the time
+/// is the database's, and each turn reads the settings again. A refused or missing ring never
+/// delays the others. Thread: that of the io_context.
 class Master {
 public:
     Master(ControlStore &store, Clock &clock, Log &log, MasterSettings settings);
 
     /// Serves the rings until the daemon is stopped (asio::system_error(operation_aborted)), until
-    /// each ring had its turn with `once`, or until an error that waiting cannot mend (StoreError).
+    /// each ring had its turn with `once`, or until an error that a retry cannot fix (StoreError).
     asio::awaitable<void> run();
 
-    /// Logs the connection and what each ring waits for.
+    /// Logs the connection and the next turn of each ring.
     void log_state() const;
 
 private:
-    /// What one ring waits for.
+    /// The state of one ring between two turns.
     struct Ring {
         RingName name;
         SteadyTime next_turn;
         Backoff backoff;
         DatabaseClock database_clock;
         std::optional<Instant> settled;
-        bool deserted = false; ///< told that no node takes slots
+        bool deserted = false; ///< the log already says that no node can be assigned slots
     };
 
     asio::awaitable<void> connect();
     asio::awaitable<void> introduce(const ServerInfo &server);
     asio::awaitable<void> serve_due_rings();
     asio::awaitable<void> serve(Ring &ring);
-    asio::awaitable<RingState> look(Ring &ring);
+    asio::awaitable<RingState> read_state(Ring &ring);
     asio::awaitable<void> publish(Ring &ring, const RingState &state, Instant window_start);
-    void tell(const std::string &status) const;
+    void notify_status(const std::string &status) const;
     void put_off(Ring &ring, const StoreError &error);
     [[nodiscard]] Duration lost_connection(const StoreError &error);
     [[nodiscard]] SteadyTime next_turn() const;

@@ -9,11 +9,11 @@
 namespace stacksaga::coordinator {
 namespace {
 
-/// How long one statement may take: on this side, and on the server's (SQL_SESSION).
+/// The longest time for one statement in the daemon; SQL_SESSION limits it on the server.
 constexpr Duration statement_deadline = std::chrono::seconds(5);
 constexpr std::array<std::string_view, 1> role_kinds{"coordinator"};
 
-/// A window longer than this is an accident, and its arithmetic could overflow.
+/// A longer window is a mistake, and its arithmetic could overflow.
 constexpr Duration longest_interval = std::chrono::hours(24 * 366);
 
 constexpr const char *SQL_SESSION =
@@ -50,14 +50,15 @@ constexpr const char *SQL_PUBLISH =
     "         publisher    => $7::text,"
     "         agent        => nullif($8::text, ''))";
 
-// A service may register a node too, but not publish: an agent that cannot would be dealt workers.
+// A service may register a node too, but not publish: the ring would give workers to an agent that
+// cannot serve them.
 constexpr const char *SQL_REGISTER =
     "SELECT stacksaga.register_node(node => $3::text, region => $1::text, cluster => $2::text,"
     "                               kind => 'agent', weight => $4::double precision)"
     " WHERE pg_catalog.has_function_privilege('stacksaga.publish_window(text,text,timestamptz,"
     "text[],bigint[],bigint[],text,text)', 'EXECUTE')";
 
-// An agent that is asked how far it has come tells it at once.
+// The heartbeat answers a checkpoint request at once.
 constexpr const char *SQL_BEAT =
     "SELECT b.state, (extract(epoch FROM s.value::interval) * 1000000)::bigint,"
     "       CASE WHEN b.checkpoint_requested THEN stacksaga.acknowledge_checkpoint($3::text,"
@@ -69,7 +70,7 @@ constexpr const char *SQL_BEAT =
 constexpr const char *SQL_LEAVE =
     "SELECT stacksaga.leave_ring(node => $1::text, incarnation => $2::bigint)";
 
-constexpr const char *SQL_DEALT =
+constexpr const char *SQL_AGENT_SLOTS =
     "SELECT slot, range_start, range_end, node"
     "  FROM stacksaga.agent_slots("
     "         agent        => $1::text,"
@@ -87,7 +88,7 @@ Duration interval_of(const RingName &ring, const Rows &rows, int column, Duratio
     return value;
 }
 
-/// A ring that is not there is told either by no row or by SG404.
+/// A missing ring shows as no row or as SG404.
 [[noreturn]] void throw_ring_missing(const RingName &ring) {
     throw StoreError(
         ErrorClass::ring_missing,
@@ -239,7 +240,7 @@ PgControlStore::publish_window(const RingName &ring, const Proposal &proposal,
             co_return std::nullopt;
         co_return rows.int64(0, 0);
     } catch (const StoreError &error) {
-        // No verdict: the server may have committed all the same.
+        // The outcome is unknown: the server may have committed.
         if (error.kind == ErrorClass::reconnect && error.sqlstate.empty())
             throw StoreError(ErrorClass::in_doubt, error.what());
         throw;
@@ -268,10 +269,10 @@ asio::awaitable<void> PgControlStore::leave(const AgentIdentity &agent) {
     co_await ask(SQL_LEAVE, parameters);
 }
 
-asio::awaitable<std::vector<Slot>> PgControlStore::dealt_slots(const std::string &agent,
-                                                               Instant window_start) {
+asio::awaitable<std::vector<Slot>> PgControlStore::assigned_slots(const std::string &agent,
+                                                                  Instant window_start) {
     const Parameters parameters{agent, std::to_string(window_start.time_since_epoch().count())};
-    const Rows rows = co_await ask(SQL_DEALT, parameters);
+    const Rows rows = co_await ask(SQL_AGENT_SLOTS, parameters);
     std::vector<Slot> slots;
     slots.reserve(static_cast<std::size_t>(rows.size()));
     for (int row = 0; row < rows.size(); ++row) {

@@ -1,4 +1,4 @@
-// The control tables behind libpq. All SQL of the coordinator is in pg_control_store.cpp.
+// The control tables over libpq. pg_control_store.cpp has all SQL of the daemon's roles.
 #pragma once
 
 #include "connection.hpp"
@@ -10,9 +10,9 @@
 namespace stacksaga::coordinator {
 
 /// Lifecycle: as ControlStore's. Calls only functions and views of schema stacksaga that
-/// `stacksaga.grant_usage(role, 'coordinator')` opens. Every statement is its own transaction, and
-/// has a deadline on this side and, a little later, one on the server's, so that nothing is left
-/// behind there.
+/// `stacksaga.grant_usage(role, 'coordinator')` grants. Every statement is its own transaction. It
+/// has a deadline in the daemon and a slightly later one on the server, so that no statement goes
+/// on without its client.
 class PgControlStore final : public AgentStore {
 public:
     PgControlStore(const asio::any_io_executor &executor, std::string conninfo,
@@ -30,8 +30,8 @@ public:
                                                  double weight) override;
     asio::awaitable<Beat> beat(const RingName &ring, const AgentIdentity &agent) override;
     asio::awaitable<void> leave(const AgentIdentity &agent) override;
-    asio::awaitable<std::vector<Slot>> dealt_slots(const std::string &agent,
-                                                   Instant window_start) override;
+    asio::awaitable<std::vector<Slot>> assigned_slots(const std::string &agent,
+                                                      Instant window_start) override;
 
 private:
     asio::awaitable<Rows> ask(const char *sql, const Parameters &parameters);

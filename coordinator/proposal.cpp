@@ -33,7 +33,8 @@ core::RingNode view_of(const Node &node) {
             .frozen = node.frozen};
 }
 
-/// The nodes of a ring as the core sees them, sorted by name, and the memory that it computes in.
+/// The nodes of a ring in the core's types, sorted by name, and the memory for the core's
+/// computations.
 class Ring {
 public:
     explicit Ring(std::span<const Node> nodes)
@@ -46,7 +47,7 @@ public:
         return found != nullptr && found->frozen;
     }
 
-    /// Whom a master thinks the owner of what this node owns.
+    /// The node that owns this node's slots in a master's view: its agent, or the node itself.
     [[nodiscard]] std::string_view holder(std::string_view name) const {
         const auto node = std::ranges::lower_bound(nodes_, name, {}, &core::RingNode::name);
         const auto *agent =
@@ -96,7 +97,7 @@ std::int32_t index_of(std::span<const Member> members, std::string_view name) {
                : nobody;
 }
 
-/// Adds a slot to the proposal, to the last range where that goes on.
+/// Adds a slot to the proposal; extends the last range if the slot continues it.
 void grant(Proposal &proposal, const Slot &slot, std::string_view node, bool adjacent) {
     if (adjacent && proposal.grants.back().node == node)
         proposal.grants.back().range_end = slot.range_end;
@@ -122,7 +123,7 @@ std::optional<Proposal> propose(Instant window_start, Strategy strategy,
                                 std::span<const Node> nodes, std::span<const Slot> slots) {
     const Ring ring(nodes);
     const std::vector<Member> members = ring.members(strategy);
-    std::vector<std::string_view> frozen(slots.size()); // the agent; empty: to be dealt
+    std::vector<std::string_view> frozen(slots.size()); // the agent; empty: to be assigned
     std::vector<std::int32_t> owners;
     for (std::size_t i = 0; i < slots.size(); ++i) {
         const std::string_view holder =
@@ -139,16 +140,16 @@ std::optional<Proposal> propose(Instant window_start, Strategy strategy,
     if (!owners.empty())
         next = assign(members, owners, strategy);
     Proposal proposal{window_start, {}, members.size(), 0};
-    std::size_t dealt = 0;
+    std::size_t assigned = 0;
     for (std::size_t i = 0; i < slots.size(); ++i) {
         if (!frozen[i].empty()) {
             grant(proposal, slots[i], frozen[i], i > 0);
             continue;
         }
-        if (next[dealt] != owners[dealt])
+        if (next[assigned] != owners[assigned])
             ++proposal.moved;
-        grant(proposal, slots[i], members[static_cast<std::size_t>(next[dealt])].name, i > 0);
-        ++dealt;
+        grant(proposal, slots[i], members[static_cast<std::size_t>(next[assigned])].name, i > 0);
+        ++assigned;
     }
     return proposal;
 }

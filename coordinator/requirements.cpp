@@ -52,8 +52,8 @@ asio::awaitable<std::string> require_extension(Connection &connection, Duration 
     if (!version_fits(version, STACKSAGA_VERSION))
         throw StoreError(
             ErrorClass::missing_extension,
-            fmt::format("extension stacksaga of database \"{}\" is of version {}, and this daemon "
-                        "of version {}",
+            fmt::format("extension stacksaga of database \"{}\" has version {}, but this daemon "
+                        "has version {}",
                         database, version, STACKSAGA_VERSION),
             {},
             "A daemon works with its own version of the extension and later ones of the same "

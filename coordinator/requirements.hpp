@@ -1,5 +1,5 @@
-// What the daemon wants of a database before it works with it: the extension, of a version that it
-// knows.
+// The daemon's requirements of a database: the extension in a compatible version, and privileges
+// for its role.
 #pragma once
 
 #include "connection.hpp"
@@ -16,19 +16,19 @@ namespace stacksaga::coordinator {
 [[nodiscard]] bool version_fits(std::string_view installed, std::string_view daemon) noexcept;
 
 /// The version of the extension in the database of this connection. Throws
-/// StoreError(missing_extension), with the SQL that mends it, when there is none or it does not
+/// StoreError(missing_extension), with the SQL that fixes it, when there is none or it does not
 /// fit.
 asio::awaitable<std::string> require_extension(Connection &connection, Duration deadline);
 
 /// Kinds of roles, as grant_usage() has them.
 using RoleKinds = std::span<const std::string_view>;
 
-/// Asks as a role that should be of these kinds: where it lacks a privilege and the server has no
-/// advice, the error tells how to grant it.
+/// Runs a query as a role that should be of these kinds. If the role lacks a privilege and the
+/// server has no hint, the error's hint is the SQL that grants it.
 asio::awaitable<Rows> query_as(RoleKinds kinds, Connection &connection, const char *sql,
                                const Parameters &parameters, Duration deadline);
 
-/// What to do about a privilege that this connection's role lacks.
+/// The SQL that grants the privileges that this connection's role lacks.
 [[nodiscard]] std::string grant_advice(const Connection &connection, RoleKinds kinds);
 
 } // namespace stacksaga::coordinator

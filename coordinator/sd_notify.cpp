@@ -37,7 +37,7 @@ Notifier::~Notifier() {
         ::close(socket_);
 }
 
-void Notifier::tell(std::string_view state) const noexcept {
+void Notifier::notify(std::string_view state) const noexcept {
     if (socket_ >= 0)
         ::sendto(socket_, state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
                  reinterpret_cast<const sockaddr *>(&address_), address_length_);

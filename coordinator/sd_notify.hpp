@@ -1,4 +1,5 @@
-// What systemd is told of the daemon (sd_notify(3)), without libsystemd: a datagram a message.
+// Notifies systemd of the daemon's state (sd_notify(3)) without libsystemd: one datagram for each
+// message.
 #pragma once
 
 #include "types.hpp"
@@ -11,11 +12,11 @@
 
 namespace stacksaga::coordinator {
 
-/// Lifecycle: made once. Says nothing where nobody listens. Thread: any, one at a time.
+/// Lifecycle: constructed once. Does nothing without a supervisor. Thread: any, one at a time.
 class Notifier {
 public:
-    /// `path` is NOTIFY_SOCKET: a file, or an abstract name that begins with "@". Null, empty or
-    /// longer than a socket's name may be: there is nobody to tell.
+    /// `path` is NOTIFY_SOCKET: a file, or an abstract name that begins with "@". If it is null,
+    /// empty or too long for a socket's name, there is no supervisor.
     explicit Notifier(const char *path) noexcept;
     Notifier(const Notifier &) = delete;
     Notifier &operator=(const Notifier &) = delete;
@@ -23,9 +24,9 @@ public:
 
     [[nodiscard]] bool is_heard() const noexcept { return socket_ >= 0; }
 
-    /// Sends lines of NAME=VALUE. Never waits: what a supervisor's full queue cannot take is lost,
-    /// and the next keep-alive comes soon.
-    void tell(std::string_view state) const noexcept;
+    /// Sends lines of NAME=VALUE. Never waits: a message is lost if the supervisor's queue is full,
+    /// but the next keep-alive comes soon.
+    void notify(std::string_view state) const noexcept;
 
 private:
     int socket_ = -1;
@@ -33,8 +34,8 @@ private:
     socklen_t address_length_ = 0;
 };
 
-/// How often the watchdog wants to hear WATCHDOG=1: half of WATCHDOG_USEC, if it means this process
-/// (WATCHDOG_PID). Nothing when there is no watchdog.
+/// The interval of WATCHDOG=1: half of WATCHDOG_USEC, if WATCHDOG_PID names this process. Nothing
+/// when there is no watchdog.
 [[nodiscard]] std::optional<Duration> watchdog_period(const char *microseconds,
                                                       const char *process) noexcept;
 

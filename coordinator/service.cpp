@@ -37,26 +37,26 @@ std::exception_ptr Service::run(asio::awaitable<void> role, ServiceHooks hooks) 
     std::exception_ptr failure;
     wait_for_stop();
     wait_for_request();
-    // A database that is away does not make the daemon less ready: waiting for it is its work.
+    // The daemon is ready even without its database, because it waits for the database.
     asio::post(io_, [this] {
-        notifier_.tell("READY=1");
+        notifier_.notify("READY=1");
         keep_alive();
     });
     asio::co_spawn(io_, std::move(role),
                    asio::bind_cancellation_slot(cancel_.slot(), [&](std::exception_ptr thrown) {
                        failure = std::move(thrown);
-                       notifier_.tell("STOPPING=1");
+                       notifier_.notify("STOPPING=1");
                        stops_.cancel();
                        requests_.cancel();
                        watchdog_.reset();
                        watchdog_timer_.cancel();
                        if (hooks_.end)
                            hooks_.end();
-                       // Clients of the pages that keep their connections hold up no end.
+                       // HTTP clients that keep their connections must not delay the end.
                        io_.stop();
                    }));
     io_.run();
-    // What hooks_.end cancelled hears of it while everything is still there.
+    // The operations that hooks_.end cancelled finish while their objects still exist.
     io_.restart();
     io_.poll();
     return failure;
@@ -64,7 +64,7 @@ std::exception_ptr Service::run(asio::awaitable<void> role, ServiceHooks hooks) 
 
 void Service::status(std::string text) const {
     std::ranges::replace(text, '\n', ' ');
-    notifier_.tell("STATUS=" + text);
+    notifier_.notify("STATUS=" + text);
 }
 
 void Service::wait_for_stop() {
@@ -78,7 +78,7 @@ void Service::wait_for_stop() {
 
 void Service::stop(int signal) {
     stop_signal_ = signal;
-    notifier_.tell("STOPPING=1");
+    notifier_.notify("STOPPING=1");
     cancel_.emit(asio::cancellation_type::terminal);
 }
 
@@ -97,7 +97,7 @@ void Service::wait_for_request() {
 void Service::keep_alive() {
     if (!watchdog_)
         return;
-    notifier_.tell("WATCHDOG=1");
+    notifier_.notify("WATCHDOG=1");
     watchdog_timer_.expires_after(*watchdog_);
     watchdog_timer_.async_wait([this](const asio::error_code &error) {
         if (!error)
@@ -108,18 +108,18 @@ void Service::keep_alive() {
 void Service::reload() {
     const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
         std::chrono::steady_clock::now().time_since_epoch());
-    notifier_.tell(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", now.count()));
+    notifier_.notify(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", now.count()));
     const CommandLine read = read_again_();
     if (!read.config) {
-        log_.error("not reloaded, what was set stays", {{"error", read.error}});
+        log_.error("reload failed, the settings stay as they were", {{"error", read.error}});
     } else {
         log_.configure(read.config->log_format, read.config->log_level);
         const std::string changed = changed_settings(settings_, read.config->printed);
         if (!changed.empty())
-            log_.warn("settings that need a restart", {{"settings", changed}});
+            log_.warn("changed settings need a restart", {{"settings", changed}});
         log_.info("reloaded", {{"log_level", name_of(read.config->log_level)}});
     }
-    notifier_.tell("READY=1");
+    notifier_.notify("READY=1");
 }
 
 } // namespace stacksaga::coordinator

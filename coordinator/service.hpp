@@ -1,4 +1,4 @@
-// The manners of a daemon: signals, what a supervisor is told, the watchdog, reloading.
+// The behaviour of a service: signals, notifications to systemd, the watchdog, reloading.
 #pragma once
 
 #include "config.hpp"
@@ -18,25 +18,24 @@
 
 namespace stacksaga::coordinator {
 
-/// What the service asks of the role that it runs. Each may be empty.
+/// The functions that the service calls. Each may be empty.
 struct ServiceHooks {
     std::function<void()> dump; ///< SIGUSR1: log the state
-    std::function<void()> end;  ///< the role has ended: stop what else runs on the loop
+    std::function<void()> end;  ///< the role has ended: stop everything else on the loop
 };
 
-/// Lifecycle: made, run() once. Thread: that of the io_context.
+/// Lifecycle: constructed, run() once. Thread: that of the io_context.
 ///
-/// SIGTERM, SIGINT: the role is cancelled. SIGHUP: the configuration is read
-/// again, and the log's level and format are taken over. SIGUSR1: the state is logged. systemd is
-/// told READY, RELOADING, STOPPING, STATUS and, at half of its watchdog's time, that the loop
-/// turns.
+/// SIGTERM and SIGINT cancel the role. SIGHUP reads the configuration again and applies the log's
+/// level and format. SIGUSR1 logs the state. systemd receives READY, RELOADING, STOPPING, STATUS
+/// and, at half of its watchdog's time, WATCHDOG.
 class Service {
 public:
     using ReadConfig = std::function<CommandLine()>;
 
     Service(asio::io_context &io, Log &log, const Config &config, ReadConfig read_again);
 
-    /// Runs the role until it ends; returns what it threw.
+    /// Runs the role until it ends; returns its exception.
     std::exception_ptr run(asio::awaitable<void> role, ServiceHooks hooks);
 
     /// One line for `systemctl status`.
@@ -66,8 +65,8 @@ private:
     int stop_signal_ = 0;
 };
 
-/// The lines of `now` that `before` has not, by the names before their " = ", those of the log left
-/// out: what a reload cannot take over.
+/// The names of the settings that a reload cannot apply: the lines of `now` that `before` lacks,
+/// without those of the log.
 [[nodiscard]] std::string changed_settings(const std::string &before, const std::string &now);
 
 } // namespace stacksaga::coordinator

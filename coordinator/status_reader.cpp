@@ -19,7 +19,7 @@ constexpr const char *SQL_SESSION =
     "       pg_catalog.set_config('statement_timeout', '6s', false),"
     "       pg_catalog.set_config('default_transaction_read_only', 'on', false)";
 constexpr const char *SQL_STATUS = "SELECT stacksaga.status()";
-// One row a label; a sample without labels has one with NULLs.
+// One row for each label; a sample without labels has one row with NULLs.
 constexpr const char *SQL_METRICS =
     "SELECT m.n, m.name, m.value, l.key, l.value"
     "  FROM (SELECT row_number() OVER () AS n, * FROM stacksaga.metrics()) AS m"
@@ -32,29 +32,29 @@ constexpr const char *SQL_TIMELINE =
 
 } // namespace
 
-/// Has the connection until it goes out of scope.
-class Observer::Turn {
+/// The right to use the connection; returned at the end of the scope.
+class StatusReader::Turn {
 public:
-    explicit Turn(Observer &observer) : observer_(observer) {}
+    explicit Turn(StatusReader &reader) : reader_(reader) {}
     Turn(const Turn &) = delete;
     Turn &operator=(const Turn &) = delete;
-    ~Turn() { observer_.turn_.try_send(asio::error_code(), true); }
+    ~Turn() { reader_.turn_.try_send(asio::error_code(), true); }
 
 private:
-    Observer &observer_;
+    StatusReader &reader_;
 };
 
-Observer::Observer(const asio::any_io_executor &executor, std::string conninfo,
-                   Connection::NoticeHandler on_notice)
+StatusReader::StatusReader(const asio::any_io_executor &executor, std::string conninfo,
+                           Connection::NoticeHandler on_notice)
     : conninfo_(std::move(conninfo)), connection_(executor, std::move(on_notice)),
       turn_(executor, 1) {
     turn_.try_send(asio::error_code(), true);
 }
 
-asio::awaitable<void> Observer::connect() {
+asio::awaitable<void> StatusReader::connect() {
     const Parameters none;
     if (closed_)
-        throw StoreError(ErrorClass::refused, "the daemon ends");
+        throw StoreError(ErrorClass::refused, "the daemon is stopping");
     if (connection_.is_open())
         co_return;
     described_ = false;
@@ -62,21 +62,21 @@ asio::awaitable<void> Observer::connect() {
     co_await connection_.query(SQL_SESSION, none, statement_deadline);
 }
 
-asio::awaitable<Rows> Observer::query(const char *sql, const Parameters &parameters) {
+asio::awaitable<Rows> StatusReader::query(const char *sql, const Parameters &parameters) {
     co_await connect();
     Rows rows = co_await query_as(role_kinds, connection_, sql, parameters, statement_deadline);
     co_return rows;
 }
 
 template <class Value, class Ask>
-asio::awaitable<Value> Observer::keep(Kept<Value> &kept, Ask ask) {
+asio::awaitable<Value> StatusReader::keep(Kept<Value> &kept, Ask ask) {
     const auto is_fresh = [&kept] {
         return kept.value && std::chrono::steady_clock::now() < kept.until;
     };
     if (is_fresh())
         co_return *kept.value;
     if (waiting_ >= waiting_max)
-        throw StoreError(ErrorClass::refused, "too many questions wait for the database");
+        throw StoreError(ErrorClass::refused, "too many queries wait for the database");
     ++waiting_;
     try {
         co_await turn_.async_receive(asio::use_awaitable);
@@ -86,7 +86,7 @@ asio::awaitable<Value> Observer::keep(Kept<Value> &kept, Ask ask) {
     }
     --waiting_;
     const Turn turn(*this);
-    if (!is_fresh()) { // the one before may have asked the same
+    if (!is_fresh()) { // the query before may have read the same
         kept.value.reset();
         const bool is_reused = connection_.is_open();
         const SteadyTime asked = std::chrono::steady_clock::now();
@@ -94,8 +94,8 @@ asio::awaitable<Value> Observer::keep(Kept<Value> &kept, Ask ask) {
         try {
             kept.value = co_await ask();
         } catch (const StoreError &error) {
-            // The server was restarted since the last question: a connection that fails at once
-            // says nothing about the server of now.
+            // The server may have restarted since the last query: a reused connection that fails at
+            // once says nothing about the server now.
             was_dead = is_reused && error.kind == ErrorClass::reconnect && !connection_.is_open() &&
                        std::chrono::steady_clock::now() - asked < keep_for;
             if (!was_dead)
@@ -108,7 +108,7 @@ asio::awaitable<Value> Observer::keep(Kept<Value> &kept, Ask ask) {
     co_return *kept.value;
 }
 
-asio::awaitable<void> Observer::check_ready() {
+asio::awaitable<void> StatusReader::check_ready() {
     co_await keep(ready_, [this]() -> asio::awaitable<bool> {
         co_await connect();
         co_await require_extension(connection_, statement_deadline);
@@ -116,7 +116,7 @@ asio::awaitable<void> Observer::check_ready() {
     });
 }
 
-asio::awaitable<std::string> Observer::status() {
+asio::awaitable<std::string> StatusReader::status() {
     co_return co_await keep(status_, [this]() -> asio::awaitable<std::string> {
         const Parameters none;
         const Rows rows = co_await query(SQL_STATUS, none);
@@ -124,9 +124,9 @@ asio::awaitable<std::string> Observer::status() {
     });
 }
 
-/// Once a connection: an update of the extension ends none, but what it describes differently can
-/// wait for the next.
-asio::awaitable<void> Observer::describe() {
+/// Reads the descriptions once for each connection. After an update of the extension they may be
+/// old until the next connection.
+asio::awaitable<void> StatusReader::describe() {
     const Parameters none;
     const Rows rows = co_await query(SQL_DESCRIPTIONS, none);
     descriptions_.clear();
@@ -136,7 +136,7 @@ asio::awaitable<void> Observer::describe() {
     described_ = true;
 }
 
-asio::awaitable<std::vector<Sample>> Observer::metrics() {
+asio::awaitable<std::vector<Sample>> StatusReader::metrics() {
     co_return co_await keep(metrics_, [this]() -> asio::awaitable<std::vector<Sample>> {
         const Parameters none;
         const Rows rows = co_await query(SQL_METRICS, none);
@@ -153,7 +153,7 @@ asio::awaitable<std::vector<Sample>> Observer::metrics() {
     });
 }
 
-asio::awaitable<std::vector<std::string>> Observer::timeline(const std::string &saga_id) {
+asio::awaitable<std::vector<std::string>> StatusReader::timeline(const std::string &saga_id) {
     Kept<std::vector<std::string>> not_kept;
     co_return co_await keep(not_kept, [&]() -> asio::awaitable<std::vector<std::string>> {
         const Parameters parameters{saga_id};

@@ -1,5 +1,5 @@
-// What the daemon shows of a database: read over a connection of its own, so that a slow answer
-// holds up no window.
+// Reads the status, metrics and timelines of a database over a connection of its own, so that a
+// slow answer delays no window.
 #pragma once
 
 #include "connection.hpp"
@@ -16,14 +16,14 @@
 
 namespace stacksaga::coordinator {
 
-/// Lifecycle: made, asked at any time, close() at the end. Connects when it is asked, and again
-/// after the connection was lost. Any number of questions at a time, on the executor's thread; the
-/// database gets one after the other, and an answer is kept for a second, so that it never gets
-/// more than a few a second. What cannot be answered is thrown as StoreError.
-class Observer {
+/// Lifecycle: constructed, queried at any time, close() at the end. A query connects if there is no
+/// connection. Any number of queries may run concurrently on the executor's thread; the database
+/// gets one at a time, and an answer is kept for a second, so that the database never gets more
+/// than a few queries a second. A failure is thrown as StoreError.
+class StatusReader {
 public:
-    Observer(const asio::any_io_executor &executor, std::string conninfo,
-             Connection::NoticeHandler on_notice);
+    StatusReader(const asio::any_io_executor &executor, std::string conninfo,
+                 Connection::NoticeHandler on_notice);
 
     /// Returns when the database answers and has the extension.
     asio::awaitable<void> check_ready();
@@ -34,14 +34,14 @@ public:
     /// stacksaga.metrics().
     asio::awaitable<std::vector<Sample>> metrics();
 
-    /// stacksaga.metric_descriptions() as of the latest connection; none before metrics() was
-    /// asked.
+    /// stacksaga.metric_descriptions() as of the latest connection; empty before the first call of
+    /// metrics().
     [[nodiscard]] const MetricDescriptions &descriptions() const noexcept { return descriptions_; }
 
     /// stacksaga.saga_timeline(); nothing when there is no such saga. `saga_id` is a uuid.
     asio::awaitable<std::vector<std::string>> timeline(const std::string &saga_id);
 
-    /// For good: what is asked and what waits ends with a StoreError.
+    /// Closes the reader for good: running and waiting queries end with a StoreError.
     void close() noexcept {
         closed_ = true;
         connection_.close();
@@ -62,14 +62,14 @@ private:
     std::string conninfo_;
     bool closed_ = false;
     Connection connection_;
-    /// Holds one token: who has taken it may use the connection.
+    /// Holds one token: the coroutine that has taken it may use the connection.
     asio::experimental::channel<void(asio::error_code, bool)> turn_;
     int waiting_ = 0;
     Kept<bool> ready_;
     Kept<std::string> status_;
     Kept<std::vector<Sample>> metrics_;
     MetricDescriptions descriptions_;
-    bool described_ = false; ///< over this connection
+    bool described_ = false; ///< whether this connection has read the descriptions
 };
 
 } // namespace stacksaga::coordinator

@@ -12,7 +12,7 @@
 
 namespace stacksaga::coordinator {
 
-asio::awaitable<void> side_by_side(std::vector<asio::awaitable<void>> tasks, bool independent) {
+asio::awaitable<void> run_task_group(std::vector<asio::awaitable<void>> tasks, bool independent) {
     co_await asio::this_coro::throw_if_cancelled(false);
     const auto executor = co_await asio::this_coro::executor;
     asio::steady_timer ended(executor, asio::steady_timer::time_point::max());

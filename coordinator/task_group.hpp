@@ -1,4 +1,4 @@
-// Several coroutines at the same time, and one that waits for them all.
+// Task groups: coroutines that run concurrently, and one that waits for all of them.
 #pragma once
 
 #include <asio/awaitable.hpp>
@@ -7,8 +7,9 @@
 
 namespace stacksaga::coordinator {
 
-/// Runs the tasks side by side until each has ended; when this is cancelled they are, and when one
-/// fails the others are, unless `independent`. Throws what the first that failed threw.
-asio::awaitable<void> side_by_side(std::vector<asio::awaitable<void>> tasks, bool independent);
+/// Runs the tasks concurrently until each has ended. Cancelling the group cancels its tasks; a task
+/// that fails cancels the others, unless they are `independent`. Throws the exception of the first
+/// task that failed.
+asio::awaitable<void> run_task_group(std::vector<asio::awaitable<void>> tasks, bool independent);
 
 } // namespace stacksaga::coordinator

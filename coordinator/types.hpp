@@ -1,7 +1,7 @@
 // The coordinator's view of the control tables, as plain values.
 //
 // Units: instants and durations are whole microseconds, as PostgreSQL keeps them. An Instant is
-// always a time of the *database* clock; the clock of this machine never decides anything, it only
+// always a time of the *database* clock; the clock of this machine decides nothing, it only
 // measures waiting (std::chrono::steady_clock) and dates log lines.
 #pragma once
 
@@ -31,7 +31,7 @@ struct RingName {
 
 using core::Strategy;
 
-/// The settings of a ring and where its windows stand, as of `database_time`.
+/// The settings of a ring and its latest window, as of `database_time`.
 struct RingState {
     Instant database_time;
     Duration window_length; ///< > 0
@@ -39,11 +39,11 @@ struct RingState {
     Strategy strategy = Strategy::consistent;
     std::int32_t slots = 0; ///< > 0
     std::int64_t epoch = 0;
-    std::optional<Instant> last_window; ///< start of the latest window that anybody published
+    std::optional<Instant> last_window; ///< start of the latest published window
 };
 
 using core::NodeKind;
-/// `unknown` stands for a word that this version does not know: such a node gets nothing.
+/// `unknown` is a word that this version does not know: such a node gets no slots.
 enum class NodeState { active, suspected, dead, draining, unknown };
 
 struct Node {
@@ -51,11 +51,11 @@ struct Node {
     NodeKind kind = NodeKind::unknown;
     NodeState state = NodeState::unknown;
     double weight = 1;
-    std::optional<std::string> agent = std::nullopt; ///< the agent that deals to this worker
-    bool frozen = false; ///< a silent agent whose slots still wait for it (rebalance_delay)
+    std::optional<std::string> agent = std::nullopt; ///< it assigns slots to this worker
+    bool frozen = false; ///< an unresponsive agent that keeps its slots for now (rebalance_delay)
 };
 
-/// One slot: an inclusive range of tokens and who owns it now.
+/// One slot: an inclusive range of tokens and its present owner.
 struct Slot {
     std::int32_t number = 0;
     std::int64_t range_start = 0;
@@ -72,17 +72,17 @@ struct Grant {
     auto operator<=>(const Grant &) const = default;
 };
 
-/// A window as it is sent to the database: grants in ascending order that tile the ring, or what
-/// an agent was dealt of it.
+/// A window that is sent to the database: grants in ascending order that tile the ring, or the
+/// slots of an agent.
 struct Proposal {
     Instant window_start;
     std::vector<Grant> grants;
-    std::size_t nodes = 0; ///< members that the ring was dealt to
+    std::size_t nodes = 0; ///< members that slots were assigned to
     std::size_t moved = 0; ///< slots whose owner changes
-    std::string agent{};   ///< whose part of the window this is; empty: that of the whole ring
+    std::string agent{};   ///< the agent whose part of the window this is; empty: the whole ring
 };
 
-/// What the server said about itself when the connection was opened.
+/// The server's description of itself when the connection was opened.
 struct ServerInfo {
     std::string server_version;
     std::string extension_version;

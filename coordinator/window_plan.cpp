@@ -17,7 +17,7 @@ Instant from_core(std::int64_t at) noexcept {
     return Instant{Duration{at - core::unix_epoch_us}};
 }
 
-/// A window cannot be published when it opens: a daemon that wakes at that instant finds it gone.
+/// A window must be published before it opens: a daemon that wakes at that instant is too late.
 constexpr Duration least_lead = std::chrono::seconds(1);
 
 Duration lead_of(const RingState &ring) noexcept {
@@ -30,9 +30,10 @@ Instant window_after(Instant at, Duration window_length) noexcept {
     return from_core(core::window::next_start(to_core(at), window_length.count()));
 }
 
-Plan plan(Instant now, const RingState &ring, std::optional<Instant> settled) noexcept {
+WindowPlan plan_window(Instant now, const RingState &ring,
+                       std::optional<Instant> settled) noexcept {
     const Instant next_start = window_after(now, ring.window_length);
-    // A window further ahead than this was published under another clock.
+    // A window further ahead than this was published before the clock was set back.
     const Duration lead = lead_of(ring);
     const Instant believable = now + lead + ring.window_length;
 

@@ -9,7 +9,7 @@ const ring_size = 1n << 64n;
 const ring_start = -(1n << 63n);
 const by_id = id => document.getElementById(id);
 
-// Elements are made, never parsed from text: what a database says stays text.
+// Elements are created, never parsed from text: text from a database stays text.
 function make(tag, attributes = {}, ...children) {
   const svg = ["svg", "path", "title", "text"].includes(tag);
   const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag)
@@ -98,8 +98,8 @@ const at_least = (n, max) => n >= max ? `${max} or more` : n;
 const subscription_cells = s => [s.subscription, s.topic, s.handler ?? "services",
   seconds(s.lag_seconds), at_least(s.held, 1000), at_least(s.dead, 1000)];
 
-// Told to a screen reader when it changes, and not with each update.
-function tell_summary(counts) {
+// A screen reader announces the summary when it changes, not with each update.
+function show_summary(counts) {
   const parts = counts.filter(([n]) => n > 0).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
   const text = parts.length === 0 ? "Nothing." : parts.join(", ") + ".";
   if (by_id("summary").textContent !== text) by_id("summary").textContent = text;
@@ -111,8 +111,8 @@ function draw_attention(status) {
   const suspected = status.rings.flatMap(r => r.nodes.filter(n => n.state === "suspected" || n.state === "dead")
     .map(n => ({ring: `${r.region} / ${r.cluster}`, ...n})));
   const problems = (status.problems ?? []).filter(p => p.severity !== "ok" && p.severity !== "info");
-  tell_summary([[status.parked, "parked saga"], [blocked.length, "blocked key"],
-                [lagging.length, "lagging subscription"], [suspected.length, "silent node"],
+  show_summary([[status.parked, "parked saga"], [blocked.length, "blocked key"],
+                [lagging.length, "lagging subscription"], [suspected.length, "unresponsive node"],
                 [problems.length, "problem"]]);
   const parts = [];
   if (status.parked > 0)
@@ -128,7 +128,7 @@ function draw_attention(status) {
   if (lagging.length > 0)
     parts.push(table("Lagging subscriptions", subscription_heads, lagging.map(subscription_cells)));
   if (suspected.length > 0)
-    parts.push(table("Silent nodes", ["Node", "Ring", "State", "Last beat", "Share"],
+    parts.push(table("Unresponsive nodes", ["Node", "Ring", "State", "Last beat", "Share"],
       suspected.map(n => [n.node, n.ring, make("span", {class: state_class(n.state)}, n.state),
                           seconds(n.heartbeat_age_seconds), percent(n.share)])));
   if (problems.length > 0)
@@ -163,7 +163,7 @@ function draw(status) {
 
 let paused = false;
 
-// Of several databases one is shown: the one that the address names, else the first.
+// The page shows one of several databases: the one that the address names, else the first.
 const chosen = new URLSearchParams(location.search).get("database");
 const of_database = chosen === null ? "" : `?database=${encodeURIComponent(chosen)}`;
 
@@ -185,19 +185,19 @@ by_id("choose").addEventListener("change", event => {
 
 async function update() {
   if (!paused && !document.hidden) {
-    const trouble = by_id("trouble");
+    const failure = by_id("failure");
     try {
       const response = await fetch("status");
       if (!response.ok) throw new Error(await response.text());
       const focused = document.activeElement?.id;
       draw(choose(await response.json()));
-      if (focused) by_id(focused)?.focus({preventScroll: true}); // what is drawn anew loses it
-      trouble.hidden = true;
+      if (focused) by_id(focused)?.focus({preventScroll: true}); // a redrawn element loses the focus
+      failure.hidden = true;
       by_id("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
     } catch (error) {
-      if (trouble.textContent !== error.message) trouble.textContent = error.message;
-      trouble.className = "bad";
-      trouble.hidden = false;
+      if (failure.textContent !== error.message) failure.textContent = error.message;
+      failure.className = "bad";
+      failure.hidden = false;
     }
   }
   setTimeout(update, period_ms);
@@ -208,8 +208,8 @@ by_id("pause").addEventListener("click", event => {
   event.target.setAttribute("aria-pressed", paused);
   event.target.textContent = paused ? "Resume updates" : "Pause updates";
 });
-// A saga's story has an address: the page's, with the id behind a "#".
-async function tell_story() {
+// The timeline of a saga has an address: the page's, with the id after a "#".
+async function show_timeline() {
   const id = location.hash.slice(1);
   if (id === "") return;
   by_id("saga").value = id;
@@ -222,12 +222,12 @@ async function tell_story() {
   timeline.hidden = false;
   timeline.focus();
 }
-addEventListener("hashchange", tell_story);
+addEventListener("hashchange", show_timeline);
 by_id("find").addEventListener("submit", event => {
   event.preventDefault();
   const id = by_id("saga").value;
-  if (location.hash === `#${id}`) tell_story();
+  if (location.hash === `#${id}`) show_timeline();
   else location.hash = id;
 });
-tell_story();
+show_timeline();
 update();

@@ -42,7 +42,7 @@ coordinator::Slot slot_of(std::int32_t number, std::int32_t count, const NodeRow
             owner == nullptr ? std::nullopt : std::optional(owner->name)};
 }
 
-/// A process waits no longer for an answer.
+/// The longest time that a process waits for an answer.
 constexpr Time patience = 10 * second;
 
 [[noreturn]] void throw_aborted() {
@@ -156,11 +156,11 @@ asio::awaitable<std::vector<coordinator::Node>> ActorStore::nodes(const RingName
              state_shown(tables.shown_state(node)), node.weight,
              node.agent.empty() ? std::nullopt : std::optional(node.agent),
              tables.is_frozen(node)});
-    std::vector<coordinator::Node> told = nodes_;
-    for (coordinator::Node &node : told)
+    std::vector<coordinator::Node> answered = nodes_;
+    for (coordinator::Node &node : answered)
         node.frozen = node.frozen && tables.mutant() != Mutant::frozen_ignored;
     co_await come_back(passage);
-    co_return told;
+    co_return answered;
 }
 
 asio::awaitable<std::vector<coordinator::Slot>> ActorStore::slots(const RingName &) {
@@ -172,17 +172,17 @@ asio::awaitable<std::vector<coordinator::Slot>> ActorStore::slots(const RingName
         const NodeRow *owner = tables.find(tables.slots()[static_cast<std::size_t>(i)].owner);
         slots_.push_back(slot_of(i, count, owner));
     }
-    std::vector<coordinator::Slot> told = slots_;
-    for (coordinator::Slot &slot : told) {
+    std::vector<coordinator::Slot> answered = slots_;
+    for (coordinator::Slot &slot : answered) {
         if (tables.mutant() == Mutant::owners_forgotten)
             slot.owner.reset();
     }
     co_await come_back(passage);
-    co_return told;
+    co_return answered;
 }
 
-asio::awaitable<std::vector<coordinator::Slot>> ActorStore::dealt_slots(const std::string &agent,
-                                                                        Instant window_start) {
+asio::awaitable<std::vector<coordinator::Slot>> ActorStore::assigned_slots(const std::string &agent,
+                                                                           Instant window_start) {
     const Passage passage = co_await go();
     const ControlTables &tables = world_.database();
     const NodeRow *self = tables.find(agent);
@@ -192,12 +192,12 @@ asio::awaitable<std::vector<coordinator::Slot>> ActorStore::dealt_slots(const st
     slots_.clear();
     for (std::int32_t i = 0; i < count; ++i) {
         const SlotRow &slot = tables.slots()[static_cast<std::size_t>(i)];
-        if (tables.is_dealt(slot, *self, time_of(window_start)))
+        if (tables.is_assigned(slot, *self, time_of(window_start)))
             slots_.push_back(slot_of(i, count, tables.worker_of(slot, *self)));
     }
-    std::vector<coordinator::Slot> told = slots_;
+    std::vector<coordinator::Slot> answered = slots_;
     co_await come_back(passage);
-    co_return told;
+    co_return answered;
 }
 
 asio::awaitable<std::optional<std::int64_t>>

@@ -1,5 +1,5 @@
-// What stands behind the daemon's code: a clock that drifts, and the simulated tables with messages
-// to them that may be lost or late.
+// The simulated environment of the daemon's code: a clock that drifts, and tables behind messages
+// that may be lost or delayed.
 #pragma once
 
 #include "world.hpp"
@@ -19,7 +19,7 @@ public:
     [[nodiscard]] coordinator::SteadyTime now() const override;
     asio::awaitable<void> wait_until(coordinator::SteadyTime at) override;
 
-    /// Lets true time pass, and a pause of the process; throws when it was killed or stopped.
+    /// Waits for true time and for a pause of the process; throws when it was killed or stopped.
     asio::awaitable<void> pass(Time duration);
 
 private:
@@ -49,14 +49,14 @@ public:
                                             const coordinator::AgentIdentity &agent) override;
     asio::awaitable<void> leave(const coordinator::AgentIdentity &agent) override;
     asio::awaitable<std::vector<coordinator::Slot>>
-    dealt_slots(const std::string &agent, coordinator::Instant window_start) override;
+    assigned_slots(const std::string &agent, coordinator::Instant window_start) override;
 
 private:
-    /// The way there, of a statement that reads; throws when the message is lost.
+    /// Sends a statement that reads; throws when the message is lost.
     asio::awaitable<Passage> go();
-    /// The way back.
+    /// Waits for the answer.
     asio::awaitable<void> come_back(Passage passage);
-    /// A statement that writes: it runs when it arrives, though the process stands still, has given
+    /// A statement that writes: it runs when it arrives, even if the process is paused, has given
     /// up or is dead by then.
     template <class Statement>
     asio::awaitable<std::invoke_result_t<Statement, ControlTables &>> write(Statement statement);
@@ -66,7 +66,7 @@ private:
     ActorClock &clock_;
     coordinator::Strategy strategy_;
     bool open_ = false;
-    // What was last told, as it was; of nodes, but for their states.
+    // The values of the last answers; of nodes without their states.
     std::vector<coordinator::Node> nodes_;
     std::vector<coordinator::Slot> slots_; ///< of the ring or of an agent
 };

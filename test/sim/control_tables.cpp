@@ -14,7 +14,7 @@ constexpr std::size_t sweep_share = 8;
     throw Violation(std::string(what) + ": " + detail);
 }
 
-/// The order in which a node sweeps: another one for each.
+/// The order in which a node sweeps, different for each node.
 std::uint64_t sweep_rank(Incarnation node, std::int32_t slot) {
     return core::murmur3::mix64(static_cast<std::uint64_t>(node) << 32 ^
                                 static_cast<std::uint64_t>(slot));
@@ -98,7 +98,7 @@ Incarnation ControlTables::register_node(NodeRow made) {
     names_[node.incarnation] = node.name;
     if (older == nobody)
         return node.incarnation;
-    // What the older one owns is its successor's to take, what it was to get its successor's too.
+    // The newer incarnation may take the slots of the older one and those that were promised to it.
     ++epoch_;
     for (SlotRow &slot : slots_) {
         if (slot.next_owner == older) {
@@ -154,10 +154,10 @@ core::NodeState ControlTables::shown_state(const NodeRow &node) const {
 // ---------------------------------------------------------------------------- ownership
 
 bool ControlTables::is_live(const NodeRow &node) const {
-    const std::int64_t silent_for = core::silence(node.heartbeat_at, now);
+    const std::int64_t unheard_for = core::silence(node.heartbeat_at, now);
     if (mutant_ == Mutant::sweeps_living)
-        return silent_for < settings_.heartbeat_interval;
-    return silent_for < settings_.dead_after + settings_.rebalance_delay;
+        return unheard_for < settings_.heartbeat_interval;
+    return unheard_for < settings_.dead_after + settings_.rebalance_delay;
 }
 
 bool ControlTables::is_uncoordinated(const NodeRow &self) const {
@@ -216,7 +216,7 @@ void ControlTables::take(Incarnation node, const Candidate &candidate) {
         violated("a take-over does not raise the epoch", what);
     if (candidate.swept) {
         const NodeRow *owner = find(slot.owner);
-        // One that came back to life since it was found dead is a taker's bad luck: it is fenced.
+        // An owner that came back after the taker found it dead may lose the slot: it is fenced.
         if (owner != nullptr && owner->heartbeat_at <= candidate.found_at &&
             core::silence(owner->heartbeat_at, candidate.found_at) <
                 settings_.dead_after + settings_.rebalance_delay)
@@ -229,7 +229,7 @@ void ControlTables::take(Incarnation node, const Candidate &candidate) {
     slot.owner = node;
     slot.epoch = epoch_;
     if (++counts.take_overs > proposed_moves)
-        violated("more take-overs than windows, sweeps and registrations gave cause for", what);
+        violated("more take-overs than windows, sweeps and registrations caused", what);
 }
 
 int ControlTables::take_over(Incarnation node, std::vector<Candidate> &candidates) {
@@ -237,7 +237,7 @@ int ControlTables::take_over(Incarnation node, std::vector<Candidate> &candidate
     std::vector<Candidate> contended;
     for (const Candidate &candidate : candidates) {
         SlotRow &slot = slots_[static_cast<std::size_t>(candidate.slot)];
-        if (mutant_ != Mutant::taker_never_looks && slot.epoch != candidate.epoch)
+        if (mutant_ != Mutant::taker_never_checks && slot.epoch != candidate.epoch)
             continue;
         if (mutant_ != Mutant::taker_never_locks && !slot.sharers.empty()) {
             contended.push_back(candidate);
@@ -267,7 +267,7 @@ bool ControlTables::owns(Incarnation node, const SlotRow &slot) const {
     return slot.owner == node;
 }
 
-/// Whether its owner may work in a slot now: always, but in a ring that pauses.
+/// Whether the owner of a slot may work in it now: always, except in a ring that pauses.
 bool ControlTables::is_open(const SlotRow &slot) const {
     if (settings_.on_missing_window == core::MissingWindow::keep || mutant_ == Mutant::never_pauses)
         return true;
@@ -294,7 +294,7 @@ std::optional<Hold> ControlTables::begin_work(std::uint64_t session, Incarnation
         return std::nullopt;
     }
     if (settings_.on_missing_window == core::MissingWindow::pause && !is_window_open())
-        violated("work begins in a window that nobody published", "slot " + std::to_string(number));
+        violated("work begins in an unpublished window", "slot " + std::to_string(number));
     slot.sharers.insert(session);
     return hold;
 }

@@ -1,6 +1,6 @@
-// The control tables of one ring in memory, with the rules of the SQL functions: who may publish,
-// who may take over, who may work. Each public function is one transaction, or that part of one
-// that happens at an instant; what lies between two calls of a session is the simulator's to fill.
+// The control tables of one ring in memory, with the rules of the SQL functions for publishing,
+// taking over and working. Each public function is one transaction, or the part of one that happens
+// at an instant; the simulator decides what happens between two calls of a session.
 //
 // The rules are those of extension/src/ring/{node,window,ownership,hand_over,fence}.cpp, with the
 // same pure core behind them (core/node_state, core/ring, core/window). Times are microseconds
@@ -30,29 +30,29 @@ using Time = std::int64_t;
 using Incarnation = std::int64_t;
 inline constexpr Incarnation nobody = 0;
 
-/// Ways to break the rules, to see that the simulator notices.
+/// Broken rules, each of which the simulator must notice.
 enum class Mutant : std::uint8_t {
     none,
     no_fence,           ///< work is done without the shared lock
     row_before_lock,    ///< the owner is read some time before the lock is had
     owner_by_name,      ///< an older incarnation of a name passes for the newer one
     taker_never_locks,  ///< a slot is taken over while others work in it
-    taker_never_looks,  ///< what was found is not compared again under the lock
+    taker_never_checks, ///< the taker does not check its candidate again under the lock
     epoch_stays,        ///< a take-over does not raise the epoch
     last_wins,          ///< a window can be published again
     no_sweep,           ///< nobody takes the slots of the dead
-    sweeps_living,      ///< the silent are taken for dead as soon as they miss a beat
+    sweeps_living,      ///< a node counts as dead as soon as it misses a beat
     dead_look_alive,    ///< coordinators see every node as active
     postponed,          ///< a publication puts off what an earlier one proposes
     owners_forgotten,   ///< coordinators do not see who owns what
     frozen_ignored,     ///< coordinators do not see whose slots are frozen
-    frozen_for_ever,    ///< the slots of a lost agent are never dealt anew
-    deals_all,          ///< an agent deals slots that it was not dealt
-    deals_nothing,      ///< what an agent deals on comes to nothing
-    parts_undone,       ///< a window withdraws what agents dealt on within their own
+    frozen_for_ever,    ///< the slots of a lost agent are never reassigned
+    assigns_all,        ///< an agent assigns slots that it does not have
+    assigns_nothing,    ///< an agent's part has no effect
+    parts_undone,       ///< a window withdraws what agents assigned to their workers
     never_pauses,       ///< a ring that is to pause does not
-    parts_open,         ///< for that, an agent's part is as good as the window
-    agents_take_over,   ///< an agent takes over what it is to deal on
+    parts_open,         ///< an agent's part keeps a ring from pausing
+    agents_take_over,   ///< an agent takes over slots instead of assigning them
     leaves_behind,      ///< a node that leaves or drains gives nothing away
     leaver_never_locks, ///< it gives a slot away while others work in it
     count,
@@ -63,7 +63,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::c
     "row_before_lock",
     "owner_by_name",
     "taker_never_locks",
-    "taker_never_looks",
+    "taker_never_checks",
     "epoch_stays",
     "last_wins",
     "no_sweep",
@@ -73,8 +73,8 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Mutant::c
     "owners_forgotten",
     "frozen_ignored",
     "frozen_for_ever",
-    "deals_all",
-    "deals_nothing",
+    "assigns_all",
+    "assigns_nothing",
     "parts_undone",
     "never_pauses",
     "parts_open",
@@ -151,33 +151,33 @@ public:
 
     // -------------------------------------------------------------------------- nodes
     Incarnation register_agent(const std::string &name, double weight);
-    /// The worker is dealt to the agent `chosen` (Refusal SG404 when there is none of that name),
-    /// or, where that is empty, to the one that it had, else to the active one with the fewest.
+    /// The worker belongs to the agent `chosen` (Refusal SG404 when there is none of that name),
+    /// or, if that is empty, to its former agent, else to the active one with the fewest workers.
     Incarnation register_worker(const std::string &name, double weight, const std::string &chosen);
-    /// Refusal SG412 or SG404 when the incarnation is out.
+    /// Refusal SG412 or SG404 when the incarnation was superseded or removed.
     void beat(const std::string &name, Incarnation incarnation);
     void drain(const std::string &name, Incarnation incarnation);
-    /// Whoever holds the name.
+    /// Drains the present holder of the name.
     void drain(const std::string &name);
     void leave(const std::string &name, Incarnation incarnation);
 
     // -------------------------------------------------------------------------- ownership
-    /// What the node may take over, found without a lock.
+    /// The slots that the node may take over, found without a lock.
     [[nodiscard]] std::vector<Candidate> find_candidates(Incarnation node) const;
-    /// Takes what nobody works in; the rest is left in `candidates`.
+    /// Takes the candidates that no session works in; the rest stays in `candidates`.
     int take_over(Incarnation node, std::vector<Candidate> &candidates);
-    /// Stands in the queue of a slot's lock, or leaves it.
+    /// Enters the queue of a slot's lock, or leaves it.
     void queue_for(std::int32_t slot, bool waits) {
         slots_[static_cast<std::size_t>(slot)].takers_waiting += waits ? 1 : -1;
     }
 
     // -------------------------------------------------------------------------- work
     [[nodiscard]] std::vector<std::int32_t> slots_of(Incarnation node) const;
-    /// Reads the row of a slot without a lock: what a worker finds, a hint.
+    /// Reads the row of a slot without a lock; only a hint for a worker.
     [[nodiscard]] std::int64_t epoch_of(std::int32_t slot) const {
         return slots_[static_cast<std::size_t>(slot)].epoch;
     }
-    /// The fence: the shared lock, then the row. Nothing when it is not had.
+    /// The fence: the shared lock, then the row. Nothing when the lock is refused.
     std::optional<Hold> begin_work(std::uint64_t session, Incarnation node, std::int32_t slot,
                                    std::optional<std::int64_t> read_before);
     /// Commits an effect: Violation unless the committer owns the slot as it did at the start.
@@ -185,13 +185,14 @@ public:
     void end_work(std::uint64_t session, const Hold &hold);
 
     // -------------------------------------------------------------------------- windows
-    /// The epoch, or nothing when it was published already. With an agent: its part; Refusal SG416
-    /// when that is not what it was dealt by then.
+    /// The epoch, or nothing when it was already published. With an agent: its part; Refusal SG416
+    /// when the agent no longer has exactly these slots.
     std::optional<std::int64_t> publish(Time window_start, std::span<const Grant> grants,
                                         const std::string &publisher, const std::string &agent);
-    /// Whether an agent may deal the slot on in a window.
-    [[nodiscard]] bool is_dealt(const SlotRow &slot, const NodeRow &agent, Time window_start) const;
-    /// The worker of its own that owns a slot that it was dealt, or is to; nullptr: none.
+    /// Whether an agent may assign the slot to a worker in a window.
+    [[nodiscard]] bool is_assigned(const SlotRow &slot, const NodeRow &agent,
+                                   Time window_start) const;
+    /// The worker of the agent that owns the slot or will own it; nullptr: none.
     [[nodiscard]] const NodeRow *worker_of(const SlotRow &slot, const NodeRow &agent) const;
     /// Whether the slots of a lost agent still wait for it.
     [[nodiscard]] bool is_frozen(const NodeRow &node) const;
@@ -216,9 +217,9 @@ public:
         std::uint64_t take_overs = 0;
         std::uint64_t sweeps = 0;
         std::uint64_t windows = 0;
-        std::uint64_t parts = 0;      ///< of windows, that agents dealt on
+        std::uint64_t parts = 0;      ///< of windows, published by agents
         std::uint64_t lost_races = 0; ///< windows that another had published
-        std::uint64_t fenced = 0;     ///< workers and nodes that were told that they are out
+        std::uint64_t fenced = 0;     ///< refusals of superseded workers and nodes
     } counts;
     std::uint64_t proposed_moves = 0; ///< changes of owner that all windows together allow
 
@@ -236,13 +237,13 @@ private:
     Incarnation register_node(NodeRow node);
     [[nodiscard]] std::string agent_for(const std::string &older) const;
     [[nodiscard]] bool is_at(Incarnation holder, const NodeRow &node) const;
-    [[nodiscard]] bool was_dealt(const SlotRow &slot, const NodeRow &agent,
-                                 Time window_start) const;
+    [[nodiscard]] bool was_assigned(const SlotRow &slot, const NodeRow &agent,
+                                    Time window_start) const;
     [[nodiscard]] std::vector<const NodeRow *> grantees(std::span<const Grant> grants,
                                                         const std::string &agent) const;
     [[nodiscard]] std::vector<std::int32_t> cut(std::span<const Grant> grants,
-                                                const NodeRow *dealer, Time window_start) const;
-    [[nodiscard]] bool is_dealt_on(const SlotRow &slot, const NodeRow &agent) const;
+                                                const NodeRow *assigner, Time window_start) const;
+    [[nodiscard]] bool is_assigned_to_worker(const SlotRow &slot, const NodeRow &agent) const;
     void propose(SlotRow &slot, const NodeRow &node, Time window_start);
     void take(Incarnation node, const Candidate &candidate);
     void hand_over(const NodeRow &leaver);

@@ -1,4 +1,4 @@
-// Windows, and what agents deal on of them.
+// Publication of windows, and of agents' parts of them.
 #include "control_tables.hpp"
 
 namespace stacksaga::sim {
@@ -11,20 +11,22 @@ bool ControlTables::is_frozen(const NodeRow &node) const {
            (core::silence(node.heartbeat_at, now) < patience || mutant_ == Mutant::frozen_for_ever);
 }
 
-/// A worker's agent is as good as the worker: what it was given it deals on.
+/// A slot of a worker counts as its agent's, because the agent assigns it.
 bool ControlTables::is_at(Incarnation holder, const NodeRow &node) const {
     const NodeRow *row = find(holder);
     return row != nullptr && (row->incarnation == node.incarnation || row->agent == node.name);
 }
 
-bool ControlTables::was_dealt(const SlotRow &slot, const NodeRow &agent, Time window_start) const {
+bool ControlTables::was_assigned(const SlotRow &slot, const NodeRow &agent,
+                                 Time window_start) const {
     if (slot.next_owner == nobody)
         return is_at(slot.owner, agent);
     return is_at(slot.next_owner, agent) && slot.next_from <= window_start;
 }
 
-bool ControlTables::is_dealt(const SlotRow &slot, const NodeRow &agent, Time window_start) const {
-    return mutant_ == Mutant::deals_all || was_dealt(slot, agent, window_start);
+bool ControlTables::is_assigned(const SlotRow &slot, const NodeRow &agent,
+                                Time window_start) const {
+    return mutant_ == Mutant::assigns_all || was_assigned(slot, agent, window_start);
 }
 
 const NodeRow *ControlTables::worker_of(const SlotRow &slot, const NodeRow &agent) const {
@@ -56,41 +58,40 @@ std::vector<const NodeRow *> ControlTables::grantees(std::span<const Grant> gran
     return nodes;
 }
 
-/// Which range holds each slot: all of them, or those that the agent was dealt.
-std::vector<std::int32_t> ControlTables::cut(std::span<const Grant> grants, const NodeRow *dealer,
+/// The range that holds each slot: of all slots, or of the agent's.
+std::vector<std::int32_t> ControlTables::cut(std::span<const Grant> grants, const NodeRow *assigner,
                                              Time window_start) const {
     std::vector<core::Range> ranges;
     for (const Grant &grant : grants)
         ranges.push_back(grant.range);
     std::vector<std::int32_t> table(slots_.size(), core::slot_is_free);
-    for (std::size_t i = 0; dealer != nullptr && i < slots_.size(); ++i) {
-        if (!is_dealt(slots_[i], *dealer, window_start))
+    for (std::size_t i = 0; assigner != nullptr && i < slots_.size(); ++i) {
+        if (!is_assigned(slots_[i], *assigner, window_start))
             table[i] = core::slot_not_ours;
     }
     const core::TilingFault fault = core::cut_at_slots(ranges, table);
-    if (fault.rule != core::TilingRule::ok && dealer != nullptr)
-        throw Refusal("SG416"); // what it was dealt has changed since it looked
+    if (fault.rule != core::TilingRule::ok && assigner != nullptr)
+        throw Refusal("SG416"); // the agent's slots have changed since it read them
     if (fault.rule != core::TilingRule::ok)
         throw Violation("a coordinator's window does not tile the ring: " +
                         std::string(core::describe(fault.rule)));
-    for (std::size_t i = 0; dealer != nullptr && i < slots_.size(); ++i) {
-        if (table[i] >= 0 && !was_dealt(slots_[i], *dealer, window_start))
-            throw Violation("an agent deals what it was not dealt: " + dealer->name + ", slot " +
-                            std::to_string(i));
+    for (std::size_t i = 0; assigner != nullptr && i < slots_.size(); ++i) {
+        if (table[i] >= 0 && !was_assigned(slots_[i], *assigner, window_start))
+            throw Violation("an agent assigns a slot that it does not have: " + assigner->name +
+                            ", slot " + std::to_string(i));
     }
     return table;
 }
 
-/// Whether the agent gives the slot to one of its workers already; when that is taken over is
-/// theirs.
-bool ControlTables::is_dealt_on(const SlotRow &slot, const NodeRow &agent) const {
+/// Whether the agent has already assigned the slot to one of its workers, which then takes it over.
+bool ControlTables::is_assigned_to_worker(const SlotRow &slot, const NodeRow &agent) const {
     const NodeRow *next = find(slot.next_owner);
     return next != nullptr && next->agent == agent.name;
 }
 
 void ControlTables::propose(SlotRow &slot, const NodeRow &node, Time window_start) {
     if (is_at(slot.owner, node)) {
-        if (!is_dealt_on(slot, node) || mutant_ == Mutant::parts_undone)
+        if (!is_assigned_to_worker(slot, node) || mutant_ == Mutant::parts_undone)
             slot.next_owner = nobody;
         return;
     }
@@ -106,12 +107,13 @@ std::optional<std::int64_t> ControlTables::publish(Time window_start, std::span<
                                                    const std::string &publisher,
                                                    const std::string &agent) {
     check_window(window_start);
-    const NodeRow *dealer = agent.empty() ? nullptr : find(agent);
-    if (!agent.empty() && (dealer == nullptr || !dealer->is_agent))
+    const NodeRow *assigner = agent.empty() ? nullptr : find(agent);
+    if (!agent.empty() && (assigner == nullptr || !assigner->is_agent))
         throw Refusal("SG400");
-    const std::vector<std::int32_t> table = cut(grants, dealer, window_start);
+    const std::vector<std::int32_t> table = cut(grants, assigner, window_start);
     const std::vector<const NodeRow *> nodes = grantees(grants, agent);
-    WindowRow &window = dealer == nullptr ? windows_[window_start] : parts_[{window_start, agent}];
+    WindowRow &window =
+        assigner == nullptr ? windows_[window_start] : parts_[{window_start, agent}];
     if (window.publications > 0 && mutant_ != Mutant::last_wins) {
         ++counts.lost_races;
         return std::nullopt;
@@ -119,9 +121,9 @@ std::optional<std::int64_t> ControlTables::publish(Time window_start, std::span<
     window = {++epoch_, publisher, window.publications + 1};
     if (window.publications > 1)
         throw Violation("a window is published twice: the second time by " + publisher);
-    ++(dealer == nullptr ? counts.windows : counts.parts);
+    ++(assigner == nullptr ? counts.windows : counts.parts);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-        if (table[i] < 0 || (dealer != nullptr && mutant_ == Mutant::deals_nothing))
+        if (table[i] < 0 || (assigner != nullptr && mutant_ == Mutant::assigns_nothing))
             continue;
         const NodeRow &node = *nodes[static_cast<std::size_t>(table[i])];
         if (node.is_agent || !node.draining)

@@ -9,7 +9,7 @@
 namespace stacksaga::sim {
 namespace {
 
-coordinator::Log silent_log() {
+coordinator::Log discarding_log() {
     return {coordinator::LogFormat::logfmt, coordinator::LogLevel::error, [](std::string_view) {}};
 }
 
@@ -20,7 +20,7 @@ coordinator::Log silent_log() {
 CoordinatorActor::CoordinatorActor(World &world, std::string name, coordinator::Strategy strategy,
                                    std::uint64_t seed)
     : world_(world), name_(std::move(name)), clock_(world, process),
-      store_(world, process, clock_, strategy), log_(silent_log()),
+      store_(world, process, clock_, strategy), log_(discarding_log()),
       master_(
           store_, clock_, log_,
           {.rings = {{"default", "default"}}, .publisher = name_, .once = false, .seed = seed}) {}
@@ -38,7 +38,7 @@ void CoordinatorActor::start() {
 AgentActor::AgentActor(World &world, std::string name, double weight,
                        coordinator::Strategy strategy, std::uint64_t seed)
     : world_(world), name_(std::move(name)), clock_(world, process),
-      store_(world, process, clock_, strategy), log_(silent_log()),
+      store_(world, process, clock_, strategy), log_(discarding_log()),
       agent_(store_, clock_, log_,
              {.ring = {"default", "default"}, .name = name_, .weight = weight, .seed = seed}) {}
 
@@ -48,8 +48,8 @@ void AgentActor::start() {
     world_.wake();
 }
 
-/// It was killed, it was told to stop and now leaves (or was told twice), it has left, another has
-/// its name, or it is wrong.
+/// Handles each end of the agent: it was killed, it was stopped and now leaves (or was stopped
+/// twice), it has left, another agent has its name, or it failed.
 void AgentActor::ended(std::exception_ptr thrown) {
     if (process.killed)
         return;

@@ -31,14 +31,14 @@ private:
     coordinator::Master master_;
 };
 
-/// A daemon in role agent, likewise; killed as well when it has left, or when it notices that
-/// another holds its name.
+/// A daemon in role agent, likewise; also killed when it has left, or when it notices that another
+/// agent has its name.
 class AgentActor {
 public:
     AgentActor(World &world, std::string name, double weight, coordinator::Strategy strategy,
                std::uint64_t seed);
     void start();
-    /// Tells it to end, so that it leaves the ring.
+    /// Stops it, so that it leaves the ring.
     void stop() { process.stopped = true; }
     [[nodiscard]] const std::string &name() const { return name_; }
 

@@ -1,4 +1,4 @@
-// Hand-over: what a node that leaves or drains gives to whom.
+// Hand-over: a node that leaves or drains gives its slots to successors.
 #include "core/hand_over.hpp"
 
 #include "control_tables.hpp"
@@ -9,7 +9,7 @@
 namespace stacksaga::sim {
 namespace {
 
-/// The nodes as the core sees them, sorted by name.
+/// The nodes in the core's types, sorted by name.
 struct View {
     std::vector<core::RingNode> nodes;
     std::vector<Incarnation> incarnations;
@@ -79,7 +79,7 @@ void ControlTables::hand_over(const NodeRow &leaver) {
     }
 }
 
-/// One slot of the leaver, or that was proposed to it.
+/// Gives away one slot that the leaver owns or that was proposed to it.
 void ControlTables::give(Incarnation leaver, std::int32_t number, Incarnation successor,
                          bool is_kept) {
     SlotRow &slot = slots_[static_cast<std::size_t>(number)];
@@ -97,8 +97,7 @@ void ControlTables::give(Incarnation leaver, std::int32_t number, Incarnation su
     }
 }
 
-/// After a node has given its slots away: none of them is left that nobody works in, while a node
-/// is well that could have it.
+/// Checks that a node that has given its slots away keeps no idle slot while there is a successor.
 void ControlTables::check_given_away(const NodeRow &leaver) const {
     const auto is_waited_for = [&](const NodeRow &worker) {
         const NodeRow *agent = worker.agent.empty() ? nullptr : find(worker.agent);

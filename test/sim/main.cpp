@@ -21,7 +21,7 @@ struct Options {
     double seconds = 0; ///< 0: no limit
     unsigned jobs = 1;
     Mutant mutant = Mutant::none;
-    bool story = false;
+    bool trace = false;
     bool progress = isatty(STDERR_FILENO) != 0;
 };
 
@@ -31,7 +31,7 @@ struct Totals {
     ControlTables::Counts counts;
     std::optional<std::uint64_t> failed_seed; ///< the lowest
     std::string failure;
-    std::vector<std::string> story;
+    std::vector<std::string> trace;
 };
 
 void add(Totals &totals, const Schedule &schedule) {
@@ -47,7 +47,7 @@ void add(Totals &totals, const Schedule &schedule) {
     totals.counts.fenced += counts.fenced;
 }
 
-/// A line on the terminal that is written over: how far it is, and how fast.
+/// A line on the terminal, overwritten with the progress and the speed.
 class Progress {
 public:
     explicit Progress(const Options &options) : options_(options) {}
@@ -102,8 +102,8 @@ Totals run_all(const Options &options) {
             const std::lock_guard lock(mutex);
             add(totals, schedule);
             progress.show(totals);
-            if (options.story || (!failure.empty() && seed < totals.failed_seed.value_or(seed + 1)))
-                totals.story = schedule.story();
+            if (options.trace || (!failure.empty() && seed < totals.failed_seed.value_or(seed + 1)))
+                totals.trace = schedule.trace();
             if (!failure.empty() && seed < totals.failed_seed.value_or(seed + 1)) {
                 failed = true;
                 totals.failed_seed = seed;
@@ -124,12 +124,12 @@ Options parse(int argc, char **argv) {
     std::optional<std::uint64_t> seed;
     std::string mutant = "none";
     CLI::App app("Runs the coordination of a ring under simulated faults.", "stacksaga-sim");
-    app.add_option("--seed", seed, "Run this schedule alone and tell its story.");
+    app.add_option("--seed", seed, "Run only this schedule and print its trace.");
     app.add_option("--first-seed", options.first_seed, "The seed of the first schedule.");
-    app.add_option("--schedules", options.schedules, "How many to run.");
-    app.add_option("--seconds", options.seconds, "Start none after so long; 0: no limit.");
+    app.add_option("--schedules", options.schedules, "The number of schedules.");
+    app.add_option("--seconds", options.seconds, "Start no schedule after this time; 0: no limit.");
     app.add_option("--jobs", options.jobs, "Threads.")->check(CLI::Range(1, 64));
-    app.add_option("--break", mutant, "Break a rule, to see that it is noticed.")
+    app.add_option("--break", mutant, "Break a rule, which the simulator must notice.")
         ->check(CLI::IsMember(std::vector<std::string>(mutant_names.begin(), mutant_names.end())));
     app.add_flag_callback(
         "--list-mutants",
@@ -151,7 +151,7 @@ Options parse(int argc, char **argv) {
     if (seed) {
         options.first_seed = *seed;
         options.schedules = 1;
-        options.story = true;
+        options.trace = true;
     }
     return options;
 }
@@ -161,7 +161,7 @@ Options parse(int argc, char **argv) {
 int main(int argc, char **argv) {
     const Options options = parse(argc, argv);
     const Totals totals = run_all(options);
-    for (const std::string &line : totals.story)
+    for (const std::string &line : totals.trace)
         fmt::print("{}\n", line);
     fmt::print("{} schedules, {} faults: {} windows, {} parts of agents ({} lost races), "
                "{} take-overs ({} swept), {} commits, {} refused by the fence\n",

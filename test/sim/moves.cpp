@@ -15,12 +15,12 @@ const Node *find(std::span<const Node> nodes, const std::string &name) {
     return found == nodes.end() ? nullptr : &*found;
 }
 
-/// Whom a window counts as the holder of a slot: its owner, in the whole ring's the owner's agent
-/// where that deals or is frozen.
-const Node *holder_of(const coordinator::Slot &slot, const std::string &dealer,
+/// The holder of a slot in a window's view: its owner, or, in a window of the whole ring, the
+/// owner's agent if that takes slots or is frozen.
+const Node *holder_of(const coordinator::Slot &slot, const std::string &assigner,
                       std::span<const Node> nodes) {
     const Node *owner = slot.owner ? find(nodes, *slot.owner) : nullptr;
-    if (owner == nullptr || !owner->agent || !dealer.empty())
+    if (owner == nullptr || !owner->agent || !assigner.empty())
         return owner;
     const Node *agent = find(nodes, *owner->agent);
     return agent != nullptr && (agent->frozen || coordinator::takes_slots(*agent)) ? agent : owner;
@@ -34,7 +34,7 @@ void check_moves(const coordinator::Proposal &proposal, coordinator::Strategy st
                              ? coordinator::members_of(nodes, strategy)
                              : coordinator::members_of_agent(nodes, proposal.agent);
     std::vector<std::int32_t> held(members.size());
-    std::int32_t dealt = 0, moved = 0;
+    std::int32_t assigned = 0, moved = 0;
     for (const coordinator::Slot &slot : slots) {
         const Node *holder = holder_of(slot, proposal.agent, nodes);
         const auto grant = std::ranges::find_if(proposal.grants, [&](const auto &granted) {
@@ -47,20 +47,20 @@ void check_moves(const coordinator::Proposal &proposal, coordinator::Strategy st
                 throw Violation("a slot of a frozen agent moves: " + std::to_string(slot.number));
             continue;
         }
-        ++dealt;
+        ++assigned;
         moved += stays ? 0 : 1;
         for (std::size_t i = 0; i < members.size(); ++i)
             held[i] += holder != nullptr && members[i].name == holder->name ? 1 : 0;
     }
     if (strategy != coordinator::Strategy::consistent || members.empty())
         return;
-    const auto quotas = coordinator::quotas(members, held, dealt);
+    const auto quotas = coordinator::quotas(members, held, assigned);
     std::int32_t kept = 0;
     for (std::size_t i = 0; i < members.size(); ++i)
         kept += std::min(held[i], quotas[i]);
-    if (moved > dealt - kept)
-        throw Violation("a window moves more than balance asks for: " + std::to_string(moved) +
-                        " slots instead of " + std::to_string(dealt - kept));
+    if (moved > assigned - kept)
+        throw Violation("a window moves more than balance needs: " + std::to_string(moved) +
+                        " slots instead of " + std::to_string(assigned - kept));
 }
 
 } // namespace stacksaga::sim

@@ -1,5 +1,4 @@
-// How many slots a window may move: as few as balance asks for, and none of those that wait for an
-// agent.
+// The check that a window moves only as many slots as balance needs, and none of a frozen agent.
 #pragma once
 
 #include "proposal.hpp"
@@ -9,8 +8,8 @@
 namespace stacksaga::sim {
 
 /// Violation when a proposal moves a slot that a frozen agent keeps, or, under `consistent`, more
-/// slots than balance asks for: whoever it deals to keeps what it has, up to its quota. `nodes` and
-/// `slots` are what the proposal was made from: all slots, or what an agent was dealt.
+/// slots than balance needs: each member keeps its slots up to its quota. The proposal was computed
+/// from `nodes` and `slots`: all slots, or those of an agent.
 void check_moves(const coordinator::Proposal &proposal, coordinator::Strategy strategy,
                  std::span<const coordinator::Node> nodes,
                  std::span<const coordinator::Slot> slots);

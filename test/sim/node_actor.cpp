@@ -6,7 +6,7 @@ namespace {
 constexpr Time lock_timeout = 100 * millisecond;
 
 /// How long a statement takes on the server between finding and locking: once in a while its
-/// backend stands still.
+/// backend is paused.
 Time server_time(World &world) {
     return world.between(50, 2 * millisecond) +
            (world.happens(world.is_calm ? 0 : 5)
@@ -104,7 +104,7 @@ void NodeActor::beat_at_database(const Passage &passage) {
     } catch (const Refusal &refusal) {
         ++tables.counts.fenced;
         if (refusal.what() == std::string_view("SG412")) {
-            superseded_ = true; // no beats any more; what its sessions began they go on with
+            superseded_ = true; // no more beats; its sessions finish the work that they began
         } else {
             incarnation_ = nobody; // removed as dead: it comes back as a new one
             draining_ = false;
@@ -124,7 +124,7 @@ void NodeActor::enroll(const Passage &passage) {
     try {
         const Incarnation given = world_.database().register_worker(name_, weight_, agent_);
         if (!passage.lost_after)
-            incarnation_ = given; // else it registers once more
+            incarnation_ = given; // otherwise it registers once more
     } catch (const Refusal &) {
         agent_.clear();
     }
@@ -168,7 +168,7 @@ void NodeActor::begin(std::size_t session, std::int32_t slot, std::int64_t read_
     mine.hold = world_.database().begin_work(mine.number, incarnation_, slot, read_before);
     if (!mine.hold) {
         if (superseded_)
-            kill(0); // it has noticed, at last
+            kill(0); // it has noticed that it was superseded
         later(world_.between(0, second), [this, session] { work(session); });
         return;
     }

@@ -7,8 +7,8 @@
 
 namespace stacksaga::sim {
 
-/// Lifecycle: start() once; killed, at last when it notices that it was superseded; never destroyed
-/// before the world's end.
+/// Lifecycle: start() once; killed, at the latest when it notices that it was superseded; never
+/// destroyed before the world's end.
 class NodeActor {
 public:
     /// Registers with the agent `agent`; with any where that is empty, or no longer there.
@@ -18,7 +18,7 @@ public:
           agent_(std::move(agent)) {}
 
     void start();
-    /// As an operator tells it, or its own last words.
+    /// Drains or leaves, as an operator or the node itself asks.
     void drain();
     void leave();
     /// Dies; what its sessions hold is released when the server notices, after `noticed`.
@@ -27,7 +27,8 @@ public:
     [[nodiscard]] const std::string &name() const { return name_; }
     [[nodiscard]] bool is_running() const { return !process.killed; }
     [[nodiscard]] bool is_draining() const { return draining_; }
-    /// Whether the tables know a newer one of its name; it notices that with its next beat.
+    /// Whether the tables have a newer incarnation of its name; the node notices with its next
+    /// beat.
     [[nodiscard]] bool is_superseded() const;
 
     Process process;
@@ -39,7 +40,7 @@ private:
     };
     static constexpr std::size_t sessions = 2;
 
-    /// Runs `step` when the process is neither paused nor gone.
+    /// Runs `step` when the process is neither paused nor dead.
     void later(Time duration, std::function<void()> step);
     void beat();
     void beat_at_database(const Passage &passage);

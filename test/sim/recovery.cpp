@@ -1,4 +1,4 @@
-// What must be well again after the faults, and when.
+// Recovery: the state that the ring must reach after the faults, and the time that it may take.
 #include "schedule.hpp"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 namespace stacksaga::sim {
 namespace {
 
-/// The daemon looks at a ring at least this often, and connects again after at most as long.
+/// The daemon reads a ring at least this often, and reconnects after at most this time.
 constexpr Time daemon_interval = 5 * second;
 
 bool may_run(core::NodeState state) {
@@ -18,23 +18,23 @@ bool may_run(core::NodeState state) {
 
 } // namespace
 
-/// How long it may take from the last fault until every token is owned as it should be.
+/// The longest time from the last fault until every token has the right owner.
 ///
-/// First, messages that were late when the calm began arrive, and statements that stood still end.
-/// With a coordinator: until the silent are left out, and then two windows, for the next one may
-/// just have been published; the slots of silent agents wait for `rebalance_delay` before. Without
-/// one: until the windows that were published are over and two more were missed, and the silent are
-/// dead; then nodes sweep, some slots with each beat, and agents deal those on with the next
-/// window. A window that was published before the clock went back is not published again.
+/// First, delayed messages arrive and paused statements end. With a coordinator: then unresponsive
+/// nodes are suspected, after `rebalance_delay` those of unresponsive agents too, and two windows
+/// pass, because the next one may just have been published. Without a coordinator: then the
+/// published windows end, two more are missed, and unresponsive nodes are dead; nodes sweep some
+/// slots with each beat, and agents assign those with the next window. A window that was published
+/// before the clock went back is not published again.
 Time Schedule::time_to_recover() const {
     const Time beats = 12 * settings_.heartbeat_interval;
-    const Time late =
+    const Time settle_time =
         std::max({latest_message, settings_.window_length, still_}) + jumped_back_ + beats;
     if (!is_coordinated())
-        return late + settings_.dead_after + settings_.rebalance_delay +
+        return settle_time + settings_.dead_after + settings_.rebalance_delay +
                (agents_.empty() ? 5 : 6) * settings_.window_length;
     const Time frozen = agents_.empty() ? 0 : settings_.rebalance_delay;
-    return late + settings_.suspect_after + frozen + 2 * settings_.window_length +
+    return settle_time + settings_.suspect_after + frozen + 2 * settings_.window_length +
            2 * daemon_interval;
 }
 
@@ -49,11 +49,11 @@ void Schedule::check_ownership() {
             throw Violation(
                 fmt::format("a token is not owned again: slot {} is {}; {} may take it in {} ms", i,
                             slot.owner == nobody ? "nobody's"
-                            : owner == nullptr   ? "of one that is gone"
+                            : owner == nullptr   ? "a removed node's"
                             : owner->is_agent    ? owner->name + "'s, an agent"
                                                  : owner->name + "'s, who is dead",
                             slot.next_owner == nobody ? "nobody"
-                            : next == nullptr         ? "one that is gone"
+                            : next == nullptr         ? "a removed node"
                                                       : next->name,
                             (slot.next_from - tables.now) / millisecond));
         }
@@ -69,21 +69,20 @@ void Schedule::check_ownership() {
     }
 }
 
-bool Schedule::is_dealt_to(const NodeRow &worker, const NodeRow &agent) const {
+bool Schedule::is_assigned_by(const NodeRow &worker, const NodeRow &agent) const {
     return worker.agent == agent.name && world_.tables.state_of(worker) == core::NodeState::active;
 }
 
-/// The agent that deals to a worker; empty: a coordinator does.
+/// The agent that assigns slots to a worker; empty: a coordinator does.
 std::string Schedule::agent_of(const NodeRow &node) const {
     const NodeRow *agent = node.agent.empty() ? nullptr : world_.tables.find(node.agent);
-    const bool deals =
+    const bool assigns =
         agent != nullptr && world_.tables.state_of(*agent) == core::NodeState::active;
-    return deals ? agent->name : std::string();
+    return assigns ? agent->name : std::string();
 }
 
-/// With a coordinator, everybody who is active holds its weight's share within one slot; within two
-/// where what is dealt to agents is dealt on. Under `contiguous` the shares of agents are by their
-/// own weight.
+/// With a coordinator, every active node holds the share of its weight within one slot, a worker of
+/// an agent within two. Under `contiguous` the agents' own weights decide their shares.
 void Schedule::check_balance() const {
     const ControlTables &tables = world_.tables;
     const bool is_nested = settings_.strategy == core::Strategy::contiguous;
@@ -112,8 +111,8 @@ void Schedule::check_balance() const {
     }
 }
 
-/// Every agent that runs is in the ring, and the workers of one that deals share what it was dealt,
-/// each within one slot of its weight: with a coordinator or without.
+/// Every running agent is in the ring, and the workers of an active one share its slots by weight
+/// within one slot, with a coordinator or without.
 void Schedule::check_agents() {
     const ControlTables &tables = world_.database();
     for (const AgentActor *actor : running(agents_)) {
@@ -124,21 +123,21 @@ void Schedule::check_agents() {
             continue;
         double total = 0;
         for (const auto &[name, node] : tables.nodes())
-            total += is_dealt_to(node, *agent) ? node.weight : 0;
+            total += is_assigned_by(node, *agent) ? node.weight : 0;
         std::map<Incarnation, double> held;
-        double dealt = 0;
+        double assigned = 0;
         for (const SlotRow &slot : tables.slots()) {
-            if (!tables.is_dealt(slot, *agent, tables.now))
+            if (!tables.is_assigned(slot, *agent, tables.now))
                 continue;
-            ++dealt;
+            ++assigned;
             ++held[slot.owner];
         }
         for (const auto &[name, node] : tables.nodes()) {
-            const double share = is_dealt_to(node, *agent) ? dealt * node.weight / total : 0;
+            const double share = is_assigned_by(node, *agent) ? assigned * node.weight / total : 0;
             if (total > 0 && std::abs(held[node.incarnation] - share) >= (share > 0 ? 1 : 0) + 1e-6)
                 throw Violation(fmt::format("an agent's part is not balanced: of {}'s {} slots {} "
                                             "holds {}, its share is {}",
-                                            agent->name, dealt, name, held[node.incarnation],
+                                            agent->name, assigned, name, held[node.incarnation],
                                             share));
         }
     }

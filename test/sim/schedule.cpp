@@ -25,7 +25,7 @@ core::RingSettings Schedule::draw_settings(std::mt19937_64 &random) {
 Schedule::Schedule(std::uint64_t seed, Mutant mutant)
     : random_(seed), settings_(draw_settings(random_)),
       world_(random_(), settings_, slot_count, mutant), seed_(seed) {
-    tell(fmt::format(
+    record(fmt::format(
         "window {} s, lead {} ms, heartbeat {} ms, dead after {} ms, delay {} s, {}, {}",
         settings_.window_length / second, settings_.publish_lead / millisecond,
         settings_.heartbeat_interval / millisecond, settings_.dead_after / millisecond,
@@ -41,8 +41,8 @@ Schedule::Schedule(std::uint64_t seed, Mutant mutant)
     plan_faults();
 }
 
-void Schedule::tell(const std::string &what) {
-    story_.push_back(fmt::format(
+void Schedule::record(const std::string &what) {
+    trace_.push_back(fmt::format(
         "{:10.3f} s  {}", static_cast<double>(world_.now()) / static_cast<double>(second), what));
 }
 
@@ -57,8 +57,8 @@ double Schedule::draw_weight() {
 
 NodeActor &Schedule::add_node(const std::string &name, const std::string &agent) {
     const double weight = draw_weight();
-    tell(fmt::format("{} joins{} with weight {}", name, agent.empty() ? agent : " " + agent,
-                     weight));
+    record(fmt::format("{} joins{} with weight {}", name, agent.empty() ? agent : " " + agent,
+                       weight));
     nodes_.push_back(std::make_unique<NodeActor>(world_, name, weight, nodes_.size(), agent));
     nodes_.back()->process.rate = draw_rate();
     nodes_.back()->start();
@@ -67,7 +67,7 @@ NodeActor &Schedule::add_node(const std::string &name, const std::string &agent)
 
 void Schedule::add_coordinator() {
     const std::string name = fmt::format("coordinator-{}", coordinators_.size());
-    tell(name + " starts");
+    record(name + " starts");
     coordinators_.push_back(std::make_unique<CoordinatorActor>(world_, name, settings_.strategy,
                                                                seed_ + coordinators_.size()));
     coordinators_.back()->process.rate = draw_rate();
@@ -77,7 +77,7 @@ void Schedule::add_coordinator() {
 
 void Schedule::add_agent(const std::string &name) {
     const double weight = draw_weight();
-    tell(fmt::format("{} starts with weight {}", name, weight));
+    record(fmt::format("{} starts with weight {}", name, weight));
     agents_.push_back(std::make_unique<AgentActor>(world_, name, weight, settings_.strategy,
                                                    seed_ + agents_.size()));
     agents_.back()->process.rate = draw_rate();
@@ -108,21 +108,21 @@ void Schedule::strike() {
         const Time most = 2 * settings_.window_length;
         const Time by = world_.between(-most, most);
         jumped_back_ += std::max<Time>(-by, 0);
-        tell(fmt::format("the database clock jumps by {} ms", by / millisecond));
+        record(fmt::format("the database clock jumps by {} ms", by / millisecond));
         world_.jump(by);
     }
 }
 
-/// It stands still, or loses messages.
+/// Pauses a process, or makes it lose messages.
 void Schedule::impede(Process &process, const std::string &who) {
-    // Some are out for so long that the ring forgets them.
+    // Some faults last so long that the ring removes the node.
     const int most = world_.happens(100) ? 9 : 3;
     const Time some_windows = world_.between(0, most * settings_.window_length);
-    const bool stands_still = world_.happens(500);
-    Time &until = stands_still ? process.paused_until : process.lossy_until;
+    const bool is_paused = world_.happens(500);
+    Time &until = is_paused ? process.paused_until : process.lossy_until;
     until = std::max(until, world_.now() + some_windows);
-    tell(fmt::format("{} {} for {} ms", who, stands_still ? "stands still" : "loses messages",
-                     some_windows / millisecond));
+    record(fmt::format("{} {} for {} ms", who, is_paused ? "is paused" : "loses messages",
+                       some_windows / millisecond));
 }
 
 void Schedule::strike_node() {
@@ -135,29 +135,29 @@ void Schedule::strike_node() {
     NodeActor &node = *world_.one_of(nodes);
     switch (kind) {
     case 2:
-        tell(node.name() + " dies");
+        record(node.name() + " dies");
         node.kill(world_.happens(500) ? 0 : world_.between(0, 4 * second));
         break;
     case 3:
-        tell(node.name() + " dies and comes back");
+        record(node.name() + " dies and comes back");
         node.kill(world_.happens(500) ? 0 : world_.between(0, 4 * second));
         add_node(node.name());
         break;
     case 4:
-        tell(node.name() + " is started twice");
+        record(node.name() + " is started twice");
         add_node(node.name());
         break;
     case 5:
-        tell(node.name() + " drains");
+        record(node.name() + " drains");
         node.drain();
         break;
     case 6:
-        tell(node.name() + " leaves");
+        record(node.name() + " leaves");
         node.leave();
         break;
     case 9: {
         const auto to = world_.between(0, static_cast<std::int64_t>(agents_.size()) - 1);
-        tell(node.name() + " is moved to another agent");
+        record(node.name() + " is moved to another agent");
         node.kill(0);
         add_node(node.name(), agents_[static_cast<std::size_t>(to)]->name());
         break;
@@ -177,11 +177,11 @@ void Schedule::strike_coordinator() {
     CoordinatorActor &coordinator = *world_.one_of(coordinators);
     switch (kind) {
     case 2:
-        tell(coordinator.name() + " dies");
+        record(coordinator.name() + " dies");
         coordinator.process.killed = true;
         break;
     case 3:
-        tell(coordinator.name() + " dies and comes back");
+        record(coordinator.name() + " dies and comes back");
         coordinator.process.killed = true;
         add_coordinator();
         break;
@@ -200,24 +200,24 @@ void Schedule::strike_agent() {
     AgentActor &agent = *world_.one_of(agents);
     switch (kind) {
     case 2:
-        tell(agent.name() + " dies");
+        record(agent.name() + " dies");
         agent.process.killed = true;
         break;
     case 3:
-        tell(agent.name() + " dies and comes back");
+        record(agent.name() + " dies and comes back");
         agent.process.killed = true;
         add_agent(agent.name());
         break;
     case 4:
-        tell(agent.name() + " is started twice");
+        record(agent.name() + " is started twice");
         add_agent(agent.name());
         break;
     case 5:
-        tell(agent.name() + " drains");
+        record(agent.name() + " drains");
         world_.database().drain(agent.name());
         break;
     case 6:
-        tell(agent.name() + " is stopped");
+        record(agent.name() + " is stopped");
         agent.stop();
         break;
     default:
@@ -225,12 +225,12 @@ void Schedule::strike_agent() {
     }
 }
 
-/// No more faults: who stands still goes on, messages arrive, and somebody is there to work. Some
-/// daemons die now, so that nobody but the others can notice.
+/// Ends the faults: paused processes go on, messages arrive, and at least one node works. Some
+/// daemons die now, so that only the others can notice.
 void Schedule::calm() {
     world_.is_calm = true;
     bool has_worker = false;
-    // What was put off by standing still happens when that would have ended.
+    // The work of a paused process goes on when its pause would have ended.
     const auto wake = [this](Process &process) {
         still_ = std::max(still_, process.paused_until - world_.now());
         process.paused_until = process.lossy_until = 0;
@@ -251,7 +251,7 @@ void Schedule::calm() {
     }
     if (!has_worker)
         add_node(fmt::format("node-{}", nodes_.size()));
-    tell(is_coordinated() ? "calm" : "calm, without a coordinator");
+    record(is_coordinated() ? "calm" : "calm, without a coordinator");
 }
 
 bool Schedule::is_coordinated() const {

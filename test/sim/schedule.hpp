@@ -1,5 +1,5 @@
-// One schedule: a ring, its coordinators, agents and nodes, faults for some windows, then quiet,
-// and the checks that all is well again.
+// One schedule: a ring, its coordinators, agents and nodes, faults for some windows, then a calm,
+// and the checks that the ring has recovered.
 #pragma once
 
 #include "coordinator_actor.hpp"
@@ -20,11 +20,11 @@ public:
 
     [[nodiscard]] const ControlTables::Counts &counts() const { return world_.tables.counts; }
     [[nodiscard]] std::uint64_t faults() const { return faults_; }
-    /// What was drawn, and every fault, for people who replay a seed.
-    [[nodiscard]] const std::vector<std::string> &story() const { return story_; }
+    /// The drawn settings and every fault, for people who replay a seed.
+    [[nodiscard]] const std::vector<std::string> &trace() const { return trace_; }
 
 private:
-    void tell(const std::string &what);
+    void record(const std::string &what);
     NodeActor &add_node(const std::string &name, const std::string &agent = {});
     void add_coordinator();
     void add_agent(const std::string &name);
@@ -52,7 +52,7 @@ private:
     void check_ownership();
     void check_balance() const;
     void check_agents();
-    [[nodiscard]] bool is_dealt_to(const NodeRow &worker, const NodeRow &agent) const;
+    [[nodiscard]] bool is_assigned_by(const NodeRow &worker, const NodeRow &agent) const;
     [[nodiscard]] std::string agent_of(const NodeRow &node) const;
 
     static constexpr std::int32_t slot_count = 64;
@@ -60,17 +60,17 @@ private:
 
     static core::RingSettings draw_settings(std::mt19937_64 &random);
 
-    std::mt19937_64 random_; ///< draws the settings, before there is a world
+    std::mt19937_64 random_; ///< draws the settings before the world exists
     core::RingSettings settings_;
     World world_;
-    // Destroyed before the world: nothing refers to them but its events, which no longer happen.
+    // Destroyed before the world: only its events refer to them, and these no longer happen.
     std::vector<std::unique_ptr<NodeActor>> nodes_;
     std::vector<std::unique_ptr<CoordinatorActor>> coordinators_;
-    std::vector<std::unique_ptr<AgentActor>> agents_; ///< none: a ring without, for good
-    std::vector<std::string> story_;
+    std::vector<std::unique_ptr<AgentActor>> agents_; ///< empty: a ring that never has agents
+    std::vector<std::string> trace_;
     std::uint64_t faults_ = 0;
     Time jumped_back_ = 0;
-    Time still_ = 0; ///< how long after the calm began somebody stands still yet
+    Time still_ = 0; ///< the longest pause that remained when the calm began
     std::uint64_t seed_;
 };
 

@@ -129,9 +129,9 @@ private:
 /// What the simulator does to a process.
 struct Process {
     Time paused_until = 0;
-    Time lossy_until = 0; ///< most of its messages are lost or late
+    Time lossy_until = 0; ///< most of its messages are lost or delayed
     bool killed = false;
-    bool stopped = false; ///< told to end by itself
+    bool stopped = false; ///< asked to end by itself
     double rate = 1;      ///< of its clock; 1.05 runs fast
 
     [[nodiscard]] bool is_paused(Time now) const { return now < paused_until; }
@@ -141,10 +141,10 @@ struct Process {
     }
 };
 
-/// How late a message may come.
+/// The longest delay of a message.
 inline constexpr Time latest_message = 20 * second;
 
-/// How a message to the database fares.
+/// The times of a message to the database.
 struct Passage {
     Time there; ///< until the statement runs
     Time back;  ///< from then until the answer is here
@@ -155,8 +155,9 @@ struct Passage {
 inline Passage passage_of(World &world, const Process &process) {
     const bool lossy = world.now() < process.lossy_until;
     const int of_a_thousand = world.is_calm ? 0 : lossy ? 300 : 5;
-    const bool late = world.happens(of_a_thousand);
-    return {world.between(100, 3 * millisecond) + (late ? world.between(0, latest_message) : 0),
+    const bool is_delayed = world.happens(of_a_thousand);
+    return {world.between(100, 3 * millisecond) +
+                (is_delayed ? world.between(0, latest_message) : 0),
             world.between(100, 3 * millisecond), world.happens(of_a_thousand),
             world.happens(of_a_thousand)};
 }

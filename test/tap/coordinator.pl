@@ -1,5 +1,5 @@
-# The real daemon against a real server: it publishes windows, survives kill -9, a second one beside it and
-# a restart of the server, and says by its exit code why it ends.
+# The real daemon against a real server: it publishes windows, survives kill -9, a second daemon and a restart
+# of the server, and its exit code says why it ends.
 use strict;
 use warnings;
 
@@ -113,9 +113,9 @@ is( $node->safe_psql('postgres', q{
 	0, 'no window is published after its start or before its lead');
 like((split /\n/, log_of('first'))[0],
 	qr/msg=coordinating version=\S+ .*server_version="15.*default\/default \(window 1s, lead 900ms\)/,
-	'the first line tells versions, ring and intervals');
+	'the first line has versions, ring and intervals');
 
-# Nodes take over what they were dealt, by weight.
+# Nodes take over the slots that were assigned to them, by weight.
 my %incarnation = map { split /\|/ }
   split /\n/, $node->safe_psql('postgres', 'SELECT node, incarnation FROM stacksaga.nodes');
 ok( $node->poll_query_until('postgres', qq{
@@ -124,7 +124,7 @@ ok( $node->poll_query_until('postgres', qq{
 				   LATERAL stacksaga.heartbeat_node(n.name, n.i) AS h)
 		SELECT (SELECT count(*) FROM beats) = 2 AND (
 			SELECT array_agg(share * 256 ORDER BY node) FROM stacksaga.nodes) = '{64,192}'}),
-	'the nodes own what their weights give them');
+	'the nodes own the shares of their weights');
 $node->safe_psql('postgres', "SELECT stacksaga.drain_node('b', $incarnation{b})");
 ok( $node->poll_query_until('postgres', qq{
 		WITH beats AS MATERIALIZED (
@@ -147,7 +147,7 @@ my $second = start_master('second');
 ok( $node->poll_query_until('postgres', q{
 		SELECT count(*) = 2 FROM pg_stat_activity WHERE usename = 'coordinator'}),
 	'two daemons are connected');
-wait_for_windows(4, 'true', 'two daemons side by side publish');
+wait_for_windows(4, 'true', 'two concurrent daemons publish');
 stop_master($first, 'TERM', 'the first ends with 0 on SIGTERM');
 wait_for_windows(2, q{publisher = 'second'}, 'the second goes on alone');
 my $published = count_of('first', 'msg="published window"') + count_of('second', 'msg="published window"');
@@ -165,11 +165,11 @@ for my $mode (qw(fast immediate))
 	wait_for_windows(2, q{publisher = 'second'}, "the daemon comes back after a $mode stop");
 }
 cmp_ok(count_of('second', 'msg=coordinating'), '>=', 3, 'it connected again after each start');
-cmp_ok(count_of('second', 'msg="database unavailable"'), '>=', 2, 'and told of what it missed');
+cmp_ok(count_of('second', 'msg="database unavailable"'), '>=', 2, 'and logged the outages');
 stop_master($second, 'INT', 'the second ends with 0 on SIGINT');
 like(log_of('second'), qr/msg=stopped signal=SIGINT\n\z/, 'and says why');
 
-# A daemon whose grants are taken away cannot mend that by waiting.
+# A daemon cannot recover its revoked grants by waiting.
 my $third = start_master('third');
 wait_for_windows(1, q{publisher = 'third'}, 'a third daemon publishes');
 $node->safe_psql('postgres', 'REVOKE USAGE ON SCHEMA stacksaga FROM coordinator');

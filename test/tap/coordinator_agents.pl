@@ -1,5 +1,5 @@
-# One master, two agents and six workers: each deals on what it was dealt, an agent that is killed loses
-# nothing, and its slots wait for it as long as rebalance_delay says. Then one master for two databases.
+# One master, two agents and six workers: each agent assigns its slots to its workers, a killed agent loses
+# nothing, and it keeps its slots for rebalance_delay. Then one master for two databases.
 use strict;
 use warnings;
 
@@ -76,7 +76,7 @@ refused(64, qr/an agent is a node of one ring/, 'an agent of two rings',
 	'agent', '--name', 'north', '--cluster', 'one,two', '-d', $connection);
 refused(64, qr/--weight/, 'an agent without weight', 'agent', '--name', 'north', '--weight', '0');
 
-# Agents first, then workers, which are dealt to them round robin, then a master.
+# Agents first, then workers, which the ring gives to the agents in turn, then a master.
 my %agent = map { $_ => start_daemon('agent', $_) } qw(north south);
 wait_until(q{(SELECT count(*) = 2 FROM stacksaga.nodes WHERE kind = 'agent' AND state = 'active')},
 	'two agents register');
@@ -85,11 +85,11 @@ $node->safe_psql('postgres',
 		FROM (SELECT 'w' || i AS w FROM generate_series(1, 6) AS i) AS w});
 is( $node->safe_psql('postgres',
 		q{SELECT agent, count(*) FROM stacksaga.nodes WHERE kind = 'worker' GROUP BY agent ORDER BY 1}),
-	"north|3\nsouth|3", 'workers are dealt to them in turn');
+	"north|3\nsouth|3", 'the ring gives workers to them in turn');
 my $master = start_daemon('master', 'master');
 my $even = q{(SELECT count(*) = 6 AND min(share * 256) >= 42 AND max(share * 256) <= 44
 				FROM stacksaga.nodes WHERE kind = 'worker')};
-wait_until($even, 'the agents deal equal shares to all workers');
+wait_until($even, 'the agents assign equal shares to all workers');
 wait_until(q{(SELECT count(DISTINCT agent) = 2 FROM stacksaga.token_window WHERE agent <> ''
 				 AND publisher = agent)}, 'each agent publishes its part');
 wait_until(q{(SELECT count(*) = 2 AND min((progress ->> 'windows')::bigint) > 0 FROM stacksaga.nodes
@@ -98,14 +98,14 @@ is( $node->safe_psql('postgres', q{
 		SELECT count(*) FROM stacksaga.slot s JOIN stacksaga.node n ON n.incarnation = s.owner
 		 WHERE n.kind = 'agent'}), 0, 'agents own nothing themselves');
 
-# A worker leaves: its agent deals what it had to the others.
+# A worker leaves: its agent assigns its slots to the others.
 $node->safe_psql('postgres',
 	q{SELECT stacksaga.leave_ring(node, incarnation) FROM beating WHERE node = 'w1';
 	  DELETE FROM beating WHERE node = 'w1'});
 wait_until(q{(SELECT count(*) = 5 AND min(share * 256) >= 50 AND sum(share) = 1
-				FROM stacksaga.nodes WHERE kind = 'worker')}, 'what a worker leaves is dealt on');
+				FROM stacksaga.nodes WHERE kind = 'worker')}, 'the slots of a worker that left are reassigned');
 
-# An agent is killed: its workers keep what they own, and the master deals to them.
+# An agent is killed: its workers keep their slots, and the master assigns slots to them.
 my $owners = q{SELECT md5(string_agg(slot || ':' || node, ',' ORDER BY slot))
 				 FROM stacksaga.ring_slots('default', 'default')};
 my $before = $node->safe_psql('postgres', $owners);
@@ -121,13 +121,13 @@ $node->safe_psql('postgres',
 	  DELETE FROM beating WHERE node = 'w3'});
 wait_until(q{(SELECT count(*) = 4 AND min(share * 256) >= 63 AND sum(share) = 1
 				FROM stacksaga.nodes WHERE kind = 'worker')},
-	'what one of them leaves the master deals to all');
+	'the master assigns the slots of one that left to all');
 
 # It comes back under its name.
 $agent{north} = start_daemon('agent', 'north');
 my $since = $node->safe_psql('postgres', 'SELECT epoch FROM stacksaga.ring_status');
 wait_until(qq{(SELECT count(*) >= 2 FROM stacksaga.token_window
-				WHERE agent = 'north' AND epoch > $since)}, 'an agent that comes back deals again');
+				WHERE agent = 'north' AND epoch > $since)}, 'an agent that comes back assigns slots again');
 
 # With rebalance_delay the slots of a lost agent are frozen, those of its dead worker too.
 $node->safe_psql('postgres',
@@ -142,11 +142,11 @@ cmp_ok($frozen, '>=', 63, 'the worker had its share');
 my $epoch = $node->safe_psql('postgres', 'SELECT epoch FROM stacksaga.ring_status');
 wait_until(qq{(SELECT count(*) >= 3 FROM stacksaga.token_window
 				WHERE agent = '' AND epoch > $epoch)}, 'windows go on while slots are frozen');
-is($node->safe_psql('postgres', "SELECT $held"), $frozen, 'what is frozen stays');
+is($node->safe_psql('postgres', "SELECT $held"), $frozen, 'frozen slots stay');
 $agent{south} = start_daemon('agent', 'south');
 wait_until(q{(SELECT count(*) = 3 AND min(share * 256) >= 84 AND sum(share) = 1
 				FROM stacksaga.nodes WHERE kind = 'worker' AND state = 'active')},
-	'when its agent is back it is dealt on');
+	'a dead worker\'s slots are reassigned when its agent is back');
 
 # The same again, until there is no delay any more.
 kill_daemon($agent{south});
@@ -157,7 +157,7 @@ $node->safe_psql('postgres',
 	q{SELECT stacksaga.alter_ring('default', 'default', 'rebalance_delay', '0')});
 wait_until(q{(SELECT count(*) = 2 AND min(share * 256) >= 127 AND sum(share) = 1
 				FROM stacksaga.nodes WHERE kind = 'worker' AND state = 'active')},
-	'without a delay it is dealt anew');
+	'without a delay the slots are reassigned');
 
 # The name is taken by another; a stop by signal leaves the ring.
 my $namesake = start_daemon('agent', 'north');
@@ -172,18 +172,18 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.nodes WHERE nod
 $master->signal('TERM');
 $master->finish;
 
-# check-config tries each of several databases, and tells of each.
+# check-config tries each of several databases, and reports on each.
 my @other = ('-d', 'dbname=nowhere ' . $connection =~ s/dbname=\S+//r);
-refused(69, qr/not usable: \S*nowhere\S*: .*database "nowhere" does not exist/, 'one of two databases is away',
+refused(69, qr/not usable: \S*nowhere\S*: .*database "nowhere" does not exist/, 'one of two databases is missing',
 	'check-config', '-d', $connection, @other);
 refused(69, qr/not usable: \S*nowhere/, 'and so is the first', 'check-config', @other, '-d', $connection);
 my $output;
 IPC::Run::run([ $program, 'check-config', '-d', $connection, '-d', "$connection application_name=other" ],
 	'<', '/dev/null', '>', \$output);
 is($?, 0, 'two databases are usable');
-is(scalar(() = $output =~ /^connected: \S+ has stacksaga \d/mg), 2, 'and each is told of');
+is(scalar(() = $output =~ /^connected: \S+ has stacksaga \d/mg), 2, 'and each is reported');
 
-# One master for two databases: trouble in one does not hold up the other.
+# One master for two databases: an error in one does not delay the other.
 for my $database (qw(one two))
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $database");

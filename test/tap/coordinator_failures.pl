@@ -24,17 +24,17 @@ $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
 	CREATE ROLE coordinator LOGIN;
 	SELECT stacksaga.grant_usage('coordinator', 'coordinator');
-	SELECT stacksaga.create_ring('eu', 'dealt');
+	SELECT stacksaga.create_ring('eu', 'assigned');
 	SELECT stacksaga.alter_ring(region, cluster, setting, value)
-	  FROM (VALUES ('default', 'default'), ('eu', 'dealt')) AS r(region, cluster),
+	  FROM (VALUES ('default', 'default'), ('eu', 'assigned')) AS r(region, cluster),
 		   (VALUES ('publish_lead', '900 ms'), ('window_length', '1 second'), ('heartbeat_interval', '200 ms'),
 				   ('suspect_after', '1 second'), ('dead_after', '2 seconds'),
 				   ('checkpoint_interval', '500 ms')) AS s(setting, value);
-	CREATE TABLE beating (node text PRIMARY KEY, incarnation bigint NOT NULL, tells boolean);
+	CREATE TABLE beating (node text PRIMARY KEY, incarnation bigint NOT NULL, reports boolean);
 	CREATE FUNCTION beat(b beating) RETURNS boolean LANGUAGE plpgsql AS $$
 	BEGIN
 		PERFORM stacksaga.heartbeat_node(b.node, b.incarnation);
-		IF b.tells THEN
+		IF b.reports THEN
 			PERFORM stacksaga.acknowledge_checkpoint(b.node, b.incarnation, '{}');
 		END IF;
 		RETURN true;
@@ -45,14 +45,14 @@ my $programs = StacksagaPrograms->new($PostgreSQL::Test::Utils::log_path);
 my $connection = $node->connstr('postgres');
 $programs->add('master', sub {
 	return ($program, 'master', '--name', 'master', '--http', '', '--region', 'default,eu',
-		'--cluster', 'default,dealt', '-d', "$connection user=coordinator");
+		'--cluster', 'default,assigned', '-d', "$connection user=coordinator");
 });
 $programs->add('agent', sub {
-	return ($program, 'agent', '--name', 'agent', '--http', '', '--region', 'eu', '--cluster', 'dealt',
+	return ($program, 'agent', '--name', 'agent', '--http', '', '--region', 'eu', '--cluster', 'assigned',
 		'-d', "$connection user=coordinator");
 });
 
-# Until a condition holds; those that are beaten for beat meanwhile, and tell their progress if they do.
+# Until a condition holds; meanwhile the nodes of table beating send heartbeats, and some report their progress.
 sub wait_until
 {
 	my ($condition, $test) = @_;
@@ -117,24 +117,24 @@ wait_until("$whole AND (SELECT count(*) = 4 AND min(share * 256) >= 63 AND max(s
 # A node sends no heartbeats.
 freeze('worker-1');
 wait_until(state_of('worker-1') . " IN ('suspected', 'dead') AND " . slots_of('worker-1') . " = 0 AND $whole",
-	'a silent node is suspected, and the others have all of the ring');
+	'an unresponsive node is suspected, and the others have all of the ring');
 is(run_saga($node, 'postgres', 'answer'), 'completed', 'work goes on');
 thaw('worker-1');
-wait_until(state_of('worker-1') . " = 'active' AND " . slots_of('worker-1') . " >= 63", 'heard again, it has its share');
+wait_until(state_of('worker-1') . " = 'active' AND " . slots_of('worker-1') . " >= 63", 'responsive again, it has its share');
 
 # A node beats, but gets nowhere.
 $node->safe_psql('postgres', q{
 	INSERT INTO beating SELECT 'stuck', stacksaga.register_node('stuck'), true});
 wait_until(slots_of('stuck') . " >= 50", 'a service takes part');
-$node->safe_psql('postgres', 'UPDATE beating SET tells = false');
+$node->safe_psql('postgres', 'UPDATE beating SET reports = false');
 wait_until(state_of('stuck') . " = 'suspected' AND " . slots_of('stuck') . " = 0 AND $whole",
-	'it beats and does not tell its progress: suspected, and the others have all of the ring');
-$node->safe_psql('postgres', 'UPDATE beating SET tells = true');
-wait_until(state_of('stuck') . " = 'active' AND " . slots_of('stuck') . " >= 50", 'its word mends it');
+	'it beats and does not report its progress: suspected, and the others have all of the ring');
+$node->safe_psql('postgres', 'UPDATE beating SET reports = true');
+wait_until(state_of('stuck') . " = 'active' AND " . slots_of('stuck') . " >= 50", 'its report ends the suspicion');
 $node->safe_psql('postgres', q{
 	SELECT stacksaga.leave_ring(node, incarnation) FROM beating; DELETE FROM beating});
 
-# All masters are gone, and then a node dies.
+# All masters stop, and then a node dies.
 wait_until("$whole AND " . slots_of('worker-2') . " >= 63", 'those that stay share the ring');
 $programs->kill_one('master');
 $programs->reap('master', 0);
@@ -147,18 +147,18 @@ my $epoch = $node->safe_psql('postgres', q{SELECT epoch FROM stacksaga.ring_stat
 $programs->keep_running;
 thaw('worker-2');
 wait_until("(SELECT epoch > $epoch FROM stacksaga.ring_status WHERE region = 'default')
-	AND $whole AND " . slots_of('worker-2') . " >= 63", 'a master that comes back deals to all, under a higher epoch');
+	AND $whole AND " . slots_of('worker-2') . " >= 63", 'a master that comes back assigns slots to all, under a higher epoch');
 
-# All masters are gone, and the ring pauses.
+# All masters stop, and the ring pauses.
 $node->safe_psql('postgres', q{SELECT stacksaga.alter_ring('default', 'default', 'on_missing_window', 'pause')});
 windows_go_on('a ring that pauses works while windows are published');
 is(run_saga($node, 'postgres', 'answer'), 'completed', 'its work is done');
 $programs->kill_one('master');
 $programs->reap('master', 0);
 wait_until(q{NOT EXISTS (SELECT FROM stacksaga.nodes n, stacksaga.node_ranges(n.node)
-	WHERE n.region = 'default')}, 'without a master, nobody may work when the last window has ended');
+	WHERE n.region = 'default')}, 'without a master, no node may work after the last window has ended');
 my $saga = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.start_saga('answer')});
-# Everybody looks for work several times while these are asked for their progress twice.
+# Each worker looks for work several times while the ring asks these nodes for their progress twice.
 my $turns = $node->safe_psql('postgres',
 	q{SELECT sum((progress ->> 'turns')::bigint) FROM stacksaga.nodes WHERE pid IS NOT NULL});
 wait_until("(SELECT sum((progress ->> 'turns')::bigint) >= $turns + 12 FROM stacksaga.nodes
@@ -170,21 +170,21 @@ is($node->safe_psql('postgres', "SELECT stacksaga.await_saga('$saga', '60 second
 	'completed', 'the next published window ends the pause');
 $node->safe_psql('postgres', q{SELECT stacksaga.alter_ring('default', 'default', 'on_missing_window', 'keep')});
 
-# The master ends, and an agent runs: it goes on dealing what it has.
+# The master ends, and an agent runs: it goes on assigning its slots.
 $node->safe_psql('postgres', q{
-	INSERT INTO beating SELECT n, stacksaga.register_node(n, 'eu', 'dealt')
+	INSERT INTO beating SELECT n, stacksaga.register_node(n, 'eu', 'assigned')
 	  FROM unnest('{d1,d2,d3}'::text[]) AS n});
 wait_until(q{(SELECT count(*) = 3 AND min(share * 256) >= 85 FROM stacksaga.nodes
-	WHERE agent = 'agent')}, 'an agent deals to three workers');
+	WHERE agent = 'agent')}, 'an agent assigns slots to three workers');
 $programs->kill_one('master');
 $programs->reap('master', 0);
 wait_until(q{(SELECT max(window_end) <= stacksaga.clock_now() FROM stacksaga.token_window
-	WHERE agent = '')}, 'the master is gone, and its last window is over');
+	WHERE agent = '')}, 'the master has stopped, and its last window is over');
 $node->safe_psql('postgres', q{
 	SELECT stacksaga.leave_ring(node, incarnation) FROM beating WHERE node = 'd3';
 	DELETE FROM beating WHERE node = 'd3'});
 wait_until(q{(SELECT count(*) = 2 AND min(share * 256) = 128 FROM stacksaga.nodes WHERE agent = 'agent')},
-	'the agent deals what a worker leaves to the others');
+	'the agent assigns the slots of a worker that left to the others');
 $programs->keep_running;
 windows_go_on('the master is back');
 
@@ -200,7 +200,7 @@ for my $offset ('1 hour', '0')
 	is(run_saga($node, 'postgres', 'answer'), 'completed', "clock_offset $offset: so does work");
 }
 like(slurp_file("$PostgreSQL::Test::Utils::log_path/master.log"), qr/msg="the database clock moved"/,
-	'the log tells of the jump');
+	'the log reports the jump');
 
 # A worker of a standalone server ends: the others take its share.
 $programs->stop_all;

@@ -1,5 +1,5 @@
-# What the daemon answers over HTTP, and the commands that look: probes while the database is there and
-# while it is not, metrics that promtool reads, a page without anything foreign.
+# The answers of the daemon over HTTP, and the commands that read: probes with and without the database,
+# metrics that promtool accepts, a page that loads nothing from other sites.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION stacksaga');
 $node->safe_psql('postgres', "SELECT stacksaga.register_node('till')");
 
-# A port that is free now; the daemon says so when somebody else was quicker.
+# A port that is free now; the daemon reports an error if another program takes it first.
 my $free = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1', LocalPort => 0);
 my $port = $free->sockport;
 close $free;
@@ -55,7 +55,7 @@ sub answers
 
 answers('/livez', 200, 'it is alive');
 answers('/readyz', 200, 'it is ready');
-like(get('/health')->{content}, qr/live: ok\nready: ok/, 'health tells both');
+like(get('/health')->{content}, qr/live: ok\nready: ok/, 'health has both');
 
 my $status = decode_json(get('/status')->{content});
 is($status->{database}, 'postgres', 'status is that of the database');
@@ -73,13 +73,13 @@ like($metrics->{content}, qr/^# HELP stacksaga_coordinator_info /m, "the daemon'
 my ($promtool) = grep { -x } map { "$_/promtool" } split /:/, $ENV{PATH};
 SKIP:
 {
-	skip 'promtool (package prometheus) is not here', 1 unless defined $promtool;
+	skip 'promtool (package prometheus) is missing', 1 unless defined $promtool;
 	my ($text, $said) = ($metrics->{content}, '');
 	IPC::Run::run([ $promtool, 'check', 'metrics' ], '<', \$text, '>&', \$said);
 	is($?, 0, 'promtool finds nothing to say') or diag($said);
 }
 
-# The alerts and the dashboard that come along ask for metrics that there are.
+# The alerts and the dashboard use existing metrics.
 my %known = map { $_ => 1 } split /\n/, $node->safe_psql('postgres',
 	'SELECT name FROM stacksaga.metric_descriptions()');
 foreach my $file ('coordinator/monitoring/prometheus/alerts.yml', 'coordinator/monitoring/grafana/stacksaga.json')
@@ -91,7 +91,7 @@ foreach my $file ('coordinator/monitoring/prometheus/alerts.yml', 'coordinator/m
 decode_json(slurp_file('coordinator/monitoring/grafana/stacksaga.json'));
 SKIP:
 {
-	skip 'promtool (package prometheus) is not here', 1 unless defined $promtool;
+	skip 'promtool (package prometheus) is missing', 1 unless defined $promtool;
 	my $said = '';
 	IPC::Run::run([ $promtool, 'check', 'rules', 'coordinator/monitoring/prometheus/alerts.yml' ], '>&', \$said);
 	is($?, 0, 'promtool finds no fault with the alerts') or diag($said);
@@ -107,13 +107,13 @@ my $id = $node->safe_psql('postgres', q{
 	SELECT stacksaga.define_saga('s', ARRAY[stacksaga.signal_step('wait', 'go')]);
 	SELECT saga_id FROM stacksaga.start_saga('s')});
 $id =~ s/.*\n//s;
-like(get("/saga/$id")->{content}, qr/start of saga s \(version 1\)/, "a saga's story is told");
+like(get("/saga/$id")->{content}, qr/start of saga s \(version 1\)/, "a saga's timeline is served");
 is(get('/saga/00000000-0000-0000-0000-000000000000')->{status}, 404, 'an unknown saga is not found');
-is(get("/saga/x'--")->{status}, 400, 'an id that is none is refused');
+is(get("/saga/x'--")->{status}, 400, 'an invalid id is refused');
 is(get('/nothing')->{status}, 404, 'an unknown path is not found');
 is($http->post("http://127.0.0.1:$port/")->{status}, 405, 'nothing can be posted');
 
-# A page of another site that has pointed its own name here gets nothing.
+# A page of another site that points its own name at the daemon gets no answer.
 for my $case ([ 'evil.example', 421 ], [ "evil.example:$port", 421 ], [ '', 421 ], [ "localhost:$port", 200 ],
 	[ "[::1]:$port", 200 ], [ 'db.example', 200 ])
 {
@@ -122,14 +122,14 @@ for my $case ([ 'evil.example', 421 ], [ "evil.example:$port", 421 ], [ '', 421 
 	print {$socket} "GET /livez HTTP/1.1\r\nHost: $host\r\nConnection: close\r\n\r\n";
 	my $answer = join '', <$socket>;
 	like($answer, qr{^HTTP/1\.1 $expected }, "a request for the host '$host'");
-	like($answer, qr/--http-host/, 'and it says which setting takes the name') if $expected == 421;
+	like($answer, qr/--http-host/, 'and the answer names the setting that accepts the name') if $expected == 421;
 }
 
-# A server that takes a connection and says nothing: a terminal is told after ten seconds. Its end is
-# looked at below.
-my $silent_server = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => 0);
+# A server that accepts a connection and never answers: a terminal gets a line after ten seconds. Its end is
+# checked below.
+my $unresponsive_server = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => 0);
 my ($terminal) = grep { -x } map { "$_/script" } split /:/, $ENV{PATH};
-my $waiting = sprintf q{%s status -d 'host=127.0.0.1 port=%d connect_timeout=12'}, $program, $silent_server->sockport;
+my $waiting = sprintf q{%s status -d 'host=127.0.0.1 port=%d connect_timeout=12'}, $program, $unresponsive_server->sockport;
 my ($seen, $unseen) = ('', '');
 my @patient = (
 	defined $terminal
@@ -137,30 +137,30 @@ my @patient = (
 	: (),
 	IPC::Run::start([ 'sh', '-c', $waiting ], '<', '/dev/null', '>', \$unseen, '2>&1'));
 
-# The commands that look.
-sub look
+# The commands that read.
+sub execute
 {
 	my (@arguments) = @_;
 	my ($out, $err) = ('', '');
 	IPC::Run::run([ $program, @arguments, @connection ], '<', '/dev/null', '>', \$out, '2>', \$err);
 	return ($? >> 8, $out, $err);
 }
-my ($code, $out, $err) = look('status');
+my ($code, $out, $err) = execute('status');
 like($out, qr/^Rings\nregion +cluster.*^Nodes\n.*till.*^Sagas\n.*^pending +1\n.*^Subscriptions\n.*^Checks\n/ms,
 	'status prints tables');
 is($code, 2, 'and ends with 2 where there is an error');
-($code, $out) = look('status', '-o', 'json');
+($code, $out) = execute('status', '-o', 'json');
 is(decode_json($out)->{database}, 'postgres', 'or JSON');
-($code, $out) = look('locate', 'hello');
+($code, $out) = execute('locate', 'hello');
 like($out, qr/^-3758069500696749310 +75 /m, 'locate prints the token and the slot of a key');
 is($code, 0, 'and ends with 0');
-($code, $out) = look('locate', 'hello', '-o', 'json');
+($code, $out) = execute('locate', 'hello', '-o', 'json');
 is(decode_json($out)->{token}, '-3758069500696749310', 'or as JSON');
 like($out, qr/"token": "-3758069500696749310"/, 'the token as text, as JSON in a browser needs it');
-($code, $out) = look('ring');
+($code, $out) = execute('ring');
 like($out, qr/^Ring default\/default\nrange_start/m, 'ring prints ranges');
-($code, $out) = look('doctor');
-like($out, qr/worker_ensure/, 'doctor prints the SQL that mends');
+($code, $out) = execute('doctor');
+like($out, qr/worker_ensure/, 'doctor prints the SQL that fixes the problem');
 my $file = "$PostgreSQL::Test::Utils::tmp_check/settings.ini";
 sub settings
 {
@@ -169,47 +169,47 @@ sub settings
 	append_to_file($file, $text);
 }
 settings("[master]\nname = \"m\"\n[agent]\nname = \"a\"\nweight = 7\n");
-($code, $out) = look('ring', '-c', $file);
+($code, $out) = execute('ring', '-c', $file);
 like($out, qr/^Ring default/, 'a section of a file calls no other command');
 {
 	local @connection = ('-d', 'host=nowhere.invalid');
-	($code, $out) = look('agent', '-c', $file, '--print-config');
+	($code, $out) = execute('agent', '-c', $file, '--print-config');
 	like($out, qr/^weight = "7"  # file$/m, 'settings are printed without a connection');
 	is($code, 0, 'and it ends with 0');
 }
 for my $bad (
 	["[master]\nname = \"m\"\nlog-level = \"loud\"\n", qr/settings\.ini:3: .*must be debug/, 'a bad value'],
 	["[master]\n\nbogus = 1\n", qr/settings\.ini:3: .*bogus/, 'an unknown setting'],
-	["[master]\nname\n", qr/settings\.ini:2: /, 'a line that is none'])
+	["[master]\nname\n", qr/settings\.ini:2: /, 'an invalid line'])
 {
 	settings($bad->[0]);
-	($code, $out, $err) = look('master', '-c', $file, '--once');
+	($code, $out, $err) = execute('master', '-c', $file, '--once');
 	is($code, 65, "$bad->[2] in a file ends it with 65");
 	like($err, $bad->[1], 'and names the line');
 }
-($code, $out, $err) = look('master', '-c', "$file.gone", '--once');
-is($code, 65, 'so does a file that is not there');
+($code, $out, $err) = execute('master', '-c', "$file.missing", '--once');
+is($code, 65, 'so does a missing file');
 {
 	local $ENV{STACKSAGA_LOG_LEVEL} = 'warn';
-	($code, $out) = look('check-config', '--region', 'eu');
-	like($out, qr/^region = "eu"  # flag$/m, 'check-config tells a flag');
-	like($out, qr/^log-level = "warn"  # environment$/m, 'from the environment');
+	($code, $out) = execute('check-config', '--region', 'eu');
+	like($out, qr/^region = "eu"  # flag$/m, 'check-config names the source: a flag');
+	like($out, qr/^log-level = "warn"  # environment$/m, 'the environment');
 	like($out, qr/^cluster = "default"  # default$/m, 'and a default');
 	is($code, 0, 'and that it can connect');
 }
 $node->safe_psql('postgres', 'CREATE DATABASE bare');
-($code, $out, $err) = look('doctor', '-d', $node->connstr('bare'));
+($code, $out, $err) = execute('doctor', '-d', $node->connstr('bare'));
 is($code, 64, 'a flag that is given twice is refused');
 {
 	local @connection = ('-d', $node->connstr('bare'));
-	($code, $out, $err) = look('doctor');
+	($code, $out, $err) = execute('doctor');
 	is($code, 78, 'without the extension it ends with 78');
 	like($err, qr/CREATE EXTENSION stacksaga/, 'and says what to do');
 }
 $node->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 {
 	local @connection = ('-d', $node->connstr('postgres') . ' user=nobody');
-	($code, $out, $err) = look('status');
+	($code, $out, $err) = execute('status');
 	is($code, 77, 'without privileges it ends with 77');
 	like($err, qr/grant_usage/, 'and says what to grant');
 }
@@ -221,7 +221,7 @@ for my $case (
 	[ 64, 'postgresql://me:secret@[::1/shop' ])
 {
 	local @connection = ('-d', $case->[1]);
-	($code, $out, $err) = look('master', '--print-config');
+	($code, $out, $err) = execute('master', '--print-config');
 	is($code, $case->[0], "--print-config ends with $case->[0]");
 	unlike("$out$err", qr/secret/, 'and shows no password');
 }
@@ -229,11 +229,11 @@ for my $case (
 $_->finish for @patient;
 SKIP:
 {
-	skip 'script (package bsdutils) is not here', 2 unless defined $terminal;
-	like($seen, qr/^Waiting for the database, 10 s so far\r?\n(.|\n)*no answer within 12 s/, 'a terminal is told that it takes long');
+	skip 'script (package bsdutils) is missing', 2 unless defined $terminal;
+	like($seen, qr/^Waiting for the database, 10 s so far\r?\n(.|\n)*no answer within 12 s/, 'a terminal sees that the command waits');
 	is(($patient[0]->results)[0], 69, 'and the command ends with 69 all the same');
 }
-is($unseen, "no answer within 12 s\n", 'what is no terminal gets the end only');
+is($unseen, "no answer within 12 s\n", 'a pipe gets only the error');
 
 # Help: every command has examples, and those of daemons can be copied.
 for my $command (qw(master agent status ring locate doctor check-config))
@@ -250,17 +250,17 @@ for my $command (qw(master agent status ring locate doctor check-config))
 	}
 }
 
-# Who watches sees a database go and come back; what is no terminal gets no escape sequences.
+# A watch goes on while a database stops and comes back; a pipe gets no escape sequences.
 my $watched = '';
 my $watch = IPC::Run::start([ $program, 'status', '--watch', @connection ], '<', '/dev/null', '>', \$watched, '2>&1');
 $watch->pump while $watched !~ /^Checks/m;
 
-# The database goes away, and comes back.
+# The database stops, and comes back.
 $node->stop('immediate');
 my $why = answers('/readyz', 503, 'without its database it is not ready');
 isnt($why, '', 'and says why');
 is(get('/livez')->{status}, 200, 'but alive');
-# An answer is kept for a second: the one from before may be told again.
+# The daemon keeps an answer for a second: it may send the old one again.
 my $end = time + 180;
 my $scraped = '';
 $scraped = get('/metrics')->{content}
@@ -269,8 +269,8 @@ like($scraped, qr/^stacksaga_coordinator_database_up 0$/m, 'and its metrics say 
 $node->start;
 answers('/readyz', 200, 'it is ready again');
 
-# After a restart of the server between two questions the connection of the first one is dead. The story of a
-# saga is read anew for each question, and opens the connection.
+# After a restart of the server between two questions the connection of the first one is dead. The daemon
+# reads the timeline of a saga for each question, which opens the connection.
 for my $path ("/saga/$id", '/readyz', '/health')
 {
 	answers("/saga/$id", 200, 'the daemon has a connection');
@@ -284,6 +284,6 @@ $watch->finish;
 
 $master->signal('TERM');
 $master->finish;
-is(($master->results)[0], 0, 'it ends when it is told to');
+is(($master->results)[0], 0, 'it ends on SIGTERM');
 
 done_testing();

@@ -179,9 +179,9 @@ $programs->wait_for_thaw;
 set_workers($workers_here);
 for my $pair ([ 'master_a', 'master_b' ], [ 'master_b', 'master_a' ])
 {
-	my ($gone, $alone) = @$pair;
+	my ($killed, $alone) = @$pair;
 	$programs->keep_running;
-	$programs->kill_one($gone);
+	$programs->kill_one($killed);
 	my $of_alone = "SELECT count(*) FROM stacksaga.token_window WHERE publisher = '$alone' AND agent = ''";
 	for my $bank (@banks)
 	{
@@ -213,7 +213,7 @@ for my $bank (@banks)
 }
 is(join("\n", $programs->unexpected), '', 'no program ended unless it was made to');
 $programs->stop_all;
-is(join("\n", $programs->unexpected), '', 'and each ends when it is told to');
+is(join("\n", $programs->unexpected), '', 'and each ends on its signal');
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP:|signal 1?[146]:/, 'no process of the server crashed by itself');
 
 $node->stop;

@@ -113,7 +113,7 @@ ok($answered, 'the daemon answers');
 	}
 	my ($alone) = probes($listener->sockport, 100);
 	cmp_ok($alone, '<', $delay_max, 'one client after the other: alone, a probe is quick');
-	my @silent = half_open($listener->sockport, 1);
+	my @idle = half_open($listener->sockport, 1);
 	my (undef, $lost) = probes($listener->sockport, 1);
 	is($lost, 1, 'behind one half-open client, it is not answered');
 	kill 'KILL', $one_by_one;
@@ -121,8 +121,8 @@ ok($answered, 'the daemon answers');
 }
 
 # Half-open clients, clients that say a byte at a time, and clients that take no answers.
-my @silent = half_open($port, 200);
-is(scalar(@silent), 200, 'two hundred half-open requests');
+my @idle = half_open($port, 200);
+is(scalar(@idle), 200, 'two hundred half-open requests');
 my @unreading = map {
 	my $socket = connect_to($port);
 	print {$socket} request('/status') x 20;
@@ -144,7 +144,7 @@ for (1 .. 20)
 my ($slowest) = sort { $b <=> $a } @delays;
 cmp_ok($slowest, '<', $delay_max,
 	sprintf '280 slow clients do not delay a probe (99 of 100 take less than %.1f ms)', 1000 * $slowest);
-@silent = @dribbling = ();
+@idle = @dribbling = ();
 
 # More clients that say half a sentence than there are connections, from one address and from three others. Each
 # newcomer closes the connection that has kept its turn for longest, so probes are answered all the while.
@@ -250,10 +250,10 @@ my @kept = map { connect_to($port) } 1 .. 2;
 print { $kept[0] } request('/livez');
 sysread $kept[0], my $kept_answer, 4096;
 print { $kept[1] } request('/status') x 50;
-my $told = time;
+my $signalled = time;
 $master->signal('TERM');
 $master->finish;
-is(($master->results)[0], 0, 'it ends when it is told to');
-cmp_ok(time - $told, '<', 5, 'at once, though clients keep their connections');
+is(($master->results)[0], 0, 'it ends on SIGTERM');
+cmp_ok(time - $signalled, '<', 5, 'at once, though clients keep their connections');
 
 done_testing();

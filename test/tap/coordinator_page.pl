@@ -1,6 +1,6 @@
 # The page in a browser without a screen: the ring of a real server with what its nodes own, are granted and
 # confirm, a suspected node, a blocked key, a lagging subscription and a parked saga on it; sagas by status and
-# a saga's story; the pause button; one of several databases; nothing that its policy forbids. Driven over
+# a saga's timeline; the pause button; one of several databases; nothing that its policy forbids. Driven over
 # the browser's debugging pipe. PAGE_SCREENSHOT names a file for a picture of it.
 use strict;
 use warnings;
@@ -30,8 +30,8 @@ $node->init;
 $node->start;
 $node->create_extension('postgres');
 
-# Three nodes, of which one falls silent; a saga whose way back fails; a message that nobody can handle,
-# and one behind it.
+# Three nodes, one of them unresponsive; a saga whose compensation fails; a message whose handler fails, and
+# a later message of its key.
 $node->safe_psql('postgres', q{
 	SELECT stacksaga.alter_ring('default', 'default', setting, value)
 	  FROM (VALUES ('publish_lead', '900 ms'), ('window_length', '1 second'),
@@ -67,7 +67,7 @@ ok($node->poll_query_until('postgres', q{
 			SELECT h.* FROM stacksaga.nodes m JOIN stacksaga.node n USING (node),
 				   LATERAL stacksaga.heartbeat_node(n.node, n.incarnation) AS h)
 		SELECT (SELECT count(*) FROM beats) = 3 AND coverage = 1 FROM stacksaga.ring_status}),
-	'the ring is dealt out');
+	'all slots are assigned');
 $node->safe_psql('postgres', q{
 	UPDATE stacksaga.node SET heartbeat_at = heartbeat_at - interval '90 minutes' WHERE node = 'till-3';
 	UPDATE stacksaga.outbox_message SET published_at = published_at - interval '5 minutes';
@@ -105,8 +105,8 @@ sub message
 	while ($buffer !~ /\0/)
 	{
 		vec(my $ready = '', fileno($from), 1) = 1;
-		select($ready, undef, undef, 60) > 0 or die 'the browser is silent';
-		sysread($from, $buffer, 65536, length $buffer) or die 'the browser has gone';
+		select($ready, undef, undef, 60) > 0 or die 'the browser does not answer';
+		sysread($from, $buffer, 65536, length $buffer) or die 'the browser has ended';
 	}
 	$buffer =~ s/^([^\0]*)\0//;
 	return decode_json($1);
@@ -155,16 +155,16 @@ ask("$_.enable") for qw(Page Runtime Log);
 ask('Page.navigate', url => "http://127.0.0.1:$port/");
 becomes(q{document.querySelectorAll('#rings svg path').length > 0}, 'the ring is drawn');
 is_on_page('#pills', qr/active 2\s.*suspected 1/s, 'two nodes are active, one is suspected');
-is_on_page('#rings', qr/till-3\s+suspected/, 'which the table tells');
+is_on_page('#rings', qr/till-3\s+suspected/, 'which the table shows');
 is_on_page('#attention', qr/Parked sagas: 1.*transfer \Q$saga\E.*debit \(compensate\).*the <b>bank<\/b> says no/s,
 	'the parked saga needs attention, its error is text');
 is_on_page('#attention', qr/Blocked keys.*billing\s+orders\s+order-42.*no such customer\s+1$/ms, 'so does the blocked key');
-is_on_page('#attention', qr/Lagging subscriptions.*audit\s+orders\s+services\s+5 min/s, 'so does a subscription that nobody reads');
-is_on_page('#attention', qr/Silent nodes.*till-3\s+default \/ default\s+suspected\s+90 min/s, 'and the silent node');
-is_on_page('#summary', qr/^1 parked saga, 1 blocked key, 1 lagging subscription, 1 silent node, \d+ problems?\.$/,
-	'a summary tells a screen reader what there is');
+is_on_page('#attention', qr/Lagging subscriptions.*audit\s+orders\s+services\s+5 min/s, 'so does a subscription without a reader');
+is_on_page('#attention', qr/Unresponsive nodes.*till-3\s+default \/ default\s+suspected\s+90 min/s, 'and the unresponsive node');
+is_on_page('#summary', qr/^1 parked saga, 1 blocked key, 1 lagging subscription, 1 unresponsive node, \d+ problems?\.$/,
+	'a summary is announced to a screen reader');
 is(evaluate(q{document.querySelector('#summary').getAttribute('role')}), 'status', 'when it changes');
-is_on_page('#sagas', qr/By status.*pending\s+2\s+running\s+0\s.*parked\s+1\s+completed\s+0/s, 'sagas are told by status');
+is_on_page('#sagas', qr/By status.*pending\s+2\s+running\s+0\s.*parked\s+1\s+completed\s+0/s, 'sagas are counted by status');
 is_on_page('#subscriptions', qr/audit\s+orders\s+services.*billing\s+orders\s+public\.refuse_message\(stacksaga\.message\)/s,
 	'and all subscriptions');
 # What each node owns and was granted, as the database has it, and what it confirms.
@@ -175,11 +175,11 @@ for my $line (split /\n/, $node->safe_psql('postgres', q{
 	my $row = qq{[...document.querySelectorAll('#rings table:first-child tbody tr')]
 		.find(r => r.cells[0].innerText === '$name').cells};
 	is(evaluate("${row}[4].innerText"), $slots, "$name owns $slots slots");
-	# The silent one is granted nothing more; the others take its part over when they beat.
+	# The unresponsive one is granted no more slots; the others take its slots over when they beat.
 	my $granted = $name eq 'till-3' ? 0 : 128;
 	becomes("${row}[5].innerText === '$granted'", "and is granted $granted");
 }
-is_on_page('#rings', qr/"offset":"9223372036854775807"/, 'what it confirms is told as it was said');
+is_on_page('#rings', qr/"offset":"9223372036854775807"/, 'the page shows a confirmation unchanged');
 evaluate(q{document.querySelector('#rings details').open = true});
 is(evaluate(q{(() => { const t = [...document.querySelectorAll('#rings details td:nth-child(-n+2)')]
 		.map(c => BigInt(c.innerText)); let holes = 0;
@@ -199,7 +199,7 @@ evaluate(q{document.querySelector('#pause').click()});
 becomes(q{document.querySelector('#database').textContent === 'postgres'}, 'and goes on');
 ok(evaluate(q{document.querySelector('#rings details').open}), 'what was open stays open');
 
-# By keyboard alone: the first stop is the button, and the parked saga's story is a link.
+# By keyboard alone: the first stop is the button, and the parked saga links to its timeline.
 evaluate(q{document.activeElement.blur()});
 sub press
 {
@@ -212,8 +212,8 @@ evaluate(q{document.body.setAttribute('tabindex', '-1'); document.body.focus()})
 is(press('Tab', windowsVirtualKeyCode => 9), 'pause', 'the first stop of the keyboard is the button');
 is(press('Tab', windowsVirtualKeyCode => 9), "parked-$saga", 'the next the parked saga');
 press('Enter', windowsVirtualKeyCode => 13, text => "\r");
-becomes(q{!document.querySelector('#timeline').hidden}, 'which opens its story');
-is_on_page('#timeline', qr/start of saga transfer.*debit/s, 'told step by step');
+becomes(q{!document.querySelector('#timeline').hidden}, 'which opens its timeline');
+is_on_page('#timeline', qr/start of saga transfer.*debit/s, 'step by step');
 is(evaluate(q{document.activeElement.id}), 'timeline', 'and focused');
 evaluate(q{document.querySelector('#pause').click()});
 
@@ -287,7 +287,7 @@ press('ArrowDown', windowsVirtualKeyCode => 40);
 becomes(q{document.querySelector('#database')?.textContent === 'second'}, 'chosen by keyboard, the other one is');
 ask('Page.navigate', url => "http://127.0.0.1:$port/#$saga");
 becomes(qq{document.querySelector('#timeline')?.innerText.includes('start of saga transfer')},
-	'a story is found in whichever database it is');
+	'a timeline is found in any database');
 my $scraped = $web->get("http://127.0.0.1:$port/metrics")->{content};
 like($scraped, qr/^stacksaga_coordinator_database_up\{database="\Q$_\E"\} 1$/m, "metrics have a label for $_") for @shown;
 like($scraped, qr/^stacksaga_sagas_parked\{database="\Q$shown[0]\E"\} 1\nstacksaga_sagas_parked\{database="\Q$shown[1]\E"\} 0$/m,

@@ -1,4 +1,4 @@
-# The daemon's manners, in each role: what a supervisor is told, every signal, reloading; a dry run.
+# The daemon as a service, in each role: notifications to a supervisor, every signal, reloading; a dry run.
 use strict;
 use warnings;
 
@@ -29,20 +29,20 @@ sub settings
 	append_to_file($file, $text);
 }
 
-# Everything that a supervisor was told so far.
-my $told = '';
+# All notifications so far.
+my $received = '';
 my $supervisor;
-sub is_told
+sub receives
 {
 	my ($pattern, $test) = @_;
 	my $select = IO::Select->new($supervisor);
-	while ($told !~ $pattern && $select->can_read(60))
+	while ($received !~ $pattern && $select->can_read(60))
 	{
 		$supervisor->recv(my $message, 4096);
-		$told .= "$message\n";
+		$received .= "$message\n";
 	}
-	like($told, $pattern, $test);
-	$told = '';
+	like($received, $pattern, $test);
+	$received = '';
 	return;
 }
 
@@ -68,7 +68,7 @@ sub start_daemon
 	return ($daemon, $log);
 }
 
-# What each role says: of what it does, of its state, and of a name that changed.
+# The status and the state that each role reports.
 my @roles = (
 	{
 		role => 'master', address => "$folder/notify",
@@ -77,8 +77,8 @@ my @roles = (
 	},
 	{
 		role => 'agent', address => "\0stacksaga-$$",
-		status => qr{^STATUS=agent one of ring default/default, dealt on: nothing$}m,
-		state => qr{msg=state role=agent agent=one ring=default/default connected=yes incarnation=[1-9].* draining=no dealt_on=nothing}
+		status => qr{^STATUS=agent one of ring default/default, assigned: nothing$}m,
+		state => qr{msg=state role=agent agent=one ring=default/default connected=yes incarnation=[1-9].* draining=no assigned=nothing}
 	});
 for my $case (@roles)
 {
@@ -93,26 +93,26 @@ for my $case (@roles)
 	local $ENV{NOTIFY_SOCKET} = $address =~ s/^\0/@/r;
 	local $ENV{WATCHDOG_USEC} = 200000;
 	my ($daemon, $log) = start_daemon($role, '-c', $file);
-	is_told(qr/^READY=1$/m, "$role: it is ready");
-	is_told($case->{status}, "$role: says what it does");
-	is_told(qr/^WATCHDOG=1\n(.*\n)*WATCHDOG=1$/m, "$role: and that it lives, again and again");
+	receives(qr/^READY=1$/m, "$role: it is ready");
+	receives($case->{status}, "$role: says what it does");
+	receives(qr/^WATCHDOG=1\n(.*\n)*WATCHDOG=1$/m, "$role: and that it lives, again and again");
 
 	unlike(slurp_file($log), qr/level=debug|msg=reloaded/, "$role: its log is quiet");
 	settings("[$role]\nlog-level = \"debug\"\nname = \"other\"\n");
 	$daemon->signal('HUP');
-	is_told(qr/^RELOADING=1\nMONOTONIC_USEC=\d+\n(.*\n)*READY=1$/m, "$role: SIGHUP reloads");
+	receives(qr/^RELOADING=1\nMONOTONIC_USEC=\d+\n(.*\n)*READY=1$/m, "$role: SIGHUP reloads");
 	wait_for_log($log, qr/msg=reloaded log_level=debug/, "$role: the level of the log is taken over");
-	like(slurp_file($log), qr/msg="settings that need a restart" settings=name/, "$role: a name is not");
+	like(slurp_file($log), qr/msg="changed settings need a restart" settings=name/, "$role: a name is not");
 
 	settings("[$role]\nlog-level = \"loud\"\n");
 	$daemon->signal('HUP');
-	wait_for_log($log, qr/level=error msg="not reloaded.*settings\.ini:2/, "$role: a bad file changes nothing");
+	wait_for_log($log, qr/level=error msg="reload failed.*settings\.ini:2/, "$role: a bad file changes nothing");
 
 	$daemon->signal('USR1');
 	wait_for_log($log, $case->{state}, "$role: SIGUSR1 logs the state");
 
 	$daemon->signal('TERM');
-	is_told(qr/^STOPPING=1$/m, "$role: told by SIGTERM, it says that it stops");
+	receives(qr/^STOPPING=1$/m, "$role: on SIGTERM it notifies that it stops");
 	$daemon->finish;
 	is(($daemon->results)[0], 0, "$role: and does");
 	like(slurp_file($log), qr/msg=stopped signal=SIGTERM\n\z/, "$role: its log says why");
@@ -129,8 +129,8 @@ for my $case (@roles)
 	like(slurp_file($log), qr/msg=stopped signal=SIGINT\n\z/, "$role: and its log says so");
 }
 
-# A second signal ends at once what the first one lets end: the farewell of an agent from a server that is
-# silent.
+# The first signal lets an agent leave the ring; a second one ends it at once, even if the server does not
+# respond.
 my ($agent, $agent_log) = start_daemon('agent', '--name', 'one', '--log-level', 'debug');
 wait_for_log($agent_log, qr/msg=registered/, 'an agent has registered');
 my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
@@ -145,10 +145,10 @@ while (!defined $agent->{KIDS}[0]{RESULT} && time < $end)
 }
 kill 'CONT', $postmaster;
 $agent->finish;
-is(($agent->results)[0], 0, 'an agent that is told again ends, though the server is silent');
-unlike(slurp_file($agent_log), qr/left the ring|not taken out/, 'and does not wait for an answer');
+is(($agent->results)[0], 0, 'a second signal ends an agent, though the server does not respond');
+unlike(slurp_file($agent_log), qr/left the ring|could not leave/, 'and does not wait for an answer');
 
-# The commands that look go on until they are told to end.
+# A command with --watch goes on until a signal.
 for my $signal (qw(TERM INT))
 {
 	my $out = '';

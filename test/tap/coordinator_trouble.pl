@@ -1,6 +1,6 @@
-# What is wrong around the daemon: an extension of another version, a pooler, a database that starts, roles
-# that may not, a server error that nobody foresaw, outputs that cannot be written. It says what to do, ends
-# with the right code, and changes nothing.
+# Errors in the daemon's environment: an extension of another version, a pooler, a database that starts,
+# roles without privileges, an unexpected server error, outputs that cannot be written. The daemon prints a
+# hint, ends with the right code, and changes nothing.
 use strict;
 use warnings;
 
@@ -68,7 +68,7 @@ for my $version ('0.9', '99.0')
 {
 	$node->safe_psql('postgres',
 		"UPDATE pg_extension SET extversion = '$version' WHERE extname = 'stacksaga'");
-	ends_with(78, qr/is of version \Q$version\E.*ALTER EXTENSION stacksaga UPDATE TO '\Q$ours\E'/s,
+	ends_with(78, qr/has version \Q$version\E.*ALTER EXTENSION stacksaga UPDATE TO '\Q$ours\E'/s,
 		"$_, extension $version", @{ $command{$_} }, '-d', $superuser)
 	  for sort keys %command;
 }
@@ -105,7 +105,7 @@ for my $what (sort keys %others)
 	}
 }
 $node->safe_psql('postgres', 'CREATE ROLE no_login');
-ends_with(77, qr/not permitted to log in.*may log in, with --dbname/s, 'a role that may not log in',
+ends_with(77, qr/not permitted to log in.*may log in with --dbname/s, 'a role that may not log in',
 	@{ $command{master} }, '-d', "$superuser user=no_login");
 
 # A pooler between: its transaction mode would give our session parameters to others.
@@ -131,7 +131,7 @@ SKIP:
 		is($said, 0, "a pooler in $mode mode runs");
 		for my $what (sort keys %command)
 		{
-			ends_with(65, qr/a pooler or proxy stands between.*Connect to the server itself/s,
+			ends_with(65, qr/a pooler or proxy is between.*Connect to the server itself/s,
 				"$what through a pooler in $mode mode", @{ $command{$what} }, '-d', $through);
 		}
 		my ($settings) = run_command([ 'psql', '-XqAtd', $through, '-c',
@@ -141,7 +141,7 @@ SKIP:
 		if ($mode eq 'session')
 		{
 			my ($code) = run_daemon(@{ $command{master} }, '--session-pooler', '-d', $through);
-			is($code, 0, 'told that sessions are kept, a master works through it');
+			is($code, 0, 'with --session-pooler a master works through it');
 		}
 		$run->signal('INT');
 		$run->finish;
@@ -159,7 +159,7 @@ for my $kind (qw(service monitor))
 		@{ $command{agent} }, '-d', "$superuser user=$kind");
 }
 
-# A server error that nobody foresaw, and outputs that take nothing.
+# An unexpected server error, and outputs that cannot be written.
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION break() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN RAISE EXCEPTION 'the disk is on fire' USING ERRCODE = 'XX001'; END $$;
@@ -187,7 +187,7 @@ my $watch = IPC::Run::start([ $program, 'status', '--watch', '-d', $superuser ],
 read WATCHED, my $some, 10;
 close WATCHED;
 eval { $watch->finish };
-is($watch->full_result & 127, 13, 'a watch whose reader has gone ends by SIGPIPE, as others do');
+is($watch->full_result & 127, 13, 'a watch whose reader has ended ends by SIGPIPE, as other programs do');
 
 # A port that is taken.
 {
@@ -197,7 +197,7 @@ is($watch->full_result & 127, 13, 'a watch whose reader has gone ends by SIGPIPE
 		'master', '--http', $address, '-d', $superuser);
 }
 
-# A server that starts: recovery waits for somebody who writes to a pipe.
+# A server that starts: recovery waits until the test writes to a pipe.
 $node->stop;
 my ($go, $pipe) = ("$folder/go", "$folder/pipe");
 POSIX::mkfifo($pipe, 0600) or die "mkfifo: $!";
@@ -222,7 +222,7 @@ select undef, undef, undef, 0.05 while slurp_file($log) !~ /msg=coordinating/ &&
 like(slurp_file($log), qr/msg=coordinating/, 'and coordinates when the server is there');
 $waits->signal('TERM');
 $waits->finish;
-is(($waits->results)[0], 0, 'until it is told to end');
+is(($waits->results)[0], 0, 'until SIGTERM');
 
 # The server was started behind the back of the test's own object.
 command_ok([ 'pg_ctl', '-D', $node->data_dir, '-m', 'immediate', 'stop' ], 'the server stops');

@@ -1,4 +1,4 @@
-// The agent against a model of the control tables, in virtual time, beside a master or alone.
+// The agent against a model of the control tables, in virtual time, with a master or alone.
 #include "agent.hpp"
 #include "fakes.hpp"
 
@@ -88,7 +88,7 @@ TEST_F(AgentTest, BeatsTwiceAsOftenAsItIsAskedTo) {
     EXPECT_EQ(store.calls["register_agent"], 1);
 }
 
-TEST_F(AgentTest, WithoutAMasterItDealsWhatItHasWhenAWindowOpens) {
+TEST_F(AgentTest, WithoutAMasterItReassignsItsSlotsWhenAWindowOpens) {
     FakeRing &ring = database.ring();
     const Instant first = window_after(database.now(), ring.window_length);
     ring.windows[first] = {"m",
@@ -129,12 +129,12 @@ TEST_F(AgentTest, RegistersAgainWhenItWasRemoved) {
 }
 
 TEST_F(AgentTest, SurvivesAFaultOfEveryCall) {
-    for (const char *call : {"open", "register_agent", "beat", "ring_state", "nodes", "dealt_slots",
-                             "publish_window"}) {
+    for (const char *call : {"open", "register_agent", "beat", "ring_state", "nodes",
+                             "assigned_slots", "publish_window"}) {
         for (const ErrorClass kind : {ErrorClass::reconnect, ErrorClass::retry_now})
             store.faults.push_back({call, kind});
     }
-    store.faults.erase(store.faults.begin() + 1); // a connection is not refused by a neighbour
+    store.faults.erase(store.faults.begin() + 1); // opening a connection causes no conflict
     store.faults.push_back({"publish_window", ErrorClass::in_doubt, true});
     clock.run_for(5min);
     EXPECT_FALSE(run());

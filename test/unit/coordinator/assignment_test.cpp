@@ -1,5 +1,5 @@
-// Properties of the deal, over every number of members from 1 to 64 with random weights and random
-// owners.
+// Properties of the assignment, over every number of members from 1 to 64 with random weights and
+// random owners.
 #include "proposal.hpp"
 
 #include "core/ring.hpp"
@@ -84,7 +84,7 @@ void expect_balanced(std::span<const Member> members, std::span<const std::int32
             << members[i].name;
 }
 
-/// The fewest slots that any deal within one slot of the shares must move.
+/// The fewest slots that any assignment within one slot of the shares must move.
 std::size_t fewest_moves(std::span<const Member> members, std::span<const std::int32_t> owners) {
     const auto slots = static_cast<std::int32_t>(owners.size());
     const auto held = counts(owners, members.size());
@@ -131,7 +131,7 @@ TEST(Assignment, MovesAsFewSlotsAsBalanceAllows) {
     }
 }
 
-TEST(Assignment, IsStableOnceDealt) {
+TEST(Assignment, IsStableOnceAssigned) {
     Random random(4);
     for (std::size_t count = 1; count <= 64; ++count) {
         const auto members = random_members(count, random);
@@ -161,10 +161,10 @@ TEST(Assignment, AJoinMovesOnlyTheNewcomersShare) {
         auto before = all;
         const std::size_t newcomer = random() % all.size();
         before.erase(before.begin() + static_cast<std::ptrdiff_t>(newcomer));
-        const auto dealt =
+        const auto assigned =
             assign(before, std::vector<std::int32_t>(slot_count, nobody), Strategy::consistent);
 
-        const auto owners = reindexed(dealt, before, all);
+        const auto owners = reindexed(assigned, before, all);
         const auto next = assign(all, owners, Strategy::consistent);
         EXPECT_LE(moves(owners, next), slot_count / all.size() + 1);
         for (std::size_t slot = 0; slot < next.size(); ++slot) {
@@ -181,10 +181,10 @@ TEST(Assignment, ALeaveMovesOnlyTheLeaversSlots) {
         const auto all = equal_members(count);
         auto after = all;
         after.erase(after.begin() + static_cast<std::ptrdiff_t>(random() % all.size()));
-        const auto dealt =
+        const auto assigned =
             assign(all, std::vector<std::int32_t>(slot_count, nobody), Strategy::consistent);
 
-        const auto owners = reindexed(dealt, all, after);
+        const auto owners = reindexed(assigned, all, after);
         const auto next = assign(after, owners, Strategy::consistent);
         for (std::size_t slot = 0; slot < next.size(); ++slot)
             EXPECT_TRUE(owners[slot] == nobody || next[slot] == owners[slot])
@@ -194,10 +194,10 @@ TEST(Assignment, ALeaveMovesOnlyTheLeaversSlots) {
 
 TEST(Assignment, ConsistentScattersALeaversSlotsOverAllSurvivors) {
     const auto all = equal_members(9);
-    const auto dealt =
+    const auto assigned =
         assign(all, std::vector<std::int32_t>(slot_count, nobody), Strategy::consistent);
     const std::vector<Member> after(all.begin(), all.end() - 1);
-    const auto owners = reindexed(dealt, all, after);
+    const auto owners = reindexed(assigned, all, after);
     const auto next = assign(after, owners, Strategy::consistent);
     std::set<std::int32_t> heirs;
     for (std::size_t slot = 0; slot < next.size(); ++slot) {
@@ -207,7 +207,7 @@ TEST(Assignment, ConsistentScattersALeaversSlotsOverAllSurvivors) {
     EXPECT_EQ(heirs.size(), after.size());
 }
 
-TEST(Assignment, ContiguousDealsEqualRunsTheFirstOnesLarger) {
+TEST(Assignment, ContiguousAssignsEqualRunsTheFirstOnesLarger) {
     for (std::size_t count = 1; count <= 64; ++count) {
         const auto next =
             assign(equal_members(count), std::vector<std::int32_t>(slot_count, nobody),
@@ -292,7 +292,7 @@ TEST(Propose, TilesTheRingWithinOneSlotOfTheWeightsForThousandsOfMemberships) {
         const std::int32_t count = 64 << random() % 4;
         const auto members = random_members(1 + random() % 100, random);
         auto slots = slots_of_ring(count);
-        for (Slot &slot : slots) // some have an owner that is gone, some have none
+        for (Slot &slot : slots) // some have a removed owner, some have none
             if (random() % 4 != 0)
                 slot.owner = "node-" + std::to_string(random() % (2 * members.size()));
         std::vector<Node> nodes;
@@ -320,7 +320,7 @@ TEST(Propose, TilesTheRingWithinOneSlotOfTheWeightsForThousandsOfMemberships) {
 
 TEST(Propose, DoesNotDependOnTheOrderOfNodes) {
     Random random(8);
-    std::vector<Node> nodes; // equal weights: only the names tell them apart
+    std::vector<Node> nodes; // equal weights: only the names differ
     for (const Member &member : equal_members(40))
         nodes.push_back(node(member.name));
     auto slots = slots_of_ring(slot_count);

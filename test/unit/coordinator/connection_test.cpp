@@ -1,4 +1,4 @@
-// The text forms that go to and come from libpq.
+// Text forms of values for libpq, and connections to servers that do not answer.
 #include "connection.hpp"
 #include "errors.hpp"
 #include "pg_control_store.hpp"
@@ -89,11 +89,11 @@ TEST(Store, ReportsAnUnreachableServerAsReconnect) {
     expect_reconnect(open_error(io, "host=/nonexistent dbname=shop", stop), "/nonexistent");
 }
 
-/// A server that takes connections and never says a word.
+/// A server that accepts connections and never answers.
 class SilentServer {
 public:
     explicit SilentServer(asio::io_context &io) : acceptor_(io) {
-        folder_ = ::testing::TempDir() + "silent." + std::to_string(::getpid());
+        folder_ = ::testing::TempDir() + "unresponsive." + std::to_string(::getpid());
         std::filesystem::create_directory(folder_);
         const asio::local::stream_protocol::endpoint endpoint(folder_ + "/.s.PGSQL.5432");
         acceptor_.open(endpoint.protocol());
@@ -113,7 +113,7 @@ private:
     std::string folder_;
 };
 
-TEST(Store, GivesUpOnASilentServer) {
+TEST(Store, GivesUpOnAnUnresponsiveServer) {
     asio::io_context io(1);
     const SilentServer server(io);
     asio::cancellation_signal stop;

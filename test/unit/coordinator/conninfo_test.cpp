@@ -1,4 +1,4 @@
-// Connection strings: what is wrong with one, and that none is shown with a secret.
+// Connection strings: their mistakes are named, and their secrets are never shown.
 #include "conninfo.hpp"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace stacksaga::coordinator {
 namespace {
 
-TEST(ConninfoComplaint, TellsWhatLibpqCannotRead) {
+TEST(ConninfoComplaint, ReportsWhatLibpqCannotParse) {
     EXPECT_FALSE(conninfo_complaint(""));
     EXPECT_FALSE(conninfo_complaint("shop"));
     EXPECT_FALSE(conninfo_complaint("host=db dbname=shop"));
@@ -43,7 +43,7 @@ TEST(ConninfoComplaint, QuotesNoSecret) {
           "postgresql://me:secret@db:port/shop\"secret"}) {
         const auto complaint = conninfo_complaint(conninfo);
         if (!complaint)
-            continue; // libpq takes it, or leaves it for later
+            continue; // libpq accepts it, or refuses it later
         EXPECT_EQ(complaint->find("secret"), std::string::npos) << *complaint;
         EXPECT_EQ(complaint->find("zzret"), std::string::npos) << *complaint;
     }

@@ -1,4 +1,4 @@
-// Which errors are waited out, which concern one ring, and which end the daemon with what code.
+// The class of each error: retried, concerning one ring, or ending the daemon with an exit code.
 #include "errors.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(Errors, AreClassifiedByWhatHelps) {
         {"57014", ErrorClass::retry_now},         // query_canceled
         {"SR409", ErrorClass::retry_now},         //
         {"SG416", ErrorClass::refused},           // ranges that do not tile
-        {"SG404", ErrorClass::refused},           // a node left between look and publication
+        {"SG404", ErrorClass::refused},           // a node left between read and publication
         {"22008", ErrorClass::refused},           // datetime_field_overflow
         {"SG403", ErrorClass::permission},        //
         {"42501", ErrorClass::permission},        // insufficient_privilege
@@ -55,7 +55,7 @@ TEST(Errors, AreLoggedWithoutEmptyFields) {
             joined += std::string(field.key) + "=" + field.value + " ";
         return joined;
     };
-    EXPECT_EQ(keys({ErrorClass::reconnect, "gone"}), "class=reconnect error=gone ");
+    EXPECT_EQ(keys({ErrorClass::reconnect, "lost"}), "class=reconnect error=lost ");
     EXPECT_EQ(keys({ErrorClass::refused, "no", "SG416", "the row", "do this"}),
               "class=refused error=no sqlstate=SG416 detail=the row hint=do this ");
 }

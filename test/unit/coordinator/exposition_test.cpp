@@ -30,7 +30,7 @@ TEST(Exposition, WritesNumbersAsPrometheusReadsThem) {
     EXPECT_EQ(format_value(0.1), "0.1");
 }
 
-TEST(Look, PadsTablesInCharacters) {
+TEST(Commands, PadsTablesInCharacters) {
     EXPECT_EQ(format_table({"a", "name"}, {{"1", "é"}, {"22", ""}}), "a   name\n"
                                                                      "--  ----\n"
                                                                      "1   é\n"

@@ -1,5 +1,5 @@
-// A model of the control tables and a clock that jumps instead of waiting: the master runs for
-// hours of virtual time in a moment, and every fault happens exactly where a test wants it.
+// A model of the control tables and a clock that jumps instead of waiting: a master runs for hours
+// of virtual time in a moment, and a test chooses where each fault happens.
 #pragma once
 
 #include "clock.hpp"
@@ -28,7 +28,7 @@
 
 namespace stacksaga::coordinator::test {
 
-/// Waiting moves it on; it stops the daemon, as a signal would, when its time is up.
+/// Waiting advances it; when its time is up, it stops the daemon as a signal would.
 class VirtualClock final : public Clock {
 public:
     [[nodiscard]] SteadyTime now() const override { return now_; }
@@ -93,7 +93,7 @@ struct FakeRing {
     std::map<std::pair<Instant, std::string>, Window> parts; ///< by the agent whose they are
     std::map<std::string, std::int64_t> incarnations;        ///< of agents
     Duration heartbeat_interval = std::chrono::seconds(5);
-    bool draining = false; ///< what agents are told
+    bool draining = false; ///< the state that agents get with a heartbeat
 
     FakeRing() {
         for (std::int32_t i = 0; i < 64; ++i) {
@@ -103,7 +103,7 @@ struct FakeRing {
     }
 };
 
-/// What several coordinators share.
+/// The database that several coordinators share.
 struct FakeDatabase {
     explicit FakeDatabase(VirtualClock &virtual_clock) : clock(virtual_clock) {}
 
@@ -119,14 +119,14 @@ struct FakeDatabase {
     FakeRing &ring() { return rings.begin()->second; }
 };
 
-/// What goes wrong with a call: the error is thrown before it has an effect, or after.
+/// An error of a call, thrown before or after the call takes effect.
 struct Fault {
     std::string call; ///< open, ring_state, nodes, slots, publish_window
     ErrorClass kind;
     bool after_effect = false;
 };
 
-/// Every call lets the other daemons run first, so that those of several interleave.
+/// Every call lets the other daemons run first, so that the calls of several interleave.
 class FakeStore final : public AgentStore {
 public:
     explicit FakeStore(FakeDatabase &database) : database_(database) {}
@@ -134,7 +134,7 @@ public:
     std::deque<Fault> faults;             ///< each hits the next call of its name
     std::map<std::string, int> calls;     ///< by name
     Duration latency{};                   ///< of every call
-    std::function<void()> before_publish; ///< runs between look and publication
+    std::function<void()> before_publish; ///< runs between the reads and the publication
 
     asio::awaitable<ServerInfo> open() override {
         co_await asio::post(asio::use_awaitable);
@@ -216,20 +216,20 @@ public:
         ring.incarnations.erase(agent.name);
     }
 
-    asio::awaitable<std::vector<Slot>> dealt_slots(const std::string &agent,
-                                                   Instant window_start) override {
+    asio::awaitable<std::vector<Slot>> assigned_slots(const std::string &agent,
+                                                      Instant window_start) override {
         co_await asio::post(asio::use_awaitable);
-        const FakeRing &ring = find("dealt_slots", database_.rings.begin()->first);
-        std::vector<Slot> dealt;
+        const FakeRing &ring = find("assigned_slots", database_.rings.begin()->first);
+        std::vector<Slot> assigned;
         for (const Slot &slot : ring.slots) {
             if (holder(ring, slot, window_start) == agent)
-                dealt.push_back(slot);
+                assigned.push_back(slot);
         }
-        co_return dealt;
+        co_return assigned;
     }
 
 private:
-    /// Whom the last window up to `window_start` gives a slot to.
+    /// The node that the last window up to `window_start` gives a slot to.
     static std::string holder(const FakeRing &ring, const Slot &slot, Instant window_start) {
         auto window = ring.windows.upper_bound(window_start);
         if (window == ring.windows.begin())
@@ -283,11 +283,11 @@ private:
         return found->second;
     }
 
-    /// What the database refuses.
+    /// Throws the refusals of the database.
     void check(const FakeRing &ring, const Proposal &proposal) const {
         // An agent's part may come when the window is open, as long as it is not over.
-        const Duration late = proposal.agent.empty() ? Duration::zero() : ring.window_length;
-        if (proposal.window_start + late <= database_.now())
+        const Duration grace = proposal.agent.empty() ? Duration::zero() : ring.window_length;
+        if (proposal.window_start + grace <= database_.now())
             throw StoreError(ErrorClass::refused, "the window lies in the past", "SG400");
         const auto core_start =
             proposal.window_start.time_since_epoch().count() + core::unix_epoch_us;
@@ -330,8 +330,8 @@ struct FakeDaemon {
             lines, [&](const std::string &line) { return line.find(text) != std::string::npos; }));
     }
 
-    /// Runs until the clock's time is up or the master ends; gives what it ended with, unless
-    /// stopped.
+    /// Runs until the clock's time is up or the master ends; returns the exception that ended it,
+    /// unless it was stopped.
     std::optional<StoreError> run() {
         asio::io_context io(1);
         std::exception_ptr failure;

@@ -1,4 +1,4 @@
-// Requests as they come in pieces, the limits of one, the hosts that are ours, answers as text.
+// Requests in pieces, the limits of a request, accepted hosts, answers as text.
 #include "http_message.hpp"
 
 #include <gtest/gtest.h>

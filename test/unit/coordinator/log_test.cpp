@@ -1,4 +1,4 @@
-// A line stays a line, and a value a value, whatever it holds.
+// An event is one line, and a value stays one value, with any content.
 #include "log.hpp"
 
 #include <gtest/gtest.h>

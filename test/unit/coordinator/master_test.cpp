@@ -1,5 +1,5 @@
 // The master against a model of the control tables, in virtual time: publication on time, and lost,
-// late and doubled answers.
+// delayed and repeated answers.
 #include "fakes.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ protected:
         return {.rings = {{"default", "default"}}, .publisher = "m1", .once = once, .seed = 7};
     }
 
-    /// Every window from the first to the last is there, and none was published late.
+    /// Every window from the first to the last was published before it opened.
     void expect_unbroken(std::size_t at_least) {
         const FakeRing &ring = database.ring();
         ASSERT_GE(ring.windows.size(), at_least);
@@ -106,7 +106,7 @@ TEST_F(MasterTest, ALostAnswerIsNotPublishedTwice) {
     clock.run_for(2min);
     EXPECT_FALSE(daemon.run());
     expect_unbroken(2);
-    EXPECT_EQ(daemon.store.calls["publish_window"], 2) << "the control tables told";
+    EXPECT_EQ(daemon.store.calls["publish_window"], 2) << "the control tables had the answer";
 }
 
 TEST_F(MasterTest, ASecondPublisherIsNotAnError) {
@@ -121,7 +121,7 @@ TEST_F(MasterTest, ASecondPublisherIsNotAnError) {
     for (const auto &[start, window] : database.ring().windows)
         EXPECT_EQ(window.publisher, "m2");
     EXPECT_EQ(daemon.store.calls["publish_window"], 3) << "asked once for each";
-    EXPECT_EQ(daemon.count_lines("another published the window first"), 3U);
+    EXPECT_EQ(daemon.count_lines("another coordinator published the window first"), 3U);
     EXPECT_EQ(daemon.count_lines("level=warn"), 0U);
 }
 
@@ -137,7 +137,7 @@ TEST_F(MasterTest, AWindowThatOpensMeanwhileIsLeftBehind) {
     EXPECT_EQ(daemon.count_lines("SG400"), 1U);
 }
 
-TEST_F(MasterTest, ANodeThatLeavesMeanwhileIsDealtOut) {
+TEST_F(MasterTest, ANodeThatLeavesMeanwhileGetsNoSlots) {
     daemon.store.before_publish = [&] {
         std::erase_if(database.ring().nodes, [](const Node &node) { return node.name == "b"; });
     };
@@ -193,7 +193,7 @@ TEST_F(MasterTest, RetriesConflictsAtOnce) {
     EXPECT_EQ(daemon.store.calls["open"], 1);
 }
 
-TEST_F(MasterTest, StopsForWhatWaitingCannotMend) {
+TEST_F(MasterTest, StopsForAnErrorThatARetryCannotFix) {
     for (const ErrorClass kind :
          {ErrorClass::permission, ErrorClass::missing_extension, ErrorClass::fatal}) {
         for (const char *call : {"open", "ring_state", "nodes", "slots", "publish_window"}) {
@@ -207,7 +207,7 @@ TEST_F(MasterTest, StopsForWhatWaitingCannotMend) {
     }
 }
 
-TEST_F(MasterTest, AMissingRingHoldsUpNoOther) {
+TEST_F(MasterTest, AMissingRingDelaysNoOther) {
     auto both = settings();
     both.rings.insert(both.rings.begin(), {"eu", "shop"});
     FakeDaemon other(database, clock, both);
@@ -236,7 +236,7 @@ TEST_F(MasterTest, TwoMastersPublishEachWindowOnce) {
     expect_unbroken(5);
     for (FakeDaemon *each : {&daemon, &other})
         EXPECT_EQ(each->count_lines("published window") +
-                      each->count_lines("another published the window first"),
+                      each->count_lines("another coordinator published the window first"),
                   5U);
     EXPECT_EQ(daemon.count_lines("published window") + other.count_lines("published window"), 5U);
 }
@@ -252,7 +252,7 @@ TEST_F(MasterTest, OncePublishesTheNextWindowWhateverItsLead) {
     FakeDaemon again(database, clock, settings(true));
     EXPECT_FALSE(again.run());
     EXPECT_EQ(database.ring().windows.size(), 1U);
-    EXPECT_EQ(again.count_lines("published already"), 1U);
+    EXPECT_EQ(again.count_lines("already published"), 1U);
 }
 
 TEST_F(MasterTest, OnceEndsWithTheErrorInsteadOfWaiting) {

@@ -1,5 +1,5 @@
 // Properties of windows and parts over thousands of random rings: agents and workers in every
-// state, of every weight, and slots owned by anybody or nobody.
+// state, of every weight, and slots with any owner or none.
 #include "proposal.hpp"
 
 #include "core/ring.hpp"
@@ -66,20 +66,20 @@ private:
 
     double weight() { return below(2) == 0 ? 1 : std::ldexp(1 + below(8), below(4) - 2); }
 
-    /// A worker of the ring, one that is gone, or nobody.
+    /// A worker of the ring, a removed one, or none.
     std::optional<std::string> owner(const Ring &ring) {
         const Node &any =
             ring.nodes[static_cast<std::size_t>(below(static_cast<int>(ring.nodes.size())))];
         if (any.kind == NodeKind::worker)
             return any.name;
-        return below(2) == 0 ? std::nullopt : std::optional<std::string>("gone");
+        return below(2) == 0 ? std::nullopt : std::optional<std::string>("removed");
     }
 
     std::mt19937_64 random_;
 };
 
-/// Whom each slot is granted to, by its number. Fails unless every grant is cut at slots and every
-/// slot that is to be dealt is in exactly one.
+/// The grantee of each slot, by its number. Fails unless every grant ends at slot borders and every
+/// slot is in exactly one grant.
 std::map<std::int32_t, std::string> granted(const Proposal &proposal, std::span<const Slot> slots) {
     std::map<std::int32_t, std::string> owners;
     std::size_t slot = 0;
@@ -101,23 +101,23 @@ const Node *find(const Ring &ring, const std::string &name) {
     return found == ring.nodes.end() ? nullptr : &*found;
 }
 
-/// What each agent was dealt, with the worker of its own that owns it.
-std::vector<Slot> dealt_to(const std::string &agent, const Ring &ring,
-                           const std::map<std::int32_t, std::string> &owners) {
-    std::vector<Slot> dealt;
+/// The slots that are assigned to an agent, each with the worker of the agent that owns it.
+std::vector<Slot> assigned_to(const std::string &agent, const Ring &ring,
+                              const std::map<std::int32_t, std::string> &owners) {
+    std::vector<Slot> assigned;
     for (Slot slot : ring.slots) {
         if (owners.at(slot.number) != agent)
             continue;
         const Node *owner = slot.owner ? find(ring, *slot.owner) : nullptr;
         if (owner == nullptr || owner->agent != agent)
             slot.owner.reset();
-        dealt.push_back(slot);
+        assigned.push_back(slot);
     }
-    return dealt;
+    return assigned;
 }
 
 /// The ring after a window and the parts of all its agents; nullopt when nothing is published.
-std::optional<Ring> dealt_on(const Ring &ring) {
+std::optional<Ring> after_window(const Ring &ring) {
     const auto whole = propose(Instant{}, ring.strategy, ring.nodes, ring.slots);
     if (!whole)
         return std::nullopt;
@@ -125,13 +125,13 @@ std::optional<Ring> dealt_on(const Ring &ring) {
     for (const Node &node : ring.nodes) {
         if (node.kind != NodeKind::agent || node.state != NodeState::active)
             continue;
-        const auto dealt = dealt_to(node.name, ring, owners);
-        const auto part = propose_part(Instant{}, ring.strategy, node.name, ring.nodes, dealt);
-        EXPECT_EQ(part.has_value(), !dealt.empty()) << node.name;
+        const auto assigned = assigned_to(node.name, ring, owners);
+        const auto part = propose_part(Instant{}, ring.strategy, node.name, ring.nodes, assigned);
+        EXPECT_EQ(part.has_value(), !assigned.empty()) << node.name;
         if (!part)
             continue;
         EXPECT_EQ(part->agent, node.name);
-        for (const auto &[slot, owner] : granted(*part, dealt)) {
+        for (const auto &[slot, owner] : granted(*part, assigned)) {
             const Node *worker = find(ring, owner);
             EXPECT_TRUE(worker != nullptr && worker->agent == node.name && takes_slots(*worker));
             owners[slot] = owner;
@@ -199,19 +199,19 @@ TEST(WindowsWithAgents, DoNotDependOnTheOrderOfNodes) {
     }
 }
 
-TEST(WindowsWithAgents, MoveNothingOnceAllIsDealtOn) {
+TEST(WindowsWithAgents, MoveNothingOnceAllIsAssigned) {
     Draw draw(4);
     for (int round = 0; round < rounds; ++round) {
-        const auto once = dealt_on(draw.ring(false));
+        const auto once = after_window(draw.ring(false));
         ASSERT_TRUE(once);
-        const auto twice = dealt_on(*once);
+        const auto twice = after_window(*once);
         ASSERT_TRUE(twice);
         EXPECT_EQ(moved(*once, *twice), 0);
     }
 }
 
-/// Workers of a lost agent become the master's: only what rounding asks for moves, at most a slot
-/// for each that is dealt to.
+/// Workers of a lost agent become the master's: slots move only for rounding, at most one for each
+/// member.
 TEST(WindowsWithAgents, MoveNextToNothingWhenAnAgentIsLostOrComesBack) {
     Draw draw(5);
     for (int round = 0; round < rounds; ++round) {
@@ -219,18 +219,18 @@ TEST(WindowsWithAgents, MoveNextToNothingWhenAnAgentIsLostOrComesBack) {
         ring.strategy = Strategy::consistent;
         for (Node &node : ring.nodes)
             node.weight = node.kind == NodeKind::agent ? 1 : node.weight;
-        const auto with = dealt_on(ring);
+        const auto with = after_window(ring);
         ASSERT_TRUE(with);
         Ring bereft = *with;
         for (Node &node : bereft.nodes) {
             if (node.name == "agent-0")
                 node.state = NodeState::dead;
         }
-        const auto without = dealt_on(bereft);
+        const auto without = after_window(bereft);
         ASSERT_TRUE(without);
         Ring again = *without;
         again.nodes = ring.nodes;
-        const auto back = dealt_on(again);
+        const auto back = after_window(again);
         ASSERT_TRUE(back);
         const auto most = static_cast<std::int32_t>(ring.nodes.size());
         EXPECT_LE(moved(*with, *without), most);

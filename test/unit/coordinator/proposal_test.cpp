@@ -1,5 +1,5 @@
-// Windows of a ring that has agents: whom a master deals to, what stays with a silent agent, and
-// the parts that agents deal on.
+// Windows of a ring with agents: the members of a master, the slots that an unresponsive agent
+// keeps, and the parts of agents.
 #include "proposal.hpp"
 
 #include "core/ring.hpp"
@@ -34,7 +34,7 @@ Node worker(std::string name, std::optional<std::string> of = std::nullopt,
     return {std::move(name), NodeKind::worker, state, 1, std::move(of)};
 }
 
-/// Whom each slot is granted to; empty where nobody.
+/// The grantee of each slot; empty for none.
 std::vector<std::string> owners_in(const Proposal &proposal, std::span<const Slot> slots) {
     std::vector<std::string> owners;
     for (const Slot &slot : slots) {
@@ -75,9 +75,9 @@ TEST(MembersOf, AnAgentWithoutAWorkerThatTakesSlotsGetsNone) {
     }
 }
 
-TEST(MembersOf, WorkersOfAnAgentThatIsGoneAreTheMasters) {
-    const std::vector<Node> gone{worker("a1", "a"), worker("w")};
-    EXPECT_EQ(names_of(members_of(gone, Strategy::consistent)), (Names{"a1", "w"}));
+TEST(MembersOf, WorkersOfARemovedAgentAreTheMasters) {
+    const std::vector<Node> without_agent{worker("a1", "a"), worker("w")};
+    EXPECT_EQ(names_of(members_of(without_agent, Strategy::consistent)), (Names{"a1", "w"}));
     for (const NodeState state : {NodeState::suspected, NodeState::draining, NodeState::dead}) {
         const std::vector<Node> nodes{agent("a", state), worker("a1", "a"), worker("w")};
         EXPECT_EQ(names_of(members_of(nodes, Strategy::consistent)), (Names{"a1", "w"}));
@@ -99,14 +99,14 @@ TEST(ProposeWithAgents, SplitsTheRingAmongAgentsAndTheirPartsAmongWorkers) {
     EXPECT_EQ(counts_in(*whole, slots), (std::map<std::string, int>{{"a", 32}, {"b", 32}}));
     EXPECT_EQ(whole->agent, "");
 
-    const std::span<const Slot> dealt(slots.data(), 32);
-    const auto part = propose_part(Instant{}, Strategy::contiguous, "a", nodes, dealt);
+    const std::span<const Slot> assigned(slots.data(), 32);
+    const auto part = propose_part(Instant{}, Strategy::contiguous, "a", nodes, assigned);
     ASSERT_TRUE(part);
     EXPECT_EQ(part->agent, "a");
-    EXPECT_EQ(counts_in(*part, dealt), (std::map<std::string, int>{{"a1", 16}, {"a2", 16}}));
+    EXPECT_EQ(counts_in(*part, assigned), (std::map<std::string, int>{{"a1", 16}, {"a2", 16}}));
 }
 
-TEST(ProposeWithAgents, AWorkersShareIsTheSameWhoeverDealsToIt) {
+TEST(ProposeWithAgents, AWorkersShareIsTheSameFromAMasterAndAnAgent) {
     const std::vector<Node> nodes{agent("a"), worker("a1", "a"), worker("a2", "a"),
                                   worker("a3", "a"), worker("w")};
     const auto slots = slots_of_ring();
@@ -131,7 +131,7 @@ TEST(ProposeWithAgents, WhatAWorkerOwnsIsItsAgents) {
         EXPECT_EQ(owners[static_cast<std::size_t>(slot.number)], slot.number % 2 == 0 ? "a" : "b");
 }
 
-TEST(ProposeWithAgents, SlotsOfAFrozenAgentStayAndTheOthersAreDealt) {
+TEST(ProposeWithAgents, SlotsOfAFrozenAgentStayAndTheOthersAreAssigned) {
     const std::vector<Node> nodes{agent("a", NodeState::dead, true),
                                   agent("b"),
                                   agent("c"),
@@ -169,8 +169,8 @@ TEST(ProposeWithAgents, WhereAllIsFrozenTheWindowIsPublishedAllTheSame) {
 TEST(ProposePart, GapsAreNotGranted) {
     const std::vector<Node> nodes{agent("a"), worker("a1", "a")};
     const auto all = slots_of_ring();
-    const std::vector<Slot> dealt{all[3], all[4], all[7]};
-    const auto part = propose_part(Instant{}, Strategy::consistent, "a", nodes, dealt);
+    const std::vector<Slot> assigned{all[3], all[4], all[7]};
+    const auto part = propose_part(Instant{}, Strategy::consistent, "a", nodes, assigned);
     ASSERT_TRUE(part);
     EXPECT_EQ(part->grants, (std::vector<Grant>{{"a1", all[3].range_start, all[4].range_end},
                                                 {"a1", all[7].range_start, all[7].range_end}}));
@@ -186,7 +186,7 @@ TEST(ProposePart, ProposesNothingWithoutSlotsOrWorkers) {
 /// Random agents, workers and owners: the parts of all agents together grant every slot that the
 /// master gave to agents exactly once, to a worker of the agent; each worker ends within one slot
 /// of its share of the part.
-TEST(ProposePart, PartsTileWhatWasDealt) {
+TEST(ProposePart, PartsTileTheSlotsOfTheirAgent) {
     std::mt19937_64 random(11);
     const auto draw = [&](int below) {
         return static_cast<int>(random() % static_cast<std::uint64_t>(below));
@@ -209,21 +209,21 @@ TEST(ProposePart, PartsTileWhatWasDealt) {
         }
         const auto whole = propose(Instant{}, strategy, nodes, slots);
         ASSERT_TRUE(whole);
-        const auto dealt_to = owners_in(*whole, slots);
+        const auto assigned_to = owners_in(*whole, slots);
         std::size_t granted = 0;
         for (const Member &member : members_of(nodes, Strategy::consistent)) {
-            std::vector<Slot> dealt;
+            std::vector<Slot> assigned;
             for (const Slot &slot : slots) {
-                if (dealt_to[static_cast<std::size_t>(slot.number)] == member.name)
-                    dealt.push_back(slot);
+                if (assigned_to[static_cast<std::size_t>(slot.number)] == member.name)
+                    assigned.push_back(slot);
             }
-            const auto part = propose_part(Instant{}, strategy, member.name, nodes, dealt);
-            if (dealt.empty()) {
+            const auto part = propose_part(Instant{}, strategy, member.name, nodes, assigned);
+            if (assigned.empty()) {
                 EXPECT_FALSE(part);
                 continue;
             }
             ASSERT_TRUE(part);
-            const auto counts = counts_in(*part, dealt);
+            const auto counts = counts_in(*part, assigned);
             int least = slot_count;
             int most = 0;
             for (const Member &own : members_of_agent(nodes, member.name)) {

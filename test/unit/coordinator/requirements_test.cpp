@@ -1,4 +1,4 @@
-// Which versions of the extension a daemon works with.
+// The versions of the extension that a daemon works with.
 #include "requirements.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a supervisor hears, and how often the watchdog is fed.
+// Notifications to a supervisor, and the interval of the watchdog.
 #include "sd_notify.hpp"
 
 #include "service.hpp"
@@ -14,7 +14,7 @@
 namespace stacksaga::coordinator {
 namespace {
 
-TEST(Notifier, TellsAnAbstractSocket) {
+TEST(Notifier, NotifiesAnAbstractSocket) {
     const std::string name = "stacksaga-notify-test-" + std::to_string(::getpid());
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -25,12 +25,12 @@ TEST(Notifier, TellsAnAbstractSocket) {
               0);
     const Notifier notifier(("@" + name).c_str());
     EXPECT_TRUE(notifier.is_heard());
-    notifier.tell("READY=1");
+    notifier.notify("READY=1");
     std::array<char, 64> heard{};
     EXPECT_EQ(::recv(listener, heard.data(), heard.size(), MSG_DONTWAIT), 7);
     EXPECT_STREQ(heard.data(), "READY=1");
     ::close(listener);
-    notifier.tell("STOPPING=1"); // whoever listened has gone: that harms nobody
+    notifier.notify("STOPPING=1"); // the supervisor has closed its socket: that does no harm
 }
 
 TEST(Notifier, SaysNothingWhereNobodyListens) {
@@ -40,7 +40,7 @@ TEST(Notifier, SaysNothingWhereNobodyListens) {
         EXPECT_FALSE(Notifier(path).is_heard());
 }
 
-TEST(Watchdog, IsFedTwiceInItsTimeAndOnlyByItsProcess) {
+TEST(Watchdog, IsNotifiedTwiceInItsTimeAndOnlyByItsProcess) {
     const std::string me = std::to_string(::getpid());
     EXPECT_EQ(watchdog_period("30000000", nullptr), std::chrono::seconds(15));
     EXPECT_EQ(watchdog_period("30000000", me.c_str()), std::chrono::seconds(15));
