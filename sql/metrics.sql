@@ -21,6 +21,7 @@ SELECT stacksaga.define_saga('metrics', ARRAY[
 SELECT stacksaga.define_saga('metrics queue', ARRAY[stacksaga.queue_step('q', 'metrics queue')]);
 
 -- Names, types, labels, with one of everything there.
+SELECT stacksaga.count_sagas();
 BEGIN;
 SELECT stacksaga.register_node('metrics node') > 0 AS registered;
 INSERT INTO stacksaga.worker VALUES (64, pg_backend_pid(), now(), 7, 5, 3, 1.5, 'standalone');
@@ -159,6 +160,65 @@ SELECT metrics.pages() > 0 AS warm;
 SELECT metrics.pages() AS many \gset
 SELECT count(*), :many - :few < 20 AS same FROM stacksaga.saga;
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.parked_saga;
+
+-- Sagas by status: exact after every commit, without reading the table again.
+CREATE VIEW metrics.wrong AS
+    SELECT status, sagas, counted.n FROM stacksaga.sagas_by_status()
+      FULL JOIN (SELECT status::text, count(*) AS n FROM stacksaga.saga GROUP BY status) counted USING (status)
+     WHERE coalesce(sagas, -1) <> coalesce(n, 0);
+SELECT stacksaga.count_sagas();
+SELECT * FROM metrics.wrong;
+SELECT count(*) FROM stacksaga.start_sagas('metrics', array_fill('{}'::jsonb, ARRAY[5]));
+SELECT count(*) FROM stacksaga.start_saga('metrics', '{"act b": ["SG424"]}');
+SELECT count(*) FROM stacksaga.start_saga('metrics', '{"act b": ["SG424"], "compensate a": ["SG424"]}');
+SELECT * FROM metrics.wrong;
+SELECT stacksaga.run_pending();
+SELECT * FROM metrics.wrong;
+SELECT saga_id AS id FROM stacksaga.start_saga('metrics queue') \gset
+SELECT stacksaga.suspend_saga(:'id', 'wait');
+SELECT * FROM metrics.wrong;
+SELECT stacksaga.resume_saga(:'id', 'go on');
+SELECT stacksaga.cancel_saga(:'id', 'no more');
+SELECT * FROM metrics.wrong;
+-- What rolls back was never there, also where only a part of the transaction does.
+BEGIN;
+SELECT count(*) FROM stacksaga.start_saga('metrics');
+SELECT stacksaga.run_pending();
+ROLLBACK;
+BEGIN;
+SELECT count(*) FROM stacksaga.start_saga('metrics');
+SAVEPOINT dropped;
+SELECT stacksaga.run_pending();
+SELECT count(*) FROM stacksaga.start_saga('metrics');
+ROLLBACK TO dropped;
+SAVEPOINT kept;
+SELECT count(*) FROM stacksaga.start_saga('metrics queue');
+RELEASE kept;
+COMMIT;
+SELECT * FROM metrics.wrong;
+-- A change that is refused changes nothing.
+\set VERBOSITY sqlstate
+UPDATE stacksaga.saga SET status = 'completed' WHERE saga_id = :'id';
+\set VERBOSITY default
+SELECT * FROM metrics.wrong;
+-- Retention.
+SET stacksaga.clock_offset = '400 days';
+SELECT stacksaga.expire_sagas(10000) > 0 AS removed;
+RESET stacksaga.clock_offset;
+SELECT * FROM metrics.wrong;
+-- metrics() and status() say the same.
+SELECT labels ->> 'status' AS status, value FROM stacksaga.metrics() WHERE name = 'stacksaga_sagas'
+EXCEPT SELECT status, sagas FROM stacksaga.sagas_by_status();
+SELECT status, sagas FROM stacksaga.sagas_by_status()
+EXCEPT SELECT status, sagas FROM jsonb_to_recordset(stacksaga.status() -> 'sagas') AS x(status text, sagas bigint, more boolean)
+ WHERE NOT more;
+-- What others write is seen by the next count, which cannot follow it in its transaction.
+BEGIN;
+DELETE FROM stacksaga.saga WHERE status = 'pending';
+SELECT stacksaga.count_sagas();
+\echo :SQLSTATE
+ROLLBACK;
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.parked_saga, stacksaga.saga_action;
 
 -- For monitors; a service has no business with it.
 CREATE ROLE metrics_monitor;

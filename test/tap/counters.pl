@@ -10,7 +10,7 @@ use StacksagaWorkers;
 
 my $node = StacksagaCluster->new('counters');
 $node->init;
-$node->append_conf('postgresql.conf', "max_prepared_transactions = 2\n");
+$node->append_conf('postgresql.conf', "max_prepared_transactions = 2\nrestart_after_crash = on\n");
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', 'CREATE DATABASE other');
@@ -49,12 +49,70 @@ $node->stop('immediate');
 $node->start;
 is(value('stacksaga_sagas_started_total'), 1000, 'nor does a crash');
 
+# Sagas by status: absent until this server has counted, then exact.
+sub wrong_statuses
+{
+	return $node->safe_psql('postgres', q{
+		SELECT count(*) FROM stacksaga.sagas_by_status()
+		  FULL JOIN (SELECT status::text, count(*) AS n FROM stacksaga.saga GROUP BY status) t USING (status)
+		 WHERE coalesce(sagas, -1) <> coalesce(n, 0)});
+}
+my $statuses = q{SELECT count(*) FROM stacksaga.metrics() WHERE name = 'stacksaga_sagas'};
+is($node->safe_psql('postgres', $statuses), 0, 'after a crash nobody has counted sagas by status');
+$node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()');
+$node->poll_query_until('postgres', q{SELECT count(*) = 7 FROM stacksaga.sagas_by_status()});
+is(wrong_statuses(), 0, 'until a worker has it done');
+
+# While sessions start sagas, a worker runs them and somebody counts again and again.
+@sessions = map { $node->background_psql('postgres') } 1 .. 4;
+$_->query_safe('SELECT 1') for @sessions;
+$_->{stdin} .= "SELECT count(*) FROM stacksaga.start_saga('answer');\n" x 500 for @sessions;
+$_->{run}->pump_nb for @sessions;
+my $counts = 0;
+while ($node->safe_psql('postgres', q{
+	SELECT count(*) FROM stacksaga.saga WHERE status = 'completed'}) < 3000)
+{
+	$_->{run}->pump_nb for @sessions;
+	$counts += $node->safe_psql('postgres', 'SELECT stacksaga.count_sagas()') eq 't' for 1 .. 5;
+}
+$_->quit for @sessions;
+cmp_ok($counts, '>', 5, 'sagas are counted while they change');
+is(wrong_statuses(), 0, 'no change is lost or added twice');
+
+# A transaction that is open during a count is added when it commits.
+my $open = $node->background_psql('postgres');
+$open->query_safe(q{BEGIN; SELECT count(*) FROM stacksaga.start_saga('answer', run_at => now() + '1 day')});
+$node->safe_psql('postgres', 'SELECT stacksaga.count_sagas()');
+is(wrong_statuses(), 0, 'what is open is not counted');
+$open->query_safe('COMMIT');
+is(wrong_statuses(), 0, 'it is when it commits');
+$open->quit;
+
+# A server process is killed: the postmaster survives, the memory of the server does not.
+my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+kill 'KILL', $node->safe_psql('postgres',
+	q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'stacksaga worker'});
+$node->wait_for_log(qr/all server processes terminated; reinitializing/);
+$node->poll_query_until('postgres', 'SELECT true');
+is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'it is the same postmaster');
+$node->poll_query_until('postgres', q{SELECT count(*) = 7 FROM stacksaga.sagas_by_status()});
+is(wrong_statuses(), 0, 'sagas are counted again after a process was killed');
+
+# The extension made anew has a table of its own.
+$node->safe_psql('other', 'SELECT stacksaga.count_sagas()');
+is($node->safe_psql('other', 'SELECT count(*) FROM stacksaga.sagas_by_status()'), 7, 'counted by hand');
+$node->safe_psql('other', 'DROP EXTENSION stacksaga CASCADE');
+$node->create_extension('other');
+is($node->safe_psql('other', 'SELECT count(*) FROM stacksaga.sagas_by_status()'),
+	0, 'what was counted in a table that was dropped is not shown');
+my $before = value('stacksaga_sagas_started_total');
+
 # A prepared transaction counts when it is prepared.
 $node->safe_psql('postgres', q{
 	BEGIN; SELECT count(*) FROM stacksaga.start_saga('answer'); PREPARE TRANSACTION 'started'});
-is(value('stacksaga_sagas_started_total'), 1001, 'a prepared transaction counts');
+is(value('stacksaga_sagas_started_total'), $before + 1, 'a prepared transaction counts');
 $node->safe_psql('postgres', q{COMMIT PREPARED 'started'});
-is(value('stacksaga_sagas_started_total'), 1001, 'once');
+is(value('stacksaga_sagas_started_total'), $before + 1, 'once');
 
 # Where the file cannot be had nothing is counted, everything else works, and the log says so.
 my $file = $node->data_dir . '/pg_stat_tmp/stacksaga.'
@@ -75,6 +133,7 @@ rmdir $file;
 $node->safe_psql('other', q{SELECT count(*) FROM stacksaga.start_saga('answer')});
 ok(-e $file, 'the file is back');
 $node->safe_psql('postgres', 'DROP DATABASE other');
+$node->restart;
 $node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()');
 wait_until_works($node, 'postgres', 1);
 ok(!-e $file, 'and goes when its database is gone');

@@ -9,6 +9,19 @@ AS 'MODULE_PATHNAME', 'stacksaga_counters';
 COMMENT ON FUNCTION stacksaga.counters IS
     'Internal: returns what was counted in this database since its counters began';
 
+CREATE OR REPLACE FUNCTION stacksaga.sagas_by_status()
+RETURNS TABLE (status text, sagas bigint)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 7 SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_sagas_by_status';
+COMMENT ON FUNCTION stacksaga.sagas_by_status IS
+    'Internal: returns how many sagas have each status, as committed; no row until this server has counted them';
+
+CREATE OR REPLACE FUNCTION stacksaga.count_sagas() RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_count_sagas';
+COMMENT ON FUNCTION stacksaga.count_sagas IS
+    'Internal: counts sagas by status anew, by reading all of them once; false when another session is at it';
+
 CREATE OR REPLACE FUNCTION stacksaga.setting(name text) RETURNS text
 LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_setting';
@@ -179,6 +192,9 @@ AS $$
            1::double precision
       FROM pg_extension e WHERE e.extname = 'stacksaga'
     UNION ALL SELECT * FROM stacksaga.counters()
+    UNION ALL
+    SELECT 'stacksaga_sagas', jsonb_build_object('status', s.status), s.sagas::double precision
+      FROM stacksaga.sagas_by_status() AS s
     UNION ALL SELECT 'stacksaga_sagas_parked', '{}', stacksaga.parked_count()::double precision
     UNION ALL
     SELECT 'stacksaga_definitions', '{}', count(*)::double precision
@@ -200,6 +216,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 25 SET search_path = pg_catalog, pg_te
 AS $$
     VALUES
     ('stacksaga_build_info', 'gauge', '1; the versions of the extension, the library and the server'),
+    ('stacksaga_sagas', 'gauge', 'sagas by status; absent until a worker has counted them'),
     ('stacksaga_sagas_started_total', 'counter', 'sagas started'),
     ('stacksaga_sagas_finished_total', 'counter', 'sagas completed, and sagas whose work was undone'),
     ('stacksaga_sagas_compensated_total', 'counter', 'sagas that turned back: what they did is undone'),

@@ -75,9 +75,9 @@ $$;
 COMMENT ON FUNCTION stacksaga.status_rings IS
     'Internal: returns what status() says of rings';
 
--- Never by counting a table: of sagas that live, and of those that ended well and not, at most so many
--- are looked at. Live ones are found by their work, the oldest first.
-CREATE OR REPLACE FUNCTION stacksaga.status_sagas(count_max integer DEFAULT 1000) RETURNS jsonb
+-- Where sagas have not been counted yet: of those that live, and of those that ended well and not, at
+-- most so many are looked at. Live ones are found by their work, the oldest first.
+CREATE OR REPLACE FUNCTION stacksaga.status_sagas_seen(count_max integer DEFAULT 1000) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH live AS MATERIALIZED (
@@ -113,6 +113,18 @@ AS $$
     SELECT jsonb_agg(jsonb_build_object(
                'status', status, 'sagas', least(sagas, count_max), 'more', more) ORDER BY place)
       FROM counted
+$$;
+COMMENT ON FUNCTION stacksaga.status_sagas_seen IS
+    'Internal: returns how many sagas are in each status, as far as they were looked at, and whether there are more';
+
+CREATE OR REPLACE FUNCTION stacksaga.status_sagas(count_max integer DEFAULT 1000) RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(
+        (SELECT jsonb_agg(jsonb_build_object('status', s.status, 'sagas', s.sagas, 'more', false)
+                          ORDER BY s.place)
+           FROM stacksaga.sagas_by_status() WITH ORDINALITY AS s(status, sagas, place)),
+        stacksaga.status_sagas_seen(count_max))
 $$;
 COMMENT ON FUNCTION stacksaga.status_sagas IS
     'Internal: returns what status() says of sagas: how many are in each status, and whether there are more than were looked at';

@@ -1,11 +1,10 @@
 // Counters for metrics(): what happened in this database, counted where it happens.
 //
-// They live in a small file that every process of the server maps, so that counting is an addition
-// in memory: no row that all would write, no WAL, and nothing to count when somebody looks. What is
-// counted in a transaction is added when it commits, and forgotten with the subtransaction or
-// transaction that rolls it back. The file is in pg_stat_tmp, which survives restarts and crashes
-// of the server and which base backups leave out: elsewhere the counters begin at 0, as Prometheus
-// expects counters to do now and then.
+// They live in a small file that every process of the server maps (counter_file.hpp), so that
+// counting is an addition in memory: no row that all would write, no WAL, and nothing to count when
+// somebody looks. What is counted in a transaction is added when it commits, and forgotten with the
+// subtransaction or transaction that rolls it back. On another server the counters begin at 0, as
+// Prometheus expects counters to do now and then.
 #pragma once
 #include "pg/pg.hpp"
 
@@ -65,6 +64,9 @@ inline constexpr size_t counter_count = counter_names.size();
 /// Counts once the transaction commits. Never raises but for want of memory; where the file cannot
 /// be had, a line in the server's log says so and nothing is counted.
 void count_event(Counter counter, int64 amount = 1);
+
+/// One saga more (1) or less (-1) of a status, once the transaction commits; see saga_tally.hpp.
+void count_saga(core::Status status, int64 change);
 
 /// What happens to steps, by direction and class.
 void count_completed(core::Direction direction);

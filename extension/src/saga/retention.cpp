@@ -6,6 +6,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "src/common/counters.hpp"
 #include "src/ring/fingerprint.hpp"
 #include "src/ring/ring.hpp"
 
@@ -41,8 +42,9 @@ constinit std::array deletions{
     pg::Statement{"DELETE FROM stacksaga.failure WHERE saga_id = ANY ($1)"},
     pg::Statement{"DELETE FROM stacksaga.work WHERE saga_id = ANY ($1)"},
     pg::Statement{"DELETE FROM stacksaga.saga_signal WHERE saga_id = ANY ($1)"},
-    pg::Statement{"DELETE FROM stacksaga.saga_action WHERE saga_id = ANY ($1)"},
-    pg::Statement{"DELETE FROM stacksaga.saga WHERE saga_id = ANY ($1)"}};
+    pg::Statement{"DELETE FROM stacksaga.saga_action WHERE saga_id = ANY ($1)"}};
+constinit pg::Statement delete_sagas{
+    "DELETE FROM stacksaga.saga WHERE saga_id = ANY ($1) RETURNING status"};
 
 /// When the retention of what finishes at the latest at this instant is over now; DT_NOBEGIN:
 /// never.
@@ -113,10 +115,12 @@ int64 remove(const Ids &doomed) {
     if (doomed.count() == 0)
         return 0;
     const pg::Param ids = pg::param_array(doomed.from(0));
-    uint64 gone = 0;
     for (pg::Statement &deletion : deletions)
-        gone = deletion.touch(ids); // of the last, the sagas themselves
-    return static_cast<int64>(gone);
+        deletion.touch(ids);
+    pg::Rows gone = delete_sagas.run(ids);
+    for (uint64 i = 0; i < gone.count(); ++i)
+        count_saga(*core::status_of(gone.text(i, 0)), -1);
+    return static_cast<int64>(gone.count());
 }
 
 int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction direction,

@@ -337,6 +337,7 @@ bool insert_saga(const NewSaga &n) {
     if (inserted == 0)
         return false;
     count_event(Counter::sagas_started);
+    count_saga(saga.status, 1);
     open_first_stage(saga, n.due_at);
     return true;
 }

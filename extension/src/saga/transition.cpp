@@ -28,6 +28,8 @@ void count_change(core::Status from, core::Direction from_direction, core::Statu
         count_event(Counter::sagas_turned);
     if (from == to)
         return;
+    count_saga(from, -1);
+    count_saga(to, 1);
     if (to == core::Status::completed)
         count_event(Counter::sagas_completed);
     else if (to == core::Status::failed)

@@ -9,6 +9,7 @@
 #include "src/common/presence.hpp"
 #include "src/dedupe/expiry.hpp"
 #include "src/saga/retention.hpp"
+#include "src/worker/saga_counter.hpp"
 
 namespace stacksaga {
 
@@ -71,6 +72,10 @@ template <class F> bool remove(int64 limit, F &&step) {
 int64 run_maintenance(const NodeIdentity &node) {
     const int64 begun = pg::steady_now();
     refresh_memory(node, begun);
+    pg::in_transaction([] {
+        require_extension();
+        ensure_sagas_are_counted();
+    });
     const bool more_sagas = remove(sagas_per_step, [&] {
         return remove_expired_sagas(node.ring_id, slots_of(node), sagas_per_step, state.retention);
     });

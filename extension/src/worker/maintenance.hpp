@@ -1,4 +1,5 @@
-// What a worker does between its turns, now and then: it removes what nobody needs any more.
+// What a worker does between its turns, now and then: it removes what nobody needs any more, and
+// has sagas counted where that is due.
 #pragma once
 #include "src/ring/node.hpp"
 

@@ -1,0 +1,18 @@
+// The small file that every process of the server maps to count in, one for each database.
+//
+// It is in pg_stat_tmp, which survives restarts and crashes of the server and which base backups
+// leave out. No WAL is written for it.
+#pragma once
+#include "src/common/saga_tally.hpp"
+
+namespace stacksaga {
+
+struct CounterFile {
+    std::array<pg_atomic_uint64, 512> counters; ///< as counters.hpp numbers them
+    SagaTallies sagas;                          ///< its last array goes on behind the struct
+};
+
+/// nullptr where the file cannot be had; the server's log says so once. Never raises.
+CounterFile *counter_file();
+
+} // namespace stacksaga
