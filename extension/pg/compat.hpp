@@ -98,6 +98,14 @@ inline bool holds_lock(const LOCKTAG &tag, LOCKMODE mode) {
 #endif
 }
 
+#if PG_VERSION_NUM >= 160000
+/// dlist_foreach() and dlist_container() are not C++.
+template <class T, class F> void for_each_in_list(const dlist_head &list, size_t offset, F &&each) {
+    for (dlist_node *at = list.head.next; at != nullptr && at != &list.head; at = at->next)
+        each(*reinterpret_cast<T *>(reinterpret_cast<char *>(at) - offset));
+}
+#endif
+
 /// 16 gave a process's lists of locks another type.
 inline bool has_no_locks(PGPROC &process, int partition) {
 #if PG_VERSION_NUM >= 160000
@@ -109,9 +117,7 @@ inline bool has_no_locks(PGPROC &process, int partition) {
 
 template <class F> void for_each_lock(PGPROC &process, int partition, F &&each) {
 #if PG_VERSION_NUM >= 160000
-    dlist_iter iter;
-    dlist_foreach(iter, &process.myProcLocks[partition])
-        each(*dlist_container(PROCLOCK, procLink, iter.cur));
+    for_each_in_list<PROCLOCK>(process.myProcLocks[partition], offsetof(PROCLOCK, procLink), each);
 #else
     SHM_QUEUE *list = &process.myProcLocks[partition];
     auto next = [&](SHM_QUEUE *at) {
@@ -125,8 +131,7 @@ template <class F> void for_each_lock(PGPROC &process, int partition, F &&each) 
 /// 16 gave the queue of a lock another type, too.
 template <class F> void for_each_waiter(LOCK &lock, F &&each) {
 #if PG_VERSION_NUM >= 160000
-    dlist_iter iter;
-    dclist_foreach(iter, &lock.waitProcs) each(*dlist_container(PGPROC, links, iter.cur));
+    for_each_in_list<PGPROC>(lock.waitProcs.dlist, offsetof(PGPROC, links), each);
 #else
     SHM_QUEUE *list = &lock.waitProcs.links;
     for (SHM_QUEUE *at = list->next; at != list; at = at->next)
