@@ -188,7 +188,22 @@ SELECT refusal('SELECT stacksaga.alter_subscription(' || s || ')') FROM unnest(A
 SELECT handler, takes_batch, fallback, stop_on_first_failure, search_path
   FROM stacksaga.subscription WHERE subscription = 'handled';
 
-SELECT stacksaga.drop_subscription(s) FROM unnest('{handled,stops,ticks,own}'::text[]) AS s;
+-- What waited comes before a delayed one behind it, though that was due before the alteration.
+SELECT stacksaga.create_subscription('late', 'l', retry => stacksaga.retry_policy(1));
+SELECT put('l', '{1,2,3}'), stacksaga.publish('l', '4', 'k',
+           deliver_at => stacksaga.clock_now() + interval '10 s') IS NULL AS has_no_id;
+SELECT take('ticks');
+SELECT batch_id AS batch, message_id AS first FROM stacksaga.receive_messages('late', 'c', 1) \gset
+SELECT stacksaga.fail_message(:batch, :'first', 'no'), stacksaga.ack_messages(:batch);
+SELECT take('late');
+SET stacksaga.clock_offset = '2 minutes';
+SELECT stacksaga.alter_subscription('late', stop_on_first_failure => false);
+SELECT batch_id AS batch, messages FROM (
+    SELECT max(batch_id) AS batch_id, jsonb_agg(payload) AS messages
+      FROM stacksaga.receive_messages('late', 'c', 2)) AS received \gset
+SELECT stacksaga.ack_messages(:batch), :'messages' AS messages;
+
+SELECT stacksaga.drop_subscription(s) FROM unnest('{handled,stops,late,ticks,own}'::text[]) AS s;
 RESET search_path;
 RESET stacksaga.clock_offset;
 DELETE FROM stacksaga.usage_grant WHERE role = 'alters_operator';

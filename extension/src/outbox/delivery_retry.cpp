@@ -56,11 +56,12 @@ constinit pg::Statement suspect_all_due{
     "   SET state = CASE state WHEN 'delayed' THEN 'ready' ELSE state END, last_error = $4"
     " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3 AND last_error IS NULL"};
 constinit pg::Statement delete_aside{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
-// Of everything that waits, and of everything behind the first message that blocks its key.
+// What waited is due since it was moved aside, and so before a delayed message behind it in its key.
 constinit pg::Statement release_all{
     "UPDATE stacksaga.message_retry"
-    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $2"
+    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = since"
     " WHERE subscription_id = $1 AND state IN ('waiting', 'fallback') AND due_at = 'infinity'"};
+// Of what is behind the first message that blocks its key.
 constinit pg::Statement hold_all{
     "WITH blocking AS ("
     "  SELECT token::bigint AS token, tick, number FROM stacksaga.message_retry"
@@ -361,11 +362,11 @@ void note_delivery(const Subscription &s, std::span<const Message> messages, int
                                  pg::param(m.number), pg::param(m.attempt), pg::param(batch_id));
 }
 
-void apply_stopping(int32 subscription_id, bool stops, TimestampTz now) {
+void apply_stopping(int32 subscription_id, bool stops) {
     if (stops)
         hold_all.run(pg::param(subscription_id));
     else
-        release_all.run(pg::param(subscription_id), pg::param_time(now));
+        release_all.run(pg::param(subscription_id));
 }
 
 void finish_aside(const Subscription &s, const Message &m, TimestampTz now) {

@@ -90,6 +90,6 @@ void fail_fallback(const Subscription &s, const Message &m, const MessageFailure
 
 /// Of a subscription that nobody works on: all that is aside goes on as it has to in one that
 /// stops on the first failure, or as in one that does not.
-void apply_stopping(int32 subscription_id, bool stops, TimestampTz now);
+void apply_stopping(int32 subscription_id, bool stops);
 
 } // namespace stacksaga

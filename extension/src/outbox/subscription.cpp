@@ -410,7 +410,7 @@ void alter(std::string_view name, const Alteration &a) {
     }
     if (stops != s.stop_on_first_failure) {
         alter_stopping.run(pg::param(s.id), pg::param(stops));
-        apply_stopping(s.id, stops, now);
+        apply_stopping(s.id, stops);
     }
     alter_content.run(pg::param(s.id));
     announce_handled_topics();

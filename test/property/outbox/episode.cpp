@@ -481,7 +481,7 @@ void Episode::alter() {
         "alter_subscription('{}', handler {}, stops {}, max_attempts {}, fallback {}){}", s.name,
         s.handler, s.stops, s.max_attempts, s.has_fallback, accepted ? "" : ": refused"));
     if (accepted)
-        model.altered(s);
+        model.altered(s, now_);
 }
 
 void Episode::tend() {

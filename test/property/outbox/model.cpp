@@ -122,6 +122,7 @@ void Model::give(const std::vector<Given> &messages, int64_t batch, int now) {
         d.attempt = given.attempt;
         d.next_attempt = 0;
         d.batch = batch;
+        d.may_be_given_up = false;
     }
 }
 
@@ -219,7 +220,8 @@ void Model::acknowledged(int64_t id, bool accepted, long long count, int now) {
 }
 
 void Model::gave_up(int number, Delivery &d) {
-    if (d.status != Status::open || !d.was_given || settings_.may_retry(d.attempt))
+    const bool has_attempts = settings_.may_retry(d.attempt) && !d.may_be_given_up;
+    if (d.status != Status::open || !d.was_given || has_attempts)
         object(number, "is given up");
     if (const auto batch = batches_.find(d.batch); batch != batches_.end())
         batch->second.is_over = true;
@@ -264,13 +266,22 @@ void Model::redriven(int number, int now) {
     d.status = Status::open;
     d.due = now;
     d.next_attempt = 1;
+    d.may_be_given_up = false;
 }
 
 void Model::discarded(int number) {
     deliveries_[number].status = Status::discarded;
 }
 
-void Model::altered(const Settings &settings) {
+void Model::altered(const Settings &settings, int now) {
+    for (auto &[number, d] : deliveries_) {
+        const auto batch = batches_.find(d.batch);
+        const bool is_leased = batch != batches_.end() && !batch->second.is_over &&
+                               batch->second.lease_until > now &&
+                               !batch->second.failed.contains(number);
+        d.may_be_given_up =
+            d.may_be_given_up || (d.was_given && !is_leased && !settings_.may_retry(d.attempt));
+    }
     if (settings.stops != settings_.stops || settings_.is_service() != settings.is_service())
         for (auto &[id, batch] : batches_)
             batch.is_over = true;

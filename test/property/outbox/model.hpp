@@ -91,7 +91,7 @@ public:
     void redriven(int number, int now);
     void discarded(int number);
     /// Its settings are these from now on.
-    void altered(const Settings &settings);
+    void altered(const Settings &settings, int now);
 
     [[nodiscard]] bool holds_lease(int now) const;
     [[nodiscard]] std::vector<int> dead() const;
@@ -107,6 +107,7 @@ private:
         int next_attempt = 0; ///< the one that must come next; 0: not known
         int due = 0;          ///< minute
         int64_t batch = 0;
+        bool may_be_given_up = false; ///< under settings that it had before, unseen
     };
     struct Batch {
         std::vector<int> messages;
