@@ -139,6 +139,15 @@ template <class F> void for_each_waiter(LOCK &lock, F &&each) {
 #endif
 }
 
+/// Before 16 the visitor is declared without its parameters.
+inline bool walk_expression(Node *node, bool (*visit)(Node *, void *), void *state) {
+#if PG_VERSION_NUM >= 160000
+    return expression_tree_walker(node, visit, state);
+#else
+    return expression_tree_walker(node, reinterpret_cast<bool (*)()>(reinterpret_cast<void (*)()>(visit)), state);
+#endif
+}
+
 /// 18 turned the flag of a process around.
 inline bool may_be_background_worker(const PGPROC &process) {
 #if PG_VERSION_NUM >= 180000

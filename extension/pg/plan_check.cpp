@@ -1,5 +1,7 @@
 #include "pg/plan_check.hpp"
 
+#include "pg/compat.hpp"
+
 namespace stacksaga::pg {
 
 namespace {
@@ -9,6 +11,10 @@ constexpr std::array<std::string_view, 12> small_tables{
     "definition_step", "node",         "ring",        "ring_adoption",
     "ring_epoch",      "ring_setting", "slot",        "saga_definition",
     "subscription",    "token_window", "usage_grant", "worker"};
+
+// The executor makes a hash table as large as the planner expects it to become, each time anew: of
+// so many groups in some microseconds, of what fits into work_mem in half a millisecond.
+constexpr long hashed_groups_max = 10000;
 
 /// What lies above a node.
 struct Above {
@@ -28,6 +34,34 @@ struct Check {
              errmsg("a statement is not planned by an index: %s", what),
              errdetail("It reads stacksaga.%s: %s", table, check.text),
              errhint("Give it a shape that only an index serves, or Plans::by_statistics.")));
+}
+
+void check_groups(const Check &check, const char *what, double groups) {
+    if (groups > static_cast<double>(hashed_groups_max))
+        ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
+                        errmsg("a statement is not planned by an index: a hash table for %.0f %s",
+                               groups, what),
+                        errdetail("The statement: %s", check.text),
+                        errhint("Have an index give the rows in order, or look them up in turn.")));
+}
+
+bool check_expression(Node *node, void *check_pointer) {
+    const Check &check = *static_cast<const Check *>(check_pointer);
+    if (node == nullptr)
+        return false;
+    if (IsA(node, SubPlan) && castNode(SubPlan, node)->useHashTable) {
+        const auto id = static_cast<size_t>(castNode(SubPlan, node)->plan_id);
+        const auto *plan =
+            static_cast<const Plan *>(list_nth(check.plan.subplans, static_cast<int>(id) - 1));
+        check_groups(check, "rows of a subquery", plan->plan_rows);
+    }
+    return walk_expression(node, check_expression, check_pointer);
+}
+
+void check_expressions(const Check &check, const Plan *node) {
+    Check copy = check;
+    check_expression(reinterpret_cast<Node *>(node->targetlist), &copy);
+    check_expression(reinterpret_cast<Node *>(node->qual), &copy);
 }
 
 /// The name of the table that a scan reads where that is one that grows; else null.
@@ -64,7 +98,14 @@ void check_list(const Check &check, const List *nodes, Above above) {
 void check_node(const Check &check, const Plan *node, Above above) {
     if (node == nullptr)
         return;
+    check_expressions(check, node);
     switch (nodeTag(node)) {
+    case T_RecursiveUnion:
+        if (reinterpret_cast<const RecursiveUnion *>(node)->numCols > 0)
+            check_groups(check, "rows of a recursive query",
+                         static_cast<double>(
+                             reinterpret_cast<const RecursiveUnion *>(node)->numGroups));
+        break;
     case T_SeqScan:
     case T_BitmapHeapScan:
         check_scan(check, *reinterpret_cast<const Scan *>(node), NIL, node->qual == NIL, above);
@@ -94,6 +135,11 @@ void check_node(const Check &check, const Plan *node, Above above) {
         above = {.reads_all = "a merge join"};
         break;
     case T_Agg:
+        if (reinterpret_cast<const Agg *>(node)->aggstrategy == AGG_HASHED)
+            check_groups(check, "groups",
+                         static_cast<double>(reinterpret_cast<const Agg *>(node)->numGroups));
+        above.is_limited = false;
+        break;
     case T_Group:
     case T_WindowAgg:
     case T_SetOp:

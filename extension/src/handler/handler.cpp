@@ -161,12 +161,14 @@ const char *handler_search_path(const char *path) {
 }
 
 constinit pg::Statement set_immediate{"SET CONSTRAINTS ALL IMMEDIATE"};
-// A name is given up where some constraint of that name is another one.
+// A name is given up where some constraint of that name is another one. Asked once after a change
+// of some constraint, of catalogs that it reads whole.
 constinit pg::Statement list_deferred{
     "SELECT n.nspname::text, c.conname::text FROM pg_catalog.pg_constraint AS c"
     "  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.connamespace"
     " WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
-    " GROUP BY n.nspname, c.conname HAVING bool_and(c.condeferred)"};
+    " GROUP BY n.nspname, c.conname HAVING bool_and(c.condeferred)",
+    pg::Plans::by_statistics};
 
 /// Fires the handler's deferred constraint triggers now, as the role that is current.
 void check_deferred_constraints() {

@@ -104,7 +104,8 @@ void cut_last(Part &part, int32 room) {
 
 /// Reads on until there is something to deliver, nothing left, or enough moved aside. At least one
 /// message of the log is looked at, to know how far those go that were aside.
-Part read_part(const Subscription &s, Position position, int32 room, TimestampTz now) {
+Part read_part(const Subscription &s, LoadedTicks &ticks, Position position, int32 room,
+               TimestampTz now) {
     Part part{.position = position, .end = position.at, .aside = {}, .log = {}, .more = false};
     DueMessages due = due_messages(s, position.partition, room, now);
     bool have_changed = due.have_changed;
@@ -112,7 +113,7 @@ Part read_part(const Subscription &s, Position position, int32 room, TimestampTz
     for (;;) {
         CHECK_FOR_INTERRUPTS();
         LogPart log =
-            read_log(s.filter, position.partition, part.end, log_room(part.position, left));
+            read_log(s.filter, ticks, position.partition, part.end, log_room(part.position, left));
         const bool moved = !log.messages.empty();
         const int32 moved_before = part.moved;
         part.log = sift(s, log.messages, now, part.moved);
@@ -164,6 +165,7 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
         return {.parts = {}, .messages = {}, .more = false, .moved = 0};
     auto *parts = static_cast<GatheredPart *>(palloc(sizeof(GatheredPart) * log_partitions));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(room)));
+    LoadedTicks ticks;
     size_t count = 0, part_count = 0;
     bool more = false;
     int64 moved = 0;
@@ -178,7 +180,7 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
         std::optional<Position> position = lock_position(s.id, partition, false);
         if (!position || position->is_leased(now))
             continue;
-        Part part = read_part(s, *position, room - static_cast<int32>(count), now);
+        Part part = read_part(s, ticks, *position, room - static_cast<int32>(count), now);
         more = more || part.more;
         moved += part.moved;
         if (part.aside.empty() && part.log.empty())

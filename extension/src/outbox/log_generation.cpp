@@ -147,7 +147,8 @@ bool advance(const Subscription &s, int16 partition, TimestampTz now) {
     std::optional<Position> position = lock_position(s.id, partition, false);
     if (!position || position->is_leased(now))
         return false;
-    LogPart part = read_log(s.filter, partition, position->at, move_max);
+    LoadedTicks ticks;
+    LogPart part = read_log(s.filter, ticks, partition, position->at, move_max);
     size_t old = 0;
     while (old < part.messages.size() && part.messages[old].published_at < retention_begin(now))
         ++old;

@@ -204,8 +204,9 @@ std::optional<std::string_view> Message::key_text() const {
     return pg::view_of_text(key);
 }
 
-LogPart read_log(const LogFilter &filter, int16 partition, LogPosition from, int32 room) {
-    return read_behind(load_ticks(from.tick), filter, partition, from, room);
+LogPart read_log(const LogFilter &filter, LoadedTicks &ticks, int16 partition, LogPosition from,
+                 int32 room) {
+    return read_behind(ticks.from(from.tick), filter, partition, from, room);
 }
 
 std::optional<LogPart> peek_log(const LogFilter &filter, int16 partition, LogPosition from,

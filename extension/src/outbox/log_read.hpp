@@ -1,5 +1,6 @@
 // Reading the log: the messages of one partition behind a position, window by window.
 #pragma once
+#include "src/outbox/log_tick.hpp"
 #include "src/outbox/outbox.hpp"
 
 namespace stacksaga {
@@ -56,7 +57,8 @@ struct LogPart {
 /// At most `room` messages (1 or more) of one partition behind `from`. Reads what is committed now,
 /// whatever the isolation level. What it returns lives in the current memory context; the tables
 /// stay open to the end of the transaction. Inside with_spi.
-LogPart read_log(const LogFilter &filter, int16 partition, core::LogPosition from, int32 room);
+LogPart read_log(const LogFilter &filter, LoadedTicks &ticks, int16 partition,
+                 core::LogPosition from, int32 room);
 
 /// The same for whoever has not locked the position; nothing when it has moved on and the log has
 /// been forgotten behind it.

@@ -144,6 +144,15 @@ std::span<const core::Tick> load_ticks(int64 from) {
     return ticks;
 }
 
+std::span<const core::Tick> LoadedTicks::from(int64 tick) {
+    const bool are_all = !ticks_.empty() && ticks_.size() < ticks_at_once;
+    const auto begin = std::find_if(ticks_.begin(), ticks_.end(),
+                                    [&](const core::Tick &t) { return t.tick == tick; });
+    if (!are_all || begin == ticks_.end())
+        return ticks_ = load_ticks(tick);
+    return {begin, ticks_.end()};
+}
+
 bool tick_if_due() {
     if (have_subscriptions.run().empty() || !lock_ticking())
         return false;

@@ -29,6 +29,17 @@ std::span<const core::Tick> load_ticks(int64 from);
 /// The same for whoever has locked nothing; empty when the tick has been forgotten.
 std::span<const core::Tick> find_ticks(int64 from);
 
+/// The ticks for reads of one transaction. Positions lie close together mostly: what was loaded for
+/// the first of them serves the others.
+class LoadedTicks {
+public:
+    /// As load_ticks(), but less those made since the first call.
+    std::span<const core::Tick> from(int64 tick);
+
+private:
+    std::span<const core::Tick> ticks_{};
+};
+
 /// The number of the last tick; 0: there is none. Inside with_spi.
 int64 last_tick();
 

@@ -34,18 +34,9 @@ constexpr int subscription_bytes_max = 63;
 constinit pg::Statement find_by_name{SUBSCRIPTION_COLUMNS
                                      " WHERE ring_id = $1 AND subscription = $2"};
 constinit pg::Statement find_by_id{SUBSCRIPTION_COLUMNS " WHERE subscription_id = $1"};
-// Those of the ring, and of rings that it has adopted, as long as these have no live owner again.
 constinit pg::Statement list_with_handlers{
-    "WITH RECURSIVE served(ring_id) AS ("
-    "   SELECT $1"
-    "    UNION"
-    "   SELECT a.from_ring_id FROM served JOIN stacksaga.ring_adoption AS a"
-    "          ON a.to_ring_id = served.ring_id"
-    "    WHERE NOT EXISTS (SELECT FROM stacksaga.slot AS s"
-    "                       WHERE s.ring_id = a.from_ring_id AND s.owner IS NOT NULL))"
-    " SELECT subscription_id FROM stacksaga.subscription"
-    " WHERE ring_id IN (SELECT ring_id FROM served)"
-    "   AND (handler IS NOT NULL OR fallback IS NOT NULL)"
+    "SELECT subscription_id FROM stacksaga.subscription"
+    " WHERE ring_id = ANY ($1) AND (handler IS NOT NULL OR fallback IS NOT NULL)"
     " ORDER BY subscription_id"};
 constinit pg::Statement default_policy{
     "SELECT p.max_attempts, p.initial_interval, p.multiplier, p.max_interval, p.jitter,"
@@ -163,7 +154,7 @@ const Subscription *hold_subscription(int32 subscription_id, bool wait) {
 }
 
 std::span<const int32> subscriptions_with_handlers(int32 ring_id) {
-    pg::Rows rows = list_with_handlers.run(pg::param(ring_id));
+    pg::Rows rows = list_with_handlers.run(pg::param_array(served_rings(ring_id)));
     auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));
     for (uint64 i = 0; i < rows.count(); ++i)
         ids[i] = rows.int4(i, 0);

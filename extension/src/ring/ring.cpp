@@ -20,6 +20,12 @@ namespace {
 constinit pg::Statement find_by_name{
     "SELECT ring_id, slots FROM stacksaga.ring WHERE region = $1 AND cluster = $2"};
 constinit pg::Statement find_by_id{"SELECT ring_id, slots FROM stacksaga.ring WHERE ring_id = $1"};
+constinit pg::Statement list_adopted{
+    "SELECT a.from_ring_id FROM stacksaga.ring_adoption AS a"
+    " WHERE a.to_ring_id = ANY ($1) AND a.from_ring_id <> ALL ($1)"
+    "   AND NOT EXISTS (SELECT FROM stacksaga.slot AS s"
+    "                    WHERE s.ring_id = a.from_ring_id AND s.owner IS NOT NULL)"
+    " GROUP BY a.from_ring_id"};
 constinit pg::Statement find_slot{"SELECT FROM stacksaga.slot WHERE ring_id = $1 AND slot = $2"};
 constinit pg::Statement make_slots{
     "INSERT INTO stacksaga.slot (ring_id, slot, range_start, range_end)"
@@ -61,6 +67,22 @@ Ring ring_of_id(int32 ring_id) {
     if (rows.empty())
         elog(ERROR, "ring %d does not exist", ring_id);
     return ring_of_rows(rows);
+}
+
+std::span<const int32> served_rings(int32 ring_id) {
+    auto *rings = static_cast<int32 *>(palloc(sizeof(int32)));
+    rings[0] = ring_id;
+    size_t count = 1;
+    // Not as a recursive query: its table of what it has found already is as large as the planner
+    // can imagine, and a worker asks at each turn.
+    for (;;) {
+        pg::Rows rows = list_adopted.run(pg::param_array(std::span<const int32>{rings, count}));
+        if (rows.empty())
+            return {rings, count};
+        rings = static_cast<int32 *>(repalloc(rings, sizeof(int32) * (count + rows.count())));
+        for (uint64 i = 0; i < rows.count(); ++i)
+            rings[count++] = rows.int4(i, 0);
+    }
 }
 
 void ensure_slots(const Ring &ring) {
