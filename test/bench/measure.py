@@ -113,9 +113,9 @@ class Database:
             sys.exit(f'{self.name}: this does not hold, so nothing was measured: {condition}')
 
     def children(self):
-        """How many processes the server consists of."""
+        """The pids of the server's processes."""
         task = pathlib.Path(f'/proc/{self.postmaster}/task/{self.postmaster}/children')
-        return len(task.read_text().split())
+        return set(task.read_text().split())
 
     def wal_position(self):
         """How many bytes of WAL the server has written since it was made."""

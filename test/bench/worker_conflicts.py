@@ -1,8 +1,8 @@
-"""Two workers against one on 2,000 sagas whose steps update the same forty rows."""
+"""Two workers against one on 10,000 sagas whose steps update the same forty rows."""
 
 import measure
 
-SAGAS = 2000
+SAGAS = 10000
 ROWS = 40
 SETTLED = 'SELECT count(*) = %s FROM stacksaga.worker_stats s JOIN pg_stat_activity a USING (pid)'
 
