@@ -293,7 +293,7 @@ SELECT direction, step, deadline - stacksaga.clock_now() BETWEEN '29 s' AND '30 
   FROM stacksaga.claim_steps('undo', 'w');
 -- A deadline that is not reached leaves nothing behind; one past a pivot means nothing.
 SELECT undo.start('undo deadline') IS NOT NULL AS started;
-SELECT count(*) FROM stacksaga.work WHERE step_no = 0;
+SELECT count(*) FROM stacksaga.work WHERE purpose = 'deadline';
 DELETE FROM undo.held;
 SELECT stacksaga.run_pending();
 SELECT undo.claim();

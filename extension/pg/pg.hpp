@@ -12,6 +12,7 @@
 #include "core/step_kind.hpp"
 #include "core/token.hpp"
 #include "core/window.hpp"
+#include "core/work_purpose.hpp"
 
 #include <algorithm>
 #include <array>

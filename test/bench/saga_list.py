@@ -24,8 +24,8 @@ FILL = """
                                 ELSE 'completed' END AS status) AS v
 """
 FILL_WORK = """
-    INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, step_no, direction, due_at)
-    SELECT saga_id, token, ring_id, slot, 1, 'act', 'infinity' FROM stacksaga.saga
+    INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, purpose, step_no, direction, due_at)
+    SELECT saga_id, token, ring_id, slot, 'step', 1, 'act', 'infinity' FROM stacksaga.saga
      WHERE status = 'running'
 """
 

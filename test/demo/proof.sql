@@ -39,7 +39,7 @@ INSERT INTO wrong
 SELECT 1, format('%s sagas, %s asked for', sagas, :transfers)
   FROM (SELECT count(*) AS sagas FROM stacksaga.sagas) AS s WHERE sagas <> :transfers;
 
-INSERT INTO wrong SELECT 2, format('step %s of saga %s', step_no, saga_id) FROM stacksaga.work;
+INSERT INTO wrong SELECT 2, format('%s %s of saga %s', purpose, step_no, saga_id) FROM stacksaga.work;
 
 INSERT INTO wrong
 SELECT 3, format('%s before, %s after', before, after)

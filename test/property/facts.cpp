@@ -12,7 +12,8 @@ constexpr const char *select_ends = R"(
            coalesce(s.error, '') <> '',
            (SELECT count(*) FROM stacksaga.work w
              WHERE w.saga_id = s.saga_id AND w.token::bigint = s.token::bigint
-               AND w.due_at < 'infinity' AND NOT (s.status = 'parked' AND w.step_no = 0))
+               AND w.due_at < 'infinity' AND NOT (s.status = 'parked'
+                        AND w.purpose IN ('deadline', 'compensation_request')))
       FROM stacksaga.saga s)";
 constexpr const char *select_markers = R"(
     SELECT (s.input ->> 'no')::integer, e.step_no, e.direction, e.attempt

@@ -257,7 +257,7 @@ CREATE VIEW property.family_broken AS
     SELECT family, format('saga %s ended %s', saga_id, status) FROM property.family_saga
      WHERE status NOT IN ('completed', 'failed')
     UNION ALL
-    SELECT family, format('saga %s is %s and has work: %s of %s', saga_id, status, w.direction,
+    SELECT family, format('saga %s is %s and has work: %s of %s', saga_id, status, w.purpose,
                           w.step_no)
       FROM property.family_saga JOIN stacksaga.work w USING (saga_id)
      WHERE status IN ('completed', 'failed')

@@ -115,10 +115,10 @@ std::string FamilyLane::report(int number, const std::string &broken) {
             session_.run("SELECT stacksaga.saga_timeline($1::uuid)", {sagas.text(i, 0)});
         for (int line = 0; line < lines.size(); ++line)
             text += "  " + lines.text(line, 0) + "\n";
-        const support::Rows work =
-            session_.run("SELECT format('work: %s %s due %s', direction, step_no, due_at) "
-                         "FROM stacksaga.work WHERE saga_id = $1",
-                         {sagas.text(i, 0)});
+        const support::Rows work = session_.run(
+            "SELECT format('work: %s %s %s due %s', purpose, step_no, direction, due_at) "
+            "FROM stacksaga.work WHERE saga_id = $1",
+            {sagas.text(i, 0)});
         for (int line = 0; line < work.size(); ++line)
             text += "  " + work.text(line, 0) + "\n";
     }

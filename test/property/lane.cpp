@@ -433,8 +433,8 @@ void Lane::rescue_parked() {
 
 std::string Lane::work_of(const Story &story) {
     const support::Rows rows = run_sql(R"(
-        SELECT format('; work: %s %s, attempt %s, due %s, lease until %s, verifying %s',
-                      w.direction, w.step_no, w.attempt, w.due_at, w.lease_until, w.verifying)
+        SELECT format('; work: %s %s %s, attempt %s, due %s, lease until %s, verifying %s',
+                      w.purpose, w.step_no, w.direction, w.attempt, w.due_at, w.lease_until, w.verifying)
           FROM stacksaga.work w WHERE w.saga_id = $1)",
                                        {story.plan.saga_id()});
     std::string text;

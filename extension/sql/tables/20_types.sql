@@ -14,6 +14,12 @@ CREATE DOMAIN stacksaga.failure_class AS text COLLATE "C"
     CHECK (VALUE IN ('retryable', 'non_retryable', 'unknown'));
 COMMENT ON DOMAIN stacksaga.failure_class IS 'What a failed attempt means; see outcome_rules()';
 
+CREATE TYPE stacksaga.work_purpose AS ENUM (
+    'step', 'deadline', 'child_settled', 'compensation_request'
+);
+COMMENT ON TYPE stacksaga.work_purpose IS
+    'Why a row of work is there: a step, the deadline of the saga, a child of a step that has settled, a compensation that the parent saga requests';
+
 CREATE TYPE stacksaga.retry_policy AS (
     max_attempts     integer,
     initial_interval interval,

@@ -116,8 +116,7 @@ COMMENT ON COLUMN stacksaga.saga.fingerprint IS 'SHA-256 of the input in canonic
 
 -- Everything that somebody must look at. Deleted when done: as large as the live work.
 -- due_at: not yet claimed: when it may be; claimed: when its lease or its timeout runs out.
--- step_no 0 is the deadline of the saga (act) or the wish of its parent that it goes back
--- (compensate); -n tells it that the saga which its step n started has settled.
+-- The columns stand in an order that wastes no bytes on alignment.
 CREATE TABLE stacksaga.work (
     saga_id      uuid NOT NULL,
     step_no      smallint NOT NULL,
@@ -132,12 +131,13 @@ CREATE TABLE stacksaga.work (
     lease_until  timestamptz,
     started_at   timestamptz,
     resume_at    timestamptz,
+    purpose      stacksaga.work_purpose NOT NULL,
     verifying    boolean NOT NULL DEFAULT false,
     falling_back boolean NOT NULL DEFAULT false,
     deferred     boolean NOT NULL DEFAULT false,
     queue        text COLLATE "C",
     worker       text,
-    PRIMARY KEY (saga_id, step_no, direction, token)
+    PRIMARY KEY (saga_id, purpose, step_no, direction, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX work_for_workers ON stacksaga.work (ring_id, slot, due_at)
@@ -149,6 +149,9 @@ COMMENT ON TABLE stacksaga.work IS
 COMMENT ON INDEX stacksaga.work_for_workers IS
     'What a worker must do, by slot and instant; rows that only a service may claim are not in it';
 COMMENT ON INDEX stacksaga.work_for_services IS 'What a service may claim, by queue and instant';
+COMMENT ON COLUMN stacksaga.work.step_no IS
+    'The step that is due, or whose child has settled; 0 for the purposes that concern the whole saga';
+COMMENT ON COLUMN stacksaga.work.direction IS 'Of a step; act for every other purpose';
 COMMENT ON COLUMN stacksaga.work.attempt_base IS
     'Attempts before the present count: a fallback, and an operator who has a step tried again, start a new one';
 COMMENT ON COLUMN stacksaga.work.resume_at IS

@@ -8,7 +8,8 @@ SELECT w.saga_id, w.token, d.definition_id, w.step_no, d.step, w.attempt, w.due_
        CASE WHEN w.deferred AND w.lease_until IS NULL AND w.due_at > stacksaga.statement_clock()
             THEN 'SR429' END AS pause_reason
   FROM stacksaga.work w
-  JOIN stacksaga.definition_step d ON d.step_no = w.step_no;
+  JOIN stacksaga.definition_step d ON d.step_no = w.step_no
+ WHERE w.purpose = 'step';
 COMMENT ON VIEW stacksaga.step_work IS
     'Internal: what sagas says of the work of a saga; definition_id must be the saga''s';
 

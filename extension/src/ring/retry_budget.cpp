@@ -23,7 +23,8 @@ constinit pg::Statement postpone{
     "              FOR NO KEY UPDATE SKIP LOCKED)"
     " UPDATE stacksaga.work w SET due_at = $5, deferred = true"
     "   FROM s WHERE w.saga_id = s.saga_id AND w.token OPERATOR(stacksaga.=) s.token"
-    "    AND w.step_no = $3 AND w.direction = $4 AND w.due_at <= $6 AND w.lease_until IS NULL"};
+    "    AND w.purpose = 'step' AND w.step_no = $3 AND w.direction = $4"
+    "    AND w.due_at <= $6 AND w.lease_until IS NULL"};
 
 core::RetryBudget &at(uint64 budget) {
     return budgets[budget % budgets.size()];

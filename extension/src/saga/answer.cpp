@@ -29,7 +29,7 @@ constinit pg::Statement extend{
     "   SET lease_until = $5, due_at = CASE WHEN resume_at IS NULL THEN $6 ELSE due_at END,"
     "       resume_at = CASE WHEN resume_at IS NOT NULL THEN $6 END"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND step_no = $3 AND direction = $4"};
+    "   AND purpose = 'step' AND step_no = $3 AND direction = $4"};
 
 /// An answer's saga, locked, and its step.
 struct Answer {

@@ -18,6 +18,7 @@ namespace {
 using core::Direction;
 using core::FailureClass;
 using core::Status;
+using core::WorkPurpose;
 
 // Status and wish in one statement: a child that turns back takes the wish and changes its status
 // at once, and read one after the other they would look like a wish that was refused.
@@ -25,16 +26,19 @@ constinit pg::Statement find_latest_child{
     "SELECT c.saga_id, c.status, c.run, c.error,"
     "       EXISTS (SELECT FROM stacksaga.work w"
     "                WHERE w.saga_id = c.saga_id AND w.token OPERATOR(stacksaga.=) c.token"
-    "                  AND w.step_no = 0 AND w.direction = 'compensate')"
+    "                  AND w.purpose = 'compensation_request')"
     "  FROM stacksaga.saga c"
     " WHERE c.parent_id = $1 AND c.parent_step = $2 ORDER BY c.run DESC LIMIT 1"};
 // Rows in another saga's work; its own ring and slot stand in its row. One that is there already is
 // written again: so whoever reads it does so after what is told now has been committed.
 constinit pg::Statement tell{
-    "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, step_no, direction, due_at)"
-    " SELECT saga_id, token, ring_id, slot, $3, $4, $5 FROM stacksaga.saga"
+    "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, purpose, step_no, direction,"
+    "       due_at)"
+    " SELECT saga_id, token, ring_id, slot, $3::stacksaga.work_purpose, $4, 'act', $5"
+    "   FROM stacksaga.saga"
     "  WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    " ON CONFLICT (saga_id, step_no, direction, token) DO UPDATE SET due_at = excluded.due_at"};
+    " ON CONFLICT (saga_id, purpose, step_no, direction, token)"
+    " DO UPDATE SET due_at = excluded.due_at"};
 constinit pg::Statement select_output{
     "SELECT coalesce(jsonb_object_agg(d.step, e.output), '{}')"
     "  FROM stacksaga.saga s"
@@ -67,9 +71,9 @@ std::optional<Child> find_child(const Saga &saga, int16 step_no) {
                  .is_wished_back = rows.boolean(0, 4)};
 }
 
-void tell_saga(const pg_uuid_t &id, int16 step_no, Direction direction, TimestampTz now) {
-    tell.run(pg::param(id), token_param(id), pg::param(step_no),
-             pg::param(core::name_of(direction)), pg::param_time(now));
+void tell_saga(const pg_uuid_t &id, WorkPurpose purpose, int16 step_no, TimestampTz now) {
+    tell.run(pg::param(id), token_param(id), pg::param(core::name_of(purpose)), pg::param(step_no),
+             pg::param_time(now));
     wake_workers_at_commit();
 }
 
@@ -77,7 +81,7 @@ void tell_saga(const pg_uuid_t &id, int16 step_no, Direction direction, Timestam
 /// it, and may wait to tell this saga of its end, so to wait for that child would be a deadlock.
 void wish_back(const Saga &saga, const Child &child) {
     if (!child.is_wished_back)
-        tell_saga(child.id, saga_step_no, Direction::compensate, saga.now);
+        tell_saga(child.id, WorkPurpose::compensation_request, no_step, saga.now);
 }
 
 /// No key gives the same id: names of sagas are not empty.
@@ -183,7 +187,7 @@ void child_timed_out(Saga &saga, const Step &step, const Work &work) {
 }
 
 void child_settled(Saga &saga, int16 step_no) {
-    remove_work(saga, static_cast<int16>(-step_no), Direction::act);
+    remove_saga_work(saga, WorkPurpose::child_settled, step_no);
     const Step &step = saga.definition->step(step_no);
     std::optional<Child> child = find_child(saga, step_no);
     if (!child)
@@ -199,7 +203,7 @@ void child_settled(Saga &saga, int16 step_no) {
 }
 
 void tell_parent(const Saga &saga) {
-    tell_saga(*saga.parent_id, static_cast<int16>(-saga.parent_step), Direction::act, saga.now);
+    tell_saga(*saga.parent_id, WorkPurpose::child_settled, saga.parent_step, saga.now);
 }
 
 void ask_children_to_go_back(const Saga &saga) {
@@ -212,7 +216,7 @@ void ask_children_to_go_back(const Saga &saga) {
 }
 
 void go_back_for_parent(Saga &saga) {
-    remove_work(saga, saga_step_no, Direction::compensate);
+    remove_saga_work(saga, WorkPurpose::compensation_request);
     const char *error = "the saga that it is a step of goes back";
     bool may_turn = saga.direction == Direction::act && !is_past_pivot(saga);
     switch (saga.status) {

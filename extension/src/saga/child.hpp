@@ -1,8 +1,8 @@
 // Child sagas: a step that is a saga of its own.
 //
 // Parent and child never wait for each other's locks. Each tells the other by a work row of its
-// own, inserted into the other's work: the child that it has settled (number -step_no, act), the
-// parent that the child shall go back (number 0, compensate). Whoever works for the other then
+// own, inserted into the other's work: the child that it has settled (purpose child_settled), the
+// parent that the child shall go back (compensation_request). Whoever works for the other then
 // reads what is committed.
 #pragma once
 #include "src/saga/saga.hpp"

@@ -25,7 +25,8 @@ constinit pg::Statement take{
     "   SET attempt = $5, lease = $6, lease_until = $7, started_at = $8, due_at = $9, worker = $10,"
     "       deferred = false"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND step_no = $3 AND direction = $4 AND attempt = $5 - 1 AND lease_until IS NULL"};
+    "   AND purpose = 'step' AND step_no = $3 AND direction = $4"
+    "   AND attempt = $5 - 1 AND lease_until IS NULL"};
 
 // Where the retry budget is empty, so many retries are deferred in one look for claimable steps. So
 // often it is looked again for what is behind them, or for what others left of a list.

@@ -240,7 +240,7 @@ void open_first_stage(const Saga &saga, TimestampTz due_at) {
         if (s.stage == 1)
             add_work(saga, s, first_work(saga, s, due_at, 0));
     if (saga.deadline_at)
-        add_saga_work(saga, saga_step_no, Direction::act, *saga.deadline_at);
+        add_deadline(saga);
 }
 
 void attempt_begins(Saga &saga) {
@@ -372,7 +372,7 @@ bool deadline_passed(Saga &saga) {
 }
 
 void deadline_due(Saga &saga) {
-    remove_work(saga, saga_step_no, Direction::act);
+    remove_saga_work(saga, core::WorkPurpose::deadline);
     deadline_passed(saga);
 }
 

@@ -16,8 +16,11 @@ namespace {
 
 using core::Direction;
 using core::Status;
+using core::WorkPurpose;
 
 #define THIS_SAGA " saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token "
+#define THIS_STEP THIS_SAGA "AND purpose = 'step' AND step_no = $3 AND direction = $4"
+#define THIS_SAGA_WORK THIS_SAGA "AND purpose = $3::stacksaga.work_purpose AND step_no = $4"
 #define SELECT_SAGA                                                                                \
     "SELECT saga_id, token::bigint, ring_id, definition_id, status, direction, input, headers,"    \
     "       deadline_at, slot, parked_step, parked_direction, parent_id, parent_step,"             \
@@ -30,52 +33,53 @@ constinit pg::Statement lock_one_or_skip{SELECT_SAGA " SKIP LOCKED"};
 constinit pg::Statement select_work{
     "SELECT step_no, direction, due_at, attempt, lease, lease_until, started_at, verifying, worker,"
     "       attempt_base, falling_back"
-    "  FROM stacksaga.work WHERE" THIS_SAGA "AND step_no = $3 AND direction = $4"};
+    "  FROM stacksaga.work WHERE" THIS_STEP};
 constinit pg::Statement insert_work{
-    "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, step_no, direction, due_at, queue,"
-    "       attempt, attempt_base, falling_back, started_at, resume_at)"
-    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12)"};
-constinit pg::Statement insert_saga_work{
-    "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, step_no, direction, due_at)"
-    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING"};
-constinit pg::Statement lock_saga_row{"SELECT 1 FROM stacksaga.work WHERE" THIS_SAGA
-                                      "AND step_no = $3 AND direction = $4"
-                                      "   FOR UPDATE SKIP LOCKED"};
-constinit pg::Statement delete_work{"DELETE FROM stacksaga.work WHERE" THIS_SAGA
-                                    "AND step_no = $3 AND direction = $4"};
+    "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, purpose, step_no, direction,"
+    "       due_at, queue, attempt, attempt_base, falling_back, started_at, resume_at)"
+    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, 'step', $5, $6, $7, $8, $9, $9, $10, $11,"
+    "         $12)"};
+constinit pg::Statement insert_deadline{
+    "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, purpose, step_no, direction,"
+    "       due_at)"
+    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, 'deadline', $5, 'act', $6)"};
+constinit pg::Statement lock_saga_row{"SELECT 1 FROM stacksaga.work WHERE" THIS_SAGA_WORK
+                                      "   AND due_at <= $5 FOR UPDATE SKIP LOCKED"};
+constinit pg::Statement delete_work{"DELETE FROM stacksaga.work WHERE" THIS_STEP};
+constinit pg::Statement delete_saga_work{"DELETE FROM stacksaga.work WHERE" THIS_SAGA_WORK};
+// With the steps, the deadline: it says nothing to a saga that compensates.
 constinit pg::Statement delete_unclaimed_acts{
     "DELETE FROM stacksaga.work WHERE" THIS_SAGA
-    "   AND direction = 'act' AND lease_until IS NULL AND NOT verifying AND step_no >= 0"};
+    "   AND purpose IN ('step', 'deadline') AND direction = 'act'"
+    "   AND lease_until IS NULL AND NOT verifying"};
 constinit pg::Statement find_remaining{"SELECT 1 FROM stacksaga.work WHERE" THIS_SAGA
-                                       "AND direction = $3 AND step_no > 0 LIMIT 1"};
+                                       "AND purpose = 'step' AND direction = $3 LIMIT 1"};
 constinit pg::Statement select_steps_with_work{"SELECT step_no FROM stacksaga.work WHERE" THIS_SAGA
-                                               "AND direction = $3 AND step_no > 0"};
+                                               "AND purpose = 'step' AND direction = $3"};
 constinit pg::Statement select_steps_in_flight{
     "SELECT step_no FROM stacksaga.work WHERE" THIS_SAGA
-    "   AND direction = 'act' AND step_no > 0 AND (lease_until IS NOT NULL OR verifying)"};
+    "   AND purpose = 'step' AND direction = 'act' AND (lease_until IS NOT NULL OR verifying)"};
 constinit pg::Statement select_steps_kept{
     "SELECT step_no FROM stacksaga.work WHERE" THIS_SAGA
-    "   AND direction = 'act' AND step_no > 0 AND due_at = 'infinity' AND lease_until IS NULL"
-    "   AND resume_at IS NULL"};
-// What a final saga has no use for; that its parent wants it back stays.
-constinit pg::Statement delete_leftovers{
-    "DELETE FROM stacksaga.work WHERE" THIS_SAGA
-    "   AND (step_no < 0 OR step_no = 0 AND direction = 'act')"};
+    "   AND purpose = 'step' AND direction = 'act' AND due_at = 'infinity'"
+    "   AND lease_until IS NULL AND resume_at IS NULL"};
+// What a final saga has no use for; a compensation request stays.
+constinit pg::Statement delete_leftovers{"DELETE FROM stacksaga.work WHERE" THIS_SAGA
+                                         "   AND purpose IN ('deadline', 'child_settled')"};
 constinit pg::Statement pause_one{
     "UPDATE stacksaga.work"
     "   SET due_at = $5, attempt = $6, lease = $7, lease_until = NULL, verifying = $8,"
     "       resume_at = $9, deferred = false"
-    " WHERE" THIS_SAGA "AND step_no = $3 AND direction = $4"};
+    " WHERE" THIS_STEP};
 constinit pg::Statement wait_for_one{
     "UPDATE stacksaga.work"
     "   SET attempt = $5, started_at = $6, due_at = $7, lease_until = $7, worker = $8, lease = $9"
-    " WHERE" THIS_SAGA "AND step_no = $3 AND direction = $4"};
+    " WHERE" THIS_STEP};
 constinit pg::Statement count_anew{
     "UPDATE stacksaga.work SET attempt_base = attempt, due_at = $5, lease_until = NULL"
-    " WHERE" THIS_SAGA "AND step_no = $3 AND direction = $4"};
+    " WHERE" THIS_STEP};
 constinit pg::Statement hold{"UPDATE stacksaga.work SET resume_at = due_at, due_at = 'infinity'"
-                             " WHERE" THIS_SAGA
-                             "AND (step_no > 0 OR step_no = 0 AND direction = 'act')"};
+                             " WHERE" THIS_SAGA "AND purpose IN ('step', 'deadline')"};
 constinit pg::Statement release{"UPDATE stacksaga.work SET due_at = resume_at, resume_at = NULL"
                                 " WHERE" THIS_SAGA "AND resume_at IS NOT NULL"};
 
@@ -146,8 +150,7 @@ DueTimes due_times(const Saga &saga, TimestampTz due_at) {
 
 /// Whether a worker runs the step, unless a service has claimed it.
 bool is_for_worker(const Saga &saga, const Work &work) {
-    return work.step_no <= 0 ||
-           !queue_of(saga.definition->step(work.step_no), work.falling_back).has_value();
+    return !queue_of(saga.definition->step(work.step_no), work.falling_back).has_value();
 }
 
 bool *flags(const Definition &d) {
@@ -270,23 +273,27 @@ void add_work(const Saga &saga, const Step &step, const NewWork &work) {
         wake_workers_at_commit(due.due_at);
 }
 
-void add_saga_work(const Saga &saga, int16 step_no, Direction direction, TimestampTz due_at) {
-    insert_saga_work.run(pg::param(saga.id), pg::param(saga.token), pg::param(saga.ring_id),
-                         pg::param(saga.slot), pg::param(step_no), param(direction),
-                         pg::param_time(due_at));
-    wake_workers_at_commit(due_at);
-}
-
-bool lock_saga_work(const Saga &saga, int16 step_no, Direction direction) {
-    return !lock_saga_row
-                .run(pg::param(saga.id), pg::param(saga.token), pg::param(step_no),
-                     param(direction))
-                .empty();
-}
-
 void remove_work(const Saga &saga, int16 step_no, Direction direction) {
     delete_work.run(pg::param(saga.id), pg::param(saga.token), pg::param(step_no),
                     param(direction));
+}
+
+void add_deadline(const Saga &saga) {
+    insert_deadline.run(pg::param(saga.id), pg::param(saga.token), pg::param(saga.ring_id),
+                        pg::param(saga.slot), pg::param(no_step), pg::param_time(saga.deadline_at));
+    wake_workers_at_commit(*saga.deadline_at);
+}
+
+bool lock_saga_work(const Saga &saga, WorkPurpose purpose, int16 step_no) {
+    return !lock_saga_row
+                .run(pg::param(saga.id), pg::param(saga.token), pg::param(core::name_of(purpose)),
+                     pg::param(step_no), pg::param_time(saga.now))
+                .empty();
+}
+
+void remove_saga_work(const Saga &saga, WorkPurpose purpose, int16 step_no) {
+    delete_saga_work.run(pg::param(saga.id), pg::param(saga.token),
+                         pg::param(core::name_of(purpose)), pg::param(step_no));
 }
 
 void remove_unclaimed_acts(const Saga &saga) {

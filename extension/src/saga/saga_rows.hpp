@@ -1,5 +1,6 @@
 // The rows of one saga: read and written one at a time, without deciding anything.
 #pragma once
+#include "core/work_purpose.hpp"
 #include "pg/pg.hpp"
 #include "pg/query.hpp"
 #include "src/saga/definition.hpp"
@@ -29,7 +30,7 @@ struct Saga {
 };
 static_assert(std::is_trivially_destructible_v<Saga>);
 
-/// A live work row.
+/// A live work row of a step.
 struct Work {
     int16 step_no;
     core::Direction direction;
@@ -46,10 +47,6 @@ struct Work {
     bool is_claimed() const { return lease_until.has_value(); }
 };
 static_assert(std::is_trivially_destructible_v<Work>);
-
-/// The number of two work rows that belong to no step: with act, the deadline of the saga; with
-/// compensate, the wish of the saga that it is a step of that it goes back.
-inline constexpr int16 saga_step_no = 0;
 
 /// All inside with_spi.
 
@@ -82,12 +79,18 @@ struct NewWork {
 std::optional<std::string_view> queue_of(const Step &step, bool falling_back);
 /// Makes a step due.
 void add_work(const Saga &saga, const Step &step, const NewWork &work);
-/// The rows with numbers that are no step's; one that is there already stays.
-void add_saga_work(const Saga &saga, int16 step_no, core::Direction direction, TimestampTz due_at);
-/// False while another saga's transaction is writing the row: it is due again after its commit, and
-/// what it tells of can be read then.
-bool lock_saga_work(const Saga &saga, int16 step_no, core::Direction direction);
 void remove_work(const Saga &saga, int16 step_no, core::Direction direction);
+
+/// The step number of work that concerns the whole saga.
+inline constexpr int16 no_step = 0;
+/// Makes the deadline of the saga due at its instant.
+void add_deadline(const Saga &saga);
+/// Locks a row of another purpose than `step`. False when it is not due, and while another saga's
+/// transaction is writing it: it is due again after that commit, and what it tells of can be read
+/// then.
+bool lock_saga_work(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
+void remove_saga_work(const Saga &saga, core::WorkPurpose purpose, int16 step_no = no_step);
+
 /// Steps that nobody has claimed, but those whose outcome is being verified.
 void remove_unclaimed_acts(const Saga &saga);
 

@@ -18,8 +18,9 @@ namespace {
 
 using core::Direction;
 using core::FailureClass;
+using core::WorkPurpose;
 
-/// The item's saga and work row, if it is still due.
+/// The saga and the work row of a step that is still due.
 struct Due {
     Saga saga;
     Work work;
@@ -117,16 +118,25 @@ void run_verify(Saga &saga, const Step &step, const Work &work) {
     settle_verified(saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
 }
 
-/// Rows whose number is no step's. They are dealt with while the saga is suspended, too.
-bool run_saga_work(Saga &saga, const DueItem &item) {
-    if (!lock_saga_work(saga, item.step_no, item.direction))
+/// An item of another purpose than `step`. All but a deadline are due while the saga is suspended,
+/// too.
+bool run_saga_work(const DueItem &item) {
+    std::optional<Saga> saga = lock_saga(item.saga_id, pg::clock_now(), true);
+    if (!saga || !lock_saga_work(*saga, item.purpose, item.step_no))
         return false;
-    if (item.step_no < saga_step_no)
-        child_settled(saga, static_cast<int16>(-item.step_no));
-    else if (item.direction == Direction::compensate)
-        go_back_for_parent(saga);
-    else
-        deadline_due(saga);
+    switch (item.purpose) {
+    case WorkPurpose::deadline:
+        deadline_due(*saga);
+        break;
+    case WorkPurpose::child_settled:
+        child_settled(*saga, item.step_no);
+        break;
+    case WorkPurpose::compensation_request:
+        go_back_for_parent(*saga);
+        break;
+    case WorkPurpose::step:
+        return false;
+    }
     return true;
 }
 
@@ -167,11 +177,11 @@ ItemOutcome outcome_of(const Saga &saga, const Step &step, const Work &work) {
 } // namespace
 
 ItemOutcome run_item(const DueItem &item, std::string_view worker) {
+    if (item.purpose != WorkPurpose::step)
+        return {.is_done = run_saga_work(item)};
     std::optional<Due> due = lock_due(item);
     if (!due)
         return {};
-    if (item.step_no <= saga_step_no)
-        return {.is_done = run_saga_work(due->saga, item)};
     const Step &step = due->saga.definition->step(item.step_no);
     if (due->work.verifying)
         run_verify(due->saga, step, due->work);
@@ -188,7 +198,7 @@ ItemOutcome run_item(const DueItem &item, std::string_view worker) {
 }
 
 ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
-    if (item.step_no <= saga_step_no)
+    if (item.purpose != WorkPurpose::step)
         return {};
     std::optional<Due> due = lock_due(item);
     if (!due)

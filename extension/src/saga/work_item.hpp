@@ -9,6 +9,7 @@ namespace stacksaga {
 struct DueItem {
     pg_uuid_t saga_id;
     int32 slot;
+    core::WorkPurpose purpose;
     int16 step_no;
     core::Direction direction;
     int32 attempt = 0; ///< attempts so far

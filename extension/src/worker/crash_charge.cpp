@@ -156,8 +156,7 @@ bool charge_step(const RecordedStep &step, std::string_view worker) {
     if (!saga)
         return !saga_exists(step.saga_id);
     std::optional<Work> work = find_work(*saga, step.step_no, step.direction);
-    // Rows of the saga itself run no handler.
-    if (!work || work->attempt != step.attempt || work->is_claimed() || step.step_no < 1)
+    if (!work || work->attempt != step.attempt || work->is_claimed())
         return true;
     pg::Rows crashes =
         count_crashes.run(pg::param(saga->id), pg::param(saga->token), pg::param(step.step_no),
@@ -171,6 +170,7 @@ bool charge_step(const RecordedStep &step, std::string_view worker) {
                             count, crashes_max)));
     fail_item({.saga_id = step.saga_id,
                .slot = 0,
+               .purpose = core::WorkPurpose::step,
                .step_no = step.step_no,
                .direction = step.direction,
                .attempt = step.attempt},

@@ -37,12 +37,12 @@ constexpr int32 rotation_size = 4096;
     "stacksaga.slot WHERE ring_id = $1"                                                            \
     " AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL)) "
 constinit pg::Statement probe{
-    "SELECT w.saga_id, w.slot, w.step_no, w.direction, w.attempt,"
+    "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.attempt,"
     "       CASE WHEN w.is_retry THEN ("
     "            SELECT a.definition_id FROM stacksaga.saga a"
     "             WHERE a.saga_id = w.saga_id AND a.token OPERATOR(stacksaga.=) w.token) END"
     "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN " ORDER BY slot # $6) AS s, LATERAL ("
-    "       SELECT saga_id, token, slot, step_no, direction, attempt,"
+    "       SELECT saga_id, token, slot, purpose, step_no, direction, attempt,"
     "              attempt > attempt_base AND lease_until IS NULL AND NOT verifying"
     "              AND queue IS NULL AS is_retry"
     "         FROM stacksaga.work w"
@@ -142,10 +142,11 @@ DueItems find_items(TimestampTz now, MemoryContext memory) {
     for (size_t row = 0; row < count; ++row)
         found[row] = {.item = {.saga_id = rows.uuid(row, 0),
                                .slot = rows.int4(row, 1),
-                               .step_no = rows.int2(row, 2),
-                               .direction = *core::direction_of(rows.text(row, 3)),
-                               .attempt = rows.int4(row, 4)},
-                      .definition_id = rows.is_null(row, 5) ? 0 : rows.int4(row, 5),
+                               .purpose = *core::work_purpose_of(rows.text(row, 2)),
+                               .step_no = rows.int2(row, 3),
+                               .direction = *core::direction_of(rows.text(row, 4)),
+                               .attempt = rows.int4(row, 5)},
+                      .definition_id = rows.is_null(row, 6) ? 0 : rows.int4(row, 6),
                       .deferral = std::nullopt};
     return {.found = {found, count},
             .first_attempts = static_cast<uint64 *>(
@@ -204,7 +205,8 @@ void DueItems::run() {
         return;
     }
     is_deferred = false;
-    record_step({at.item.saga_id, at.item.step_no, at.item.direction, at.item.attempt});
+    if (at.item.purpose == core::WorkPurpose::step)
+        record_step({at.item.saga_id, at.item.step_no, at.item.direction, at.item.attempt});
     outcome = run_item(at.item, state.name);
     record_nothing();
 }

@@ -23,7 +23,8 @@ constinit pg::Statement postpone{
     "              FOR NO KEY UPDATE SKIP LOCKED)"
     " UPDATE stacksaga.work w SET due_at = $5, lease_until = w.lease_until + ($5 - w.due_at)"
     "   FROM s WHERE w.saga_id = s.saga_id AND w.token OPERATOR(stacksaga.=) s.token"
-    "    AND w.step_no = $3 AND w.direction = $4 AND w.due_at <= $6"};
+    "    AND w.purpose = $7::stacksaga.work_purpose AND w.step_no = $3 AND w.direction = $4"
+    "    AND w.due_at <= $6"};
 
 /// How often items were postponed, by the hash of what they are: an item that falls on the place of
 /// another takes it, and begins with short pauses again.
@@ -35,12 +36,18 @@ constinit std::array<Place, 64> places{};
 
 int64 times_of(const DueItem &item) {
     const std::string_view id{reinterpret_cast<const char *>(item.saga_id.data), UUID_LEN};
-    const auto seed = static_cast<uint32>(item.step_no * 2 + static_cast<int>(item.direction));
+    const auto seed = static_cast<uint32>(item.step_no * 8 + static_cast<int>(item.purpose) * 2 +
+                                          static_cast<int>(item.direction));
     const uint64 key = core::murmur3_x64_128(id, seed).h1;
     Place &place = places[key % places.size()];
     if (place.key != key)
         place = {.key = key, .times = 0};
     return ++place.times;
+}
+
+const char *name_of(const DueItem &item) {
+    return item.purpose == core::WorkPurpose::step ? psprintf("step %d", item.step_no)
+                                                   : core::name_of(item.purpose).data();
 }
 
 } // namespace
@@ -51,11 +58,12 @@ void postpone_item(const DueItem &item) {
     const uint64 count = postpone.touch(
         pg::param(item.saga_id), pg::param(core::token_of_uuid(item.saga_id.data).value()),
         pg::param(item.step_no), pg::param(core::name_of(item.direction)),
-        pg::param_time(pg::time_plus(now, pause)), pg::param_time(now));
+        pg::param_time(pg::time_plus(now, pause)), pg::param_time(now),
+        pg::param(core::name_of(item.purpose)));
     if (count != 0)
         ereport(LOG,
-                (errmsg("saga %s: step %d is postponed for %d s", uuid_text(item.saga_id),
-                        item.step_no, static_cast<int>(pause / USECS_PER_SEC)),
+                (errmsg("saga %s: %s is postponed for %d s", uuid_text(item.saga_id), name_of(item),
+                        static_cast<int>(pause / USECS_PER_SEC)),
                  errdetail(
                      "It could not be done, and the error, which is above, is not charged to it."),
                  errhint("The other sagas go on. It is tried again until it succeeds.")));

@@ -22,9 +22,9 @@ constexpr int32 probe_max = 256;
 // Everything due in the ring, whoever owns the slots: the saga's row lock and the compare-and-set
 // of its work row keep this apart from the workers.
 constinit pg::Statement probe{
-    "SELECT w.saga_id, w.slot, w.step_no, w.direction"
+    "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction"
     "  FROM generate_series(0, $2 - 1) AS s(slot), LATERAL ("
-    "       SELECT saga_id, slot, step_no, direction, due_at FROM stacksaga.work w"
+    "       SELECT saga_id, slot, purpose, step_no, direction, due_at FROM stacksaga.work w"
     "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at <= $3"
     "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
     "        ORDER BY w.due_at LIMIT $4) AS w"
@@ -38,7 +38,8 @@ struct LeftItems {
     bool has(const DueItem &item) const {
         return std::any_of(list, list + count, [&](const DueItem &left) {
             return memcmp(&left.saga_id, &item.saga_id, sizeof item.saga_id) == 0 &&
-                   left.step_no == item.step_no && left.direction == item.direction;
+                   left.purpose == item.purpose && left.step_no == item.step_no &&
+                   left.direction == item.direction;
         });
     }
 };
@@ -87,8 +88,9 @@ int64 run_pending(int32 limit) {
             CHECK_FOR_INTERRUPTS();
             DueItem item{.saga_id = rows.uuid(i, 0),
                          .slot = rows.int4(i, 1),
-                         .step_no = rows.int2(i, 2),
-                         .direction = *core::direction_of(rows.text(i, 3))};
+                         .purpose = *core::work_purpose_of(rows.text(i, 2)),
+                         .step_no = rows.int2(i, 3),
+                         .direction = *core::direction_of(rows.text(i, 4))};
             if (count < limit && !left.has(item) && run_guarded(item, left))
                 ++count;
         }
