@@ -58,7 +58,7 @@ std::string_view status_of(const Saga &saga) {
     return core::name_of(saga.status);
 }
 
-/// The lease is not, or no more, the one to answer under.
+/// The step no longer takes an answer under this lease.
 [[noreturn]] void refuse_lease(const Answer &a, const std::optional<Work> &work) {
     if (a.direction == Direction::act && a.saga.direction == Direction::compensate)
         ereport(ERROR,
@@ -66,7 +66,7 @@ std::string_view status_of(const Saga &saga) {
                  errmsg("step \"%s\" of saga %s is not waiting for this answer", clip(a.step->name),
                         uuid_text(a.saga.id)),
                  errdetail("The saga is %s: compensation has begun, and lease " INT64_FORMAT
-                           " of the action is not held any more.",
+                           " of the action has ended.",
                            status_of(a.saga).data(), a.lease),
                  errhint("Roll back; the compensation has the idempotency key of this action and "
                          "undoes it if it happened.")));
@@ -93,7 +93,7 @@ struct Completion {
     std::optional<Work> work; ///< set when it is to be accepted
 };
 
-/// What is to be done about a completion. Changes nothing.
+/// How to answer a completion. Changes nothing.
 Completion judge(const Answer &a, const pg::Param &output) {
     pg::Rows rows =
         find_effect.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step->no),

@@ -20,8 +20,9 @@ using core::FailureClass;
 using core::Status;
 using core::WorkPurpose;
 
-// Status and wish in one statement: a child that turns back takes the wish and changes its status
-// at once, and read one after the other they would look like a wish that was refused.
+// Status and compensation request in one statement: a child that begins to compensate removes the
+// request and changes its status in one transaction. Two statements could see the request removed
+// and the status unchanged, which is how a refused request looks.
 constinit pg::Statement find_latest_child{
     "SELECT c.saga_id, c.status, c.run, c.error,"
     "       EXISTS (SELECT FROM stacksaga.work w"
@@ -29,9 +30,9 @@ constinit pg::Statement find_latest_child{
     "                  AND w.purpose = 'compensation_request')"
     "  FROM stacksaga.saga c"
     " WHERE c.parent_id = $1 AND c.parent_step = $2 ORDER BY c.run DESC LIMIT 1"};
-// Rows in another saga's work; its own ring and slot stand in its row. One that is there already is
-// written again: so whoever reads it does so after what is told now has been committed.
-constinit pg::Statement tell{
+// Adds a row to another saga's work, in that saga's ring and slot. A row that is there is written
+// again, so that its reader waits for this commit and sees what the row announces.
+constinit pg::Statement add_notice{
     "INSERT INTO stacksaga.work (saga_id, token, ring_id, slot, purpose, step_no, direction,"
     "       due_at)"
     " SELECT saga_id, token, ring_id, slot, $3::stacksaga.work_purpose, $4, 'act', $5"
@@ -53,7 +54,7 @@ struct Child {
     Status status;
     int32 run;
     std::string_view error;
-    bool is_wished_back; ///< and has not seen it yet
+    bool is_requested; ///< to compensate, and has not read the request
 };
 
 pg::Param token_param(const pg_uuid_t &id) {
@@ -68,20 +69,20 @@ std::optional<Child> find_child(const Saga &saga, int16 step_no) {
                  .status = *core::status_of(rows.text(0, 1)),
                  .run = rows.int4(0, 2),
                  .error = rows.optional_text(0, 3).value_or(""),
-                 .is_wished_back = rows.boolean(0, 4)};
+                 .is_requested = rows.boolean(0, 4)};
 }
 
-void tell_saga(const pg_uuid_t &id, WorkPurpose purpose, int16 step_no, TimestampTz now) {
-    tell.run(pg::param(id), token_param(id), pg::param(core::name_of(purpose)), pg::param(step_no),
-             pg::param_time(now));
+void notify(const pg_uuid_t &id, WorkPurpose purpose, int16 step_no, TimestampTz now) {
+    add_notice.run(pg::param(id), token_param(id), pg::param(core::name_of(purpose)),
+                   pg::param(step_no), pg::param_time(now));
     wake_workers_at_commit();
 }
 
-/// A wish that stands already is not written again: a child that is just reading it goes back for
-/// it, and may wait to tell this saga of its end, so to wait for that child would be a deadlock.
-void wish_back(const Saga &saga, const Child &child) {
-    if (!child.is_wished_back)
-        tell_saga(child.id, WorkPurpose::compensation_request, no_step, saga.now);
+/// A request that stands is not written again: the child that is just reading it may wait to notify
+/// this saga of its end, so waiting for that child would be a deadlock.
+void request_compensation(const Saga &saga, const Child &child) {
+    if (!child.is_requested)
+        notify(child.id, WorkPurpose::compensation_request, no_step, saga.now);
 }
 
 /// No key gives the same id: names of sagas are not empty.
@@ -125,9 +126,9 @@ void settle_action(Saga &saga, const Step &step, const Work &work, const Child &
              .was_never_done = true});
 }
 
-/// The wish that the child goes back has been seen, and it does not.
+/// The child has read the compensation request and does not compensate.
 bool has_refused(const Child &child) {
-    return child.status == Status::completed && !child.is_wished_back;
+    return child.status == Status::completed && !child.is_requested;
 }
 
 void settle_compensation(Saga &saga, const Step &step, const Work &work, const Child &child) {
@@ -157,14 +158,14 @@ void run_child_step(Saga &saga, const Step &step, const Work &work, std::string_
     attempt_begins(saga);
     std::optional<Child> child = find_child(saga, step.no);
     if (work.direction == Direction::act) {
-        // One that has failed is not what an operator means who has the step tried again.
+        // An operator who retries the step wants a new child, not one that has failed.
         if (!child || child->status == Status::failed)
             start_child(saga, step, child ? child->run + 1 : 0);
     } else if (!child || child->status == Status::failed) {
         step_completed(saga, step, attempt, pg::param_null(JSONBOID));
         return;
     } else {
-        wish_back(saga, *child);
+        request_compensation(saga, *child);
     }
     begin_wait(saga, attempt, pg::time_plus(saga.now, step.timeout_us), worker);
     if (work.direction == Direction::act && child && child->status == Status::completed)
@@ -175,8 +176,8 @@ void child_timed_out(Saga &saga, const Step &step, const Work &work) {
     const core::RetryPolicy &policy = saga.definition->rules(step, work.direction).policy;
     bool attempts_left =
         policy.max_attempts == 0 || work.attempt - work.attempt_base < policy.max_attempts;
-    // Nobody knows what becomes of the child: its step is undone, and not done another way. A child
-    // that cannot be undone is waited for; the row stays for its late end.
+    // The outcome of the child is unknown: the step is compensated, and its fallback is not tried.
+    // A child that cannot compensate is waited for; the row stays for its late end.
     bool unknown = work.direction == Direction::act && !attempts_left;
     step_failed(saga, step, work,
                 {.failure_class = unknown ? FailureClass::unknown : FailureClass::retryable,
@@ -202,43 +203,43 @@ void child_settled(Saga &saga, int16 step_no) {
         settle_compensation(saga, step, *compensation, *child);
 }
 
-void tell_parent(const Saga &saga) {
-    tell_saga(*saga.parent_id, WorkPurpose::child_settled, saga.parent_step, saga.now);
+void notify_parent(const Saga &saga) {
+    notify(*saga.parent_id, WorkPurpose::child_settled, saga.parent_step, saga.now);
 }
 
-void ask_children_to_go_back(const Saga &saga) {
+void request_compensation_of_children(const Saga &saga) {
     for (const Step &s : saga.definition->steps) {
         if (s.traits().waits_for != core::StepWait::child || !find_work(saga, s.no, Direction::act))
             continue;
         if (std::optional<Child> child = find_child(saga, s.no))
-            wish_back(saga, *child);
+            request_compensation(saga, *child);
     }
 }
 
-void go_back_for_parent(Saga &saga) {
+void compensate_for_parent(Saga &saga) {
     remove_saga_work(saga, WorkPurpose::compensation_request);
-    const char *error = "the saga that it is a step of goes back";
-    bool may_turn = saga.direction == Direction::act && !is_past_pivot(saga);
+    const char *error = "the parent saga requested its compensation";
+    bool may_compensate = saga.direction == Direction::act && !is_past_pivot(saga);
     switch (saga.status) {
     case Status::completed:
-        if (may_turn) {
+        if (may_compensate) {
             change_status(saga, Direction::compensate,
                           {.to = Status::compensating, .error = error});
             compensate_next(saga);
             break;
         }
-        tell_parent(saga);
+        notify_parent(saga);
         break;
     case Status::failed:
-        tell_parent(saga);
+        notify_parent(saga);
         break;
     case Status::pending:
     case Status::running:
     case Status::suspended:
-        if (may_turn)
+        if (may_compensate)
             begin_compensation(saga, nullptr, error);
         break;
-    case Status::compensating: // it goes back already
+    case Status::compensating: // already
     case Status::parked:       // an operator has to look at it first
         break;
     }

@@ -28,11 +28,11 @@ constinit pg::Statement take{
     "   AND purpose = 'step' AND step_no = $3 AND direction = $4"
     "   AND attempt = $5 - 1 AND lease_until IS NULL"};
 
-// Where the retry budget is empty, so many retries are deferred in one look for claimable steps. So
-// often it is looked again for what is behind them, or for what others left of a list.
+// With an empty retry budget one search defers at most so many retries. A call searches at most so
+// often for steps behind them, or behind those that other claimers took.
 constexpr int32 deferred_max = 100;
-constexpr int32 looks_max = 4;
-// Each list behind one whose sagas all were locked is longer, up to this.
+constexpr int32 searches_max = 4;
+// After a list whose sagas were all locked the next one is longer, up to this.
 constexpr int32 wanted_max = 4096;
 
 struct Claim {
@@ -121,35 +121,35 @@ Claimed claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
     return Claimed::yes;
 }
 
-/// What one look came to. What it found and neither claimed nor deferred, another session had
-/// locked.
-struct Look {
+/// What became of the candidates of one search. Another session had locked what was neither claimed
+/// nor deferred.
+struct Tried {
     int32 claimed;
     int32 deferred;
     int32 found;
-    bool is_cut; ///< there may be more behind what it found
+    bool is_cut; ///< there may be more behind these
 };
 
-/// One look for claimable steps. The sagas are locked one by one, and those that another session
-/// holds are skipped: claimers never wait for anybody.
-Look claim_some(const Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
+/// One search for claimable steps. It locks their sagas one by one and skips those that another
+/// session holds: a claimer never waits.
+Tried claim_some(const Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
     const Candidates candidates = find_candidates(search);
-    Look look{.claimed = 0,
-              .deferred = 0,
-              .found = static_cast<int32>(candidates.list.size()),
-              .is_cut = candidates.is_cut};
+    Tried tried{.claimed = 0,
+                .deferred = 0,
+                .found = static_cast<int32>(candidates.list.size()),
+                .is_cut = candidates.is_cut};
     int32 conflicts = 0;
     for (const Candidate &c : candidates.list) {
         CHECK_FOR_INTERRUPTS();
-        if (look.claimed == claim.max_steps)
+        if (tried.claimed == claim.max_steps)
             break;
         const Claimed outcome = claim_one(claim, c.saga_id, c.step_no, c.direction, result);
-        look.claimed += outcome == Claimed::yes ? 1 : 0;
-        look.deferred += outcome == Claimed::deferred ? 1 : 0;
+        tried.claimed += outcome == Claimed::yes ? 1 : 0;
+        tried.deferred += outcome == Claimed::deferred ? 1 : 0;
         conflicts += outcome == Claimed::no ? 1 : 0;
     }
     note_conflicts(search, conflicts);
-    return look;
+    return tried;
 }
 
 void claim_steps(Claim &claim, pg::ResultSet &result) {
@@ -167,14 +167,14 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
         search.owns_retries = claimer->kind == "worker";
     }
     claim.budget = budget_of_queue(ring.ring_id, claim.queue);
-    for (int32 looks = 0; looks < looks_max;) {
-        const Look look = claim_some(claim, search, result);
-        if (look.claimed > 0 || look.found == 0)
+    for (int32 searches = 0; searches < searches_max;) {
+        const Tried tried = claim_some(claim, search, result);
+        if (tried.claimed > 0 || tried.found == 0)
             break;
-        // Locked ones are looked behind to the end, however many there are.
-        if (look.deferred > 0 || !look.is_cut)
-            ++looks;
-        search.skipped = look.is_cut ? search.skipped + look.found - look.deferred : 0;
+        // Searches behind locked sagas do not count, however many there are.
+        if (tried.deferred > 0 || !tried.is_cut)
+            ++searches;
+        search.skipped = tried.is_cut ? search.skipped + tried.found - tried.deferred : 0;
         search.wanted = std::clamp(search.wanted * 4, deferred_max, wanted_max);
     }
 }

@@ -97,7 +97,7 @@ int64 read_interval(const pg::Rows &rows, uint64 row, int column, const char *na
 } // namespace
 
 void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view step) {
-    constexpr const char *hint = "Look at the arguments of stacksaga.retry_policy().";
+    constexpr const char *hint = "See the arguments of stacksaga.retry_policy().";
     for (int i = 0; i < 5; ++i)
         if (rows.is_null(row, first + i))
             refuse_definition(step, "a field of its retry policy is null", hint);
@@ -330,7 +330,7 @@ NewStep read_step(const pg::Rows &rows, uint64 row, Oid definer) {
 }
 
 /// Numbers the stages from 1 without gaps. Without explicit numbers every step is its own stage;
-/// with them, steps run in the order of their numbers, equal ones side by side.
+/// with them, stages run in the order of their numbers, the steps of one at the same time.
 void number_stages(std::span<NewStep> steps) {
     bool all_given = std::all_of(steps.begin(), steps.end(),
                                  [](const NewStep &s) { return s.stage_given.has_value(); });

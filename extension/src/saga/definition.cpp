@@ -64,7 +64,7 @@ Step read_step(const pg::Rows &rows, uint64 row) {
         s.fallback = read_function(rows, row, 18);
     else
         s.fallback_queue = copy_view(rows.optional_text(row, 18).value_or(""));
-    // A queue step is asked to undo what it declares so; a compensation that is named always runs.
+    // A queue step compensates where it says that it can; a compensation that is named always runs.
     s.compensable = effect == "compensable" || s.compensation;
     s.irreversible = effect == "irreversible";
     s.compensate_when_started = rows.text(row, 14) == "started";
@@ -113,7 +113,7 @@ void reset_cache_of(Oid table) {
     if (cache != nullptr) {
         HASH_SEQ_STATUS status;
         hash_seq_init(&status, cache);
-        // What is in use up the stack is good for the transaction, and goes with it.
+        // Callers up the stack may use it until the end of the transaction, which frees it.
         while (auto *entry = static_cast<CacheEntry *>(hash_seq_search(&status)))
             MemoryContextSetParent(entry->memory, TopTransactionContext);
         hash_destroy(cache);
@@ -137,7 +137,7 @@ const Definition &load_definition(int32 definition_id) {
     if (entry != nullptr)
         return *entry->definition;
 
-    // Built in a context that dies with the transaction if reading fails, kept afterwards.
+    // Built in a context that the transaction frees if reading fails, and kept afterwards.
     MemoryContext memory =
         AllocSetContextCreate(CurrentMemoryContext, "stacksaga definition", ALLOCSET_SMALL_SIZES);
     Definition *d = pg::in_context(memory, [&] { return read_definition(definition_id); });

@@ -60,7 +60,7 @@ struct Definition {
                 return &s;
         return nullptr;
     }
-    /// Whether no other step runs side by side with this one.
+    /// Whether no other step shares the stage of this one.
     bool is_alone(const Step &step) const {
         return std::ranges::none_of(
             steps, [&](const Step &s) { return s.stage == step.stage && s.no != step.no; });

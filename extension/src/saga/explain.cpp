@@ -41,9 +41,11 @@ STACKSAGA_FUNCTION(setting) {
     const char *value = GetConfigOption(
         psprintf("stacksaga.%.*s", static_cast<int>(name.size()), name.data()), true, false);
     if (value == nullptr)
-        ereport(ERROR, (errcode(pg::sg404), errmsg("setting does not exist"),
-                        errdetail("There is no setting stacksaga.%s.", clip(name)),
-                        errhint("Look at pg_settings for the settings of stacksaga.")));
+        ereport(
+            ERROR,
+            (errcode(pg::sg404), errmsg("setting does not exist"),
+             errdetail("There is no setting stacksaga.%s.", clip(name)),
+             errhint("SELECT name FROM pg_settings WHERE name LIKE 'stacksaga.%%' lists them.")));
     PG_RETURN_TEXT_P(cstring_to_text(value));
 }
 

@@ -1,5 +1,5 @@
 // explain_retries: what the retries of a saga's steps add up to, with those of clients and brokers
-// around it, and whether what is remembered of an effect outlasts them.
+// around it, and whether the dedupe window outlasts them.
 #include "core/retry.hpp"
 
 #include "pg/array.hpp"

@@ -1,5 +1,5 @@
-// What operators do to one saga: cancel, suspend, resume, retry, resolve. Each is written down with
-// the role that did it, when and why.
+// What operators do to one saga: cancel, suspend, resume, retry, resolve. Each action is recorded
+// with the role that took it, the instant and the reason.
 #include "src/saga/operate.hpp"
 
 #include "pg/clock.hpp"
@@ -54,15 +54,14 @@ void write_action(const Saga &saga, const Record &r) {
                     errhint("%s", hint)));
 }
 
-constexpr const char *final_hint =
-    "Nothing happens to it any more; saga_timeline() tells what did.";
+constexpr const char *final_hint = "It has ended; saga_timeline() shows what happened to it.";
 
 void cancel(Saga &saga, std::string_view reason) {
     if (core::is_final(saga.status))
         refuse(saga, "cancelled", "", final_hint);
     if (saga.direction == Direction::compensate) {
         if (saga.status == Status::parked)
-            refuse(saga, "cancelled", ", on its way back",
+            refuse(saga, "cancelled", ", after its compensation began",
                    "Use retry_saga() or resolve_step() for the compensation that failed.");
         if (saga.is_suspended())
             continue_saga(saga);
@@ -74,7 +73,7 @@ void cancel(Saga &saga, std::string_view reason) {
                "Say with resolve_step() whether the step was done.");
     if (is_past_pivot(saga))
         refuse(saga, "cancelled", ", past an irreversible step",
-               "Let it go on; retry_saga() and resolve_step() lead out of parked.");
+               "Let it complete; retry_saga() and resolve_step() continue a parked saga.");
     if (saga.is_suspended()) {
         release_work(saga);
         saga.status = Status::running; // written below, as the change from suspended
@@ -104,9 +103,9 @@ void resume(Saga &saga, std::string_view) {
 void retry(Saga &saga, std::string_view) {
     if (saga.status != Status::parked)
         refuse(saga, "tried again", ", not parked",
-               "Only a parked saga waits for this; others are tried again by their policies.");
+               "retry_saga() is for parked sagas; the others retry by their policies.");
     if (saga.direction == Direction::act) {
-        // What waits for nothing but a late answer keeps its row, and is claimable again.
+        // A step that only waits for a late answer keeps its row, and becomes claimable again.
         bool *is_kept = steps_kept(saga);
         for (const Step &step : saga.definition->steps)
             if (is_kept[step.no - 1] && step.traits().waits_for != core::StepWait::signal)
@@ -141,7 +140,7 @@ Work failed_attempt(int16 step_no, Direction direction, int32 attempt) {
     return work;
 }
 
-/// An irreversible step that was completed after the way back had begun, and parked the saga.
+/// An irreversible step that completed after compensation had begun, and so parked the saga.
 bool is_done_on_the_way_back(const Saga &saga, const Step &step) {
     return saga.status == Status::parked && saga.direction == Direction::compensate &&
            saga.parked_direction == Direction::act && saga.parked_step == step.no &&
@@ -150,11 +149,11 @@ bool is_done_on_the_way_back(const Saga &saga, const Step &step) {
 
 [[noreturn]] void refuse_child(const Saga &saga, const Step &step) {
     refuse(saga, "resolved", psprintf(", and step \"%s\" is a saga of its own", clip(step.name)),
-           "Cancel, retry or resolve that saga; it tells this one.");
+           "Cancel, retry or resolve that saga; it notifies this one.");
 }
 
-/// What an operator can settle of a step: its live work row, or the failed attempt that nobody
-/// repeats.
+/// What an operator can settle of a step: its live work row, or a failed attempt that is not tried
+/// again.
 Work find_unsettled(const Saga &saga, const Step &step) {
     if (std::optional<Work> work = find_work(saga, step.no, Direction::compensate))
         return *work;
@@ -190,8 +189,8 @@ bool another_pivot_stands(const Saga &saga, const Step &step) {
         });
 }
 
-/// A step of a saga that goes back: it was not done after all. If it was this one that stood in the
-/// way, the way is free.
+/// A step of a saga that compensates was not done after all. If the saga was parked for it, the
+/// compensation continues.
 void settle_on_the_way_back(Saga &saga, const Step &step) {
     settle_outcomes(saga, step.no, Direction::act);
     if (!work_remains(saga, Direction::act) && !another_pivot_stands(saga, step))

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int32 sagas_max = 100000;
 
-// Completed sagas have gone forward, failed ones back: so the index that finds both by the instant
-// of their end needs no status.
+// Completed sagas have direction act, failed ones compensate: so the index that finds both by the
+// instant of their end needs no status.
 constinit pg::Statement find_expired{
     "SELECT s.saga_id, s.latest_run, s.key, s.saga"
     "  FROM unnest($2::integer[]) AS o(slot), LATERAL ("
@@ -117,10 +117,10 @@ int64 remove(const Ids &doomed) {
     const pg::Param ids = pg::param_array(doomed.from(0));
     for (pg::Statement &deletion : deletions)
         deletion.touch(ids);
-    pg::Rows gone = delete_sagas.run(ids);
-    for (uint64 i = 0; i < gone.count(); ++i)
-        count_saga(*core::status_of(gone.text(i, 0)), -1);
-    return static_cast<int64>(gone.count());
+    pg::Rows removed = delete_sagas.run(ids);
+    for (uint64 i = 0; i < removed.count(); ++i)
+        count_saga(*core::status_of(removed.text(i, 0)), -1);
+    return static_cast<int64>(removed.count());
 }
 
 int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction direction,
@@ -139,11 +139,11 @@ int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction dir
             (latest > 0 && !add_later_runs(rows.text(i, 3), rows.text(i, 2), latest, now, doomed)))
             doomed.shrink(before);
     }
-    const int64 gone = remove(doomed);
+    const int64 removed = remove(doomed);
     // What was found and has to stay must not be found for ever.
-    if (static_cast<int64>(rows.count()) < limit || gone == 0)
+    if (static_cast<int64>(rows.count()) < limit || removed == 0)
         from = until;
-    return gone;
+    return removed;
 }
 
 } // namespace
@@ -151,10 +151,10 @@ int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction dir
 int64 remove_expired_sagas(int32 ring_id, std::span<const int32> slots, int64 limit,
                            RetentionMemory &memory) {
     const TimestampTz now = pg::clock_now();
-    const int64 gone =
+    const int64 removed =
         remove_of(ring_id, slots, core::Direction::act, now, limit, memory.completed_from);
-    return gone + remove_of(ring_id, slots, core::Direction::compensate, now,
-                            std::max<int64>(limit - gone, 0), memory.failed_from);
+    return removed + remove_of(ring_id, slots, core::Direction::compensate, now,
+                               std::max<int64>(limit - removed, 0), memory.failed_from);
 }
 
 // expire_sagas(max_sagas) -> bigint

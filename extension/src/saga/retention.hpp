@@ -1,15 +1,15 @@
-// Retention: finished sagas are removed, with everything that belongs to them, when their time is
-// over. Those that run, are suspended or parked never are.
+// Retention: removes finished sagas, with everything that belongs to them, when their retention is
+// over. Sagas that run, are suspended or parked stay.
 //
-// A saga that another one has started lives as long as that one. The runs of a key, the first of
-// which says which is the latest, go together. What is removed is found by an index whose order is
-// the order of removal; nothing looks at what stays.
+// A child is removed with its parent. The runs of a key are removed together, since the first row
+// says which run is the latest. An index in the order of removal finds them; nothing reads those
+// that stay.
 #pragma once
 #include "pg/pg.hpp"
 
 namespace stacksaga {
 
-/// What removal remembers between calls: there is nothing left to remove that finished before.
+/// What removal remembers between calls: nothing that finished before these instants is left.
 struct RetentionMemory {
     TimestampTz completed_from = DT_NOBEGIN;
     TimestampTz failed_from = DT_NOBEGIN;
@@ -17,8 +17,8 @@ struct RetentionMemory {
 static_assert(std::is_trivially_destructible_v<RetentionMemory>);
 
 /// Removes up to about `limit` sagas of these slots whose retention is over, oldest first in each
-/// slot; those that somebody holds are left for a call with a fresh memory. Returns how many sagas
-/// are gone. Inside with_spi.
+/// slot; those that somebody holds are left for a call with a fresh memory. Returns how many it
+/// removed. Inside with_spi.
 int64 remove_expired_sagas(int32 ring_id, std::span<const int32> slots, int64 limit,
                            RetentionMemory &memory);
 

@@ -90,8 +90,8 @@ void park_saga(Saga &saga, const Step &step, Direction direction, std::string_vi
                    .parked_direction = direction});
 }
 
-/// An irreversible step that may have been done, and of which no attempt is under way: as long as
-/// that is not settled there is no way back.
+/// An irreversible step that may have been done, and of which no attempt is under way: until an
+/// operator settles it the saga cannot compensate.
 const Step *find_unknown_pivot(const Saga &saga, const Progress &p) {
     bool *in_flight = nullptr;
     for (const Step &s : saga.definition->steps) {
@@ -105,7 +105,7 @@ const Step *find_unknown_pivot(const Saga &saga, const Progress &p) {
     return nullptr;
 }
 
-/// A step of this stage that neither is done nor will be looked at.
+/// A step of this stage that is neither done nor due.
 const Step *find_blocked(const Saga &saga, int16 stage) {
     Progress p = read_progress(saga);
     bool *has_work = steps_with_work(saga, Direction::act);
@@ -124,8 +124,8 @@ bool waits_for_answer(const Saga &saga, const Step &step, const Work &work) {
            work.direction == Direction::act && saga.parked_step == step.no;
 }
 
-/// Parked for want of this step, which is done now or tried again: goes on, unless a sibling has
-/// failed meanwhile or is not known either.
+/// The saga was parked for this step, which is done now or tried again: it continues, unless a
+/// sibling has failed meanwhile or has an unknown outcome too.
 void unpark(Saga &saga, const Step &step) {
     if (const Step *blocked = find_blocked(saga, step.stage))
         begin_compensation(saga, blocked, "a step failed while the saga was parked");
@@ -133,7 +133,8 @@ void unpark(Saga &saga, const Step &step) {
         change_status(saga, Direction::act, {.to = Status::running});
 }
 
-/// Compensations that failed for good: they have failures, no marker, and are due no more.
+/// Marks the compensations that failed for good as done, and returns the first: they have failures,
+/// no marker, and are not due.
 const Step *mark_given_up(const Saga &saga, Progress &p) {
     const Step *first = nullptr;
     int32 *failed = last_failed_attempts(saga, Direction::compensate);
@@ -147,9 +148,9 @@ const Step *mark_given_up(const Saga &saga, Progress &p) {
     return first;
 }
 
-/// A claimed step has settled while the saga goes back. `happened`: it was done, or may have been;
-/// past an irreversible step nothing is undone, and it is too late to go on.
-void settled_on_the_way_back(Saga &saga, const Step &step, bool happened) {
+/// A claimed step has settled while the saga compensates. `happened`: it was done, or may have
+/// been. If it is irreversible the saga can neither compensate nor continue, and parks.
+void settled_while_compensating(Saga &saga, const Step &step, bool happened) {
     if (saga.status != Status::compensating && !saga.is_suspended())
         return;
     if (step.irreversible && happened)
@@ -159,15 +160,16 @@ void settled_on_the_way_back(Saga &saga, const Step &step, bool happened) {
         compensate_next(saga);
 }
 
-/// A compensation is done: what is due on the way back after it.
+/// A compensation is done: makes the next ones due.
 void undone(Saga &saga) {
-    bool goes_back = saga.status == Status::compensating ||
-                     (saga.status == Status::parked && saga.parked_direction != Direction::act);
-    if (goes_back && !work_remains(saga, Direction::compensate))
+    bool is_compensating =
+        saga.status == Status::compensating ||
+        (saga.status == Status::parked && saga.parked_direction != Direction::act);
+    if (is_compensating && !work_remains(saga, Direction::compensate))
         compensate_next(saga);
 }
 
-/// A compensation has failed for good: the saga parks, at once or after undoing the rest.
+/// A compensation has failed for good: the saga parks, at once or after the other compensations.
 void compensation_failed(Saga &saga, const Step &step, const Work &work, const Failure &f) {
     remove_work(saga, work.step_no, work.direction);
     if (!saga.definition->continue_compensating)
@@ -210,8 +212,7 @@ void try_again(const Saga &saga, const Step &step, const Work &work, const Failu
     pause_work(saga, work, pg::time_plus(f.since, delay), f.keep_lease, false);
 }
 
-/// An irreversible step whose outcome cannot be known. Nobody looks at it again, but its late
-/// answer still counts.
+/// An irreversible step whose outcome is unknown. It is not due again, but its late answer counts.
 void park_unknown(Saga &saga, const Step &step, const Work &work, const Failure &f) {
     if (f.keep_lease)
         pause_work(saga, work, DT_NOEND, true, false);
@@ -220,8 +221,8 @@ void park_unknown(Saga &saga, const Step &step, const Work &work, const Failure 
     park_saga(saga, step, work.direction, f.error);
 }
 
-/// An attempt to act that has failed while the saga goes back is not repeated.
-void failed_on_the_way_back(Saga &saga, const Step &step, const Work &work, const Failure &f) {
+/// An action that fails while the saga compensates is not tried again.
+void failed_while_compensating(Saga &saga, const Step &step, const Work &work, const Failure &f) {
     if (step.verify && !work.falling_back && !f.outcome_known && !f.was_verified) {
         pause_work(saga, work, saga.now, f.keep_lease, true);
         return;
@@ -230,7 +231,7 @@ void failed_on_the_way_back(Saga &saga, const Step &step, const Work &work, cons
     bool happened = !f.outcome_known;
     if (step.irreversible && !happened) // an earlier attempt may have done it
         happened = read_progress(saga).doubtful[step.no - 1];
-    settled_on_the_way_back(saga, step, happened);
+    settled_while_compensating(saga, step, happened);
 }
 
 } // namespace
@@ -254,7 +255,7 @@ void step_completed(Saga &saga, const Step &step, const Work &work, const pg::Pa
     if (work.direction == Direction::compensate) {
         undone(saga);
     } else if (saga.direction == Direction::compensate) {
-        settled_on_the_way_back(saga, step, true);
+        settled_while_compensating(saga, step, true);
     } else {
         if (waits_for_answer(saga, step, work))
             unpark(saga, step);
@@ -268,7 +269,7 @@ void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &
         change_status(saga, Direction::act, {.to = Status::running});
     write_failure(saga, step, work, failure);
     if (work.direction == Direction::act && saga.direction == Direction::compensate) {
-        failed_on_the_way_back(saga, step, work, failure);
+        failed_while_compensating(saga, step, work, failure);
         return;
     }
     switch (decide(saga, step, work, failure)) {
@@ -399,7 +400,7 @@ void begin_compensation(Saga &saga, const Step *step, std::string_view error) {
     remove_unclaimed_acts(saga);
     bool waits = work_remains(saga, Direction::act);
     if (waits && saga.definition->has_children)
-        ask_children_to_go_back(saga);
+        request_compensation_of_children(saga);
     Status to = Status::compensating;
     if (saga.is_suspended())
         to = Status::suspended;
@@ -470,7 +471,7 @@ void continue_forward(Saga &saga) {
     take_signals(saga);
 }
 
-void continue_back(Saga &saga) {
+void continue_compensation(Saga &saga) {
     const bool is_parked = saga.status == Status::parked;
     if (saga.status != Status::compensating)
         change_status(saga, Direction::compensate, {.to = Status::compensating});
@@ -499,7 +500,7 @@ void continue_saga(Saga &saga) {
     if (saga.direction == Direction::act)
         continue_forward(saga);
     else
-        continue_back(saga);
+        continue_compensation(saga);
 }
 
 } // namespace stacksaga

@@ -15,8 +15,8 @@ struct Failure {
     TimestampTz since;                     ///< when it failed: the pause counts from here
     bool keep_lease = false;               ///< a late answer under this lease still counts
     bool was_verified = false;             ///< this is what the verify function said
-    bool was_never_done = false;           ///< says so of the earlier attempts as well
-    bool adds_to_error = false;            ///< keeps what is known of the attempt already
+    bool was_never_done = false;           ///< nor in the earlier attempts
+    bool adds_to_error = false;            ///< appended to the error that the attempt has
 };
 
 /// All inside with_spi.
@@ -35,7 +35,7 @@ void step_completed(Saga &saga, const Step &step, const Work &work, const pg::Pa
 void step_failed(Saga &saga, const Step &step, const Work &work, const Failure &failure);
 
 /// A claimed step whose lease or timeout has passed, at an instant not before work.due_at. The
-/// service is not known to have done nothing: the outcome is unknown.
+/// service may have done it: the outcome is unknown.
 void lease_expired(Saga &saga, const Step &step, const Work &work);
 
 /// The work row of a signal step is due: its wait begins, or has lasted too long.
@@ -49,29 +49,29 @@ void take_signals(Saga &saga);
 TimestampTz attempt_deadline(const Saga &saga, const Step &step, core::Direction direction);
 
 /// Begins compensation when the deadline of the saga has passed, and returns whether it did. Past
-/// an irreversible step a deadline means nothing: there is no way but forward.
+/// an irreversible step the saga cannot compensate, and ignores its deadline.
 bool deadline_passed(Saga &saga);
 
 /// The work row of the deadline is due.
 void deadline_due(Saga &saga);
 
-/// The step's function cannot be run, which no retry mends: the saga parks.
+/// The step's function cannot be run, and no retry changes that: the saga parks.
 void step_is_unusable(Saga &saga, const Step &step, const Work &work, const Failure &failure);
 
-/// Turns the saga back: what nobody has claimed is cancelled, what is claimed settles, then what
-/// was done is undone. `step` is nullptr when no step is to blame. Past the point of no return it
-/// parks; a suspended saga stays so, and goes back when it is resumed.
+/// Starts compensation: cancels the steps that nobody has claimed, waits for those that are
+/// claimed, then compensates what was done. `step` is the one that failed, or nullptr. Past an
+/// irreversible step the saga parks instead; a suspended one compensates when it is resumed.
 void begin_compensation(Saga &saga, const Step *step, std::string_view error);
 
 /// Whether an irreversible step has been done, or may have been and is not under way.
 bool is_past_pivot(const Saga &saga);
 
-/// A saga that an operator resumes or has tried again: makes due what it needs to go on in its
-/// direction, and changes its status from suspended or parked to what that is.
+/// An operator resumes a suspended saga or retries a parked one: makes due what its direction
+/// needs, and sets the status that this gives.
 void continue_saga(Saga &saga);
 
-/// Starts the compensations of the last stage that still has something to undo, side by side; when
-/// none has, the saga has failed, in order. No compensation is due when this is called.
+/// Makes the compensations of the last stage that still needs some due, all at once; when no stage
+/// does, the saga ends as failed. No compensation is due when this is called.
 void compensate_next(Saga &saga);
 
 } // namespace stacksaga

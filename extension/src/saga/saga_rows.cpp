@@ -47,7 +47,7 @@ constinit pg::Statement lock_saga_row{"SELECT 1 FROM stacksaga.work WHERE" THIS_
                                       "   AND due_at <= $5 FOR UPDATE SKIP LOCKED"};
 constinit pg::Statement delete_work{"DELETE FROM stacksaga.work WHERE" THIS_STEP};
 constinit pg::Statement delete_saga_work{"DELETE FROM stacksaga.work WHERE" THIS_SAGA_WORK};
-// With the steps, the deadline: it says nothing to a saga that compensates.
+// The deadline too: a saga that compensates has none.
 constinit pg::Statement delete_unclaimed_acts{
     "DELETE FROM stacksaga.work WHERE" THIS_SAGA
     "   AND purpose IN ('step', 'deadline') AND direction = 'act'"
@@ -354,7 +354,7 @@ void change_status(Saga &saga, Direction direction, const StatusChange &change) 
     if (saga.deadline_at || saga.definition->has_children)
         delete_leftovers.run(pg::param(saga.id), pg::param(saga.token));
     if (saga.parent_id)
-        tell_parent(saga);
+        notify_parent(saga);
 }
 
 Progress read_progress(const Saga &saga) {

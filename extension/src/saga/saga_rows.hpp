@@ -22,7 +22,7 @@ struct Saga {
     std::optional<TimestampTz> deadline_at;
     std::optional<int16> parked_step;
     std::optional<core::Direction> parked_direction;
-    std::optional<pg_uuid_t> parent_id; ///< the saga that it is a step of
+    std::optional<pg_uuid_t> parent_id; ///< the saga that started it as a step
     int16 parent_step;
     TimestampTz now; ///< of this call; one instant for everything that it writes
 
@@ -36,7 +36,7 @@ struct Work {
     core::Direction direction;
     TimestampTz due_at;
     int32 attempt;      ///< attempts so far; while claimed: the number of the attempt
-    int32 attempt_base; ///< attempts that do not count any more
+    int32 attempt_base; ///< attempts that no longer count
     std::optional<int64> lease;
     std::optional<TimestampTz> lease_until; ///< set while claimed
     std::optional<TimestampTz> started_at;
@@ -86,12 +86,11 @@ inline constexpr int16 no_step = 0;
 /// Makes the deadline of the saga due at its instant.
 void add_deadline(const Saga &saga);
 /// Locks a row of another purpose than `step`. False when it is not due, and while another saga's
-/// transaction is writing it: it is due again after that commit, and what it tells of can be read
-/// then.
+/// transaction is writing it: after that commit it is due still, and what it announces can be read.
 bool lock_saga_work(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
 void remove_saga_work(const Saga &saga, core::WorkPurpose purpose, int16 step_no = no_step);
 
-/// Steps that nobody has claimed, but those whose outcome is being verified.
+/// Removes the deadline and the actions that nobody has claimed, except those that are verified.
 void remove_unclaimed_acts(const Saga &saga);
 
 /// Leaves a work row for later, unclaimed. A lease that ran out is kept: its late answer counts.
@@ -99,10 +98,10 @@ void pause_work(const Saga &saga, const Work &work, TimestampTz due_at, bool kee
                 bool verifying);
 /// A worker waits for what it has begun, until `until`; counts as claimed, under work.lease.
 void begin_wait(const Saga &saga, const Work &work, TimestampTz until, std::string_view worker);
-/// The attempts counted so far count no more, and the step is due now.
+/// Counts attempts from 1 again, and makes the step due now.
 void start_counting_anew(const Saga &saga, const Work &work);
 
-/// Holds every work row of a suspended saga, and lets them go again.
+/// Makes the work of a suspended saga due never, and due again as it was.
 void hold_work(const Saga &saga);
 void release_work(const Saga &saga);
 
@@ -113,10 +112,10 @@ struct StatusChange {
     std::optional<int16> parked_step{};
     std::optional<core::Direction> parked_direction{};
 };
-/// Writes the saga's row, and tells the saga that it is a step of when it has settled.
+/// Writes the saga's row, and notifies its parent when it has settled.
 void change_status(Saga &saga, core::Direction direction, const StatusChange &change);
 
-/// What has been done and undone: one flag for each step, by step_no - 1.
+/// What has been done and compensated: one flag for each step, by step_no - 1.
 struct Progress {
     bool *acted;
     bool *compensated;
@@ -128,19 +127,18 @@ Progress read_progress(const Saga &saga);
 int32 *last_failed_attempts(const Saga &saga, core::Direction direction);
 /// The numbers of the steps that have work in this direction, as flags by step_no - 1.
 bool *steps_with_work(const Saga &saga, core::Direction direction);
-/// The steps whose attempt to act is claimed or asked about, in the same form.
+/// The steps whose action is claimed or being verified, in the same form.
 bool *steps_in_flight(const Saga &saga);
-/// The steps that nobody looks at again although they have work: a late answer, or a signal, still
-/// counts.
+/// The steps that have work that is never due: it is kept for a late answer or a signal.
 bool *steps_kept(const Saga &saga);
 
 void write_effect(const Saga &saga, const Step &step, const Work &work, const pg::Param &output);
 
 struct Failure;
 void write_failure(const Saga &saga, const Step &step, const Work &work, const Failure &failure);
-/// Whether an attempt to act has failed in a way that says that it may have happened.
+/// Whether an action has failed with an unknown outcome.
 bool has_unknown_attempt(const Saga &saga, int16 step_no);
-/// None of the step's attempts has happened.
+/// Records that none of the step's attempts took effect.
 void settle_outcomes(const Saga &saga, int16 step_no, core::Direction direction);
 
 /// The oldest signal of this name that no step has taken is given to `step_no`: its payload.

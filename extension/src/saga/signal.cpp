@@ -55,7 +55,7 @@ bool accept(const Signal &signal) {
         ereport(ERROR, (errcode(pg::sg409),
                         errmsg("saga %s takes no signals any more", uuid_text(saga.id)),
                         errdetail("It is %s.", core::name_of(saga.status).data()),
-                        errhint("Look at saga_timeline() for what became of it.")));
+                        errhint("saga_timeline() shows how it ended.")));
     insert_signal.run(pg::param(saga.id), pg::param(saga.token), pg::param(signal.name),
                       pg::param(signal.message_id), pg::param_datum(JSONBOID, signal.payload),
                       pg::param_time(saga.now));

@@ -51,8 +51,8 @@ StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
 /// What a handler has returned. What it did to its saga is in `saga`.
 Datum call(Saga &saga, const Step &step, const FunctionRef &function, HandlerKind kind,
            const Work &attempt, bool *isnull) {
-    // What the step is to be called with belongs to it: results too large for one value are a
-    // failure of the step, which no retry mends.
+    // After begin_step(), so that results too large for one value are a failure of the step, which
+    // no retry changes.
     running_handler.begin_step(saga.id);
     StepCall step_call = make_call(saga, step, attempt);
     start_handler_timeout(step.timeout_us);
@@ -86,8 +86,7 @@ void run_action(Saga &saga, const Step &step, const Work &work, std::string_view
     step_completed(saga, step, attempt, pg::param_datum(JSONBOID, output, isnull));
 }
 
-/// The answer of verify decides about an attempt whose outcome is unknown.
-/// `error`: why there is none.
+/// What verify answers decides an attempt whose outcome is unknown. `error`: why it gave no answer.
 void settle_verified(Saga &saga, const Step &step, const Work &work, std::string_view answer,
                      const HandlerError *error = nullptr) {
     if (answer == "done") {
@@ -107,7 +106,7 @@ void settle_verified(Saga &saga, const Step &step, const Work &work, std::string
     if (error != nullptr && error->is_crash) {
         failure.sqlstate = error->sqlstate;
         failure.error = error->message;
-        failure.adds_to_error = false; // deaths are counted by what the failures say
+        failure.adds_to_error = false; // crashes are counted by their error alone
     }
     step_failed(saga, step, work, failure);
 }
@@ -118,8 +117,8 @@ void run_verify(Saga &saga, const Step &step, const Work &work) {
     settle_verified(saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
 }
 
-/// An item of another purpose than `step`. All but a deadline are due while the saga is suspended,
-/// too.
+/// Runs an item of another purpose than `step`. All but a deadline are due while the saga is
+/// suspended, too.
 bool run_saga_work(const DueItem &item) {
     std::optional<Saga> saga = lock_saga(item.saga_id, pg::clock_now(), true);
     if (!saga || !lock_saga_work(*saga, item.purpose, item.step_no))
@@ -132,7 +131,7 @@ bool run_saga_work(const DueItem &item) {
         child_settled(*saga, item.step_no);
         break;
     case WorkPurpose::compensation_request:
-        go_back_for_parent(*saga);
+        compensate_for_parent(*saga);
         break;
     case WorkPurpose::step:
         return false;
@@ -188,7 +187,7 @@ ItemOutcome run_item(const DueItem &item, std::string_view worker) {
     else if (due->work.is_claimed())
         lease_expired(due->saga, step, due->work);
     else if (queue_of(step, due->work.falling_back))
-        return {};                          // none has claimed it yet
+        return {};                          // a service claims it
     else if (!deadline_passed(due->saga)) { // else the compensation has started instead
         const ItemOutcome outcome = outcome_of(due->saga, step, due->work);
         runners[static_cast<size_t>(step.kind)].run(due->saga, step, due->work, worker);
@@ -209,7 +208,7 @@ ItemOutcome fail_item(const DueItem &item, std::string_view worker, const Handle
     const ItemOutcome outcome = outcome_of(saga, saga.definition->step(item.step_no), due->work);
     const Step &step = saga.definition->step(item.step_no);
     if (due->work.verifying &&
-        !error.has_crashed_too_often) { // a verify function that fails does not know either
+        !error.has_crashed_too_often) { // a verify function that fails gives no answer
         settle_verified(saga, step, due->work, "unknown", &error);
         return outcome;
     }

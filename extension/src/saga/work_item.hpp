@@ -15,21 +15,21 @@ struct DueItem {
     int32 attempt = 0; ///< attempts so far
 };
 
-/// What came of an item.
+/// The outcome of an item.
 struct ItemOutcome {
     bool is_done = false; ///< there was something to do, and it was done
-    /// Whose first attempt this was: to be counted (ring/retry_budget.hpp) once that is committed.
+    /// The budget (ring/retry_budget.hpp) that counts this as a first attempt, after the commit.
     std::optional<uint64> first_attempt{};
 };
 
 /// Locks the item's saga and does what is due: runs a sql step or a verify function, settles a
-/// lease that ran out, passes a deadline. Not done: there was nothing to do (any more), or another
-/// session holds the saga. Inside with_spi.
+/// lease that ran out, handles a deadline. Not done: the item is no longer due, or another session
+/// holds the saga. Inside with_spi.
 ItemOutcome run_item(const DueItem &item, std::string_view worker);
 
-/// Writes down that the item's attempt failed, by an error of its handler or by one that the engine
-/// met on its behalf, unless another session has settled it since. Not done: the item is no attempt
-/// of a step's (a deadline, a lease that ran out), so there is none to charge.
+/// Records that the item's attempt failed, by an error of its handler or of the engine, unless
+/// another session has settled it since. Not done: the item is no attempt of a step (a deadline, a
+/// lease that ran out), so there is none to charge.
 ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error);
 
 } // namespace stacksaga
