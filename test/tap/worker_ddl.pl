@@ -42,7 +42,7 @@ foreach my $node ($preloaded, $plain)
 		'completed', "$name: an extension that is created again is served");
 	is( $node->safe_psql('shop', 'SELECT output FROM stacksaga.sagas'),
 		'{"only": 7}', "$name: as what it is");
-	$node->wait_for_log(qr/worker-$_ of database "shop" starts again: the extension is a new one/)
+	$node->wait_for_log(qr/worker-$_ of database "shop" is restarting: the extension was re-created/)
 	  foreach 1 .. 2;
 	wait_until_works($node, 'shop', 2);
 

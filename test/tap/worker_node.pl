@@ -74,7 +74,7 @@ $node->poll_query_until('postgres', q{
 	 WHERE n.node = 'worker-1@default/blue'});
 is(run_saga($node, 'postgres', 'answer'), 'completed', 'the worker serves the ring of its settings');
 is_deeply([ worker_pids($node, 'postgres') ], \@pids, 'all this time it is the same process');
-is(log_count($node, qr/stacksaga worker-1 works again/, $start),
+is(log_count($node, qr/stacksaga worker-1 has recovered/, $start),
 	1, 'and said once that it goes on');
 
 # What it did is to be seen.

@@ -2,9 +2,9 @@
 //
 // They live in a small file that every process of the server maps (counter_file.hpp), so that
 // counting is an addition in memory: no row that all would write, no WAL, and nothing to count when
-// somebody looks. What is counted in a transaction is added when it commits, and forgotten with the
-// subtransaction or transaction that rolls it back. On another server the counters begin at 0, as
-// Prometheus expects counters to do now and then.
+// metrics() is called. What a transaction counts is added when it commits, and forgotten with the
+// subtransaction or transaction that rolls it back. On another server the counters begin at 0,
+// which Prometheus treats as a reset.
 #pragma once
 #include "pg/pg.hpp"
 
@@ -16,7 +16,7 @@ enum class Counter : uint8_t {
     sagas_completed,
     sagas_failed,
     sagas_parked,
-    sagas_turned, ///< began to compensate
+    sagas_compensated, ///< began to compensate
     acts_completed,
     acts_failed_retryable,
     acts_failed_non_retryable,
@@ -40,7 +40,7 @@ inline constexpr std::array counter_names{
                 R"({"status": "completed"})"},
     CounterName{Counter::sagas_failed, "stacksaga_sagas_finished_total", R"({"status": "failed"})"},
     CounterName{Counter::sagas_parked, "stacksaga_sagas_parked_total", "{}"},
-    CounterName{Counter::sagas_turned, "stacksaga_sagas_compensated_total", "{}"},
+    CounterName{Counter::sagas_compensated, "stacksaga_sagas_compensated_total", "{}"},
     CounterName{Counter::acts_completed, "stacksaga_steps_completed_total",
                 R"({"direction": "act"})"},
     CounterName{Counter::acts_failed_retryable, "stacksaga_attempts_failed_total",

@@ -18,17 +18,17 @@ bool is_passing(int sqlstate) {
            sqlstate == ERRCODE_QUERY_CANCELED;
 }
 
-int64 Trouble::remaining() const {
+int64 LoopGuard::remaining() const {
     return sqlstate_ == 0 ? 0 : std::max<int64>(0, until_ - pg::steady_now());
 }
 
-void Trouble::meet() {
+void LoopGuard::note_error() {
     HOLD_INTERRUPTS();
     sqlstate_ = geterrcode();
     const bool passing = is_passing(sqlstate_);
-    if (!passing && sqlstate_ != told_) {
+    if (!passing && sqlstate_ != logged_) {
         EmitErrorReport();
-        told_ = sqlstate_;
+        logged_ = sqlstate_;
     }
     AbortOutOfAnyTransaction(); // also out of a subtransaction
     MemoryContextSwitchTo(TopMemoryContext);
@@ -42,10 +42,10 @@ void Trouble::meet() {
     until_ = pg::steady_now() + pause_us_;
 }
 
-void Trouble::end() {
-    if (told_ != 0)
-        ereport(LOG, (errmsg("%s works again", MyBgworkerEntry->bgw_name)));
-    *this = Trouble{};
+void LoopGuard::recover() {
+    if (logged_ != 0)
+        ereport(LOG, (errmsg("%s has recovered", MyBgworkerEntry->bgw_name)));
+    *this = LoopGuard{};
 }
 
 } // namespace stacksaga

@@ -1,31 +1,32 @@
-// Errors in the loop of a background process: told once, waited out, and over.
+// Errors in the loop of a background process: logged once, tried again after a pause.
 #pragma once
 #include "pg/pg.hpp"
 
 namespace stacksaga {
 
-/// Whether an error of this SQLSTATE is gone at the next try, as a rule: nobody has to know.
+/// Whether an error of this SQLSTATE is usually gone at the next try, so that the log need not name
+/// it.
 bool is_passing(int sqlstate);
 
-class Trouble {
+class LoopGuard {
 public:
     /// Runs one round of the loop, outside of a transaction. False when it raised an error: then
-    /// its transaction is aborted, the error is in the server's log if it is another one than the
-    /// last time, and remaining() says when to try again: after a tenth of a second for what passes
-    /// by itself (a deadlock, a lock not to be had, a cancel), and after a growing while, up to ten
-    /// seconds, for all else. A round that returns true ends the trouble.
+    /// its transaction is aborted, the server's log has the error if it differs from the last one,
+    /// and remaining() says when to try again: after a tenth of a second for a passing error (a
+    /// deadlock, a lock that was not granted, a cancel), and after up to ten seconds, ever longer,
+    /// for others. A round that returns true means that the loop has recovered.
     template <class F> bool guard(F &&round) {
         static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
         volatile bool raised = false;
         PG_TRY();
         {
             if (round())
-                end();
+                recover();
         }
         PG_CATCH();
         {
             raised = true;
-            meet();
+            note_error();
         }
         PG_END_TRY();
         return !raised;
@@ -38,14 +39,14 @@ public:
     int sqlstate() const { return sqlstate_; }
 
 private:
-    void meet();
-    void end();
+    void note_error();
+    void recover();
 
     int sqlstate_ = 0;
-    int told_ = 0; ///< the SQLSTATE that is in the log
+    int logged_ = 0; ///< the SQLSTATE that is in the log
     int64 pause_us_ = 0;
     int64 until_ = 0; ///< of the steady clock
 };
-static_assert(std::is_trivially_destructible_v<Trouble>);
+static_assert(std::is_trivially_destructible_v<LoopGuard>);
 
 } // namespace stacksaga

@@ -111,8 +111,8 @@ void BatchRun::begin_try() {
     is_limited_ = false;
 }
 
-/// The first lock of the transaction, so it is never part of a deadlock. Who has the turn waits for
-/// no lock of others for long, so an item that has to goes without.
+/// The first lock of the transaction, so it is never part of a deadlock. The worker that has the
+/// turn waits for no other lock for long, so an item that must wait runs without the turn.
 void BatchRun::wait_for_turn() {
     if (pace_.in_turn > 0 && !is_alone_)
         begin_turn();
@@ -145,7 +145,7 @@ bool BatchRun::has_to_end() {
         return true;
     if (waiters_.turn && is_turn_over())
         return true;
-    // Where an item is decided about, it is still to come.
+    // An item that a decision was made about is still to come.
     return decided_ == -1 && pg::steady_now() - begun_at_ > batch_time_max_us;
 }
 
@@ -157,7 +157,7 @@ void BatchRun::note_lock(void *run) {
 void BatchRun::check_no_lock_was_met() const {
     if (has_met_lock_ && is_limited_)
         ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-                        errmsg_internal("a function met a lock and went on without it")));
+                        errmsg_internal("a function met a lock and continued without it")));
 }
 
 void BatchRun::meet_lock() {
@@ -169,7 +169,7 @@ void BatchRun::meet_lock() {
 }
 
 void BatchRun::decide(Decision decision) {
-    if (decision == Decision::postpone) // a failed attempt is written down with its error
+    if (decision == Decision::postpone) // a failed attempt is recorded with its error
         EmitErrorReport();
     error_ = read_handler_error();
     decision_ = decision;
@@ -177,8 +177,8 @@ void BatchRun::decide(Decision decision) {
     decided_ = id_;
 }
 
-/// Charges the item; if that is what failed, or the error says nothing about the item, postpones
-/// it; if that is what failed, gives up.
+/// Charges the item. If charging is what failed, or the error says nothing about the item,
+/// postpones it. If postponing failed, gives up.
 bool BatchRun::decide_next(bool may_charge, bool can_postpone) {
     if (decision_ == Decision::run && may_charge)
         decide(Decision::charge);
@@ -250,7 +250,7 @@ bool BatchRun::learn_from_commit(int sqlstate, bool can_postpone) {
         decided_ = -1;
         return true;
     }
-    pace_.cap = 0; // this one it was, and not two together
+    pace_.cap = 0; // this item failed alone, not two together
     return decide_next(!is_of_the_server(sqlstate), can_postpone);
 }
 

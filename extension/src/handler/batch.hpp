@@ -5,18 +5,18 @@
 // error at the commit, which no item is known to have caused, halves the batch.
 //
 // Items keep the locks of their functions until the commit, so a batch must neither deadlock with
-// another one nor keep others waiting. It commits when another session waits for one of its locks,
-// and no item but the first waits for a lock for longer than 20 ms: then it commits without that
-// item, which goes next, alone and with no such limit, and is charged no attempt. Workers that meet
-// each other's locks after a few items take turns for a while (docs/decisions/0019). Where that
-// does not help, and after a failure, each item runs in a subtransaction for a while, so that a
-// lock, or a failure, undoes that item only.
+// another one nor keep others waiting. It commits when another session waits for one of its locks.
+// An item other than the first waits for a lock at most 20 ms; then the batch commits without it,
+// and the item runs next, alone and without that limit, and is charged no attempt. Workers that
+// meet each other's locks after a few items take turns for a while (docs/decisions/0019). Where
+// that does not help, and after a failure, each item runs in a subtransaction for a while, so that
+// a lock, or a failure, undoes that item only.
 #pragma once
 #include "pg/attempt.hpp"
 #include "pg/lock.hpp"
 #include "pg/scope.hpp"
 #include "pg/transaction.hpp"
-#include "src/common/presence.hpp"
+#include "src/common/extension_lock.hpp"
 #include "src/handler/crash_record.hpp"
 #include "src/handler/handler_error.hpp"
 
@@ -29,7 +29,7 @@ struct BatchPace {
     int64 capped_until = 0;  ///< of the steady clock
     int32 guarded = 0;       ///< so many batches more with a subtransaction for each item
     int32 in_turn = 0;       ///< so many batches more that take turns with other workers'
-    bool next_alone = false; ///< the next item goes alone
+    bool next_alone = false; ///< the next item runs alone
 };
 
 /// One batch until it commits. Lives in memory that survives an abort.
@@ -63,7 +63,7 @@ public:
 
     /// Before each try, outside of a transaction.
     void begin_try();
-    /// Inside PG_CATCH: what the next try does otherwise. False when another try is no use.
+    /// Inside PG_CATCH: decides how the next try differs. False when another try is useless.
     bool learn(bool can_postpone);
     void committed();
 
@@ -142,7 +142,7 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<BatchRun>);
 
-/// Gives up the turn that batches may have kept: to be called when no further one follows.
+/// Ends the turn that batches may have kept: to be called when no further batch follows.
 void end_turn();
 
 /// Runs a batch of `items` until it commits, outside of a transaction. An error for which no item

@@ -31,7 +31,7 @@ template <class F> void record(Recorded kind, F &&write) {
 
 // ----------------------------------------------------------------------------- signals
 
-/// SIGTERM: another process tells this one to quit. A handler that sends it to its own process does
+/// SIGTERM: another process asks this one to quit. A handler that sends it to its own process does
 /// not erase the record: it would do so at every attempt.
 void on_terminate(int signal, siginfo_t *info, void *) {
     if (info->si_pid != MyProcPid)
@@ -101,7 +101,7 @@ void open_crash_record(int32 number) {
         ereport(LOG,
                 (errcode_for_file_access(), errmsg("could not open file \"%s\": %m", path.data()),
                  errdetail("A handler that ends this process again and again will not be "
-                           "noticed.")));
+                           "charged.")));
     if (descriptor >= 0)
         CloseTransientFile(descriptor);
     if (file == nullptr)

@@ -1,13 +1,12 @@
-// The crash record: what a worker is running, written where the death of its process does not erase
-// it.
+// The crash record: what a worker is running, kept where it survives the process.
 //
 // Each worker maps a small file and records there the step, the message or the batch of messages
-// that it runs: a plain memory write, no system call, nothing that a commit waits for. The record
-// is erased when that is done, and when another process tells this one to quit: a shutdown, or a
-// crash elsewhere in the server. So a record that a new process of the same number finds is of a
-// handler that ended the last one (a segmentation fault, an exit(), the kernel's OOM killer). That
-// attempt is charged (worker/crash_charge.hpp): after three such a saga is parked, and a message
-// has failed for good, whatever the policy allows.
+// that it runs: a plain memory write, no system call, nothing that a commit waits for. It erases
+// the record when that is done, and when another process asks it to quit: at a shutdown, or after a
+// crash elsewhere in the server. So a record that a new process of the same number finds names the
+// handler that ended the last one (a segmentation fault, an exit(), the kernel's OOM killer). The
+// new process charges that attempt (worker/crash_charge.hpp): after three such attempts a saga is
+// parked, and a message has failed for good, whatever the policy allows.
 //
 // The files are in pg_stat_tmp, which every data directory has, which survives a crash, and which
 // base backups leave out: a copy of the server must not charge what happened to the original.
@@ -18,7 +17,7 @@
 
 namespace stacksaga {
 
-/// So often may a handler end its process before it is not tried again.
+/// A handler that has ended its process so often is not tried again.
 inline constexpr int32 crashes_max = 3;
 inline constexpr std::string_view crash_error = "the handler ended its process";
 inline constexpr std::string_view overrun_error =
@@ -72,8 +71,8 @@ struct CrashRecord {
 };
 static_assert(std::is_trivially_copyable_v<CrashRecord>);
 
-/// Takes the signals that tell this process to quit: they erase the record first. Before signals
-/// are unblocked.
+/// Handles the signals that ask this process to quit by erasing the record first. To be called
+/// before signals are unblocked.
 void erase_crash_record_on_signals();
 
 /// Opens the file of worker `number` of this database, which this process holds, and keeps what its

@@ -53,7 +53,7 @@ char *qualified_name(Oid function) {
     return pg::with_settings(settings, [&] { return format_procedure_qualified(function); });
 }
 
-/// What a handler of each kind takes and returns, and the complaints when it does not.
+/// What a handler of each kind takes and returns, and the messages when it does not.
 struct HandlerShape {
     Oid argument;
     Oid result;
@@ -161,8 +161,8 @@ const char *handler_search_path(const char *path) {
 }
 
 constinit pg::Statement set_immediate{"SET CONSTRAINTS ALL IMMEDIATE"};
-// A name is given up where some constraint of that name is another one. Asked once after a change
-// of some constraint, of catalogs that it reads whole.
+// Leaves out a name that a constraint that is not deferred has too. Runs once after a change of any
+// constraint, since it reads the catalogs whole.
 constinit pg::Statement list_deferred{
     "SELECT n.nspname::text, c.conname::text FROM pg_catalog.pg_constraint AS c"
     "  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.connamespace"
@@ -179,15 +179,15 @@ void check_deferred_constraints() {
         pg::with_spi([] { set_immediate.run(); });
 }
 
-// No constraint of the database is deferred from the start, as far as this session has heard.
+// No constraint of the database is deferred from the start, as far as this session knows.
 constinit bool has_no_deferred = false;
 
 void note_constraint_change(Datum, int, uint32) {
     has_no_deferred = false;
 }
 
-/// What SET CONSTRAINTS has set lasts to the end of the transaction: what is deferred from the
-/// start is to be so for the next handler, and for the caller of run_pending().
+/// SET CONSTRAINTS lasts to the end of the transaction. Resets it, so that the next handler and the
+/// caller of run_pending() find deferred what is deferred from the start.
 void defer_constraints_again() {
     static constinit bool is_registered = false;
     if (!is_registered) {
@@ -197,7 +197,7 @@ void defer_constraints_again() {
     if (has_no_deferred)
         return;
     pg::with_spi([] {
-        has_no_deferred = true; // unless the query hears of a change
+        has_no_deferred = true; // unless the query sees a change
         pg::Rows rows = list_deferred.run();
         has_no_deferred = has_no_deferred && rows.empty();
         if (rows.empty())
@@ -215,7 +215,7 @@ void defer_constraints_again() {
     });
 }
 
-// Whose handlers may have left temporary tables in this session; none: it is not known.
+// The definer whose handlers may have left temporary tables in this session; none: unknown.
 constinit Oid temporary_role = InvalidOid;
 constinit bool is_watching = false;
 

@@ -38,7 +38,7 @@ struct HandlerCaller {
 };
 
 /// Runs `function` as the definer, with the caller's search_path. Raises what the function raises;
-/// SG424 with a message that names the function when it is gone or has changed. Its own deferred
+/// SG424 with a message that names the function when it was dropped or changed. Its own deferred
 /// constraints have been checked when this returns.
 Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
                       Datum argument, bool *isnull);

@@ -20,13 +20,13 @@ struct HandlerError {
 /// From the error that is being caught. Forgets that a handler is running.
 HandlerError read_handler_error();
 
-/// SG409 while a handler is running: `function`, which it calls, would take away what the engine
-/// that called the handler goes on with.
+/// SG409 while a handler is running: `function`, which it calls, would change rows that the engine
+/// that called the handler has read.
 void refuse_inside_handler(const char *function);
 
 /// Runs `body`, which calls a handler, in a subtransaction, so that a failing one leaves nothing
-/// behind. Nothing when it succeeded. Other errors pass, and a cancel, which is not meant for the
-/// handler but for the session.
+/// behind. Returns nothing when it succeeded. Raises other errors, and a cancel, which is meant for
+/// the session and not for the handler.
 template <class F> std::optional<HandlerError> attempt_handler(F &&body) {
     HandlerError error{};
     const bool is_done = pg::attempt_expecting(

@@ -11,8 +11,8 @@ namespace {
 
 constinit ProcessUtility_hook_type next_hook = nullptr;
 
-/// What of the statement outlives a handler: the session has it from then on, or the commit runs
-/// it, as another role. nullptr: nothing.
+/// The part of the statement that outlives a handler: the session keeps it, or the commit runs it
+/// as another role. nullptr: none.
 const char *name_of_lasting(const Node *statement) {
     switch (nodeTag(statement)) {
     case T_PrepareStmt:
@@ -46,7 +46,7 @@ void check_utility(PlannedStmt *statement, const char *text, bool is_read_only_t
                  errmsg("a handler must not execute %s", name),
                  errdetail("What it does would last in a session that runs other roles' functions, "
                            "or be run as another role when the transaction commits."),
-                 errhint("Do without it; a plain cursor ends with the transaction.")));
+                 errhint("Remove the statement; declare a cursor without WITH HOLD.")));
     if (running_handler.is_active && IsA(statement->utilityStmt, ConstraintsSetStmt))
         running_handler.has_set_constraints = true;
     const ProcessUtility_hook_type next =

@@ -7,7 +7,7 @@ namespace stacksaga {
 namespace {
 
 constexpr int cancel_interval_ms = 1000;
-constexpr int cancels_max = 10; // the process ends when the handler has not obeyed so many
+constexpr int cancels_max = 10; // then the process ends
 
 constinit volatile sig_atomic_t cancels = 0;
 constinit volatile sig_atomic_t has_overrun = false;
@@ -30,12 +30,12 @@ void cancel_handler() {
     SetLatch(MyLatch);
 }
 
-/// The server's log says of such an end only that a process was told to quit.
+/// The server's own log line only says that a process was asked to quit.
 void explain_end(int, Datum) {
     if (has_overrun)
         ereport(LOG, (errmsg("a handler did not end within %d seconds after its timeout",
                              cancels_max * cancel_interval_ms / 1000),
-                      errdetail("It caught the cancels, or ran code that never looks for them. "
+                      errdetail("It caught the cancels, or ran code that never checks for them. "
                                 "Its process ends, and its work is rolled back.")));
 }
 

@@ -11,7 +11,7 @@ void start_handler_timeout(int64 timeout_us);
 /// The handler has returned: 57014 if that was too late, so that what it did is rolled back.
 void finish_handler_timeout();
 
-/// After an error: what is left of the time would stop what comes after the handler. May be called
+/// After an error: the rest of the timeout would cancel what runs after the handler. May be called
 /// when none runs. Ends the process if it was to end while the handler ran.
 void stop_handler_timeout();
 

@@ -1,4 +1,4 @@
-// What a handler meets, and leaves, in a session that is not a worker's: that of run_pending().
+// What a handler finds, and leaves, in a session that is not a worker's: that of run_pending().
 //
 // Temporary objects, open cursors and session locks outlive a handler there, and the session's next
 // statements run as another role: it would take a temporary view for the table of that name. In the

@@ -6,8 +6,8 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "pg/transaction.hpp"
+#include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
-#include "src/common/presence.hpp"
 #include "src/handler/batch.hpp"
 #include "src/handler/crash_record.hpp"
 #include "src/outbox/delivery_budget.hpp"
@@ -249,7 +249,7 @@ bool may_rest(const NodeIdentity &node, const Outlook &outlook) {
 /// The generations of the log, from time to time; of a backlog of that at most half of the time.
 /// What fails there (the position of one subscription, say) keeps no messages from their handlers.
 void maintain_log(MemoryContext memory) {
-    static constinit Trouble trouble{};
+    static constinit LoopGuard trouble{};
     const int64 begun = pg::steady_now();
     if (begun < state.tend_at || trouble.remaining() > 0)
         return;
@@ -267,7 +267,7 @@ void maintain_log(MemoryContext memory) {
 struct SubscriptionState {
     int32 id; ///< the key
     BatchPace pace;
-    Trouble trouble; ///< of this one alone; others go on
+    LoopGuard trouble; ///< of this one alone; others go on
 };
 static_assert(std::is_trivially_destructible_v<SubscriptionState>);
 

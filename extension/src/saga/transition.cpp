@@ -25,7 +25,7 @@ std::string_view column_text(HeapTuple tuple, TupleDesc descriptor, const char *
 void count_change(core::Status from, core::Direction from_direction, core::Status to,
                   core::Direction to_direction) {
     if (from_direction != to_direction)
-        count_event(Counter::sagas_turned);
+        count_event(Counter::sagas_compensated);
     if (from == to)
         return;
     count_saga(from, -1);

@@ -1,6 +1,6 @@
 // The launcher is one process of a server that preloads the module. It is connected to no database,
-// so it is in nobody's way; it starts workers, looks every second whether they run, and starts
-// again those that have ended, at once at first and less and less often when they keep ending.
+// so it holds up no DROP DATABASE. It starts workers, checks every second that they run, and
+// restarts those that have ended: at once at first, and ever later when they keep ending.
 #include "src/worker/launcher.hpp"
 
 #include "pg/clock.hpp"
@@ -19,7 +19,7 @@ namespace stacksaga {
 namespace {
 
 constexpr int restart_seconds = 1;
-constexpr long look_interval_ms = 1000;
+constexpr long check_interval_ms = 1000;
 constexpr int64 first_pause_us = USECS_PER_SEC;
 constexpr int64 longest_pause_us = 60 * USECS_PER_SEC;
 // A worker that cannot run ends sooner.
@@ -39,7 +39,7 @@ struct Listed {
     NameData name;
     Oid found;    ///< the database of that name now, if it can be connected to
     Oid database; ///< the one that the children are for
-    State state;  ///< as it was last told
+    State state;  ///< as it was last logged
     Child children[workers_max];
 };
 
@@ -51,7 +51,7 @@ struct List {
 
 constinit MemoryContext memory = nullptr;
 constinit List listed{};
-constinit Trouble trouble{};
+constinit LoopGuard loop_guard{};
 
 // ----------------------------------------------------------------------------- the list
 
@@ -106,7 +106,7 @@ void find_databases() {
     table_close(catalog, AccessShareLock);
 }
 
-void tell(Listed &item, State state) {
+void log_state(Listed &item, State state) {
     if (item.state == state)
         return;
     item.state = state;
@@ -163,7 +163,7 @@ void serve(Listed &item) {
             child = Child{};
     }
     if (!OidIsValid(database)) {
-        tell(item, State::missing);
+        log_state(item, State::missing);
         return;
     }
     if (!lock_starting(database, false))
@@ -176,12 +176,12 @@ void serve(Listed &item) {
             has_slots = start(item, number, now);
     }
     unlock_starting(database);
-    tell(item, has_slots ? State::served : State::full);
+    log_state(item, has_slots ? State::served : State::full);
 }
 
-/// One round; true when it did what was to be done.
+/// One round; true when it succeeded.
 bool work() {
-    const long timeout = listed.count == 0 ? -1 : look_interval_ms;
+    const long timeout = listed.count == 0 ? -1 : check_interval_ms;
     const int events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout < 0 ? 0 : WL_TIMEOUT);
     WaitLatch(MyLatch, events, timeout, pg::wait_event_of_worker());
     ResetLatch(MyLatch);
@@ -191,7 +191,7 @@ bool work() {
         ProcessConfigFile(PGC_SIGHUP);
         read_list();
     }
-    if (listed.count == 0 || trouble.remaining() > 0)
+    if (listed.count == 0 || loop_guard.remaining() > 0)
         return false;
     pg::in_transaction([] {
         find_databases();
@@ -232,6 +232,6 @@ extern "C" void stacksaga_launcher_main(Datum) {
     for (;;) {
         MemoryContextReset(round);
         MemoryContextSwitchTo(round);
-        trouble.guard([] { return work(); });
+        loop_guard.guard([] { return work(); });
     }
 }

@@ -6,7 +6,7 @@
 #include "pg/random.hpp"
 #include "pg/scope.hpp"
 #include "pg/transaction.hpp"
-#include "src/common/presence.hpp"
+#include "src/common/extension_lock.hpp"
 #include "src/dedupe/expiry.hpp"
 #include "src/saga/retention.hpp"
 #include "src/worker/saga_counter.hpp"
@@ -21,7 +21,7 @@ constexpr int lock_timeout_ms = 100;
 // Work comes first: of a worker's time at most a fifth.
 constexpr int64 rest_per_work = 4;
 constexpr int64 shortest_rest_us = USECS_PER_SEC / 20;
-// Slots change hands, and what somebody held is held no more: so often everything is looked at.
+// So often it forgets what it has skipped: slots get other owners, and locks are released.
 constexpr int64 memory_us = 3600 * USECS_PER_SEC;
 
 constinit pg::Statement find_slots{
@@ -58,13 +58,13 @@ std::span<const int32> slots_of(const NodeIdentity &node) {
 /// Runs `step`, which returns how many rows it removed, in a transaction. Whether there may be
 /// more.
 template <class F> bool remove(int64 limit, F &&step) {
-    int64 gone = 0;
+    int64 removed = 0;
     pg::in_transaction([&] {
         require_extension();
         pg::commit_locally();
-        pg::attempt(lock_timeout_ms, [&] { gone = pg::with_spi(step); });
+        pg::attempt(lock_timeout_ms, [&] { removed = pg::with_spi(step); });
     });
-    return gone >= limit;
+    return removed >= limit;
 }
 
 } // namespace

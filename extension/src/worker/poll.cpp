@@ -1,8 +1,8 @@
 // A worker's turn: due work of its slots, effects, markers and the fence in one transaction.
 //
-// Found without a lock, so only a hint; then the slots of a batch are locked and their owner read
-// anew (fence.hpp), and every item is read again under its saga's lock. What becomes of items that
-// fail or meet a lock: handler/batch.hpp.
+// A worker finds due work without a lock, as a hint. It then locks the slots of a batch, reads
+// their owner again (fence.hpp), and reads every item again under its saga's lock.
+// handler/batch.hpp says what happens to items that fail or meet a lock.
 #include "src/worker/poll.hpp"
 
 #include "pg/clock.hpp"
@@ -10,8 +10,8 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "pg/transaction.hpp"
+#include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
-#include "src/common/presence.hpp"
 #include "src/common/probe.hpp"
 #include "src/handler/batch.hpp"
 #include "src/outbox/delivery_worker.hpp"
@@ -24,9 +24,9 @@ namespace stacksaga {
 
 namespace {
 
-// So long batch follows batch, before messages have their turn.
+// So long batches follow each other before messages are delivered.
 constexpr int64 turn_time_max_us = 250 * 1000;
-constexpr int32 rotation_step = 97; // odd: it comes round to every slot
+constexpr int32 rotation_step = 97; // odd: it reaches every slot
 constexpr int32 rotation_size = 4096;
 
 // Its own slots, and those that services own, who cannot run these items (see fence.cpp).
@@ -67,14 +67,14 @@ struct TurnState {
     BatchPace pace{};
 };
 constinit TurnState state{};
-// Errors in delivering messages that are no subscription's: sagas go on meanwhile.
-constinit Trouble delivery_trouble{};
+// Errors of delivery that belong to no subscription: sagas run meanwhile.
+constinit LoopGuard delivery_guard{};
 
 /// A due row as it was found.
 struct FoundItem {
     DueItem item;
     int32 definition_id; ///< of the budget for its retry; 0: it is none
-    /// How long the budget defers it, in microseconds; nothing: it has not been asked yet.
+    /// How long the budget defers it, in microseconds; nothing: not asked yet.
     std::optional<int64> deferral;
 };
 
@@ -192,7 +192,7 @@ void DueItems::note(const ItemOutcome &kept) {
 
 void DueItems::run() {
     FoundItem &at = found[static_cast<size_t>(next)];
-    // Asked once, however often the item has to be run again.
+    // The budget is asked once, however often the item is run again.
     if (at.definition_id != 0 && !at.deferral) {
         if (!fraction)
             fraction = fraction_of(state.node);
@@ -252,7 +252,7 @@ template <class F> void in_transaction(F &&body) {
     });
 }
 
-/// Batch after batch of what was found, until a turn's time is over. Whether all of it was.
+/// Runs batch after batch until a turn's time is over. Whether it ran all items.
 bool run_items(DueItems &items, MemoryContext memory) {
     const int64 end = pg::steady_now() + turn_time_max_us;
     const auto count = static_cast<int32>(items.found.size());
@@ -264,21 +264,21 @@ bool run_items(DueItems &items, MemoryContext memory) {
     return items.first == count;
 }
 
-/// Messages come first in a turn: the look for sagas probes every slot, and a message would wait
-/// for it. An error there that is no subscription's (in cutting the log, say) must not keep sagas
-/// from their turn.
+/// Messages come first in a turn: the search for sagas probes every slot, and a message would wait
+/// for it. An error of delivery that belongs to no subscription (in cutting the log, say) must not
+/// keep sagas from running.
 DeliveryOutcome deliver(const NodeIdentity &node, MemoryContext memory) {
     DeliveryOutcome delivered{
         .items = 0, .failures = 0, .deferred = 0, .more = false, .next_due = DT_NOEND};
-    if (delivery_trouble.remaining() == 0)
-        delivery_trouble.guard([&] {
+    if (delivery_guard.remaining() == 0)
+        delivery_guard.guard([&] {
             delivered = deliver_messages(node, memory);
             return true;
         });
     MemoryContextSwitchTo(memory);
-    if (delivery_trouble.remaining() > 0)
+    if (delivery_guard.remaining() > 0)
         delivered.next_due = std::min(delivered.next_due,
-                                      pg::time_plus(pg::clock_now(), delivery_trouble.remaining()));
+                                      pg::time_plus(pg::clock_now(), delivery_guard.remaining()));
     return delivered;
 }
 
@@ -312,7 +312,7 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
     outcome.deferred += total.deferred;
     outcome.more = outcome.more || total.done > 0 || total.failures > 0 || total.deferred > 0;
     state.probe.settle(now, is_whole && are_run && !total.skipped);
-    // A handler's session locks would outlive what took them: this session never ends.
+    // A handler's session locks would stay: this session never ends.
     LockReleaseSession(USER_LOCKMETHOD);
     return outcome;
 }

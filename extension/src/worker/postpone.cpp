@@ -15,8 +15,8 @@ constexpr core::RetryPolicy pauses{.max_attempts = 0,
                                    .multiplier = 2,
                                    .jitter = 0.2};
 
-// The saga's row is only locked, and not read as the engine reads it: that may be what fails. Where
-// the timeout of a claim comes before its lease, it still does.
+// Locks the saga's row but does not read it as the engine does: that may be what fails. A timeout
+// that comes before its lease still does.
 constinit pg::Statement postpone{
     "WITH s AS (SELECT saga_id, token FROM stacksaga.saga"
     "            WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
@@ -26,8 +26,8 @@ constinit pg::Statement postpone{
     "    AND w.purpose = $7::stacksaga.work_purpose AND w.step_no = $3 AND w.direction = $4"
     "    AND w.due_at <= $6"};
 
-/// How often items were postponed, by the hash of what they are: an item that falls on the place of
-/// another takes it, and begins with short pauses again.
+/// How often items were postponed, by their hash: an item that falls on the place of another takes
+/// it, and the other begins with short pauses again.
 struct Place {
     uint64 key;
     int64 times;
@@ -61,12 +61,10 @@ void postpone_item(const DueItem &item) {
         pg::param_time(pg::time_plus(now, pause)), pg::param_time(now),
         pg::param(core::name_of(item.purpose)));
     if (count != 0)
-        ereport(LOG,
-                (errmsg("saga %s: %s is postponed for %d s", uuid_text(item.saga_id), name_of(item),
-                        static_cast<int>(pause / USECS_PER_SEC)),
-                 errdetail(
-                     "It could not be done, and the error, which is above, is not charged to it."),
-                 errhint("The other sagas go on. It is tried again until it succeeds.")));
+        ereport(LOG, (errmsg("saga %s: %s is postponed for %d s", uuid_text(item.saga_id),
+                             name_of(item), static_cast<int>(pause / USECS_PER_SEC)),
+                      errdetail("The error above is not charged to it as a failed attempt."),
+                      errhint("Other sagas run meanwhile. It is tried again until it succeeds.")));
 }
 
 } // namespace stacksaga

@@ -20,7 +20,7 @@ constexpr int32 items_max = 1000000;
 constexpr int32 probe_max = 256;
 
 // Everything due in the ring, whoever owns the slots: the saga's row lock and the compare-and-set
-// of its work row keep this apart from the workers.
+// of its work row prevent that a worker does it too.
 constinit pg::Statement probe{
     "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction"
     "  FROM generate_series(0, $2 - 1) AS s(slot), LATERAL ("
@@ -30,7 +30,7 @@ constinit pg::Statement probe{
     "        ORDER BY w.due_at LIMIT $4) AS w"
     " ORDER BY w.due_at LIMIT $4"};
 
-/// Items that this call does not look at again, since only a worker may run their handlers.
+/// Items that this call leaves alone, since only a worker may run their handlers.
 struct LeftItems {
     DueItem *list;
     int32 count = 0;
@@ -52,7 +52,7 @@ void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
     ereport(WARNING, (errmsg("step %d of saga %s is left to a worker", item.step_no,
                              uuid_text(item.saga_id)),
                       errdetail("%s.", error.message.data()),
-                      errhint("worker_ensure() starts workers, where none run.")));
+                      errhint("worker_ensure() starts workers where none run.")));
 }
 
 /// Whether it did something.

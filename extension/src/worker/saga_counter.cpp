@@ -1,7 +1,7 @@
 #include "src/worker/saga_counter.hpp"
 
 #include "pg/transaction.hpp"
-#include "src/common/presence.hpp"
+#include "src/common/extension_lock.hpp"
 #include "src/common/saga_tally.hpp"
 
 extern "C" {

@@ -1,13 +1,13 @@
 // The background worker: one process, one database, one number. It waits for its latch or the next
-// thing to do, looks whether it still has anything to do here, beats, and takes one turn.
+// instant, takes the extension lock, sends its heartbeat, and takes one turn.
 //
-// It never waits for a lock that somebody needs who wants it gone: the extension is locked only if
-// that can be had at once, and a worker that is in the way of DROP DATABASE and the like leaves;
-// its supervisor starts it again, and a new process waits for those before it counts as a session.
+// It never holds up a session that wants it to end: it locks the extension only if it gets the lock
+// at once, and ends when DROP DATABASE or its like waits for the sessions of the database. Its
+// supervisor starts it again, and a new process waits for those before it counts as a session.
 #include "core/ring_settings.hpp"
 
+#include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
-#include "src/common/presence.hpp"
 #include "src/handler/crash_record.hpp"
 #include "src/worker/crash_charge.hpp"
 #include "src/worker/maintenance.hpp"
@@ -33,7 +33,7 @@ namespace stacksaga {
 namespace {
 
 // DROP DATABASE and its like wait five seconds for sessions to leave.
-constexpr int64 look_interval_us = USECS_PER_SEC;
+constexpr int64 check_interval_us = USECS_PER_SEC;
 // Less than that, so that DROP DATABASE works after DROP EXTENSION.
 constexpr int64 absence_max_us = 3 * USECS_PER_SEC;
 constexpr int64 contended_interval_us = USECS_PER_SEC;
@@ -62,7 +62,7 @@ struct Worker {
     WorkerOrder order{};
     MemoryContext memory = nullptr;
     const char *database = nullptr;
-    Oid extension = InvalidOid; ///< as it was first seen
+    Oid extension = InvalidOid; ///< the one that this process began with
 
     bool is_absent = false;
     int64 absent_since = 0;
@@ -72,9 +72,9 @@ struct Worker {
     NameData region{};
     NameData cluster{};
 
-    int64 look_at = 0;
+    int64 check_at = 0;
     int64 turn_at = 0;
-    int64 quiet_until = 0; ///< a wake before this instant is answered then
+    int64 quiet_until = 0; ///< a wake before this instant waits until then
     int64 beat_at = 0;
     int64 last_beat_at = 0;
     int64 maintain_at = 0;
@@ -84,7 +84,7 @@ struct Worker {
 constexpr int deadlock_timeout_ms = 100;
 
 constinit Worker self{};
-constinit Trouble trouble{};
+constinit LoopGuard loop_guard{};
 constinit bool is_connected = false;
 
 pg::Coordination coordination() {
@@ -93,10 +93,10 @@ pg::Coordination coordination() {
 
 // ----------------------------------------------------------------------------- coming and going
 
-/// A worker that the postmaster starts again must not do so for ever when its database is gone, and
-/// a process that exits with 0 is not started again. The error of a failed connection is FATAL, so
-/// that only the end of the process can tell. The code -1 stands for an exit() in a handler, whose
-/// 0 must not leave the database without its worker.
+/// The postmaster must not restart a worker for ever when its database does not exist; it restarts
+/// no process that exits with 0. A failed connection is FATAL, so only this callback can know. The
+/// code -1 stands for an exit() in a handler, whose 0 must not leave the database without its
+/// worker.
 void at_exit(int code, Datum) {
     if (!is_connected)
         proc_exit(0);
@@ -108,19 +108,19 @@ void at_exit(int code, Datum) {
     proc_exit(0);
 }
 
-/// The postmaster starts again what exits with 1; the launcher starts again whatever ended.
+/// The postmaster restarts what exits with 1; the launcher restarts whatever ended.
 [[noreturn]] void leave_for_now() {
     proc_exit(self.order.supervisor == Supervisor::postmaster ? 1 : 0);
 }
 
-/// Takes the node out of its ring, so that its slots pass on at once: it does not come back under
-/// this name. One that the supervisor starts again does, and takes over what it had. What fails
-/// here the ring finds out by itself, when no more beats come.
+/// Removes the node, which does not return under this name, so that its slots are assigned again at
+/// once. (A worker that the supervisor restarts has the name, and takes over the slots.) If this
+/// fails, the missing heartbeats say the same later.
 void give_up_node() {
     if (!self.is_registered)
         return;
     self.is_registered = false;
-    trouble.guard([] {
+    loop_guard.guard([] {
         pg::in_transaction([] {
             require_extension();
             pg::commit_locally();
@@ -144,16 +144,15 @@ void check_still_wanted() {
         leave_for_good();
     }
     if (self.order.supervisor == Supervisor::launcher && !is_database_listed()) {
-        ereport(LOG,
-                (errmsg("%s of database \"%s\" ends: stacksaga.databases does not list it any more",
-                        MyBgworkerEntry->bgw_name, self.database)));
+        ereport(LOG, (errmsg("%s of database \"%s\" ends: stacksaga.databases no longer lists it",
+                             MyBgworkerEntry->bgw_name, self.database)));
         give_up_node();
         leave_for_good();
     }
 }
 
-/// Two processes can be started for one number. It is held from the start, but a handler may give
-/// it up by pg_advisory_unlock_all().
+/// Ends this process when another one has its number: a handler may have released the lock on it by
+/// pg_advisory_unlock_all(), and a second process may have been started.
 void keep_number() {
     if (take_worker_number(self.order.number))
         return;
@@ -176,9 +175,9 @@ void reload_settings() {
 
 // ----------------------------------------------------------------------------- the extension
 
-/// Nothing is to be done until the extension is there. The launcher's workers wait for it; others
-/// end soon, unless it is yet to be committed by the transaction that started them.
-void meet_absence() {
+/// The database has no extension. The launcher's workers wait for it; others end soon, unless the
+/// transaction that started them, which may create it, is still open.
+void wait_for_extension() {
     const int64 now = pg::steady_now();
     if (!self.is_absent) {
         self.is_absent = true;
@@ -199,30 +198,30 @@ void meet_absence() {
     }
 }
 
-/// Whether there is something to work in. Ends the process when the database is wanted without
-/// sessions, and when the extension is another one than before: what was remembered of the older
-/// one, here and in every cache of this process, means nothing any more.
-bool look_around() {
-    Presence presence = Presence::busy;
+/// Whether the extension is here. Ends the process when another session waits for the database to
+/// have no sessions, and when the extension was re-created: then every cache of this process is
+/// stale.
+bool has_extension() {
+    ExtensionLock state = ExtensionLock::busy;
     Oid extension = InvalidOid;
     bool is_wanted = false;
     pg::in_transaction([&] {
         is_wanted = is_database_wanted();
         if (!is_wanted)
-            presence = lock_extension(&extension);
-        if (presence == Presence::absent)
-            meet_absence();
+            state = lock_extension(&extension);
+        if (state == ExtensionLock::absent)
+            wait_for_extension();
     });
     if (is_wanted) {
         ereport(LOG, (errmsg("%s leaves database \"%s\", which is being dropped, copied or altered",
                              MyBgworkerEntry->bgw_name, self.database)));
         leave_for_now();
     }
-    if (presence != Presence::held)
+    if (state != ExtensionLock::held)
         return false;
     self.is_absent = false;
     if (OidIsValid(self.extension) && self.extension != extension) {
-        ereport(LOG, (errmsg("%s of database \"%s\" starts again: the extension is a new one",
+        ereport(LOG, (errmsg("%s of database \"%s\" is restarting: the extension was re-created",
                              MyBgworkerEntry->bgw_name, self.database)));
         leave_for_now();
     }
@@ -287,7 +286,7 @@ int64 beat_interval() {
     return std::min(settings.heartbeat_interval, settings.window_length / beats_per_window);
 }
 
-/// A heartbeat, and what slots it brings. Each transaction takes what one may take.
+/// A heartbeat, and the slots that it brings. Each transaction takes as many as one may.
 void beat_and_settle() {
     const int64 now = pg::steady_now();
     const auto elapsed = static_cast<double>(std::max<int64>(1, now - self.last_beat_at));
@@ -322,8 +321,8 @@ void beat_and_settle() {
 
 // ----------------------------------------------------------------------------- the turn
 
-/// What the last process of this number died of.
-void charge_death() {
+/// Charges the crash of the last process of this number.
+void charge_predecessor() {
     bool is_charged = false;
     pg::in_transaction([&] {
         require_extension();
@@ -367,7 +366,7 @@ void take_turn() {
         });
 }
 
-/// Once in a while also where it fails each time: the turns go on.
+/// Sets the next instant first, so that maintenance that fails each time does not displace turns.
 void maintain() {
     self.maintain_at = pg::steady_now() + maintenance_interval_us;
     pgstat_report_activity(STATE_RUNNING, "stacksaga: maintenance");
@@ -377,8 +376,8 @@ void maintain() {
 
 // ----------------------------------------------------------------------------- the loop
 
-/// Whoever wakes a worker that has just found nothing may be about to do so again: one turn answers
-/// all of them.
+/// Waits until shortly after a turn that found nothing: one turn then answers all wakes of that
+/// time.
 void keep_quiet() {
     const int64 rest = self.quiet_until - pg::steady_now();
     if (rest > 0)
@@ -386,13 +385,13 @@ void keep_quiet() {
                   pg::wait_event_of_worker());
 }
 
-void wait_for_something_to_do() {
+void wait_for_work() {
     const int64 now = pg::steady_now();
-    int64 until = self.look_at;
+    int64 until = self.check_at;
     if (self.is_registered)
         until = std::min({until, self.turn_at, self.beat_at, self.maintain_at});
-    if (trouble.remaining() > 0)
-        until = now + std::min(trouble.remaining(), look_interval_us);
+    if (loop_guard.remaining() > 0)
+        until = now + std::min(loop_guard.remaining(), check_interval_us);
     const long ms = static_cast<long>(std::clamp<int64>((until - now + 999) / 1000, 0, 1000));
     const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
                                  pg::wait_event_of_worker());
@@ -406,23 +405,23 @@ void wait_for_something_to_do() {
         reload_settings();
 }
 
-/// One round; true when it did what was to be done.
+/// One round; true when it succeeded.
 bool work() {
-    wait_for_something_to_do();
+    wait_for_work();
     keep_number();
-    const bool has_presence = look_around();
-    self.look_at = pg::steady_now() + look_interval_us;
-    if (!has_presence || trouble.remaining() > 0)
+    const bool is_here = has_extension();
+    self.check_at = pg::steady_now() + check_interval_us;
+    if (!is_here || loop_guard.remaining() > 0)
         return false;
     if (!self.is_registered)
         register_self();
     if (has_crash_to_charge())
-        charge_death();
+        charge_predecessor();
     if (pg::steady_now() >= self.beat_at)
         beat_and_settle();
     if (self.is_registered && pg::steady_now() >= self.turn_at) {
         take_turn();
-        keep_number(); // a turn ends with giving up every lock of the session
+        keep_number(); // a turn ends by releasing every lock of the session
     }
     if (self.is_registered && pg::steady_now() >= self.maintain_at)
         maintain();
@@ -434,7 +433,7 @@ bool work() {
     for (;;) {
         MemoryContextReset(self.memory);
         MemoryContextSwitchTo(self.memory);
-        if (!trouble.guard([] { return work(); }) && trouble.sqlstate() == pg::sg412)
+        if (!loop_guard.guard([] { return work(); }) && loop_guard.sqlstate() == pg::sg412)
             self.is_registered = false;
     }
 }
@@ -451,7 +450,7 @@ void connect(Oid database) {
     // What an administrator chose for sessions that people open must not change what a worker sees.
     SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_SESSION);
     SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION);
-    // Whoever waits for this worker waits as long as its deadlock lasts.
+    // A session that waits for this worker waits as long as its deadlock lasts.
     if (DeadlockTimeout > deadlock_timeout_ms)
         SetConfigOption("deadlock_timeout", psprintf("%d", deadlock_timeout_ms), PGC_SUSET,
                         PGC_S_SESSION);
@@ -461,8 +460,8 @@ void connect(Oid database) {
     });
 }
 
-/// Whoever waits in worker_ensure() sees that the number is taken.
-void tell_starter() {
+/// Wakes the session that waits in worker_ensure() until the number is taken.
+void notify_starter() {
     PGPROC *starter = BackendPidGetProc(MyBgworkerEntry->bgw_notify_pid);
     if (starter != nullptr)
         SetLatch(&starter->procLatch);
@@ -478,7 +477,7 @@ extern "C" void stacksaga_worker_main(Datum main_arg) {
     connect(DatumGetObjectId(main_arg));
     keep_number();
     open_crash_record(self.order.number);
-    tell_starter();
+    notify_starter();
     check_still_wanted();
     self.memory =
         AllocSetContextCreate(TopMemoryContext, "stacksaga worker", ALLOCSET_DEFAULT_SIZES);

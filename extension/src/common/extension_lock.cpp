@@ -1,4 +1,4 @@
-#include "src/common/presence.hpp"
+#include "src/common/extension_lock.hpp"
 
 namespace stacksaga {
 
@@ -14,22 +14,22 @@ bool lock_object(Oid database, Oid catalog, Oid object, LOCKMODE mode) {
 
 } // namespace
 
-Presence lock_extension(Oid *extension) {
+ExtensionLock lock_extension(Oid *extension) {
     const Oid found = get_extension_oid(extension_name, true);
     if (!OidIsValid(found))
-        return Presence::absent;
+        return ExtensionLock::absent;
     if (!lock_object(MyDatabaseId, ExtensionRelationId, found, AccessShareLock))
-        return Presence::busy;
-    // It may have gone between the look and the lock.
+        return ExtensionLock::busy;
+    // It may have been dropped between the lookup and the lock.
     if (get_extension_oid(extension_name, true) != found)
-        return Presence::busy;
+        return ExtensionLock::busy;
     *extension = found;
-    return Presence::held;
+    return ExtensionLock::held;
 }
 
 void require_extension() {
     Oid extension = InvalidOid;
-    if (lock_extension(&extension) != Presence::held)
+    if (lock_extension(&extension) != ExtensionLock::held)
         ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
                         errmsg("extension \"stacksaga\" is being dropped")));
 }
