@@ -55,11 +55,11 @@ constexpr std::optional<Direction> direction_of(std::string_view name) {
     return enum_of<Direction>(direction_names, name);
 }
 
-/// Nothing happens to the saga any more.
+/// The saga has ended.
 constexpr bool is_final(Status s) {
     return s == Status::completed || s == Status::failed;
 }
-/// Nothing happens to the saga before an operator acts, if ever.
+/// The saga has ended or waits for an operator.
 constexpr bool is_at_rest(Status s) {
     return is_final(s) || s == Status::parked;
 }
@@ -70,7 +70,7 @@ struct SagaTransition {
     Status to;
     Direction direction;
     std::string_view sentence;
-    bool of_child = false; ///< only for a saga that is a step of another one
+    bool of_child = false; ///< only for the child of another saga
 };
 
 inline constexpr std::array saga_transitions{
@@ -85,44 +85,44 @@ inline constexpr std::array saga_transitions{
     SagaTransition{Status::running, Status::completed, Direction::act,
                    "the last stage has completed"},
     SagaTransition{Status::running, Status::compensating, Direction::compensate,
-                   "a step failed for good and completed steps are to be undone"},
+                   "a step failed for good and completed steps are to be compensated"},
     SagaTransition{Status::running, Status::failed, Direction::compensate,
-                   "a step failed for good and nothing is to be undone"},
+                   "a step failed for good and nothing is to be compensated"},
     SagaTransition{Status::running, Status::parked, Direction::act,
-                   "a step failed past the point of no return, or its outcome cannot be known"},
+                   "a step failed past an irreversible one, or its outcome is unknown"},
     SagaTransition{Status::running, Status::suspended, Direction::act, "an operator suspends it"},
     SagaTransition{Status::compensating, Status::failed, Direction::compensate,
-                   "everything that was done has been undone"},
+                   "everything that was done has been compensated"},
     SagaTransition{Status::compensating, Status::parked, Direction::compensate,
                    "a compensation failed for good"},
     SagaTransition{Status::compensating, Status::suspended, Direction::compensate,
                    "an operator suspends it"},
     SagaTransition{Status::completed, Status::compensating, Direction::compensate,
-                   "the saga that it is a step of goes back", true},
+                   "its parent saga requests its compensation", true},
     SagaTransition{
         Status::parked, Status::running, Direction::act,
         "the step that it waits for is answered late, or an operator resolves or retries it"},
     SagaTransition{Status::parked, Status::compensating, Direction::compensate,
-                   "an operator has it undone, or has its compensation tried again"},
+                   "an operator cancels it, or retries its compensation"},
     SagaTransition{Status::parked, Status::failed, Direction::compensate,
-                   "an operator says that its last compensation was done"},
+                   "an operator resolves its last compensation as done"},
     SagaTransition{Status::suspended, Status::pending, Direction::act,
                    "an operator resumes it before its first attempt"},
     SagaTransition{Status::suspended, Status::running, Direction::act, "an operator resumes it"},
     SagaTransition{Status::suspended, Status::compensating, Direction::compensate,
                    "an operator resumes or cancels it"},
     SagaTransition{Status::suspended, Status::suspended, Direction::compensate,
-                   "a step in flight failed for good: it goes back when it is resumed"},
+                   "a step in flight failed for good: it compensates when it is resumed"},
     SagaTransition{Status::suspended, Status::failed, Direction::compensate,
                    "an operator cancels it before anything was done"},
     SagaTransition{Status::suspended, Status::parked, Direction::act,
-                   "a step in flight settled past the point of no return, or cannot be known"},
+                   "a step in flight failed past an irreversible one, or its outcome is unknown"},
     SagaTransition{Status::suspended, Status::parked, Direction::compensate,
                    "a compensation in flight failed for good"},
 };
 
-/// Whether a saga may go from (`from`, `from_direction`) to (`to`, `to_direction`); `is_child`: it
-/// is a step of another saga. Nothing changing is always allowed.
+/// Whether a saga may change from (`from`, `from_direction`) to (`to`, `to_direction`); `is_child`:
+/// another saga started it as a step. No change is always allowed.
 constexpr bool may_change(Status from, Direction from_direction, Status to, Direction to_direction,
                           bool is_child = false) {
     if (from_direction == Direction::compensate && to_direction == Direction::act)
@@ -153,7 +153,7 @@ constexpr std::optional<FailureClass> failure_class_of(std::string_view name) {
     return enum_of<FailureClass>(failure_class_names, name);
 }
 
-/// What is done about it.
+/// What the engine does about a failed attempt.
 enum class Verdict : uint8_t {
     retry,   ///< pause, then try again under the same idempotency key
     verify,  ///< ask the step's verify function
@@ -200,13 +200,14 @@ inline constexpr std::array outcome_rules{
     OutcomeRule{Direction::act, FailureClass::non_retryable, When::any, When::any, When::any,
                 Verdict::give_up, "a non-retryable failure is final"},
     OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::yes, When::any,
-                Verdict::verify, "an unknown outcome is asked for"},
+                Verdict::verify, "verify is asked about an unknown outcome"},
     OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::no, When::yes,
-                Verdict::park, "what cannot be undone is not tried again blindly"},
+                Verdict::park, "an irreversible step of unknown outcome is not tried again"},
     OutcomeRule{Direction::act, FailureClass::unknown, When::yes, When::no, When::no,
                 Verdict::retry, "an unknown outcome is tried again under the same key"},
     OutcomeRule{Direction::act, FailureClass::unknown, When::no, When::no, When::no,
-                Verdict::give_up, "the attempts are used up; the step itself is undone as well"},
+                Verdict::give_up,
+                "the attempts are used up; the step itself is compensated as well"},
     OutcomeRule{Direction::compensate, FailureClass::retryable, When::yes, When::any, When::any,
                 Verdict::retry, "a retryable failure pauses the compensation"},
     OutcomeRule{Direction::compensate, FailureClass::unknown, When::yes, When::any, When::any,
@@ -247,8 +248,8 @@ constexpr bool rules_are_total() {
 }
 static_assert(rules_are_total());
 
-/// A lease: the attempt, the direction and 40 random bits. It rises with the attempt, so whoever
-/// keeps the largest one seen refuses older ones, and it cannot be guessed.
+/// A lease: the attempt, the direction and 40 random bits. It rises with the attempt, so a service
+/// that keeps the largest one seen can refuse older ones, and it cannot be guessed.
 inline constexpr int lease_random_bits = 40;
 inline constexpr int64_t lease_attempt_max = (int64_t{1} << 22) - 1;
 

@@ -33,7 +33,7 @@ CREATE OR REPLACE FUNCTION stacksaga.register_node(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_register_node';
 COMMENT ON FUNCTION stacksaga.register_node IS
-    'Registers a node and returns its incarnation; an older holder of the name is out, and its slots pass over. Raises SG400, SG404 (no such ring or agent), SG409 (the name is a node of another ring)';
+    'Registers a node and returns its incarnation; an older holder of the name is fenced, and its slots pass to the new one. Raises SG400, SG404 (no such ring or agent), SG409 (the name is a node of another ring)';
 
 CREATE OR REPLACE FUNCTION stacksaga.heartbeat_node(
     node text, incarnation bigint, load double precision DEFAULT 0
@@ -42,7 +42,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 ROWS 1
 AS 'MODULE_PATHNAME', 'stacksaga_heartbeat_node';
 COMMENT ON FUNCTION stacksaga.heartbeat_node IS
-    'Says that a node lives, and takes over what the open window gives it. Call it in a transaction of its own: slots taken over are locked to its end. Raises SG400, SG404, SG412 (superseded)';
+    'Records that a node is alive, and takes over the slots that the open window assigns to it. Call it in a transaction of its own: slots taken over are locked to its end. Raises SG400, SG404, SG412 (superseded)';
 
 CREATE OR REPLACE FUNCTION stacksaga.acknowledge_checkpoint(
     node text, incarnation bigint, progress jsonb
@@ -50,13 +50,13 @@ CREATE OR REPLACE FUNCTION stacksaga.acknowledge_checkpoint(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_acknowledge_checkpoint';
 COMMENT ON FUNCTION stacksaga.acknowledge_checkpoint IS
-    'Tells how far a node has come, as heartbeat_node() asks for. Raises SG400, SG404, SG412 (superseded), SG413';
+    'Records the progress of a node, which heartbeat_node() asks for. Raises SG400, SG404, SG412 (superseded), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.node_agent(node text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_node_agent';
 COMMENT ON FUNCTION stacksaga.node_agent IS
-    'Returns the agent that a node was dealt to when it registered, round robin; NULL where the ring had none. Raises SG400, SG404';
+    'Returns the agent that a node was assigned to when it registered, round robin; NULL where the ring had none. Raises SG400, SG404';
 
 CREATE OR REPLACE FUNCTION stacksaga.adopt_ring(
     from_region text, from_cluster text, to_region text, to_cluster text, reason text
@@ -70,13 +70,13 @@ CREATE OR REPLACE FUNCTION stacksaga.drain_node(node text, incarnation bigint) R
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_drain_node';
 COMMENT ON FUNCTION stacksaga.drain_node IS
-    'Lets a node finish what it has, gives its slots to the other nodes and keeps it out of the windows that come. Raises SG400, SG404, SG412 (superseded)';
+    'Lets a node finish its work, passes its slots to the other nodes and leaves it out of the next windows. Raises SG400, SG404, SG412 (superseded)';
 
 CREATE OR REPLACE FUNCTION stacksaga.leave_ring(node text, incarnation bigint) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_leave_ring';
 COMMENT ON FUNCTION stacksaga.leave_ring IS
-    'Takes a node out of its ring; its slots pass to the other nodes. Raises SG400, SG404, SG412 (superseded)';
+    'Removes a node from its ring; its slots pass to the other nodes. Raises SG400, SG404, SG412 (superseded)';
 
 CREATE OR REPLACE FUNCTION stacksaga.publish_window(
     region       text,
@@ -126,7 +126,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 ROWS 50
 AS 'MODULE_PATHNAME', 'stacksaga_ring_nodes';
 COMMENT ON FUNCTION stacksaga.ring_nodes IS
-    'Returns the nodes of a ring that a coordinator deals slots to; frozen: a silent agent whose slots wait for it (rebalance_delay). Raises SG400, SG404';
+    'Returns the nodes of a ring that a coordinator assigns slots to; frozen: an unresponsive agent whose slots wait for it (rebalance_delay). Raises SG400, SG404';
 
 CREATE OR REPLACE FUNCTION stacksaga.agent_slots(agent text, window_start timestamptz)
 RETURNS TABLE (slot integer, range_start bigint, range_end bigint, node text)
@@ -134,7 +134,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 ROWS 64
 AS 'MODULE_PATHNAME', 'stacksaga_agent_slots';
 COMMENT ON FUNCTION stacksaga.agent_slots IS
-    'Returns the slots that an agent deals on in a window, each with the one of its nodes that owns it or is to; NULL where none does. Raises SG400, SG404 (no such agent)';
+    'Returns the slots that an agent assigns in a window, each with the one of its nodes that owns it or is to own it; NULL where none does. Raises SG400, SG404 (no such agent)';
 
 CREATE OR REPLACE FUNCTION stacksaga.ring_setting_defaults()
 RETURNS TABLE (setting text, value text, is_interval boolean)
@@ -199,8 +199,8 @@ $$;
 COMMENT ON FUNCTION stacksaga.oldest_due_of_workers IS
     'Internal: returns when the work of a ring that workers do and that waits longest was or will be due; NULL where there is none';
 
--- A function of its own keeps the planner from thinking that the view ring_status is so dear that it
--- must be compiled.
+-- A function of its own keeps the planner from estimating the view ring_status so high that it would
+-- be compiled.
 CREATE OR REPLACE FUNCTION stacksaga.oldest_due(ring_id integer) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

@@ -28,15 +28,15 @@ COMMENT ON FUNCTION stacksaga.find_grantee IS
 CREATE OR REPLACE TRIGGER saga_definition_definer BEFORE INSERT ON stacksaga.saga_definition
     FOR EACH ROW EXECUTE FUNCTION stacksaga.find_definer();
 COMMENT ON TRIGGER saga_definition_definer ON stacksaga.saga_definition IS
-    'Notes the oid of the definer';
+    'Records the oid of the definer';
 CREATE OR REPLACE TRIGGER subscription_definer BEFORE INSERT ON stacksaga.subscription
     FOR EACH ROW EXECUTE FUNCTION stacksaga.find_definer();
 COMMENT ON TRIGGER subscription_definer ON stacksaga.subscription IS
-    'Notes the oid of the definer';
+    'Records the oid of the definer';
 CREATE OR REPLACE TRIGGER usage_grant_role BEFORE INSERT ON stacksaga.usage_grant
     FOR EACH ROW EXECUTE FUNCTION stacksaga.find_grantee();
 COMMENT ON TRIGGER usage_grant_role ON stacksaga.usage_grant IS
-    'Notes the oid of the role';
+    'Records the oid of the role';
 
 -- NULL of a role that has the name and the oid.
 CREATE OR REPLACE FUNCTION stacksaga.role_objection(role name, role_oid oid) RETURNS text
@@ -48,4 +48,4 @@ AS $$
       FROM (SELECT) AS one LEFT JOIN pg_roles r ON r.rolname = role_objection.role
 $$;
 COMMENT ON FUNCTION stacksaga.role_objection IS
-    'Internal: returns what has become of a role that has a name and had an oid, NULL when it is still that role';
+    'Internal: returns why a name no longer stands for the role that had an oid, NULL when it does';

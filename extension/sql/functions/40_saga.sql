@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION stacksaga.clock_now() RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_clock_now';
 COMMENT ON FUNCTION stacksaga.clock_now IS
-    'Returns the instant that stacksaga works with: the database clock moved by stacksaga.clock_offset';
+    'Returns the time that stacksaga uses: the database clock moved by stacksaga.clock_offset';
 
 CREATE OR REPLACE FUNCTION stacksaga.statement_clock() RETURNS timestamptz
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -73,7 +73,7 @@ CREATE OR REPLACE FUNCTION stacksaga.complete_steps(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_complete_steps';
 COMMENT ON FUNCTION stacksaga.complete_steps IS
-    'Completes many claimed steps, in order; a row that complete_step() would refuse gets the SQLSTATE and spoils nothing. Raises SG400';
+    'Completes many claimed steps, in order; a row that complete_step() would refuse gets the SQLSTATE, and the others are completed. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.fail_step(
     saga_id uuid, step text, lease bigint, error text,
@@ -83,7 +83,7 @@ CREATE OR REPLACE FUNCTION stacksaga.fail_step(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_fail_step';
 COMMENT ON FUNCTION stacksaga.fail_step IS
-    'Says that a claimed step failed (retryable, non_retryable or unknown) and returns the status of its saga. Raises SG400, SG404, SG409, SG412, SG413';
+    'Records that a claimed step failed (retryable, non_retryable or unknown) and returns the status of its saga. Raises SG400, SG404, SG409, SG412, SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.extend_step(
     saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '30 seconds'
@@ -91,7 +91,7 @@ CREATE OR REPLACE FUNCTION stacksaga.extend_step(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_extend_step';
 COMMENT ON FUNCTION stacksaga.extend_step IS
-    'Extends the lease of a claimed step, at most to the timeout of the attempt, and says whether the saga is going back. Raises SG400, SG404, SG409, SG412';
+    'Extends the lease of a claimed step, at most to the timeout of the attempt, and returns whether the saga compensates. Raises SG400, SG404, SG409, SG412';
 
 CREATE OR REPLACE FUNCTION stacksaga.saga_result(saga_id uuid)
 RETURNS TABLE (status text, output jsonb, error text, failed_step text, finished_at timestamptz)
@@ -118,14 +118,14 @@ CREATE OR REPLACE FUNCTION stacksaga.saga_transitions()
 RETURNS TABLE (from_status text, to_status text, direction text, sentence text, of_child boolean)
 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_saga_transitions';
 COMMENT ON FUNCTION stacksaga.saga_transitions IS
-    'Lists the changes of status that a saga may make; direction is the saga''s after the change; of_child: only for a saga that is a step of another one';
+    'Lists the changes of status that a saga may make; direction is the saga''s after the change; of_child: only for a saga that is a child of another one';
 
 CREATE OR REPLACE FUNCTION stacksaga.outcome_rules()
 RETURNS TABLE (rule integer, direction text, error_class text, attempts_left text, has_verify text,
                irreversible text, verdict text, sentence text)
 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_outcome_rules';
 COMMENT ON FUNCTION stacksaga.outcome_rules IS
-    'Lists what is done about a failed attempt; the first rule that matches holds';
+    'Lists what the engine does about a failed attempt; the first rule that matches applies';
 
 CREATE OR REPLACE FUNCTION stacksaga.enforce_transition() RETURNS trigger
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -136,4 +136,4 @@ COMMENT ON FUNCTION stacksaga.enforce_transition IS
 CREATE OR REPLACE TRIGGER saga_transition BEFORE UPDATE ON stacksaga.saga FOR EACH ROW
     EXECUTE FUNCTION stacksaga.enforce_transition();
 COMMENT ON TRIGGER saga_transition ON stacksaga.saga IS
-    'Holds everybody to the changes that are allowed, the owner of the table included';
+    'Refuses changes that are not allowed, to the owner of the table too';

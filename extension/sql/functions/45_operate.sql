@@ -9,31 +9,31 @@ CREATE OR REPLACE FUNCTION stacksaga.signal_saga(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_signal_saga';
 COMMENT ON FUNCTION stacksaga.signal_saga IS
-    'Sends a signal, which completes the step that waits for it or the first one that will; false when message_id was accepted before. Raises SG400, SG404 (no such saga, or no step of it waits for the signal), SG409 (the saga is over or goes back), SG413';
+    'Sends a signal, which completes the step that waits for it or the first one that will; false when message_id was accepted before. Raises SG400, SG404 (no such saga, or no step of it waits for the signal), SG409 (the saga has ended or compensates), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.cancel_saga(saga_id uuid, reason text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_cancel_saga';
 COMMENT ON FUNCTION stacksaga.cancel_saga IS
-    'Turns a saga back: what was done is compensated, what is in flight settles first. Raises SG400, SG404, SG409 (it is over, past an irreversible step, or parked on its way back)';
+    'Makes a saga compensate what it has done, once its claimed steps have settled. Raises SG400, SG404, SG409 (it has ended, is past an irreversible step, or parked after its compensation began)';
 
 CREATE OR REPLACE FUNCTION stacksaga.suspend_saga(saga_id uuid, reason text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_suspend_saga';
 COMMENT ON FUNCTION stacksaga.suspend_saga IS
-    'Stops a saga until resume_saga(): nothing of it becomes due, answers under a lease still count. Raises SG400, SG404, SG409 (it is over or parked)';
+    'Stops a saga until resume_saga(): none of its steps becomes due, answers under a lease still count. Raises SG400, SG404, SG409 (it has ended or is parked)';
 
 CREATE OR REPLACE FUNCTION stacksaga.resume_saga(saga_id uuid, reason text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_resume_saga';
 COMMENT ON FUNCTION stacksaga.resume_saga IS
-    'Lets a suspended saga go on. Raises SG400, SG404, SG409 (it is not suspended)';
+    'Resumes a suspended saga. Raises SG400, SG404, SG409 (it is not suspended)';
 
 CREATE OR REPLACE FUNCTION stacksaga.retry_saga(saga_id uuid, reason text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_retry_saga';
 COMMENT ON FUNCTION stacksaga.retry_saga IS
-    'Has a parked saga try again what failed: its compensation, or its step past the point of no return. Attempts count anew. Raises SG400, SG404, SG409 (it is not parked)';
+    'Retries what failed in a parked saga: its compensation, or its step past an irreversible one. Attempts count from 1 again. Raises SG400, SG404, SG409 (it is not parked)';
 
 CREATE OR REPLACE FUNCTION stacksaga.resolve_step(
     saga_id uuid,
@@ -45,7 +45,7 @@ CREATE OR REPLACE FUNCTION stacksaga.resolve_step(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_resolve_step';
 COMMENT ON FUNCTION stacksaga.resolve_step IS
-    'Says what no attempt could: that a step, or its compensation on the way back, is done or not_done. Raises SG400, SG404, SG409 (the step neither runs nor waits), SG413';
+    'Records that a step, or its compensation, is done or not_done where no attempt could say so. Raises SG400, SG404, SG409 (the step neither runs nor waits), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.cancel_sagas(
     saga_ids uuid[],

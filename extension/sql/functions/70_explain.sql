@@ -1,7 +1,7 @@
 -- Definitions explained: as a picture, and as what their retries add up to.
 
--- Mermaid decodes #NNN; in labels. So everything that could mean something to it, or to the HTML
--- that it makes, is written as that: whatever a label says, it stays one label.
+-- Mermaid decodes #NNN; in labels. Every character that Mermaid, or the HTML that it makes, could
+-- interpret is written so: whatever a label says, it stays one label.
 CREATE OR REPLACE FUNCTION stacksaga.diagram_label(label text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -14,15 +14,15 @@ $$;
 COMMENT ON FUNCTION stacksaga.diagram_label IS
     'Internal: returns a text as it is written between the quotes of a Mermaid label';
 
--- What a step does, or what is done in its place, in a few words.
-CREATE OR REPLACE FUNCTION stacksaga.diagram_deed(kind text, handler text, target text) RETURNS text
+-- What a step, its fallback or its compensation does, in a few words.
+CREATE OR REPLACE FUNCTION stacksaga.diagram_action(kind text, handler text, target text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT stacksaga.diagram_label(kind || ' ' || CASE
                WHEN kind = 'sql' THEN regexp_replace(handler, '\([^()]*\)$', '') ELSE target END)
 $$;
-COMMENT ON FUNCTION stacksaga.diagram_deed IS
-    'Internal: returns a line of a Mermaid label: a kind of step, and its function or what else it is about';
+COMMENT ON FUNCTION stacksaga.diagram_action IS
+    'Internal: returns a line of a Mermaid label: a kind of step, and its function, queue or other target';
 
 -- One line a statement. Nodes: sN is step N, fN its fallback, cN its compensation; gN is a stage of
 -- several steps.
@@ -36,10 +36,10 @@ AS $$
                ds.effect = 'compensable' AS is_compensable, ds.fallback IS NOT NULL AS has_fallback,
                count(*) OVER (PARTITION BY ds.stage) AS siblings,
                stacksaga.diagram_label(ds.step) AS name,
-               stacksaga.diagram_deed(ds.kind, ds.action, d.target) AS does,
-               stacksaga.diagram_deed(ds.kind, ds.compensation,
+               stacksaga.diagram_action(ds.kind, ds.action, d.target) AS does,
+               stacksaga.diagram_action(ds.kind, ds.compensation,
                                       coalesce(ds.compensation_topic, d.target)) AS undoes,
-               stacksaga.diagram_deed(CASE WHEN ds.kind IN ('sql', 'message') THEN ds.kind
+               stacksaga.diagram_action(CASE WHEN ds.kind IN ('sql', 'message') THEN ds.kind
                                       ELSE 'queue' END,
                                       ds.fallback, ds.fallback) AS falls_back
           FROM stacksaga.definition_step ds,
@@ -119,7 +119,7 @@ AS $$
      GROUP BY d.definition_id
 $$;
 COMMENT ON FUNCTION stacksaga.saga_diagram IS
-    'Draws a definition, the current one or a version, as a Mermaid flowchart: solid arrows are the way forward, dotted ones the way back. Raises SG400, SG404';
+    'Draws a definition, the current one or a version, as a Mermaid flowchart: solid arrows lead from step to step, dotted ones to fallbacks and compensations. Raises SG400, SG404';
 
 CREATE OR REPLACE FUNCTION stacksaga.explain_retries(
     saga text, outer_attempts integer[] DEFAULT '{}'
@@ -129,4 +129,4 @@ LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER ROWS 10
 SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
 AS 'MODULE_PATHNAME', 'stacksaga_explain_retries';
 COMMENT ON FUNCTION stacksaga.explain_retries IS
-    'Returns what the retries of each step of a saga add up to: how often and for how long it may be tried, multiplied by the attempts of the layers around the saga, and whether what is remembered of it outlasts that; NULL: without bound. Raises SG400, SG404';
+    'Returns what the retries of each step of a saga add up to: how often and for how long it may be tried, multiplied by the attempts of the layers around the saga, and whether the dedupe window outlasts that; NULL: without bound. Raises SG400, SG404';

@@ -1,4 +1,4 @@
--- What monitoring reads: numbers with names, none of them counted when asked for. What grows with
+-- What monitoring reads: numbers with names, none of them counted when it asks. What grows with
 -- history is counted where it happens (extension/src/common/counters.hpp) or estimated by PostgreSQL's
 -- statistics; what is read here is as large as the ring, its nodes and its queues.
 
@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION stacksaga.count_sagas() RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_count_sagas';
 COMMENT ON FUNCTION stacksaga.count_sagas IS
-    'Internal: counts sagas by status anew, by reading all of them once; false when another session is at it';
+    'Internal: counts sagas by status, by reading all of them once; false when another session is counting';
 
 CREATE OR REPLACE FUNCTION stacksaga.setting(name text) RETURNS text
 LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -34,7 +34,7 @@ AS 'MODULE_PATHNAME', 'stacksaga_library_version';
 COMMENT ON FUNCTION stacksaga.library_version IS
     'Internal: returns the version of the library that this session has loaded';
 
--- 0 while nothing is late, also for work that is never due by itself.
+-- 0 while nothing is overdue, also for work that is never due by itself.
 CREATE OR REPLACE FUNCTION stacksaga.seconds_overdue(due_at timestamptz)
 RETURNS double precision
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -46,7 +46,7 @@ $$;
 COMMENT ON FUNCTION stacksaga.seconds_overdue IS
     'Internal: returns for how long something has been due, 0 when it is not due';
 
--- Of parked sagas at most so many are looked at: nobody reads the difference.
+-- Counts at most so many parked sagas: a larger number says no more.
 CREATE OR REPLACE FUNCTION stacksaga.parked_count(count_max integer DEFAULT 1000) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -95,7 +95,7 @@ $$;
 COMMENT ON FUNCTION stacksaga.ring_metrics IS
     'Internal: returns what metrics() says of rings, nodes and queues';
 
--- Of a subscription's messages at most so many are looked at: nobody reads the difference.
+-- Counts at most so many messages of a subscription: a larger number says no more.
 CREATE OR REPLACE FUNCTION stacksaga.dead_count(
     subscription_id integer, count_max integer DEFAULT 1000
 ) RETURNS bigint
@@ -218,12 +218,12 @@ AS $$
     ('stacksaga_build_info', 'gauge', '1; the versions of the extension, the library and the server'),
     ('stacksaga_sagas', 'gauge', 'sagas by status; absent until a worker has counted them'),
     ('stacksaga_sagas_started_total', 'counter', 'sagas started'),
-    ('stacksaga_sagas_finished_total', 'counter', 'sagas completed, and sagas whose work was undone'),
-    ('stacksaga_sagas_compensated_total', 'counter', 'sagas that turned back: what they did is undone'),
+    ('stacksaga_sagas_finished_total', 'counter', 'sagas completed, and sagas failed after compensation'),
+    ('stacksaga_sagas_compensated_total', 'counter', 'sagas that began to compensate'),
     ('stacksaga_sagas_parked_total', 'counter', 'times a saga was parked'),
     ('stacksaga_sagas_parked', 'gauge', 'sagas that are parked now; 1000 stands for more'),
-    ('stacksaga_steps_completed_total', 'counter', 'steps done, and steps undone'),
-    ('stacksaga_attempts_failed_total', 'counter', 'attempts that failed, by what the failure meant'),
+    ('stacksaga_steps_completed_total', 'counter', 'steps completed, and steps compensated'),
+    ('stacksaga_attempts_failed_total', 'counter', 'attempts that failed, by error class'),
     ('stacksaga_retries_total', 'counter', 'pauses before another attempt'),
     ('stacksaga_definitions', 'gauge', 'sagas that are defined; 1000 stands for more'),
     ('stacksaga_clock_offset_seconds', 'gauge', 'by how much stacksaga.clock_offset moves the clock'),

@@ -1,5 +1,5 @@
--- What is wrong here, and the SQL that mends it. A check is a SELECT that has a row for each thing
--- that is wrong; ages are by stacksaga's clock, so that tests can move it.
+-- What is wrong here, and the SQL that fixes it. A check is a SELECT that returns a row for each
+-- finding; ages are by stacksaga's clock, so that tests can move it.
 
 CREATE OR REPLACE FUNCTION stacksaga.handler_objection(
     signature text, returns regtype, definer name

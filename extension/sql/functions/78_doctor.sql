@@ -1,4 +1,4 @@
--- doctor(), continued: what goes on, and what holds it up.
+-- doctor(), continued: rings, subscriptions and vacuum.
 
 CREATE OR REPLACE FUNCTION stacksaga.doctor_rings()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
@@ -17,7 +17,7 @@ AS $$
                         WHERE n.region = r.region AND n.cluster = r.cluster AND n.state = 'active'
                           AND n.kind IN ('worker', 'agent')) AS has_owners
           FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)
-    ), late AS (
+    ), due AS (
         SELECT r.name, 'work of ' || r.name AS what,
                stacksaga.seconds_overdue(stacksaga.oldest_due_of_workers(r.ring_id)) AS overdue,
                'SELECT stacksaga.worker_ensure(); -- or stacksaga.run_pending()' AS fix
@@ -39,7 +39,7 @@ AS $$
     SELECT CASE WHEN overdue < 600 THEN 'warning' ELSE 'error' END, 'overdue',
            format('%s has been due for %s', what, date_trunc('second', make_interval(secs => overdue))),
            fix
-      FROM late WHERE overdue > 60
+      FROM due WHERE overdue > 60
     UNION ALL
     SELECT 'warning', 'nodes', format('node "%s" of ring (%s, %s) is dead: it beat last %s ago', n.node,
                n.region, n.cluster, date_trunc('second', n.heartbeat_age)),
@@ -124,7 +124,7 @@ AS $$
     UNION ALL
     SELECT CASE WHEN lag < 600 THEN 'warning' ELSE 'error' END, 'lag',
            format('%s has not read messages that are %s old; after '
-                  'stacksaga.outbox_retention (%s) they are moved aside for it', s.name,
+                  'stacksaga.outbox_retention (%s) they are copied out of the log for it', s.name,
                   date_trunc('second', make_interval(secs => lag)),
                   current_setting('stacksaga.outbox_retention')),
            CASE WHEN s.handler IS NULL
@@ -222,4 +222,4 @@ AS $$
      ORDER BY array_position('{error,warning,info}', f.severity), f.check_name, f.detail
 $$;
 COMMENT ON FUNCTION stacksaga.doctor IS
-    'Returns what is wrong with stacksaga in this database and on this server, the worst first, and what mends it; no row: nothing';
+    'Returns what is wrong with stacksaga in this database and on this server, the worst first, and what fixes it; no row: nothing';

@@ -115,7 +115,7 @@ AS $$
       FROM counted
 $$;
 COMMENT ON FUNCTION stacksaga.status_sagas_seen IS
-    'Internal: returns how many sagas are in each status, as far as they were looked at, and whether there are more';
+    'Internal: returns how many sagas are in each status among those that were read, and whether there are more';
 
 CREATE OR REPLACE FUNCTION stacksaga.status_sagas(count_max integer DEFAULT 1000) RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -127,7 +127,7 @@ AS $$
         stacksaga.status_sagas_seen(count_max))
 $$;
 COMMENT ON FUNCTION stacksaga.status_sagas IS
-    'Internal: returns what status() says of sagas: how many are in each status, and whether there are more than were looked at';
+    'Internal: returns what status() says of sagas: how many are in each status, and whether there are more than were read';
 
 CREATE OR REPLACE FUNCTION stacksaga.status_subscriptions() RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -58,9 +58,9 @@ COMMENT ON TABLE stacksaga.node IS
     'Runtime: one row per node; its state follows from the age of its heartbeat';
 COMMENT ON COLUMN stacksaga.node.incarnation IS
     'Changes when the name is registered again, which fences its older holder';
-COMMENT ON COLUMN stacksaga.node.agent IS 'The agent that deals slots to this node';
+COMMENT ON COLUMN stacksaga.node.agent IS 'The agent that assigns slots to this node';
 COMMENT ON COLUMN stacksaga.node.pid IS 'The process of a background worker of this server';
-COMMENT ON COLUMN stacksaga.node.checkpoint_at IS 'When the node last told its progress';
+COMMENT ON COLUMN stacksaga.node.checkpoint_at IS 'When the node last reported its progress';
 
 -- Ownership and fencing live here and nowhere else. A change of owner happens under the exclusive
 -- lock on the slot and raises the epoch (extension/src/ring/fence.hpp).
@@ -110,7 +110,7 @@ CREATE TABLE stacksaga.ring_adoption (
     PRIMARY KEY (from_ring_id, epoch)
 );
 COMMENT ON TABLE stacksaga.ring_adoption IS
-    'One row per call of adopt_ring(): what moved, and who said so';
+    'One row per call of adopt_ring(): what moved, and which role called it';
 
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring_adoption', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.ring_id_seq', '');

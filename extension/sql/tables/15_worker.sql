@@ -1,5 +1,5 @@
--- What the workers tell of themselves, at a heartbeat or after work; no index but the key, so updates
--- stay heap-only.
+-- What the workers report of themselves, at a heartbeat or after work; no index but the key, so
+-- updates stay heap-only.
 CREATE TABLE stacksaga.worker (
     worker       integer PRIMARY KEY,
     pid          integer NOT NULL,

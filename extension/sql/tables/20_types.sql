@@ -8,7 +8,7 @@ CREATE DOMAIN stacksaga.saga_status AS text COLLATE "C"
 COMMENT ON DOMAIN stacksaga.saga_status IS 'A status of a saga; see saga_transitions()';
 
 CREATE DOMAIN stacksaga.step_direction AS text COLLATE "C" CHECK (VALUE IN ('act', 'compensate'));
-COMMENT ON DOMAIN stacksaga.step_direction IS 'Forward, or back';
+COMMENT ON DOMAIN stacksaga.step_direction IS 'act: the step itself; compensate: its compensation';
 
 CREATE DOMAIN stacksaga.failure_class AS text COLLATE "C"
     CHECK (VALUE IN ('retryable', 'non_retryable', 'unknown'));

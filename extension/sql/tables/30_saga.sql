@@ -54,7 +54,7 @@ CREATE TABLE stacksaga.definition_step (
     PRIMARY KEY (definition_id, step_no)
 );
 COMMENT ON TABLE stacksaga.definition_step IS
-    'The steps of each definition; a stage holds the steps that run side by side';
+    'The steps of each definition; the steps of one stage run at the same time';
 COMMENT ON COLUMN stacksaga.definition_step.action IS
     'The signature of the function that a sql step runs; the oid beside it is checked at each call';
 COMMENT ON COLUMN stacksaga.definition_step.fallback IS
@@ -65,8 +65,8 @@ COMMENT ON COLUMN stacksaga.definition_step.search_path IS
     'The search_path of the session that defined the step, in force while its functions run';
 
 -- The saga row is written at its start, at a change of status, and at its end. Of what changes only
--- direction and finished_at are indexed, so all its updates but the last, and the one with which it
--- goes back, stay heap-only.
+-- direction and finished_at are indexed, so all its updates stay heap-only but the last, and the one
+-- that begins compensation.
 CREATE TABLE stacksaga.saga (
     saga_id          uuid NOT NULL,
     token            stacksaga.ring_token NOT NULL,
@@ -102,19 +102,19 @@ CREATE INDEX saga_children ON stacksaga.saga (parent_id, parent_step, run)
 COMMENT ON TABLE stacksaga.saga IS
     'One row per saga; the allowed changes of status are those of saga_transitions()';
 COMMENT ON COLUMN stacksaga.saga.direction IS
-    'act, then compensate, and never back, whatever suspends, parks or resumes the saga';
+    'act, then compensate, and never act again, whatever suspends, parks or resumes the saga';
 COMMENT ON COLUMN stacksaga.saga.latest_run IS
     'On the row of run 0 of a keyed saga: which run its key stands for now';
 COMMENT ON COLUMN stacksaga.saga.parent_id IS
     'The saga that this one is a step of; run counts the sagas that the step has started';
 COMMENT ON INDEX stacksaga.saga_finished IS
-    'What retention removes, in the order in which it does: completed sagas have direction act, failed ones compensate';
+    'What retention removes, in order: completed sagas have direction act, failed ones compensate';
 COMMENT ON INDEX stacksaga.saga_created IS 'The newest sagas; like saga_key on what never changes';
 COMMENT ON INDEX stacksaga.saga_key IS 'The sagas of a key, of every name and run';
 COMMENT ON INDEX stacksaga.saga_children IS 'The sagas that a step has started';
 COMMENT ON COLUMN stacksaga.saga.fingerprint IS 'SHA-256 of the input in canonical form';
 
--- Everything that somebody must look at. Deleted when done: as large as the live work.
+-- Everything that is due now or later, and for whom. Deleted when done: as large as the live work.
 -- due_at: not yet claimed: when it may be; claimed: when its lease or its timeout runs out.
 -- The columns stand in an order that wastes no bytes on alignment.
 CREATE TABLE stacksaga.work (
@@ -145,7 +145,7 @@ CREATE INDEX work_for_workers ON stacksaga.work (ring_id, slot, due_at)
 CREATE INDEX work_for_services ON stacksaga.work (ring_id, queue, due_at)
     WHERE queue IS NOT NULL AND NOT verifying;
 COMMENT ON TABLE stacksaga.work IS
-    'One row per thing to look at: a step to run, a pause before a retry, a lease that may run out, a signal or a saga that a step waits for';
+    'One row for everything that is or may become due: a step to run, a pause before a retry, a lease that may run out, a signal or a child that a step waits for, a deadline';
 COMMENT ON INDEX stacksaga.work_for_workers IS
     'What a worker must do, by slot and instant; rows that only a service may claim are not in it';
 COMMENT ON INDEX stacksaga.work_for_services IS 'What a service may claim, by queue and instant';
@@ -153,16 +153,16 @@ COMMENT ON COLUMN stacksaga.work.step_no IS
     'The step that is due, or whose child has settled; 0 for the purposes that concern the whole saga';
 COMMENT ON COLUMN stacksaga.work.direction IS 'Of a step; act for every other purpose';
 COMMENT ON COLUMN stacksaga.work.attempt_base IS
-    'Attempts before the present count: a fallback, and an operator who has a step tried again, start a new one';
+    'Attempts before the present count: a fallback, and an operator who retries a step, start a new one';
 COMMENT ON COLUMN stacksaga.work.resume_at IS
     'While the saga is suspended, and due_at infinite: when it would be due';
 COMMENT ON COLUMN stacksaga.work.deferred IS
-    'This pause is not the policy''s: the retry found the budget of its queue or definition empty';
+    'The retry budget of the queue or definition was empty: this pause is not the policy''s';
 COMMENT ON COLUMN stacksaga.work.falling_back IS 'The fallback of the step is tried';
 COMMENT ON COLUMN stacksaga.work.lease IS
     'Fencing token of the latest claim; kept after the lease ran out, since a late answer counts until the next claim';
 
--- The marker: never one per attempt, or a late first attempt and its successor would both commit.
+-- The marker: never one per attempt, or a stale first attempt and its successor would both commit.
 CREATE TABLE stacksaga.effect (
     saga_id      uuid NOT NULL,
     step_no      smallint NOT NULL,

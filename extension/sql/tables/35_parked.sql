@@ -1,5 +1,5 @@
--- Which sagas need a person: found without reading the others, and without an index on what changes
--- in table saga, which would cost most of its heap-only updates. Written by the trigger
+-- The sagas that need an operator: found without reading the others, and without an index on a column
+-- of table saga that changes, which would cost most of its heap-only updates. Written by the trigger
 -- saga_transition.
 CREATE TABLE stacksaga.parked_saga (
     saga_id uuid NOT NULL,
@@ -8,5 +8,5 @@ CREATE TABLE stacksaga.parked_saga (
     PRIMARY KEY (saga_id, token)
 );
 COMMENT ON TABLE stacksaga.parked_saga IS
-    'One row per parked saga; a row whose saga is gone means nothing';
+    'One row per parked saga; a row whose saga was removed means nothing';
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.parked_saga', '');

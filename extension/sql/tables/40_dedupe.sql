@@ -24,10 +24,10 @@ COMMENT ON TABLE stacksaga.idempotency_key IS
 COMMENT ON COLUMN stacksaga.idempotency_key.lease IS
     'Fencing token of the latest begin; kept after completion, since the same finish may come again';
 COMMENT ON COLUMN stacksaga.idempotency_key.sweep_at IS
-    'When expire_dedupe() looks at the row; the row expires retention after completed_at';
+    'When expire_dedupe() checks the row; the row expires retention after completed_at';
 COMMENT ON COLUMN stacksaga.idempotency_key.fingerprint IS
     'Hash of the request by the algorithm of fingerprint_version; NULL: the request was NULL';
-COMMENT ON INDEX stacksaga.idempotency_key_sweep IS 'Keys by the instant at which to look at them';
+COMMENT ON INDEX stacksaga.idempotency_key_sweep IS 'Keys by the instant at which to check them';
 
 CREATE TABLE stacksaga.accepted_message (
     token      stacksaga.ring_token NOT NULL,

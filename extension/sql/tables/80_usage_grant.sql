@@ -5,7 +5,7 @@ CREATE TABLE stacksaga.usage_grant (
     PRIMARY KEY (role, kind)
 );
 COMMENT ON TABLE stacksaga.usage_grant IS
-    'Remembers what grant_usage() granted, so that an update can grant what is new';
+    'Records what grant_usage() granted, so that an update can grant what is new';
 COMMENT ON COLUMN stacksaga.usage_grant.role_oid IS
     'The role that had the name when the row was written: another role of the name was granted nothing';
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.usage_grant', '');

@@ -24,8 +24,8 @@ WITH timing AS (
     SELECT owner, count(*) AS slots FROM stacksaga.slot WHERE owner IS NOT NULL GROUP BY owner
 ), listed AS (
     SELECT n.*, r.region, r.cluster, r.slots, c.at, c.at - n.heartbeat_at AS heartbeat_age,
-           -- Who told its progress once and does not when asked hangs, and is suspected as if it had
-           -- been silent since; dead it is not while it beats.
+           -- A node that has reported progress before and does not when asked hangs: it is suspected as
+           -- if its heartbeats had stopped then, but not dead while they arrive.
            stacksaga.node_state(
                CASE WHEN n.progress IS NULL THEN n.heartbeat_at
                     ELSE least(n.heartbeat_at,
@@ -45,7 +45,7 @@ SELECT l.node, l.region, l.cluster, l.kind, l.state, l.load, l.weight, l.heartbe
   LEFT JOIN owned o ON o.owner = l.incarnation
  WHERE l.state <> 'removed';
 COMMENT ON VIEW stacksaga.nodes IS
-    'Shows the nodes of every ring, how they are, and which share of the ring they own';
+    'Shows the nodes of every ring, their state, and which share of the ring they own';
 
 CREATE OR REPLACE VIEW stacksaga.ring_status AS
 SELECT r.region, r.cluster,
@@ -77,4 +77,4 @@ SELECT f.region AS from_region, f.cluster AS from_cluster, t.region AS to_region
   JOIN stacksaga.ring f ON f.ring_id = a.from_ring_id
   JOIN stacksaga.ring t ON t.ring_id = a.to_ring_id;
 COMMENT ON VIEW stacksaga.ring_adoptions IS
-    'Shows which rings took over the work of others: how many sagas, who said so and why';
+    'Shows which rings took over the work of others: how many sagas, which role did it and why';

@@ -1,4 +1,4 @@
--- Background workers that run now, as they last told of themselves.
+-- Background workers that run now, as they last reported.
 
 CREATE OR REPLACE VIEW stacksaga.worker_stats AS
 SELECT pg_catalog.current_database()::text AS database,
@@ -8,4 +8,4 @@ SELECT pg_catalog.current_database()::text AS database,
  WHERE EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
                 WHERE a.pid = w.pid AND a.datname = pg_catalog.current_database());
 COMMENT ON VIEW stacksaga.worker_stats IS
-    'Shows the background workers of this database and what they did since they started, some seconds late';
+    'Shows the background workers of this database and what they did since they started, as of some seconds ago';

@@ -11,10 +11,10 @@ SELECT w.saga_id, w.token, d.definition_id, w.step_no, d.step, w.attempt, w.due_
   JOIN stacksaga.definition_step d ON d.step_no = w.step_no
  WHERE w.purpose = 'step';
 COMMENT ON VIEW stacksaga.step_work IS
-    'Internal: what sagas says of the work of a saga; definition_id must be the saga''s';
+    'Internal: the steps of a saga that are due or will be; definition_id must be the saga''s';
 
--- No joins: a subquery is run for the rows that are returned, and for none that LIMIT spares, and an
--- index that has the rows in order can be used whatever the statistics say.
+-- No joins: a subquery runs for the rows that are returned and for none beyond a LIMIT, and an index
+-- that has the rows in order can be used whatever the statistics say.
 CREATE OR REPLACE VIEW stacksaga.sagas AS
 SELECT s.saga_id,
        (SELECT d.saga FROM stacksaga.saga_definition d
@@ -79,7 +79,7 @@ SELECT a.saga_id, d.step, a.direction::text AS direction, a.attempt, a.status, a
         SELECT f.saga_id, f.token, f.step_no, f.direction, f.attempt, 'failed', f.error,
                f.error_class, f.started_at, f.finished_at, f.worker
           FROM stacksaga.failure f
-         WHERE NOT EXISTS ( -- a late answer made an attempt that had timed out a completed one
+         WHERE NOT EXISTS ( -- a late answer completed an attempt that had timed out
                SELECT FROM stacksaga.effect e
                 WHERE e.saga_id = f.saga_id AND e.token OPERATOR(stacksaga.=) f.token
                   AND e.step_no = f.step_no AND e.direction = f.direction
@@ -147,4 +147,4 @@ AS $$
      ORDER BY at, rank, attempt
 $$;
 COMMENT ON FUNCTION stacksaga.saga_timeline IS
-    'Tells the story of one saga, one line an event, in the order in which things happened';
+    'Returns what happened to one saga, one line an event, in order';

@@ -1,4 +1,4 @@
--- Sagas that need a person, and what that person may call.
+-- Sagas that need an operator, and what the operator may call.
 
 -- What parked a saga is in its row and in the last failure of the step that parked it. Names in the
 -- comment of a hint hold no line break: what follows it would not be a comment.
@@ -13,13 +13,13 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
        WHEN p.direction = 'compensate' THEN
            p.retry || ' -- tries the compensation again; or resolve_step(), if you undid it by hand'
        WHEN p.saga_direction = 'compensate' THEN
-           p.retry || ' -- undoes what can be undone and ends the saga as failed; this step happened '
-           'too late, and stays'
+           p.retry || ' -- compensates what it can and ends the saga as failed; this step was done too '
+           'late to be compensated'
        WHEN NOT p.outcome_known AND p.effect = 'irreversible' THEN
-           p.resolve || ' -- if it happened, else not_done: nobody here can know'
+           p.resolve || ' -- if it happened, else not_done: the database cannot know'
        ELSE
-           p.retry || ' -- tries the step again, as there is no way back; or resolve_step(), if '
-           'you did it by hand'
+           p.retry || ' -- tries the step again, as the saga cannot compensate past an irreversible one; '
+           'or resolve_step(), if you did it by hand'
        END AS hint
   FROM (SELECT s.saga_id, d.saga, s.key, ds.step, s.parked_direction::text AS direction, k.since,
                coalesce(f.error, s.error) AS error, f.sqlstate, f.outcome_known, ds.kind, ds.effect,
@@ -46,4 +46,4 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
                   AND f.step_no = s.parked_step AND f.direction = s.parked_direction
                 ORDER BY f.attempt DESC LIMIT 1) AS f ON true) AS p;
 COMMENT ON VIEW stacksaga.parked_sagas IS
-    'Shows the sagas that need a person: the step that parked each, since when and why, and the SQL that leads out of it';
+    'Shows the sagas that need an operator: the step that parked each, since when and why, and the SQL that continues it';
