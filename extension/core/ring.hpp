@@ -1,5 +1,5 @@
-// The ring cut into ranges: equal parts of any number, and slots, the equal parts that a ring deals
-// out to its nodes. Ranges are inclusive at both ends and never wrap around. All arithmetic is on
+// The ring cut into ranges: equal parts of any number, and slots, the equal parts that are assigned
+// to nodes. Ranges are inclusive at both ends and never wrap around. All arithmetic is on
 // positions (unsigned, 0..2^64-1) or 128 bits wide, so nothing here can overflow.
 #pragma once
 #ifdef POSTGRES_H
@@ -115,12 +115,12 @@ template <class Emit> constexpr void for_each_run(std::span<const int> slots_hel
 /// What is wrong with a list of ranges that should tile the ring at slot borders.
 enum class TilingRule {
     ok,
-    reversed,      ///< a range ends before it starts
-    start_off_cut, ///< a range does not start where a slot starts
-    end_off_cut,   ///< a range does not end where a slot ends
-    overlap,       ///< two ranges hold the same place
-    not_dealt,     ///< a range holds a place that was not to be dealt out
-    gap,           ///< a place that was to be dealt out is in no range
+    reversed,       ///< a range ends before it starts
+    start_off_cut,  ///< a range does not start where a slot starts
+    end_off_cut,    ///< a range does not end where a slot ends
+    overlap,        ///< two ranges hold the same place
+    not_assignable, ///< a range holds a place that is not the publisher's to assign
+    gap,            ///< a place that is to be assigned is in no range
 };
 
 /// `range` is the index of the range that breaks the rule, or -1 for a gap; `other` is the earlier
@@ -146,17 +146,17 @@ constexpr std::string_view describe(TilingRule rule) {
         return "a range does not end where a slot ends";
     case TilingRule::overlap:
         return "two ranges overlap";
-    case TilingRule::not_dealt:
-        return "a range holds a slot that is not the publisher's to deal";
+    case TilingRule::not_assignable:
+        return "a range holds a slot that is not the publisher's to assign";
     case TilingRule::gap:
-        return "no range holds a slot that must be dealt";
+        return "no range holds a slot that must be assigned";
     }
     return "unknown rule";
 }
 
 /// Entries of the slot table of cut_at_slots() that are not the index of a range.
-inline constexpr std::int32_t slot_is_free = -1;  ///< to be dealt out, and not dealt yet
-inline constexpr std::int32_t slot_not_ours = -2; ///< must not be dealt out
+inline constexpr std::int32_t slot_is_free = -1;  ///< to be assigned, and not assigned yet
+inline constexpr std::int32_t slot_not_ours = -2; ///< not the publisher's to assign
 
 /// Whether ranges are well formed and cut at slot borders; the first fault otherwise.
 constexpr TilingFault check_cut(const Range &range, std::int64_t index, int slots) {
@@ -171,7 +171,7 @@ constexpr TilingFault check_cut(const Range &range, std::int64_t index, int slot
 
 /// Checks that `ranges`, in any order, hold every free slot exactly once and nothing else, and
 /// writes into `table[slot]` which range holds the slot. `table` has one entry per slot of the
-/// ring (is_slot_count()) and says on entry what is to be dealt: slot_is_free or slot_not_ours.
+/// ring (is_slot_count()) and says on entry what is to be assigned: slot_is_free or slot_not_ours.
 /// Its content is of no use when a fault is returned.
 constexpr TilingFault cut_at_slots(std::span<const Range> ranges, std::span<std::int32_t> table) {
     const int slots = static_cast<int>(table.size());
@@ -185,7 +185,7 @@ constexpr TilingFault cut_at_slots(std::span<const Range> ranges, std::span<std:
             std::int32_t &holder = table[static_cast<std::size_t>(slot)];
             const Token where = slot_range(slot, slots).first;
             if (holder == slot_not_ours)
-                return {TilingRule::not_dealt, index, -1, where};
+                return {TilingRule::not_assignable, index, -1, where};
             if (holder != slot_is_free)
                 return {TilingRule::overlap, index, holder, where};
             holder = index;

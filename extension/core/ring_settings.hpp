@@ -12,7 +12,7 @@
 
 namespace stacksaga::core {
 
-/// How a coordinator deals slots to nodes.
+/// How a coordinator assigns slots to nodes.
 enum class Strategy : std::uint8_t {
     consistent, ///< consistent hashing with bounded load: few slots move
     contiguous, ///< equal runs of slots

@@ -1,4 +1,4 @@
-// expire_dedupe: forgets keys and messages whose retention is over, a batch at a time.
+// expire_dedupe: removes keys and messages whose retention is over, a batch at a time.
 #include "src/dedupe/expiry.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
@@ -14,9 +14,9 @@ namespace {
 
 constexpr int32 rows_max = 100000;
 
-// sweep_at is when to look at a key, written once when it begins, so that finishing it touches no
-// index. A key that may not go yet is looked at again when it may, or a retention later if it is
-// still in progress. Keys that somebody is writing are left for another time.
+// sweep_at is when to check a key, written once when it begins, so that finishing it touches no
+// index. A key that may not be removed yet is checked again when it may, or a retention later if it
+// is still in progress. Keys that another session is writing are left for another time.
 constinit pg::Statement sweep_keys{
     "WITH due AS MATERIALIZED ("
     "       SELECT ctid AS place, completed_at + retention <= $2 AS expired"

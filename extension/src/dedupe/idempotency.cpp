@@ -2,8 +2,8 @@
 //
 // The row of a key is written in the caller's transaction, so it commits with the effect or not at
 // all. Its writer holds the key's lock (key_lock.hpp) until that transaction ends; a replay takes
-// no lock and writes nothing. What each call is answered in each state says
-// core/idempotency_state.hpp.
+// no lock and writes nothing. core/idempotency_state.hpp says what each call is answered in each
+// state.
 #include "core/idempotency_state.hpp"
 #include "core/saga_state.hpp"
 #include "core/token.hpp"
@@ -38,7 +38,7 @@ constinit pg::Statement insert_key{
     "       retention, sweep_at, attempt, fingerprint_version, fingerprint)"
     " VALUES ($1::stacksaga.ring_token, $2, $3, $4, $5, $6, $7, $8, 1, $9, $10)"
     " ON CONFLICT (token, scope, key) DO NOTHING"};
-// sweep_at stays: an index holds it, and the sweep moves it on when it comes by.
+// sweep_at stays, since an index holds it: the sweep moves it on.
 constinit pg::Statement take_key{
     "UPDATE stacksaga.idempotency_key"
     "   SET lease = $5, lease_until = $6, lease_length = $7, retention = $8, attempt = $9,"
@@ -152,8 +152,8 @@ std::optional<Entry> find_entry(const Key &key) {
     });
 }
 
-/// The same without the executor: what is found is there; what is not found may be there all the
-/// same.
+/// The same without the executor: what it finds is there; what it does not find may be there all
+/// the same.
 std::optional<Entry> peek_entry(const Key &key) {
     std::array<Datum, column_count> values{};
     std::array<bool, column_count> nulls{};
@@ -305,7 +305,7 @@ Begun begin_key(const Begin &begin) {
             if (reply == core::IdempotencyReply::replayed)
                 return {"replay", entry->response, entry->recovery_point, entry->attempt,
                         std::nullopt};
-            // A caller who waits does so also for an answer that is on its way.
+            // A caller that waits also waits for an answer that is being committed.
             if (reply == core::IdempotencyReply::in_progress && (locked || !begin.wait))
                 raise_in_progress(begin, *entry);
         }
@@ -320,7 +320,7 @@ Begun begin_key(const Begin &begin) {
             begun = take(begin, *entry, reply == core::IdempotencyReply::resumed);
         if (begun)
             return *begun;
-        // There is a row by now, or the one that was there has been swept away.
+        // There is a row by now, or the sweep has removed the one that was there.
     }
 }
 
@@ -339,7 +339,7 @@ Begin begin_arguments(const pg::Arguments &arguments) {
     }
     arguments.require(3, "lease");
     begin.lease_us = duration_argument(arguments.datum(3), "lease");
-    // Callers are told to come back when the lease has run out: the answer must still be there.
+    // Callers are asked to come back when the lease has run out: the answer must still be there.
     if (begin.retention_us < begin.lease_us)
         ereport(ERROR,
                 (errcode(pg::sg400), errmsg("the lease is longer than the retention"),

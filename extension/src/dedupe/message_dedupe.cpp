@@ -41,7 +41,7 @@ bool insert(const Message &m) {
     };
     if (!IsolationUsesXactSnapshot())
         statement();
-    else if (!pg::attempt_write(statement)) // who was waited for is newer than the snapshot
+    else if (!pg::attempt_write(statement)) // the transaction that it waited for is newer
         return false;
     return inserted;
 }
@@ -53,7 +53,7 @@ bool accept(const Message &m) {
             return true;
         pg::Rows rows = select_message.run(m.token, m.consumer, m.id);
         if (rows.empty())
-            continue; // it has been swept away
+            continue; // the sweep has removed it
         TimestampTz expires_at = rows.time(0, 0);
         if (expires_at > m.now)
             return false;

@@ -1,4 +1,4 @@
-// Whether what is remembered of an effect outlasts the retries that could repeat it.
+// Whether the dedupe window outlasts the retries that could repeat an effect.
 #pragma once
 #include "pg/pg.hpp"
 

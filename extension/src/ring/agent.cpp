@@ -1,4 +1,4 @@
-// node_agent and agent_slots: how workers are dealt to agents, and slots by them.
+// node_agent and agent_slots: which agent a worker is assigned to, and which slots agents assign.
 #include "core/node_state.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
@@ -34,7 +34,7 @@ constinit pg::Statement read_agent{"SELECT agent FROM stacksaga.node WHERE node 
 
 constinit pg::Statement find_agent{
     "SELECT ring_id, incarnation FROM stacksaga.node WHERE node = $1 AND kind = 'agent'"};
-constinit pg::Statement list_dealt{
+constinit pg::Statement list_assigned{
     "SELECT s.slot,"
     "       CASE WHEN o.agent = $3 THEN o.node WHEN p.agent = $3 THEN p.node END"
     "  FROM stacksaga.slot s"
@@ -49,8 +49,8 @@ constinit pg::Statement list_dealt{
 
 pg::Rows slots_of_agent(const Ring &ring, int64 incarnation, std::string_view agent,
                         TimestampTz window_start) {
-    return list_dealt.run(pg::param(ring.ring_id), pg::param(incarnation), pg::param(agent),
-                          pg::param_time(window_start));
+    return list_assigned.run(pg::param(ring.ring_id), pg::param(incarnation), pg::param(agent),
+                             pg::param_time(window_start));
 }
 
 std::optional<std::string_view> agent_for_worker(const Ring &ring,

@@ -19,8 +19,8 @@ constinit pg::Statement find_node{
     "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
     " WHERE n.node = $1"};
 
-/// Whether a session may say it again of a claimer and a ring; another pair that falls on the same
-/// place of the memory may be told of sooner.
+/// Whether a session may warn of a claimer and a ring again; for a pair that shares its place of
+/// the memory with another the warning may come sooner.
 bool is_time_to_warn(int32 ring_id, std::string_view name) {
     struct Place {
         uint64 key;

@@ -1,4 +1,4 @@
-// Claimers: what the name that a service claims under is to the rings.
+// Claimers: which node, of which ring, has the name that a service claims under.
 #pragma once
 #include "src/ring/node.hpp"
 #include "src/ring/ring.hpp"
@@ -14,8 +14,8 @@ static_assert(std::is_trivially_destructible_v<Claimer>);
 
 /// The node of that name; nullopt when nobody registered it. A node's name is the name of one node
 /// in one ring, so a session that claims from another ring is the same claimer, and holds nothing
-/// there. A claimer that should hold slots of `ring` and holds none is told so once a minute by a
-/// WARNING, in each session. Inside with_spi, in which the kind stays valid.
+/// there. A claimer that should hold slots of `ring` and holds none gets a WARNING once a minute,
+/// in each session. Inside with_spi, in which the kind stays valid.
 std::optional<Claimer> find_claimer(const Ring &ring, std::string_view name);
 
 } // namespace stacksaga

@@ -9,10 +9,10 @@ namespace stacksaga {
 
 namespace {
 
-// The window condition reads as: the ring does not pause; or a window is open, and it does not give
-// the slot to another. An agent's part is no window: it says nothing of what the others may do.
-// A service that owns a slot claims from queues and cannot run what only a background worker can,
-// so in its slots any of those may work; they hold the fence against the next owner all the same.
+// The window condition: the ring does not pause; or a window is open, and it does not assign the
+// slot to another node. An agent's part is no window: it does not concern the other nodes. A
+// service that owns a slot claims from queues and cannot run what only a background worker can, so
+// any background worker may work in its slots; the fence holds against the next owner all the same.
 constinit pg::Statement read_owners{
     "SELECT s.slot, s.epoch FROM stacksaga.slot s, stacksaga.node n"
     " WHERE s.ring_id = $1 AND s.slot = ANY ($2) AND n.incarnation = $3"

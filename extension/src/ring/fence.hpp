@@ -1,22 +1,22 @@
-// The fence: whoever works in a slot holds the shared lock on it to the end of the transaction, and
-// whoever takes the slot over holds the exclusive one. So a change of owner waits for those who
-// work, and who comes after it finds the new owner.
+// The fence: a worker holds the shared lock on a slot that it works in to the end of the
+// transaction, and a node that takes the slot over holds the exclusive one. So a change of owner
+// waits for the workers in the slot, and a worker that locks it later reads the new owner.
 //
 // The lock is a heavyweight lock of a tag class of our own: it queues fairly, writes no WAL and is
-// gone with a dead session (row locks FOR SHARE starve the taker). The owner is read after the lock
-// and with the latest snapshot: read by the statement that locks, or under REPEATABLE READ, it
+// released with a dead session (row locks FOR SHARE starve the taker). The owner is read after the
+// lock and with the latest snapshot: read by the statement that locks, or under REPEATABLE READ, it
 // would be the one from before the wait.
 #pragma once
 #include "src/ring/node.hpp"
 
 namespace stacksaga {
 
-/// Takes the shared lock on each of `slots` (ascending, no duplicates) and says in `owned[i]`
-/// whether it was got, the node still is what it was registered as, and owns the slot now; in a
-/// ring that pauses without a window, also whether the open window gives it the slot. Where
-/// `epochs` is given, a slot whose epoch is another is not owned either.
+/// Takes the shared lock on each of `slots` (ascending, no duplicates) and sets `owned[i]`: whether
+/// it got the lock, the node still has its incarnation, and owns the slot now; in a ring that
+/// pauses without a window, also whether the open window assigns the slot to it. Where `epochs` is
+/// given, a slot with another epoch is not owned either.
 ///
-/// Never waits: a lock that cannot be had at once, or for which a taker waits, is left alone
+/// Never waits: it skips a lock that is not granted at once, or that a taker waits for
 /// (owned[i] = false), so that the taker gets its turn. What was found before the lock is a hint:
 /// read inputs after it.
 ///

@@ -19,8 +19,8 @@ constinit pg::Statement find_held{
     "SELECT FROM stacksaga.slot WHERE ring_id = $1 AND (owner = $2 OR next_owner = $2) LIMIT 1"};
 constinit pg::Statement list_slots{"SELECT epoch, owner, next_owner FROM stacksaga.slot"
                                    " WHERE ring_id = $1 ORDER BY slot"};
-// A slot that the leaver owns may be taken at once; what a window was to give it, from that window
-// on. No successor: whoever owns the slot keeps it.
+// The successor may take a slot that the leaver owns at once, and one that a window assigns to the
+// leaver from that window on. Without a successor the owner keeps the slot.
 constinit pg::Statement propose{
     "UPDATE stacksaga.slot s"
     "   SET next_owner = nullif(p.successor, 0),"
@@ -36,7 +36,7 @@ struct Slot {
     int32 next_owner;
 };
 
-/// Everything that a hand-over is decided from.
+/// Everything that decides a hand-over.
 struct View {
     RingNodes ring;
     std::span<Slot> slots;
@@ -57,7 +57,7 @@ template <class T> std::span<T> make_list(size_t count) {
     return {static_cast<T *>(palloc0(sizeof(T) * std::max<size_t>(count, 1))), count};
 }
 
-/// In a standalone server its background workers share the ring as if it had no other nodes.
+/// The background workers of a standalone server share the ring as if it had no other nodes.
 void keep_processes_alone(View &view) {
     bool has_process = false;
     for (size_t i = 0; i < view.ring.nodes.size(); ++i)
@@ -85,7 +85,7 @@ View view_of(const Ring &ring, const NodeIdentity &node) {
         return view;
     core::RingNode &leaver = view.ring.nodes[static_cast<size_t>(view.leaver)];
     leaver.state = core::NodeState::draining;
-    leaver.frozen = false; // an agent that leaves is not waited for
+    leaver.frozen = false; // no slots wait for an agent that leaves
     for (size_t i = 0; i < view.ring.nodes.size(); ++i)
         if (!view.ring.facts[i].may_run)
             view.ring.nodes[i].state = core::NodeState::dead;
@@ -103,8 +103,8 @@ View view_of(const Ring &ring, const NodeIdentity &node) {
     return view;
 }
 
-/// Who is to own each slot of the leaver, and each that was proposed to it and has no owner that
-/// keeps it. A slot that a window gives to another node is that node's already.
+/// The new owner of each slot of the leaver, and of each that was proposed to it and has no owner
+/// that keeps it. A slot that a window assigns to another node is that node's already.
 std::span<int32> choose_successors(const View &view) {
     const std::span<int32> owners = make_list<int32>(view.slots.size());
     for (size_t i = 0; i < view.slots.size(); ++i) {
@@ -126,7 +126,7 @@ std::span<int32> choose_successors(const View &view) {
     return successors;
 }
 
-/// The slots that change hands now.
+/// The slots that get another owner now.
 SlotChanges changes_of(const View &view, std::span<const int32> successors) {
     const auto limit = static_cast<size_t>(take_limit());
     SlotChanges changes{
@@ -145,7 +145,7 @@ void give_away(const Ring &ring, SlotChanges &changes, int looks) {
     }
 }
 
-/// What the leaver still owns, or was to own.
+/// The slots that the leaver still owns, or was to own.
 int propose_rest(const Ring &ring, const NodeIdentity &node, const View &view,
                  std::span<const int32> successors) {
     const std::span<int32> slots = make_list<int32>(successors.size());

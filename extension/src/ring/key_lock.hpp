@@ -1,11 +1,11 @@
 // A lock on a key whose row may not be there yet.
 //
-// A row lock needs a row, and inserting one waits for whoever is inserting the same: neither says
-// "in progress elsewhere" at once. And in REPEATABLE READ a write that had to wait fails (40001),
-// since what it waited for is newer than its statement's snapshot. So whoever writes the row of a
-// key first takes this lock, then looks with a new snapshot. It is held to the end of the
-// (sub)transaction, like a row lock, and one transaction may hold as many as the server's lock
-// table has room for (max_locks_per_transaction).
+// A row lock needs a row, and inserting one waits for a session that is inserting the same: neither
+// says "in progress elsewhere" at once. And in REPEATABLE READ a write that had to wait fails
+// (40001), since what it waited for is newer than its statement's snapshot. So a session that
+// writes the row of a key first takes this lock, then reads with a new snapshot. It holds the lock
+// to the end of the (sub)transaction, like a row lock, and one transaction may hold as many as the
+// server's lock table has room for (max_locks_per_transaction).
 #pragma once
 #include "core/token.hpp"
 
@@ -14,10 +14,10 @@
 
 namespace stacksaga {
 
-/// Takes the lock on a key, waiting as long as lock_timeout allows. Again is free of charge.
+/// Takes the lock on a key, waiting as long as lock_timeout allows. Taking it twice costs nothing.
 void lock_key(pg::LockClass kind, core::Token token);
 
-/// Takes the lock if nobody else has it, and says whether it did.
+/// Takes the lock if no other session has it; whether it did.
 bool try_lock_key(pg::LockClass kind, core::Token token);
 
 /// An ErrorContextCallback: the lock table is full (53200), be it for a key's lock or for one that

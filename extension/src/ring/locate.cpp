@@ -15,8 +15,8 @@ namespace stacksaga {
 
 namespace {
 
-// A node that is gone is nobody. What is proposed counts from the start of its window on; until
-// then, and without a proposal, the owner stays.
+// A node that was removed owns nothing. A proposal counts from the start of its window on; until
+// then, and without one, the owner stays.
 constinit pg::Statement find_slot{"SELECT o.node, coalesce(n.node, o.node)"
                                   "  FROM stacksaga.slot s"
                                   "  LEFT JOIN stacksaga.node o ON o.incarnation = s.owner"

@@ -23,8 +23,8 @@ namespace stacksaga {
 namespace {
 
 constexpr double weight_max = 1e6;
-// A node that leaves waits so often for a slot that somebody works in, 100 ms each. What it gave
-// away before stays locked meanwhile.
+// A node that leaves waits so often for a slot in use, 100 ms each. The slots that it has handed
+// over stay locked meanwhile.
 constexpr int looks_of_leaver = 8;
 
 constinit pg::Statement lock_node{
@@ -47,8 +47,8 @@ constinit pg::Statement find_agent{
     "SELECT FROM stacksaga.node WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
 constinit pg::Statement owns_slots{
     "SELECT FROM stacksaga.slot WHERE ring_id = $1 AND (owner = $2 OR next_owner = $2) LIMIT 1"};
-// What the older incarnation owns its successor may take over at once; what a window was to give
-// it, from that window on.
+// The new incarnation may take over at once what the older one owns, and from the start of a window
+// on what that window assigned to the older one.
 constinit pg::Statement bequeath{
     "UPDATE stacksaga.slot"
     "   SET next_owner = $3, next_from = CASE WHEN next_owner = $2 THEN next_from ELSE $4 END,"
@@ -59,7 +59,7 @@ constinit pg::Statement remove_dead{
     " SELECT node FROM stacksaga.node"
     "  WHERE ring_id = $1 AND (heartbeat_at <= $2 OR heartbeat_at >= $3)"
     "  FOR UPDATE SKIP LOCKED)"};
-// A checkpoint of the future is of before the clock was set back.
+// A checkpoint in the future was made before the clock was set back.
 #define CHECKPOINT_IS_DUE "progress IS NULL OR checkpoint_at <= $4 OR checkpoint_at > $2"
 constinit pg::Statement beat_by_incarnation{
     "UPDATE stacksaga.node"
@@ -97,13 +97,13 @@ pg::Param pid_param(const Registration &r) {
     return r.pid ? pg::param(*r.pid) : pg::param_null(INT4OID);
 }
 
-/// Who held the name until now.
+/// The incarnation that has held the name until now.
 struct Older {
     int64 incarnation;
     std::optional<std::string_view> agent;
 };
 
-/// Who holds the name now, the row locked; nullopt when nobody does.
+/// The incarnation that holds the name now, its row locked; nullopt when there is none.
 std::optional<Older> lock_older(const Registration &r, int32 ring_id) {
     pg::Rows rows = lock_node.run(pg::param(r.node));
     if (rows.empty())
@@ -130,10 +130,10 @@ int64 register_in_ring(const Ring &ring, const Registration &r) {
     const TimestampTz now = pg::clock_now();
     for (;;) {
         std::optional<Older> older = lock_older(r, ring.ring_id);
-        std::optional<std::string_view> dealt = r.agent;
-        if (!dealt && r.kind == "worker")
-            dealt = agent_for_worker(ring, older ? older->agent : std::nullopt);
-        const pg::Param agent = pg::param(dealt);
+        std::optional<std::string_view> assigned_agent = r.agent;
+        if (!assigned_agent && r.kind == "worker")
+            assigned_agent = agent_for_worker(ring, older ? older->agent : std::nullopt);
+        const pg::Param agent = pg::param(assigned_agent);
         if (older) {
             pg::Rows rows =
                 renew_node.run(pg::param(r.node), pg::param(r.kind), pg::param(r.weight), agent,
@@ -158,10 +158,11 @@ int64 register_in_ring(const Ring &ring, const Registration &r) {
 [[noreturn]] void raise_not_current(std::string_view node, int64 incarnation) {
     pg::Rows rows = find_node.run(pg::param(node));
     if (rows.empty())
-        ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
-                        errdetail("There is no node \"%s\"; one that was dead for long is removed.",
-                                  clip(node)),
-                        errhint("Register it with stacksaga.register_node().")));
+        ereport(ERROR,
+                (errcode(pg::sg404), errmsg("node does not exist"),
+                 errdetail("There is no node \"%s\"; a node that is dead for long is removed.",
+                           clip(node)),
+                 errhint("Register it with stacksaga.register_node().")));
     ereport(
         ERROR,
         (errcode(pg::sg412), errmsg("node was superseded"),
@@ -346,7 +347,7 @@ STACKSAGA_FUNCTION(acknowledge_checkpoint) {
     PG_RETURN_VOID();
 }
 
-// drain_node(node, incarnation) -> void: what is worked in now is given away at the next heartbeat.
+// drain_node(node, incarnation) -> void: slots in use are handed over at the next heartbeat.
 STACKSAGA_FUNCTION(drain_node) {
     NodeArguments node = node_arguments(pg::Arguments(fcinfo));
     pg::with_spi([&] {
@@ -359,8 +360,8 @@ STACKSAGA_FUNCTION(drain_node) {
     PG_RETURN_VOID();
 }
 
-// leave_ring(node, incarnation) -> void: what it has begun it may finish, since the fence lets
-// nobody else in before.
+// leave_ring(node, incarnation) -> void: it may finish what it has begun, since the fence keeps
+// other nodes out until then.
 STACKSAGA_FUNCTION(leave_ring) {
     NodeArguments node = node_arguments(pg::Arguments(fcinfo));
     pg::with_spi([&] {

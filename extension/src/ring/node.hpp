@@ -1,5 +1,5 @@
-// Nodes: who takes part in a ring. A node that registers again is a new incarnation, and its older
-// one is out.
+// Nodes: the members of a ring. A node that registers again is a new incarnation, which fences its
+// older one.
 #pragma once
 #include "pg/pg.hpp"
 
@@ -14,13 +14,13 @@ struct NodeIdentity {
 };
 static_assert(std::is_trivially_destructible_v<NodeIdentity>);
 
-/// Registers a background worker of this server, whose process `pid` is; returns its incarnation.
-/// The slots of an older incarnation of that name pass over to it. SG409 when the name is a node of
+/// Registers a background worker of this server, process `pid`; returns its incarnation. The slots
+/// of an older incarnation of that name pass to it. SG409 when the name is a node of
 /// another ring.
 int64 register_worker_node(int32 ring_id, std::string_view name, int32 pid);
 
-/// Takes a background worker out of its ring; its slots pass to the others. Nothing when the
-/// incarnation is out already.
+/// Removes a background worker from its ring; its slots pass to the others. Nothing when the
+/// incarnation was superseded or removed.
 void leave_ring(const NodeIdentity &node);
 
 /// What a background worker did since it started: what it confirms at a checkpoint.
@@ -30,8 +30,9 @@ struct WorkerProgress {
     int64 failures;
 };
 
-/// A heartbeat, and the progress where none was told yet or the last is older than the ring's
-/// checkpoint_interval. SG412 when the incarnation was superseded or removed: register again.
+/// A heartbeat, with the progress where none was reported yet or the last report is older than the
+/// ring's checkpoint_interval. SG412 when the incarnation was superseded or removed: register
+/// again.
 void beat(const NodeIdentity &node, double load, const WorkerProgress &progress);
 
 /// Removes the nodes of a ring that have been dead for long. Inside with_spi.

@@ -1,6 +1,6 @@
-// The nodes of one ring, as whoever assigns slots to them sees them. Read by the ring's index,
-// where the view `nodes` would compute those of all rings: a master of many rings asks for one
-// after the other.
+// The nodes of one ring, as an assignment of slots sees them. Read by the ring's index, where the
+// view `nodes` would compute those of all rings: a master of many rings asks for one after the
+// other.
 #pragma once
 #include "core/members.hpp"
 
@@ -8,12 +8,12 @@
 
 namespace stacksaga {
 
-/// What an assignment does not ask of a node.
+/// What an assignment does not need of a node.
 struct NodeFacts {
     int64 incarnation;
     int64 silent_for; ///< since its last heartbeat, in microseconds
     bool is_process;  ///< a background worker of this server
-    bool may_run;     ///< no background worker whose process is gone
+    bool may_run;     ///< no background worker whose process has ended
 };
 
 struct RingNodes {

@@ -98,7 +98,8 @@ void check_settings(const core::RingSettings &settings) {
     if (!core::is_ordered(settings))
         ereport(
             ERROR,
-            (errcode(pg::sg400), errmsg("the ring's nodes would be dead before they are late"),
+            (errcode(pg::sg400),
+             errmsg("heartbeat_interval, suspect_after and dead_after must increase in that order"),
              errdetail("heartbeat_interval is %s, suspect_after %s, dead_after %s.",
                        interval_text(settings.heartbeat_interval),
                        interval_text(settings.suspect_after), interval_text(settings.dead_after)),

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int lock_timeout_ms = 100;
 
-// A proposal for a third node stands; one for the older owner is of before it gave the slot away.
+// A proposal for a third node stands; one for the older owner was made before it lost the slot.
 #define STANDS "WHEN s.next_owner <> seen.owner AND s.next_owner IS DISTINCT FROM s.owner"
 constinit pg::Statement take{"UPDATE stacksaga.slot s"
                              "   SET owner = seen.owner, epoch = $2, owned_since = $3,"
@@ -24,8 +24,8 @@ constinit pg::Statement take{"UPDATE stacksaga.slot s"
                              " RETURNING s.slot"};
 #undef STANDS
 
-/// Writes the new owners of slots whose exclusive locks are held; those whose epoch is no longer
-/// what it was are left alone.
+/// Writes the new owners of slots whose exclusive locks are held, except where the epoch has
+/// changed.
 int write_owners(int32 ring_id, std::span<const SlotChange> locked) {
     auto *slots = static_cast<int32 *>(palloc(sizeof(int32) * locked.size()));
     auto *epochs = static_cast<int64 *>(palloc(sizeof(int64) * locked.size()));
@@ -43,7 +43,7 @@ int write_owners(int32 ring_id, std::span<const SlotChange> locked) {
     return static_cast<int>(taken.count());
 }
 
-/// All that can be locked at once; the others are moved to the front of the list and counted.
+/// Takes all that can be locked at once; moves the others to the front of the list and counts them.
 TakeOver take_uncontended(int32 ring_id, SlotChanges &wanted) {
     auto *locked = static_cast<SlotChange *>(palloc(sizeof(SlotChange) * wanted.count));
     volatile size_t contended = wanted.count;
@@ -65,8 +65,8 @@ TakeOver take_uncontended(int32 ring_id, SlotChanges &wanted) {
     return {taken, static_cast<int>(contended)};
 }
 
-/// One slot that somebody works in, another one each time: waiting in its queue is what gives the
-/// taker its turn where works overlap.
+/// Takes one slot in use, another one each time: only by waiting in the queue of its lock does the
+/// taker get its turn where transactions overlap.
 int take_contended(int32 ring_id, SlotChanges &wanted, int contended) {
     static constinit uint32 turn = 0;
     const uint32 place = turn++ % static_cast<uint32>(contended);

@@ -4,8 +4,8 @@
 
 namespace stacksaga {
 
-/// A slot to change hands, the epoch under which it was found, and who is to own it. The epoch is
-/// compared under the lock.
+/// A slot, the epoch under which it was found, and its new owner. The epoch is compared under the
+/// lock.
 struct SlotChange {
     int32 slot;
     int64 epoch;
@@ -20,7 +20,7 @@ struct SlotChanges {
 
 struct TakeOver {
     int taken = 0;
-    int contended = 0; ///< slots that somebody works in; they stand first in the list
+    int contended = 0; ///< slots in use; they stand first in the list
 };
 static_assert(std::is_trivially_destructible_v<SlotChanges>);
 
@@ -29,8 +29,8 @@ static_assert(std::is_trivially_destructible_v<SlotChanges>);
 int take_limit();
 
 /// Writes new owners under the exclusive lock on each slot, which lasts to the end of the
-/// transaction. A slot that somebody works in is not waited for, save one a call, for 100 ms, and
-/// only where no other was free; a lock that cannot be had is no error. Inside with_spi.
+/// transaction. It waits for at most one slot in use a call, for 100 ms, and only where no other
+/// was free; a lock that it does not get is no error. Inside with_spi.
 TakeOver take_over(int32 ring_id, SlotChanges &wanted);
 
 } // namespace stacksaga

@@ -1,10 +1,10 @@
 // publish_window: what a window proposes.
 //
-// A window is one row of token_window, whose primary key makes the first publisher win, and for
-// each slot that is to change hands a proposal in its slot row. A slot that stays where it is is
-// not written. Where a proposal stands already for the same node it keeps its earlier instant: so
-// windows may be published several ahead, and one that opens before all its slots are taken over
-// does not lose them to the publication of the next.
+// A window is one row of token_window, whose primary key makes the first publisher win, and a
+// proposal in the row of each slot that is to get another owner; other slots are not written. A
+// proposal that stands for the same node keeps its earlier instant: so windows may be published
+// several ahead, and a window keeps its proposals when the next is published before all its slots
+// are taken over.
 #include "core/window.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
@@ -34,7 +34,7 @@ constinit pg::Statement make_window{
     " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING epoch"};
 constinit pg::Statement forget_windows{
     "DELETE FROM stacksaga.token_window WHERE ring_id = $1 AND window_end < $2"};
-// The ring's nodes are read once, and not looked up for each range or slot.
+// Reads the ring's nodes once, not for each range or slot.
 constinit pg::Statement resolve_nodes{
     "WITH member AS MATERIALIZED ("
     "    SELECT incarnation, kind, agent, node FROM stacksaga.node WHERE ring_id = $1)"
@@ -44,10 +44,11 @@ constinit pg::Statement resolve_nodes{
     " ORDER BY named.place"};
 constinit pg::Statement find_agent{"SELECT incarnation FROM stacksaga.node"
                                    " WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
-// A node's agent is as good as the node: what it was given it deals on. Where a slot stays with an
-// agent, what that gave to another of its nodes stands: a window may be published before the one
-// before it opens, and before the new owner could take it over. A worker that drains gives its
-// slots away, so a window whose publisher has not seen that changes nothing for it.
+// An agent stands for its nodes: it assigns to them what a window assigns to it. Where a slot stays
+// with an agent, the agent's assignment to another of its nodes stands: a window may be published
+// before the previous one opens, and before the new owner could take the slot over. A draining
+// worker hands its slots over, so a window whose publisher has not seen that changes nothing for
+// it.
 constinit pg::Statement propose{
     "WITH member AS MATERIALIZED ("
     "    SELECT incarnation, node, agent, kind = 'worker' AND draining AS gives_away"
@@ -55,22 +56,22 @@ constinit pg::Statement propose{
     "UPDATE stacksaga.slot s"
     "   SET next_owner = d.next_owner, next_from = d.next_from, next_epoch = d.next_epoch"
     "  FROM (SELECT s.slot,"
-    "               CASE WHEN NOT stays.it THEN dealt.node END AS next_owner,"
+    "               CASE WHEN NOT stays.it THEN assigned.node END AS next_owner,"
     "               CASE WHEN NOT stays.it THEN $3 END AS next_from,"
     "               CASE WHEN NOT stays.it THEN $4 END AS next_epoch,"
     "               s.next_owner IS NOT NULL AND p.agent IS DISTINCT FROM a.node AS withdrawn,"
     "               stands.it AS stands, stays.it AS stays"
-    "          FROM unnest($2) WITH ORDINALITY AS dealt(node, place)"
-    "          JOIN stacksaga.slot s ON s.ring_id = $1 AND s.slot = dealt.place - 1"
+    "          FROM unnest($2) WITH ORDINALITY AS assigned(node, place)"
+    "          JOIN stacksaga.slot s ON s.ring_id = $1 AND s.slot = assigned.place - 1"
     "          LEFT JOIN member o ON o.incarnation = s.owner"
     "          LEFT JOIN member p ON p.incarnation = s.next_owner"
-    "          LEFT JOIN member a ON a.incarnation = dealt.node"
-    "         CROSS JOIN LATERAL (SELECT coalesce(s.owner = dealt.node"
+    "          LEFT JOIN member a ON a.incarnation = assigned.node"
+    "         CROSS JOIN LATERAL (SELECT coalesce(s.owner = assigned.node"
     "                                             OR o.agent = a.node, false)) AS stays(it)"
-    "         CROSS JOIN LATERAL (SELECT coalesce((s.next_owner = dealt.node"
+    "         CROSS JOIN LATERAL (SELECT coalesce((s.next_owner = assigned.node"
     "                                              OR p.agent = a.node)"
     "                                             AND s.next_from <= $3, false)) AS stands(it)"
-    "         WHERE dealt.node IS NOT NULL AND a.gives_away IS NOT TRUE) AS d"
+    "         WHERE assigned.node IS NOT NULL AND a.gives_away IS NOT TRUE) AS d"
     " WHERE s.ring_id = $1 AND s.slot = d.slot"
     "   AND CASE WHEN d.stays THEN d.withdrawn ELSE NOT d.stands END"};
 
@@ -171,19 +172,21 @@ const int64 *incarnations_of(const Ring &ring, const Publication &p) {
         const bool is_agents = rows.optional_text(i, 2) == p.agent && !p.agent.empty();
         if (rows.text(i, 1) == "standard" || (!p.agent.empty() && !is_agents))
             ereport(ERROR,
-                    (errcode(pg::sg400), errmsg("node takes no ranges here"),
-                     errdetail("Node \"%s\" is of kind %s, its agent is %s.", clip(rows.text(i, 3)),
+                    (errcode(pg::sg400),
+                     errmsg("node \"%s\" cannot be assigned ranges by this publisher",
+                            clip(rows.text(i, 3))),
+                     errdetail("It is of kind %s, its agent is %s.",
                                pnstrdup(rows.text(i, 1).data(), rows.text(i, 1).size()),
                                rows.is_null(i, 2) ? "nobody" : clip(rows.text(i, 2))),
-                     errhint("Deal ranges to workers or agents, an agent to its own "
+                     errhint("Assign ranges to workers or agents; an agent assigns to its own "
                              "workers.")));
         result[i] = rows.int8(i, 0);
     }
     return result;
 }
 
-/// What is to be dealt: everything, or what the agent was dealt in this window.
-int32 *slots_to_deal(const Ring &ring, const Publication &p) {
+/// The slots to assign: all, or those that the agent was assigned in this window.
+int32 *slots_to_assign(const Ring &ring, const Publication &p) {
     auto *table = static_cast<int32 *>(palloc(sizeof(int32) * static_cast<size_t>(ring.slots)));
     std::fill(table, table + ring.slots,
               p.agent.empty() ? core::slot_is_free : core::slot_not_ours);
@@ -195,9 +198,9 @@ int32 *slots_to_deal(const Ring &ring, const Publication &p) {
     return table;
 }
 
-/// Which range holds each slot; SG416 when they do not tile what is to be dealt.
-const int32 *deal(const Ring &ring, const Publication &p) {
-    int32 *table = slots_to_deal(ring, p);
+/// Which range holds each slot; SG416 when they do not tile the slots to assign.
+const int32 *assignment_of(const Ring &ring, const Publication &p) {
+    int32 *table = slots_to_assign(ring, p);
     const core::TilingFault fault = core::cut_at_slots({p.ranges, static_cast<size_t>(p.count)},
                                                        {table, static_cast<size_t>(ring.slots)});
     if (fault.rule == core::TilingRule::ok)
@@ -218,7 +221,7 @@ const int32 *deal(const Ring &ring, const Publication &p) {
 
 /// The epoch, or nullopt when the window was already published.
 std::optional<int64> publish(const Ring &ring, const Publication &p) {
-    const int32 *table = deal(ring, p);
+    const int32 *table = assignment_of(ring, p);
     const int64 *incarnations = incarnations_of(ring, p);
     const pg::Param start = pg::param_time(p.window_start);
     const pg::Param agent = pg::param(p.agent);
@@ -233,14 +236,14 @@ std::optional<int64> publish(const Ring &ring, const Publication &p) {
     if (made.empty())
         return std::nullopt;
     const auto slots = static_cast<size_t>(ring.slots);
-    auto *dealt = static_cast<Datum *>(palloc(sizeof(Datum) * slots));
+    auto *assigned = static_cast<Datum *>(palloc(sizeof(Datum) * slots));
     auto *nobody = static_cast<bool *>(palloc(sizeof(bool) * slots));
     for (size_t slot = 0; slot < slots; ++slot) {
         nobody[slot] = table[slot] < 0;
-        dealt[slot] = nobody[slot] ? Datum{0} : Int64GetDatum(incarnations[table[slot]]);
+        assigned[slot] = nobody[slot] ? Datum{0} : Int64GetDatum(incarnations[table[slot]]);
     }
     int dimension = ring.slots, lower = 1;
-    ArrayType *owners = construct_md_array(dealt, nobody, 1, &dimension, &lower, INT8OID,
+    ArrayType *owners = construct_md_array(assigned, nobody, 1, &dimension, &lower, INT8OID,
                                            sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
     propose.run(pg::param(ring.ring_id), pg::param_datum(INT8ARRAYOID, PointerGetDatum(owners)),
                 start, pg::param(epoch));

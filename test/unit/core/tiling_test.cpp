@@ -115,7 +115,7 @@ TEST(Tiling, KeepsToWhatIsToBeDealt) {
 
     table = dealt;
     EXPECT_EQ(cut_at_slots(std::vector{range_of_slots(64, 128, slots)}, table),
-              (TilingFault{TilingRule::not_dealt, 0, -1, slot_range(128, slots).first}));
+              (TilingFault{TilingRule::not_assignable, 0, -1, slot_range(128, slots).first}));
     table = dealt;
     EXPECT_EQ(cut_at_slots(std::vector{range_of_slots(64, 126, slots)}, table),
               (TilingFault{TilingRule::gap, -1, -1, slot_range(127, slots).first}));
