@@ -1,4 +1,4 @@
--- doctor(): each check is silent, is provoked, and names what mends it. What needs a server of its
+-- doctor(): each check finds nothing, is provoked, and names its fix. What needs a server of its
 -- own, or another session, is in test/tap/doctor.pl.
 
 \set SHOW_CONTEXT never
@@ -73,7 +73,7 @@ RESET stacksaga.clock_offset;
 SELECT stacksaga.drop_subscription('doctor ''idle'), stacksaga.drop_subscription('doctor busy');
 TRUNCATE stacksaga.outbox_message;
 
--- Handlers that are gone, changed, or not for their definer any more; definers.
+-- Handlers that were dropped or changed, or that their definer may no longer run; definers.
 BEGIN;
 DROP FUNCTION doctor.verify;
 SELECT * FROM doctor.found('handlers');
@@ -91,7 +91,7 @@ BEGIN;
 ALTER ROLE doctor_definer SUPERUSER;
 SELECT * FROM doctor.found('definers');
 ROLLBACK;
--- An older version that nobody starts any more is nobody's concern.
+-- An older version, which no new saga starts, is not checked.
 BEGIN;
 SET LOCAL ROLE doctor_definer;
 SELECT stacksaga.define_saga('doctor', ARRAY[stacksaga.sql_step('only', 'doctor.ok(stacksaga.step_call)')]);
@@ -183,7 +183,7 @@ SET LOCAL stacksaga.cluster = 'another';
 SELECT detail FROM doctor.found('definers') WHERE detail LIKE 'subscription%';
 ROLLBACK;
 
--- A ring that pauses as nobody deals it out.
+-- A ring that pauses, as no coordinator assigns its slots.
 BEGIN;
 SELECT stacksaga.create_ring('default', 'doctor', on_missing_window => 'pause') > 0 AS created;
 SELECT * FROM doctor.found('windows');
@@ -207,7 +207,7 @@ SELECT replace(fix, :'a', '(incarnation)') AS fix FROM doctor.found('nodes') WHE
 SET LOCAL stacksaga.clock_offset = '90 s';
 SELECT count(*) FROM doctor.found('windows') WHERE detail LIKE '%doctor%';
 RESET stacksaga.clock_offset;
--- One slot that nobody owns is not nothing.
+-- One slot without an owner is reported.
 UPDATE stacksaga.slot SET owner = CASE WHEN slot > 0 THEN :a END WHERE ring_id = :ring;
 SELECT detail FROM doctor.found('coverage') WHERE detail LIKE '%doctor%';
 ROLLBACK;

@@ -55,14 +55,14 @@ SELECT outcome, count(*) FROM fsm.tried GROUP BY outcome ORDER BY outcome;
 SELECT * FROM fsm.tried NATURAL JOIN fsm.wanted WHERE outcome IS DISTINCT FROM wanted;
 
 -- What the table means, read off the database itself: nothing leaves a final status, and once a
--- saga goes back it never acts again.
+-- saga compensates it never acts again.
 SELECT count(*) AS leave_a_final_status FROM fsm.tried
  WHERE outcome = 'allowed' AND from_status IN ('completed', 'failed')
    AND (to_status <> from_status OR to_direction <> from_direction);
 SELECT count(*) AS turn_forward_again FROM fsm.tried
  WHERE outcome = 'allowed' AND from_direction = 'compensate' AND to_direction = 'act';
 
--- A saga that is a step of another one goes back with it, completed or not.
+-- A child compensates with its parent, completed or not.
 SET session_replication_role = replica;
 UPDATE stacksaga.saga SET parent_id = gen_random_uuid(), parent_step = 1 WHERE saga_id = :'id';
 RESET session_replication_role;

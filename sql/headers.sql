@@ -43,7 +43,7 @@ SELECT stacksaga.define_saga('headers', ARRAY[headers.step('first', verify => tr
     compensation_retry => stacksaga.retry_policy(initial_interval => '0'));
 \set headers '{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1,b=2", "tenant": {"id": 7, "Größe": [1, null]}}'
 
--- Forward with failures of every class, then all the way back.
+-- Steps with failures of every class, then all compensations.
 SELECT saga_id AS id FROM stacksaga.start_saga('headers', '{"act first": ["40001", "SR504"],
     "act second": ["40001", "SR503", "SG424"], "act last": ["SG424"], "compensate first": ["40001"]}',
     headers => :'headers') \gset

@@ -180,7 +180,7 @@ SELECT * FROM metrics.wrong;
 SELECT stacksaga.resume_saga(:'id', 'go on');
 SELECT stacksaga.cancel_saga(:'id', 'no more');
 SELECT * FROM metrics.wrong;
--- What rolls back was never there, also where only a part of the transaction does.
+-- What rolls back is not counted, also where only a part of the transaction does.
 BEGIN;
 SELECT count(*) FROM stacksaga.start_saga('metrics');
 SELECT stacksaga.run_pending();

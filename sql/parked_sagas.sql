@@ -49,7 +49,7 @@ SELECT stacksaga.complete_step(:'late', 'final', :lease);
 \x on
 SELECT * FROM parked.now;
 \x off
--- Nobody else is in it, and it is in the table that the view reads.
+-- No other saga is in it, and it is in the table that the view reads.
 SELECT (SELECT count(*) FROM stacksaga.parked_saga) AS listed,
        (SELECT count(*) FROM stacksaga.saga WHERE status = 'parked') AS parked;
 -- What another step of the same saga failed of is not what parked it.
@@ -64,7 +64,7 @@ UPDATE stacksaga.failure SET sqlstate = '57P02', error = 'the handler ended its 
  WHERE saga_id = (SELECT saga_id FROM stacksaga.parked_sagas WHERE saga = 'parked pivot');
 SELECT hint FROM parked.now WHERE saga = 'parked pivot';
 ROLLBACK;
--- Every hint is SQL that runs, as it is, and nothing is parked any more where what failed is mended.
+-- Every hint is SQL that runs as it is; once the cause is fixed, it leaves no saga parked.
 BEGIN;
 CREATE FUNCTION parked.gone(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';
 CREATE OR REPLACE FUNCTION parked.run(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql

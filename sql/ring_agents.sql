@@ -1,11 +1,11 @@
--- Agents: which agent a new worker is dealt to.
+-- Agents: which agent a new worker is assigned to.
 SELECT stacksaga.create_ring('agents', 'one', slots => 64) > 1 AS created;
 SELECT stacksaga.create_ring('agents', 'two', slots => 64) > 1 AS created;
 CREATE FUNCTION pg_temp.set_clock(at timestamptz) RETURNS void LANGUAGE sql AS $$
     SELECT set_config('stacksaga.clock_offset', (at - clock_timestamp())::text, false) $$;
 SELECT pg_temp.set_clock('2031-01-01 00:00:00 UTC');
 
--- A ring without agents deals nobody to one.
+-- A ring without agents assigns workers to none.
 SELECT stacksaga.register_node('ag-w0', 'agents', 'one') > 0 AS registered;
 SELECT stacksaga.node_agent('ag-w0') IS NULL AS none;
 
@@ -15,7 +15,7 @@ SELECT count(stacksaga.register_node('ag-w' || i, 'agents', 'one')) FROM generat
 SELECT count(stacksaga.register_node('ag-s', 'agents', 'one', 'standard'));
 SELECT node, stacksaga.node_agent(node) FROM stacksaga.nodes WHERE region = 'agents' ORDER BY node COLLATE "C";
 
--- Who names one gets it; who comes back keeps the one that it had.
+-- A worker that names an agent gets it; one that registers again keeps the agent that it had.
 SELECT stacksaga.register_node('ag-w8', 'agents', 'one', agent => 'ag-c') > 0 AS registered;
 SELECT stacksaga.register_node('ag-w2', 'agents', 'one') > 0 AS registered;
 SELECT stacksaga.node_agent('ag-w8') AS w8, stacksaga.node_agent('ag-w2') AS w2;
@@ -25,7 +25,7 @@ SELECT count(stacksaga.leave_ring(node, incarnation)) FROM stacksaga.nodes WHERE
 SELECT count(stacksaga.register_node('ag-w9', 'agents', 'one'));
 SELECT stacksaga.node_agent('ag-w9');
 
--- Agents that drain or are silent get nobody.
+-- Agents that drain or are suspected get no new workers.
 SELECT stacksaga.drain_node(node, incarnation) FROM stacksaga.nodes WHERE node = 'ag-a';
 SELECT pg_temp.set_clock('2031-01-01 00:00:20 UTC');
 SELECT n.node, h.state FROM stacksaga.nodes n, stacksaga.heartbeat_node(n.node, n.incarnation) AS h

@@ -48,7 +48,7 @@ SELECT node, slots FROM pg_temp.owners('one');
 SELECT pg_temp.coverage('one'), count(*) FILTER (WHERE b.node <> a.node AND b.node <> 'h2') AS others_moved,
        count(*) FILTER (WHERE b.node = 'h2' AND a.epoch <= b.epoch) AS of_the_old_epoch
   FROM before b JOIN stacksaga.ring_slots('h', 'one') a USING (slot);
--- A node that came back is given something as soon as another one leaves, though no window was published.
+-- A node that beats again is assigned slots as soon as another one leaves, though no window was published.
 SELECT stacksaga.register_node('h2', 'h', 'one') AS h2 \gset
 SELECT node, slots FROM pg_temp.owners('one');
 SELECT pg_temp.leave('h3');
@@ -57,7 +57,7 @@ SELECT pg_temp.coverage('one');
 -- The last but one gives all to the last.
 SELECT pg_temp.leave('h1');
 SELECT node, slots FROM pg_temp.owners('one');
--- The last node keeps what it has while it drains; when it leaves, nobody has it.
+-- The last node keeps its slots while it drains; when it leaves, they have no owner.
 SELECT pg_temp.drain('h2');
 SELECT node, slots FROM pg_temp.owners('one');
 SELECT pg_temp.coverage('one');
@@ -65,7 +65,7 @@ SELECT pg_temp.leave('h2');
 SELECT node, slots FROM pg_temp.owners('one');
 SELECT pg_temp.coverage('one');
 
--- A node that drains gives its slots away, and no window gives them back.
+-- A node that drains hands its slots over, and no window assigns them to it again.
 SELECT count(stacksaga.register_node('h' || i, 'h', 'one')) FROM generate_series(1, 3) i;
 SELECT pg_temp.give('one', '{h1,h2,h3}');
 UPDATE stacksaga.slot SET next_owner = (SELECT incarnation FROM stacksaga.node WHERE node = 'h2'),
@@ -83,7 +83,7 @@ SELECT stacksaga.publish_window('h', 'one', '2031-01-01 10:01 UTC', '{h2}', ARRA
 SELECT count(*) FROM stacksaga.slot WHERE ring_id = :one AND next_owner IS NOT NULL;
 SELECT pg_temp.leave('h2');
 SELECT pg_temp.coverage('one');
--- Nodes that are suspected, dead or of kind standard are given nothing.
+-- Nodes that are suspected, dead or of kind standard get no slots.
 SELECT stacksaga.register_node('h2', 'h', 'one') AS h2 \gset
 SELECT count(stacksaga.register_node('h standard', 'h', 'one', 'standard'));
 SELECT pg_temp.set_clock('10:01:10');
@@ -143,7 +143,7 @@ SELECT count(stacksaga.register_node('a service', 'h', 'alone'));
 SELECT pg_temp.give('alone', '{a1,a2,a3}', true);
 SELECT pg_temp.leave('a2');
 SELECT * FROM pg_temp.owners('alone');
--- One whose process is gone is given nothing.
+-- One whose process has ended gets no slots.
 UPDATE stacksaga.node SET pid = 0 WHERE node = 'a3';
 SELECT pg_temp.leave('a1');
 SELECT * FROM pg_temp.owners('alone');

@@ -62,7 +62,7 @@ SELECT * FROM stacksaga.ring_nodes('n', 'one') ORDER BY node COLLATE "C";
 SELECT * FROM pg_temp.told_otherwise;
 SELECT active_nodes, total_nodes, coverage, epoch, window_start FROM stacksaga.ring_status
  WHERE region = 'n';
--- Beating again mends it; a clock that is set back keeps nobody alive.
+-- Its next heartbeat makes it active again; a clock that is set back keeps no node alive.
 SELECT state, epoch FROM stacksaga.heartbeat_node('n2', :n2);
 SELECT pg_temp.set_clock('2031-01-01 00:00:00');
 SELECT state, epoch FROM stacksaga.heartbeat_node('n1', :n1);
@@ -147,8 +147,9 @@ SELECT c.call, r.* FROM (VALUES
 ) AS c(call), pg_temp.refused('SELECT * FROM stacksaga.' || c.call) AS r;
 SELECT node, kind, weight, load, progress FROM stacksaga.nodes WHERE region = 'n' ORDER BY node;
 
--- A node that told its progress and then only beats hangs: suspected 15 seconds after it was asked, given
--- nothing, never dead; its next word mends it. One that never told any is not held to it.
+-- A node that has reported progress and then only beats hangs: it is suspected 15 seconds after it was
+-- asked, gets no slots, and is never dead; its next report makes it active again. A node that never
+-- reported any is not asked for it.
 SELECT stacksaga.create_ring('n', 'hung', slots => 64) > 1 AS created;
 SELECT pg_temp.set_clock('2031-01-02 00:00:00 UTC');
 SELECT stacksaga.register_node('h1', 'n', 'hung') AS h1 \gset
@@ -172,13 +173,13 @@ SELECT * FROM pg_temp.beat_at('2031-01-02 00:00:26 UTC', :h1, :h2);
 SELECT * FROM pg_temp.beat_at('2031-01-02 01:00:00 UTC', :h1, :h2);
 SELECT node, state FROM stacksaga.ring_nodes('n', 'hung') ORDER BY node;
 SELECT * FROM pg_temp.told_otherwise;
--- Nobody owns the ring and nobody has published for an hour: the sweep leaves the hung node out.
+-- The ring has no owner and no window for an hour: the sweep leaves the hung node out.
 SELECT * FROM pg_temp.beat_at('2031-01-02 01:00:05 UTC', :h1, :h2);
 SELECT node, share FROM stacksaga.nodes WHERE node IN ('h1', 'h2') ORDER BY node;
 SELECT stacksaga.acknowledge_checkpoint('h1', :h1, '{"done": 2}');
 SELECT * FROM pg_temp.beat_at('2031-01-02 01:00:09 UTC', :h1, :h2);
 
--- A silent agent's slots wait for it from suspect_after (15 s) on for as long as rebalance_delay says.
+-- The slots of a suspected agent wait for it, from suspect_after (15 s) on, as long as rebalance_delay.
 SELECT stacksaga.create_ring('n', 'frozen', slots => 64) > 1 AS created;
 SELECT stacksaga.alter_ring('n', 'frozen', 'rebalance_delay', '20 seconds');
 SELECT pg_temp.set_clock('2031-01-03 00:00:00 UTC');

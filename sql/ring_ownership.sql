@@ -1,5 +1,5 @@
 -- Ownership and the fence, as background workers use them: the shared ring of a standalone server,
--- the sweep of a ring that nobody coordinates, a ring that pauses, and who may work in a slot.
+-- the sweep of a ring without a coordinator, a ring that pauses, and who may work in a slot.
 DO $$
 DECLARE
     module text := (SELECT probin FROM pg_proc WHERE oid = 'stacksaga.ring_slots'::regproc);
@@ -49,7 +49,7 @@ SELECT * FROM pg_temp.owners('alone');
 -- Services take no part in it, whatever they register as.
 SELECT count(stacksaga.register_node('o0', 'o', 'alone'));
 SELECT * FROM pg_temp.settle(:ring, :o1, true);
--- A worker whose process has ended loses its share at once, one that is silent when it is suspected.
+-- A worker whose process has ended loses its share at once, one without heartbeats when it is suspected.
 UPDATE stacksaga.node SET pid = 0 WHERE node = 'o3';
 SELECT * FROM pg_temp.settle(:ring, :o1, true);
 SELECT * FROM pg_temp.settle(:ring, :o2, true);
@@ -116,7 +116,7 @@ SELECT pg_temp.beat_often('s1', :s1);
 SELECT node, count(*) FROM stacksaga.ring_slots('o', 'sweep') GROUP BY node ORDER BY node;
 SELECT pg_temp.beat_often('s2', :s2);
 SELECT node, count(*) FROM stacksaga.ring_slots('o', 'sweep') GROUP BY node ORDER BY node;
--- s2 falls silent: its slots come free when it is dead, and not while it is suspected.
+-- s2 stops its heartbeats: its slots come free when it is dead, and not while it is suspected.
 SELECT pg_temp.set_clock('11:02:25');
 SELECT state FROM stacksaga.heartbeat_node('s1', :s1);
 SELECT node, count(*) FROM stacksaga.ring_slots('o', 'sweep') GROUP BY node ORDER BY node;
@@ -186,8 +186,8 @@ SELECT pg_temp.lock_slots(:ring, :a, '{0,63}') AS owner,
        pg_temp.lock_slots(:ring, :b, '{0,63}') AS another_service,
        pg_temp.lock_slots(:ring, :w, '{0,63}') AS worker;
 
--- A background worker tells its progress with its first beat, and then each checkpoint_interval (10 s); a
--- checkpoint of the future, from before the clock was set back, is as old as one of the past.
+-- A background worker reports its progress with its first heartbeat, and then each checkpoint_interval
+-- (10 s); a checkpoint in the future, from before the clock was set back, is as old as one in the past.
 SELECT stacksaga.create_ring('o', 'told', slots => 64) AS ring \gset
 CREATE FUNCTION pg_temp.told_at(clock time, ring integer, worker bigint)
 RETURNS TABLE (at time, state text, progress jsonb, checkpoint_age interval) LANGUAGE plpgsql AS $$

@@ -60,7 +60,7 @@ SELECT epoch, window_start, window_end, active_nodes, total_nodes, coverage, old
   FROM stacksaga.ring_status WHERE region = 'w';
 SELECT window_length, epoch, last_window FROM stacksaga.ring_state('w', 'one');
 
--- Ownership is sticky: nobody published 10:02, nothing changes.
+-- Ownership is sticky: no window of 10:02 was published, nothing changes.
 SELECT pg_temp.set_clock('10:02:10');
 SELECT * FROM pg_temp.beat('wa', 'wb', 'wc');
 SELECT node, r.* FROM unnest(ARRAY['wa', 'wb', 'wc']) AS node, stacksaga.node_ranges(node) AS r;
@@ -84,7 +84,7 @@ SELECT pg_temp.publish('one', '10:06', '{wb,wb}');
 SELECT * FROM pg_temp.beat('wb');
 SELECT * FROM pg_temp.owners('one');
 
--- A proposal that a later window takes back is not carried out.
+-- A proposal that a later window withdraws is not carried out.
 SELECT pg_temp.publish('one', '10:07', '{wa,wc}');
 SELECT pg_temp.publish('one', '10:08', '{wb,wc}');
 SELECT pg_temp.set_clock('10:07:10');
@@ -126,20 +126,20 @@ SELECT count(*) FROM stacksaga.slot s JOIN stacksaga.ring r USING (ring_id) WHER
 SELECT bool_and((range_start, range_end) = (s.range_start, s.range_end)) AS same
   FROM stacksaga.slot s JOIN stacksaga.ring r USING (ring_id) WHERE r.region = 'w';
 
--- An agent deals on what it was dealt, among its own workers.
+-- An agent assigns what it was assigned, among its own workers.
 SELECT stacksaga.create_ring('w', 'two', slots => 64) > 1 AS created;
 SELECT count(stacksaga.register_node(node, 'w', 'two', 'agent')) FROM unnest(ARRAY['ax', 'ay']) AS node;
 SELECT count(stacksaga.register_node(node, 'w', 'two', agent => left(node, 2)))
   FROM unnest(ARRAY['ax1', 'ax2', 'ay1']) AS node;
-CREATE FUNCTION pg_temp.dealt(agent text, at time)
+CREATE FUNCTION pg_temp.assigned_to(agent text, at time)
 RETURNS TABLE (node text, slots text) LANGUAGE sql AS $$
     SELECT a.node, count(*) || ': ' || min(slot) || '-' || max(slot)
       FROM stacksaga.agent_slots(agent, timestamptz '2031-01-01 00:00 UTC' + at) AS a
      GROUP BY a.node ORDER BY min(slot) $$;
-SELECT * FROM pg_temp.dealt('ax', '10:13');
+SELECT * FROM pg_temp.assigned_to('ax', '10:13');
 SELECT pg_temp.publish('two', '10:13', '{ax,ay}');
-SELECT * FROM pg_temp.dealt('ax', '10:13');
-SELECT * FROM pg_temp.dealt('ax', '10:12');
+SELECT * FROM pg_temp.assigned_to('ax', '10:13');
+SELECT * FROM pg_temp.assigned_to('ax', '10:12');
 SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:13Z', '{ax1,ax2}',
            '{-9223372036854775808,-4611686018427387904}', '{-4611686018427387905,-1}', 'ax', 'ax');
 SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:13Z', '{ax1}',
@@ -147,18 +147,18 @@ SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:13Z', '{ax1}',
 SELECT pg_temp.set_clock('10:13:00');
 SELECT * FROM pg_temp.beat('ax', 'ay', 'ax1', 'ax2', 'ay1');
 SELECT * FROM pg_temp.owners('two');
-SELECT * FROM pg_temp.dealt('ax', '10:14');
-SELECT * FROM pg_temp.dealt('ay', '10:14');
+SELECT * FROM pg_temp.assigned_to('ax', '10:14');
+SELECT * FROM pg_temp.assigned_to('ay', '10:14');
 SELECT count(*) FILTER (WHERE (a.range_start, a.range_end) = (s.range_start, s.range_end)) AS same
   FROM stacksaga.agent_slots('ax', '2031-01-01 10:14Z') a
   JOIN stacksaga.ring_slots('w', 'two') s USING (slot);
--- The master deals by agents: what an agent's worker owns stays. The agent deals anew.
+-- The master assigns to agents: what an agent's worker owns stays. The agent assigns again.
 SELECT pg_temp.publish('two', '10:14', '{ax,ay}');
 SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:14Z', '{ax2}',
            '{-9223372036854775808}', '{-1}', 'ax', 'ax');
 SELECT stacksaga.publish_window('w', 'two', '2031-01-01 10:14Z', '{ay1}',
            '{0}', '{9223372036854775807}', 'ay', 'ay');
--- Published before the one before it opens, a window withdraws nothing of what the agent dealt on.
+-- A window that is published before the previous one opens withdraws nothing that the agent assigned.
 SELECT pg_temp.publish('two', '10:15', '{ax,ay}');
 SELECT pg_temp.set_clock('10:14:00');
 SELECT * FROM pg_temp.beat('ax1', 'ax2', 'ay1');

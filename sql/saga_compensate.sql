@@ -1,4 +1,4 @@
--- The way back: what is undone, in which order, and what happens when that fails.
+-- Compensation: of which steps, in which order, and what happens when it fails.
 
 CREATE SCHEMA undo;
 CREATE TABLE undo.log (n serial, what text);
@@ -41,7 +41,7 @@ CREATE FUNCTION undo.step(name text, stage int DEFAULT NULL, compensate_when tex
         stage, compensate_when => compensate_when, effect => effect)
 $$;
 
--- In reverse order, with what the steps had returned; the step that failed is not undone.
+-- In reverse order, with what the steps had returned; the step that failed is not compensated.
 SELECT stacksaga.define_saga('undo', ARRAY[undo.step('a'), undo.step('b'),
     undo.step('none', effect => 'guarded'), undo.step('c'), undo.step('d')]);
 SELECT undo.start('undo', '{"fail": ["d"]}') AS id \gset
@@ -96,7 +96,7 @@ SELECT what FROM undo.log ORDER BY n;
 SELECT * FROM undo.now;
 SELECT count(*) FROM stacksaga.work;
 
--- Past a pivot nothing rolls back: a step that fails for good behind it parks the saga, before it
+-- Past a pivot nothing is compensated: a step that fails for good behind it parks the saga, before it
 -- compensates.
 SELECT stacksaga.define_saga('undo pivot',
     ARRAY[undo.step('a'), undo.step('pivot', effect => 'irreversible'),
@@ -110,7 +110,7 @@ SELECT stacksaga.run_pending();
 SELECT what FROM undo.log ORDER BY n;
 SELECT * FROM undo.now;
 
--- Side by side within a stage, also on the way back; stage by stage.
+-- At the same time within a stage, in compensation too; stage by stage.
 SELECT stacksaga.define_saga('undo stages', ARRAY[
     stacksaga.queue_step('a1', 'undo', stage => 1), stacksaga.queue_step('a2', 'undo', stage => 1),
     stacksaga.queue_step('b1', 'undo', stage => 2), stacksaga.queue_step('b2', 'undo', stage => 2),

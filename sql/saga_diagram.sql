@@ -6,7 +6,7 @@ CREATE FUNCTION diagram.undo(call stacksaga.step_call) RETURNS jsonb LANGUAGE sq
 \pset tuples_only on
 \pset format unaligned
 
--- One step, with no way back.
+-- One step without compensation.
 SELECT stacksaga.define_saga('diagram', ARRAY[stacksaga.queue_step('only', 'mail', false)]) > 0;
 SELECT stacksaga.saga_diagram('diagram');
 

@@ -82,7 +82,7 @@ SELECT * FROM handlers.try($$ BEGIN IF NOT call.input ? 'child' THEN PERFORM
 SELECT * FROM handlers.try($$ BEGIN PERFORM stacksaga.start_saga('handlers', '{"child": true}',
     'c'); RAISE 'no'; END $$);
 
--- What it did and then failed is gone; what it caught is its own affair.
+-- What it did before it failed is rolled back; an error that it caught is not a failure.
 TRUNCATE handlers.log;
 SELECT * FROM handlers.try($$ BEGIN INSERT INTO handlers.log (what)
   VALUES ('gone'); RAISE 'failed' USING ERRCODE = '23514', DETAIL = 'why', HINT = 'how'; END $$);
@@ -191,7 +191,7 @@ RESET ROLE;
 SELECT stacksaga.run_pending();
 SELECT * FROM handlers.now;
 
--- A definer that is gone: the saga parks.
+-- A definer that was dropped: the saga parks.
 DROP FUNCTION handlers.act(stacksaga.step_call);
 CALL handlers.define($$ BEGIN RETURN '"first"'; END $$);
 ALTER FUNCTION handlers.act(stacksaga.step_call) OWNER TO postgres;

@@ -150,7 +150,7 @@ SELECT stacksaga.run_pending();
 SELECT saga, status, child, last_error FROM kinds.now;
 SELECT what FROM kinds.log ORDER BY n;
 SELECT count(*) FROM stacksaga.work;
--- Cancelled while the child runs: the child goes back first.
+-- Cancelled while the child runs: the child compensates first.
 SELECT stacksaga.define_saga('slow', ARRAY[kinds.step('c1'), stacksaga.signal_step('c2', 'go')]);
 SELECT stacksaga.define_saga('patient', ARRAY[kinds.step('a'),
     stacksaga.child_step('kid', 'slow', timeout => '1 hour')]);
@@ -249,7 +249,7 @@ SET stacksaga.clock_offset = '1 minute';
 SELECT stacksaga.run_pending();
 SELECT * FROM kinds.history;
 SELECT saga, status, last_error FROM kinds.now;
--- What a step did by its fallback is undone by its compensation.
+-- What the fallback of a step did is undone by the step's compensation.
 SELECT kinds.start('else', '{"fail": ["a", "b"]}') AS id \gset
 SELECT stacksaga.run_pending();
 SELECT what FROM kinds.log ORDER BY n;
@@ -294,7 +294,7 @@ SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
 SELECT stacksaga.fail_step(saga_id, step, lease, 'busy')
   FROM stacksaga.claim_steps('kinds_main', 'w');
 SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
--- A saga that is parked for a step whose fallback is due now goes back if a sibling has failed.
+-- A saga that is parked for a step whose fallback is due now compensates if a sibling has failed.
 SELECT stacksaga.define_saga('paid', ARRAY[
     stacksaga.queue_step('pay', 'kinds_main', stage => 1, effect => 'irreversible',
         fallback => 'kinds_spare'),
@@ -314,7 +314,7 @@ SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable')
 SELECT stacksaga.complete_step(:'id', 'pay', :lease);
 SELECT stacksaga.resolve_step(:'id', 'b', 'not_done');
 
--- A child that takes too long is not replaced by a fallback beside it: it goes back.
+-- A child that takes too long compensates; no fallback runs beside it.
 SELECT stacksaga.define_saga('hasty', ARRAY[stacksaga.child_step('kid', 'slow',
     timeout => '1 minute', fallback => 'kinds_spare',
     retry => stacksaga.retry_policy(max_attempts => 1))]);

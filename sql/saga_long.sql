@@ -75,7 +75,7 @@ SELECT stacksaga.run_pending(1000);
 SELECT status FROM stacksaga.sagas WHERE saga_id = :'id';
 SELECT * FROM long.wrong;
 
--- Back as well, and side by side.
+-- In compensation as well, and several steps of a stage.
 TRUNCATE long.call RESTART IDENTITY;
 SELECT saga_id AS id FROM stacksaga.start_saga('long', '{"s200": "never"}') \gset
 SELECT stacksaga.run_pending(1000);

@@ -50,7 +50,7 @@ SELECT msg.answer('{"seat": 4}') AS first, msg.answer('{"seat": 4}') AS again;
 SELECT results FROM stacksaga.claim_steps('msg_pay', 'w');
 SELECT * FROM msg.history;
 
--- It goes back: the compensation is a command on a topic of its own.
+-- It compensates: the compensation is a command on a topic of its own.
 SELECT msg.start('trip') AS id \gset
 SELECT stacksaga.run_pending();
 SELECT count(*) FROM msg.receive();

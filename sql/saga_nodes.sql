@@ -42,7 +42,7 @@ SELECT DISTINCT slots FROM nodes.claim('right');
 UPDATE stacksaga.slot SET owner = :r WHERE ring_id = :ring;
 SELECT count(*) FROM nodes.claim('left');
 SELECT sum(claimed), min(slots) FROM nodes.claim('right');
--- It held nothing then, and is told so once a minute.
+-- It held nothing then, and gets a WARNING once a minute.
 SELECT count(*) FROM nodes.claim('left');
 SET stacksaga.clock_offset = '1 hour 1 minute';
 SELECT count(*) FROM nodes.claim('left');
@@ -74,7 +74,7 @@ SELECT attempt, claimed FROM nodes.claim('right');
 SELECT count(*) FROM nodes.claim('right');
 SELECT attempt, claimed FROM nodes.claim('third');
 
--- Another ring's work is nobody's here, and the other way round.
+-- A node of this ring gets no work of another ring, and vice versa.
 RESET stacksaga.cluster;
 SELECT count(*) FROM nodes.claim('right');
 SELECT count(*) FROM nodes.claim('nobody in the ring');

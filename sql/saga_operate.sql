@@ -115,7 +115,7 @@ SELECT stacksaga.run_pending();
 SELECT stacksaga.resume_saga(:'id', 'audited');
 SELECT stacksaga.run_pending();
 SELECT step, attempt FROM stacksaga.claim_steps('op', 'w');
--- A step that fails for good turns it back, when it is resumed.
+-- When a step fails for good, it compensates once it is resumed.
 SELECT op.start('three') AS id \gset
 SELECT stacksaga.run_pending();
 SELECT lease FROM stacksaga.claim_steps('op', 'w') \gset
@@ -134,7 +134,7 @@ SELECT stacksaga.run_pending();
 SELECT stacksaga.suspend_saga(:'id', 'wait'), stacksaga.cancel_saga(:'id', 'no');
 SELECT stacksaga.run_pending();
 SELECT * FROM op.now;
--- On its way back.
+-- While it compensates.
 SELECT stacksaga.define_saga('back', ARRAY[op.step('a'), op.step('b'), op.step('c')]);
 SELECT op.bad('act c');
 SELECT op.start('back') AS id \gset
@@ -147,7 +147,7 @@ SELECT stacksaga.resume_saga(:'id', 'go');
 SELECT stacksaga.run_pending();
 SELECT * FROM op.now;
 SELECT what FROM op.log ORDER BY n;
--- The deadline passes while it is suspended: it goes back when it is resumed.
+-- The deadline passes while it is suspended: it compensates when it is resumed.
 SELECT stacksaga.define_saga('late', ARRAY[op.step('a'), stacksaga.signal_step('s', 'go')],
     deadline => '5 minutes');
 SELECT op.bad('');
@@ -167,13 +167,13 @@ SELECT stacksaga.run_pending();
 SELECT * FROM op.now;
 SELECT op.try(format('%s_saga(%L, %L)', call, :'id', 'why'))
   FROM unnest('{suspend,resume,cancel}'::text[]) AS call;
-SELECT stacksaga.retry_saga(:'id', 'mended?');
+SELECT stacksaga.retry_saga(:'id', 'fixed?');
 SELECT stacksaga.run_pending();
 SELECT * FROM op.now;
 SELECT stacksaga.resolve_step(:'id', 'a', 'not_done', reason => 'looked it up');
 SELECT * FROM op.now;
 SELECT op.bad('');
-SELECT stacksaga.retry_saga(:'id', 'mended');
+SELECT stacksaga.retry_saga(:'id', 'fixed');
 SELECT stacksaga.run_pending();
 SELECT * FROM op.now;
 SELECT step, direction, attempt, status, error FROM stacksaga.saga_history
@@ -197,7 +197,7 @@ SELECT * FROM op.now;
 SELECT stacksaga.resolve_step(:'id', 'b', 'done');
 SELECT * FROM op.now;
 
--- Parked past the point of no return: forward only.
+-- Parked past an irreversible step: it can only complete.
 SELECT stacksaga.define_saga('pivot', ARRAY[op.step('a'), op.step('p', effect => 'irreversible'),
     op.step('x', 3, 'guarded'), op.step('y', 3, 'guarded'), op.step('z', effect => 'guarded')]);
 SELECT op.bad('act x', 'act y');
@@ -208,11 +208,11 @@ SELECT op.try(format('cancel_saga(%L, %L)', :'id', 'why'));
 SELECT stacksaga.resolve_step(:'id', 'x', 'done', '"x by hand"');
 SELECT * FROM op.now;
 SELECT op.bad('');
-SELECT stacksaga.retry_saga(:'id', 'mended');
+SELECT stacksaga.retry_saga(:'id', 'fixed');
 SELECT stacksaga.run_pending();
 SELECT status, output FROM stacksaga.saga_result(:'id');
 
--- An irreversible step whose outcome nobody knows.
+-- An irreversible step whose outcome is unknown.
 SELECT stacksaga.define_saga('doubt', ARRAY[op.step('a'), stacksaga.queue_step('p', 'op',
     effect => 'irreversible'), op.step('z', effect => 'guarded')]);
 CREATE FUNCTION op.doubt() RETURNS uuid LANGUAGE plpgsql AS $$
@@ -250,7 +250,7 @@ SELECT * FROM op.now;
 SELECT stacksaga.retry_saga(:'id', 'again');
 SELECT attempt FROM stacksaga.claim_steps('op', 'w');
 SELECT op.try(format('complete_step(%L, ''p'', %s)', :'id', :lease));
--- It settles while the saga goes back: parked, until an operator says what to do.
+-- It settles while the saga compensates: parked, until an operator acts.
 SELECT stacksaga.define_saga('race', ARRAY[op.step('a'), stacksaga.queue_step('p', 'op', stage => 2,
     effect => 'irreversible'), stacksaga.queue_step('q', 'op2', stage => 2, effect => 'guarded')]);
 SELECT op.start('race') AS id \gset
@@ -331,7 +331,7 @@ SELECT stacksaga.fail_step(:'id', 'p', :p, 'down');
 SELECT stacksaga.run_pending();
 SELECT * FROM op.now;
 SELECT what FROM op.log ORDER BY n;
--- ... and as long as p may have been done there is no way back.
+-- ... and as long as p may have been done the saga cannot compensate.
 SELECT op.pivots() AS id \gset
 SELECT stacksaga.run_pending();
 SELECT op.claim('op p') AS p \gset
@@ -343,7 +343,7 @@ SELECT op.try(format('cancel_saga(%L, ''why'')', :'id'));
 SELECT stacksaga.resolve_step(:'id', 'p', 'not_done');
 SELECT stacksaga.run_pending();
 SELECT * FROM op.now;
--- An irreversible step that was completed on the way back: not_done, after it was undone by hand.
+-- An irreversible step that completed during compensation: not_done, after it was undone by hand.
 SELECT op.pivots() AS id \gset
 SELECT stacksaga.run_pending();
 SELECT op.claim('op p') AS p \gset

@@ -102,17 +102,17 @@ SELECT unknown.play('unknown plain', '{claim main,lapse,claim main,retryable,cla
 SELECT unknown.play('unknown plain', '{claim main,lapse,claim main,non_retryable,claim main,claim spare,done}');
 -- The compensation is repeated until its attempts end, then the saga parks.
 SELECT unknown.play('unknown plain', '{claim main,lapse,claim main,lapse,claim main,lapse,claim main,lapse,claim main}');
--- The late answer counts until somebody else has claimed, or the outcome has been decided.
+-- The late answer counts until another service has claimed, or the outcome has been decided.
 SELECT unknown.play('unknown plain', '{claim main,lapse,done}');
 SELECT unknown.play('unknown plain', '{claim main,lapse,retryable,claim main,lapse,done}');
--- A fallback that is not heard from is an unknown outcome as well.
+-- A fallback that does not answer is an unknown outcome as well.
 SELECT unknown.play('unknown plain', '{claim main,non_retryable,claim spare,lapse,claim spare,lapse,claim spare,claim main}');
 
 -- With verify: it is asked, and decides.
 SELECT unknown.play('unknown asked', '{claim main,lapse,claim main,claim spare}', '{"verify": ["done"]}');
 SELECT unknown.play('unknown asked', '{claim main,lapse,done,claim main,lapse,claim main,claim spare,done}',
                     '{"verify": ["not_done", "not_done"]}');
--- What verify does not know is as open as before: the late answer counts, the fallback is not tried.
+-- When verify says unknown, the late answer still counts, and the fallback is not tried.
 SELECT unknown.play('unknown asked', '{claim main,lapse,done}', '{"verify": ["unknown"]}');
 SELECT unknown.play('unknown asked', '{claim main,lapse,claim main,lapse,claim spare,claim main}',
                     '{"verify": ["unknown", "unknown"]}');

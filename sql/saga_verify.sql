@@ -128,7 +128,7 @@ SELECT verify.start('verify pivot', 'unknown');
 SELECT verify.claim_and('unknown');
 SELECT stacksaga.run_pending();
 SELECT status, current_step FROM verify.now;
--- On the way back verify is asked as well: what was not done is not in the way.
+-- verify is asked during compensation as well: a step that was not done is not compensated.
 SELECT verify.start('verify pivot', 'not_done');
 CREATE TABLE verify.held AS SELECT saga_id, step, lease FROM stacksaga.claim_steps('verify', 'w');
 SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable')
@@ -145,7 +145,7 @@ SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown') FROM verify.
 SELECT stacksaga.run_pending();
 SELECT * FROM verify.now;
 
--- A timeout is an unknown outcome: verify is asked, and a late answer counts before it has spoken.
+-- A timeout is an unknown outcome: verify is asked, and a late answer counts until it has answered.
 SELECT verify.start('verify', 'done');
 TRUNCATE verify.held;
 INSERT INTO verify.held SELECT saga_id, step, lease FROM stacksaga.claim_steps('verify', 'w', 1,

@@ -6,7 +6,7 @@ SELECT stacksaga.create_ring('default', 'status', slots => 64) AS ring \gset
 SET LOCAL stacksaga.cluster = 'status';
 SELECT stacksaga.register_node('status a', 'default', 'status') AS a,
        stacksaga.register_node('status b', 'default', 'status') AS b \gset
--- Nobody owns anything.
+-- No slot has an owner.
 SELECT token = stacksaga.token('order-1') AS is_token, slot = stacksaga.slot(token, 64) AS is_slot,
        node, next_node, valid_until > stacksaga.clock_now() AS ahead,
        valid_until - stacksaga.clock_now() <= '60 s' AS within_a_window,
@@ -57,7 +57,7 @@ SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
 SELECT jsonb_array_length(stacksaga.status() -> 'blocked_keys') AS blocked_keys;
 SELECT p -> 'key' AS key, p -> 'step' AS step, p -> 'error' AS error
   FROM jsonb_array_elements(stacksaga.status() -> 'parked_sagas') p WHERE p ->> 'saga' = 'status';
--- Sagas by status are those of the view, and where nobody has counted them no more are looked at than asked for.
+-- Sagas by status are those of the view; where they were not counted yet, no more are read than asked for.
 SELECT x.status, x.sagas, v.sagas AS in_view
   FROM jsonb_to_recordset(stacksaga.status_sagas_seen()) AS x(status text, sagas bigint)
   LEFT JOIN (SELECT status, count(*) AS sagas FROM stacksaga.sagas GROUP BY status) v USING (status)
@@ -75,7 +75,7 @@ SET stacksaga.cluster = 'no such ring';
 SELECT count(*) FROM stacksaga.locate('a');
 \echo :SQLSTATE
 RESET stacksaga.cluster;
--- A ring whose slots were never dealt out, as after a restore.
+-- A ring whose slots were never assigned, as after a restore.
 BEGIN;
 DELETE FROM stacksaga.slot;
 SELECT node, next_node FROM stacksaga.locate('a');
