@@ -1,6 +1,6 @@
-// Who gets which slot. Pure and deterministic: the same members, owners and strategy give the same
-// assignment on every machine, so that coordinators that run side by side propose the same, and a
-// node that leaves hands its slots to the nodes that they would choose.
+// Which node gets which slot. Pure and deterministic: the same members, owners and strategy give
+// the same assignment on every machine, so that several coordinators propose the same, and a node
+// that leaves hands its slots to the nodes that they would choose.
 #pragma once
 #ifdef POSTGRES_H
 #error "core comes before PostgreSQL headers"

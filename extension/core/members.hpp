@@ -28,7 +28,7 @@ struct RingNode {
     NodeState state = NodeState::removed;
     double weight = 1;
     std::string_view agent{}; ///< the agent that assigns to this worker; empty: none
-    bool frozen = false;      ///< a silent agent whose slots still wait for it (rebalance_delay)
+    bool frozen = false; ///< an unresponsive agent whose slots still wait for it (rebalance_delay)
 };
 
 /// Whether an assignment may give slots to a node: a worker or an agent, active, of positive

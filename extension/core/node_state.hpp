@@ -30,25 +30,27 @@ struct NodeTransition {
 inline constexpr std::array node_transitions{
     NodeTransition{
         NodeState::active, NodeState::suspected,
-        "it missed beats, or beats without progress: it finishes what it has and is given nothing new"},
+        "heartbeats are missing, or arrive without progress: it finishes its work and gets no new slots"},
     NodeTransition{
         NodeState::active, NodeState::draining,
-        "it is told to drain: it finishes, gives its slots away, and windows leave it out"},
+        "drain_node() was called: it finishes, hands its slots over, and windows leave it out"},
     NodeTransition{NodeState::active, NodeState::removed, "it left the ring"},
     NodeTransition{NodeState::suspected, NodeState::active,
-                   "it beats again, and tells its progress where it did so before"},
-    NodeTransition{NodeState::suspected, NodeState::draining, "it is told to drain"},
+                   "heartbeats arrive again, with its progress where it has reported any before"},
+    NodeTransition{NodeState::suspected, NodeState::draining, "drain_node() was called"},
     NodeTransition{NodeState::suspected, NodeState::dead,
-                   "it has been silent for too long: its slots may be taken over"},
+                   "its last heartbeat is older than dead_after: its slots may be taken over"},
     NodeTransition{NodeState::suspected, NodeState::removed, "it left the ring"},
     NodeTransition{NodeState::draining, NodeState::dead,
-                   "it has been silent for too long: its slots may be taken over"},
+                   "its last heartbeat is older than dead_after: its slots may be taken over"},
     NodeTransition{NodeState::draining, NodeState::removed, "it left the ring"},
-    NodeTransition{NodeState::dead, NodeState::active,
-                   "it beats again, without the slots that were taken over"},
-    NodeTransition{NodeState::dead, NodeState::draining, "it beats again, and still drains"},
+    NodeTransition{
+        NodeState::dead, NodeState::active,
+        "heartbeats arrive again; the slots that were taken over stay with their new owners"},
+    NodeTransition{NodeState::dead, NodeState::draining,
+                   "heartbeats arrive again, and it still drains"},
     NodeTransition{NodeState::dead, NodeState::removed,
-                   "it left the ring, or was dead ten times as long as it takes to be dead"},
+                   "it left the ring, or its last heartbeat is ten times dead_after old"},
 };
 
 /// Whether `from` can become `to`; a state always stays what it is.
@@ -61,7 +63,8 @@ constexpr bool may_change(NodeState from, NodeState to) {
     return false;
 }
 
-/// Silences after which a node is suspected, dead and removed; microseconds, ascending.
+/// Ages of the last heartbeat at which a node is suspected, dead and removed; microseconds,
+/// ascending.
 struct NodeTiming {
     std::int64_t suspect_after;
     std::int64_t dead_after;
@@ -71,8 +74,8 @@ struct NodeTiming {
     }
 };
 
-/// How long ago an instant was, or will be. A heartbeat from the future (the clock was set back)
-/// ages like one from the past: whoever lives corrects it with its next beat.
+/// How far an instant is from now. A heartbeat in the future (the clock was set back) ages like one
+/// in the past: the next heartbeat of a live node corrects it.
 constexpr std::int64_t silence(std::int64_t heartbeat_at, std::int64_t now) {
     const auto earlier = static_cast<std::uint64_t>(heartbeat_at < now ? heartbeat_at : now);
     const auto later = static_cast<std::uint64_t>(heartbeat_at < now ? now : heartbeat_at);
@@ -80,9 +83,10 @@ constexpr std::int64_t silence(std::int64_t heartbeat_at, std::int64_t now) {
     return static_cast<std::int64_t>(later - earlier > most ? most : later - earlier);
 }
 
-/// As how long a silence it counts that a node beats, but has not told its progress for
-/// `untold_for`, though it was asked after `checkpoint_interval` and has told it before: from the
-/// moment of asking, up to the last that is not dead. It hangs; what it began it may finish.
+/// The heartbeat age that a hung node counts as having: its heartbeats arrive, but it has not
+/// reported its progress for `untold_for`, though it was asked after `checkpoint_interval` and has
+/// reported it before. It counts from the question on, and stays below dead: the node may finish
+/// what it has begun.
 constexpr std::int64_t silence_of_hung(std::int64_t untold_for, std::int64_t checkpoint_interval,
                                        const NodeTiming &timing) {
     const std::int64_t asked_for =
@@ -90,7 +94,7 @@ constexpr std::int64_t silence_of_hung(std::int64_t untold_for, std::int64_t che
     return asked_for < timing.dead_after ? asked_for : timing.dead_after - 1;
 }
 
-/// The state of a node that was last heard `silent_for` ago.
+/// The state of a node whose last heartbeat arrived `silent_for` ago.
 constexpr NodeState node_state(std::int64_t silent_for, bool draining, const NodeTiming &timing) {
     if (silent_for >= timing.removed_after())
         return NodeState::removed;

@@ -73,7 +73,7 @@ void define_settings() {
         "stacksaga.cluster", "Names the virtual cluster that new work belongs to.", nullptr,
         &settings.cluster, "default", PGC_USERSET, 0, check_ring_name, nullptr, nullptr);
     DefineCustomEnumVariable("stacksaga.coordination",
-                             "Selects what assigns slots of the ring to this server's workers.",
+                             "Says who deals out the ring to this server's workers.",
                              "standalone: they share it; coordinator: they take granted ranges.",
                              &settings.coordination, static_cast<int>(Coordination::standalone),
                              coordination_options, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
