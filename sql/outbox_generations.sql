@@ -20,33 +20,33 @@ SELECT setval('stacksaga.outbox_generation_seq', 0);
 -- The next generation begins; this one is kept while somebody has not read it.
 SELECT stacksaga.create_subscription('fast', 't'), stacksaga.create_subscription('slow', 't');
 SELECT generations.put(1, 6);
-SELECT stacksaga.tend_outbox();
+SELECT stacksaga.maintain_outbox();
 SELECT generations.put(7, 8);
 SELECT * FROM generations.filled;
-SELECT stacksaga.tend_outbox(true);
+SELECT stacksaga.maintain_outbox(true);
 SELECT generations.put(9, 12);
 SELECT * FROM generations.filled;
 SELECT generations.take('fast');
 SELECT stacksaga.ack_messages(1);
-SELECT stacksaga.tend_outbox(true);
+SELECT stacksaga.maintain_outbox(true);
 SELECT * FROM generations.filled;
 -- A batch that is not acknowledged is not read.
 SELECT generations.take('slow');
-SELECT stacksaga.tend_outbox(true);
+SELECT stacksaga.maintain_outbox(true);
 SELECT * FROM generations.filled;
 SELECT generations.put(13, 14);
 SELECT stacksaga.ack_messages(2);
-SELECT stacksaga.tend_outbox(true);
+SELECT stacksaga.maintain_outbox(true);
 SELECT * FROM generations.filled;
 SELECT generations.take('slow'), generations.take('fast');
 SELECT stacksaga.ack_messages(3), stacksaga.ack_messages(4);
 SELECT generations.put(15, 15);
-SELECT stacksaga.tend_outbox(true);
+SELECT stacksaga.maintain_outbox(true);
 SELECT * FROM generations.filled;
 SELECT generations.take('slow'), generations.take('fast');
 SELECT stacksaga.ack_messages(5), stacksaga.ack_messages(6);
 -- What is behind everybody is forgotten.
-SELECT stacksaga.tend_outbox();
+SELECT stacksaga.maintain_outbox();
 SELECT count(*) AS positions FROM stacksaga.subscription_position;
 SELECT count(*) AS ticks FROM stacksaga.outbox_tick;
 
@@ -56,8 +56,8 @@ SELECT generations.put(21, 26);
 SELECT generations.take('fast');
 SELECT stacksaga.ack_messages(7);
 SET stacksaga.clock_offset = '73 hours';
-SELECT stacksaga.tend_outbox(true);
-SELECT stacksaga.tend_outbox(true);
+SELECT stacksaga.maintain_outbox(true);
+SELECT stacksaga.maintain_outbox(true);
 SELECT * FROM generations.filled;
 SELECT key, state, count(*), min(last_error) FROM stacksaga.message_retry GROUP BY 1, 2 ORDER BY 1, 2;
 SELECT subscription, lag_messages, blocked_keys FROM stacksaga.subscriptions ORDER BY 1;
@@ -68,10 +68,10 @@ SELECT stacksaga.drop_subscription('slow'), stacksaga.drop_subscription('fast');
 
 -- Without any subscription the log is kept for as long.
 SELECT generations.put(31, 31);
-SELECT stacksaga.tend_outbox(true), stacksaga.tend_outbox(true);
+SELECT stacksaga.maintain_outbox(true), stacksaga.maintain_outbox(true);
 SELECT * FROM generations.filled;
 SET stacksaga.clock_offset = '146 hours';
-SELECT stacksaga.tend_outbox();
+SELECT stacksaga.maintain_outbox();
 SELECT * FROM generations.filled;
 RESET stacksaga.clock_offset;
 

@@ -72,7 +72,7 @@ SELECT batch, attempt FROM leases.receive('again') \gset
 SELECT stacksaga.publish('nothing', '{}') IS NOT NULL AS published;
 SELECT n FROM leases.receive('late'); -- ticks
 SET stacksaga.clock_offset = '3 minutes';
-SELECT stacksaga.tend_outbox();
+SELECT stacksaga.maintain_outbox();
 SELECT :attempt AS attempt, stacksaga.ack_messages(:batch);
 SELECT n FROM leases.receive('again');
 RESET stacksaga.clock_offset;
@@ -93,7 +93,7 @@ SELECT attempts, last_error FROM stacksaga.dead_messages WHERE subscription = 'd
 SELECT stacksaga.publish('delayed', '{"n": 4}', 'k4', deliver_at => clock_timestamp() + '10 days') IS NOT NULL AS published;
 SELECT count(*) FROM stacksaga.receive_messages('fallback', 'c');
 SET stacksaga.clock_offset = '4 days';
-SELECT stacksaga.tend_outbox();
+SELECT stacksaga.maintain_outbox();
 SELECT n FROM leases.receive('delayed');
 SET stacksaga.clock_offset = '11 days';
 SELECT n FROM leases.receive('delayed');

@@ -122,8 +122,8 @@ def run(bench):
         db.sql("SELECT count(*) FROM stacksaga.receive_messages('tick', 'bench')")
         db.sql('VACUUM ANALYZE')
         cost = drain('drain_ours', CONSUMERS)
-        db.sql('SELECT stacksaga.tend_outbox(true)')
-        db.sql('SELECT stacksaga.tend_outbox(true)')
+        db.sql('SELECT stacksaga.maintain_outbox(true)')
+        db.sql('SELECT stacksaga.maintain_outbox(true)')
         db.must('SELECT count(*) = 0 FROM stacksaga.outbox_message')
         return cost
 

@@ -91,7 +91,7 @@ $node->safe_psql('postgres', qq{
 			END IF;
 			COMMIT;
 			IF random() < 0.05 THEN
-				PERFORM stacksaga.tend_outbox(true);
+				PERFORM stacksaga.maintain_outbox(true);
 				COMMIT;
 			END IF;
 		END LOOP;
@@ -143,7 +143,7 @@ $node->poll_query_until('postgres', q{
 # What all have read can go. (A worker may be at it: then the call returns at once.)
 foreach my $round (1 .. 100)
 {
-	$node->safe_psql('postgres', 'SELECT stacksaga.tend_outbox(true)');
+	$node->safe_psql('postgres', 'SELECT stacksaga.maintain_outbox(true)');
 	last if $node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.outbox_message') eq '0';
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.outbox_message'),

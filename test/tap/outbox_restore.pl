@@ -47,10 +47,10 @@ query($before, q{SELECT stacksaga.create_subscription('ahead', 't');
 	SELECT stacksaga.create_subscription('behind', 't')});
 put($before, $_, 'k') foreach 1 .. 3;
 is(take($before, 'ahead'), '1 2 3', 'one subscription has read');
-query($before, 'SELECT stacksaga.tend_outbox(true)');
+query($before, 'SELECT stacksaga.maintain_outbox(true)');
 put($before, 4, 'k');
 is(take($before, 'behind'), '1 2 3 4', 'the other, too');
-query($before, 'SELECT stacksaga.tend_outbox(true)');
+query($before, 'SELECT stacksaga.maintain_outbox(true)');
 my $changes = q{FROM pg_logical_slot_get_binary_changes('debezium', NULL, NULL,
 	'proto_version', '1', 'publication_names', 'outbox')};
 my ($inserts, $by_root, $truncates) = split /\|/, query($before, qq{

@@ -110,7 +110,7 @@ SELECT stacksaga.compare_and_set('scope', 'KEY', 1, '2');
 SELECT * FROM stacksaga.read_value('scope', 'KEY');
 SELECT stacksaga.expire_dedupe();
 SELECT stacksaga.expire_sagas();
-SELECT stacksaga.tend_outbox(true);
+SELECT stacksaga.maintain_outbox(true);
 SQL
 
 # The plans of what has run since, by the text of the statement. Only the extension's own statements

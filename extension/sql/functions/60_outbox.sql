@@ -121,10 +121,10 @@ LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_cloudevent';
 COMMENT ON FUNCTION stacksaga.cloudevent IS
     'Makes a CloudEvents 1.0 envelope of a message; text headers whose names CloudEvents allows become its attributes';
 
-CREATE OR REPLACE FUNCTION stacksaga.tend_outbox(at_once boolean DEFAULT false) RETURNS boolean
+CREATE OR REPLACE FUNCTION stacksaga.maintain_outbox(at_once boolean DEFAULT false) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'stacksaga_tend_outbox';
-COMMENT ON FUNCTION stacksaga.tend_outbox IS
+AS 'MODULE_PATHNAME', 'stacksaga_maintain_outbox';
+COMMENT ON FUNCTION stacksaga.maintain_outbox IS
     'Does what a worker does about the log from time to time: begins a new generation, moves aside what the retention has passed for, empties what all have read; returns whether there is more to do. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.outbox_backlog(subscription_id integer)

@@ -23,7 +23,7 @@ SELECT kind, object
         -- Outbox
         ('{service,operator}', '{publish,publish_batch}'),
         ('{service}', '{receive_messages,extend_batch,fail_message,ack_messages}'),
-        ('{operator}', '{create_subscription,alter_subscription,drop_subscription,redrive_message,discard_message,tend_outbox}'),
+        ('{operator}', '{create_subscription,alter_subscription,drop_subscription,redrive_message,discard_message,maintain_outbox}'),
         ('{operator,monitor}', '{outbox_backlog,outbox_unread_since,subscriptions,blocked_keys,dead_messages}'),
         -- Workers
         ('{operator}', '{run_pending}'),

@@ -24,7 +24,7 @@ namespace {
 // So long batch follows batch for a subscription, before others and sagas have their turn.
 constexpr int64 subscription_time_max_us = 50 * 1000;
 constexpr int32 fallbacks_at_once = 16;
-constexpr int64 tend_interval_us = 10 * USECS_PER_SEC;
+constexpr int64 maintenance_interval_us = 10 * USECS_PER_SEC;
 
 using Wanted = std::array<bool, log_partitions>;
 
@@ -204,8 +204,8 @@ int64 defer_retries(const NodeIdentity &node, int32 subscription_id, TimestampTz
 struct WorkerState {
     NodeIdentity node{};
     int64 tick = 0;
-    int64 looked_at = 0; ///< when it last looked at every subscription
-    int64 tend_at = 0;   ///< when to tend the log
+    int64 looked_at = 0;   ///< when it last looked at every subscription
+    int64 maintain_at = 0; ///< when to tend the log
     bool is_idle = false;
 };
 constinit WorkerState state{};
@@ -248,19 +248,19 @@ bool may_rest(const NodeIdentity &node, const Outlook &outlook) {
 
 /// The generations of the log, from time to time; of a backlog of that at most half of the time.
 /// What fails there (the position of one subscription, say) keeps no messages from their handlers.
-void maintain_log(MemoryContext memory) {
+void maintain_log_at_times(MemoryContext memory) {
     static constinit LoopGuard trouble{};
     const int64 begun = pg::steady_now();
-    if (begun < state.tend_at || trouble.remaining() > 0)
+    if (begun < state.maintain_at || trouble.remaining() > 0)
         return;
     bool more = false;
     trouble.guard([&] {
-        in_transaction([&] { more = tend_log(false); });
+        in_transaction([&] { more = maintain_log(false); });
         return true;
     });
     MemoryContextSwitchTo(memory);
     const int64 ended = pg::steady_now();
-    state.tend_at = ended + (more ? ended - begun : tend_interval_us);
+    state.maintain_at = ended + (more ? ended - begun : maintenance_interval_us);
 }
 
 /// What a worker remembers of a subscription.
@@ -355,7 +355,7 @@ void deliver_guarded(const NodeIdentity &node, int32 id, bool has_due, MemoryCon
 DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory) {
     running_handler.is_at_top_level = true;
     const Outlook outlook = look(node.ring_id, memory);
-    maintain_log(memory);
+    maintain_log_at_times(memory);
     DeliveryOutcome outcome{
         .items = 0, .failures = 0, .deferred = 0, .more = false, .next_due = DT_NOEND};
     if (outlook.subscriptions.empty())

@@ -184,8 +184,8 @@ bool advance_all(TimestampTz now) {
 
 } // namespace
 
-bool tend_log(bool now_or_never) {
-    if (!lock_tending())
+bool maintain_log(bool now_or_never) {
+    if (!lock_maintenance())
         return false;
     const TimestampTz now = pg::clock_now();
     const bool more = advance_all(now);
@@ -196,10 +196,10 @@ bool tend_log(bool now_or_never) {
     return forget_log(least, retention_begin(now), now_or_never) || more;
 }
 
-// tend_outbox(at_once) -> boolean
-STACKSAGA_FUNCTION(tend_outbox) {
+// maintain_outbox(at_once) -> boolean
+STACKSAGA_FUNCTION(maintain_outbox) {
     const bool at_once = pg::Arguments(fcinfo).required_bool(0, "at_once");
-    PG_RETURN_BOOL(pg::with_spi([&] { return tend_log(at_once); }));
+    PG_RETURN_BOOL(pg::with_spi([&] { return maintain_log(at_once); }));
 }
 
 } // namespace stacksaga

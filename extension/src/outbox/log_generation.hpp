@@ -12,6 +12,6 @@ namespace stacksaga {
 ///
 /// Never waits long: a generation that somebody reads or dumps is left for the next time. With
 /// `now_or_never` a generation counts as old as soon as it holds anything.
-bool tend_log(bool now_or_never);
+bool maintain_log(bool now_or_never);
 
 } // namespace stacksaga

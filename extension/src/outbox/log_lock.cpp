@@ -19,11 +19,11 @@ bool lock_ticking() {
     return lock(ticking, 0, ExclusiveLock, false);
 }
 
-bool lock_tending() {
+bool lock_maintenance() {
     return lock(ticking, 1, ExclusiveLock, false);
 }
 
-void lock_out_tending() {
+void lock_out_maintenance() {
     lock(ticking, 1, ShareLock, true);
 }
 

@@ -9,10 +9,10 @@ namespace stacksaga {
 bool lock_ticking();
 
 /// The right to tend the log; false when another session is at it.
-bool lock_tending();
+bool lock_maintenance();
 
 /// Keeps everybody from tending it, side by side with others who do so; waits for who is at it.
-void lock_out_tending();
+void lock_out_maintenance();
 
 /// Keeps everybody from altering a subscription, side by side with others who do so: whoever works
 /// on its messages takes this before reading its settings. Without `wait`, false when another

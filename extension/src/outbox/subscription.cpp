@@ -230,7 +230,7 @@ void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view co
 /// Its number; nothing when another session has just committed one of that name.
 std::optional<int32> insert(const NewSubscription &s, int32 ring_id, std::string_view content) {
     // Nobody else sees its positions before the commit, and so that it needs the log from there on.
-    lock_out_tending();
+    lock_out_maintenance();
     const auto &p = s.policy;
     const bool at_now = s.start_at == "now";
     pg::Rows made = insert_subscription.run(

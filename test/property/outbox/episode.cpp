@@ -194,7 +194,7 @@ void Episode::operate() {
     else if (dice < 99 && models_.size() < 4)
         create_subscription();
     else
-        tend();
+        maintain();
 }
 
 Model *Episode::any_service() {
@@ -484,9 +484,9 @@ void Episode::alter() {
         model.altered(s, now_);
 }
 
-void Episode::tend() {
-    note("tend_outbox(true)");
-    run_sql("SELECT stacksaga.tend_outbox(true)");
+void Episode::maintain() {
+    note("maintain_outbox(true)");
+    run_sql("SELECT stacksaga.maintain_outbox(true)");
     compare_all_dead();
 }
 
@@ -557,7 +557,7 @@ void Episode::tear_down() {
     for (const auto &model : models_)
         run_sql(fmt::format("SELECT stacksaga.drop_subscription('{}')", model->settings().name));
     run_sql("TRUNCATE property.handled");
-    tend();
+    maintain();
 }
 
 } // namespace stacksaga::property::outbox

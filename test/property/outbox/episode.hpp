@@ -60,7 +60,7 @@ private:
     void redrive_or_discard();
     void redrive(Model &model, int number);
     void alter();
-    void tend();
+    void maintain();
     void advance(int minutes);
     void drain();
     void tear_down();
