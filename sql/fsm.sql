@@ -3,6 +3,7 @@
 SELECT * FROM stacksaga.saga_transitions();
 SELECT * FROM stacksaga.outcome_rules();
 SELECT * FROM stacksaga.idempotency_transitions();
+SELECT * FROM stacksaga.message_transitions();
 
 -- Every pair of (status, direction), tried with a direct UPDATE by a superuser, the owner of the
 -- table: exactly the listed changes pass. No listed change leads out of completed or failed, none

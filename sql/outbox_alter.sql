@@ -1,4 +1,4 @@
--- A subscription whose settings are altered keeps its place, what is aside for it and what is dead.
+-- A subscription whose settings are altered keeps its position, its retries and its dead messages.
 
 \set SHOW_CONTEXT never
 ALTER SEQUENCE stacksaga.message_batch_id_seq RESTART;
@@ -19,12 +19,12 @@ $$;
 CREATE FUNCTION alters.saves(m stacksaga.message) RETURNS void LANGUAGE sql AS $$
     INSERT INTO alters.seen (by_whom, role, message) VALUES ('saves', current_user, m.payload ->> 0)
 $$;
--- What handlers have seen since the last look.
+-- The messages that handlers have got since the last call.
 CREATE FUNCTION alters.look() RETURNS text LANGUAGE sql AS $$
     WITH gone AS (DELETE FROM alters.seen RETURNING *)
     SELECT string_agg(format('%s(%s)', by_whom, message), ' ' ORDER BY n) FROM gone
 $$;
--- What a service receives, and acknowledges.
+-- Receives messages as a service does, and acknowledges them.
 CREATE FUNCTION alters.take(name text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     batch bigint;
@@ -53,7 +53,7 @@ END
 $$;
 SET search_path = alters, public;
 
--- Another handler and another policy, with the place kept; what counts as the same settings now.
+-- Another handler and another policy, with the position kept, and which settings are the same now.
 SELECT stacksaga.create_subscription('handled', 'h', 'one(stacksaga.message)');
 SELECT put('h', '{a,b}');
 SELECT stacksaga.run_pending(), look();
@@ -67,7 +67,7 @@ SELECT refusal(s) FROM unnest(ARRAY[
     $$SELECT stacksaga.create_subscription('handled', 'h', 'batch(stacksaga.message[])',
           retry => stacksaga.retry_policy(2, '10 s', jitter => 0),
           fallback => 'alters.saves(stacksaga.message)')$$]) AS s;
--- Retries go on under the new policy: both attempts that it allows are behind the first one.
+-- Retries continue under the new policy: the message has had both attempts that it allows.
 SELECT stacksaga.alter_subscription('handled', 'one(stacksaga.message)',
                                     retry => stacksaga.retry_policy(5, '10 s', 1, jitter => 0));
 SELECT put('h', '{e}', 'fails'), put('h', '{f}');
@@ -80,7 +80,7 @@ SET stacksaga.clock_offset = '22 s';
 SELECT attempt, state, last_error FROM stacksaga.message_retry ORDER BY number LIMIT 1;
 SELECT stacksaga.run_pending(), look();
 SELECT count(*) FROM stacksaga.message_retry;
--- What has had more attempts than are allowed now has failed for good, with its own error.
+-- A message that has had more attempts than are allowed now has failed for good, with its own error.
 SELECT stacksaga.create_subscription('fewer', 'f');
 SELECT put('f', '{a}');
 SELECT batch_id AS batch, message_id AS first FROM stacksaga.receive_messages('fewer', 'c') \gset
@@ -90,7 +90,7 @@ SELECT take('fewer');
 SELECT attempts, last_error FROM stacksaga.dead_messages;
 SELECT stacksaga.drop_subscription('fewer');
 
--- A failure stops its key no longer: what waits behind it comes in its order, before what is new.
+-- A failure stops its key no longer: held messages are delivered in order, before new ones.
 SELECT stacksaga.create_subscription('stops', 's', retry => stacksaga.retry_policy(1)),
        stacksaga.create_subscription('ticks', 'nothing');
 SELECT put('s', '{1,2,3,4}'), take('ticks');
@@ -101,7 +101,7 @@ SELECT put('s', '{5,6}'), take('ticks');
 SELECT stacksaga.alter_subscription('stops', stop_on_first_failure => false);
 SELECT take('stops');
 SELECT count(*) FROM stacksaga.message_retry;
--- It stops it again, also behind what is dead since before, until that is settled.
+-- It stops the key again, also behind an older dead message, until an operator settles that.
 SELECT put('s', '{7,8}'), take('ticks');
 SELECT batch_id AS batch, message_id AS seventh FROM stacksaga.receive_messages('stops', 'c', 1) \gset
 SELECT stacksaga.fail_message(:batch, :'seventh', 'no', retry_after => '0'), stacksaga.ack_messages(:batch);
@@ -118,7 +118,7 @@ SELECT take('stops');
 SELECT stacksaga.discard_message('stops', :'seventh', 'by order');
 SELECT take('stops');
 
--- What stops a key, and who handles it, does not change under a batch that is out.
+-- Neither the handler nor what stops a key changes while a consumer holds a batch.
 SELECT put('s', '{10,11}'), take('ticks');
 SELECT batch_id AS batch, message_id AS tenth FROM stacksaga.receive_messages('stops', 'c') LIMIT 1 \gset
 SELECT refusal(s) FROM unnest(ARRAY[
@@ -126,10 +126,10 @@ SELECT refusal(s) FROM unnest(ARRAY[
     $$SELECT stacksaga.alter_subscription('stops', 'one(stacksaga.message)')$$,
     $$SELECT stacksaga.alter_subscription('stops', stop_on_first_failure => true,
           retry => stacksaga.retry_policy(1))$$]) AS s;
--- The policy does, and the batch is answered for by the new one.
+-- The policy does change, and applies to failures of that batch.
 SELECT stacksaga.fail_message(:batch, :'tenth', 'no');
 SELECT count(*) FROM stacksaga.dead_messages;
--- Late, it is answered for no longer.
+-- A late consumer can no longer acknowledge it.
 SET stacksaga.clock_offset = '1 minute';
 SELECT stacksaga.alter_subscription('stops', stop_on_first_failure => false);
 SELECT refusal('SELECT stacksaga.ack_messages(' || :batch || ')');
@@ -140,7 +140,7 @@ SELECT stacksaga.alter_subscription('stops', 'batch(stacksaga.message[])');
 SELECT stacksaga.run_pending(), look();
 SELECT refusal($$SELECT take('stops')$$);
 
--- Functions run as one role, which is whoever has passed them.
+-- Functions run as the role that passed them, both as the same one.
 CREATE ROLE alters_operator;
 GRANT USAGE, CREATE ON SCHEMA alters TO alters_operator;
 GRANT ALL ON alters.seen, alters.seen_n_seq TO alters_operator;
@@ -168,7 +168,7 @@ SET ROLE alters_operator;
 SELECT refusal($$SELECT stacksaga.alter_subscription('handled', 'one(stacksaga.message)')$$);
 RESET ROLE;
 
--- What else is refused, and that nothing has changed.
+-- Other refusals, and that nothing has changed.
 CREATE FUNCTION alters.alters(m stacksaga.message) RETURNS void LANGUAGE sql AS $$
     SELECT stacksaga.alter_subscription('own', stop_on_first_failure => false)
 $$;
@@ -188,7 +188,7 @@ SELECT refusal('SELECT stacksaga.alter_subscription(' || s || ')') FROM unnest(A
 SELECT handler, takes_batch, fallback, stop_on_first_failure, search_path
   FROM stacksaga.subscription WHERE subscription = 'handled';
 
--- What waited comes before a delayed one behind it, though that was due before the alteration.
+-- Held messages come before a delayed one behind them, though that was due before the alteration.
 SELECT stacksaga.create_subscription('late', 'l', retry => stacksaga.retry_policy(1));
 SELECT put('l', '{1,2,3}'), stacksaga.publish('l', '4', 'k',
            deliver_at => stacksaga.clock_now() + interval '10 s') IS NULL AS has_no_id;
@@ -203,7 +203,23 @@ SELECT batch_id AS batch, messages FROM (
       FROM stacksaga.receive_messages('late', 'c', 2)) AS received \gset
 SELECT stacksaga.ack_messages(:batch), :'messages' AS messages;
 
-SELECT stacksaga.drop_subscription(s) FROM unnest('{handled,stops,late,ticks,own}'::text[]) AS s;
+-- Held messages come behind one that was released before the alteration.
+SELECT stacksaga.create_subscription('between', 'b');
+SELECT put('b', '{1,2,3,4}'), take('ticks');
+SELECT max(batch_id) AS batch, (array_agg(message_id ORDER BY payload))[1] AS first,
+       (array_agg(message_id ORDER BY payload))[3] AS third
+  FROM stacksaga.receive_messages('between', 'c') \gset
+SELECT stacksaga.fail_message(:batch, m, 'no', 'non_retryable')
+  FROM unnest(ARRAY[:'first', :'third']::uuid[]) AS m;
+SELECT stacksaga.ack_messages(:batch);
+SET stacksaga.clock_offset = '3 minutes';
+SELECT stacksaga.discard_message('between', :'first', 'by order');
+SELECT stacksaga.alter_subscription('between', stop_on_first_failure => false);
+SELECT payload FROM stacksaga.receive_messages('between', 'c', 1);
+
+SET stacksaga.clock_offset = '5 minutes';
+SELECT stacksaga.drop_subscription(s)
+  FROM unnest('{handled,stops,late,between,ticks,own}'::text[]) AS s;
 RESET search_path;
 RESET stacksaga.clock_offset;
 DELETE FROM stacksaga.usage_grant WHERE role = 'alters_operator';

@@ -4,7 +4,7 @@
 \set SHOW_CONTEXT never
 ALTER SEQUENCE stacksaga.message_batch_id_seq RESTART;
 CREATE SCHEMA outbox;
--- What a subscription gets now, without the ids that change from run to run.
+-- The messages that a subscription gets now, without the ids that change from run to run.
 CREATE FUNCTION outbox.receive(subscription text, max_messages int DEFAULT 100,
     consumer text DEFAULT 'c') RETURNS TABLE (batch bigint, key text, n int, attempt int)
 LANGUAGE sql AS $$
@@ -30,7 +30,7 @@ SELECT stacksaga.ack_messages(max(batch_id)) FROM stacksaga.message_batch;
 SELECT * FROM outbox.receive('one');
 SELECT stacksaga.drop_subscription('one');
 
--- From now on, or from the earliest message; a topic or a prefix; each subscription for itself.
+-- From now on, or from the earliest message; a topic or a prefix; each subscription on its own.
 SELECT stacksaga.create_subscription('now', 'orders');
 SELECT stacksaga.create_subscription('all', '*', start_at => 'earliest');
 SELECT stacksaga.create_subscription('prefix', 'ord*');
@@ -78,8 +78,8 @@ SELECT count(*) AS out_of_order FROM (
     SELECT n < lag(n) OVER (PARTITION BY key ORDER BY at) AS wrong FROM outbox.got) AS g WHERE wrong;
 TRUNCATE outbox.got;
 
--- Nobody gets what another one holds; what is left is free for all. A lease that ran out gives the
--- batch to the next one, and the late answer is refused.
+-- No consumer gets messages that another one holds; the others are free for all. When a lease runs out,
+-- the next consumer gets the batch, and the late answer is refused.
 SELECT outbox.put(1, 'a') IS NOT NULL, outbox.put(2, 'b') IS NOT NULL;
 SELECT batch AS first, key, n, attempt FROM outbox.receive('s', 1) \gset
 SELECT batch AS second, key, n, attempt FROM outbox.receive('s', 1, 'd') \gset
@@ -102,14 +102,14 @@ SELECT stacksaga.ack_messages(:third);
 SELECT stacksaga.ack_messages(:third);
 RESET stacksaga.clock_offset;
 
--- A failure holds its key and no other; the attempts of what waits do not count.
+-- A failure holds its key and no other; a held message uses up no attempt.
 TRUNCATE stacksaga.outbox_message;
 SELECT count(outbox.put(n, CASE WHEN n % 2 = 0 THEN 'even' ELSE 'odd' END))
   FROM generate_series(1, 6) n;
 SELECT batch, key, n, attempt FROM outbox.receive('s') ORDER BY n LIMIT 1 \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(3), 'busy');
 SELECT stacksaga.fail_message(:batch, outbox.id_of(3), 'said again');
--- Though its batch is still out, it is counted once.
+-- Though a consumer still holds its batch, it is counted once.
 SELECT lag_messages FROM stacksaga.subscriptions;
 SELECT stacksaga.ack_messages(:batch);
 SELECT count(outbox.put(n, CASE WHEN n % 2 = 0 THEN 'even' ELSE 'odd' END))
@@ -174,7 +174,7 @@ SELECT stacksaga.fail_message(:batch, outbox.id_of(21), 'again', 'unknown');
 SELECT stacksaga.ack_messages(:batch);
 SELECT subscription, attempts, last_error FROM stacksaga.dead_messages;
 
--- A consumer that dies with its message again and again: the message runs out of attempts.
+-- A consumer that dies with its message again and again: the attempts of the message are used up.
 SELECT outbox.put(24) IS NOT NULL;
 CREATE FUNCTION outbox.die(times int) RETURNS SETOF int LANGUAGE plpgsql AS $$
 BEGIN
@@ -188,7 +188,7 @@ SELECT outbox.die(8);
 SELECT attempts, last_error FROM stacksaga.dead_messages WHERE payload @> '{"n": 24}';
 RESET stacksaga.clock_offset;
 
--- Not before deliver_at, and holding nobody up.
+-- A message is not delivered before deliver_at, and blocks no other.
 SELECT stacksaga.create_subscription('delayed', 'later');
 SELECT stacksaga.publish('later', '{"n": 1}', 'k', deliver_at => stacksaga.clock_now() + '1 hour')
     IS NOT NULL, outbox.put(2, 'k', 'later') IS NOT NULL;

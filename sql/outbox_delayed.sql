@@ -1,5 +1,5 @@
--- A message that came to the retry table blocks its key and waits in it like any other once it was
--- handed out, whatever brought it there; and what is done to a batch whose lease ran out ends it.
+-- A message of message_retry that was handed out blocks its key, and is held in it, like any other,
+-- whatever brought it there. A batch whose lease ran out ends when its messages change.
 
 CREATE FUNCTION pg_temp.receive(name text, room int, lease interval DEFAULT '10 minutes')
 RETURNS TABLE (batch bigint, messages text) LANGUAGE sql AS $$
@@ -26,7 +26,7 @@ SELECT stacksaga.create_subscription(name, name, stop_on_first_failure => name <
     fallback => CASE name WHEN 'delayed_e' THEN 'public.delayed_fallback(stacksaga.message)' END)
   FROM unnest(ARRAY['delayed_a', 'delayed_b', 'delayed_c', 'delayed_d', 'delayed_e', 'delayed_f']) AS name;
 
--- Two delayed messages of a key in one batch: the second one waits behind the failure of the first.
+-- Two delayed messages of a key in one batch: the second one is held behind the failure of the first.
 SELECT pg_temp.publish('delayed_a', 1, '1 minute'), pg_temp.publish('delayed_a', 2, '1 minute');
 SELECT * FROM pg_temp.receive('delayed_a', 10);
 SET stacksaga.clock_offset = '1 minute';
@@ -39,8 +39,8 @@ SELECT :'messages' AS messages, stacksaga.ack_messages(:batch);
 SELECT * FROM pg_temp.receive('delayed_a', 10) \gset
 SELECT :'messages' AS messages, stacksaga.ack_messages(:batch);
 
--- Of a batch whose lease ran out a message is given up on that has had its attempts: who still holds
--- the batch does not acknowledge it, nor the one behind it.
+-- A message of a batch whose lease ran out is given up on when its attempts are used up: the consumer
+-- that still holds the batch acknowledges neither it nor the one behind it.
 SELECT pg_temp.publish('delayed_b', 11, '1 minute'), pg_temp.publish('delayed_b', 12, '3 minutes');
 SELECT * FROM pg_temp.receive('delayed_b', 10);
 SET stacksaga.clock_offset = '4 minutes';
@@ -59,8 +59,8 @@ SELECT stacksaga.discard_message('delayed_b', message_id, 'by order') FROM stack
 SELECT * FROM pg_temp.receive('delayed_b', 10) \gset
 SELECT :'messages' AS messages, stacksaga.ack_messages(:batch);
 
--- Whoever has room for one message gets the first one of a key that was handed out, though another
--- was due before it.
+-- A consumer with room for one message gets the first one of a key that was handed out, though
+-- another was due before it.
 SELECT pg_temp.publish('delayed_c', 21, '2 minutes'), pg_temp.publish('delayed_c', 22, '1 minute');
 SELECT * FROM pg_temp.receive('delayed_c', 10);
 SET stacksaga.clock_offset = '10 minutes';
@@ -80,7 +80,7 @@ SET stacksaga.clock_offset = '16 minutes';
 SELECT messages FROM pg_temp.receive('delayed_d', 10);
 SELECT subscription, payload FROM stacksaga.dead_messages;
 
--- Nor is a message delivered that waits, since a moment ago, for the fallback of an earlier one.
+-- A message that has just been held behind the fallback of an earlier one is not delivered either.
 SELECT pg_temp.publish('delayed_e', 41), pg_temp.publish('delayed_e', 42);
 SELECT * FROM pg_temp.receive('delayed_e', 10, '1 minute') \gset
 SELECT :'messages' AS messages, pg_temp.fail(:batch, 42);

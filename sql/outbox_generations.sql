@@ -1,4 +1,4 @@
--- Generations of the log: filled in turn, emptied when all have read them, and what becomes of a
+-- Generations of the log: filled in turn, truncated when all subscriptions have read them; and a
 -- subscription that does not read. Time is moved by stacksaga.clock_offset.
 
 ALTER SEQUENCE stacksaga.message_batch_id_seq RESTART;
@@ -17,7 +17,7 @@ $$;
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick;
 SELECT setval('stacksaga.outbox_generation_seq', 0);
 
--- The next generation begins; this one is kept while somebody has not read it.
+-- The next generation begins; this one is kept while a subscription has not read it.
 SELECT stacksaga.create_subscription('fast', 't'), stacksaga.create_subscription('slow', 't');
 SELECT generations.put(1, 6);
 SELECT stacksaga.maintain_outbox();
@@ -30,7 +30,7 @@ SELECT generations.take('fast');
 SELECT stacksaga.ack_messages(1);
 SELECT stacksaga.maintain_outbox(true);
 SELECT * FROM generations.filled;
--- A batch that is not acknowledged is not read.
+-- A batch that is not acknowledged does not count as read.
 SELECT generations.take('slow');
 SELECT stacksaga.maintain_outbox(true);
 SELECT * FROM generations.filled;
@@ -45,13 +45,13 @@ SELECT stacksaga.maintain_outbox(true);
 SELECT * FROM generations.filled;
 SELECT generations.take('slow'), generations.take('fast');
 SELECT stacksaga.ack_messages(5), stacksaga.ack_messages(6);
--- What is behind everybody is forgotten.
+-- Ticks and positions that no subscription needs are deleted.
 SELECT stacksaga.maintain_outbox();
 SELECT count(*) AS positions FROM stacksaga.subscription_position;
 SELECT count(*) AS ticks FROM stacksaga.outbox_tick;
 
--- A subscription that stalls: what it has not read is moved aside, and delivered in order when it
--- reads again.
+-- A subscription that stalls: its unread messages are copied out, and delivered in order when it reads
+-- again.
 SELECT generations.put(21, 26);
 SELECT generations.take('fast');
 SELECT stacksaga.ack_messages(7);

@@ -1,5 +1,5 @@
--- The order of a key when a service loses batches in which something failed: what comes before the
--- failure arrives before it, whatever the size of the next batch.
+-- The order of a key when a service loses batches in which a message failed: earlier messages arrive
+-- before the failed one, whatever the size of the next batch.
 
 \set SHOW_CONTEXT never
 CREATE SCHEMA outbox;
@@ -32,7 +32,7 @@ $$;
 SELECT stacksaga.create_subscription('s', 'orders',
     retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '1 s', jitter => 0));
 
--- One in the middle fails, and the batch is lost: everything again, in order.
+-- One in the middle fails, and the batch is lost: all of it is delivered again, in order.
 SELECT outbox.put(1, 4, 'k');
 SELECT max(batch) AS batch FROM outbox.receive() \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(3), 'busy');
@@ -59,8 +59,8 @@ SELECT key, message_id = outbox.id_of(22) AS known, waiting FROM stacksaga.block
 SET stacksaga.clock_offset = '8 minutes';
 CALL outbox.drain(100);
 
--- The same for good: what is dead waits for an operator, what comes before it does not, and when it
--- is redriven it waits for what is before it.
+-- The same for good: a dead message waits for an operator, the ones before it do not, and when it is
+-- redriven it is held behind them.
 SELECT outbox.put(31, 35, 'k');
 SELECT max(batch) AS batch FROM outbox.receive() \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(34), 'never', 'non_retryable');
@@ -79,7 +79,7 @@ SELECT stacksaga.fail_message(:batch, outbox.id_of(45), 'busy');
 SET stacksaga.clock_offset = '12 minutes';
 CALL outbox.drain(2);
 
--- Delayed until then: it comes in its place, before what failed behind it.
+-- A message is delayed until then: it comes in its place, before the one that failed behind it.
 SELECT stacksaga.publish('orders', '{"n": 51}', 'k',
     deliver_at => stacksaga.clock_now() + interval '1 minute') IS NOT NULL;
 SELECT outbox.put(52, 54, 'k');
@@ -91,7 +91,7 @@ CALL outbox.drain(100);
 SET stacksaga.clock_offset = '100 minutes';
 CALL outbox.drain(100);
 
--- Several of a key fail in one batch: the later one waits for the first, however soon it may be tried.
+-- Several of a key fail in one batch: the later one is held behind the first, however short its pause.
 SELECT outbox.put(61, 63, 'k');
 SELECT max(batch) AS batch FROM outbox.receive() \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(61), 'busy', retry_after => '10 minutes');
@@ -102,7 +102,7 @@ CALL outbox.drain(100);
 SET stacksaga.clock_offset = '120 minutes';
 CALL outbox.drain(100);
 
--- What came with one whose attempts are over, in batches that were lost, waits for it.
+-- A message that came together with one that is given up on, in lost batches, is held behind it.
 SELECT stacksaga.alter_subscription('s', retry => stacksaga.retry_policy(max_attempts => 3));
 SELECT outbox.put(71, 73, 'k');
 SELECT max(batch) AS batch FROM outbox.receive() \gset
@@ -120,7 +120,7 @@ SELECT payload, attempts FROM stacksaga.dead_messages;
 SELECT stacksaga.discard_message('s', outbox.id_of(72), 'not needed');
 SELECT n, attempt, stacksaga.ack_messages(batch) FROM outbox.receive();
 
--- So it is when they were aside already: those are said to have failed in any order, too.
+-- So it is when they were retries already: their consumer may fail those in any order, too.
 SELECT outbox.put(81, 84, 'k');
 SELECT max(batch) AS batch FROM outbox.receive() \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(81), 'busy'), stacksaga.ack_messages(:batch);
@@ -134,7 +134,7 @@ SELECT payload, state, attempt, last_error FROM stacksaga.message_retry ORDER BY
 SET stacksaga.clock_offset = '170 minutes';
 CALL outbox.drain(100);
 
--- Several failed in a batch that was lost, and of what lies between them a part is read at a time.
+-- Several failed in a batch that was lost, and a call reads only a part of those between them.
 SELECT outbox.put(91, 98, 'k');
 SELECT max(batch) AS batch FROM outbox.receive() \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(n), 'busy') FROM unnest(ARRAY[93, 97, 91]) AS n;

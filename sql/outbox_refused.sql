@@ -37,7 +37,7 @@ SELECT refused.refusal(s) FROM unnest(ARRAY[
     $$SELECT stacksaga.publish('t', to_jsonb(repeat('x', 2000000)))$$,
     $$SELECT stacksaga.publish('t', '{}', headers => jsonb_build_object('x', repeat('x', 2000000)))$$
 ]) AS s;
--- publish into what cannot take it
+-- publish into a log that was changed
 BEGIN READ ONLY;
 SELECT refused.refusal($$SELECT stacksaga.publish('t', '{}')$$);
 SELECT refused.refusal($$SELECT stacksaga.publish_batch('t', ARRAY['{}'::jsonb])$$);
@@ -130,7 +130,7 @@ SELECT stacksaga.ack_messages(:batch);
 SELECT refused.refusal('SELECT stacksaga.ack_messages(' || :batch || ')');
 SELECT stacksaga.drop_subscription('s'), stacksaga.drop_subscription('handled');
 SELECT refused.refusal('SELECT stacksaga.ack_messages(' || :batch || ')');
--- What somebody has added to the log is told; what is in it is read all the same.
+-- An error names a column that was added to the log; the rows in it are read all the same.
 SELECT stacksaga.publish('altered', '{}') IS NOT NULL AS published;
 SELECT stacksaga.create_subscription('altered', 'altered', start_at => 'earliest');
 ALTER TABLE stacksaga.outbox_message ADD CONSTRAINT small CHECK (length(topic) < 3) NOT VALID;

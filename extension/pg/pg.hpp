@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/classify.hpp"
+#include "core/message_state.hpp"
 #include "core/node_state.hpp"
 #include "core/retry.hpp"
 #include "core/ring.hpp"

@@ -1,7 +1,7 @@
 -- The outbox (extension/src/outbox/publish.cpp, subscription.cpp, receive.cpp, dead_message.cpp).
 
--- The two that publish pin no search_path, which would cost a fourth of a call: they look up nothing
--- by a name that is not qualified (docs/decisions/0016-publishing-without-a-pinned-path.md).
+-- The two that publish pin no search_path, which would cost a fourth of a call: they look up only
+-- qualified names (docs/decisions/0016-publishing-without-a-pinned-path.md).
 
 CREATE OR REPLACE FUNCTION stacksaga.publish(
     topic      text,
@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION stacksaga.publish(
 ) RETURNS uuid
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER AS 'MODULE_PATHNAME', 'stacksaga_publish';
 COMMENT ON FUNCTION stacksaga.publish IS
-    'Publishes a message with this transaction and returns its id; messages of one key are delivered in order. Raises SG400, SG409 (the log has a trigger, a check or another column), SG413';
+    'Publishes a message with this transaction and returns its id; messages of one key are delivered in order. Raises SG400, SG409 (the log has a trigger, a check or an unexpected column), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.publish_batch(
     topic    text,
@@ -24,7 +24,7 @@ CREATE OR REPLACE FUNCTION stacksaga.publish_batch(
 ) RETURNS SETOF uuid
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER AS 'MODULE_PATHNAME', 'stacksaga_publish_batch';
 COMMENT ON FUNCTION stacksaga.publish_batch IS
-    'Publishes a message for each element of the arrays and returns their ids, in order. Raises SG400, SG409 (the log has a trigger, a check or another column), SG413';
+    'Publishes a message for each element of the arrays and returns their ids, in order. Raises SG400, SG409 (the log has a trigger, a check or an unexpected column), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.create_subscription(
     subscription          text,
@@ -37,7 +37,7 @@ CREATE OR REPLACE FUNCTION stacksaga.create_subscription(
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_create_subscription';
 COMMENT ON FUNCTION stacksaga.create_subscription IS
-    'Subscribes to a topic, or to all that begin with what is before its *; the handler is looked up in the caller''s search_path and runs as the caller. Raises SG400, SG409 (it exists with other settings)';
+    'Subscribes to a topic, or to all topics that begin with the text before its *; the handler is looked up in the caller''s search_path and runs as the caller. Raises SG400, SG409 (it exists with other settings)';
 
 CREATE OR REPLACE FUNCTION stacksaga.alter_subscription(
     subscription          text,
@@ -48,13 +48,13 @@ CREATE OR REPLACE FUNCTION stacksaga.alter_subscription(
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_alter_subscription';
 COMMENT ON FUNCTION stacksaga.alter_subscription IS
-    'Changes settings of a subscription, null meaning as they are; it keeps its position, what is aside and what is dead. Raises SG400, SG404, SG409 (a batch is out, its own handler is calling, or a function of another role stays)';
+    'Changes settings of a subscription, null for no change; it keeps its position, its retries and its dead messages. Raises SG400, SG404, SG409 (a consumer holds a batch, its own handler is calling, or a function of another role stays)';
 
 CREATE OR REPLACE FUNCTION stacksaga.drop_subscription(subscription text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_drop_subscription';
 COMMENT ON FUNCTION stacksaga.drop_subscription IS
-    'Ends a subscription; its position and its failed messages go with it. Raises SG404, SG409 (somebody is working on its messages)';
+    'Removes a subscription with its positions, retries and dead messages. Raises SG404, SG409 (a session works on its messages)';
 
 CREATE OR REPLACE FUNCTION stacksaga.receive_messages(
     subscription text,
@@ -85,13 +85,13 @@ CREATE OR REPLACE FUNCTION stacksaga.fail_message(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_fail_message';
 COMMENT ON FUNCTION stacksaga.fail_message IS
-    'Says that one message of a batch failed; it comes again, and what is behind it in its key waits for it. Raises SG400, SG404, SG412 (the lease is lost), SG413';
+    'Reports that one message of a batch failed; it is delivered again, and later messages of its key wait for it. Raises SG400, SG404, SG412 (the lease is lost), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.ack_messages(batch_id bigint) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_ack_messages';
 COMMENT ON FUNCTION stacksaga.ack_messages IS
-    'Acknowledges a batch, less the messages that failed and those that wait behind them, and returns for how many messages. Raises SG404, SG412 (the lease is lost)';
+    'Acknowledges a batch except for the messages that failed and those held behind them, and returns how many it acknowledged. Raises SG404, SG412 (the lease is lost)';
 
 CREATE OR REPLACE FUNCTION stacksaga.redrive_message(subscription text, message_id uuid)
 RETURNS void
@@ -106,7 +106,7 @@ CREATE OR REPLACE FUNCTION stacksaga.discard_message(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_discard_message';
 COMMENT ON FUNCTION stacksaga.discard_message IS
-    'Ends a dead message for ever, so that its key goes on; the reason and the role are kept. Raises SG400, SG404, SG413';
+    'Ends a dead message for ever, so that its key continues; the reason and the role are kept. Raises SG400, SG404, SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.cloudevent(
     topic        text,
@@ -125,14 +125,14 @@ CREATE OR REPLACE FUNCTION stacksaga.maintain_outbox(at_once boolean DEFAULT fal
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_maintain_outbox';
 COMMENT ON FUNCTION stacksaga.maintain_outbox IS
-    'Does what a worker does about the log from time to time: begins a new generation, moves aside what the retention has passed for, empties what all have read; returns whether there is more to do. Raises SG400';
+    'Maintains the log as a worker does from time to time: begins a new generation, copies out expired messages, truncates generations that every subscription has read; returns whether there is more to do. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.outbox_backlog(subscription_id integer)
 RETURNS TABLE (messages bigint, seconds double precision)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_outbox_backlog';
 COMMENT ON FUNCTION stacksaga.outbox_backlog IS
-    'Internal: counts what a subscription has not handled yet, and the age of the oldest of it';
+    'Internal: returns how many messages a subscription has not handled, and the age of the oldest one';
 
 CREATE OR REPLACE FUNCTION stacksaga.outbox_unread_since(subscription_id integer)
 RETURNS timestamptz
@@ -140,3 +140,10 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'stacksaga_outbox_unread_since';
 COMMENT ON FUNCTION stacksaga.outbox_unread_since IS
     'Internal: returns when the first message was published that a subscription has not read; null: it has read all';
+
+CREATE OR REPLACE FUNCTION stacksaga.message_transitions()
+RETURNS TABLE (from_state text, event text, to_state text, sentence text)
+LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 46
+AS 'MODULE_PATHNAME', 'stacksaga_message_transitions';
+COMMENT ON FUNCTION stacksaga.message_transitions IS
+    'Returns what each event does to a message of a subscription in each state, with a sentence for each';

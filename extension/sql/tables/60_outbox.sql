@@ -1,5 +1,5 @@
--- The outbox: a log that is only ever appended to, the ticks that cut it into windows, and how far
--- each subscription has read (extension/src/outbox/publish.cpp, log_tick.cpp, log_read.cpp, position.cpp).
+-- The outbox: an append-only log, the ticks that cut it into windows, and how far each subscription has
+-- read (extension/src/outbox/publish.cpp, log_tick.cpp, log_read.cpp, position.cpp).
 
 CREATE TYPE stacksaga.message AS (
     batch_id     bigint,
@@ -20,15 +20,15 @@ COMMENT ON TYPE stacksaga.message IS
 CREATE SEQUENCE stacksaga.outbox_number_seq CACHE 1;
 COMMENT ON SEQUENCE stacksaga.outbox_number_seq IS 'Numbers messages in the order of their publishing';
 
--- A sequence since its value is read by every publish, without a lock and whatever the snapshot.
+-- A sequence, since each publish reads its value, without a lock and whatever the snapshot.
 CREATE SEQUENCE stacksaga.outbox_generation_seq MINVALUE 0 START 0 CACHE 1;
 COMMENT ON SEQUENCE stacksaga.outbox_generation_seq IS
     'Counts generations of the log; the last value modulo 3 is the partition that publish() fills';
 
 -- No unique index: nothing reads a message by its id, and each index costs every publish. No two
--- entries of an index are equal, so that nothing is to be gained by looking for equal ones. Rows here
--- are never dead, and truncated before they are old: to vacuum them after so many inserts is for
--- nothing, and costs more the larger the log is. The same holds for what is only appended to below.
+-- entries of an index are equal, so deduplication gains nothing. Rows here are never dead, and truncated
+-- before they are old: a vacuum after so many inserts would gain nothing, and cost more the larger the
+-- log is. The same holds for the append-only tables below.
 CREATE TABLE stacksaga.outbox_message (
     number         bigint NOT NULL,
     transaction_id bigint NOT NULL,
@@ -68,7 +68,7 @@ CREATE INDEX outbox_message_2_transaction
     ON stacksaga.outbox_message_2 (transaction_id, partition, number)
     WITH (deduplicate_items = off);
 COMMENT ON TABLE stacksaga.outbox_message IS
-    'The log: one row per message, never updated or deleted; a partition that all have read is truncated';
+    'The log: one row per message, never updated or deleted; a generation that every subscription has read is truncated';
 COMMENT ON TABLE stacksaga.outbox_message_0 IS 'One of the three generations of the log';
 COMMENT ON TABLE stacksaga.outbox_message_1 IS 'One of the three generations of the log';
 COMMENT ON TABLE stacksaga.outbox_message_2 IS 'One of the three generations of the log';
@@ -77,7 +77,7 @@ COMMENT ON COLUMN stacksaga.outbox_message.transaction_id IS
 COMMENT ON COLUMN stacksaga.outbox_message.origin IS
     'The system identifier of the cluster that transaction_id belongs to';
 COMMENT ON COLUMN stacksaga.outbox_message.partition IS
-    'The top bits of the token: each subscription is read in so many parts, side by side';
+    'The top bits of the token: each subscription reads its partitions in parallel';
 COMMENT ON COLUMN stacksaga.outbox_message.deliver_at IS 'Not to be delivered before; null: at once';
 
 CREATE TABLE stacksaga.outbox_tick (
@@ -89,7 +89,7 @@ CREATE TABLE stacksaga.outbox_tick (
     snapshot      pg_snapshot NOT NULL
 ) WITH (autovacuum_vacuum_insert_threshold = -1);
 COMMENT ON TABLE stacksaga.outbox_tick IS
-    'What the log held at an instant: a window is what one tick sees and the one before it does not';
+    'Snapshots of the log: a window is the messages that one tick sees and the tick before does not';
 COMMENT ON COLUMN stacksaga.outbox_tick.number_before IS
     'The last number given out before the snapshot was taken; number_after: when it had been';
 
@@ -120,10 +120,10 @@ COMMENT ON COLUMN stacksaga.subscription.content IS
 COMMENT ON COLUMN stacksaga.subscription.definer_oid IS
     'The role that had the name of the definer when the row was written: another one is not the definer';
 COMMENT ON COLUMN stacksaga.subscription.start_snapshot IS
-    'What this sees is older than the subscription and not delivered; null: from the earliest message';
+    'Messages that this sees are older than the subscription, and not delivered; null: from the earliest message';
 
--- Appended to, never updated: under a snapshot held open a row that is updated in place grows slower
--- with each update. The latest version is what counts; older ones are removed when others are there.
+-- Appended to, never updated: under a snapshot held open a row that is updated in place gets slower with
+-- each update. Only the latest version counts; maintenance deletes older ones.
 CREATE TABLE stacksaga.subscription_position (
     subscription_id integer NOT NULL,
     partition       smallint NOT NULL,
@@ -142,9 +142,9 @@ CREATE TABLE stacksaga.subscription_position (
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
 COMMENT ON TABLE stacksaga.subscription_position IS
-    'How far a subscription has come in a partition, and the batch that is being worked on; the next version is the compare-and-set';
+    'How far a subscription has read a partition, and the batch that holds it; the next version is the compare-and-set';
 COMMENT ON COLUMN stacksaga.subscription_position.tick IS
-    'All that this tick sees is delivered, and of the window after it what has a number up to number';
+    'All messages that this tick sees are delivered, and those of the window after it up to number';
 COMMENT ON COLUMN stacksaga.subscription_position.batch_id IS
     'The batch that holds the partition until lease_until; it reaches to (batch_tick, batch_number)';
 COMMENT ON COLUMN stacksaga.subscription_position.deliveries IS
@@ -162,12 +162,13 @@ CREATE TABLE stacksaga.message_batch (
 COMMENT ON TABLE stacksaga.message_batch IS
     'One row per batch that a service has received; whether it still holds its partitions is in subscription_position';
 
-CREATE DOMAIN stacksaga.aside_state AS text COLLATE "C"
-    CHECK (VALUE IN ('delayed', 'failed', 'waiting', 'ready', 'fallback'));
-COMMENT ON DOMAIN stacksaga.aside_state IS
-    'delayed: not handed out before deliver_at; failed: tried again when due; waiting: behind an earlier message of its key; ready: its turn has come, or it was handed out; fallback: failed for good, the fallback is to be run, when it is due';
+CREATE DOMAIN stacksaga.message_retry_state AS text COLLATE "C"
+    CHECK (VALUE IN ('delayed', 'held', 'ready', 'leased', 'waiting', 'fallback', 'held_fallback'));
+COMMENT ON DOMAIN stacksaga.message_retry_state IS
+    'A state of a message that was copied out of the log; see message_transitions()';
 
--- Failure is the exception and pays for itself: what cannot be delivered now is copied out of the log.
+-- Failure is the exception and pays for itself: messages that cannot be delivered now are copied out of
+-- the log.
 CREATE TABLE stacksaga.message_retry (
     subscription_id integer NOT NULL,
     token           stacksaga.ring_token NOT NULL,
@@ -175,9 +176,10 @@ CREATE TABLE stacksaga.message_retry (
     tick            bigint NOT NULL,
     partition       smallint NOT NULL,
     attempt         integer NOT NULL,
-    state           stacksaga.aside_state NOT NULL,
+    deaths          integer NOT NULL DEFAULT 0,
+    state           stacksaga.message_retry_state NOT NULL,
     due_at          timestamptz NOT NULL,
-    since           timestamptz NOT NULL,
+    failed_since    timestamptz,
     published_at    timestamptz NOT NULL,
     batch_id        bigint,
     failed_in       bigint,
@@ -187,12 +189,13 @@ CREATE TABLE stacksaga.message_retry (
     type            text COLLATE "C",
     payload         jsonb,
     headers         jsonb NOT NULL,
-    last_error      text
+    last_error      text,
+    CHECK (due_at = 'infinity' OR state NOT IN ('held', 'held_fallback'))
 ) WITH (fillfactor = 80);
 CREATE INDEX message_retry_due ON stacksaga.message_retry
     (subscription_id, partition, due_at, tick, number);
 CREATE INDEX message_retry_active ON stacksaga.message_retry (subscription_id, token, tick, number)
-    WHERE due_at < 'infinity' AND state <> 'delayed';
+    WHERE state NOT IN ('delayed', 'held', 'held_fallback');
 CREATE INDEX message_retry_next ON stacksaga.message_retry (due_at);
 CREATE INDEX message_retry_batch ON stacksaga.message_retry (batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX message_retry_failed ON stacksaga.message_retry (failed_in)
@@ -201,19 +204,25 @@ CREATE INDEX message_retry_failed ON stacksaga.message_retry (failed_in)
 -- kept, while the table is empty.
 ALTER TABLE stacksaga.message_retry ADD PRIMARY KEY (subscription_id, token, tick, number);
 COMMENT ON TABLE stacksaga.message_retry IS
-    'Messages moved aside, per subscription: delayed, failed, or waiting behind a failed one of their key';
+    'Messages copied out of the log, per subscription: delayed, failed, or held behind an earlier one of their key';
 COMMENT ON INDEX stacksaga.message_retry_due IS 'What is due in a partition';
-COMMENT ON INDEX stacksaga.message_retry_active IS 'What is not waiting behind another of its key';
+COMMENT ON INDEX stacksaga.message_retry_active IS 'Messages that block the later ones of their key';
 COMMENT ON INDEX stacksaga.message_retry_next IS 'When the next message is due';
 COMMENT ON INDEX stacksaga.message_retry_batch IS 'What a batch holds';
 COMMENT ON INDEX stacksaga.message_retry_failed IS 'What has failed in a batch';
 COMMENT ON COLUMN stacksaga.message_retry.tick IS
     'The tick whose window it was in: messages of a key are delivered by (tick, number)';
 COMMENT ON COLUMN stacksaga.message_retry.attempt IS 'How often it has been given to a consumer';
+COMMENT ON COLUMN stacksaga.message_retry.deaths IS
+    'How often in a row the process that handled it has died';
+COMMENT ON COLUMN stacksaga.message_retry.due_at IS
+    'When it may be delivered; infinity: when it is released';
+COMMENT ON COLUMN stacksaga.message_retry.failed_since IS
+    'When an attempt failed for the first time; null: none has failed';
 COMMENT ON COLUMN stacksaga.message_retry.batch_id IS
-    'The batch that it is in; one that waits is not acknowledged with it, but may be said to have failed';
+    'The batch that handed it out; its consumer may fail a held message, but acknowledges only leased ones';
 COMMENT ON COLUMN stacksaga.message_retry.failed_in IS
-    'The batch in which it failed last: that batch acknowledges nothing behind it of its key';
+    'The batch in which it failed last: that batch acknowledges no later message of its key';
 
 CREATE TABLE stacksaga.dead_message (
     subscription_id integer NOT NULL,
@@ -247,7 +256,7 @@ CREATE INDEX dead_message_discarded ON stacksaga.dead_message (discarded_at)
     WHERE discarded_at IS NOT NULL;
 CREATE INDEX dead_message_failed ON stacksaga.dead_message (failed_in) WHERE failed_in IS NOT NULL;
 COMMENT ON TABLE stacksaga.dead_message IS
-    'Messages that have failed for good, until somebody redrives or discards them; what was discarded is kept for the record';
+    'Messages that failed for good, until an operator redrives or discards them; discarded ones are kept for the record';
 COMMENT ON INDEX stacksaga.dead_message_id IS 'Dead messages by the id that operators know';
 
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.outbox_number_seq', '');

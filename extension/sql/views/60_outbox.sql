@@ -10,7 +10,7 @@ SELECT s.subscription,
        b.last_error,
        (SELECT count(*) FROM stacksaga.message_retry w
          WHERE w.subscription_id = b.subscription_id AND w.token OPERATOR(stacksaga.=) b.token
-           AND w.key IS NOT NULL AND w.state = 'waiting') AS waiting,
+           AND w.key IS NOT NULL AND w.state IN ('held', 'held_fallback')) AS waiting,
        r.region,
        r.cluster
   FROM (SELECT DISTINCT ON (subscription_id, key) *
@@ -19,17 +19,17 @@ SELECT s.subscription,
                   FROM stacksaga.dead_message
                  WHERE key IS NOT NULL AND discarded_at IS NULL
                 UNION ALL
-                SELECT subscription_id, token, topic, key, message_id, since, attempt, last_error, 1
+                SELECT subscription_id, token, topic, key, message_id, failed_since, attempt,
+                       last_error, 1
                   FROM stacksaga.message_retry
-                 WHERE key IS NOT NULL
-                   AND (state IN ('failed', 'fallback')
-                        OR state = 'ready' AND attempt > 0 AND last_error IS NOT NULL)) AS blockers
+                 WHERE key IS NOT NULL AND failed_since IS NOT NULL
+                   AND state NOT IN ('held', 'held_fallback')) AS blockers
          ORDER BY subscription_id, key, rank, since) AS b
   JOIN stacksaga.subscription s ON s.subscription_id = b.subscription_id
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id
  WHERE s.stop_on_first_failure;
 COMMENT ON VIEW stacksaga.blocked_keys IS
-    'One row per key that a failed message holds, in subscriptions that stop on the first failure: which message, since when, and how many wait behind it';
+    'One row per key that a failed message holds, in subscriptions that stop on the first failure: which message, since when, and how many are held behind it';
 
 CREATE OR REPLACE VIEW stacksaga.dead_messages AS
 SELECT s.subscription,
@@ -67,4 +67,4 @@ SELECT s.subscription,
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id,
        LATERAL stacksaga.outbox_backlog(s.subscription_id) AS b;
 COMMENT ON VIEW stacksaga.subscriptions IS
-    'One row per subscription; its lag counts what is published and not handled, dead messages left out';
+    'One row per subscription; its lag counts messages that are published and not handled, without dead ones';

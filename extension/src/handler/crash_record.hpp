@@ -35,7 +35,7 @@ struct RecordedStep {
 struct RecordedMessage {
     int32 subscription_id;
     int16 partition;
-    bool is_aside;
+    bool is_retry;    ///< from message_retry; else from the log
     bool is_fallback; ///< it is the fallback that runs
     int32 attempt;
     int64 token;

@@ -25,8 +25,8 @@ constinit pg::Statement revive{
     "   WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "     AND tick = $3 AND number = $4 AND discarded_at IS NULL RETURNING *)"
     " INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
-    "       state, due_at, since, published_at, failed_in, message_id, topic, key, type, payload,"
-    "       headers, last_error)"
+    "       state, due_at, failed_since, published_at, failed_in, message_id, topic, key, type,"
+    "       payload, headers, last_error)"
     " SELECT subscription_id, token, number, tick, partition, 0, $5, $6, since, published_at,"
     "        failed_in, message_id, topic, key, type, payload, headers, last_error FROM dead"};
 constinit pg::Statement discard{
@@ -34,10 +34,10 @@ constinit pg::Statement discard{
     "   SET discarded_at = $5, discarded_by = $6::name, discard_reason = $7"
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND tick = $3 AND number = $4 AND discarded_at IS NULL"};
-constinit pg::Statement oldest_aside{
+constinit pg::Statement oldest_retry{
     "SELECT count(*), min(published_at) FROM stacksaga.message_retry WHERE subscription_id = $1"};
 
-// What is aside or dead already, though no position has passed it: of batches that are out.
+// Retries and dead messages that no position has passed: those of batches that are out.
 constinit pg::Statement settled_ahead{
     "SELECT number FROM stacksaga.message_retry"
     " WHERE subscription_id = $1 AND partition = $2 AND tick > $3"
@@ -46,8 +46,8 @@ constinit pg::Statement settled_ahead{
     "  WHERE subscription_id = $1 AND partition = $2 AND tick > $3"
     " ORDER BY number"};
 
-// Messages of others lie before the first one of a subscription: some more than tending leaves
-// there, and reading, which both move the position over them.
+// Messages for other subscriptions lie before the first one of this: somewhat more than maintenance
+// and reading, which both move the position over them, leave there.
 constexpr int32 unread_room = 64;
 constexpr int unread_steps = 32;
 
@@ -82,7 +82,7 @@ DeadMessage lock_dead(std::string_view name, const pg_uuid_t &id) {
             .has_key = rows.boolean(0, 4)};
 }
 
-/// Services fetch what is theirs.
+/// Wakes workers, where they have something to do: services fetch their messages themselves.
 void wake_for(const Subscription &s) {
     if (s.handler || s.fallback)
         wake_workers_at_commit();
@@ -90,11 +90,13 @@ void wake_for(const Subscription &s) {
 
 void redrive(std::string_view name, const pg_uuid_t &id) {
     const DeadMessage m = lock_dead(name, id);
-    const bool has_to_wait = m.has_key && m.subscription->stop_on_first_failure &&
-                             is_behind_another(*m.subscription, m.token, m.tick, m.number);
+    core::MessageState state = next_state(core::MessageState::dead, core::MessageEvent::redrive);
+    if (m.has_key && m.subscription->stop_on_first_failure &&
+        is_behind_another(*m.subscription, m.token, {.tick = m.tick, .number = m.number}))
+        state = next_state(state, core::MessageEvent::hold);
     revive.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.tick),
-               pg::param(m.number), pg::param(std::string_view{has_to_wait ? "waiting" : "failed"}),
-               pg::param_time(has_to_wait ? DT_NOEND : pg::clock_now()));
+               pg::param(m.number), pg::param(core::name_of(state)),
+               pg::param_time(core::is_held(state) ? DT_NOEND : pg::clock_now()));
     wake_for(*m.subscription);
 }
 
@@ -109,9 +111,9 @@ void discard_message(std::string_view name, const pg_uuid_t &id, std::string_vie
     wake_for(*m.subscription);
 }
 
-/// Calls `read` with the position of each partition. Nobody is locked out: where it returns false,
-/// since the position has moved on and the log been forgotten behind it, again with a newer one.
-/// False when the subscription has been dropped meanwhile.
+/// Calls `read` with the position of each partition, which it does not lock. Where `read` returns
+/// false, since the position has moved on and the log behind it was deleted, it is called again
+/// with the newer one. False when the subscription has been dropped meanwhile.
 template <class F> bool for_each_position(int32 subscription_id, F &&read) {
     for (int16 partition = 0; partition < log_partitions; ++partition) {
         std::optional<Position> p = read_position(subscription_id, partition);
@@ -130,7 +132,8 @@ template <class F> bool for_each_position(int32 subscription_id, F &&read) {
     return true;
 }
 
-/// Adds what a position has before it in the log; false when that is no longer there.
+/// Adds the messages of the log that a position has before it; false when the log was deleted
+/// there.
 bool add_part(const Subscription &s, const Position &p, Backlog &total) {
     pg::Rows rows =
         settled_ahead.run(pg::param(s.id), pg::param(p.partition), pg::param(p.at.tick));
@@ -150,9 +153,9 @@ void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     const Subscription *s = find_subscription(subscription_id);
     if (s == nullptr)
         return;
-    pg::Rows aside = oldest_aside.run(pg::param(s->id));
-    Backlog total{.messages = aside.int8(0, 0),
-                  .oldest = aside.optional_time(0, 1).value_or(DT_NOEND)};
+    pg::Rows retries = oldest_retry.run(pg::param(s->id));
+    Backlog total{.messages = retries.int8(0, 0),
+                  .oldest = retries.optional_time(0, 1).value_or(DT_NOEND)};
     if (!for_each_position(s->id, [&](const Position &p) { return add_part(*s, p, total); }))
         return;
     const double seconds =
@@ -163,8 +166,8 @@ void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     result.add(pg::of(Int64GetDatum(total.messages)), pg::of(Float8GetDatum(seconds)));
 }
 
-/// When the first message behind a position was published that waits in the log, if one is found in
-/// a bounded look; false when the log is no longer there.
+/// When the first message of the log behind a position was published, if a bounded read finds one;
+/// false when the log was deleted there.
 bool find_unread(const Subscription &s, const Position &p, std::optional<TimestampTz> &since) {
     std::optional<LogPart> next = peek_log(s.filter, p.partition, p.at, unread_room);
     for (int step = 1; next && next->messages.empty() && next->more && step < unread_steps; ++step)
@@ -174,7 +177,7 @@ bool find_unread(const Subscription &s, const Position &p, std::optional<Timesta
     return next.has_value();
 }
 
-/// When the first message was published that waits in the log; nothing: none does. Costs the same
+/// When the first unread message of the log was published; nothing: all are read. Costs the same
 /// however long the log is.
 std::optional<TimestampTz> unread_since(int32 subscription_id) {
     const Subscription *s = find_subscription(subscription_id);

@@ -12,7 +12,7 @@ constinit pg::Statement find_retries{
     "  FROM unnest($2::integer[]::smallint[]) AS p(partition), LATERAL ("
     "       SELECT token, tick, number, due_at FROM stacksaga.message_retry"
     "        WHERE subscription_id = $1 AND partition = p.partition AND due_at <= $3"
-    "          AND state = 'failed' AND attempt > 0"
+    "          AND state = 'waiting'"
     "        ORDER BY due_at FOR UPDATE SKIP LOCKED) AS r"
     " ORDER BY r.due_at"};
 constinit pg::Statement postpone{

@@ -6,10 +6,9 @@
 
 namespace stacksaga {
 
-/// Asks the budget about all messages that have failed and are due again in the partitions that are
-/// `wanted`, and makes those due later that it does not let through.
-/// Returns how many. Inside with_spi, in a transaction of its own: what the budget has let through
-/// once is not asked for again.
+/// Asks the budget about all messages whose pause is over in the partitions that are `wanted`,
+/// defers those that it does not let through, and returns how many. Inside with_spi, in a
+/// transaction of its own: the budget is not asked again about messages that it has let through.
 int64 defer_message_retries(const NodeIdentity &node, int32 subscription_id,
                             std::span<const bool, log_partitions> wanted, TimestampTz now);
 

@@ -21,13 +21,13 @@ HandlerCaller caller_of(const Subscription &s) {
 
 void call_with(const Subscription &s, const FunctionRef &function, HandlerKind kind,
                std::span<const Message> messages) {
-    // What one call leaves behind is gone before the next one.
+    // The memory of one call is free before the next one.
     MemoryContext scratch =
         AllocSetContextCreate(CurrentMemoryContext, "stacksaga message", ALLOCSET_DEFAULT_SIZES);
     pg::in_context(scratch, [&] {
         bool isnull;
         running_handler.begin_message(s.id);
-        // What is too large for an array fails as the handler does: in halves it is not.
+        // A batch that is too large for an array fails as the handler does, and is halved.
         const Datum argument = kind == HandlerKind::message_batch ? message_array_datum(messages)
                                                                   : message_datum(messages[0]);
         if (pg::settings.message_timeout > 0)
@@ -43,8 +43,8 @@ MessageFailure failure_of(const Subscription &s, const HandlerError &error) {
     if (error.timed_out)
         return {.failure_class = core::FailureClass::retryable,
                 .error = "the handler took longer than stacksaga.message_timeout"};
-    // A function that is gone may come back, and a cancel says nothing about the message: it is not
-    // dead at once.
+    // A function that does not exist may be created again, and a cancel says nothing about the
+    // message: it is not dead at once.
     return {.failure_class =
                 error.is_unusable || error.is_cancelled
                     ? core::FailureClass::retryable
@@ -53,8 +53,8 @@ MessageFailure failure_of(const Subscription &s, const HandlerError &error) {
 }
 
 void note_handled(const Subscription &s, const Message &m, TimestampTz now) {
-    if (m.is_aside)
-        finish_aside(s, m, now);
+    if (m.is_retry())
+        finish_retry(s, m, now);
 }
 
 void move_positions(const Subscription &s, Gathering &g, size_t done, TimestampTz now) {

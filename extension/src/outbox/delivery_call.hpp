@@ -1,5 +1,4 @@
-// What the worker and run_pending() have in common: calling a handler on messages, and what comes
-// of it.
+// Calls of handlers and what follows them, as the worker and run_pending() share it.
 #pragma once
 #include "src/handler/handler.hpp"
 #include "src/handler/handler_error.hpp"
@@ -14,7 +13,7 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
 /// What a handler's error means for its message.
 MessageFailure failure_of(const Subscription &s, const HandlerError &error);
 
-/// The handler is done with the message.
+/// The handler has handled the message.
 void note_handled(const Subscription &s, const Message &m, TimestampTz now);
 
 /// Moves the positions behind the first `done` of the messages gathered.

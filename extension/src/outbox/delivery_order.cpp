@@ -1,6 +1,5 @@
 #include "src/outbox/delivery_order.hpp"
 
-#include "pg/clock.hpp"
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
@@ -9,27 +8,22 @@ namespace stacksaga {
 
 namespace {
 
-// So many of the messages that wait behind a key are made ready at once: when the next one fails,
-// the rest of them has to be put back.
-constexpr size_t ready_max = 100;
+// So many messages of a key are released at once: when the next one fails, the rest of them are
+// held again.
+constexpr size_t released_max = 100;
 
 #define OF_MESSAGE                                                                                 \
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
     "   AND tick = $3 AND number = $4"
-// It stays in its batch, whose consumer may say that it failed as well, but does not acknowledge
-// it.
-constinit pg::Statement put_back{
-    "UPDATE stacksaga.message_retry"
-    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'waiting' END,"
-    "       due_at = 'infinity'" OF_MESSAGE};
-constinit pg::Statement make_ready{
-    "UPDATE stacksaga.message_retry"
-    "   SET state = CASE state WHEN 'fallback' THEN state ELSE 'ready' END, due_at = $5,"
-    "       batch_id = NULL" OF_MESSAGE};
+// It stays in its batch, whose consumer may fail it as well, but does not acknowledge it.
+constinit pg::Statement hold_message{
+    "UPDATE stacksaga.message_retry SET state = $5, due_at = 'infinity'" OF_MESSAGE};
+constinit pg::Statement release_message{
+    "UPDATE stacksaga.message_retry SET state = $5, due_at = $6, batch_id = NULL" OF_MESSAGE};
 
 /// Columns of the two tables.
 constexpr AttrNumber number_column = 3, tick_column = 4;
-constexpr AttrNumber retry_state = 7, retry_due_at = 8, retry_key = 15;
+constexpr AttrNumber retry_state = 8, retry_key = 16;
 constexpr AttrNumber dead_key = 13;
 
 Datum column(TupleTableSlot *row, AttrNumber number, bool &is_null) {
@@ -48,23 +42,21 @@ KeyPlace place_of(TupleTableSlot *row) {
             .number = DatumGetInt64(column(row, number_column, is_null))};
 }
 
-std::string_view state_of(TupleTableSlot *row) {
+core::MessageState state_of(TupleTableSlot *row) {
     bool is_null;
-    return pg::view_of_text(column(row, retry_state, is_null));
+    return retry_state_of(pg::view_of_text(column(row, retry_state, is_null)));
 }
 
-bool is_active(TupleTableSlot *row) {
-    bool is_null;
-    return DatumGetTimestampTz(column(row, retry_due_at, is_null)) != DT_NOEND;
-}
-
-/// What is aside of the key in the order of its places, less what is delayed.
-template <class F> void each_aside(const Subscription &s, core::Token token, F &&visit) {
+/// Retries of the key in the order of their places, without the delayed ones.
+template <class F> void each_retry(const Subscription &s, core::Token token, F &&visit) {
     const std::array<pg::KeyColumn, 2> key{
         pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
         pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(token.value())}};
     pg::each_row("message_retry", "message_retry_pkey", key, [&](TupleTableSlot *row) {
-        return !has_key(row, retry_key) || state_of(row) == "delayed" || visit(row);
+        if (!has_key(row, retry_key))
+            return true;
+        const core::MessageState state = state_of(row);
+        return state == core::MessageState::delayed || visit(place_of(row), state);
     });
 }
 
@@ -84,14 +76,14 @@ std::optional<KeyPlace> first_dead(const Subscription &s, core::Token token) {
     return first;
 }
 
-/// Whether something before this place has failed. What is ready before it is in the same batch.
+/// Whether a message before this place has failed. Ready ones before it are in the same batch.
 bool is_behind_failure(const Subscription &s, core::Token token, KeyPlace place) {
     const std::optional<KeyPlace> dead = first_dead(s, token);
     bool found = dead && *dead < place;
-    each_aside(s, token, [&](TupleTableSlot *row) {
-        if (!(place_of(row) < place))
+    each_retry(s, token, [&](KeyPlace other, core::MessageState state) {
+        if (!(other < place))
             return false;
-        found = found || state_of(row) != "ready";
+        found = found || core::holds_failures(state);
         return !found;
     });
     return found;
@@ -99,12 +91,16 @@ bool is_behind_failure(const Subscription &s, core::Token token, KeyPlace place)
 
 /// Whether there is a message with this place among those, which are in the order of their places.
 bool holds_place(std::span<const Message> messages, KeyPlace place) {
-    auto found =
-        std::lower_bound(messages.begin(), messages.end(), place, [](const Message &m, KeyPlace p) {
-            return KeyPlace{m.tick, m.number} < p;
-        });
-    return found != messages.end() && KeyPlace{found->tick, found->number} == place;
+    auto found = std::lower_bound(messages.begin(), messages.end(), place,
+                                  [](const Message &m, KeyPlace p) { return place_of(m) < p; });
+    return found != messages.end() && place_of(*found) == place;
 }
+
+/// A message of a key with the state that it is in.
+struct PlacedState {
+    KeyPlace place;
+    core::MessageState state;
+};
 
 } // namespace
 
@@ -112,8 +108,7 @@ std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token,
                                       std::span<const Message> together) {
     CommandCounterIncrement(); // what this transaction has written itself counts as well
     std::optional<KeyPlace> first = first_dead(s, token);
-    each_aside(s, token, [&](TupleTableSlot *row) {
-        const KeyPlace place = place_of(row);
+    each_retry(s, token, [&](KeyPlace place, core::MessageState) {
         if (holds_place(together, place))
             return true;
         if (!first || place < *first)
@@ -123,43 +118,45 @@ std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token,
     return first;
 }
 
-bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number) {
+bool is_behind_another(const Subscription &s, core::Token token, KeyPlace place) {
     const std::optional<KeyPlace> first = first_blocker(s, token);
-    return first && *first < KeyPlace{tick, number};
+    return first && *first < place;
 }
 
-void hold(const Subscription &s, core::Token token, KeyPlace place) {
-    put_back.run(pg::param(s.id), pg::param(token.value()), pg::param(place.tick),
-                 pg::param(place.number));
+void hold(const Subscription &s, core::Token token, KeyPlace place, core::MessageState state) {
+    const core::MessageState held = next_state(state, core::MessageEvent::hold);
+    hold_message.run(pg::param(s.id), pg::param(token.value()), pg::param(place.tick),
+                     pg::param(place.number), pg::param(core::name_of(held)));
 }
 
-void hold_active(const Subscription &s, core::Token token, KeyPlace place) {
-    std::array<KeyPlace, ready_max> active{};
+void hold_behind(const Subscription &s, const Message &m) {
+    std::array<PlacedState, released_max> active{};
+    KeyPlace from = place_of(m);
     for (size_t count = active.size(); count == active.size();) {
         CommandCounterIncrement();
         const std::array<pg::KeyColumn, 3> behind{
             pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
-            pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(token.value())},
-            pg::KeyColumn{F_INT8GE, InvalidOid, Int64GetDatum(place.tick),
+            pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(m.token.value())},
+            pg::KeyColumn{F_INT8GE, InvalidOid, Int64GetDatum(from.tick),
                           BTGreaterEqualStrategyNumber}};
         count = 0;
         pg::each_row("message_retry", "message_retry_active", behind, [&](TupleTableSlot *row) {
             const KeyPlace found = place_of(row);
-            if (place < found && has_key(row, retry_key))
-                active[count++] = found;
+            if (from < found && has_key(row, retry_key))
+                active[count++] = {.place = found, .state = state_of(row)};
             return count < active.size();
         });
-        for (const KeyPlace &found : std::span{active}.first(count))
-            hold(s, token, found);
+        for (const PlacedState &found : std::span{active}.first(count))
+            hold(s, m.token, found.place, found.state);
         if (count > 0)
-            place = active[count - 1];
+            from = active[count - 1].place;
     }
 }
 
-void hold_behind_failure(const Subscription &s, core::Token token, KeyPlace failed) {
+void hold_behind_failure(const Subscription &s, const Message &failed, core::MessageState state) {
     CommandCounterIncrement();
-    if (is_behind_failure(s, token, failed))
-        hold(s, token, failed);
+    if (is_behind_failure(s, failed.token, place_of(failed)))
+        hold(s, failed.token, place_of(failed), state);
 }
 
 void release_key(const Subscription &s, core::Token token, TimestampTz now) {
@@ -167,19 +164,21 @@ void release_key(const Subscription &s, core::Token token, TimestampTz now) {
         return;
     CommandCounterIncrement();
     const std::optional<KeyPlace> dead = first_dead(s, token);
-    std::array<KeyPlace, ready_max> released{};
+    std::array<PlacedState, released_max> released{};
     size_t count = 0;
-    each_aside(s, token, [&](TupleTableSlot *row) {
-        const KeyPlace place = place_of(row);
-        const bool is_fallback = state_of(row) == "fallback";
-        if (is_active(row) || (dead && *dead < place) || (is_fallback && count > 0))
+    each_retry(s, token, [&](KeyPlace place, core::MessageState state) {
+        const bool is_fallback = state == core::MessageState::held_fallback;
+        if (!core::is_held(state) || (dead && *dead < place) || (is_fallback && count > 0))
             return false;
-        released[count++] = place;
+        released[count++] = {.place = place, .state = state};
         return !is_fallback && count < released.size();
     });
-    for (const KeyPlace &place : std::span{released}.first(count))
-        make_ready.run(pg::param(s.id), pg::param(token.value()), pg::param(place.tick),
-                       pg::param(place.number), pg::param_time(now));
+    for (const PlacedState &found : std::span{released}.first(count)) {
+        const core::MessageState state = next_state(found.state, core::MessageEvent::release);
+        release_message.run(pg::param(s.id), pg::param(token.value()), pg::param(found.place.tick),
+                            pg::param(found.place.number), pg::param(core::name_of(state)),
+                            pg::param_time(now));
+    }
 }
 
 } // namespace stacksaga

@@ -1,46 +1,48 @@
-// What messages of one key that are aside are to each other, in a subscription that stops on the
-// first failure: which of them blocks it, which wait, whose turn has come.
+// Per-key order of retries, in a subscription that stops on the first failure: which blocks, which
+// waits, which is next.
 //
-// A key is known by its token: should two keys ever have the same one, they wait for each other.
-// Nothing here reads more of a key than it changes: its backlog may be as long as the log.
+// A key is known by its token: two keys with the same token wait for each other. Nothing here reads
+// more of a key than it changes: its backlog may be as long as the log.
 #pragma once
-#include "src/outbox/subscription.hpp"
+#include "src/outbox/delivery_row.hpp"
 
 namespace stacksaga {
 
 /// All inside with_spi, under the lock on the key's partition.
 
-/// Where a message is in the order of its key.
+/// A message's place in the order of its key.
 struct KeyPlace {
     int64 tick;
     int64 number;
     friend constexpr auto operator<=>(const KeyPlace &, const KeyPlace &) = default;
 };
+inline KeyPlace place_of(const Message &m) {
+    return {.tick = m.tick, .number = m.number};
+}
 
-/// The first message of the key that is aside and not merely delayed, or dead: what comes behind it
-/// is blocked. Those before it are on their way: of a batch that was lost something in the middle
-/// may have failed. Less those that are handed out together, which are in the order of their
-/// places.
+/// The first message of the key that is a retry and not merely delayed, or dead: it blocks those
+/// behind it. Messages before it are still in the log: of a batch that was lost one in the middle
+/// may have failed. Skips those of `together`, which are handed out together and are in the order
+/// of their places.
 std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token,
                                       std::span<const Message> together = {});
 
-/// Whether something before this place blocks its key.
-bool is_behind_another(const Subscription &s, core::Token token, int64 tick, int64 number);
+/// Whether another message before this one blocks its key.
+bool is_behind_another(const Subscription &s, core::Token token, KeyPlace place);
 
-/// Puts a message back that is active: it waits for those before it in its key. A fallback stays
-/// one.
-void hold(const Subscription &s, core::Token token, KeyPlace place);
+/// Holds a message, which is in this state: it waits for the earlier ones of its key.
+void hold(const Subscription &s, core::Token token, KeyPlace place, core::MessageState state);
 
-/// Puts back whatever is active behind a message that failed or waits: what was ready, and what had
-/// failed in a batch that was lost. A fallback that waits stays one.
-void hold_active(const Subscription &s, core::Token token, KeyPlace place);
+/// Holds all active messages of the key behind a message that failed or is held: ready ones, and
+/// ones that failed in a batch that was lost.
+void hold_behind(const Subscription &s, const Message &m);
 
-/// Puts back a message that has failed when another one before it in its key is tried again or
-/// dead: a consumer that goes on after a failure may fail several.
-void hold_behind_failure(const Subscription &s, core::Token token, KeyPlace failed);
+/// Holds a message that just failed and is in this state now, when an earlier one of its key has
+/// failed as well: a consumer that continues after a failure may fail several.
+void hold_behind_failure(const Subscription &s, const Message &failed, core::MessageState state);
 
-/// Makes ready what waits in front of the first message of the key that is active or dead: the
-/// first ones of it, up to a fallback, which is run alone.
+/// Releases the messages that wait in front of the first message of the key that is active or dead:
+/// the first ones of them, up to a fallback, which runs alone.
 void release_key(const Subscription &s, core::Token token, TimestampTz now);
 
 } // namespace stacksaga

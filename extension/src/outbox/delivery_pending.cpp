@@ -16,19 +16,19 @@ std::optional<HandlerError> call_guarded(const Subscription &s, const FunctionRe
     return attempt_handler([&] { call_with(s, function, kind, messages); });
 }
 
-/// Whether a message of its key failed a moment ago, so that it has to wait; then it does.
-bool hold_behind(const Subscription &s, const Message &m, std::span<const int64> failed_tokens,
-                 TimestampTz now) {
+/// Whether an earlier message of its key has just failed; then the message is held.
+bool hold_if_key_failed(const Subscription &s, const Message &m,
+                        std::span<const int64> failed_tokens) {
     if (!s.stop_on_first_failure || m.key == 0 ||
         std::find(failed_tokens.begin(), failed_tokens.end(), m.token.value()) ==
             failed_tokens.end())
         return false;
-    if (!m.is_aside) // what was aside has been put back already
-        move_aside(s, m, LogFate::hold, now);
+    if (!m.is_retry()) // the failure has held the retries behind it
+        copy_out(s, m, Disposition::hold);
     return true;
 }
 
-/// What a call has come to: how many messages, and whether the rest is left to a worker.
+/// How many messages a call delivered, and whether the rest is left to a worker.
 struct Delivered {
     int64 count;
     bool is_left;
@@ -62,7 +62,7 @@ Delivered deliver_batch(const Subscription &s, int32 room, TimestampTz now) {
     for (size_t done = 0; done < g.messages.size(); ++done) {
         const Message &m = g.messages[done];
         CHECK_FOR_INTERRUPTS();
-        if (hold_behind(s, m, {failed, failed_count}, now))
+        if (hold_if_key_failed(s, m, {failed, failed_count}))
             continue;
         std::optional<HandlerError> error;
         if (!are_done)

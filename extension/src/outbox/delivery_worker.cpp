@@ -21,7 +21,7 @@ namespace stacksaga {
 
 namespace {
 
-// So long batch follows batch for a subscription, before others and sagas have their turn.
+// For so long batch follows batch for a subscription before it is the turn of others and of sagas.
 constexpr int64 subscription_time_max_us = 50 * 1000;
 constexpr int32 fallbacks_at_once = 16;
 constexpr int64 maintenance_interval_us = 10 * USECS_PER_SEC;
@@ -35,7 +35,7 @@ constinit pg::Statement find_owned{
 constinit pg::Statement find_next_due{
     "SELECT due_at FROM stacksaga.message_retry ORDER BY due_at LIMIT 1"};
 
-/// Messages of a subscription, for run_batch(): those that its handler is to get, or its fallback.
+/// Messages of a subscription, for run_batch(): for its handler, or for its fallback.
 struct Delivery {
     static constexpr bool can_postpone = false;
     static constexpr bool goes_on_after_failure = false; // later messages of its key wait
@@ -52,7 +52,7 @@ struct Delivery {
 
     const NodeIdentity &node;
     int32 subscription_id;
-    TimestampTz now; ///< what is due by then; the budget has been asked about all of it
+    TimestampTz now; ///< delivers what is due by then; the budget has been asked about all of that
     int32 rotation;
     bool are_fallbacks;
     // Of the last try.
@@ -94,7 +94,7 @@ Wanted lock_owned_partitions(const NodeIdentity &node) {
 RecordedMessage Delivery::record_of(const Message &m) const {
     return {.subscription_id = subscription_id,
             .partition = m.partition,
-            .is_aside = m.is_aside,
+            .is_retry = m.is_retry(),
             .is_fallback = are_fallbacks,
             .attempt = m.attempt,
             .token = m.token.value(),
@@ -111,13 +111,13 @@ RecordedBatch Delivery::record_of_batch() const {
     return batch;
 }
 
-/// How many messages, from the next one on, are handed over together.
+/// How many messages, from the next one on, one call gets.
 size_t Delivery::count_together() const {
     const std::span<const Message> left = gathering.messages.subspan(done);
-    if (!subscription->takes_batch || are_fallbacks || left[0].is_suspect)
+    if (!subscription->takes_batch || are_fallbacks || left[0].is_alone())
         return 1;
     auto end =
-        std::find_if(left.begin(), left.end(), [](const Message &m) { return m.is_suspect; });
+        std::find_if(left.begin(), left.end(), [](const Message &m) { return m.is_alone(); });
     return static_cast<size_t>(end - left.begin());
 }
 
@@ -139,7 +139,7 @@ void Delivery::open(int32 room) {
     }
 }
 
-/// Hands messages over, recorded in the worker's file meanwhile.
+/// Calls the function with messages, which the crash record names meanwhile.
 void Delivery::run() {
     const std::span<const Message> messages = gathering.messages.subspan(done, count_together());
     if (messages.size() == 1)
@@ -191,7 +191,7 @@ template <class F> void in_transaction(F &&body) {
     });
 }
 
-/// Asks the retry budget about what is due to be tried again; returns how much of it has to wait.
+/// Asks the retry budget about the retries that are due; returns how many it defers.
 int64 defer_retries(const NodeIdentity &node, int32 subscription_id, TimestampTz now) {
     int64 deferred = 0;
     in_transaction([&] {
@@ -200,12 +200,12 @@ int64 defer_retries(const NodeIdentity &node, int32 subscription_id, TimestampTz
     return deferred;
 }
 
-/// What a worker remembers, so that a turn with nothing new costs two look-ups.
+/// The worker's memory between turns, so that a turn without new messages costs two look-ups.
 struct WorkerState {
     NodeIdentity node{};
     int64 tick = 0;
     int64 looked_at = 0;   ///< when it last looked at every subscription
-    int64 maintain_at = 0; ///< when to tend the log
+    int64 maintain_at = 0; ///< when to maintain the log
     bool is_idle = false;
 };
 constinit WorkerState state{};
@@ -219,8 +219,8 @@ struct Outlook {
 Outlook look(int32 ring_id, MemoryContext memory) {
     Outlook outlook{.subscriptions = {}, .tick = 0, .next_due = DT_NOEND};
     in_transaction([&] {
-        // Whatever depends on the tick is committed after it, so that it need not be waited for;
-        // but for the names of messages, which survive a crash.
+        // All that depends on the tick commits after it, so this commit need not be flushed, except
+        // after a crash: the crash record survives, and names messages by their ticks.
         if (!follows_crash())
             set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
                               GUC_ACTION_LOCAL, true, 0, false);
@@ -246,15 +246,16 @@ bool may_rest(const NodeIdentity &node, const Outlook &outlook) {
            outlook.next_due > pg::clock_now() && pg::steady_now() - state.looked_at < poll_us;
 }
 
-/// The generations of the log, from time to time; of a backlog of that at most half of the time.
-/// What fails there (the position of one subscription, say) keeps no messages from their handlers.
+/// Maintains the log from time to time, and spends at most half of the time on a backlog of that.
+/// An error there (about the position of one subscription, say) keeps no messages from their
+/// handlers.
 void maintain_log_at_times(MemoryContext memory) {
-    static constinit LoopGuard trouble{};
+    static constinit LoopGuard guard{};
     const int64 begun = pg::steady_now();
-    if (begun < state.maintain_at || trouble.remaining() > 0)
+    if (begun < state.maintain_at || guard.remaining() > 0)
         return;
     bool more = false;
-    trouble.guard([&] {
+    guard.guard([&] {
         in_transaction([&] { more = maintain_log(false); });
         return true;
     });
@@ -263,11 +264,11 @@ void maintain_log_at_times(MemoryContext memory) {
     state.maintain_at = ended + (more ? ended - begun : maintenance_interval_us);
 }
 
-/// What a worker remembers of a subscription.
+/// The worker's memory of a subscription.
 struct SubscriptionState {
     int32 id; ///< the key
     BatchPace pace;
-    LoopGuard trouble; ///< of this one alone; others go on
+    LoopGuard guard; ///< of this one alone; others continue
 };
 static_assert(std::is_trivially_destructible_v<SubscriptionState>);
 
@@ -282,11 +283,11 @@ SubscriptionState &state_of(int32 id) {
     bool is_known = false;
     auto *found = static_cast<SubscriptionState *>(hash_search(table, &id, HASH_ENTER, &is_known));
     if (!is_known)
-        *found = {.id = id, .pace = {}, .trouble = {}};
+        *found = {.id = id, .pace = {}, .guard = {}};
     return *found;
 }
 
-/// One batch of a subscription, or of what its fallback is to be run on.
+/// One batch of a subscription for its handler, or for its fallback.
 Delivery run_once(const NodeIdentity &node, SubscriptionState &subscription, TimestampTz now,
                   bool are_fallbacks, MemoryContext memory) {
     Delivery delivery{.node = node,
@@ -300,8 +301,8 @@ Delivery run_once(const NodeIdentity &node, SubscriptionState &subscription, Tim
     return delivery;
 }
 
-/// Batch after batch of a subscription. The look for due steps of sagas between two turns costs as
-/// much as a batch of messages does.
+/// Batch after batch of a subscription. Polling for due steps of sagas between two turns costs as
+/// much as a batch of messages.
 void deliver_subscription(const NodeIdentity &node, SubscriptionState &subscription,
                           TimestampTz now, MemoryContext memory, DeliveryOutcome &outcome) {
     auto add = [&](const Delivery &d) {
@@ -314,7 +315,7 @@ void deliver_subscription(const NodeIdentity &node, SubscriptionState &subscript
     while (goes_on) {
         const Delivery d = run_once(node, subscription, now, false, memory);
         add(d);
-        goes_on = d.more && (d.items > 0 || d.gathering.moved > 0) && d.failures == 0 &&
+        goes_on = d.more && (d.items > 0 || d.gathering.copied > 0) && d.failures == 0 &&
                   pg::steady_now() < end;
     }
     add(run_once(node, subscription, now, true, memory));
@@ -331,8 +332,8 @@ void describe(void *subscription) {
 void deliver_guarded(const NodeIdentity &node, int32 id, bool has_due, MemoryContext memory,
                      DeliveryOutcome &outcome) {
     SubscriptionState &subscription = state_of(id);
-    if (subscription.trouble.remaining() == 0)
-        subscription.trouble.guard([&] {
+    if (subscription.guard.remaining() == 0)
+        subscription.guard.guard([&] {
             ErrorContextCallback context{
                 .previous = error_context_stack, .callback = describe, .arg = &subscription};
             error_context_stack = &context;
@@ -344,9 +345,9 @@ void deliver_guarded(const NodeIdentity &node, int32 id, bool has_due, MemoryCon
             return true;
         });
     MemoryContextSwitchTo(memory);
-    if (subscription.trouble.remaining() == 0)
+    if (subscription.guard.remaining() == 0)
         return;
-    const TimestampTz again = pg::time_plus(pg::clock_now(), subscription.trouble.remaining());
+    const TimestampTz again = pg::time_plus(pg::clock_now(), subscription.guard.remaining());
     outcome.next_due = std::min(outcome.next_due, again);
 }
 

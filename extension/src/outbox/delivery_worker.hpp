@@ -12,7 +12,7 @@ struct DeliveryOutcome {
     int64 failures;       ///< handlers that failed
     int64 deferred;       ///< retries that found their budget empty
     bool more;            ///< look again at once
-    TimestampTz next_due; ///< of what is aside; or DT_NOEND
+    TimestampTz next_due; ///< of the retries; or DT_NOEND
 };
 
 /// Makes the tick that is due, then hands batches to each subscription with a handler.

@@ -1,9 +1,10 @@
-// Rows are formed and given to the table and its indexes directly, as COPY does it: an INSERT that
-// is planned already costs twice as much, most of it for an executor that has nothing to decide.
+// Appending to the log: forms rows and inserts them into the table and its indexes directly, as
+// COPY does. An INSERT that is planned already costs twice as much, most of it for an executor that
+// has nothing to decide.
 //
-// What the executor would have done and this does not: the columns are NOT NULL and of the right
-// partition by construction, defaults there are none, and triggers, checks and other columns are
-// refused. Indexes are all served, those as well that somebody has added.
+// This does without the executor's other work: rows are NOT NULL and in the right partition by
+// construction, there are no defaults, and triggers, checks and unexpected columns are refused. All
+// indexes get their entries, also those that a user added.
 #include "src/outbox/log_append.hpp"
 
 #include "pg/clock.hpp"
@@ -16,15 +17,15 @@ namespace stacksaga {
 
 namespace {
 
-// Rows that are given to the table at once: they share a record of WAL a page.
+// Rows of one multi-insert: those of a page share a record of WAL.
 constexpr size_t rows_at_once = 256;
 
-// Which of the generations is filled makes no difference to readers, so what was true so long ago
-// will do. Whoever asks the sequence keeps others from it for a moment.
+// Readers do not care which of the generations is filled, so a value of this age is good enough.
+// Reading the sequence keeps other sessions from it for a moment.
 constexpr int64 generation_known_us = 100 * 1000;
 
 struct KnownGeneration {
-    Oid sequence = InvalidOid; // none is known
+    Oid sequence = InvalidOid; // not known yet
     int64 asked_at;
     size_t generation;
 };
@@ -40,7 +41,7 @@ size_t current_generation() {
     return known.generation;
 }
 
-/// Refuses a table that somebody has made more of than rows can be appended to so.
+/// Refuses a table that was changed so that rows cannot be appended to it directly.
 void require_plain(Relation table) {
     const char *name = RelationGetRelationName(table);
     if (table->trigdesc != nullptr)
@@ -52,19 +53,20 @@ void require_plain(Relation table) {
     for (int i = log_columns; i < columns->natts; ++i)
         if (!TupleDescAttr(columns, i)->attisdropped)
             ereport(ERROR,
-                    (errcode(pg::sg409), errmsg("table \"%s\" has another column", name),
+                    (errcode(pg::sg409), errmsg("table \"%s\" has an unexpected column", name),
                      errdetail("Messages are appended to the log without a value for \"%s\".",
                                NameStr(TupleDescAttr(columns, i)->attname)),
-                     errhint("Drop the column; headers hold what is to be said of a message.")));
+                     errhint("Drop the column, and use headers instead.")));
     if (columns->constr != nullptr && columns->constr->num_check > 0)
-        ereport(ERROR, (errcode(pg::sg409), errmsg("table \"%s\" has a check constraint", name),
-                        errdetail("Messages are appended to the log without checking \"%s\".",
-                                  columns->constr->check[0].ccname),
-                        errhint("Drop the constraint, and check what is published before.")));
+        ereport(ERROR,
+                (errcode(pg::sg409), errmsg("table \"%s\" has a check constraint", name),
+                 errdetail("Messages are appended to the log without checking \"%s\".",
+                           columns->constr->check[0].ccname),
+                 errhint("Drop the constraint, and check messages before you publish them.")));
 }
 
-/// Whether an index that somebody has added calls functions, which must not find names of the
-/// caller of publish().
+/// Whether an index that a user added calls functions, which must not find names of the caller of
+/// publish().
 bool calls_functions(const ResultRelInfo &target) {
     return std::any_of(
         target.ri_IndexRelationInfo, target.ri_IndexRelationInfo + target.ri_NumIndices,
@@ -73,9 +75,9 @@ bool calls_functions(const ResultRelInfo &target) {
 
 using Slots = std::array<TupleTableSlot *, rows_at_once>;
 
-/// The slots in the order in which their rows are stored: by partition, as they are read, so that
-/// those of a partition share pages of the table and of its indexes. Those of a partition, and so
-/// of a key, stay in their order.
+/// The slots in the order in which their rows are stored: by partition, as readers read them, so
+/// that the rows of a partition share pages of the table and of its indexes. The rows of a
+/// partition, and so of a key, stay in their order.
 Slots by_partition(std::span<const NewRow> rows, const Slots &slots) {
     std::array<size_t, log_partitions + 1> next{}; // where the next one of a partition goes
     for (const NewRow &row : rows)
@@ -166,7 +168,7 @@ void append_to_log(int32 ring_id, TimestampTz now, std::span<const NewRow> rows)
         .generation = static_cast<int16>(generation),
         .ring_id = ring_id,
         .now = now,
-        // The transaction has its id before it takes a number: what a tick relies on.
+        // Ticks rely on it that the transaction has its id before it takes a number.
         .transaction_id = static_cast<int64>(U64FromFullTransactionId(GetTopFullTransactionId())),
         .state = CreateExecutorState(),
         .target = makeNode(ResultRelInfo)};

@@ -17,15 +17,16 @@ namespace stacksaga {
 
 namespace {
 
-// A generation is kept until all have read it, so the log is as long as two of these at least.
+// A generation is kept until all subscriptions have read it, so the log is at least two of these
+// long.
 constexpr int64 generation_age_us = USECS_PER_HOUR;
 constexpr int64 generation_pages = 32768; // 256 MB
 constexpr int lock_timeout_ms = 50;
-constexpr int32 move_max = 1000; // messages moved aside at once
+constexpr int32 copied_max = 1000; // messages copied out at once
 
 constinit pg::Statement begin_generation{
     "SELECT pg_catalog.setval('stacksaga.outbox_generation_seq', $1)"};
-// The first rows of a table that is only appended to are the oldest.
+// The first rows of an append-only table are the oldest.
 constinit std::array<pg::Statement, generations> oldest_of{
     pg::Statement{"SELECT published_at FROM stacksaga.outbox_message_0 LIMIT 1"},
     pg::Statement{"SELECT published_at FROM stacksaga.outbox_message_1 LIMIT 1"},
@@ -47,7 +48,7 @@ constinit std::array<pg::Statement, generations> empty_of{
     pg::Statement{"TRUNCATE stacksaga.outbox_message_2"}};
 constinit pg::Statement list_subscriptions{
     "SELECT subscription_id FROM stacksaga.subscription ORDER BY subscription_id"};
-// The latest position of each partition of each subscription that is the furthest behind.
+// Of the latest positions of all subscriptions and partitions the one that is the furthest behind.
 constinit pg::Statement least_tick{
     "SELECT min(p.tick), count(*)"
     "  FROM stacksaga.subscription AS s, generate_series(0, $1 - 1) AS n(partition), LATERAL ("
@@ -70,8 +71,8 @@ TimestampTz retention_begin(TimestampTz now) {
     return pg::time_plus(now, -static_cast<int64>(pg::settings.outbox_retention) * USECS_PER_SEC);
 }
 
-/// Whether the generation holds something and nobody needs it. For sure only under a lock that
-/// keeps those out who write to it: what they have not committed is not counted.
+/// Whether the generation holds messages and no subscription needs them. Only a lock that keeps
+/// writers out makes this certain: messages that are not committed do not count.
 bool is_read(size_t generation, TimestampTz now) {
     pg::Rows last = last_of[generation].run(pg::param(log_partitions));
     const std::optional<int64> number = last.optional_int8(0, 0);
@@ -83,7 +84,8 @@ bool is_read(size_t generation, TimestampTz now) {
         return youngest < retention_begin(now);
     if (read.tick == 0)
         return false;
-    // What the tick does not see has a number above `before`, or its transaction was running.
+    // Messages that the tick does not see have a number above `before`, or their transaction was
+    // running.
     const core::Tick tick = load_ticks(read.tick)[0];
     return *number <= tick.before && !have_published(tick.snapshot.running);
 }
@@ -112,7 +114,7 @@ void turn_generation(TimestampTz now, bool at_once) {
     }
 }
 
-/// Empties the generations that are not being filled and that nobody needs.
+/// Truncates the generations that are not being filled and that no subscription needs.
 void empty_generations(TimestampTz now) {
     const size_t current = generation_filled(last_value_of(log_relations().generation_sequence));
     for (size_t generation = 0; generation < generations; ++generation) {
@@ -120,39 +122,40 @@ void empty_generations(TimestampTz now) {
             continue;
         pg::attempt(lock_timeout_ms, [&] {
             lock_of[generation].run();
-            // Somebody may have chosen it before the turn and committed since.
+            // A transaction may have chosen it before the next one began, and committed since.
             if (is_read(generation, now))
                 empty_of[generation].run();
         });
     }
 }
 
-/// Moves aside what is older than the retention, in the order of its keys.
-void set_aside_old(const Subscription &s, std::span<const Message> messages, TimestampTz now) {
-    auto *fates = static_cast<LogFate *>(palloc(sizeof(LogFate) * (messages.size() + 1)));
-    decide_fates(s, messages, now, {fates, messages.size()});
+/// Copies out messages that are older than the retention, in the order of their keys.
+void copy_out_expired(const Subscription &s, std::span<const Message> messages, TimestampTz now) {
+    auto *dispositions =
+        static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
+    decide_dispositions(s, messages, now, {dispositions, messages.size()});
     for (size_t i = 0; i < messages.size(); ++i)
-        if (fates[i] == LogFate::delay)
-            move_aside(s, messages[i], LogFate::delay, now);
-        else if (fates[i] != LogFate::settled)
-            move_unread(s, messages[i], now);
+        if (dispositions[i] == Disposition::delay)
+            copy_out(s, messages[i], Disposition::delay);
+        else if (dispositions[i] != Disposition::settled)
+            copy_out_unread(s, messages[i], now);
     for (const Message &m : messages)
         if (m.key != 0)
             release_key(s, m.token, now);
 }
 
-/// Moves one position over what nobody waits for: what the subscription does not want, and what has
-/// not been read for so long that the log cannot keep it. Returns whether there is more of that.
+/// Moves one position over messages that the subscription does not want, and over those that it has
+/// not read for so long that the log cannot keep them. Returns whether there are more of them.
 bool advance(const Subscription &s, int16 partition, TimestampTz now) {
     std::optional<Position> position = lock_position(s.id, partition, false);
     if (!position || position->is_leased(now))
         return false;
     LoadedTicks ticks;
-    LogPart part = read_log(s.filter, ticks, partition, position->at, move_max);
+    LogPart part = read_log(s.filter, ticks, partition, position->at, copied_max);
     size_t old = 0;
     while (old < part.messages.size() && part.messages[old].published_at < retention_begin(now))
         ++old;
-    set_aside_old(s, part.messages.first(old), now);
+    copy_out_expired(s, part.messages.first(old), now);
     core::LogPosition to = position->at;
     if (old == part.messages.size())
         to = part.end;
@@ -161,7 +164,7 @@ bool advance(const Subscription &s, int16 partition, TimestampTz now) {
     if (to == position->at)
         return false;
     // A batch whose lease ran out may still be acknowledged, unless its messages were given to
-    // others or moved aside; one of what was aside before has none in the log.
+    // others or copied out; a batch of retries alone has none in the log.
     if (position->batch_id != 0 && position->batch_size == 0)
         carry_position(s.id, *position, to, now);
     else
@@ -184,16 +187,16 @@ bool advance_all(TimestampTz now) {
 
 } // namespace
 
-bool maintain_log(bool now_or_never) {
+bool maintain_log(bool at_once) {
     if (!lock_maintenance())
         return false;
     const TimestampTz now = pg::clock_now();
     const bool more = advance_all(now);
-    turn_generation(now, now_or_never);
+    turn_generation(now, at_once);
     empty_generations(now);
     const Progress read = progress();
     const int64 least = read.has_subscriptions ? read.tick : last_tick();
-    return forget_log(least, retention_begin(now), now_or_never) || more;
+    return forget_log(least, retention_begin(now), at_once) || more;
 }
 
 // maintain_outbox(at_once) -> boolean

@@ -1,5 +1,7 @@
 // Reading the log: the messages of one partition behind a position, window by window.
 #pragma once
+#include "core/message_state.hpp"
+
 #include "src/outbox/log_tick.hpp"
 #include "src/outbox/outbox.hpp"
 
@@ -10,18 +12,23 @@ namespace stacksaga {
 struct Message {
     int64 number;
     int64 tick;          ///< of its window; messages of a key are delivered by (tick, number)
-    int64 previous_tick; ///< the tick before that one; not of a message that was aside
+    int64 previous_tick; ///< the tick before that one; not of a retry
     core::Token token = core::Token::from_int64(0);
     int16 partition;
-    int32 attempt;   ///< how often it has been given to a consumer, this time included
-    bool is_aside;   ///< from message_retry; else from the log
-    bool is_suspect; ///< something went wrong with it before: it is handed over alone
+    int32 attempt; ///< how often it has been given to a consumer, this time included
+    core::MessageState state;
+    int32 deaths;    ///< how often in a row the process of its handler has died
+    bool has_failed; ///< an attempt failed, whatever has happened since
     pg_uuid_t id;
     TimestampTz published_at;
     std::optional<TimestampTz> deliver_at;
     Datum topic, key, type, payload, headers;
-    Datum last_error; ///< text, of one that failed and was not handed out since
+    Datum last_error; ///< text
 
+    /// From message_retry, not from the log.
+    bool is_retry() const { return state != core::MessageState::in_log; }
+    /// A handler that takes batches gets it on its own.
+    bool is_alone() const { return core::is_delivered_alone(has_failed, deaths); }
     std::optional<std::string_view> key_text() const;
     /// The position behind a message of the log.
     core::LogPosition end() const { return {.tick = previous_tick, .number = number}; }
@@ -39,7 +46,8 @@ struct LogFilter {
     std::string_view topic; ///< without the asterisk
     bool is_prefix;
     int64 start_origin;
-    const core::Snapshot *start; ///< what it sees is older than the subscription; nullptr: nothing
+    const core::Snapshot
+        *start; ///< messages that it sees are older than the subscription; may be null
 
     bool wants(std::string_view message_topic) const {
         return is_prefix ? message_topic.substr(0, topic.size()) == topic : message_topic == topic;
@@ -51,7 +59,7 @@ struct LogPart {
     core::LogPosition end;       ///< behind them
     int64 window;                ///< the tick of the window that end.number is in; 0: in none
     bool more;                   ///< there is more behind `end` at once
-    int64 distance;              ///< about how much of the log lies between the two positions
+    int64 distance;              ///< about how many numbers lie between the two positions
 };
 
 /// At most `room` messages (1 or more) of one partition behind `from`. Reads what is committed now,
@@ -60,8 +68,8 @@ struct LogPart {
 LogPart read_log(const LogFilter &filter, LoadedTicks &ticks, int16 partition,
                  core::LogPosition from, int32 room);
 
-/// The same for whoever has not locked the position; nothing when it has moved on and the log has
-/// been forgotten behind it.
+/// The same for callers that have not locked the position; nothing when it has moved on and the log
+/// behind it was deleted.
 std::optional<LogPart> peek_log(const LogFilter &filter, int16 partition, core::LogPosition from,
                                 int32 room);
 
@@ -69,13 +77,13 @@ std::optional<LogPart> peek_log(const LogFilter &filter, int16 partition, core::
 LogPart read_log_again(const LogFilter &filter, int16 partition, core::LogPosition from,
                        core::LogPosition until);
 
-/// Whether some transaction of `xids` is known to have published: there is a row of it.
+/// Whether a transaction of `xids` has published: the log has a row of it.
 bool have_published(std::span<const uint64> xids);
 
 /// How many messages behind `from` are committed, whether a tick sees them or not, and when the
-/// first of them was published; those with the numbers `but_not`, which are sorted, left out.
-/// Nothing when the position, which need not be locked, has moved on and the log has been forgotten
-/// behind it.
+/// first of them was published. Leaves out those with the numbers `but_not`, which are sorted.
+/// Nothing when the position, which need not be locked, has moved on and the log behind it was
+/// deleted.
 struct Backlog {
     int64 messages;
     TimestampTz oldest; ///< DT_NOEND: there is none

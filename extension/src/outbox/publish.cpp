@@ -32,9 +32,10 @@ int32 ring_of_session() {
 void check_topic(std::string_view topic) {
     check_name(topic, "topic", topic_bytes_max);
     if (topic.back() == '*')
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"topic\" must not end in *"),
-                        errdetail("The value is \"%s\".", clip(topic)),
-                        errhint("Publish to one topic; a subscription may name many so.")));
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("argument \"topic\" must not end in *"),
+                 errdetail("The value is \"%s\".", clip(topic)),
+                 errhint("Publish to one topic; only a subscription may name many by a *.")));
 }
 
 const char *json_text(Datum value) {
@@ -121,8 +122,8 @@ struct NewBatch {
     pg::Elements payloads, keys, types;
 };
 
-/// As check_length(), which is given the name of an element only where there is one to complain of:
-/// making it for each of many costs.
+/// As check_length(), which gets the name of an element only for an error: making it for each of
+/// many elements costs.
 void check_element(const pg::Elements &texts, const char *argument, int i, int bytes_max) {
     std::optional<std::string_view> text = text_at(texts, i);
     if (text && (text->empty() || text->size() > static_cast<size_t>(bytes_max)))

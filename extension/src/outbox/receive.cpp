@@ -1,8 +1,8 @@
 // What services call: receive a batch, answer for single messages of it, acknowledge it.
 //
 // A batch is no list: it is the partitions that it holds and how far it reaches in each of them
-// (subscription_position). Whoever acknowledges moves the positions on; when somebody else has
-// written a later version since, the lease is lost.
+// (subscription_position). ack_messages() moves the positions on; when another session has written
+// a later version since, the lease is lost.
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
@@ -21,9 +21,9 @@ namespace stacksaga {
 namespace {
 
 constexpr int32 receive_max = 10000;
-// A call that finds nothing to deliver ends after so many messages moved aside, and the next one
-// goes on behind them.
-constexpr int64 aside_max = 10000;
+// A call that finds nothing to deliver ends after so many messages copied out, and the next one
+// continues behind them.
+constexpr int64 copied_max = 10000;
 
 constinit pg::Statement next_batch_id{
     "SELECT pg_catalog.nextval('stacksaga.message_batch_id_seq')"};
@@ -34,7 +34,7 @@ constinit pg::Statement insert_batch{
 constinit pg::Statement find_batch{
     "SELECT subscription_id, partitions::integer[], consumer FROM stacksaga.message_batch"
     " WHERE batch_id = $1"};
-// By the batch alone: of a partition much more may be aside.
+// By the batch alone: the partition may have many more retries.
 constinit pg::Statement find_failed{
     "SELECT FROM stacksaga.message_retry"
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3 AND message_id = $4"
@@ -64,7 +64,8 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
     all.fill(true);
     const auto rotation = static_cast<int32>(pg::random_fraction() * log_partitions);
     Gathering g = gather(s, all, room, rotation, now);
-    for (int64 moved = g.moved; g.messages.empty() && g.more && moved < aside_max; moved += g.moved)
+    for (int64 copied = g.copied; g.messages.empty() && g.more && copied < copied_max;
+         copied += g.copied)
         g = gather(s, all, room, rotation, now);
     if (g.messages.empty())
         return;
@@ -88,13 +89,13 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
                      pg::param(consumer), pg::param_time(now));
     note_delivery(s, g.messages, batch_id);
     for (Message &m : g.messages) {
-        if (!m.is_aside)
+        if (!m.is_retry())
             m.attempt = attempts[static_cast<size_t>(m.partition)];
         add_message(result, m, batch_id);
     }
 }
 
-/// A batch whose partitions are locked and whose lease counts.
+/// A batch whose partitions are locked and whose lease is valid.
 struct HeldBatch {
     int64 batch_id;
     const Subscription *subscription;
@@ -113,7 +114,7 @@ struct HeldBatch {
     ereport(ERROR,
             (errcode(pg::sg412), errmsg("lease on batch " INT64_FORMAT " is lost", batch_id),
              p.batch_id == 0
-                 ? errdetail("It has been acknowledged, or its messages were given to others, who "
+                 ? errdetail("It has been acknowledged, or other consumers got its messages and "
                              "acknowledged them.")
                  : errdetail("Its lease ran out, and batch " INT64_FORMAT " has its messages now.",
                              p.batch_id),
@@ -135,7 +136,7 @@ HeldBatch hold_batch(int64 batch_id) {
     const auto count = static_cast<size_t>(ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)));
     auto *sorted = static_cast<int32 *>(palloc(sizeof(int32) * (count + 1)));
     std::copy(partitions, partitions + count, sorted);
-    std::sort(sorted, sorted + count); // whoever locks several does so in this order
+    std::sort(sorted, sorted + count); // every session locks several in this order
     auto *parts = static_cast<Position *>(palloc(sizeof(Position) * (count + 1)));
     for (size_t i = 0; i < count; ++i) {
         std::optional<Position> p =
@@ -165,25 +166,26 @@ bool is_behind_failure(const Message &m, const pg::Rows &failures) {
     return false;
 }
 
-/// Holds what comes behind a failure of this batch, which its consumer has left out; returns how
+/// Holds the messages behind a failure of this batch, which its consumer has left out; returns how
 /// many messages neither failed nor are held.
-int64 hold_behind(const HeldBatch &batch, const Position &p, const pg::Rows &failures,
-                  TimestampTz now) {
+int64 hold_behind_failures(const HeldBatch &batch, const Position &p, const pg::Rows &failures,
+                           TimestampTz now) {
     const Subscription &s = *batch.subscription;
     std::span<Message> messages = log_of(batch, p);
-    auto *fates = static_cast<LogFate *>(palloc(sizeof(LogFate) * (messages.size() + 1)));
-    decide_fates(s, messages, now, {fates, messages.size()});
+    auto *dispositions =
+        static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
+    decide_dispositions(s, messages, now, {dispositions, messages.size()});
     int64 count = 0;
     for (size_t i = 0; i < messages.size(); ++i) {
         const Message &m = messages[i];
-        if (fates[i] == LogFate::settled)
+        if (dispositions[i] == Disposition::settled)
             continue;
         if (s.stop_on_first_failure && m.key != 0 && is_behind_failure(m, failures))
-            move_aside(s, m, LogFate::hold, now);
+            copy_out(s, m, Disposition::hold);
         else
             ++count;
     }
-    // The failure may be discarded already, and no longer in their way.
+    // The failure may be discarded already, and block them no longer.
     for (uint64 row = 0; row < failures.count(); ++row) {
         const core::Token token = core::Token::from_int64(failures.int8(row, 0));
         release_key(s, token, now);
@@ -196,12 +198,12 @@ int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
     const Subscription &s = *batch.subscription;
     pg::Rows failures =
         list_failures.run(pg::param(s.id), pg::param(p.partition), pg::param(batch.batch_id));
-    int64 count = failures.empty() ? p.batch_size : hold_behind(batch, p, failures, now);
-    std::span<const Message> aside = messages_given(s, p.partition, batch.batch_id, false);
-    for (const Message &m : aside)
-        finish_aside(s, m, now);
+    int64 count = failures.empty() ? p.batch_size : hold_behind_failures(batch, p, failures, now);
+    std::span<const Message> retries = messages_given(s, p.partition, batch.batch_id, false);
+    for (const Message &m : retries)
+        finish_retry(s, m, now);
     move_position(s.id, p, p.batch_end, now);
-    return count + static_cast<int64>(aside.size());
+    return count + static_cast<int64>(retries.size());
 }
 
 int64 ack(int64 batch_id) {
@@ -238,9 +240,9 @@ std::optional<Message> find_message(const HeldBatch &batch, const Position &p,
     for (Message &m : messages) {
         if (!has_id(m))
             continue;
-        LogFate fate;
-        decide_fates(s, {&m, 1}, pg::clock_now(), {&fate, 1});
-        if (fate == LogFate::settled)
+        Disposition disposition;
+        decide_dispositions(s, {&m, 1}, pg::clock_now(), {&disposition, 1});
+        if (disposition == Disposition::settled)
             continue;
         m.attempt = p.deliveries;
         return m;
@@ -255,7 +257,7 @@ void fail(int64 batch_id, const pg_uuid_t &id, const MessageFailure &failure) {
                  .run(pg::param(batch.subscription->id), pg::param(p.partition),
                       pg::param(batch_id), pg::param(id))
                  .empty())
-            return; // said before
+            return; // it failed before
         std::optional<Message> m = find_message(batch, p, id);
         if (!m)
             continue;

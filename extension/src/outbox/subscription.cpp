@@ -171,7 +171,7 @@ struct NewSubscription {
     std::string_view start_at;
     Policy policy{};
     const char *search_path;
-    Caller caller; // the current role is not the caller while this is worked on
+    Caller caller; // while this is carried out the current role is another one
 };
 
 void check_topic_pattern(std::string_view topic) {
@@ -180,12 +180,12 @@ void check_topic_pattern(std::string_view topic) {
     if (star != std::string_view::npos && star + 1 != topic.size())
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"topic\" has * in its middle"),
                         errdetail("The value is \"%s\".", clip(topic)),
-                        errhint("A * may only end it, and stands for any rest.")));
+                        errhint("A * is allowed only at the end, where it matches any suffix.")));
 }
 
 void begin_positions(int32 subscription_id, TimestampTz now, bool at_now) {
-    // What is older than the subscription is told by its start_snapshot, so any tick before it will
-    // do for a beginning; the last one leaves the least to read.
+    // start_snapshot says which messages are older than the subscription, so any tick before it is
+    // a valid beginning; the last one leaves the least to read.
     const core::LogPosition begin{.tick = at_now ? last_tick() : 0, .number = 0};
     for (int16 partition = 0; partition < log_partitions; ++partition) {
         Position position{};
@@ -194,8 +194,8 @@ void begin_positions(int32 subscription_id, TimestampTz now, bool at_now) {
     }
 }
 
-/// Whether the caller may refresh it under `content`: what is the same but for its definer becomes
-/// a superuser's, and what another role of that name has created stays as it is.
+/// Whether the caller may refresh it under `content`. A superuser takes over a subscription that
+/// differs in its definer alone; one that another role of that name has created stays as it is.
 bool is_same(const NewSubscription &s, const pg::Rows &known, std::string_view content) {
     const std::string_view before = known.text(0, 1);
     if (before != content)
@@ -229,7 +229,7 @@ void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view co
 
 /// Its number; nothing when another session has just committed one of that name.
 std::optional<int32> insert(const NewSubscription &s, int32 ring_id, std::string_view content) {
-    // Nobody else sees its positions before the commit, and so that it needs the log from there on.
+    // Until the commit other sessions do not see that its positions need the log from there on.
     lock_out_maintenance();
     const auto &p = s.policy;
     const bool at_now = s.start_at == "now";
@@ -297,7 +297,7 @@ void require_unleased(const Subscription &s, const Position &position, Timestamp
                  "out.");
 }
 
-/// SG409 unless nobody works on the partition; then it stays locked.
+/// Locks the partition; SG409 while another session works on it.
 void require_free(const Subscription &s, int16 partition, TimestampTz now) {
     std::optional<Position> position = lock_position(s.id, partition, false);
     if (!position)
@@ -325,18 +325,19 @@ void drop(std::string_view name) {
     announce_handled_topics();
 }
 
-/// What alter_subscription() was told; what was NULL is empty.
+/// The arguments of alter_subscription(); NULL ones are empty.
 struct Alteration {
     NewFunction handler, fallback;
     std::optional<bool> stop_on_first_failure;
     std::optional<Policy> retry;
     const char *search_path;
-    Caller caller; // the current role is not the caller while this is worked on
+    Caller caller; // while this is carried out the current role is another one
 
     bool has_function() const { return handler || fallback; }
 };
 
-/// The subscription, with its settings and its partitions locked; waits for who works on it.
+/// The subscription, with its settings and its partitions locked; waits for sessions that work on
+/// it.
 const Subscription &lock_subscription(std::string_view name) {
     for (;;) { // it may be dropped, and created again, while we wait
         const Subscription &s = find_subscription(name);
@@ -352,7 +353,7 @@ const Subscription &lock_subscription(std::string_view name) {
     }
 }
 
-/// All functions of a subscription run as one role, so that one which stays has to be the caller's.
+/// All functions of a subscription run as one role, so a function that stays must be the caller's.
 void require_definer(const Subscription &s, const Alteration &a) {
     if (!a.has_function() || a.caller.role == s.definer)
         return;
@@ -369,7 +370,7 @@ void require_definer(const Subscription &s, const Alteration &a) {
              errhint("Alter it as that role, or pass each function that it has, to run as you.")));
 }
 
-/// Ends what was received before: its consumers have worked by rules that no longer hold.
+/// Ends all batches: their consumers have worked by rules that no longer hold.
 void end_batches(const Subscription &s, TimestampTz now) {
     const std::optional<Positions> positions = read_positions(s.id);
     if (!positions)
@@ -408,7 +409,7 @@ void alter(std::string_view name, const Alteration &a) {
     wake_workers_at_commit();
 }
 
-/// As the owner, with settings that SQL and the text of what it makes do not vary with.
+/// As the owner, with settings on which neither SQL nor the text of `content` depends.
 template <class F> void with_fixed_settings(F &&body) {
     static constexpr std::array settings{pg::pinned_path, pg::Setting{"intervalstyle", "postgres"}};
     pg::with_settings(settings, [&] { pg::as_owner([&] { pg::with_spi(body); }); });
@@ -419,8 +420,7 @@ template <class F> void with_fixed_settings(F &&body) {
 // create_subscription(subscription, topic, handler, stop_on_first_failure, retry, start_at,
 //                     fallback) -> void
 //
-// Runs with the caller's search_path, in which it looks the names of functions up; from then on
-// with its own.
+// Runs with the caller's search_path to look up the names of functions, and then with its own.
 STACKSAGA_FUNCTION(create_subscription) {
     pg::Arguments arguments(fcinfo);
     NewSubscription s{};

@@ -27,31 +27,24 @@ constinit pg::Statement count_crashes{
 constinit pg::Statement find_saga{
     "SELECT FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
-constinit pg::Statement has_crashed_before{
-    "SELECT FROM stacksaga.message_retry"
-    " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND tick = $3 AND number = $4 AND last_error IN ($5, $6)"};
 
 std::string_view error_of_crash() {
     return predecessor_record().has_overrun ? overrun_error : crash_error;
 }
 
-/// Whether it is dead now. An attempt that failed otherwise says nothing about this: a process may
-/// be ended for another reason just then.
-bool is_killer(const Subscription &s, const Message &m) {
-    return m.attempt >= crashes_max &&
-           !has_crashed_before
-                .run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
-                     pg::param(m.number), pg::param(crash_error), pg::param(overrun_error))
-                .empty();
+/// Whether the message has failed for good now: its handler has ended its process twice in a row.
+/// One death after other failures says little, since a process may end for another reason just
+/// then.
+bool is_killer(const Message &m) {
+    return m.attempt >= crashes_max && m.deaths > 0;
 }
 
-/// The message that was named, if it still waits for the attempt that was named.
+/// The recorded message, if the recorded attempt is still its next one.
 std::optional<Message> find_named(const Subscription &s, const RecordedMessage &named,
                                   const Position &position, TimestampTz now) {
-    if (named.is_aside) {
+    if (named.is_retry) {
         std::optional<Message> m =
-            find_aside(s, core::Token::from_int64(named.token), named.tick, named.number);
+            find_retry(s, core::Token::from_int64(named.token), named.tick, named.number);
         if (m && named.is_fallback)
             --m->attempt;
         return m && m->attempt == named.attempt ? m : std::nullopt;
@@ -60,15 +53,15 @@ std::optional<Message> find_named(const Subscription &s, const RecordedMessage &
         read_log_again(s.filter, named.partition, position.at, named.end).messages;
     if (messages.empty() || messages.back().number != named.number)
         return std::nullopt;
-    LogFate fate;
-    decide_fates(s, messages.last(1), now, {&fate, 1});
-    if (fate != LogFate::deliver)
+    Disposition disposition;
+    decide_dispositions(s, messages.last(1), now, {&disposition, 1});
+    if (disposition != Disposition::deliver)
         return std::nullopt;
     return messages.back();
 }
 
-/// Whether the log has been cut so far. The crash may have taken the last tick along, which nobody
-/// had waited for: moved behind it, the position would be beyond what comes in its place.
+/// Whether ticks reach so far. The crash may have lost the last tick, whose commit no session had
+/// waited for: a position behind it would be beyond the messages of the tick that replaces it.
 bool is_ticked(core::LogPosition until) {
     return last_tick() >= until.tick + (until.number > 0 ? 1 : 0);
 }
@@ -85,8 +78,8 @@ void log_crash(const Subscription &s, std::string_view what, std::string_view wo
 
 static_assert(std::tuple_size_v<decltype(RecordedBatch::parts)> == log_partitions);
 
-/// A failure of that attempt, the third one for good. Nothing when another session has settled the
-/// message since. False: its partition is locked.
+/// Charges the attempt as a failure, from the third one on for good. Does nothing when another
+/// session has settled the message since. False: its partition is locked.
 bool charge_message(const RecordedMessage &named, std::string_view worker) {
     const TimestampTz now = pg::clock_now();
     if (!hold_settings(named.subscription_id, false))
@@ -101,9 +94,10 @@ bool charge_message(const RecordedMessage &named, std::string_view worker) {
     if (!m)
         return true;
     log_crash(*s, psprintf("message %s", uuid_text(m->id)), worker);
-    MessageFailure failure{.failure_class = is_killer(*s, *m) ? core::FailureClass::non_retryable
-                                                              : core::FailureClass::retryable,
-                           .error = error_of_crash()};
+    MessageFailure failure{.failure_class = is_killer(*m) ? core::FailureClass::non_retryable
+                                                          : core::FailureClass::retryable,
+                           .error = error_of_crash(),
+                           .process_died = true};
     if (named.is_fallback)
         fail_fallback(*s, *m, failure, now);
     else
@@ -111,8 +105,9 @@ bool charge_message(const RecordedMessage &named, std::string_view worker) {
     return true;
 }
 
-/// One of the batch's messages did it: all of them move to the retries, to be handed over one by
-/// one. Nothing in partitions that have been read on since. False: a partition is locked.
+/// One of the batch's messages ended the process: all of them become retries, which are delivered
+/// one by one. Does nothing in partitions whose position has moved since. False: a partition is
+/// locked.
 bool charge_batch(const RecordedBatch &batch, std::string_view worker) {
     const TimestampTz now = pg::clock_now();
     if (!hold_settings(batch.subscription_id, false))
@@ -128,19 +123,20 @@ bool charge_batch(const RecordedBatch &batch, std::string_view worker) {
         std::optional<Position> position = lock_position(s->id, partition, false);
         if (!position)
             return false;
-        // It began further on where others were moved aside before, in the turn that was lost.
+        // The batch began further on where the lost turn had copied out others before it.
         if (part.from < position->at || !is_ticked(part.until))
             continue;
-        suspect_due(*s, partition, batch_error, now);
+        count_death(*s, partition, batch_error, now);
         std::span<Message> messages =
             read_log_again(s->filter, partition, position->at, part.until).messages;
-        auto *fates = static_cast<LogFate *>(palloc(sizeof(LogFate) * (messages.size() + 1)));
-        decide_fates(*s, messages, now, {fates, messages.size()});
+        auto *dispositions =
+            static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
+        decide_dispositions(*s, messages, now, {dispositions, messages.size()});
         for (size_t i = 0; i < messages.size(); ++i) {
-            if (fates[i] == LogFate::deliver)
-                suspect(*s, messages[i], batch_error, now);
-            else if (fates[i] != LogFate::settled)
-                move_aside(*s, messages[i], fates[i], now);
+            if (dispositions[i] == Disposition::deliver)
+                copy_out_after_death(*s, messages[i], batch_error, now);
+            else if (dispositions[i] != Disposition::settled)
+                copy_out(*s, messages[i], dispositions[i]);
         }
         count += messages.size();
         if (part.until != position->at)

@@ -7,9 +7,9 @@ namespace stacksaga {
 /// Whether this worker's predecessor left a crash that is not charged yet.
 bool has_crash_to_charge();
 
-/// Charges it, once: a failure of that attempt, unless another session has settled it since. What
-/// is locked is left for the next call. Inside with_spi, in a transaction of its own;
-/// `forget_crash` after the commit when it returned true.
+/// Charges it once as a failure of that attempt, unless another session has settled it since. Where
+/// a lock is in the way it returns false and leaves the crash to the next call. Inside with_spi, in
+/// a transaction of its own; `forget_crash` follows its commit when it returned true.
 bool charge_crash(std::string_view worker);
 
 } // namespace stacksaga
