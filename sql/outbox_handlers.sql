@@ -54,7 +54,7 @@ SELECT key, n, attempt FROM handled.done ORDER BY at;
 SELECT lag_messages FROM stacksaga.subscriptions;
 TRUNCATE handled.done;
 
--- A failure leaves nothing behind but itself, and holds its key.
+-- A failed attempt leaves no effect, and holds its key.
 SELECT handled.put(1, 'a', 1), handled.put(2, 'a'), handled.put(3, 'b'), handled.put(4, NULL, 1);
 SELECT stacksaga.run_pending();
 SELECT key, n, attempt FROM handled.done ORDER BY at;
@@ -68,7 +68,7 @@ SELECT key, n, attempt FROM handled.done ORDER BY at;
 SELECT count(*) FROM stacksaga.message_retry;
 TRUNCATE handled.done;
 
--- What fails for good: by its SQLSTATE at once, or when its attempts end.
+-- A message fails for good at once by its SQLSTATE, or when its attempts are used up.
 SELECT handled.put(1, 'a', 1, '23514'), handled.put(2, 'b', 9, '40001');
 SELECT stacksaga.run_pending();
 SELECT key, attempts, last_error FROM stacksaga.dead_messages;
@@ -83,7 +83,7 @@ RESET stacksaga.clock_offset;
 SELECT stacksaga.drop_subscription('one');
 TRUNCATE handled.done;
 
--- A fallback takes what has failed for good; it succeeding ends the message, it failing makes it dead.
+-- A fallback gets a message that failed for good: its success ends the message, its failure makes it dead.
 SELECT stacksaga.create_subscription('with fallback', 't', 'handled.one(stacksaga.message)',
     fallback => 'handled.fallback(stacksaga.message)');
 SELECT handled.put(1, 'a', 1, 'SG424'), handled.put(2, 'a'), handled.put(3, 'b', 0);
@@ -108,7 +108,7 @@ SELECT payload -> 'n' AS n, stacksaga.ack_messages(batch_id)
 SELECT stacksaga.drop_subscription('service');
 TRUNCATE handled.done;
 
--- A whole batch at once; when it fails, its messages are tried alone.
+-- A whole batch at once; when it fails, its messages are tried one by one.
 SELECT stacksaga.create_subscription('batch', 't', 'handled.batch(stacksaga.message[])',
     retry => stacksaga.retry_policy(initial_interval => '10 s', jitter => 0));
 SELECT handled.put(n, 'k') FROM generate_series(1, 3) n;
@@ -125,7 +125,7 @@ RESET stacksaga.clock_offset;
 SELECT stacksaga.drop_subscription('batch');
 TRUNCATE handled.done;
 
--- What a handler publishes is delivered, in a later transaction.
+-- A message that a handler publishes is delivered in a later transaction.
 CREATE FUNCTION handled.chain(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO handled.done (key, n) VALUES (m.key, (m.payload -> 'n')::int);
@@ -194,7 +194,7 @@ SELECT subscription, last_error FROM stacksaga.dead_messages;
 SELECT subscription FROM stacksaga.subscriptions;
 SELECT count(*) FROM stacksaga.subscription_position
  WHERE subscription_id NOT IN (SELECT subscription_id FROM stacksaga.subscription);
--- Once it has ended, with an error or without, it holds nothing up.
+-- Once it has ended, with an error or without, it blocks no alteration.
 SELECT stacksaga.drop_subscription(subscription) FROM stacksaga.subscriptions;
 
 -- Deferred constraints are the handler's own failure.

@@ -1,5 +1,5 @@
--- What a consumer left out of its batch comes again, whatever has become of the failure before it
--- when it acknowledges; and what waits for its time, while batches are lost or nobody reads.
+-- A message that a consumer left out of its batch comes again, whatever has become of the failure
+-- before it; and delayed messages, while batches are lost or no session reads.
 
 \set SHOW_CONTEXT never
 CREATE SCHEMA leases;
@@ -26,7 +26,7 @@ SELECT stacksaga.create_subscription('fallback', 't', fallback => 'leases.fall(s
        stacksaga.create_subscription('discard', 't');
 SELECT count(stacksaga.publish('t', jsonb_build_object('n', n), 'k')) FROM generate_series(1, 2) AS n;
 
--- The fallback is run when the batch has been answered for.
+-- The fallback runs when the batch has been acknowledged.
 SELECT leases.fail_first('fallback') AS batch \gset
 SELECT stacksaga.run_pending();
 SELECT stacksaga.ack_messages(:batch);
@@ -48,7 +48,7 @@ SELECT stacksaga.discard_message('discard', leases.id_of(1), 'by order');
 SELECT stacksaga.ack_messages(:batch);
 SELECT n FROM leases.receive('discard');
 
--- Who answers late has lost a batch whose failure the fallback has dealt with meanwhile.
+-- A late consumer has lost its batch when the fallback has handled the failure meanwhile.
 SELECT count(stacksaga.publish('late', jsonb_build_object('n', n), 'k')) FROM generate_series(1, 2) AS n;
 SELECT stacksaga.create_subscription('late', 'late', start_at => 'earliest',
     fallback => 'leases.fall(stacksaga.message)', retry => stacksaga.retry_policy(initial_interval => '0'));
@@ -63,7 +63,7 @@ SELECT stacksaga.ack_messages(:batch);
 \set VERBOSITY default
 SELECT n FROM leases.receive('late');
 
--- Who answers late for one that had failed before has not lost it since the log moved on past it.
+-- A late consumer of a retry has not lost it because the position of the log has moved past it.
 SELECT stacksaga.create_subscription('again', 'again', retry => stacksaga.retry_policy(initial_interval => '0'));
 SELECT stacksaga.publish('again', '{"n": 1}', 'k') IS NOT NULL AS published;
 SELECT batch_id AS batch, message_id FROM stacksaga.receive_messages('again', 'c') \gset
@@ -77,7 +77,7 @@ SELECT :attempt AS attempt, stacksaga.ack_messages(:batch);
 SELECT n FROM leases.receive('again');
 RESET stacksaga.clock_offset;
 
--- A delayed message that its consumers die of runs out of attempts as others do.
+-- A delayed message that its consumers never acknowledge runs out of attempts like any other.
 SELECT stacksaga.create_subscription('delayed', 'delayed', retry => stacksaga.retry_policy(max_attempts => 2));
 SELECT stacksaga.publish('delayed', '{"n": 3}', 'k', deliver_at => clock_timestamp() + '3 minutes') IS NOT NULL AS published;
 SELECT n, attempt FROM leases.receive('delayed');
@@ -89,7 +89,7 @@ SET stacksaga.clock_offset = '6 minutes';
 SELECT n, attempt FROM leases.receive('delayed');
 SELECT attempts, last_error FROM stacksaga.dead_messages WHERE subscription = 'delayed';
 
--- Nor is one delivered early since nobody has read the log for so long.
+-- It is not delivered early because no session has read the log for longer than the retention.
 SELECT stacksaga.publish('delayed', '{"n": 4}', 'k4', deliver_at => clock_timestamp() + '10 days') IS NOT NULL AS published;
 SELECT count(*) FROM stacksaga.receive_messages('fallback', 'c');
 SET stacksaga.clock_offset = '4 days';

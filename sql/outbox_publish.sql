@@ -5,7 +5,7 @@
 CREATE SCHEMA publishing;
 TRUNCATE stacksaga.outbox_message;
 
--- More rows than are given to the table at once, in the order of their publishing.
+-- More rows than one insert takes, in the order of their publishing.
 SELECT count(*) FROM stacksaga.publish_batch('many',
     (SELECT array_agg(jsonb_build_object('n', n) ORDER BY n) FROM generate_series(1, 1000) n),
     (SELECT array_agg('k' || n % 50 ORDER BY n) FROM generate_series(1, 1000) n),
@@ -15,7 +15,7 @@ SELECT count(*), count(DISTINCT message_id), count(DISTINCT partition) > 1 AS sp
            = (SELECT array_agg(n) FROM generate_series(1, 1000) n) AS in_order,
        bool_and(key = 'k' || (payload -> 'n')::int % 50) AS keyed
   FROM stacksaga.outbox_message;
--- Nothing is published by a transaction that is rolled back, nor by half of one.
+-- A transaction that is rolled back publishes nothing, and neither does a subtransaction.
 BEGIN;
 SELECT stacksaga.publish('many', '{"n": 1001}') IS NOT NULL;
 SAVEPOINT half;
@@ -40,7 +40,7 @@ SELECT count(*), count(l) AS as_they_were, count(*) FILTER (WHERE m.payload = '{
   FROM stacksaga.outbox_message m LEFT JOIN publishing.large l USING (payload)
  WHERE topic = 'large';
 
--- The indexes have what the table has.
+-- The indexes have the rows that the table has.
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SELECT count(*) AS by_number FROM generate_series(0, 15) p, LATERAL (

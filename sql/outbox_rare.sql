@@ -1,5 +1,5 @@
--- A subscription whose messages are rare finds them behind any number of windows of others, though
--- nobody moves its position over those.
+-- A subscription whose messages are rare finds them behind any number of windows for others, though
+-- no session moves its position over those.
 
 SELECT stacksaga.create_subscription('rare', 'rare'), stacksaga.create_subscription('none', 'none');
 CREATE PROCEDURE rare_tick(rounds int) LANGUAGE plpgsql AS $$
@@ -21,7 +21,7 @@ SELECT subscription, stacksaga.outbox_unread_since(subscription_id) IS NOT NULL 
 SELECT count(*), max(batch_id) AS batch FROM stacksaga.receive_messages('rare', 'c') \gset
 SELECT :count AS received, stacksaga.ack_messages(:batch);
 
--- What one call has read over without a find the next one does not read again.
+-- The next call does not read again what one call has read in vain.
 CALL rare_tick(150);
 SELECT count(*) FROM stacksaga.receive_messages('rare', 'c');
 SELECT max((SELECT max(tick) FROM stacksaga.outbox_tick) - p.tick) < 70 AS all_are_near

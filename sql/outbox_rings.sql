@@ -1,5 +1,5 @@
--- Subscriptions of two rings that have the same name: each is received, blocked and counted for
--- itself, and whoever is in the wrong ring is told so.
+-- Subscriptions of two rings that have the same name: each is received, blocked and counted on its
+-- own, and a session of the wrong ring gets an error that says so.
 
 \set SHOW_CONTEXT never
 SELECT stacksaga.create_ring('outbox', 'r') > 1 AS created;
@@ -13,7 +13,7 @@ RESET stacksaga.region;
 RESET stacksaga.cluster;
 SELECT stacksaga.publish('t', '{"ring": "default"}', 'k') IS NOT NULL AS published;
 
--- One of them fails for good, and nothing of it is seen at the other.
+-- A message of one of them fails for good, and the other does not change.
 SELECT batch_id AS batch, message_id AS id, payload FROM stacksaga.receive_messages('same', 'c') \gset
 \echo :payload
 SELECT stacksaga.fail_message(:batch, :'id', 'no', 'non_retryable');

@@ -1,5 +1,5 @@
--- A long backlog of a blocked key moves aside step by step: each call commits its part, and the next
--- one goes on behind it, up to what comes after the backlog.
+-- A long backlog of a blocked key is copied out in steps: each call commits its part, and the next one
+-- continues behind it, until it reaches the messages after the backlog.
 
 CREATE SCHEMA steps;
 CREATE FUNCTION steps.handle(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
@@ -26,7 +26,7 @@ SELECT count(*) FROM stacksaga.message_retry;
 SELECT payload FROM stacksaga.receive_messages('service', 'c');
 SELECT count(*) FROM stacksaga.message_retry;
 
--- Who handles all that is there in one transaction goes through it.
+-- A call that handles all messages in one transaction goes through the whole backlog.
 SELECT stacksaga.run_pending();
 SELECT stacksaga.run_pending();
 SELECT subscription, waiting FROM stacksaga.blocked_keys ORDER BY subscription;

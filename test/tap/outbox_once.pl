@@ -1,5 +1,5 @@
-# Handlers run once for each message, also for one that was moved aside while the position of its
-# partition still lay before it, and only where there is a handler.
+# Handlers run once for each message, also for one that was copied out of the log while the position of
+# its partition still lay before it, and only where there is a handler.
 use strict;
 use warnings;
 
@@ -39,17 +39,17 @@ $node->safe_psql('postgres', q{
 	       stacksaga.publish('one', '{"n": 2}', 'p', deliver_at => clock_timestamp() + '1 s'),
 	       stacksaga.publish('one', '{"n": 3, "until": "-infinity"}'::jsonb, 'q2'),
 	       stacksaga.publish('one', '{"n": 4}', 'p')});
-ok($node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM handled WHERE n = 4}), 'all are looked at');
+ok($node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM handled WHERE n = 4}), 'the log is read to its end');
 is($node->safe_psql('postgres', q{SELECT string_agg(n::text, ' ' ORDER BY at) FROM handled}), '2 4',
 	'a delayed message is handled once though a batch ends behind it');
 
 $node->safe_psql('postgres', q{
 	SELECT stacksaga.publish('served', '{"n": 11}', 'p');
 	SELECT stacksaga.publish('one', '{"n": 12}', 'p')});
-ok($node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM handled WHERE n = 12}), 'workers go on');
+ok($node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM handled WHERE n = 12}), 'workers continue');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.message_retry}), 0, 'a worker leaves services their messages');
 is($node->safe_psql('postgres', q{
 	SELECT string_agg(payload ->> 'n' || ' attempt ' || attempt, ' ') FROM stacksaga.receive_messages('service', 'c')}),
-	'11 attempt 1', 'which they get');
+	'11 attempt 1', 'and services get them');
 $node->stop;
 done_testing();

@@ -1,6 +1,6 @@
 # The order checker: many writers, two workers with a set-based handler, and two services that
-# receive, while handlers fail at random, services lose batches in which something failed, a worker
-# is killed and the server crashes with it, and generations of the log are turned and emptied. Every
+# receive, while handlers fail at random, services lose batches in which a message failed, a worker is
+# killed and the server crashes with it, and generations of the log begin and are truncated. Every
 # message arrives, in the order of its key; none is applied twice by a handler.
 #
 # STACKSAGA_MESSAGES sets how many there are at least, 200,000 by itself.
@@ -111,7 +111,7 @@ sub start_call
 	return \%session;
 }
 
-# The writers are done before the crash: what they did not commit is not there.
+# The writers are done before the crash: messages that they did not commit do not exist.
 my @writers = map { start_call("CALL write($per_writer)") } 1 .. $writers;
 my @readers = map { start_call("CALL receive('early $_', 50)") } 1 .. 2;
 $_->{run}->finish foreach @writers, @readers;
@@ -121,7 +121,7 @@ is($node->safe_psql('postgres', 'SELECT sum(n) FROM counter'), $total, "$total m
 my ($pid) = worker_pids($node, 'postgres');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 $node->poll_query_until('postgres', 'SELECT count(*) > 0 FROM applied');
-# Its successor is there soon.
+# Its successor starts soon.
 $node->poll_query_until('postgres', q{
 	SELECT count(*) = 2 FROM pg_stat_activity WHERE backend_type = 'stacksaga worker'});
 ($pid) = worker_pids($node, 'postgres');
@@ -129,7 +129,7 @@ kill 'KILL', $pid;
 $node->wait_for_log(qr/all server processes terminated; reinitializing/);
 $node->poll_query_until('postgres', 'SELECT true');
 
-# Until both have everything.
+# Until both have all messages.
 foreach my $round (1 .. 1000)
 {
 	my @left = map { start_call("CALL receive('late $_', 100)") } 1 .. 2;
@@ -140,14 +140,14 @@ foreach my $round (1 .. 1000)
 $node->poll_query_until('postgres', q{
 	SELECT lag_messages = 0 FROM stacksaga.subscriptions WHERE subscription = 'applied'});
 
-# What all have read can go. (A worker may be at it: then the call returns at once.)
+# Generations that both have read can be truncated. (Where a worker does that, the call returns at once.)
 foreach my $round (1 .. 100)
 {
 	$node->safe_psql('postgres', 'SELECT stacksaga.maintain_outbox(true)');
 	last if $node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.outbox_message') eq '0';
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.outbox_message'),
-	'0', 'the log is emptied when all have read it');
+	'0', 'the log is truncated when all have read it');
 
 foreach my $table (qw(applied received))
 {
@@ -159,7 +159,7 @@ foreach my $table (qw(applied received))
 		 WHERE wrong}), '0', "$table: each key in its order");
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.message_retry'),
-	'0', 'nothing is left aside');
+	'0', 'no retries are left');
 
 $node->stop;
 done_testing();

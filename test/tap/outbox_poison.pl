@@ -1,5 +1,5 @@
-# A message whose handler ends its process, or never ends, runs out of attempts: alone, in a batch of
-# others, and as a fallback. The server lives, and every other message is handled once and in order.
+# A message whose handler ends its process, or never ends, runs out of attempts: on its own, in a batch
+# of others, and in a fallback. The server survives, and every other message is handled once and in order.
 use strict;
 use warnings;
 
@@ -90,13 +90,13 @@ sub await_dead
 	my ($subscription, $count) = @_;
 	ok($node->poll_query_until('postgres', qq{
 		SELECT count(*) = $count FROM stacksaga.dead_messages WHERE subscription = '$subscription'}),
-		"$subscription: what cannot be handled is dead");
+		"$subscription: messages that cannot be handled are dead");
 }
 
 # Of which key each message is: 'b' 1, 4, 7; none 2, 5, 8; 'a' 3, 6, 9.
 my $death = 'the handler ended its process';
 publish('kills', 60, 4 => 'kill', 30 => 'quit');
-# Only then nobody ends the server's processes any more, ours among them.
+# Only then no handler ends the server's processes any more, our sessions among them.
 await_dead($_, 2) foreach ('one', 'many');
 foreach my $subscription ('one', 'many')
 {
@@ -116,7 +116,7 @@ foreach my $subscription ('one', 'many')
 		0, "$subscription: each key in its order");
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.message_retry'), 0,
-	'nothing is left aside');
+	'no retries are left');
 
 publish('fallbacks', 3, 2 => 'kill');
 await_dead('fallback', 1);

@@ -1,5 +1,5 @@
-# A handler that ends its process with a batch before which, in the same turn, others were moved
-# aside: the batch's messages are run alone from then on, as ever.
+# A handler ends its process with a batch before which the same turn copied out other messages: the
+# messages of the batch are delivered on their own from then on.
 use strict;
 use warnings;
 
@@ -45,8 +45,8 @@ is($node->safe_psql('postgres', q{
 	SELECT string_agg(payload ->> 'n' || ' ' || attempts, ' ') FROM stacksaga.dead_messages WHERE payload ? 'n'}),
 	'23 3', 'after three attempts');
 is($node->safe_psql('postgres', q{SELECT string_agg(n::text, ' ' ORDER BY at) FROM handled}), '21 22',
-	'what came before it is handled once');
+	'earlier messages of its key are handled once');
 is($node->safe_psql('postgres', q{SELECT sum(waiting) FROM stacksaga.blocked_keys}), 21,
-	'what comes behind it and behind the other failure waits');
+	'later messages of both keys wait');
 $node->stop;
 done_testing();

@@ -26,7 +26,7 @@ sub put
 		qq{SELECT stacksaga.publish('t', '{"n": $n}', '$key', 'made', '{"traceparent": "00"}')});
 }
 
-# What a subscription gets; acknowledged.
+# Receives the messages of a subscription, and acknowledges them.
 sub take
 {
 	my ($node, $subscription) = @_;
@@ -49,7 +49,7 @@ put($before, $_, 'k') foreach 1 .. 3;
 is(take($before, 'ahead'), '1 2 3', 'one subscription has read');
 query($before, 'SELECT stacksaga.maintain_outbox(true)');
 put($before, 4, 'k');
-is(take($before, 'behind'), '1 2 3 4', 'the other, too');
+is(take($before, 'behind'), '1 2 3 4', 'and so has the other');
 query($before, 'SELECT stacksaga.maintain_outbox(true)');
 my $changes = q{FROM pg_logical_slot_get_binary_changes('debezium', NULL, NULL,
 	'proto_version', '1', 'publication_names', 'outbox')};
@@ -60,7 +60,7 @@ my ($inserts, $by_root, $truncates) = split /\|/, query($before, qq{
 	       count(*) FILTER (WHERE substr(data, 1, 1) = 'T') $changes});
 is($inserts, 4, 'decoding shows each message as one insert');
 is($by_root, 4, 'into the log under its one name');
-is($truncates, 0, 'and not how a generation is emptied');
+is($truncates, 0, 'and not the truncation of a generation');
 query($before, q{SELECT pg_drop_replication_slot('debezium')});
 
 # One notification a tick, however many were published.
@@ -74,7 +74,7 @@ my $heard = query($before, q{
 is(scalar(() = $heard =~ /notification "stacksaga_outbox"/g), 1, 'a tick notifies once');
 like($heard, qr/^11$/m, 'of all that it covers');
 
-# Some read, some not, one aside, and one that comes too late for the dump.
+# Some messages are read, some are not, one is a retry, and one comes too late for the dump.
 put($before, $_, 'k') foreach 5 .. 6;
 is(take($before, 'ahead'), '4 5 6', 'one subscription is ahead');
 put($before, 7, 'k');
@@ -94,12 +94,12 @@ $after->start;
 command_ok([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-d', $after->connstr('postgres'),
 		'-f', $dump ], 'the restore');
 put($after, 9, 'k');
-is(take($after, 'ahead'), '7 9', 'goes on where it was, and with what is new');
+is(take($after, 'ahead'), '7 9', 'continues at its position, and with the new message');
 is(query($after, "SET stacksaga.clock_offset = '1 minute';
 	SELECT payload -> 'n' FROM stacksaga.receive_messages('behind', 'c')"),
-	'', 'what comes behind a failure waits');
+	'', 'later messages of a failed one wait');
 is(query($after, 'SELECT waiting, last_error FROM stacksaga.blocked_keys'), '3|no',
-	'the failure is known');
+	'the failure is kept');
 is(query($after, "SET stacksaga.clock_offset = '2 hours';
 	SELECT payload -> 'n', attempt FROM stacksaga.receive_messages('behind', 'c')"),
 	'5|2', 'and tried again');

@@ -1,5 +1,5 @@
-# A worker's own messages: what a handler or a step publishes inside its turn is delivered, while
-# somebody else's transaction stays open before, between and after; also what is prepared meanwhile.
+# A worker's own messages: those that a handler or a step publishes inside its turn are delivered, while
+# another transaction stays open before, between and after; and so are those of a prepared transaction.
 use strict;
 use warnings;
 
@@ -55,20 +55,20 @@ foreach my $key ('handler', 'saga')
 		"$key: what is published inside a turn is delivered while another transaction is open");
 	is(hops($key), $all, "$key: each once and in order");
 }
-is(hops('other') . hops('prepared'), '', 'what is not committed is not delivered');
+is(hops('other') . hops('prepared'), '', 'messages that are not committed are not delivered');
 $node->safe_psql('postgres', q{SELECT stacksaga.publish('hop', '{"hops": 1}', 'between')});
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 20 FROM handled WHERE key = 'between'}),
-	'nor does it hold up what comes after it');
+	'nor do they delay later ones');
 $other->query_safe('COMMIT');
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM handled WHERE key = 'other'}),
-	'when it commits it is delivered');
+	'they are delivered when they are committed');
 $node->restart;
 $node->safe_psql('postgres', q{COMMIT PREPARED 'hops'});
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM handled WHERE key = 'prepared'}),
 	'a prepared one too, after a restart');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM handled'), 62, 'nothing came twice');
 
-# A handler that is cancelled each time runs out of attempts, and holds up nobody but its key.
+# The message of a handler that is cancelled each time runs out of attempts, and blocks only its key.
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION cancel(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
@@ -84,7 +84,7 @@ $node->safe_psql('postgres', q{
 ok($node->poll_query_until('postgres',
 		q{SELECT (SELECT count(*) FROM handled WHERE key = 'not cancelled') = 1
 			AND (SELECT count(*) FROM stacksaga.dead_messages) = 1}),
-	'what is beside a handler that is cancelled goes on');
+	'other messages are handled');
 is($node->safe_psql('postgres', 'SELECT key, attempts, last_error FROM stacksaga.dead_messages'),
 	'cancelled|2|canceling statement due to user request', 'and that one fails as others do');
 

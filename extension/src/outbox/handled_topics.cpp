@@ -9,16 +9,17 @@ namespace stacksaga {
 
 namespace {
 
-/// The topics as subscriptions name them, of all rings: who has adopted a ring serves its own.
+/// The topics that subscriptions name, of all rings: a ring that adopted another one serves its
+/// topics.
 struct Topics {
     MemoryContext memory = nullptr;
     List *patterns = NIL; ///< of C strings
     Oid table = InvalidOid;
 };
 constinit Topics topics{};
-constinit uint64 changes = 1;   // of the table, as far as this session has heard
+constinit uint64 changes = 1;   // of the table, as this session has noticed
 constinit uint64 known_at = 0;  // what `changes` was when the topics were read
-constinit uint64 relied_on = 0; // by this transaction, not to wake anybody; 0: it has not
+constinit uint64 relied_on = 0; // by this transaction, not to wake workers; 0: it has not
 constinit bool is_watching = false;
 
 Oid find_table() {
@@ -30,8 +31,8 @@ void note_change(Datum, Oid table) {
         ++changes;
 }
 
-/// A subscription may have been committed since a message of this transaction was appended. One
-/// that is committed while this transaction commits leaves the message to the workers' next look.
+/// A subscription may have been committed since a message of this transaction was appended. When
+/// one is committed while this transaction commits, workers find the message at their next poll.
 void at_transaction_end(XactEvent event, void *) {
     if (relied_on == 0)
         return;
@@ -73,7 +74,7 @@ void read_topics() {
     topics.patterns = NIL;
     MemoryContextReset(topics.memory);
     topics.table = find_table();
-    const uint64 before = changes; // reading may hear of a change
+    const uint64 before = changes; // reading may notice a change
     const AttrNumber topic = get_attnum(topics.table, "topic"),
                      handler = get_attnum(topics.table, "handler"),
                      fallback = get_attnum(topics.table, "fallback");

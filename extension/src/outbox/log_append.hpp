@@ -4,8 +4,8 @@
 
 namespace stacksaga {
 
-/// What of a row of the log its publisher decides. Datums of absent columns are 0; topic, key and
-/// type are text, payload and headers jsonb.
+/// The columns of a row of the log that its publisher decides. Datums of absent columns are 0;
+/// topic, key and type are text, payload and headers jsonb.
 struct NewRow {
     core::Token token = core::Token::from_int64(0);
     pg_uuid_t id;

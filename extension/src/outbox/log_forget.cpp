@@ -1,9 +1,9 @@
-// Rows that reading the log leaves behind, deleted when that is of use.
+// Deletes rows that reading the log leaves behind, when vacuum can remove them.
 //
-// As long as a transaction with an old snapshot is open, a deleted row stays where it is. Vacuum
-// goes over it again whenever it looks, and so does everybody who looks for the first row that is
-// left: their cost would grow for as long as the transaction lasts. A row that is left alone costs
-// neither. So what was deleted last has to be out of everybody's sight before more is deleted.
+// As long as a transaction with an old snapshot is open, a deleted row stays where it is. Each
+// vacuum goes over it again, and so does each search for the first live row: their cost would grow
+// for as long as the transaction lasts. A row that is not deleted costs neither. So a session
+// deletes more rows only after no snapshot sees those that it deleted last.
 #include "src/outbox/log_forget.hpp"
 
 #include "pg/query.hpp"
@@ -39,7 +39,7 @@ constinit pg::Statement forget_discarded{
     "       SELECT ctid FROM stacksaga.dead_message"
     "        WHERE discarded_at < $1 ORDER BY discarded_at LIMIT $2))"};
 
-/// What this session has deleted, from the first row to the last one that there was.
+/// A round of deletions of this session, until no row was left to delete.
 struct Sweep {
     TransactionId last; ///< the transaction that ended it; invalid: there was none
     bool goes_on;
@@ -77,7 +77,7 @@ bool forget_log(int64 least, TimestampTz since, bool in_any_case) {
     const uint64 discarded = forget_discarded.touch(pg::param_time(since), pg::param(others_max));
     sweep.goes_on =
         more_versions || ticks == ticks_max || batches == others_max || discarded == others_max;
-    // Without an id nothing was deleted.
+    // A transaction without an id has deleted nothing.
     if (const TransactionId own = GetTopTransactionIdIfAny(); TransactionIdIsValid(own))
         sweep.last = own;
     return sweep.goes_on;

@@ -8,8 +8,8 @@ namespace stacksaga {
 /// `since`: batches that hold nothing and discarded messages. Returns whether there is more to
 /// delete at once. Inside with_spi, by one session at a time.
 ///
-/// Does nothing while what this session has deleted before cannot be vacuumed, unless it is asked
-/// to by `in_any_case`.
+/// Without `in_any_case` it does nothing while vacuum cannot remove the rows that this session has
+/// deleted before.
 bool forget_log(int64 least, TimestampTz since, bool in_any_case);
 
 } // namespace stacksaga

@@ -1,5 +1,5 @@
-// Locks of the outbox: who ticks, and who works in a partition of a subscription. Heavyweight locks
-// (pg/lock.hpp) to the end of the transaction.
+// Locks of the outbox: for ticks, for maintenance, and for a partition of a subscription.
+// Heavyweight locks (pg/lock.hpp) to the end of the transaction.
 #pragma once
 #include "pg/pg.hpp"
 
@@ -8,22 +8,22 @@ namespace stacksaga {
 /// The right to make the next tick. False when another session has it: it makes that tick.
 bool lock_ticking();
 
-/// The right to tend the log; false when another session is at it.
+/// The right to maintain the log; false when another session does it.
 bool lock_maintenance();
 
-/// Keeps everybody from tending it, side by side with others who do so; waits for who is at it.
+/// Keeps all sessions from maintaining the log, as a shared lock; waits for one that does.
 void lock_out_maintenance();
 
-/// Keeps everybody from altering a subscription, side by side with others who do so: whoever works
-/// on its messages takes this before reading its settings. Without `wait`, false when another
-/// session alters it or waits to.
+/// Keeps all sessions from altering a subscription, as a shared lock: a session that works on its
+/// messages takes this before it reads its settings. Without `wait`, false when another session
+/// alters it or waits to.
 bool hold_settings(int32 subscription_id, bool wait);
 
-/// The right to alter a subscription; waits for all who hold its settings.
+/// The right to alter a subscription; waits for all sessions that hold its settings.
 void lock_settings(int32 subscription_id);
 
-/// The right to move the position of a subscription in a partition. What was read of it before is a
-/// hint. Without `wait`, false when another session has it.
+/// The right to move the position of a subscription in a partition. A position that was read before
+/// is a hint. Without `wait`, false when another session has the right.
 bool lock_partition(int32 subscription_id, int16 partition, bool wait);
 
 } // namespace stacksaga

@@ -1,7 +1,7 @@
 // Windows of the log, cut by ticks and delivered by number.
 //
-// What lies between two ticks has numbers above the last one given out before the first of them, or
-// was published by a transaction that was running then. So two ranges are read: the late messages,
+// Messages between two ticks have numbers above the last one given out before the first tick, or
+// were published by a transaction that was running then. So two ranges are read: the late messages,
 // by the ids of those transactions, and then the new ones, by number. All late ones come first:
 // they have smaller numbers.
 #include "src/outbox/log_read.hpp"
@@ -70,7 +70,8 @@ struct Reading {
     std::span<const Tick> ticks; ///< the first one is the position's
     LogPosition from;
 
-    /// Adds the row, if it is wanted and in one of the windows up to ticks[last].
+    /// Adds the row, if the subscription wants it and it is in one of the windows up to
+    /// ticks[last].
     void collect(const LogRow &row, size_t last, MessageList &list) const {
         const core::LogEntry entry = row.entry();
         const size_t window = core::window_of(ticks.first(last + 1), entry);
@@ -127,7 +128,7 @@ struct Reading {
         }
         if (complete != 0)
             return complete;
-        // A turn must end though nobody wants what it finds.
+        // A turn must end also where the subscription wants none of the messages.
         const size_t rows_max = std::max<size_t>(10000, room * 16);
         size_t rows = 0;
         int64 reached = 0;

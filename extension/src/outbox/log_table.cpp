@@ -8,7 +8,7 @@ namespace stacksaga {
 namespace {
 
 constinit LogRelations relations{};
-constinit uint64 changes = 1;  // of any table, in this session's eyes
+constinit uint64 changes = 1;  // of any table, as this session has noticed
 constinit uint64 known_at = 0; // what `changes` was when the relations were looked up
 constinit bool is_watching = false;
 
@@ -45,7 +45,7 @@ const LogRelations &log_relations() {
         is_watching = true;
     }
     if (known_at != changes) {
-        const uint64 before = changes; // the look-up itself may hear of a change
+        const uint64 before = changes; // the look-up itself may notice a change
         const LogRelations found = look_up();
         relations = found;
         known_at = before;
@@ -65,7 +65,7 @@ int64 last_value_of(Oid sequence) {
 
 Message LogRow::copy() const {
     HeapTuple tuple = ExecCopySlotHeapTuple(slot_);
-    // There may be more columns than ours: publish() refuses such a table, what is in it is read.
+    // There may be more columns than ours: publish() refuses such a table, but its rows are read.
     const auto columns = static_cast<size_t>(slot_->tts_tupleDescriptor->natts);
     auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * columns));
     auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * columns));
@@ -97,8 +97,8 @@ LogTables::LogTables() {
     const LogRelations relations = log_relations();
     for (size_t generation = 0; generation < generations; ++generation) {
         Relation table = table_open(relations.tables[generation], AccessShareLock);
-        // Asked under the lock: an empty one may be filled from now on, but not with what the
-        // caller looks for, which was committed before.
+        // Under the lock: an empty table may be filled from now on, but not with messages that the
+        // caller looks for, since those are committed already.
         if (RelationGetNumberOfBlocks(table) == 0) {
             table_close(table, AccessShareLock);
             continue;

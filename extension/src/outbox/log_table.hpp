@@ -1,5 +1,5 @@
-// The tables of the log, read by their indexes without a planner in between: a plan that was made
-// while they were small, or just truncated, must not read them from end to end when they are large.
+// The tables of the log, read by their indexes without the planner: a plan that was made while they
+// were small, or just truncated, must not read them from end to end when they are large.
 #pragma once
 #include "src/outbox/log_read.hpp"
 
@@ -27,7 +27,7 @@ enum class LogColumn : AttrNumber {
 };
 inline constexpr int log_columns = 15;
 
-/// A row under a scan; its values are good until the scan goes on.
+/// A row under a scan; its values are valid until the scan continues.
 class LogRow {
 public:
     explicit LogRow(TupleTableSlot *slot) : slot_(slot) {}
@@ -54,10 +54,10 @@ private:
     TupleTableSlot *slot_;
 };
 
-/// The generations that hold something. After an error the resource owner closes what is open.
+/// The generations that hold messages. After an error the resource owner closes what is open.
 class LogTables {
 public:
-    /// Opens them; the lock that lasts to the end of the transaction keeps them from being emptied.
+    /// Opens them, under a lock that keeps them from being truncated until the transaction ends.
     LogTables();
 
     /// Calls `each(const LogRow &)` for the rows of `partition` with numbers in (after, until], in

@@ -35,8 +35,8 @@ int64 this_origin() {
     return static_cast<int64>(GetSystemIdentifier());
 }
 
-/// A snapshot ends its list at the last transaction that has ended; those with later ids are
-/// running as well, and have to be named: they may have taken numbers.
+/// PostgreSQL's snapshot ends its list at the last transaction that has ended. Those with later ids
+/// are running as well, and must be listed: they may have taken numbers.
 core::Snapshot name_all_running(const core::Snapshot &snapshot, uint64 next) {
     if (next <= snapshot.xmax)
         return snapshot;
@@ -47,8 +47,7 @@ core::Snapshot name_all_running(const core::Snapshot &snapshot, uint64 next) {
     return {snapshot.xmin, next, {ids, static_cast<size_t>(end - ids)}};
 }
 
-/// Whether something that `last` does not see may be seen now, of which `before` is the last
-/// number.
+/// Whether messages that `last` does not see, up to number `before`, may be visible now.
 bool is_due(const core::Tick &last, int64 before, const core::Snapshot &now) {
     if (before > last.before || (last.tick > 0 && last.origin != this_origin()))
         return true;
@@ -67,7 +66,7 @@ void at_transaction_end(XactEvent event, void *) {
     if (event == XACT_EVENT_PRE_COMMIT && is_wanted_at_commit && !XactReadOnly) {
         is_wanted_at_commit = false;
         PushActiveSnapshot(GetTransactionSnapshot());
-        // The function that wanted it has returned, and with it the search_path that it pins.
+        // The function that asked for the tick has returned, and no longer pins the search_path.
         pg::with_pinned_path([] { pg::as_owner([] { pg::with_spi([] { tick_if_due(); }); }); });
         PopActiveSnapshot();
     }
@@ -109,7 +108,8 @@ core::Snapshot snapshot_of_text(std::string_view text) {
 }
 
 core::Snapshot current_snapshot() {
-    // In this order: whoever gets an id after the first line takes a number after it, too.
+    // In this order: a transaction that gets its id after the first line takes its number after it,
+    // too.
     const uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
     core::Snapshot snapshot =
         name_all_running(snapshot_of_text(read_snapshot.run().text(0, 0)), next);

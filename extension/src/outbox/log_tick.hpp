@@ -1,9 +1,9 @@
 // Ticks: who makes them, and how they are read back.
 //
-// Any session may make the next one, the worker at its turn and receive_messages() where there is
-// none; a lock and the unique number keep it to one at a time. A tick must be committed soon after
-// it was made, since the next one waits for it: so a session that is in the middle of a transaction
-// makes it just before that commits.
+// Any session may make the next one: the worker at its turn, and receive_messages() where there is
+// no worker. A lock and the unique number keep it to one session at a time. A tick must be
+// committed soon after it was made, since the next one waits for it: so a session in the middle of
+// a transaction makes it just before the commit.
 #pragma once
 #include "core/snapshot_window.hpp"
 
@@ -11,8 +11,9 @@
 
 namespace stacksaga {
 
-/// Makes a tick in this transaction, which should end soon, if something was published since the
-/// last one and nobody else is making one. Returns whether it did. Inside with_spi, as the owner.
+/// Makes a tick in this transaction, which should end soon, if messages were published since the
+/// last one and no other session is making one. Returns whether it did. Inside with_spi, as the
+/// owner.
 bool tick_if_due();
 
 /// For a session's call: the same at once where the transaction is the statement's own, else just
@@ -23,17 +24,17 @@ inline constexpr size_t ticks_at_once = 66;
 
 /// The tick with this number (0: the beginning of the log) and those that follow it, ticks_at_once
 /// of them or one more where there are so many, in the current memory context. Inside with_spi, and
-/// where it cannot be forgotten: it is the tick of a position that is locked, say.
+/// only where it cannot be deleted: it is the tick of a locked position, say.
 std::span<const core::Tick> load_ticks(int64 from);
 
-/// The same for whoever has locked nothing; empty when the tick has been forgotten.
+/// The same for callers that have locked nothing; empty when the tick was deleted.
 std::span<const core::Tick> find_ticks(int64 from);
 
-/// The ticks for reads of one transaction. Positions lie close together mostly: what was loaded for
-/// the first of them serves the others.
+/// The ticks for reads of one transaction. Positions mostly lie close together: the ticks loaded
+/// for the first of them serve the others.
 class LoadedTicks {
 public:
-    /// As load_ticks(), but less those made since the first call.
+    /// As load_ticks(), without those made since the first call.
     std::span<const core::Tick> from(int64 tick);
 
 private:
@@ -46,8 +47,8 @@ int64 last_tick();
 /// The number of the tick before that one; 0: it is the first that is kept. Inside with_spi.
 int64 tick_before(int64 tick);
 
-/// What is committed now, as a snapshot for whom this transaction and all that have an id and have
-/// not ended are running; in the current memory context. Inside with_spi.
+/// A snapshot of what is committed now, which counts this transaction and all others with an id
+/// that have not ended as running; in the current memory context. Inside with_spi.
 core::Snapshot current_snapshot();
 
 /// As pg_snapshot reads it.

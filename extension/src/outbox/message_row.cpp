@@ -103,7 +103,7 @@ std::string_view rfc3339(TimestampTz time) {
                     tm.tm_hour, tm.tm_min, tm.tm_sec, fraction);
 }
 
-/// Of a URI's path, RFC 3986: what may stand in it as it is, and as %XX the other bytes of UTF-8.
+/// A path of a URI (RFC 3986): allowed characters as they are, other bytes of UTF-8 as %XX.
 std::string_view uri_path(std::string_view text) {
     constexpr std::string_view allowed =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=:@/";

@@ -7,9 +7,9 @@
 
 namespace stacksaga {
 
-/// Every subscription is read in so many parts, side by side: the top bits of a message's token.
-/// The owner of the first slot of a part runs its handlers. Part of the tables' content: never
-/// changed.
+/// Each subscription is read in so many partitions in parallel: the top bits of a message's token.
+/// The owner of the first slot of a partition runs its handlers. The tables depend on this number:
+/// it never changes.
 inline constexpr int32 log_partitions = 16;
 
 inline int16 partition_of(core::Token token) {
@@ -18,7 +18,7 @@ inline int16 partition_of(core::Token token) {
 
 inline constexpr int topic_bytes_max = 255;
 
-/// What a message is published with.
+/// The arguments of publish().
 struct NewMessage {
     std::string_view topic;
     std::optional<std::string_view> key;
@@ -29,8 +29,8 @@ struct NewMessage {
     std::optional<TimestampTz> deliver_at;
 };
 
-/// Appends a message, which the caller has checked, to the log of the ring; returns its id. Of any
-/// size: stacksaga.max_payload is for what is passed in. As the owner of the extension.
+/// Appends a message, which the caller has checked, to the log of the ring; returns its id. It may
+/// have any size: stacksaga.max_payload limits arguments of users. As the owner of the extension.
 pg_uuid_t publish_message(int32 ring_id, const NewMessage &message);
 
 } // namespace stacksaga

@@ -13,7 +13,7 @@ constinit pg::Statement append{
     "       number, written_at, batch_id, batch_tick, batch_number, batch_size, deliveries,"
     "       lease_until, consumer)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"};
-// Versions count up by one.
+// Versions rise by one.
 constinit pg::Statement forget{
     "DELETE FROM stacksaga.subscription_position"
     " WHERE subscription_id = $1 AND partition = $2"

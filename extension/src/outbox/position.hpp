@@ -1,11 +1,11 @@
-// How far a subscription has come in each partition, and who works there.
+// Positions: how far a subscription has read each partition, and which batch holds it.
 #pragma once
 #include "src/outbox/outbox.hpp"
 
 namespace stacksaga {
 
 /// The latest version of a position. A batch that a service holds reaches from `at` to `batch_end`;
-/// its lease counts, even when it ran out, until a later version is written.
+/// its lease stays valid, even when it ran out, until a later version is written.
 struct Position {
     int16 partition;
     int64 version;
@@ -13,7 +13,7 @@ struct Position {
     int64 batch_id; ///< 0: none
     core::LogPosition batch_end;
     int32 batch_size; ///< messages of the log in it
-    int32 deliveries; ///< how often what lies behind `at` has been given to a service
+    int32 deliveries; ///< how often the messages behind `at` have been given to a service
     TimestampTz lease_until;
 
     bool is_leased(TimestampTz now) const { return batch_id != 0 && lease_until > now; }
@@ -24,7 +24,7 @@ using Positions = std::array<Position, log_partitions>;
 
 /// All inside with_spi. Reads what is committed now.
 
-/// All of a subscription, as a hint: they move on. Nothing when it has been dropped.
+/// All positions of a subscription, as a hint: they move on. Nothing when it has been dropped.
 std::optional<Positions> read_positions(int32 subscription_id);
 
 /// One of them.
@@ -38,10 +38,10 @@ std::optional<Position> lock_position(int32 subscription_id, int16 partition, bo
 void write_position(int32 subscription_id, Position &p, TimestampTz now,
                     std::optional<std::string_view> consumer);
 
-/// Appends the next version with the position moved to `to`, free of any batch.
+/// Appends the next version with the position moved to `to`, and ends its batch.
 void move_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now);
 
-/// The same, and the batch stays as it is: one that holds nothing of the log.
+/// The same, and keeps the batch, which holds no messages of the log.
 void carry_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now);
 
 /// Deletes at most `limit` versions, from the oldest on, but never the latest. Whether there may be

@@ -1,4 +1,4 @@
-// Subscriptions: who gets which messages, and how.
+// Subscriptions: which messages a handler or a service gets, and how.
 #pragma once
 #include "src/handler/definer.hpp"
 #include "src/handler/function_ref.hpp"
@@ -12,7 +12,7 @@ struct Subscription {
     std::string_view name;
     std::string_view topic;
     FunctionRef handler;     ///< none: services receive
-    FunctionRef fallback;    ///< none: what fails for good is a dead message
+    FunctionRef fallback;    ///< none: a message that failed for good is dead
     bool takes_batch;        ///< the handler takes stacksaga.message[]
     Definer definer;         ///< the role that handlers run as
     const char *search_path; ///< while they run
@@ -31,8 +31,8 @@ const Subscription &find_subscription(std::string_view name);
 /// By its number; nullptr when it was dropped.
 const Subscription *find_subscription(int32 subscription_id);
 
-/// The same, for who works on its messages: nobody alters it until the transaction ends. nullptr
-/// also, without `wait`, when another session is altering it.
+/// The same for callers that work on its messages: no session alters it until the transaction ends.
+/// nullptr also, without `wait`, when another session is altering it.
 const Subscription *hold_subscription(int32 subscription_id, bool wait);
 
 /// The numbers of the subscriptions of a ring that have a handler or a fallback.

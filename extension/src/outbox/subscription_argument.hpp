@@ -1,4 +1,4 @@
-// What create_subscription and alter_subscription are told: functions and the retry policy.
+// Arguments of create_subscription and alter_subscription: functions and the retry policy.
 #pragma once
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -6,7 +6,7 @@
 
 namespace stacksaga {
 
-/// A user's function, as it was resolved; without a function, all is empty.
+/// A user's function as it was resolved; all is empty without a function.
 struct NewFunction {
     HandlerCheck check;
     bool takes_batch = false;

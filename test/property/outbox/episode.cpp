@@ -67,7 +67,7 @@ Episode::Episode(Sessions &sessions, uint64_t seed, int number)
     : sessions_(sessions), number_(number), random_(seed, {static_cast<uint64_t>(number)}) {
     for (support::Session &session : sessions.publishers)
         publishers_.push_back({.session = &session});
-    // What a batch takes of several partitions is left to chance where it has not room for all.
+    // Which partitions a batch without room for all takes from is left to chance.
     has_one_partition_ = random_.chance(75);
 }
 
@@ -506,10 +506,10 @@ void Episode::compare_all_dead() {
         compare_dead(*model);
 }
 
-/// Nothing fails any more: everything has to be settled.
+/// No handler fails any more: all messages must be settled.
 void Episode::drain() {
     ++operation_;
-    note("nothing fails from now on");
+    note("no handler fails from now on");
     run_sql("DELETE FROM property.failure");
     for (Publisher &publisher : publishers_) {
         if (publisher.is_open)

@@ -1,5 +1,5 @@
 // One generated episode: some subscriptions, some keys, and random operations on them one after the
-// other, each of them told to the models.
+// other, each of which is passed to the models.
 #pragma once
 
 #include "model.hpp"
@@ -11,7 +11,7 @@
 
 namespace stacksaga::property::outbox {
 
-/// The sessions of a database in which episodes are run.
+/// The sessions of a database in which episodes run.
 struct Sessions {
     support::Session main;
     std::vector<std::string> heard; ///< notices of the statement that runs
@@ -24,7 +24,7 @@ class Episode {
 public:
     Episode(Sessions &sessions, uint64_t seed, int number);
 
-    /// Returns what went wrong, with the operations before it; nothing: nothing did.
+    /// Returns what went wrong, with the operations before it; nothing when all went well.
     std::optional<std::string> run();
     [[nodiscard]] const std::string &trace() const { return trace_; }
 
@@ -48,7 +48,7 @@ private:
     void publish();
     void end_transaction();
     void commit(const std::vector<int> &numbers);
-    /// False: there was nothing.
+    /// False: there was no message.
     bool receive(Model &model, int room, int lease);
     void receive_and_roll_back(Model &model);
     void fail(const Batch &batch);
@@ -67,7 +67,7 @@ private:
     void compare_dead(Model &model);
     void compare_all_dead();
     void check_end();
-    /// What the tables hold of the subscriptions, for the report.
+    /// The rows of the subscriptions, for the report.
     std::string tables();
 
     bool is_accepted(const std::string &sql);

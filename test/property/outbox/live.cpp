@@ -78,8 +78,8 @@ public:
     }
 
 private:
-    /// Again and again while the server restarts. Of what broke off nobody knows whether it took
-    /// effect; all that is run here may be run twice.
+    /// Again and again while the server restarts. A statement that broke off may have taken effect;
+    /// all statements here may run twice.
     support::Rows run_sql(const std::string &sql) {
         const auto end = std::chrono::steady_clock::now() + patience;
         for (;;) {
@@ -130,7 +130,7 @@ private:
         kill(static_cast<pid_t>(worker.number(0, 0)), SIGKILL);
     }
 
-    /// Nothing fails any more; what is dead comes again.
+    /// No handler fails any more; dead messages are redriven.
     void settle() {
         run_sql("DELETE FROM property.failure");
         run_sql("SELECT stacksaga.worker_ensure()");

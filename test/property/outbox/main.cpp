@@ -1,4 +1,4 @@
-// Runs generated episodes of the outbox against the model, and then the part with workers that are
+// Runs generated episodes of the outbox against the model, and then the part in which workers are
 // killed: see ../README.md.
 #include "episode.hpp"
 #include "live.hpp"
@@ -23,7 +23,7 @@ struct Options {
     uint64_t seed = std::random_device{}() % 1'000'000'000;
     int episodes = 300;
     int episode = -1;
-    int lanes = 2;
+    int databases = 2;
     int kills = 4;
     std::string scripts = PROPERTY_SCRIPTS;
 };
@@ -37,14 +37,14 @@ std::string read_file(const std::string &path) {
     return text.str();
 }
 
-/// The episodes that are still to be run, and what was found.
+/// The episodes that are still to run, and what they found.
 class Episodes {
 public:
     explicit Episodes(const Options &options) : options_(options) {}
 
     /// Takes episodes in a database of its own until there are none, or one failed.
-    void work(int lane, const std::string &script) {
-        const std::string name = fmt::format("property_outbox_{}", lane);
+    void work(int database, const std::string &script) {
+        const std::string name = fmt::format("property_outbox_{}", database);
         support::Session("").run(("CREATE DATABASE " + name).c_str());
         Sessions sessions("dbname=" + name);
         sessions.main.run("CREATE EXTENSION stacksaga");
@@ -86,12 +86,12 @@ int run(const Options &options) {
     std::fflush(stdout);
     Episodes episodes(options);
     std::vector<std::thread> threads;
-    for (int i = 0; i < (options.episode >= 0 ? 1 : options.lanes); ++i)
+    for (int i = 0; i < (options.episode >= 0 ? 1 : options.databases); ++i)
         threads.emplace_back([&, i] {
             try {
                 episodes.work(i, script);
             } catch (const std::exception &error) {
-                episodes.report(fmt::format("lane {}: {}\n", i, error.what()));
+                episodes.report(fmt::format("database {}: {}\n", i, error.what()));
             }
         });
     for (std::thread &thread : threads)
@@ -121,7 +121,8 @@ int main(int argc, char **argv) {
     app.add_option("--episodes", options.episodes, "How many episodes")
         ->check(CLI::Range(1, 100'000'000));
     app.add_option("--episode", options.episode, "Run only this one, and print what it does");
-    app.add_option("--lanes", options.lanes, "How many databases")->check(CLI::Range(1, 64));
+    app.add_option("--databases", options.databases, "How many databases")
+        ->check(CLI::Range(1, 64));
     app.add_option("--kills", options.kills, "How often the worker is killed")
         ->check(CLI::Range(0, 1000));
     app.add_option("--scripts", options.scripts, "The directory of outbox.sql");

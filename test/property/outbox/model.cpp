@@ -38,7 +38,7 @@ bool Model::wants(const Published &p) const {
     return matches && p.committed != never && p.committed > settings_.created_at;
 }
 
-std::string Model::tell(int number) const {
+std::string Model::describe(int number) const {
     const Published &p = published(number);
     std::string text = fmt::format("message {} (topic {}, key {}", number, p.topic,
                                    p.key.empty() ? "none" : p.key);
@@ -56,7 +56,8 @@ std::string Model::tell(int number) const {
 }
 
 void Model::object(int number, const std::string &why) const {
-    throw Disagreement(fmt::format("subscription {}: {} {}", settings_.name, tell(number), why));
+    throw Disagreement(
+        fmt::format("subscription {}: {} {}", settings_.name, describe(number), why));
 }
 
 Model::Delivery &Model::require_deliverable(const Given &given, int now) {
@@ -87,15 +88,15 @@ void Model::require_order(const Published &p, const std::set<int> &before,
         if (other.key != p.key || !other.is_before(p) || !wants(other) || before.contains(number))
             continue;
         if (together.contains(number))
-            object(p.number, fmt::format("comes before {} in one batch", tell(number)));
+            object(p.number, fmt::format("comes before {} in one batch", describe(number)));
         const Delivery &d = deliveries_[number];
         if (d.status == Status::done || d.status == Status::discarded)
             continue;
-        // Not handed out before its time, a delayed one holds nobody.
+        // A delayed message that is not due blocks no other.
         if (!d.was_given && other.is_delayed)
             continue;
         if (settings_.stops || !d.was_given)
-            object(p.number, fmt::format("overtakes {}", tell(number)));
+            object(p.number, fmt::format("overtakes {}", describe(number)));
     }
 }
 
@@ -137,7 +138,7 @@ void Model::received(int64_t batch, const std::vector<Given> &messages, int now,
                 if (!key.empty() && !other.is_over && other.lease_until > now &&
                     published(number).key == key)
                     object(given.number,
-                           fmt::format("comes beside {} of batch {}", tell(number), id));
+                           fmt::format("comes beside {} of batch {}", describe(number), id));
     }
     batches_.emplace(batch, std::move(made));
 }
@@ -310,8 +311,8 @@ std::string Model::unsettled() const {
         const auto found = deliveries_.find(number);
         if (found == deliveries_.end() ||
             (found->second.status != Status::done && found->second.status != Status::discarded))
-            text +=
-                fmt::format("subscription {}: {} was not settled\n", settings_.name, tell(number));
+            text += fmt::format("subscription {}: {} was not settled\n", settings_.name,
+                                describe(number));
     }
     return text;
 }

@@ -1,8 +1,8 @@
-// The reference: what a subscription may be given, and what may be answered, as far as the contract
-// says it. It is told everything that is seen, and objects to what must not be.
+// The reference: what a subscription may be given, and which answers may be accepted, as far as the
+// contract says. It gets all observations, and objects to those that must not be.
 //
-// It predicts nothing that is left open: which partitions a batch takes, whether an expired lease
-// is lost already. What it says of a message holds for any order of partitions.
+// It predicts nothing that the contract leaves open: which partitions a batch takes, whether an
+// expired lease is lost already. Its rules for a message hold for any order of partitions.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace stacksaga::property::outbox {
 
-/// Time is counted in minutes, and what happens in operations.
+/// Time is counted in minutes, and the order of events in operations.
 constexpr int never = std::numeric_limits<int>::max();
 
 class Disagreement : public std::runtime_error {
@@ -78,7 +78,7 @@ public:
 
     /// receive_messages() has returned this batch.
     void received(int64_t batch, const std::vector<Given> &messages, int now, int lease);
-    /// What was answered for a batch was accepted, or refused since its lease is lost.
+    /// An answer for a batch was accepted, or refused since its lease is lost.
     void failed(int64_t batch, int number, FailureClass failure_class, int retry_after,
                 bool accepted, int now);
     void extended(int64_t batch, int minutes, bool accepted, int now);
@@ -86,7 +86,7 @@ public:
     /// A handler was called, and raised an error of this class or returned.
     void handled(const std::vector<Given> &messages, bool by_fallback, bool succeeded,
                  FailureClass failure_class, int now);
-    /// Those are dead, and no others.
+    /// These messages are dead, and no others.
     void are_dead(const std::set<int> &numbers);
     void redriven(int number, int now);
     void discarded(int number);
@@ -95,9 +95,9 @@ public:
 
     [[nodiscard]] bool holds_lease(int now) const;
     [[nodiscard]] std::vector<int> dead() const;
-    /// What has not been settled, as text; empty: all is.
+    /// The messages that are not settled, as text; empty: all are.
     [[nodiscard]] std::string unsettled() const;
-    [[nodiscard]] std::string tell(int number) const;
+    [[nodiscard]] std::string describe(int number) const;
 
 private:
     struct Delivery {
@@ -123,11 +123,11 @@ private:
                        const std::set<int> &together);
     void give(const std::vector<Given> &messages, int64_t batch, int now);
     void fail(int number, FailureClass failure_class, int retry_after, int now);
-    /// Of several of a key that have failed the later ones wait for the first, and come as soon as
+    /// Of several failed messages of a key the later ones wait for the first, and come as soon as
     /// it is settled.
     void forget_pauses(const Published &failed);
     Batch &answer(int64_t batch, bool accepted, int now, const char *what);
-    /// The engine gave it up by itself: whoever holds it has lost it.
+    /// The engine gave up on it by itself: its consumer has lost its batch.
     void gave_up(int number, Delivery &d);
     [[noreturn]] void object(int number, const std::string &why) const;
 

@@ -1,9 +1,9 @@
--- What the handlers of the generated subscriptions do, and what is noted of it. The program reads
--- the notices: they tell of every call, also of one that was rolled back.
+-- The handlers of the generated subscriptions, and the record of their calls. The program reads the
+-- notices: each call sends one, also a call that is rolled back.
 
 CREATE SCHEMA property;
 
--- What a handler is to raise for a message, up to which attempt.
+-- The error that a handler raises for a message, up to an attempt.
 CREATE TABLE property.failure (
     subscription text NOT NULL,
     number       integer NOT NULL,
@@ -20,7 +20,7 @@ CREATE TABLE property.handled (
     number       integer NOT NULL
 );
 
--- What was published and committed, for the part in which the server crashes.
+-- The messages that were published and committed, for the part in which the server crashes.
 CREATE TABLE property.published (number integer NOT NULL);
 
 -- Handles messages for a subscription: all of them or none.
@@ -58,7 +58,7 @@ BEGIN
 END
 $$;
 
--- A key of the partition that is wanted.
+-- A key of a partition.
 CREATE FUNCTION property.key_in(partition integer, salt integer) RETURNS text LANGUAGE sql AS $$
     SELECT k FROM (SELECT 'k' || salt || '-' || n AS k FROM generate_series(1, 1000) AS n) AS keys
      WHERE stacksaga.slot(stacksaga.token(k), 16) = partition LIMIT 1
