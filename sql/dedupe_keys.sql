@@ -118,7 +118,7 @@ SELECT stacksaga.idempotency_checkpoint('shop', 'outside', :first, 'charged');
 -- A checkpoint is a sign of life: the lease begins anew.
 SET stacksaga.clock_offset = '40 seconds';
 SELECT keys.begins('outside', '{"to": "bank"}');
--- The owner is gone: whoever comes next goes on from the last recovery point.
+-- The owner has stopped: the next attempt continues from the last recovery point.
 SET stacksaga.clock_offset = '51 seconds';
 SELECT keys.begins('outside', '{"to": "bench"}');
 SELECT outcome, recovery_point, attempt, response, lease AS second

@@ -55,7 +55,7 @@ SELECT stacksaga.run_pending() > 1 AS ran;
 SELECT * FROM doctor.found('parked');
 ROLLBACK;
 
--- Messages that nobody reads. (Whoever receives makes a tick.)
+-- Messages that no consumer reads. (receive_messages() makes a tick.)
 SELECT stacksaga.create_subscription('doctor ''idle', 'doctor');
 SELECT stacksaga.create_subscription('doctor busy', 'doctor');
 SELECT stacksaga.publish('doctor', '{}') IS NOT NULL AS published;

@@ -11,7 +11,7 @@ GRANT CREATE, USAGE ON SCHEMA escape TO escape_definer, escape_caller;
 CREATE TABLE escape.log (what text, role text DEFAULT current_user);
 GRANT SELECT, INSERT ON escape.log TO escape_definer, escape_caller;
 
--- The query of a cursor WITH HOLD is run at the commit, as whoever commits.
+-- The query of a cursor WITH HOLD runs at the commit, as the role that commits.
 SET ROLE escape_definer;
 CREATE FUNCTION escape.peek() RETURNS integer LANGUAGE plpgsql AS $$
 BEGIN

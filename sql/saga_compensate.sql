@@ -260,7 +260,8 @@ SELECT undo.claim();
 SELECT undo.complete('b', 'compensate');
 SELECT stacksaga.run_pending();
 SELECT * FROM undo.now;
--- Nothing was done in time: it fails before its first step, whoever comes first, and however late.
+-- Nothing was done in time: it fails before its first step, whether a worker or a service finds it, and
+-- however late.
 SELECT undo.start('undo deadline') IS NOT NULL AS started;
 SET stacksaga.clock_offset = '2 hours';
 SELECT stacksaga.run_pending(1);
@@ -313,8 +314,8 @@ SELECT undo.claim();
 SELECT undo.complete('last');
 
 -- An irreversible step that settles after the compensation had begun: it was done, or may have
--- been, so nothing is undone any more and an operator is needed; if it was not, the way back goes
--- on.
+-- been, so nothing is undone any more and an operator is needed; if it was not, compensation
+-- continues.
 SELECT stacksaga.define_saga('undo crossing', ARRAY[undo.step('a'),
     stacksaga.queue_step('fails', 'undo', stage => 9, compensable => false),
     stacksaga.queue_step('pivot', 'undo', stage => 9, effect => 'irreversible')]);

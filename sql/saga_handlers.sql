@@ -43,7 +43,7 @@ BEGIN
 END
 $$;
 
--- It runs as the role that defined it, whoever runs it, with its search_path; a caller's temporary
+-- It runs as the role that defined it, not the caller, with its search_path; a caller's temporary
 -- table comes last.
 CREATE TEMP TABLE log (n serial, what text);
 SELECT * FROM handlers.try($$ BEGIN INSERT INTO log (what)

@@ -204,7 +204,7 @@ SELECT created FROM stacksaga.start_saga('starts', key => 'savepoint');
 ROLLBACK TO s;
 SELECT created FROM stacksaga.start_saga('starts', '{"other": 1}', 'savepoint');
 COMMIT;
--- In a trigger: whoever inserts, starts.
+-- In a trigger: an insert starts a saga.
 CREATE TABLE starts.orders (n int);
 CREATE FUNCTION starts.on_order() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

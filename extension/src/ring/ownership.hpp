@@ -18,7 +18,7 @@ static_assert(std::is_trivially_destructible_v<OwnershipChange>);
 /// to its end, and the fence keeps other workers out of them until then.
 ///
 /// standalone: the live background workers of this server share the ring in equal runs of slots, in
-/// the order of their names, whoever owns them now.
+/// the order of their names; present owners do not matter.
 /// A node that drains hands over what it has.
 /// Otherwise: what the open window assigns to the node; and when no coordinator has published for
 /// some windows, slots whose owner is dead or removed, a few a call, in an order of the node's own,

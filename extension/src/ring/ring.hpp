@@ -24,8 +24,8 @@ Ring find_ring(std::string_view region, std::string_view cluster);
 /// A ring by its number, which is valid.
 Ring ring_of_id(int32 ring_id);
 
-/// The ring and those that it has adopted, by itself or through another one, as long as these have no
-/// live owner again; in the current memory context.
+/// The ring and those that it has adopted, by itself or through another one, as long as these have
+/// no live owner again; in the current memory context.
 std::span<const int32> served_rings(int32 ring_id);
 
 /// SG400 unless both are 1 to ring_name_bytes_max bytes long.

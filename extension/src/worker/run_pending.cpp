@@ -19,7 +19,7 @@ namespace {
 constexpr int32 items_max = 1000000;
 constexpr int32 probe_max = 256;
 
-// Everything due in the ring, whoever owns the slots: the saga's row lock and the compare-and-set
+// Everything due in the ring, in slots of any owner: the saga's row lock and the compare-and-set
 // of its work row prevent that a worker does it too.
 constinit pg::Statement probe{
     "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction"

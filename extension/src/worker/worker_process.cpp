@@ -11,7 +11,7 @@ constexpr uint32 starting_number = 0; // workers count from 1
 
 constexpr int restart_seconds = 1;
 
-// Whoever asks whether a number is free holds it for an instant.
+// A process that asks whether a number is free holds it for an instant.
 constexpr int take_tries = 10;
 constexpr long take_pause_ms = 10;
 
