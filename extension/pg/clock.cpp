@@ -1,5 +1,6 @@
 #include "pg/clock.hpp"
 
+#include "pg/compat.hpp"
 #include "pg/errors.hpp"
 #include "pg/settings.hpp"
 
@@ -15,15 +16,6 @@ bool total_microseconds(const Interval &interval, int64 *result) {
         return false;
     *result = static_cast<int64>(total);
     return true;
-}
-
-bool is_finite(const Interval &interval) {
-#if PG_VERSION_NUM >= 170000 // 17 added infinite intervals
-    return !INTERVAL_NOT_FINITE(&interval);
-#else
-    (void)interval;
-    return true;
-#endif
 }
 
 } // namespace

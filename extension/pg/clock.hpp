@@ -1,4 +1,5 @@
-// The one source of time. Nothing else calls GetCurrentTimestamp or now().
+// The one source of the time by which the extension decides: no decision calls GetCurrentTimestamp
+// or now(), which a test cannot move.
 #pragma once
 #include "pg/pg.hpp"
 
@@ -7,7 +8,7 @@ namespace stacksaga::pg {
 /// The database clock plus stacksaga.clock_offset, which only a superuser can set (for tests).
 TimestampTz clock_now();
 
-/// Microseconds of a clock that only measures how long something takes: it is not set, by nobody.
+/// Microseconds of a clock that only measures how long something takes: nobody can set it.
 int64 steady_now();
 
 /// `time` + `delta` microseconds, saturating within PostgreSQL's finite range.

@@ -1,4 +1,6 @@
-// Every difference between PostgreSQL versions that touches us, each with the version and reason.
+// Differences between PostgreSQL versions: each with the version and the reason. The headers that
+// only some versions have are included in pg.hpp, since no other file includes PostgreSQL's
+// headers.
 #pragma once
 #include "pg/pg.hpp"
 
@@ -37,7 +39,8 @@ inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot s
 #endif
 }
 
-/// 18 lets the caller have a deferrable primary key as well, which tells nothing before the commit.
+/// 18 lets the caller have a deferrable primary key as well, which proves nothing before the
+/// commit.
 inline Oid primary_key_index(Relation table) {
 #if PG_VERSION_NUM >= 180000
     return RelationGetPrimaryKeyIndex(table, false);
@@ -77,6 +80,24 @@ inline void reserve_settings_prefix(const char *prefix) {
     MarkGUCPrefixReserved(prefix);
 #else
     EmitWarningsOnPlaceholders(prefix);
+#endif
+}
+
+/// 15 replaced random(). At least 0 and less than 1.
+inline double pseudo_random_fraction() {
+#if PG_VERSION_NUM >= 150000
+    return pg_prng_double(&pg_global_prng_state);
+#else
+    return static_cast<double>(random()) / (static_cast<double>(MAX_RANDOM_VALUE) + 1);
+#endif
+}
+
+/// 17 added infinite intervals.
+inline bool is_finite([[maybe_unused]] const Interval &interval) {
+#if PG_VERSION_NUM >= 170000
+    return !INTERVAL_NOT_FINITE(&interval);
+#else
+    return true;
 #endif
 }
 
@@ -144,11 +165,12 @@ inline bool walk_expression(Node *node, bool (*visit)(Node *, void *), void *sta
 #if PG_VERSION_NUM >= 160000
     return expression_tree_walker(node, visit, state);
 #else
-    return expression_tree_walker(node, reinterpret_cast<bool (*)()>(reinterpret_cast<void (*)()>(visit)), state);
+    return expression_tree_walker(
+        node, reinterpret_cast<bool (*)()>(reinterpret_cast<void (*)()>(visit)), state);
 #endif
 }
 
-/// 18 turned the flag of a process around.
+/// 18 negated the flag of a process.
 inline bool may_be_background_worker(const PGPROC &process) {
 #if PG_VERSION_NUM >= 180000
     return !process.isRegularBackend;

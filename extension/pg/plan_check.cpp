@@ -102,9 +102,9 @@ void check_node(const Check &check, const Plan *node, Above above) {
     switch (nodeTag(node)) {
     case T_RecursiveUnion:
         if (reinterpret_cast<const RecursiveUnion *>(node)->numCols > 0)
-            check_groups(check, "rows of a recursive query",
-                         static_cast<double>(
-                             reinterpret_cast<const RecursiveUnion *>(node)->numGroups));
+            check_groups(
+                check, "rows of a recursive query",
+                static_cast<double>(reinterpret_cast<const RecursiveUnion *>(node)->numGroups));
         break;
     case T_SeqScan:
     case T_BitmapHeapScan:

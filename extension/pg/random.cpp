@@ -1,13 +1,11 @@
 #include "pg/random.hpp"
 
+#include "pg/compat.hpp"
+
 namespace stacksaga::pg {
 
 double random_fraction() {
-#if PG_VERSION_NUM >= 150000 // 15 replaced random()
-    return pg_prng_double(&pg_global_prng_state);
-#else
-    return static_cast<double>(random()) / (static_cast<double>(MAX_RANDOM_VALUE) + 1);
-#endif
+    return pseudo_random_fraction();
 }
 
 namespace {

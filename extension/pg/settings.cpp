@@ -5,9 +5,10 @@
 
 namespace stacksaga::pg {
 
-Settings settings{};
-
 namespace {
+
+/// Written by PostgreSQL's settings machinery and assign_clock_offset() alone.
+constinit Settings values{};
 
 constexpr int batch_size_default = 256, batch_size_max = 4096;
 constexpr int dedupe_retention_default = 7 * 24 * 60 * 60;
@@ -42,7 +43,7 @@ bool check_clock_offset(char **value, void **extra, GucSource) {
     return true;
 }
 void assign_clock_offset(const char *, void *extra) {
-    settings.clock_offset_us = *static_cast<int64 *>(extra);
+    values.clock_offset_us = *static_cast<int64 *>(extra);
 }
 
 bool check_ring_name(char **value, void **, GucSource) {
@@ -56,73 +57,75 @@ bool check_ring_name(char **value, void **, GucSource) {
 
 } // namespace
 
+constinit const Settings &settings = values;
+
 void define_settings() {
     DefineCustomIntVariable("stacksaga.batch_size",
                             "Sets how many due items a worker takes in one transaction.", nullptr,
-                            &settings.batch_size, batch_size_default, 1, batch_size_max, PGC_SIGHUP,
+                            &values.batch_size, batch_size_default, 1, batch_size_max, PGC_SIGHUP,
                             0, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable(
         "stacksaga.check_plans",
         "Refuses statements of the extension that are not planned by an index, for tests.", nullptr,
-        &settings.check_plans, false, PGC_SUSET, GUC_NOT_IN_SAMPLE, nullptr, nullptr, nullptr);
+        &values.check_plans, false, PGC_SUSET, GUC_NOT_IN_SAMPLE, nullptr, nullptr, nullptr);
     DefineCustomStringVariable("stacksaga.clock_offset",
                                "Moves the extension's clock by an interval, for tests.", nullptr,
-                               &settings.clock_offset, "0", PGC_SUSET, GUC_NOT_IN_SAMPLE,
+                               &values.clock_offset, "0", PGC_SUSET, GUC_NOT_IN_SAMPLE,
                                check_clock_offset, assign_clock_offset, nullptr);
     DefineCustomStringVariable(
         "stacksaga.cluster", "Names the virtual cluster that new work belongs to.", nullptr,
-        &settings.cluster, "default", PGC_USERSET, 0, check_ring_name, nullptr, nullptr);
+        &values.cluster, "default", PGC_USERSET, 0, check_ring_name, nullptr, nullptr);
     DefineCustomEnumVariable("stacksaga.coordination",
-                             "Says who deals out the ring to this server's workers.",
+                             "Says who assigns slots to this server's workers.",
                              "standalone: they share it; coordinator: they take granted ranges.",
-                             &settings.coordination, static_cast<int>(Coordination::standalone),
+                             &values.coordination, static_cast<int>(Coordination::standalone),
                              coordination_options, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomStringVariable(
         "stacksaga.databases", "Lists the databases in which preloaded workers run.", nullptr,
-        &settings.databases, "", PGC_SIGHUP, GUC_LIST_INPUT, nullptr, nullptr, nullptr);
+        &values.databases, "", PGC_SIGHUP, GUC_LIST_INPUT, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.dedupe_retention",
                             "Sets how long idempotency keys and accepted messages are remembered.",
                             "A saga whose retries may take longer cannot be defined.",
-                            &settings.dedupe_retention, dedupe_retention_default, 1,
+                            &values.dedupe_retention, dedupe_retention_default, 1,
                             dedupe_retention_max, PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.failed_saga_retention", "Sets how long a failed saga is kept after its end.",
-        "-1 keeps them for ever.", &settings.failed_saga_retention, failed_saga_retention_default,
-        -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
+        "-1 keeps them for ever.", &values.failed_saga_retention, failed_saga_retention_default, -1,
+        INT_MAX, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.max_payload",
                             "Sets the largest input, output or payload that is accepted.", nullptr,
-                            &settings.max_payload, max_payload_default, 1024, payload_limit,
+                            &values.max_payload, max_payload_default, 1024, payload_limit,
                             PGC_SUSET, GUC_UNIT_BYTE, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.message_timeout", "Sets how long one call of a message handler may take.",
-        "0: as long as it wants.", &settings.message_timeout, message_timeout_default, 0, INT_MAX,
+        "0: as long as it wants.", &values.message_timeout, message_timeout_default, 0, INT_MAX,
         PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable(
         "stacksaga.notify", "Makes ticks of the outbox notify the channel stacksaga_outbox.",
-        nullptr, &settings.notify, false, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+        nullptr, &values.notify, false, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.outbox_retention",
         "Sets how long the log keeps messages for subscriptions that do not read them.", nullptr,
-        &settings.outbox_retention, outbox_retention_default, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_S,
+        &values.outbox_retention, outbox_retention_default, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_S,
         nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.poll_interval",
                             "Sets how often an idle worker looks for due work.", nullptr,
-                            &settings.poll_interval, poll_interval_default, poll_interval_min,
+                            &values.poll_interval, poll_interval_default, poll_interval_min,
                             poll_interval_max, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomRealVariable(
         "stacksaga.retry_budget", "Sets how many retries a first attempt pays for.",
         "For each queue, definition of SQL steps, and subscription with a handler; ten a second are always let through; -1: all.",
-        &settings.retry_budget, retry_budget_default, -1, retry_budget_max, PGC_SUSET, 0, nullptr,
+        &values.retry_budget, retry_budget_default, -1, retry_budget_max, PGC_SUSET, 0, nullptr,
         nullptr, nullptr);
     DefineCustomStringVariable("stacksaga.region", "Names the region that new work belongs to.",
-                               nullptr, &settings.region, "default", PGC_USERSET, 0,
-                               check_ring_name, nullptr, nullptr);
+                               nullptr, &values.region, "default", PGC_USERSET, 0, check_ring_name,
+                               nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.saga_retention", "Sets how long a completed saga is kept after its end.",
-        "-1 keeps them for ever.", &settings.saga_retention, saga_retention_default, -1, INT_MAX,
+        "-1 keeps them for ever.", &values.saga_retention, saga_retention_default, -1, INT_MAX,
         PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.workers", "Sets how many workers a database gets.", nullptr,
-                            &settings.workers, workers_default, 0, workers_max, PGC_SIGHUP, 0,
+                            &values.workers, workers_default, 0, workers_max, PGC_SIGHUP, 0,
                             nullptr, nullptr, nullptr);
     reserve_settings_prefix("stacksaga");
 }

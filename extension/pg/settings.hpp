@@ -26,7 +26,8 @@ struct Settings {
     int saga_retention;  ///< s; negative: for ever
     int workers;
 };
-extern Settings settings;
+/// Read everywhere, written by settings.cpp alone.
+extern const Settings &settings;
 
 /// Called by _PG_init.
 void define_settings();
