@@ -1,5 +1,5 @@
 // What the database holds when the sagas of a lane have come to rest.
-#include "lane.hpp"
+#include "database.hpp"
 
 #include <fmt/format.h>
 

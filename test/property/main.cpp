@@ -1,6 +1,6 @@
 // Generates sagas, runs them, and compares what happens with what may: see README.md.
-#include "family.hpp"
-#include "lane.hpp"
+#include "database.hpp"
+#include "saga_tree.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -121,7 +121,7 @@ std::string read_file(const std::string &path) {
 
 int run(const Options &options) {
     const std::string sagas = read_file(options.scripts + "/property.sql");
-    const std::string families = read_file(options.scripts + "/family.sql");
+    const std::string families = read_file(options.scripts + "/saga_tree.sql");
     const auto started = std::chrono::steady_clock::now();
     fmt::print("seed {}\n", options.seed);
     std::fflush(stdout);
@@ -165,7 +165,7 @@ int main(int argc, char **argv) {
     app.add_option("--saga", options.saga, "Run only this one, and tell its story");
     app.add_option("--family", options.family, "Run only this family, and tell its story");
     app.add_option("--lanes", options.lanes, "How many sessions")->check(CLI::Range(1, 64));
-    app.add_option("--scripts", options.scripts, "The directory of property.sql and family.sql");
+    app.add_option("--scripts", options.scripts, "The directory of property.sql and saga_tree.sql");
     CLI11_PARSE(app, argc, argv);
     try {
         return stacksaga::property::run(options);

@@ -1,5 +1,5 @@
 // The promises that hold for every saga, whatever happens to it. None of them asks the model.
-#include "story.hpp"
+#include "trace.hpp"
 
 #include <algorithm>
 #include <climits>

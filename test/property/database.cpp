@@ -1,4 +1,4 @@
-#include "lane.hpp"
+#include "database.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "family.hpp"
+#include "saga_tree.hpp"
 
 #include <map>
 

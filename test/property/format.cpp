@@ -1,4 +1,4 @@
-#include "story.hpp"
+#include "trace.hpp"
 
 #include <fmt/format.h>
 

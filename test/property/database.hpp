@@ -2,7 +2,7 @@
 #pragma once
 
 #include "postgres.hpp"
-#include "story.hpp"
+#include "trace.hpp"
 
 #include <deque>
 #include <map>

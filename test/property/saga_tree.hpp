@@ -1,5 +1,5 @@
 // Families: sagas that have sagas as steps, run without the reference model and held to the
-// promises of family.sql.
+// promises of saga_tree.sql.
 #pragma once
 
 #include "plan.hpp"

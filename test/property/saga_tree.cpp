@@ -1,5 +1,5 @@
 // What is generated of families.
-#include "family.hpp"
+#include "saga_tree.hpp"
 
 #include "random.hpp"
 
