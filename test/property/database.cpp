@@ -93,13 +93,13 @@ std::vector<std::string> split(std::string_view text, size_t count) {
     return fields;
 }
 
-std::string key_of(const Story &story, const Call &call) {
-    return fmt::format("{}:{}:{}", story.plan.saga_id(), call.step, name_of(call.direction));
+std::string key_of(const Trace &trace, const Call &call) {
+    return fmt::format("{}:{}:{}", trace.plan.saga_id(), call.step, name_of(call.direction));
 }
 
 } // namespace
 
-Lane::Lane(const std::string &name, const std::string &script, uint64_t seed)
+Database::Database(const std::string &name, const std::string &script, uint64_t seed)
     : seed_(seed), session_("dbname=" + name, "-c statement_timeout=2min") {
     support::Session("").run(("CREATE DATABASE " + name).c_str());
     session_.on_notice([this](std::string_view notice) { heard_.emplace_back(notice); });
@@ -107,14 +107,14 @@ Lane::Lane(const std::string &name, const std::string &script, uint64_t seed)
     session_.run_script(script);
 }
 
-Window Lane::window_to(Time now) {
+Window Database::window_to(Time now) {
     const Window w{now_, now};
     now_ = now;
     return w;
 }
 
-int Lane::run(int first, int last, bool tell_all, std::vector<std::string> &reports) {
-    stories_.clear();
+int Database::run(int first, int last, bool report_all, std::vector<std::string> &reports) {
+    traces_.clear();
     definitions_.clear();
     calendar_.clear();
     operations_.clear();
@@ -123,58 +123,58 @@ int Lane::run(int first, int last, bool tell_all, std::vector<std::string> &repo
     for (int number = first; number < last; ++number) {
         if (definitions_.empty() || definitions_.back().number != number / sagas_per_definition)
             definitions_.push_back(make_definition(seed_, number / sagas_per_definition));
-        stories_.emplace_back(definitions_.back(), seed_, number);
+        traces_.emplace_back(definitions_.back(), seed_, number);
     }
     for (const Definition &d : definitions_)
         run_sql(define_statement(d).c_str());
     start_all();
-    const auto is_over = [](const Story &s) { return s.is_over(); };
-    while (!std::ranges::all_of(stories_, is_over) && tick_ < ticks_max)
+    const auto is_over = [](const Trace &s) { return s.is_over(); };
+    while (!std::ranges::all_of(traces_, is_over) && tick_ < ticks_max)
         run_tick();
-    for (Story &story : stories_)
-        if (!story.is_over())
-            story.object(fmt::format("it has not come to rest within {} hours", ticks_max));
+    for (Trace &trace : traces_)
+        if (!trace.is_over())
+            trace.object(fmt::format("it has not come to rest within {} hours", ticks_max));
     check_promises();
     check_changes();
     count_lost_leases();
     int failures = 0;
-    for (const Story &story : stories_) {
-        const bool failed = story.disagreement || story.broken_promise;
+    for (const Trace &trace : traces_) {
+        const bool failed = trace.disagreement || trace.broken_promise;
         failures += failed ? 1 : 0;
-        if (failed || tell_all)
-            reports.push_back(report(story));
+        if (failed || report_all)
+            reports.push_back(report(trace));
     }
     run_sql("SELECT property.forget()");
     return failures;
 }
 
-void Lane::start_all() {
+void Database::start_all() {
     run_sql("SET stacksaga.clock_offset = '0'");
     now_ = run_sql("SELECT property.clock()").number(0, 0);
     ArrayText names, inputs, ids, delays, deadlines;
-    for (const Story &story : stories_) {
-        names.add(story.definition->name);
-        inputs.add(story.plan.input(*story.definition));
-        ids.add(story.plan.saga_id());
-        story.plan.start_after() > 0 ? delays.add_number(story.plan.start_after() * 60)
+    for (const Trace &trace : traces_) {
+        names.add(trace.definition->name);
+        inputs.add(trace.plan.input(*trace.definition));
+        ids.add(trace.plan.saga_id());
+        trace.plan.start_after() > 0 ? delays.add_number(trace.plan.start_after() * 60)
                                      : delays.add_null();
-        story.plan.deadline() ? deadlines.add_number(*story.plan.deadline()) : deadlines.add_null();
+        trace.plan.deadline() ? deadlines.add_number(*trace.plan.deadline()) : deadlines.add_null();
     }
     const support::Rows rows = run_sql(
         start_sagas, {names.text(), inputs.text(), ids.text(), delays.text(), deadlines.text()});
-    if (static_cast<size_t>(rows.size()) != stories_.size())
+    if (static_cast<size_t>(rows.size()) != traces_.size())
         throw std::runtime_error("not every saga was started");
     const Window w = window_to(rows.number(rows.size() - 1, 2));
-    for (Story &story : stories_) {
-        story.model.start(w, story.plan.start_after() * 60);
-        for (const Operation &operation : story.plan.operations(*story.definition)) {
-            operations_[operation.tick].emplace_back(&story, operation);
-            ++story.answers_to_come;
+    for (Trace &trace : traces_) {
+        trace.model.start(w, trace.plan.start_after() * 60);
+        for (const Operation &operation : trace.plan.operations(*trace.definition)) {
+            operations_[operation.tick].emplace_back(&trace, operation);
+            ++trace.answers_to_come;
         }
     }
 }
 
-void Lane::run_tick() {
+void Database::run_tick() {
     run_sql("BEGIN");
     run_sql(fmt::format("SET LOCAL stacksaga.clock_offset = '{} hours'", tick_).c_str());
     if (tick_ % ticks_per_crash == 1)
@@ -192,10 +192,10 @@ void Lane::run_tick() {
         busy = run_services() || busy;
         busy = run_workers() > 0 || busy;
     }
-    for (Story &story : stories_)
-        if (!story.disagreement && !story.model.is_dry(since))
-            story.object(fmt::format("something that is due is left at hour {}", tick_) +
-                         work_of(story));
+    for (Trace &trace : traces_)
+        if (!trace.disagreement && !trace.model.is_dry(since))
+            trace.object(fmt::format("something that is due is left at hour {}", tick_) +
+                         work_of(trace));
     compare_statuses();
     rescue_parked();
     run_sql("COMMIT");
@@ -203,7 +203,7 @@ void Lane::run_tick() {
 }
 
 // What was done in a transaction that is rolled back has not happened: nothing of it may be seen.
-void Lane::crash_drill() {
+void Database::crash_drill() {
     run_sql("SAVEPOINT before");
     run_sql(run_pending);
     heard_.clear();
@@ -211,19 +211,19 @@ void Lane::crash_drill() {
     run_sql("RELEASE SAVEPOINT before");
 }
 
-long long Lane::run_workers() {
+long long Database::run_workers() {
     heard_.clear();
     const support::Rows rows = run_sql(run_pending);
     const Window w = window_to(rows.number(0, 1));
-    looked_at_ = w.to;
+    polled_at_ = w.to;
     for (const std::string &notice : heard_)
-        told_by_server(notice, w);
+        noticed(notice, w);
     heard_.clear();
     return rows.number(0, 0);
 }
 
 // kind|saga|step|direction|attempt|idempotency key|results
-void Lane::told_by_server(std::string_view notice, Window w) {
+void Database::noticed(std::string_view notice, Window w) {
     const std::vector<std::string> fields = split(notice, 7);
     const bool is_call = fields[0] != "verify";
     const Call call{.step = step_no_of(fields[2]),
@@ -231,25 +231,25 @@ void Lane::told_by_server(std::string_view notice, Window w) {
                     .attempt = number_of(fields[4]),
                     .results = fields[6],
                     .falls_back = fields[0] == "fallback"};
-    Story &story = story_of(number_of(fields[1]));
-    story.events.push_back({.kind = is_call ? EventKind::call : EventKind::verify,
+    Trace &trace = trace_of(number_of(fields[1]));
+    trace.events.push_back({.kind = is_call ? EventKind::call : EventKind::verify,
                             .tick = tick_,
                             .step = call.step,
                             .direction = call.direction,
                             .attempt = call.attempt,
                             .falls_back = call.falls_back,
                             .text = call.results});
-    if (story.disagreement)
+    if (trace.disagreement)
         return;
-    if (fields[5] != key_of(story, call))
-        story.object("the idempotency key is " + fields[5]);
-    else if (is_call && !story.model.called(call, w))
-        story.object("this call should not have been made");
-    else if (!is_call && !story.model.verified(call.step, call.attempt, w))
-        story.object("verify should not have been asked");
+    if (fields[5] != key_of(trace, call))
+        trace.object("the idempotency key is " + fields[5]);
+    else if (is_call && !trace.model.called(call, w))
+        trace.object("this call should not have been made");
+    else if (!is_call && !trace.model.verified(call.step, call.attempt, w))
+        trace.object("verify should not have been asked");
 }
 
-bool Lane::run_services() {
+bool Database::run_services() {
     bool any = false;
     for (std::string_view queue : queues)
         while (claim_from(queue))
@@ -260,7 +260,7 @@ bool Lane::run_services() {
 }
 
 /// Whether there may be more to claim.
-bool Lane::claim_from(std::string_view queue) {
+bool Database::claim_from(std::string_view queue) {
     const int lease_minutes = lease_of(queue, tick_);
     const support::Rows rows =
         run_sql(claim_steps, {std::string(queue), fmt::format("{}", claims_max),
@@ -268,9 +268,9 @@ bool Lane::claim_from(std::string_view queue) {
     if (rows.empty())
         return false;
     const Window w = window_to(rows.number(rows.size() - 1, 8));
-    looked_at_ = w.to;
+    polled_at_ = w.to;
     for (int i = 0; i < rows.size(); ++i) {
-        Story &story = story_of(number_of(rows.text(i, 0)));
+        Trace &trace = trace_of(number_of(rows.text(i, 0)));
         const Claim claim{.call = {.step = step_no_of(rows.text(i, 1)),
                                    .direction = direction_of(rows.text(i, 2)),
                                    .attempt = number_of(rows.text(i, 3)),
@@ -279,7 +279,7 @@ bool Lane::claim_from(std::string_view queue) {
                           .lease = rows.number(i, 6),
                           .until = rows.number(i, 7),
                           .lease_minutes = lease_minutes};
-        story.events.push_back({.kind = EventKind::claim,
+        trace.events.push_back({.kind = EventKind::claim,
                                 .tick = tick_,
                                 .step = claim.call.step,
                                 .direction = claim.call.direction,
@@ -287,56 +287,56 @@ bool Lane::claim_from(std::string_view queue) {
                                 .lease = claim.lease,
                                 .falls_back = claim.call.falls_back,
                                 .text = claim.call.results});
-        if (!story.disagreement && rows.text(i, 4) != key_of(story, claim.call))
-            story.object("the idempotency key is " + rows.text(i, 4));
-        if (!story.disagreement && !story.model.claimed(claim, w))
-            story.object("this claim should not have been given");
-        plan_answers(story, claim);
+        if (!trace.disagreement && rows.text(i, 4) != key_of(trace, claim.call))
+            trace.object("the idempotency key is " + rows.text(i, 4));
+        if (!trace.disagreement && !trace.model.claimed(claim, w))
+            trace.object("this claim should not have been given");
+        plan_answers(trace, claim);
     }
     return true;
 }
 
-void Lane::plan_answers(Story &story, const Claim &claim) {
+void Database::plan_answers(Trace &trace, const Claim &claim) {
     const Call &call = claim.call;
-    const Fate fate =
-        story.plan.fate(story.definition->step(call.step), call.direction, call.attempt);
+    const Outcome outcome =
+        trace.plan.outcome(trace.definition->step(call.step), call.direction, call.attempt);
     const Answer answer{.step = call.step,
                         .direction = call.direction,
                         .lease = claim.lease,
-                        .word = fate.word,
+                        .word = outcome.word,
                         .output = call.attempt};
     const auto plan = [&](int tick, const Answer &a, int minutes = 0) {
-        calendar_[tick].push_back({&story, a, call.attempt, minutes});
-        ++story.answers_to_come;
+        calendar_[tick].push_back({&trace, a, call.attempt, minutes});
+        ++trace.answers_to_come;
     };
-    if (fate.forges) {
+    if (outcome.forges) {
         Answer forged = answer;
         forged.lease ^= 1;
         forged.word = Word::done;
         plan(tick_, forged);
     }
-    if (fate.extend_by > 0)
-        plan(tick_ + 1, answer, fate.extend_by);
-    if (fate.word == Word::silence)
+    if (outcome.extend_by > 0)
+        plan(tick_ + 1, answer, outcome.extend_by);
+    if (outcome.word == Word::silence)
         return;
-    plan(tick_ + fate.answer_after, answer);
-    if (fate.repeat_after >= 0) {
+    plan(tick_ + outcome.answer_after, answer);
+    if (outcome.repeat_after >= 0) {
         Answer repeated = answer;
-        if (fate.repeats_other)
+        if (outcome.repeats_other)
             repeated.output = -1;
-        plan(tick_ + fate.answer_after + fate.repeat_after, repeated);
+        plan(tick_ + outcome.answer_after + outcome.repeat_after, repeated);
     }
 }
 
-bool Lane::give_answers() {
+bool Database::give_answers() {
     const auto entry = calendar_.extract(tick_);
     if (entry.empty())
         return false;
     const std::vector<Planned> &planned = entry.mapped();
     ArrayText ids, steps, leases, words, outputs, minutes;
     for (const Planned &p : planned) {
-        const std::string &name = p.story->definition->step(p.answer.step).name;
-        ids.add(p.story->plan.saga_id());
+        const std::string &name = p.trace->definition->step(p.answer.step).name;
+        ids.add(p.trace->plan.saga_id());
         steps.add(name);
         leases.add_number(p.answer.lease);
         words.add(p.minutes > 0 ? "extend" : name_of(p.answer.word));
@@ -349,11 +349,11 @@ bool Lane::give_answers() {
     const Window w = window_to(rows.number(rows.size() - 1, 3));
     for (int i = 0; i < rows.size(); ++i) {
         const Planned &p = planned[static_cast<size_t>(i)];
-        Story &story = *p.story;
+        Trace &trace = *p.trace;
         const Reply reply{.status = rows.text(i, 0), .sqlstate = rows.text(i, 1)};
         const bool accepted = reply.sqlstate.empty();
-        --story.answers_to_come;
-        story.events.push_back({.kind = p.minutes > 0 ? EventKind::extend : EventKind::answer,
+        --trace.answers_to_come;
+        trace.events.push_back({.kind = p.minutes > 0 ? EventKind::extend : EventKind::answer,
                                 .tick = tick_,
                                 .step = p.answer.step,
                                 .direction = p.answer.direction,
@@ -363,28 +363,28 @@ bool Lane::give_answers() {
                                 .output = p.answer.output,
                                 .text = accepted ? reply.status : reply.sqlstate,
                                 .is_accepted = accepted});
-        if (story.disagreement)
+        if (trace.disagreement)
             continue;
-        story.model.was_looked_at(looked_at_);
+        trace.model.was_polled(polled_at_);
         if (p.minutes > 0) {
             const Time until = accepted ? rows.number(i, 2) : 0;
-            if (!story.model.extended(p.answer, p.minutes, reply, until, w))
-                story.object("this extension was answered wrongly");
-        } else if (!story.model.answered(p.answer, reply, w)) {
-            story.object("this answer was taken wrongly");
+            if (!trace.model.extended(p.answer, p.minutes, reply, until, w))
+                trace.object("this extension was answered wrongly");
+        } else if (!trace.model.answered(p.answer, reply, w)) {
+            trace.object("this answer got a wrong reply");
         }
     }
     return true;
 }
 
 // What operators do and which signals arrive at this tick.
-bool Lane::operate() {
+bool Database::operate() {
     const auto entry = operations_.extract(tick_);
     if (entry.empty())
         return false;
     ArrayText ids, actions, steps, messages;
-    for (const auto &[story, operation] : entry.mapped()) {
-        ids.add(story->plan.saga_id());
+    for (const auto &[trace, operation] : entry.mapped()) {
+        ids.add(trace->plan.saga_id());
         actions.add(name_of(operation.action));
         steps.add(fmt::format("s{}", operation.step));
         messages.add_number(operation.message);
@@ -393,11 +393,11 @@ bool Lane::operate() {
         run_sql(operate_sagas, {ids.text(), actions.text(), steps.text(), messages.text()});
     const Window w = window_to(rows.number(rows.size() - 1, 2));
     for (int i = 0; i < rows.size(); ++i) {
-        auto [story, operation] = entry.mapped()[static_cast<size_t>(i)];
+        auto [trace, operation] = entry.mapped()[static_cast<size_t>(i)];
         const Reply reply{.status = rows.text(i, 0), .sqlstate = rows.text(i, 1)};
         const bool accepted = reply.sqlstate.empty();
-        --story->answers_to_come;
-        story->events.push_back({.kind = EventKind::operation,
+        --trace->answers_to_come;
+        trace->events.push_back({.kind = EventKind::operation,
                                  .tick = tick_,
                                  .step = operation.step,
                                  .direction = Direction::act,
@@ -405,50 +405,50 @@ bool Lane::operate() {
                                  .operation = operation,
                                  .text = accepted ? reply.status : reply.sqlstate,
                                  .is_accepted = accepted});
-        if (story->disagreement)
+        if (trace->disagreement)
             continue;
-        story->model.was_looked_at(looked_at_);
-        if (!story->model.operated(operation, reply, w))
-            story->object(fmt::format("{} was taken wrongly", name_of(operation.action)));
+        trace->model.was_polled(polled_at_);
+        if (!trace->model.operated(operation, reply, w))
+            trace->object(fmt::format("{} got a wrong reply", name_of(operation.action)));
     }
     return true;
 }
 
-void Lane::rescue_parked() {
-    for (Story &story : stories_) {
-        if (story.disagreement || story.answers_to_come > 0 || !story.model.is_at_rest())
+void Database::rescue_parked() {
+    for (Trace &trace : traces_) {
+        if (trace.disagreement || trace.answers_to_come > 0 || !trace.model.is_at_rest())
             continue;
-        const State &state = story.model.any_state();
+        const State &state = trace.model.any_state();
         if (state.status != Status::parked)
             continue;
-        if (const std::optional<Action> action = story.plan.rescue(story.rescues)) {
-            ++story.rescues;
-            ++story.answers_to_come;
+        if (const std::optional<Action> action = trace.plan.rescue(trace.rescues)) {
+            ++trace.rescues;
+            ++trace.answers_to_come;
             const bool resolves = *action == Action::done || *action == Action::not_done;
             operations_[tick_ + 1].emplace_back(
-                &story, Operation{tick_ + 1, *action, resolves ? state.parked_step : 0});
+                &trace, Operation{tick_ + 1, *action, resolves ? state.parked_step : 0});
         }
     }
 }
 
-std::string Lane::work_of(const Story &story) {
+std::string Database::work_of(const Trace &trace) {
     const support::Rows rows = run_sql(R"(
         SELECT format('; work: %s %s %s, attempt %s, due %s, lease until %s, verifying %s',
                       w.purpose, w.step_no, w.direction, w.attempt, w.due_at, w.lease_until, w.verifying)
           FROM stacksaga.work w WHERE w.saga_id = $1)",
-                                       {story.plan.saga_id()});
+                                       {trace.plan.saga_id()});
     std::string text;
     for (int i = 0; i < rows.size(); ++i)
         text += rows.text(i, 0);
     return text;
 }
 
-void Lane::compare_statuses() {
+void Database::compare_statuses() {
     const support::Rows rows = run_sql(select_statuses);
     for (int i = 0; i < rows.size(); ++i) {
-        Story &story = story_of(number_of(rows.text(i, 0)));
-        if (!story.disagreement && !story.model.has_status(rows.text(i, 1)))
-            story.object(fmt::format("its status is {}", rows.text(i, 1)));
+        Trace &trace = trace_of(number_of(rows.text(i, 0)));
+        if (!trace.disagreement && !trace.model.has_status(rows.text(i, 1)))
+            trace.object(fmt::format("its status is {}", rows.text(i, 1)));
     }
 }
 

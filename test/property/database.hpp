@@ -22,14 +22,14 @@ struct LostLeases {
     }
 };
 
-class Lane {
+class Database {
 public:
     /// `script` is property.sql. Makes the database `name` in the server of libpq's environment.
-    Lane(const std::string &name, const std::string &script, uint64_t seed);
+    Database(const std::string &name, const std::string &script, uint64_t seed);
 
     /// Runs the sagas first..last-1 to their ends, and adds a report for each that broke a promise
-    /// or disagrees with the model, or for every saga (`tell_all`). Returns how many did so.
-    int run(int first, int last, bool tell_all, std::vector<std::string> &reports);
+    /// or disagrees with the model, or for every saga (`report_all`). Returns how many did so.
+    int run(int first, int last, bool report_all, std::vector<std::string> &reports);
 
     /// Of all sagas that have run here.
     [[nodiscard]] const LostLeases &lost_leases() const { return lost_leases_; }
@@ -37,7 +37,7 @@ public:
 private:
     /// An answer to come, or an extension of a lease (minutes > 0).
     struct Planned {
-        Story *story;
+        Trace *trace;
         Answer answer;
         int attempt;
         int minutes;
@@ -52,17 +52,17 @@ private:
     bool run_services();
     bool claim_from(std::string_view queue);
     bool give_answers();
-    void plan_answers(Story &story, const Claim &claim);
-    void told_by_server(std::string_view notice, Window w);
-    std::string work_of(const Story &story);
+    void plan_answers(Trace &trace, const Claim &claim);
+    void noticed(std::string_view notice, Window w);
+    std::string work_of(const Trace &trace);
     void compare_statuses();
     void check_promises();
     std::map<int, Facts> read_facts();
     void check_changes();
     void count_lost_leases();
-    std::string report(const Story &story);
+    std::string report(const Trace &trace);
     Window window_to(Time now);
-    Story &story_of(int number) { return stories_[static_cast<size_t>(number - first_)]; }
+    Trace &trace_of(int number) { return traces_[static_cast<size_t>(number - first_)]; }
     support::Rows run_sql(const char *sql, const std::vector<std::string> &parameters = {}) {
         return session_.run(sql, parameters);
     }
@@ -70,15 +70,15 @@ private:
     uint64_t seed_;
     support::Session session_;
     std::deque<Definition> definitions_;
-    std::deque<Story> stories_;
+    std::deque<Trace> traces_;
     std::map<int, std::vector<Planned>> calendar_; ///< by tick
-    std::map<int, std::vector<std::pair<Story *, Operation>>> operations_;
+    std::map<int, std::vector<std::pair<Trace *, Operation>>> operations_;
     std::vector<std::string> heard_; ///< notices of the statement that runs
     LostLeases lost_leases_{};
     int first_ = 0;
     int tick_ = 0;
     Time now_ = 0;       ///< as of the last statement
-    Time looked_at_ = 0; ///< when workers or services last looked for what is due
+    Time polled_at_ = 0; ///< when workers or services last polled
 };
 
 } // namespace stacksaga::property

@@ -1,4 +1,4 @@
-// What the database holds when the sagas of a lane have come to rest.
+// What the database holds when the sagas of a batch have come to rest.
 #include "database.hpp"
 
 #include <fmt/format.h>
@@ -53,7 +53,7 @@ int number(const support::Rows &rows, int row, int column) {
 
 } // namespace
 
-std::map<int, Facts> Lane::read_facts() {
+std::map<int, Facts> Database::read_facts() {
     std::map<int, Facts> all;
     const support::Rows ends = run_sql(select_ends);
     for (int i = 0; i < ends.size(); ++i)
@@ -74,25 +74,25 @@ std::map<int, Facts> Lane::read_facts() {
     return all;
 }
 
-void Lane::check_promises() {
+void Database::check_promises() {
     const std::map<int, Facts> facts = read_facts();
-    for (Story &story : stories_) {
-        const auto place = facts.find(story.plan.number());
+    for (Trace &trace : traces_) {
+        const auto place = facts.find(trace.plan.number());
         if (place == facts.end())
-            story.object("the database has lost it");
+            trace.object("the database has lost it");
         else
-            story.broken_promise = broken_promise(story, place->second);
+            trace.broken_promise = broken_promise(trace, place->second);
     }
 }
 
-void Lane::check_changes() {
+void Database::check_changes() {
     const support::Rows rows = run_sql(select_bad_changes);
     for (int i = 0; i < rows.size(); ++i)
-        story_of(number(rows, i, 0)).broken_promise =
+        trace_of(number(rows, i, 0)).broken_promise =
             fmt::format("its status went from {}", rows.text(i, 1));
 }
 
-void Lane::count_lost_leases() {
+void Database::count_lost_leases() {
     const support::Rows rows = run_sql(select_lost_leases);
     lost_leases_.all += rows.number(0, 0);
     lost_leases_.with_verify += rows.number(0, 1);
@@ -100,15 +100,16 @@ void Lane::count_lost_leases() {
     lost_leases_.irreversible += rows.number(0, 3);
 }
 
-std::string Lane::report(const Story &story) {
-    std::string text = fmt::format("-- saga {} (--seed {} --saga {})\n", story.plan.number(), seed_,
-                                   story.plan.number());
+std::string Database::report(const Trace &trace) {
+    std::string text = fmt::format("-- saga {} (--seed {} --saga {})\n", trace.plan.number(), seed_,
+                                   trace.plan.number());
     text +=
-        fmt::format("model and engine: {}\npromises: {}\n", story.disagreement.value_or("agree"),
-                    story.broken_promise.value_or("kept"));
-    text += tell(story) + "the model says\n" + story.model.describe() + "saga_timeline says\n";
+        fmt::format("model and engine: {}\npromises: {}\n", trace.disagreement.value_or("agree"),
+                    trace.broken_promise.value_or("kept"));
+    text +=
+        format_trace(trace) + "the model says\n" + trace.model.describe() + "saga_timeline says\n";
     const support::Rows lines =
-        run_sql("SELECT stacksaga.saga_timeline($1::uuid)", {story.plan.saga_id()});
+        run_sql("SELECT stacksaga.saga_timeline($1::uuid)", {trace.plan.saga_id()});
     for (int i = 0; i < lines.size(); ++i)
         text += "  " + lines.text(i, 0) + "\n";
     return text;

@@ -6,25 +6,25 @@ namespace stacksaga::property {
 
 namespace {
 
-std::string line_of(const Event &e, const Story &story) {
+std::string line_of(const Event &e, const Trace &trace) {
     if (e.kind == EventKind::operation) {
         const Operation &o = e.operation;
         return fmt::format("{}{}{}: {}", name_of(o.action),
                            o.step > 0 ? fmt::format(" s{}", o.step) : "",
                            o.message > 0 ? fmt::format(", message {}", o.message) : "", e.text);
     }
-    const StepPlan &step = story.definition->step(e.step);
+    const StepPlan &step = trace.definition->step(e.step);
     switch (e.kind) {
     case EventKind::call: {
-        const Fate fate = story.plan.fate(step, e.direction, e.attempt);
+        const Outcome outcome = trace.plan.outcome(step, e.direction, e.attempt);
         return fmt::format("{} {}{} attempt {} is called with {}: {}", name_of(e.direction),
                            step.name, e.falls_back ? " (fallback)" : "", e.attempt, e.text,
-                           fate.sqlstate.empty() ? "done" : "raises " + fate.sqlstate);
+                           outcome.sqlstate.empty() ? "done" : "raises " + outcome.sqlstate);
     }
     case EventKind::verify: {
         constexpr std::string_view words[] = {"done", "not_done", "unknown", "raises", "nonsense"};
         return fmt::format("verify {} attempt {} is called: {}", step.name, e.attempt,
-                           words[static_cast<size_t>(story.plan.finding(step, e.attempt))]);
+                           words[static_cast<size_t>(trace.plan.finding(step, e.attempt))]);
     }
     case EventKind::claim:
         return fmt::format("{} {}{} attempt {} is claimed with {}, lease {}", name_of(e.direction),
@@ -47,16 +47,16 @@ std::string line_of(const Event &e, const Story &story) {
 
 } // namespace
 
-std::string tell(const Story &story) {
-    std::string text = define_statement(*story.definition) + ";\n";
-    text += fmt::format("saga {}, id {}", story.plan.number(), story.plan.saga_id());
-    if (story.plan.start_after() > 0)
-        text += fmt::format(", run_at in {} hours", story.plan.start_after());
-    if (story.plan.deadline())
-        text += fmt::format(", deadline {} minutes", *story.plan.deadline());
-    text += fmt::format("\ninput {}\n", story.plan.input(*story.definition));
-    for (const Event &e : story.events)
-        text += fmt::format("  hour {:3}  {}\n", e.tick, line_of(e, story));
+std::string format_trace(const Trace &trace) {
+    std::string text = define_statement(*trace.definition) + ";\n";
+    text += fmt::format("saga {}, id {}", trace.plan.number(), trace.plan.saga_id());
+    if (trace.plan.start_after() > 0)
+        text += fmt::format(", run_at in {} hours", trace.plan.start_after());
+    if (trace.plan.deadline())
+        text += fmt::format(", deadline {} minutes", *trace.plan.deadline());
+    text += fmt::format("\ninput {}\n", trace.plan.input(*trace.definition));
+    for (const Event &e : trace.events)
+        text += fmt::format("  hour {:3}  {}\n", e.tick, line_of(e, trace));
     return text;
 }
 

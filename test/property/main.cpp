@@ -20,9 +20,9 @@ namespace {
 // Of one transaction; whole definitions, so that each is made once.
 constexpr int batch_size = 25 * sagas_per_definition;
 constexpr size_t reports_max = 3;
-// Families take longer; their sagas count as well.
-constexpr int family_batch_size = 10 * families_per_definition;
-constexpr int sagas_per_family = 20;
+// Saga trees take longer; their sagas count as well.
+constexpr int tree_batch_size = 10 * trees_per_definition;
+constexpr int sagas_per_tree = 20;
 // So many that something rare happens in them.
 constexpr int sagas_of_every_kind = 5000;
 
@@ -30,8 +30,8 @@ struct Options {
     uint64_t seed = std::random_device{}() % 1'000'000'000;
     int sagas = 10'000;
     int saga = -1;
-    int family = -1;
-    int lanes = 2;
+    int tree = -1;
+    int databases = 2;
     std::string scripts = PROPERTY_SCRIPTS;
 };
 
@@ -41,21 +41,21 @@ public:
     explicit Batches(const Options &options) : options_(options) {}
 
     /// Takes batches until there are none, or enough is known.
-    void work(int lane_number, const std::string &sagas, const std::string &families) {
-        const std::string name = fmt::format("property_{}", lane_number);
-        Lane lane(name, sagas, options_.seed);
-        FamilyLane family_lane(name, families, options_.seed);
-        const bool one = options_.saga >= 0, one_family = options_.family >= 0;
-        if (!one_family)
-            work(lane, next_,
+    void work(int database_number, const std::string &sagas, const std::string &trees) {
+        const std::string name = fmt::format("property_{}", database_number);
+        Database database(name, sagas, options_.seed);
+        SagaTreeDatabase tree_database(name, trees, options_.seed);
+        const bool one = options_.saga >= 0, one_tree = options_.tree >= 0;
+        if (!one_tree)
+            work(database, next_,
                  one ? Range{options_.saga, options_.saga + 1, batch_size, true}
                      : Range{0, options_.sagas, batch_size, false});
-        add(lane.lost_leases());
+        add(database.lost_leases());
         if (!one)
-            work(family_lane, next_family_,
-                 one_family ? Range{options_.family, options_.family + 1, family_batch_size, true}
-                            : Range{0, (options_.sagas + sagas_per_family - 1) / sagas_per_family,
-                                    family_batch_size, false});
+            work(tree_database, next_tree_,
+                 one_tree ? Range{options_.tree, options_.tree + 1, tree_batch_size, true}
+                          : Range{0, (options_.sagas + sagas_per_tree - 1) / sagas_per_tree,
+                                  tree_batch_size, false});
     }
     void failed(const std::string &why) {
         const std::lock_guard lock(mutex_);
@@ -76,7 +76,7 @@ private:
         int begin;
         int end;
         int batch;
-        bool tell_all;
+        bool report_all;
     };
     void add(const LostLeases &lost) {
         const std::lock_guard lock(mutex_);
@@ -85,14 +85,15 @@ private:
         lost_leases_.with_fallback += lost.with_fallback;
         lost_leases_.irreversible += lost.irreversible;
     }
-    template <class AnyLane> void work(AnyLane &lane, std::atomic<int> &next, const Range &range) {
+    template <class AnyDatabase>
+    void work(AnyDatabase &database, std::atomic<int> &next, const Range &range) {
         for (;;) {
             const int first = range.begin + range.batch * next++;
             if (first >= range.end || enough())
                 return;
             const int last = std::min(range.end, first + range.batch);
             std::vector<std::string> reports;
-            const int failures = lane.run(first, last, range.tell_all, reports);
+            const int failures = database.run(first, last, range.report_all, reports);
             const std::lock_guard lock(mutex_);
             done_ += last - first;
             failures_ += failures;
@@ -102,7 +103,7 @@ private:
 
     const Options &options_;
     std::atomic<int> next_ = 0;
-    std::atomic<int> next_family_ = 0;
+    std::atomic<int> next_tree_ = 0;
     std::mutex mutex_;
     int done_ = 0;
     int failures_ = 0;
@@ -121,19 +122,19 @@ std::string read_file(const std::string &path) {
 
 int run(const Options &options) {
     const std::string sagas = read_file(options.scripts + "/property.sql");
-    const std::string families = read_file(options.scripts + "/saga_tree.sql");
+    const std::string trees = read_file(options.scripts + "/saga_tree.sql");
     const auto started = std::chrono::steady_clock::now();
     fmt::print("seed {}\n", options.seed);
     std::fflush(stdout);
     Batches batches(options);
     std::vector<std::thread> threads;
-    const bool one = options.saga >= 0 || options.family >= 0;
-    for (int i = 0; i < (one ? 1 : options.lanes); ++i)
+    const bool one = options.saga >= 0 || options.tree >= 0;
+    for (int i = 0; i < (one ? 1 : options.databases); ++i)
         threads.emplace_back([&, i] {
             try {
-                batches.work(i, sagas, families);
+                batches.work(i, sagas, trees);
             } catch (const std::exception &error) {
-                batches.failed(fmt::format("lane {}: {}", i, error.what()));
+                batches.failed(fmt::format("database {}: {}", i, error.what()));
             }
         });
     for (std::thread &thread : threads)
@@ -147,7 +148,7 @@ int run(const Options &options) {
     const auto took = std::chrono::steady_clock::now() - started;
     fmt::print("{} leases lost, {} with verify, {} with a fallback, {} irreversible\n", lost.all,
                lost.with_verify, lost.with_fallback, lost.irreversible);
-    fmt::print("{} sagas and families in {} s, {} of them wrong\n", batches.done(),
+    fmt::print("{} sagas and saga trees in {} s, {} of them wrong\n", batches.done(),
                std::chrono::duration_cast<std::chrono::seconds>(took).count(), batches.failures());
     return batches.failures() > 0 ? 1 : 0;
 }
@@ -162,9 +163,10 @@ int main(int argc, char **argv) {
                  "property");
     app.add_option("--seed", options.seed, "Seed of everything that is generated");
     app.add_option("--sagas", options.sagas, "How many sagas")->check(CLI::Range(1, 100'000'000));
-    app.add_option("--saga", options.saga, "Run only this one, and tell its story");
-    app.add_option("--family", options.family, "Run only this family, and tell its story");
-    app.add_option("--lanes", options.lanes, "How many sessions")->check(CLI::Range(1, 64));
+    app.add_option("--saga", options.saga, "Run only this one, and print its trace");
+    app.add_option("--tree", options.tree, "Run only this saga tree, and print its trace");
+    app.add_option("--databases", options.databases, "How many databases, each with a session")
+        ->check(CLI::Range(1, 64));
     app.add_option("--scripts", options.scripts, "The directory of property.sql and saga_tree.sql");
     CLI11_PARSE(app, argc, argv);
     try {

@@ -31,7 +31,7 @@ bool may_begin(const Rules &rules, const State &s, const Task &t, const Call &ca
            rules.results() == call.results;
 }
 
-/// What an answer under a lease that does not count is told.
+/// The reply to an answer under a lease that does not count.
 std::string_view refusal(const State &s, Direction direction) {
     return direction == Direction::act && s.direction == Direction::compensate ? "SG409" : "SG412";
 }
@@ -108,7 +108,7 @@ void Model::start(Window w, int start_after_minutes) {
 bool Model::called(const Call &call, Window w) {
     let_time_pass(w);
     const StepPlan &step = definition_->step(call.step);
-    const Fate fate = plan_->fate(step, call.direction, call.attempt);
+    const Outcome outcome = plan_->outcome(step, call.direction, call.attempt);
     return filter([&](State &s) {
         Rules rules(*definition_, s);
         Task &t = rules.task(step, call.direction);
@@ -116,10 +116,10 @@ bool Model::called(const Call &call, Window w) {
             return false;
         t.attempt = call.attempt;
         rules.attempt_begins();
-        if (fate.word == Word::done)
+        if (outcome.word == Word::done)
             rules.completed(step, call.direction, w, true, call.attempt);
         else
-            rules.failed(step, call.direction, failing_of(fate.word, w));
+            rules.failed(step, call.direction, failing_of(outcome.word, w));
         return true;
     });
 }

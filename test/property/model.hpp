@@ -39,7 +39,7 @@ enum class Phase : uint8_t {
     claimed,   ///< by a service
     listening, ///< for a signal, from `earliest` to `latest` at the longest
     verifying, ///< its outcome is to be asked for
-    kept       ///< nobody looks at it again, but its late answer counts
+    kept       ///< nobody runs it again, but an answer under its lost lease counts
 };
 
 /// What there is to do for one step in one direction.
@@ -101,12 +101,12 @@ struct State {
     int parked_step = 0;
     Direction parked_direction = Direction::act;
     Time deadline = 0;              ///< 0: none
-    bool deadline_is_armed = false; ///< it will be looked at when it comes
+    bool deadline_is_armed = false; ///< it will be checked when it comes
     std::array<StepState, step_places> steps{};
     friend bool operator==(const State &, const State &) = default;
 };
 
-/// A call of a function, or a claim: what the step is told.
+/// A call of a function, or a claim: what the step is given.
 struct Call {
     int step;
     Direction direction;
@@ -131,7 +131,7 @@ struct Answer {
     int output = 0; ///< done: an attempt's number, or less than 0 for another output
 };
 
-/// What it was told: a status, or the SQLSTATE of a refusal.
+/// Its reply: a status, or the SQLSTATE of a refusal.
 struct Reply {
     std::string status;
     std::string sqlstate;
@@ -145,8 +145,8 @@ public:
     /// start_saga was called.
     void start(Window w, int start_after_minutes);
 
-    /// Workers or services have looked for what was due at an instant.
-    void was_looked_at(Time when) { let_time_pass({when, when}); }
+    /// Workers or services have polled for what was due at an instant.
+    void was_polled(Time when) { let_time_pass({when, when}); }
 
     /// The events. Each returns whether it fits; if not, the states are left as they were.
     bool called(const Call &call, Window w);
@@ -159,7 +159,7 @@ public:
     bool is_dry(Time now);
     bool has_status(std::string_view status);
 
-    /// Nothing can happen any more that is not asked for.
+    /// Nothing more can happen unless somebody asks for it.
     [[nodiscard]] bool is_at_rest() const;
     [[nodiscard]] const State &any_state() const { return states_.front(); }
     /// For the report.

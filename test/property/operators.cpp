@@ -24,7 +24,7 @@ std::string_view Rules::cancel(Window w) {
     if (is_past_pivot() || find_unsettled() != nullptr)
         return refused;
     s_.status = Status::running;
-    go_back(w, 0);
+    start_compensation(w, 0);
     return status();
 }
 
@@ -147,7 +147,7 @@ std::string_view Rules::resolve(const StepPlan &step, bool done, Window w) {
         Task &t = s.act;
         t.attempt = std::max({t.attempt, s.failed_act, 1});
         failed(step, direction, not_done);
-    } else if (direction == Direction::act) { // the way back is free
+    } else if (direction == Direction::act) { // nothing keeps the saga from compensating
         s.doubts = s.unknowns = 0;
         if (!any_live(Direction::act) && !another_pivot_stands(step))
             undo_next(w);

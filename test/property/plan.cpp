@@ -14,7 +14,7 @@ constexpr std::string_view kind_names[] = {"sql", "queue", "signal", "timer"};
 enum Place : uint64_t {
     place_definition = 1,
     place_saga,
-    place_fate,
+    place_outcome,
     place_finding,
     place_id,
     place_operation,
@@ -22,7 +22,7 @@ enum Place : uint64_t {
 };
 
 // An attempt after this one succeeds, so that policies without a limit come to an end.
-constexpr int attempts_with_fate = 10;
+constexpr int attempts_with_outcome = 10;
 
 Policy random_policy(Random &random) {
     Policy p{};
@@ -177,7 +177,7 @@ int lease_of(std::string_view queue, int tick) {
 Plan::Plan(uint64_t seed, int number) : seed_(seed), number_(number) {
     Random random(seed, {place_saga, static_cast<uint64_t>(number)});
     trouble_ = random.one_of({0, 8, 25, 25, 50, 70});
-    trouble_on_way_back_ = random.one_of({0, 10, 40, 70});
+    compensation_trouble_ = random.one_of({0, 10, 40, 70});
     if (random.chance(10))
         start_after_ = random.between(1, 3);
     if (random.chance(8))
@@ -191,15 +191,15 @@ std::string Plan::saga_id() const {
                        high & 0xfff, low >> 52, low & 0xffffffffffff);
 }
 
-Fate Plan::raw_fate(const StepPlan &step, Direction direction, int attempt) const {
+Outcome Plan::raw_outcome(const StepPlan &step, Direction direction, int attempt) const {
     Random random(seed_,
-                  {place_fate, static_cast<uint64_t>(number_), static_cast<uint64_t>(step.no),
+                  {place_outcome, static_cast<uint64_t>(number_), static_cast<uint64_t>(step.no),
                    static_cast<uint64_t>(direction), static_cast<uint64_t>(attempt)});
-    Fate f{};
+    Outcome f{};
     const bool is_sql = step.kind == Kind::sql;
-    if (attempt > attempts_with_fate)
+    if (attempt > attempts_with_outcome)
         return f;
-    if (!random.chance(direction == Direction::act ? trouble_ : trouble_on_way_back_)) {
+    if (!random.chance(direction == Direction::act ? trouble_ : compensation_trouble_)) {
         if (!is_sql && random.chance(10))
             f.repeat_after = random.below(3);
         return f;
@@ -232,14 +232,14 @@ Fate Plan::raw_fate(const StepPlan &step, Direction direction, int attempt) cons
 
 bool Plan::happened_before(const StepPlan &step, int attempt) const {
     for (int earlier = 1; earlier < attempt; ++earlier)
-        if (raw_fate(step, Direction::act, earlier).happens)
+        if (raw_outcome(step, Direction::act, earlier).happens)
             return true;
     return false;
 }
 
-// Who has done it already, under the same idempotency key, does not say that it has failed.
-Fate Plan::fate(const StepPlan &step, Direction direction, int attempt) const {
-    Fate f = raw_fate(step, direction, attempt);
+// A service that has done it already, under the same idempotency key, does not report a failure.
+Outcome Plan::outcome(const StepPlan &step, Direction direction, int attempt) const {
+    Outcome f = raw_outcome(step, direction, attempt);
     const bool denies = f.word == Word::retryable || f.word == Word::non_retryable;
     if (direction == Direction::act && denies && happened_before(step, attempt)) {
         f.word = Word::done;
@@ -306,9 +306,9 @@ std::string Plan::input(const Definition &definition) const {
     std::string act, compensate, verify;
     for (const StepPlan &s : definition.steps) {
         std::string lists[3];
-        for (int attempt = 1; attempt <= attempts_with_fate; ++attempt) {
+        for (int attempt = 1; attempt <= attempts_with_outcome; ++attempt) {
             for (Direction d : {Direction::act, Direction::compensate}) {
-                const Fate f = fate(s, d, attempt);
+                const Outcome f = outcome(s, d, attempt);
                 lists[static_cast<size_t>(d)] +=
                     f.sqlstate.empty() ? "null," : fmt::format("\"{}\",", f.sqlstate);
             }

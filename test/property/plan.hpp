@@ -1,5 +1,5 @@
-// What is generated: definitions of sagas, and the fate of each attempt at one of their steps. All
-// of it is a pure function of the seed and of numbers.
+// What is generated: definitions of sagas, and the outcome of each attempt at one of their steps.
+// All of it is a pure function of the seed and of numbers.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +82,7 @@ constexpr std::string_view name_of(Word w) {
     return word_names[static_cast<size_t>(w)];
 }
 
-struct Fate {
+struct Outcome {
     Word word = Word::done;
     std::string sqlstate{};     ///< what a function raises; empty where it succeeds
     bool happens = false;       ///< the effect outside comes about, whatever is answered and when
@@ -117,7 +117,7 @@ public:
     Plan(uint64_t seed, int number);
 
     [[nodiscard]] int number() const { return number_; }
-    [[nodiscard]] Fate fate(const StepPlan &step, Direction direction, int attempt) const;
+    [[nodiscard]] Outcome outcome(const StepPlan &step, Direction direction, int attempt) const;
     /// What verify says about an attempt; true to the effects outside, where it knows.
     [[nodiscard]] Finding finding(const StepPlan &step, int attempt) const;
     /// What happens to it at certain ticks; who suspends also resumes.
@@ -130,17 +130,17 @@ public:
     /// Given to start_saga instead of the definition's, in minutes.
     [[nodiscard]] std::optional<int> deadline() const { return deadline_; }
     [[nodiscard]] std::string saga_id() const;
-    /// The input: what the functions of the steps find their fates in.
+    /// The input: what the functions of the steps find their outcomes in.
     [[nodiscard]] std::string input(const Definition &definition) const;
 
 private:
-    [[nodiscard]] Fate raw_fate(const StepPlan &step, Direction direction, int attempt) const;
+    [[nodiscard]] Outcome raw_outcome(const StepPlan &step, Direction direction, int attempt) const;
     [[nodiscard]] bool happened_before(const StepPlan &step, int attempt) const;
 
     uint64_t seed_;
     int number_;
     int trouble_; ///< percent of the attempts that do not just succeed
-    int trouble_on_way_back_;
+    int compensation_trouble_;
     int start_after_ = 0;
     std::optional<int> deadline_;
 };

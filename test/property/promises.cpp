@@ -15,8 +15,8 @@ constexpr int not_seen = INT_MAX;
 
 class Check {
 public:
-    Check(const Story &story, const Facts &facts)
-        : story_(story), d_(*story.definition), facts_(facts) {}
+    Check(const Trace &trace, const Facts &facts)
+        : trace_(trace), d_(*trace.definition), facts_(facts) {}
 
     std::optional<std::string> run() {
         for (const StepPlan &step : d_.steps)
@@ -26,7 +26,7 @@ public:
             order(step);
             fallback_comes_last(step);
         }
-        if (!story_.disagreement)
+        if (!trace_.disagreement)
             end();
         return broken_;
     }
@@ -57,9 +57,9 @@ private:
         const StepPlan &step = d_.step(e.step);
         switch (e.kind) {
         case EventKind::call:
-            return story_.plan.fate(step, e.direction, e.attempt).word == Word::done;
+            return trace_.plan.outcome(step, e.direction, e.attempt).word == Word::done;
         case EventKind::verify:
-            return story_.plan.finding(step, e.attempt) == Finding::done;
+            return trace_.plan.finding(step, e.attempt) == Finding::done;
         case EventKind::answer:
             return e.word == Word::done && e.is_accepted;
         case EventKind::claim:
@@ -71,8 +71,8 @@ private:
     }
     template <class Predicate>
     [[nodiscard]] int first(const StepPlan &step, Direction direction, Predicate predicate) const {
-        for (size_t i = 0; i < story_.events.size(); ++i) {
-            const Event &e = story_.events[i];
+        for (size_t i = 0; i < trace_.events.size(); ++i) {
+            const Event &e = trace_.events[i];
             if (e.step == step.no && e.direction == direction && predicate(e))
                 return static_cast<int>(i);
         }
@@ -104,7 +104,7 @@ private:
                    "{} of {}: the marker and what was seen differ", name_of(direction), step.name);
 
         std::vector<int64_t> leases;
-        for (const Event &e : story_.events)
+        for (const Event &e : trace_.events)
             if (e.kind == EventKind::answer && e.step == step.no && e.direction == direction &&
                 completes(e) && std::ranges::find(leases, e.lease) == leases.end())
                 leases.push_back(e.lease);
@@ -112,7 +112,7 @@ private:
                step.name, leases.size());
     }
 
-    /// Stage by stage forward; exactly in reverse back; nothing of an act after its compensation.
+    /// Stage by stage forward, compensation exactly in reverse, no action after its compensation.
     void order(const StepPlan &step) {
         const int act = first_begin(step, Direction::act);
         const int back = first_begin(step, Direction::compensate);
@@ -125,8 +125,8 @@ private:
                        step.name, other.name);
             if (back == not_seen)
                 continue;
-            for (size_t i = static_cast<size_t>(back); i < story_.events.size(); ++i) {
-                const Event &e = story_.events[i];
+            for (size_t i = static_cast<size_t>(back); i < trace_.events.size(); ++i) {
+                const Event &e = trace_.events[i];
                 if (e.kind == EventKind::operation)
                     continue;
                 expect(!(begins(e) && e.direction == Direction::act),
@@ -148,17 +148,17 @@ private:
         return d_.continue_compensating && first_begin(step, Direction::compensate) < event;
     }
 
-    /// An operator has said what became of it, true or not.
+    /// An operator has resolved it, true or not.
     [[nodiscard]] bool was_resolved(const StepPlan &step) const {
-        return std::ranges::any_of(story_.events, [&](const Event &e) {
+        return std::ranges::any_of(trace_.events, [&](const Event &e) {
             return e.kind == EventKind::operation && e.is_accepted && e.step == step.no &&
                    e.operation.action != Action::signal;
         });
     }
 
-    /// An operator has had it go on when it was parked, also past what cannot be undone.
+    /// An operator has retried it when it was parked, also past a step that cannot be undone.
     [[nodiscard]] bool was_retried() const {
-        return std::ranges::any_of(story_.events, [](const Event &e) {
+        return std::ranges::any_of(trace_.events, [](const Event &e) {
             return e.kind == EventKind::operation && e.is_accepted &&
                    e.operation.action == Action::retry;
         });
@@ -166,20 +166,20 @@ private:
 
     /// Whether something outside saw an attempt at it.
     [[nodiscard]] bool may_have_happened(const StepPlan &step) const {
-        return std::ranges::any_of(story_.events, [&](const Event &e) {
+        return std::ranges::any_of(trace_.events, [&](const Event &e) {
             return begins(e) && e.step == step.no && e.direction == Direction::act &&
-                   story_.plan.fate(step, Direction::act, e.attempt).happens;
+                   trace_.plan.outcome(step, Direction::act, e.attempt).happens;
         });
     }
 
-    /// The action is not tried again after its fallback, unless an operator has it so.
+    /// The action is not tried again after its fallback, unless an operator retries it.
     void fallback_comes_last(const StepPlan &step) {
         const int fallback =
             first(step, Direction::act, [](const Event &e) { return begins(e) && e.falls_back; });
         if (fallback == not_seen || was_retried() || was_resolved(step))
             return;
-        for (size_t i = static_cast<size_t>(fallback); i < story_.events.size(); ++i) {
-            const Event &e = story_.events[i];
+        for (size_t i = static_cast<size_t>(fallback); i < trace_.events.size(); ++i) {
+            const Event &e = trace_.events[i];
             expect(!(begins(e) && e.step == step.no && e.direction == Direction::act) ||
                        e.falls_back,
                    "the action of {} was tried again after its fallback", step.name);
@@ -214,7 +214,7 @@ private:
         }
     }
 
-    const Story &story_;
+    const Trace &trace_;
     const Definition &d_;
     const Facts &facts_;
     std::optional<std::string> broken_;
@@ -222,8 +222,8 @@ private:
 
 } // namespace
 
-std::optional<std::string> broken_promise(const Story &story, const Facts &facts) {
-    return Check(story, facts).run();
+std::optional<std::string> broken_promise(const Trace &trace, const Facts &facts) {
+    return Check(trace, facts).run();
 }
 
 } // namespace stacksaga::property

@@ -1,5 +1,5 @@
--- What the generated sagas run, and what is noted of them. The program reads the notices: they tell
--- of every call, also of one whose transaction was rolled back.
+-- What the generated sagas run, and what is noted of them. The program reads the notices: there is
+-- one for every call, also for one whose transaction was rolled back.
 
 CREATE SCHEMA property;
 
@@ -66,7 +66,7 @@ BEGIN
 END
 $$;
 
--- Answers one after the other, each with what it was told.
+-- Answers one after the other, each with its reply.
 CREATE FUNCTION property.answer(saga_ids uuid[], steps text[], leases bigint[], words text[],
                                 outputs text[], minutes integer[])
 RETURNS TABLE (status text, refusal text, until bigint) LANGUAGE plpgsql AS $$
@@ -97,7 +97,7 @@ BEGIN
 END
 $$;
 
--- What operators do, and signals, one after the other, each with what it was told.
+-- What operators do, and signals, one after the other, each with its reply.
 CREATE FUNCTION property.operate(saga_ids uuid[], actions text[], steps text[], messages integer[])
 RETURNS TABLE (status text, refusal text) LANGUAGE plpgsql AS $$
 BEGIN

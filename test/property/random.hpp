@@ -11,7 +11,7 @@ namespace stacksaga::property {
 
 /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014). Every
 /// place that decides something has a stream of its own, so that one more decision in one of them
-/// moves no other, and a saga's story is the same whichever sagas are run beside it.
+/// moves no other, and a saga's trace is the same whichever other sagas run.
 class Random {
 public:
     Random(uint64_t seed, std::initializer_list<uint64_t> place) : state_(seed) {

@@ -142,14 +142,14 @@ void Rules::park(int step, Direction direction) {
 }
 
 // The saga waited for this step, which is done now or tried again. A sibling that failed meanwhile
-// turns it back, or holds it up.
+// starts the compensation, or parks the saga again.
 void Rules::unpark(const StepPlan &settled, Window w) {
     s_.status = Status::running;
     for (const StepPlan &step : d_.steps) {
         const StepState &s = of(step);
         const bool is_lost = !s.done && (!s.act.is_live() || s.act.phase == Phase::kept);
         if (step.stage == settled.stage && is_lost) {
-            go_back(w, step.no);
+            start_compensation(w, step.no);
             return;
         }
     }
@@ -175,13 +175,13 @@ void Rules::completed(const StepPlan &step, Direction direction, Window w, bool 
     if (was_waited_for)
         unpark(step, w);
     if (s_.direction == Direction::compensate)
-        settled_on_the_way_back(step, true, w);
+        settled_while_compensating(step, true, w);
     else
         advance(step, w);
 }
 
-// What was claimed when the way back began has come to an end.
-void Rules::settled_on_the_way_back(const StepPlan &step, bool may_have_happened, Window w) {
+// A step that was claimed when compensation started has ended.
+void Rules::settled_while_compensating(const StepPlan &step, bool may_have_happened, Window w) {
     if (s_.status != Status::compensating && s_.status != Status::suspended)
         return;
     if (step.irreversible && may_have_happened)
@@ -191,10 +191,10 @@ void Rules::settled_on_the_way_back(const StepPlan &step, bool may_have_happened
 }
 
 void Rules::undone(Window w) {
-    const bool goes_back =
+    const bool is_undone =
         s_.status == Status::compensating ||
         (s_.status == Status::parked && s_.parked_direction == Direction::compensate);
-    if (goes_back && !any_live(Direction::compensate))
+    if (is_undone && !any_live(Direction::compensate))
         undo_next(w);
 }
 
@@ -236,8 +236,8 @@ void Rules::failed(const StepPlan &step, Direction direction, const Failing &f) 
     }
     if (direction == Direction::act && s_.direction == Direction::compensate) {
         t = {};
-        settled_on_the_way_back(step, !f.known || (step.irreversible && of(step).doubts != 0),
-                                f.since);
+        settled_while_compensating(step, !f.known || (step.irreversible && of(step).doubts != 0),
+                                   f.since);
         return;
     }
     const Policy &policy = d_.policy_of(step, direction);
@@ -263,13 +263,13 @@ void Rules::failed(const StepPlan &step, Direction direction, const Failing &f) 
     }
 }
 
-// Not where an attempt at the action may have happened, as far as anybody has said.
+// There is no fallback where an attempt at the action may have happened.
 bool Rules::may_fall_back(const StepPlan &step, const Failing &f) const {
     return !step.fallback.empty() && s_.direction == Direction::act && !of(step).act.falling_back &&
            f.word != Word::unknown && of(step).unknowns == 0;
 }
 
-// The fallback has all attempts, and is due at once.
+// The fallback starts with all its attempts, and is due at once.
 void Rules::fall_back(const StepPlan &step, const Failing &f) {
     Task &t = of(step).act;
     t = {.phase = Phase::waiting,
@@ -280,11 +280,11 @@ void Rules::fall_back(const StepPlan &step, const Failing &f) {
          .falling_back = true};
 }
 
-// A saga that is parked for another step waits for that to be settled first.
+// A saga that is parked for another step first waits until that one is settled.
 void Rules::give_up(const StepPlan &step, Window w) {
     of(step).act = {};
     if (s_.status != Status::parked)
-        go_back(w, step.no);
+        start_compensation(w, step.no);
 }
 
 void Rules::compensation_failed(const StepPlan &step, Window w) {
@@ -296,7 +296,7 @@ void Rules::compensation_failed(const StepPlan &step, Window w) {
         undo_next(w);
 }
 
-void Rules::go_back(Window w, int failed_step) {
+void Rules::start_compensation(Window w, int failed_step) {
     if (failed_step != 0 && is_past_pivot()) {
         park(failed_step, Direction::act);
         return;
@@ -316,7 +316,7 @@ void Rules::go_back(Window w, int failed_step) {
         undo_next(w);
 }
 
-// The last stage that has something to undo, side by side.
+// The last stage that has something to undo, all its steps at once.
 void Rules::undo_next(Window w) {
     const auto given_up = std::ranges::find_if(
         d_.steps, [&](const StepPlan &step) { return of(step).given_up && !of(step).undone; });
@@ -358,7 +358,7 @@ void Rules::lapsed(const StepPlan &step, Direction direction) {
 void Rules::deadline_passed(Window w) {
     s_.deadline_is_armed = false;
     if (deadline_counts())
-        go_back(w, 0);
+        start_compensation(w, 0);
 }
 
 void Rules::unseen_due(const StepPlan &step, Window w) {

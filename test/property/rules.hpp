@@ -10,7 +10,7 @@ struct Failing {
     Word word;        ///< retryable, non_retryable or unknown
     bool known;       ///< it is certain that this attempt did nothing
     bool never_done;  ///< ... and that no earlier one did
-    bool keeps_lease; ///< it lapsed: its late answer counts
+    bool keeps_lease; ///< it lapsed: an answer that still comes counts
     bool verified;    ///< verify was asked already
     Window since;     ///< a pause counts from here
 };
@@ -75,9 +75,9 @@ private:
     [[nodiscard]] bool may_fall_back(const StepPlan &step, const Failing &f) const;
     void fall_back(const StepPlan &step, const Failing &f);
     void give_up(const StepPlan &step, Window w);
-    void go_back(Window w, int failed_step);
+    void start_compensation(Window w, int failed_step);
     void undo_next(Window w);
-    void settled_on_the_way_back(const StepPlan &step, bool may_have_happened, Window w);
+    void settled_while_compensating(const StepPlan &step, bool may_have_happened, Window w);
     void undone(Window w);
     void compensation_failed(const StepPlan &step, Window w);
     void park(int step, Direction direction);

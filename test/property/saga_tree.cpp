@@ -1,4 +1,4 @@
-// What is generated of families.
+// The generator of saga trees.
 #include "saga_tree.hpp"
 
 #include "random.hpp"
@@ -10,7 +10,7 @@ namespace stacksaga::property {
 namespace {
 
 // The first number of a Random's place; beside those of plan.cpp.
-enum Place : uint64_t { place_family = 101, place_family_input, place_family_id };
+enum Place : uint64_t { place_tree = 101, place_tree_input, place_tree_id };
 
 struct Kid {
     std::string name;
@@ -23,21 +23,21 @@ std::string policy(Random &random) {
                        random.one_of({0, 1, 2, 2, 3, 4}), random.one_of({0, 0, 5, 50}));
 }
 
-/// One step but for its stage. A child that can be undone is not, where its step need not be.
+/// One step without its stage. A child that could be undone is not, where its step need not be.
 std::string own_step(Random &random, int no, bool compensable, const char *effect) {
-    constexpr const char *run = "property.family_run(stacksaga.step_call)";
+    constexpr const char *run = "property.tree_run(stacksaga.step_call)";
     const bool is_sql = random.chance(50);
     std::string text =
         is_sql ? fmt::format("stacksaga.sql_step('s{}', '{}'{}", no, run,
                              compensable ? fmt::format(", compensation => '{}'", run) : "")
-               : fmt::format("stacksaga.queue_step('s{}', 'family'{}, timeout => '{} minutes'", no,
+               : fmt::format("stacksaga.queue_step('s{}', 'tree'{}, timeout => '{} minutes'", no,
                              *effect == 'i' ? ""
                              : compensable  ? ""
                                             : ", compensable => false",
                              random.one_of({36, 100, 700}));
     if (random.chance(25))
-        text += is_sql ? ", fallback => 'property.family_fall_back(stacksaga.step_call)'"
-                       : ", fallback => 'family spare'";
+        text += is_sql ? ", fallback => 'property.tree_fall_back(stacksaga.step_call)'"
+                       : ", fallback => 'tree spare'";
     return text + fmt::format(", effect => '{}'", effect);
 }
 
@@ -45,7 +45,7 @@ std::string child_step(Random &random, int no, const Kid &kid, bool compensable)
     std::string text = fmt::format("stacksaga.child_step('s{}', '{}', timeout => '{} minutes'", no,
                                    kid.name, random.one_of({36, 100, 700, 6000}));
     if (random.chance(25))
-        text += ", fallback => 'family spare'";
+        text += ", fallback => 'tree spare'";
     if (!kid.is_irreversible && (!compensable || random.chance(5)))
         text += ", effect => 'guarded'";
     return text;
@@ -59,9 +59,9 @@ bool define(Random &random, const std::string &name, std::vector<Kid> kids, std:
     int no = 0;
     for (int stage = 1; stage <= stages; ++stage) {
         const bool has_child = !kids.empty() && (stage == stages || random.chance(60));
-        const bool turns = has_child && kids.back().is_irreversible;
-        const bool has_pivot = !turns && kids.empty() && random.chance(12);
-        is_irreversible = is_irreversible || turns || has_pivot;
+        const bool child_is_pivot = has_child && kids.back().is_irreversible;
+        const bool has_pivot = !child_is_pivot && kids.empty() && random.chance(12);
+        is_irreversible = is_irreversible || child_is_pivot || has_pivot;
         std::vector<std::string> list;
         if (has_child) {
             list.push_back(child_step(random, ++no, kids.back(), !is_irreversible));
@@ -90,9 +90,9 @@ bool define(Random &random, const std::string &name, std::vector<Kid> kids, std:
 
 } // namespace
 
-FamilyDefinition make_family(uint64_t seed, int number) {
-    Random random(seed, {place_family, static_cast<uint64_t>(number)});
-    FamilyDefinition f{.root = fmt::format("family {}", number), .statements = {}};
+SagaTreeDefinition make_saga_tree(uint64_t seed, int number) {
+    Random random(seed, {place_tree, static_cast<uint64_t>(number)});
+    SagaTreeDefinition f{.root = fmt::format("tree {}", number), .statements = {}};
     std::vector<Kid> kids;
     const auto add = [&](const std::string &name, const std::vector<Kid> &children) {
         f.statements.emplace_back();
@@ -101,7 +101,7 @@ FamilyDefinition make_family(uint64_t seed, int number) {
     const Kid leaf = add(f.root + " leaf", {});
     if (random.chance(50))
         kids.push_back(add(f.root + " middle", {leaf}));
-    // Two that cannot be undone would have to come about side by side.
+    // Two that cannot be undone would have to be done in one stage.
     if (kids.empty() || (random.chance(40) && !leaf.is_irreversible))
         kids.push_back(leaf);
     if (random.chance(25) && !leaf.is_irreversible)
@@ -111,17 +111,17 @@ FamilyDefinition make_family(uint64_t seed, int number) {
     return f;
 }
 
-std::string family_input(uint64_t seed, int number) {
-    Random random(seed, {place_family_input, static_cast<uint64_t>(number)});
+std::string tree_input(uint64_t seed, int number) {
+    Random random(seed, {place_tree_input, static_cast<uint64_t>(number)});
     // Per mille of the attempts that do not succeed.
     const int act = random.one_of({0, 50, 200, 200, 400});
     const int compensate = random.one_of({0, 100, 400});
-    return fmt::format(R"({{"family": {}, "seed": {}, "act": {}, "compensate": {}}})", number,
+    return fmt::format(R"({{"tree": {}, "seed": {}, "act": {}, "compensate": {}}})", number,
                        random.next() >> 2, act, compensate);
 }
 
-std::string family_id(uint64_t seed, int number) {
-    Random random(seed, {place_family_id, static_cast<uint64_t>(number)});
+std::string tree_id(uint64_t seed, int number) {
+    Random random(seed, {place_tree_id, static_cast<uint64_t>(number)});
     const uint64_t high = random.next(), low = random.next();
     return fmt::format("{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}", high >> 32, (high >> 16) & 0xffff,
                        high & 0xfff, low >> 52, low & 0xffffffffffff);

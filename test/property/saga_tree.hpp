@@ -1,4 +1,4 @@
-// Families: sagas that have sagas as steps, run without the reference model and held to the
+// Saga trees: sagas that have sagas as steps, run without the reference model and held to the
 // promises of saga_tree.sql.
 #pragma once
 
@@ -11,26 +11,26 @@
 
 namespace stacksaga::property {
 
-inline constexpr int families_per_definition = 10;
+inline constexpr int trees_per_definition = 10;
 
 /// A saga, its children and theirs: the statements that define them, and the one to start.
-struct FamilyDefinition {
+struct SagaTreeDefinition {
     std::string root;
     std::vector<std::string> statements;
 };
-FamilyDefinition make_family(uint64_t seed, int number);
-/// The input of one family: the same for all its sagas.
-std::string family_input(uint64_t seed, int number);
-std::string family_id(uint64_t seed, int number);
+SagaTreeDefinition make_saga_tree(uint64_t seed, int number);
+/// The input of one tree, the same for all its sagas.
+std::string tree_input(uint64_t seed, int number);
+std::string tree_id(uint64_t seed, int number);
 
-class FamilyLane {
+class SagaTreeDatabase {
 public:
-    /// Uses the database of a Lane.
-    FamilyLane(const std::string &database, const std::string &script, uint64_t seed);
+    /// Uses the database of a Database.
+    SagaTreeDatabase(const std::string &database, const std::string &script, uint64_t seed);
 
-    /// Runs the families first..last-1, and adds a report for each that broke a promise, or for all
+    /// Runs the trees first..last-1, and adds a report for each that broke a promise, or for all
     /// of them. Returns how many broke one.
-    int run(int first, int last, bool tell_all, std::vector<std::string> &reports);
+    int run(int first, int last, bool report_all, std::vector<std::string> &reports);
 
 private:
     void start(int first, int last);

@@ -1,7 +1,7 @@
 -- Sagas that have sagas as steps: what their functions, services and operators do, decided by the
--- input and the ids alone, and the promises that are looked for in the end.
+-- input and the ids alone, and the promises that the views check in the end.
 
-CREATE TABLE property.family_effect (
+CREATE TABLE property.tree_effect (
     effect_no bigint GENERATED ALWAYS AS IDENTITY,
     saga_id   uuid NOT NULL,
     step      text NOT NULL,
@@ -10,7 +10,7 @@ CREATE TABLE property.family_effect (
     by        text NOT NULL, -- of which lease or function
     fallback  boolean NOT NULL
 );
-CREATE TABLE property.family_answer (
+CREATE TABLE property.tree_answer (
     answer_no bigint GENERATED ALWAYS AS IDENTITY,
     tick      integer NOT NULL,
     saga_id   uuid NOT NULL,
@@ -21,17 +21,17 @@ CREATE TABLE property.family_answer (
     word      text NOT NULL,
     fallback  boolean NOT NULL
 );
-CREATE TABLE property.family_operation (
+CREATE TABLE property.tree_operation (
     operation_no bigint GENERATED ALWAYS AS IDENTITY,
     tick    integer NOT NULL,
     saga_id uuid NOT NULL,
     action  text NOT NULL,
     step    text,
-    told    text NOT NULL
+    reply    text NOT NULL
 );
-CREATE TABLE property.family_trouble (family integer NOT NULL, what text NOT NULL);
+CREATE TABLE property.tree_violation (tree integer NOT NULL, what text NOT NULL);
 
--- 0..999, by the family's seed and a place.
+-- 0..999, by the tree's seed and a place.
 CREATE FUNCTION property.dice(input jsonb, place text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
     SELECT abs(hashtextextended(place, (input ->> 'seed')::bigint) % 1000)::integer
 $$;
@@ -40,23 +40,23 @@ CREATE FUNCTION property.is_calm() RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT current_setting('property.calm', true) = 'on'
 $$;
 
-CREATE FUNCTION property.family_fate(input jsonb, direction text, attempt integer, key text)
+CREATE FUNCTION property.tree_outcome(input jsonb, direction text, attempt integer, key text)
 RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE
         WHEN property.is_calm() OR attempt > 8
-          OR property.dice(input, 'fate ' || key || attempt) >= (input ->> direction)::integer
+          OR property.dice(input, 'outcome ' || key || attempt) >= (input ->> direction)::integer
         THEN 'done'
         ELSE ('{retryable,retryable,non_retryable,unknown,silence}'::text[])
              [1 + property.dice(input, 'word ' || key || attempt) % 5] END
 $$;
 
-CREATE FUNCTION property.family_attempt(call stacksaga.step_call, fallback boolean)
+CREATE FUNCTION property.tree_attempt(call stacksaga.step_call, fallback boolean)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    word text := property.family_fate(call.input, call.direction, call.attempt,
+    word text := property.tree_outcome(call.input, call.direction, call.attempt,
                                       call.idempotency_key);
 BEGIN
-    INSERT INTO property.family_effect (saga_id, step, direction, attempt, by, fallback)
+    INSERT INTO property.tree_effect (saga_id, step, direction, attempt, by, fallback)
         VALUES (call.saga_id, call.step, call.direction, call.attempt, 'attempt ' || call.attempt,
                 fallback);
     IF word <> 'done' THEN
@@ -66,36 +66,36 @@ BEGIN
     RETURN to_jsonb(call.step);
 END
 $$;
-CREATE FUNCTION property.family_run(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
-    SELECT property.family_attempt(call, false)
+CREATE FUNCTION property.tree_run(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT property.tree_attempt(call, false)
 $$;
-CREATE FUNCTION property.family_fall_back(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
-    SELECT property.family_attempt(call, true)
+CREATE FUNCTION property.tree_fall_back(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT property.tree_attempt(call, true)
 $$;
 
 -- Services claim what is due, and their answers are put down for this tick or a later one. A step
 -- whose child may still do something has no fallback yet.
-CREATE FUNCTION property.family_serve(queue text, tick integer, lease interval)
+CREATE FUNCTION property.tree_serve(queue text, tick integer, lease interval)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     call record;
     claimed bigint := 0;
-    is_fallback boolean := queue = 'family spare';
+    is_fallback boolean := queue = 'tree spare';
     word text;
 BEGIN
     FOR call IN SELECT * FROM stacksaga.claim_steps(queue, 'service', 1000, lease) LOOP
         claimed := claimed + 1;
-        word := property.family_fate(call.input, call.direction, call.attempt, call.idempotency_key);
+        word := property.tree_outcome(call.input, call.direction, call.attempt, call.idempotency_key);
         IF is_fallback AND EXISTS (
                 SELECT FROM stacksaga.saga c JOIN stacksaga.saga p ON p.saga_id = c.parent_id
                   JOIN stacksaga.definition_step d
                     ON d.definition_id = p.definition_id AND d.step_no = c.parent_step
                  WHERE p.saga_id = call.saga_id AND d.step = call.step AND c.status <> 'failed') THEN
-            INSERT INTO property.family_trouble VALUES ((call.input ->> 'family')::integer,
+            INSERT INTO property.tree_violation VALUES ((call.input ->> 'tree')::integer,
                 format('the fallback of %s is tried beside its child', call.step));
         END IF;
         CONTINUE WHEN word = 'silence';
-        INSERT INTO property.family_answer
+        INSERT INTO property.tree_answer
             (tick, saga_id, step, direction, attempt, lease, word, fallback)
             SELECT tick + CASE WHEN property.is_calm() THEN 0
                    ELSE ('{0,0,0,0,1,1,2,6}'::integer[])[1 + property.dice(call.input,
@@ -107,18 +107,18 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION property.family_answers(until_tick integer) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION property.tree_answers(until_tick integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    a property.family_answer;
+    a property.tree_answer;
     given bigint := 0;
 BEGIN
-    FOR a IN WITH due AS (DELETE FROM property.family_answer WHERE tick <= until_tick RETURNING *)
+    FOR a IN WITH due AS (DELETE FROM property.tree_answer WHERE tick <= until_tick RETURNING *)
              SELECT * FROM due ORDER BY answer_no LOOP
         given := given + 1;
         BEGIN
             IF a.word = 'done' THEN
                 PERFORM stacksaga.complete_step(a.saga_id, a.step, a.lease, to_jsonb(a.step));
-                INSERT INTO property.family_effect (saga_id, step, direction, attempt, by, fallback)
+                INSERT INTO property.tree_effect (saga_id, step, direction, attempt, by, fallback)
                     VALUES (a.saga_id, a.step, a.direction, a.attempt, 'lease ' || a.lease,
                             a.fallback);
             ELSE
@@ -133,7 +133,7 @@ END
 $$;
 
 -- What an operator does to a saga at a tick, if anything.
-CREATE FUNCTION property.family_action(s stacksaga.saga, tick integer) RETURNS text
+CREATE FUNCTION property.tree_action(s stacksaga.saga, tick integer) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     dice integer := property.dice(s.input, format('operator %s %s', s.saga_id, tick));
@@ -151,70 +151,70 @@ BEGIN
     RETURN CASE WHEN dice < 8 THEN 'cancel' WHEN dice < 16 THEN 'suspend' END;
 END
 $$;
-CREATE FUNCTION property.family_operate(tick integer) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION property.tree_operate(tick integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     s stacksaga.saga;
     action text;
     parked text;
-    told text;
+    reply text;
     operated bigint := 0;
 BEGIN
     FOR s IN SELECT * FROM stacksaga.saga WHERE status NOT IN ('completed', 'failed')
               ORDER BY saga_id LOOP
-        action := property.family_action(s, tick);
+        action := property.tree_action(s, tick);
         CONTINUE WHEN action IS NULL;
         operated := operated + 1;
         SELECT d.step INTO parked FROM stacksaga.definition_step d
          WHERE d.definition_id = s.definition_id AND d.step_no = s.parked_step;
         BEGIN
-            told := CASE action
+            reply := CASE action
                 WHEN 'cancel' THEN stacksaga.cancel_saga(s.saga_id, 'property')
                 WHEN 'suspend' THEN stacksaga.suspend_saga(s.saga_id, 'property')
                 WHEN 'resume' THEN stacksaga.resume_saga(s.saga_id, 'property')
                 WHEN 'retry' THEN stacksaga.retry_saga(s.saga_id, 'property')
                 ELSE stacksaga.resolve_step(s.saga_id, parked, action, reason => 'property') END;
         EXCEPTION WHEN SQLSTATE 'SG409' THEN
-            told := SQLSTATE;
+            reply := SQLSTATE;
         END;
-        INSERT INTO property.family_operation (tick, saga_id, action, step, told)
-            VALUES (tick, s.saga_id, action, parked, told);
+        INSERT INTO property.tree_operation (tick, saga_id, action, step, reply)
+            VALUES (tick, s.saga_id, action, parked, reply);
     END LOOP;
     RETURN operated;
 END
 $$;
 
-CREATE FUNCTION property.family_forget() RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION property.tree_forget() RETURNS void LANGUAGE sql AS $$
     TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure,
-        property.family_effect, property.family_answer, property.family_operation,
-        property.family_trouble, property.change
+        property.tree_effect, property.tree_answer, property.tree_operation,
+        property.tree_violation, property.change
 $$;
 
--- The promises. A saga whose operator had a step tried again or has said what became of one may go
--- past what it could not have passed by itself.
-CREATE VIEW property.family_saga AS
-    SELECT (s.input ->> 'family')::integer AS family, s.*,
-           EXISTS (SELECT FROM property.family_operation o
+-- The promises. A saga whose operator retried or resolved a step may pass a step that it could not
+-- have passed by itself.
+CREATE VIEW property.tree_saga AS
+    SELECT (s.input ->> 'tree')::integer AS tree, s.*,
+           EXISTS (SELECT FROM property.tree_operation o
                     WHERE o.saga_id = s.saga_id AND o.action IN ('retry', 'done', 'not_done')
-                      AND o.told <> 'SG409') AS was_helped
+                      AND o.reply <> 'SG409') AS was_helped
       FROM stacksaga.saga s;
-CREATE VIEW property.family_step AS
-    SELECT s.family, s.saga_id, s.status, s.was_helped, d.step_no, d.step, d.kind, d.stage, d.effect,
-           EXISTS (SELECT FROM property.family_effect e
+CREATE VIEW property.tree_step AS
+    SELECT s.tree, s.saga_id, s.status, s.was_helped, d.step_no, d.step, d.kind, d.stage, d.effect,
+           EXISTS (SELECT FROM property.tree_effect e
                     WHERE e.saga_id = s.saga_id AND e.step = d.step AND e.direction = 'act') AS acted,
-           EXISTS (SELECT FROM property.family_effect e
+           EXISTS (SELECT FROM property.tree_effect e
                     WHERE e.saga_id = s.saga_id AND e.step = d.step AND e.direction = 'act'
                       AND e.fallback) AS fell_back,
-           EXISTS (SELECT FROM property.family_effect e
+           EXISTS (SELECT FROM property.tree_effect e
                     WHERE e.saga_id = s.saga_id AND e.step = d.step
                       AND e.direction = 'compensate') AS undone,
            EXISTS (SELECT FROM stacksaga.effect e
                     WHERE e.saga_id = s.saga_id AND e.step_no = d.step_no
                       AND e.direction = 'act') AS is_marked,
-           EXISTS (SELECT FROM property.family_operation o
-                    WHERE o.saga_id = s.saga_id AND o.step = d.step AND o.told <> 'SG409'
+           EXISTS (SELECT FROM property.tree_operation o
+                    WHERE o.saga_id = s.saga_id AND o.step = d.step AND o.reply <> 'SG409'
                       AND o.action IN ('done', 'not_done')) AS was_resolved,
            k.*
-      FROM property.family_saga s JOIN stacksaga.definition_step d USING (definition_id),
+      FROM property.tree_saga s JOIN stacksaga.definition_step d USING (definition_id),
            LATERAL (SELECT count(*) AS children,
                            count(*) FILTER (WHERE c.status <> 'failed') AS standing,
                            count(*) FILTER (WHERE c.status = 'completed') AS completed
@@ -223,10 +223,10 @@ CREATE VIEW property.family_step AS
 
 -- Every effect as one of the step that it belongs to in each saga above it. Nobody waits until a child
 -- is undone that need not be, and one that a fallback has replaced was undone before that.
-CREATE VIEW property.family_deed AS
+CREATE VIEW property.tree_deed AS
     WITH RECURSIVE deed AS (
         SELECT e.effect_no, e.direction, e.saga_id, d.step_no
-          FROM property.family_effect e JOIN stacksaga.saga s USING (saga_id)
+          FROM property.tree_effect e JOIN stacksaga.saga s USING (saga_id)
           JOIN stacksaga.definition_step d ON d.definition_id = s.definition_id AND d.step = e.step
         UNION ALL
         SELECT deed.effect_no, deed.direction, s.parent_id, s.parent_step
@@ -236,62 +236,62 @@ CREATE VIEW property.family_deed AS
             ON d.definition_id = p.definition_id AND d.step_no = s.parent_step
          WHERE deed.direction = 'act'
             OR d.effect = 'compensable' AND NOT EXISTS (
-               SELECT FROM property.family_effect f
+               SELECT FROM property.tree_effect f
                 WHERE f.saga_id = p.saga_id AND f.step = d.step AND f.fallback))
     SELECT * FROM deed;
 
-CREATE VIEW property.family_broken AS
-    SELECT family, what FROM property.family_trouble
+CREATE VIEW property.tree_broken AS
+    SELECT tree, what FROM property.tree_violation
     UNION ALL
-    SELECT family, format('%s of %s took effect %s times', e.direction, e.step, count(DISTINCT e.by))
-      FROM property.family_effect e JOIN property.family_saga USING (saga_id)
-     GROUP BY family, saga_id, e.step, e.direction HAVING count(DISTINCT e.by) > 1
+    SELECT tree, format('%s of %s took effect %s times', e.direction, e.step, count(DISTINCT e.by))
+      FROM property.tree_effect e JOIN property.tree_saga USING (saga_id)
+     GROUP BY tree, saga_id, e.step, e.direction HAVING count(DISTINCT e.by) > 1
     UNION ALL
-    SELECT family, format('the effect of %s of %s has no marker', e.direction, e.step)
-      FROM property.family_effect e JOIN property.family_saga s USING (saga_id)
+    SELECT tree, format('the effect of %s of %s has no marker', e.direction, e.step)
+      FROM property.tree_effect e JOIN property.tree_saga s USING (saga_id)
       JOIN stacksaga.definition_step d ON d.definition_id = s.definition_id AND d.step = e.step
      WHERE NOT EXISTS (SELECT FROM stacksaga.effect m
                         WHERE m.saga_id = e.saga_id AND m.step_no = d.step_no
                           AND m.direction = e.direction)
     UNION ALL
-    SELECT family, format('saga %s ended %s', saga_id, status) FROM property.family_saga
+    SELECT tree, format('saga %s ended %s', saga_id, status) FROM property.tree_saga
      WHERE status NOT IN ('completed', 'failed')
     UNION ALL
-    SELECT family, format('saga %s is %s and has work: %s of %s', saga_id, status, w.purpose,
+    SELECT tree, format('saga %s is %s and has work: %s of %s', saga_id, status, w.purpose,
                           w.step_no)
-      FROM property.family_saga JOIN stacksaga.work w USING (saga_id)
+      FROM property.tree_saga JOIN stacksaga.work w USING (saga_id)
      WHERE status IN ('completed', 'failed')
     UNION ALL
-    SELECT family, format('%s has %s children that have not failed', step, standing)
-      FROM property.family_step WHERE standing > 1
+    SELECT tree, format('%s has %s children that have not failed', step, standing)
+      FROM property.tree_step WHERE standing > 1
     UNION ALL
-    SELECT family, format('%s is done in a completed saga, by %s children', step, completed)
-      FROM property.family_step
+    SELECT tree, format('%s is done in a completed saga, by %s children', step, completed)
+      FROM property.tree_step
      WHERE status = 'completed' AND kind = 'child' AND NOT was_resolved
        AND (completed <> 1 AND NOT fell_back OR standing <> 0 AND fell_back)
     UNION ALL
-    SELECT family, format('it is completed and %s was not done', step)
-      FROM property.family_step WHERE status = 'completed' AND NOT is_marked
+    SELECT tree, format('it is completed and %s was not done', step)
+      FROM property.tree_step WHERE status = 'completed' AND NOT is_marked
     UNION ALL
-    SELECT family, format('it is completed and %s was undone', step)
-      FROM property.family_step WHERE status = 'completed' AND undone
+    SELECT tree, format('it is completed and %s was undone', step)
+      FROM property.tree_step WHERE status = 'completed' AND undone
     UNION ALL
-    SELECT family, format('it failed and a child of %s has not', step)
-      FROM property.family_step
+    SELECT tree, format('it failed and a child of %s has not', step)
+      FROM property.tree_step
      WHERE status = 'failed' AND standing > 0 AND NOT was_resolved
        AND (effect = 'compensable' OR effect = 'irreversible' AND NOT was_helped)
     UNION ALL
-    SELECT family, format('it failed and %s was not undone', step)
-      FROM property.family_step
+    SELECT tree, format('it failed and %s was not undone', step)
+      FROM property.tree_step
      WHERE status = 'failed' AND kind <> 'child' AND acted AND NOT undone AND NOT was_resolved
        AND effect = 'compensable'
     UNION ALL
-    SELECT family, format('it failed past %s, which is irreversible', step)
-      FROM property.family_step
+    SELECT tree, format('it failed past %s, which is irreversible', step)
+      FROM property.tree_step
      WHERE status = 'failed' AND is_marked AND effect = 'irreversible' AND NOT was_helped
     UNION ALL
-    SELECT family, format('its status went from %s to %s', c.from_status, c.to_status)
-      FROM property.change c JOIN property.family_saga s USING (saga_id)
+    SELECT tree, format('its status went from %s to %s', c.from_status, c.to_status)
+      FROM property.change c JOIN property.tree_saga s USING (saga_id)
      WHERE NOT EXISTS (
            SELECT FROM stacksaga.saga_transitions() t
             WHERE (t.from_status, t.to_status, t.direction)
@@ -303,12 +303,12 @@ CREATE VIEW property.family_broken AS
             WHERE b.saga_id = c.saga_id AND b.change_no < c.change_no
               AND b.direction = 'compensate')
     UNION ALL
-    SELECT a.family, format('%s and %s out of order: %s', a.step, b.step, x.direction)
-      FROM property.family_step a
-      JOIN property.family_step b ON b.saga_id = a.saga_id AND b.stage > a.stage
-      JOIN property.family_deed x ON x.saga_id = a.saga_id AND x.step_no = a.step_no
-      JOIN property.family_deed y ON y.saga_id = b.saga_id AND y.step_no = b.step_no
+    SELECT a.tree, format('%s and %s out of order: %s', a.step, b.step, x.direction)
+      FROM property.tree_step a
+      JOIN property.tree_step b ON b.saga_id = a.saga_id AND b.stage > a.stage
+      JOIN property.tree_deed x ON x.saga_id = a.saga_id AND x.step_no = a.step_no
+      JOIN property.tree_deed y ON y.saga_id = b.saga_id AND y.step_no = b.step_no
      WHERE x.direction = y.direction AND NOT a.fell_back AND NOT b.fell_back
        AND (x.effect_no > y.effect_no) = (x.direction = 'act')
-       AND NOT EXISTS (SELECT FROM property.family_saga h
-                        WHERE h.family = a.family AND h.was_helped);
+       AND NOT EXISTS (SELECT FROM property.tree_saga h
+                        WHERE h.tree = a.tree AND h.was_helped);

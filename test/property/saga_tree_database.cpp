@@ -14,57 +14,58 @@ constexpr int ticks_max = calm_from + 240;
 
 constexpr const char *select_unfinished = R"(
     SELECT EXISTS (SELECT FROM stacksaga.saga WHERE status NOT IN ('completed', 'failed'))
-        OR EXISTS (SELECT FROM property.family_answer)
+        OR EXISTS (SELECT FROM property.tree_answer)
         OR EXISTS (SELECT FROM stacksaga.work))";
 constexpr const char *select_events = R"(
     SELECT line FROM (
         SELECT format('%s: %s of %s took effect, attempt %s%s', saga_id, direction, step, attempt,
                       CASE WHEN fallback THEN ', by its fallback' END), effect_no
-          FROM property.family_effect
+          FROM property.tree_effect
          UNION ALL
-        SELECT format('%s: hour %s, %s %s: %s', saga_id, tick, action, step, told), operation_no
-          FROM property.family_operation) AS e (line, n)
-     WHERE left(line, 36)::uuid IN (SELECT saga_id FROM property.family_saga WHERE family = $1)
+        SELECT format('%s: hour %s, %s %s: %s', saga_id, tick, action, step, reply), operation_no
+          FROM property.tree_operation) AS e (line, n)
+     WHERE left(line, 36)::uuid IN (SELECT saga_id FROM property.tree_saga WHERE tree = $1)
      ORDER BY n)";
 
 } // namespace
 
-FamilyLane::FamilyLane(const std::string &database, const std::string &script, uint64_t seed)
+SagaTreeDatabase::SagaTreeDatabase(const std::string &database, const std::string &script,
+                                   uint64_t seed)
     : seed_(seed), session_("dbname=" + database, "-c statement_timeout=2min") {
     session_.run_script(script);
 }
 
-int FamilyLane::run(int first, int last, bool tell_all, std::vector<std::string> &reports) {
+int SagaTreeDatabase::run(int first, int last, bool report_all, std::vector<std::string> &reports) {
     start(first, last);
     for (int tick = 0; tick < ticks_max && run_tick(tick); ++tick)
         ;
     std::map<int, std::string> broken;
-    const support::Rows rows = session_.run("SELECT family, what FROM property.family_broken");
+    const support::Rows rows = session_.run("SELECT tree, what FROM property.tree_broken");
     for (int i = 0; i < rows.size(); ++i)
         broken[static_cast<int>(rows.number(i, 0))] += "\n  " + rows.text(i, 1);
     for (int number = first; number < last; ++number)
-        if (tell_all || broken.contains(number))
+        if (report_all || broken.contains(number))
             reports.push_back(report(number, broken.contains(number) ? broken[number] : " kept"));
-    session_.run("SELECT property.family_forget()");
+    session_.run("SELECT property.tree_forget()");
     return static_cast<int>(broken.size());
 }
 
-void FamilyLane::start(int first, int last) {
+void SagaTreeDatabase::start(int first, int last) {
     session_.run("SET stacksaga.clock_offset = '0'");
-    FamilyDefinition definition;
+    SagaTreeDefinition definition;
     for (int number = first; number < last; ++number) {
-        if (number == first || number % families_per_definition == 0) {
-            definition = make_family(seed_, number / families_per_definition);
+        if (number == first || number % trees_per_definition == 0) {
+            definition = make_saga_tree(seed_, number / trees_per_definition);
             for (const std::string &statement : definition.statements)
                 session_.run(statement.c_str());
         }
         session_.run("SELECT stacksaga.start_saga($1, $2::jsonb, saga_id => $3::uuid)",
-                     {definition.root, family_input(seed_, number), family_id(seed_, number)});
+                     {definition.root, tree_input(seed_, number), tree_id(seed_, number)});
     }
 }
 
 /// One hour of one transaction. Returns whether something is left for the next one.
-bool FamilyLane::run_tick(int tick) {
+bool SagaTreeDatabase::run_tick(int tick) {
     session_.run("BEGIN");
     session_.run(fmt::format("SET LOCAL stacksaga.clock_offset = '{} hours'", tick).c_str());
     session_.run(tick < calm_from ? "SET LOCAL property.calm = off"
@@ -74,40 +75,40 @@ bool FamilyLane::run_tick(int tick) {
         return session_.run(sql, parameters).number(0, 0);
     };
     const auto serve = [&](std::string_view queue) {
-        return count("SELECT property.family_serve($1, $2::integer, make_interval(mins => $3))",
+        return count("SELECT property.tree_serve($1, $2::integer, make_interval(mins => $3))",
                      {std::string(queue), now, tick % 3 == 0 ? "24" : "130"});
     };
     bool busy = true;
     bool is_first = true;
     while (busy) {
         busy = count("SELECT stacksaga.run_pending(1000000)", {}) > 0;
-        busy = count("SELECT property.family_answers($1::integer)", {now}) > 0 || busy;
+        busy = count("SELECT property.tree_answers($1::integer)", {now}) > 0 || busy;
         if (is_first)
-            busy = count("SELECT property.family_operate($1::integer)", {now}) > 0 || busy;
+            busy = count("SELECT property.tree_operate($1::integer)", {now}) > 0 || busy;
         is_first = false;
-        busy = serve("family") > 0 || busy;
-        busy = serve("family spare") > 0 || busy;
+        busy = serve("tree") > 0 || busy;
+        busy = serve("tree spare") > 0 || busy;
     }
     const bool is_left = session_.run(select_unfinished).text(0, 0) == "t";
     session_.run("COMMIT");
     return is_left;
 }
 
-std::string FamilyLane::report(int number, const std::string &broken) {
-    std::string text = fmt::format("-- family {} (--seed {} --family {})\npromises:{}\n", number,
+std::string SagaTreeDatabase::report(int number, const std::string &broken) {
+    std::string text = fmt::format("-- saga tree {} (--seed {} --tree {})\npromises:{}\n", number,
                                    seed_, number, broken);
     for (const std::string &statement :
-         make_family(seed_, number / families_per_definition).statements)
+         make_saga_tree(seed_, number / trees_per_definition).statements)
         text += statement + ";\n";
-    text += fmt::format("input {}\n", family_input(seed_, number));
+    text += fmt::format("input {}\n", tree_input(seed_, number));
     const support::Rows events = session_.run(select_events, {fmt::format("{}", number)});
     for (int i = 0; i < events.size(); ++i)
         text += "  " + events.text(i, 0) + "\n";
     const support::Rows sagas = session_.run(R"(
         SELECT saga_id, format('%s, %s, step %s of %s, run %s, %s', saga_id, d.saga, parent_step,
                                parent_id, run, status)
-          FROM property.family_saga s JOIN stacksaga.saga_definition d USING (definition_id)
-         WHERE family = $1 ORDER BY s.created_at, saga_id)",
+          FROM property.tree_saga s JOIN stacksaga.saga_definition d USING (definition_id)
+         WHERE tree = $1 ORDER BY s.created_at, saga_id)",
                                              {fmt::format("{}", number)});
     for (int i = 0; i < sagas.size(); ++i) {
         text += sagas.text(i, 1) + "\n";

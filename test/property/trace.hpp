@@ -23,11 +23,11 @@ struct Event {
     Operation operation{};
     Word word = Word::done;  ///< of an answer
     int output = 0;          ///< of an answer
-    std::string text{};      ///< of a call or claim: the results; of an answer: what it was told
+    std::string text{};      ///< of a call or claim: the results; of an answer: its reply
     bool is_accepted = true; ///< of an answer: not refused
 };
 
-struct Story {
+struct Trace {
     const Definition *definition;
     Plan plan;
     Model model;
@@ -35,12 +35,12 @@ struct Story {
     int answers_to_come = 0; ///< and operations
     int rescues = 0;
     std::optional<std::string> disagreement{};   ///< the first one of model and engine
-    std::optional<std::string> broken_promise{}; ///< the first one; looked for in the end
+    std::optional<std::string> broken_promise{}; ///< the first one; checked in the end
 
-    Story(const Definition &d, uint64_t seed, int number)
+    Trace(const Definition &d, uint64_t seed, int number)
         : definition(&d), plan(seed, number), model(d, plan) {}
-    Story(const Story &) = delete; // the model refers to the plan
-    Story &operator=(const Story &) = delete;
+    Trace(const Trace &) = delete; // the model refers to the plan
+    Trace &operator=(const Trace &) = delete;
 
     [[nodiscard]] bool is_over() const {
         return disagreement || (answers_to_come == 0 && model.is_at_rest());
@@ -69,10 +69,10 @@ struct Facts {
 };
 
 /// The promises, checked against what was seen and without the model: the first one that is broken.
-/// Of a story that was cut short by a disagreement only those that hold at any time.
-std::optional<std::string> broken_promise(const Story &story, const Facts &facts);
+/// Of a trace that was cut short by a disagreement only those that hold at any time.
+std::optional<std::string> broken_promise(const Trace &trace, const Facts &facts);
 
-/// The story for people: the definition, the fates and the events.
-std::string tell(const Story &story);
+/// The trace as text: the definition, the outcomes and the events.
+std::string format_trace(const Trace &trace);
 
 } // namespace stacksaga::property
