@@ -21,26 +21,26 @@ std::vector<Member> members(std::size_t count) {
 }
 
 /// All slots are free: every member lacks some, which is the dearest case.
-void deal_a_free_ring(benchmark::State &state, Strategy strategy) {
+void assign_free_ring(benchmark::State &state, Strategy strategy) {
     const auto all = members(static_cast<std::size_t>(state.range(0)));
     const std::vector<std::int32_t> owners(static_cast<std::size_t>(state.range(1)), nobody);
     for (auto _ : state)
         benchmark::DoNotOptimize(assign(all, owners, strategy));
     state.SetComplexityN(state.range(0));
 }
-BENCHMARK_CAPTURE(deal_a_free_ring, consistent, Strategy::consistent)
+BENCHMARK_CAPTURE(assign_free_ring, consistent, Strategy::consistent)
     ->ArgsProduct({{10, 50, 100, 500, 1000, 5000}, {256}})
     ->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(deal_a_free_ring, consistent_4096, Strategy::consistent)
+BENCHMARK_CAPTURE(assign_free_ring, consistent_4096, Strategy::consistent)
     ->ArgsProduct({{100, 500, 1000, 2500, 5000}, {4096}})
     ->Unit(benchmark::kMillisecond)
     ->Complexity(benchmark::oN);
-BENCHMARK_CAPTURE(deal_a_free_ring, contiguous_4096, Strategy::contiguous)
+BENCHMARK_CAPTURE(assign_free_ring, contiguous_4096, Strategy::contiguous)
     ->Args({5000, 4096})
     ->Unit(benchmark::kMillisecond);
 
 /// One of the members has just joined.
-void deal_after_a_join(benchmark::State &state) {
+void assign_after_join(benchmark::State &state) {
     const auto all = members(static_cast<std::size_t>(state.range(0)));
     const std::vector<std::int32_t> free(static_cast<std::size_t>(state.range(1)), nobody);
     const std::vector<Member> before(all.begin(), all.end() - 1);
@@ -48,7 +48,7 @@ void deal_after_a_join(benchmark::State &state) {
     for (auto _ : state)
         benchmark::DoNotOptimize(assign(all, owners, Strategy::consistent));
 }
-BENCHMARK(deal_after_a_join)->ArgsProduct({{50, 1000}, {256, 4096}})->Unit(benchmark::kMicrosecond);
+BENCHMARK(assign_after_join)->ArgsProduct({{50, 1000}, {256, 4096}})->Unit(benchmark::kMicrosecond);
 
 /// A whole cycle: range(0) rings of 50 nodes and 256 slots, one node of each gone.
 void propose_for_rings(benchmark::State &state) {

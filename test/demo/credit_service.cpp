@@ -57,7 +57,7 @@ struct Step {
     Credit credit;
 
     [[nodiscard]] bool is_act() const { return direction == "act"; }
-    /// The compensation's key tells the key of what it undoes.
+    /// The compensation's key contains the key of the action that it undoes.
     [[nodiscard]] std::string act_key() const { return key.substr(0, key.rfind(':')) + ":act"; }
 };
 

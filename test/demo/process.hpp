@@ -22,7 +22,7 @@ public:
     }
     ~Process(); ///< kills it
 
-    /// How it ended, as waitpid() tells it; nothing while it runs. Once only.
+    /// Its status as waitpid() returns it; nothing while it runs. Once only.
     std::optional<int> ended();
     /// Waits for its end.
     int wait();

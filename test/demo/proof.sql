@@ -117,21 +117,21 @@ SELECT format(E'\nbalances: %s before, %s after',
               (SELECT sum(balance) FROM (TABLE a_opening UNION ALL TABLE b_opening) AS o),
               (SELECT sum(abalance) FROM (TABLE a_accounts UNION ALL TABLE b_accounts) AS a));
 
--- What happened on the way.
-CREATE TEMP TABLE fate AS
+-- What happened meanwhile.
+CREATE TEMP TABLE outcome AS
 SELECT CASE WHEN t.status = 'completed' THEN 'completed'
             WHEN NOT EXISTS (SELECT FROM a_journal j WHERE j.saga_id = t.saga_id) THEN 'refused by A'
             WHEN EXISTS (SELECT FROM stacksaga.failure f
                           WHERE f.saga_id = t.saga_id AND f.error_class = 'non_retryable') THEN 'refused by B'
-            ELSE 'given up' END AS fate, count(*)
+            ELSE 'given up' END AS outcome, count(*)
   FROM transfer t GROUP BY 1;
 SELECT format('%6s  %s', coalesce(count, 0), what)
-  FROM (VALUES (1, 'transfers completed', (SELECT count FROM fate WHERE fate = 'completed')),
-               (2, 'refused by bank A', (SELECT count FROM fate WHERE fate = 'refused by A')),
+  FROM (VALUES (1, 'transfers completed', (SELECT count FROM outcome WHERE outcome = 'completed')),
+               (2, 'refused by bank A', (SELECT count FROM outcome WHERE outcome = 'refused by A')),
                (3, 'refused by bank B, the money given back in A',
-                   (SELECT count FROM fate WHERE fate = 'refused by B')),
+                   (SELECT count FROM outcome WHERE outcome = 'refused by B')),
                (4, 'given up after all attempts, the money given back in A',
-                   (SELECT count FROM fate WHERE fate = 'given up')),
+                   (SELECT count FROM outcome WHERE outcome = 'given up')),
                (5, 'attempts failed and were repeated or compensated',
                    (SELECT count(*) FROM stacksaga.failure)),
                (6, 'of them because a lease ran out',
@@ -154,8 +154,8 @@ SELECT format('%6s  %s', coalesce(count, 0), what)
                                        WHERE w.ring_id = s.ring_id)))) AS facts(place, what, count)
  ORDER BY place;
 
--- The transfer with the longest story among those that failed, else among all.
-SELECT format(E'\nThe story of %s, %s', t.key, t.saga_id)
+-- The transfer with the longest timeline among those that failed, else among all.
+SELECT format(E'\nThe timeline of %s, %s', t.key, t.saga_id)
        || (SELECT string_agg(E'\n    ' || line, '' ORDER BY n)
              FROM stacksaga.saga_timeline(t.saga_id) WITH ORDINALITY AS l(line, n))
   FROM transfer t

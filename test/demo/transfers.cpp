@@ -57,7 +57,7 @@ struct Counts {
     [[nodiscard]] int settled() const { return completed + failed; }
 };
 
-/// One line that tells how it goes.
+/// One line with the progress.
 class Display {
 public:
     void show(const std::string &line, bool is_last);
@@ -157,7 +157,7 @@ private:
     [[nodiscard]] bool is_settled() const {
         return counts_.settled() == options_.last && faults_.is_done();
     }
-    [[nodiscard]] std::string story() const;
+    [[nodiscard]] std::string progress() const;
     [[noreturn]] void give_up() const;
 
     Options options_;
@@ -187,7 +187,7 @@ void Run::ask_for_more(const Counts &counts) {
     asked_ = upto;
 }
 
-std::string Run::story() const {
+std::string Run::progress() const {
     const auto count = [&](Fault fault) { return faults_.count(fault); };
     const std::pair<const char *, int> kinds[] = {
         {"service", count(Fault::service_kill)},
@@ -225,7 +225,7 @@ void Run::until_settled() {
         } catch (const Disconnected &) {
             // The server is down, which is part of it; the next statement connects again.
         }
-        display_.show(story(), is_settled());
+        display_.show(progress(), is_settled());
         if (counts_.parked > 0 || Clock::now() > until)
             give_up();
         if (!is_settled())

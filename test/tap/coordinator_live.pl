@@ -142,7 +142,7 @@ my %faults = (
 	'an agent leaves' => [ 1, sub { $programs->end_one(one_of($agents)) } ]);
 
 # All agents and workers of a ring live, and the workers own all of it, each its share.
-sub wait_until_dealt
+sub wait_until_assigned
 {
 	my ($bank, $test) = @_;
 	my $agents_here = @{ $agents{$bank} };
@@ -157,7 +157,7 @@ sub wait_until_dealt
 }
 
 $programs->keep_running;
-wait_until_dealt($_, 'all are there, and each owns its share') for @banks;
+wait_until_assigned($_, 'all are there, and each owns its share') for @banks;
 
 my %done;
 my @plan;
@@ -194,7 +194,7 @@ $programs->keep_running;
 for my $bank (@banks)
 {
 	ok(StacksagaBank::wait_until_settled($node, $bank), "$bank: every transfer ends");
-	wait_until_dealt($bank, 'every slot has an owner that lives, each its share');
+	wait_until_assigned($bank, 'every slot has an owner that lives, each its share');
 }
 for my $bank (@banks)
 {

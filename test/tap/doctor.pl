@@ -1,4 +1,4 @@
-# doctor() on servers that are not as they should be, and what it says mends them.
+# doctor() on servers with a problem each, and the fix that it suggests.
 use strict;
 use warnings;
 
@@ -35,12 +35,12 @@ sub set_and_restart
 # ------------------------------------------------------------------------ workers and preloading
 
 like(found('preload'), qr/^warning\|stacksaga is not preloaded.*SET shared_preload_libraries = 'stacksaga';/,
-	'a server that does not preload is told how to');
+	'a server that does not preload gets the statement that makes it');
 my ($severity, $detail, $fix) = split /\|/, found('workers');
 is("$severity $detail", 'error 0 of 1 workers run for this database', 'no worker is an error');
 $node->safe_psql('postgres', $fix);
 wait_until_works($node, 'postgres', 1);
-is(found('workers'), '', 'which its fix mends');
+is(found('workers'), '', 'its fix starts them');
 
 # ------------------------------------------------------------------------ transactions
 
@@ -79,7 +79,7 @@ $node->safe_psql('postgres', $_) for split(/\n/, $fix), 'CREATE DATABASE "Not Th
 $node->reload;
 $node->poll_query_until('postgres', q{SELECT NOT EXISTS (
 	SELECT FROM stacksaga.doctor() WHERE check_name = 'databases')});
-pass('the fixes mend both');
+pass('the fixes work for both');
 set_and_restart("stacksaga.workers = 6\n");
 like(found('databases'), qr/has 16 background worker slots, and stacksaga alone wants 19\|.*max_worker_processes = 27/,
 	'more workers than the server has room for');

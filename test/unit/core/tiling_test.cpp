@@ -103,20 +103,20 @@ TEST(Tiling, NamesTheCutThatIsOff) {
     }
 }
 
-TEST(Tiling, KeepsToWhatIsToBeDealt) {
-    std::vector<std::int32_t> dealt(slots, slot_not_ours);
-    std::fill(dealt.begin() + 64, dealt.begin() + 128, slot_is_free);
+TEST(Tiling, KeepsToTheSlotsOfThePublisher) {
+    std::vector<std::int32_t> assignable(slots, slot_not_ours);
+    std::fill(assignable.begin() + 64, assignable.begin() + 128, slot_is_free);
     const Range ours = range_of_slots(64, 127, slots);
 
-    std::vector<std::int32_t> table = dealt;
+    std::vector<std::int32_t> table = assignable;
     EXPECT_EQ(cut_at_slots(std::vector{ours}, table), TilingFault{});
     EXPECT_EQ(table[63], slot_not_ours);
     EXPECT_EQ(table[64], 0);
 
-    table = dealt;
+    table = assignable;
     EXPECT_EQ(cut_at_slots(std::vector{range_of_slots(64, 128, slots)}, table),
               (TilingFault{TilingRule::not_assignable, 0, -1, slot_range(128, slots).first}));
-    table = dealt;
+    table = assignable;
     EXPECT_EQ(cut_at_slots(std::vector{range_of_slots(64, 126, slots)}, table),
               (TilingFault{TilingRule::gap, -1, -1, slot_range(127, slots).first}));
 }
