@@ -20,8 +20,8 @@
 namespace stacksaga::coordinator {
 namespace {
 
-/// A server may be busy or its tables large; meanwhile Progress tells a terminal that the command
-/// waits.
+/// A server may be busy or its tables large; meanwhile Progress shows on a terminal that the
+/// command waits.
 constexpr Duration statement_deadline = std::chrono::seconds(60);
 constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 constexpr Duration progress_period = std::chrono::seconds(10);

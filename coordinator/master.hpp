@@ -32,7 +32,7 @@ struct MasterSettings {
 
 /// Lifecycle: constructed, then run() once. One per database; several may share an io_context, and
 /// any number in any processes may serve the same ring: the first publication of a window wins, and
-/// the database tells the others that they lost. A master keeps no state that the control tables
+/// the others get no epoch. A master keeps no state that the control tables
 /// lack, except the latest settled window of each ring, which only saves queries.
 ///
 /// Invariants: a window is computed from the nodes and owners that the same turn has read; the time

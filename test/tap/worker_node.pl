@@ -82,7 +82,7 @@ $node->poll_query_until('postgres', q{
 	SELECT items > 0 AND turns >= items AND failures = 0 AND last_turn_ms > 0
 	       AND mode = 'standalone' AND database = current_database()
 	  FROM stacksaga.worker_stats});
-pass('worker_stats tells of it');
+pass('worker_stats shows it');
 
 $node->stop;
 done_testing();

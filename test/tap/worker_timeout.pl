@@ -81,7 +81,7 @@ is($node->safe_psql('postgres', "SELECT stacksaga.await_saga('$id', '120 seconds
 is(errors('stubborn'), '1|the handler did not end within ten seconds after its timeout',
 	'for what it did, once');
 is(log_count($node, 'a handler did not end within 10 seconds after its timeout', $offset), 1,
-	'the log tells why the worker ended');
+	'the log says why the worker ended');
 is(run_saga($node, 'postgres', 'answer'), 'completed', 'and the worker is there for others');
 
 # The same for messages.

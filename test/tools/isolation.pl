@@ -6,13 +6,13 @@
 #
 #     begin1        it returned nothing
 #     run1=1        it returned a row
-#     told=[a|1, b] it returned rows, their columns or values with spaces
-#     told=[]       it returned NULL or an empty string
-#     told=none     it returned no row
+#     read=[a|1, b] it returned rows, their columns or values with spaces
+#     read=[]       it returned NULL or an empty string
+#     read=none     it returned no row
 #     claim2...     it waits
 #     claim2=[ERROR: could not serialize access due to concurrent update]
 #
-# A line that this script does not know stands as it is after the step that it came with.
+# A line that this script does not recognise stays as it is after the step that it came with.
 use strict;
 use warnings;
 use File::Basename qw(dirname);

@@ -45,8 +45,8 @@ make_scratch() {
 }
 
 # Runs a command to its end, passing on the signals that this script gets, and returns its status.
-# (A script that waits for a foreground command sees a signal only after it.) The command is told
-# to end should this script be killed.
+# (A script that waits for a foreground command sees a signal only after it.) The kernel
+# ends the command if this script is killed.
 run_attended() {
     local status command
     env --default-signal=INT,QUIT setpriv --pdeathsig TERM "$@" <&0 {lifeline}>&- &
@@ -76,7 +76,7 @@ destdir_settings() {
     printf "dynamic_library_path = '%s:\$libdir'\n" "$1$("${PG_CONFIG:-pg_config}" --pkglibdir)"
 }
 
-# Tells `make test` what a part counted: tally PART PASSED FAILED. Fails if anything failed.
+# Reports the counts of a part to `make test`: tally PART PASSED FAILED. Fails if anything failed.
 tally() {
     if [ -n "${STACKSAGA_TALLY:-}" ]; then
         printf '%s %s %s\n' "$1" "$2" "$3" >>"$STACKSAGA_TALLY"
@@ -114,7 +114,7 @@ run_regression() {
     if [ ${#runnable[@]} -gt 0 ]; then
         mkdir -p "$folder/results"
         output=$folder/results/driver
-        # A statement that waits for ever would hold up all that come after.
+        # A statement that waits for ever would block all later ones.
         "$top/test/tools/with-postgres" --conf "statement_timeout = '5min'" \
             "$driver" --bindir="$(server_programs)" --inputdir="$folder" --outputdir="$folder" \
             --dbname="stacksaga_$part" ${launcher:+--launcher="$launcher"} --load-extension=stacksaga "${runnable[@]}" 2>&1 |
