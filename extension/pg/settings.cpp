@@ -96,10 +96,10 @@ void define_settings() {
                             "Sets the largest input, output or payload that is accepted.", nullptr,
                             &values.max_payload, max_payload_default, 1024, payload_limit,
                             PGC_SUSET, GUC_UNIT_BYTE, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable(
-        "stacksaga.message_timeout", "Sets how long one call of a message handler may take.",
-        "0: as long as it wants.", &values.message_timeout, message_timeout_default, 0, INT_MAX,
-        PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("stacksaga.message_timeout",
+                            "Sets how long one call of a message handler may take.", "0: no limit.",
+                            &values.message_timeout, message_timeout_default, 0, INT_MAX,
+                            PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable(
         "stacksaga.notify", "Makes ticks of the outbox notify the channel stacksaga_outbox.",
         nullptr, &values.notify, false, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
@@ -109,7 +109,7 @@ void define_settings() {
         &values.outbox_retention, outbox_retention_default, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_S,
         nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.poll_interval",
-                            "Sets how often an idle worker looks for due work.", nullptr,
+                            "Sets how often an idle worker polls for due work.", nullptr,
                             &values.poll_interval, poll_interval_default, poll_interval_min,
                             poll_interval_max, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomRealVariable(

@@ -6,7 +6,8 @@ namespace stacksaga::demo {
 
 namespace {
 
-// Whoever inserts the key decides; another transaction with the same key waits for its end.
+// The transaction that inserts the key decides; another transaction with the same key waits for its
+// end.
 constexpr const char *decide =
     "INSERT INTO bank.applied (idempotency_key, outcome, response) VALUES ($1, $2, $3::jsonb)"
     " ON CONFLICT DO NOTHING RETURNING response";

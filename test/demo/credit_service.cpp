@@ -159,7 +159,7 @@ int Service::claim_and_handle() {
 
 Service::Fault Service::choose_fault(const Step &step) {
     if (step.is_act()) {
-        // The same for every attempt, whoever makes it.
+        // The same for every attempt, whichever service makes it.
         const double place =
             static_cast<double>(std::hash<std::string>{}(step.saga_id) % 10000) / 1e4;
         if (place < options_.lose)

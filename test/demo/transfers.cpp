@@ -152,7 +152,7 @@ public:
     void until_settled();
 
 private:
-    Counts look();
+    Counts count();
     void ask_for_more(const Counts &counts);
     [[nodiscard]] bool is_settled() const {
         return counts_.settled() == options_.last && faults_.is_done();
@@ -171,7 +171,7 @@ private:
     int asked_ = 0;
 };
 
-Counts Run::look() {
+Counts Run::count() {
     const Rows rows = bank_a_.run(count_sagas);
     const auto number = [&](int column) { return static_cast<int>(rows.number(0, column)); };
     return {number(0), number(1), number(2), number(3)};
@@ -219,7 +219,7 @@ void Run::until_settled() {
             for (Program &program : *programs)
                 program.keep_running();
         try {
-            counts_ = look();
+            counts_ = count();
             ask_for_more(counts_);
             faults_.work(counts_.settled());
         } catch (const Disconnected &) {

@@ -158,11 +158,11 @@ $programs->reap('master', 0);
 wait_until(q{NOT EXISTS (SELECT FROM stacksaga.nodes n, stacksaga.node_ranges(n.node)
 	WHERE n.region = 'default')}, 'without a master, no node may work after the last window has ended');
 my $saga = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.start_saga('answer')});
-# Each worker looks for work several times while the ring asks these nodes for their progress twice.
+# Each worker polls several times while the ring asks these nodes for their progress twice.
 my $turns = $node->safe_psql('postgres',
 	q{SELECT sum((progress ->> 'turns')::bigint) FROM stacksaga.nodes WHERE pid IS NOT NULL});
 wait_until("(SELECT sum((progress ->> 'turns')::bigint) >= $turns + 12 FROM stacksaga.nodes
-	WHERE pid IS NOT NULL)", 'workers look for work');
+	WHERE pid IS NOT NULL)", 'workers poll');
 is($node->safe_psql('postgres', "SELECT status FROM stacksaga.sagas WHERE saga_id = '$saga'"),
 	'pending', 'and do none');
 $programs->keep_running;

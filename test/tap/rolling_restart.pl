@@ -75,17 +75,17 @@ sub end_service
 }
 
 my $session = $node->background_psql('postgres');
-my ($uncovered_since, $longest, $looks) = (undef, 0, 0);
+my ($uncovered_since, $longest, $observations) = (undef, 0, 0);
 
-# One look at the ring, while every service serves once and work comes in.
-sub look
+# Reads the ring once, while every service serves once and work comes in.
+sub observe
 {
 	my $before = time;
 	my ($coverage, $nodes) = split /\|/, $session->query_safe(q{
 		SELECT coverage, (SELECT string_agg(format('%s %s %s', node, state, share > 0.3), ', ' ORDER BY node)
 							FROM stacksaga.nodes)
 		  FROM stacksaga.ring_status WHERE region = 'default' AND cluster = 'default'});
-	++$looks;
+	++$observations;
 	$session->query_safe(q{SELECT FROM stacksaga.start_sagas('one', '{"{}", "{}", "{}"}')});
 	my %runs = map { $_ => 1 } split /\n/, $session->query_safe('SELECT node FROM running');
 	$session{$_}->query_safe("CALL serve('$_')") foreach grep { $runs{$_} } @names;
@@ -95,20 +95,20 @@ sub look
 	return $nodes // '';
 }
 
-sub look_until
+sub observe_until
 {
 	my ($condition, $test) = @_;
 	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
 	while (time < $deadline)
 	{
-		return pass($test) if $condition->(look());
+		return pass($test) if $condition->(observe());
 		StacksagaPrograms::pause(0.05);
 	}
 	return fail($test);
 }
 
 start_service($_) foreach @names;
-look_until(sub { $_[0] eq 'east active t, north active t, west active t' }, 'three nodes share the ring');
+observe_until(sub { $_[0] eq 'east active t, north active t, west active t' }, 'three nodes share the ring');
 $longest = 0;
 
 # From here on a window is of no help for at least half a minute after each change.
@@ -119,19 +119,19 @@ $node->safe_psql('postgres', q{
 for my $name (@names)
 {
 	end_service($name);
-	look_until(sub { $_[0] !~ /$name/ }, "$name leaves");
+	observe_until(sub { $_[0] !~ /$name/ }, "$name leaves");
 	my $left_at = time;
-	look_until(sub { time - $left_at > 3 }, 'the others hold the ring');
+	observe_until(sub { time - $left_at > 3 }, 'the others hold the ring');
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.slot s
 			WHERE NOT EXISTS (SELECT FROM stacksaga.node n WHERE n.incarnation = s.owner)}),
 		0, 'every slot has an owner that is there');
 	start_service($name);
-	look_until(sub { $_[0] =~ /$name active/ }, "$name is back");
+	observe_until(sub { $_[0] =~ /$name active/ }, "$name is back");
 }
-cmp_ok($longest, '<', 2, "the ring is covered at all times but for at most 2 s, in $looks looks");
+cmp_ok($longest, '<', 2, "the ring is covered at all times but for at most 2 s, in $observations observations");
 is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.doctor() WHERE check_name = 'coverage'}),
 	0, 'doctor() has nothing to say of it');
-look_until(sub { $session->query_safe(
+observe_until(sub { $session->query_safe(
 		q{SELECT count(*) < 10 FROM stacksaga.sagas WHERE status <> 'completed'}) eq 't' }, 'work is done');
 is($node->safe_psql('postgres', q{
 		SELECT count(*) = count(DISTINCT saga_id) AND count(*) >=

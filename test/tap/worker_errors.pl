@@ -1,4 +1,4 @@
-# What goes wrong for one saga does not hold up the others: errors that are not a handler's, a step that
+# A problem of one saga does not delay the others: errors that are not a handler's, a step that
 # cannot be called, and a cancel in the middle of a handler.
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# Who wakes a worker: work that it can do, at once; not what services do among themselves. The worker looks
-# by itself once a minute here, so whatever happens sooner was a wake.
+# Work that a worker can do wakes it at once; work among services does not. The worker polls once a minute
+# here, so anything that it does sooner follows a wake.
 use strict;
 use warnings;
 
@@ -46,7 +46,7 @@ sub turns_of
 	return turns() - $before;
 }
 
-# Succeeds when the query is true long before the worker would look by itself.
+# Succeeds when the query is true long before the worker would poll.
 sub happens_at_once
 {
 	my ($query, $what) = @_;
@@ -86,7 +86,7 @@ cmp_ok(time - $begun, '<', 30, 'at once');
 $node->safe_psql('postgres',
 	q{SELECT count(*) FROM stacksaga.start_saga('queued', key => 'timely', deadline => '1 second')});
 happens_at_once(q{SELECT count(*) = 1 FROM stacksaga.sagas WHERE key = 'timely' AND status = 'failed'},
-	'a deadline within the interval of looking');
+	'a deadline within the poll interval');
 
 # A subscription that is committed while a message of its topic is not.
 my $session = $node->background_psql('postgres');
