@@ -12,9 +12,28 @@
 
 namespace stacksaga::core {
 
+/// Whether a node keeps the slots that it owns while another leaves: a worker that takes slots.
+constexpr bool keeps_slots(std::span<const RingNode> nodes, std::int32_t leaver,
+                           std::int32_t node) {
+    return node != nobody && node != leaver &&
+           nodes[static_cast<std::size_t>(node)].kind == NodeKind::worker &&
+           takes_slots(nodes[static_cast<std::size_t>(node)]);
+}
+
+/// Who counts as the owner of a slot that `owner` owns and that is proposed to `next`: a slot that
+/// a window gives to another node is that node's already.
+constexpr std::int32_t planned_owner(std::span<const RingNode> nodes, std::int32_t leaver,
+                                     std::int32_t owner, std::int32_t next) {
+    if (keeps_slots(nodes, leaver, next))
+        return next;
+    if (keeps_slots(nodes, leaver, owner))
+        return owner;
+    return owner == leaver || next == leaver ? leaver : nobody;
+}
+
 class HandOver {
 public:
-    /// `nodes` are sorted by name; `owners[slot]` is the node that owns the slot, or nobody. The
+    /// `nodes` are sorted by name; `owners[slot]` is the slot's planned_owner(). The
     /// leaver must not take slots any more. Takes scratch_bytes() of `scratch`.
     HandOver(std::span<const RingNode> nodes, Strategy strategy, std::int32_t leaver,
              std::span<const std::int32_t> owners, Scratch scratch)
@@ -38,6 +57,14 @@ public:
         if (const Agents::Standing *agent = agents_.of(leaver); agent != nullptr && agent->frozen)
             return; // its slots wait for the agent
         assign_ring(successors);
+    }
+
+    /// As choose(), but a slot of others has its planned owner for a successor.
+    void choose_for_all(std::span<std::int32_t> successors) {
+        choose(successors);
+        for (std::size_t slot = 0; slot < owners_.size(); ++slot)
+            if (successors[slot] == nobody && owners_[slot] != leaver_)
+                successors[slot] = owners_[slot];
     }
 
 private:

@@ -87,6 +87,34 @@ private:
     std::span<Standing> all_; ///< sorted by name
 };
 
+/// An agent that a new worker may be assigned to.
+struct AgentChoice {
+    std::string_view name;
+    NodeState state = NodeState::removed;
+    std::int64_t workers = 0;
+};
+
+/// The agent of a worker that names none: its former one if that is active, else the active one
+/// with the fewest workers, the first by name among equals; nobody if none is active.
+constexpr std::int32_t choose_agent(std::span<const AgentChoice> agents, std::string_view former) {
+    std::int32_t best = nobody;
+    for (std::size_t i = 0; i < agents.size(); ++i) {
+        const AgentChoice &agent = agents[i];
+        if (agent.state != NodeState::active)
+            continue;
+        if (agent.name == former)
+            return static_cast<std::int32_t>(i);
+        if (best != nobody) {
+            const AgentChoice &other = agents[static_cast<std::size_t>(best)];
+            if (agent.workers > other.workers ||
+                (agent.workers == other.workers && agent.name > other.name))
+                continue;
+        }
+        best = static_cast<std::int32_t>(i);
+    }
+    return best;
+}
+
 /// Members and the nodes that they are.
 struct Members {
     std::span<Member> members;

@@ -127,7 +127,7 @@ constexpr Hash128 murmur3_x64_128(std::string_view bytes, std::uint32_t seed = 0
 }
 
 /// The hash of Cassandra's Murmur3Partitioner, not yet normalised to a token: as the reference's
-/// with seed 0, except that tail bytes from 0x80 on are sign-extended. "Mending" that would give
+/// with seed 0, except that tail bytes from 0x80 on are sign-extended. "Fixing" that would give
 /// other tokens than Cassandra, Scylla and their drivers (their MurmurHash.hash3_x64_128,
 /// dht/murmur3_partitioner.cc, internal/murmur).
 constexpr Hash128 murmur3_cassandra(std::string_view bytes) {

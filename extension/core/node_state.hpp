@@ -105,6 +105,13 @@ constexpr NodeState node_state(std::int64_t silent_for, bool draining, const Nod
     return silent_for >= timing.suspect_after ? NodeState::suspected : NodeState::active;
 }
 
+/// Whether the slots of an agent in this state, last heard `silent_for` ago, still wait for it.
+constexpr bool is_frozen(NodeState state, std::int64_t silent_for, const NodeTiming &timing,
+                         std::int64_t rebalance_delay) {
+    return (state == NodeState::suspected || state == NodeState::dead) &&
+           silent_for < timing.suspect_after + rebalance_delay;
+}
+
 static_assert(!may_change(NodeState::active, NodeState::dead));
 static_assert(!may_change(NodeState::draining, NodeState::active));
 static_assert(!may_change(NodeState::removed, NodeState::active));

@@ -60,6 +60,19 @@ constexpr std::int64_t publish_instant(std::int64_t start, std::int64_t lead) {
     return saturate(int128{start} - lead);
 }
 
+/// Whether a window may be published that starts at `start`, or why not.
+enum class Acceptance : std::uint8_t { accepted, not_aligned, over, too_far_ahead };
+
+constexpr Acceptance accept(std::int64_t start, std::int64_t length, std::int64_t now,
+                            std::int64_t ahead_max) {
+    if (!is_aligned(start, length))
+        return Acceptance::not_aligned;
+    const std::int64_t end = saturate(int128{start} + length);
+    if (end <= now || end <= start)
+        return Acceptance::over;
+    return int128{start} - now > ahead_max ? Acceptance::too_far_ahead : Acceptance::accepted;
+}
+
 } // namespace window
 
 } // namespace stacksaga::core

@@ -80,7 +80,7 @@ asio::awaitable<Passage> ActorStore::go() {
     co_await clock_.pass(passage.there);
     if (passage.lost_before) {
         open_ = false;
-        throw StoreError(ErrorClass::reconnect, "lost on the way there");
+        throw StoreError(ErrorClass::reconnect, "the request is lost");
     }
     co_return passage;
 }
@@ -89,7 +89,7 @@ asio::awaitable<void> ActorStore::come_back(Passage passage) {
     co_await clock_.pass(passage.back);
     if (passage.lost_after) {
         open_ = false;
-        throw StoreError(ErrorClass::reconnect, "lost on the way back");
+        throw StoreError(ErrorClass::reconnect, "the answer is lost");
     }
 }
 

@@ -1,23 +1,15 @@
 #include "control_tables.hpp"
 
+#include "core/sweep.hpp"
+
 #include <algorithm>
 #include <string>
 
 namespace stacksaga::sim {
 namespace {
 
-constexpr std::int64_t windows_missed_before_sweep = 2;
-constexpr std::size_t sweep_least = 16;
-constexpr std::size_t sweep_share = 8;
-
 [[noreturn]] void violated(std::string_view what, const std::string &detail) {
     throw Violation(std::string(what) + ": " + detail);
-}
-
-/// The order in which a node sweeps, different for each node.
-std::uint64_t sweep_rank(Incarnation node, std::int32_t slot) {
-    return core::murmur3::mix64(static_cast<std::uint64_t>(node) << 32 ^
-                                static_cast<std::uint64_t>(slot));
 }
 
 } // namespace
@@ -53,21 +45,17 @@ void ControlTables::remove_dead() {
 }
 
 std::string ControlTables::agent_for(const std::string &older) const {
-    const NodeRow *best = nullptr;
-    std::ptrdiff_t fewest = 0;
+    std::vector<core::AgentChoice> agents;
     for (const auto &[name, node] : nodes_) {
-        if (!node.is_agent || state_of(node) != core::NodeState::active)
+        if (!node.is_agent)
             continue;
-        if (name == older)
-            return older;
         const auto workers = std::ranges::count_if(
-            nodes_, [&](const auto &entry) { return entry.second.agent == name; });
-        if (best == nullptr || workers < fewest) {
-            best = &node;
-            fewest = workers;
-        }
+            nodes_, [&](const auto &entry) { return entry.second.agent == node.name; });
+        agents.push_back({node.name, state_of(node), workers});
     }
-    return best == nullptr ? "" : best->name;
+    const std::int32_t chosen = core::choose_agent(agents, older);
+    return chosen == core::nobody ? std::string()
+                                  : std::string(agents[static_cast<std::size_t>(chosen)].name);
 }
 
 Incarnation ControlTables::register_agent(const std::string &name, double weight) {
@@ -98,19 +86,10 @@ Incarnation ControlTables::register_node(NodeRow made) {
     names_[node.incarnation] = node.name;
     if (older == nobody)
         return node.incarnation;
-    // The newer incarnation may take the slots of the older one and those that were promised to it.
     ++epoch_;
-    for (SlotRow &slot : slots_) {
-        if (slot.next_owner == older) {
-            slot.next_owner = node.incarnation;
-        } else if (slot.owner == older && slot.next_owner == nobody) {
-            slot.next_owner = node.incarnation;
-            slot.next_from = now;
-        } else {
-            continue;
-        }
-        proposed_moves += node.is_agent ? 0 : 1;
-    }
+    for (SlotRow &slot : slots_)
+        if (core::inherit(slot, older, node.incarnation, now))
+            proposed_moves += node.is_agent ? 0 : 1;
     return node.incarnation;
 }
 
@@ -153,40 +132,38 @@ core::NodeState ControlTables::shown_state(const NodeRow &node) const {
 
 // ---------------------------------------------------------------------------- ownership
 
-bool ControlTables::is_live(const NodeRow &node) const {
-    const std::int64_t unheard_for = core::silence(node.heartbeat_at, now);
-    if (mutant_ == Mutant::sweeps_living)
-        return unheard_for < settings_.heartbeat_interval;
-    return unheard_for < settings_.dead_after + settings_.rebalance_delay;
+/// Whether a sweep leaves a node's slots alone.
+bool ControlTables::keeps_slots(const NodeRow &node) const {
+    const std::int64_t silent_for = core::silence(node.heartbeat_at, now);
+    return !node.is_agent &&
+           (mutant_ == Mutant::sweeps_living ? silent_for < settings_.heartbeat_interval
+                                             : core::sweep::spares(silent_for, settings_));
 }
 
 bool ControlTables::is_uncoordinated(const NodeRow &self) const {
-    Time since = self.registered_at;
     const auto later = windows_.upper_bound(now);
-    if (later != windows_.begin())
-        since = std::max(since, std::prev(later)->first + settings_.window_length);
-    return since + windows_missed_before_sweep * settings_.window_length <= now;
+    const Time last_end = later == windows_.begin()
+                              ? self.registered_at
+                              : std::prev(later)->first + settings_.window_length;
+    return core::sweep::is_uncoordinated(last_end, self.registered_at, settings_.window_length,
+                                         now);
 }
 
 std::vector<Candidate> ControlTables::slots_to_sweep(const NodeRow &self) const {
-    const auto takers = static_cast<std::size_t>(std::ranges::count_if(nodes_, [&](const auto &e) {
-        return !e.second.is_agent && state_of(e.second) == core::NodeState::active;
-    }));
+    const auto takers = std::ranges::count_if(nodes_, [&](const auto &entry) {
+        return !entry.second.is_agent && state_of(entry.second) == core::NodeState::active;
+    });
     std::vector<Candidate> found;
-    std::size_t held = 0;
+    std::int64_t held = 0;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         const NodeRow *holder = find(slots_[i].owner);
         if (holder == &self)
             ++held;
-        else if (holder == nullptr || !is_live(*holder))
+        else if (holder == nullptr || !keeps_slots(*holder))
             found.push_back({static_cast<std::int32_t>(i), slots_[i].epoch, true, now});
     }
-    std::ranges::sort(found, {},
-                      [&](const Candidate &c) { return sweep_rank(self.incarnation, c.slot); });
-    const std::size_t share = (slots_.size() + takers - 1) / takers;
-    std::size_t room = share > held ? share - held : 0;
-    room = std::min(room, std::max(sweep_least, slots_.size() / sweep_share));
-    found.resize(std::min(found.size(), room));
+    found.resize(core::sweep::choose(std::span(found), self.incarnation,
+                                     static_cast<std::int64_t>(slots_.size()), takers, held));
     return found;
 }
 
@@ -198,7 +175,7 @@ std::vector<Candidate> ControlTables::find_candidates(Incarnation node) const {
     std::vector<Candidate> found;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         const SlotRow &slot = slots_[i];
-        if (slot.next_owner == node && slot.next_from <= now)
+        if (core::may_take_over(slot, node, now))
             found.push_back({static_cast<std::int32_t>(i), slot.epoch, false, now});
     }
     if (found.empty() && mutant_ != Mutant::no_sweep &&
@@ -224,10 +201,7 @@ void ControlTables::take(Incarnation node, const Candidate &candidate) {
         ++counts.sweeps;
         ++proposed_moves;
     }
-    if (slot.next_owner == node || slot.next_owner == slot.owner)
-        slot.next_owner = nobody;
-    slot.owner = node;
-    slot.epoch = epoch_;
+    core::take(slot, node, epoch_);
     if (++counts.take_overs > proposed_moves)
         violated("more take-overs than windows, sweeps and registrations caused", what);
 }
@@ -267,15 +241,15 @@ bool ControlTables::owns(Incarnation node, const SlotRow &slot) const {
     return slot.owner == node;
 }
 
-/// Whether the owner of a slot may work in it now: always, except in a ring that pauses.
+/// Whether the owner of a slot may work in it now.
 bool ControlTables::is_open(const SlotRow &slot) const {
-    if (settings_.on_missing_window == core::MissingWindow::keep || mutant_ == Mutant::never_pauses)
-        return true;
     const bool has_part = std::ranges::any_of(parts_, [&](const auto &part) {
         return part.first.first == core::window::align(now, settings_.window_length);
     });
-    return (is_window_open() || (mutant_ == Mutant::parts_open && has_part)) &&
-           (slot.next_owner == nobody || slot.next_owner == slot.owner || slot.next_from > now);
+    return core::is_open(slot,
+                         mutant_ == Mutant::never_pauses ? core::MissingWindow::keep
+                                                         : settings_.on_missing_window,
+                         is_window_open() || (mutant_ == Mutant::parts_open && has_part), now);
 }
 
 std::optional<Hold> ControlTables::begin_work(std::uint64_t session, Incarnation node,

@@ -1,15 +1,17 @@
-// The control tables of one ring in memory, with the rules of the SQL functions for publishing,
-// taking over and working. Each public function is one transaction, or the part of one that happens
-// at an instant; the simulator decides what happens between two calls of a session.
+// The control tables of one ring in memory: the rows, locks and transactions of the SQL functions
+// for publishing, taking over and working. Each public function is one transaction, or the part of
+// one that happens at an instant; the simulator decides what happens between two calls of a
+// session.
 //
-// The rules are those of extension/src/ring/{node,window,ownership,hand_over,fence}.cpp, with the
-// same pure core behind them (core/node_state, core/ring, core/window). Times are microseconds
-// since 2000-01-01 of the database clock.
+// The rules are functions of extension/core (slot_owner, sweep, hand_over, members, node_state,
+// ring, window). Times are microseconds since 2000-01-01 of the database clock.
 #pragma once
 
+#include "core/members.hpp"
 #include "core/node_state.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
+#include "core/slot_owner.hpp"
 #include "core/window.hpp"
 
 #include <array>
@@ -27,8 +29,8 @@
 namespace stacksaga::sim {
 
 using Time = std::int64_t;
-using Incarnation = std::int64_t;
-inline constexpr Incarnation nobody = 0;
+using core::Incarnation;
+inline constexpr Incarnation nobody = core::no_owner;
 
 /// Broken rules, each of which the simulator must notice.
 enum class Mutant : std::uint8_t {
@@ -43,7 +45,7 @@ enum class Mutant : std::uint8_t {
     no_sweep,           ///< nobody takes the slots of the dead
     sweeps_living,      ///< a node counts as dead as soon as it misses a beat
     dead_look_alive,    ///< coordinators see every node as active
-    postponed,          ///< a publication puts off what an earlier one proposes
+    postponed,          ///< a publication delays what an earlier one proposes
     owners_forgotten,   ///< coordinators do not see who owns what
     frozen_ignored,     ///< coordinators do not see whose slots are frozen
     frozen_for_ever,    ///< the slots of a lost agent are never reassigned
@@ -105,11 +107,7 @@ struct NodeRow {
     std::string agent; ///< of a worker; empty: none
 };
 
-struct SlotRow {
-    Incarnation owner = nobody;
-    std::int64_t epoch = 0;
-    Incarnation next_owner = nobody;
-    Time next_from = 0;
+struct SlotRow : core::SlotOwner {
     std::multiset<std::uint64_t> sharers; ///< sessions that hold the shared lock
     int takers_waiting = 0;               ///< keep new sharers out
 };
@@ -228,7 +226,7 @@ private:
         return {settings_.suspect_after, settings_.dead_after};
     }
     [[nodiscard]] NodeRow &current(const std::string &name, Incarnation incarnation);
-    [[nodiscard]] bool is_live(const NodeRow &node) const;
+    [[nodiscard]] bool keeps_slots(const NodeRow &node) const;
     [[nodiscard]] bool is_uncoordinated(const NodeRow &self) const;
     [[nodiscard]] std::vector<Candidate> slots_to_sweep(const NodeRow &self) const;
     [[nodiscard]] bool is_open(const SlotRow &slot) const;
@@ -236,14 +234,13 @@ private:
     void check_window(Time window_start) const;
     Incarnation register_node(NodeRow node);
     [[nodiscard]] std::string agent_for(const std::string &older) const;
-    [[nodiscard]] bool is_at(Incarnation holder, const NodeRow &node) const;
+    [[nodiscard]] core::Relation relation(Incarnation holder, const NodeRow &node) const;
     [[nodiscard]] bool was_assigned(const SlotRow &slot, const NodeRow &agent,
                                     Time window_start) const;
     [[nodiscard]] std::vector<const NodeRow *> grantees(std::span<const Grant> grants,
                                                         const std::string &agent) const;
     [[nodiscard]] std::vector<std::int32_t> cut(std::span<const Grant> grants,
                                                 const NodeRow *assigner, Time window_start) const;
-    [[nodiscard]] bool is_assigned_to_worker(const SlotRow &slot, const NodeRow &agent) const;
     void propose(SlotRow &slot, const NodeRow &node, Time window_start);
     void take(Incarnation node, const Candidate &candidate);
     void hand_over(const NodeRow &leaver);

@@ -4,24 +4,25 @@
 namespace stacksaga::sim {
 
 bool ControlTables::is_frozen(const NodeRow &node) const {
-    const core::NodeState state = state_of(node);
-    const Time patience = settings_.suspect_after + settings_.rebalance_delay;
+    const Time silent_for =
+        mutant_ == Mutant::frozen_for_ever ? 0 : core::silence(node.heartbeat_at, now);
     return node.is_agent &&
-           (state == core::NodeState::suspected || state == core::NodeState::dead) &&
-           (core::silence(node.heartbeat_at, now) < patience || mutant_ == Mutant::frozen_for_ever);
+           core::is_frozen(state_of(node), silent_for, timing(), settings_.rebalance_delay);
 }
 
-/// A slot of a worker counts as its agent's, because the agent assigns it.
-bool ControlTables::is_at(Incarnation holder, const NodeRow &node) const {
+core::Relation ControlTables::relation(Incarnation holder, const NodeRow &node) const {
     const NodeRow *row = find(holder);
-    return row != nullptr && (row->incarnation == node.incarnation || row->agent == node.name);
+    if (row == nullptr)
+        return core::Relation::none;
+    if (row->incarnation == node.incarnation)
+        return core::Relation::itself;
+    return row->agent == node.name ? core::Relation::its_worker : core::Relation::none;
 }
 
 bool ControlTables::was_assigned(const SlotRow &slot, const NodeRow &agent,
                                  Time window_start) const {
-    if (slot.next_owner == nobody)
-        return is_at(slot.owner, agent);
-    return is_at(slot.next_owner, agent) && slot.next_from <= window_start;
+    return core::is_assigned_to_agent(slot, window_start, relation(slot.owner, agent),
+                                      relation(slot.next_owner, agent));
 }
 
 bool ControlTables::is_assigned(const SlotRow &slot, const NodeRow &agent,
@@ -39,8 +40,8 @@ const NodeRow *ControlTables::worker_of(const SlotRow &slot, const NodeRow &agen
 }
 
 void ControlTables::check_window(Time window_start) const {
-    if (!core::window::is_aligned(window_start, settings_.window_length) ||
-        window_start + settings_.window_length <= now)
+    if (core::window::accept(window_start, settings_.window_length, now,
+                             core::ring_interval_max_us) != core::window::Acceptance::accepted)
         throw Refusal("SG400");
 }
 
@@ -83,24 +84,14 @@ std::vector<std::int32_t> ControlTables::cut(std::span<const Grant> grants, cons
     return table;
 }
 
-/// Whether the agent has already assigned the slot to one of its workers, which then takes it over.
-bool ControlTables::is_assigned_to_worker(const SlotRow &slot, const NodeRow &agent) const {
-    const NodeRow *next = find(slot.next_owner);
-    return next != nullptr && next->agent == agent.name;
-}
-
 void ControlTables::propose(SlotRow &slot, const NodeRow &node, Time window_start) {
-    if (is_at(slot.owner, node)) {
-        if (!is_assigned_to_worker(slot, node) || mutant_ == Mutant::parts_undone)
-            slot.next_owner = nobody;
-        return;
-    }
-    if (is_at(slot.next_owner, node) && slot.next_from <= window_start &&
-        mutant_ != Mutant::postponed)
-        return;
-    slot.next_owner = node.incarnation;
-    slot.next_from = window_start;
-    proposed_moves += node.is_agent ? 0 : 1;
+    const core::Relation owner = relation(slot.owner, node);
+    const bool is_forgotten =
+        mutant_ == (owner == core::Relation::none ? Mutant::postponed : Mutant::parts_undone);
+    const core::Relation next =
+        is_forgotten ? core::Relation::none : relation(slot.next_owner, node);
+    if (core::propose(slot, node.incarnation, window_start, owner, next))
+        proposed_moves += node.is_agent ? 0 : 1;
 }
 
 std::optional<std::int64_t> ControlTables::publish(Time window_start, std::span<const Grant> grants,
@@ -126,7 +117,7 @@ std::optional<std::int64_t> ControlTables::publish(Time window_start, std::span<
         if (table[i] < 0 || (assigner != nullptr && mutant_ == Mutant::assigns_nothing))
             continue;
         const NodeRow &node = *nodes[static_cast<std::size_t>(table[i])];
-        if (node.is_agent || !node.draining)
+        if (core::may_be_proposed(!node.is_agent, node.draining))
             propose(slots_[i], node, window_start);
     }
     remove_dead();

@@ -21,31 +21,18 @@ struct View {
                    ? core::nobody
                    : static_cast<std::int32_t>(found - incarnations.begin());
     }
-    [[nodiscard]] bool takes(std::int32_t node) const {
-        return node != core::nobody && node != leaver &&
-               nodes[static_cast<std::size_t>(node)].kind == core::NodeKind::worker &&
-               core::takes_slots(nodes[static_cast<std::size_t>(node)]);
-    }
 };
 
 std::vector<std::int32_t> choose_successors(const View &view, core::Strategy strategy,
                                             std::span<const SlotRow> slots) {
     std::vector<std::int32_t> owners;
-    for (const SlotRow &slot : slots) {
-        const std::int32_t owner = view.index_of(slot.owner), next = view.index_of(slot.next_owner);
-        const bool is_leavers = owner == view.leaver || next == view.leaver;
-        owners.push_back(view.takes(next)    ? next
-                         : view.takes(owner) ? owner
-                         : is_leavers        ? view.leaver
-                                             : core::nobody);
-    }
+    for (const SlotRow &slot : slots)
+        owners.push_back(core::planned_owner(view.nodes, view.leaver, view.index_of(slot.owner),
+                                             view.index_of(slot.next_owner)));
     std::vector<std::byte> memory(core::HandOver::scratch_bytes(view.nodes.size(), owners.size()));
     std::vector<std::int32_t> successors(owners.size());
     core::HandOver(view.nodes, strategy, view.leaver, owners, core::Scratch(memory.data()))
-        .choose(successors);
-    for (std::size_t i = 0; i < owners.size(); ++i)
-        if (successors[i] == core::nobody && owners[i] != view.leaver)
-            successors[i] = owners[i];
+        .choose_for_all(successors);
     return successors;
 }
 
@@ -75,7 +62,7 @@ void ControlTables::hand_over(const NodeRow &leaver) {
                 ? nobody
                 : view.incarnations[static_cast<std::size_t>(successors[i])];
         give(leaver.incarnation, static_cast<std::int32_t>(i), successor,
-             view.takes(view.index_of(slots_[i].owner)));
+             core::keeps_slots(view.nodes, view.leaver, view.index_of(slots_[i].owner)));
     }
 }
 
@@ -83,17 +70,12 @@ void ControlTables::hand_over(const NodeRow &leaver) {
 void ControlTables::give(Incarnation leaver, std::int32_t number, Incarnation successor,
                          bool is_kept) {
     SlotRow &slot = slots_[static_cast<std::size_t>(number)];
-    if (slot.owner == leaver && successor != nobody) {
+    const bool is_idle = slot.sharers.empty() || mutant_ == Mutant::leaver_never_locks;
+    if (slot.owner == leaver && successor != nobody && is_idle) {
         ++proposed_moves;
-        if (slot.sharers.empty() || mutant_ == Mutant::leaver_never_locks) {
-            take(successor, {number, slot.epoch, false, now});
-        } else {
-            slot.next_owner = successor;
-            slot.next_from = now;
-        }
-    } else if (slot.next_owner == leaver && slot.owner != leaver) {
-        slot.next_owner = is_kept ? nobody : successor;
-        proposed_moves += slot.next_owner == nobody ? 0 : 1;
+        take(successor, {number, slot.epoch, false, now});
+    } else if (core::propose_successor(slot, leaver, successor, is_kept, now)) {
+        ++proposed_moves;
     }
 }
 

@@ -1,4 +1,5 @@
 // node_agent and agent_slots: which agent a worker is assigned to, and which slots agents assign.
+#include "core/members.hpp"
 #include "core/node_state.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
@@ -24,12 +25,9 @@ constinit pg::Statement lock_agents{"SELECT node FROM stacksaga.node"
                                     " WHERE ring_id = $1 AND kind = 'agent'"
                                     " ORDER BY node COLLATE \"C\" FOR NO KEY UPDATE"};
 constinit pg::Statement count_nodes{
-    "SELECT a.node, a.heartbeat_at, a.draining"
-    "  FROM stacksaga.node a"
-    " WHERE a.ring_id = $1 AND a.kind = 'agent'"
-    " ORDER BY a.node = $2 DESC NULLS LAST,"
-    "          (SELECT count(*) FROM stacksaga.node n WHERE n.ring_id = $1 AND n.agent = a.node),"
-    "          a.node COLLATE \"C\""};
+    "SELECT a.node, a.heartbeat_at, a.draining,"
+    "       (SELECT count(*) FROM stacksaga.node n WHERE n.ring_id = $1 AND n.agent = a.node)"
+    "  FROM stacksaga.node a WHERE a.ring_id = $1 AND a.kind = 'agent'"};
 constinit pg::Statement read_agent{"SELECT agent FROM stacksaga.node WHERE node = $1"};
 
 constinit pg::Statement find_agent{
@@ -61,15 +59,20 @@ std::optional<std::string_view> agent_for_worker(const Ring &ring,
     const TimestampTz now = pg::clock_now();
     const core::RingSettings settings = read_settings(ring);
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
-    pg::Rows rows = count_nodes.run(pg::param(ring.ring_id), pg::param(older));
-    for (uint64 i = 0; i < rows.count(); ++i) {
+    pg::Rows rows = count_nodes.run(pg::param(ring.ring_id));
+    const auto count = static_cast<size_t>(rows.count());
+    auto *agents = static_cast<core::AgentChoice *>(palloc(sizeof(core::AgentChoice) * count));
+    for (size_t i = 0; i < count; ++i) {
         const int64 silent_for = core::silence(rows.time(i, 1), now);
-        if (core::node_state(silent_for, rows.boolean(i, 2), timing) == core::NodeState::active) {
-            const std::string_view name = rows.text(i, 0);
-            return std::string_view{pnstrdup(name.data(), name.size()), name.size()};
-        }
+        agents[i] = {.name = rows.text(i, 0),
+                     .state = core::node_state(silent_for, rows.boolean(i, 2), timing),
+                     .workers = rows.int8(i, 3)};
     }
-    return std::nullopt;
+    const int32 chosen = core::choose_agent({agents, count}, older.value_or(std::string_view{}));
+    if (chosen == core::nobody)
+        return std::nullopt;
+    const std::string_view name = agents[chosen].name;
+    return std::string_view{pnstrdup(name.data(), name.size()), name.size()};
 }
 
 // node_agent(node) -> text

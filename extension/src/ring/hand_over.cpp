@@ -43,11 +43,7 @@ struct View {
     core::Strategy strategy;
     int32 leaver;
 
-    bool takes(int32 node) const {
-        return node != core::nobody && node != leaver &&
-               ring.nodes[static_cast<size_t>(node)].kind == core::NodeKind::worker &&
-               core::takes_slots(ring.nodes[static_cast<size_t>(node)]);
-    }
+    bool takes(int32 node) const { return core::keeps_slots(ring.nodes, leaver, node); }
     int64 incarnation_of(int32 node) const {
         return ring.facts[static_cast<size_t>(node)].incarnation;
     }
@@ -107,22 +103,14 @@ View view_of(const Ring &ring, const NodeIdentity &node) {
 /// that keeps it. A slot that a window assigns to another node is that node's already.
 std::span<int32> choose_successors(const View &view) {
     const std::span<int32> owners = make_list<int32>(view.slots.size());
-    for (size_t i = 0; i < view.slots.size(); ++i) {
-        const Slot &slot = view.slots[i];
-        const bool is_leavers = slot.owner == view.leaver || slot.next_owner == view.leaver;
-        owners[i] = view.takes(slot.next_owner) ? slot.next_owner
-                    : view.takes(slot.owner)    ? slot.owner
-                    : is_leavers                ? view.leaver
-                                                : core::nobody;
-    }
+    for (size_t i = 0; i < view.slots.size(); ++i)
+        owners[i] = core::planned_owner(view.ring.nodes, view.leaver, view.slots[i].owner,
+                                        view.slots[i].next_owner);
     const size_t bytes = core::HandOver::scratch_bytes(view.ring.nodes.size(), owners.size());
     auto *memory = static_cast<std::byte *>(MemoryContextAllocHuge(CurrentMemoryContext, bytes));
     const std::span<int32> successors = make_list<int32>(owners.size());
     core::HandOver(view.ring.nodes, view.strategy, view.leaver, owners, core::Scratch(memory))
-        .choose(successors);
-    for (size_t i = 0; i < owners.size(); ++i)
-        if (successors[i] == core::nobody && owners[i] != view.leaver)
-            successors[i] = owners[i];
+        .choose_for_all(successors);
     return successors;
 }
 

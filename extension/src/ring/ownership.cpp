@@ -1,6 +1,6 @@
 #include "core/members.hpp"
 #include "core/ring_settings.hpp"
-#include "core/token.hpp"
+#include "core/sweep.hpp"
 
 #include "src/ring/ownership.hpp"
 
@@ -15,10 +15,6 @@
 namespace stacksaga {
 
 namespace {
-
-constexpr int windows_missed_before_sweep = 2;
-constexpr int sweep_least = 16; // slots a call
-constexpr int sweep_share = 8;  // or one slot in so many
 
 constinit pg::Statement find_proposed{
     "SELECT slot, epoch FROM stacksaga.slot"
@@ -81,19 +77,8 @@ SlotChanges share_of_standalone(const Ring &ring, const NodeIdentity &node, Time
 /// that opened, or from the node's registration where there was none.
 bool is_uncoordinated(const Ring &ring, TimestampTz registered_at, TimestampTz now) {
     pg::Rows last = find_window_end.run(pg::param(ring.ring_id), pg::param_time(now));
-    TimestampTz since = last.empty() ? registered_at : std::max(last.time(0, 0), registered_at);
-    const core::RingSettings settings = read_settings(ring);
-    return pg::time_plus(since, windows_missed_before_sweep * settings.window_length) <= now;
-}
-
-/// The order in which a node sweeps: another one for each node, so that several do not want the
-/// same slots at once.
-uint64 sweep_rank(const NodeIdentity &node, int32 slot) {
-    const std::array<uint32, 3> words{static_cast<uint32>(node.incarnation),
-                                      static_cast<uint32>(node.incarnation >> 32),
-                                      static_cast<uint32>(slot)};
-    const std::string_view bytes{reinterpret_cast<const char *>(words.data()), sizeof words};
-    return core::cassandra_token(bytes).position();
+    return core::sweep::is_uncoordinated(last.empty() ? registered_at : last.time(0, 0),
+                                         registered_at, read_settings(ring).window_length, now);
 }
 
 /// Slots whose owner is dead or gone, at most as many as bring the node to its equal share.
@@ -106,33 +91,26 @@ SlotChanges slots_to_sweep(const Ring &ring, const NodeIdentity &node, Timestamp
     for (size_t i = 0; i < all.nodes.size(); ++i)
         takers += takes(all, i) ? 1 : 0;
     const core::RingSettings settings = read_settings(ring);
-    const int64 kept_for = settings.dead_after + settings.rebalance_delay;
     const auto keeps = [&](int32 owner) {
         const NodeFacts &facts = all.facts[static_cast<size_t>(owner)];
         return all.nodes[static_cast<size_t>(owner)].kind == core::NodeKind::worker &&
-               facts.may_run && facts.silent_for < kept_for;
+               facts.may_run && core::sweep::spares(facts.silent_for, settings);
     };
     pg::Rows rows = list_slots.run(pg::param(ring.ring_id));
     SlotChanges found{};
     found.list =
         static_cast<SlotChange *>(palloc(sizeof(SlotChange) * std::max<size_t>(rows.count(), 1)));
-    int64 room = (ring.slots + takers - 1) / takers;
+    int64 held = 0;
     for (uint64 i = 0; i < rows.count(); ++i) {
         std::optional<int64> owner = rows.optional_int8(i, 2);
         const int32 holder = owner ? all.find(*owner) : core::nobody;
         if (holder == self)
-            --room;
+            ++held;
         else if (holder == core::nobody || !keeps(holder))
             found.list[found.count++] = {rows.int4(i, 0), rows.int8(i, 1), node.incarnation};
     }
-    std::sort(found.list, found.list + found.count, [&](const SlotChange &a, const SlotChange &b) {
-        return sweep_rank(node, a.slot) < sweep_rank(node, b.slot);
-    });
-    room = std::min<int64>(room, std::max(sweep_least, ring.slots / sweep_share));
-    found.count = std::min(found.count, static_cast<size_t>(std::max<int64>(room, 0)));
-    // Slots are locked in ascending order everywhere.
-    std::sort(found.list, found.list + found.count,
-              [](const SlotChange &a, const SlotChange &b) { return a.slot < b.slot; });
+    found.count = core::sweep::choose(std::span<SlotChange>{found.list, found.count},
+                                      node.incarnation, ring.slots, takers, held);
     return found;
 }
 

@@ -22,12 +22,6 @@ constinit pg::Statement list_nodes{LIST_NODES};
 constinit pg::Statement list_kept_nodes{LIST_NODES " FOR KEY SHARE SKIP LOCKED"};
 #undef LIST_NODES
 
-/// A silent agent's slots wait for it for as long.
-bool is_frozen(core::NodeState state, int64 silent_for, const core::RingSettings &settings) {
-    return (state == core::NodeState::suspected || state == core::NodeState::dead) &&
-           silent_for < settings.suspect_after + settings.rebalance_delay;
-}
-
 core::NodeKind kind_of(std::string_view kind) {
     return kind == "worker"     ? core::NodeKind::worker
            : kind == "standard" ? core::NodeKind::standard
@@ -61,7 +55,8 @@ core::RingNode node_of(const pg::Rows &rows, uint64 i, int64 silent_for, Timesta
         .state = core::node_state(std::max(silent_for, hung_for), rows.boolean(i, 5), timing),
         .weight = rows.float8(i, 2),
         .agent = rows.optional_text(i, 3).value_or(std::string_view{})};
-    node.frozen = node.kind == core::NodeKind::agent && is_frozen(node.state, silent_for, settings);
+    node.frozen = node.kind == core::NodeKind::agent &&
+                  core::is_frozen(node.state, silent_for, timing, settings.rebalance_delay);
     return node;
 }
 

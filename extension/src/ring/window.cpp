@@ -124,8 +124,11 @@ const core::Range *range_arguments(const pg::Arguments &arguments, int count) {
 
 /// SG400 unless a window of the ring starts there that is not over.
 TimestampTz window_end_of(const Ring &ring, TimestampTz start, TimestampTz now) {
+    using core::window::Acceptance;
     const int64 length = read_settings(ring).window_length;
-    if (TIMESTAMP_NOT_FINITE(start) || !core::window::is_aligned(start, length))
+    const Acceptance acceptance =
+        core::window::accept(start, length, now, core::ring_interval_max_us);
+    if (TIMESTAMP_NOT_FINITE(start) || acceptance == Acceptance::not_aligned)
         ereport(ERROR,
                 (errcode(pg::sg400), errmsg("no window of the ring starts at window_start"),
                  errdetail("window_start is %s; windows are %lld microseconds long, counted from "
@@ -133,19 +136,18 @@ TimestampTz window_end_of(const Ring &ring, TimestampTz start, TimestampTz now) 
                            timestamptz_to_str(start), static_cast<long long>(length)),
                  errhint("The next window starts at %s.",
                          timestamptz_to_str(core::window::next_start(now, length)))));
-    const TimestampTz end = pg::time_plus(start, length);
-    if (end <= now || end <= start)
+    if (acceptance == Acceptance::over)
         ereport(ERROR,
                 (errcode(pg::sg400), errmsg("window is over"),
                  errdetail("It started at %s, and it is past its end.", timestamptz_to_str(start)),
                  errhint("The next window starts at %s.",
                          timestamptz_to_str(core::window::next_start(now, length)))));
-    if (start - now > core::ring_interval_max_us)
+    if (acceptance == Acceptance::too_far_ahead)
         ereport(ERROR, (errcode(pg::sg400), errmsg("window lies too far ahead"),
                         errdetail("It would start at %s.", timestamptz_to_str(start)),
                         errhint("The next window starts at %s.",
                                 timestamptz_to_str(core::window::next_start(now, length)))));
-    return end;
+    return pg::time_plus(start, length);
 }
 
 /// The agent's incarnation; SG404 when the ring has no such agent.

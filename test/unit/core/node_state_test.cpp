@@ -37,7 +37,7 @@ TEST(NodeState, MovesAlongTheTable) {
         }
 }
 
-TEST(NodeState, EveryStateIsReachedAndTellsWhy) {
+TEST(NodeState, EveryStateIsReachedAndEveryEdgeHasASentence) {
     std::set<NodeState> reached{NodeState::active};
     for (const NodeTransition &t : node_transitions) {
         reached.insert(t.to);
@@ -64,6 +64,16 @@ TEST(NodeState, BeatingWithoutProgressIsSuspectedAndNeverDead) {
                   NodeState::suspected);
     EXPECT_EQ(node_state(silence_of_hung(INT64_MAX, 10, thirty), true, thirty),
               NodeState::draining);
+}
+
+TEST(NodeState, SlotsOfAnUnresponsiveAgentWaitForTheDelay) {
+    const NodeTiming thirty{15, 30};
+    EXPECT_FALSE(is_frozen(NodeState::active, 0, thirty, 100));
+    EXPECT_TRUE(is_frozen(NodeState::suspected, 15, thirty, 100));
+    EXPECT_TRUE(is_frozen(NodeState::dead, 114, thirty, 100));
+    EXPECT_FALSE(is_frozen(NodeState::dead, 115, thirty, 100));
+    EXPECT_FALSE(is_frozen(NodeState::suspected, 15, thirty, 0));
+    EXPECT_FALSE(is_frozen(NodeState::draining, 15, thirty, 100));
 }
 
 } // namespace

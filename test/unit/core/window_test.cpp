@@ -78,5 +78,16 @@ TEST(Window, StaysAtTheEndsOfTime) {
     EXPECT_EQ(publish_instant(highest, -minute), highest);
 }
 
+TEST(Window, IsAcceptedWhileItIsNotOver) {
+    EXPECT_EQ(accept(minute, minute, 0, 10 * minute), Acceptance::accepted);
+    EXPECT_EQ(accept(minute + 1, minute, 0, 10 * minute), Acceptance::not_aligned);
+    EXPECT_EQ(accept(0, minute, minute - 1, 10 * minute), Acceptance::accepted);
+    EXPECT_EQ(accept(0, minute, minute, 10 * minute), Acceptance::over);
+    EXPECT_EQ(accept(10 * minute, minute, 0, 10 * minute), Acceptance::accepted);
+    EXPECT_EQ(accept(11 * minute, minute, 0, 10 * minute), Acceptance::too_far_ahead);
+    EXPECT_EQ(accept(highest, 1, 0, minute), Acceptance::over); // its end passes the end of time
+    EXPECT_EQ(accept(highest - 1, 1, lowest, minute), Acceptance::too_far_ahead);
+}
+
 } // namespace
 } // namespace stacksaga::core::window
