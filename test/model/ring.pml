@@ -6,14 +6,14 @@
  * what the database does in one piece, under a lock that nobody else can hold then.
  *
  * The processes: every incarnation of a node is one (Node), so that an older one can go on, unaware,
- * after its name was registered again; coordinators (Coordinator) deal the slot to any name, for whatever
+ * after its name was registered again; coordinators (Coordinator) assign the slot to any name, for whatever
  * reason; time (Clock) passes.
  *
  * What the switches are set to when nothing is said is what the extension does:
  *   NODES          names of nodes, each with one process (2)
  *   RESTART        1: the first name is registered once more while its older holder runs on
  *   COORDINATORS   side by side, without a leader (2)
- *   AGENT          1: a window may deal the slot to an agent, which deals it on to any name, once a window
+ *   AGENT          1: a window may assign the slot to an agent, which assigns it to any name, once a window
  *   WINDOWS        how many there are (2), window 0 open at first
  *   CLOCK          0 exact; 1 every reading of the clock is any window (it jumps)
  *   SWEEP          1: nodes take the slot of an owner that is dead; 2: also of one wrongly thought dead
@@ -33,7 +33,7 @@
  *   REREAD         0: the work found before the lock is not read again behind it
  *   MARKER         1: an effect's key is (step, attempt); 2: it is the step; 0: there is no marker
  *   CAS            0: the state of the work is written without comparing what it was
- *   CONSTRAINT     0: publishers look whether a window is there, then write it
+ *   CONSTRAINT     0: publishers check whether a window is there, then write it
  *   PAUSES         0: none of the work outlasts the window in which it began
  *
  * What is asserted, each if defined:
@@ -192,7 +192,8 @@ proctype Clock() {
 
 /* ------------------------------------------------------------------------------------ coordinators */
 
-/* A proposal in the slot's row unless the slot stays where it is or the same proposal stands from before. */
+/* A proposal in the slot's row unless the slot stays where it is or the same proposal stands from before.
+ * core::propose(). */
 inline propose(window, node) {
     if
     :: owner == node -> next_owner = NOBODY; next_from = 0
@@ -202,7 +203,7 @@ inline propose(window, node) {
 }
 
 /* The window is the transaction of publish_window(): a row that can be inserted once, and the proposal. With an
- * agent, that may be to it; every node is its own, so that what it dealt on stays. */
+ * agent, the proposal may be the agent; every node is its own, so that its assignment to a worker stays. */
 inline write_window(window, name) {
     ring_epoch++;
     is_published[window] = true;
@@ -262,7 +263,8 @@ end:
 }
 
 #if AGENT
-#define IS_DEALT (next_owner == NOBODY && owner != NOBODY || next_owner != NOBODY && next_from <= window)
+/* core::is_assigned_to_agent() */
+#define IS_ASSIGNED (next_owner == NOBODY && owner != NOBODY || next_owner != NOBODY && next_from <= window)
 
 /* The transaction of publish_window() for an agent's part of a window, which it may come late for. */
 proctype Agent() {
@@ -280,7 +282,7 @@ end:
         :: break
         od;
         if
-        :: !has_part[window] && IS_DEALT ->
+        :: !has_part[window] && IS_ASSIGNED ->
             ring_epoch++;
             has_part[window] = true;
             propose(window, current[name])
@@ -295,7 +297,8 @@ end:
 
 /* ------------------------------------------------------------------------------------------- nodes */
 
-/* A beat: finds that it may take the slot over, and does, in another step. */
+/* A beat: finds that it may take the slot over (core::may_take_over(), core::sweep), and does so in another
+ * step (core::take()). */
 inline take_over() {
     atomic {
         read_clock(reading);
@@ -325,11 +328,11 @@ inline take_over() {
                 assert(ring_epoch > slot_epoch);
 #endif
                 sweeps_left = sweeps_left - (sweeps -> 1 : 0);
-                owner = me; slot_epoch = ring_epoch;
                 if
-                :: next_owner == me -> next_owner = NOBODY; next_from = 0
+                :: next_owner == me || next_owner == owner -> next_owner = NOBODY; next_from = 0
                 :: else -> skip
-                fi
+                fi;
+                owner = me; slot_epoch = ring_epoch
             :: else -> skip                          /* another time */
             fi;
             wants = false; sweeps = false; seen = 0
@@ -339,8 +342,9 @@ inline take_over() {
 }
 
 #if LEAVES
-/* A leave: finds that it owns the slot, and gives it to another name, or proposes it when somebody works in it. What
- * it does afterwards is no matter: it may be one that drains, or that comes back. */
+/* A leave: finds that it owns the slot, and gives it to another name (core::take()), or proposes that name when
+ * somebody works in the slot (core::propose_successor()). The node may go on afterwards, as one that drains or comes
+ * back. */
 inline give_away() {
     atomic { seen = slot_epoch; wants = (owner == me && leaves_left > 0) };
     if
@@ -399,7 +403,7 @@ inline find_work() {
     }
 }
 
-/* The start of the second one: whether it may work. */
+/* The start of the second one: whether it may work (fence.cpp). */
 inline pass_fence() {
 #if FENCE == 0
     passed = true
@@ -485,7 +489,7 @@ proctype Node(byte me) {
     bool wants, sweeps, found, passed;
 
     if
-    :: me >= NODES ->                                /* registers a name that is held by an older one */
+    :: me >= NODES ->                                /* registers an older one's name: core::inherit() */
         atomic {
             current[NAME_OF(me)] = me;
             if

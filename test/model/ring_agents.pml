@@ -1,5 +1,5 @@
-/* Agents: what a master deals to an agent, the agent deals on to its own workers. Does a
- * slot get to a living worker, and to whom it is dealt, whatever dies and whoever publishes when?
+/* Agents: a master assigns a slot to an agent, and the agent assigns it to one of its own workers. Does a
+ * slot get to a living worker, and to the one that it is assigned to, whatever dies and whoever publishes when?
  *
  * One slot, two agents with two workers each (0 and 1 are agent 0's, 2 and 3 agent 1's), one master. Locks are
  * left to ring.pml: here a take-over is one step. A window opens whenever it likes; in each one the master
@@ -10,12 +10,12 @@
  *   AGENT_DIES    1: so may agent 0
  *   MASTER_DIES   1: so may the master
  *   SUCCESSOR     1: another registers agent 0's name at any instant; the older one, if it lives, goes on unaware
- *   DELAY         0 a dead agent's slots are dealt anew at once, 1 some day (rebalance_delay), 2 never
+ *   DELAY         0 a dead agent's slots are reassigned at once, 1 some day (rebalance_delay), 2 never
  *   SWEEP         1: live workers take the slot of an owner that is dead
- *   MOVES         1: from any instant on the master deals the slot to agent 1 for good
- *   CHECKED       0: an agent looks at what it was dealt, and publishes without comparing
- *   INHERITS      0: what an agent was dealt and has not dealt on is lost to its successor
- *   WITHDRAWS     1: a window takes back what an agent dealt on within its own
+ *   MOVES         1: from any instant on the master assigns the slot to agent 1 for good
+ *   CHECKED       0: an agent reads which slots it was assigned, and publishes without comparing
+ *   INHERITS      0: a slot that an agent was assigned and has not assigned to a worker is lost to its successor
+ *   WITHDRAWS     1: a window withdraws an agent's assignment to its own worker
  *
  * The claim is `owned`: from some time on the slot has a living owner; or, with MOVES, `settled`: from some time
  * on that is one of agent 1's. That an owner gets its work done is ring_live.pml's.
@@ -53,12 +53,13 @@
 
 #define WORKERS 4
 #define AGENT_OF(worker) ((worker) / 2)
-#define TO(agent) (WORKERS + (agent))        /* as next_owner: the agent's, to deal on */
-#define TO_NO_ONE 6                          /* an incarnation that is out */
+#define TO(agent) (WORKERS + (agent))        /* as next_owner: the agent's, to assign to a worker */
+#define TO_NO_ONE 6                          /* a superseded incarnation */
 #define NOBODY 7
 #define IS_WORKER(holder) ((holder) < WORKERS)
 #define IS_WITH(holder, agent) (IS_WORKER(holder) && AGENT_OF(holder) == agent || holder == TO(agent))
-#define IS_DEALT(agent) (next_owner == NOBODY && IS_WITH(owner, agent) || IS_WITH(next_owner, agent))
+/* core::is_assigned_to_agent() */
+#define IS_ASSIGNED(agent) (next_owner == NOBODY && IS_WITH(owner, agent) || IS_WITH(next_owner, agent))
 
 byte owner;                     /* the row of the slot */
 byte next_owner;
@@ -79,7 +80,7 @@ bool is_moved = false;
 
 /* --------------------------------------------------------------------------- who may fail, and when */
 
-proctype Fate() {
+proctype Failures() {
     if
     :: OWNER_DIES -> owner_is_dead = true
     :: skip
@@ -94,7 +95,7 @@ proctype Fate() {
     fi
 }
 
-/* The delay is over. */
+/* The delay is over: core::is_frozen(). */
 proctype Patience() {
 end:
     atomic { DELAY == 1 && is_frozen -> is_frozen = false }
@@ -109,8 +110,9 @@ end:
 
 /* --------------------------------------------------------------------------------------- who publishes */
 
-/* publish_window() for the whole ring: the slot stays with an agent one of whose workers owns it. */
-inline deal(agent) {
+/* publish_window() for the whole ring: the slot stays with an agent one of whose workers owns it.
+ * core::propose(). */
+inline assign_to_agent(agent) {
     if
     :: IS_WITH(owner, agent) ->
         if
@@ -122,7 +124,7 @@ inline deal(agent) {
     fi
 }
 
-/* Whoever has the slot keeps it, agent 0 while it lives or is waited for. */
+/* The agent that has the slot keeps it, agent 0 while it lives or its slots are frozen for it. */
 proctype Master() {
 end:
     do
@@ -134,18 +136,19 @@ end:
         :: skip
         fi;
         if
-        :: is_moved || IS_WITH(owner, 1) -> deal(1)
-        :: !is_moved && IS_WITH(owner, 0) && (AGENT_LIVES || is_frozen) -> deal(0)
-        :: !is_moved && owner == NOBODY && AGENT_LIVES -> deal(0)
-        :: else -> deal(1)
+        :: is_moved || IS_WITH(owner, 1) -> assign_to_agent(1)
+        :: !is_moved && IS_WITH(owner, 0) && (AGENT_LIVES || is_frozen) -> assign_to_agent(0)
+        :: !is_moved && owner == NOBODY && AGENT_LIVES -> assign_to_agent(0)
+        :: else -> assign_to_agent(1)
         fi
        }
     :: master_is_dead -> break
     od
 }
 
-/* publish_window() for an agent's part: from the window that is open, or from the next one. */
-inline deal_on(worker) {
+/* publish_window() for an agent's part: from the window that is open, or from the next one.
+ * core::propose(). */
+inline assign_to_worker(worker) {
     if
     :: owner == worker -> next_owner = NOBODY
     :: owner != worker && next_owner == worker -> skip
@@ -158,12 +161,12 @@ inline deal_on(worker) {
     fi
 }
 
-/* Whoever of its workers has the slot keeps it while it lives, else another one gets it. An incarnation notices
- * that it is out some time later, or never. */
+/* The worker that has the slot keeps it while it lives, else another one gets it. An incarnation notices
+ * that it was superseded some time later, or never. */
 proctype Agent(byte me; bool is_successor) {
     byte has_it;
     if
-    :: is_successor ->
+    :: is_successor ->                               /* core::inherit() */
         atomic {
             has_successor = true; is_frozen = false;
             if
@@ -176,14 +179,14 @@ proctype Agent(byte me; bool is_successor) {
 end:
     do
     :: atomic {
-        IS_DEALT(me) && !has_part[me] && !(agent_is_dead && me == 0 && !is_successor) ->
+        IS_ASSIGNED(me) && !has_part[me] && !(agent_is_dead && me == 0 && !is_successor) ->
         has_it = (IS_WORKER(owner) && AGENT_OF(owner) == me -> owner :
                   (IS_WORKER(next_owner) -> next_owner : 2 * me));
         has_it = (LIVES(has_it) -> has_it : 4 * me + 1 - has_it)
        };
        atomic {
         if
-        :: !has_part[me] && (!CHECKED || IS_DEALT(me)) -> has_part[me] = true; deal_on(has_it)
+        :: !has_part[me] && (!CHECKED || IS_ASSIGNED(me)) -> has_part[me] = true; assign_to_worker(has_it)
         :: else -> skip
         fi;
         has_it = 0
@@ -193,6 +196,7 @@ end:
 
 /* --------------------------------------------------------------------------------------------- workers */
 
+/* core::may_take_over() and core::take(); core::sweep::spares(). */
 proctype Worker(byte me) {
 end:
     do
@@ -211,7 +215,7 @@ init {
         :: owner = NOBODY; next_owner = TO(0)
         fi;
         mortal = owner;
-        run Fate();
+        run Failures();
         run Patience();
         run Time();
         run Master();

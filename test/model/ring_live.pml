@@ -2,8 +2,8 @@
  * another node gets there.
  *
  * Assumed, and nothing else: a process that lives and could go on does so some day (weak fairness), and a
- * handler ends. Node 0 owns the slot at first and may die at any instant, with the slot's lock in its hands
- * too; node 1 lives. What is not said in a switch is as the extension does it.
+ * handler ends. Node 0 owns the slot at first and may die at any instant, also while it holds the slot's
+ * lock; node 1 lives. What is not said in a switch is as the extension does it.
  *
  *   MASTER_DIES   1: the only coordinator may die at any instant
  *   OWNER_DIES    1: so may the owner
@@ -12,7 +12,7 @@
  *   LOSSES        so many publications may come to nothing (0)
  *   SWEEP         1: a live node takes the slots of an owner that is dead
  *   REAP          1: the lock of a dead session is released (the server does, with the session)
- *   FROZEN        1: the coordinator deals to a dead node as if it lived (rebalance_delay without end)
+ *   FROZEN        1: the coordinator assigns to a dead node as if it lived (rebalance_delay without end)
  *   PAUSE         1: ownership ends with the window (on_missing_window = 'pause')
  *   BUSY          1: node 0 never ends working in the slot, in two sessions that overlap
  *   QUEUE         1: who waits for the exclusive lock keeps later sharers out
@@ -54,6 +54,7 @@
 #endif
 
 #define NOBODY 3
+/* core::is_open() */
 #if PAUSE
 #define MAY_WORK (is_open && (proposed == NOBODY || proposed == owner))
 #else
@@ -76,7 +77,7 @@ bool had_turn = false;          /* PAUSE: node 1 came round since the window ope
 
 /* --------------------------------------------------------------------------- who may fail, and when */
 
-proctype Fate() {
+proctype Failures() {
     if
     :: OWNER_DIES && !BUSY -> owner_is_dead = true
     :: skip
@@ -87,7 +88,7 @@ proctype Fate() {
     fi
 }
 
-/* The server gives back what a dead session held. */
+/* The server releases the locks of a dead session. */
 proctype Server() {
 end:
     do
@@ -109,20 +110,20 @@ end:
 
 /* ------------------------------------------------------------------------------------- coordinator */
 
-/* Node 1's turn it is when node 0 is dead, or just so: once. */
+/* Proposes node 1 once: when node 0 is dead, or, with BUSY, while it works. */
 proctype Master() {
-    bool dealt = false;
+    bool has_assigned = false;
 end:
     do
     :: atomic {
-        !master_is_dead && (PAUSE && !next_is_published || !PAUSE && !dealt) ->
+        !master_is_dead && (PAUSE && !next_is_published || !PAUSE && !has_assigned) ->
         if
         :: losses_left > 0 -> losses_left--
         :: losses_left == 0 ->
             next_is_published = true;
             if
             :: FROZEN -> proposed = NOBODY
-            :: !FROZEN && owner == 0 && (owner_is_dead || BUSY) -> proposed = 1; dealt = true
+            :: !FROZEN && owner == 0 && (owner_is_dead || BUSY) -> proposed = 1; has_assigned = true
             :: else -> skip
             fi
         fi
@@ -154,7 +155,7 @@ end:
     :: !owner_is_dead && !owner_has_left && owner == 0 -> work(0)
     :: atomic {
         OWNER_LEAVES && !owner_is_dead && !owner_has_left && owner == 0 ->
-        owner_has_left = true;
+        owner_has_left = true;                       /* core::take(), core::propose_successor() */
         if
         :: GIVES && sharers == 0 -> owner = 1; proposed = NOBODY
         :: GIVES && sharers > 0 -> proposed = 1
@@ -164,6 +165,7 @@ end:
     od
 }
 
+/* core::may_take_over() and core::take(); core::sweep::spares(). */
 proctype Heir() {
 end:
     do
@@ -179,7 +181,7 @@ end:
 
 init {
     atomic {
-        run Fate();
+        run Failures();
         run Server();
         run Time();
         run Master();
