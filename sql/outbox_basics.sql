@@ -127,7 +127,7 @@ SELECT * FROM stacksaga.blocked_keys;
 SELECT count(*) FROM stacksaga.message_retry;
 TRUNCATE outbox.got;
 
--- Failed for good: dead, and its key blocked until somebody redrives or discards it.
+-- A message that failed for good is dead, and blocks its key until an operator redrives or discards it.
 SELECT count(outbox.put(n, 'k')) FROM generate_series(11, 13) n;
 SELECT batch FROM outbox.receive('s') LIMIT 1 \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(11), 'never', 'non_retryable');

@@ -108,7 +108,7 @@ inline constexpr auto message_transitions = [] {
         T{S::in_log, E::fail, S::waiting, "it is copied out and pauses before its next attempt"},
         T{S::in_log, E::fall_back, S::fallback, "it failed for good, and its fallback is to run"},
         T{S::in_log, E::give_up, S::dead, "it failed for good, and there is no fallback"},
-        T{S::in_log, E::process_dies, S::ready, "it is delivered on its own from now on"},
+        T{S::in_log, E::process_dies, S::ready, "it is copied out, to be delivered on its own"},
         T{S::delayed, E::hold, S::held, "it is due, but an earlier message of its key blocks it"},
         T{S::delayed, E::hand_out, S::leased, "it is due"},
         T{S::delayed, E::handled, S::done, "a handler got it when it was due"},
@@ -158,11 +158,6 @@ constexpr const MessageTransition *find_transition(MessageState from, MessageEve
         if (t.from == from && t.event == event)
             return &t;
     return nullptr;
-}
-
-/// The state after an event that can meet the state.
-constexpr MessageState state_after(MessageState from, MessageEvent event) {
-    return find_transition(from, event)->to;
 }
 
 /// What a failure comes to.
@@ -222,8 +217,7 @@ constexpr bool message_transitions_are_total() {
 }
 static_assert(message_transitions_are_total());
 
-/// Nothing but `hold` makes a message wait for its key, and nothing but `release` ends that for one
-/// that nobody failed.
+/// Only `hold` makes a message wait for its key, and `release` makes it active again.
 constexpr bool keys_are_held_by_events() {
     for (const MessageTransition &t : message_transitions) {
         if (is_held(t.to) != (t.event == MessageEvent::hold))

@@ -135,7 +135,7 @@ Part read_part(const Subscription &s, LoadedTicks &ticks, Position position, int
         if (is_empty && (has_read || given_up || log.more || log.distance >= idle_distance))
             move_position(s.id, part.position, part.end, now);
         if (!log.more || !is_empty || part.copied >= copied_max) {
-            // Nobody may acknowledge a message that was given up on or is held again.
+            // Its batch is over: some of it was given up on or is held now.
             if (have_changed && part.position.batch_id != 0)
                 move_position(s.id, part.position, part.position.at, now);
             cut_last(part, room);

@@ -54,8 +54,8 @@ void note_delivery(const Subscription &s, std::span<const Message> messages, int
 /// them is delivered on its own from now on.
 void count_death(const Subscription &s, int16 partition, std::string_view error, TimestampTz now);
 
-/// Of a subscription that nobody works on: its retries continue as in one that stops on the first
-/// failure, or as in one that does not.
+/// Of a subscription that no session works on: its retries continue as in one that stops on the
+/// first failure, or as in one that does not.
 void apply_stopping(int32 subscription_id, bool stops);
 
 } // namespace stacksaga
