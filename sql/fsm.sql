@@ -5,6 +5,20 @@ SELECT * FROM stacksaga.outcome_rules();
 SELECT * FROM stacksaga.idempotency_transitions();
 SELECT * FROM stacksaga.message_transitions();
 
+-- The states that have a row in message_retry are those of its domain.
+CREATE FUNCTION pg_temp.is_stored(state text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM state::stacksaga.message_retry_state;
+    RETURN true;
+EXCEPTION WHEN check_violation THEN
+    RETURN false;
+END
+$$;
+SELECT string_agg(state, ' ' ORDER BY state) AS stored FROM (
+    SELECT from_state AS state FROM stacksaga.message_transitions()
+     UNION SELECT to_state FROM stacksaga.message_transitions()) AS named
+ WHERE pg_temp.is_stored(state);
+
 -- Every pair of (status, direction), tried with a direct UPDATE by a superuser, the owner of the
 -- table: exactly the listed changes pass. No listed change leads out of completed or failed, none
 -- from compensate back to act, and a status never stays while its direction changes.

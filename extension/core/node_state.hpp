@@ -76,7 +76,7 @@ struct NodeTiming {
 
 /// How far an instant is from now. A heartbeat in the future (the clock was set back) ages like one
 /// in the past: the next heartbeat of a live node corrects it.
-constexpr std::int64_t silence(std::int64_t heartbeat_at, std::int64_t now) {
+constexpr std::int64_t age_of(std::int64_t heartbeat_at, std::int64_t now) {
     const auto earlier = static_cast<std::uint64_t>(heartbeat_at < now ? heartbeat_at : now);
     const auto later = static_cast<std::uint64_t>(heartbeat_at < now ? now : heartbeat_at);
     constexpr auto most = static_cast<std::uint64_t>(INT64_MAX);
@@ -84,37 +84,38 @@ constexpr std::int64_t silence(std::int64_t heartbeat_at, std::int64_t now) {
 }
 
 /// The heartbeat age that a hung node counts as having: its heartbeats arrive, but it has not
-/// reported its progress for `untold_for`, though it was asked after `checkpoint_interval` and has
+/// reported its progress for `report_age`, though it was asked after `checkpoint_interval` and has
 /// reported it before. It counts from the question on, and stays below dead: the node may finish
 /// what it has begun.
-constexpr std::int64_t silence_of_hung(std::int64_t untold_for, std::int64_t checkpoint_interval,
-                                       const NodeTiming &timing) {
+constexpr std::int64_t age_when_hung(std::int64_t report_age, std::int64_t checkpoint_interval,
+                                     const NodeTiming &timing) {
     const std::int64_t asked_for =
-        untold_for > checkpoint_interval ? untold_for - checkpoint_interval : 0;
+        report_age > checkpoint_interval ? report_age - checkpoint_interval : 0;
     return asked_for < timing.dead_after ? asked_for : timing.dead_after - 1;
 }
 
-/// The state of a node whose last heartbeat arrived `silent_for` ago.
-constexpr NodeState node_state(std::int64_t silent_for, bool draining, const NodeTiming &timing) {
-    if (silent_for >= timing.removed_after())
+/// The state of a node whose last heartbeat arrived `heartbeat_age` ago.
+constexpr NodeState node_state(std::int64_t heartbeat_age, bool draining,
+                               const NodeTiming &timing) {
+    if (heartbeat_age >= timing.removed_after())
         return NodeState::removed;
-    if (silent_for >= timing.dead_after)
+    if (heartbeat_age >= timing.dead_after)
         return NodeState::dead;
     if (draining)
         return NodeState::draining;
-    return silent_for >= timing.suspect_after ? NodeState::suspected : NodeState::active;
+    return heartbeat_age >= timing.suspect_after ? NodeState::suspected : NodeState::active;
 }
 
-/// Whether the slots of an agent in this state, last heard `silent_for` ago, still wait for it.
-constexpr bool is_frozen(NodeState state, std::int64_t silent_for, const NodeTiming &timing,
+/// Whether the slots of an agent in this state, last heard `heartbeat_age` ago, still wait for it.
+constexpr bool is_frozen(NodeState state, std::int64_t heartbeat_age, const NodeTiming &timing,
                          std::int64_t rebalance_delay) {
     return (state == NodeState::suspected || state == NodeState::dead) &&
-           silent_for < timing.suspect_after + rebalance_delay;
+           heartbeat_age < timing.suspect_after + rebalance_delay;
 }
 
 static_assert(!may_change(NodeState::active, NodeState::dead));
 static_assert(!may_change(NodeState::draining, NodeState::active));
 static_assert(!may_change(NodeState::removed, NodeState::active));
-static_assert(silence(INT64_MIN, INT64_MAX) == INT64_MAX && silence(3, 1) == 2);
+static_assert(age_of(INT64_MIN, INT64_MAX) == INT64_MAX && age_of(3, 1) == 2);
 
 } // namespace stacksaga::core

@@ -28,9 +28,9 @@ constexpr bool is_uncoordinated(std::int64_t last_window_end, std::int64_t regis
     return window::saturate(window::int128{since} + windows_missed * window_length) <= now;
 }
 
-/// Whether a worker that was last heard `silent_for` ago keeps its slots.
-constexpr bool spares(std::int64_t silent_for, const RingSettings &settings) {
-    return silent_for < settings.dead_after + settings.rebalance_delay;
+/// Whether a worker that was last heard `heartbeat_age` ago keeps its slots.
+constexpr bool spares(std::int64_t heartbeat_age, const RingSettings &settings) {
+    return heartbeat_age < settings.dead_after + settings.rebalance_delay;
 }
 
 /// The order in which a node sweeps: a different one for each node, so that several nodes do not

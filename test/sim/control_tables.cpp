@@ -40,7 +40,7 @@ NodeRow &ControlTables::current(const std::string &name, Incarnation incarnation
 
 void ControlTables::remove_dead() {
     std::erase_if(nodes_, [&](const auto &entry) {
-        return core::silence(entry.second.heartbeat_at, now) >= timing().removed_after();
+        return core::age_of(entry.second.heartbeat_at, now) >= timing().removed_after();
     });
 }
 
@@ -123,7 +123,7 @@ void ControlTables::leave(const std::string &name, Incarnation incarnation) {
 }
 
 core::NodeState ControlTables::state_of(const NodeRow &node) const {
-    return core::node_state(core::silence(node.heartbeat_at, now), node.draining, timing());
+    return core::node_state(core::age_of(node.heartbeat_at, now), node.draining, timing());
 }
 
 core::NodeState ControlTables::shown_state(const NodeRow &node) const {
@@ -134,10 +134,10 @@ core::NodeState ControlTables::shown_state(const NodeRow &node) const {
 
 /// Whether a sweep leaves a node's slots alone.
 bool ControlTables::keeps_slots(const NodeRow &node) const {
-    const std::int64_t silent_for = core::silence(node.heartbeat_at, now);
+    const std::int64_t heartbeat_age = core::age_of(node.heartbeat_at, now);
     return !node.is_agent &&
-           (mutant_ == Mutant::sweeps_living ? silent_for < settings_.heartbeat_interval
-                                             : core::sweep::spares(silent_for, settings_));
+           (mutant_ == Mutant::sweeps_living ? heartbeat_age < settings_.heartbeat_interval
+                                             : core::sweep::spares(heartbeat_age, settings_));
 }
 
 bool ControlTables::is_uncoordinated(const NodeRow &self) const {
@@ -195,7 +195,7 @@ void ControlTables::take(Incarnation node, const Candidate &candidate) {
         const NodeRow *owner = find(slot.owner);
         // An owner that came back after the taker found it dead may lose the slot: it is fenced.
         if (owner != nullptr && owner->heartbeat_at <= candidate.found_at &&
-            core::silence(owner->heartbeat_at, candidate.found_at) <
+            core::age_of(owner->heartbeat_at, candidate.found_at) <
                 settings_.dead_after + settings_.rebalance_delay)
             violated("a sweep takes from the living", what + " of " + owner->name);
         ++counts.sweeps;

@@ -4,10 +4,10 @@
 namespace stacksaga::sim {
 
 bool ControlTables::is_frozen(const NodeRow &node) const {
-    const Time silent_for =
-        mutant_ == Mutant::frozen_for_ever ? 0 : core::silence(node.heartbeat_at, now);
+    const Time heartbeat_age =
+        mutant_ == Mutant::frozen_for_ever ? 0 : core::age_of(node.heartbeat_at, now);
     return node.is_agent &&
-           core::is_frozen(state_of(node), silent_for, timing(), settings_.rebalance_delay);
+           core::is_frozen(state_of(node), heartbeat_age, timing(), settings_.rebalance_delay);
 }
 
 core::Relation ControlTables::relation(Incarnation holder, const NodeRow &node) const {

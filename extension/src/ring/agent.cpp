@@ -63,9 +63,9 @@ std::optional<std::string_view> agent_for_worker(const Ring &ring,
     const auto count = static_cast<size_t>(rows.count());
     auto *agents = static_cast<core::AgentChoice *>(palloc(sizeof(core::AgentChoice) * count));
     for (size_t i = 0; i < count; ++i) {
-        const int64 silent_for = core::silence(rows.time(i, 1), now);
+        const int64 heartbeat_age = core::age_of(rows.time(i, 1), now);
         agents[i] = {.name = rows.text(i, 0),
-                     .state = core::node_state(silent_for, rows.boolean(i, 2), timing),
+                     .state = core::node_state(heartbeat_age, rows.boolean(i, 2), timing),
                      .workers = rows.int8(i, 3)};
     }
     const int32 chosen = core::choose_agent({agents, count}, older.value_or(std::string_view{}));

@@ -30,7 +30,7 @@ bool is_time_to_warn(int32 ring_id, std::string_view name) {
     const uint64 key = core::murmur3_x64_128(name, static_cast<uint32>(ring_id)).h1;
     const TimestampTz now = pg::clock_now();
     Place &place = places[key % places.size()];
-    if (place.key == key && core::silence(place.warned_at, now) < USECS_PER_MINUTE)
+    if (place.key == key && core::age_of(place.warned_at, now) < USECS_PER_MINUTE)
         return false;
     place = {.key = key, .warned_at = now};
     return true;

@@ -261,10 +261,10 @@ void heartbeat_node(const pg::Arguments &arguments, pg::ResultSet &result) {
     const bool draining = rows.boolean(0, 1);
     const core::RingSettings settings = read_settings(ring);
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
-    const int64 untold_for = core::silence(rows.time(0, 2), now);
-    const bool checkpoint_is_due = untold_for >= settings.checkpoint_interval;
+    const int64 report_age = core::age_of(rows.time(0, 2), now);
+    const bool checkpoint_is_due = report_age >= settings.checkpoint_interval;
     const int64 hung_for =
-        rows.boolean(0, 3) ? core::silence_of_hung(untold_for, settings.checkpoint_interval, timing)
+        rows.boolean(0, 3) ? core::age_when_hung(report_age, settings.checkpoint_interval, timing)
                            : 0;
     settle_ownership({ring.ring_id, node.incarnation}, false);
     const core::NodeState state = core::node_state(hung_for, draining, timing);
@@ -375,11 +375,11 @@ STACKSAGA_FUNCTION(leave_ring) {
 
 // node_state(heartbeat_at, at, draining, suspect_after, dead_after) -> text
 STACKSAGA_FUNCTION(node_state) {
-    const int64 silent_for = core::silence(PG_GETARG_TIMESTAMPTZ(0), PG_GETARG_TIMESTAMPTZ(1));
+    const int64 heartbeat_age = core::age_of(PG_GETARG_TIMESTAMPTZ(0), PG_GETARG_TIMESTAMPTZ(1));
     const core::NodeTiming timing{
         pg::interval_microseconds(PG_GETARG_DATUM(3), "suspect_after", false),
         pg::interval_microseconds(PG_GETARG_DATUM(4), "dead_after", false)};
-    const core::NodeState state = core::node_state(silent_for, PG_GETARG_BOOL(2), timing);
+    const core::NodeState state = core::node_state(heartbeat_age, PG_GETARG_BOOL(2), timing);
     PG_RETURN_TEXT_P(pg::make_text(core::name_of(state)));
 }
 

@@ -94,7 +94,7 @@ SlotChanges slots_to_sweep(const Ring &ring, const NodeIdentity &node, Timestamp
     const auto keeps = [&](int32 owner) {
         const NodeFacts &facts = all.facts[static_cast<size_t>(owner)];
         return all.nodes[static_cast<size_t>(owner)].kind == core::NodeKind::worker &&
-               facts.may_run && core::sweep::spares(facts.silent_for, settings);
+               facts.may_run && core::sweep::spares(facts.heartbeat_age, settings);
     };
     pg::Rows rows = list_slots.run(pg::param(ring.ring_id));
     SlotChanges found{};

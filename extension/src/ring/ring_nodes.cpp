@@ -42,21 +42,21 @@ bool is_running(int32 pid) {
     return process != nullptr && process->databaseId == MyDatabaseId;
 }
 
-core::RingNode node_of(const pg::Rows &rows, uint64 i, int64 silent_for, TimestampTz now,
+core::RingNode node_of(const pg::Rows &rows, uint64 i, int64 heartbeat_age, TimestampTz now,
                        const core::RingSettings &settings) {
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
     const std::optional<TimestampTz> told = rows.optional_time(i, 6);
-    const int64 hung_for = told ? core::silence_of_hung(core::silence(*told, now),
-                                                        settings.checkpoint_interval, timing)
-                                : 0;
+    const int64 hung_for =
+        told ? core::age_when_hung(core::age_of(*told, now), settings.checkpoint_interval, timing)
+             : 0;
     core::RingNode node{
         .name = rows.text(i, 0),
         .kind = kind_of(rows.text(i, 1)),
-        .state = core::node_state(std::max(silent_for, hung_for), rows.boolean(i, 5), timing),
+        .state = core::node_state(std::max(heartbeat_age, hung_for), rows.boolean(i, 5), timing),
         .weight = rows.float8(i, 2),
         .agent = rows.optional_text(i, 3).value_or(std::string_view{})};
     node.frozen = node.kind == core::NodeKind::agent &&
-                  core::is_frozen(node.state, silent_for, timing, settings.rebalance_delay);
+                  core::is_frozen(node.state, heartbeat_age, timing, settings.rebalance_delay);
     return node;
 }
 
@@ -93,11 +93,11 @@ RingNodes read_ring_nodes(const Ring &ring, TimestampTz now, bool keep) {
                   count},
         .facts = {static_cast<NodeFacts *>(palloc(sizeof(NodeFacts) * (count + 1))), count}};
     for (size_t i = 0; i < count; ++i) {
-        const int64 silent_for = core::silence(rows.time(i, 4), now);
+        const int64 heartbeat_age = core::age_of(rows.time(i, 4), now);
         const bool is_process = !rows.is_null(i, 8);
-        result.nodes[i] = node_of(rows, i, silent_for, now, settings);
+        result.nodes[i] = node_of(rows, i, heartbeat_age, now, settings);
         result.facts[i] = {.incarnation = rows.int8(i, 7),
-                           .silent_for = silent_for,
+                           .heartbeat_age = heartbeat_age,
                            .is_process = is_process,
                            .may_run = !is_process || is_running(rows.int4(i, 8))};
     }

@@ -11,9 +11,9 @@ namespace stacksaga {
 /// What an assignment does not need of a node.
 struct NodeFacts {
     int64 incarnation;
-    int64 silent_for; ///< since its last heartbeat, in microseconds
-    bool is_process;  ///< a background worker of this server
-    bool may_run;     ///< no background worker whose process has ended
+    int64 heartbeat_age; ///< since its last heartbeat, in microseconds
+    bool is_process;     ///< a background worker of this server
+    bool may_run;        ///< no background worker whose process has ended
 };
 
 struct RingNodes {

@@ -71,7 +71,7 @@ void require_dead(const Ring &ring, const Adoption &a, TimestampTz now) {
     pg::Rows rows = list_nodes.run(pg::param(ring.ring_id));
     for (uint64 i = 0; i < rows.count(); ++i) {
         const core::NodeState state =
-            core::node_state(core::silence(rows.time(i, 1), now), rows.boolean(i, 2), timing);
+            core::node_state(core::age_of(rows.time(i, 1), now), rows.boolean(i, 2), timing);
         if (state == core::NodeState::dead || state == core::NodeState::removed)
             continue;
         const std::string_view word = core::name_of(state);

@@ -48,22 +48,21 @@ TEST(NodeState, EveryStateIsReachedAndEveryEdgeHasASentence) {
 }
 
 TEST(NodeState, ClockSetBackDoesNotKeepTheDeadAlive) {
-    EXPECT_EQ(silence(100, 130), 30);
-    EXPECT_EQ(silence(130, 100), 30);
-    EXPECT_EQ(silence(INT64_MIN, INT64_MAX), INT64_MAX);
-    EXPECT_EQ(node_state(silence(3600, 0), false, timing), NodeState::removed);
+    EXPECT_EQ(age_of(100, 130), 30);
+    EXPECT_EQ(age_of(130, 100), 30);
+    EXPECT_EQ(age_of(INT64_MIN, INT64_MAX), INT64_MAX);
+    EXPECT_EQ(node_state(age_of(3600, 0), false, timing), NodeState::removed);
 }
 
 TEST(NodeState, BeatingWithoutProgressIsSuspectedAndNeverDead) {
     const NodeTiming thirty{15, 30};
-    EXPECT_EQ(silence_of_hung(10, 10, thirty), 0);
-    EXPECT_EQ(node_state(silence_of_hung(24, 10, thirty), false, thirty), NodeState::active);
-    EXPECT_EQ(node_state(silence_of_hung(25, 10, thirty), false, thirty), NodeState::suspected);
+    EXPECT_EQ(age_when_hung(10, 10, thirty), 0);
+    EXPECT_EQ(node_state(age_when_hung(24, 10, thirty), false, thirty), NodeState::active);
+    EXPECT_EQ(node_state(age_when_hung(25, 10, thirty), false, thirty), NodeState::suspected);
     for (const std::int64_t untold : {std::int64_t{40}, std::int64_t{1'000'000}, INT64_MAX})
-        EXPECT_EQ(node_state(silence_of_hung(untold, 10, thirty), false, thirty),
+        EXPECT_EQ(node_state(age_when_hung(untold, 10, thirty), false, thirty),
                   NodeState::suspected);
-    EXPECT_EQ(node_state(silence_of_hung(INT64_MAX, 10, thirty), true, thirty),
-              NodeState::draining);
+    EXPECT_EQ(node_state(age_when_hung(INT64_MAX, 10, thirty), true, thirty), NodeState::draining);
 }
 
 TEST(NodeState, SlotsOfAnUnresponsiveAgentWaitForTheDelay) {
