@@ -3,7 +3,8 @@
 #   make              build the extension            make install [DESTDIR=...]   install it
 #   make demo         transfers between two banks    make test                    every test there is
 #   make unit | regress | isolation | property | tap | docs | examples | lint | model | sim  one part of the tests
-#   make chaos        heavy runs, many minutes each
+#   make chaos        everything attacked for an hour; CHAOS_SECONDS, CHAOS_SEED
+#   make chaos-heavy  heavy runs of single tests, many minutes each
 #   make coordinator  build the daemon               make clean                   remove what was built
 #   make man          the daemon's manual page, build/stacksaga-coordinator.1
 #   make bench        how fast, compared with what
@@ -77,7 +78,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos chaos-sim chaos-http chaos-outbox chaos-live tidy bench \
+.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench \
         bench-core coordinator man demo-programs cmake
 
 packages:
@@ -120,9 +121,13 @@ sim: coordinator
 	$(MAKE) -C build stacksaga-sim
 	@test/tools/sim
 
+# An hour of faults of every kind, and the checker; two minutes of it are part of `make test`.
+chaos: all coordinator
+	@test/tools/chaos
+
 # Heavy runs, each on its own and for many minutes; not part of `make test`.
 CHAOS += chaos-sim chaos-http chaos-outbox chaos-live
-chaos:
+chaos-heavy:
 	@for run in $(CHAOS); do $(MAKE) $$run || failed="$$failed $$run"; done; \
 	    [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
