@@ -1,4 +1,4 @@
-"""The faults: FAULTS is the table. A fault begins, may last, and ends.
+"""The faults, each a small class; every_fault() is the table. A fault begins, may last, and ends.
 
 weight says how often it is chosen when faults are mixed; lasts, for how many seconds. begin() returns
 False where there was nothing to do it to. Each runs in a thread; one of a class is in force at a time.
@@ -12,7 +12,7 @@ import time
 
 import psycopg
 
-from world import SERVER, send
+from world import CLIENTS, DAEMONS, SERVER, send
 
 
 class Fault:
@@ -52,8 +52,7 @@ class Freeze(Fault):
         return self.pid is not None and world.stop(self.pid)
 
     def end(self, world):
-        if self.pid is not None:
-            world.go_on(self.pid)
+        world.go_on(self.pid)
 
 
 class KillBackend(Signal):
@@ -109,13 +108,30 @@ class KillClient(Fault):
     name = 'kill -9 of a client'
     weight = 6
 
+    kinds = CLIENTS
+
     def begin(self, world, random):
-        pids = world.client_pids()
+        pids = world.client_pids(self.kinds)
         if not pids:
             return False
         pid = random.choice(pids)
         world.killed.add(pid)
         return send(pid, signal.SIGKILL)
+
+
+class KillDaemon(KillClient):
+    name = 'kill -9 of a coordinator'
+    weight = 3
+    kinds = DAEMONS
+
+
+class FreezeDaemon(Freeze):
+    name = 'a coordinator frozen'
+    weight = 3
+    lasts = (1, 8)
+
+    def pids(self, world):
+        return world.client_pids(DAEMONS)
 
 
 class FreezeClient(Freeze):
@@ -194,13 +210,12 @@ class Statement(Fault):
                 self.connection.execute(statement)
             return True
         except psycopg.Error:
-            self.end(world)
+            if self.connection is not None:
+                self.connection.close()
             return False
 
     def end(self, world):
-        if self.connection is not None:
-            self.connection.close()
-        self.connection = None
+        self.connection.close()
 
 
 class LockTable(Statement):
@@ -236,7 +251,7 @@ class DropElsewhere(Statement):
     def end(self, world):
         try:
             self.connection.execute('DROP EXTENSION stacksaga CASCADE')
-        except (AttributeError, psycopg.Error):
+        except psycopg.Error:
             pass
         super().end(world)
 
@@ -247,8 +262,17 @@ class Prepared(Statement):
     lasts = (1, 8)
     statements = ('BEGIN', "UPDATE bank.stream SET n = n WHERE key = 'k1'", "PREPARE TRANSACTION 'chaos'")
 
+    def begin(self, world, random):
+        if super().begin(world, random):
+            return True
+        self.roll_back(world)
+        return False
+
     def end(self, world):
         super().end(world)
+        self.roll_back(world)
+
+    def roll_back(self, world):
         # Until it is gone it holds a lock and its transaction id, also over restarts.
         world.insist("""DO $$ BEGIN
             IF EXISTS (SELECT FROM pg_prepared_xacts WHERE gid = 'chaos') THEN
@@ -272,7 +296,7 @@ class Node(Statement):
             if keep:
                 self.incarnation = row[0]
             return True
-        except (AttributeError, psycopg.Error):
+        except psycopg.Error:
             return False
 
     def end(self, world):
@@ -280,6 +304,45 @@ class Node(Statement):
         if self.call('drain_node(%s, %s)') and self.node != 'chaos-0':
             self.call('leave_ring(%s, %s)')
         super().end(world)
+
+
+class Network(Fault):
+    """What happens between clients and server; in the end connections are cut, or all of it arrives late."""
+    mode = ''
+    lasts = (0.5, 6)
+
+    def begin(self, world, random):
+        if not world.network.acquire(blocking=False):
+            return False
+        self.cuts = random.randrange(2) == 0
+        world.set_network(self.mode)
+        return True
+
+    def end(self, world):
+        if self.cuts:
+            world.set_network('cut')
+            time.sleep(0.2)
+        world.set_network('pass')
+        world.network.release()
+
+
+class Delay(Network):
+    name = 'a slow network'
+    weight = 3
+    mode = 'delay'
+
+
+class HalfOpen(Network):
+    name = 'connections half open'
+    weight = 3
+    mode = 'hold'
+
+
+class Mute(Network):
+    name = 'answers lost on the way'
+    weight = 4
+    lasts = (0.3, 3)
+    mode = 'mute'
 
 
 class Workers(Fault):
@@ -329,14 +392,25 @@ class Maintenance(Fault):
             return False
 
 
-def all_of(base):
+class DiskFull(Fault):
+    """No room for tables: the disk of the database's tablespace shrinks to what is on it."""
+    name = 'a full disk'
+    weight = 2
+    lasts = (0.5, 4)
+
+    def begin(self, world, random):
+        return world.disk is not None and world.resize_disk(full=True)
+
+    def end(self, world):
+        world.resize_disk(full=False)
+
+
+def every_fault(base=Fault):
+    """All classes of faults that have a name."""
     for fault in base.__subclasses__():
-        yield from all_of(fault)
+        yield from every_fault(fault)
         if fault.name:
             yield fault
-
-
-FAULTS = tuple(dict.fromkeys(all_of(Fault)))
 
 
 class Schedule:
@@ -345,11 +419,12 @@ class Schedule:
     # So many faults at once, at most.
     AT_ONCE = 4
 
-    def __init__(self, world, seed):
+    def __init__(self, world, seed, only=None):
         self.world = world
         self.seed = seed
         self.random = random_module.Random(f'{seed}/faults')
-        self.faults = [fault() for fault in FAULTS]
+        self.faults = [fault() for fault in dict.fromkeys(every_fault())
+                       if not only or any(words in fault.name for words in only)]
         self.first = self.random.sample(self.faults, len(self.faults))
         self.injected = {fault.name: 0 for fault in self.faults}
         self.threads = {}
@@ -373,15 +448,14 @@ class Schedule:
         random = random_module.Random(f'{self.seed}/fault/{number}')
         lasts = random.uniform(*fault.lasts)
         began = time.monotonic_ns()
+        if not fault.begin(self.world, random):
+            return
         try:
-            injected = fault.begin(self.world, random)
-            if injected:
-                time.sleep(lasts)
+            time.sleep(lasts)
         finally:
             fault.end(self.world)
-        if injected:
-            self.injected[fault.name] += 1
-            self.world.note({'fault': fault.name, 'begin': began, 'end': time.monotonic_ns()})
+        self.injected[fault.name] += 1
+        self.world.note({'fault': fault.name, 'begin': began, 'end': time.monotonic_ns()})
 
     def finish(self):
         """Waits until no fault is in force."""

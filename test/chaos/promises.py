@@ -36,6 +36,13 @@ class History:
         return [call for op in ops for call in self.by_op[op] if call['outcome'] in outcomes]
 
 
+def of_any_instant():
+    """The promises that the tables keep at any instant, whatever is still to be done: sentence, function."""
+    functions = (conservation, at_most_once, completed, failed, effects_have_sagas, atomic, signals, idempotency,
+                 versions, sequences, derived, key_order)
+    return [(sentence, function) for sentence, function in PROMISES.items() if function in functions]
+
+
 def grouped(rows, *columns):
     groups = defaultdict(list)
     for row in rows:

@@ -1,4 +1,4 @@
-"""run.py [--quick] [--seconds N] [--seed N] FOLDER: one run of the harness, inside a private server.
+"""run.py [--quick] [--seconds N] --seed N [--only FAULT]... FOLDER: one run of the harness, inside a private server.
 
 Starts the clients, injects faults, lets the work come to its end, and runs the checker. FOLDER keeps
 what was recorded. Environment of with-postgres. Exits 1 when a promise was broken.
@@ -14,6 +14,7 @@ import time
 
 import psycopg
 
+import copies   # whose faults are faults as well
 from faults import Schedule
 from world import HERE, World
 
@@ -26,11 +27,26 @@ UNSETTLED = """
      WHERE lag_messages + blocked_keys + dead_messages > 0"""
 
 
+# Windows and patience are short, so that many owners change in a run.
+RING = (('window_length', '2 seconds'), ('publish_lead', '1 second'), ('heartbeat_interval', '300 ms'),
+        ('suspect_after', '1 second'), ('dead_after', '2 seconds'), ('checkpoint_interval', '1 second'))
+
+
 def set_up(world):
     """The database, the role and what bank.sql makes."""
-    world.sql('CREATE DATABASE chaos', 'CREATE DATABASE elsewhere', 'CREATE ROLE bank LOGIN', database='postgres')
+    tablespace = ''
+    if world.disk:
+        data = pathlib.Path(world.disk) / 'data'
+        data.mkdir()
+        shutil.chown(data, world.data.owner())
+        world.sql(f"CREATE TABLESPACE small LOCATION '{data}'", database='postgres')
+        tablespace = ' TABLESPACE small'
+    world.sql(f'CREATE DATABASE chaos{tablespace}', 'CREATE DATABASE elsewhere', 'CREATE ROLE bank LOGIN',
+              'CREATE ROLE coordinator LOGIN', database='postgres')
     world.sql('CREATE EXTENSION stacksaga', 'GRANT CREATE ON DATABASE chaos TO bank',
-              *(f"SELECT stacksaga.grant_usage('bank', '{level}')" for level in ('service', 'operator', 'monitor')))
+              "SELECT stacksaga.grant_usage('coordinator', 'coordinator')",
+              *(f"SELECT stacksaga.grant_usage('bank', '{level}')" for level in ('service', 'operator', 'monitor')),
+              *(f"SELECT stacksaga.alter_ring('default', 'default', '{name}', '{value}')" for name, value in RING))
     with psycopg.connect(dbname='chaos', user='bank', autocommit=True) as connection:
         connection.execute((HERE / 'bank.sql').read_text())
 
@@ -42,16 +58,16 @@ def unsettled(world):
 
 
 def inject(world, schedule, seconds, pause):
-    """Faults for so many seconds, then none in force."""
+    """Faults for so many seconds."""
     started = said = time.monotonic()
     while time.monotonic() - started < seconds:
         schedule.begin_one()
         time.sleep(schedule.random.uniform(*pause))
+        world.revive()
         world.replace_dead_clients()
         if time.monotonic() - said > 60:
             said = time.monotonic()
             print(f'  {said - started:.0f} s, {sum(schedule.injected.values())} faults', flush=True)
-    schedule.finish()
 
 
 def settle(world, patience):
@@ -60,6 +76,7 @@ def settle(world, patience):
     deadline = time.monotonic() + patience
     left = 'unknown'
     while left and time.monotonic() < deadline:
+        world.revive()
         world.replace_dead_clients()
         time.sleep(0.5)
         try:
@@ -68,11 +85,7 @@ def settle(world, patience):
         except psycopg.Error as error:
             left = str(error)
     world.set_phase('stop')
-    for process in world.clients.values():
-        try:
-            process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
+    world.end_processes()
     return left
 
 
@@ -80,6 +93,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--seconds', type=int, default=3600)
     parser.add_argument('--seed', type=int, required=True)
+    parser.add_argument('--only', action='append')
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('folder', type=pathlib.Path)
     arguments = parser.parse_args()
@@ -87,9 +101,16 @@ def main():
     (arguments.folder / 'history').mkdir(parents=True)
     world.set_phase('run')
     set_up(world)
+    world.start_proxy()
     world.start_clients()
-    schedule = Schedule(world, arguments.seed)
-    inject(world, schedule, arguments.seconds, (0.5, 2) if arguments.quick else (0.5, 6))
+    schedule = Schedule(world, arguments.seed, arguments.only)
+    pause = (0.5, 2) if arguments.quick else (0.5, 6)
+    # First the workers share the ring by themselves, then coordinators assign it.
+    inject(world, schedule, arguments.seconds * 0.5, pause)
+    if not world.start_daemons():
+        print('  no coordinator: build/coordinator has none')
+    inject(world, schedule, arguments.seconds * 0.5, pause)
+    schedule.finish()
     left = settle(world, 40 if arguments.quick else 600)
     print('Faults injected:')
     for name, count in schedule.injected.items():
@@ -98,10 +119,12 @@ def main():
         print(f'NOT SETTLED: {left}')
     for name, status in world.deaths:
         print(f'NOT OK: client {name} ended with status {status}: {world.folder / name}.log')
+    for violation in world.violations:
+        print(f'NOT OK: {violation}')
     shutil.copy(os.environ['STACKSAGA_LOG'], arguments.folder / 'server.log')
     checked = subprocess.run([sys.executable, '-B', HERE / 'check.py', '--database', 'chaos', arguments.folder],
                              env={**os.environ, 'PGUSER': 'postgres'})
-    sys.exit(1 if world.deaths or left else checked.returncode)
+    sys.exit(1 if world.deaths or world.violations or left else checked.returncode)
 
 
 main()

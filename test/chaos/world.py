@@ -13,8 +13,13 @@ import psycopg
 
 HERE = pathlib.Path(__file__).parent
 SERVER = HERE.parent / 'tools' / 'server'
+COORDINATOR = pathlib.Path(os.environ.get(
+    'CHAOS_COORDINATOR', HERE.parents[1] / 'build' / 'coordinator' / 'stacksaga-coordinator'))
 CLIENTS = {'starter': 2, 'publisher': 2, 'payer': 2, 'deduper': 2, 'brawler': 1, 'operator': 1,
            'service': 2, 'receiver': 2, 'shipper': 1}
+# Room on the disk that faults fill, in bytes; a file system in memory, which takes what is on it.
+DISK = 8 << 30
+DAEMONS = {'master': 2, 'agent': 1}
 
 
 def send(pid, number):
@@ -26,6 +31,13 @@ def send(pid, number):
         return False
 
 
+def replace_file(path, text):
+    """Writes a file that others read at any time: they see the old text or the new one."""
+    new = path.with_suffix('.new')
+    new.write_text(text)
+    new.rename(path)
+
+
 class World:
     """The server and the clients of a run."""
 
@@ -33,13 +45,21 @@ class World:
         self.folder = folder
         self.seed = seed
         self.data = pathlib.Path(os.environ['PGDATA'])
+        # The socket of the proxy lies beside the server's, whose path is known to be short enough.
+        self.proxy_folder = pathlib.Path(os.environ['PGHOST']) / 'p'
+        self.proxy = None
         self.clients = {}       # name -> process
         self.generations = {}
         self.deaths = []        # clients that ended by themselves, with their status
         self.killed = set()     # pids of clients that a fault killed
         self.stopped = set()    # pids that a fault stopped
+        self.violations = []    # what faults found broken
+        self.disk = os.environ.get('CHAOS_DISK') or None
+        owner = self.data.owner()
+        self.as_owner = [] if os.getuid() else ['runuser', '-u', owner, '--']
         self.restarting = threading.Lock()
         self.noting = threading.Lock()
+        self.network = threading.Lock()
 
     # The server.
 
@@ -81,6 +101,25 @@ class World:
             time.sleep(0.5)
         sys.exit(f'the server does not start again:\n{done.stdout}{done.stderr}')
 
+    def revive(self):
+        """Starts the server if it gave up by itself, as when it cannot recover for want of space."""
+        if not self.restarting.acquire(blocking=False):
+            return
+        try:
+            postmaster = self.postmaster()
+            if postmaster is None or not pathlib.Path(f'/proc/{postmaster}').exists():
+                self.start_server()
+        finally:
+            self.restarting.release()
+
+    def resize_disk(self, full):
+        """Leaves no room on the disk, or a lot. Tells whether it could."""
+        room = DISK
+        if full:
+            disk = os.statvfs(self.disk)
+            room = (disk.f_blocks - disk.f_bfree) * disk.f_frsize + 65536
+        return subprocess.run(['mount', '-o', f'remount,size={room}', self.disk]).returncode == 0
+
     def connect(self, database='chaos', patience=30):
         """A connection of the harness's own, as superuser; waits while the server restarts."""
         deadline = time.monotonic() + patience
@@ -101,19 +140,19 @@ class World:
             row = cursor.fetchone() if cursor.description else None
             return row[0] if row else None
 
-    def insist(self, statement, instead=None, patience=120):
+    def insist(self, statement, instead=None, patience=120, database='chaos'):
         """Runs a statement until it succeeds; after each failure runs another one, if there is one."""
         deadline = time.monotonic() + patience
         while True:
             try:
-                self.sql(statement)
+                self.sql(statement, database=database)
                 return
             except psycopg.Error as error:
                 if time.monotonic() > deadline:
                     sys.exit(f'in {patience} s this did not succeed: {statement}\n{error}')
             if instead is not None:
                 try:
-                    self.sql(instead)
+                    self.sql(instead, database=database)
                 except psycopg.Error:
                     pass
             time.sleep(0.2)
@@ -123,26 +162,56 @@ class World:
         with self.noting, open(self.folder / 'faults.jsonl', 'a', encoding='utf-8') as file:
             file.write(json.dumps(line) + '\n')
 
-    # Clients.
+    # Clients, and the proxy between every other one of them and the server.
+
+    def start_proxy(self):
+        self.proxy_folder.mkdir()
+        self.set_network('pass')
+        with open(self.folder / 'proxy.log', 'w', encoding='utf-8') as log:
+            self.proxy = subprocess.Popen(
+                [sys.executable, '-B', HERE / 'proxy.py', self.proxy_folder,
+                 pathlib.Path(os.environ['PGHOST']) / f".s.PGSQL.{os.environ['PGPORT']}"], stderr=log)
+
+    def set_network(self, mode):
+        """One of the modes of proxy.py."""
+        replace_file(self.proxy_folder / 'mode', mode)
 
     def start_client(self, kind, number):
         name = f'{kind}-{number}'
         generation = self.generations[name] = self.generations.get(name, 0) + 1
-        environment = {**os.environ, 'PGUSER': 'bank', 'PGDATABASE': 'chaos'}
+        if kind in DAEMONS:
+            command = [COORDINATOR, kind, '--name', name, '--http', '', '--dbname', 'dbname=chaos user=coordinator']
+            environment = os.environ
+        else:
+            command = [sys.executable, '-B', HERE / 'client.py', kind, f'{name}.{generation}', self.folder, self.seed]
+            environment = {**os.environ, 'PGUSER': 'bank', 'PGDATABASE': 'chaos'}
+            if int(number) % 2:
+                environment['PGHOST'] = str(self.proxy_folder)
         with open(self.folder / f'{name}.log', 'a', encoding='utf-8') as log:
-            self.clients[name] = subprocess.Popen(
-                [sys.executable, '-B', HERE / 'client.py', kind, f'{name}.{generation}', self.folder, self.seed],
-                env=environment, stderr=log, stdout=log)
+            self.clients[name] = subprocess.Popen(command, env=environment, stderr=log, stdout=log)
 
     def start_clients(self):
         for kind, count in CLIENTS.items():
             for number in range(1, count + 1):
                 self.start_client(kind, number)
 
+    def start_daemons(self):
+        """Coordinators, if they have been built: from now on workers go by their windows. Tells whether."""
+        if not COORDINATOR.exists():
+            return False
+        self.insist("ALTER SYSTEM SET stacksaga.coordination = 'coordinator'")
+        self.insist('SELECT pg_reload_conf()')
+        for kind, count in DAEMONS.items():
+            for number in range(1, count + 1):
+                self.start_client(kind, number)
+        return True
+
     def replace_dead_clients(self):
         for name, process in list(self.clients.items()):
-            if process.poll() is not None and not (process.returncode == 0):
-                if process.pid not in self.killed:
+            kind = name.rsplit('-', 1)[0]
+            if process.poll() is not None and (process.returncode != 0 or kind in DAEMONS):
+                # A daemon may give up for a reason of the server's; a supervisor starts it again.
+                if process.pid not in self.killed and kind not in DAEMONS:
                     self.deaths.append((name, process.returncode))
                 kind, number = name.rsplit('-', 1)
                 self.start_client(kind, number)
@@ -167,7 +236,17 @@ class World:
         for pid in list(self.stopped):
             self.go_on(pid)
 
+    def end_processes(self):
+        """Ends the daemons and the proxy, and waits for the clients, which end by themselves in the phase stop."""
+        for name, process in self.clients.items():
+            if name.rsplit('-', 1)[0] in DAEMONS:
+                process.terminate()
+        for process in self.clients.values():
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self.proxy.terminate()
+
     def set_phase(self, phase):
-        new = self.folder / 'phase.new'
-        new.write_text(phase)
-        new.rename(self.folder / 'phase')
+        replace_file(self.folder / 'phase', phase)
