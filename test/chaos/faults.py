@@ -19,6 +19,7 @@ class Fault:
     name = ''
     weight = 1
     lasts = (0, 0)
+    misses = 0
 
     def begin(self, world, random):
         raise NotImplementedError
@@ -449,6 +450,10 @@ class Schedule:
         lasts = random.uniform(*fault.lasts)
         began = time.monotonic_ns()
         if not fault.begin(self.world, random):
+            # There was nothing to do it to, or another fault was in its way: later, if it was never injected.
+            fault.misses += 1
+            if self.injected[fault.name] == 0 and fault.misses < 5:
+                self.first.insert(0, fault)
             return
         try:
             time.sleep(lasts)

@@ -26,13 +26,15 @@ BROKEN = re.compile(r'PANIC|TRAP:|terminated by signal (?!9\b)\d+|cache lookup f
 
 
 def of_database(connection):
-    """Every table as a list of dicts, with ids as text."""
+    """Every table of one snapshot, as a list of dicts, with ids as text."""
     found = {}
-    for name, query in QUERIES.items():
-        cursor = connection.execute(query)
-        columns = [column.name for column in cursor.description]
-        rows = [dict(zip(columns, row)) for row in cursor]
-        found[name] = json.loads(json.dumps(rows, default=str))
+    with connection.transaction():
+        connection.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
+        for name, query in QUERIES.items():
+            cursor = connection.execute(query)
+            columns = [column.name for column in cursor.description]
+            rows = [dict(zip(columns, row)) for row in cursor]
+            found[name] = json.loads(json.dumps(rows, default=str))
     return found
 
 
