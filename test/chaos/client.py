@@ -9,7 +9,7 @@ from session import Session
 
 KINDS = {
     'starter': clients.Starter, 'publisher': clients.Publisher, 'payer': clients.Payer,
-    'deduper': clients.Deduper, 'brawler': clients.Brawler, 'operator': clients.Operator,
+    'deduper': clients.Deduper, 'brawler': clients.Brawler, 'operator': clients.Operator, 'watcher': clients.Watcher,
     'service': services.Service, 'receiver': services.Receiver, 'shipper': services.Shipper,
 }
 

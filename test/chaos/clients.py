@@ -322,3 +322,18 @@ class Operator:
     def drain(self):
         self.turn(draining=True)
         return False
+
+
+class Watcher:
+    """Notes at one instant after another which tokens each node may work on."""
+
+    def __init__(self, session):
+        self.session = session
+
+    def turn(self):
+        self.session.attempt('ranges', {}, lambda connection: [
+            {'node': row[0], 'start': row[1], 'end': row[2], 'epoch': row[3]}
+            for row in connection.execute(
+                """SELECT n.node, r.range_start, r.range_end, r.epoch
+                     FROM stacksaga.nodes n, stacksaga.node_ranges(n.node) r""")])
+        time.sleep(0.3)

@@ -1,10 +1,8 @@
 """Faults that make a copy of the database in the middle of its work: a dump that is restored, a standby that
 is promoted. What is in a copy must keep the promises of any instant, and so must what it does from then on.
+In a failover the clients go on with the copy.
 """
 
-import os
-import pathlib
-import shutil
 import subprocess
 import time
 
@@ -13,8 +11,7 @@ import psycopg
 import tables
 from faults import Fault
 from promises import History, of_any_instant
-
-PATIENCE = 60
+from standby import PATIENCE, PORT, Standby
 
 
 def violations_of(connection):
@@ -42,8 +39,7 @@ class Copy(Fault):
                 if not wrong:
                     left = self.go_on(connection)
                     wrong = violations_of(connection) + left
-        except (psycopg.Error, subprocess.CalledProcessError) as error:
-            print(f"{self.where}: {error}, {getattr(error, 'stderr', None)}")
+        except (psycopg.Error, subprocess.CalledProcessError):
             return False        # another fault broke it
         finally:
             self.remove(world)
@@ -85,34 +81,35 @@ class Promoted(Copy):
     where = 'on a promoted standby'
 
     def make(self, world):
-        host = pathlib.Path(os.environ['PGHOST'])
-        self.data = host / 'standby'
-        mapping = []
-        if world.disk:
-            # Its tablespace lies beside it, so a full disk of the primary is not its own.
-            mapping = ['-T', f'{world.disk}/data={host}/standby.tablespace']
-        self.as_owner(world, ['pg_basebackup', '-U', 'postgres', '-D', self.data, '-R', '-c', 'fast', *mapping])
-        with open(self.data / 'postgresql.auto.conf', 'a', encoding='utf-8') as settings:
-            settings.write("port = 5433\n")
-        self.as_owner(world, ['pg_ctl', '-D', self.data, '-l', self.data / 'log', '-w', '-t', '30', 'start'])
-        # What is committed now must be there after the promotion.
-        self.committed = world.sql('SELECT pg_current_wal_lsn()::text')
-        with psycopg.connect(dbname='chaos', port=5433, user='postgres', autocommit=True) as standby:
-            deadline = time.monotonic() + PATIENCE
-            while not standby.execute('SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn', (self.committed,)).fetchone()[0]:
-                if time.monotonic() > deadline:
-                    raise psycopg.OperationalError('the standby does not catch up')
-                time.sleep(0.1)
-            standby.execute('SELECT pg_promote()')
-        return {'dbname': 'chaos', 'port': 5433}
-
-    def as_owner(self, world, command):
-        """Runs a program of the server as the user who owns its data."""
-        subprocess.run([*world.as_owner, *command], check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, cwd='/')
+        self.standby = Standby(world)
+        self.standby.start()
+        self.standby.catch_up()
+        self.standby.promote()
+        return {'dbname': 'chaos', 'port': PORT}
 
     def remove(self, world):
-        subprocess.run([*world.as_owner, 'pg_ctl', '-D', self.data, '-m', 'immediate', 'stop'], cwd='/',
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for folder in (self.data, self.data.with_name('standby.tablespace')):
-            shutil.rmtree(folder, ignore_errors=True)
+        self.standby.remove()
+
+
+class Failover(Fault):
+    """The server dies while a synchronous standby has all of it, and the clients go on with the standby: what
+    was acknowledged is there. Other faults wait: a COMMIT that is cancelled while it waits for the standby
+    counts although the standby may not have it."""
+    name = 'failover to a synchronous standby'
+    alone = True
+
+    def begin(self, world, random):
+        standby = Standby(world)
+        try:
+            standby.start()
+            standby.catch_up()
+            standby.become_synchronous()
+        except (psycopg.Error, subprocess.CalledProcessError):
+            standby.remove()
+            world.insist('ALTER SYSTEM RESET synchronous_standby_names')
+            world.insist('SELECT pg_reload_conf()')
+            return False
+        time.sleep(random.uniform(1, 4))
+        with world.restarting:
+            standby.take_over()
+        return True

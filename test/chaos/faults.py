@@ -19,6 +19,8 @@ class Fault:
     name = ''
     weight = 1
     lasts = (0, 0)
+    # Whether it waits for the others to end, and the others for it.
+    alone = False
     misses = 0
 
     def begin(self, world, random):
@@ -400,10 +402,29 @@ class DiskFull(Fault):
     lasts = (0.5, 4)
 
     def begin(self, world, random):
-        return world.disk is not None and world.resize_disk(full=True)
+        return world.disk is not None and world.resize_disk(world.disk, full=True)
 
     def end(self, world):
-        world.resize_disk(full=False)
+        world.resize_disk(world.disk, full=False)
+
+
+class WalDiskFull(Fault):
+    """No room for WAL: the server ends with a PANIC, and cannot start until there is room."""
+    name = 'a full disk of WAL'
+    lasts = (0.5, 3)
+
+    def begin(self, world, random):
+        if world.wal is None or not world.resize_disk(world.wal, full=True):
+            return False
+        for _ in range(20):
+            try:
+                world.sql('SELECT pg_switch_wal(), pg_logical_emit_message(false, $$chaos$$, $$chaos$$)')
+            except psycopg.Error:
+                break
+        return True
+
+    def end(self, world):
+        world.resize_disk(world.wal, full=False)
 
 
 def every_fault(base=Fault):
@@ -441,6 +462,10 @@ class Schedule:
         if fault in self.threads:
             return
         self.number += 1
+        if fault.alone:
+            self.finish()
+            self.run(fault, self.number)
+            return
         self.threads[fault] = threading.Thread(target=self.run, args=(fault, self.number), daemon=True)
         self.threads[fault].start()
 

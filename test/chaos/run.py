@@ -36,6 +36,7 @@ def set_up(world):
     """The database, the role and what bank.sql makes."""
     tablespace = ''
     if world.disk:
+        world.move_wal()
         data = pathlib.Path(world.disk) / 'data'
         data.mkdir()
         shutil.chown(data, world.data.owner())
@@ -111,7 +112,7 @@ def main():
         print('  no coordinator: build/coordinator has none')
     inject(world, schedule, arguments.seconds * 0.5, pause)
     schedule.finish()
-    left = settle(world, 40 if arguments.quick else 600)
+    left = settle(world, 60 if arguments.quick else 600)
     print('Faults injected:')
     for name, count in schedule.injected.items():
         print(f'  {count:5} {name}')

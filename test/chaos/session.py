@@ -35,6 +35,7 @@ class Session:
         self.recorder = Recorder(folder / 'history', name)
         self.connection = None
         self.nonces = 0
+        self.is_doubtful = False
 
     def phase(self):
         """run, then drain (start nothing new, finish what there is), then stop."""
@@ -51,6 +52,7 @@ class Session:
             try:
                 self.connection = psycopg.connect(
                     autocommit=True, connect_timeout=5, application_name=f'chaos {self.name}')
+                self.connection.add_notice_handler(self.notice)
                 # So that a session that was stopped does not hold its locks for long.
                 self.connection.execute("SET idle_in_transaction_session_timeout = '4s'")
             except psycopg.OperationalError:
@@ -62,6 +64,10 @@ class Session:
         if self.connection is not None:
             self.connection.close()
         self.connection = None
+
+    def notice(self, diagnostic):
+        """Waiting for a synchronous standby was cut short: the server answers COMMIT, and warns."""
+        self.is_doubtful = self.is_doubtful or 'might not have been replicated' in (diagnostic.message_detail or '')
 
     def begin(self, isolation):
         """Begins a transaction, with a short timeout now and then."""
@@ -89,6 +95,9 @@ class Session:
             raise
         if cursor.statusmessage != 'COMMIT':
             raise Refused('25P02')
+        if self.is_doubtful:
+            self.is_doubtful = False
+            raise Unknown('01000')
 
     def transaction(self, op, args, body, isolation=None):
         """Runs body(connection) and COMMIT as one recorded call, and returns what body returned.

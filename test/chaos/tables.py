@@ -42,5 +42,15 @@ def of_log(path):
     """The lines of a server's log that tell of something broken; none if there is no log."""
     if not path.exists():
         return []
+    broken, expected = [], 0
     with open(path, encoding='utf-8', errors='replace') as log:
-        return [line.strip() for line in log if BROKEN.search(line) and 'No space left on device' not in line]
+        for line in log:
+            if not BROKEN.search(line):
+                continue
+            if 'No space left on device' in line:
+                expected += 'PANIC' in line    # such a process aborts itself
+            elif expected and 'terminated by signal 6' in line:
+                expected -= 1
+            else:
+                broken.append(line.strip())
+    return broken

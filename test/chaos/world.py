@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ SERVER = HERE.parent / 'tools' / 'server'
 COORDINATOR = pathlib.Path(os.environ.get(
     'CHAOS_COORDINATOR', HERE.parents[1] / 'build' / 'coordinator' / 'stacksaga-coordinator'))
 CLIENTS = {'starter': 2, 'publisher': 2, 'payer': 2, 'deduper': 2, 'brawler': 1, 'operator': 1,
-           'service': 2, 'receiver': 2, 'shipper': 1}
-# Room on the disk that faults fill, in bytes; a file system in memory, which takes what is on it.
+           'service': 2, 'receiver': 2, 'shipper': 1, 'watcher': 1}
+# Room on a disk that faults fill, in bytes; a file system in memory, which takes what is on it.
 DISK = 8 << 30
 DAEMONS = {'master': 2, 'agent': 1}
 
@@ -55,6 +56,7 @@ class World:
         self.stopped = set()    # pids that a fault stopped
         self.violations = []    # what faults found broken
         self.disk = os.environ.get('CHAOS_DISK') or None
+        self.wal = None
         owner = self.data.owner()
         self.as_owner = [] if os.getuid() else ['runuser', '-u', owner, '--']
         self.restarting = threading.Lock()
@@ -112,13 +114,26 @@ class World:
         finally:
             self.restarting.release()
 
-    def resize_disk(self, full):
-        """Leaves no room on the disk, or a lot. Tells whether it could."""
+    def resize_disk(self, folder, full):
+        """Leaves no room on a disk, or a lot. Tells whether it could."""
         room = DISK
         if full:
-            disk = os.statvfs(self.disk)
+            disk = os.statvfs(folder)
             room = (disk.f_blocks - disk.f_bfree) * disk.f_frsize + 65536
-        return subprocess.run(['mount', '-o', f'remount,size={room}', self.disk]).returncode == 0
+        return subprocess.run(['mount', '-o', f'remount,size={room}', folder]).returncode == 0
+
+    def move_wal(self):
+        """Moves the WAL to a disk of its own, which lies inside the other one."""
+        self.wal = pathlib.Path(self.disk) / 'wal'
+        self.wal.mkdir()
+        subprocess.run(['mount', '-t', 'tmpfs', 'none', self.wal], check=True)
+        subprocess.run([SERVER, 'stop', '-m', 'fast'], check=True, capture_output=True)
+        moved = self.wal / 'pg_wal'
+        shutil.move(self.data / 'pg_wal', moved)
+        for path in (self.wal, moved, *moved.rglob('*')):
+            shutil.chown(path, self.data.owner())
+        (self.data / 'pg_wal').symlink_to(moved)
+        self.start_server()
 
     def connect(self, database='chaos', patience=30):
         """A connection of the harness's own, as superuser; waits while the server restarts."""
