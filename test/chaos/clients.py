@@ -331,9 +331,9 @@ class Watcher:
         self.session = session
 
     def turn(self):
-        self.session.attempt('ranges', {}, lambda connection: [
-            {'node': row[0], 'start': row[1], 'end': row[2], 'epoch': row[3]}
-            for row in connection.execute(
-                """SELECT n.node, r.range_start, r.range_end, r.epoch
-                     FROM stacksaga.nodes n, stacksaga.node_ranges(n.node) r""")])
+        self.session.attempt('ranges', {}, lambda connection: {
+            'epoch': one(connection, "SELECT epoch FROM stacksaga.ring_status WHERE region = 'default'")[0],
+            'ranges': [{'node': row[0], 'start': row[1], 'end': row[2]} for row in connection.execute(
+                """SELECT n.node, r.range_start, r.range_end
+                     FROM stacksaga.nodes n, stacksaga.node_ranges(n.node) r""")]})
         time.sleep(0.3)

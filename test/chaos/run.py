@@ -105,7 +105,7 @@ def main():
     world.start_proxy()
     world.start_clients()
     schedule = Schedule(world, arguments.seed, arguments.only)
-    pause = (0.3, 1.5) if arguments.quick else (0.5, 4)
+    pause = (0.3, 1.2) if arguments.quick else (0.5, 4)
     # First the workers share the ring by themselves, then coordinators assign it.
     inject(world, schedule, arguments.seconds * 0.5, pause)
     if not world.start_daemons():

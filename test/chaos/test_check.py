@@ -80,8 +80,9 @@ def sound_calls():
         ('start', {'saga': 'order', 'keys': ['c'], 'input': {'amount': 1}}, 'error', None),
         ('start', {'saga': 'order', 'keys': ['lost'], 'input': {'amount': 1}}, 'unknown', None),
         ('move', {'nonce': 'd1'}, 'ok', None), ('move', {'nonce': 'd2'}, 'error', None),
-        ('ranges', {}, 'ok', [{'node': 'a', 'start': 0, 'end': 9, 'epoch': 1}]),
-        ('ranges', {}, 'ok', [{'node': 'a', 'start': 0, 'end': 4, 'epoch': 1}, {'node': 'b', 'start': 5, 'end': 9, 'epoch': 2}]),
+        ('ranges', {}, 'ok', {'epoch': 1, 'ranges': [{'node': 'a', 'start': 0, 'end': 9}]}),
+        ('ranges', {}, 'ok', {'epoch': 2, 'ranges': [{'node': 'a', 'start': 0, 'end': 4},
+                                                     {'node': 'b', 'start': 5, 'end': 9}]}),
         ('claim', {}, 'ok', [step]), ('complete', step, 'ok', 'running'),
         ('signal', {'saga_id': 's1', 'message_id': 'go'}, 'ok', {'accepted': True}),
         ('pay', {'key': 'p', 'request': {'variant': 'usual'}, 'nonce': 'n1'}, 'ok', {'nonce': 'n1', 'replay': False}),
@@ -205,12 +206,12 @@ def two_completions(calls, tables):
 
 @plant('no token has two owners')
 def a_token_of_two_nodes(calls, tables):
-    calls[index(calls, 'ranges', 1)][3][0]['end'] = 5
+    calls[index(calls, 'ranges', 1)][3]['ranges'][0]['end'] = 5
 
 
 @plant('no token has two owners')
 def an_epoch_that_goes_back(calls, tables):
-    calls[index(calls, 'ranges', 1)][3][1]['epoch'] = 0
+    calls[index(calls, 'ranges', 1)][3]['epoch'] = 0
 
 
 @plant('a signal is accepted once')
