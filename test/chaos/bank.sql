@@ -139,6 +139,7 @@ SELECT stacksaga.create_subscription('ledger', 'event', 'bank.on_event(stacksaga
 SELECT stacksaga.create_subscription('batch', 'event', 'bank.on_batch(stacksaga.message[])', retry => bank.short(8));
 SELECT stacksaga.create_subscription('loose', 'event', 'bank.on_loose(stacksaga.message)',
                                      stop_on_first_failure => false, retry => bank.short(8));
-SELECT stacksaga.create_subscription('derived', 'derived', 'bank.on_derived(stacksaga.message)', retry => bank.short(0));
+SELECT stacksaga.create_subscription('derived', 'derived', 'bank.on_derived(stacksaga.message)',
+                                     retry => bank.short(0));
 SELECT stacksaga.create_subscription('pull', 'event', retry => bank.short(8));
 SELECT stacksaga.create_subscription('ships', 'ship', retry => bank.short(8));

@@ -190,6 +190,31 @@ def one_completion(history, tables):
     return len(leases), [f'{step}: {len(found)} leases' for step, found in leases.items() if len(found) > 1]
 
 
+@promise('an answer counts only under the latest lease of its step or batch')
+def latest_lease(history, tables):
+    # Every lease that was seen for a step or a message: when the answer to the claim had come, and which.
+    leases, answers, wrong = defaultdict(list), [], []
+    for call in history.of('claim', 'receive', outcomes=('ok',)):
+        for item in call['value'] or ():
+            if call['op'] == 'claim':
+                leases[item['saga_id'], item['step'], item['direction']].append((call['end'], item['lease']))
+            else:
+                name = call['args']['subscription'], item['message_id']
+                leases[name].append((call['end'], item['batch']))
+    for call in history.of('complete', 'ack', outcomes=('ok',)):
+        args = call['args']
+        if call['op'] == 'complete':
+            answers.append((call['begin'], (args['saga_id'], args['step'], args['direction']), args['lease']))
+        else:
+            answers += [(call['begin'], (args['subscription'], message_id), args['batch'])
+                        for message_id in args['message_ids']]
+    for begin, name, lease in answers:
+        latest = max(((end, other) for end, other in leases[name] if end < begin), default=None)
+        if latest is not None and latest[1] != lease:
+            wrong.append(f'{name} was answered under {lease}, after {latest[1]} had been handed out')
+    return len(answers), wrong
+
+
 @promise("no token has two owners at an instant, and the ring's epoch never goes back")
 def token_owners(history, tables):
     wrong, checked, epoch = [], 0, 0

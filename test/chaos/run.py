@@ -14,8 +14,7 @@ import time
 
 import psycopg
 
-import copies   # whose faults are faults as well
-from faults import Schedule
+from schedule import Schedule
 from world import HERE, World
 
 # Why the run is not settled: nothing is left when every row says 0.

@@ -168,7 +168,7 @@ class Receiver(Consumer):
                 connection.execute('SELECT stacksaga.fail_message(%s, %s, %s, %s)',
                                    (message['batch'], message['message_id'], 'chaos', error_class))
             self.acknowledge(connection, batch)
-        self.session.attempt('ack', {'subscription': 'pull',
+        self.session.attempt('ack', {'subscription': 'pull', 'batch': batch[0]['batch'],
                                      'message_ids': [message['message_id'] for message in done]}, body)
 
 
@@ -194,6 +194,6 @@ class Shipper(Consumer):
                     (call['saga_id'], call['step'], int(call['lease']), 'no such account', 'non_retryable'))[0])
             else:
                 self.session.attempt('complete', what, body)
-        self.session.attempt('ack', {'subscription': 'ships',
+        self.session.attempt('ack', {'subscription': 'ships', 'batch': batch[0]['batch'],
                                      'message_ids': [message['message_id'] for message in batch]},
                              lambda connection: self.acknowledge(connection, batch))

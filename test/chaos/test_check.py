@@ -74,8 +74,10 @@ def sound_calls():
     step = {'saga_id': 's2', 'step': 'charge', 'direction': 'act', 'attempt': 1, 'lease': 7}
     batch = [{'batch': 1, 'message_id': f'id{n}', 'key': 'k1', 'payload': {}, 'attempt': 1} for n in (1, 2, 3)]
     return [
-        ('start', {'saga': 'transfer', 'keys': ['a'], 'input': {'amount': 1}}, 'ok', {'saga_id': 's1', 'created': True}),
-        ('start', {'saga': 'transfer', 'keys': ['a'], 'input': {'amount': 1}}, 'ok', {'saga_id': 's1', 'created': False}),
+        ('start', {'saga': 'transfer', 'keys': ['a'], 'input': {'amount': 1}}, 'ok',
+         {'saga_id': 's1', 'created': True}),
+        ('start', {'saga': 'transfer', 'keys': ['a'], 'input': {'amount': 1}}, 'ok',
+         {'saga_id': 's1', 'created': False}),
         ('start', {'saga': 'order', 'keys': ['b'], 'input': {'amount': 1}}, 'unknown', None),
         ('start', {'saga': 'order', 'keys': ['c'], 'input': {'amount': 1}}, 'error', None),
         ('start', {'saga': 'order', 'keys': ['lost'], 'input': {'amount': 1}}, 'unknown', None),
@@ -92,12 +94,13 @@ def sound_calls():
         ('sequence', {'epoch': 1, 'sequence': 1}, 'ok', {'accepted': True}),
         ('sequence', {'epoch': 1, 'sequence': 2}, 'unknown', None),
         ('sequence', {'epoch': 0, 'sequence': 3}, 'error', None),
-        ('publish', {'key': 'k1', 'nonces': ['m1', 'm2']}, 'ok', {}), ('publish', {'key': 'k1', 'nonces': ['m3']}, 'unknown', None),
+        ('publish', {'key': 'k1', 'nonces': ['m1', 'm2']}, 'ok', {}),
+        ('publish', {'key': 'k1', 'nonces': ['m3']}, 'unknown', None),
         ('publish', {'key': 'k1', 'nonces': ['m9']}, 'error', None),
         ('receive', {'subscription': 'pull'}, 'ok', batch[:2]),
-        ('ack', {'subscription': 'pull', 'message_ids': ['id1', 'id2']}, 'ok', None),
+        ('ack', {'subscription': 'pull', 'batch': 1, 'message_ids': ['id1', 'id2']}, 'ok', None),
         ('receive', {'subscription': 'pull'}, 'ok', batch[2:]),
-        ('ack', {'subscription': 'pull', 'message_ids': ['id3']}, 'unknown', None),
+        ('ack', {'subscription': 'pull', 'batch': 1, 'message_ids': ['id3']}, 'unknown', None),
         ('receive', {'subscription': 'pull'}, 'ok', batch[2:]),
     ]
 
@@ -202,6 +205,20 @@ def a_lease_handed_out_twice(calls, tables):
 def two_completions(calls, tables):
     _, args, outcome, value = calls[index(calls, 'complete')]
     calls.append(('complete', {**args, 'lease': 8}, outcome, value))
+
+
+@plant('only under the latest lease')
+def an_answer_under_a_lease_that_was_replaced(calls, tables):
+    i = index(calls, 'claim')
+    _, args, outcome, (step,) = calls[i]
+    calls.insert(i + 1, ('claim', args, outcome, [{**step, 'attempt': 2, 'lease': 8}]))
+
+
+@plant('only under the latest lease')
+def an_acknowledgement_of_a_batch_that_was_replaced(calls, tables):
+    i = index(calls, 'receive')
+    op, args, outcome, batch = calls[i]
+    calls.insert(i + 1, (op, args, outcome, [{**message, 'batch': 2} for message in batch]))
 
 
 @plant('no token has two owners')
