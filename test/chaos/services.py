@@ -182,10 +182,12 @@ class Shipper(Consumer):
             call = message['payload']
             what = {name: call[name] for name in ('saga_id', 'step', 'direction', 'attempt', 'lease')}
 
-            def body(connection, call=call):
-                connection.execute('SELECT bank.serve(%s, %s, %s, %s, %s, %s)', (
-                    call['saga_id'], call['saga'], call['step'], call['direction'], call['attempt'],
-                    Jsonb(call['input'])))
+            def body(connection, call=call, message_id=str(message['message_id'])):
+                # A message may come again; completing again under the same lease changes nothing and is no error.
+                if one(connection, "SELECT stacksaga.accept_message('ships', %s)", (message_id,))[0]:
+                    connection.execute('SELECT bank.serve(%s, %s, %s, %s, %s, %s)', (
+                        call['saga_id'], call['saga'], call['step'], call['direction'], call['attempt'],
+                        Jsonb(call['input'])))
                 return one(connection, 'SELECT stacksaga.complete_step(%s, %s, %s, %s)',
                            (call['saga_id'], call['step'], int(call['lease']), Jsonb({'done': call['direction']})))[0]
             if call['direction'] == 'act' and call['input']['to'] > 100:
