@@ -24,6 +24,7 @@ def violations_of(connection):
 class Copy(Fault):
     """Makes a copy, checks it, lets its workers finish what needs no client, and checks it again."""
     where = ''
+    takes_long = True
 
     def make(self, world):
         """Makes the copy and returns how to connect to it."""
@@ -96,7 +97,7 @@ class Failover(Fault):
     was acknowledged is there. Other faults wait: a COMMIT that is cancelled while it waits for the standby
     counts although the standby may not have it."""
     name = 'failover to a synchronous standby'
-    alone = True
+    alone = takes_long = True
 
     def begin(self, world, random):
         standby = Standby(world)

@@ -18,6 +18,7 @@ class Fault:
     lasts = (0, 0)
     # Whether it waits for the others to end, and the others for it.
     alone = False
+    takes_long = False
     misses = 0
 
     def begin(self, world, random):

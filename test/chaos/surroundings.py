@@ -114,11 +114,12 @@ class WalDiskFull(Fault):
     def begin(self, world, random):
         if world.wal is None or not world.resize_disk(world.wal, full=True):
             return False
-        for _ in range(20):
-            try:
-                world.sql('SELECT pg_switch_wal(), pg_logical_emit_message(false, $$chaos$$, $$chaos$$)')
-            except psycopg.Error:
-                break
+        try:
+            with world.connect(patience=1) as connection:
+                for _ in range(20):
+                    connection.execute('SELECT pg_switch_wal(), pg_logical_emit_message(false, $$chaos$$, $$chaos$$)')
+        except psycopg.Error:
+            pass                # it has run out of room
         return True
 
     def end(self, world):
