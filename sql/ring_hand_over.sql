@@ -32,7 +32,7 @@ LANGUAGE sql AS $$
        SET owner = (SELECT incarnation FROM stacksaga.node n
                      WHERE n.node = nodes[1 + CASE WHEN in_runs THEN s.slot * cardinality(nodes) / r.slots
                                                    ELSE s.slot % cardinality(nodes) END]),
-           next_owner = NULL, next_from = NULL, next_epoch = NULL
+           next_owner = NULL, next_from = NULL
       FROM stacksaga.ring r
      WHERE r.region = 'h' AND r.cluster = give.cluster AND s.ring_id = r.ring_id $$;
 SELECT pg_temp.set_clock('10:00:50');
@@ -69,10 +69,10 @@ SELECT pg_temp.coverage('one');
 SELECT count(stacksaga.register_node('h' || i, 'h', 'one')) FROM generate_series(1, 3) i;
 SELECT pg_temp.give('one', '{h1,h2,h3}');
 UPDATE stacksaga.slot SET next_owner = (SELECT incarnation FROM stacksaga.node WHERE node = 'h2'),
-       next_from = '2031-01-01 10:01', next_epoch = 1
+       next_from = '2031-01-01 10:01'
  WHERE ring_id = :one AND slot % 3 = 0;
 UPDATE stacksaga.slot SET next_owner = (SELECT incarnation FROM stacksaga.node WHERE node = 'h3'),
-       next_from = '2031-01-01 10:01', next_epoch = 1
+       next_from = '2031-01-01 10:01'
  WHERE ring_id = :one AND slot % 3 = 1;
 SELECT pg_temp.drain('h2');
 SELECT node, slots FROM pg_temp.owners('one');
@@ -115,7 +115,7 @@ SELECT pg_temp.leave('x3');
 SELECT node, slots FROM pg_temp.owners('agents');
 -- What a window was to give to an agent that leaves stays where it is.
 UPDATE stacksaga.slot SET next_owner = (SELECT incarnation FROM stacksaga.node WHERE node = 'hx'),
-       next_from = '2031-01-01 10:01', next_epoch = 1
+       next_from = '2031-01-01 10:01'
  WHERE ring_id = :agents AND slot < 8;
 SELECT pg_temp.leave('hx');
 SELECT count(*) FROM stacksaga.slot WHERE ring_id = :agents AND next_owner IS NOT NULL;

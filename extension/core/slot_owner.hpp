@@ -1,8 +1,7 @@
 // Who owns a slot and who may own it next: what a window, a take-over, a hand-over and a node that
 // registers again make of the slot's row, and what the row must say before work begins.
 //
-// The simulator calls these functions. The extension states the rules that change many slots as one
-// SQL statement each, in the file of extension/src/ring that a comment here names: change both.
+// The extension and the simulator both decide by these functions.
 #pragma once
 #ifdef POSTGRES_H
 #error "core comes before PostgreSQL headers"
@@ -28,18 +27,19 @@ struct SlotOwner {
         next_owner = no_owner;
         next_from = 0;
     }
+    friend constexpr bool operator==(const SlotOwner &, const SlotOwner &) = default;
 };
 
 /// What an incarnation in a slot's row is to the node that a window gives the slot to. A slot of an
 /// agent's worker counts as the agent's, because the agent assigns it.
 enum class Relation : std::uint8_t { none, itself, its_worker };
 
-/// Whether a node may take a slot over because it was proposed (ownership.cpp, find_proposed).
+/// Whether a node may take a slot over because it was proposed.
 constexpr bool may_take_over(const SlotOwner &slot, Incarnation node, std::int64_t now) {
     return node != no_owner && slot.next_owner == node && slot.next_from <= now;
 }
 
-/// A take-over, or a hand-over to a successor, under the exclusive lock (take_over.cpp, take). A
+/// A take-over, or a hand-over to a successor, under the exclusive lock. A
 /// proposal for a third node stands; one for the older owner predates its giving the slot away.
 constexpr void take(SlotOwner &slot, Incarnation node, std::int64_t epoch) {
     if (slot.next_owner == node || slot.next_owner == slot.owner)
@@ -53,7 +53,7 @@ constexpr bool may_be_proposed(bool is_worker, bool draining) {
     return !(is_worker && draining);
 }
 
-/// A window gives the slot to `node` (window.cpp, propose). Returns whether that proposes a change.
+/// A window gives the slot to `node`. Returns whether that proposes a change.
 /// A proposal that stands for the same node keeps its earlier instant: so windows may be published
 /// several ahead, and one that opens before all its slots are taken over does not lose them to the
 /// publication of the next. What an agent assigned to its worker stands, too.
@@ -71,7 +71,7 @@ constexpr bool propose(SlotOwner &slot, Incarnation node, std::int64_t window_st
     return true;
 }
 
-/// Whether an agent may assign the slot in a window (agent.cpp, slots_of_agent).
+/// Whether an agent may assign the slot in a window.
 constexpr bool is_assigned_to_agent(const SlotOwner &slot, std::int64_t window_start,
                                     Relation owner, Relation next) {
     if (slot.next_owner == no_owner)
@@ -79,7 +79,7 @@ constexpr bool is_assigned_to_agent(const SlotOwner &slot, std::int64_t window_s
     return next != Relation::none && slot.next_from <= window_start;
 }
 
-/// A name is registered again (node.cpp, bequeath): its new incarnation may take over at once what
+/// A name is registered again: its new incarnation may take over at once what
 /// the older one owns, and from its window on what was proposed to it. Returns whether it may.
 constexpr bool inherit(SlotOwner &slot, Incarnation older, Incarnation newer, std::int64_t now) {
     if (slot.next_owner == older) {
@@ -94,7 +94,7 @@ constexpr bool inherit(SlotOwner &slot, Incarnation older, Incarnation newer, st
 }
 
 /// A node that leaves or drains proposes its successor for a slot that it could not give away at
-/// once or that was proposed to it (hand_over.cpp, propose_rest). Without a successor it keeps what
+/// once or that was proposed to it. Without a successor it keeps what
 /// it owns; `owner_keeps`: the slot has another owner that stays. Returns whether that proposes a
 /// change.
 constexpr bool propose_successor(SlotOwner &slot, Incarnation leaver, Incarnation successor,
@@ -116,7 +116,7 @@ constexpr bool propose_successor(SlotOwner &slot, Incarnation leaver, Incarnatio
     return true;
 }
 
-/// Whether the slot's owner may begin work (fence.cpp, read_owners): always, but in a ring that
+/// Whether the slot's owner may begin work: always, but in a ring that
 /// pauses only while a published window is open that gives the slot to no other.
 constexpr bool is_open(const SlotOwner &slot, MissingWindow on_missing_window, bool window_is_open,
                        std::int64_t now) {

@@ -32,6 +32,10 @@ Param param_array(std::span<const int64> values) {
     return array_of(values, INT8ARRAYOID, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
                     [](int64 v) { return Int64GetDatum(v); });
 }
+Param param_time_array(std::span<const TimestampTz> values) {
+    return array_of(values, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL,
+                    TYPALIGN_DOUBLE, [](TimestampTz v) { return TimestampTzGetDatum(v); });
+}
 Param param_array(std::span<const pg_uuid_t> values) {
     return array_of(values, UUIDARRAYOID, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR,
                     [](const pg_uuid_t &v) { return UUIDPGetDatum(&v); });

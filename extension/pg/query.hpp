@@ -62,6 +62,7 @@ Param param_array(std::span<const int32> values);
 Param param_array(std::span<const int64> values);
 Param param_array(std::span<const pg_uuid_t> values);
 Param param_array(std::span<const std::string_view> values);
+Param param_time_array(std::span<const TimestampTz> values);
 
 /// The rows of one execution; rows and columns count from 0.
 class Rows {

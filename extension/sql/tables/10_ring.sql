@@ -71,10 +71,8 @@ CREATE TABLE stacksaga.slot (
     range_end   bigint NOT NULL,
     owner       bigint,
     epoch       bigint NOT NULL DEFAULT 0,
-    owned_since timestamptz,
     next_owner  bigint,
     next_from   timestamptz,
-    next_epoch  bigint,
     PRIMARY KEY (ring_id, slot)
 ) WITH (fillfactor = 40);
 COMMENT ON TABLE stacksaga.slot IS
@@ -82,7 +80,6 @@ COMMENT ON TABLE stacksaga.slot IS
 COMMENT ON COLUMN stacksaga.slot.owner IS 'The incarnation of a node';
 COMMENT ON COLUMN stacksaga.slot.next_owner IS
     'The incarnation that may take the slot over from next_from on; null: nothing is proposed';
-COMMENT ON COLUMN stacksaga.slot.next_epoch IS 'The epoch of the window that proposes it';
 
 CREATE TABLE stacksaga.token_window (
     ring_id      integer NOT NULL,

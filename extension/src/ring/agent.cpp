@@ -3,6 +3,7 @@
 #include "core/node_state.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
+#include "core/slot_owner.hpp"
 
 #include "src/ring/agent.hpp"
 
@@ -13,7 +14,9 @@
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/ring/ring_nodes.hpp"
 #include "src/ring/ring_settings.hpp"
+#include "src/ring/slot_rows.hpp"
 
 namespace stacksaga {
 
@@ -32,23 +35,29 @@ constinit pg::Statement read_agent{"SELECT agent FROM stacksaga.node WHERE node 
 
 constinit pg::Statement find_agent{
     "SELECT ring_id, incarnation FROM stacksaga.node WHERE node = $1 AND kind = 'agent'"};
-constinit pg::Statement list_assigned{
-    "SELECT s.slot,"
-    "       CASE WHEN o.agent = $3 THEN o.node WHEN p.agent = $3 THEN p.node END"
-    "  FROM stacksaga.slot s"
-    "  LEFT JOIN stacksaga.node p ON p.incarnation = s.next_owner AND p.ring_id = $1"
-    "  LEFT JOIN stacksaga.node o ON o.incarnation = s.owner AND o.ring_id = $1"
-    " WHERE s.ring_id = $1"
-    "   AND CASE WHEN s.next_owner IS NULL THEN o.agent = $3"
-    "            ELSE (s.next_owner = $2 OR p.agent = $3) AND s.next_from <= $4 END"
-    " ORDER BY s.slot"};
 
 } // namespace
 
-pg::Rows slots_of_agent(const Ring &ring, int64 incarnation, std::string_view agent,
-                        TimestampTz window_start) {
-    return list_assigned.run(pg::param(ring.ring_id), pg::param(incarnation), pg::param(agent),
-                             pg::param_time(window_start));
+std::span<const AgentSlot> slots_of_agent(const Ring &ring, int64 incarnation,
+                                          TimestampTz window_start) {
+    const RingNodes all = read_ring_nodes(ring, pg::clock_now());
+    const int32 agent = all.find(incarnation);
+    const std::span<SlotRow> slots = read_slots(ring.ring_id);
+    auto *list = static_cast<AgentSlot *>(palloc(sizeof(AgentSlot) * (slots.size() + 1)));
+    size_t count = 0;
+    for (const SlotRow &slot : slots) {
+        const core::Relation owner = all.relation(slot.owner, agent);
+        const core::Relation next = all.relation(slot.next_owner, agent);
+        if (!core::is_assigned_to_agent(slot, window_start, owner, next))
+            continue;
+        const int32 worker = owner == core::Relation::its_worker  ? all.find(slot.owner)
+                             : next == core::Relation::its_worker ? all.find(slot.next_owner)
+                                                                  : core::nobody;
+        list[count++] = {slot.slot, worker == core::nobody
+                                        ? std::string_view{}
+                                        : all.nodes[static_cast<size_t>(worker)].name};
+    }
+    return {list, count};
 }
 
 std::optional<std::string_view> agent_for_worker(const Ring &ring,
@@ -104,13 +113,13 @@ void add_agent_slots(std::string_view agent, TimestampTz window_start, pg::Resul
                         errdetail("There is no node \"%s\" of kind agent.", clip(agent)),
                         errhint("Register it with stacksaga.register_node().")));
     const Ring ring = ring_of_id(found.int4(0, 0));
-    pg::Rows rows = slots_of_agent(ring, found.int8(0, 1), agent, window_start);
-    for (uint64 i = 0; i < rows.count(); ++i) {
-        const int32 slot = rows.int4(i, 0);
-        const core::Range range = core::slot_range(slot, ring.slots);
-        result.add(pg::of(Int32GetDatum(slot)), pg::of(Int64GetDatum(range.first.value())),
+    for (const AgentSlot &assigned : slots_of_agent(ring, found.int8(0, 1), window_start)) {
+        const core::Range range = core::slot_range(assigned.slot, ring.slots);
+        result.add(pg::of(Int32GetDatum(assigned.slot)), pg::of(Int64GetDatum(range.first.value())),
                    pg::of(Int64GetDatum(range.last.value())),
-                   rows.is_null(i, 1) ? pg::null() : pg::of(rows.value(i, 1)));
+                   assigned.worker.empty()
+                       ? pg::null()
+                       : pg::of(PointerGetDatum(pg::make_text(assigned.worker))));
     }
 }
 

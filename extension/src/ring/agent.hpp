@@ -13,11 +13,15 @@ namespace stacksaga {
 std::optional<std::string_view> agent_for_worker(const Ring &ring,
                                                  std::optional<std::string_view> older);
 
+struct AgentSlot {
+    int32 slot;
+    std::string_view worker; ///< its worker that owns the slot, or else is to take it over, or ""
+};
+
 /// The slots that an agent assigns in the window that starts at `window_start`, ascending: those
-/// that this window or an earlier one assigns to it, and those of them that its workers own.
-/// Columns: slot, and the name of its worker that owns the slot, or else is to take it over. Inside
-/// with_spi.
-pg::Rows slots_of_agent(const Ring &ring, int64 incarnation, std::string_view agent,
-                        TimestampTz window_start);
+/// that this window or an earlier one assigns to it, and those of them that its workers own. Inside
+/// with_spi; the list is the current context's.
+std::span<const AgentSlot> slots_of_agent(const Ring &ring, int64 incarnation,
+                                          TimestampTz window_start);
 
 } // namespace stacksaga

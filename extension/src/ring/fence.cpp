@@ -1,3 +1,5 @@
+#include "core/slot_owner.hpp"
+
 #include "src/ring/fence.hpp"
 
 #include "pg/clock.hpp"
@@ -9,22 +11,32 @@ namespace stacksaga {
 
 namespace {
 
-// The window condition: the ring does not pause; or a window is open, and it does not assign the
-// slot to another node. An agent's part is no window: it does not concern the other nodes. A
-// service that owns a slot claims from queues and cannot run what only a background worker can, so
-// any background worker may work in its slots; the fence holds against the next owner all the same.
+// A service that owns a slot claims from queues and cannot run what only a background worker can,
+// so any background worker may work in its slots; the fence holds against the next owner all the
+// same. An agent's part is no window: it does not concern the other nodes. The last column is null
+// in a ring that keeps its owners without a window.
 constinit pg::Statement read_owners{
-    "SELECT s.slot, s.epoch FROM stacksaga.slot s, stacksaga.node n"
+    "SELECT s.slot, s.owner, s.epoch, s.next_owner, s.next_from,"
+    "       CASE WHEN EXISTS (SELECT FROM stacksaga.ring_setting r"
+    "                          WHERE r.ring_id = $1 AND r.setting = 'on_missing_window'"
+    "                            AND r.value = 'pause')"
+    "            THEN EXISTS (SELECT FROM stacksaga.token_window w"
+    "                          WHERE w.ring_id = $1 AND w.agent = ''"
+    "                            AND w.window_start <= $4 AND w.window_end > $4) END"
+    "  FROM stacksaga.slot s, stacksaga.node n"
     " WHERE s.ring_id = $1 AND s.slot = ANY ($2) AND n.incarnation = $3"
     "   AND (s.owner = $3 OR n.pid IS NOT NULL AND EXISTS ("
-    "          SELECT FROM stacksaga.node o WHERE o.incarnation = s.owner AND o.pid IS NULL))"
-    "   AND (NOT EXISTS (SELECT FROM stacksaga.ring_setting r"
-    "                     WHERE r.ring_id = $1 AND r.setting = 'on_missing_window'"
-    "                       AND r.value = 'pause')"
-    "        OR (EXISTS (SELECT FROM stacksaga.token_window w"
-    "                     WHERE w.ring_id = $1 AND w.agent = ''"
-    "                       AND w.window_start <= $4 AND w.window_end > $4)"
-    "            AND (s.next_owner IS NULL OR s.next_owner = s.owner OR s.next_from > $4)))"};
+    "          SELECT FROM stacksaga.node o WHERE o.incarnation = s.owner AND o.pid IS NULL))"};
+
+bool is_open(const pg::Rows &rows, uint64 row, TimestampTz now) {
+    const core::SlotOwner slot{.owner = rows.int8(row, 1),
+                               .epoch = rows.int8(row, 2),
+                               .next_owner = rows.optional_int8(row, 3).value_or(core::no_owner),
+                               .next_from = rows.optional_time(row, 4).value_or(0)};
+    const bool pauses = !rows.is_null(row, 5);
+    return core::is_open(slot, pauses ? core::MissingWindow::pause : core::MissingWindow::keep,
+                         pauses && rows.boolean(row, 5), now);
+}
 
 bool lock_slot(int32 ring_id, int32 slot, LOCKMODE mode, bool wait) {
     return pg::lock(pg::LockClass::slot, static_cast<uint32>(ring_id), static_cast<uint32>(slot),
@@ -46,13 +58,14 @@ void lock_slots(const NodeIdentity &node, std::span<const int32> slots, std::spa
     }
     if (count == 0)
         return;
+    const TimestampTz now = pg::clock_now();
     pg::Rows rows = read_owners.run(pg::param(node.ring_id),
                                     pg::param_array(std::span<const int32>{locked, count}),
-                                    pg::param(node.incarnation), pg::param_time(pg::clock_now()));
+                                    pg::param(node.incarnation), pg::param_time(now));
     for (uint64 row = 0; row < rows.count(); ++row) {
         auto found = std::lower_bound(slots.begin(), slots.end(), rows.int4(row, 0));
         auto i = static_cast<size_t>(found - slots.begin());
-        owned[i] = epochs.empty() || epochs[i] == rows.int8(row, 1);
+        owned[i] = (epochs.empty() || epochs[i] == rows.int8(row, 2)) && is_open(rows, row, now);
     }
 }
 

@@ -1,45 +1,25 @@
 #include "core/hand_over.hpp"
 #include "core/ring_settings.hpp"
+#include "core/slot_owner.hpp"
 
 #include "src/ring/hand_over.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/query.hpp"
 #include "pg/settings.hpp"
 #include "src/common/wake.hpp"
 #include "src/ring/ring_nodes.hpp"
 #include "src/ring/ring_settings.hpp"
+#include "src/ring/slot_rows.hpp"
 #include "src/ring/take_over.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement find_held{
-    "SELECT FROM stacksaga.slot WHERE ring_id = $1 AND (owner = $2 OR next_owner = $2) LIMIT 1"};
-constinit pg::Statement list_slots{"SELECT epoch, owner, next_owner FROM stacksaga.slot"
-                                   " WHERE ring_id = $1 ORDER BY slot"};
-// The successor may take a slot that the leaver owns at once, and one that a window assigns to the
-// leaver from that window on. Without a successor the owner keeps the slot.
-constinit pg::Statement propose{
-    "UPDATE stacksaga.slot s"
-    "   SET next_owner = nullif(p.successor, 0),"
-    "       next_from = CASE WHEN p.successor = 0 THEN NULL WHEN s.owner = $2 THEN $3"
-    "                        ELSE s.next_from END,"
-    "       next_epoch = CASE WHEN p.successor <> 0 THEN $4 END"
-    "  FROM unnest($5, $6) AS p(slot, successor)"
-    " WHERE s.ring_id = $1 AND s.slot = p.slot AND $2 IN (s.owner, s.next_owner)"};
-
-struct Slot {
-    int64 epoch;
-    int32 owner; ///< a node of the ring, or core::nobody
-    int32 next_owner;
-};
-
 /// Everything that decides a hand-over.
 struct View {
     RingNodes ring;
-    std::span<Slot> slots;
+    std::span<SlotRow> slots;
     core::Strategy strategy;
     int32 leaver;
 
@@ -87,15 +67,7 @@ View view_of(const Ring &ring, const NodeIdentity &node) {
             view.ring.nodes[i].state = core::NodeState::dead;
     if (static_cast<pg::Coordination>(pg::settings.coordination) == pg::Coordination::standalone)
         keep_processes_alone(view);
-    pg::Rows rows = list_slots.run(pg::param(ring.ring_id));
-    view.slots = make_list<Slot>(rows.count());
-    for (uint64 i = 0; i < rows.count(); ++i) {
-        const std::optional<int64> owner = rows.optional_int8(i, 1),
-                                   next = rows.optional_int8(i, 2);
-        view.slots[i] = {.epoch = rows.int8(i, 0),
-                         .owner = owner ? view.ring.find(*owner) : core::nobody,
-                         .next_owner = next ? view.ring.find(*next) : core::nobody};
-    }
+    view.slots = read_slots(ring.ring_id);
     return view;
 }
 
@@ -104,8 +76,9 @@ View view_of(const Ring &ring, const NodeIdentity &node) {
 std::span<int32> choose_successors(const View &view) {
     const std::span<int32> owners = make_list<int32>(view.slots.size());
     for (size_t i = 0; i < view.slots.size(); ++i)
-        owners[i] = core::planned_owner(view.ring.nodes, view.leaver, view.slots[i].owner,
-                                        view.slots[i].next_owner);
+        owners[i] =
+            core::planned_owner(view.ring.nodes, view.leaver, view.ring.find(view.slots[i].owner),
+                                view.ring.find(view.slots[i].next_owner));
     const size_t bytes = core::HandOver::scratch_bytes(view.ring.nodes.size(), owners.size());
     auto *memory = static_cast<std::byte *>(MemoryContextAllocHuge(CurrentMemoryContext, bytes));
     const std::span<int32> successors = make_list<int32>(owners.size());
@@ -120,7 +93,8 @@ SlotChanges changes_of(const View &view, std::span<const int32> successors) {
     SlotChanges changes{
         .list = make_list<SlotChange>(successors.size()).data(), .count = 0, .cut = false};
     for (size_t i = 0; i < successors.size() && changes.count < limit; ++i)
-        if (view.slots[i].owner == view.leaver && successors[i] != core::nobody)
+        if (view.slots[i].owner == view.incarnation_of(view.leaver) &&
+            successors[i] != core::nobody)
             changes.list[changes.count++] = {static_cast<int32>(i), view.slots[i].epoch,
                                              view.incarnation_of(successors[i])};
     return changes;
@@ -133,38 +107,35 @@ void give_away(const Ring &ring, SlotChanges &changes, int looks) {
     }
 }
 
-/// The slots that the leaver still owns, or was to own.
+/// The slots that the leaver still owns, or was to own, go to their successors. Returns how many of
+/// those that it owns.
 int propose_rest(const Ring &ring, const NodeIdentity &node, const View &view,
                  std::span<const int32> successors) {
-    const std::span<int32> slots = make_list<int32>(successors.size());
-    const std::span<int64> chosen = make_list<int64>(successors.size());
-    size_t count = 0;
-    int left = 0;
-    pg::Rows rows = list_slots.run(pg::param(ring.ring_id));
-    for (uint64 i = 0; i < rows.count() && i < successors.size(); ++i) {
-        const bool owns = rows.optional_int8(i, 1) == node.incarnation;
-        if (!owns && rows.optional_int8(i, 2) != node.incarnation)
-            continue;
-        const bool is_kept = !owns && view.takes(view.slots[i].owner);
-        if (owns && successors[i] == core::nobody)
-            continue;
-        slots[count] = static_cast<int32>(i);
-        chosen[count++] =
-            is_kept || successors[i] == core::nobody ? 0 : view.incarnation_of(successors[i]);
-        left += owns ? 1 : 0;
-    }
-    if (count > 0)
-        propose.run(pg::param(ring.ring_id), pg::param(node.incarnation),
-                    pg::param_time(pg::clock_now()), pg::param(raise_epoch(ring.ring_id)),
-                    pg::param_array(std::span<const int32>{slots.data(), count}),
-                    pg::param_array(std::span<const int64>{chosen.data(), count}));
-    return left;
+    const TimestampTz now = pg::clock_now();
+    const auto rule = [&](SlotRow &slot) {
+        const int32 chosen = successors[static_cast<size_t>(slot.slot)];
+        const bool owns = slot.owner == node.incarnation;
+        const bool is_proposed = core::propose_successor(
+            slot, node.incarnation,
+            chosen == core::nobody ? core::no_owner : view.incarnation_of(chosen),
+            view.takes(view.ring.find(slot.owner)), now);
+        return owns && is_proposed;
+    };
+    const auto is_changed = [&rule](SlotRow slot) {
+        const core::SlotOwner before = slot;
+        rule(slot);
+        return slot != before;
+    };
+    // A node that nobody succeeds does not raise the epoch at each heartbeat.
+    if (std::ranges::none_of(read_slots_of(ring.ring_id, node.incarnation), is_changed))
+        return 0;
+    return LockedSlots(ring.ring_id).change(read_slots_of(ring.ring_id, node.incarnation), rule);
 }
 
 } // namespace
 
 int hand_over(const Ring &ring, const NodeIdentity &node, int looks) {
-    if (find_held.run(pg::param(ring.ring_id), pg::param(node.incarnation)).empty())
+    if (read_slots_of(ring.ring_id, node.incarnation).empty())
         return 0;
     const View view = view_of(ring, node);
     if (view.leaver == core::nobody)

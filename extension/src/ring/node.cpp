@@ -1,6 +1,7 @@
 // Nodes register, beat, drain and leave.
 #include "core/node_state.hpp"
 #include "core/ring_settings.hpp"
+#include "core/slot_owner.hpp"
 
 #include "src/ring/node.hpp"
 
@@ -17,6 +18,7 @@
 #include "src/ring/hand_over.hpp"
 #include "src/ring/ownership.hpp"
 #include "src/ring/ring_settings.hpp"
+#include "src/ring/slot_rows.hpp"
 
 namespace stacksaga {
 
@@ -45,15 +47,6 @@ constinit pg::Statement renew_node{
     " WHERE node = $1 RETURNING incarnation"};
 constinit pg::Statement find_agent{
     "SELECT FROM stacksaga.node WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
-constinit pg::Statement owns_slots{
-    "SELECT FROM stacksaga.slot WHERE ring_id = $1 AND (owner = $2 OR next_owner = $2) LIMIT 1"};
-// The new incarnation may take over at once what the older one owns, and from the start of a window
-// on what that window assigned to the older one.
-constinit pg::Statement bequeath{
-    "UPDATE stacksaga.slot"
-    "   SET next_owner = $3, next_from = CASE WHEN next_owner = $2 THEN next_from ELSE $4 END,"
-    "       next_epoch = $5"
-    " WHERE ring_id = $1 AND (next_owner = $2 OR owner = $2 AND next_owner IS NULL)"};
 constinit pg::Statement remove_dead{
     "DELETE FROM stacksaga.node WHERE node IN ("
     " SELECT node FROM stacksaga.node"
@@ -119,11 +112,11 @@ std::optional<Older> lock_older(const Registration &r, int32 ring_id) {
 
 /// Makes the slots of an older incarnation its successor's to take.
 void pass_on_slots(const Ring &ring, int64 older, int64 incarnation, TimestampTz now) {
-    if (owns_slots.run(pg::param(ring.ring_id), pg::param(older)).empty())
+    if (read_slots_of(ring.ring_id, older).empty())
         return;
-    const int64 epoch = raise_epoch(ring.ring_id);
-    bequeath.run(pg::param(ring.ring_id), pg::param(older), pg::param(incarnation),
-                 pg::param_time(now), pg::param(epoch));
+    LockedSlots slots(ring.ring_id);
+    slots.change(read_slots_of(ring.ring_id, older),
+                 [&](SlotRow &slot) { return core::inherit(slot, older, incarnation, now); });
 }
 
 int64 register_in_ring(const Ring &ring, const Registration &r) {

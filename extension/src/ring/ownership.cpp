@@ -10,30 +10,31 @@
 #include "src/ring/hand_over.hpp"
 #include "src/ring/ring_nodes.hpp"
 #include "src/ring/ring_settings.hpp"
+#include "src/ring/slot_rows.hpp"
 #include "src/ring/take_over.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement find_proposed{
-    "SELECT slot, epoch FROM stacksaga.slot"
-    " WHERE ring_id = $1 AND next_owner = $2 AND next_from <= $3 ORDER BY slot LIMIT $4"};
 constinit pg::Statement find_foreign{
     "SELECT slot, epoch FROM stacksaga.slot"
     " WHERE ring_id = $1 AND slot BETWEEN $3 AND $4 AND owner IS DISTINCT FROM $2"
     " ORDER BY slot LIMIT $5"};
-constinit pg::Statement list_slots{
-    "SELECT slot, epoch, owner FROM stacksaga.slot WHERE ring_id = $1"};
 constinit pg::Statement find_window_end{"SELECT window_end FROM stacksaga.token_window"
                                         " WHERE ring_id = $1 AND window_start <= $2 AND agent = ''"
                                         " ORDER BY window_start DESC LIMIT 1"};
 constinit pg::Statement find_self{"SELECT kind, draining, registered_at FROM stacksaga.node"
                                   " WHERE ring_id = $1 AND incarnation = $2"};
+
+SlotChanges make_changes(size_t capacity) {
+    return {.list = static_cast<SlotChange *>(palloc(sizeof(SlotChange) * (capacity + 1))),
+            .count = 0,
+            .cut = false};
+}
+
 SlotChanges changes_for(const NodeIdentity &node, const pg::Rows &rows, int limit) {
-    SlotChanges found{};
-    found.list =
-        static_cast<SlotChange *>(palloc(sizeof(SlotChange) * std::max<size_t>(rows.count(), 1)));
+    SlotChanges found = make_changes(rows.count());
     for (uint64 i = 0; i < rows.count(); ++i)
         found.list[found.count++] = {rows.int4(i, 0), rows.int8(i, 1), node.incarnation};
     found.cut = rows.count() == static_cast<uint64>(limit);
@@ -73,6 +74,22 @@ SlotChanges share_of_standalone(const Ring &ring, const NodeIdentity &node, Time
                        limit);
 }
 
+/// What windows and other nodes have proposed to the node.
+SlotChanges proposed_slots(const NodeIdentity &node, TimestampTz now, int limit) {
+    const std::span<SlotRow> slots = read_slots_of(node.ring_id, node.incarnation);
+    SlotChanges found = make_changes(slots.size());
+    for (const SlotRow &slot : slots) {
+        if (!core::may_take_over(slot, node.incarnation, now))
+            continue;
+        if (found.count == static_cast<size_t>(limit)) {
+            found.cut = true;
+            break;
+        }
+        found.list[found.count++] = {slot.slot, slot.epoch, node.incarnation};
+    }
+    return found;
+}
+
 /// Whether no coordinator has published for some windows: counted from the end of the last window
 /// that opened, or from the node's registration where there was none.
 bool is_uncoordinated(const Ring &ring, TimestampTz registered_at, TimestampTz now) {
@@ -96,18 +113,15 @@ SlotChanges slots_to_sweep(const Ring &ring, const NodeIdentity &node, Timestamp
         return all.nodes[static_cast<size_t>(owner)].kind == core::NodeKind::worker &&
                facts.may_run && core::sweep::spares(facts.heartbeat_age, settings);
     };
-    pg::Rows rows = list_slots.run(pg::param(ring.ring_id));
-    SlotChanges found{};
-    found.list =
-        static_cast<SlotChange *>(palloc(sizeof(SlotChange) * std::max<size_t>(rows.count(), 1)));
+    const std::span<SlotRow> slots = read_slots(ring.ring_id);
+    SlotChanges found = make_changes(slots.size());
     int64 held = 0;
-    for (uint64 i = 0; i < rows.count(); ++i) {
-        std::optional<int64> owner = rows.optional_int8(i, 2);
-        const int32 holder = owner ? all.find(*owner) : core::nobody;
+    for (const SlotRow &slot : slots) {
+        const int32 holder = all.find(slot.owner);
         if (holder == self)
             ++held;
         else if (holder == core::nobody || !keeps(holder))
-            found.list[found.count++] = {rows.int4(i, 0), rows.int8(i, 1), node.incarnation};
+            found.list[found.count++] = {slot.slot, slot.epoch, node.incarnation};
     }
     found.count = core::sweep::choose(std::span<SlotChange>{found.list, found.count},
                                       node.incarnation, ring.slots, takers, held);
@@ -131,12 +145,7 @@ OwnershipChange settle(const NodeIdentity &node, bool standalone) {
     const int limit = take_limit();
     ensure_slots(ring);
     SlotChanges wanted =
-        standalone ? share_of_standalone(ring, node, now, limit)
-                   : changes_for(node,
-                                 find_proposed.run(pg::param(node.ring_id),
-                                                   pg::param(node.incarnation), pg::param_time(now),
-                                                   pg::param(static_cast<int64>(limit))),
-                                 limit);
+        standalone ? share_of_standalone(ring, node, now, limit) : proposed_slots(node, now, limit);
     if (!standalone && wanted.count == 0 && is_uncoordinated(ring, registered_at, now))
         wanted = slots_to_sweep(ring, node, now);
     const TakeOver result = take_over(node.ring_id, wanted);

@@ -1,7 +1,7 @@
-#include "src/ring/ring_nodes.hpp"
-
 #include "core/node_state.hpp"
 #include "core/ring_settings.hpp"
+
+#include "src/ring/ring_nodes.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/function.hpp"
@@ -77,11 +77,33 @@ void add_nodes(const Ring &ring, pg::ResultSet &result) {
 
 } // namespace
 
-int32 RingNodes::find(int64 incarnation) const {
-    for (size_t i = 0; i < facts.size(); ++i)
-        if (facts[i].incarnation == incarnation)
-            return static_cast<int32>(i);
-    return core::nobody;
+int32 RingNodes::find(core::Incarnation incarnation) const {
+    const auto incarnation_at = [this](int32 place) {
+        return facts[static_cast<size_t>(place)].incarnation;
+    };
+    const auto found =
+        std::ranges::lower_bound(by_incarnation, incarnation, std::ranges::less{}, incarnation_at);
+    return found != by_incarnation.end() && incarnation_at(*found) == incarnation ? *found
+                                                                                  : core::nobody;
+}
+
+int32 RingNodes::find(std::string_view name) const {
+    const auto found =
+        std::ranges::lower_bound(nodes, name, std::ranges::less{}, &core::RingNode::name);
+    return found != nodes.end() && found->name == name ? static_cast<int32>(found - nodes.begin())
+                                                       : core::nobody;
+}
+
+core::Relation RingNodes::relation(core::Incarnation holder, int32 place) const {
+    const int32 found = find(holder);
+    if (found == core::nobody)
+        return core::Relation::none;
+    if (found == place)
+        return core::Relation::itself;
+    const std::string_view agent = nodes[static_cast<size_t>(found)].agent;
+    return !agent.empty() && agent == nodes[static_cast<size_t>(place)].name
+               ? core::Relation::its_worker
+               : core::Relation::none;
 }
 
 RingNodes read_ring_nodes(const Ring &ring, TimestampTz now, bool keep) {
@@ -91,7 +113,8 @@ RingNodes read_ring_nodes(const Ring &ring, TimestampTz now, bool keep) {
     RingNodes result{
         .nodes = {static_cast<core::RingNode *>(palloc(sizeof(core::RingNode) * (count + 1))),
                   count},
-        .facts = {static_cast<NodeFacts *>(palloc(sizeof(NodeFacts) * (count + 1))), count}};
+        .facts = {static_cast<NodeFacts *>(palloc(sizeof(NodeFacts) * (count + 1))), count},
+        .by_incarnation = {static_cast<int32 *>(palloc(sizeof(int32) * (count + 1))), count}};
     for (size_t i = 0; i < count; ++i) {
         const int64 heartbeat_age = core::age_of(rows.time(i, 4), now);
         const bool is_process = !rows.is_null(i, 8);
@@ -99,8 +122,13 @@ RingNodes read_ring_nodes(const Ring &ring, TimestampTz now, bool keep) {
         result.facts[i] = {.incarnation = rows.int8(i, 7),
                            .heartbeat_age = heartbeat_age,
                            .is_process = is_process,
+                           .draining = rows.boolean(i, 5),
                            .may_run = !is_process || is_running(rows.int4(i, 8))};
+        result.by_incarnation[i] = static_cast<int32>(i);
     }
+    std::ranges::sort(result.by_incarnation, std::ranges::less{}, [&](int32 place) {
+        return result.facts[static_cast<size_t>(place)].incarnation;
+    });
     return result;
 }
 

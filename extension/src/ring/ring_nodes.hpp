@@ -3,6 +3,7 @@
 // other.
 #pragma once
 #include "core/members.hpp"
+#include "core/slot_owner.hpp"
 
 #include "src/ring/ring.hpp"
 
@@ -13,15 +14,20 @@ struct NodeFacts {
     int64 incarnation;
     int64 heartbeat_age; ///< since its last heartbeat, in microseconds
     bool is_process;     ///< a background worker of this server
+    bool draining;       ///< it gives its slots away
     bool may_run;        ///< no background worker whose process has ended
 };
 
 struct RingNodes {
     std::span<core::RingNode> nodes; ///< sorted by name
     std::span<NodeFacts> facts;
+    std::span<int32> by_incarnation; ///< places, sorted by the incarnation there
 
     /// The place of an incarnation, or core::nobody.
-    int32 find(int64 incarnation) const;
+    int32 find(core::Incarnation incarnation) const;
+    int32 find(std::string_view name) const;
+    /// What a holder of a slot is to the node at `place`.
+    core::Relation relation(core::Incarnation holder, int32 place) const;
 };
 static_assert(std::is_trivially_destructible_v<RingNodes>);
 

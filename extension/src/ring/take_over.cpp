@@ -1,10 +1,10 @@
+#include "core/slot_owner.hpp"
+
 #include "src/ring/take_over.hpp"
 
 #include "pg/attempt.hpp"
-#include "pg/clock.hpp"
-#include "pg/query.hpp"
 #include "src/ring/fence.hpp"
-#include "src/ring/ring.hpp"
+#include "src/ring/slot_rows.hpp"
 
 namespace stacksaga {
 
@@ -12,35 +12,24 @@ namespace {
 
 constexpr int lock_timeout_ms = 100;
 
-// A proposal for a third node stands; one for the older owner was made before it lost the slot.
-#define STANDS "WHEN s.next_owner <> seen.owner AND s.next_owner IS DISTINCT FROM s.owner"
-constinit pg::Statement take{"UPDATE stacksaga.slot s"
-                             "   SET owner = seen.owner, epoch = $2, owned_since = $3,"
-                             "       next_owner = CASE " STANDS " THEN s.next_owner END,"
-                             "       next_from = CASE " STANDS " THEN s.next_from END,"
-                             "       next_epoch = CASE " STANDS " THEN s.next_epoch END"
-                             "  FROM unnest($4, $5, $6) AS seen(slot, epoch, owner)"
-                             " WHERE s.ring_id = $1 AND s.slot = seen.slot AND s.epoch = seen.epoch"
-                             " RETURNING s.slot"};
-#undef STANDS
-
 /// Writes the new owners of slots whose exclusive locks are held, except where the epoch has
 /// changed.
-int write_owners(int32 ring_id, std::span<const SlotChange> locked) {
-    auto *slots = static_cast<int32 *>(palloc(sizeof(int32) * locked.size()));
-    auto *epochs = static_cast<int64 *>(palloc(sizeof(int64) * locked.size()));
-    auto *owners = static_cast<int64 *>(palloc(sizeof(int64) * locked.size()));
-    for (size_t i = 0; i < locked.size(); ++i) {
-        slots[i] = locked[i].slot;
-        epochs[i] = locked[i].epoch;
-        owners[i] = locked[i].owner;
-    }
-    const int64 epoch = raise_epoch(ring_id);
-    pg::Rows taken = take.run(pg::param(ring_id), pg::param(epoch), pg::param_time(pg::clock_now()),
-                              pg::param_array(std::span<const int32>{slots, locked.size()}),
-                              pg::param_array(std::span<const int64>{epochs, locked.size()}),
-                              pg::param_array(std::span<const int64>{owners, locked.size()}));
-    return static_cast<int>(taken.count());
+int write_owners(int32 ring_id, std::span<SlotChange> locked) {
+    std::sort(locked.begin(), locked.end(),
+              [](const SlotChange &a, const SlotChange &b) { return a.slot < b.slot; });
+    auto *numbers = static_cast<int32 *>(palloc(sizeof(int32) * locked.size()));
+    for (size_t i = 0; i < locked.size(); ++i)
+        numbers[i] = locked[i].slot;
+    LockedSlots slots(ring_id);
+    const SlotChange *seen = locked.data();
+    return slots.change(read_slots(ring_id, {numbers, locked.size()}), [&](SlotRow &slot) {
+        while (seen->slot != slot.slot)
+            ++seen;
+        if (slot.epoch != seen->epoch)
+            return false;
+        core::take(slot, seen->owner, slots.epoch());
+        return true;
+    });
 }
 
 /// Takes all that can be locked at once; moves the others to the front of the list and counts them.
@@ -70,7 +59,7 @@ TakeOver take_uncontended(int32 ring_id, SlotChanges &wanted) {
 int take_contended(int32 ring_id, SlotChanges &wanted, int contended) {
     static constinit uint32 turn = 0;
     const uint32 place = turn++ % static_cast<uint32>(contended);
-    const SlotChange chosen = wanted.list[place];
+    SlotChange chosen = wanted.list[place];
     volatile int taken = 0;
     const bool done = pg::attempt(lock_timeout_ms, [&] {
         lock_slot_exclusively(ring_id, chosen.slot, true);

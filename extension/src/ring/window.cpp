@@ -1,13 +1,13 @@
 // publish_window: what a window proposes.
 //
 // A window is one row of token_window, whose primary key makes the first publisher win, and a
-// proposal in the row of each slot that is to get another owner; other slots are not written. A
-// proposal that stands for the same node keeps its earlier instant: so windows may be published
-// several ahead, and a window keeps its proposals when the next is published before all its slots
-// are taken over.
+// proposal in the row of each slot that is to get another owner (core/slot_owner.hpp); other slots
+// are not written.
 #include "core/window.hpp"
+#include "core/members.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
+#include "core/slot_owner.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
@@ -18,7 +18,9 @@
 #include "src/common/limits.hpp"
 #include "src/ring/agent.hpp"
 #include "src/ring/node.hpp"
+#include "src/ring/ring_nodes.hpp"
 #include "src/ring/ring_settings.hpp"
+#include "src/ring/slot_rows.hpp"
 
 namespace stacksaga {
 
@@ -37,43 +39,13 @@ constinit pg::Statement forget_windows{
 // Reads the ring's nodes once, not for each range or slot.
 constinit pg::Statement resolve_nodes{
     "WITH member AS MATERIALIZED ("
-    "    SELECT incarnation, kind, agent, node FROM stacksaga.node WHERE ring_id = $1)"
-    "SELECT n.incarnation, n.kind, n.agent, named.node"
+    "    SELECT node, kind, agent FROM stacksaga.node WHERE ring_id = $1)"
+    "SELECT named.node, n.kind, n.agent"
     "  FROM unnest($2) WITH ORDINALITY AS named(node, place)"
     "  LEFT JOIN member n ON n.node = named.node"
     " ORDER BY named.place"};
 constinit pg::Statement find_agent{"SELECT incarnation FROM stacksaga.node"
                                    " WHERE ring_id = $1 AND node = $2 AND kind = 'agent'"};
-// An agent stands for its nodes: it assigns to them what a window assigns to it. Where a slot stays
-// with an agent, the agent's assignment to another of its nodes stands: a window may be published
-// before the previous one opens, and before the new owner could take the slot over. A draining
-// worker hands its slots over, so a window whose publisher has not seen that changes nothing for
-// it.
-constinit pg::Statement propose{
-    "WITH member AS MATERIALIZED ("
-    "    SELECT incarnation, node, agent, kind = 'worker' AND draining AS gives_away"
-    "      FROM stacksaga.node WHERE ring_id = $1)"
-    "UPDATE stacksaga.slot s"
-    "   SET next_owner = d.next_owner, next_from = d.next_from, next_epoch = d.next_epoch"
-    "  FROM (SELECT s.slot,"
-    "               CASE WHEN NOT stays.it THEN assigned.node END AS next_owner,"
-    "               CASE WHEN NOT stays.it THEN $3 END AS next_from,"
-    "               CASE WHEN NOT stays.it THEN $4 END AS next_epoch,"
-    "               s.next_owner IS NOT NULL AND p.agent IS DISTINCT FROM a.node AS withdrawn,"
-    "               stands.it AS stands, stays.it AS stays"
-    "          FROM unnest($2) WITH ORDINALITY AS assigned(node, place)"
-    "          JOIN stacksaga.slot s ON s.ring_id = $1 AND s.slot = assigned.place - 1"
-    "          LEFT JOIN member o ON o.incarnation = s.owner"
-    "          LEFT JOIN member p ON p.incarnation = s.next_owner"
-    "          LEFT JOIN member a ON a.incarnation = assigned.node"
-    "         CROSS JOIN LATERAL (SELECT coalesce(s.owner = assigned.node"
-    "                                             OR o.agent = a.node, false)) AS stays(it)"
-    "         CROSS JOIN LATERAL (SELECT coalesce((s.next_owner = assigned.node"
-    "                                              OR p.agent = a.node)"
-    "                                             AND s.next_from <= $3, false)) AS stands(it)"
-    "         WHERE assigned.node IS NOT NULL AND a.gives_away IS NOT TRUE) AS d"
-    " WHERE s.ring_id = $1 AND s.slot = d.slot"
-    "   AND CASE WHEN d.stays THEN d.withdrawn ELSE NOT d.stands END"};
 
 struct Publication {
     TimestampTz window_start;
@@ -160,31 +132,32 @@ int64 agent_of(const Ring &ring, std::string_view agent) {
     return rows.int8(0, 0);
 }
 
-/// The incarnation for each range. SG404 for a node that the ring does not have, SG400 for one that
-/// takes no ranges.
-const int64 *incarnations_of(const Ring &ring, const Publication &p) {
+/// The name of the node for each range. SG404 for a node that the ring does not have, SG400 for one
+/// that takes no ranges.
+const std::string_view *check_nodes(const Ring &ring, const Publication &p) {
     pg::Rows rows = resolve_nodes.run(pg::param(ring.ring_id),
                                       pg::param_datum(TEXTARRAYOID, PointerGetDatum(p.nodes)));
-    auto *result = static_cast<int64 *>(palloc(sizeof(int64) * static_cast<size_t>(p.count)));
+    auto *names = static_cast<std::string_view *>(
+        palloc(sizeof(std::string_view) * static_cast<size_t>(p.count)));
     for (uint64 i = 0; i < rows.count(); ++i) {
-        if (rows.is_null(i, 0))
+        names[i] = rows.text(i, 0);
+        if (rows.is_null(i, 1))
             ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
-                            errdetail("The ring has no node \"%s\".", clip(rows.text(i, 3))),
+                            errdetail("The ring has no node \"%s\".", clip(names[i])),
                             errhint("Register it with stacksaga.register_node().")));
         const bool is_agents = rows.optional_text(i, 2) == p.agent && !p.agent.empty();
         if (rows.text(i, 1) == "standard" || (!p.agent.empty() && !is_agents))
-            ereport(ERROR,
-                    (errcode(pg::sg400),
-                     errmsg("node \"%s\" cannot be assigned ranges by this publisher",
-                            clip(rows.text(i, 3))),
-                     errdetail("It is of kind %s, its agent is %s.",
-                               pnstrdup(rows.text(i, 1).data(), rows.text(i, 1).size()),
-                               rows.is_null(i, 2) ? "nobody" : clip(rows.text(i, 2))),
-                     errhint("Assign ranges to workers or agents; an agent assigns to its own "
-                             "workers.")));
-        result[i] = rows.int8(i, 0);
+            ereport(
+                ERROR,
+                (errcode(pg::sg400),
+                 errmsg("node \"%s\" cannot be assigned ranges by this publisher", clip(names[i])),
+                 errdetail("It is of kind %s, its agent is %s.",
+                           pnstrdup(rows.text(i, 1).data(), rows.text(i, 1).size()),
+                           rows.is_null(i, 2) ? "nobody" : clip(rows.text(i, 2))),
+                 errhint("Assign ranges to workers or agents; an agent assigns to its own "
+                         "workers.")));
     }
-    return result;
+    return names;
 }
 
 /// The slots to assign: all, or those that the agent was assigned in this window.
@@ -194,9 +167,8 @@ int32 *slots_to_assign(const Ring &ring, const Publication &p) {
               p.agent.empty() ? core::slot_is_free : core::slot_not_ours);
     if (p.agent.empty())
         return table;
-    pg::Rows rows = slots_of_agent(ring, agent_of(ring, p.agent), p.agent, p.window_start);
-    for (uint64 i = 0; i < rows.count(); ++i)
-        table[rows.int4(i, 0)] = core::slot_is_free;
+    for (const AgentSlot &slot : slots_of_agent(ring, agent_of(ring, p.agent), p.window_start))
+        table[slot.slot] = core::slot_is_free;
     return table;
 }
 
@@ -221,39 +193,49 @@ const int32 *assignment_of(const Ring &ring, const Publication &p) {
                             "one range.")));
 }
 
+/// Gives each slot to the node of its range, `assigned[slot]`; none where that is negative. A
+/// draining worker hands its slots over, so a window whose publisher has not seen that changes
+/// nothing for it. The nodes are read under the lock: one that registered again meanwhile gets its
+/// slots as what it is now.
+void propose(const Ring &ring, const Publication &p, const int32 *assigned,
+             const std::string_view *nodes, LockedSlots &slots) {
+    const RingNodes all = read_ring_nodes(ring, pg::clock_now());
+    slots.change(read_slots(ring.ring_id), [&](SlotRow &slot) {
+        const int32 range = assigned[slot.slot];
+        const int32 node = range < 0 ? core::nobody : all.find(nodes[range]);
+        if (node == core::nobody)
+            return false;
+        const auto place = static_cast<size_t>(node);
+        const bool is_worker = all.nodes[place].kind == core::NodeKind::worker;
+        if (!core::may_be_proposed(is_worker, all.facts[place].draining))
+            return false;
+        return core::propose(slot, all.facts[place].incarnation, p.window_start,
+                             all.relation(slot.owner, node), all.relation(slot.next_owner, node));
+    });
+}
+
 /// The epoch, or nullopt when the window was already published.
 std::optional<int64> publish(const Ring &ring, const Publication &p) {
     const int32 *table = assignment_of(ring, p);
-    const int64 *incarnations = incarnations_of(ring, p);
+    const std::string_view *nodes = check_nodes(ring, p);
     const pg::Param start = pg::param_time(p.window_start);
     const pg::Param agent = pg::param(p.agent);
     if (!find_window.run(pg::param(ring.ring_id), start, agent).empty())
         return std::nullopt;
     ensure_slots(ring);
-    const int64 epoch = raise_epoch(ring.ring_id); // publishers of one ring queue here
+    LockedSlots slots(ring.ring_id); // publishers of one ring queue here
     const TimestampTz now = pg::clock_now();
     pg::Rows made =
         make_window.run(pg::param(ring.ring_id), start, agent, pg::param_time(p.window_end),
-                        pg::param(epoch), pg::param_time(now), pg::param(p.publisher));
+                        pg::param(slots.epoch()), pg::param_time(now), pg::param(p.publisher));
     if (made.empty())
         return std::nullopt;
-    const auto slots = static_cast<size_t>(ring.slots);
-    auto *assigned = static_cast<Datum *>(palloc(sizeof(Datum) * slots));
-    auto *nobody = static_cast<bool *>(palloc(sizeof(bool) * slots));
-    for (size_t slot = 0; slot < slots; ++slot) {
-        nobody[slot] = table[slot] < 0;
-        assigned[slot] = nobody[slot] ? Datum{0} : Int64GetDatum(incarnations[table[slot]]);
-    }
-    int dimension = ring.slots, lower = 1;
-    ArrayType *owners = construct_md_array(assigned, nobody, 1, &dimension, &lower, INT8OID,
-                                           sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
-    propose.run(pg::param(ring.ring_id), pg::param_datum(INT8ARRAYOID, PointerGetDatum(owners)),
-                start, pg::param(epoch));
+    propose(ring, p, table, nodes, slots);
     forget_windows.run(
         pg::param(ring.ring_id),
         pg::param_time(pg::time_plus(now, -windows_kept * (p.window_end - p.window_start))));
     remove_dead_nodes(ring);
-    return epoch;
+    return slots.epoch();
 }
 
 } // namespace

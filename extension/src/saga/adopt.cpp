@@ -27,8 +27,8 @@ constinit pg::Statement list_nodes{
     "SELECT node, heartbeat_at, draining FROM stacksaga.node WHERE ring_id = $1"
     " ORDER BY heartbeat_at DESC"};
 constinit pg::Statement disown_slots{
-    "UPDATE stacksaga.slot SET owner = NULL, epoch = $2, owned_since = NULL, next_owner = NULL,"
-    " next_from = NULL, next_epoch = NULL WHERE ring_id = $1"};
+    "UPDATE stacksaga.slot SET owner = NULL, epoch = $2, next_owner = NULL, next_from = NULL"
+    " WHERE ring_id = $1"};
 constinit pg::Statement lock_sagas{
     "SELECT count(*) FROM (SELECT FROM stacksaga.saga WHERE ring_id = $1 ORDER BY saga_id"
     " FOR NO KEY UPDATE) AS locked",
