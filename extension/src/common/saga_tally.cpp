@@ -1,5 +1,6 @@
 #include "src/common/saga_tally.hpp"
 
+#include "pg/clock.hpp"
 #include "pg/function.hpp"
 #include "pg/lock.hpp"
 #include "pg/query.hpp"
@@ -138,9 +139,10 @@ bool is_tally_due() {
     if (all == nullptr || !tallied_sagas())
         return true;
     LWLockAcquire(&all->lock, LW_SHARED);
-    const TimestampTz counted_at = all->tallies[static_cast<size_t>(all->shown)].counted_at;
+    const int64 counted_at = all->tallies[static_cast<size_t>(all->shown)].counted_at;
     LWLockRelease(&all->lock);
-    return GetCurrentTimestamp() - counted_at > tally_lifetime_us;
+    const int64 age = pg::steady_now() - counted_at; // negative: of another boot of the machine
+    return age < 0 || age > tally_lifetime_us;
 }
 
 bool count_sagas() {
@@ -155,7 +157,7 @@ bool count_sagas() {
     LWLockAcquire(&all.lock, LW_EXCLUSIVE);
     add(tally, counts);
     tally.table = table;
-    tally.counted_at = GetCurrentTimestamp();
+    tally.counted_at = pg::steady_now();
     all.shown = other;
     LWLockRelease(&all.lock);
     return true;

@@ -20,7 +20,7 @@ using SagaCounts = std::array<int64, core::status_names.size()>;
 struct SagaTally {
     uint64 next_xid;      ///< of the snapshot: it sees no transaction from this one on,
     uint64 running_count; ///< and none of those that were running
-    TimestampTz counted_at;
+    int64 counted_at;     ///< of the steady clock
     Oid table;
     std::array<pg_atomic_uint64, core::status_names.size()> sagas;
 };

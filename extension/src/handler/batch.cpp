@@ -191,7 +191,7 @@ bool BatchRun::decide_next(bool may_charge, bool can_postpone) {
 
 bool BatchRun::settles_in_place(bool can_postpone) {
     const int sqlstate = geterrcode();
-    const bool is_handlers = running_handler.is_active;
+    const bool is_handlers = running_handler.is_active();
     if (is_lock_error(sqlstate)) {
         if (!is_limited_)
             return false;
@@ -219,7 +219,7 @@ bool BatchRun::learn(bool can_postpone) {
 }
 
 bool BatchRun::learn_from_item(int sqlstate, bool can_postpone) {
-    const bool is_handlers = running_handler.is_active;
+    const bool is_handlers = running_handler.is_active();
     if (is_lock_error(sqlstate) && is_limited_) {
         (void)read_handler_error();
         meet_lock();

@@ -116,7 +116,7 @@ bool is_trusted_replacement(Oid function, Oid definer) {
 }
 
 [[noreturn]] void raise_unusable(const FunctionRef &f, const HandlerCaller &c, const char *reason) {
-    running_handler.is_unusable = true;
+    running_handler.note_unusable();
     ereport(ERROR,
             (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
              errdetail("%s \"%s\".", c.described, c.definer.name),
@@ -128,7 +128,7 @@ Oid role_of(const HandlerCaller &c, const FunctionRef &f) {
     const char *reason = objection_to(c.definer);
     if (reason == nullptr)
         return c.definer.oid;
-    running_handler.is_unusable = true;
+    running_handler.note_unusable();
     ereport(ERROR,
             (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
              errdetail("%s \"%s\".", c.described, c.definer.name),
@@ -173,7 +173,7 @@ constinit pg::Statement list_deferred{
 /// Fires the handler's deferred constraint triggers now, as the role that is current.
 void check_deferred_constraints() {
     CommandCounterIncrement();
-    if (running_handler.is_at_top_level && !IsSubTransaction())
+    if (running_handler.is_at_top_level() && !IsSubTransaction())
         AfterTriggerFireDeferred();
     else
         pg::with_spi([] { set_immediate.run(); });
@@ -233,7 +233,7 @@ void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionI
 /// Drops the temporary tables of other definers, which this one would take for its own: their
 /// triggers would be run as this one.
 void drop_temporary_tables_of_others(Oid definer) {
-    if (!running_handler.is_at_top_level || temporary_role == definer)
+    if (!running_handler.is_at_top_level() || temporary_role == definer)
         return;
     if (!is_watching) {
         RegisterXactCallback(at_transaction_end, nullptr);
@@ -288,13 +288,11 @@ void check_constraints_of_caller() {
 
 Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
                       Datum argument, bool *isnull) {
-    running_handler.is_unusable = false;
-    running_handler.has_set_constraints = false;
     const Oid definer = role_of(caller, function);
     Oid oid = current_function(function, kind, caller, definer);
     drop_temporary_tables_of_others(definer);
     const char *temporary_objects = nullptr;
-    if (!running_handler.is_at_top_level)
+    if (!running_handler.is_at_top_level())
         temporary_objects = enter_session(definer);
 
     FmgrInfo info;
@@ -315,9 +313,9 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
             return value;
         });
     });
-    if (running_handler.has_set_constraints)
+    if (running_handler.has_set_constraints())
         reset_constraints();
-    if (running_handler.is_at_top_level)
+    if (running_handler.is_at_top_level())
         PortalHashTableDeleteAll(); // the next handler may open cursors of the same names
     else
         leave_session(temporary_objects);

@@ -6,8 +6,6 @@
 
 namespace stacksaga {
 
-constinit RunningHandler running_handler{};
-
 namespace {
 
 /// Whether the server itself cancels the statement. (A handler may raise the same SQLSTATE.)
@@ -19,7 +17,7 @@ bool is_cancel(const ErrorData &error) {
 } // namespace
 
 void refuse_inside_handler(const char *function) {
-    if (!running_handler.is_active)
+    if (!running_handler.is_active())
         return;
     ereport(ERROR,
             (errcode(pg::sg409), errmsg("%s cannot run inside a handler", function),
@@ -39,8 +37,8 @@ HandlerError read_handler_error() {
                                                         error_bytes_max)));
     result.timed_out = handler_has_timed_out();
     result.is_cancelled = is_cancel(*error) && !result.timed_out;
-    result.is_unusable = running_handler.is_unusable;
-    result.is_for_worker = running_handler.is_for_worker;
+    result.is_unusable = running_handler.is_unusable();
+    result.is_for_worker = running_handler.is_for_worker();
     if (result.timed_out)
         result.message = "the attempt took longer than the step's timeout";
     running_handler.end();

@@ -31,7 +31,7 @@ template <class F> std::optional<HandlerError> attempt_handler(F &&body) {
     HandlerError error{};
     const bool is_done = pg::attempt_expecting(
         [&](const ErrorData &) {
-            if (!running_handler.is_active)
+            if (!running_handler.is_active())
                 return false;
             error = read_handler_error();
             return !error.is_cancelled;

@@ -39,7 +39,7 @@ void check_utility(PlannedStmt *statement, const char *text, bool is_read_only_t
                    QueryEnvironment *environment, DestReceiver *destination,
                    QueryCompletion *completion) {
     const char *name =
-        running_handler.is_active ? name_of_lasting(statement->utilityStmt) : nullptr;
+        running_handler.is_active() ? name_of_lasting(statement->utilityStmt) : nullptr;
     if (name != nullptr)
         ereport(ERROR,
                 (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -47,8 +47,8 @@ void check_utility(PlannedStmt *statement, const char *text, bool is_read_only_t
                  errdetail("What it does would last in a session that runs other roles' functions, "
                            "or be run as another role when the transaction commits."),
                  errhint("Remove the statement; declare a cursor without WITH HOLD.")));
-    if (running_handler.is_active && IsA(statement->utilityStmt, ConstraintsSetStmt))
-        running_handler.has_set_constraints = true;
+    if (IsA(statement->utilityStmt, ConstraintsSetStmt))
+        running_handler.note_set_constraints();
     const ProcessUtility_hook_type next =
         next_hook != nullptr ? next_hook : standard_ProcessUtility;
     next(statement, text, is_read_only_tree, context, params, environment, destination, completion);

@@ -1,48 +1,78 @@
-// What this process knows of the handler that it is running.
+// What this process knows of the handler that it is running. One at a time: a handler cannot make
+// the engine run another one (refuse_inside_handler).
 #pragma once
 #include "pg/pg.hpp"
 
 namespace stacksaga {
 
-struct RunningHandler {
-    bool is_active = false;     ///< from its call to its return: an error then is the handler's
-    bool is_unusable = false;   ///< the last error: the function could not be called at all
-    bool is_for_worker = false; ///< the last error: only a worker may run it
-    bool has_set_constraints = false; ///< it executed SET CONSTRAINTS
-    int32 subscription_id = 0;        ///< whose handler or fallback it is; 0: a step's, or none
-    bool is_of_step = false;          ///< it is a step's, of the saga `saga_id`
-    pg_uuid_t saga_id{};
-    bool has_signalled_its_saga = false; ///< so what was read of that saga has to be read again
-    /// Whether handlers run at the top of a worker's transaction, where pending deferred
-    /// constraints can be fired one handler at a time; inside a query SET CONSTRAINTS has to do.
-    bool is_at_top_level = false;
+class RunningHandler {
+public:
+    /// This process is a worker: handlers run at the top of its transactions, where pending
+    /// deferred constraints can be fired one handler at a time; inside a query SET CONSTRAINTS has
+    /// to do.
+    void enter_top_level() { is_at_top_level_ = true; }
+    bool is_at_top_level() const { return is_at_top_level_; }
 
-    /// A handler of this subscription is about to be called.
+    /// A handler or fallback of this subscription is about to be called.
     void begin_message(int32 subscription) {
-        is_unusable = false;
-        is_for_worker = false;
-        is_active = true;
-        subscription_id = subscription;
+        begin();
+        subscription_id_ = subscription;
     }
     /// A handler of a step of this saga is about to be called.
     void begin_step(const pg_uuid_t &saga) {
-        is_unusable = false;
-        is_for_worker = false;
-        is_active = true;
-        is_of_step = true;
-        saga_id = saga;
-        has_signalled_its_saga = false;
+        begin();
+        is_of_step_ = true;
+        saga_id_ = saga;
     }
-    /// It has returned, or its error has been read.
+    /// It has returned, or its error has been read. What it did is known until the next one begins.
     void end() {
-        is_active = false;
-        subscription_id = 0;
-        is_of_step = false;
+        is_active_ = false;
+        subscription_id_ = 0;
+        is_of_step_ = false;
     }
 
-    bool runs_step_of(const pg_uuid_t &saga) const {
-        return is_of_step && memcmp(&saga_id, &saga, sizeof saga) == 0;
+    /// From its call to its return: an error then is the handler's.
+    bool is_active() const { return is_active_; }
+    bool is_of_subscription(int32 subscription) const { return subscription_id_ == subscription; }
+    bool is_of_step_of(const pg_uuid_t &saga) const {
+        return is_of_step_ && memcmp(&saga_id_, &saga, sizeof saga) == 0;
     }
+
+    /// A saga is signalled; it may be that of the handler's step.
+    void note_signal(const pg_uuid_t &saga) {
+        has_signalled_its_saga_ = has_signalled_its_saga_ || is_of_step_of(saga);
+    }
+    /// Then what was read of that saga has to be read again.
+    bool has_signalled_its_saga() const { return has_signalled_its_saga_; }
+
+    void note_set_constraints() { has_set_constraints_ = has_set_constraints_ || is_active_; }
+    bool has_set_constraints() const { return has_set_constraints_; }
+
+    /// Its error says that the function could not be called at all.
+    void note_unusable() { is_unusable_ = true; }
+    bool is_unusable() const { return is_unusable_; }
+
+    /// Its error says that only a worker may run it.
+    void note_for_worker() { is_for_worker_ = true; }
+    bool is_for_worker() const { return is_for_worker_; }
+
+private:
+    void begin() {
+        const bool is_at_top_level = is_at_top_level_;
+        *this = RunningHandler{};
+        is_at_top_level_ = is_at_top_level;
+        is_active_ = true;
+    }
+
+    bool is_at_top_level_ = false;
+    bool is_active_ = false;
+    bool is_of_step_ = false; ///< of the saga `saga_id_`
+    bool has_signalled_its_saga_ = false;
+    bool has_set_constraints_ = false;
+    bool is_unusable_ = false;
+    bool is_for_worker_ = false;
+    int32 subscription_id_ = 0; ///< 0: a step's, or none
+    pg_uuid_t saga_id_{};
 };
 
 extern RunningHandler running_handler;

@@ -28,7 +28,7 @@ constinit pg::Statement find_object_of_other{
 constinit pg::Statement list_cursors{"SELECT name FROM pg_catalog.pg_cursors"};
 
 [[noreturn]] void leave_to_worker(const char *why) {
-    running_handler.is_for_worker = true;
+    running_handler.note_for_worker();
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("%s", why),
                     errhint("Let a worker run it: worker_ensure() starts one.")));
 }
@@ -71,8 +71,8 @@ void check_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_
                   void *argument) {
     if (next_hook != nullptr)
         next_hook(access, class_id, object_id, sub_id, argument);
-    if (access == OAT_FUNCTION_EXECUTE && running_handler.is_active &&
-        !running_handler.is_at_top_level && object_id >= F_PG_ADVISORY_LOCK_INT8 &&
+    if (access == OAT_FUNCTION_EXECUTE && running_handler.is_active() &&
+        !running_handler.is_at_top_level() && object_id >= F_PG_ADVISORY_LOCK_INT8 &&
         object_id <= F_PG_ADVISORY_UNLOCK_ALL)
         leave_to_worker("the handler takes, or gives back, a lock of the session");
 }
@@ -92,7 +92,7 @@ const char *enter_session(Oid definer) {
 }
 
 void leave_session(const char *objects) {
-    if (running_handler.is_for_worker)
+    if (running_handler.is_for_worker())
         leave_to_worker("the handler takes, or gives back, a lock of the session");
     if (strcmp(objects, temporary_objects()) != 0)
         leave_to_worker("the handler leaves temporary objects in the session");

@@ -3,6 +3,7 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/handler/handler_timeout.hpp"
+#include "src/handler/running_handler.hpp"
 #include "src/outbox/message_row.hpp"
 
 namespace stacksaga {

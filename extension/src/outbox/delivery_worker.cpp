@@ -354,7 +354,6 @@ void deliver_guarded(const NodeIdentity &node, int32 id, bool has_due, MemoryCon
 } // namespace
 
 DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory) {
-    running_handler.is_at_top_level = true;
     const Outlook outlook = look(node.ring_id, memory);
     maintain_log_at_times(memory);
     DeliveryOutcome outcome{

@@ -311,7 +311,7 @@ void require_free(const Subscription &s, int16 partition, TimestampTz now) {
 
 void drop(std::string_view name) {
     const Subscription &s = find_subscription(name);
-    if (running_handler.subscription_id == s.id)
+    if (running_handler.is_of_subscription(s.id))
         raise_in_use(s, "Its own handler is calling.",
                      "Drop it in another transaction than that of its handler.");
     const TimestampTz now = pg::clock_now();
@@ -341,7 +341,7 @@ struct Alteration {
 const Subscription &lock_subscription(std::string_view name) {
     for (;;) { // it may be dropped, and created again, while we wait
         const Subscription &s = find_subscription(name);
-        if (running_handler.subscription_id == s.id)
+        if (running_handler.is_of_subscription(s.id))
             raise_in_use(s, "Its own handler is calling.",
                          "Alter it in another transaction than that of its handler.");
         lock_settings(s.id);

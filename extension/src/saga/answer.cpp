@@ -204,7 +204,7 @@ void complete_row(Row &row, TimestampTz now) {
         row.sqlstate = "SG400";
         return;
     }
-    if (running_handler.runs_step_of(*row.saga_id)) {
+    if (running_handler.is_of_step_of(*row.saga_id)) {
         row.sqlstate = "SG409";
         return;
     }

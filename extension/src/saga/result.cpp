@@ -75,12 +75,12 @@ STACKSAGA_FUNCTION(await_saga) {
     pg_uuid_t id = arguments.required_uuid(0, "saga_id");
     arguments.require(1, "timeout");
     int64 timeout_us = pg::interval_microseconds(arguments.datum(1), "timeout", false);
-    TimestampTz until = pg::time_plus(GetCurrentTimestamp(), timeout_us);
+    const int64 started_at = pg::steady_now();
     int64 pause_ms = look_again_min_ms;
     for (;;) {
         CHECK_FOR_INTERRUPTS();
         core::Status status = pg::with_spi([&] { return committed_status(id); });
-        int64 left_ms = (until - GetCurrentTimestamp()) / 1000;
+        const int64 left_ms = (timeout_us - (pg::steady_now() - started_at)) / 1000;
         if (core::is_at_rest(status) || left_ms <= 0)
             PG_RETURN_TEXT_P(pg::make_text(core::name_of(status)));
         (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

@@ -212,7 +212,7 @@ Saga require(const pg_uuid_t &id, const std::optional<Saga> &saga) {
 } // namespace
 
 std::optional<Saga> lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked) {
-    if (running_handler.runs_step_of(id))
+    if (running_handler.is_of_step_of(id))
         ereport(ERROR,
                 (errcode(pg::sg409),
                  errmsg("a handler cannot act on saga %s, whose step it runs", uuid_text(id)),
@@ -227,8 +227,7 @@ Saga require_saga(const pg_uuid_t &id, TimestampTz now) {
 }
 
 Saga require_saga_to_signal(const pg_uuid_t &id, TimestampTz now) {
-    running_handler.has_signalled_its_saga =
-        running_handler.has_signalled_its_saga || running_handler.runs_step_of(id);
+    running_handler.note_signal(id);
     return require(id, lock_and_read(id, now, false));
 }
 

@@ -6,6 +6,7 @@
 #include "pg/query.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/handler_timeout.hpp"
+#include "src/handler/running_handler.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/saga/child.hpp"
 #include "src/saga/message_step.hpp"
@@ -61,7 +62,7 @@ Datum call(Saga &saga, const Step &step, const FunctionRef &function, HandlerKin
     if (kind == HandlerKind::action && !*isnull)
         check_payload(result, "output");
     running_handler.end();
-    if (running_handler.has_signalled_its_saga)
+    if (running_handler.has_signalled_its_saga())
         saga = *lock_saga(saga.id, saga.now);
     return result;
 }

@@ -285,7 +285,6 @@ DeliveryOutcome deliver(const NodeIdentity &node, MemoryContext memory) {
 } // namespace
 
 TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory) {
-    running_handler.is_at_top_level = true;
     restart_state(node);
     state.name = name;
     const DeliveryOutcome delivered = deliver(node, memory);

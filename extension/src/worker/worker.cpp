@@ -9,6 +9,7 @@
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
 #include "src/handler/crash_record.hpp"
+#include "src/handler/running_handler.hpp"
 #include "src/worker/crash_charge.hpp"
 #include "src/worker/maintenance.hpp"
 #include "src/worker/poll.hpp"
@@ -479,6 +480,7 @@ extern "C" void stacksaga_worker_main(Datum main_arg) {
     open_crash_record(self.order.number);
     notify_starter();
     check_still_wanted();
+    running_handler.enter_top_level();
     self.memory =
         AllocSetContextCreate(TopMemoryContext, "stacksaga worker", ALLOCSET_DEFAULT_SIZES);
     pgstat_report_activity(STATE_IDLE, nullptr);

@@ -1,0 +1,7 @@
+#include "src/handler/running_handler.hpp"
+
+namespace stacksaga {
+
+constinit RunningHandler running_handler{};
+
+} // namespace stacksaga
