@@ -101,6 +101,12 @@ bool lock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode, bool
     return true;
 }
 
+void unlock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode) {
+    Assert(!forbids_prepare(lock_class, mode));
+    const LOCKTAG tag = lock_tag(lock_class, first, second);
+    LockRelease(&tag, mode, false);
+}
+
 Waiters find_waiters() {
     Waiters waiters{};
     for (int partition = 0; partition < NUM_LOCK_PARTITIONS; ++partition) {

@@ -28,6 +28,9 @@ LOCKTAG lock_tag(LockClass lock_class, uint32 first, uint32 second, Oid database
 /// keep them, with no session left to end it.
 bool lock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode, bool wait);
 
+/// Gives back a shared lock that this transaction took and that protects nothing it has written.
+void unlock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode);
+
 /// Who waits for a lock of this session's transaction, of whatever kind: a row that it changed (the
 /// lock on its transaction id), a slot, a table.
 struct Waiters {

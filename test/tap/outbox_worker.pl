@@ -1,5 +1,6 @@
 # A worker's own messages: those that a handler or a step publishes inside its turn are delivered, while
 # another transaction stays open before, between and after; and so are those of a prepared transaction.
+# What workers do for all readers does not keep services from their messages.
 use strict;
 use warnings;
 
@@ -89,5 +90,32 @@ is($node->safe_psql('postgres', 'SELECT key, attempts, last_error FROM stacksaga
 	'cancelled|2|canceling statement due to user request', 'and that one fails as others do');
 
 $other->quit;
+
+# A service finds what was published, whoever maintains the log or makes ticks at the same time. (A
+# maintenance that takes longer than the service waits for it is left a chance.)
+my $maintainer = $node->background_psql('postgres', on_error_stop => 0);
+$maintainer->query_until(qr/begins/, q{\echo begins
+	DO $$
+	BEGIN
+		LOOP
+			PERFORM stacksaga.maintain_outbox(true);
+			COMMIT;
+		END LOOP;
+	END $$;
+});
+my $services = q{SELECT stacksaga.create_subscription('served', 'served'); CREATE TABLE missed (n int);} . "\n";
+for my $n (1 .. 300)
+{
+	$services .= qq{SELECT stacksaga.publish('served', '1', '$n');
+		SELECT coalesce(min(batch_id), 0) AS batch FROM stacksaga.receive_messages('served', 'c') \\gset
+		INSERT INTO missed SELECT 1 WHERE :batch = 0;
+		SELECT CASE WHEN :batch > 0 THEN stacksaga.ack_messages(:batch) END;\n};
+}
+$node->safe_psql('postgres', $services);
+cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM missed'), '<', 15,
+	'what was published is received while the log is maintained');
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+	WHERE query LIKE '%maintain_outbox%' AND pid <> pg_backend_pid()});
+
 $node->stop;
 done_testing();

@@ -164,12 +164,12 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
                  int32 rotation, TimestampTz now) {
     const std::optional<Positions> hints = read_positions(s.id);
     if (!hints) // it has been dropped meanwhile
-        return {.parts = {}, .messages = {}, .more = false, .copied = 0};
+        return {.parts = {}, .messages = {}, .more = false, .copied = 0, .contended = false};
     auto *parts = static_cast<GatheredPart *>(palloc(sizeof(GatheredPart) * log_partitions));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(room)));
     LoadedTicks ticks;
     size_t count = 0, part_count = 0;
-    bool more = false;
+    bool more = false, contended = false;
     int64 copied = 0;
     for (int16 partition : order_of(*hints, rotation)) {
         const auto index = static_cast<size_t>(partition);
@@ -180,6 +180,7 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
             break;
         }
         std::optional<Position> position = lock_position(s.id, partition, false);
+        contended = contended || !position;
         if (!position || position->is_leased(now))
             continue;
         Part part = read_part(s, ticks, *position, room - static_cast<int32>(count), now);
@@ -198,7 +199,8 @@ Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wa
     return {.parts = {parts, part_count},
             .messages = {messages, count},
             .more = more,
-            .copied = copied};
+            .copied = copied,
+            .contended = contended};
 }
 
 std::span<Message> gather_fallbacks(const Subscription &s,

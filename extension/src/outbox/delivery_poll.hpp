@@ -16,8 +16,9 @@ struct GatheredPart {
 struct Gathering {
     std::span<GatheredPart> parts;
     std::span<Message> messages;
-    bool more;    ///< there may be more at once, also where there are no messages
-    int64 copied; ///< messages of the log that were copied out on the way
+    bool more;      ///< there may be more at once, also where there are no messages
+    int64 copied;   ///< messages of the log that were copied out on the way
+    bool contended; ///< another session works in a partition
 };
 
 /// Gathers at most `room` messages from the partitions for which `wanted` is set. It starts with

@@ -25,6 +25,10 @@ namespace {
 constexpr int64 subscription_time_max_us = 50 * 1000;
 constexpr int32 fallbacks_at_once = 16;
 constexpr int64 maintenance_interval_us = 10 * USECS_PER_SEC;
+// When to look again after another session kept us from a partition, or made a tick that may lack
+// the message that woke us.
+constexpr int64 contended_interval_us = 50 * 1000;
+constexpr int64 ticking_interval_us = 5 * 1000;
 
 using Wanted = std::array<bool, log_partitions>;
 
@@ -213,24 +217,31 @@ constinit WorkerState state{};
 struct Outlook {
     std::span<const int32> subscriptions;
     int64 tick;
-    TimestampTz next_due;
+    TimestampTz next_due;  ///< the next retry
+    TimestampTz next_look; ///< earlier than the next wake
 };
 
+std::span<const int32> copy_to(MemoryContext memory, std::span<const int32> ids) {
+    auto *copy = static_cast<int32 *>(MemoryContextAlloc(memory, sizeof(int32) * (ids.size() + 1)));
+    std::copy(ids.begin(), ids.end(), copy);
+    return {copy, ids.size()};
+}
+
 Outlook look(int32 ring_id, MemoryContext memory) {
-    Outlook outlook{.subscriptions = {}, .tick = 0, .next_due = DT_NOEND};
+    Outlook outlook{.subscriptions = {}, .tick = 0, .next_due = DT_NOEND, .next_look = DT_NOEND};
     in_transaction([&] {
         // All that depends on the tick commits after it, so this commit need not be flushed, except
         // after a crash: the crash record survives, and names messages by their ticks.
         if (!follows_crash())
             set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
                               GUC_ACTION_LOCAL, true, 0, false);
-        tick_if_due();
+        const Ticking ticking = tick_if_due();
         std::span<const int32> ids = subscriptions_with_handlers(ring_id);
         if (ids.empty())
             return;
-        auto *copy = static_cast<int32 *>(MemoryContextAlloc(memory, sizeof(int32) * ids.size()));
-        std::copy(ids.begin(), ids.end(), copy);
-        outlook.subscriptions = {copy, ids.size()};
+        if (ticking == Ticking::elsewhere)
+            outlook.next_look = pg::time_plus(pg::clock_now(), ticking_interval_us);
+        outlook.subscriptions = copy_to(memory, ids);
         outlook.tick = last_tick();
         pg::Rows rows = find_next_due.run();
         if (!rows.empty())
@@ -256,7 +267,11 @@ void maintain_log_at_times(MemoryContext memory) {
         return;
     bool more = false;
     guard.guard([&] {
-        in_transaction([&] { more = maintain_log(false); });
+        std::span<const int32> ids;
+        in_transaction([&] { ids = copy_to(memory, list_subscriptions()); });
+        for (int32 id : ids)
+            in_transaction([&] { more = move_idle_positions(id) || more; });
+        in_transaction([&] { more = maintain_log(false) || more; });
         return true;
     });
     MemoryContextSwitchTo(memory);
@@ -309,6 +324,9 @@ void deliver_subscription(const NodeIdentity &node, SubscriptionState &subscript
         outcome.items += d.items;
         outcome.failures += d.failures;
         outcome.more = outcome.more || d.more || d.items > 0 || d.failures > 0;
+        if (d.gathering.contended)
+            outcome.next_due =
+                std::min(outcome.next_due, pg::time_plus(pg::clock_now(), contended_interval_us));
     };
     const int64 end = pg::steady_now() + subscription_time_max_us;
     bool goes_on = true;
@@ -361,7 +379,7 @@ DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory)
     if (outlook.subscriptions.empty())
         return outcome;
     if (may_rest(node, outlook)) {
-        outcome.next_due = outlook.next_due;
+        outcome.next_due = std::min(outlook.next_due, outlook.next_look);
         return outcome;
     }
     for (int32 id : outlook.subscriptions)
@@ -372,6 +390,7 @@ DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory)
     state.is_idle = !outcome.more && outcome.next_due == DT_NOEND; // none waits for its pause
     if (outlook.next_due > pg::clock_now())
         outcome.next_due = std::min(outcome.next_due, outlook.next_due);
+    outcome.next_due = std::min(outcome.next_due, outlook.next_look);
     return outcome;
 }
 

@@ -46,7 +46,7 @@ constinit std::array<pg::Statement, generations> empty_of{
     pg::Statement{"TRUNCATE stacksaga.outbox_message_0"},
     pg::Statement{"TRUNCATE stacksaga.outbox_message_1"},
     pg::Statement{"TRUNCATE stacksaga.outbox_message_2"}};
-constinit pg::Statement list_subscriptions{
+constinit pg::Statement all_subscriptions{
     "SELECT subscription_id FROM stacksaga.subscription ORDER BY subscription_id"};
 // Of the latest positions of all subscriptions and partitions the one that is the furthest behind.
 constinit pg::Statement least_tick{
@@ -144,65 +144,99 @@ void copy_out_expired(const Subscription &s, std::span<const Message> messages, 
             release_key(s, m.token, now);
 }
 
-/// Moves one position over messages that the subscription does not want, and over those that it has
-/// not read for so long that the log cannot keep them. Returns whether there are more of them.
-bool advance(const Subscription &s, int16 partition, TimestampTz now) {
-    std::optional<Position> position = lock_position(s.id, partition, false);
-    if (!position || position->is_leased(now))
-        return false;
-    LoadedTicks ticks;
-    LogPart part = read_log(s.filter, ticks, partition, position->at, copied_max);
+/// Where a position may move without its reader: over messages that the subscription does not want,
+/// and over those that it has not read for so long that the log cannot keep them.
+struct Move {
+    Position from;
+    core::LogPosition to;
+    std::span<const Message> expired;
+    bool more; ///< there are more of them behind `to`
+};
+
+std::optional<Move> find_move(const Subscription &s, const Position &from, TimestampTz now) {
+    if (from.is_leased(now))
+        return std::nullopt;
+    const std::optional<LogPart> part = peek_log(s.filter, from.partition, from.at, copied_max);
+    if (!part) // its reader is ahead
+        return std::nullopt;
     size_t old = 0;
-    while (old < part.messages.size() && part.messages[old].published_at < retention_begin(now))
+    while (old < part->messages.size() && part->messages[old].published_at < retention_begin(now))
         ++old;
-    copy_out_expired(s, part.messages.first(old), now);
-    core::LogPosition to = position->at;
-    if (old == part.messages.size())
-        to = part.end;
-    else if (old > 0)
-        to = part.messages[old - 1].end();
-    if (to == position->at)
+    const bool is_all = old == part->messages.size();
+    const core::LogPosition to = is_all    ? part->end
+                                 : old > 0 ? part->messages[old - 1].end()
+                                           : from.at;
+    if (to == from.at)
+        return std::nullopt;
+    return Move{
+        .from = from, .to = to, .expired = part->messages.first(old), .more = is_all && part->more};
+}
+
+/// Moves the position unless a reader has been there since. Returns whether there is more to do.
+bool carry_out(const Subscription &s, const Move &move, TimestampTz now) {
+    std::optional<Position> position = lock_position(s.id, move.from.partition, false);
+    if (!position || position->version != move.from.version || position->is_leased(now))
         return false;
+    copy_out_expired(s, move.expired, now);
     // A batch whose lease ran out may still be acknowledged, unless its messages were given to
     // others or copied out; a batch of retries alone has none in the log.
     if (position->batch_id != 0 && position->batch_size == 0)
-        carry_position(s.id, *position, to, now);
+        carry_position(s.id, *position, move.to, now);
     else
-        move_position(s.id, *position, to, now);
-    return part.more && old == part.messages.size();
-}
-
-bool advance_all(TimestampTz now) {
-    bool more = false;
-    pg::Rows rows = list_subscriptions.run();
-    for (uint64 row = 0; row < rows.count(); ++row) {
-        const Subscription *s = hold_subscription(rows.int4(row, 0), false);
-        for (int16 partition = 0; s != nullptr && partition < log_partitions; ++partition) {
-            CHECK_FOR_INTERRUPTS();
-            more = advance(*s, partition, now) || more;
-        }
-    }
-    return more;
+        move_position(s.id, *position, move.to, now);
+    return move.more;
 }
 
 } // namespace
+
+std::span<const int32> list_subscriptions() {
+    pg::Rows rows = all_subscriptions.run();
+    auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));
+    for (uint64 row = 0; row < rows.count(); ++row)
+        ids[row] = rows.int4(row, 0);
+    return {ids, static_cast<size_t>(rows.count())};
+}
+
+bool move_idle_positions(int32 subscription_id) {
+    const Subscription *s =
+        lock_maintenance() ? hold_subscription(subscription_id, false) : nullptr;
+    const std::optional<Positions> positions =
+        s != nullptr ? read_positions(subscription_id) : std::nullopt;
+    if (!positions)
+        return false;
+    // All are looked for before the first is locked: a reader finds nothing in a locked partition.
+    const TimestampTz now = pg::clock_now();
+    std::array<std::optional<Move>, log_partitions> moves{};
+    for (size_t i = 0; i < moves.size(); ++i) {
+        CHECK_FOR_INTERRUPTS();
+        moves[i] = find_move(*s, (*positions)[i], now);
+    }
+    bool more = false;
+    for (const std::optional<Move> &move : moves)
+        more = (move && carry_out(*s, *move, now)) || more;
+    return more;
+}
 
 bool maintain_log(bool at_once) {
     if (!lock_maintenance())
         return false;
     const TimestampTz now = pg::clock_now();
-    const bool more = advance_all(now);
     turn_generation(now, at_once);
     empty_generations(now);
     const Progress read = progress();
     const int64 least = read.has_subscriptions ? read.tick : last_tick();
-    return forget_log(least, retention_begin(now), at_once) || more;
+    return forget_log(least, retention_begin(now), at_once);
 }
 
 // maintain_outbox(at_once) -> boolean
 STACKSAGA_FUNCTION(maintain_outbox) {
     const bool at_once = pg::Arguments(fcinfo).required_bool(0, "at_once");
-    PG_RETURN_BOOL(pg::with_spi([&] { return maintain_log(at_once); }));
+    PG_RETURN_BOOL(pg::with_spi([&] {
+        bool more = false;
+        for (int32 id : list_subscriptions())
+            more = move_idle_positions(id) || more;
+        return maintain_log(at_once) || more;
+    }));
 }
 
 } // namespace stacksaga

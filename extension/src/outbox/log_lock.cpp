@@ -1,5 +1,6 @@
 #include "src/outbox/log_lock.hpp"
 
+#include "pg/attempt.hpp"
 #include "pg/lock.hpp"
 
 namespace stacksaga {
@@ -23,8 +24,27 @@ bool lock_maintenance() {
     return lock(ticking, 1, ExclusiveLock, false);
 }
 
+void wait_for_ticking(int timeout_ms) {
+    pg::attempt(timeout_ms, [] { lock(ticking, 0, ExclusiveLock, true); });
+}
+
 void lock_out_maintenance() {
     lock(ticking, 1, ShareLock, true);
+}
+
+bool lock_out_maintenance(int timeout_ms) {
+    if (lock(ticking, 1, ShareLock, false))
+        return true;
+    pg::attempt(timeout_ms, [] {
+        lock(ticking, 1, ShareLock, true);
+        let_maintenance_in();
+    });
+    // Once more: a lock of the subtransaction would belong to another resource owner after it.
+    return lock(ticking, 1, ShareLock, false);
+}
+
+void let_maintenance_in() {
+    pg::unlock(pg::LockClass::outbox, ticking, 1, ShareLock);
 }
 
 bool hold_settings(int32 subscription_id, bool wait) {

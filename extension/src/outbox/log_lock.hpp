@@ -8,11 +8,17 @@ namespace stacksaga {
 /// The right to make the next tick. False when another session has it: it makes that tick.
 bool lock_ticking();
 
+/// Waits for that right; without success after `timeout_ms`.
+void wait_for_ticking(int timeout_ms);
+
 /// The right to maintain the log; false when another session does it.
 bool lock_maintenance();
 
 /// Keeps all sessions from maintaining the log, as a shared lock; waits for one that does.
 void lock_out_maintenance();
+/// The same for a moment; false when one maintained it for that long.
+bool lock_out_maintenance(int timeout_ms);
+void let_maintenance_in();
 
 /// Keeps all sessions from altering a subscription, as a shared lock: a session that works on its
 /// messages takes this before it reads its settings. Without `wait`, false when another session

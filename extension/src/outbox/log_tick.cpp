@@ -153,33 +153,35 @@ std::span<const core::Tick> LoadedTicks::from(int64 tick) {
     return {begin, ticks_.end()};
 }
 
-bool tick_if_due() {
-    if (have_subscriptions.run().empty() || !lock_ticking())
-        return false;
+Ticking tick_if_due() {
+    if (have_subscriptions.run().empty())
+        return Ticking::not_due;
+    const bool is_ours = lock_ticking();
     const int64 last_number = last_tick(); // after the lock
     const core::Tick last = load_ticks(last_number)[0];
     const int64 before = last_message_number();
     const core::Snapshot snapshot = current_snapshot();
     if (!is_due(last, before, snapshot))
-        return false;
+        return Ticking::not_due;
+    if (!is_ours)
+        return Ticking::elsewhere;
     insert_tick.run(pg::param(last_number + 1), pg::param(before), pg::param(last_message_number()),
                     pg::param(this_origin()), pg::param_time(pg::clock_now()),
                     pg::param(std::string_view{snapshot_text(snapshot)}));
     if (pg::settings.notify)
         Async_Notify(channel, psprintf(INT64_FORMAT, last_number + 1));
-    return true;
+    return Ticking::done;
 }
 
-void tick_soon() {
-    if (!IsTransactionBlock()) {
-        tick_if_due();
-        return;
-    }
+Ticking tick_soon() {
+    if (!IsTransactionBlock())
+        return tick_if_due();
     if (!is_watching) {
         RegisterXactCallback(at_transaction_end, nullptr);
         is_watching = true;
     }
     is_wanted_at_commit = true;
+    return Ticking::not_due;
 }
 
 } // namespace stacksaga

@@ -11,14 +11,19 @@
 
 namespace stacksaga {
 
+enum class Ticking : uint8_t {
+    not_due, ///< no messages were published since the last tick
+    done,
+    elsewhere, ///< another session is making a tick, which may see them or not
+};
+
 /// Makes a tick in this transaction, which should end soon, if messages were published since the
-/// last one and no other session is making one. Returns whether it did. Inside with_spi, as the
-/// owner.
-bool tick_if_due();
+/// last one and no other session is making one. Inside with_spi, as the owner.
+Ticking tick_if_due();
 
 /// For a session's call: the same at once where the transaction is the statement's own, else just
 /// before the transaction commits.
-void tick_soon();
+Ticking tick_soon();
 
 inline constexpr size_t ticks_at_once = 66;
 

@@ -13,6 +13,7 @@
 #include "src/common/limits.hpp"
 #include "src/common/wake.hpp"
 #include "src/outbox/delivery_poll.hpp"
+#include "src/outbox/log_lock.hpp"
 #include "src/outbox/log_tick.hpp"
 #include "src/outbox/message_row.hpp"
 
@@ -24,6 +25,8 @@ constexpr int32 receive_max = 10000;
 // A call that finds nothing to deliver ends after so many messages copied out, and the next one
 // continues behind them.
 constexpr int64 copied_max = 10000;
+// A call that finds nothing waits so long for a session that makes a tick or maintains the log.
+constexpr int others_timeout_ms = 100;
 
 constinit pg::Statement next_batch_id{
     "SELECT pg_catalog.nextval('stacksaga.message_batch_id_seq')"};
@@ -48,9 +51,35 @@ constinit pg::Statement list_failures{
     " SELECT token::bigint, tick, number FROM stacksaga.dead_message"
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3"};
 
+/// Reads on past messages that are not to be delivered.
+Gathering gather_enough(const Subscription &s, int32 room, TimestampTz now) {
+    std::array<bool, log_partitions> all{};
+    all.fill(true);
+    const auto rotation = static_cast<int32>(pg::random_fraction() * log_partitions);
+    Gathering g = gather(s, all, room, rotation, now);
+    for (int64 copied = g.copied; g.messages.empty() && g.more && copied < copied_max;
+         copied += g.copied)
+        g = gather(s, all, room, rotation, now);
+    return g;
+}
+
+/// The same without those who work for all readers, which takes a moment each: who makes a tick,
+/// and who maintains the log. (Another consumer may keep its partitions for long.)
+Gathering gather_undisturbed(const Subscription &s, int32 room, TimestampTz now, Ticking ticking) {
+    if (ticking == Ticking::elsewhere) {
+        wait_for_ticking(others_timeout_ms);
+        tick_if_due();
+    }
+    const bool is_undisturbed = lock_out_maintenance(others_timeout_ms);
+    const Gathering g = gather_enough(s, room, now);
+    if (is_undisturbed)
+        let_maintenance_in();
+    return g;
+}
+
 void receive(std::string_view name, std::string_view consumer, int32 room, int64 lease_us,
              pg::ResultSet &result) {
-    tick_soon();
+    const Ticking ticking = tick_soon();
     const Subscription *held = hold_subscription(find_subscription(name).id, false);
     if (held == nullptr)
         return;
@@ -60,13 +89,9 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
                         errdetail("Its messages are handled by %s.", s.handler.signature),
                         errhint("Create another subscription, without a handler, for a service.")));
     const TimestampTz now = pg::clock_now();
-    std::array<bool, log_partitions> all{};
-    all.fill(true);
-    const auto rotation = static_cast<int32>(pg::random_fraction() * log_partitions);
-    Gathering g = gather(s, all, room, rotation, now);
-    for (int64 copied = g.copied; g.messages.empty() && g.more && copied < copied_max;
-         copied += g.copied)
-        g = gather(s, all, room, rotation, now);
+    Gathering g = gather_enough(s, room, now);
+    if (g.messages.empty() && (ticking == Ticking::elsewhere || g.contended))
+        g = gather_undisturbed(s, room, now, ticking);
     if (g.messages.empty())
         return;
     const int64 batch_id = next_batch_id.run().int8(0, 0);
