@@ -5,6 +5,7 @@
 #   make unit | regress | isolation | property | tap | docs | examples | lint | model | sim  one part of the tests
 #   make chaos        everything attacked for an hour; CHAOS_SECONDS, CHAOS_SEED
 #   make chaos-heavy  heavy runs of single tests, many minutes each
+#   make proof        the long runs once more, and docs/proof.md from what they report: hours
 #   make coordinator  build the daemon               make clean                   remove what was built
 #   make man          the daemon's manual page, build/stacksaga-coordinator.1
 #   make bench        how fast, compared with what
@@ -78,7 +79,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench \
+.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench \
         bench-core coordinator man demo-programs cmake
 
 packages:
@@ -124,6 +125,10 @@ sim: coordinator
 # An hour of faults of every kind, and the checker; two minutes of it are part of `make test`.
 chaos: all coordinator
 	@test/tools/chaos
+
+# docs/proof.md, from the long runs.
+proof: all coordinator
+	@test/tools/proof
 
 # Heavy runs, each on its own and for many minutes; not part of `make test`.
 CHAOS += chaos-sim chaos-http chaos-outbox chaos-live

@@ -37,11 +37,11 @@ def check(history, tables):
 
 
 def report(history, tables):
-    """Prints the table of promises, and returns how many violations there are."""
-    broken = 0
+    """Prints the table of promises, and returns it as data."""
+    promises = []
     print(f'{"checked":>9} {"violations":>10}  promise')
     for sentence, checked, violations in check(history, tables):
-        broken += len(violations)
+        promises.append({'promise': sentence, 'checked': checked, 'violations': len(violations)})
         print(f'{checked:9} {len(violations):10}  {sentence}')
         for example in violations[:EXAMPLES]:
             print(f'{"":22}NOT OK: {example}')
@@ -49,7 +49,8 @@ def report(history, tables):
     fenced = sum(call['sqlstate'] == 'SG412' for call in history.calls)
     print(f'{len(history.calls)} calls: {outcomes["ok"]} ok, {outcomes["error"]} refused, '
           f'{outcomes["unknown"]} unknown; {fenced} of those refused by a fence (SG412)')
-    return broken
+    return {'promises': promises, 'calls': len(history.calls), 'refused': outcomes['error'],
+            'unknown': outcomes['unknown'], 'fenced': fenced, 'sagas': len(tables['saga'])}
 
 
 def main():
@@ -59,9 +60,10 @@ def main():
     arguments = parser.parse_args()
     tables = load_tables(arguments.folder, arguments.database)
     history = History(read_history(arguments.folder / 'history'))
-    broken = report(history, tables)
+    checked = report(history, tables)
+    (arguments.folder / 'checked.json').write_text(json.dumps(checked, indent=1))
     elle.write(arguments.folder / 'outbox.edn', history, tables)
-    sys.exit(1 if broken else 0)
+    sys.exit(1 if any(promise['violations'] for promise in checked['promises']) else 0)
 
 
 if __name__ == '__main__':

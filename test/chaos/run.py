@@ -5,6 +5,7 @@ what was recorded. Environment of with-postgres. Exits 1 when a promise was brok
 """
 
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -89,6 +90,14 @@ def settle(world, patience):
     return left
 
 
+def write_report(arguments, injected, failed):
+    """report.json: the run in figures, from which docs/proof.md is made."""
+    kept = arguments.folder / 'checked.json'
+    checked = json.loads(kept.read_text()) if kept.exists() else {}
+    report = {'seed': arguments.seed, 'seconds': arguments.seconds, 'failed': failed, 'faults': injected, **checked}
+    (arguments.folder / 'report.json').write_text(json.dumps(report, indent=1) + '\n')
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--seconds', type=int, default=3600)
@@ -124,7 +133,9 @@ def main():
     shutil.copy(os.environ['STACKSAGA_LOG'], arguments.folder / 'server.log')
     checked = subprocess.run([sys.executable, '-B', HERE / 'check.py', '--database', 'chaos', arguments.folder],
                              env={**os.environ, 'PGUSER': 'postgres'})
-    sys.exit(1 if world.deaths or world.violations or left else checked.returncode)
+    failed = bool(world.deaths or world.violations or left or checked.returncode)
+    write_report(arguments, schedule.injected, failed)
+    sys.exit(1 if failed else 0)
 
 
 main()

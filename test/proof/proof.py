@@ -1,0 +1,178 @@
+"""proof.py FOLDER: prints docs/proof.md, made of promises.json and of the reports in FOLDER.
+
+FOLDER holds what `make proof` keeps of the runs: chaos.json, mutants.tsv, sweep.tsv, crash_points.tsv, and
+runs.json, which says of each with which commit, when and on what it ran. Fails where promises.json names a
+test, a planted bug or a checked promise that is not there, or leaves one of them out.
+"""
+
+import csv
+import json
+import pathlib
+import sys
+import textwrap
+
+HERE = pathlib.Path(__file__).parent
+TOP = HERE.parent.parent
+
+RUNS = {
+    'chaos': ('chaos.json', 'make chaos'),
+    'mutants': ('mutants.tsv', 'make mutants'),
+    'sweep': ('sweep.tsv', 'make sweep'),
+    'crash points': ('crash_points.tsv', 'make crash-points'),
+}
+
+
+def rows_of(path):
+    """The rows of a file of tab-separated values with a header, as dicts."""
+    with open(path, encoding='utf-8') as file:
+        return list(csv.DictReader(file, delimiter='\t'))
+
+
+def paragraph(text):
+    return textwrap.fill(' '.join(text.split()), 105, break_long_words=False, break_on_hyphens=False)
+
+
+def table(header, rows):
+    yield '| ' + ' | '.join(header) + ' |'
+    yield '|' + '---|' * len(header)
+    for row in rows:
+        yield '| ' + ' | '.join(str(cell) for cell in row) + ' |'
+
+
+class Proof:
+    """What was promised and what the runs say of it."""
+
+    def __init__(self, folder):
+        data = json.loads((HERE / 'promises.json').read_text(encoding='utf-8'))
+        self.promises, self.worth, self.found = data['promises'], data['worth'], data['found']
+        self.runs = json.loads((folder / 'runs.json').read_text(encoding='utf-8'))
+        self.chaos = json.loads((folder / 'chaos.json').read_text(encoding='utf-8'))
+        self.bugs = {row['name']: row for row in rows_of(folder / 'mutants.tsv')}
+        self.points = rows_of(folder / 'sweep.tsv')
+        self.crashes = rows_of(folder / 'crash_points.tsv')
+
+    def faults(self):
+        """What keeps this page from being true, as sentences."""
+        named = [bug for promise in self.promises for bug in promise['bugs']]
+        for bug in sorted(set(named) - set(self.bugs)):
+            yield f'promises.json names the bug {bug}, which the run did not plant'
+        for bug in sorted(set(self.bugs) - set(named)):
+            yield f'no promise of promises.json names the planted bug {bug}'
+        for promise in self.promises:
+            for test in promise['tests']:
+                if not any(TOP.glob(test)):
+                    yield f'promises.json names the test {test}, which is not there'
+            for words in promise['chaos']:
+                if len(self.checked([words])) != 1:
+                    yield f'"{words}" is not the beginning of one promise that the chaos run checked'
+
+    def checked(self, beginnings):
+        """The promises of the chaos run's checker that begin so."""
+        return [checked for checked in self.chaos['promises']
+                if any(checked['promise'].startswith(words) for words in beginnings)]
+
+    def promise_rows(self):
+        for promise in self.promises:
+            checked = self.checked(promise['chaos'])
+            caught = sum(self.bugs[bug]['verdict'] == 'caught' for bug in promise['bugs'])
+            yield (promise['promise'], promise['ends'], ', '.join(f'`{test}`' for test in promise['tests']),
+                   f"{sum(c['checked'] for c in checked):,}" if checked else '–',
+                   sum(c['violations'] for c in checked) if checked else '–',
+                   f"{caught} of {len(promise['bugs'])}")
+
+    def bug_rows(self):
+        for name, bug in sorted(self.bugs.items()):
+            link = f'[{name}](../test/mutants/{name}.patch)'
+            yield (link, bug['test'] if bug['verdict'] == 'caught' else bug['verdict'].upper(), bug['seconds'])
+
+    def run_rows(self):
+        for name, (_, command) in RUNS.items():
+            run = self.runs[name]
+            yield name, f'`{run.get("command", command)}`', run['commit'], run['date'], run['machine']
+
+    def lines(self):
+        chaos = self.chaos
+        yield '# Proof'
+        yield ''
+        yield paragraph('''This page is written by a script from the runs that it names; repeat them with the commands
+            that stand beside them. It says of each promise where it ends, which tests guard it, how often a run under
+            faults checked it and how often it was broken, and how many of the bugs that were planted against it were
+            caught. [Guarantees](guarantees.md) says how each promise is kept.''')
+        yield ''
+        yield from table(('run', 'command', 'commit', 'date', 'machine'), self.run_rows())
+        yield ''
+        yield '## Promises'
+        yield ''
+        yield from table(('promise', 'where it ends', 'tests', 'facts checked under faults', 'violations',
+                          'planted bugs caught'), self.promise_rows())
+        yield ''
+        yield '## Faults'
+        yield ''
+        yield paragraph(f'''{chaos['seconds']} seconds of faults (seed {chaos['seed']}), {chaos['calls']:,} recorded
+            calls and {chaos['sagas']:,} sagas: {chaos['refused']:,} calls were refused, {chaos['fenced']:,} of them by
+            a fence (`SG412`), and of {chaos['unknown']:,} the answer was lost. The checker shares no code and no query
+            with the extension.''')
+        yield ''
+        yield from table(('fault', 'times'), sorted(chaos['faults'].items()))
+        yield ''
+        yield paragraph('What a promise of the whole history was checked by, and what else the checker asks:')
+        yield ''
+        yield from table(('checked', 'facts', 'violations'),
+                         ((c['promise'], f"{c['checked']:,}", c['violations']) for c in chaos['promises']))
+        yield ''
+        yield '## Planted bugs'
+        yield ''
+        yield paragraph(f'''{sum(b['verdict'] == 'caught' for b in self.bugs.values())} of {len(self.bugs)} were caught.
+            Each is a patch of `test/mutants`, planted alone. The test is the first of those that the patch names which
+            failed; the seconds are those of the tests until then.''')
+        yield ''
+        yield from table(('bug', 'caught by', 'seconds'), self.bug_rows())
+        yield ''
+        yield '## Crash points'
+        yield ''
+        yield from self.crash_lines()
+        yield ''
+        yield '## Load'
+        yield ''
+        yield from self.load_lines()
+        yield ''
+        yield '## What a promise is worth elsewhere'
+        yield ''
+        yield from table(('', '`synchronous_commit = off`', 'on a standby', 'after a failover that lost transactions'),
+                         ((w['what'], w['asynchronous commit'], w['standby'], w['lossy failover']) for w in self.worth))
+        yield ''
+        yield '## What was found, and by what'
+        yield ''
+        yield from table(('method', 'bugs'), ((f['method'], '; '.join(f['bugs'])) for f in self.found))
+
+    def crash_lines(self):
+        points = {row['point'] for row in self.crashes}
+        failed = sum(row['verdict'] != 'ok' for row in self.crashes)
+        yield paragraph(f'''The server was killed at {len(points)} points of the extension's code, {len(self.crashes)}
+            times in all: at each point in each scenario that passes it. After {failed} of these the scenario did not
+            end as it would have without the crash.''')
+
+    def load_lines(self):
+        failed = [row for row in self.points if row['verdict'] == 'failed']
+        yield paragraph(f'''{len(self.points)} points of load: calls, clients, rows waiting, statistics, with a worker
+            beside them and a snapshot held. {len(failed)} of them fell below the limit against a neighbour with fewer
+            clients or rows{':' if failed else '.'}''')
+        if failed:
+            yield ''
+            yield from table(('call', 'statistics', 'worker', 'snapshot', 'rows', 'clients', 'of fewer clients',
+                              'of fewer rows'),
+                             ((r['call'], r['statistics'], r['worker'], r['snapshot'], r['rows'], r['clients'],
+                               r['of_fewer_clients'], r['of_fewer_rows']) for r in failed))
+
+
+def main():
+    proof = Proof(pathlib.Path(sys.argv[1]))
+    faults = list(proof.faults())
+    for fault in faults:
+        print(f'proof: {fault}', file=sys.stderr)
+    if faults:
+        sys.exit(1)
+    print('\n'.join(proof.lines()))
+
+
+main()
