@@ -15,7 +15,7 @@ import psycopg
 import elle
 import tables as final_tables
 from promises import PROMISES, History
-from recorder import read_history
+from recorder import doubt_lost, read_history
 
 EXAMPLES = 5
 
@@ -59,7 +59,7 @@ def main():
     parser.add_argument('folder', type=pathlib.Path)
     arguments = parser.parse_args()
     tables = load_tables(arguments.folder, arguments.database)
-    history = History(read_history(arguments.folder / 'history'))
+    history = History(doubt_lost(read_history(arguments.folder / 'history'), arguments.folder / 'faults.jsonl'))
     checked = report(history, tables)
     (arguments.folder / 'checked.json').write_text(json.dumps(checked, indent=1))
     elle.write(arguments.folder / 'outbox.edn', history, tables)

@@ -114,3 +114,28 @@ class Failover(Fault):
         with world.restarting:
             standby.take_over()
         return True
+
+
+class LossyFailover(Fault):
+    """The server dies while an asynchronous standby lacks what was committed last, and the clients go on with
+    the standby. What they were told since then may be gone, so they begin anew; all that is there must fit
+    together, and whatever was answered before is there."""
+    name = 'failover that loses transactions'
+    alone = takes_long = True
+
+    def begin(self, world, random):
+        standby = Standby(world)
+        try:
+            standby.start()
+            began = time.monotonic_ns()
+            standby.catch_up()
+            standby.stop_receiving()
+        except (psycopg.Error, subprocess.CalledProcessError):
+            standby.remove()
+            return False
+        time.sleep(random.uniform(0.2, 2))
+        with world.restarting:
+            world.kill_clients()
+            standby.take_over()
+        world.note({'lost': True, 'begin': began, 'end': time.monotonic_ns()})
+        return True

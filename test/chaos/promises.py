@@ -193,14 +193,17 @@ def one_completion(history, tables):
 @promise('an answer counts only under the latest lease of its step or batch')
 def latest_lease(history, tables):
     # Every lease that was seen for a step or a message: when the answer to the claim had come, and which.
-    leases, answers, wrong = defaultdict(list), [], []
-    for call in history.of('claim', 'receive', outcomes=('ok',)):
+    leases, answers, wrong, doubtful = defaultdict(list), [], [], set()
+    for call in history.of('claim', 'receive', outcomes=('ok', 'unknown')):
         for item in call['value'] or ():
             if call['op'] == 'claim':
-                leases[item['saga_id'], item['step'], item['direction']].append((call['end'], item['lease']))
+                name, lease = (item['saga_id'], item['step'], item['direction']), item['lease']
             else:
-                name = call['args']['subscription'], item['message_id']
-                leases[name].append((call['end'], item['batch']))
+                name, lease = (call['args']['subscription'], item['message_id']), item['batch']
+            if call['outcome'] == 'ok':
+                leases[name].append((call['end'], lease))
+            else:   # a failover may have lost the claim, or not
+                doubtful.add((name, lease))
     for call in history.of('complete', 'ack', outcomes=('ok',)):
         args = call['args']
         if call['op'] == 'complete':
@@ -210,7 +213,7 @@ def latest_lease(history, tables):
                         for message_id in args['message_ids']]
     for begin, name, lease in answers:
         latest = max(((end, other) for end, other in leases[name] if end < begin), default=None)
-        if latest is not None and latest[1] != lease:
+        if latest is not None and latest[1] != lease and (name, lease) not in doubtful:
             wrong.append(f'{name} was answered under {lease}, after {latest[1]} had been handed out')
     return len(answers), wrong
 

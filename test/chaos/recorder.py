@@ -56,3 +56,17 @@ def read_history(folder):
                                             sqlstate=line['sqlstate'])
         calls.extend(mine.values())
     return sorted(calls, key=lambda call: call['begin'])
+
+
+def doubt_lost(calls, faults):
+    """Makes unknown what a failover may have lost: calls under way or answered while the standby got nothing.
+
+    They keep their answers, so that what they handed out is still known. `faults` is the path of the lines of
+    World.note; it need not exist.
+    """
+    lines = faults.read_text(encoding='utf-8').splitlines() if faults.exists() else ()
+    spans = [(line['begin'], line['end']) for line in map(json.loads, lines) if line.get('lost')]
+    for call in calls:
+        if any(call['begin'] <= end and (call['end'] is None or call['end'] >= begin) for begin, end in spans):
+            call['outcome'] = 'unknown'
+    return calls

@@ -51,6 +51,17 @@ class Standby:
                     raise psycopg.OperationalError('the standby does not catch up')
                 time.sleep(0.1)
 
+    def stop_receiving(self):
+        """From when this returns it gets nothing more."""
+        with psycopg.connect(dbname='chaos', port=PORT, user='postgres', autocommit=True) as standby:
+            standby.execute("ALTER SYSTEM SET primary_conninfo = ''")
+            standby.execute('SELECT pg_reload_conf()')
+            deadline = time.monotonic() + PATIENCE
+            while standby.execute('SELECT count(*) FROM pg_stat_wal_receiver').fetchone()[0] > 0:
+                if time.monotonic() > deadline:
+                    raise psycopg.OperationalError('the standby does not stop receiving')
+                time.sleep(0.05)
+
     def promote(self):
         self.as_owner('pg_ctl', '-D', self.data, '-w', '-t', '30', 'promote')
 

@@ -10,11 +10,12 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import check
 from promises import PROMISES, History
-from recorder import Recorder, read_history
+from recorder import Recorder, doubt_lost, read_history
 
 HERE = pathlib.Path(__file__).parent
 PLANTS = []
@@ -355,10 +356,15 @@ class RunFolder:
         (self.path / 'server.log').write_text('\n'.join(tables.get('log', ())))
         (self.path / 'tables.json').write_text(json.dumps(tables))
 
+    def lose(self):
+        """A failover lost what was answered in the whole run."""
+        (self.path / 'faults.jsonl').write_text(json.dumps({'lost': True, 'begin': 0, 'end': time.monotonic_ns()}))
+
     def violations(self):
         """The promises that were broken, and those for which nothing was checked."""
         tables = check.load_tables(self.path, None)
-        results = list(check.check(History(read_history(self.path / 'history')), tables))
+        calls = doubt_lost(read_history(self.path / 'history'), self.path / 'faults.jsonl')
+        results = list(check.check(History(calls), tables))
         return ({sentence for sentence, _, wrong in results if wrong},
                 {sentence for sentence, checked, _ in results if not checked})
 
@@ -378,6 +384,19 @@ class CheckerTest(unittest.TestCase):
         for sentence, function in PLANTS:
             with self.subTest(function.__name__):
                 self.assertIn(sentence, self.run_of(function).violations()[0])
+
+    def test_what_a_failover_may_have_lost_may_be_missing(self):
+        missing = {function: sentence for sentence, function in PLANTS}
+        for function in (a_start_lost, a_publish_lost):
+            run = self.run_of(function)
+            self.assertIn(missing[function], run.violations()[0])
+            run.lose()
+            self.assertNotIn(missing[function], run.violations()[0])
+
+    def test_a_failover_does_not_excuse_an_effect_twice(self):
+        run = self.run_of(an_effect_twice)
+        run.lose()
+        self.assertTrue(run.violations()[0])
 
     def test_every_promise_has_a_planted_violation(self):
         self.assertEqual({sentence for sentence, _ in PLANTS}, set(PROMISES))
