@@ -1,8 +1,9 @@
 """proof.py FOLDER: prints docs/proof.md, made of promises.json and of the reports in FOLDER.
 
 FOLDER holds what `make proof` keeps of the runs: chaos.json, mutants.tsv, sweep.tsv, crash_points.tsv, and
-runs.json, which says of each with which commit, when and on what it ran. Fails where promises.json names a
-test, a planted bug or a checked promise that is not there, or leaves one of them out.
+runs.json, which says of each with which commit, when and on what it ran; the page says which are missing.
+Fails where promises.json names a test, a planted bug or a checked promise that is not there, or leaves a
+planted bug out.
 """
 
 import csv
@@ -46,39 +47,44 @@ class Proof:
         data = json.loads((HERE / 'promises.json').read_text(encoding='utf-8'))
         self.promises, self.worth, self.found = data['promises'], data['worth'], data['found']
         self.runs = json.loads((folder / 'runs.json').read_text(encoding='utf-8'))
-        self.chaos = json.loads((folder / 'chaos.json').read_text(encoding='utf-8'))
-        self.bugs = {row['name']: row for row in rows_of(folder / 'mutants.tsv')}
-        self.points = rows_of(folder / 'sweep.tsv')
-        self.crashes = rows_of(folder / 'crash_points.tsv')
+        self.chaos = json.loads((folder / 'chaos.json').read_text()) if 'chaos' in self.runs else None
+        self.bugs, self.points, self.crashes = (
+            rows_of(folder / RUNS[run][0]) if run in self.runs else []
+            for run in ('mutants', 'sweep', 'crash points'))
+        self.bugs = {row['name']: row for row in self.bugs}
 
     def faults(self):
         """What keeps this page from being true, as sentences."""
-        named = [bug for promise in self.promises for bug in promise['bugs']]
-        for bug in sorted(set(named) - set(self.bugs)):
-            yield f'promises.json names the bug {bug}, which the run did not plant'
-        for bug in sorted(set(self.bugs) - set(named)):
+        named = {bug for promise in self.promises for bug in promise['bugs']}
+        planted = {path.stem for path in (TOP / 'test' / 'mutants').glob('*.patch')}
+        for bug in sorted(named - planted):
+            yield f'promises.json names the bug {bug}, which is not in test/mutants'
+        for bug in sorted(planted - named):
             yield f'no promise of promises.json names the planted bug {bug}'
         for promise in self.promises:
             for test in promise['tests']:
                 if not any(TOP.glob(test)):
                     yield f'promises.json names the test {test}, which is not there'
             for words in promise['chaos']:
-                if len(self.checked([words])) != 1:
+                if self.chaos and len(self.checked([words])) != 1:
                     yield f'"{words}" is not the beginning of one promise that the chaos run checked'
 
     def checked(self, beginnings):
         """The promises of the chaos run's checker that begin so."""
-        return [checked for checked in self.chaos['promises']
+        return [checked for checked in (self.chaos['promises'] if self.chaos else ())
                 if any(checked['promise'].startswith(words) for words in beginnings)]
+
+    def is_caught(self, bug):
+        return self.bugs.get(bug, {}).get('verdict') == 'caught'
 
     def promise_rows(self):
         for promise in self.promises:
             checked = self.checked(promise['chaos'])
-            caught = sum(self.bugs[bug]['verdict'] == 'caught' for bug in promise['bugs'])
+            caught = sum(self.is_caught(bug) for bug in promise['bugs'])
             yield (promise['promise'], promise['ends'], ', '.join(f'`{test}`' for test in promise['tests']),
                    f"{sum(c['checked'] for c in checked):,}" if checked else '–',
                    sum(c['violations'] for c in checked) if checked else '–',
-                   f"{caught} of {len(promise['bugs'])}")
+                   f"{caught} of {len(promise['bugs'])}" if self.bugs else '–')
 
     def bug_rows(self):
         for name, bug in sorted(self.bugs.items()):
@@ -87,11 +93,13 @@ class Proof:
 
     def run_rows(self):
         for name, (_, command) in RUNS.items():
-            run = self.runs[name]
-            yield name, f'`{run.get("command", command)}`', run['commit'], run['date'], run['machine']
+            run = self.runs.get(name)
+            if run:
+                yield name, f"`{run['command']}`", run['commit'], run['date'], run['machine']
+            else:
+                yield name, f'`{command}`', 'not run yet', '', ''
 
     def lines(self):
-        chaos = self.chaos
         yield '# Proof'
         yield ''
         yield paragraph('''This page is written by a script from the runs that it names; repeat them with the commands
@@ -106,6 +114,25 @@ class Proof:
         yield from table(('promise', 'where it ends', 'tests', 'facts checked under faults', 'violations',
                           'planted bugs caught'), self.promise_rows())
         yield ''
+        if self.chaos:
+            yield from self.chaos_lines()
+        if self.bugs:
+            yield from self.bug_lines()
+        if self.crashes:
+            yield from self.crash_lines()
+        if self.points:
+            yield from self.load_lines()
+        yield '## What a promise is worth elsewhere'
+        yield ''
+        yield from table(('', '`synchronous_commit = off`', 'on a standby', 'after a failover that lost transactions'),
+                         ((w['what'], w['asynchronous commit'], w['standby'], w['lossy failover']) for w in self.worth))
+        yield ''
+        yield '## What was found, and by what'
+        yield ''
+        yield from table(('method', 'bugs'), ((f['method'], '; '.join(f['bugs'])) for f in self.found))
+
+    def chaos_lines(self):
+        chaos = self.chaos
         yield '## Faults'
         yield ''
         yield paragraph(f'''{chaos['seconds']} seconds of faults (seed {chaos['seed']}), {chaos['calls']:,} recorded
@@ -120,6 +147,8 @@ class Proof:
         yield from table(('checked', 'facts', 'violations'),
                          ((c['promise'], f"{c['checked']:,}", c['violations']) for c in chaos['promises']))
         yield ''
+
+    def bug_lines(self):
         yield '## Planted bugs'
         yield ''
         yield paragraph(f'''{sum(b['verdict'] == 'caught' for b in self.bugs.values())} of {len(self.bugs)} were caught.
@@ -128,31 +157,20 @@ class Proof:
         yield ''
         yield from table(('bug', 'caught by', 'seconds'), self.bug_rows())
         yield ''
-        yield '## Crash points'
-        yield ''
-        yield from self.crash_lines()
-        yield ''
-        yield '## Load'
-        yield ''
-        yield from self.load_lines()
-        yield ''
-        yield '## What a promise is worth elsewhere'
-        yield ''
-        yield from table(('', '`synchronous_commit = off`', 'on a standby', 'after a failover that lost transactions'),
-                         ((w['what'], w['asynchronous commit'], w['standby'], w['lossy failover']) for w in self.worth))
-        yield ''
-        yield '## What was found, and by what'
-        yield ''
-        yield from table(('method', 'bugs'), ((f['method'], '; '.join(f['bugs'])) for f in self.found))
 
     def crash_lines(self):
+        yield '## Crash points'
+        yield ''
         points = {row['point'] for row in self.crashes}
         failed = sum(row['verdict'] != 'ok' for row in self.crashes)
         yield paragraph(f'''The server was killed at {len(points)} points of the extension's code, {len(self.crashes)}
             times in all: at each point in each scenario that passes it. After {failed} of these the scenario did not
             end as it would have without the crash.''')
+        yield ''
 
     def load_lines(self):
+        yield '## Load'
+        yield ''
         failed = [row for row in self.points if row['verdict'] == 'failed']
         yield paragraph(f'''{len(self.points)} points of load: calls, clients, rows waiting, statistics, with a worker
             beside them and a snapshot held. {len(failed)} of them fell below the limit against a neighbour with fewer
@@ -163,6 +181,7 @@ class Proof:
                               'of fewer rows'),
                              ((r['call'], r['statistics'], r['worker'], r['snapshot'], r['rows'], r['clients'],
                                r['of_fewer_clients'], r['of_fewer_rows']) for r in failed))
+        yield ''
 
 
 def main():
