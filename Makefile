@@ -158,6 +158,7 @@ regress isolation docs examples lint: all
 tap: all cmake
 	@test/tools/tap
 
+# A long run of one area: test/tools/property AREA --episodes N, of outbox, keys or ring.
 property: all cmake
 	@test/tools/property
 

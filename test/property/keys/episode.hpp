@@ -58,7 +58,7 @@ private:
     void take_victim(const std::set<int> &members);
     void check_blocked(int session);
     void find_out_whether_waiting(int session);
-    bool is_blocked_by(int session, const std::set<int> &blockers);
+    std::set<int> read_blockers(int session);
     /// Compares what is committed, if something was since the last time.
     void check_tables();
     Table read_tables();

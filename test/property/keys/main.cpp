@@ -8,7 +8,8 @@
 
 int main(int argc, char **argv) {
     using namespace stacksaga::property;
-    EpisodeOptions options;
+    // They wait now and then, so more databases than cores are faster.
+    EpisodeOptions options{.episodes = 100, .databases = 4};
     CLI::App app(
         "Runs generated episodes of idempotency keys against a model. The server is the one "
         "of libpq's environment; databases property_keys_0, ... are made in it.",

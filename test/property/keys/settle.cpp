@@ -3,6 +3,7 @@
 #include "calls.hpp"
 #include "episode.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -96,26 +97,30 @@ void Episode::settle() {
         check_blocked(session);
 }
 
-/// What held up the call is gone: if the server says that it waits, it waits for the whole
-/// transaction.
+/// What held up the call is gone: if the server says that it still waits for the same session, it
+/// waits for the whole transaction. It may also wait for another one by now, which had the message
+/// first.
 void Episode::find_out_whether_waiting(int session) {
     Connection &client = sessions_.client(session);
-    const int holder = *model_.predict(session).blockers.begin();
+    const int holder = sessions_.client(*model_.predict(session).blockers.begin()).pid();
     const auto end = Clock::now() + patience;
-    while (!client.poll() && !is_blocked_by(session, {holder}))
+    std::set<int> blockers;
+    while (!client.poll() && blockers.empty()) {
+        blockers = read_blockers(session);
         if (Clock::now() > end)
             throw Disagreement(fmt::format("session {} neither waits nor has an answer", session));
-    model_.waits_on(session, !client.poll());
+    }
+    model_.waits_on(session, !client.poll() && blockers.contains(holder));
 }
 
-bool Episode::is_blocked_by(int session, const std::set<int> &blockers) {
-    std::set<std::string> pids;
-    for (int blocker : blockers)
-        pids.insert(std::to_string(sessions_.client(blocker).pid()));
-    return sessions_.observer
-               .require(fmt::format("SELECT pg_blocking_pids({}) @> '{{{}}}'",
-                                    sessions_.client(session).pid(), fmt::join(pids, ",")))
-               .at(0, 0) == "t";
+/// The processes that the server says it waits for.
+std::set<int> Episode::read_blockers(int session) {
+    const Reply reply = sessions_.observer.require(
+        fmt::format("SELECT unnest(pg_blocking_pids({}))", sessions_.client(session).pid()));
+    std::set<int> pids;
+    for (size_t i = 0; i < reply.rows.size(); ++i)
+        pids.insert(number(reply, i, 0));
+    return pids;
 }
 
 /// Takes an answer that the model expects now; false: no call should have one. Which of several
@@ -192,7 +197,10 @@ void Episode::check_blocked(int session) {
         if (const auto seen = seen_blocked_.find(session);
             seen != seen_blocked_.end() && seen->second == blockers)
             return;
-        if (is_blocked_by(session, blockers)) {
+        const std::set<int> seen = read_blockers(session);
+        if (std::ranges::all_of(blockers, [&](int blocker) {
+                return seen.contains(sessions_.client(blocker).pid());
+            })) {
             note(session, fmt::format("  waits for {}", fmt::join(blockers, ", ")));
             seen_blocked_[session] = blockers;
         } else if (Clock::now() > end)
