@@ -148,7 +148,8 @@ void Episode::register_node() {
 
 void Episode::register_as(const std::string &node, const std::string &kind) {
     const Node *agent = kind == "worker" && random_.chance(25) ? any_node("agent") : nullptr;
-    const std::string named = agent != nullptr ? agent->name : "";
+    const bool is_named = agent != nullptr && !ring_.may_be_removed(*agent, now());
+    const std::string named = is_named ? agent->name : "";
     const std::string sql =
         fmt::format("SELECT stacksaga.register_node('{}', 'property', 'e{}', '{}'{})", node,
                     number_, kind, named.empty() ? "" : fmt::format(", agent => '{}'", named));
@@ -156,8 +157,6 @@ void Episode::register_as(const std::string &node, const std::string &kind) {
     // A node that has been dead for long is removed first.
     std::erase_if(expected.nodes,
                   [&](const auto &entry) { return ring_.may_be_removed(entry.second, now()); });
-    if (!named.empty() && !expected.nodes.contains(named))
-        return;
     const auto older = expected.nodes.find(node);
     const long long older_incarnation =
         older != expected.nodes.end() ? older->second.incarnation : 0;
