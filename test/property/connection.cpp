@@ -140,4 +140,14 @@ void Connection::cut() {
     reply_.reset();
 }
 
+void await_end_of(Connection &observer, int pid) {
+    const std::string count =
+        fmt::format("SELECT count(*) FROM pg_stat_activity WHERE pid = {}", pid);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(statement_timeout_ms);
+    while (observer.require(count).at(0, 0) != "0")
+        if (std::chrono::steady_clock::now() > end)
+            throw std::runtime_error("a session that was cut does not end");
+}
+
 } // namespace stacksaga::property

@@ -63,4 +63,7 @@ private:
     int pid_ = 0;
 };
 
+/// Waits until the server process of a session that was cut has ended, and its locks with it.
+void await_end_of(Connection &observer, int pid);
+
 } // namespace stacksaga::property

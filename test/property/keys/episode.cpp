@@ -134,7 +134,7 @@ void Episode::commit_in_doubt(int session) {
     client.send("COMMIT");
     sessions_.observer.require(fmt::format("SELECT pg_terminate_backend({})", client.pid()));
     client.cut();
-    await_end_of(client.pid());
+    await_end_of(sessions_.observer, client.pid());
     Model committed = model_;
     committed.commit(session);
     model_.roll_back(session);
@@ -192,7 +192,7 @@ void Episode::cut(int session) {
         sessions_.observer.require(fmt::format("SELECT pg_terminate_backend({})", client.pid()));
     const int pid = client.pid();
     client.cut();
-    await_end_of(pid);
+    await_end_of(sessions_.observer, pid);
     if (model_.is_waiting(session))
         model_.cancelled(session);
     model_.roll_back(session);

@@ -62,7 +62,6 @@ private:
     /// Compares what is committed, if something was since the last time.
     void check_tables();
     Table read_tables();
-    void await_end_of(int pid);
 
     [[nodiscard]] std::string scope() const { return "e" + std::to_string(number_); }
     Reply statement(int session, const std::string &sql);

@@ -47,15 +47,6 @@ Reply Episode::statement(int session, const std::string &sql) {
     return reply;
 }
 
-void Episode::await_end_of(int pid) {
-    const auto end = Clock::now() + patience;
-    while (*sessions_.observer
-                .require(fmt::format("SELECT count(*) FROM pg_stat_activity WHERE pid = {}", pid))
-                .at(0, 0) != "0")
-        if (Clock::now() > end)
-            throw std::runtime_error("a session that was cut does not end");
-}
-
 void Episode::call(int session, Call call) {
     Model probe = model_;
     const bool has_lock_timeout = random_.chance(8);

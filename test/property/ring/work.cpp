@@ -236,11 +236,7 @@ void Episode::end_work(Worker &worker, int dice) {
     else {
         const int pid = worker.session->pid();
         worker.session->cut();
-        while (
-            *sessions_.observer
-                 .require(fmt::format("SELECT count(*) FROM pg_stat_activity WHERE pid = {}", pid))
-                 .at(0, 0) != "0") {
-        }
+        await_end_of(sessions_.observer, pid);
         worker.session->open();
     }
     worker = {.session = worker.session};
