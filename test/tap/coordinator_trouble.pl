@@ -22,6 +22,9 @@ $node->append_conf('postgresql.conf', "wal_level = replica\n"); # for the recove
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
+	-- A node that stays active without a heartbeat for as long as this test takes.
+	SELECT stacksaga.alter_ring('default', 'default', setting, value)
+	  FROM (VALUES ('dead_after', '2 hours'), ('suspect_after', '1 hour')) AS s(setting, value);
 	SELECT stacksaga.register_node('a');
 	CREATE ROLE coordinator LOGIN;
 	SELECT stacksaga.grant_usage('coordinator', k)

@@ -27,10 +27,6 @@ constinit pg::Statement find_agents{
 constinit pg::Statement lock_agents{"SELECT node FROM stacksaga.node"
                                     " WHERE ring_id = $1 AND kind = 'agent'"
                                     " ORDER BY node COLLATE \"C\" FOR NO KEY UPDATE"};
-constinit pg::Statement count_nodes{
-    "SELECT a.node, a.heartbeat_at, a.draining,"
-    "       (SELECT count(*) FROM stacksaga.node n WHERE n.ring_id = $1 AND n.agent = a.node)"
-    "  FROM stacksaga.node a WHERE a.ring_id = $1 AND a.kind = 'agent'"};
 constinit pg::Statement read_agent{"SELECT agent FROM stacksaga.node WHERE node = $1"};
 
 constinit pg::Statement find_agent{
@@ -65,17 +61,15 @@ std::optional<std::string_view> agent_for_worker(const Ring &ring,
     if (find_agents.run(pg::param(ring.ring_id)).empty())
         return std::nullopt;
     lock_agents.run(pg::param(ring.ring_id));
-    const TimestampTz now = pg::clock_now();
-    const core::RingSettings settings = read_settings(ring);
-    const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
-    pg::Rows rows = count_nodes.run(pg::param(ring.ring_id));
-    const auto count = static_cast<size_t>(rows.count());
-    auto *agents = static_cast<core::AgentChoice *>(palloc(sizeof(core::AgentChoice) * count));
-    for (size_t i = 0; i < count; ++i) {
-        const int64 heartbeat_age = core::age_of(rows.time(i, 1), now);
-        agents[i] = {.name = rows.text(i, 0),
-                     .state = core::node_state(heartbeat_age, rows.boolean(i, 2), timing),
-                     .workers = rows.int8(i, 3)};
+    const RingNodes all = read_ring_nodes(ring, pg::clock_now());
+    auto *agents =
+        static_cast<core::AgentChoice *>(palloc(sizeof(core::AgentChoice) * all.nodes.size()));
+    size_t count = 0;
+    for (const core::RingNode &agent : all.nodes) {
+        if (agent.kind != core::NodeKind::agent)
+            continue;
+        const auto workers = std::ranges::count(all.nodes, agent.name, &core::RingNode::agent);
+        agents[count++] = {.name = agent.name, .state = agent.state, .workers = workers};
     }
     const int32 chosen = core::choose_agent({agents, count}, older.value_or(std::string_view{}));
     if (chosen == core::nobody)

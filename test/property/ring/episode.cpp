@@ -167,7 +167,7 @@ void Episode::register_as(const std::string &node, const std::string &kind) {
               .heartbeat_at = now(),
               .checkpoint_at = now()};
     if (kind == "worker" && named.empty())
-        made.agent = expected.agent_for(node, now(), true);
+        made.agent = expected.agent_for(node, now());
     const Reply reply = perform(sql, "", expected, [&](const Change &c) {
         const auto found = c.after.nodes.find(node);
         if (found == c.after.nodes.end())
@@ -175,8 +175,6 @@ void Episode::register_as(const std::string &node, const std::string &kind) {
         made.incarnation = found->second.incarnation;
         if (made.incarnation <= newest_incarnation_)
             throw Disagreement("its incarnation is not a new one");
-        if (made.agent != found->second.agent && kind == "worker" && named.empty())
-            made.agent = expected.agent_for(node, now(), false);
         if (!(found->second == made))
             throw Disagreement(
                 fmt::format("it should be {}\nand is {}", text_of(made), text_of(found->second)));

@@ -114,13 +114,11 @@ SlotSet Ring::slots_of_agent(const std::string &agent, int start) const {
     return found;
 }
 
-std::string Ring::agent_for(const std::string &name, int now, bool may_hang) const {
+std::string Ring::agent_for(const std::string &name, int now) const {
     std::string best;
     long best_count = 0;
     for (const auto &[agent, node] : nodes) {
-        Node seen = node;
-        seen.has_confirmed = node.has_confirmed && !may_hang;
-        if (node.kind != "agent" || state_of(seen, now) != State::active)
+        if (node.kind != "agent" || state_of(node, now) != State::active)
             continue;
         if (const auto older = nodes.find(name);
             older != nodes.end() && older->second.agent == agent)

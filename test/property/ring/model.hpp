@@ -89,9 +89,8 @@ struct Ring {
     [[nodiscard]] bool may_work(long long incarnation, int slot, int now) const;
     /// The slots that an agent assigns in a window.
     [[nodiscard]] SlotSet slots_of_agent(const std::string &agent, int start) const;
-    /// The agent that a worker gets that names none. Whether an agent counts that beats, but hangs,
-    /// is left open.
-    [[nodiscard]] std::string agent_for(const std::string &node, int now, bool may_hang) const;
+    /// The agent that a worker gets that names none.
+    [[nodiscard]] std::string agent_for(const std::string &node, int now) const;
     /// Whether no window was published for so long that nodes sweep.
     [[nodiscard]] bool is_uncoordinated(const Node &node, int now) const;
     /// Whether live nodes may take the slot over, since its owner is dead or there is none.
