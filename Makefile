@@ -6,6 +6,7 @@
 #   make chaos        everything attacked for an hour; CHAOS_SECONDS, CHAOS_SEED
 #   make chaos-heavy  heavy runs of single tests, many minutes each
 #   make proof        the long runs once more, and docs/proof.md from what they report: hours
+#   make mutants      plants bugs one at a time; each must be caught by a test
 #   make coordinator  build the daemon               make clean                   remove what was built
 #   make man          the daemon's manual page, build/stacksaga-coordinator.1
 #   make bench        how fast, compared with what
@@ -79,7 +80,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench \
+.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim mutants chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench \
         bench-core coordinator man demo-programs cmake
 
 packages:
@@ -121,6 +122,10 @@ model:
 sim: coordinator
 	$(MAKE) -C build stacksaga-sim
 	@test/tools/sim
+
+# Not part of `make test`: it takes most of an hour.
+mutants: all
+	@test/tools/mutants
 
 # An hour of faults of every kind, and the checker; two minutes of it are part of `make test`.
 chaos: all coordinator
