@@ -24,3 +24,5 @@ SELECT saga, status, attempt FROM stacksaga.sagas WHERE saga IN ('due first', 'd
 SELECT stacksaga.resume_saga(:'second', 'go on');
 SELECT stacksaga.run_pending();
 SELECT what FROM due_changed.log ORDER BY n;
+
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.saga_action;

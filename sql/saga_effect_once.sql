@@ -35,4 +35,5 @@ SELECT effect_once.work_again(:'id', 'compensate');
 SELECT stacksaga.run_pending();
 SELECT * FROM effect_once.charged;
 SELECT step_no, direction, attempt FROM stacksaga.effect WHERE saga_id = :'id' ORDER BY direction;
-DELETE FROM stacksaga.work WHERE saga_id = :'id';
+
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.saga_action;

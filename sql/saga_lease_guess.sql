@@ -6,3 +6,5 @@ SELECT count(*), count(DISTINCT lease) AS different FROM guess;
 -- Nor is one that is a number away from a lease that was given.
 SELECT min(abs(a.lease - b.lease)) > 1000 AS are_far_apart FROM guess a JOIN guess b ON a.saga_id < b.saga_id;
 SELECT count(stacksaga.complete_step(saga_id, 'first', lease)) FROM guess;
+
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.saga_action;
