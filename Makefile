@@ -10,6 +10,7 @@
 #   make coordinator  build the daemon               make clean                   remove what was built
 #   make man          the daemon's manual page, build/stacksaga-coordinator.1
 #   make bench        how fast, compared with what
+#   make sweep        hot calls at many loads: fails where more clients or rows make one slow; SWEEP=OPTIONS
 #
 # demo and test install what they need and start private servers; they work before PostgreSQL is there.
 
@@ -80,8 +81,9 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim mutants chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench \
-        bench-core coordinator man demo-programs cmake
+.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim mutants \
+        chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \
+        coordinator man demo-programs cmake sweep
 
 packages:
 	@test/tools/install-packages
@@ -170,6 +172,10 @@ property: all cmake
 # Not part of `make test`: it takes two hours, and an idle machine. test/bench/README.md says how.
 bench: all
 	@test/tools/bench
+
+# An hour and a half, on an idle machine; two minutes of it are part of `make test`.
+sweep: all
+	@test/tools/sweep $(SWEEP)
 
 # Not part of `make test`: figures, not verdicts. Wants the package libbenchmark-dev.
 bench-core: coordinator

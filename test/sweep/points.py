@@ -1,0 +1,113 @@
+"""The points of the sweep, how each compares with its neighbours, and how all of them are printed.
+
+A point is one call at one number of clients and rows, under one set of conditions. Its neighbours are the
+points with the next smaller number of clients, and of rows, and all else equal.
+"""
+
+import dataclasses
+import itertools
+import statistics
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditions:
+    """What is the same for all points of a group."""
+    statistics: str
+    worker: str
+    snapshot: str
+
+    def __str__(self):
+        return f'{self.statistics}/{self.worker}/{self.snapshot}'
+
+
+EVERY_CONDITION = [Conditions(*values) for values in itertools.product(
+    ('stale', 'fresh'), ('alone', 'worker'), ('free', 'held'))]
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Place:
+    """Where in its group a point stands."""
+    rows: int
+    clients: int
+
+    def __str__(self):
+        return f'{self.clients} clients, {self.rows:,} rows'
+
+
+@dataclasses.dataclass
+class Group:
+    """The points of one call under one set of conditions: the rates of the rounds of each, and, where a point
+    fell below a neighbour, the rates of both when they were measured again."""
+    call: str
+    conditions: Conditions
+    rates: dict
+    again: dict = dataclasses.field(default_factory=dict)
+
+    def rate(self, place):
+        return statistics.median(self.rates[place])
+
+    def neighbours(self, place):
+        """The places with the next fewer clients and the next fewer rows."""
+        fewer_clients = [other for other in self.rates if other.rows == place.rows and other.clients < place.clients]
+        fewer_rows = [other for other in self.rates if other.clients == place.clients and other.rows < place.rows]
+        return [max(others) for others in (fewer_clients, fewer_rows) if others]
+
+    def below(self, limit):
+        """Pairs of a place and a neighbour whose rate it does not reach, times the limit."""
+        return [(place, neighbour) for place in sorted(self.rates) for neighbour in self.neighbours(place)
+                if self.rate(place) < limit * self.rate(neighbour)]
+
+    def failures(self, limit):
+        """The pairs that were below the limit both times."""
+        return [pair for pair, (rates, others) in self.again.items()
+                if statistics.median(rates) < limit * statistics.median(others)]
+
+    def explain(self, pair, limit):
+        """A failure in words, with what was measured at first and then."""
+        place, neighbour = pair
+        first, other = self.rate(place), self.rate(neighbour)
+        rates, others = (statistics.median(measured) for measured in self.again[pair])
+        return (f'{self.call} {self.conditions}: {place}: {rates:,.0f}/s against {others:,.0f}/s with {neighbour}, '
+                f'{rates / others:.2f} of it where {limit:g} is allowed '
+                f'(at first {first:,.0f}/s against {other:,.0f}/s, {first / other:.2f})')
+
+
+def table(groups, limit):
+    """The rates as aligned text: a line for each call, conditions and number of rows, a column for each number of
+    clients. A rate that failed is marked with !, one that recovered when it was measured again with ~."""
+    clients = sorted({place.clients for group in groups for place in group.rates})
+    lines = [('call', 'statistics', 'worker', 'snapshot', 'rows', *(f'{number} clients' for number in clients))]
+    for group in groups:
+        failed = {place for place, _ in group.failures(limit)}
+        measured_again = {place for place, _ in group.again}
+        for rows in sorted({place.rows for place in group.rates}):
+            cells = []
+            for place in (Place(rows, number) for number in clients):
+                mark = '!' if place in failed else '~' if place in measured_again else ' '
+                cells.append(f'{group.rate(place):,.0f}{mark}' if place in group.rates else '- ')
+            lines.append((group.call, *dataclasses.astuple(group.conditions), f'{rows:,}', *cells))
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return '\n'.join('  '.join(cell.ljust(width) if number < 4 else cell.rjust(width)
+                               for number, (cell, width) in enumerate(zip(line, widths))).rstrip()
+                     for line in lines)
+
+
+REPORT = ('call', 'statistics', 'worker', 'snapshot', 'rows', 'clients', 'rate', 'of_fewer_clients', 'of_fewer_rows',
+          'verdict')
+
+
+def report(groups, limit):
+    """All points as tab-separated values, a line each: its rate, what part that is of each neighbour's rate, and ok,
+    again (measured again, and then well) or failed."""
+    yield '\t'.join(REPORT)
+    for group in groups:
+        failed = {place for place, _ in group.failures(limit)}
+        measured_again = {place for place, _ in group.again}
+        for place in sorted(group.rates):
+            parts = {'clients': '', 'rows': ''}
+            for neighbour in group.neighbours(place):
+                which = 'clients' if neighbour.rows == place.rows else 'rows'
+                parts[which] = f'{group.rate(place) / group.rate(neighbour):.3f}'
+            verdict = 'failed' if place in failed else 'again' if place in measured_again else 'ok'
+            yield '\t'.join((group.call, *dataclasses.astuple(group.conditions), str(place.rows), str(place.clients),
+                             f'{group.rate(place):.1f}', parts['clients'], parts['rows'], verdict))

@@ -1,0 +1,130 @@
+"""sweep.py [OPTION]...: measures each hot call at many loads, and fails where more clients or rows make it slow.
+
+Points are measured in short rounds that take turns. A point whose median falls below the limit, times that of its
+neighbour with fewer clients or rows, is measured again together with that neighbour, in more and longer rounds,
+and fails only if it is below the limit once more. Runs inside test/tools/with-postgres.
+"""
+
+import argparse
+import pathlib
+import sys
+import time
+
+import psycopg
+
+from calls import WARM, every_call
+from filled import Filled
+from points import EVERY_CONDITION, Group, Place, report, table
+
+# How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
+SECONDS, SECONDS_AGAIN = 1, 2
+
+# What the cut leaves: points far apart, under the conditions that are hardest on a plan, and a limit
+# that only a collapse falls below, because it runs beside anything.
+CUT = {'calls': 'start,claim,complete,publish,receive,idempotency,sagas,metrics', 'clients': '1,16',
+       'rows': '0,100000', 'seconds_per_point': 1, 'conditions': 'stale/worker/held', 'limit': 0.5,
+       'rounds_again': 3}
+FULL = {'calls': ','.join(every_call()), 'clients': '1,4,16,64', 'rows': '0,100000,1000000', 'seconds_per_point': 2,
+        'conditions': ','.join(map(str, EVERY_CONDITION)), 'limit': 0.8, 'rounds_again': 5}
+
+
+def numbers(text):
+    return sorted(int(part) for part in text.split(','))
+
+
+def options():
+    """The options, those that are not given taken from the cut or from the full sweep."""
+    parser = argparse.ArgumentParser(prog='sweep', description=__doc__.split('\n', maxsplit=1)[0])
+    parser.add_argument('--cut', action='store_true', help='two minutes, for gross collapses only')
+    parser.add_argument('--calls', help=f'of {FULL["calls"]}')
+    parser.add_argument('--clients', help=FULL['clients'])
+    parser.add_argument('--rows', help=FULL['rows'])
+    parser.add_argument('--conditions', help=f'of {FULL["conditions"]}')
+    parser.add_argument('--seconds-per-point', type=int, help='rounds of a second each, besides its first one')
+    parser.add_argument('--limit', type=float, help='what part of its neighbour\'s rate a point must reach')
+    parser.add_argument('--rounds-again', type=int, help='of a point that fell below the limit, and its neighbour')
+    parser.add_argument('--plant', metavar='SQL', help='runs this in each database before it is filled: a proof that '
+                        'the sweep notices, say, an index that is not there')
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--report', type=pathlib.Path, help='writes the points as tab-separated values')
+    chosen = parser.parse_args()
+    for name, value in (CUT if chosen.cut else FULL).items():
+        if getattr(chosen, name) is None:
+            setattr(chosen, name, value)
+    calls, conditions = every_call(), {str(condition): condition for condition in EVERY_CONDITION}
+    try:
+        chosen.calls = [calls[name] for name in chosen.calls.split(',')]
+        chosen.conditions = [conditions[name] for name in chosen.conditions.split(',')]
+        chosen.clients, chosen.rows = numbers(chosen.clients), numbers(chosen.rows)
+    except (KeyError, ValueError) as error:
+        parser.error(f'unknown: {error}')
+    return chosen
+
+
+class Sweep:
+    """One run: the filled databases, and the groups that were measured."""
+
+    def __init__(self, chosen):
+        self.chosen = chosen
+        self.filled = Filled(chosen.plant)
+        self.groups = []
+        self.seed = chosen.seed
+
+    def measure_group(self, call, conditions):
+        """All points of one call under one set of conditions, and the doubtful ones again."""
+        group = Group(call.name, conditions, {})
+        started = time.monotonic()
+        with self.filled.copies(call, self.chosen.rows, conditions) as databases:
+            def rate(place, seconds):
+                self.seed += 1
+                return call.rate(databases[place.rows], place.rows, place.clients, seconds, self.seed, conditions)
+
+            places = [Place(rows, clients) for clients in self.chosen.clients for rows in self.chosen.rows]
+            for number in range(self.chosen.seconds_per_point):
+                # There and back, so that a place is not always measured after the same other one.
+                for place in places if number % 2 == 0 else reversed(places):
+                    group.rates.setdefault(place, []).append(rate(place, SECONDS))
+            for pair in group.below(self.chosen.limit):
+                group.again[pair] = measure_pair(rate, pair, self.chosen.rounds_again)
+        self.groups.append(group)
+        failures = group.failures(self.chosen.limit)
+        print(f'{group.call} {conditions}: {len(group.rates)} points in {time.monotonic() - started:.0f} s, '
+              f'{len(group.again)} measured again, {len(failures)} failed', flush=True)
+        for pair in failures:
+            print(f'  {group.explain(pair, self.chosen.limit)}', flush=True)
+
+    def run(self):
+        """Measures everything; returns what failed, in words."""
+        for call in self.chosen.calls:
+            for conditions in self.chosen.conditions:
+                self.measure_group(call, conditions)
+        print(f'\nItems a second, after the first {WARM} s of each round:\n{table(self.groups, self.chosen.limit)}\n')
+        if self.chosen.report:
+            self.chosen.report.write_text('\n'.join(report(self.groups, self.chosen.limit)) + '\n')
+        return [group.explain(pair, self.chosen.limit) for group in self.groups
+                for pair in group.failures(self.chosen.limit)]
+
+
+def measure_pair(rate, pair, rounds):
+    """The rates of both places of a pair in rounds that take turns, A B, B A, ..."""
+    measured = {place: [] for place in pair}
+    for number in range(rounds):
+        for place in pair if number % 2 == 0 else reversed(pair):
+            measured[place].append(rate(place, SECONDS_AGAIN))
+    return tuple(measured[place] for place in pair)
+
+
+def main():
+    sweep = Sweep(options())
+    failures = sweep.run()
+    points = sum(len(group.rates) for group in sweep.groups)
+    with psycopg.connect(dbname='postgres') as server:
+        version = server.execute('SHOW server_version').fetchone()[0].split()[0]
+    for failure in failures:
+        print(f'not ok: {failure}')
+    print(f'{points} points, {sum(len(group.again) for group in sweep.groups)} measured again, {len(failures)} failed; '
+          f'PostgreSQL {version}')
+    sys.exit(1 if failures else 0)
+
+
+main()

@@ -1,0 +1,68 @@
+"""The test of how points are compared: a point that is slow must be found, and one that recovers must not fail."""
+
+import unittest
+
+from points import Conditions, Group, Place, report, table
+
+CONDITIONS = Conditions('stale', 'alone', 'free')
+LIMIT = 0.8
+
+
+def group(**changed):
+    """A call that does 100 a second everywhere but where it is said otherwise, as r1000c4=50."""
+    rates = {Place(rows, clients): [100.0] for rows in (0, 1000) for clients in (1, 4, 16)}
+    for name, rate in changed.items():
+        rows, clients = name[1:].split('c')
+        rates[Place(int(rows), int(clients))] = [rate]
+    return Group('start', CONDITIONS, rates)
+
+
+class Comparing(unittest.TestCase):
+    def test_equal_rates_are_not_doubted(self):
+        self.assertEqual(group().below(LIMIT), [])
+
+    def test_just_at_the_limit_is_allowed(self):
+        self.assertEqual(group(r0c16=80.0, r1000c16=80.0).below(LIMIT), [])
+
+    def test_fewer_with_more_clients_is_doubted(self):
+        self.assertEqual(group(r0c16=79.0, r1000c16=79.0).below(LIMIT),
+                         [(Place(0, 16), Place(0, 4)), (Place(1000, 16), Place(1000, 4))])
+
+    def test_fewer_with_more_rows_is_doubted(self):
+        self.assertIn((Place(1000, 1), Place(0, 1)), group(r1000c1=50.0).below(LIMIT))
+
+    def test_the_neighbour_is_the_next_one(self):
+        self.assertEqual(group().neighbours(Place(1000, 16)), [Place(1000, 4), Place(0, 16)])
+        self.assertEqual(group().neighbours(Place(0, 1)), [])
+
+    def test_the_median_of_the_rounds_counts(self):
+        slow = group()
+        slow.rates[Place(0, 16)] = [10.0, 100.0, 100.0]
+        self.assertEqual(slow.below(LIMIT), [])
+
+    def test_a_rate_of_nothing_is_doubted(self):
+        self.assertIn((Place(0, 16), Place(0, 4)), group(r0c16=0.0).below(LIMIT))
+
+
+class MeasuredAgain(unittest.TestCase):
+    pair = (Place(0, 16), Place(0, 4))
+
+    def test_below_the_limit_twice_is_a_failure_that_names_both_rates(self):
+        slow = group(r0c16=40.0, r1000c16=100.0)
+        slow.again[self.pair] = ([50.0, 60.0, 55.0], [101.0, 99.0, 100.0])
+        self.assertEqual(slow.failures(LIMIT), [self.pair])
+        words = slow.explain(self.pair, LIMIT)
+        for expected in ('16 clients, 0 rows', '55/s against 100/s', '0.55', 'at first 40/s against 100/s', '0.40'):
+            self.assertIn(expected, words)
+        self.assertIn('40!', table([slow], LIMIT))
+        self.assertEqual([line.split('\t')[-1] for line in report([slow], LIMIT)].count('failed'), 1)
+
+    def test_a_point_that_recovers_does_not_fail(self):
+        noisy = group(r0c16=40.0)
+        noisy.again[self.pair] = ([90.0], [100.0])
+        self.assertEqual(noisy.failures(LIMIT), [])
+        self.assertIn('40~', table([noisy], LIMIT))
+        self.assertEqual([line.split('\t')[-1] for line in report([noisy], LIMIT)].count('again'), 1)
+
+
+unittest.main(verbosity=0)
