@@ -10,6 +10,7 @@
 #   make coordinator  build the daemon               make clean                   remove what was built
 #   make man          the daemon's manual page, build/stacksaga-coordinator.1
 #   make bench        how fast, compared with what
+#   make crash-points  the server ended at every crash point of the source; CRASH_POINTS=OPTIONS
 #   make sweep        hot calls at many loads: fails where more clients or rows make one slow; SWEEP=OPTIONS
 #
 # demo and test install what they need and start private servers; they work before PostgreSQL is there.
@@ -40,6 +41,10 @@ EXTRA_CLEAN    = $(OBJS:.o=.d) build docs/examples/*/node_modules results regres
 PG_CONFIG  ?= pg_config
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Iextension \
               -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
+ifdef STACKSAGA_CRASH_POINTS
+# For test/tools/crash-points, which builds a copy of the tree with it.
+PG_CPPFLAGS += -DSTACKSAGA_CRASH_POINTS
+endif
 PG_CXXFLAGS = -std=c++20 -fno-exceptions -fno-rtti -fno-threadsafe-statics -Wall -Wextra -Wshadow \
               -MMD -MP
 SHLIB_LINK  = -Wl,--version-script=extension/stacksaga.map
@@ -83,7 +88,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 
 .PHONY: packages demo test unit regress isolation property tap docs examples lint model sim mutants \
         chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \
-        coordinator man demo-programs cmake sweep
+        coordinator man demo-programs cmake sweep crash-points
 
 packages:
 	@test/tools/install-packages
@@ -136,6 +141,10 @@ chaos: all coordinator
 # docs/proof.md, from the long runs.
 proof: all coordinator
 	@test/tools/proof
+
+# Several hundred crashes in about six minutes; some of them are part of `make test`.
+crash-points: all
+	@test/tools/crash-points $(CRASH_POINTS)
 
 # Heavy runs, each on its own and for many minutes; not part of `make test`.
 CHAOS += chaos-sim chaos-http chaos-outbox chaos-live

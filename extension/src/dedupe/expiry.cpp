@@ -1,6 +1,7 @@
 // expire_dedupe: removes keys and messages whose retention is over, a batch at a time.
 #include "src/dedupe/expiry.hpp"
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -43,6 +44,7 @@ constinit ProbeMemory keys_probe{}, messages_probe{};
 int64 expire_keys(TimestampTz now, int64 limit) {
     TimestampTz from = keys_probe.begin(now);
     pg::Rows rows = sweep_keys.run(pg::param_time(from), pg::param_time(now), pg::param(limit));
+    CRASH_POINT("key: expired ones removed");
     const int64 seen = rows.int8(0, 0), gone = rows.int8(0, 1);
     keys_probe.end(now);
     keys_probe.settle(now, seen < limit);

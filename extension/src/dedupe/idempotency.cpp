@@ -9,6 +9,7 @@
 #include "core/token.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
@@ -263,6 +264,7 @@ int64 new_lease(int32 attempt) {
 
 std::optional<Begun> insert(const Begin &begin) {
     const int64 lease = new_lease(1);
+    CRASH_POINT("key: locked, not begun");
     uint64 inserted = insert_key.touch(
         begin.key.token_param, begin.key.scope_param, begin.key.name_param, pg::param(lease),
         pg::param_time(pg::time_plus(begin.now, begin.lease_us)),
@@ -270,6 +272,7 @@ std::optional<Begun> insert(const Begin &begin) {
         pg::param_datum(INTERVALOID, pg::interval_of_microseconds(begin.retention_us)),
         pg::param_time(pg::time_plus(begin.now, begin.retention_us)),
         pg::param(fingerprint_version), begin.fingerprint);
+    CRASH_POINT("key: begun");
     if (inserted == 0)
         return std::nullopt;
     return Begun{"new", std::nullopt, std::nullopt, 1, lease};
@@ -287,6 +290,7 @@ std::optional<Begun> take(const Begin &begin, const Entry &entry, bool resumes) 
         pg::param_datum(INTERVALOID, pg::interval_of_microseconds(begin.lease_us)),
         pg::param_datum(INTERVALOID, pg::interval_of_microseconds(begin.retention_us)),
         pg::param(attempt), pg::param(recovery_point));
+    CRASH_POINT("key: taken over");
     if (taken == 0)
         return std::nullopt;
     return Begun{resumes ? "resume" : "new", std::nullopt, recovery_point, attempt, lease};
@@ -448,6 +452,7 @@ STACKSAGA_FUNCTION(idempotency_checkpoint) {
                                  pg::param_time(pg::clock_now())) == 0)
             answer_without_lease(a, core::IdempotencyEvent::checkpoint, pg::param_null(JSONBOID));
     });
+    CRASH_POINT("key: checkpoint written");
     PG_RETURN_VOID();
 }
 
@@ -460,10 +465,12 @@ STACKSAGA_FUNCTION(idempotency_finish) {
     pg::Param response = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
     with_key([&] {
         lock_key(pg::LockClass::idempotency_key, a.key.token);
+        CRASH_POINT("key: locked, not completed");
         if (finish_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param, a.lease_param,
                              pg::param_time(pg::clock_now()), response) == 0)
             answer_without_lease(a, core::IdempotencyEvent::finish, response);
     });
+    CRASH_POINT("key: completed");
     PG_RETURN_VOID();
 }
 
@@ -477,6 +484,7 @@ STACKSAGA_FUNCTION(idempotency_release) {
                               a.lease_param) == 0)
             answer_without_lease(a, core::IdempotencyEvent::release, pg::param_null(JSONBOID));
     });
+    CRASH_POINT("key: released");
     PG_RETURN_VOID();
 }
 

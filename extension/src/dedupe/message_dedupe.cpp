@@ -4,6 +4,7 @@
 
 #include "pg/attempt.hpp"
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
@@ -43,6 +44,7 @@ bool insert(const Message &m) {
         statement();
     else if (!pg::attempt_write(statement)) // the transaction that it waited for is newer
         return false;
+    CRASH_POINT("accepted message: written");
     return inserted;
 }
 

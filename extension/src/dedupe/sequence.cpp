@@ -2,6 +2,7 @@
 #include "core/token.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -68,6 +69,7 @@ const char *position_text(const std::optional<Position> &position) {
 const char *accept(const Numbered &n) {
     pg::Param token = pg::param(n.token.value()), producer = pg::param(n.producer),
               epoch = pg::param(n.epoch), now = pg::param_time(pg::clock_now());
+    CRASH_POINT("sequence: locked");
     if (advance_producer.touch(token, producer, epoch, pg::param(n.sequence), now) == 1)
         return "accepted";
     pg::Rows rows = select_producer.run(token, producer);

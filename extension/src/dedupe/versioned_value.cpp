@@ -5,6 +5,7 @@
 #include "core/token.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -71,6 +72,7 @@ int64 compare_and_set(const Key &key, std::optional<int64> expected, const pg::P
     pg::Rows rows = expected
                         ? replace_value.run(token, scope, name, pg::param(*expected), value, now)
                         : create_value.run(token, scope, name, value, now);
+    CRASH_POINT("value: written");
     if (rows.empty())
         raise_mismatch(key, expected);
     return rows.int8(0, 0);

@@ -1,6 +1,7 @@
 #include "src/handler/handler.hpp"
 
 #include "pg/compat.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -290,6 +291,7 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
                       Datum argument, bool *isnull) {
     const Oid definer = role_of(caller, function);
     Oid oid = current_function(function, kind, caller, definer);
+    CRASH_POINT("handler: before it is entered");
     drop_temporary_tables_of_others(definer);
     const char *temporary_objects = nullptr;
     if (!running_handler.is_at_top_level())
@@ -308,8 +310,10 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
             CommandCounterIncrement(); // what the engine has just written is visible to the handler
             PushActiveSnapshot(GetTransactionSnapshot());
             Datum value = FunctionCallInvoke(fcinfo);
+            CRASH_POINT("handler: before deferred constraints");
             PopActiveSnapshot();
             check_deferred_constraints();
+            CRASH_POINT("handler: after deferred constraints");
             return value;
         });
     });

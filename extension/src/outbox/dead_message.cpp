@@ -1,5 +1,6 @@
 // What operators do about dead messages, and how far a subscription lags.
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -97,6 +98,7 @@ void redrive(std::string_view name, const pg_uuid_t &id) {
     revive.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.tick),
                pg::param(m.number), pg::param(core::name_of(state)),
                pg::param_time(core::is_held(state) ? DT_NOEND : pg::clock_now()));
+    CRASH_POINT("dead: redriven");
     wake_for(*m.subscription);
 }
 
@@ -108,6 +110,7 @@ void discard_message(std::string_view name, const pg_uuid_t &id, std::string_vie
                 pg::param(m.number), pg::param_time(now), pg::param(role), pg::param(reason));
     if (m.has_key)
         release_key(*m.subscription, m.token, now);
+    CRASH_POINT("dead: discarded");
     wake_for(*m.subscription);
 }
 

@@ -1,6 +1,7 @@
 #include "src/outbox/delivery_retry.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
 #include "pg/random.hpp"
@@ -178,6 +179,7 @@ void copy_out(const Subscription &s, const Message &m, Disposition disposition) 
         return;
     }
     write_retry(s, m, {.state = next_state(m.state, Event::hold), .due_at = DT_NOEND});
+    CRASH_POINT("retry: a message behind a failed one held");
     // Of a batch that was lost a later message may be ready.
     hold_behind(s, m);
 }
@@ -205,6 +207,7 @@ void copy_out_after_death(const Subscription &s, const Message &m, std::string_v
 
 void finish_retry(const Subscription &s, const Message &m, TimestampTz now) {
     delete_retry(s, m);
+    CRASH_POINT("retry: removed, its key not released");
     if (m.key != 0)
         release_key(s, m.token, now);
 }
@@ -231,6 +234,7 @@ void fail_message(const Subscription &s, const Message &m, const MessageFailure 
                      .failed_in = failure.batch_id,
                      .error = failure.error});
     }
+    CRASH_POINT("retry: failure written, later ones not held");
     if (!is_blocking(s, m))
         return;
     if (state != State::dead)

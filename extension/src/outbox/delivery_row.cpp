@@ -1,5 +1,6 @@
 #include "src/outbox/delivery_row.hpp"
 
+#include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/result.hpp"
@@ -189,6 +190,7 @@ void write_retry(const Subscription &s, const Message &m, const RetryRow &row) {
                      batch_param(row.failed_in), pg::param(m.id), text_param(m.topic),
                      text_param(m.key), text_param(m.type), jsonb_param(m.payload),
                      jsonb_param(m.headers), pg::param(row.error));
+    CRASH_POINT("retry: written");
 }
 
 void delete_retry(const Subscription &s, const Message &m) {
@@ -203,6 +205,7 @@ void write_dead(const Subscription &s, const Message &m, int64 failed_in, std::s
                     pg::param_time(now), pg::param_time(m.published_at), batch_param(failed_in),
                     pg::param(m.id), text_param(m.topic), text_param(m.key), text_param(m.type),
                     jsonb_param(m.payload), jsonb_param(m.headers), pg::param(error));
+    CRASH_POINT("dead: written, still a retry");
     delete_retry(s, m);
 }
 

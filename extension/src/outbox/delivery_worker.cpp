@@ -1,6 +1,7 @@
 #include "src/outbox/delivery_worker.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "pg/scope.hpp"
@@ -89,6 +90,7 @@ Wanted lock_owned_partitions(const NodeIdentity &node) {
     for (size_t i = 0; i < count; ++i)
         slots[i] = rows.int4(i, 0);
     lock_slots(node, {slots.data(), count}, {owned.data(), count});
+    CRASH_POINT("delivery: slots locked");
     Wanted wanted{};
     for (size_t i = 0; i < count; ++i)
         wanted[static_cast<size_t>(slots[i] / stride)] = owned[i];
@@ -150,13 +152,16 @@ void Delivery::run() {
         record_message(record_of(messages[0]));
     else
         record_batch(record_of_batch());
+    CRASH_POINT("delivery: recorded, before the handler");
     const Subscription &s = *subscription;
     if (are_fallbacks)
         call_with(s, s.fallback, HandlerKind::message, messages);
     else
         call_with(s, s.handler, s.takes_batch ? HandlerKind::message_batch : HandlerKind::message,
                   messages);
+    CRASH_POINT("delivery: after the handler");
     record_nothing();
+    CRASH_POINT("delivery: record erased");
     for (const Message &m : messages)
         note_handled(s, m, now);
 }
@@ -184,7 +189,9 @@ bool Delivery::charge(const HandlerError &error) {
 void Delivery::close() {
     if (subscription == nullptr || are_fallbacks)
         return;
+    CRASH_POINT("delivery: before the positions move");
     move_positions(*subscription, gathering, done, now);
+    CRASH_POINT("delivery: positions moved");
     more = more || gathering.more || done < gathering.messages.size();
 }
 
@@ -311,6 +318,7 @@ Delivery run_once(const NodeIdentity &node, SubscriptionState &subscription, Tim
                       .rotation = static_cast<int32>(pg::random_fraction() * log_partitions),
                       .are_fallbacks = are_fallbacks};
     run_batch(subscription.pace, memory, delivery);
+    CRASH_POINT("delivery: committed");
     for (int64 i = 0; i < delivery.first_attempts; ++i)
         count_first_attempt(budget_of_subscription(subscription.id));
     return delivery;

@@ -9,6 +9,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/scope.hpp"
 #include "src/outbox/log_table.hpp"
@@ -142,6 +143,7 @@ struct Appending {
         else
             table_multi_insert(table, slots.data(), static_cast<int>(slots.size()), command, 0,
                                nullptr);
+        CRASH_POINT("log: row written, not in its index");
         if (calls_functions(*target))
             pg::with_pinned_path([&] { index(slots); });
         else
@@ -185,6 +187,7 @@ void append_to_log(int32 ring_id, TimestampTz now, std::span<const NewRow> rows)
         Slots sorted = by_partition(some, slots);
         appending.append({sorted.data(), some.size()});
     }
+    CRASH_POINT("log: message appended");
     ExecResetTupleTable(appending.state->es_tupleTable, false);
     ExecCloseIndices(appending.target);
     FreeExecutorState(appending.state);

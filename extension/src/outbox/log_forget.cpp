@@ -6,6 +6,7 @@
 // deletes more rows only after no snapshot sees those that it deleted last.
 #include "src/outbox/log_forget.hpp"
 
+#include "pg/crash_point.hpp"
 #include "pg/query.hpp"
 #include "src/outbox/log_table.hpp"
 #include "src/outbox/position.hpp"
@@ -75,6 +76,7 @@ bool forget_log(int64 least, TimestampTz since, bool in_any_case) {
     const uint64 ticks = forget_ticks.touch(pg::param(least), pg::param(ticks_max));
     const uint64 batches = forget_batches.touch(pg::param_time(since), pg::param(others_max));
     const uint64 discarded = forget_discarded.touch(pg::param_time(since), pg::param(others_max));
+    CRASH_POINT("generation: old ticks removed");
     sweep.goes_on =
         more_versions || ticks == ticks_max || batches == others_max || discarded == others_max;
     // A transaction without an id has deleted nothing.

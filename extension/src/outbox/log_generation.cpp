@@ -2,6 +2,7 @@
 
 #include "pg/attempt.hpp"
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
@@ -110,6 +111,7 @@ void turn_generation(TimestampTz now, bool at_once) {
     table_close(table, NoLock);
     if (at_once || is_large || oldest.time(0, 0) < now - generation_age_us) {
         begin_generation.run(pg::param(count + 1));
+        CRASH_POINT("generation: the next one begun");
         forget_generation();
     }
 }
@@ -122,6 +124,7 @@ void empty_generations(TimestampTz now) {
             continue;
         pg::attempt(lock_timeout_ms, [&] {
             lock_of[generation].run();
+            CRASH_POINT("generation: locked");
             // A transaction may have chosen it before the next one began, and committed since.
             if (is_read(generation, now))
                 empty_of[generation].run();
@@ -223,6 +226,7 @@ bool maintain_log(bool at_once) {
     const TimestampTz now = pg::clock_now();
     turn_generation(now, at_once);
     empty_generations(now);
+    CRASH_POINT("generation: truncated");
     const Progress read = progress();
     const int64 least = read.has_subscriptions ? read.tick : last_tick();
     return forget_log(least, retention_begin(now), at_once);

@@ -1,6 +1,7 @@
 #include "src/outbox/log_tick.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
@@ -165,9 +166,11 @@ Ticking tick_if_due() {
         return Ticking::not_due;
     if (!is_ours)
         return Ticking::elsewhere;
+    CRASH_POINT("tick: locked, not written");
     insert_tick.run(pg::param(last_number + 1), pg::param(before), pg::param(last_message_number()),
                     pg::param(this_origin()), pg::param_time(pg::clock_now()),
                     pg::param(std::string_view{snapshot_text(snapshot)}));
+    CRASH_POINT("tick: written");
     if (pg::settings.notify)
         Async_Notify(channel, psprintf(INT64_FORMAT, last_number + 1));
     return Ticking::done;

@@ -1,5 +1,6 @@
 #include "src/outbox/position.hpp"
 
+#include "pg/crash_point.hpp"
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "src/outbox/log_lock.hpp"
@@ -101,6 +102,7 @@ void write_position(int32 subscription_id, Position &p, TimestampTz now,
                pg::param(p.deliveries),
                has_batch ? pg::param_time(p.lease_until) : pg::param_null(TIMESTAMPTZOID),
                pg::param(consumer));
+    CRASH_POINT("position: written");
 }
 
 void move_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now) {
@@ -124,6 +126,7 @@ bool forget_positions(int32 subscription_id, int16 partition, int64 limit) {
         return false;
     const uint64 gone = forget.touch(pg::param(subscription_id), pg::param(partition),
                                      pg::param(latest->version), pg::param(limit));
+    CRASH_POINT("position: old versions removed");
     return static_cast<int64>(gone) == limit;
 }
 

@@ -4,6 +4,7 @@
 // (subscription_position). ack_messages() moves the positions on; when another session has written
 // a later version since, the lease is lost.
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -109,10 +110,12 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
         partitions[i] = p.partition;
         attempts[static_cast<size_t>(p.partition)] = p.deliveries;
     }
+    CRASH_POINT("receive: leased, no batch");
     insert_batch.run(pg::param(batch_id), pg::param(s.id),
                      pg::param_array(std::span<const int32>{partitions.data(), g.parts.size()}),
                      pg::param(consumer), pg::param_time(now));
     note_delivery(s, g.messages, batch_id);
+    CRASH_POINT("receive: batch written");
     for (Message &m : g.messages) {
         if (!m.is_retry())
             m.attempt = attempts[static_cast<size_t>(m.partition)];
@@ -227,6 +230,7 @@ int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
     std::span<const Message> retries = messages_given(s, p.partition, batch.batch_id, false);
     for (const Message &m : retries)
         finish_retry(s, m, now);
+    CRASH_POINT("ack: retries removed, position not moved");
     move_position(s.id, p, p.batch_end, now);
     return count + static_cast<int64>(retries.size());
 }
@@ -237,6 +241,7 @@ int64 ack(int64 batch_id) {
     int64 count = 0;
     for (Position &p : batch.parts)
         count += ack_part(batch, p, now);
+    CRASH_POINT("ack: positions moved");
     if (batch.subscription->fallback)
         wake_workers_at_commit();
     return count;
@@ -250,6 +255,7 @@ TimestampTz extend(int64 batch_id, int64 extend_by_us) {
         p.lease_until = until;
         write_position(batch.subscription->id, p, now, batch.consumer);
     }
+    CRASH_POINT("receive: lease extended");
     return until;
 }
 

@@ -1,6 +1,7 @@
 // What a service answers under its lease: complete_step, complete_steps, fail_step, extend_step.
 #include "pg/array.hpp"
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/result.hpp"
@@ -48,6 +49,7 @@ Answer begin_answer(const pg::Arguments &arguments) {
     std::string_view name = arguments.required_text(1, "step");
     int64 lease = arguments.required_int8(2, "lease");
     Saga saga = require_saga(id, pg::clock_now());
+    CRASH_POINT("answer: saga locked");
     const Step *step = saga.definition->find(name);
     if (step == nullptr)
         raise_unknown_step(saga, name);
@@ -119,6 +121,7 @@ std::string_view complete(const pg::Arguments &arguments) {
     Answer a = begin_answer(arguments);
     pg::Param output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
     Completion completion = judge(a, output);
+    CRASH_POINT("answer: judged");
     switch (completion.verdict) {
     case Verdict::accept:
         step_completed(a.saga, *a.step, *completion.work, output);
@@ -136,6 +139,7 @@ std::string_view complete(const pg::Arguments &arguments) {
     case Verdict::reversed:
         refuse_lease(a, completion.work);
     }
+    CRASH_POINT("answer: completed");
     return status_of(a.saga);
 }
 
@@ -146,6 +150,7 @@ std::string_view fail(const pg::Arguments &arguments, Failure failure) {
     if ((!work || work->lease != a.lease) && was_failed(a, failure.failure_class))
         return status_of(a.saga);
     step_failed(a.saga, *a.step, require_lease(a), failure);
+    CRASH_POINT("answer: failed");
     return status_of(a.saga);
 }
 
@@ -171,6 +176,7 @@ Extension extend_lease(const pg::Arguments &arguments, int64 by_us) {
     extend.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step->no),
                pg::param(core::name_of(a.direction)), pg::param_time(lease_until),
                pg::param_time(until));
+    CRASH_POINT("answer: lease extended");
     return {until, a.direction == Direction::act && a.saga.direction == Direction::compensate};
 }
 

@@ -4,6 +4,7 @@
 #include "src/saga/child.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/wake.hpp"
@@ -75,6 +76,7 @@ std::optional<Child> find_child(const Saga &saga, int16 step_no) {
 void notify(const pg_uuid_t &id, WorkPurpose purpose, int16 step_no, TimestampTz now) {
     add_notice.run(pg::param(id), token_param(id), pg::param(core::name_of(purpose)),
                    pg::param(step_no), pg::param_time(now));
+    CRASH_POINT("child: notice written");
     wake_workers_at_commit();
 }
 
@@ -105,6 +107,7 @@ void start_child(const Saga &saga, const Step &step, int32 run) {
                   .now = saga.now};
     if (definition.deadline_us)
         child.deadline_at = pg::time_plus(saga.now, *definition.deadline_us);
+    CRASH_POINT("child: before its start");
     if (!insert_saga(child))
         elog(ERROR, "child saga %s exists already", uuid_text(child.id));
 }
@@ -167,6 +170,7 @@ void run_child_step(Saga &saga, const Step &step, const Work &work, std::string_
     } else {
         request_compensation(saga, *child);
     }
+    CRASH_POINT("child: started, parent does not wait");
     begin_wait(saga, attempt, pg::time_plus(saga.now, step.timeout_us), worker);
     if (work.direction == Direction::act && child && child->status == Status::completed)
         settle_action(saga, step, attempt, *child);
@@ -189,6 +193,7 @@ void child_timed_out(Saga &saga, const Step &step, const Work &work) {
 
 void child_settled(Saga &saga, int16 step_no) {
     remove_saga_work(saga, WorkPurpose::child_settled, step_no);
+    CRASH_POINT("child: notice removed, parent unchanged");
     const Step &step = saga.definition->step(step_no);
     std::optional<Child> child = find_child(saga, step_no);
     if (!child)

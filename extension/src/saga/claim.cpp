@@ -1,5 +1,6 @@
 // claim_steps: a service takes due queue steps under a lease.
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/random.hpp"
@@ -100,6 +101,7 @@ Claimed claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
     TimestampTz timeout = pg::time_plus(claim.now, step.timeout_us);
     TimestampTz lease_until = pg::time_plus(claim.now, claim.lease_us);
     TimestampTz until = std::min(lease_until, timeout);
+    CRASH_POINT("claim: before the lease");
     uint64 taken =
         take.touch(pg::param(saga_id), pg::param(saga->token), pg::param(step_no),
                    pg::param(core::name_of(direction)), pg::param(attempt), pg::param(lease),
@@ -107,6 +109,7 @@ Claimed claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
                    pg::param(claim.worker));
     if (taken != 1)
         return Claimed::no;
+    CRASH_POINT("claim: lease written");
     attempt_begins(*saga);
     StepCall call{.saga_id = saga_id,
                   .saga = saga->definition->saga,
@@ -118,6 +121,7 @@ Claimed claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
                   .headers = saga->headers,
                   .deadline = attempt_deadline(*saga, step, direction)};
     add_claimed(result, call, lease, until);
+    CRASH_POINT("claim: step returned");
     return Claimed::yes;
 }
 

@@ -3,6 +3,7 @@
 #include "src/outbox/outbox.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
@@ -54,6 +55,7 @@ void run_message_step(Saga &saga, const Step &step, const Work &work, std::strin
                                    .headers = saga.headers,
                                    .message_id = std::nullopt,
                                    .deliver_at = std::nullopt});
+    CRASH_POINT("message step: published, does not wait");
     begin_wait(saga, attempt, pg::time_plus(saga.now, step.timeout_us), worker);
 }
 

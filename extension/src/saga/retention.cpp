@@ -1,6 +1,7 @@
 #include "src/saga/retention.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -115,11 +116,14 @@ int64 remove(const Ids &doomed) {
     if (doomed.count() == 0)
         return 0;
     const pg::Param ids = pg::param_array(doomed.from(0));
+    CRASH_POINT("retention: before the rows of sagas");
     for (pg::Statement &deletion : deletions)
         deletion.touch(ids);
+    CRASH_POINT("retention: only the sagas are left");
     pg::Rows removed = delete_sagas.run(ids);
     for (uint64 i = 0; i < removed.count(); ++i)
         count_saga(*core::status_of(removed.text(i, 0)), -1);
+    CRASH_POINT("retention: sagas removed");
     return static_cast<int64>(removed.count());
 }
 

@@ -3,6 +3,7 @@
 #include "src/saga/saga.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "pg/random.hpp"
 #include "src/common/counters.hpp"
@@ -185,6 +186,7 @@ bool fall_back(const Saga &saga, const Step &step, const Work &work, const Failu
         f.failure_class == FailureClass::unknown || has_unknown_attempt(saga, step.no))
         return false;
     remove_work(saga, work.step_no, work.direction);
+    CRASH_POINT("fallback: action removed");
     add_work(saga, step,
              {.direction = Direction::act,
               .due_at = saga.now,
@@ -374,6 +376,7 @@ bool deadline_passed(Saga &saga) {
 
 void deadline_due(Saga &saga) {
     remove_saga_work(saga, core::WorkPurpose::deadline);
+    CRASH_POINT("deadline: its row removed");
     deadline_passed(saga);
 }
 
@@ -398,6 +401,7 @@ void begin_compensation(Saga &saga, const Step *step, std::string_view error) {
         return;
     }
     remove_unclaimed_acts(saga);
+    CRASH_POINT("compensation: acts removed");
     bool waits = work_remains(saga, Direction::act);
     if (waits && saga.definition->has_children)
         request_compensation_of_children(saga);
@@ -408,6 +412,7 @@ void begin_compensation(Saga &saga, const Step *step, std::string_view error) {
         to = Status::failed;
     change_status(saga, Direction::compensate,
                   {.to = to, .failed_step = failed_step, .error = error});
+    CRASH_POINT("compensation: begun, no work yet");
     if (to == Status::compensating && !waits)
         compensate_next(saga);
 }

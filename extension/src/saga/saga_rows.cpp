@@ -3,6 +3,7 @@
 #include "src/saga/saga.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
@@ -262,12 +263,14 @@ bool work_remains(const Saga &saga, Direction direction) {
 }
 
 void add_work(const Saga &saga, const Step &step, const NewWork &work) {
+    CRASH_POINT("step: before the next work row");
     DueTimes due = due_times(saga, work.due_at);
     insert_work.run(pg::param(saga.id), pg::param(saga.token), pg::param(saga.ring_id),
                     pg::param(saga.slot), pg::param(step.no), param(work.direction),
                     pg::param_time(due.due_at), pg::param(queue_of(step, work.falling_back)),
                     pg::param(work.attempt), pg::param(work.falling_back),
                     pg::param_time(work.started_at), pg::param_time(due.resume_at));
+    CRASH_POINT("step: next work row written, workers not woken");
     if (!queue_of(step, work.falling_back))
         wake_workers_at_commit(due.due_at);
 }
@@ -275,6 +278,7 @@ void add_work(const Saga &saga, const Step &step, const NewWork &work) {
 void remove_work(const Saga &saga, int16 step_no, Direction direction) {
     delete_work.run(pg::param(saga.id), pg::param(saga.token), pg::param(step_no),
                     param(direction));
+    CRASH_POINT("step: work row removed");
 }
 
 void add_deadline(const Saga &saga) {
@@ -306,6 +310,7 @@ void pause_work(const Saga &saga, const Work &work, TimestampTz due_at, bool kee
                   param(work.direction), pg::param_time(due.due_at), pg::param(work.attempt),
                   param_lease(keep_lease ? work.lease : std::nullopt), pg::param(verifying),
                   pg::param_time(due.resume_at));
+    CRASH_POINT("step: retry written");
     if (verifying || is_for_worker(saga, work))
         wake_workers_at_commit(due.due_at);
 }
@@ -314,6 +319,7 @@ void begin_wait(const Saga &saga, const Work &work, TimestampTz until, std::stri
     wait_for_one.run(pg::param(saga.id), pg::param(saga.token), pg::param(work.step_no),
                      param(work.direction), pg::param(work.attempt), pg::param_time(saga.now),
                      pg::param_time(until), pg::param(worker), param_lease(work.lease));
+    CRASH_POINT("step: waits for another");
 }
 
 void start_counting_anew(const Saga &saga, const Work &work) {
@@ -339,11 +345,13 @@ void change_status(Saga &saga, Direction direction, const StatusChange &change) 
     std::optional<std::string_view> parked_direction;
     if (change.parked_direction)
         parked_direction = core::name_of(*change.parked_direction);
+    CRASH_POINT("saga: before the status");
     update_status.run(pg::param(saga.id), pg::param(saga.token),
                       pg::param(core::name_of(change.to)), param(direction),
                       pg::param_time(saga.now), pg::param_time(finished_at),
                       param_step(change.failed_step), pg::param(change.error),
                       param_step(change.parked_step), pg::param(parked_direction));
+    CRASH_POINT("saga: status written");
     saga.status = change.to;
     saga.direction = direction;
     saga.parked_step = change.parked_step;
@@ -402,11 +410,13 @@ bool *steps_kept(const Saga &saga) {
 }
 
 void write_effect(const Saga &saga, const Step &step, const Work &work, const pg::Param &output) {
+    CRASH_POINT("step: before the marker");
     count_completed(work.direction);
     insert_effect.run(pg::param(saga.id), pg::param(saga.token), pg::param(step.no),
                       param(work.direction), pg::param(work.attempt), param_lease(work.lease),
                       pg::param_time(work.started_at.value_or(saga.now)), pg::param_time(saga.now),
                       pg::param(work.worker), output);
+    CRASH_POINT("step: marker written, work row still there");
 }
 
 void write_failure(const Saga &saga, const Step &step, const Work &work, const Failure &f) {
@@ -417,6 +427,7 @@ void write_failure(const Saga &saga, const Step &step, const Work &work, const F
                        pg::param_time(work.started_at.value_or(saga.now)), pg::param_time(f.since),
                        pg::param(work.worker), pg::param(f.sqlstate), pg::param(f.error),
                        pg::param(f.adds_to_error));
+    CRASH_POINT("step: failure written, work row unchanged");
     if (f.was_never_done)
         settle_outcomes(saga, step.no, work.direction);
 }
@@ -435,6 +446,7 @@ std::optional<Datum> take_signal(const Saga &saga, const Step &step) {
                                            pg::param(step.signal), pg::param(step.no));
     if (rows.empty())
         return std::nullopt;
+    CRASH_POINT("signal: taken, step not completed");
     return rows.value(0, 0);
 }
 

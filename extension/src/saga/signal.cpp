@@ -1,5 +1,6 @@
 // signal_saga: what a signal step waits for.
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/scope.hpp"
@@ -59,6 +60,7 @@ bool accept(const Signal &signal) {
     insert_signal.run(pg::param(saga.id), pg::param(saga.token), pg::param(signal.name),
                       pg::param(signal.message_id), pg::param_datum(JSONBOID, signal.payload),
                       pg::param_time(saga.now));
+    CRASH_POINT("signal: written, not taken");
     take_signals(saga);
     return true;
 }

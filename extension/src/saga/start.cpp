@@ -6,6 +6,7 @@
 
 #include "pg/array.hpp"
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -338,7 +339,9 @@ bool insert_saga(const NewSaga &n) {
         return false;
     count_event(Counter::sagas_started);
     count_saga(saga.status, 1);
+    CRASH_POINT("start: row written, work not yet");
     open_first_stage(saga, n.due_at);
+    CRASH_POINT("start: work written");
     return true;
 }
 

@@ -1,6 +1,7 @@
 #include "src/saga/work_item.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
@@ -31,6 +32,7 @@ std::optional<Due> lock_due(const DueItem &item) {
     std::optional<Saga> saga = lock_saga(item.saga_id, pg::clock_now(), true);
     if (!saga)
         return std::nullopt;
+    CRASH_POINT("step: saga locked, work row not read");
     std::optional<Work> work = find_work(*saga, item.step_no, item.direction);
     if (!work || work->due_at > saga->now)
         return std::nullopt;
@@ -57,7 +59,9 @@ Datum call(Saga &saga, const Step &step, const FunctionRef &function, HandlerKin
     running_handler.begin_step(saga.id);
     StepCall step_call = make_call(saga, step, attempt);
     start_handler_timeout(step.timeout_us);
+    CRASH_POINT("step: before the function");
     Datum result = call_handler(*saga.definition, function, kind, step_call, isnull);
+    CRASH_POINT("step: after the function");
     finish_handler_timeout();
     if (kind == HandlerKind::action && !*isnull)
         check_payload(result, "output");

@@ -1,6 +1,7 @@
 #include "src/worker/crash_charge.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/query.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/crash_record.hpp"
@@ -98,6 +99,7 @@ bool charge_message(const RecordedMessage &named, std::string_view worker) {
                                                           : core::FailureClass::retryable,
                            .error = error_of_crash(),
                            .process_died = true};
+    CRASH_POINT("crash: before a message is charged");
     if (named.is_fallback)
         fail_fallback(*s, *m, failure, now);
     else
@@ -139,6 +141,7 @@ bool charge_batch(const RecordedBatch &batch, std::string_view worker) {
                 copy_out(*s, messages[i], dispositions[i]);
         }
         count += messages.size();
+        CRASH_POINT("crash: batch copied out, position not moved");
         if (part.until != position->at)
             move_position(s->id, *position, part.until, now);
     }
@@ -164,6 +167,7 @@ bool charge_step(const RecordedStep &step, std::string_view worker) {
                          worker.data()),
                   errdetail("It has done so " INT64_FORMAT " times; at %d the saga is parked.",
                             count, crashes_max)));
+    CRASH_POINT("crash: before a step is charged");
     fail_item({.saga_id = step.saga_id,
                .slot = 0,
                .purpose = core::WorkPurpose::step,

@@ -6,6 +6,7 @@
 #include "src/worker/poll.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
@@ -162,7 +163,9 @@ bool *lock_slots_of(std::span<const FoundItem> items) {
     std::sort(slots, slots + items.size());
     auto distinct = static_cast<size_t>(std::unique(slots, slots + items.size()) - slots);
     auto *slot_owned = static_cast<bool *>(palloc0(sizeof(bool) * distinct));
+    CRASH_POINT("worker: before the slots");
     lock_slots(state.node, {slots, distinct}, {slot_owned, distinct});
+    CRASH_POINT("worker: slots locked");
     auto *owned = static_cast<bool *>(palloc0(sizeof(bool) * items.size()));
     for (size_t i = 0; i < items.size(); ++i)
         owned[i] =
@@ -207,7 +210,9 @@ void DueItems::run() {
     is_deferred = false;
     if (at.item.purpose == core::WorkPurpose::step)
         record_step({at.item.saga_id, at.item.step_no, at.item.direction, at.item.attempt});
+    CRASH_POINT("worker: step recorded");
     outcome = run_item(at.item, state.name);
+    CRASH_POINT("worker: step done, record not erased");
     record_nothing();
 }
 
@@ -220,6 +225,7 @@ void DueItems::keep() {
 }
 
 bool DueItems::charge(const HandlerError &error) {
+    CRASH_POINT("worker: before a failure is charged");
     const ItemOutcome failed = fail_item(found[static_cast<size_t>(next)].item, state.name, error);
     if (!failed.is_done)
         return false;
@@ -236,6 +242,7 @@ void DueItems::postpone() {
 }
 
 void DueItems::commit() {
+    CRASH_POINT("worker: steps committed");
     first = next;
     total.done += counts.done;
     total.failures += counts.failures;

@@ -17,6 +17,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
+#include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
@@ -329,6 +330,7 @@ void charge_predecessor() {
         require_extension();
         is_charged = pg::with_spi([] { return charge_crash(node_name()); });
     });
+    CRASH_POINT("worker: crash charged, record not erased");
     if (is_charged)
         forget_crash();
 }

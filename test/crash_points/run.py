@@ -1,0 +1,130 @@
+"""run.py [--cut] [--scenario NAME]... [--point NAME]... [--seed N]: ends the server at each crash point, in each scenario.
+
+A scenario is traced first, so that only points are tried that it passes. Then, point by point, it is done again, the
+server ends there and recovers, and what the scenario promises is checked. A point that no scenario passes fails the
+run. Inside a server that was built with crash points.
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+
+import psycopg
+
+import key_scenarios
+import message_scenarios
+import scenarios
+from scenarios import Scenario
+from server import DATABASE, HERE, Client, Points, every_point
+
+# So many points are tried in a cut, another choice with each seed.
+CUT = 40
+
+
+def every_scenario():
+    """One of each, in the order of the files."""
+    found = {}
+    for module in (scenarios, message_scenarios, key_scenarios):
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, Scenario) and kind.name:
+                found[kind.name] = kind
+    return [kind() for kind in found.values()]
+
+
+class Run:
+    """The scenarios, the points that each passes, and what went wrong."""
+
+    def __init__(self, chosen):
+        self.chosen = chosen
+        self.client = Client()
+        self.points = Points()
+        self.number = 0
+        self.crashed = {name: 0 for name in every_point()}
+        self.failures = []
+
+    def do(self, scenario, *points):
+        """One scenario under a new tag. Returns whether the server has crashed at the points."""
+        self.number += 1
+        tag = f'{self.chosen.seed}-{self.number}'
+        if points:
+            self.points.arm(*points)
+        wrong = []
+        try:
+            scenario.work(self.client, tag)
+        except (TimeoutError, psycopg.Error) as error:
+            wrong.append(f'{type(error).__name__}: {error}')
+        crashed = self.points.disarm()
+        wrong.extend(scenario.wrong(self.client, tag))
+        for what in wrong:
+            self.failures.append(f'{scenario.name}, crash at "{", ".join(points)}", tag {tag}: {what}')
+            print(f'not ok: {self.failures[-1]}', flush=True)
+        return crashed
+
+    def trace(self, scenario):
+        """How often the scenario passes each point, after the crash that it begins with."""
+        self.points.begin_trace()
+        self.do(scenario, *([scenario.before] if scenario.before else []))
+        return self.points.end_trace()
+
+    def plan(self, all_scenarios):
+        """Pairs of a scenario and a point that it passes: all, or those that were asked for, or a choice."""
+        pairs = []
+        for scenario in all_scenarios:
+            passed = self.trace(scenario)
+            pairs += [(scenario, point) for point in self.crashed
+                      if point in passed and (not self.chosen.point or point in self.chosen.point)]
+        if not self.chosen.cut:
+            return pairs
+        # Each point at most once, in a scenario that is drawn too.
+        chooser = random.Random(self.chosen.seed)
+        chooser.shuffle(pairs)
+        return list({point: (scenario, point) for scenario, point in pairs}.values())[:CUT]
+
+    def run(self, all_scenarios):
+        plan = self.plan(all_scenarios)
+        missed = 0
+        said = time.monotonic()
+        for number, (scenario, point) in enumerate(plan):
+            # What depends on chance may pass it in the second try.
+            armed = [scenario.before, point] if scenario.before else [point]
+            if self.do(scenario, *armed) or self.do(scenario, *armed):
+                self.crashed[point] += 1
+            else:
+                missed += 1
+            if time.monotonic() - said > 10:
+                said = time.monotonic()
+                print(f'  {number + 1} of {len(plan)} crashes', flush=True)
+        if not (self.chosen.cut or self.chosen.scenario or self.chosen.point):
+            for point, times in self.crashed.items():
+                if times == 0:
+                    self.failures.append(f'no scenario crashes at "{point}"')
+                    print(f'not ok: {self.failures[-1]}')
+        print(f'{sum(self.crashed.values())} crashes at {sum(map(bool, self.crashed.values()))} of {len(self.crashed)}'
+              f' points in {len(all_scenarios)} scenarios, {missed} points not passed again, '
+              f'{len(self.failures)} failures; seed {self.chosen.seed}')
+
+
+def options(names):
+    parser = argparse.ArgumentParser(prog='crash-points', description=__doc__.split('\n', maxsplit=1)[0])
+    parser.add_argument('--cut', action='store_true', help=f'{CUT} points, another choice with each seed')
+    parser.add_argument('--scenario', action='append', choices=names)
+    parser.add_argument('--point', action='append', choices=every_point())
+    parser.add_argument('--seed', type=int, default=int.from_bytes(os.urandom(3)))
+    return parser.parse_args()
+
+
+def main():
+    known = every_scenario()
+    chosen = options([scenario.name for scenario in known])
+    with psycopg.connect(dbname='postgres', autocommit=True) as server:
+        server.execute(f'CREATE DATABASE {DATABASE}')
+    run = Run(chosen)
+    run.client.run('CREATE EXTENSION stacksaga')
+    run.client.run((HERE / 'definitions.sql').read_text())
+    run.run([scenario for scenario in known if not chosen.scenario or scenario.name in chosen.scenario])
+    sys.exit(1 if run.failures else 0)
+
+
+main()

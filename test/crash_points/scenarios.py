@@ -1,0 +1,229 @@
+"""What a scenario is, and those of sagas: each kind of step, with and without failure.
+
+A scenario does the work of one kind under a tag of its own, to its end, whatever happens to the server, and then
+says what is wrong. To add one, write a subclass of Scenario that has a name, here or beside.
+"""
+
+import psycopg
+
+LEASE_LOST = {'SG404', 'SG409', 'SG412'}
+
+
+class Scenario:
+    """One kind of work."""
+    name = ''
+    # A point at which the server has crashed before the one that is tried: what a recovery passes.
+    before = None
+
+    def work(self, client, tag):
+        """Does the work to its end. What it calls may be repeated."""
+        raise NotImplementedError
+
+    def wrong(self, client, tag):
+        """Yields what is wrong afterwards, in words."""
+        raise NotImplementedError
+
+
+class SagaScenario(Scenario):
+    """A saga that runs to its end. Expected are its effects and those of its children: each of them once."""
+    saga = ''
+    status = 'completed'
+    expected = ()
+    # It may also end before it has done anything.
+    may_do_nothing = False
+
+    def start(self, client, tag):
+        return client.value('SELECT saga_id FROM stacksaga.start_saga(%s, jsonb_build_object(%s::text, %s::text), %s)',
+                            self.saga, 'tag', tag, tag)
+
+    def help(self, client, tag, saga_id):
+        """What others do for it, called again and again until it has ended."""
+
+    def work(self, client, tag):
+        saga_id = self.start(client, tag)
+
+        def has_ended():
+            self.help(client, tag, saga_id)
+            return client.value('SELECT status FROM stacksaga.sagas WHERE saga_id = %s', saga_id) in (
+                'completed', 'failed', 'parked')
+        client.until(f'saga {saga_id} ends', has_ended)
+
+    def wrong(self, client, tag):
+        saga_id = client.value('SELECT stacksaga.saga_id_of(%s, %s)', self.saga, tag)
+        status = client.value('SELECT status FROM stacksaga.sagas WHERE saga_id = %s', saga_id)
+        if status != self.status:
+            yield f'the saga is {status}, not {self.status}'
+        tree = "(SELECT saga_id, saga FROM stacksaga.sagas WHERE input ->> 'tag' = %s)"
+        effects = sorted(client.rows(f'SELECT saga, step, direction FROM effect JOIN {tree} AS s USING (saga_id)', tag))
+        expected = sorted(self.expected) if effects or not self.may_do_nothing else []
+        if effects != expected:
+            yield f'effects {effects}, not {expected}'
+        # Markers of steps that only wait have no effect of their own.
+        markers = sorted(client.rows(
+            f"""SELECT saga, step, direction FROM stacksaga.saga_history JOIN {tree} AS s USING (saga_id)
+                 WHERE status = 'completed' AND step NOT IN ('paid', 'wait', 'kid')""", tag))
+        expected = sorted((saga, step, 'act' if direction == 'fallback' else direction)
+                          for saga, step, direction in expected)
+        if markers != expected:
+            yield f'markers {markers}, not {expected}'
+        if client.value(f'SELECT EXISTS (SELECT FROM stacksaga.work JOIN {tree} AS s USING (saga_id))', tag):
+            yield 'work is left'
+
+
+def acts(saga, *steps):
+    return [(saga, step, 'act') for step in steps]
+
+
+def undone(saga, *steps):
+    return acts(saga, *steps) + [(saga, step, 'compensate') for step in steps]
+
+
+class Steps(SagaScenario):
+    name = saga = 'steps'
+    expected = acts('steps', 'a', 'b', 'c')
+
+
+class StepsAfterCrash(Steps):
+    name = 'steps after a crash'
+    before = 'handler: before it is entered'
+
+
+class Retry(SagaScenario):
+    name = saga = 'retry'
+    expected = acts('retry', 'a', 'flaky')
+
+
+class Undo(SagaScenario):
+    name = saga = 'undo'
+    status = 'failed'
+    expected = undone('undo', 'a', 'b')
+
+
+class Fallback(SagaScenario):
+    name = saga = 'fallback'
+    expected = [*acts('fallback', 'a'), ('fallback', 'broken', 'fallback')]
+
+
+class Timer(SagaScenario):
+    name = saga = 'timer'
+    expected = acts('timer', 'a')
+
+
+class Deadline(SagaScenario):
+    """A service never claims its second step. A server that recovers for so long passes the first one, too."""
+    name = saga = 'deadline'
+    status = 'failed'
+    may_do_nothing = True
+    expected = undone('deadline', 'a')
+
+
+class Child(SagaScenario):
+    name = saga = 'child'
+    expected = acts('child', 'a') + acts('kid', 'a', 'b')
+
+
+class ChildUndo(SagaScenario):
+    name = saga = 'child_undo'
+    status = 'failed'
+    expected = undone('kid', 'a', 'b')
+
+
+class Signal(SagaScenario):
+    name = saga = 'signal'
+    expected = acts('signal', 'a')
+
+    def start(self, client, tag):
+        saga_id = super().start(client, tag)
+        client.value("SELECT stacksaga.signal_saga(%s, 'paid', '{}', %s)", saga_id, tag)
+        return saga_id
+
+
+def answer(client, statements):
+    """Runs an effect and the answers to it in one transaction. It is not repeated when the server is lost: what did
+    not commit is claimed again. A lease that was lost meanwhile undoes it. Whether it committed, as far as is known."""
+    begun = []
+
+    def run(connection):
+        if begun:
+            return False
+        begun.append(True)
+        for sql, parameters in statements:
+            connection.execute(sql, parameters)
+        return True
+    try:
+        return client.do(run)
+    except psycopg.Error as error:
+        if error.sqlstate not in LEASE_LOST:
+            raise
+        return False
+
+
+def effect(saga_id, step, direction):
+    return 'INSERT INTO effect VALUES (%s, %s, %s)', (saga_id, step, direction)
+
+
+class Service(SagaScenario):
+    """A service that fails its first attempt, then extends its lease and completes."""
+    name = saga = 'service'
+    expected = acts('service', 'charge', 'a')
+
+    def help(self, client, tag, saga_id):
+        for claimed, step, direction, attempt, lease in client.rows(
+                "SELECT saga_id, step, direction, attempt, lease"
+                " FROM stacksaga.claim_steps(%s, 'till', lease => '1 second')", self.saga):
+            under_lease = (claimed, step, lease)
+            if attempt == 1 and direction == 'act':
+                answer(client, [("SELECT stacksaga.fail_step(%s, %s, %s, 'closed', retry_after => '0')", under_lease)])
+            elif answer(client, [("SELECT stacksaga.extend_step(%s, %s, %s, '1 second')", under_lease)]):
+                answer(client, [effect(claimed, step, direction),
+                                ("SELECT stacksaga.complete_step(%s, %s, %s, '{}')", under_lease)])
+
+
+class ServiceUndo(Service):
+    name = saga = 'service_undo'
+    status = 'failed'
+    expected = undone('service_undo', 'charge')
+
+
+class Command(SagaScenario):
+    """A step whose command is a message: effect, answer and acknowledgement commit together."""
+    name = saga = 'command'
+    expected = acts('command', 'charge', 'a')
+
+    def help(self, client, tag, saga_id):
+        for batch, payload in client.rows(
+                "SELECT batch_id, payload FROM stacksaga.receive_messages('command', 'till', 1, '1 second')"):
+            claimed, step = payload['saga_id'], payload['step']
+            answer(client, [effect(claimed, step, payload['direction']),
+                            ("SELECT stacksaga.complete_step(%s, %s, %s, '{}')", (claimed, step, int(payload['lease']))),
+                            ('SELECT stacksaga.ack_messages(%s)', (batch,))])
+
+
+class Retention(SagaScenario):
+    """Sagas of all ends are removed with all that belongs to them, and no other saga is."""
+    name = 'retention'
+    saga = 'undo'
+
+    def work(self, client, tag):
+        super().work(client, tag)
+        waiting = client.value("SELECT saga_id FROM stacksaga.start_saga('deadline', '{}', %s, deadline => '1 hour')", tag)
+        client.until('the other saga waits for a service', lambda: client.value(
+            "SELECT EXISTS (SELECT FROM stacksaga.work WHERE saga_id = %s AND queue = 'nobody')", waiting))
+
+        def is_removed():
+            client.do(lambda connection: (
+                connection.execute("SET LOCAL stacksaga.clock_offset = '31 days'"),
+                connection.execute('SELECT stacksaga.expire_sagas(1000)')))
+            return not client.rows('SELECT FROM stacksaga.sagas WHERE saga_id = stacksaga.saga_id_of(%s, %s)',
+                                   self.saga, tag)
+        client.until('the saga is removed', is_removed)
+
+    def wrong(self, client, tag):
+        for table in ('effect', 'failure', 'work', 'saga_signal', 'saga_action'):
+            left = client.value(f'SELECT count(*) FROM stacksaga.{table} AS t WHERE NOT EXISTS ('
+                                ' SELECT FROM stacksaga.saga WHERE saga_id = t.saga_id)')
+            if left:
+                yield f'{left} rows of {table} belong to no saga'
+        waiting = client.value("SELECT stacksaga.saga_id_of('deadline', %s)", tag)
+        if client.value('SELECT status FROM stacksaga.sagas WHERE saga_id = %s', waiting) != 'running':
+            yield 'a saga that runs was removed'
