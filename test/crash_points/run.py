@@ -65,7 +65,7 @@ class Run:
     def trace(self, scenario):
         """How often the scenario passes each point, after the crash that it begins with."""
         self.points.begin_trace()
-        self.do(scenario, *([scenario.before] if scenario.before else []))
+        self.do(scenario, *scenario.before)
         return self.points.end_trace()
 
     def plan(self, all_scenarios):
@@ -88,7 +88,7 @@ class Run:
         said = time.monotonic()
         for number, (scenario, point) in enumerate(plan):
             # What depends on chance may pass it in the second try.
-            armed = [scenario.before, point] if scenario.before else [point]
+            armed = (*scenario.before, point)
             if self.do(scenario, *armed) or self.do(scenario, *armed):
                 self.crashed[point] += 1
             else:

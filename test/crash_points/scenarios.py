@@ -12,8 +12,8 @@ LEASE_LOST = {'SG404', 'SG409', 'SG412'}
 class Scenario:
     """One kind of work."""
     name = ''
-    # A point at which the server has crashed before the one that is tried: what a recovery passes.
-    before = None
+    # Where the server crashes before the point that is tried, which only a recovery passes.
+    before = ()
 
     def work(self, client, tag):
         """Does the work to its end. What it calls may be repeated."""
@@ -85,7 +85,7 @@ class Steps(SagaScenario):
 
 class StepsAfterCrash(Steps):
     name = 'steps after a crash'
-    before = 'handler: before it is entered'
+    before = ('handler: before it is entered',)
 
 
 class Retry(SagaScenario):
