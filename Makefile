@@ -142,7 +142,7 @@ chaos: all coordinator
 proof: all coordinator
 	@test/tools/proof
 
-# Several hundred crashes in about six minutes; some of them are part of `make test`.
+# A thousand crashes in about nine minutes; some of them are part of `make test`.
 crash-points: all
 	@test/tools/crash-points $(CRASH_POINTS)
 

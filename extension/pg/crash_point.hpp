@@ -21,7 +21,9 @@ namespace stacksaga::pg {
 
 /// Every crash point. A name that is not here does not compile; one that no scenario of
 /// test/crash_points passes fails `make crash-points`.
-inline constexpr std::array<std::string_view, 90> crash_points{
+inline constexpr std::array<std::string_view, 92> crash_points{
+    "transaction: before its commit",
+    "transaction: committed, its client not answered",
     "start: row written, work not yet",
     "start: work written",
     "step: saga locked, work row not read",
@@ -148,7 +150,8 @@ inline void trace_crash_point(const char *name) {
     (void)rename(crash_file_taken, crash_file);
 }
 
-[[gnu::noinline]] inline void pass_crash_point(const char *name) {
+/// Ends the process if the point is armed.
+[[gnu::noinline]] inline void crash_if_armed(const char *name) {
     trace_crash_point(name);
     char lines[256] = "";
     const int file = open(crash_file, O_RDONLY);
@@ -176,6 +179,27 @@ inline void trace_crash_point(const char *name) {
     if (*next != '\0')
         arm_crash_points(next);
     kill(getpid(), SIGKILL);
+}
+
+/// Whether this transaction has passed a point: the end of such a one is a point as well.
+inline bool has_passed_crash_point = false;
+
+inline void crash_at_transaction_end(XactEvent event, void *) {
+    if (event == XACT_EVENT_PRE_COMMIT && has_passed_crash_point)
+        crash_if_armed(known_crash_point("transaction: before its commit"));
+    if (event == XACT_EVENT_COMMIT && has_passed_crash_point)
+        crash_if_armed(known_crash_point("transaction: committed, its client not answered"));
+    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+        has_passed_crash_point = false;
+}
+
+inline void pass_crash_point(const char *name) {
+    static bool is_watching = false;
+    if (!is_watching)
+        RegisterXactCallback(crash_at_transaction_end, nullptr);
+    is_watching = true;
+    has_passed_crash_point = has_passed_crash_point || IsTransactionState();
+    crash_if_armed(name);
 }
 
 } // namespace stacksaga::pg

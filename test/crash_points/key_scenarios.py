@@ -80,7 +80,7 @@ class KeyInParts(KeyScenario):
                 def finish(connection, lease=lease):
                     self.finish(connection, tag, lease)
                     # The same finish twice is one; so is its effect.
-                    if not connection.execute('SELECT FROM done WHERE tag = %s', (tag,)).fetchone():
+                    if not connection.execute('SELECT 1 FROM done WHERE tag = %s', (tag,)).fetchone():
                         self.effect(connection, tag)
                 client.do(finish)
             except psycopg.Error as error:
@@ -97,7 +97,7 @@ class KeyReleased(KeyScenario):
         try:
             client.run("SELECT stacksaga.idempotency_release('crash', %s, %s)", tag, lease)
         except psycopg.Error as error:
-            if error.sqlstate != 'SG412': # it was released before the answer was lost
+            if error.sqlstate != 'SG412':  # it was released before the answer was lost
                 raise
         KeyInOneTransaction.work(self, client, tag)
 
@@ -109,7 +109,12 @@ class KeyExpired(KeyInOneTransaction):
 
     def work(self, client, tag):
         super().work(client, tag)
-        client.rows("SELECT * FROM stacksaga.idempotency_begin('crash', %s, '{}', '100 days', '100 days')", f'{tag} open')
+        try:
+            client.rows("SELECT * FROM stacksaga.idempotency_begin('crash', %s, '{}', '100 days', '100 days')",
+                        f'{tag} open')
+        except psycopg.Error as error:
+            if error.sqlstate != 'SR409':  # it was begun before the answer was lost
+                raise
 
         def is_gone():
             client.do(lambda connection: (connection.execute("SET LOCAL stacksaga.clock_offset = '8 days'"),

@@ -1,4 +1,4 @@
-"""run.py [--cut] [--scenario NAME]... [--point NAME]... [--seed N]: ends the server at each crash point, in each scenario.
+"""run.py [--cut] [--scenario NAME]... [--point NAME]... [--passings N] [--seed N]: ends the server at each crash point, in each scenario.
 
 A scenario is traced first, so that only points are tried that it passes. Then, point by point, it is done again, the
 server ends there and recovers, and what the scenario promises is checked. A point that no scenario passes fails the
@@ -21,6 +21,9 @@ from server import DATABASE, HERE, Client, Points, every_point
 
 # So many points are tried in a cut, another choice with each seed.
 CUT = 40
+
+# At the end of a transaction everything is decided: the end of each is tried, up to this many of a scenario.
+ENDS = 6
 
 
 def every_scenario():
@@ -69,26 +72,28 @@ class Run:
         return self.points.end_trace()
 
     def plan(self, all_scenarios):
-        """Pairs of a scenario and a point that it passes: all, or those that were asked for, or a choice."""
+        """A scenario, a point that it passes and at which passing: all, or those that were asked for, or a choice."""
         pairs = []
         for scenario in all_scenarios:
             passed = self.trace(scenario)
-            pairs += [(scenario, point) for point in self.crashed
-                      if point in passed and (not self.chosen.point or point in self.chosen.point)]
+            for point in self.crashed:
+                if not self.chosen.point or point in self.chosen.point:
+                    most = ENDS if point.startswith('transaction: ') else self.chosen.passings
+                    pairs += [(scenario, point, number) for number in range(1, min(most, passed.get(point, 0)) + 1)]
         if not self.chosen.cut:
             return pairs
         # Each point at most once, in a scenario that is drawn too.
         chooser = random.Random(self.chosen.seed)
         chooser.shuffle(pairs)
-        return list({point: (scenario, point) for scenario, point in pairs}.values())[:CUT]
+        return list({point: (scenario, point, passing) for scenario, point, passing in pairs}.values())[:CUT]
 
     def run(self, all_scenarios):
         plan = self.plan(all_scenarios)
         missed = 0
         said = time.monotonic()
-        for number, (scenario, point) in enumerate(plan):
+        for number, (scenario, point, passing) in enumerate(plan):
             # What depends on chance may pass it in the second try.
-            armed = (*scenario.before, point)
+            armed = (*scenario.before, f'{point}#{passing}')
             if self.do(scenario, *armed) or self.do(scenario, *armed):
                 self.crashed[point] += 1
             else:
@@ -111,6 +116,7 @@ def options(names):
     parser.add_argument('--cut', action='store_true', help=f'{CUT} points, another choice with each seed')
     parser.add_argument('--scenario', action='append', choices=names)
     parser.add_argument('--point', action='append', choices=every_point())
+    parser.add_argument('--passings', type=int, default=1, help='each point at its first N passings, not the first alone')
     parser.add_argument('--seed', type=int, default=int.from_bytes(os.urandom(3)))
     return parser.parse_args()
 
