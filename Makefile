@@ -182,7 +182,7 @@ property: all cmake
 bench: all
 	@test/tools/bench
 
-# An hour and a half, on an idle machine; two minutes of it are part of `make test`.
+# Two hours, on an idle machine; two minutes of it are part of `make test`.
 sweep: all
 	@test/tools/sweep $(SWEEP)
 
