@@ -30,6 +30,16 @@ inline void init_materialized_srf(FunctionCallInfo fcinfo) {
 #endif
 }
 
+/// The process of a transaction that runs now; nullptr when it has gone. 17 counts processes from
+/// 0.
+inline PGPROC *process_of(const VirtualTransactionId &transaction) {
+#if PG_VERSION_NUM >= 170000
+    return ProcNumberGetProc(transaction.procNumber);
+#else
+    return BackendIdGetProc(transaction.backendId);
+#endif
+}
+
 /// 18 added a place for statistics.
 inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot snapshot, int keys) {
 #if PG_VERSION_NUM >= 180000

@@ -14,6 +14,7 @@ enum class LockClass : uint16 {
     producer = 0x5343,        ///< the two halves of the producer's token
     slot = 0x5347,            ///< ring, slot: the fence
     outbox = 0x5348,          ///< subscription, partition
+    queue = 0x534c,           ///< ring, hash of the queue: sessions that wait for its steps
     saga_tally = 0x534e,      ///< 0, 0: whoever counts the sagas of this database
     turn = 0x5354,            ///< 0, 0: batches that would meet each other's locks all the time
     worker = 0x5357,          ///< number of a worker, 0

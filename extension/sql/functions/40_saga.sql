@@ -56,6 +56,16 @@ AS 'MODULE_PATHNAME', 'stacksaga_claim_steps';
 COMMENT ON FUNCTION stacksaga.claim_steps IS
     'Claims due steps of a queue under a lease. Raises SG400';
 
+-- No SECURITY DEFINER and no SET: a procedure that has them cannot commit.
+CREATE OR REPLACE PROCEDURE stacksaga.wait_for_steps(
+    queue text,
+    wait  interval DEFAULT '20 seconds'
+)
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'stacksaga_wait_for_steps';
+COMMENT ON PROCEDURE stacksaga.wait_for_steps IS
+    'Commits, and returns as soon as claim_steps() may find a step in the queue, at the latest after a minute; holds no snapshot while it waits. Raises SG400, SG409 (inside a transaction block)';
+
 CREATE OR REPLACE FUNCTION stacksaga.complete_step(
     saga_id uuid, step text, lease bigint, output jsonb DEFAULT NULL
 ) RETURNS text

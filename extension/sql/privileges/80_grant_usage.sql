@@ -7,7 +7,7 @@ SELECT kind, object
         ('{operator}'::text[],
          '{define_saga,define_saga_content,sql_step,queue_step,signal_step,timer_step,child_step,message_step}'::text[]),
         ('{service,operator}', '{start_saga,start_sagas,signal_saga}'),
-        ('{service}', '{claim_steps,complete_step,complete_steps,fail_step,extend_step}'),
+        ('{service}', '{claim_steps,wait_for_steps,complete_step,complete_steps,fail_step,extend_step}'),
         ('{service,operator}', '{await_saga}'),
         ('{service,operator,monitor}', '{saga_result,saga_timeline,clock_now,statement_clock,sagas,saga_history}'),
         ('{operator}',
@@ -64,7 +64,7 @@ BEGIN
     END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA stacksaga TO %I', role);
     FOR target IN
-        SELECT format('FUNCTION %s', f.oid::regprocedure)
+        SELECT format('ROUTINE %s', f.oid::regprocedure)
           FROM stacksaga.privilege p
           JOIN pg_proc f ON f.proname = p.object AND f.pronamespace = 'stacksaga'::regnamespace
          WHERE p.kind = grant_usage.kind

@@ -7,9 +7,9 @@ BEGIN
     FOR function_oid IN
         SELECT p.oid FROM pg_catalog.pg_proc p
          WHERE p.pronamespace = 'stacksaga'::regnamespace
-           AND p.provolatile <> 'i' AND p.prokind IN ('f', 'a')
+           AND p.provolatile <> 'i' AND p.prokind IN ('f', 'a', 'p')
     LOOP
-        EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM PUBLIC',
+        EXECUTE pg_catalog.format('REVOKE ALL ON ROUTINE %s FROM PUBLIC',
                                   function_oid::regprocedure);
     END LOOP;
 END

@@ -37,9 +37,9 @@ struct QueueMemory {
 };
 
 /// A queue that falls on the place of another one takes it.
-QueueMemory &memory_of(const ClaimSearch &search) {
+QueueMemory &memory_of(int32 ring_id, std::string_view queue) {
     static constinit std::array<QueueMemory, 16> places{};
-    const uint64 key = core::murmur3_x64_128(search.queue, static_cast<uint32>(search.ring_id)).h1;
+    const uint64 key = core::murmur3_x64_128(queue, static_cast<uint32>(ring_id)).h1;
     QueueMemory &place = places[key % places.size()];
     if (place.key != key)
         place = QueueMemory{.key = key};
@@ -72,10 +72,36 @@ Candidate candidate_of(TupleTableSlot *row) {
             .direction = *core::direction_of(pg::view_of_text(column(row, work_direction)))};
 }
 
+/// Calls `visit` with the rows of what services may claim, from an instant on, in the order of
+/// due_at.
+template <class F>
+void each_step(int32 ring_id, std::string_view queue, TimestampTz from, F &&visit) {
+    const std::array<pg::KeyColumn, 3> key{
+        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(ring_id)},
+        pg::KeyColumn{F_TEXTEQ, C_COLLATION_OID, PointerGetDatum(pg::make_text(queue))},
+        pg::KeyColumn{F_TIMESTAMPTZ_GE, InvalidOid, TimestampTzGetDatum(from),
+                      BTGreaterEqualStrategyNumber}};
+    pg::each_row("work", "work_for_services", key, static_cast<F &&>(visit));
+}
+
 } // namespace
 
+TimestampTz next_claimable(int32 ring_id, std::string_view queue, TimestampTz now) {
+    QueueMemory &memory = memory_of(ring_id, queue);
+    TimestampTz first = DT_NOEND;
+    each_step(ring_id, queue, memory.probe.begin(now), [&](TupleTableSlot *row) {
+        if (pg::is_being_changed(row))
+            return true;
+        first = DatumGetTimestampTz(column(row, work_due_at));
+        return false;
+    });
+    memory.probe.end(now);
+    memory.probe.settle_at(now, std::min(first, now));
+    return first;
+}
+
 Candidates find_candidates(const ClaimSearch &search) {
-    QueueMemory &memory = memory_of(search);
+    QueueMemory &memory = memory_of(search.ring_id, search.queue);
     const bool *owned = search.node ? owned_slots(search) : nullptr;
     const auto wanted = static_cast<size_t>(search.wanted);
     const size_t limit = wanted + static_cast<size_t>(memory.spread);
@@ -83,27 +109,22 @@ Candidates find_candidates(const ClaimSearch &search) {
     size_t count = 0;
     int32 to_skip = search.skipped;
     TimestampTz first_left = search.now;
-    const std::array<pg::KeyColumn, 3> key{
-        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(search.ring_id)},
-        pg::KeyColumn{F_TEXTEQ, C_COLLATION_OID, PointerGetDatum(pg::make_text(search.queue))},
-        pg::KeyColumn{F_TIMESTAMPTZ_GE, InvalidOid,
-                      TimestampTzGetDatum(memory.probe.begin(search.now)),
-                      BTGreaterEqualStrategyNumber}};
-    pg::each_row("work", "work_for_services", key, [&](TupleTableSlot *row) {
-        const TimestampTz due_at = DatumGetTimestampTz(column(row, work_due_at));
-        if (due_at > search.now)
-            return false;
-        first_left = std::min(first_left, due_at);
-        if (pg::is_being_changed(row))
-            return true;
-        if (owned != nullptr && DatumGetInt32(column(row, work_attempt)) > 0 &&
-            !owned[DatumGetInt32(column(row, work_slot))])
-            return true;
-        if (to_skip-- > 0)
-            return true;
-        list[count++] = candidate_of(row);
-        return count < limit;
-    });
+    each_step(search.ring_id, search.queue, memory.probe.begin(search.now),
+              [&](TupleTableSlot *row) {
+                  const TimestampTz due_at = DatumGetTimestampTz(column(row, work_due_at));
+                  if (due_at > search.now)
+                      return false;
+                  first_left = std::min(first_left, due_at);
+                  if (pg::is_being_changed(row))
+                      return true;
+                  if (owned != nullptr && DatumGetInt32(column(row, work_attempt)) > 0 &&
+                      !owned[DatumGetInt32(column(row, work_slot))])
+                      return true;
+                  if (to_skip-- > 0)
+                      return true;
+                  list[count++] = candidate_of(row);
+                  return count < limit;
+              });
     memory.probe.end(search.now);
     memory.probe.settle_at(search.now, first_left);
     if (count > wanted)
@@ -115,7 +136,7 @@ Candidates find_candidates(const ClaimSearch &search) {
 }
 
 void note_conflicts(const ClaimSearch &search, int32 conflicts) {
-    int32 &spread = memory_of(search).spread;
+    int32 &spread = memory_of(search.ring_id, search.queue).spread;
     if (conflicts > 0)
         spread = std::min(spread_max, spread + conflicts);
     else

@@ -33,6 +33,10 @@ struct Candidates {
     bool is_cut;                     ///< there may be more behind them
 };
 
+/// When the first step of a queue falls due that nobody is changing now, leases that run out
+/// included; before `now`: it is due. DT_NOEND: there is none. Inside with_spi.
+TimestampTz next_claimable(int32 ring_id, std::string_view queue, TimestampTz now);
+
 /// As many candidates as are wanted, and more where other claimers were met. Inside with_spi.
 Candidates find_candidates(const ClaimSearch &search);
 

@@ -7,6 +7,7 @@
 #include "pg/errors.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/queue_waiters.hpp"
 #include "src/common/wake.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/saga/child.hpp"
@@ -82,7 +83,7 @@ constinit pg::Statement count_anew{
 constinit pg::Statement hold{"UPDATE stacksaga.work SET resume_at = due_at, due_at = 'infinity'"
                              " WHERE" THIS_SAGA "AND purpose IN ('step', 'deadline')"};
 constinit pg::Statement release{"UPDATE stacksaga.work SET due_at = resume_at, resume_at = NULL"
-                                " WHERE" THIS_SAGA "AND resume_at IS NOT NULL"};
+                                " WHERE" THIS_SAGA "AND resume_at IS NOT NULL RETURNING queue"};
 
 constinit pg::Statement insert_effect{
     "INSERT INTO stacksaga.effect (saga_id, token, step_no, direction, attempt, lease, started_at,"
@@ -149,9 +150,17 @@ DueTimes due_times(const Saga &saga, TimestampTz due_at) {
     return {due_at, std::nullopt};
 }
 
-/// Whether a worker runs the step, unless a service has claimed it.
-bool is_for_worker(const Saga &saga, const Work &work) {
-    return !queue_of(saga.definition->step(work.step_no), work.falling_back).has_value();
+std::optional<std::string_view> queue_of(const Saga &saga, const Work &work) {
+    return queue_of(saga.definition->step(work.step_no), work.falling_back);
+}
+
+/// Wakes who can do what falls due: the services that wait for this queue, or without one the
+/// workers.
+void wake_for(const Saga &saga, std::optional<std::string_view> queue, TimestampTz due_at) {
+    if (queue)
+        wake_waiters_at_commit(saga.ring_id, *queue);
+    else
+        wake_workers_at_commit(due_at);
 }
 
 bool *flags(const Definition &d) {
@@ -271,8 +280,7 @@ void add_work(const Saga &saga, const Step &step, const NewWork &work) {
                     pg::param(work.attempt), pg::param(work.falling_back),
                     pg::param_time(work.started_at), pg::param_time(due.resume_at));
     CRASH_POINT("step: next work row written, workers not woken");
-    if (!queue_of(step, work.falling_back))
-        wake_workers_at_commit(due.due_at);
+    wake_for(saga, queue_of(step, work.falling_back), due.due_at);
 }
 
 void remove_work(const Saga &saga, int16 step_no, Direction direction) {
@@ -311,8 +319,7 @@ void pause_work(const Saga &saga, const Work &work, TimestampTz due_at, bool kee
                   param_lease(keep_lease ? work.lease : std::nullopt), pg::param(verifying),
                   pg::param_time(due.resume_at));
     CRASH_POINT("step: retry written");
-    if (verifying || is_for_worker(saga, work))
-        wake_workers_at_commit(due.due_at);
+    wake_for(saga, verifying ? std::nullopt : queue_of(saga, work), due.due_at);
 }
 
 void begin_wait(const Saga &saga, const Work &work, TimestampTz until, std::string_view worker) {
@@ -325,8 +332,7 @@ void begin_wait(const Saga &saga, const Work &work, TimestampTz until, std::stri
 void start_counting_anew(const Saga &saga, const Work &work) {
     count_anew.run(pg::param(saga.id), pg::param(saga.token), pg::param(work.step_no),
                    param(work.direction), pg::param_time(saga.now));
-    if (work.verifying || is_for_worker(saga, work))
-        wake_workers_at_commit();
+    wake_for(saga, work.verifying ? std::nullopt : queue_of(saga, work), saga.now);
 }
 
 void hold_work(const Saga &saga) {
@@ -334,8 +340,11 @@ void hold_work(const Saga &saga) {
 }
 
 void release_work(const Saga &saga) {
-    release.run(pg::param(saga.id), pg::param(saga.token));
+    pg::Rows rows = release.run(pg::param(saga.id), pg::param(saga.token));
     wake_workers_at_commit();
+    for (uint64 i = 0; i < rows.count(); ++i)
+        if (const auto queue = rows.optional_text(i, 0))
+            wake_waiters_at_commit(saga.ring_id, *queue);
 }
 
 void change_status(Saga &saga, Direction direction, const StatusChange &change) {

@@ -1,0 +1,21 @@
+// Sessions that wait for the steps of a queue, and commits that wake them.
+//
+// A waiter holds a shared lock on a tag that stands for the queue. A commit that made a step due
+// asks the lock manager who holds it: that costs nothing where nobody waits, needs no memory of its
+// own, and forgets a waiter that dies.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+/// From now on commits that make steps of the queue due set this process's latch: until
+/// stop_waiting(), or until the transaction that is current then fails.
+void begin_waiting(int32 ring_id, std::string_view queue);
+void stop_waiting(int32 ring_id, std::string_view queue);
+
+/// Wakes the queue's waiters when the current transaction commits, once however often it is called.
+/// Only a hint: a transaction that rolls back wakes nobody, one that rolled back just the
+/// subtransaction wakes for nothing, and so does a queue whose name has the same hash.
+void wake_waiters_at_commit(int32 ring_id, std::string_view queue);
+
+} // namespace stacksaga

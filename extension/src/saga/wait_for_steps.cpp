@@ -1,0 +1,122 @@
+// wait_for_steps: a service waits until a queue may have something for it.
+//
+// While it waits it has committed, so it holds no snapshot and no lock but the shared one that says
+// for which queue it waits, and vacuum goes on. It looks once before it waits, and after each wake
+// and each instant at which a step falls due.
+#include "pg/clock.hpp"
+#include "pg/compat.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/common/queue_waiters.hpp"
+#include "src/ring/ring.hpp"
+#include "src/saga/claim_search.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int64 wait_max_us = 60 * USECS_PER_SEC;
+
+// What is due may not be claimable for this session: another claimer has locked it, or it is a
+// retry in slots of another node. Calls that find something due at once, one after the other,
+// return later and later, so that a service which claims nothing of it does not turn in circles.
+constexpr int64 pause_max_us = 100 * 1000;
+constexpr int64 pause_forgotten_us = USECS_PER_SEC;
+struct Pause {
+    int64 next_us = 0;
+    int64 returned_at = 0;
+};
+constinit Pause pause{};
+
+/// Ends the session's transaction and begins another one, whose first snapshot does not last.
+void begin_anew() {
+    SPI_commit();
+    SPI_start_transaction();
+    XactIsoLevel = XACT_READ_COMMITTED;
+}
+
+TimestampTz look(int32 ring_id, std::string_view queue) {
+    return pg::with_pinned_path([&] {
+        return pg::as_owner([&] {
+            return pg::with_spi([&] { return next_claimable(ring_id, queue, pg::clock_now()); });
+        });
+    });
+}
+
+void sleep(int64 microseconds) {
+    // Rounded up: before its time nothing is due.
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                    static_cast<long>((microseconds + 999) / 1000), PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+    CHECK_FOR_INTERRUPTS();
+}
+
+/// Waits until a step of the queue is due, or `end`, an instant of the steady clock. Whether one
+/// was due at the first look.
+bool wait_until_due(int32 ring_id, std::string_view queue, int64 end) {
+    for (bool is_first = true;; is_first = false) {
+        const TimestampTz due_at = look(ring_id, queue);
+        begin_anew();
+        const int64 until_due = due_at == DT_NOEND ? wait_max_us : due_at - pg::clock_now();
+        const int64 left = std::min(until_due, end - pg::steady_now());
+        if (left <= 0)
+            return is_first && until_due <= 0;
+        sleep(left);
+    }
+}
+
+void wait_for_steps(int32 ring_id, std::string_view queue, int64 wait_us) {
+    const int64 begun = pg::steady_now();
+    if (begun - pause.returned_at > pause_forgotten_us)
+        pause.next_us = 0;
+    begin_waiting(ring_id, queue);
+    const bool was_due = wait_until_due(ring_id, queue, begun + wait_us);
+    if (was_due && pause.next_us > 0)
+        sleep(std::min(pause.next_us, wait_us));
+    pause.next_us = was_due ? std::clamp<int64>(2 * pause.next_us, 1000, pause_max_us) : 0;
+    stop_waiting(ring_id, queue);
+    pause.returned_at = pg::steady_now();
+}
+
+void require_no_transaction(FunctionCallInfo fcinfo) {
+    const bool is_call = fcinfo->context != nullptr && IsA(fcinfo->context, CallContext);
+    if (is_call && !castNode(CallContext, fcinfo->context)->atomic)
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg409), errmsg("wait_for_steps() cannot run inside a transaction block"),
+             errdetail("It would keep the snapshot and the locks of the transaction while it "
+                       "waits, and see nothing that is committed meanwhile."),
+             errhint("Commit first, and CALL it as a statement of its own.")));
+}
+
+} // namespace
+
+// wait_for_steps(queue, wait), a procedure
+STACKSAGA_FUNCTION(wait_for_steps) {
+    require_no_transaction(fcinfo);
+    pg::Arguments arguments(fcinfo);
+    const std::string_view name = arguments.required_text(0, "queue");
+    check_name(name, "queue", queue_bytes_max);
+    arguments.require(1, "wait");
+    const int64 wait_us = pg::interval_microseconds(arguments.datum(1), "wait", false);
+    if (wait_us > wait_max_us)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("interval \"wait\" is out of range"),
+                        errdetail("It is longer than a minute."),
+                        errhint("Wait a minute at most, and call again.")));
+    std::array<char, queue_bytes_max> copy; // the argument may be gone after a commit
+    std::copy(name.begin(), name.end(), copy.begin());
+    const std::string_view queue{copy.data(), name.size()};
+    const int32 ring_id = pg::with_pinned_path([] {
+        return pg::as_owner([] { return pg::with_spi([] { return current_ring().ring_id; }); });
+    });
+    if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+        elog(ERROR, "SPI_connect_ext failed");
+    begin_anew();
+    wait_for_steps(ring_id, queue, wait_us);
+    SPI_finish();
+    PG_RETURN_NULL();
+}
+
+} // namespace stacksaga

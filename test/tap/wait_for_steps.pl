@@ -1,0 +1,82 @@
+# A service that waits for steps holds nothing that keeps vacuum or DDL waiting, and is woken by whatever
+# makes a step of its queue due.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes;
+
+use StacksagaCluster;
+
+my $node = StacksagaCluster->new('waits');
+$node->init;
+$node->start;
+$node->create_extension('postgres');
+$node->safe_psql('postgres', q{
+	SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('a', 'here',
+		retry => stacksaga.retry_policy(initial_interval => '1 second', jitter => 0))]);
+	SELECT stacksaga.define_saga('two', ARRAY[stacksaga.queue_step('a', 'first'), stacksaga.queue_step('b', 'here')]);
+	SELECT stacksaga.define_saga('other', ARRAY[stacksaga.queue_step('a', 'elsewhere')])});
+
+my $service = $node->background_psql('postgres');
+my $pid = $service->query_safe('SELECT pg_backend_pid()');
+
+# The service waits for a minute, until $wakes does what should wake it.
+sub woken_by
+{
+	my ($test, $wakes) = @_;
+	my $before = Time::HiRes::time();
+	$service->{stdin} .= "CALL stacksaga.wait_for_steps('here', '1 minute'); \\echo woken $test\n";
+	$service->{run}->pump_nb;
+	$node->poll_query_until('postgres', qq{
+		SELECT wait_event = 'Extension' AND query LIKE 'CALL%' FROM pg_stat_activity WHERE pid = $pid})
+	  or die 'the service does not wait';
+	$wakes->();
+	$service->query_until(qr/woken $test/, '');
+	return cmp_ok(Time::HiRes::time() - $before, '<', 30, $test);
+}
+
+sub psql { return $node->safe_psql('postgres', @_) }
+
+woken_by(
+	'a new saga wakes it',
+	sub {
+		is(psql("SELECT backend_xmin IS NULL, backend_xid IS NULL FROM pg_stat_activity WHERE pid = $pid"),
+			't|t', 'it has no snapshot and no transaction id');
+		is(psql("SELECT count(*) FROM pg_locks WHERE pid = $pid AND locktype NOT IN ('virtualxid', 'userlock')"),
+			0, 'it holds no lock on a table or a row');
+		psql(q{SELECT stacksaga.start_saga('other')});
+		is(psql("SELECT state FROM pg_stat_activity WHERE pid = $pid"), 'active', 'another queue does not concern it');
+		psql(q{SELECT stacksaga.start_saga('one', key => 'k')});
+	});
+my ($id, $lease) = split /\|/, psql(q{SELECT saga_id, lease FROM stacksaga.claim_steps('here', 'w')});
+woken_by('a retry wakes it when it falls due',
+	sub { psql("SELECT stacksaga.fail_step('$id', 'a', $lease, 'no')") });
+psql(qq{SELECT stacksaga.suspend_saga('$id', 'a test')});
+woken_by('a saga that is resumed wakes it', sub { psql("SELECT stacksaga.resume_saga('$id', 'a test')") });
+psql(qq{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('here', 'w')});
+($id, $lease) = split /\|/, psql(q{
+	SELECT stacksaga.start_saga('two') IS NULL;
+	SELECT saga_id, lease FROM stacksaga.claim_steps('first', 'w')}) =~ s/^f\n//r;
+woken_by('the step before wakes it',
+	sub { psql("SELECT stacksaga.complete_step('$id', 'a', $lease)") });
+psql(q{SELECT stacksaga.claim_steps('here', 'w', lease => '2 seconds')});
+woken_by('a lease that runs out wakes it', sub { });
+
+# Cancelled, terminated: nothing of the wait stays.
+my $waiter = $node->background_psql('postgres', on_error_stop => 0);
+my $other = $waiter->query_safe('SELECT pg_backend_pid()');
+$waiter->{stdin} .= "CALL stacksaga.wait_for_steps('nothing', '1 minute');\n\\echo over\n";
+$waiter->{run}->pump_nb;
+$node->poll_query_until('postgres',
+	"SELECT count(*) = 1 FROM pg_locks WHERE pid = $other AND locktype = 'userlock'");
+psql("SELECT pg_cancel_backend($other)");
+$waiter->query_until(qr/over/, '');
+like($waiter->{stderr}, qr/canceling statement due to user request/, 'it can be cancelled');
+is(psql("SELECT count(*) FROM pg_locks WHERE pid = $other"), 0, 'and holds nothing after that');
+$waiter->quit;
+$service->quit;
+
+$node->stop;
+done_testing();
