@@ -19,6 +19,7 @@ struct Wanted {
     size_t count, room;
 };
 constinit Wanted wanted{};
+constinit std::optional<Queue> waits_for{};
 constinit bool is_registered = false;
 
 Queue queue_of(int32 ring_id, std::string_view name) {
@@ -40,7 +41,16 @@ void wake(const Queue &queue) {
             SetLatch(&process->procLatch);
 }
 
+/// A lock of the session, because waiting spans transactions; an error does not release it.
+void release() {
+    const LOCKTAG tag = tag_of(*waits_for);
+    waits_for.reset();
+    LockRelease(&tag, ShareLock, true);
+}
+
 void at_transaction_end(XactEvent event, void *) {
+    if (event == XACT_EVENT_ABORT && waits_for)
+        release();
     if (event == XACT_EVENT_COMMIT)
         for (size_t i = 0; i < wanted.count; ++i)
             wake(wanted.list[i]);
@@ -48,24 +58,28 @@ void at_transaction_end(XactEvent event, void *) {
         wanted = {};
 }
 
+void watch_transactions() {
+    if (!is_registered)
+        RegisterXactCallback(at_transaction_end, nullptr);
+    is_registered = true;
+}
+
 } // namespace
 
 void begin_waiting(int32 ring_id, std::string_view queue) {
-    // A lock of the session: waiting spans transactions. An error releases it with all others.
-    const LOCKTAG tag = tag_of(queue_of(ring_id, queue));
+    watch_transactions();
+    const Queue wanted_one = queue_of(ring_id, queue);
+    const LOCKTAG tag = tag_of(wanted_one);
     (void)LockAcquire(&tag, ShareLock, true, false);
+    waits_for = wanted_one;
 }
 
-void stop_waiting(int32 ring_id, std::string_view queue) {
-    const LOCKTAG tag = tag_of(queue_of(ring_id, queue));
-    LockRelease(&tag, ShareLock, true);
+void stop_waiting() {
+    release();
 }
 
 void wake_waiters_at_commit(int32 ring_id, std::string_view queue) {
-    if (!is_registered) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        is_registered = true;
-    }
+    watch_transactions();
     const Queue added = queue_of(ring_id, queue);
     if (std::find(wanted.list, wanted.list + wanted.count, added) != wanted.list + wanted.count)
         return;

@@ -9,9 +9,9 @@
 namespace stacksaga {
 
 /// From now on commits that make steps of the queue due set this process's latch: until
-/// stop_waiting(), or until the transaction that is current then fails.
+/// stop_waiting(), or an error. One queue at a time.
 void begin_waiting(int32 ring_id, std::string_view queue);
-void stop_waiting(int32 ring_id, std::string_view queue);
+void stop_waiting();
 
 /// Wakes the queue's waiters when the current transaction commits, once however often it is called.
 /// Only a hint: a transaction that rolls back wakes nobody, one that rolled back just the

@@ -76,7 +76,7 @@ void wait_for_steps(int32 ring_id, std::string_view queue, int64 wait_us) {
     if (was_due && pause.next_us > 0)
         sleep(std::min(pause.next_us, wait_us));
     pause.next_us = was_due ? std::clamp<int64>(2 * pause.next_us, 1000, pause_max_us) : 0;
-    stop_waiting(ring_id, queue);
+    stop_waiting();
     pause.returned_at = pg::steady_now();
 }
 
