@@ -1,4 +1,5 @@
-"""run.py [--cut] [--scenario NAME]... [--point NAME]... [--passings N] [--seed N]: ends the server at each crash point, in each scenario.
+"""run.py [--cut] [--scenario NAME]... [--point NAME]... [--passings N] [--seed N] [--report FILE]: ends the server
+at each crash point, in each scenario.
 
 A scenario is traced first, so that only points are tried that it passes. Then, point by point, it is done again, the
 server ends there and recovers, and what the scenario promises is checked. A point that no scenario passes fails the
@@ -7,6 +8,7 @@ run. Inside a server that was built with crash points.
 
 import argparse
 import os
+import pathlib
 import random
 import sys
 import time
@@ -46,6 +48,7 @@ class Run:
         self.number = 0
         self.crashed = {name: 0 for name in every_point()}
         self.failures = []
+        self.rows = []          # of the report: point, scenario, verdict
 
     def do(self, scenario, *points):
         """One scenario under a new tag. Returns whether the server has crashed at the points."""
@@ -94,8 +97,10 @@ class Run:
         for number, (scenario, point, passing) in enumerate(plan):
             # What depends on chance may pass it in the second try.
             armed = (*scenario.before, f'{point}#{passing}')
+            failed = len(self.failures)
             if self.do(scenario, *armed) or self.do(scenario, *armed):
                 self.crashed[point] += 1
+                self.rows.append((point, scenario.name, 'ok' if len(self.failures) == failed else 'failed'))
             else:
                 missed += 1
             if time.monotonic() - said > 10:
@@ -118,6 +123,7 @@ def options(names):
     parser.add_argument('--point', action='append', choices=every_point())
     parser.add_argument('--passings', type=int, default=1, help='each point at its first N passings, not the first alone')
     parser.add_argument('--seed', type=int, default=int.from_bytes(os.urandom(3)))
+    parser.add_argument('--report', type=pathlib.Path, help='writes the crashes as tab-separated values')
     return parser.parse_args()
 
 
@@ -130,6 +136,9 @@ def main():
     run.client.run('CREATE EXTENSION stacksaga')
     run.client.run((HERE / 'definitions.sql').read_text())
     run.run([scenario for scenario in known if not chosen.scenario or scenario.name in chosen.scenario])
+    if chosen.report:
+        lines = ['\t'.join(row) for row in [('point', 'scenario', 'verdict'), *run.rows]]
+        chosen.report.write_text('\n'.join(lines) + '\n')
     sys.exit(1 if run.failures else 0)
 
 

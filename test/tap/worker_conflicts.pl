@@ -150,12 +150,15 @@ my $gate = $node->background_psql('postgres');
 $gate->query_safe('SELECT pg_advisory_lock(1)');
 $holder->query_safe(q{SET deadlock_timeout = '1h'; BEGIN; UPDATE account SET balance = 3 WHERE id = 21});
 my $id = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.start_saga('gated')});
-$node->poll_query_until('postgres', q{
-	SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
+# For longer than a batch waits for a lock: the step runs alone, and keeps its row while it waits.
+ok($node->poll_query_until('postgres', q{
+	SELECT count(*) = 1 FROM pg_locks
+	 WHERE locktype = 'advisory' AND NOT granted AND waitstart < clock_timestamp() - interval '300 ms'}),
+	'a step waits alone');
 $holder->query_until(qr/asked/, "\\echo asked\nUPDATE account SET balance = 4 WHERE id = 20; COMMIT;\n");
-$node->poll_query_until('postgres', q{
-	SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted});
-my $offset = -s $node->logfile;
+ok($node->poll_query_until('postgres', q{
+	SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted}),
+	'a session waits for it');
 $gate->query_safe('SELECT pg_advisory_unlock(1)');
 is($node->safe_psql('postgres', "SELECT stacksaga.await_saga('$id', '120 seconds')"),
 	'completed', 'a step that was in a deadlock is tried again');
