@@ -83,27 +83,27 @@ constexpr std::int64_t age_of(std::int64_t heartbeat_at, std::int64_t now) {
     return static_cast<std::int64_t>(later - earlier > most ? most : later - earlier);
 }
 
-/// The heartbeat age that a hung node counts as having: its heartbeats arrive, but it has not
-/// reported its progress for `report_age`, though it was asked after `checkpoint_interval` and has
-/// reported it before. It counts from the question on, and stays below dead: the node may finish
-/// what it has begun.
-constexpr std::int64_t age_when_hung(std::int64_t report_age, std::int64_t checkpoint_interval,
-                                     const NodeTiming &timing) {
-    const std::int64_t asked_for =
-        report_age > checkpoint_interval ? report_age - checkpoint_interval : 0;
-    return asked_for < timing.dead_after ? asked_for : timing.dead_after - 1;
+/// For how long a node has hung that reported its progress `report_age` ago: since it was asked for
+/// it again, `checkpoint_interval` after that.
+constexpr std::int64_t hung_for(std::int64_t report_age, std::int64_t checkpoint_interval) {
+    return report_age > checkpoint_interval ? report_age - checkpoint_interval : 0;
 }
 
-/// The state of a node whose last heartbeat arrived `heartbeat_age` ago.
-constexpr NodeState node_state(std::int64_t heartbeat_age, bool draining,
-                               const NodeTiming &timing) {
+/// The state of a node whose last heartbeat arrived `heartbeat_age` ago. One that beats but has
+/// hung
+/// (`hung`, see hung_for) is suspected like one that is silent, and never dead: it may finish what
+/// it has begun.
+constexpr NodeState node_state(std::int64_t heartbeat_age, bool draining, const NodeTiming &timing,
+                               std::int64_t hung = 0) {
     if (heartbeat_age >= timing.removed_after())
         return NodeState::removed;
     if (heartbeat_age >= timing.dead_after)
         return NodeState::dead;
     if (draining)
         return NodeState::draining;
-    return heartbeat_age >= timing.suspect_after ? NodeState::suspected : NodeState::active;
+    return heartbeat_age >= timing.suspect_after || hung >= timing.suspect_after
+               ? NodeState::suspected
+               : NodeState::active;
 }
 
 /// Whether the slots of an agent in this state, last heard `heartbeat_age` ago, still wait for it.

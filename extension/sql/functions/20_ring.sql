@@ -144,8 +144,8 @@ COMMENT ON FUNCTION stacksaga.ring_setting_defaults IS
     'Internal: returns the settings of a ring and their defaults, intervals in microseconds';
 
 CREATE OR REPLACE FUNCTION stacksaga.node_state(
-    heartbeat_at timestamptz, at timestamptz, draining boolean, suspect_after interval,
-    dead_after interval
+    heartbeat_at timestamptz, reported_at timestamptz, at timestamptz, draining boolean,
+    checkpoint_interval interval, suspect_after interval, dead_after interval
 ) RETURNS text
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'stacksaga_node_state';

@@ -24,14 +24,10 @@ WITH timing AS (
     SELECT owner, count(*) AS slots FROM stacksaga.slot WHERE owner IS NOT NULL GROUP BY owner
 ), listed AS (
     SELECT n.*, r.region, r.cluster, r.slots, c.at, c.at - n.heartbeat_at AS heartbeat_age,
-           -- A node that has reported progress before and does not when asked hangs: it is suspected as
-           -- if its heartbeats had stopped then, but not dead while they arrive.
+           -- Only a node that has reported progress before can be seen to hang.
            stacksaga.node_state(
-               CASE WHEN n.progress IS NULL THEN n.heartbeat_at
-                    ELSE least(n.heartbeat_at,
-                               greatest(n.checkpoint_at + t.checkpoint_interval,
-                                        c.at - t.dead_after + interval '1 microsecond')) END,
-               c.at, n.draining, t.suspect_after, t.dead_after) AS state
+               n.heartbeat_at, CASE WHEN n.progress IS NULL THEN c.at ELSE n.checkpoint_at END,
+               c.at, n.draining, t.checkpoint_interval, t.suspect_after, t.dead_after) AS state
       FROM stacksaga.node n
       JOIN stacksaga.ring r ON r.ring_id = n.ring_id
       JOIN timing t ON t.ring_id = n.ring_id

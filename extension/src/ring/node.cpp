@@ -256,11 +256,10 @@ void heartbeat_node(const pg::Arguments &arguments, pg::ResultSet &result) {
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
     const int64 report_age = core::age_of(rows.time(0, 2), now);
     const bool checkpoint_is_due = report_age >= settings.checkpoint_interval;
-    const int64 hung_for =
-        rows.boolean(0, 3) ? core::age_when_hung(report_age, settings.checkpoint_interval, timing)
-                           : 0;
+    const int64 hung =
+        rows.boolean(0, 3) ? core::hung_for(report_age, settings.checkpoint_interval) : 0;
     settle_ownership({ring.ring_id, node.incarnation}, false);
-    const core::NodeState state = core::node_state(hung_for, draining, timing);
+    const core::NodeState state = core::node_state(0, draining, timing, hung);
     result.add(pg::of(PointerGetDatum(pg::make_text(core::name_of(state)))),
                pg::of(Int64GetDatum(ring_epoch(ring.ring_id))),
                pg::of(BoolGetDatum(checkpoint_is_due)));
@@ -366,13 +365,19 @@ STACKSAGA_FUNCTION(leave_ring) {
     PG_RETURN_VOID();
 }
 
-// node_state(heartbeat_at, at, draining, suspect_after, dead_after) -> text
+// node_state(heartbeat_at, reported_at, at, draining, checkpoint_interval, suspect_after,
+// dead_after)
+// -> text
 STACKSAGA_FUNCTION(node_state) {
-    const int64 heartbeat_age = core::age_of(PG_GETARG_TIMESTAMPTZ(0), PG_GETARG_TIMESTAMPTZ(1));
+    const TimestampTz at = PG_GETARG_TIMESTAMPTZ(2);
+    const int64 heartbeat_age = core::age_of(PG_GETARG_TIMESTAMPTZ(0), at);
+    const int64 hung =
+        core::hung_for(core::age_of(PG_GETARG_TIMESTAMPTZ(1), at),
+                       pg::interval_microseconds(PG_GETARG_DATUM(4), "checkpoint_interval", false));
     const core::NodeTiming timing{
-        pg::interval_microseconds(PG_GETARG_DATUM(3), "suspect_after", false),
-        pg::interval_microseconds(PG_GETARG_DATUM(4), "dead_after", false)};
-    const core::NodeState state = core::node_state(heartbeat_age, PG_GETARG_BOOL(2), timing);
+        pg::interval_microseconds(PG_GETARG_DATUM(5), "suspect_after", false),
+        pg::interval_microseconds(PG_GETARG_DATUM(6), "dead_after", false)};
+    const core::NodeState state = core::node_state(heartbeat_age, PG_GETARG_BOOL(3), timing, hung);
     PG_RETURN_TEXT_P(pg::make_text(core::name_of(state)));
 }
 

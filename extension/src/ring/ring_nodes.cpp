@@ -46,15 +46,13 @@ core::RingNode node_of(const pg::Rows &rows, uint64 i, int64 heartbeat_age, Time
                        const core::RingSettings &settings) {
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
     const std::optional<TimestampTz> told = rows.optional_time(i, 6);
-    const int64 hung_for =
-        told ? core::age_when_hung(core::age_of(*told, now), settings.checkpoint_interval, timing)
-             : 0;
-    core::RingNode node{
-        .name = rows.text(i, 0),
-        .kind = kind_of(rows.text(i, 1)),
-        .state = core::node_state(std::max(heartbeat_age, hung_for), rows.boolean(i, 5), timing),
-        .weight = rows.float8(i, 2),
-        .agent = rows.optional_text(i, 3).value_or(std::string_view{})};
+    const int64 hung =
+        told ? core::hung_for(core::age_of(*told, now), settings.checkpoint_interval) : 0;
+    core::RingNode node{.name = rows.text(i, 0),
+                        .kind = kind_of(rows.text(i, 1)),
+                        .state = core::node_state(heartbeat_age, rows.boolean(i, 5), timing, hung),
+                        .weight = rows.float8(i, 2),
+                        .agent = rows.optional_text(i, 3).value_or(std::string_view{})};
     node.frozen = node.kind == core::NodeKind::agent &&
                   core::is_frozen(node.state, heartbeat_age, timing, settings.rebalance_delay);
     return node;

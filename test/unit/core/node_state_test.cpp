@@ -56,13 +56,13 @@ TEST(NodeState, ClockSetBackDoesNotKeepTheDeadAlive) {
 
 TEST(NodeState, BeatingWithoutProgressIsSuspectedAndNeverDead) {
     const NodeTiming thirty{15, 30};
-    EXPECT_EQ(age_when_hung(10, 10, thirty), 0);
-    EXPECT_EQ(node_state(age_when_hung(24, 10, thirty), false, thirty), NodeState::active);
-    EXPECT_EQ(node_state(age_when_hung(25, 10, thirty), false, thirty), NodeState::suspected);
-    for (const std::int64_t untold : {std::int64_t{40}, std::int64_t{1'000'000}, INT64_MAX})
-        EXPECT_EQ(node_state(age_when_hung(untold, 10, thirty), false, thirty),
-                  NodeState::suspected);
-    EXPECT_EQ(node_state(age_when_hung(INT64_MAX, 10, thirty), true, thirty), NodeState::draining);
+    EXPECT_EQ(hung_for(10, 10), 0);
+    EXPECT_EQ(node_state(0, false, thirty, hung_for(24, 10)), NodeState::active);
+    for (const NodeTiming &each : {thirty, NodeTiming{15, 15}})
+        for (const std::int64_t untold : {std::int64_t{25}, std::int64_t{40}, INT64_MAX})
+            EXPECT_EQ(node_state(0, false, each, hung_for(untold, 10)), NodeState::suspected);
+    EXPECT_EQ(node_state(0, true, thirty, hung_for(INT64_MAX, 10)), NodeState::draining);
+    EXPECT_EQ(node_state(30, false, thirty, hung_for(INT64_MAX, 10)), NodeState::dead);
 }
 
 TEST(NodeState, SlotsOfAnUnresponsiveAgentWaitForTheDelay) {
