@@ -130,11 +130,11 @@ sim: coordinator
 	$(MAKE) -C build stacksaga-sim
 	@test/tools/sim
 
-# Not part of `make test`: it takes most of an hour.
+# Not part of `make test`: it builds and tests a hundred times.
 mutants: all
 	@test/tools/mutants
 
-# An hour of faults of every kind, and the checker; two minutes of it are part of `make test`.
+# An hour of faults of every kind, and the checker, whose own test is part of `make test`.
 chaos: all coordinator
 	@test/tools/chaos
 
@@ -142,7 +142,7 @@ chaos: all coordinator
 proof: all coordinator
 	@test/tools/proof
 
-# A thousand crashes in about nine minutes; some of them are part of `make test`.
+# About a thousand crashes; some of them are part of `make test`.
 crash-points: all
 	@test/tools/crash-points $(CRASH_POINTS)
 
@@ -182,7 +182,7 @@ property: all cmake
 bench: all
 	@test/tools/bench
 
-# Two hours, on an idle machine; two minutes of it are part of `make test`.
+# Hours, on an idle machine; two minutes of it are part of `make test`.
 sweep: all
 	@test/tools/sweep $(SWEEP)
 

@@ -39,8 +39,8 @@ constexpr bool may_take_over(const SlotOwner &slot, Incarnation node, std::int64
     return node != no_owner && slot.next_owner == node && slot.next_from <= now;
 }
 
-/// A take-over, or a hand-over to a successor, under the exclusive lock. A
-/// proposal for a third node stands; one for the older owner predates its giving the slot away.
+/// A take-over, or a hand-over to a successor, under the exclusive lock. A proposal for a third
+/// node stands; one for the older owner predates its giving the slot away.
 constexpr void take(SlotOwner &slot, Incarnation node, std::int64_t epoch) {
     if (slot.next_owner == node || slot.next_owner == slot.owner)
         slot.withdraw();
@@ -53,10 +53,10 @@ constexpr bool may_be_proposed(bool is_worker, bool draining) {
     return !(is_worker && draining);
 }
 
-/// A window gives the slot to `node`. Returns whether that proposes a change.
-/// A proposal that stands for the same node keeps its earlier instant: so windows may be published
-/// several ahead, and one that opens before all its slots are taken over does not lose them to the
-/// publication of the next. What an agent assigned to its worker stands, too.
+/// A window gives the slot to `node`. Returns whether that proposes a change. A proposal that
+/// stands for the same node keeps its earlier instant: so windows may be published several ahead,
+/// and one that opens before all its slots are taken over does not lose them to the publication of
+/// the next. What an agent assigned to its worker stands, too.
 constexpr bool propose(SlotOwner &slot, Incarnation node, std::int64_t window_start, Relation owner,
                        Relation next) {
     if (owner != Relation::none) {
@@ -79,8 +79,8 @@ constexpr bool is_assigned_to_agent(const SlotOwner &slot, std::int64_t window_s
     return next != Relation::none && slot.next_from <= window_start;
 }
 
-/// A name is registered again: its new incarnation may take over at once what
-/// the older one owns, and from its window on what was proposed to it. Returns whether it may.
+/// A name is registered again: its new incarnation may take over at once what the older one owns,
+/// and from its window on what was proposed to it. Returns whether it may.
 constexpr bool inherit(SlotOwner &slot, Incarnation older, Incarnation newer, std::int64_t now) {
     if (slot.next_owner == older) {
         slot.next_owner = newer;
@@ -94,9 +94,8 @@ constexpr bool inherit(SlotOwner &slot, Incarnation older, Incarnation newer, st
 }
 
 /// A node that leaves or drains proposes its successor for a slot that it could not give away at
-/// once or that was proposed to it. Without a successor it keeps what
-/// it owns; `owner_keeps`: the slot has another owner that stays. Returns whether that proposes a
-/// change.
+/// once or that was proposed to it. Without a successor it keeps what it owns; `owner_keeps`: the
+/// slot has another owner that stays. Returns whether that proposes a change.
 constexpr bool propose_successor(SlotOwner &slot, Incarnation leaver, Incarnation successor,
                                  bool owner_keeps, std::int64_t now) {
     if (slot.owner == leaver) {
@@ -116,8 +115,8 @@ constexpr bool propose_successor(SlotOwner &slot, Incarnation leaver, Incarnatio
     return true;
 }
 
-/// Whether the slot's owner may begin work: always, but in a ring that
-/// pauses only while a published window is open that gives the slot to no other.
+/// Whether the slot's owner may begin work: always, but in a ring that pauses only while a
+/// published window is open that gives the slot to no other.
 constexpr bool is_open(const SlotOwner &slot, MissingWindow on_missing_window, bool window_is_open,
                        std::int64_t now) {
     return on_missing_window == MissingWindow::keep ||

@@ -1,8 +1,8 @@
 // Sessions that wait for the steps of a queue, and commits that wake them.
 //
 // A waiter holds a shared lock on a tag that stands for the queue. A commit that made a step due
-// asks the lock manager who holds it: that costs nothing where nobody waits, needs no memory of its
-// own, and forgets a waiter that dies.
+// asks the lock manager who holds it: one look into its table for each queue, no memory of our own,
+// and a waiter that dies is forgotten.
 #pragma once
 #include "pg/pg.hpp"
 
