@@ -182,7 +182,7 @@ property: all cmake
 bench: all
 	@test/tools/bench
 
-# Hours, on an idle machine; two minutes of it are part of `make test`.
+# An hour by estimate, on an idle machine; two minutes of it are part of `make test`.
 sweep: all
 	@test/tools/sweep $(SWEEP)
 

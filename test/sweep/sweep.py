@@ -24,7 +24,7 @@ SECONDS, SECONDS_AGAIN = 1, 2
 CUT = {'calls': 'start,claim,complete,publish,receive,idempotency,sagas,metrics', 'clients': '1,16',
        'rows': '0,100000', 'seconds_per_point': 1, 'conditions': 'stale/worker/held', 'limit': 0.5,
        'rounds_again': 3}
-FULL = {'calls': ','.join(every_call()), 'clients': '1,4,16,64', 'rows': '0,100000,1000000', 'seconds_per_point': 2,
+FULL = {'calls': ','.join(every_call()), 'clients': '1,4,16,64', 'rows': '0,100000,1000000', 'seconds_per_point': 1,
         'conditions': ','.join(map(str, EVERY_CONDITION)), 'limit': 0.8, 'rounds_again': 5}
 
 
