@@ -1,0 +1,25 @@
+// Instants are microseconds, as a timestamptz counts them.
+#pragma once
+#ifdef POSTGRES_H
+#error "core comes before PostgreSQL headers"
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+namespace stacksaga::core {
+
+/// The instant 'infinity': work that is due then is never due.
+inline constexpr std::int64_t never = INT64_MAX;
+
+/// The first and the last instant that a timestamptz can hold.
+inline constexpr std::int64_t first_instant = -211'813'488'000'000'000;
+inline constexpr std::int64_t last_instant = 9'223'371'331'199'999'999;
+
+/// So much later, but at most as late as a timestamptz can be.
+constexpr std::int64_t time_plus(std::int64_t instant, std::int64_t microseconds) {
+    const __int128 sum = static_cast<__int128>(instant) + microseconds;
+    return static_cast<std::int64_t>(std::clamp<__int128>(sum, first_instant, last_instant));
+}
+
+} // namespace stacksaga::core

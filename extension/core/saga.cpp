@@ -1,0 +1,343 @@
+#include "core/saga.hpp"
+
+namespace stacksaga::core {
+
+namespace {
+
+WorkRow *find_row(SagaState &saga, WorkPurpose purpose, std::int16_t step_no, Direction direction) {
+    for (WorkRow &row : saga.work)
+        if (row.work.purpose == purpose && row.work.step_no == step_no &&
+            row.work.direction == direction)
+            return &row;
+    return nullptr;
+}
+
+WorkRow *find_live(SagaState &saga, std::int16_t step_no, Direction direction) {
+    WorkRow *row = find_row(saga, WorkPurpose::step, step_no, direction);
+    return row != nullptr && row->is_live() ? row : nullptr;
+}
+
+void note_change(WorkRow &row) {
+    if (row.state == RowState::stored)
+        row.state = RowState::changed;
+}
+
+void add_row(SagaState &saga, Work work) {
+    if (saga.is_suspended()) { // nothing of it is due
+        work.resume_at = work.due_at;
+        work.due_at = never;
+    }
+    WorkRow *row = find_row(saga, work.purpose, work.step_no, work.direction);
+    if (row == nullptr)
+        saga.work.push(saga.memory, {.work = work, .state = RowState::added, .wakes = true});
+    else
+        *row = {.work = work,
+                .state = row->state == RowState::gone ? RowState::added : RowState::changed,
+                .wakes = true};
+}
+
+void remove_row(WorkRow &row) {
+    row.state = row.state == RowState::added || row.state == RowState::gone ? RowState::gone
+                                                                            : RowState::removed;
+}
+
+void note_effect(SagaState &saga, const Effect &effect) {
+    List<bool> &done =
+        effect.direction == Direction::act ? saga.progress.acted : saga.progress.compensated;
+    done[static_cast<std::size_t>(effect.step_no - 1)] = true;
+}
+
+void note_failure(SagaState &saga, const NewFailure &failure) {
+    const PastFailure past{.step_no = failure.step_no,
+                           .direction = failure.direction,
+                           .attempt = failure.attempt,
+                           .failure_class = failure.failure.failure_class,
+                           .outcome_known = failure.failure.outcome_known};
+    for (PastFailure &f : saga.progress.failures)
+        if (f.step_no == past.step_no && f.direction == past.direction &&
+            f.attempt == past.attempt) {
+            f = past;
+            return;
+        }
+    saga.progress.failures.push(saga.memory, past);
+}
+
+void note_settled(SagaState &saga, const Settled &settled) {
+    for (PastFailure &f : saga.progress.failures)
+        if (f.step_no == settled.step_no && f.direction == settled.direction)
+            f.outcome_known = true;
+}
+
+/// Loads what is in the table, and adds what is still to be written.
+void require_progress(SagaState &saga) {
+    Progress &p = saga.progress;
+    if (p.is_loaded)
+        return;
+    p.acted.assign(saga.memory, saga.definition->steps.size());
+    p.compensated.assign(saga.memory, saga.definition->steps.size());
+    p.failures.clear();
+    saga.source->load_progress(saga);
+    p.is_loaded = true;
+    for (const Effect &effect : saga.changes.effects)
+        note_effect(saga, effect);
+    for (const NewFailure &failure : saga.changes.failures)
+        note_failure(saga, failure);
+    for (const Settled &settled : saga.changes.settled)
+        note_settled(saga, settled);
+}
+
+} // namespace
+
+// ------------------------------------------------------------------------------------------- work
+
+std::optional<Work> find_work(const SagaState &saga, std::int16_t step_no, Direction direction) {
+    for (const WorkRow &row : saga.work)
+        if (row.is_live() && row.work.is(step_no, direction))
+            return row.work;
+    return std::nullopt;
+}
+
+bool work_remains(const SagaState &saga, Direction direction) {
+    return std::any_of(saga.work.begin(), saga.work.end(), [&](const WorkRow &row) {
+        return row.is_live() && row.work.purpose == WorkPurpose::step &&
+               row.work.direction == direction;
+    });
+}
+
+bool is_in_flight(const SagaState &saga, std::int16_t step_no) {
+    const std::optional<Work> work = find_work(saga, step_no, Direction::act);
+    return work && (work->is_claimed() || work->verifying);
+}
+
+bool is_kept(const SagaState &saga, std::int16_t step_no) {
+    const std::optional<Work> work = find_work(saga, step_no, Direction::act);
+    return work && work->due_at == never && !work->is_claimed() && !work->resume_at;
+}
+
+void add_work(SagaState &saga, const Step &step, const NewWork &work) {
+    add_row(saga, {.step_no = step.no,
+                   .direction = work.direction,
+                   .due_at = work.due_at,
+                   .attempt = work.attempt,
+                   .attempt_base = work.attempt,
+                   .started_at = work.started_at,
+                   .falling_back = work.falling_back});
+}
+
+void remove_work(SagaState &saga, std::int16_t step_no, Direction direction) {
+    if (WorkRow *row = find_live(saga, step_no, direction))
+        remove_row(*row);
+}
+
+void add_deadline(SagaState &saga) {
+    add_row(saga, {.step_no = no_step,
+                   .direction = Direction::act,
+                   .purpose = WorkPurpose::deadline,
+                   .due_at = *saga.deadline_at});
+}
+
+void remove_deadline(SagaState &saga) {
+    WorkRow *row = find_row(saga, WorkPurpose::deadline, no_step, Direction::act);
+    if (row != nullptr && row->is_live())
+        remove_row(*row);
+}
+
+void remove_unclaimed_acts(SagaState &saga) {
+    for (WorkRow &row : saga.work)
+        if (row.is_live() && row.work.direction == Direction::act && !row.work.is_claimed() &&
+            !row.work.verifying)
+            remove_row(row);
+}
+
+void pause_work(SagaState &saga, const Work &work, std::int64_t due_at, bool keep_lease,
+                bool verifying) {
+    WorkRow *row = find_live(saga, work.step_no, work.direction);
+    if (row == nullptr)
+        return;
+    Work &w = row->work;
+    w.due_at = saga.is_suspended() ? never : due_at;
+    w.resume_at = saga.is_suspended() ? std::optional{due_at} : std::nullopt;
+    w.attempt = work.attempt;
+    w.lease = keep_lease ? work.lease : std::nullopt;
+    w.lease_until.reset();
+    w.verifying = verifying;
+    w.deferred = false;
+    row->wakes = true;
+    note_change(*row);
+}
+
+void start_counting_anew(SagaState &saga, const Work &work) {
+    WorkRow *row = find_live(saga, work.step_no, work.direction);
+    if (row == nullptr)
+        return;
+    row->work.attempt_base = row->work.attempt;
+    row->work.due_at = saga.now;
+    row->work.lease_until.reset();
+    row->wakes = true;
+    note_change(*row);
+}
+
+void claim_work(SagaState &saga, const Work &attempt, std::int64_t lease_until,
+                std::int64_t due_at) {
+    WorkRow *row = find_live(saga, attempt.step_no, attempt.direction);
+    if (row == nullptr)
+        return;
+    Work &w = row->work;
+    w.attempt = attempt.attempt;
+    w.lease = attempt.lease;
+    w.lease_until = lease_until;
+    w.started_at = saga.now;
+    w.due_at = due_at;
+    w.worker = attempt.worker;
+    w.deferred = false;
+    note_change(*row);
+}
+
+void extend_work(SagaState &saga, const Work &work, std::int64_t lease_until, std::int64_t due_at) {
+    WorkRow *row = find_live(saga, work.step_no, work.direction);
+    if (row == nullptr)
+        return;
+    row->work.lease_until = lease_until;
+    (row->work.resume_at ? *row->work.resume_at : row->work.due_at) = due_at;
+    note_change(*row);
+}
+
+void hold_work(SagaState &saga) {
+    for (WorkRow &row : saga.work) {
+        if (!row.is_live())
+            continue;
+        row.work.resume_at = row.work.due_at;
+        row.work.due_at = never;
+        note_change(row);
+    }
+}
+
+void release_work(SagaState &saga) {
+    for (WorkRow &row : saga.work) {
+        if (!row.is_live() || !row.work.resume_at)
+            continue;
+        row.work.due_at = *row.work.resume_at;
+        row.work.resume_at.reset();
+        row.wakes = true;
+        note_change(row);
+    }
+}
+
+// --------------------------------------------------------------------------------------- progress
+
+bool has_acted(SagaState &saga, std::int16_t step_no) {
+    require_progress(saga);
+    return saga.progress.acted[static_cast<std::size_t>(step_no - 1)];
+}
+
+bool has_compensated(SagaState &saga, std::int16_t step_no) {
+    require_progress(saga);
+    return saga.progress.compensated[static_cast<std::size_t>(step_no - 1)];
+}
+
+bool is_doubtful(SagaState &saga, std::int16_t step_no) {
+    require_progress(saga);
+    return std::any_of(
+        saga.progress.failures.begin(), saga.progress.failures.end(), [&](const PastFailure &f) {
+            return f.step_no == step_no && f.direction == Direction::act && !f.outcome_known;
+        });
+}
+
+bool has_unknown_attempt(SagaState &saga, std::int16_t step_no) {
+    require_progress(saga);
+    return std::any_of(saga.progress.failures.begin(), saga.progress.failures.end(),
+                       [&](const PastFailure &f) {
+                           return f.step_no == step_no && f.direction == Direction::act &&
+                                  f.failure_class == FailureClass::unknown && !f.outcome_known;
+                       });
+}
+
+std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Direction direction) {
+    require_progress(saga);
+    std::int32_t last = 0;
+    for (const PastFailure &f : saga.progress.failures)
+        if (f.step_no == step_no && f.direction == direction)
+            last = std::max(last, f.attempt);
+    return last;
+}
+
+void write_effect(SagaState &saga, const Work &work, Value output) {
+    const Effect effect{.step_no = work.step_no,
+                        .direction = work.direction,
+                        .attempt = work.attempt,
+                        .lease = work.lease,
+                        .started_at = work.started_at.value_or(saga.now),
+                        .worker = work.worker,
+                        .output = output};
+    saga.changes.effects.push(saga.memory, effect);
+    if (saga.progress.is_loaded)
+        note_effect(saga, effect);
+}
+
+void write_failure(SagaState &saga, const Work &work, const Failure &failure) {
+    const NewFailure written{.step_no = work.step_no,
+                             .direction = work.direction,
+                             .attempt = work.attempt,
+                             .lease = work.lease,
+                             .started_at = work.started_at.value_or(saga.now),
+                             .worker = work.worker,
+                             .failure = failure};
+    saga.changes.failures.push(saga.memory, written);
+    if (saga.progress.is_loaded)
+        note_failure(saga, written);
+    if (failure.was_never_done)
+        settle_outcomes(saga, work.step_no, work.direction);
+}
+
+void settle_outcomes(SagaState &saga, std::int16_t step_no, Direction direction) {
+    const Settled settled{.step_no = step_no, .direction = direction};
+    saga.changes.settled.push(saga.memory, settled);
+    if (saga.progress.is_loaded)
+        note_settled(saga, settled);
+}
+
+std::optional<Value> take_signal(SagaState &saga, const Step &step) {
+    if (!saga.has_signals_loaded) {
+        saga.signals.clear();
+        saga.source->load_signals(saga);
+        saga.has_signals_loaded = true;
+    }
+    for (Signal &signal : saga.signals) {
+        if (signal.is_taken || signal.name != step.signal)
+            continue;
+        signal.is_taken = true;
+        saga.changes.taken.push(saga.memory, {.no = signal.no, .step_no = step.no});
+        return signal.payload;
+    }
+    return std::nullopt;
+}
+
+// ----------------------------------------------------------------------------------------- status
+
+void change_status(SagaState &saga, Direction direction, const StatusChange &change) {
+    SagaRow row{.status = change.to,
+                .direction = direction,
+                .parked_step = change.parked_step,
+                .parked_direction = change.parked_direction};
+    if (change.to != Status::running) {
+        row.failed_step = saga.row.failed_step ? saga.row.failed_step : change.failed_step;
+        row.error = saga.row.error ? saga.row.error : change.error;
+    }
+    saga.row = row;
+    // A change that leads to the same place as the one before it and itself replaces that one.
+    List<SagaRow> &rows = saga.changes.rows;
+    const SagaRow &from = rows.size() > 1 ? rows[rows.size() - 2] : saga.stored;
+    if (!rows.empty() && from.status != row.status &&
+        may_change(from.status, from.direction, row.status, row.direction, saga.is_child))
+        rows.back() = row;
+    else
+        rows.push(saga.memory, row);
+    if (!is_final(change.to))
+        return;
+    if (saga.deadline_at)
+        remove_deadline(saga);
+    saga.changes.removes_notices = saga.definition->has_children;
+    saga.changes.notifies_parent = saga.is_child;
+}
+
+} // namespace stacksaga::core

@@ -1,0 +1,277 @@
+// One saga in memory: what was loaded of it, and what has become of that since.
+//
+// The engine (saga_engine.hpp) decides on this alone. Whoever loads it holds the saga's lock, and
+// writes at the end what differs: rows of work by their states, the saga's row by its changes of
+// status, and what was appended. So what comes and goes between two writes is never written.
+#pragma once
+#ifdef POSTGRES_H
+#error "core comes before PostgreSQL headers"
+#endif
+
+#include "core/definition.hpp"
+#include "core/instant.hpp"
+#include "core/list.hpp"
+#include "core/work_purpose.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace stacksaga::core {
+
+/// A jsonb that decisions pass on without looking at it.
+struct Value {
+    std::uintptr_t bits = 0;
+    bool is_null = true;
+};
+
+/// The step number of work that concerns the whole saga.
+inline constexpr std::int16_t no_step = 0;
+
+/// A row of work: a step in one direction, or the deadline of the saga.
+struct Work {
+    std::int16_t step_no;
+    Direction direction;
+    WorkPurpose purpose = WorkPurpose::step;
+    std::int64_t due_at;
+    std::int32_t attempt = 0;      ///< attempts so far; while claimed: the number of the attempt
+    std::int32_t attempt_base = 0; ///< attempts that no longer count
+    std::optional<std::int64_t> lease{};
+    std::optional<std::int64_t> lease_until{}; ///< set while claimed
+    std::optional<std::int64_t> started_at{};
+    std::optional<std::int64_t> resume_at{}; ///< while the saga is suspended: when it would be due
+    bool verifying = false;
+    bool falling_back = false; ///< the fallback is tried
+    bool deferred = false;     ///< the retry budget was empty
+    std::optional<std::string_view> worker{};
+
+    bool is_claimed() const { return lease_until.has_value(); }
+    bool is(std::int16_t no, Direction d) const {
+        return purpose == WorkPurpose::step && step_no == no && direction == d;
+    }
+};
+
+/// How a row of work differs from the table's.
+enum class RowState : std::uint8_t {
+    stored,  ///< as it was loaded
+    added,   ///< not in the table
+    changed, ///< in the table, with other values
+    removed, ///< in the table
+    gone,    ///< added and removed again: it was never in the table
+};
+
+struct WorkRow {
+    Work work;
+    RowState state;
+    bool wakes; ///< whoever can do it should hear of it
+
+    bool is_live() const { return state != RowState::removed && state != RowState::gone; }
+};
+
+/// The marker of a completed step.
+struct Effect {
+    std::int16_t step_no;
+    Direction direction;
+    std::int32_t attempt;
+    std::optional<std::int64_t> lease;
+    std::int64_t started_at;
+    std::optional<std::string_view> worker;
+    Value output;
+};
+
+/// Why an attempt failed.
+struct Failure {
+    FailureClass failure_class;
+    bool outcome_known; ///< false: the effect may have happened all the same
+    std::string_view error;
+    std::optional<std::string_view> sqlstate{};
+    std::optional<std::int64_t> retry_after_us{}; ///< instead of the policy's delay
+    std::int64_t since = 0;                       ///< when it failed: the pause counts from here
+    bool keep_lease = false;                      ///< a late answer under this lease still counts
+    bool was_verified = false;                    ///< this is what the verify function said
+    bool was_never_done = false;                  ///< nor in the earlier attempts
+    bool adds_to_error = false;                   ///< appended to the error that the attempt has
+};
+
+/// A failed attempt; it replaces what was written of the same attempt before.
+struct NewFailure {
+    std::int16_t step_no;
+    Direction direction;
+    std::int32_t attempt;
+    std::optional<std::int64_t> lease;
+    std::int64_t started_at;
+    std::optional<std::string_view> worker;
+    Failure failure;
+};
+
+/// What decisions need of the failed attempts that are in the table.
+struct PastFailure {
+    std::int16_t step_no;
+    Direction direction;
+    std::int32_t attempt;
+    FailureClass failure_class;
+    bool outcome_known;
+};
+
+/// What has been done, compensated and failed so far; loaded when it is first asked for.
+struct Progress {
+    bool is_loaded = false;
+    List<bool> acted; ///< by step_no - 1
+    List<bool> compensated;
+    List<PastFailure> failures;
+};
+
+/// A signal that has arrived.
+struct Signal {
+    std::int32_t no;
+    std::string_view name;
+    Value payload;
+    bool is_taken = false; ///< by a step
+};
+
+/// The row of a saga after a change of its status.
+struct SagaRow {
+    Status status;
+    Direction direction;
+    std::optional<std::int16_t> failed_step{};
+    std::optional<std::string_view> error{};
+    std::optional<std::int16_t> parked_step{};
+    std::optional<Direction> parked_direction{};
+};
+
+/// The engine asks another saga for something.
+struct ChildRequest {
+    enum class Kind : std::uint8_t { start, compensate } kind;
+    std::int16_t step_no;
+    std::int32_t run; ///< of a start
+};
+
+/// None of the step's attempts in this direction took effect.
+struct Settled {
+    std::int16_t step_no;
+    Direction direction;
+};
+
+struct TakenSignal {
+    std::int32_t no;
+    std::int16_t step_no;
+};
+
+/// What is to be written beside the rows of work.
+struct Changes {
+    List<SagaRow> rows; ///< one after the other, as the transitions allow
+    List<Effect> effects;
+    List<NewFailure> failures; ///< after the effects
+    List<Settled> settled;     ///< after the failures
+    List<TakenSignal> taken;
+    List<ChildRequest> children;
+    std::int32_t retries = 0;     ///< how many were decided, to be counted
+    bool removes_notices = false; ///< a final saga has no use for what its children announce
+    bool notifies_parent = false;
+};
+
+struct SagaState;
+
+/// Loads what not every decision needs, when the first one asks for it; under the saga's lock, so
+/// it is the same whenever it is read.
+struct Source {
+    void (*load_progress)(SagaState &saga); ///< fills progress.acted, compensated and failures
+    void (*load_signals)(SagaState &saga);  ///< those that no step has taken, in order of arrival
+};
+
+struct SagaState {
+    const Definition *definition;
+    SagaRow row;    ///< as it is now
+    SagaRow stored; ///< as it is in the table
+    std::optional<std::int64_t> deadline_at;
+    bool is_child;
+    std::int64_t now; ///< one instant for everything that is decided
+    Memory memory;
+    const Source *source;
+
+    List<WorkRow> work;
+    Progress progress;
+    bool has_signals_loaded = false;
+    List<Signal> signals;
+    Changes changes;
+
+    bool is_suspended() const { return row.status == Status::suspended; }
+    bool acts() const { return row.direction == Direction::act; }
+};
+static_assert(std::is_trivially_destructible_v<SagaState>);
+
+// ------------------------------------------------------------------------------------------- work
+
+/// The live row of (step, direction).
+std::optional<Work> find_work(const SagaState &saga, std::int16_t step_no, Direction direction);
+/// Whether work of steps remains in this direction.
+bool work_remains(const SagaState &saga, Direction direction);
+/// The action is claimed or being verified.
+bool is_in_flight(const SagaState &saga, std::int16_t step_no);
+/// The action is never due: its row is kept for a late answer or a signal.
+bool is_kept(const SagaState &saga, std::int16_t step_no);
+
+/// What a new row of work says beyond its step.
+struct NewWork {
+    Direction direction;
+    std::int64_t due_at;
+    std::int32_t attempt = 0; ///< attempts so far, none of which count
+    bool falling_back = false;
+    std::optional<std::int64_t> started_at{};
+};
+/// Makes a step due.
+void add_work(SagaState &saga, const Step &step, const NewWork &work);
+void remove_work(SagaState &saga, std::int16_t step_no, Direction direction);
+/// Makes the deadline of the saga due at its instant.
+void add_deadline(SagaState &saga);
+void remove_deadline(SagaState &saga);
+/// Removes the deadline and the actions that nobody has claimed, except those that are verified.
+void remove_unclaimed_acts(SagaState &saga);
+
+/// Leaves a row for later, unclaimed. A lease that ran out is kept: its late answer counts.
+void pause_work(SagaState &saga, const Work &work, std::int64_t due_at, bool keep_lease,
+                bool verifying);
+/// Counts attempts from 1 again, and makes the step due now.
+void start_counting_anew(SagaState &saga, const Work &work);
+/// Gives the row the attempt, its lease and the instant until which it may take.
+void claim_work(SagaState &saga, const Work &attempt, std::int64_t lease_until,
+                std::int64_t due_at);
+/// Moves the end of a claim.
+void extend_work(SagaState &saga, const Work &work, std::int64_t lease_until, std::int64_t due_at);
+
+/// Makes the work of a suspended saga due never, and due again as it was.
+void hold_work(SagaState &saga);
+void release_work(SagaState &saga);
+
+// --------------------------------------------------------------------------------------- progress
+
+bool has_acted(SagaState &saga, std::int16_t step_no);
+bool has_compensated(SagaState &saga, std::int16_t step_no);
+/// The action may have happened although no marker says so.
+bool is_doubtful(SagaState &saga, std::int16_t step_no);
+/// An action whose answer was that its outcome is unknown, or that never answered.
+bool has_unknown_attempt(SagaState &saga, std::int16_t step_no);
+/// The number of the last failed attempt in this direction, or 0.
+std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Direction direction);
+
+void write_effect(SagaState &saga, const Work &work, Value output);
+void write_failure(SagaState &saga, const Work &work, const Failure &failure);
+/// Records that none of the step's attempts took effect.
+void settle_outcomes(SagaState &saga, std::int16_t step_no, Direction direction);
+
+/// The oldest signal of this name that no step has taken is given to the step: its payload.
+std::optional<Value> take_signal(SagaState &saga, const Step &step);
+
+// ----------------------------------------------------------------------------------------- status
+
+struct StatusChange {
+    Status to;
+    std::optional<std::int16_t> failed_step{};
+    std::optional<std::string_view> error{};
+    std::optional<std::int16_t> parked_step{};
+    std::optional<Direction> parked_direction{};
+};
+/// Changes the saga's row. The first failed step and error stay until the saga runs again.
+void change_status(SagaState &saga, Direction direction, const StatusChange &change);
+
+} // namespace stacksaga::core
