@@ -17,7 +17,7 @@
 
 EXTENSION  = extension/stacksaga
 EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" extension/stacksaga.control)
-OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extension/pg/*.cpp extension/src/*/*.cpp)))
+OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extension/pg/*.cpp extension/src/*.cpp extension/src/*/*.cpp)))
 MODULE_big := $(if $(OBJS),stacksaga)
 
 # The folders are prerequisites too: a file that is removed changes the script as one that is edited.

@@ -62,7 +62,6 @@ struct Definition {
     std::span<const Step> steps; ///< in order of step_no, which counts from 1
     std::int16_t stages;
     bool has_children; ///< some step is a child step
-    bool has_signals;  ///< some step is a signal step
 
     const Step &step(std::int16_t no) const { return steps[static_cast<std::size_t>(no - 1)]; }
     const Step *find(std::string_view name) const {
@@ -70,6 +69,12 @@ struct Definition {
             if (s.name == name)
                 return &s;
         return nullptr;
+    }
+    /// Whether no other step shares the stage of this one.
+    bool is_alone(const Step &step) const {
+        return std::none_of(steps.begin(), steps.end(), [&](const Step &s) {
+            return s.stage == step.stage && s.no != step.no;
+        });
     }
     const RetryPolicy &policy(const Step &s, Direction d) const {
         return d == Direction::act ? s.policy : compensation_policy;

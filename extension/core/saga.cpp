@@ -166,6 +166,15 @@ void pause_work(SagaState &saga, const Work &work, std::int64_t due_at, bool kee
     note_change(*row);
 }
 
+void defer_work(SagaState &saga, const Work &work, std::int64_t due_at) {
+    WorkRow *row = find_live(saga, work.step_no, work.direction);
+    if (row == nullptr)
+        return;
+    row->work.due_at = due_at;
+    row->work.deferred = true;
+    note_change(*row);
+}
+
 void start_counting_anew(SagaState &saga, const Work &work) {
     WorkRow *row = find_live(saga, work.step_no, work.direction);
     if (row == nullptr)

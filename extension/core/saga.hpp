@@ -231,6 +231,8 @@ void remove_unclaimed_acts(SagaState &saga);
 /// Leaves a row for later, unclaimed. A lease that ran out is kept: its late answer counts.
 void pause_work(SagaState &saga, const Work &work, std::int64_t due_at, bool keep_lease,
                 bool verifying);
+/// The retry budget is empty: a due retry is due later.
+void defer_work(SagaState &saga, const Work &work, std::int64_t due_at);
 /// Counts attempts from 1 again, and makes the step due now.
 void start_counting_anew(SagaState &saga, const Work &work);
 /// Gives the row the attempt, its lease and the instant until which it may take.

@@ -31,9 +31,7 @@ int64 steady_now() {
 }
 
 TimestampTz time_plus(TimestampTz time, int64 delta) {
-    __int128 sum = static_cast<__int128>(time) + delta;
-    sum = std::clamp<__int128>(sum, MIN_TIMESTAMP, END_TIMESTAMP - 1);
-    return static_cast<TimestampTz>(sum);
+    return core::time_plus(time, delta);
 }
 
 std::optional<int64> interval_in_range(Datum datum, bool positive) {

@@ -3,11 +3,16 @@
 #pragma once
 
 #include "core/classify.hpp"
+#include "core/definition.hpp"
+#include "core/instant.hpp"
 #include "core/message_state.hpp"
 #include "core/node_state.hpp"
 #include "core/retry.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
+#include "core/saga_answers.hpp"
+#include "core/saga_children.hpp"
+#include "core/saga_operators.hpp"
 #include "core/saga_state.hpp"
 #include "core/snapshot_window.hpp"
 #include "core/step_kind.hpp"

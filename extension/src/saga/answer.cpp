@@ -4,16 +4,19 @@
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/random.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/running_handler.hpp"
-#include "src/saga/saga.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 
 namespace {
 
+using core::AnswerVerdict;
 using core::Direction;
 using core::FailureClass;
 
@@ -25,56 +28,47 @@ constinit pg::Statement find_failure{
     "SELECT error_class = $6 FROM stacksaga.failure"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND step_no = $3 AND direction = $4 AND lease = $5 AND outcome_known"};
-constinit pg::Statement extend{
-    "UPDATE stacksaga.work"
-    "   SET lease_until = $5, due_at = CASE WHEN resume_at IS NULL THEN $6 ELSE due_at END,"
-    "       resume_at = CASE WHEN resume_at IS NOT NULL THEN $6 END"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND purpose = 'step' AND step_no = $3 AND direction = $4"};
-
 /// An answer's saga, locked, and its step.
 struct Answer {
-    Saga saga;
-    const Step *step;
+    Saga &saga;
+    const Step &step;
     int64 lease;
-    Direction direction; ///< as the lease says
+
+    Direction direction() const { return core::direction_of_lease(lease); }
 };
 
-Direction direction_of_lease(int64 lease) {
-    return lease > 0 ? core::lease_direction(lease) : Direction::act;
-}
-
 Answer begin_answer(const pg::Arguments &arguments) {
-    pg_uuid_t id = arguments.required_uuid(0, "saga_id");
-    std::string_view name = arguments.required_text(1, "step");
-    int64 lease = arguments.required_int8(2, "lease");
-    Saga saga = require_saga(id, pg::clock_now());
+    const pg_uuid_t id = arguments.required_uuid(0, "saga_id");
+    const std::string_view name = arguments.required_text(1, "step");
+    const int64 lease = arguments.required_int8(2, "lease");
+    Saga &saga = require_saga(id, pg::clock_now());
     CRASH_POINT("answer: saga locked");
     const Step *step = saga.definition->find(name);
     if (step == nullptr)
         raise_unknown_step(saga, name);
-    return {saga, step, lease, direction_of_lease(lease)};
+    return {saga, *step, lease};
 }
 
 std::string_view status_of(const Saga &saga) {
-    return core::name_of(saga.status);
+    return core::name_of(saga.status());
 }
 
 /// The step no longer takes an answer under this lease.
-[[noreturn]] void refuse_lease(const Answer &a, const std::optional<Work> &work) {
-    if (a.direction == Direction::act && a.saga.direction == Direction::compensate)
+[[noreturn]] void refuse_lease(const Answer &a) {
+    if (a.direction() == Direction::act && !a.saga.acts())
         ereport(ERROR,
                 (errcode(pg::sg409),
-                 errmsg("step \"%s\" of saga %s is not waiting for this answer", clip(a.step->name),
+                 errmsg("step \"%s\" of saga %s is not waiting for this answer", clip(a.step.name),
                         uuid_text(a.saga.id)),
                  errdetail("The saga is %s: compensation has begun, and lease " INT64_FORMAT
                            " of the action has ended.",
                            status_of(a.saga).data(), a.lease),
                  errhint("Roll back; the compensation has the idempotency key of this action and "
                          "undoes it if it happened.")));
+    const std::optional<Work> work = core::find_work(a.saga, a.step.no, a.direction());
     const char *held = work && work->lease ? "another claim holds the step" : "no claim holds it";
     ereport(ERROR, (errcode(pg::sg412),
-                    errmsg("lease on step \"%s\" of saga %s is lost", clip(a.step->name),
+                    errmsg("lease on step \"%s\" of saga %s is lost", clip(a.step.name),
                            uuid_text(a.saga.id)),
                     errdetail("The lease given is " INT64_FORMAT "; %s. The saga is %s.", a.lease,
                               held, status_of(a.saga).data()),
@@ -82,74 +76,71 @@ std::string_view status_of(const Saga &saga) {
 }
 
 Work require_lease(const Answer &a) {
-    std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
-    if (!work || work->lease != a.lease)
-        refuse_lease(a, work);
+    const std::optional<Work> work = core::find_leased(a.saga, a.step, a.lease);
+    if (!work)
+        refuse_lease(a);
     return *work;
 }
 
-enum class Verdict : uint8_t { accept, accepted_before, other_output, lease_lost, reversed };
-
-struct Completion {
-    Verdict verdict;
-    std::optional<Work> work; ///< set when it is to be accepted
-};
-
-/// How to answer a completion. Changes nothing.
-Completion judge(const Answer &a, const pg::Param &output) {
-    pg::Rows rows =
-        find_effect.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step->no),
-                        pg::param(core::name_of(a.direction)), output);
+/// How to take a completion. Changes nothing.
+AnswerVerdict judge(const Answer &a, const pg::Param &output) {
+    const pg::Rows rows =
+        find_effect.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step.no),
+                        pg::param(core::name_of(a.direction())), output);
+    std::optional<core::EarlierCompletion> earlier;
     if (!rows.empty() && rows.optional_int8(0, 0) == a.lease)
-        return {rows.boolean(0, 1) ? Verdict::accepted_before : Verdict::other_output, {}};
-    std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
-    if (work && work->lease == a.lease)
-        return {Verdict::accept, work};
-    bool reversed = a.direction == Direction::act && a.saga.direction == Direction::compensate;
-    return {reversed ? Verdict::reversed : Verdict::lease_lost, work};
+        earlier = {.is_same_output = rows.boolean(0, 1)};
+    return core::judge_completion(a.saga, a.step, a.lease, earlier);
+}
+
+void accept(const Answer &a, const pg::Param &output) {
+    core::step_completed(a.saga, a.step, *core::find_leased(a.saga, a.step, a.lease),
+                         value_or_null(output.value, output.isnull));
+    write_saga(a.saga);
 }
 
 bool was_failed(const Answer &a, FailureClass failure_class) {
-    pg::Rows rows = find_failure.run(pg::param(a.saga.id), pg::param(a.saga.token),
-                                     pg::param(a.step->no), pg::param(core::name_of(a.direction)),
-                                     pg::param(a.lease), pg::param(core::name_of(failure_class)));
+    const pg::Rows rows =
+        find_failure.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step.no),
+                         pg::param(core::name_of(a.direction())), pg::param(a.lease),
+                         pg::param(core::name_of(failure_class)));
     return !rows.empty() && rows.boolean(0, 0);
 }
 
 /// A constant of core: outlives SPI.
 std::string_view complete(const pg::Arguments &arguments) {
-    Answer a = begin_answer(arguments);
-    pg::Param output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
-    Completion completion = judge(a, output);
+    const Answer a = begin_answer(arguments);
+    const pg::Param output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
+    const AnswerVerdict verdict = judge(a, output);
     CRASH_POINT("answer: judged");
-    switch (completion.verdict) {
-    case Verdict::accept:
-        step_completed(a.saga, *a.step, *completion.work, output);
+    switch (verdict) {
+    case AnswerVerdict::accept:
+        accept(a, output);
         break;
-    case Verdict::accepted_before:
+    case AnswerVerdict::accepted_before:
         break;
-    case Verdict::other_output:
+    case AnswerVerdict::other_output:
         ereport(ERROR,
                 (errcode(pg::sg422),
                  errmsg("step \"%s\" of saga %s was completed with another output",
-                        clip(a.step->name), uuid_text(a.saga.id)),
+                        clip(a.step.name), uuid_text(a.saga.id)),
                  errdetail("The first completion under lease " INT64_FORMAT " holds.", a.lease),
                  errhint("Repeat a completion with the same output only.")));
-    case Verdict::lease_lost:
-    case Verdict::reversed:
-        refuse_lease(a, completion.work);
+    case AnswerVerdict::lease_lost:
+    case AnswerVerdict::reversed:
+        refuse_lease(a);
     }
     CRASH_POINT("answer: completed");
     return status_of(a.saga);
 }
 
-std::string_view fail(const pg::Arguments &arguments, Failure failure) {
-    Answer a = begin_answer(arguments);
+std::string_view fail(const pg::Arguments &arguments, core::Failure failure) {
+    const Answer a = begin_answer(arguments);
     failure.since = a.saga.now;
-    std::optional<Work> work = find_work(a.saga, a.step->no, a.direction);
-    if ((!work || work->lease != a.lease) && was_failed(a, failure.failure_class))
+    if (!core::find_leased(a.saga, a.step, a.lease) && was_failed(a, failure.failure_class))
         return status_of(a.saga);
-    step_failed(a.saga, *a.step, require_lease(a), failure);
+    core::step_failed(a.saga, a.step, require_lease(a), failure, pg::random_fraction());
+    write_saga(a.saga);
     CRASH_POINT("answer: failed");
     return status_of(a.saga);
 }
@@ -160,24 +151,20 @@ struct Extension {
 };
 
 Extension extend_lease(const pg::Arguments &arguments, int64 by_us) {
-    Answer a = begin_answer(arguments);
-    Work work = require_lease(a);
-    TimestampTz timeout = pg::time_plus(*work.started_at, a.step->timeout_us);
-    if (!work.is_claimed() || timeout <= a.saga.now)
+    const Answer a = begin_answer(arguments);
+    const Work work = require_lease(a);
+    if (!core::is_extensible(a.saga, a.step, work))
         ereport(ERROR, (errcode(pg::sg412),
                         errmsg("lease on step \"%s\" of saga %s cannot be extended",
-                               clip(a.step->name), uuid_text(a.saga.id)),
+                               clip(a.step.name), uuid_text(a.saga.id)),
                         errdetail(work.is_claimed() ? "The attempt has reached the step's timeout."
                                                     : "The lease ran out."),
                         errhint("Answer under this lease if the work is done; otherwise roll back "
                                 "and claim again.")));
-    TimestampTz lease_until = std::max(*work.lease_until, pg::time_plus(a.saga.now, by_us));
-    TimestampTz until = std::min(lease_until, timeout);
-    extend.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step->no),
-               pg::param(core::name_of(a.direction)), pg::param_time(lease_until),
-               pg::param_time(until));
+    const TimestampTz until = core::extend_claim(a.saga, a.step, work, by_us);
+    write_saga(a.saga);
     CRASH_POINT("answer: lease extended");
-    return {until, a.direction == Direction::act && a.saga.direction == Direction::compensate};
+    return {until, a.direction() == Direction::act && !a.saga.acts()};
 }
 
 /// One row of complete_steps().
@@ -190,16 +177,16 @@ struct Row {
     std::string_view status{};
 };
 
-const char *sqlstate_of(Verdict verdict) {
+const char *sqlstate_of(AnswerVerdict verdict) {
     switch (verdict) {
-    case Verdict::other_output:
+    case AnswerVerdict::other_output:
         return "SG422";
-    case Verdict::lease_lost:
+    case AnswerVerdict::lease_lost:
         return "SG412";
-    case Verdict::reversed:
+    case AnswerVerdict::reversed:
         return "SG409";
-    case Verdict::accept:
-    case Verdict::accepted_before:
+    case AnswerVerdict::accept:
+    case AnswerVerdict::accepted_before:
         break;
     }
     return nullptr;
@@ -214,8 +201,8 @@ void complete_row(Row &row, TimestampTz now) {
         row.sqlstate = "SG409";
         return;
     }
-    std::optional<Saga> saga = lock_saga(*row.saga_id, now);
-    const Step *step = saga ? saga->definition->find(*row.step) : nullptr;
+    Saga *saga = lock_saga(*row.saga_id, now);
+    const Step *step = saga != nullptr ? saga->definition->find(*row.step) : nullptr;
     if (step == nullptr) {
         row.sqlstate = "SG404";
         return;
@@ -224,11 +211,11 @@ void complete_row(Row &row, TimestampTz now) {
         row.sqlstate = "SG413";
         return;
     }
-    Answer a{*saga, step, *row.lease, direction_of_lease(*row.lease)};
-    Completion completion = judge(a, row.output);
-    row.sqlstate = sqlstate_of(completion.verdict);
-    if (completion.verdict == Verdict::accept)
-        step_completed(a.saga, *step, *completion.work, row.output);
+    const Answer a{*saga, *step, *row.lease};
+    const AnswerVerdict verdict = judge(a, row.output);
+    row.sqlstate = sqlstate_of(verdict);
+    if (verdict == AnswerVerdict::accept)
+        accept(a, row.output);
     row.status = status_of(a.saga);
 }
 
@@ -320,7 +307,7 @@ STACKSAGA_FUNCTION(fail_step) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"error_class\" is not valid"),
                         errdetail("The value is \"%s\".", clip(name)),
                         errhint("Use retryable, non_retryable or unknown.")));
-    Failure failure{};
+    core::Failure failure{};
     failure.failure_class = *failure_class;
     failure.outcome_known = *failure_class != FailureClass::unknown;
     failure.was_never_done = *failure_class == FailureClass::non_retryable;

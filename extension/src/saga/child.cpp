@@ -1,4 +1,3 @@
-#include "core/retry.hpp"
 #include "core/token.hpp"
 
 #include "src/saga/child.hpp"
@@ -16,8 +15,6 @@ namespace stacksaga {
 
 namespace {
 
-using core::Direction;
-using core::FailureClass;
 using core::Status;
 using core::WorkPurpose;
 
@@ -50,7 +47,7 @@ constinit pg::Statement select_output{
     "    ON d.definition_id = s.definition_id AND d.step_no = e.step_no"
     " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
-struct Child {
+struct FoundChild {
     pg_uuid_t id;
     Status status;
     int32 run;
@@ -62,15 +59,15 @@ pg::Param token_param(const pg_uuid_t &id) {
     return pg::param(core::token_of_uuid(id.data).value());
 }
 
-std::optional<Child> find_child(const Saga &saga, int16 step_no) {
+std::optional<FoundChild> find_child(const Saga &saga, int16 step_no) {
     pg::Rows rows = find_latest_child.run(pg::param(saga.id), pg::param(step_no));
     if (rows.empty())
         return std::nullopt;
-    return Child{.id = rows.uuid(0, 0),
-                 .status = *core::status_of(rows.text(0, 1)),
-                 .run = rows.int4(0, 2),
-                 .error = rows.optional_text(0, 3).value_or(""),
-                 .is_requested = rows.boolean(0, 4)};
+    return FoundChild{.id = rows.uuid(0, 0),
+                      .status = *core::status_of(rows.text(0, 1)),
+                      .run = rows.int4(0, 2),
+                      .error = rows.optional_text(0, 3).value_or(""),
+                      .is_requested = rows.boolean(0, 4)};
 }
 
 void notify(const pg_uuid_t &id, WorkPurpose purpose, int16 step_no, TimestampTz now) {
@@ -78,13 +75,6 @@ void notify(const pg_uuid_t &id, WorkPurpose purpose, int16 step_no, TimestampTz
                    pg::param(step_no), pg::param_time(now));
     CRASH_POINT("child: notice written");
     wake_workers_at_commit();
-}
-
-/// A request that stands is not written again: the child that is just reading it may wait to notify
-/// this saga of its end, so waiting for that child would be a deadlock.
-void request_compensation(const Saga &saga, const Child &child) {
-    if (!child.is_requested)
-        notify(child.id, WorkPurpose::compensation_request, no_step, saga.now);
 }
 
 /// No key gives the same id: names of sagas are not empty.
@@ -112,142 +102,55 @@ void start_child(const Saga &saga, const Step &step, int32 run) {
         elog(ERROR, "child saga %s exists already", uuid_text(child.id));
 }
 
-Datum output_of(const Child &child) {
+/// A request that stands is not written again: the child that is just reading it may wait to notify
+/// this saga of its end, so waiting for that child would be a deadlock.
+void request_compensation(const Saga &saga, const Step &step) {
+    const std::optional<FoundChild> child = find_child(saga, step.no);
+    if (child && !child->is_requested)
+        notify(child->id, WorkPurpose::compensation_request, core::no_step, saga.now);
+}
+
+Datum output_of(const FoundChild &child) {
     return select_output.run(pg::param(child.id), token_param(child.id)).value(0, 0);
 }
 
-void settle_action(Saga &saga, const Step &step, const Work &work, const Child &child) {
-    if (child.status == Status::completed)
-        step_completed(saga, step, work, pg::param_datum(JSONBOID, output_of(child)));
-    else if (child.status == Status::failed)
-        step_failed(
-            saga, step, work,
-            {.failure_class = FailureClass::non_retryable,
-             .outcome_known = true,
-             .error = psprintf("saga %s failed: %s", uuid_text(child.id), clip(child.error)),
-             .since = saga.now,
-             .was_never_done = true});
-}
-
-/// The child has read the compensation request and does not compensate.
-bool has_refused(const Child &child) {
-    return child.status == Status::completed && !child.is_requested;
-}
-
-void settle_compensation(Saga &saga, const Step &step, const Work &work, const Child &child) {
-    if (child.status == Status::failed)
-        step_completed(saga, step, work, pg::param_null(JSONBOID));
-    else if (has_refused(child))
-        step_failed(
-            saga, step, work,
-            {.failure_class = FailureClass::non_retryable,
-             .outcome_known = true,
-             .error = psprintf("saga %s has completed an irreversible step", uuid_text(child.id)),
-             .since = saga.now});
+/// With what the engine may have to say of it.
+core::Child describe(const FoundChild &found) {
+    core::Child child{.status = found.status,
+                      .run = found.run,
+                      .is_requested = found.is_requested,
+                      .output = {},
+                      .why_failed = {},
+                      .why_irreversible = {}};
+    const char *id = uuid_text(found.id);
+    if (found.status == Status::completed) {
+        child.output = value_of(output_of(found));
+        child.why_irreversible = psprintf("saga %s has completed an irreversible step", id);
+    } else if (found.status == Status::failed) {
+        child.why_failed = psprintf("saga %s failed: %s", id, clip(found.error));
+    }
+    return child;
 }
 
 } // namespace
 
-bool child_stands(const Saga &saga, const Step &step) {
-    std::optional<Child> child = find_child(saga, step.no);
-    return child && child->status != Status::failed;
+std::optional<core::Child> load_child(const Saga &saga, const Step &step) {
+    const std::optional<FoundChild> found = find_child(saga, step.no);
+    if (!found)
+        return std::nullopt;
+    return describe(*found);
 }
 
-void run_child_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
-    Work attempt = work;
-    attempt.attempt = work.attempt + 1;
-    attempt.started_at = saga.now;
-    attempt.worker = worker;
-    attempt_begins(saga);
-    std::optional<Child> child = find_child(saga, step.no);
-    if (work.direction == Direction::act) {
-        // An operator who retries the step wants a new child, not one that has failed.
-        if (!child || child->status == Status::failed)
-            start_child(saga, step, child ? child->run + 1 : 0);
-    } else if (!child || child->status == Status::failed) {
-        step_completed(saga, step, attempt, pg::param_null(JSONBOID));
-        return;
-    } else {
-        request_compensation(saga, *child);
-    }
-    CRASH_POINT("child: started, parent does not wait");
-    begin_wait(saga, attempt, pg::time_plus(saga.now, step.timeout_us), worker);
-    if (work.direction == Direction::act && child && child->status == Status::completed)
-        settle_action(saga, step, attempt, *child);
-}
-
-void child_timed_out(Saga &saga, const Step &step, const Work &work) {
-    const core::RetryPolicy &policy = saga.definition->rules(step, work.direction).policy;
-    bool attempts_left =
-        policy.max_attempts == 0 || work.attempt - work.attempt_base < policy.max_attempts;
-    // The outcome of the child is unknown: the step is compensated, and its fallback is not tried.
-    // A child that cannot compensate is waited for; the row stays for its late end.
-    bool unknown = work.direction == Direction::act && !attempts_left;
-    step_failed(saga, step, work,
-                {.failure_class = unknown ? FailureClass::unknown : FailureClass::retryable,
-                 .outcome_known = false,
-                 .error = "the saga took longer than the step's timeout",
-                 .since = work.due_at,
-                 .keep_lease = true});
-}
-
-void child_settled(Saga &saga, int16 step_no) {
-    remove_saga_work(saga, WorkPurpose::child_settled, step_no);
-    CRASH_POINT("child: notice removed, parent unchanged");
-    const Step &step = saga.definition->step(step_no);
-    std::optional<Child> child = find_child(saga, step_no);
-    if (!child)
-        return;
-    std::optional<Work> action = find_work(saga, step_no, Direction::act);
-    if (action && action->attempt > 0 && !action->falling_back) {
-        settle_action(saga, step, *action, *child);
-        return;
-    }
-    std::optional<Work> compensation = find_work(saga, step_no, Direction::compensate);
-    if (compensation && compensation->attempt > 0)
-        settle_compensation(saga, step, *compensation, *child);
+void send_request(const Saga &saga, const core::ChildRequest &request) {
+    const Step &step = saga.definition->step(request.step_no);
+    if (request.kind == core::ChildRequest::Kind::start)
+        start_child(saga, step, request.run);
+    else
+        request_compensation(saga, step);
 }
 
 void notify_parent(const Saga &saga) {
     notify(*saga.parent_id, WorkPurpose::child_settled, saga.parent_step, saga.now);
-}
-
-void request_compensation_of_children(const Saga &saga) {
-    for (const Step &s : saga.definition->steps) {
-        if (s.traits().waits_for != core::StepWait::child || !find_work(saga, s.no, Direction::act))
-            continue;
-        if (std::optional<Child> child = find_child(saga, s.no))
-            request_compensation(saga, *child);
-    }
-}
-
-void compensate_for_parent(Saga &saga) {
-    remove_saga_work(saga, WorkPurpose::compensation_request);
-    const char *error = "the parent saga requested its compensation";
-    bool may_compensate = saga.direction == Direction::act && !is_past_pivot(saga);
-    switch (saga.status) {
-    case Status::completed:
-        if (may_compensate) {
-            change_status(saga, Direction::compensate,
-                          {.to = Status::compensating, .error = error});
-            compensate_next(saga);
-            break;
-        }
-        notify_parent(saga);
-        break;
-    case Status::failed:
-        notify_parent(saga);
-        break;
-    case Status::pending:
-    case Status::running:
-    case Status::suspended:
-        if (may_compensate)
-            begin_compensation(saga, nullptr, error);
-        break;
-    case Status::compensating: // already
-    case Status::parked:       // an operator has to look at it first
-        break;
-    }
 }
 
 } // namespace stacksaga

@@ -5,32 +5,20 @@
 // child is to compensate (compensation_request). The worker that runs such a row reads what is
 // committed.
 #pragma once
-#include "src/saga/saga.hpp"
+#include "pg/pg.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 
-/// All inside with_spi, with the saga locked.
+/// All inside with_spi.
 
-/// Whether the step has a child that has not failed: it runs, is stuck, or has completed.
-bool child_stands(const Saga &saga, const Step &step);
+/// The latest saga that this step has started, as the engine needs it.
+std::optional<core::Child> load_child(const Saga &saga, const Step &step);
 
-/// Runs the work row of a child step: starts the child, or requests its compensation, and waits.
-void run_child_step(Saga &saga, const Step &step, const Work &work, std::string_view worker);
+/// Starts a child, or asks the latest one to compensate.
+void send_request(const Saga &saga, const core::ChildRequest &request);
 
-/// The child has not settled within the step's timeout: it is waited for again, as long as attempts
-/// are left.
-void child_timed_out(Saga &saga, const Step &step, const Work &work);
-
-/// The child of this step has settled.
-void child_settled(Saga &saga, int16 step_no);
-
-/// `saga` has settled: notifies its parent.
+/// Announces to the saga that started this one how it stands.
 void notify_parent(const Saga &saga);
-
-/// Requests that the children that `saga` waits for compensate.
-void request_compensation_of_children(const Saga &saga);
-
-/// The parent of `saga` has requested its compensation.
-void compensate_for_parent(Saga &saga);
 
 } // namespace stacksaga

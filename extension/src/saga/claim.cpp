@@ -11,23 +11,15 @@
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/claim_search.hpp"
-#include "src/saga/saga.hpp"
 #include "src/saga/step_call.hpp"
 #include "src/saga/step_results.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 
 namespace {
 
 constexpr int32 claim_max = 1000;
-
-constinit pg::Statement take{
-    "UPDATE stacksaga.work"
-    "   SET attempt = $5, lease = $6, lease_until = $7, started_at = $8, due_at = $9, worker = $10,"
-    "       deferred = false"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND purpose = 'step' AND step_no = $3 AND direction = $4"
-    "   AND attempt = $5 - 1 AND lease_until IS NULL"};
 
 // With an empty retry budget one search defers at most so many retries. A call searches at most so
 // often for steps behind them, or behind those that other claimers took.
@@ -58,70 +50,53 @@ void add_claimed(pg::ResultSet &result, const StepCall &call, int64 lease, Times
     result.add_row(values, nulls);
 }
 
-/// Whether the step may be claimed now; a lease that ran out is settled first, and may have made a
-/// fallback due, on another queue.
-std::optional<Work> claimable(const Claim &claim, Saga &saga, const Step &step,
-                              core::Direction direction) {
-    std::optional<Work> work = find_work(saga, step.no, direction);
-    if (work && work->is_claimed() && work->due_at <= saga.now) {
-        lease_expired(saga, step, *work);
-        work = find_work(saga, step.no, direction);
-    }
-    bool free = work && !work->is_claimed() && !work->verifying && work->due_at <= saga.now &&
-                queue_of(step, work->falling_back) == claim.queue &&
-                saga.status != core::Status::suspended;
-    return free && !deadline_passed(saga) ? work : std::nullopt;
-}
-
 /// Whether the step may not be tried again yet; then it is due later.
-bool is_deferred(const Claim &claim, const Saga &saga, const Work &work) {
+bool is_deferred(const Claim &claim, Saga &saga, const Work &work) {
     if (work.attempt == work.attempt_base) {
         count_first_attempt(claim.budget);
         return false;
     }
     const std::optional<int64> delay =
         defer_retry(claim.budget, claim.node ? fraction_of(*claim.node) : 1);
-    return delay && postpone_retry(saga.id, work.step_no, work.direction, *delay);
+    if (delay)
+        core::defer_work(saga, work, pg::time_plus(saga.now, *delay));
+    return delay.has_value();
 }
 
-Claimed claim_one(const Claim &claim, const pg_uuid_t &saga_id, int16 step_no,
-                  core::Direction direction, pg::ResultSet &result) {
-    std::optional<Saga> saga = lock_saga(saga_id, claim.now, true);
-    if (!saga)
-        return Claimed::no;
-    const Step &step = saga->definition->step(step_no);
-    std::optional<Work> work = claimable(claim, *saga, step, direction);
-    if (!work)
-        return Claimed::no;
-    if (is_deferred(claim, *saga, *work))
-        return Claimed::deferred;
-
-    int32 attempt = work->attempt + 1;
-    int64 lease = core::make_lease(attempt, direction, pg::random_bits());
-    TimestampTz timeout = pg::time_plus(claim.now, step.timeout_us);
-    TimestampTz lease_until = pg::time_plus(claim.now, claim.lease_us);
-    TimestampTz until = std::min(lease_until, timeout);
+/// Gives the step to the claimer, and returns what it needs to run it.
+void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &work,
+                pg::ResultSet &result) {
+    const int64 lease = core::make_lease(work.attempt + 1, work.direction, pg::random_bits());
+    const Work attempt = core::begin_claim(saga, step, work, lease,
+                                           pg::time_plus(claim.now, claim.lease_us), claim.worker);
     CRASH_POINT("claim: before the lease");
-    uint64 taken =
-        take.touch(pg::param(saga_id), pg::param(saga->token), pg::param(step_no),
-                   pg::param(core::name_of(direction)), pg::param(attempt), pg::param(lease),
-                   pg::param_time(lease_until), pg::param_time(claim.now), pg::param_time(until),
-                   pg::param(claim.worker));
-    if (taken != 1)
-        return Claimed::no;
+    write_saga(saga);
     CRASH_POINT("claim: lease written");
-    attempt_begins(*saga);
-    StepCall call{.saga_id = saga_id,
-                  .saga = saga->definition->saga,
-                  .step = &step,
-                  .direction = direction,
-                  .attempt = attempt,
-                  .input = saga->input,
-                  .results = step_results(*saga, step, direction),
-                  .headers = saga->headers,
-                  .deadline = attempt_deadline(*saga, step, direction)};
-    add_claimed(result, call, lease, until);
+    const StepCall call{.saga_id = saga.id,
+                        .saga = saga.definition->saga,
+                        .step = &step,
+                        .direction = attempt.direction,
+                        .attempt = attempt.attempt,
+                        .input = saga.input,
+                        .results = step_results(saga, step, attempt.direction),
+                        .headers = saga.headers,
+                        .deadline = core::attempt_deadline(saga, step, attempt.direction)};
+    add_claimed(result, call, lease, attempt.due_at);
     CRASH_POINT("claim: step returned");
+}
+
+Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet &result) {
+    Saga *saga = lock_saga(candidate.saga_id, claim.now, true);
+    if (saga == nullptr)
+        return Claimed::no;
+    const Step &step = saga->definition->step(candidate.step_no);
+    const std::optional<Work> work =
+        core::find_claimable(*saga, step, candidate.direction, claim.queue, pg::random_fraction());
+    if (!work || is_deferred(claim, *saga, *work)) {
+        write_saga(*saga); // a lease or a deadline may have been settled
+        return work ? Claimed::deferred : Claimed::no;
+    }
+    claim_step(claim, *saga, step, *work, result);
     return Claimed::yes;
 }
 
@@ -147,7 +122,7 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, pg::ResultSet &r
         CHECK_FOR_INTERRUPTS();
         if (tried.claimed == claim.max_steps)
             break;
-        const Claimed outcome = claim_one(claim, c.saga_id, c.step_no, c.direction, result);
+        const Claimed outcome = claim_one(claim, c, result);
         tried.claimed += outcome == Claimed::yes ? 1 : 0;
         tried.deferred += outcome == Claimed::deferred ? 1 : 0;
         conflicts += outcome == Claimed::no ? 1 : 0;

@@ -41,6 +41,18 @@ constinit pg::Statement select_current{
 constinit pg::Statement select_version{
     "SELECT definition_id FROM stacksaga.saga_definition WHERE saga = $1 AND version = $2"};
 
+StepFunctions read_functions(const pg::Rows &rows, uint64 row, const Step &step) {
+    StepFunctions f{};
+    f.action = read_function(rows, row, 5);
+    f.compensation = read_function(rows, row, 7);
+    f.verify = read_function(rows, row, 9);
+    f.search_path = copy_text(rows, row, 11);
+    if (step.traits().fallback == core::FallbackKind::function)
+        f.fallback = read_function(rows, row, 18);
+    f.retry = read_rules(rows, row, 22);
+    return f;
+}
+
 Step read_step(const pg::Rows &rows, uint64 row) {
     std::string_view effect = rows.text(row, 13);
     Step s{};
@@ -49,28 +61,23 @@ Step read_step(const pg::Rows &rows, uint64 row) {
     s.kind = *core::step_kind_of(rows.text(row, 2));
     s.name = copy_view(rows.text(row, 3));
     s.queue = copy_view(rows.optional_text(row, 4).value_or(""));
-    s.action = read_function(rows, row, 5);
-    s.compensation = read_function(rows, row, 7);
-    s.verify = read_function(rows, row, 9);
-    s.search_path = copy_text(rows, row, 11);
     s.timeout_us = rows.is_null(row, 12)
-                       ? no_timeout
+                       ? core::no_timeout
                        : pg::interval_microseconds(rows.value(row, 12), "timeout", false);
     s.signal = copy_view(rows.optional_text(row, 15).value_or(""));
     if (!rows.is_null(row, 16))
         s.delay_us = pg::interval_microseconds(rows.value(row, 16), "delay", false);
     s.child_saga = copy_view(rows.optional_text(row, 17).value_or(""));
-    if (s.traits().fallback == core::FallbackKind::function)
-        s.fallback = read_function(rows, row, 18);
-    else
+    s.has_verify = !rows.is_null(row, 9);
+    s.has_fallback = !rows.is_null(row, 18);
+    if (s.traits().fallback != core::FallbackKind::function)
         s.fallback_queue = copy_view(rows.optional_text(row, 18).value_or(""));
     // A queue step compensates where it says that it can; a compensation that is named always runs.
-    s.compensable = effect == "compensable" || s.compensation;
+    s.compensable = effect == "compensable" || !rows.is_null(row, 7);
     s.irreversible = effect == "irreversible";
     s.compensate_when_started = rows.text(row, 14) == "started";
     s.topic = copy_view(rows.optional_text(row, 20).value_or(""));
     s.compensation_topic = copy_view(rows.optional_text(row, 21).value_or(""));
-    s.retry = read_rules(rows, row, 22);
     return s;
 }
 
@@ -87,15 +94,20 @@ Definition *read_definition(int32 id) {
         d->deadline_us = pg::interval_microseconds(head.value(0, 4), "deadline", true);
     d->continue_compensating = head.text(0, 5) == "continue";
     d->compensation_retry = read_rules(head, 0, 6);
+    d->compensation_policy = d->compensation_retry.policy;
 
     pg::Rows rows = select_steps.run(pg::param(id));
     auto *steps = static_cast<Step *>(palloc0(sizeof(Step) * rows.count()));
+    auto *functions = static_cast<StepFunctions *>(palloc0(sizeof(StepFunctions) * rows.count()));
     for (uint64 i = 0; i < rows.count(); ++i) {
         steps[i] = read_step(rows, i);
+        functions[i] = read_functions(rows, i, steps[i]);
+        steps[i].policy = functions[i].retry.policy;
         d->stages = std::max(d->stages, steps[i].stage);
-        d->has_children = d->has_children || steps[i].traits().waits_for == core::StepWait::child;
+        d->has_children = d->has_children || steps[i].waits_for() == core::StepWait::child;
     }
     d->steps = {steps, rows.count()};
+    d->functions = {functions, rows.count()};
     return d;
 }
 

@@ -71,7 +71,7 @@ Repeats wait_of(const Step &step) {
     const int64 length =
         step.traits().waits_for == core::StepWait::time ? step.delay_us : step.timeout_us;
     Repeats wait{.attempts = 1, .window_us = length};
-    if (length == no_timeout)
+    if (length == core::no_timeout)
         wait.window_us.reset();
     return wait;
 }
@@ -79,10 +79,10 @@ Repeats wait_of(const Step &step) {
 /// A fallback has as many attempts again, after those of the action.
 Repeats repeats_of(const Step &step) {
     Repeats all =
-        step.traits().has_effect ? repeats_of(step.retry.policy, step.timeout_us) : wait_of(step);
-    if (!step.has_fallback())
+        step.traits().has_effect ? repeats_of(step.policy, step.timeout_us) : wait_of(step);
+    if (!step.has_fallback)
         return all;
-    const Repeats more = repeats_of(step.retry.policy, step.timeout_us);
+    const Repeats more = repeats_of(step.policy, step.timeout_us);
     if (!all.attempts || !more.attempts)
         return {};
     all.attempts = saturating_sum(*all.attempts, *more.attempts);
@@ -133,8 +133,7 @@ void warn(Warning &warning, const Definition &d, const Step &step, const Repeats
         warn_of_window(warning, "its attempts", repeats, layers.dedupe_us);
         if (step.compensable)
             warn_of_window(warning, "the attempts of its compensation",
-                           repeats_of(d.compensation_retry.policy, step.timeout_us),
-                           layers.dedupe_us);
+                           repeats_of(d.compensation_policy, step.timeout_us), layers.dedupe_us);
     } else if (!repeats.attempts) {
         warning.add("its attempts have no limit");
     }

@@ -37,26 +37,30 @@ Datum command_of(const Saga &saga, const Step &step, const Work &attempt) {
         pg::param(direction), pg::param(attempt.attempt), pg::param_datum(JSONBOID, saga.input),
         pg::param_datum(JSONBOID, step_results(saga, step, attempt.direction)),
         pg::param(std::string_view{idempotency_key_of(saga.id, step.no, attempt.direction)}),
-        pg::param_time(attempt_deadline(saga, step, attempt.direction)), pg::param(*attempt.lease));
+        pg::param_time(core::attempt_deadline(saga, step, attempt.direction)),
+        pg::param(*attempt.lease));
     return rows.value(0, 0);
 }
 
 } // namespace
 
-void run_message_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
+void run_message_step(Saga *saga, const Step &step, const Work &work, std::string_view worker) {
     Work attempt = work;
     attempt.attempt = work.attempt + 1;
     attempt.lease = core::make_lease(attempt.attempt, attempt.direction, pg::random_bits());
-    attempt_begins(saga);
-    publish_message(saga.ring_id, {.topic = topic_of(step, attempt),
-                                   .key = std::string_view{uuid_text(saga.id)},
-                                   .type = step.name,
-                                   .payload = command_of(saga, step, attempt),
-                                   .headers = saga.headers,
-                                   .message_id = std::nullopt,
-                                   .deliver_at = std::nullopt});
+    attempt.worker = worker;
+    core::attempt_begins(*saga);
+    publish_message(saga->ring_id, {.topic = topic_of(step, attempt),
+                                    .key = std::string_view{uuid_text(saga->id)},
+                                    .type = step.name,
+                                    .payload = command_of(*saga, step, attempt),
+                                    .headers = saga->headers,
+                                    .message_id = std::nullopt,
+                                    .deliver_at = std::nullopt});
     CRASH_POINT("message step: published, does not wait");
-    begin_wait(saga, attempt, pg::time_plus(saga.now, step.timeout_us), worker);
+    const TimestampTz until = pg::time_plus(saga->now, step.timeout_us);
+    core::claim_work(*saga, attempt, until, until);
+    write_saga(*saga);
 }
 
 } // namespace stacksaga

@@ -5,17 +5,17 @@
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/random.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/saga/child.hpp"
-#include "src/saga/saga.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-using core::Direction;
-using core::FailureClass;
 using core::Status;
 
 // Under the saga's lock, so numbers are given one at a time.
@@ -45,85 +45,40 @@ void write_action(const Saga &saga, const Record &r) {
                       r.step_no ? pg::param(*r.step_no) : pg::param_null(INT2OID),
                       pg::param(r.outcome), pg::param(acting_role()), pg::param_time(saga.now),
                       pg::param(core::name_of(r.status_before)),
-                      pg::param(core::name_of(saga.status)), pg::param(r.reason));
+                      pg::param(core::name_of(saga.status())), pg::param(r.reason));
 }
 
-[[noreturn]] void refuse(const Saga &saga, const char *action, const char *why, const char *hint) {
-    ereport(ERROR, (errcode(pg::sg409), errmsg("saga %s cannot be %s", uuid_text(saga.id), action),
-                    errdetail("It is %s%s.", core::name_of(saga.status).data(), why),
-                    errhint("%s", hint)));
+[[noreturn]] void refuse(const Saga &saga, const char *action, const core::Refusal &refusal) {
+    ereport(ERROR,
+            (errcode(pg::sg409), errmsg("saga %s cannot be %s", uuid_text(saga.id), action),
+             errdetail("It is %s%s.", core::name_of(saga.status()).data(), clip(refusal.because)),
+             errhint("%s", clip(refusal.hint))));
 }
 
-constexpr const char *final_hint = "It has ended; saga_timeline() shows what happened to it.";
-
-void cancel(Saga &saga, std::string_view reason) {
-    if (core::is_final(saga.status))
-        refuse(saga, "cancelled", "", final_hint);
-    if (saga.direction == Direction::compensate) {
-        if (saga.status == Status::parked)
-            refuse(saga, "cancelled", ", after its compensation began",
-                   "Use retry_saga() or resolve_step() for the compensation that failed.");
-        if (saga.is_suspended())
-            continue_saga(saga);
-        return;
-    }
-    if (saga.status == Status::parked && read_progress(saga).doubtful[*saga.parked_step - 1] &&
-        saga.definition->step(*saga.parked_step).irreversible)
-        refuse(saga, "cancelled", ", since the outcome of an irreversible step is not known",
-               "Say with resolve_step() whether the step was done.");
-    if (is_past_pivot(saga))
-        refuse(saga, "cancelled", ", past an irreversible step",
-               "Let it complete; retry_saga() and resolve_step() continue a parked saga.");
-    if (saga.is_suspended()) {
-        release_work(saga);
-        saga.status = Status::running; // written below, as the change from suspended
-    }
-    begin_compensation(saga, nullptr, psprintf("cancelled: %s", clip(reason)));
+std::optional<core::Refusal> cancel(Saga &saga, std::string_view reason) {
+    return core::cancel_saga(saga, psprintf("cancelled: %s", clip(reason)));
 }
-
-void suspend(Saga &saga, std::string_view) {
-    if (saga.is_suspended())
-        return;
-    if (core::is_final(saga.status))
-        refuse(saga, "suspended", "", final_hint);
-    if (saga.status == Status::parked)
-        refuse(saga, "suspended", "", "It waits for an operator already.");
-    hold_work(saga);
-    change_status(saga, saga.direction, {.to = Status::suspended});
+std::optional<core::Refusal> suspend(Saga &saga, std::string_view) {
+    return core::suspend_saga(saga);
 }
-
-void resume(Saga &saga, std::string_view) {
-    if (!saga.is_suspended())
-        refuse(saga, "resumed", ", not suspended",
-               saga.status == Status::parked ? "Use retry_saga() for a parked saga."
-                                             : "Only suspend_saga() stops a saga.");
-    continue_saga(saga);
+std::optional<core::Refusal> resume(Saga &saga, std::string_view) {
+    return core::resume_saga(saga);
 }
-
-void retry(Saga &saga, std::string_view) {
-    if (saga.status != Status::parked)
-        refuse(saga, "tried again", ", not parked",
-               "retry_saga() is for parked sagas; the others retry by their policies.");
-    if (saga.direction == Direction::act) {
-        // A step that only waits for a late answer keeps its row, and becomes claimable again.
-        bool *is_kept = steps_kept(saga);
-        for (const Step &step : saga.definition->steps)
-            if (is_kept[step.no - 1] && step.traits().waits_for != core::StepWait::signal)
-                start_counting_anew(saga, *find_work(saga, step.no, Direction::act));
-    }
-    continue_saga(saga);
+std::optional<core::Refusal> retry(Saga &saga, std::string_view) {
+    return core::retry_saga(saga);
 }
 
 /// Indexed by Action; the words are those of saga_action.
 struct ActionRule {
     std::string_view name;
-    void (*run)(Saga &saga, std::string_view reason);
+    const char *done; ///< as in "cannot be cancelled"
+    std::optional<core::Refusal> (*run)(Saga &saga, std::string_view reason);
 };
 constexpr std::array action_rules{
-    ActionRule{"cancel", cancel},
-    ActionRule{"suspend", suspend},
-    ActionRule{"resume", resume},
-    ActionRule{"retry", retry},
+    ActionRule{"cancel", "cancelled", cancel},
+    ActionRule{"suspend", "suspended", suspend},
+    ActionRule{"resume", "resumed", resume},
+    ActionRule{"retry", "tried again", retry},
 };
 
 struct Resolution {
@@ -132,105 +87,31 @@ struct Resolution {
     std::optional<std::string_view> reason;
 };
 
-Work failed_attempt(int16 step_no, Direction direction, int32 attempt) {
-    Work work{};
-    work.step_no = step_no;
-    work.direction = direction;
-    work.attempt = attempt;
-    return work;
-}
-
-/// An irreversible step that completed after compensation had begun, and so parked the saga.
-bool is_done_on_the_way_back(const Saga &saga, const Step &step) {
-    return saga.status == Status::parked && saga.direction == Direction::compensate &&
-           saga.parked_direction == Direction::act && saga.parked_step == step.no &&
-           read_progress(saga).acted[step.no - 1];
-}
-
-[[noreturn]] void refuse_child(const Saga &saga, const Step &step) {
-    refuse(saga, "resolved", psprintf(", and step \"%s\" is a saga of its own", clip(step.name)),
-           "Cancel, retry or resolve that saga; it notifies this one.");
-}
-
-/// What an operator can settle of a step: its live work row, or a failed attempt that is not tried
-/// again.
-Work find_unsettled(const Saga &saga, const Step &step) {
-    if (std::optional<Work> work = find_work(saga, step.no, Direction::compensate))
-        return *work;
-    if (std::optional<Work> work = find_work(saga, step.no, Direction::act)) {
-        if (step.traits().waits_for == core::StepWait::child && !work->falling_back)
-            refuse_child(saga, step);
-        return *work;
-    }
-    Progress p = read_progress(saga);
-    for (Direction d : {Direction::compensate, Direction::act}) {
-        int32 attempt = last_failed_attempts(saga, d)[step.no - 1];
-        bool done = (d == Direction::act ? p.acted : p.compensated)[step.no - 1];
-        if (attempt > 0 && !done && saga.status == Status::parked &&
-            (d == Direction::compensate || saga.parked_direction == Direction::act)) {
-            if (d == Direction::act && step.traits().waits_for == core::StepWait::child &&
-                child_stands(saga, step))
-                refuse_child(saga, step);
-            return failed_attempt(step.no, d, attempt);
-        }
-    }
-    if (is_done_on_the_way_back(saga, step))
-        return failed_attempt(step.no, Direction::act, 1);
-    refuse(saga, "resolved", psprintf(", and step \"%s\" neither runs nor waits", clip(step.name)),
-           "Resolve a step that has begun and is not settled; saga_history shows them.");
-}
-
-/// Whether an irreversible step besides this one was done, or may have been.
-bool another_pivot_stands(const Saga &saga, const Step &step) {
-    Progress p = read_progress(saga);
-    return std::any_of(
-        saga.definition->steps.begin(), saga.definition->steps.end(), [&](const Step &s) {
-            return s.irreversible && s.no != step.no && (p.acted[s.no - 1] || p.doubtful[s.no - 1]);
-        });
-}
-
-/// A step of a saga that compensates was not done after all. If the saga was parked for it, the
-/// compensation continues.
-void settle_on_the_way_back(Saga &saga, const Step &step) {
-    settle_outcomes(saga, step.no, Direction::act);
-    if (!work_remains(saga, Direction::act) && !another_pivot_stands(saga, step))
-        compensate_next(saga);
-}
-
 void resolve(Saga &saga, const Step &step, const Resolution &r) {
-    Work work = find_unsettled(saga, step);
-    bool is_live = find_work(saga, step.no, work.direction).has_value();
-    if (r.done && !work.is_claimed()) // what failed stays in the history
-        ++work.attempt;
-    work.attempt = std::max(work.attempt, 1);
-    work.worker = acting_role();
-    if (saga.direction == Direction::act)
-        attempt_begins(saga);
-    if (r.done && is_done_on_the_way_back(saga, step))
-        return; // as was known
-    if (r.done) {
-        step_completed(saga, step, work, r.output);
-        return;
-    }
-    Failure failure{.failure_class = FailureClass::non_retryable,
-                    .outcome_known = true,
-                    .error = psprintf("an operator says that the step was not done: %s",
-                                      clip(r.reason.value_or("no reason given"))),
-                    .since = saga.now,
-                    .was_never_done = true,
-                    .adds_to_error = true};
-    bool goes_back = saga.direction == Direction::compensate;
-    if (is_live) {
-        if (work.direction == Direction::compensate)
-            failure.failure_class = FailureClass::retryable; // it is still to be done
-        step_failed(saga, step, work, failure);
-    } else if (goes_back && work.direction == Direction::act) {
-        settle_on_the_way_back(saga, step);
-    } else if (goes_back) {
-        write_failure(saga, step, work, failure); // parked as before
-    } else {
-        step_failed(saga, step, work, failure);
-    }
+    const bool child_stands = [&] {
+        if (step.waits_for() != core::StepWait::child)
+            return false;
+        const std::optional<core::Child> child = load_child(saga, step);
+        return child && child->status != Status::failed;
+    }();
+    if (core::is_settled_by_child(saga, step, child_stands))
+        refuse(saga, "resolved",
+               {psprintf(", and step \"%s\" is a saga of its own", clip(step.name)),
+                "Cancel, retry or resolve that saga; it notifies this one."});
+    const std::optional<Work> unsettled = core::find_unsettled(saga, step);
+    if (!unsettled)
+        refuse(saga, "resolved",
+               {psprintf(", and step \"%s\" neither runs nor waits", clip(step.name)),
+                "Resolve a step that has begun and is not settled; saga_history shows them."});
+    if (r.done)
+        core::resolve_as_done(saga, step, *unsettled,
+                              value_or_null(r.output.value, r.output.isnull), acting_role());
+    else
+        core::resolve_as_not_done(saga, step, *unsettled,
+                                  psprintf("an operator says that the step was not done: %s",
+                                           clip(r.reason.value_or("no reason given"))),
+                                  acting_role(), pg::random_fraction());
+    write_saga(saga);
 }
 
 std::string_view required_reason(const pg::Arguments &arguments, int i) {
@@ -254,13 +135,14 @@ std::string_view name_of(Action action) {
 }
 
 Operated operate(const pg_uuid_t &id, Action action, std::string_view reason) {
-    Saga saga = require_saga(id, pg::clock_now());
-    Operated result{saga.status, saga.status};
-    action_rules[static_cast<size_t>(action)].run(saga, reason);
-    write_action(saga,
-                 {.action = name_of(action), .status_before = result.before, .reason = reason});
-    result.after = saga.status;
-    return result;
+    Saga &saga = require_saga(id, pg::clock_now());
+    const Status before = saga.status();
+    const ActionRule &rule = action_rules[static_cast<size_t>(action)];
+    if (const std::optional<core::Refusal> refusal = rule.run(saga, reason))
+        refuse(saga, rule.done, *refusal);
+    write_saga(saga);
+    write_action(saga, {.action = rule.name, .status_before = before, .reason = reason});
+    return {before, saga.status()};
 }
 
 // cancel_saga(saga_id, reason) -> text
@@ -302,18 +184,18 @@ STACKSAGA_FUNCTION(resolve_step) {
     if (!arguments.is_null(4))
         r.reason = required_reason(arguments, 4);
     core::Status status = pg::with_spi([&] {
-        Saga saga = require_saga(id, pg::clock_now());
+        Saga &saga = require_saga(id, pg::clock_now());
         const Step *step = saga.definition->find(name);
         if (step == nullptr)
             raise_unknown_step(saga, name);
-        core::Status before = saga.status;
+        const core::Status before = saga.status();
         resolve(saga, *step, r);
         write_action(saga, {.action = "resolve",
                             .status_before = before,
                             .reason = r.reason,
                             .step_no = step->no,
                             .outcome = outcome});
-        return saga.status;
+        return saga.status();
     });
     PG_RETURN_TEXT_P(pg::make_text(core::name_of(status)));
 }

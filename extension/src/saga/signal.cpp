@@ -3,9 +3,10 @@
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
+#include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
-#include "src/saga/saga.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 
@@ -32,15 +33,15 @@ struct Signal {
     std::optional<std::string_view> message_id;
 };
 
-bool is_waited_for(const Definition &d, std::string_view signal) {
+bool is_waited_for(const core::Definition &d, std::string_view signal) {
     return std::any_of(d.steps.begin(), d.steps.end(), [&](const Step &s) {
-        return s.traits().waits_for == core::StepWait::signal && s.signal == signal;
+        return s.waits_for() == core::StepWait::signal && s.signal == signal;
     });
 }
 
 /// False when the message was accepted before.
 bool accept(const Signal &signal) {
-    Saga saga = require_saga_to_signal(signal.saga_id, pg::clock_now());
+    Saga &saga = require_saga_to_signal(signal.saga_id, pg::clock_now());
     if (signal.message_id &&
         !find_message.run(pg::param(saga.id), pg::param(saga.token), pg::param(*signal.message_id))
              .empty())
@@ -52,16 +53,17 @@ bool accept(const Signal &signal) {
                         errdetail("It runs version %d of \"%s\".", saga.definition->version,
                                   clip(saga.definition->saga)),
                         errhint("Send the signal that a signal_step() of its definition names.")));
-    if (core::is_final(saga.status) || saga.direction == core::Direction::compensate)
+    if (core::is_final(saga.status()) || !saga.acts())
         ereport(ERROR, (errcode(pg::sg409),
                         errmsg("saga %s takes no signals any more", uuid_text(saga.id)),
-                        errdetail("It is %s.", core::name_of(saga.status).data()),
+                        errdetail("It is %s.", core::name_of(saga.status()).data()),
                         errhint("saga_timeline() shows how it ended.")));
     insert_signal.run(pg::param(saga.id), pg::param(saga.token), pg::param(signal.name),
                       pg::param(signal.message_id), pg::param_datum(JSONBOID, signal.payload),
                       pg::param_time(saga.now));
     CRASH_POINT("signal: written, not taken");
-    take_signals(saga);
+    core::take_signals(saga);
+    write_saga(saga);
     return true;
 }
 

@@ -16,7 +16,7 @@
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/fingerprint.hpp"
-#include "src/saga/saga.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 
@@ -318,16 +318,10 @@ int *order_of_keys(const Start *starts, int count) {
 } // namespace
 
 bool insert_saga(const NewSaga &n) {
-    Saga saga{};
-    saga.id = n.id;
-    saga.token = token_of(n.id);
+    Saga &saga = make_saga(n.id, *n.definition, n.now);
     saga.ring_id = n.ring.ring_id;
     saga.slot = core::slot_of(core::Token::from_int64(saga.token), n.ring.slots);
-    saga.definition = n.definition;
-    saga.status = Status::pending;
-    saga.direction = Direction::act;
     saga.deadline_at = n.deadline_at;
-    saga.now = n.now;
     uint64 inserted = insert_row.touch(
         pg::param(n.id), pg::param(saga.token), pg::param(saga.ring_id), pg::param(saga.slot),
         pg::param(n.definition->id), pg::param(n.run), pg::param(n.key),
@@ -338,9 +332,10 @@ bool insert_saga(const NewSaga &n) {
     if (inserted == 0)
         return false;
     count_event(Counter::sagas_started);
-    count_saga(saga.status, 1);
+    count_saga(saga.status(), 1);
     CRASH_POINT("start: row written, work not yet");
-    open_first_stage(saga, n.due_at);
+    core::open_first_stage(saga, n.due_at);
+    write_saga(saga);
     CRASH_POINT("start: work written");
     return true;
 }

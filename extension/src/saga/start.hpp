@@ -1,7 +1,7 @@
 // Starting a saga: its row and its first stage.
 #pragma once
 #include "src/ring/ring.hpp"
-#include "src/saga/saga_rows.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 

@@ -43,7 +43,7 @@ Datum step_call_datum(const StepCall &call) {
 Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
                    const StepCall &call, bool *isnull) {
     const HandlerCaller caller{.definer = definition.definer,
-                               .search_path = call.step->search_path,
+                               .search_path = definition.functions_of(*call.step).search_path,
                                .described =
                                    psprintf("Saga \"%.*s\", version %d, was defined by role",
                                             static_cast<int>(definition.saga.size()),

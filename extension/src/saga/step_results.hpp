@@ -1,6 +1,6 @@
 // The outputs of the steps that are done: what a step is called with.
 #pragma once
-#include "src/saga/saga_rows.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 

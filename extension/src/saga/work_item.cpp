@@ -4,7 +4,7 @@
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
-#include "pg/query.hpp"
+#include "pg/random.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/handler_timeout.hpp"
 #include "src/handler/running_handler.hpp"
@@ -24,19 +24,18 @@ using core::WorkPurpose;
 
 /// The saga and the work row of a step that is still due.
 struct Due {
-    Saga saga;
+    Saga *saga;
     Work work;
 };
 
 std::optional<Due> lock_due(const DueItem &item) {
-    std::optional<Saga> saga = lock_saga(item.saga_id, pg::clock_now(), true);
-    if (!saga)
+    Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
+    if (saga == nullptr)
         return std::nullopt;
-    CRASH_POINT("step: saga locked, work row not read");
-    std::optional<Work> work = find_work(*saga, item.step_no, item.direction);
+    const std::optional<Work> work = core::find_work(*saga, item.step_no, item.direction);
     if (!work || work->due_at > saga->now)
         return std::nullopt;
-    return Due{*saga, *work};
+    return Due{saga, *work};
 }
 
 StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
@@ -48,26 +47,27 @@ StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
             .input = saga.input,
             .results = step_results(saga, step, attempt.direction),
             .headers = saga.headers,
-            .deadline = attempt_deadline(saga, step, attempt.direction)};
+            .deadline = core::attempt_deadline(saga, step, attempt.direction)};
 }
 
-/// What a handler has returned. What it did to its saga is in `saga`.
-Datum call(Saga &saga, const Step &step, const FunctionRef &function, HandlerKind kind,
+/// What a handler has returned. If it has signalled its saga, that is read anew: `saga` is another
+/// one then, and nothing may have been decided about the one before.
+Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKind kind,
            const Work &attempt, bool *isnull) {
     // After begin_step(), so that results too large for one value are a failure of the step, which
     // no retry changes.
-    running_handler.begin_step(saga.id);
-    StepCall step_call = make_call(saga, step, attempt);
+    running_handler.begin_step(saga->id);
+    StepCall step_call = make_call(*saga, step, attempt);
     start_handler_timeout(step.timeout_us);
     CRASH_POINT("step: before the function");
-    Datum result = call_handler(*saga.definition, function, kind, step_call, isnull);
+    Datum result = call_handler(saga->full_definition(), function, kind, step_call, isnull);
     CRASH_POINT("step: after the function");
     finish_handler_timeout();
     if (kind == HandlerKind::action && !*isnull)
         check_payload(result, "output");
     running_handler.end();
     if (running_handler.has_signalled_its_saga())
-        saga = *lock_saga(saga.id, saga.now);
+        saga = lock_saga(saga->id, saga->now);
     return result;
 }
 
@@ -80,91 +80,104 @@ Work next_attempt(const Saga &saga, const Work &work, std::string_view worker) {
     return attempt;
 }
 
-void run_action(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
-    Work attempt = next_attempt(saga, work, worker);
-    attempt_begins(saga);
-    const FunctionRef &function = work.direction == Direction::compensate ? step.compensation
-                                  : work.falling_back                     ? step.fallback
-                                                                          : step.action;
+void run_action(Saga *saga, const Step &step, const Work &work, std::string_view worker) {
+    const Work attempt = next_attempt(*saga, work, worker);
+    const StepFunctions &f = saga->full_definition().functions_of(step);
+    const FunctionRef &function = work.direction == Direction::compensate ? f.compensation
+                                  : work.falling_back                     ? f.fallback
+                                                                          : f.action;
     bool isnull;
-    Datum output = call(saga, step, function, HandlerKind::action, attempt, &isnull);
-    step_completed(saga, step, attempt, pg::param_datum(JSONBOID, output, isnull));
+    const Datum output = call(saga, step, function, HandlerKind::action, attempt, &isnull);
+    core::attempt_begins(*saga);
+    core::step_completed(*saga, step, attempt, value_or_null(output, isnull));
+    write_saga(*saga);
 }
 
 /// What verify answers decides an attempt whose outcome is unknown. `error`: why it gave no answer.
 void settle_verified(Saga &saga, const Step &step, const Work &work, std::string_view answer,
                      const HandlerError *error = nullptr) {
     if (answer == "done") {
-        step_completed(saga, step, work, pg::param_null(JSONBOID));
+        core::step_completed(saga, step, work, {});
         return;
     }
     bool known = answer == "not_done";
-    Failure failure{.failure_class = known ? FailureClass::retryable : FailureClass::unknown,
-                    .outcome_known = known,
-                    .error = known ? "verify says that the step was not done"
-                                   : "verify does not know whether the step was done",
-                    .since = saga.now,
-                    .keep_lease = !known && work.lease, // the outcome is as open as before
-                    .was_verified = true,
-                    .was_never_done = known,
-                    .adds_to_error = true};
+    core::Failure failure{.failure_class = known ? FailureClass::retryable : FailureClass::unknown,
+                          .outcome_known = known,
+                          .error = known ? "verify says that the step was not done"
+                                         : "verify does not know whether the step was done",
+                          .since = saga.now,
+                          .keep_lease = !known && work.lease, // the outcome is as open as before
+                          .was_verified = true,
+                          .was_never_done = known,
+                          .adds_to_error = true};
     if (error != nullptr && error->is_crash) {
         failure.sqlstate = error->sqlstate;
         failure.error = error->message;
         failure.adds_to_error = false; // crashes are counted by their error alone
     }
-    step_failed(saga, step, work, failure);
+    core::step_failed(saga, step, work, failure, pg::random_fraction());
 }
 
-void run_verify(Saga &saga, const Step &step, const Work &work) {
+void run_verify(Saga *saga, const Step &step, const Work &work) {
     bool isnull;
-    Datum answer = call(saga, step, step.verify, HandlerKind::verify, work, &isnull);
-    settle_verified(saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
+    const FunctionRef &function = saga->full_definition().functions_of(step).verify;
+    const Datum answer = call(saga, step, function, HandlerKind::verify, work, &isnull);
+    settle_verified(*saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
+    write_saga(*saga);
 }
 
 /// Runs an item of another purpose than `step`. All but a deadline are due while the saga is
 /// suspended, too.
-bool run_saga_work(const DueItem &item) {
-    std::optional<Saga> saga = lock_saga(item.saga_id, pg::clock_now(), true);
-    if (!saga || !lock_saga_work(*saga, item.purpose, item.step_no))
+bool run_notice(const DueItem &item) {
+    Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
+    if (saga == nullptr || !lock_notice(*saga, item.purpose, item.step_no))
         return false;
     switch (item.purpose) {
     case WorkPurpose::deadline:
-        deadline_due(*saga);
+        core::deadline_due(*saga);
         break;
-    case WorkPurpose::child_settled:
-        child_settled(*saga, item.step_no);
+    case WorkPurpose::child_settled: {
+        remove_notice(*saga, item.purpose, item.step_no);
+        const Step &step = saga->definition->step(item.step_no);
+        core::child_settled(*saga, step, load_child(*saga, step));
         break;
+    }
     case WorkPurpose::compensation_request:
-        compensate_for_parent(*saga);
+        remove_notice(*saga, item.purpose, item.step_no);
+        core::compensate_for_parent(*saga, "the parent saga requested its compensation");
         break;
     case WorkPurpose::step:
         return false;
     }
+    write_saga(*saga);
     return true;
 }
 
-void run_signal(Saga &saga, const Step &step, const Work &work, std::string_view) {
-    signal_due(saga, step, work);
+void run_signal(Saga *saga, const Step &step, const Work &work, std::string_view) {
+    core::signal_due(*saga, step, work,
+                     psprintf("signal \"%s\" did not arrive in time", clip(step.signal)));
+    write_saga(*saga);
 }
 
-void run_timer(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
-    Work attempt = work;
-    attempt.attempt = work.attempt + 1;
-    attempt.worker = worker;
-    attempt_begins(saga);
-    step_completed(saga, step, attempt, pg::param_null(JSONBOID));
+void run_timer(Saga *saga, const Step &step, const Work &work, std::string_view worker) {
+    core::timer_due(*saga, step, work, worker);
+    write_saga(*saga);
+}
+
+void run_child(Saga *saga, const Step &step, const Work &work, std::string_view worker) {
+    core::child_step_due(*saga, step, work, load_child(*saga, step), worker);
+    write_saga(*saga);
 }
 
 /// What a worker does for a step that is due; nothing for one that a service claims.
 struct StepRunner {
     StepKind kind;
-    void (*run)(Saga &saga, const Step &step, const Work &work, std::string_view worker);
+    void (*run)(Saga *saga, const Step &step, const Work &work, std::string_view worker);
 };
 constexpr std::array runners{
-    StepRunner{StepKind::sql, run_action},       StepRunner{StepKind::queue, nullptr},
-    StepRunner{StepKind::signal, run_signal},    StepRunner{StepKind::timer, run_timer},
-    StepRunner{StepKind::child, run_child_step}, StepRunner{StepKind::message, run_message_step},
+    StepRunner{StepKind::sql, run_action},    StepRunner{StepKind::queue, nullptr},
+    StepRunner{StepKind::signal, run_signal}, StepRunner{StepKind::timer, run_timer},
+    StepRunner{StepKind::child, run_child},   StepRunner{StepKind::message, run_message_step},
 };
 static_assert(core::is_in_order_of_kinds(runners));
 
@@ -182,50 +195,44 @@ ItemOutcome outcome_of(const Saga &saga, const Step &step, const Work &work) {
 
 ItemOutcome run_item(const DueItem &item, std::string_view worker) {
     if (item.purpose != WorkPurpose::step)
-        return {.is_done = run_saga_work(item)};
-    std::optional<Due> due = lock_due(item);
+        return {.is_done = run_notice(item)};
+    const std::optional<Due> due = lock_due(item);
     if (!due)
         return {};
-    const Step &step = due->saga.definition->step(item.step_no);
-    if (due->work.verifying)
-        run_verify(due->saga, step, due->work);
-    else if (due->work.is_claimed())
-        lease_expired(due->saga, step, due->work);
-    else if (queue_of(step, due->work.falling_back))
-        return {};                          // a service claims it
-    else if (!deadline_passed(due->saga)) { // else the compensation has started instead
-        const ItemOutcome outcome = outcome_of(due->saga, step, due->work);
-        runners[static_cast<size_t>(step.kind)].run(due->saga, step, due->work, worker);
-        return outcome;
+    Saga &saga = *due->saga;
+    const Step &step = saga.definition->step(item.step_no);
+    if (due->work.verifying) {
+        run_verify(&saga, step, due->work);
+        return {.is_done = true};
     }
-    return {.is_done = true};
+    if (due->work.is_claimed()) {
+        core::lease_expired(saga, step, due->work, pg::random_fraction());
+        write_saga(saga);
+        return {.is_done = true};
+    }
+    if (step.queue_of(due->work.falling_back)) // a service claims it
+        return {};
+    if (core::deadline_passed(saga)) { // the compensation has started instead
+        write_saga(saga);
+        return {.is_done = true};
+    }
+    const ItemOutcome outcome = outcome_of(saga, step, due->work);
+    runners[static_cast<size_t>(step.kind)].run(&saga, step, due->work, worker);
+    return outcome;
 }
 
-ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
-    if (item.purpose != WorkPurpose::step)
-        return {};
-    std::optional<Due> due = lock_due(item);
-    if (!due)
-        return {.is_done = true};
-    if (due->work.is_claimed())
-        return {};
-    Saga &saga = due->saga;
-    const ItemOutcome outcome = outcome_of(saga, saga.definition->step(item.step_no), due->work);
-    const Step &step = saga.definition->step(item.step_no);
-    if (due->work.verifying &&
-        !error.has_crashed_too_often) { // a verify function that fails gives no answer
-        settle_verified(saga, step, due->work, "unknown", &error);
-        return outcome;
-    }
-    Work attempt = due->work.verifying ? due->work : next_attempt(saga, due->work, worker);
-    attempt_begins(saga);
-    const RetryRules &rules = saga.definition->rules(step, item.direction);
-    Failure failure{.failure_class = core::classify(error.sqlstate, rules.retry_on, rules.never_on),
-                    .outcome_known = true,
-                    .error = error.message,
-                    .sqlstate = error.sqlstate,
-                    .since = saga.now};
-    if (due->work.verifying) {
+namespace {
+
+/// What the error of an attempt means.
+core::Failure failure_of(const HandlerError &error, const RetryRules &rules, const Saga &saga,
+                         bool is_verify) {
+    core::Failure failure{.failure_class =
+                              core::classify(error.sqlstate, rules.retry_on, rules.never_on),
+                          .outcome_known = true,
+                          .error = error.message,
+                          .sqlstate = error.sqlstate,
+                          .since = saga.now};
+    if (is_verify) {
         failure.failure_class = FailureClass::unknown;
         failure.outcome_known = false;
     } else if (error.timed_out || error.is_cancelled) {
@@ -233,10 +240,38 @@ ItemOutcome fail_item(const DueItem &item, std::string_view worker, const Handle
     } else if (failure.failure_class == FailureClass::unknown) {
         failure.outcome_known = false;
     }
+    return failure;
+}
+
+} // namespace
+
+ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
+    if (item.purpose != WorkPurpose::step)
+        return {};
+    const std::optional<Due> due = lock_due(item);
+    if (!due)
+        return {.is_done = true};
+    if (due->work.is_claimed())
+        return {};
+    Saga &saga = *due->saga;
+    const Work &work = due->work;
+    const Step &step = saga.definition->step(item.step_no);
+    const ItemOutcome outcome = outcome_of(saga, step, work);
+    if (work.verifying &&
+        !error.has_crashed_too_often) { // a verify function that fails gives no answer
+        settle_verified(saga, step, work, "unknown", &error);
+        write_saga(saga);
+        return outcome;
+    }
+    const Work attempt = work.verifying ? work : next_attempt(saga, work, worker);
+    core::attempt_begins(saga);
+    const core::Failure failure =
+        failure_of(error, saga.full_definition().rules(step, item.direction), saga, work.verifying);
     if (error.is_unusable || error.has_crashed_too_often)
-        step_is_unusable(saga, step, attempt, failure);
+        core::step_is_unusable(saga, step, attempt, failure);
     else
-        step_failed(saga, step, attempt, failure);
+        core::step_failed(saga, step, attempt, failure, pg::random_fraction());
+    write_saga(saga);
     return outcome;
 }
 

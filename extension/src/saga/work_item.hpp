@@ -1,7 +1,7 @@
 // One due item of work, as workers and run_pending() do it.
 #pragma once
 #include "src/handler/handler_error.hpp"
-#include "src/saga/saga.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 

@@ -151,10 +151,10 @@ bool charge_batch(const RecordedBatch &batch, std::string_view worker) {
 
 bool charge_step(const RecordedStep &step, std::string_view worker) {
     const TimestampTz now = pg::clock_now();
-    std::optional<Saga> saga = lock_saga(step.saga_id, now, true);
-    if (!saga)
+    const Saga *saga = lock_saga(step.saga_id, now, true);
+    if (saga == nullptr)
         return !saga_exists(step.saga_id);
-    std::optional<Work> work = find_work(*saga, step.step_no, step.direction);
+    const std::optional<Work> work = core::find_work(*saga, step.step_no, step.direction);
     if (!work || work->attempt != step.attempt || work->is_claimed())
         return true;
     pg::Rows crashes =

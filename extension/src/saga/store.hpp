@@ -1,0 +1,69 @@
+// Loads sagas for the engine, and writes what it decided.
+//
+// A saga is locked first and read afterwards with what is committed then, so two sessions that
+// change it follow each other. Its changes lie in memory until write_saga(): rows of work that come
+// and go meanwhile, and statuses that are passed through, are never written.
+#pragma once
+#include "pg/pg.hpp"
+#include "src/saga/definition.hpp"
+
+namespace stacksaga {
+
+using core::Work;
+
+/// One saga, locked FOR NO KEY UPDATE until the end of the transaction. It lives in the memory
+/// context that was current when it was loaded.
+struct Saga : core::SagaState {
+    pg_uuid_t id;
+    int64 token;
+    int32 ring_id;
+    int32 slot;
+    Datum input;   ///< jsonb
+    Datum headers; ///< jsonb
+    TimestampTz created_at;
+    std::optional<pg_uuid_t> parent_id; ///< the saga that started it as a step
+    int16 parent_step;
+
+    /// With the functions of its steps.
+    const Definition &full_definition() const {
+        return static_cast<const Definition &>(*definition);
+    }
+    core::Status status() const { return row.status; }
+};
+static_assert(std::is_trivially_destructible_v<Saga>);
+
+/// All inside with_spi.
+
+/// Locks and reads; nullptr when there is no such saga. `skip_locked`: also when it is locked.
+/// SG409 while this session runs the handler of a step of the saga: the engine, which called the
+/// handler, goes on with what it read before.
+Saga *lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked = false);
+/// As above; SG404 when there is no such saga.
+Saga &require_saga(const pg_uuid_t &id, TimestampTz now);
+/// As above, but a handler may signal its own saga: the engine reads that saga again afterwards.
+Saga &require_saga_to_signal(const pg_uuid_t &id, TimestampTz now);
+
+/// A saga that is about to be inserted: pending, without work.
+Saga &make_saga(const pg_uuid_t &id, const Definition &definition, TimestampTz now);
+
+/// SG404: the saga's definition has no step of this name.
+[[noreturn]] void raise_unknown_step(const Saga &saga, std::string_view name);
+
+/// Writes everything that was decided since the saga was loaded or written last, wakes who can do
+/// what is due now, and tells other sagas what concerns them.
+void write_saga(Saga &saga);
+
+/// Locks a notice of another saga to this one. False when it is not due, and while another saga's
+/// transaction is writing it: after that commit it is due still, and what it announces can be read.
+bool lock_notice(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
+void remove_notice(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
+
+/// Values of jsonb as the engine passes them on.
+inline core::Value value_of(Datum json) {
+    return {.bits = json, .is_null = false};
+}
+inline core::Value value_or_null(Datum json, bool isnull) {
+    return {.bits = isnull ? Datum{0} : json, .is_null = isnull};
+}
+
+} // namespace stacksaga
