@@ -76,6 +76,8 @@ struct SagaTransition {
 inline constexpr std::array saga_transitions{
     SagaTransition{Status::pending, Status::running, Direction::act,
                    "the first attempt of a step begins"},
+    SagaTransition{Status::pending, Status::completed, Direction::act,
+                   "all its steps ran in one transaction"},
     SagaTransition{Status::pending, Status::compensating, Direction::compensate,
                    "a step failed for good in its first attempt"},
     SagaTransition{Status::pending, Status::failed, Direction::compensate,

@@ -67,6 +67,14 @@ TEST(SagaState, EveryStatusIsReachableAndAnyButAFinalOneIsLeft) {
     }
 }
 
+TEST(SagaState, ASagaThatRunsInOneTransactionNeedsNotBeSeenRunning) {
+    for (const SagaTransition &t : saga_transitions)
+        if (t.from == Status::running) {
+            EXPECT_TRUE(may_change(Status::pending, Direction::act, t.to, t.direction))
+                << t.sentence;
+        }
+}
+
 TEST(SagaState, NoTransitionIsListedTwice) {
     std::set<std::tuple<Status, Status, Direction>> seen;
     for (const SagaTransition &t : saga_transitions)
