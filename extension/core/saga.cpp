@@ -80,10 +80,10 @@ void require_progress(SagaState &saga) {
     p.is_loaded = true;
     for (const Effect &effect : saga.changes.effects)
         note_effect(saga, effect);
-    for (const NewFailure &failure : saga.changes.failures)
-        note_failure(saga, failure);
     for (const Settled &settled : saga.changes.settled)
         note_settled(saga, settled);
+    for (const NewFailure &failure : saga.changes.failures)
+        note_failure(saga, failure);
 }
 
 } // namespace
@@ -300,6 +300,9 @@ void write_failure(SagaState &saga, const Work &work, const Failure &failure) {
 
 void settle_outcomes(SagaState &saga, std::int16_t step_no, Direction direction) {
     const Settled settled{.step_no = step_no, .direction = direction};
+    for (NewFailure &f : saga.changes.failures)
+        if (f.step_no == step_no && f.direction == direction)
+            f.failure.outcome_known = true;
     saga.changes.settled.push(saga.memory, settled);
     if (saga.progress.is_loaded)
         note_settled(saga, settled);

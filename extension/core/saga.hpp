@@ -161,8 +161,8 @@ struct TakenSignal {
 struct Changes {
     List<SagaRow> rows; ///< one after the other, as the transitions allow
     List<Effect> effects;
-    List<NewFailure> failures; ///< after the effects
-    List<Settled> settled;     ///< after the failures
+    List<Settled> settled;     ///< of the failures in the table
+    List<NewFailure> failures; ///< after these: a later attempt may have an unknown outcome again
     List<TakenSignal> taken;
     List<ChildRequest> children;
     std::int32_t retries = 0;     ///< how many were decided, to be counted
