@@ -25,7 +25,7 @@ Work begin_claim(SagaState &saga, const Step &step, const Work &work, std::int64
     attempt.worker = worker;
     claim_work(saga, attempt, lease_until, attempt.due_at);
     attempt_begins(saga);
-    return attempt;
+    return *find_work(saga, work.step_no, work.direction);
 }
 
 AnswerVerdict judge_completion(const SagaState &saga, const Step &step, std::int64_t lease,
