@@ -18,8 +18,10 @@ inline constexpr std::int64_t last_instant = 9'223'371'331'199'999'999;
 
 /// So much later, but at most as late as a timestamptz can be.
 constexpr std::int64_t time_plus(std::int64_t instant, std::int64_t microseconds) {
-    const __int128 sum = static_cast<__int128>(instant) + microseconds;
-    return static_cast<std::int64_t>(std::clamp<__int128>(sum, first_instant, last_instant));
+    std::int64_t sum = 0;
+    if (__builtin_add_overflow(instant, microseconds, &sum))
+        return microseconds > 0 ? last_instant : first_instant;
+    return std::clamp(sum, first_instant, last_instant);
 }
 
 } // namespace stacksaga::core
