@@ -62,6 +62,7 @@ struct Definition {
     std::span<const Step> steps; ///< in order of step_no, which counts from 1
     std::int16_t stages;
     bool has_children; ///< some step is a child step
+    bool has_signals;  ///< some step is a signal step
 
     const Step &step(std::int16_t no) const { return steps[static_cast<std::size_t>(no - 1)]; }
     const Step *find(std::string_view name) const {

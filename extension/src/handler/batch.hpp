@@ -40,7 +40,7 @@ public:
     /// One try, inside its transaction.
     template <class Items> void run_items(Items &items) {
         wait_for_turn();
-        items.open(room_);
+        items.open(room_, pace_.guarded > 0);
         while (items.has_next() && begin_item(items.id(), items.weight())) {
             CHECK_FOR_INTERRUPTS();
             bool goes_on = true;
@@ -149,7 +149,9 @@ void end_turn();
 /// can be held responsible comes out, with its transaction still to be aborted. `memory` outlives
 /// the transactions. Items is a struct with
 ///
-///   void open(int32 room)   reads at most so many items in a new transaction; once for each try
+///   void open(int32 room, bool is_guarded)
+///                           reads at most so many items in a new transaction; once for each try.
+///                           is_guarded: each of them runs in a subtransaction
 ///   bool has_next()         whether there is another one, which the following are about
 ///   int64 id()              the same for that item in each try
 ///   int32 weight()          more than 1: it can be divided, by opening with less room

@@ -45,7 +45,7 @@ struct Delivery {
     static constexpr bool can_postpone = false;
     static constexpr bool goes_on_after_failure = false; // later messages of its key wait
 
-    void open(int32 room);
+    void open(int32 room, bool is_guarded);
     bool has_next() const { return done < gathering.messages.size(); }
     int64 id() const { return gathering.messages[done].number; }
     int32 weight() const { return static_cast<int32>(count_together()); }
@@ -127,7 +127,7 @@ size_t Delivery::count_together() const {
     return static_cast<size_t>(end - left.begin());
 }
 
-void Delivery::open(int32 room) {
+void Delivery::open(int32 room, bool /*is_guarded*/) {
     gathering = {};
     done = 0;
     items = first_attempts = failures = 0;

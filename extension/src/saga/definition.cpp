@@ -105,6 +105,7 @@ Definition *read_definition(int32 id) {
         steps[i].policy = functions[i].retry.policy;
         d->stages = std::max(d->stages, steps[i].stage);
         d->has_children = d->has_children || steps[i].waits_for() == core::StepWait::child;
+        d->has_signals = d->has_signals || steps[i].waits_for() == core::StepWait::signal;
     }
     d->steps = {steps, rows.count()};
     d->functions = {functions, rows.count()};

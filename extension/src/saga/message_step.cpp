@@ -44,23 +44,22 @@ Datum command_of(const Saga &saga, const Step &step, const Work &attempt) {
 
 } // namespace
 
-void run_message_step(Saga *saga, const Step &step, const Work &work, std::string_view worker) {
+void run_message_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
     Work attempt = work;
     attempt.attempt = work.attempt + 1;
     attempt.lease = core::make_lease(attempt.attempt, attempt.direction, pg::random_bits());
     attempt.worker = worker;
-    core::attempt_begins(*saga);
-    publish_message(saga->ring_id, {.topic = topic_of(step, attempt),
-                                    .key = std::string_view{uuid_text(saga->id)},
-                                    .type = step.name,
-                                    .payload = command_of(*saga, step, attempt),
-                                    .headers = saga->headers,
-                                    .message_id = std::nullopt,
-                                    .deliver_at = std::nullopt});
+    core::attempt_begins(saga);
+    publish_message(saga.ring_id, {.topic = topic_of(step, attempt),
+                                   .key = std::string_view{uuid_text(saga.id)},
+                                   .type = step.name,
+                                   .payload = command_of(saga, step, attempt),
+                                   .headers = saga.headers,
+                                   .message_id = std::nullopt,
+                                   .deliver_at = std::nullopt});
     CRASH_POINT("message step: published, does not wait");
-    const TimestampTz until = pg::time_plus(saga->now, step.timeout_us);
-    core::claim_work(*saga, attempt, until, until);
-    write_saga(*saga);
+    const TimestampTz until = pg::time_plus(saga.now, step.timeout_us);
+    core::claim_work(saga, attempt, until, until);
 }
 
 } // namespace stacksaga

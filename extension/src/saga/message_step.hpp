@@ -8,6 +8,6 @@ namespace stacksaga {
 /// Publishes the call of a due step, or of its compensation or fallback, in the transaction that
 /// claims it, and waits for the answer until the step's timeout. Every attempt is a message of its
 /// own with the same idempotency key. Inside with_spi, with the saga locked.
-void run_message_step(Saga *saga, const Step &step, const Work &work, std::string_view worker);
+void run_message_step(Saga &saga, const Step &step, const Work &work, std::string_view worker);
 
 } // namespace stacksaga

@@ -53,6 +53,9 @@ Saga &make_saga(const pg_uuid_t &id, const Definition &definition, TimestampTz n
 /// what is due now, and tells other sagas what concerns them.
 void write_saga(Saga &saga);
 
+/// Writes only what has been done and what has failed.
+void write_markers(Saga &saga);
+
 /// Locks a notice of another saga to this one. False when it is not due, and while another saga's
 /// transaction is writing it: after that commit it is due still, and what it announces can be read.
 bool lock_notice(const Saga &saga, core::WorkPurpose purpose, int16 step_no);

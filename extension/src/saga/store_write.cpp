@@ -98,7 +98,8 @@ void write_failures(const Saga &saga) {
     for (const core::Settled &s : saga.changes.settled)
         settle.run(pg::param(saga.id), pg::param(saga.token), pg::param(s.step_no),
                    param(s.direction));
-    count_event(Counter::retries, saga.changes.retries);
+    if (saga.changes.retries > 0)
+        count_event(Counter::retries, saga.changes.retries);
 }
 
 /// The queue of a step's row; nothing: a worker runs it.
@@ -180,9 +181,17 @@ void forget_changes(Saga &saga) {
 
 } // namespace
 
-void write_saga(Saga &saga) {
+void write_markers(Saga &saga) {
     write_effects(saga);
     write_failures(saga);
+    saga.changes.effects.clear();
+    saga.changes.failures.clear();
+    saga.changes.settled.clear();
+    saga.changes.retries = 0;
+}
+
+void write_saga(Saga &saga) {
+    write_markers(saga);
     write_work(saga);
     for (const core::TakenSignal &t : saga.changes.taken)
         take_signal.run(pg::param(saga.id), pg::param(saga.token), pg::param(t.no),

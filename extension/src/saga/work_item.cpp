@@ -22,20 +22,29 @@ using core::Direction;
 using core::FailureClass;
 using core::WorkPurpose;
 
-/// The saga and the work row of a step that is still due.
-struct Due {
-    Saga *saga;
-    Work work;
-};
+/// The work of a step that is still due.
+std::optional<Work> find_due(const Saga &saga, const DueItem &item) {
+    const std::optional<Work> work = core::find_work(saga, item.step_no, item.direction);
+    return work && work->due_at <= saga.now ? work : std::nullopt;
+}
 
-std::optional<Due> lock_due(const DueItem &item) {
-    Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
-    if (saga == nullptr)
+/// What a worker can do for this saga at once, as a first attempt: the next item of its run-ahead.
+std::optional<DueItem> find_next(const Saga &saga) {
+    if (saga.is_suspended() || core::is_at_rest(saga.status()))
         return std::nullopt;
-    const std::optional<Work> work = core::find_work(*saga, item.step_no, item.direction);
-    if (!work || work->due_at > saga->now)
-        return std::nullopt;
-    return Due{saga, *work};
+    for (const core::WorkRow &row : saga.work) {
+        const Work &w = row.work;
+        if (row.is_live() && w.purpose == WorkPurpose::step && w.due_at <= saga.now &&
+            w.attempt == w.attempt_base && !w.is_claimed() && !w.verifying &&
+            !saga.definition->step(w.step_no).queue_of(w.falling_back))
+            return DueItem{.saga_id = saga.id,
+                           .slot = saga.slot,
+                           .purpose = w.purpose,
+                           .step_no = w.step_no,
+                           .direction = w.direction,
+                           .attempt = w.attempt};
+    }
+    return std::nullopt;
 }
 
 StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
@@ -80,7 +89,7 @@ Work next_attempt(const Saga &saga, const Work &work, std::string_view worker) {
     return attempt;
 }
 
-void run_action(Saga *saga, const Step &step, const Work &work, std::string_view worker) {
+void run_action(Saga *&saga, const Step &step, const Work &work, std::string_view worker) {
     const Work attempt = next_attempt(*saga, work, worker);
     const StepFunctions &f = saga->full_definition().functions_of(step);
     const FunctionRef &function = work.direction == Direction::compensate ? f.compensation
@@ -90,7 +99,6 @@ void run_action(Saga *saga, const Step &step, const Work &work, std::string_view
     const Datum output = call(saga, step, function, HandlerKind::action, attempt, &isnull);
     core::attempt_begins(*saga);
     core::step_completed(*saga, step, attempt, value_or_null(output, isnull));
-    write_saga(*saga);
 }
 
 /// What verify answers decides an attempt whose outcome is unknown. `error`: why it gave no answer.
@@ -118,12 +126,11 @@ void settle_verified(Saga &saga, const Step &step, const Work &work, std::string
     core::step_failed(saga, step, work, failure, pg::random_fraction());
 }
 
-void run_verify(Saga *saga, const Step &step, const Work &work) {
+void run_verify(Saga *&saga, const Step &step, const Work &work) {
     bool isnull;
     const FunctionRef &function = saga->full_definition().functions_of(step).verify;
     const Datum answer = call(saga, step, function, HandlerKind::verify, work, &isnull);
     settle_verified(*saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
-    write_saga(*saga);
 }
 
 /// Runs an item of another purpose than `step`. All but a deadline are due while the saga is
@@ -153,31 +160,32 @@ bool run_notice(const DueItem &item) {
     return true;
 }
 
-void run_signal(Saga *saga, const Step &step, const Work &work, std::string_view) {
+void run_signal(Saga *&saga, const Step &step, const Work &work, std::string_view) {
     core::signal_due(*saga, step, work,
                      psprintf("signal \"%s\" did not arrive in time", clip(step.signal)));
-    write_saga(*saga);
 }
 
-void run_timer(Saga *saga, const Step &step, const Work &work, std::string_view worker) {
+void run_timer(Saga *&saga, const Step &step, const Work &work, std::string_view worker) {
     core::timer_due(*saga, step, work, worker);
-    write_saga(*saga);
 }
 
-void run_child(Saga *saga, const Step &step, const Work &work, std::string_view worker) {
+void run_child(Saga *&saga, const Step &step, const Work &work, std::string_view worker) {
     core::child_step_due(*saga, step, work, load_child(*saga, step), worker);
-    write_saga(*saga);
+}
+
+void run_message(Saga *&saga, const Step &step, const Work &work, std::string_view worker) {
+    run_message_step(*saga, step, work, worker);
 }
 
 /// What a worker does for a step that is due; nothing for one that a service claims.
 struct StepRunner {
     StepKind kind;
-    void (*run)(Saga *saga, const Step &step, const Work &work, std::string_view worker);
+    void (*run)(Saga *&saga, const Step &step, const Work &work, std::string_view worker);
 };
 constexpr std::array runners{
     StepRunner{StepKind::sql, run_action},    StepRunner{StepKind::queue, nullptr},
     StepRunner{StepKind::signal, run_signal}, StepRunner{StepKind::timer, run_timer},
-    StepRunner{StepKind::child, run_child},   StepRunner{StepKind::message, run_message_step},
+    StepRunner{StepKind::child, run_child},   StepRunner{StepKind::message, run_message},
 };
 static_assert(core::is_in_order_of_kinds(runners));
 
@@ -193,32 +201,64 @@ ItemOutcome outcome_of(const Saga &saga, const Step &step, const Work &work) {
 
 } // namespace
 
-ItemOutcome run_item(const DueItem &item, std::string_view worker) {
+namespace {
+
+/// Does what is due of a step. A handler that signals its saga has it read anew: `saga` is another
+/// one then.
+ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker) {
+    const std::optional<Work> work = find_due(*saga, item);
+    if (!work)
+        return {.is_gone = true};
+    const Step &step = saga->definition->step(item.step_no);
+    ItemOutcome outcome{.is_done = true};
+    if (work->verifying)
+        run_verify(saga, step, *work);
+    else if (work->is_claimed())
+        core::lease_expired(*saga, step, *work, pg::random_fraction());
+    else if (step.queue_of(work->falling_back))
+        return {};                            // a service claims it
+    else if (!core::deadline_passed(*saga)) { // else the compensation has started instead
+        outcome = outcome_of(*saga, step, *work);
+        runners[static_cast<size_t>(step.kind)].run(saga, step, *work, worker);
+    }
+    return outcome;
+}
+
+/// Writes what the next item needs to find written, or everything when none follows. A saga with
+/// signal steps is written whole: its next handler may signal it.
+ItemOutcome settle(Saga &saga, ItemOutcome outcome, RunAhead run_ahead) {
+    std::optional<DueItem> next;
+    if (run_ahead == RunAhead::yes)
+        next = find_next(saga);
+    if (next && !saga.definition->has_signals) {
+        write_markers(saga);
+    } else {
+        write_saga(saga);
+    }
+    if (next) {
+        outcome.saga = &saga;
+        outcome.next = *next;
+    }
+    return outcome;
+}
+
+} // namespace
+
+ItemOutcome run_item(const DueItem &item, std::string_view worker, RunAhead run_ahead) {
     if (item.purpose != WorkPurpose::step)
         return {.is_done = run_notice(item)};
-    const std::optional<Due> due = lock_due(item);
-    if (!due)
+    Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
+    if (saga == nullptr)
         return {};
-    Saga &saga = *due->saga;
-    const Step &step = saga.definition->step(item.step_no);
-    if (due->work.verifying) {
-        run_verify(&saga, step, due->work);
-        return {.is_done = true};
-    }
-    if (due->work.is_claimed()) {
-        core::lease_expired(saga, step, due->work, pg::random_fraction());
-        write_saga(saga);
-        return {.is_done = true};
-    }
-    if (step.queue_of(due->work.falling_back)) // a service claims it
-        return {};
-    if (core::deadline_passed(saga)) { // the compensation has started instead
-        write_saga(saga);
-        return {.is_done = true};
-    }
-    const ItemOutcome outcome = outcome_of(saga, step, due->work);
-    runners[static_cast<size_t>(step.kind)].run(&saga, step, due->work, worker);
-    return outcome;
+    const ItemOutcome outcome = run_step(saga, item, worker);
+    return outcome.is_done ? settle(*saga, outcome, run_ahead) : outcome;
+}
+
+ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker) {
+    saga.now = pg::clock_now();
+    Saga *current = &saga;
+    const ItemOutcome outcome = run_step(current, item, worker);
+    return settle(*current, outcome, RunAhead::yes);
 }
 
 namespace {
@@ -245,34 +285,40 @@ core::Failure failure_of(const HandlerError &error, const RetryRules &rules, con
 
 } // namespace
 
-ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
-    if (item.purpose != WorkPurpose::step)
-        return {};
-    const std::optional<Due> due = lock_due(item);
-    if (!due)
+ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
+                      const HandlerError &error) {
+    const std::optional<Work> work = find_due(saga, item);
+    if (!work)
         return {.is_done = true};
-    if (due->work.is_claimed())
+    if (work->is_claimed())
         return {};
-    Saga &saga = *due->saga;
-    const Work &work = due->work;
     const Step &step = saga.definition->step(item.step_no);
-    const ItemOutcome outcome = outcome_of(saga, step, work);
-    if (work.verifying &&
+    const ItemOutcome outcome = outcome_of(saga, step, *work);
+    if (work->verifying &&
         !error.has_crashed_too_often) { // a verify function that fails gives no answer
-        settle_verified(saga, step, work, "unknown", &error);
+        settle_verified(saga, step, *work, "unknown", &error);
         write_saga(saga);
         return outcome;
     }
-    const Work attempt = work.verifying ? work : next_attempt(saga, work, worker);
+    const Work attempt = work->verifying ? *work : next_attempt(saga, *work, worker);
     core::attempt_begins(saga);
-    const core::Failure failure =
-        failure_of(error, saga.full_definition().rules(step, item.direction), saga, work.verifying);
+    const core::Failure failure = failure_of(
+        error, saga.full_definition().rules(step, item.direction), saga, work->verifying);
     if (error.is_unusable || error.has_crashed_too_often)
         core::step_is_unusable(saga, step, attempt, failure);
     else
         core::step_failed(saga, step, attempt, failure, pg::random_fraction());
     write_saga(saga);
     return outcome;
+}
+
+ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
+    if (item.purpose != WorkPurpose::step)
+        return {};
+    Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
+    if (saga == nullptr)
+        return {.is_done = true};
+    return fail_next(*saga, item, worker, error);
 }
 
 } // namespace stacksaga

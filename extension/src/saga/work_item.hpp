@@ -15,21 +15,35 @@ struct DueItem {
     int32 attempt = 0; ///< attempts so far
 };
 
+/// Whether the steps that follow at once run in the same transaction, without their work being
+/// written.
+enum class RunAhead : bool { no, yes };
+
 /// The outcome of an item.
 struct ItemOutcome {
     bool is_done = false; ///< there was something to do, and it was done
+    bool is_gone = false; ///< it is not due any more: nothing is left to do
     /// The budget (ring/retry_budget.hpp) that counts this as a first attempt, after the commit.
     std::optional<uint64> first_attempt{};
+    /// What follows at once, when it was asked for: an item of this saga, whose markers are written
+    /// and whose work and status are not. The saga is to be given to run_next() or write_saga().
+    Saga *saga = nullptr;
+    DueItem next{};
 };
 
 /// Locks the item's saga and does what is due: runs a sql step or a verify function, settles a
-/// lease that ran out, handles a deadline. Not done: the item is no longer due, or another session
-/// holds the saga. Inside with_spi.
-ItemOutcome run_item(const DueItem &item, std::string_view worker);
+/// lease that ran out, handles a deadline. Neither done nor gone: another session holds the saga,
+/// or a service has to do it. Inside with_spi.
+ItemOutcome run_item(const DueItem &item, std::string_view worker, RunAhead run_ahead);
+/// As above, for the item that follows.
+ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker);
 
 /// Records that the item's attempt failed, by an error of its handler or of the engine, unless
 /// another session has settled it since. Not done: the item is no attempt of a step (a deadline, a
 /// lease that ran out), so there is none to charge.
 ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error);
+/// As above, for the item that follows.
+ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
+                      const HandlerError &error);
 
 } // namespace stacksaga

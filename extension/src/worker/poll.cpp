@@ -29,6 +29,9 @@ namespace {
 constexpr int64 turn_time_max_us = 250 * 1000;
 constexpr int32 rotation_step = 97; // odd: it reaches every slot
 constexpr int32 rotation_size = 4096;
+// So many batches after a crash write each step's work before it runs, so that the record of the
+// next crash names work that is there.
+constexpr int32 batches_after_crash = 100;
 
 // Its own slots, and those that services own, who cannot run these items (see fence.cpp).
 //
@@ -68,6 +71,7 @@ struct TurnState {
     BatchPace pace{};
 };
 constinit TurnState state{};
+constinit int32 single_steps = 0; ///< so many batches more without run-ahead
 // Errors of delivery that belong to no subscription: sagas run meanwhile.
 constinit LoopGuard delivery_guard{};
 
@@ -80,6 +84,9 @@ struct FoundItem {
 };
 
 /// Items of a turn, for run_batch(): each batch takes those that the one before left.
+///
+/// The steps of a saga that follow each other at once run one behind the other. Each is an item of
+/// its own: the place in the list stays, and `ahead` counts.
 struct DueItems {
     static constexpr bool can_postpone = true;
     static constexpr bool goes_on_after_failure = true;
@@ -91,28 +98,35 @@ struct DueItems {
         bool skipped; ///< something due was left: the slot is not ours, or the saga is locked
     };
 
-    void open(int32 room);
+    void open(int32 room, bool is_guarded);
     bool has_next();
-    int64 id() const { return next; }
+    int64 id() const { return static_cast<int64>(next) << 32 | ahead; }
     static int32 weight() { return 1; }
     void run();
     void keep();
     bool charge(const HandlerError &error);
     void postpone();
-    void close() {}
+    void close();
     void commit();
 
     std::span<FoundItem> found;
-    uint64 *first_attempts; ///< the budgets of those that were done; as long as `found`
+    uint64 *first_attempts; ///< the budgets of those that were done; room for those of a batch
     std::optional<double> fraction{};
     int32 first = 0; ///< of this batch
     Counts total{};
     // Of this try.
     int32 next = 0;
     int32 end = 0;
+    int32 steps_left = 0;
+    RunAhead run_ahead = RunAhead::no;
     bool *owned = nullptr; ///< from `first` on
     int32 first_attempt_count = 0;
     Counts counts{};
+    // The saga of the item `next`, while steps of it follow each other, and the step whose turn it
+    // is.
+    Saga *saga = nullptr;
+    DueItem item{};
+    int32 ahead = 0;
 
     // Of the item that ran.
     ItemOutcome outcome{};
@@ -120,6 +134,8 @@ struct DueItems {
 
 private:
     void note(const ItemOutcome &kept);
+    bool is_found_deferred();
+    void go_on();
 };
 static_assert(std::is_trivially_destructible_v<DueItems>);
 
@@ -150,8 +166,8 @@ DueItems find_items(TimestampTz now, MemoryContext memory) {
                       .definition_id = rows.is_null(row, 6) ? 0 : rows.int4(row, 6),
                       .deferral = std::nullopt};
     return {.found = {found, count},
-            .first_attempts = static_cast<uint64 *>(
-                MemoryContextAlloc(memory, sizeof(uint64) * std::max<size_t>(count, 1)))};
+            .first_attempts = static_cast<uint64 *>(MemoryContextAlloc(
+                memory, sizeof(uint64) * static_cast<size_t>(pg::settings.batch_size)))};
 }
 
 /// Whether this worker holds the slot of each item, under locks that last to the end of the
@@ -173,19 +189,29 @@ bool *lock_slots_of(std::span<const FoundItem> items) {
     return owned;
 }
 
-void DueItems::open(int32 room) {
+void DueItems::open(int32 room, bool is_guarded) {
     next = first;
     end = std::min(first + room, static_cast<int32>(found.size()));
+    steps_left = room;
+    // In a subtransaction the next step has to be written: what lies in memory would not be undone.
+    run_ahead = room > 1 && !is_guarded && single_steps == 0 ? RunAhead::yes : RunAhead::no;
     first_attempt_count = 0;
     counts = {};
+    saga = nullptr;
+    ahead = 0;
     owned =
         lock_slots_of(found.subspan(static_cast<size_t>(first), static_cast<size_t>(end - first)));
 }
 
 bool DueItems::has_next() {
+    if (steps_left == 0 || saga != nullptr)
+        return steps_left > 0;
     for (; next < end && !owned[next - first]; ++next)
         counts.skipped = true;
-    return next < end;
+    if (next == end)
+        return false;
+    item = found[static_cast<size_t>(next)].item;
+    return true;
 }
 
 void DueItems::note(const ItemOutcome &kept) {
@@ -193,56 +219,89 @@ void DueItems::note(const ItemOutcome &kept) {
         first_attempts[first_attempt_count++] = *kept.first_attempt;
 }
 
-void DueItems::run() {
+/// Whether the item is a retry that finds the budget empty. It is asked once, however often the
+/// item is run again.
+bool DueItems::is_found_deferred() {
     FoundItem &at = found[static_cast<size_t>(next)];
-    // The budget is asked once, however often the item is run again.
-    if (at.definition_id != 0 && !at.deferral) {
+    if (at.definition_id == 0)
+        return false;
+    if (!at.deferral) {
         if (!fraction)
             fraction = fraction_of(state.node);
         at.deferral = defer_retry(budget_of_definition(at.definition_id), *fraction).value_or(0);
     }
+    return *at.deferral > 0;
+}
+
+void DueItems::run() {
     outcome = {};
-    if (at.deferral.value_or(0) > 0) {
-        is_deferred =
-            postpone_retry(at.item.saga_id, at.item.step_no, at.item.direction, *at.deferral);
+    is_deferred = false;
+    if (saga == nullptr && is_found_deferred()) {
+        is_deferred = postpone_retry(item.saga_id, item.step_no, item.direction,
+                                     *found[static_cast<size_t>(next)].deferral);
         return;
     }
-    is_deferred = false;
-    if (at.item.purpose == core::WorkPurpose::step)
-        record_step({at.item.saga_id, at.item.step_no, at.item.direction, at.item.attempt});
+    if (item.purpose == core::WorkPurpose::step)
+        record_step({item.saga_id, item.step_no, item.direction, item.attempt});
     CRASH_POINT("worker: step recorded");
-    outcome = run_item(at.item, state.name);
+    outcome =
+        saga != nullptr ? run_next(*saga, item, state.name) : run_item(item, state.name, run_ahead);
     CRASH_POINT("worker: step done, record not erased");
     record_nothing();
+}
+
+/// To the next item of the list.
+void DueItems::go_on() {
+    saga = nullptr;
+    ahead = 0;
+    ++next;
+    --steps_left;
 }
 
 void DueItems::keep() {
     counts.deferred += is_deferred ? 1 : 0;
     counts.done += outcome.is_done ? 1 : 0;
-    counts.skipped = counts.skipped || !(outcome.is_done || is_deferred);
+    counts.skipped = counts.skipped || !(outcome.is_done || outcome.is_gone || is_deferred);
     note(outcome);
-    ++next;
+    if (outcome.saga == nullptr) {
+        go_on();
+        return;
+    }
+    saga = outcome.saga;
+    item = outcome.next;
+    ++ahead;
+    --steps_left;
 }
 
 bool DueItems::charge(const HandlerError &error) {
     CRASH_POINT("worker: before a failure is charged");
-    const ItemOutcome failed = fail_item(found[static_cast<size_t>(next)].item, state.name, error);
+    const ItemOutcome failed = saga != nullptr ? fail_next(*saga, item, state.name, error)
+                                               : fail_item(item, state.name, error);
     if (!failed.is_done)
         return false;
     ++counts.failures;
     note(failed);
-    ++next;
+    go_on();
     return true;
 }
 
 void DueItems::postpone() {
-    postpone_item(found[static_cast<size_t>(next)].item);
+    if (saga != nullptr)
+        write_saga(*saga);
+    postpone_item(item);
     ++counts.failures;
-    ++next;
+    go_on();
+}
+
+void DueItems::close() {
+    if (saga != nullptr)
+        write_saga(*saga);
 }
 
 void DueItems::commit() {
     CRASH_POINT("worker: steps committed");
+    if (saga != nullptr) // the next batch goes on with it
+        found[static_cast<size_t>(next)] = {.item = item, .definition_id = 0, .deferral = {}};
     first = next;
     total.done += counts.done;
     total.failures += counts.failures;
@@ -250,6 +309,8 @@ void DueItems::commit() {
     total.skipped = total.skipped || counts.skipped;
     for (int32 i = 0; i < first_attempt_count; ++i)
         count_first_attempt(first_attempts[i]);
+    if (single_steps > 0)
+        --single_steps;
 }
 
 template <class F> void in_transaction(F &&body) {
@@ -290,6 +351,10 @@ DeliveryOutcome deliver(const NodeIdentity &node, MemoryContext memory) {
 }
 
 } // namespace
+
+void write_each_step() {
+    single_steps = batches_after_crash;
+}
 
 TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory) {
     restart_state(node);

@@ -60,7 +60,7 @@ bool run_guarded(const DueItem &item, LeftItems &left) {
     constexpr std::string_view worker = "run_pending";
     ItemOutcome outcome{};
     const std::optional<HandlerError> error =
-        attempt_handler([&] { outcome = run_item(item, worker); });
+        attempt_handler([&] { outcome = run_item(item, worker, RunAhead::no); });
     if (error && error->is_for_worker) {
         leave(left, item, *error);
         return false;

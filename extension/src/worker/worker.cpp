@@ -326,6 +326,8 @@ void beat_and_settle() {
 /// Charges the crash of the last process of this number.
 void charge_predecessor() {
     bool is_charged = false;
+    if (predecessor_record().kind == Recorded::step)
+        write_each_step();
     pg::in_transaction([&] {
         require_extension();
         is_charged = pg::with_spi([] { return charge_crash(node_name()); });
