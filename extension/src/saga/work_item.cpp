@@ -228,13 +228,12 @@ ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker) 
 /// signal steps is written whole: its next handler may signal it.
 ItemOutcome settle(Saga &saga, ItemOutcome outcome, RunAhead run_ahead) {
     std::optional<DueItem> next;
-    if (run_ahead == RunAhead::yes)
+    if (run_ahead != RunAhead::no)
         next = find_next(saga);
-    if (next && !saga.definition->has_signals) {
+    if (next && run_ahead == RunAhead::yes && !saga.definition->has_signals)
         write_markers(saga);
-    } else {
+    else
         write_saga(saga);
-    }
     if (next) {
         outcome.saga = &saga;
         outcome.next = *next;
@@ -254,11 +253,11 @@ ItemOutcome run_item(const DueItem &item, std::string_view worker, RunAhead run_
     return outcome.is_done ? settle(*saga, outcome, run_ahead) : outcome;
 }
 
-ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker) {
+ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker, RunAhead run_ahead) {
     saga.now = pg::clock_now();
     Saga *current = &saga;
     const ItemOutcome outcome = run_step(current, item, worker);
-    return settle(*current, outcome, RunAhead::yes);
+    return settle(*current, outcome, run_ahead);
 }
 
 namespace {

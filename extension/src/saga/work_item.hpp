@@ -15,9 +15,12 @@ struct DueItem {
     int32 attempt = 0; ///< attempts so far
 };
 
-/// Whether the steps that follow at once run in the same transaction, without their work being
-/// written.
-enum class RunAhead : bool { no, yes };
+/// Whether the steps of a saga that follow each other at once run in the same transaction.
+enum class RunAhead : uint8_t {
+    no,
+    written, ///< what follows is written before it runs, so that it can fail alone
+    yes,     ///< only markers are written before it runs
+};
 
 /// The outcome of an item.
 struct ItemOutcome {
@@ -25,8 +28,8 @@ struct ItemOutcome {
     bool is_gone = false; ///< it is not due any more: nothing is left to do
     /// The budget (ring/retry_budget.hpp) that counts this as a first attempt, after the commit.
     std::optional<uint64> first_attempt{};
-    /// What follows at once, when it was asked for: an item of this saga, whose markers are written
-    /// and whose work and status are not. The saga is to be given to run_next() or write_saga().
+    /// What follows at once, when it was asked for: an item of this saga, which is written as
+    /// RunAhead says. It is to be given to run_next() or write_saga().
     Saga *saga = nullptr;
     DueItem next{};
 };
@@ -36,7 +39,7 @@ struct ItemOutcome {
 /// or a service has to do it. Inside with_spi.
 ItemOutcome run_item(const DueItem &item, std::string_view worker, RunAhead run_ahead);
 /// As above, for the item that follows.
-ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker);
+ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker, RunAhead run_ahead);
 
 /// Records that the item's attempt failed, by an error of its handler or of the engine, unless
 /// another session has settled it since. Not done: the item is no attempt of a step (a deadline, a

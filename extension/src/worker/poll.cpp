@@ -122,11 +122,10 @@ struct DueItems {
     bool *owned = nullptr; ///< from `first` on
     int32 first_attempt_count = 0;
     Counts counts{};
-    // The saga of the item `next`, while steps of it follow each other, and the step whose turn it
-    // is.
-    Saga *saga = nullptr;
+    // The item whose turn it is: `next`, or what follows it.
     DueItem item{};
-    int32 ahead = 0;
+    int32 ahead = 0;      ///< how many of its saga ran before
+    Saga *saga = nullptr; ///< then as they left it; nullptr: it is written, and to be read again
 
     // Of the item that ran.
     ItemOutcome outcome{};
@@ -193,8 +192,10 @@ void DueItems::open(int32 room, bool is_guarded) {
     next = first;
     end = std::min(first + room, static_cast<int32>(found.size()));
     steps_left = room;
-    // In a subtransaction the next step has to be written: what lies in memory would not be undone.
-    run_ahead = room > 1 && !is_guarded && single_steps == 0 ? RunAhead::yes : RunAhead::no;
+    if (room == 1 || single_steps > 0)
+        run_ahead = RunAhead::no;
+    else
+        run_ahead = is_guarded ? RunAhead::written : RunAhead::yes;
     first_attempt_count = 0;
     counts = {};
     saga = nullptr;
@@ -204,7 +205,7 @@ void DueItems::open(int32 room, bool is_guarded) {
 }
 
 bool DueItems::has_next() {
-    if (steps_left == 0 || saga != nullptr)
+    if (steps_left == 0 || ahead > 0)
         return steps_left > 0;
     for (; next < end && !owned[next - first]; ++next)
         counts.skipped = true;
@@ -236,7 +237,7 @@ bool DueItems::is_found_deferred() {
 void DueItems::run() {
     outcome = {};
     is_deferred = false;
-    if (saga == nullptr && is_found_deferred()) {
+    if (ahead == 0 && is_found_deferred()) {
         is_deferred = postpone_retry(item.saga_id, item.step_no, item.direction,
                                      *found[static_cast<size_t>(next)].deferral);
         return;
@@ -244,8 +245,10 @@ void DueItems::run() {
     if (item.purpose == core::WorkPurpose::step)
         record_step({item.saga_id, item.step_no, item.direction, item.attempt});
     CRASH_POINT("worker: step recorded");
-    outcome =
-        saga != nullptr ? run_next(*saga, item, state.name) : run_item(item, state.name, run_ahead);
+    // A subtransaction that is undone leaves the saga as it should not be.
+    Saga *current = std::exchange(saga, nullptr);
+    outcome = current != nullptr ? run_next(*current, item, state.name, run_ahead)
+                                 : run_item(item, state.name, run_ahead);
     CRASH_POINT("worker: step done, record not erased");
     record_nothing();
 }
@@ -300,7 +303,7 @@ void DueItems::close() {
 
 void DueItems::commit() {
     CRASH_POINT("worker: steps committed");
-    if (saga != nullptr) // the next batch goes on with it
+    if (ahead > 0) // the next batch goes on with it
         found[static_cast<size_t>(next)] = {.item = item, .definition_id = 0, .deferral = {}};
     first = next;
     total.done += counts.done;

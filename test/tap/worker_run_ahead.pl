@@ -1,0 +1,160 @@
+# The steps of a saga that follow each other at once run in one transaction, each behind the marker of the one before.
+# A failure is that of the step that failed; what was done before it stands. Other sagas wait a turn at most.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use StacksagaCluster;
+use StacksagaWorkers;
+
+my $node = StacksagaCluster->new('run_ahead');
+$node->init(worker_databases => ['postgres']);
+$node->append_conf('postgresql.conf', 'stacksaga.retry_budget = -1');
+$node->start;
+$node->create_extension('postgres');
+wait_until_works($node, 'postgres', 1);
+
+# Each handler notes how many markers of its saga it finds, and what results it is given.
+$node->safe_psql('postgres', q{
+	CREATE TABLE seen (saga_id uuid, step text, direction text, markers integer, results jsonb, n serial,
+		transaction text DEFAULT pg_current_xact_id()::text);
+	CREATE FUNCTION note(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO seen (saga_id, step, direction, markers, results)
+		SELECT call.saga_id, call.step, call.direction, count(*), call.results
+		  FROM stacksaga.effect WHERE saga_id = call.saga_id;
+		RETURN to_jsonb(call.step);
+	END $$;
+	CREATE FUNCTION fail_once(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		IF call.attempt = 1 THEN RAISE EXCEPTION 'not yet' USING ERRCODE = 'SR503'; END IF;
+		RETURN note(call);
+	END $$;
+	CREATE FUNCTION fail(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		RAISE EXCEPTION 'never' USING ERRCODE = 'SG424';
+	END $$;
+	CREATE FUNCTION signal(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM stacksaga.signal_saga(call.saga_id, 'go', '"gone"');
+		RETURN note(call);
+	END $$;
+	CREATE FUNCTION slow(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_sleep(0.01);
+		RETURN NULL;
+	END $$;
+	CREATE FUNCTION step_of(name text, function text) RETURNS stacksaga.step_definition LANGUAGE sql AS $$
+		SELECT stacksaga.sql_step(name, function || '(stacksaga.step_call)', 'note(stacksaga.step_call)',
+			retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0')) $$;
+	SELECT stacksaga.define_saga('three', ARRAY[
+		step_of('a', 'note'), step_of('b', 'note'), step_of('c', 'note')]);
+	SELECT stacksaga.define_saga('again', ARRAY[
+		step_of('a', 'note'), step_of('b', 'fail_once'), step_of('c', 'note')]);
+	SELECT stacksaga.define_saga('back', ARRAY[
+		step_of('a', 'note'), step_of('b', 'note'), step_of('c', 'fail')]);
+	SELECT stacksaga.define_saga('signals', ARRAY[
+		step_of('a', 'note'), step_of('b', 'signal'), stacksaga.signal_step('go', 'go', timeout => '1 hour'), step_of('c', 'note')]);
+	SELECT stacksaga.define_saga('short', ARRAY[step_of('a', 'note')]);
+	SELECT stacksaga.define_saga('long', array_agg(step_of('s' || n, 'slow'))) FROM generate_series(1, 60) AS n;});
+
+# Starts a saga of each name, in one transaction and this order.
+sub start_sagas
+{
+	my $list = join(',', map { "'$_'" } @_);
+	return split /\n/, $node->safe_psql('postgres', qq{
+		SELECT (stacksaga.start_saga(s)).saga_id FROM unnest(ARRAY[$list]) WITH ORDINALITY AS u(s, n)
+		 ORDER BY n});
+}
+
+sub await_status
+{
+	my ($status, @ids) = @_;
+	my $list = join(',', map { "'$_'" } @ids);
+	return $node->poll_query_until('postgres', qq{
+		SELECT count(*) = @{[ scalar @ids ]} FROM stacksaga.sagas WHERE saga_id IN ($list) AND status = '$status'});
+}
+
+# Step, direction, the markers that it found and the results that it got, in the order of the calls.
+sub seen
+{
+	my ($id) = @_;
+	return $node->safe_psql('postgres', qq{
+		SELECT string_agg(format('%s %s %s %s', step, direction, markers, results), E'\n' ORDER BY n)
+		  FROM seen WHERE saga_id = '$id'});
+}
+
+# The steps in the order of their calls, those of one transaction joined by "+".
+sub transactions
+{
+	my ($id) = @_;
+	return $node->safe_psql('postgres', qq{
+		SELECT string_agg(steps, ' | ' ORDER BY first)
+		  FROM (SELECT string_agg(step, '+' ORDER BY n) AS steps, min(n) AS first
+		          FROM seen WHERE saga_id = '$id' GROUP BY transaction) AS t});
+}
+
+my @ids = start_sagas(('three') x 5);
+await_status('completed', @ids);
+is_deeply([ map { transactions($_) } @ids ], [ ('a+b+c') x 5 ], 'all steps of a saga run in one transaction');
+is(seen($ids[0]), "a act 0 {}\nb act 1 {\"a\": \"a\"}\nc act 2 {\"a\": \"a\", \"b\": \"b\"}",
+	'each handler finds the markers and results of the steps before it');
+is($node->safe_psql('postgres', "SELECT count(*) FROM stacksaga.work"), 0, 'no work is left');
+
+@ids = start_sagas('again');
+await_status('completed', @ids);
+is(transactions($ids[0]), 'a | b+c', 'what was done before a failure stands');
+is(seen($ids[0]), "a act 0 {}\nb act 1 {\"a\": \"a\"}\nc act 2 {\"a\": \"a\", \"b\": \"b\"}",
+	'and is not done again');
+is($node->safe_psql('postgres', qq{
+	SELECT string_agg(step || ' ' || attempt || ' ' || status, ', ' ORDER BY step, attempt)
+	  FROM stacksaga.saga_history WHERE saga_id = '$ids[0]'}),
+	'a 1 completed, b 1 failed, b 2 completed, c 1 completed', 'the failed attempt is that of the step that failed');
+
+@ids = start_sagas('back');
+await_status('failed', @ids);
+is(transactions($ids[0]), 'a+b | b+a', 'compensations run ahead as well, in reverse order');
+is($node->safe_psql('postgres', qq{
+	SELECT step FROM stacksaga.saga_history WHERE saga_id = '$ids[0]' AND status = 'failed'}), 'c',
+	'the saga failed at the step that failed');
+
+@ids = start_sagas('signals');
+await_status('completed', @ids);
+is(seen($ids[0]), "a act 0 {}\nb act 1 {\"a\": \"a\"}\n"
+	  . "c act 3 {\"a\": \"a\", \"b\": \"b\", \"go\": \"gone\"}", 'a handler that signals its own saga');
+
+@ids = start_sagas('long', 'short');
+await_status('completed', @ids);
+is($node->safe_psql('postgres', qq{
+	SELECT max(e.completed_at) FILTER (WHERE saga = 'short') < max(e.completed_at) FILTER (WHERE saga = 'long')
+	  FROM stacksaga.effect e JOIN stacksaga.sagas s USING (saga_id)
+	 WHERE saga_id IN ('$ids[0]', '$ids[1]')}), 't', 'a long saga does not keep a short one waiting for its end');
+is($node->safe_psql('postgres', "SELECT count(*) FROM stacksaga.effect WHERE saga_id = '$ids[0]'"), 60,
+	'and its steps are done once each');
+
+# A step that meets a lock in the middle of a run-ahead: what was done before is committed, and the step waits alone.
+$node->safe_psql('postgres', q{
+	CREATE TABLE account (id integer PRIMARY KEY, balance integer NOT NULL);
+	INSERT INTO account VALUES (1, 0);
+	CREATE FUNCTION pay(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		UPDATE account SET balance = balance + 1;
+		RETURN NULL;
+	END $$;
+	SELECT stacksaga.define_saga('pays', ARRAY[step_of('a', 'note'), step_of('pay', 'pay'), step_of('c', 'note')])});
+my $session = $node->background_psql('postgres');
+$session->query_safe('BEGIN; UPDATE account SET balance = balance');
+@ids = start_sagas('pays');
+ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM stacksaga.effect WHERE saga_id = '$ids[0]'"),
+	'the step before the one that meets a lock is committed');
+$session->query_safe('COMMIT');
+$session->quit;
+await_status('completed', @ids);
+is($node->safe_psql('postgres', qq{
+	SELECT (SELECT balance FROM account), count(*) FROM stacksaga.failure WHERE saga_id = '$ids[0]'}), '1|0',
+	'the lock costs no attempt, and the step is done once');
+
+$node->stop;
+done_testing();
