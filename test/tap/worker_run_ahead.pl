@@ -43,7 +43,7 @@ $node->safe_psql('postgres', q{
 	END $$;
 	CREATE FUNCTION slow(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
 	BEGIN
-		PERFORM pg_sleep(0.01);
+		PERFORM count(*) FROM generate_series(1, 100000);
 		RETURN NULL;
 	END $$;
 	CREATE FUNCTION step_of(name text, function text) RETURNS stacksaga.step_definition LANGUAGE sql AS $$
