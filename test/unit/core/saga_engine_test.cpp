@@ -332,15 +332,7 @@ TEST(SagaForward, AFallbackIsNotVerified) {
 TEST(SagaForward, AStepThatCannotRunParksTheSaga) {
     TestSaga s("a sql");
     s.start();
-    s.decide([&](SagaState &saga) {
-        Work attempt = *s.work("a");
-        ++attempt.attempt;
-        step_is_unusable(saga, s.step("a"), attempt,
-                         {.failure_class = FailureClass::retryable,
-                          .outcome_known = true,
-                          .error = "the function is gone",
-                          .since = saga.now});
-    });
+    s.run_is_unusable("a");
     EXPECT_EQ(s.text(), "parked for a");
     EXPECT_EQ(s.tables.saga.error, "the function is gone");
     EXPECT_EQ(s.tables.statuses.size(), 1U); // pending to parked

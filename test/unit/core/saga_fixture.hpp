@@ -102,9 +102,12 @@ public:
 
     SagaState &state() { return *state_; }
     const Step &step(std::string_view name) const { return plan.step(name); }
+    const Step &step_of(const Work &w) const { return plan.definition().step(w.step_no); }
     std::optional<Work> work(std::string_view name, Direction d = Direction::act) const;
     void pass(std::int64_t seconds);
     void write();
+    /// The state as the tables have it, after write().
+    void load();
 
     /// What the engine decides in `event`, then what `writes` says.
     template <class F> void decide(F &&event) {
@@ -126,6 +129,8 @@ public:
     void run_deadline();
     /// As run(), but the function raises an error.
     void run_fails(std::string_view name, FailureClass failure_class, Direction d = Direction::act);
+    /// The function cannot be run.
+    void run_is_unusable(std::string_view name, Direction d = Direction::act);
     /// The verify function answers "done", "not_done" or "unknown".
     void verify(std::string_view name, std::string_view answer);
     /// Time passes until the claim of the step runs out, and a worker settles it.
@@ -147,7 +152,6 @@ public:
     std::string markers() const;
 
 private:
-    void load();
     void finish_event();
     void deliver_requests();
     void run_row(const Step &step, const Work &work);

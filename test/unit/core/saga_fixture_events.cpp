@@ -254,6 +254,20 @@ void TestSaga::run_fails(std::string_view name, FailureClass failure_class, Dire
     });
 }
 
+void TestSaga::run_is_unusable(std::string_view name, Direction d) {
+    const Step &s = step(name);
+    const std::optional<Work> row = find_work(*state_, s.no, d);
+    ASSERT_TRUE(row && row->due_at <= now && !row->is_claimed()) << name << " in " << text();
+    decide([&](SagaState &saga) {
+        attempt_begins(saga);
+        step_is_unusable(saga, s, next_attempt(saga, *row),
+                         {.failure_class = FailureClass::retryable,
+                          .outcome_known = true,
+                          .error = "the function is gone",
+                          .since = saga.now});
+    });
+}
+
 void TestSaga::verify(std::string_view name, std::string_view answer) {
     const Step &s = step(name);
     const std::optional<Work> row = find_work(*state_, s.no, Direction::act);
