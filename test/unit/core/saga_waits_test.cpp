@@ -1,0 +1,354 @@
+// Goal: what a saga waits for ends its wait, once, whatever comes first. Method: timers, signals,
+// children and deadlines, each before, while and after the saga waits for it.
+#include "saga_fixture.hpp"
+
+#include <gtest/gtest.h>
+
+namespace stacksaga::core {
+namespace {
+
+constexpr Direction back = Direction::compensate;
+
+// ----------------------------------------------------------------------------------------- timers
+
+TEST(SagaTimer, ItsDelayCountsFromWhenItsTurnCame) {
+    TestSaga s("a sql | t timer | b sql");
+    s.start();
+    s.run("a");
+    EXPECT_EQ(s.text(), "running: t in 10");
+    s.pass(10);
+    s.run("t");
+    EXPECT_EQ(s.text(), "running: b due");
+    const Effect &marker = s.tables.effects.back();
+    EXPECT_EQ(marker.attempt, 1);
+    EXPECT_EQ(marker.started_at, s.now - 10 * second);
+    EXPECT_TRUE(marker.output.is_null);
+}
+
+TEST(SagaTimer, AFirstStepBeginsTheSaga) {
+    TestSaga s("t timer | b sql");
+    s.start();
+    s.pass(10);
+    s.run("t");
+    EXPECT_EQ(s.text(), "running: b due");
+}
+
+// ---------------------------------------------------------------------------------------- signals
+
+TEST(SagaSignal, OneThatCameEarlyIsTakenWhenTheWaitBegins) {
+    TestSaga s("a sql | w signal | b sql");
+    s.start();
+    s.signal("w");
+    s.signal("w");
+    EXPECT_EQ(s.text(), "pending: a due");
+    s.run("a");
+    EXPECT_EQ(s.text(), "running: b due");
+    EXPECT_EQ(s.tables.effects.back().output.bits, 1U); // the oldest
+    EXPECT_EQ(s.tables.takers, (std::vector<std::int16_t>{2, 0}));
+}
+
+TEST(SagaSignal, OneThatComesLaterEndsTheWait) {
+    TestSaga s("w signal endless | b sql");
+    s.start();
+    EXPECT_EQ(s.text(), "pending: w waits");
+    s.signal("w");
+    EXPECT_EQ(s.text(), "running: b due");
+    EXPECT_EQ(s.tables.effects.back().attempt, 1);
+}
+
+TEST(SagaSignal, SeveralStepsTakeOneEach) {
+    TestSaga s("a sql | w signal, x signal | w2 signal | b sql");
+    s.start();
+    s.signal("x");
+    s.run("a");
+    EXPECT_EQ(s.text(), "running: w in 60");
+    s.signal("w2");
+    s.signal("w"); // and the next stage takes what is there already
+    EXPECT_EQ(s.text(), "running: b due");
+    EXPECT_EQ(s.tables.takers, (std::vector<std::int16_t>{3, 4, 2}));
+}
+
+TEST(SagaSignal, OneThatDoesNotComeInTimeIsAFailure) {
+    TestSaga s("a queue undo | w signal");
+    s.start();
+    s.serve("a");
+    s.pass(60);
+    s.run("w");
+    EXPECT_EQ(s.text(), "compensating: ~a due");
+    EXPECT_EQ(s.tables.saga.error, "the signal did not arrive in time");
+    EXPECT_EQ(s.tables.failures[0].attempt, 1);
+    EXPECT_EQ(s.tables.failures[0].failure_class, FailureClass::non_retryable);
+}
+
+TEST(SagaSignal, AFallbackIsNotEndedByTheSignal) {
+    TestSaga s("w signal fallback");
+    s.start();
+    s.pass(60);
+    s.run("w");
+    EXPECT_EQ(s.text(), "running: w fallback due");
+    s.signal("w");
+    EXPECT_EQ(s.text(), "running: w fallback due");
+    s.serve("w");
+    EXPECT_EQ(s.text(), "completed");
+}
+
+TEST(SagaSignal, TheWaitOfASagaThatBeginsLaterBeginsThen) {
+    for (const bool is_early : {false, true}) {
+        TestSaga s("w signal | b sql");
+        s.start(100);
+        if (is_early)
+            s.signal("w");
+        EXPECT_EQ(s.text(), "pending: w in 100");
+        s.pass(100);
+        s.run("w");
+        EXPECT_EQ(s.text(), is_early ? "running: b due" : "pending: w in 60");
+    }
+}
+
+TEST(SagaSignal, ASuspendedSagaTakesItWhenItIsResumed) {
+    TestSaga s("w signal | b sql");
+    s.start();
+    s.suspend();
+    s.signal("w");
+    EXPECT_EQ(s.text(), "suspended: w held");
+    s.resume();
+    EXPECT_EQ(s.text(), "running: b due");
+}
+
+TEST(SagaSignal, AParkedSagaTakesItAndStaysParked) {
+    TestSaga s("p queue pivot, w signal endless | b sql");
+    s.start();
+    s.claim("p");
+    s.fail("p", FailureClass::unknown);
+    EXPECT_EQ(s.text(), "parked for p: w waits");
+    s.signal("w");
+    EXPECT_EQ(s.text(), "parked for p");
+    s.resolve("p", true);
+    EXPECT_EQ(s.text(), "running: b due");
+}
+
+TEST(SagaSignal, AWaitThatIsKeptBlocksNothing) {
+    TestSaga s("p queue pivot, w signal endless | b sql");
+    s.start();
+    s.claim("p");
+    s.expire("p");
+    EXPECT_EQ(s.text(), "parked for p: p waits, w waits");
+    s.complete("p"); // late
+    EXPECT_EQ(s.text(), "running: w waits");
+    s.signal("w");
+    EXPECT_EQ(s.text(), "running: b due");
+}
+
+// -------------------------------------------------------------------------------------- deadlines
+
+TEST(SagaDeadline, BeginsCompensationOnce) {
+    TestSaga s("a queue undo | b queue; deadline");
+    s.start();
+    s.serve("a");
+    s.pass(1000);
+    EXPECT_EQ(s.text(), "running: deadline due, b due");
+    s.run_deadline();
+    EXPECT_EQ(s.text(), "compensating: ~a due");
+    EXPECT_EQ(s.tables.saga.error, "the deadline of the saga passed");
+    EXPECT_FALSE(s.tables.saga.failed_step);
+    s.run_deadline();
+    EXPECT_EQ(s.text(), "compensating: ~a due");
+}
+
+TEST(SagaDeadline, IsSeenByWhoeverWouldBeginAnAttemptAfterIt) {
+    TestSaga s("a queue; deadline");
+    s.start();
+    s.pass(1000);
+    EXPECT_FALSE(s.claim("a"));
+    EXPECT_EQ(s.text(), "failed");
+
+    TestSaga t("a sql; deadline");
+    t.start();
+    t.pass(1000);
+    t.run("a");
+    EXPECT_EQ(t.text(), "failed");
+    EXPECT_EQ(t.markers(), "");
+}
+
+TEST(SagaDeadline, IsIgnoredPastAnIrreversibleStep) {
+    TestSaga s("p queue pivot | b queue; deadline");
+    s.start();
+    s.serve("p");
+    s.pass(1000);
+    s.run_deadline();
+    EXPECT_EQ(s.text(), "running: b due");
+    EXPECT_TRUE(s.claim("b"));
+}
+
+TEST(SagaDeadline, WaitsForAClaimedStep) {
+    TestSaga s("a queue undo; deadline");
+    s.start();
+    s.pass(990);
+    s.claim("a");
+    s.pass(10);
+    s.run_deadline();
+    EXPECT_EQ(s.text(), "compensating: a claimed");
+    s.complete("a");
+    EXPECT_EQ(s.text(), "compensating: ~a due");
+}
+
+TEST(SagaDeadline, OfASuspendedSagaWaits) {
+    TestSaga s("a queue; deadline");
+    s.start();
+    s.suspend();
+    EXPECT_EQ(s.text(), "suspended: deadline held, a held");
+    s.pass(2000);
+    s.resume();
+    EXPECT_EQ(s.text(), "pending: deadline due, a due");
+    s.run_deadline();
+    EXPECT_EQ(s.text(), "failed");
+}
+
+// --------------------------------------------------------------------------------------- children
+
+TEST(SagaChild, IsStartedAndWaitedFor) {
+    TestSaga s("c child | b sql");
+    s.start();
+    s.run("c");
+    EXPECT_EQ(s.text(), "running: c claimed");
+    EXPECT_EQ(s.children.at(1).run, 0);
+    s.child_ends("c", Status::completed);
+    EXPECT_EQ(s.text(), "running: b due");
+    EXPECT_EQ(s.tables.effects[0].output.bits, 100U);
+}
+
+TEST(SagaChild, ThatFailedIsAFailureAndWasNeverDone) {
+    TestSaga s("a queue undo | c child undo started");
+    s.start();
+    s.serve("a");
+    s.run("c");
+    s.child_ends("c", Status::failed);
+    EXPECT_EQ(s.text(), "compensating: ~a due");
+    EXPECT_EQ(s.tables.saga.error, "the child failed");
+}
+
+TEST(SagaChild, IsWaitedForAgainWhileAttemptsAreLeft) {
+    TestSaga s("c child twice undo started");
+    s.start();
+    s.run("c");
+    s.expire("c");
+    EXPECT_EQ(s.text(), "running: c in 5");
+    EXPECT_EQ(s.tables.failures[0].failure_class, FailureClass::retryable);
+    s.pass(5);
+    s.run("c");
+    EXPECT_EQ(s.children.at(1).run, 0); // the same child
+    s.expire("c");
+    EXPECT_EQ(s.tables.failures[1].failure_class, FailureClass::unknown);
+    EXPECT_EQ(s.text(), "compensating: ~c due");
+}
+
+TEST(SagaChild, ThatEndsBetweenTwoAttemptsCounts) {
+    TestSaga s("c child twice");
+    s.start();
+    s.run("c");
+    s.expire("c");
+    s.child_ends("c", Status::completed);
+    EXPECT_EQ(s.text(), "completed");
+}
+
+TEST(SagaChild, ThatEndedBeforeItsRowWasRunIsSettledAtOnce) {
+    TestSaga s("c child eager");
+    s.start();
+    s.run("c");
+    s.expire("c");
+    s.children.at(1).status = Status::completed;
+    s.run("c");
+    EXPECT_EQ(s.text(), "completed");
+}
+
+TEST(SagaChild, ThatCannotBeUndoneAndIsLateParksTheSaga) {
+    TestSaga s("a queue undo | c child pivot once");
+    s.start();
+    s.serve("a");
+    s.run("c");
+    s.expire("c");
+    EXPECT_EQ(s.text(), "parked for c: c waits");
+    s.child_ends("c", Status::completed); // its late end
+    EXPECT_EQ(s.text(), "completed");
+}
+
+TEST(SagaChild, IsAskedToCompensateWithTheSagaThatWaitsForIt) {
+    TestSaga s("c child undo, b queue");
+    s.start();
+    s.run("c");
+    s.refuse("b");
+    EXPECT_EQ(s.text(), "compensating: c claimed");
+    EXPECT_TRUE(s.children.at(1).is_requested);
+    s.child_ends("c", Status::failed);
+    EXPECT_EQ(s.text(), "failed");
+}
+
+TEST(SagaChild, ThatCompletedIsUndoneByItsOwnCompensation) {
+    TestSaga s("c child undo | b queue");
+    s.start();
+    s.run("c");
+    s.child_ends("c", Status::completed);
+    s.refuse("b");
+    s.run("c", back);
+    EXPECT_EQ(s.text(), "compensating: ~c claimed");
+    EXPECT_TRUE(s.children.at(1).is_requested);
+    s.child_ends("c", Status::failed);
+    EXPECT_EQ(s.text(), "failed");
+    EXPECT_EQ(s.markers(), "c ~c");
+}
+
+TEST(SagaChild, ThatRefusesToCompensateParksTheSaga) {
+    TestSaga s("c child undo | b queue");
+    s.start();
+    s.run("c");
+    s.child_ends("c", Status::completed);
+    s.refuse("b");
+    s.run("c", back);
+    s.decide([&](SagaState &saga) { child_settled(saga, s.step("c"), s.children.at(1)); });
+    EXPECT_EQ(s.text(), "compensating: ~c claimed"); // it has not read the request yet
+    s.child_ends("c", Status::completed);
+    EXPECT_EQ(s.text(), "parked~ for ~c");
+    EXPECT_EQ(s.tables.failures.back().error, "the child is irreversible");
+}
+
+TEST(SagaChild, NothingIsUndoneWhereNoneStands) {
+    TestSaga s("c child undo | b queue");
+    s.start();
+    s.run("c");
+    s.child_ends("c", Status::completed);
+    s.refuse("b");
+    s.children.at(1).status = Status::failed;
+    s.run("c", back);
+    EXPECT_EQ(s.text(), "failed");
+}
+
+TEST(SagaChild, ANewOneIsStartedForTheRetryOfOneThatFailed) {
+    TestSaga s("p queue pivot | c child");
+    s.start();
+    s.serve("p");
+    s.run("c");
+    s.child_ends("c", Status::failed);
+    EXPECT_EQ(s.text(), "parked for c");
+    s.retry();
+    s.run("c");
+    EXPECT_EQ(s.children.at(s.step("c").no).run, 1);
+    EXPECT_EQ(s.text(), "running: c claimed");
+}
+
+TEST(SagaChild, TheEndOfOneThatNobodyWaitsForChangesNothing) {
+    TestSaga s("c child fallback");
+    s.start();
+    s.run("c");
+    s.child_ends("c", Status::failed);
+    EXPECT_EQ(s.text(), "running: c fallback due");
+    s.child_ends("c", Status::completed);
+    EXPECT_EQ(s.text(), "running: c fallback due");
+    s.decide([&](SagaState &saga) { child_settled(saga, s.step("c"), std::nullopt); });
+    EXPECT_EQ(s.text(), "running: c fallback due");
+    s.serve("c");
+    EXPECT_EQ(s.text(), "completed");
+    EXPECT_TRUE(s.tables.notices_removed);
+}
+
+} // namespace
+} // namespace stacksaga::core
