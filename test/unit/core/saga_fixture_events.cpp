@@ -89,6 +89,7 @@ void TestSaga::write() {
     for (WorkRow row : s.work)
         if (row.is_live()) {
             row.state = RowState::stored;
+            row.wakes = false;
             live.push(s.memory, row);
         }
     s.work = live;
