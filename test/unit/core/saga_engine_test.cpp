@@ -151,6 +151,15 @@ TEST(SagaForward, APauseCountsFromTheFailureAndOnlyTheNamedAttemptsCount) {
     EXPECT_EQ(s.tables.failures.size(), 3U);
 }
 
+TEST(SagaForward, APauseCountsFromWhenTheLeaseRanOutHoweverLateThatIsSeen) {
+    TestSaga s("a queue");
+    s.start();
+    s.claim("a");
+    s.pass(32);
+    s.run("a");
+    EXPECT_EQ(s.text(), "running: a in 3");
+}
+
 TEST(SagaForward, AServiceMaySayWhenItIsTriedAgain) {
     TestSaga s("a queue");
     s.start();

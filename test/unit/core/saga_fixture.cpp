@@ -62,7 +62,7 @@ void Plan::read_step(std::string_view text, std::int16_t stage) {
     s.name = words.at(0);
     s.kind = step_kind_of(words.at(1)).value();
     s.queue = s.kind == StepKind::queue ? "work" : "";
-    s.signal = s.kind == StepKind::signal ? s.name : "";
+    s.signal = s.kind == StepKind::signal ? s.name.substr(0, 1) : "";
     s.delay_us = 10 * second;
     s.timeout_us = 60 * second;
     s.policy = {.max_attempts = 3,

@@ -21,7 +21,8 @@ inline constexpr std::int64_t second = 1'000'000;
 /// undo: compensable, pivot: irreversible, started: undone too when its outcome is unknown, verify,
 /// fallback, once and twice: so many attempts (else 3), eager: tried again at once, endless:
 /// without timeout. continue: on_compensation_failure, child: of another saga, deadline: of 1,000
-/// seconds. A compensation has 2 attempts, a timeout 60 seconds, a timer 10 and a pause 5.
+/// seconds. A signal step waits for the first letter of its name. A compensation has 2 attempts, a
+/// timeout 60 seconds, a timer 10 and a pause 5.
 class Plan {
 public:
     explicit Plan(std::string text);

@@ -11,8 +11,9 @@ namespace stacksaga::core {
 /// What an event starts from.
 struct Before {
     SagaRow row;
-    std::set<std::int16_t> acts; ///< the steps whose action has work
-    std::size_t statuses;        ///< how many were written
+    std::set<std::int16_t> acts;      ///< the steps whose action has work
+    std::set<std::int16_t> fallbacks; ///< the steps whose fallback has
+    std::size_t statuses;             ///< how many were written
 };
 
 /// Reads the tables of a saga whose changes are written.
@@ -20,11 +21,14 @@ class Invariants {
 public:
     explicit Invariants(const TestSaga &test) : test_(test), tables_(test.tables) {}
 
-    Before before() const { return {tables_.saga, acts(), tables_.statuses.size()}; }
+    Before before() const { return {tables_.saga, acts(), fallbacks(), tables_.statuses.size()}; }
 
     void check(const Before &before) const {
         check_changes(before);
         check_rows();
+        for (const std::int16_t no : fallbacks())
+            EXPECT_TRUE(before.fallbacks.contains(no) || !is_doubtful(definition().step(no)))
+                << "a fallback for what may have happened";
         switch (tables_.saga.status) {
         case Status::pending:
         case Status::running:
@@ -59,6 +63,13 @@ private:
         std::set<std::int16_t> steps;
         for (const Work &w : tables_.work)
             if (w.purpose == WorkPurpose::step && w.direction == Direction::act)
+                steps.insert(w.step_no);
+        return steps;
+    }
+    std::set<std::int16_t> fallbacks() const {
+        std::set<std::int16_t> steps;
+        for (const Work &w : tables_.work)
+            if (w.falling_back)
                 steps.insert(w.step_no);
         return steps;
     }
@@ -104,8 +115,23 @@ private:
         }
         if (tables_.saga.direction == Direction::act)
             return;
-        for (const std::int16_t no : acts())
+        for (const std::int16_t no : acts()) {
             EXPECT_TRUE(before.acts.contains(no)) << "an action is added to a saga on its way back";
+            check_child_is_asked(no);
+        }
+        if (before.row.direction == Direction::compensate)
+            return;
+        for (const Step &s : definition().steps)
+            EXPECT_FALSE(s.irreversible && is_done(s, Direction::act))
+                << "compensates past " << s.name;
+    }
+
+    /// A saga on its way back waits for an action: if that is a child, it is to compensate too.
+    void check_child_is_asked(std::int16_t no) const {
+        const auto child = test_.children.find(no);
+        if (child != test_.children.end() && !fallbacks().contains(no)) {
+            EXPECT_TRUE(child->second.is_requested || is_final(child->second.status));
+        }
     }
 
     void check_rows() const {

@@ -56,6 +56,17 @@ TEST(SagaSuspend, AFailureMeanwhileIsTriedAgainAfterwards) {
     EXPECT_EQ(s.text(), "running: a in 5");
 }
 
+TEST(SagaSuspend, WorkThatIsAddedMeanwhileIsHeldToo) {
+    TestSaga s("x queue fallback");
+    s.start();
+    s.claim("x");
+    s.suspend();
+    s.fail("x", FailureClass::non_retryable);
+    EXPECT_EQ(s.text(), "suspended: x fallback held");
+    s.resume();
+    EXPECT_EQ(s.text(), "running: x fallback due");
+}
+
 TEST(SagaResume, KnowsWhetherAnAttemptHasBegun) {
     TestSaga s("a queue");
     s.start();
@@ -180,10 +191,15 @@ TEST(SagaResolve, NotDoneSettlesTheEarlierAttemptsToo) {
     s.start();
     s.claim("a");
     s.expire("a");
+    s.pass(5);
+    s.claim("a");
+    s.expire("a");
     s.resolve("a", false);
-    EXPECT_EQ(s.text(), "failed");
+    EXPECT_EQ(s.text(), "failed"); // with nothing to undo
+    ASSERT_EQ(s.tables.failures.size(), 2U);
     EXPECT_TRUE(s.tables.failures[0].outcome_known);
-    EXPECT_EQ(s.tables.failures[0].error, "the lease ran out; the operator says no");
+    EXPECT_TRUE(s.tables.failures[1].outcome_known);
+    EXPECT_EQ(s.tables.failures[1].error, "the lease ran out; the operator says no");
 }
 
 TEST(SagaResolve, ACompensationThatWasNotDoneIsStillToBeDone) {

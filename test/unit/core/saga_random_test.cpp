@@ -30,7 +30,11 @@ private:
 /// stage of the first irreversible one on.
 std::string random_step(Random &random, int no, bool is_past_pivot) {
     const StepKindTraits &kind = step_kinds[static_cast<std::size_t>(random.below(6))];
-    std::string words = std::string(1, static_cast<char>('a' + no)) + " " + std::string(kind.name);
+    // All signal steps wait for the same signal.
+    std::string words = kind.waits_for == StepWait::signal
+                            ? "s" + std::to_string(no)
+                            : std::string(1, static_cast<char>('a' + no));
+    words += " " + std::string(kind.name);
     const auto add = [&](int percent, const char *word) {
         if (random.chance(percent))
             words += word;

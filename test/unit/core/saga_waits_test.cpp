@@ -57,15 +57,20 @@ TEST(SagaSignal, OneThatComesLaterEndsTheWait) {
 }
 
 TEST(SagaSignal, SeveralStepsTakeOneEach) {
-    TestSaga s("a sql | w signal, x signal | w2 signal | b sql");
-    s.start();
-    s.signal("x");
-    s.run("a");
-    EXPECT_EQ(s.text(), "running: w in 60");
-    s.signal("w2");
-    s.signal("w"); // and the next stage takes what is there already
-    EXPECT_EQ(s.text(), "running: b due");
-    EXPECT_EQ(s.tables.takers, (std::vector<std::int16_t>{3, 4, 2}));
+    for (const Writes writes : {Writes::each_event, Writes::at_the_end}) {
+        TestSaga s("a sql | w1 signal, x signal | w2 signal, w3 signal | b sql", writes);
+        s.start();
+        s.write();
+        s.signal("x");
+        s.signal("w1");
+        s.signal("w1");
+        s.run("a"); // and the next stage takes what is left
+        EXPECT_EQ(s.text(), "running: w3 in 60");
+        s.signal("w1");
+        EXPECT_EQ(s.text(), "running: b due");
+        s.write();
+        EXPECT_EQ(s.tables.takers, (std::vector<std::int16_t>{3, 2, 4, 5}));
+    }
 }
 
 TEST(SagaSignal, OneThatDoesNotComeInTimeIsAFailure) {
