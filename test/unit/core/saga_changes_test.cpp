@@ -7,7 +7,7 @@
 namespace stacksaga::core {
 namespace {
 
-constexpr Direction back = Direction::compensate;
+constexpr Direction undo = Direction::compensate;
 
 const WorkRow *row_of(TestSaga &s, std::string_view name, Direction d = Direction::act) {
     for (const WorkRow &row : s.state().work)
@@ -116,8 +116,10 @@ TEST(SagaChanges, ADeferredRetryIsDeferredNoMoreOnceItBegins) {
     for (const char *plan : {"a queue", "a message", "a child"}) {
         TestSaga s(plan);
         s.start();
-        s.tables.work[0].deferred = true;
-        s.load();
+        s.decide([&](SagaState &saga) { defer_work(saga, *s.work("a"), s.now + 3 * second); });
+        EXPECT_EQ(s.text(), "pending: a in 3");
+        EXPECT_TRUE(s.tables.work[0].deferred) << plan;
+        s.pass(3);
         if (s.step("a").kind == StepKind::queue)
             s.claim("a");
         else
@@ -135,7 +137,7 @@ TEST(SagaChanges, AStatusThatIsPassedThroughIsNotWritten) {
     s.run("a");
     s.run_fails("b", FailureClass::non_retryable);
     EXPECT_EQ(statuses_of(s), "compensating");
-    s.run("a", back);
+    s.run("a", undo);
     EXPECT_EQ(statuses_of(s), "failed");
     EXPECT_EQ(s.state().changes.rows[0].error, "non_retryable");
     EXPECT_EQ(s.state().changes.rows[0].failed_step, s.step("b").no);
@@ -148,11 +150,11 @@ TEST(SagaChanges, AStatusThatTheTransitionsNeedIsWritten) {
     s.serve("a");
     s.write();
     s.refuse("b");
-    s.refuse("a", back); // running does not become parked on the way back
+    s.refuse("a", undo); // running does not become parked with a compensation to do
     EXPECT_EQ(statuses_of(s), "compensating parked");
     s.write();
     s.retry();
-    s.serve("a", back);
+    s.serve("a", undo);
     EXPECT_EQ(statuses_of(s), "failed"); // which parked may become
     s.write();
 }
@@ -184,7 +186,7 @@ TEST(SagaChanges, TheFirstErrorStaysUntilTheSagaRunsAgain) {
                     0.5);
     });
     s.fail("c", FailureClass::non_retryable);
-    s.refuse("a", back);
+    s.refuse("a", undo);
     EXPECT_EQ(s.text(), "parked~ for ~a");
     EXPECT_EQ(s.tables.saga.error, "the first");
     EXPECT_EQ(s.tables.saga.failed_step, s.step("b").no);
@@ -233,8 +235,8 @@ TEST(SagaReads, ProgressIsReadOnceWhenItIsAskedFor) {
     s.serve("b");
     EXPECT_EQ(s.progress_loads, 0);
     s.refuse("c");
-    s.serve("b", back);
-    s.serve("a", back);
+    s.serve("b", undo);
+    s.serve("a", undo);
     EXPECT_EQ(s.text(), "failed");
     EXPECT_EQ(s.progress_loads, 1);
 }

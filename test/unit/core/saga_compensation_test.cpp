@@ -1,5 +1,5 @@
-// Goal: what was done is undone, in order, and what cannot be undone stops the way back. Method:
-// sagas that fail, are cancelled or answered late at each place.
+// Goal: what was done is undone, in order, and what cannot be undone stops the compensation.
+// Method: sagas that fail, are cancelled or answered late at each place.
 #include "saga_fixture.hpp"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 namespace stacksaga::core {
 namespace {
 
-constexpr Direction back = Direction::compensate;
+constexpr Direction undo = Direction::compensate;
 
 /// The statuses that were written since `first`.
 std::string statuses_of(const TestSaga &s, std::size_t first = 0) {
@@ -29,11 +29,11 @@ TEST(SagaCompensation, StagesAreUndoneFromTheLastOneStepsOfOneTogether) {
     s.run("e");
     s.refuse("f");
     EXPECT_EQ(s.text(), "compensating: ~b due, ~c due");
-    s.run("b", back);
+    s.run("b", undo);
     EXPECT_EQ(s.text(), "compensating: ~c due");
-    s.serve("c", back);
+    s.serve("c", undo);
     EXPECT_EQ(s.text(), "compensating: ~a due");
-    s.serve("a", back);
+    s.serve("a", undo);
     EXPECT_EQ(s.text(), "failed");
     EXPECT_EQ(s.markers(), "a ~a b ~b c ~c d e");
     EXPECT_EQ(s.tables.saga.failed_step, s.step("f").no);
@@ -86,7 +86,7 @@ TEST(SagaCompensation, WaitsForClaimedStepsAndCancelsTheOthers) {
     EXPECT_EQ(s.text(), "compensating: ~b due, ~v due");
 }
 
-TEST(SagaCompensation, AStepInFlightIsVerifiedOnTheWayBack) {
+TEST(SagaCompensation, AStepInFlightIsVerifiedWhileTheSagaCompensates) {
     TestSaga s("a queue undo started verify | b sql", Writes::each_event);
     s.start();
     s.claim("a");
@@ -105,7 +105,7 @@ TEST(SagaCompensation, AStepInFlightIsVerifiedOnTheWayBack) {
     EXPECT_EQ(t.text(), "compensating: ~a due");
 }
 
-TEST(SagaCompensation, AnAnswerOfAnEndedActionIsRefusedOnTheWayBack) {
+TEST(SagaCompensation, AnAnswerOfAnEndedActionIsRefusedWhileTheSagaCompensates) {
     TestSaga s("a queue undo, b queue");
     s.start();
     s.claim("a");
@@ -115,7 +115,7 @@ TEST(SagaCompensation, AnAnswerOfAnEndedActionIsRefusedOnTheWayBack) {
     const Step &a = s.step("a");
     EXPECT_FALSE(s.work("a"));
     EXPECT_EQ(judge_completion(s.state(), a, lease, std::nullopt), AnswerVerdict::reversed);
-    EXPECT_EQ(judge_completion(s.state(), a, make_lease(1, back, 1), std::nullopt),
+    EXPECT_EQ(judge_completion(s.state(), a, make_lease(1, undo, 1), std::nullopt),
               AnswerVerdict::lease_lost);
 }
 
@@ -217,17 +217,17 @@ TEST(SagaCompensation, AFailedCompensationParksTheSagaAndTheOthersOfItsStageGoOn
     for (const char *step : {"a", "b", "c"})
         s.serve(step);
     s.refuse("d");
-    s.refuse("b", back);
+    s.refuse("b", undo);
     EXPECT_EQ(s.text(), "parked~ for ~b: ~c due");
     EXPECT_EQ(s.tables.saga.error, "non_retryable");
     EXPECT_EQ(s.tables.saga.failed_step, s.step("d").no);
-    s.serve("c", back);
+    s.serve("c", undo);
     EXPECT_EQ(s.text(), "parked~ for ~b");
     s.retry();
     EXPECT_EQ(s.text(), "compensating: ~b due");
-    EXPECT_EQ(s.work("b", back)->attempt, 1);
-    EXPECT_EQ(s.work("b", back)->attempt_base, 1);
-    s.serve("b", back);
+    EXPECT_EQ(s.work("b", undo)->attempt, 1);
+    EXPECT_EQ(s.work("b", undo)->attempt_base, 1);
+    s.serve("b", undo);
     EXPECT_EQ(s.text(), "compensating: ~a due");
 }
 
@@ -237,16 +237,16 @@ TEST(SagaCompensation, OrItGoesOnAndParksAtTheEnd) {
     for (const char *step : {"a", "b", "c"})
         s.serve(step);
     s.refuse("d");
-    s.refuse("b", back);
+    s.refuse("b", undo);
     EXPECT_EQ(s.text(), "compensating: ~c due");
-    s.serve("c", back);
+    s.serve("c", undo);
     EXPECT_EQ(s.text(), "compensating: ~a due");
-    s.refuse("a", back);
+    s.refuse("a", undo);
     EXPECT_EQ(s.text(), "parked~ for ~a");
     s.retry();
     EXPECT_EQ(s.text(), "compensating: ~a due, ~b due");
-    s.serve("a", back);
-    s.serve("b", back);
+    s.serve("a", undo);
+    s.serve("b", undo);
     EXPECT_EQ(s.text(), "failed");
 }
 
@@ -256,16 +256,29 @@ TEST(SagaCompensation, AnOperatorResolvesTheLastCompensation) {
     s.serve("a");
     s.serve("b");
     s.refuse("d");
-    s.refuse("b", back);
+    s.refuse("b", undo);
     s.resolve("b", false);
     EXPECT_EQ(s.text(), "parked~ for ~b"); // as before
     s.resolve("b", true);
     EXPECT_EQ(s.text(), "compensating: ~a due");
-    s.refuse("a", back);
+    s.refuse("a", undo);
     const std::size_t before = s.tables.statuses.size();
     s.resolve("a", true);
     EXPECT_EQ(statuses_of(s, before), "failed");
     EXPECT_EQ(s.markers(), "a ~a b ~b");
+}
+
+TEST(SagaCompensation, OneThatCannotRunParksTheSaga) {
+    TestSaga s("a sql undo | b queue");
+    s.start();
+    s.run("a");
+    s.refuse("b");
+    s.run_is_unusable("a", undo);
+    EXPECT_EQ(s.text(), "parked~ for ~a");
+    EXPECT_EQ(s.tables.saga.error, "non_retryable"); // why it compensates
+    s.retry();
+    s.run("a", undo);
+    EXPECT_EQ(s.text(), "failed");
 }
 
 // ------------------------------------------------------------------------------------- suspended

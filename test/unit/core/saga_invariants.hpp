@@ -116,7 +116,8 @@ private:
         if (tables_.saga.direction == Direction::act)
             return;
         for (const std::int16_t no : acts()) {
-            EXPECT_TRUE(before.acts.contains(no)) << "an action is added to a saga on its way back";
+            EXPECT_TRUE(before.acts.contains(no))
+                << "an action is added to a saga that compensates";
             check_child_is_asked(no);
         }
         if (before.row.direction == Direction::compensate)
@@ -126,7 +127,7 @@ private:
                 << "compensates past " << s.name;
     }
 
-    /// A saga on its way back waits for an action: if that is a child, it is to compensate too.
+    /// A saga that compensates waits for an action: if that is a child, it is to compensate too.
     void check_child_is_asked(std::int16_t no) const {
         const auto child = test_.children.find(no);
         if (child != test_.children.end() && !fallbacks().contains(no)) {

@@ -7,7 +7,7 @@
 namespace stacksaga::core {
 namespace {
 
-constexpr Direction back = Direction::compensate;
+constexpr Direction undo = Direction::compensate;
 
 // ------------------------------------------------------------------------------ suspend and resume
 
@@ -207,7 +207,7 @@ TEST(SagaResolve, ACompensationThatWasNotDoneIsStillToBeDone) {
     s.start();
     s.serve("a");
     s.refuse("b");
-    s.claim("a", back);
+    s.claim("a", undo);
     s.resolve("a", false);
     EXPECT_EQ(s.text(), "compensating: ~a in 5");
     s.resolve("a", true);

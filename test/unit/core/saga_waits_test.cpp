@@ -7,7 +7,7 @@
 namespace stacksaga::core {
 namespace {
 
-constexpr Direction back = Direction::compensate;
+constexpr Direction undo = Direction::compensate;
 
 // ----------------------------------------------------------------------------------------- timers
 
@@ -294,7 +294,7 @@ TEST(SagaChild, ThatCompletedIsUndoneByItsOwnCompensation) {
     s.run("c");
     s.child_ends("c", Status::completed);
     s.refuse("b");
-    s.run("c", back);
+    s.run("c", undo);
     EXPECT_EQ(s.text(), "compensating: ~c claimed");
     EXPECT_TRUE(s.children.at(1).is_requested);
     s.child_ends("c", Status::failed);
@@ -308,7 +308,7 @@ TEST(SagaChild, ThatRefusesToCompensateParksTheSaga) {
     s.run("c");
     s.child_ends("c", Status::completed);
     s.refuse("b");
-    s.run("c", back);
+    s.run("c", undo);
     s.decide([&](SagaState &saga) { child_settled(saga, s.step("c"), s.children.at(1)); });
     EXPECT_EQ(s.text(), "compensating: ~c claimed"); // it has not read the request yet
     s.child_ends("c", Status::completed);
@@ -323,7 +323,7 @@ TEST(SagaChild, NothingIsUndoneWhereNoneStands) {
     s.child_ends("c", Status::completed);
     s.refuse("b");
     s.children.at(1).status = Status::failed;
-    s.run("c", back);
+    s.run("c", undo);
     EXPECT_EQ(s.text(), "failed");
 }
 
