@@ -120,7 +120,7 @@ bool is_trusted_replacement(Oid function, Oid definer) {
     running_handler.note_unusable();
     ereport(ERROR,
             (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
-             errdetail("%s \"%s\".", c.described, c.definer.name),
+             errdetail("%s \"%s\".", c.describe(c.owner), c.definer.name),
              errhint("Create the function again with this signature, and repeat %s.", c.remedy)));
 }
 
@@ -132,7 +132,7 @@ Oid role_of(const HandlerCaller &c, const FunctionRef &f) {
     running_handler.note_unusable();
     ereport(ERROR,
             (errcode(pg::sg424), errmsg("function %s cannot be run: %s", f.signature, reason),
-             errdetail("%s \"%s\".", c.described, c.definer.name),
+             errdetail("%s \"%s\".", c.describe(c.owner), c.definer.name),
              errhint("As a superuser, SET ROLE to the role that it is to run as and repeat %s.",
                      c.remedy)));
 }

@@ -33,8 +33,10 @@ const char *qualified_signature(std::string_view text);
 struct HandlerCaller {
     Definer definer;
     const char *search_path; ///< while it runs; nullptr: nothing but the system's
-    const char *described;   ///< whose it is, for DETAIL: a clause with `definer` at its end
-    const char *remedy;      ///< what to repeat when it cannot be run, for HINT
+    /// Says whose it is, for DETAIL: a clause with `definer` at its end.
+    const char *(*describe)(const void *owner);
+    const void *owner;  ///< what is described
+    const char *remedy; ///< what to repeat when it cannot be run, for HINT
 };
 
 /// Runs `function` as the definer, with the caller's search_path. Raises what the function raises;

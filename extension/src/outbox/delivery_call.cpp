@@ -10,11 +10,17 @@ namespace stacksaga {
 
 namespace {
 
+const char *describe(const void *owner) {
+    const std::string_view name = static_cast<const Subscription *>(owner)->name;
+    return psprintf("Subscription \"%.*s\" was created by role", static_cast<int>(name.size()),
+                    name.data());
+}
+
 HandlerCaller caller_of(const Subscription &s) {
     return {.definer = s.definer,
             .search_path = s.search_path,
-            .described = psprintf("Subscription \"%.*s\" was created by role",
-                                  static_cast<int>(s.name.size()), s.name.data()),
+            .describe = describe,
+            .owner = &s,
             .remedy = "create_subscription() with the same settings"};
 }
 

@@ -4,14 +4,44 @@
 
 namespace stacksaga {
 
+namespace {
+
+// A uuid, a step's number, a direction, two colons.
+constexpr size_t key_size_max = 36 + 6 + 16 + 2;
+
+/// uuid_out() and psprintf() would cost as much as the rest of a call. Returns its end.
+char *write_key(char *at, const pg_uuid_t &saga_id, int16 step_no, core::Direction direction) {
+    static constexpr std::string_view digits = "0123456789abcdef";
+    for (size_t i = 0; i < UUID_LEN; ++i) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *at++ = '-';
+        *at++ = digits[saga_id.data[i] >> 4];
+        *at++ = digits[saga_id.data[i] & 0xf];
+    }
+    *at++ = ':';
+    at += pg_itoa(step_no, at);
+    *at++ = ':';
+    const std::string_view name = core::name_of(direction);
+    return std::copy(name.begin(), name.end(), at);
+}
+
+text *key_text(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction) {
+    auto *key = static_cast<text *>(palloc(VARHDRSZ + key_size_max));
+    const char *end = write_key(VARDATA(key), saga_id, step_no, direction);
+    SET_VARSIZE(key, end - reinterpret_cast<char *>(key));
+    return key;
+}
+
+} // namespace
+
 const char *idempotency_key_of(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction) {
-    char *id = DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&saga_id)));
-    return psprintf("%s:%d:%s", id, step_no, core::name_of(direction).data());
+    auto *key = static_cast<char *>(palloc(key_size_max + 1));
+    *write_key(key, saga_id, step_no, direction) = '\0';
+    return key;
 }
 
 void fill_step_call(const StepCall &call, Datum *values, bool *nulls) {
     std::string_view direction = core::name_of(call.direction);
-    const char *key = idempotency_key_of(call.saga_id, call.step->no, call.direction);
     auto *saga_id = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
     *saga_id = call.saga_id;
     memset(nulls, 0, sizeof(bool) * step_call_columns);
@@ -22,7 +52,7 @@ void fill_step_call(const StepCall &call, Datum *values, bool *nulls) {
     values[4] = Int32GetDatum(call.attempt);
     values[5] = call.input;
     values[6] = call.results;
-    values[7] = CStringGetTextDatum(key);
+    values[7] = PointerGetDatum(key_text(call.saga_id, call.step->no, call.direction));
     values[8] = call.headers;
     values[9] = TimestampTzGetDatum(call.deadline.value_or(0));
     nulls[9] = !call.deadline.has_value();
@@ -31,11 +61,20 @@ void fill_step_call(const StepCall &call, Datum *values, bool *nulls) {
 namespace {
 
 Datum step_call_datum(const StepCall &call) {
-    TupleDesc descriptor = lookup_rowtype_tupdesc_copy(type_of_schema("step_call"), -1);
+    TupleDesc descriptor = lookup_rowtype_tupdesc(type_of_schema("step_call"), -1);
     Datum values[step_call_columns];
     bool nulls[step_call_columns];
     fill_step_call(call, values, nulls);
-    return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+    const Datum result = HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+    ReleaseTupleDesc(descriptor);
+    return result;
+}
+
+const char *describe(const void *owner) {
+    const auto &definition = *static_cast<const Definition *>(owner);
+    return psprintf("Saga \"%.*s\", version %d, was defined by role",
+                    static_cast<int>(definition.saga.size()), definition.saga.data(),
+                    definition.version);
 }
 
 } // namespace
@@ -44,10 +83,8 @@ Datum call_handler(const Definition &definition, const FunctionRef &function, Ha
                    const StepCall &call, bool *isnull) {
     const HandlerCaller caller{.definer = definition.definer,
                                .search_path = definition.functions_of(*call.step).search_path,
-                               .described =
-                                   psprintf("Saga \"%.*s\", version %d, was defined by role",
-                                            static_cast<int>(definition.saga.size()),
-                                            definition.saga.data(), definition.version),
+                               .describe = describe,
+                               .owner = &definition,
                                .remedy = "define_saga() with the same content"};
     return call_as_definer(caller, function, kind, step_call_datum(call), isnull);
 }
