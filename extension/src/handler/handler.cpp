@@ -6,6 +6,8 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "src/handler/catalog_watch.hpp"
+#include "src/handler/known_handler.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/handler/session_guard.hpp"
 
@@ -154,11 +156,39 @@ Oid current_function(const FunctionRef &f, HandlerKind kind, const HandlerCaller
     return found.function;
 }
 
+/// A type of the extension, looked up once for each call of a handler and more.
+struct KnownType {
+    std::string_view name;
+    Oid oid = InvalidOid;
+    uint64 found_at = 0;
+};
+
+Oid find_type(const char *name) {
+    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, PointerGetDatum(name),
+                           ObjectIdGetDatum(get_namespace_oid("stacksaga", false)));
+}
+
 /// The step's search_path with pg_temp last, so that no caller's temporary table comes first.
 const char *handler_search_path(const char *path) {
     if (path == nullptr || path[0] == '\0')
         return "pg_temp";
     return psprintf("%s, pg_temp", path); // counts once where the path names it already
+}
+
+/// The handler as it may be called now. What was found before holds while nothing has changed that
+/// it depends on; a refusal is not kept.
+KnownHandler &find_handler(const HandlerCaller &caller, const FunctionRef &function,
+                           HandlerKind kind) {
+    const uint64 state = catalog_state();
+    KnownHandler &handler = known_handler(caller, function, kind);
+    if (handler.found_at != state) {
+        handler.function = current_function(function, kind, caller, role_of(caller, function));
+        handler.found_at = state;
+    }
+    if (handler.path_in_force == nullptr)
+        handler.path_in_force =
+            pg::in_context(handler.memory, [&] { return handler_search_path(caller.search_path); });
+    return handler;
 }
 
 constinit pg::Statement set_immediate{"SET CONSTRAINTS ALL IMMEDIATE"};
@@ -273,8 +303,14 @@ const char *qualified_signature(std::string_view text) {
 }
 
 Oid type_of_schema(const char *name) {
-    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, PointerGetDatum(name),
-                           ObjectIdGetDatum(get_namespace_oid("stacksaga", false)));
+    static constinit std::array<KnownType, 2> known{{{"step_call"}, {"message"}}};
+    const uint64 state = catalog_state();
+    auto *type = std::ranges::find(known, std::string_view{name}, &KnownType::name);
+    if (type == known.end())
+        return find_type(name);
+    if (type->found_at != state)
+        *type = {.name = type->name, .oid = find_type(name), .found_at = state};
+    return type->oid;
 }
 
 Oid message_type() {
@@ -289,27 +325,21 @@ void check_constraints_of_caller() {
 
 Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
                       Datum argument, bool *isnull) {
-    const Oid definer = role_of(caller, function);
-    Oid oid = current_function(function, kind, caller, definer);
+    CommandCounterIncrement();    // what this transaction has changed is known,
+    AcceptInvalidationMessages(); // and what others have committed
+    KnownHandler &handler = find_handler(caller, function, kind);
+    const Oid definer = caller.definer.oid;
     CRASH_POINT("handler: before it is entered");
     drop_temporary_tables_of_others(definer);
     const char *temporary_objects = nullptr;
     if (!running_handler.is_at_top_level())
         temporary_objects = enter_session(definer);
 
-    FmgrInfo info;
-    fmgr_info(oid, &info);
-    LOCAL_FCINFO(fcinfo, 1);
-    InitFunctionCallInfoData(*fcinfo, &info, 1, InvalidOid, nullptr, nullptr);
-    fcinfo->args[0].value = argument;
-    fcinfo->args[0].isnull = false;
-
     Datum result = pg::as_role(definer, [&] {
-        const pg::Setting path{"search_path", handler_search_path(caller.search_path)};
+        const pg::Setting path{"search_path", handler.path_in_force};
         return pg::with_settings({&path, 1}, [&] {
-            CommandCounterIncrement(); // what the engine has just written is visible to the handler
             PushActiveSnapshot(GetTransactionSnapshot());
-            Datum value = FunctionCallInvoke(fcinfo);
+            Datum value = handler.callable.call(handler.function, argument, isnull);
             CRASH_POINT("handler: before deferred constraints");
             PopActiveSnapshot();
             check_deferred_constraints();
@@ -323,7 +353,6 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
         PortalHashTableDeleteAll(); // the next handler may open cursors of the same names
     else
         leave_session(temporary_objects);
-    *isnull = fcinfo->isnull;
     return result;
 }
 

@@ -40,8 +40,8 @@ struct HandlerCaller {
 };
 
 /// Runs `function` as the definer, with the caller's search_path. Raises what the function raises;
-/// SG424 with a message that names the function when it was dropped or changed. Its own deferred
-/// constraints have been checked when this returns.
+/// SG424 with a message that names the function when it was dropped or changed, by what is
+/// committed when this is called. Its own deferred constraints have been checked when this returns.
 Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
                       Datum argument, bool *isnull);
 

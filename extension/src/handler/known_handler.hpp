@@ -1,0 +1,31 @@
+// What was found of a handler, kept until something that it depends on changes.
+#pragma once
+#include "pg/pg.hpp"
+#include "src/handler/handler.hpp"
+#include "src/handler/handler_function.hpp"
+
+namespace stacksaga {
+
+/// Lives as long as the session. The first members are what it is found by.
+struct KnownHandler {
+    Oid oid;
+    Oid definer;
+    uint32 path_hash;
+    uint32 kind;
+
+    MemoryContext memory = nullptr; ///< of the texts
+    const char *signature = nullptr;
+    const char *definer_name = nullptr;
+    const char *search_path = nullptr;   ///< of the caller
+    const char *path_in_force = nullptr; ///< while it runs
+    uint64 found_at = 0;       ///< the catalog_state() in which it may be called; 0: none is known
+    Oid function = InvalidOid; ///< to call: the one with this oid, or its replacement
+    HandlerFunction callable{};
+};
+static_assert(std::is_trivially_destructible_v<KnownHandler>);
+
+/// What is known of this handler, which may be nothing yet, or out of date.
+KnownHandler &known_handler(const HandlerCaller &caller, const FunctionRef &function,
+                            HandlerKind kind);
+
+} // namespace stacksaga
