@@ -192,8 +192,7 @@ KnownHandler &find_handler(const HandlerCaller &caller, const FunctionRef &funct
 }
 
 constinit pg::Statement set_immediate{"SET CONSTRAINTS ALL IMMEDIATE"};
-// Leaves out a name that a constraint that is not deferred has too. Runs once after a change of any
-// constraint, since it reads the catalogs whole.
+// Leaves out a name that a constraint that is not deferred has too.
 constinit pg::Statement list_deferred{
     "SELECT n.nspname::text, c.conname::text FROM pg_catalog.pg_constraint AS c"
     "  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.connamespace"
@@ -201,36 +200,58 @@ constinit pg::Statement list_deferred{
     " GROUP BY n.nspname, c.conname HAVING bool_and(c.condeferred)",
     pg::Plans::by_statistics};
 
-/// Fires the handler's deferred constraint triggers now, as the role that is current.
-void check_deferred_constraints() {
-    CommandCounterIncrement();
-    if (running_handler.is_at_top_level() && !IsSubTransaction())
-        AfterTriggerFireDeferred();
-    else
-        pg::with_spi([] { set_immediate.run(); });
-}
+constinit pg::Statement find_deferred{
+    "SELECT FROM pg_catalog.pg_constraint WHERE condeferred LIMIT 1", pg::Plans::by_statistics};
 
-// No constraint of the database is deferred from the start, as far as this session knows.
-constinit bool has_no_deferred = false;
+// Whether a constraint of the database is deferred from the start, as far as this session knows.
+enum class Deferred : uint8_t { unknown, none, some };
+constinit Deferred deferred = Deferred::unknown;
+// The call_state() in which all that is deferred from the start was deferred again.
+constinit uint64 deferred_at = 0;
 
 void note_constraint_change(Datum, int, uint32) {
-    has_no_deferred = false;
+    deferred = Deferred::unknown;
 }
 
-/// SET CONSTRAINTS lasts to the end of the transaction. Resets it, so that the next handler and the
-/// caller of run_pending() find deferred what is deferred from the start.
-void defer_constraints_again() {
+/// Reads the catalog whole where it has to: once after a change of any constraint.
+void look_for_deferred() {
     static constinit bool is_registered = false;
     if (!is_registered) {
         CacheRegisterSyscacheCallback(CONSTROID, note_constraint_change, Datum{0});
         is_registered = true;
     }
-    if (has_no_deferred)
+    if (deferred != Deferred::unknown)
         return;
     pg::with_spi([] {
-        has_no_deferred = true; // unless the query sees a change
+        deferred = Deferred::none; // unless the query hears of a change
+        if (!find_deferred.run().empty())
+            deferred = Deferred::some;
+    });
+}
+
+/// A handler at the top of a worker's transaction, where what is deferred can be fired by itself.
+bool is_outermost() {
+    return running_handler.is_at_top_level() && !IsSubTransaction();
+}
+
+/// Fires the handler's deferred constraint triggers now, as the role that is current.
+void check_deferred_constraints() {
+    CommandCounterIncrement();
+    if (is_outermost())
+        AfterTriggerFireDeferred();
+    else if (deferred != Deferred::none || running_handler.has_set_constraints())
+        pg::with_spi([] { set_immediate.run(); });
+}
+
+/// SET CONSTRAINTS lasts to the end of the transaction. Resets it, so that the next handler and the
+/// caller of run_pending() find deferred what is deferred from the start.
+void defer_constraints_again() {
+    look_for_deferred();
+    deferred_at = call_state();
+    if (deferred == Deferred::none)
+        return;
+    pg::with_spi([] {
         pg::Rows rows = list_deferred.run();
-        has_no_deferred = has_no_deferred && rows.empty();
         if (rows.empty())
             return;
         auto *statement = makeNode(ConstraintsSetStmt);
@@ -244,6 +265,14 @@ void defer_constraints_again() {
                 lappend(statement->constraints, makeRangeVar(copy(row, 0), copy(row, 1), -1));
         AfterTriggerSetState(statement);
     });
+}
+
+/// Before the handler can change a constraint: others may have made one since all of them were set
+/// to immediate, and a handler that failed after that has undone what was done about it.
+void defer_what_has_become_deferred() {
+    look_for_deferred();
+    if (deferred != Deferred::none && deferred_at != call_state())
+        defer_constraints_again();
 }
 
 // The definer whose handlers may have left temporary tables in this session; none: unknown.
@@ -334,6 +363,8 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     const char *temporary_objects = nullptr;
     if (!running_handler.is_at_top_level())
         temporary_objects = enter_session(definer);
+    if (!is_outermost())
+        defer_what_has_become_deferred();
 
     Datum result = pg::as_role(definer, [&] {
         const pg::Setting path{"search_path", handler.path_in_force};
