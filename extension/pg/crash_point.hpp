@@ -21,7 +21,7 @@ namespace stacksaga::pg {
 
 /// Every crash point. A name that is not here does not compile; one that no scenario of
 /// test/crash_points passes fails `make crash-points`.
-inline constexpr std::array<std::string_view, 92> crash_points{
+inline constexpr std::array<std::string_view, 85> crash_points{
     "transaction: before its commit",
     "transaction: committed, its client not answered",
     "start: row written, work not yet",
@@ -32,18 +32,11 @@ inline constexpr std::array<std::string_view, 92> crash_points{
     "step: before the marker",
     "step: marker written, work row still there",
     "step: work row removed",
-    "step: before the next work row",
-    "step: next work row written, workers not woken",
+    "step: work row written, nobody woken",
     "step: failure written, work row unchanged",
-    "step: retry written",
-    "step: waits for another",
     "saga: before the status",
     "saga: status written",
-    "signal: taken, step not completed",
-    "compensation: acts removed",
-    "compensation: begun, no work yet",
-    "deadline: its row removed",
-    "fallback: action removed",
+    "signal: taken, status not written",
     "claim: before the lease",
     "claim: lease written",
     "claim: step returned",
@@ -55,8 +48,8 @@ inline constexpr std::array<std::string_view, 92> crash_points{
     "signal: written, not taken",
     "child: notice written",
     "child: before its start",
-    "child: started, parent does not wait",
-    "child: notice removed, parent unchanged",
+    "child: started, its parent not committed",
+    "notice: removed, saga unchanged",
     "message step: published, does not wait",
     "retention: before the rows of sagas",
     "retention: only the sagas are left",

@@ -100,6 +100,7 @@ void start_child(const Saga &saga, const Step &step, int32 run) {
     CRASH_POINT("child: before its start");
     if (!insert_saga(child))
         elog(ERROR, "child saga %s exists already", uuid_text(child.id));
+    CRASH_POINT("child: started, its parent not committed");
 }
 
 /// A request that stands is not written again: the child that is just reading it may wait to notify

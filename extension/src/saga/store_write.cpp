@@ -193,9 +193,11 @@ void write_markers(Saga &saga) {
 void write_saga(Saga &saga) {
     write_markers(saga);
     write_work(saga);
-    for (const core::TakenSignal &t : saga.changes.taken)
+    for (const core::TakenSignal &t : saga.changes.taken) {
         take_signal.run(pg::param(saga.id), pg::param(saga.token), pg::param(t.no),
                         pg::param(t.step_no));
+        CRASH_POINT("signal: taken, status not written");
+    }
     for (const core::SagaRow &row : saga.changes.rows)
         write_status(saga, row);
     if (saga.changes.removes_notices)
