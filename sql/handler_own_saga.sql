@@ -102,6 +102,15 @@ SELECT stacksaga.run_pending();
 SELECT * FROM own.shown(:'id');
 SELECT step, direction, status, error FROM stacksaga.saga_history WHERE saga_id = :'id' ORDER BY 1;
 SELECT step, what FROM own.log ORDER BY n;
+-- The signal may be what its own stage still waits for.
+SELECT stacksaga.define_saga('own_told', ARRAY[
+    stacksaga.sql_step('second', 'own.run(stacksaga.step_call)', stage => 1),
+    stacksaga.signal_step('told', 'go', stage => 1),
+    stacksaga.sql_step('last', 'own.run(stacksaga.step_call)')]);
+SELECT own.start(jsonb_build_object('second', $$PERFORM stacksaga.signal_saga(THIS, 'go', '1')$$),
+    'own_told') AS id \gset
+SELECT stacksaga.run_pending();
+SELECT * FROM own.shown(:'id');
 
 -- A compensation, verify and a fallback are handlers as an action is.
 SELECT own.start(jsonb_build_object('second', $$RAISE 'no' USING ERRCODE = 'SG424'$$,

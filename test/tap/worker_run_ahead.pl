@@ -27,13 +27,16 @@ $node->safe_psql('postgres', q{
 		  FROM stacksaga.effect WHERE saga_id = call.saga_id;
 		RETURN to_jsonb(call.step);
 	END $$;
+	CREATE SEQUENCE calls; -- which no failure undoes
 	CREATE FUNCTION fail_once(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
 	BEGIN
+		PERFORM nextval('calls');
 		IF call.attempt = 1 THEN RAISE EXCEPTION 'not yet' USING ERRCODE = 'SR503'; END IF;
 		RETURN note(call);
 	END $$;
 	CREATE FUNCTION fail(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
 	BEGIN
+		PERFORM nextval('calls');
 		RAISE EXCEPTION 'never' USING ERRCODE = 'SG424';
 	END $$;
 	CREATE FUNCTION signal(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -112,6 +115,7 @@ is($node->safe_psql('postgres', qq{
 	SELECT string_agg(step || ' ' || attempt || ' ' || status, ', ' ORDER BY step, attempt)
 	  FROM stacksaga.saga_history WHERE saga_id = '$ids[0]'}),
 	'a 1 completed, b 1 failed, b 2 completed, c 1 completed', 'the failed attempt is that of the step that failed');
+is($node->safe_psql('postgres', 'SELECT last_value FROM calls'), 2, 'its function was called once for each attempt');
 
 @ids = start_sagas('back');
 await_status('failed', @ids);
@@ -119,6 +123,7 @@ is(transactions($ids[0]), 'a+b | b+a', 'compensations run ahead as well, in reve
 is($node->safe_psql('postgres', qq{
 	SELECT step FROM stacksaga.saga_history WHERE saga_id = '$ids[0]' AND status = 'failed'}), 'c',
 	'the saga failed at the step that failed');
+is($node->safe_psql('postgres', 'SELECT last_value FROM calls'), 3, 'whose function was called once');
 
 @ids = start_sagas('signals');
 await_status('completed', @ids);
