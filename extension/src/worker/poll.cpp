@@ -303,8 +303,11 @@ void DueItems::close() {
 
 void DueItems::commit() {
     CRASH_POINT("worker: steps committed");
-    if (ahead > 0) // the next batch goes on with it
-        found[static_cast<size_t>(next)] = {.item = item, .definition_id = 0, .deferral = {}};
+    if (ahead > 0) { // another batch goes on with it, behind the other sagas
+        const auto place = found.begin() + next;
+        *place = {.item = item, .definition_id = 0, .deferral = {}};
+        std::rotate(place, place + 1, found.end());
+    }
     first = next;
     total.done += counts.done;
     total.failures += counts.failures;
@@ -327,7 +330,8 @@ template <class F> void in_transaction(F &&body) {
 bool run_items(DueItems &items, MemoryContext memory) {
     const int64 end = pg::steady_now() + turn_time_max_us;
     const auto count = static_cast<int32>(items.found.size());
-    while (items.first < count && (items.first == 0 || pg::steady_now() < end)) {
+    for (bool is_first = true; items.first < count && (is_first || pg::steady_now() < end);
+         is_first = false) {
         run_batch(state.pace, memory, items);
         items.commit();
     }
