@@ -303,10 +303,12 @@ void DueItems::close() {
 
 void DueItems::commit() {
     CRASH_POINT("worker: steps committed");
-    if (ahead > 0) { // another batch goes on with it, behind the other sagas
+    if (ahead > 0) {
         const auto place = found.begin() + next;
         *place = {.item = item, .definition_id = 0, .deferral = {}};
-        std::rotate(place, place + 1, found.end());
+        // Another batch goes on with it, behind the other sagas; next where it has met a lock, alone.
+        if (!state.pace.next_alone)
+            std::rotate(place, place + 1, found.end());
     }
     first = next;
     total.done += counts.done;
