@@ -59,6 +59,34 @@ inline Oid primary_key_index(Relation table) {
 #endif
 }
 
+/// 15 added unique indexes for which nulls are equal.
+inline bool nulls_are_distinct([[maybe_unused]] const FormData_pg_index &index) {
+#if PG_VERSION_NUM >= 150000
+    return !index.indnullsnotdistinct;
+#else
+    return true;
+#endif
+}
+
+/// As table_tuple_update(), which tells since 16 which indexes need an entry: all, none, or those
+/// that summarise. `all_indexes`: those of the other kinds do.
+inline TM_Result update_tuple(Relation table, ItemPointer place, TupleTableSlot *slot,
+                              TM_FailureData *failure, bool *all_indexes) {
+    LockTupleMode mode;
+#if PG_VERSION_NUM >= 160000
+    TU_UpdateIndexes indexes;
+    const TM_Result result =
+        table_tuple_update(table, place, slot, GetCurrentCommandId(true), InvalidSnapshot,
+                           InvalidSnapshot, true, failure, &mode, &indexes);
+    *all_indexes = result == TM_Ok && indexes == TU_All;
+#else
+    const TM_Result result =
+        table_tuple_update(table, place, slot, GetCurrentCommandId(true), InvalidSnapshot,
+                           InvalidSnapshot, true, failure, &mode, all_indexes);
+#endif
+    return result;
+}
+
 /// 16 lets the caller leave out all indexes but those that summarise.
 inline void insert_into_indexes(ResultRelInfo *table, TupleTableSlot *slot, EState *state) {
 #if PG_VERSION_NUM >= 160000

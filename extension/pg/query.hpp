@@ -119,6 +119,15 @@ public:
         std::array<Param, sizeof...(P)> list{params...};
         return execute(list, Snapshots::latest);
     }
+    /// The same with parameters whose number is not known here.
+    Rows run_with(std::span<const Param> params) { return execute(params, Snapshots::latest); }
+
+    /// Executes as the transaction's own statement: under REPEATABLE READ and above with its
+    /// snapshot, so that PostgreSQL raises 40001 where it would for a user's.
+    Rows run_as_own(std::span<const Param> params) {
+        return execute(params, Snapshots::of_transaction);
+    }
+
     /// Executes and returns the number of rows that it touched.
     template <class... P> uint64 touch(P... params) { return run(params...).count(); }
 
@@ -129,7 +138,7 @@ public:
     }
 
 private:
-    enum class Snapshots : uint8_t { latest, of_query };
+    enum class Snapshots : uint8_t { latest, of_query, of_transaction };
     Rows execute(std::span<const Param> params, Snapshots snapshots);
     int execute_plan(Datum *values, const char *nulls, Snapshots snapshots);
     void prepare(std::span<const Param> params);

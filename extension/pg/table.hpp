@@ -1,0 +1,234 @@
+// The extension's own tables, read and written without planner and executor: index scans and tuple
+// operations named in code.
+//
+// A Table is a constinit static that describes a table: its columns, its indexes, the triggers
+// whose work its users do themselves. At its first use in a session, and after each change of it
+// that the session notices, the table is compared with its description (table_check.hpp says how).
+// If it is what the description says, its operations go straight to the heap and to the indexes. If
+// not (a trigger, an index, a column that somebody added; a partitioned or distributed table), the
+// same operations go through SQL that is made from the description. Callers write each operation
+// once:
+//
+//   enum class Column : uint8 { ring_id = 1, name, weight };
+//   constexpr pg::TableColumn columns[]{{"ring_id", INT4OID}, {"name", TEXTOID},
+//                                       {"weight", FLOAT8OID, pg::Nulls::allowed}};
+//   constexpr pg::TableIndex indexes[]{
+//       {.name = "node_pkey", .key = {Column::ring_id, Column::name}, .is_unique = true}};
+//   constinit pg::Table node{{.name = "node", .columns = columns, .indexes = indexes}};
+//
+//   const std::array key{pg::param(ring_id), pg::param(name)};
+//   std::optional<pg::TableRow> row = node.find_one({.key = key, .lock = pg::RowLock::update});
+//   if (row)
+//       node.update(*row, std::array{pg::assign(Column::weight, pg::param(2.0))});
+//
+// What holds of both ways:
+// - Reads see what is committed now and what this transaction has written, whatever its isolation
+//   level, as Statement::run() does. What a row points to lives in the memory context that was
+//   current when it was read.
+// - A lock follows an updated row to its latest version, and looks at the key again there.
+// - Under REPEATABLE READ and above, a row to be locked or changed whose latest version the
+//   transaction's snapshot does not see raises 40001: otherwise the transaction would see the old
+//   version beside its own. A table that is read through this file alone may say otherwise
+//   (NewerVersions).
+// - A duplicate key raises 23505, a null in a column that has none 23502. Read-only transactions,
+//   recovery and parallel mode are refused as PostgreSQL refuses them.
+// - No privileges are checked: callers are functions of the extension, running as its owner.
+// Defaults, CHECKs of domains, and the triggers that the description names do not run when the
+// access is direct: callers give all values, and only valid ones.
+//
+// Not to be used in a read-only SPI query or a STABLE function: an operation advances the command
+// counter so that the transaction sees what it has written.
+#pragma once
+#include "pg/pg.hpp"
+#include "pg/query.hpp"
+
+namespace stacksaga::pg {
+
+inline constexpr size_t table_columns_max = 24; ///< as many parameters as a statement has
+inline constexpr size_t table_indexes_max = 8;
+inline constexpr size_t index_columns_max = 6;
+
+/// An enum of a table's columns counts from 1, as PostgreSQL does.
+template <class C> constexpr uint8 column_number(C column) {
+    static_assert(std::is_enum_v<C>);
+    return static_cast<uint8>(column);
+}
+
+enum class Nulls : uint8 { refused, allowed };
+
+struct TableColumn {
+    const char *name;
+    /// Its type; of a column with `own_type` the type of parameters for it: INT8OID for ring_token,
+    /// the base type of a domain, ANYENUMOID for an enum.
+    Oid type;
+    Nulls nulls = Nulls::refused;
+    /// The name of its type where that is one of schema stacksaga.
+    const char *own_type = nullptr;
+};
+
+/// Columns of an index, in its order.
+struct IndexKey {
+    template <class... C>
+    // NOLINTNEXTLINE(google-explicit-constructor): a braced list of columns is a key
+    constexpr IndexKey(C... key) : columns{column_number(key)...}, size(sizeof...(C)) {
+        static_assert(sizeof...(C) > 0 && sizeof...(C) <= index_columns_max);
+    }
+    std::array<uint8, index_columns_max> columns;
+    size_t size;
+};
+
+class TableRow;
+
+struct TableIndex {
+    const char *name;
+    IndexKey key;
+    bool is_unique = false;
+    /// Of a partial index: its predicate as pg_get_expr() prints it, and the same in code.
+    const char *predicate = nullptr;
+    bool (*holds)(const TableRow &row) = nullptr;
+};
+
+/// What happens under REPEATABLE READ and above to a row that was written after the transaction's
+/// snapshot was taken.
+enum class NewerVersions : uint8 {
+    refused, ///< 40001
+    used,    ///< it is locked and changed like any other: no query of users reads the table
+};
+
+struct TableDescription {
+    const char *name; ///< in schema stacksaga
+    std::span<const TableColumn> columns;
+    std::span<const TableIndex> indexes;     ///< all of them; the first one is the primary key
+    std::span<const char *const> triggers{}; ///< may be there; direct access does not fire them
+    NewerVersions newer_versions = NewerVersions::refused;
+};
+
+/// A row. Its values are in the table's order.
+class TableRow {
+public:
+    TableRow(std::span<Datum> all_values, std::span<bool> all_nulls)
+        : values(all_values), nulls(all_nulls) {}
+
+    template <class C> bool is_null(C column) const { return nulls[at(column)]; }
+    /// The value of a column that is not null in this row (elog otherwise).
+    template <class C> Datum value(C column) const {
+        if (is_null(column))
+            elog(ERROR, "unexpected null in column %d", column_number(column));
+        return values[at(column)];
+    }
+    template <class C> int16 int2(C column) const { return DatumGetInt16(value(column)); }
+    template <class C> int32 int4(C column) const { return DatumGetInt32(value(column)); }
+    template <class C> int64 int8(C column) const { return DatumGetInt64(value(column)); }
+    template <class C> bool boolean(C column) const { return DatumGetBool(value(column)); }
+    template <class C> TimestampTz time(C column) const {
+        return DatumGetTimestampTz(value(column));
+    }
+    template <class C> pg_uuid_t uuid(C column) const { return *DatumGetUUIDP(value(column)); }
+    template <class C> std::string_view text(C column) const { return text_of(value(column)); }
+    template <class C> std::optional<Datum> optional(C column) const {
+        return is_null(column) ? std::optional<Datum>{} : values[at(column)];
+    }
+    template <class C> std::optional<int16> optional_int2(C column) const {
+        return is_null(column) ? std::optional<int16>{} : int2(column);
+    }
+    template <class C> std::optional<int64> optional_int8(C column) const {
+        return is_null(column) ? std::optional<int64>{} : int8(column);
+    }
+    template <class C> std::optional<TimestampTz> optional_time(C column) const {
+        return is_null(column) ? std::optional<TimestampTz>{} : time(column);
+    }
+    template <class C> std::optional<std::string_view> optional_text(C column) const {
+        return is_null(column) ? std::optional<std::string_view>{} : text(column);
+    }
+
+    // What pg/table*.cpp know of it.
+    std::span<Datum> values;
+    std::span<bool> nulls;
+    ItemPointerData place{}; ///< of its version; not valid when it was read through SQL
+    bool is_locked = false;  ///< by this transaction, so that nobody else changes it
+
+private:
+    template <class C> static size_t at(C column) { return size_t{column_number(column)} - 1; }
+    static std::string_view text_of(Datum value);
+};
+static_assert(std::is_trivially_destructible_v<TableRow>);
+
+/// A value for a column.
+struct Assignment {
+    uint8 column;
+    Param value;
+};
+template <class C> Assignment assign(C column, Param value) {
+    return {column_number(column), value};
+}
+
+enum class RowLock : uint8 {
+    none,
+    no_key_update, ///< FOR NO KEY UPDATE: before an update that leaves all unique keys as they are
+    update,        ///< FOR UPDATE: before a delete
+};
+enum class IfLocked : uint8 {
+    wait,
+    skip, ///< SKIP LOCKED
+};
+
+/// A bound of a range; a row with a null in the column is outside of every range.
+struct Bound {
+    Param value;
+    bool is_inclusive;
+};
+
+/// Rows in the order of an index.
+struct TableScan {
+    size_t index = 0;             ///< which one of the description
+    std::span<const Param> key{}; ///< what its first columns equal
+    std::optional<Bound> lower{}; ///< of the column after those
+    std::optional<Bound> upper{};
+    uint64 limit =
+        0; ///< 0: all of them. Rows that are skipped because they are locked do not count
+    RowLock lock = RowLock::none;
+    IfLocked if_locked = IfLocked::wait;
+};
+
+struct TableState; // table_state.hpp
+
+class Table {
+public:
+    constexpr explicit Table(const TableDescription &description) : description_(description) {}
+
+    const TableDescription &description() const { return description_; }
+
+    std::span<TableRow> find(const TableScan &scan);
+
+    /// The first row of a scan.
+    std::optional<TableRow> find_one(TableScan scan);
+
+    /// Columns that are not assigned are null.
+    void insert(std::span<const Assignment> row);
+
+    /// Rows that share pages share records of WAL.
+    void insert_many(std::span<const std::span<const Assignment>> rows);
+
+    /// INSERT ... ON CONFLICT (primary key) DO NOTHING: false when there is such a row. Waits for a
+    /// transaction that is inserting it or deleting it.
+    bool insert_if_absent(std::span<const Assignment> row);
+
+    /// Changes a row that find() returned. False when it was not locked and somebody else has
+    /// changed it since, or this transaction has. Such a row may be used only while the snapshot
+    /// that was active at its reading still is. `row` becomes the new version.
+    bool update(TableRow &row, std::span<const Assignment> changes);
+
+    /// The same for a delete.
+    bool remove(const TableRow &row);
+
+    /// Why the table cannot be accessed directly; null if it can.
+    const char *obstacle();
+
+private:
+    TableDescription description_;
+    TableState *state_ = nullptr; ///< what the session knows of it
+    friend TableState &state_of(Table &table);
+};
+static_assert(std::is_trivially_destructible_v<Table>);
+
+} // namespace stacksaga::pg

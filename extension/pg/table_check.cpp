@@ -1,0 +1,270 @@
+// Whether a table is what its description says, so that it can be accessed directly.
+//
+// It is a plain local heap (permanent or unlogged), neither a partition nor a parent, without
+// rules, row-level security, CHECKs and generated columns; it has exactly the columns of the
+// description, exactly its indexes, all of them usable btrees of plain columns in their types'
+// default order, and no triggers but those that the description names. Everything else that may
+// change how a row is read or written shows in the relation cache, so each invalidation of it has
+// the table checked anew.
+#include "pg/compat.hpp"
+#include "pg/scope.hpp"
+#include "pg/table_state.hpp"
+
+namespace stacksaga::pg {
+
+namespace {
+
+constinit TableState *known_tables = nullptr;
+
+bool concerns(const TableState &table, Oid relation) {
+    const auto indexes = std::span(table.index_ids).first(table.index_count);
+    return !OidIsValid(relation) || relation == table.relation ||
+           std::find(indexes.begin(), indexes.end(), relation) != indexes.end();
+}
+
+void note_change(Datum, Oid relation) {
+    for (TableState *table = known_tables; table != nullptr; table = table->next)
+        if (concerns(*table, relation)) {
+            table->is_checked = false;
+            ++table->changes;
+        }
+}
+
+bool is_named(std::span<const char *const> names, const char *name) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const char *n) { return strcmp(n, name) == 0; });
+}
+
+Oid type_of(const TableColumn &column) {
+    if (column.own_type == nullptr)
+        return column.type;
+    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum(column.own_type),
+                           ObjectIdGetDatum(get_namespace_oid("stacksaga", true)));
+}
+
+const char *obstacle_in_columns(const TableDescription &description, TupleDesc columns) {
+    if (columns->natts != static_cast<int>(description.columns.size()))
+        return "it has other columns";
+    for (int i = 0; i < columns->natts; ++i) {
+        const Form_pg_attribute found = TupleDescAttr(columns, i);
+        const TableColumn &expected = description.columns[static_cast<size_t>(i)];
+        if (found->attisdropped || strcmp(NameStr(found->attname), expected.name) != 0)
+            return "it has other columns";
+        if (found->atttypid != type_of(expected) || found->atttypmod != -1)
+            return "a column has another type";
+        if (found->attnotnull != (expected.nulls == Nulls::refused))
+            return "a column is, or is not, NOT NULL";
+        if (found->attgenerated != '\0' || found->attidentity != '\0')
+            return "a column is generated";
+    }
+    return nullptr;
+}
+
+const char *obstacle_in_heap(const TableDescription &description, Relation heap) {
+    const Form_pg_class table = heap->rd_rel;
+    if (table->relkind != RELKIND_RELATION || table->relam != HEAP_TABLE_AM_OID ||
+        table->relpersistence == RELPERSISTENCE_TEMP)
+        return "it is not a plain table";
+    if (table->relispartition || table->relhassubclass)
+        return "it is a partition, or has children";
+    if (heap->rd_rules != nullptr)
+        return "it has rules";
+    if (table->relrowsecurity)
+        return "it has row-level security";
+    const TupleConstr *constraints = RelationGetDescr(heap)->constr;
+    if (constraints != nullptr && constraints->num_check > 0)
+        return "it has a CHECK";
+    if (heap->trigdesc != nullptr)
+        for (int i = 0; i < heap->trigdesc->numtriggers; ++i)
+            if (!is_named(description.triggers, heap->trigdesc->triggers[i].tgname))
+                return "it has a trigger";
+    return obstacle_in_columns(description, RelationGetDescr(heap));
+}
+
+/// As \d shows it; null for an index of all rows.
+const char *predicate_of(Relation index) {
+    HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(RelationGetRelid(index)));
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "cache lookup failed for index %u", RelationGetRelid(index));
+    bool is_whole;
+    const Datum tree = SysCacheGetAttr(INDEXRELID, tuple, Anum_pg_index_indpred, &is_whole);
+    const char *predicate = nullptr;
+    if (!is_whole)
+        predicate = TextDatumGetCString(
+            DirectFunctionCall2(pg_get_expr, tree, ObjectIdGetDatum(index->rd_index->indrelid)));
+    ReleaseSysCache(tuple);
+    return predicate;
+}
+
+bool has_predicate(Relation index, const char *expected) {
+    const char *found = predicate_of(index);
+    return expected == nullptr || found == nullptr ? expected == found
+                                                   : strcmp(expected, found) == 0;
+}
+
+/// Whether column `i` of the index is column `expected` of the table, in the default order.
+bool has_key_column(Relation index, Relation heap, int i, uint8 expected) {
+    if (index->rd_index->indkey.values[i] != expected)
+        return false;
+    const Form_pg_attribute column = TupleDescAttr(RelationGetDescr(heap), expected - 1);
+    const Oid default_class = GetDefaultOpClass(column->atttypid, BTREE_AM_OID);
+    return index->rd_indoption[i] == 0 && index->rd_indcollation[i] == column->attcollation &&
+           OidIsValid(default_class) && get_opclass_family(default_class) == index->rd_opfamily[i];
+}
+
+const char *obstacle_in_index(const TableIndex &expected, Relation index, Relation heap) {
+    const Form_pg_index found = index->rd_index;
+    if (index->rd_rel->relam != BTREE_AM_OID)
+        return "an index is not a btree";
+    if (!found->indisvalid || !found->indisready || !found->indislive)
+        return "an index is not complete";
+    if (found->indisunique != expected.is_unique || !found->indimmediate || found->indisexclusion ||
+        !nulls_are_distinct(*found))
+        return "an index enforces something else";
+    if (static_cast<size_t>(found->indnatts) != expected.key.size ||
+        found->indnkeyatts != found->indnatts)
+        return "an index has other columns";
+    for (size_t i = 0; i < expected.key.size; ++i)
+        if (!has_key_column(index, heap, static_cast<int>(i), expected.key.columns[i]))
+            return "an index has other columns";
+    if (!has_predicate(index, expected.predicate))
+        return "an index has another predicate";
+    return nullptr;
+}
+
+/// Whether snapshots of this transaction may be too old for the index (as get_relation_info() in
+/// plancat.c).
+bool is_too_new(Relation index) {
+    return index->rd_index->indcheckxmin &&
+           !TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
+                                  TransactionXmin);
+}
+
+/// Looks the operators of the index up.
+void remember(CheckedIndex &checked, Relation index) {
+    checked.id = RelationGetRelid(index);
+    for (int i = 0; i < index->rd_index->indnatts; ++i) {
+        IndexColumn &column = checked.columns[static_cast<size_t>(i)];
+        column.collation = index->rd_indcollation[i];
+        for (StrategyNumber s = BTLessStrategyNumber; s <= BTMaxStrategyNumber; ++s) {
+            const Oid type = index->rd_opcintype[i];
+            const Oid compare = get_opcode(
+                get_opfamily_member(index->rd_opfamily[i], type, type, static_cast<int16>(s)));
+            fmgr_info_cxt(compare, &column.compare[s - 1u], TopMemoryContext);
+        }
+    }
+}
+
+/// Finds the description's index of that name.
+std::optional<size_t> index_named(const TableDescription &description, const char *name) {
+    for (size_t i = 0; i < description.indexes.size(); ++i)
+        if (strcmp(description.indexes[i].name, name) == 0)
+            return i;
+    return std::nullopt;
+}
+
+const char *obstacle_in_indexes(TableState &state, Relation heap) {
+    const TableDescription &description = *state.description;
+    List *ids = RelationGetIndexList(heap);
+    const auto count = static_cast<size_t>(list_length(ids));
+    // Kept at once, so that a change of any of them is noticed from here on.
+    state.index_count = std::min(count, table_indexes_max);
+    for (size_t i = 0; i < state.index_count; ++i)
+        state.index_ids[i] = list_nth_oid(ids, static_cast<int>(i));
+    if (count != description.indexes.size())
+        return "it has other indexes";
+    for (size_t i = 0; i < count; ++i) {
+        Relation index = index_open(state.index_ids[i], AccessShareLock);
+        const std::optional<size_t> at = index_named(description, RelationGetRelationName(index));
+        const char *obstacle =
+            at ? obstacle_in_index(description.indexes[*at], index, heap) : "it has other indexes";
+        if (obstacle == nullptr)
+            remember(state.indexes[*at], index);
+        if (obstacle == nullptr && is_too_new(index)) {
+            obstacle = "an index is not complete";
+            ++state.changes; // no invalidation tells when it is
+        }
+        index_close(index, AccessShareLock);
+        if (obstacle != nullptr)
+            return obstacle;
+    }
+    list_free(ids);
+    return nullptr;
+}
+
+Oid find_relation(const TableDescription &description) {
+    const Oid schema = get_namespace_oid("stacksaga", true);
+    const Oid id = OidIsValid(schema) ? get_relname_relid(description.name, schema) : InvalidOid;
+    if (!OidIsValid(id))
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                        errmsg("relation \"stacksaga.%s\" does not exist", description.name)));
+    return id;
+}
+
+/// Locks the table, which may be replaced meanwhile (as RangeVarGetRelidExtended in namespace.c).
+Relation lock_and_open(TableState &state, LOCKMODE mode) {
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        const Oid id = state.is_checked ? state.relation : find_relation(*state.description);
+        LockRelationOid(id, mode); // takes note of changes
+        if (state.is_checked ? id == state.relation : id == find_relation(*state.description))
+            return table_open(id, NoLock);
+        UnlockRelationOid(id, mode);
+    }
+}
+
+} // namespace
+
+TableState &state_of(Table &table) {
+    if (table.state_ != nullptr)
+        return *table.state_;
+    static constinit bool is_watching = false;
+    if (!is_watching)
+        CacheRegisterRelcacheCallback(note_change, Datum{0});
+    is_watching = true;
+    const TableDescription &description = table.description();
+    Assert(description.columns.size() <= table_columns_max &&
+           description.indexes.size() <= table_indexes_max);
+    return *in_context(TopMemoryContext, [&] {
+        auto *state = static_cast<TableState *>(palloc0(sizeof(TableState)));
+        state->description = &description;
+        state->indexes =
+            static_cast<CheckedIndex *>(palloc0(sizeof(CheckedIndex) * description.indexes.size()));
+        state->next = std::exchange(known_tables, state);
+        return table.state_ = state;
+    });
+}
+
+void check_table(TableState &state, Relation heap) {
+    const uint64 before = state.changes; // the check itself may notice a change
+    state.relation = RelationGetRelid(heap);
+    state.index_count = 0;
+    const char *obstacle = obstacle_in_heap(*state.description, heap);
+    if (obstacle == nullptr)
+        obstacle = obstacle_in_indexes(state, heap);
+    state.obstacle = obstacle;
+    state.is_checked = state.changes == before;
+}
+
+OpenTable open_table(Table &table, LOCKMODE mode) {
+    TableState &state = state_of(table);
+    Relation heap = lock_and_open(state, mode);
+    if (!state.is_checked)
+        check_table(state, heap);
+    return {.state = state, .heap = heap, .mode = mode};
+}
+
+Relation OpenTable::index(size_t i) {
+    if (indexes[i] == nullptr)
+        indexes[i] = index_open(state.indexes[i].id, mode);
+    return indexes[i];
+}
+
+void OpenTable::close() {
+    for (Relation &index : indexes)
+        if (index != nullptr)
+            index_close(std::exchange(index, nullptr), NoLock);
+    table_close(heap, NoLock);
+}
+
+} // namespace stacksaga::pg
