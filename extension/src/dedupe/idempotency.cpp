@@ -12,10 +12,9 @@
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
-#include "pg/lookup.hpp"
-#include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "pg/result.hpp"
+#include "pg/table.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/dedupe.hpp"
 #include "src/ring/fingerprint.hpp"
@@ -25,61 +24,8 @@ namespace stacksaga {
 
 namespace {
 
-#define OF_KEY                                                                                     \
-    " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND scope = $2 AND key = $3"
-#define UNDER_LEASE OF_KEY " AND lease = $4 AND completed_at IS NULL"
-
-constinit pg::Statement select_key{
-    "SELECT token, lease, lease_until, completed_at, sweep_at, attempt, fingerprint_version,"
-    "       lease_length, retention, scope, key, fingerprint, recovery_point,"
-    "       response"
-    "  FROM stacksaga.idempotency_key" OF_KEY};
-constinit pg::Statement insert_key{
-    "INSERT INTO stacksaga.idempotency_key (token, scope, key, lease, lease_until, lease_length,"
-    "       retention, sweep_at, attempt, fingerprint_version, fingerprint)"
-    " VALUES ($1::stacksaga.ring_token, $2, $3, $4, $5, $6, $7, $8, 1, $9, $10)"
-    " ON CONFLICT (token, scope, key) DO NOTHING"};
-// sweep_at stays, since an index holds it: the sweep moves it on.
-constinit pg::Statement take_key{
-    "UPDATE stacksaga.idempotency_key"
-    "   SET lease = $5, lease_until = $6, lease_length = $7, retention = $8, attempt = $9,"
-    "       recovery_point = $10, completed_at = NULL, response = NULL" OF_KEY " AND lease = $4"};
-constinit pg::Statement checkpoint_key{
-    "UPDATE stacksaga.idempotency_key"
-    "   SET recovery_point = $5, lease_until = $6::timestamptz + lease_length" UNDER_LEASE};
-constinit pg::Statement finish_key{
-    "UPDATE stacksaga.idempotency_key SET completed_at = $5, response = $6" UNDER_LEASE};
-constinit pg::Statement release_key{"DELETE FROM stacksaga.idempotency_key" UNDER_LEASE};
-constinit pg::Statement select_holder{
-    "SELECT lease = $4, attempt, completed_at IS NOT NULL, response IS NOT DISTINCT FROM $5"
-    "  FROM stacksaga.idempotency_key" OF_KEY};
-
-#undef UNDER_LEASE
-#undef OF_KEY
-
-struct Key {
-    explicit Key(const pg::Arguments &arguments)
-        : scope(scope_argument(arguments, 0, "scope")), name(key_argument(arguments, 1, "key")),
-          token(token_of_scoped_key(scope, name)), token_param(pg::param(token.value())),
-          scope_param(pg::param(scope)), name_param(pg::param(name)) {}
-
-    std::string_view scope, name;
-    core::Token token;
-    pg::Param token_param, scope_param, name_param;
-};
-
-struct Begin {
-    Key key;
-    std::optional<std::string_view> request; ///< its canonical text
-    pg::Param fingerprint;
-    int64 lease_us;
-    int64 retention_us;
-    bool wait;
-    TimestampTz now;
-};
-
 /// The columns of the table, in their order.
-enum class Column : uint8_t {
+enum class Column : uint8 {
     token = 1,
     lease,
     lease_until,
@@ -95,10 +41,76 @@ enum class Column : uint8_t {
     recovery_point,
     response,
 };
-constexpr size_t column_count = static_cast<size_t>(Column::response);
+constexpr std::array columns{
+    pg::TableColumn{"token", INT8OID, pg::Nulls::refused, "ring_token"},
+    pg::TableColumn{"lease", INT8OID},
+    pg::TableColumn{"lease_until", TIMESTAMPTZOID},
+    pg::TableColumn{"completed_at", TIMESTAMPTZOID, pg::Nulls::allowed},
+    pg::TableColumn{"sweep_at", TIMESTAMPTZOID},
+    pg::TableColumn{"attempt", INT4OID},
+    pg::TableColumn{"fingerprint_version", INT2OID},
+    pg::TableColumn{"lease_length", INTERVALOID},
+    pg::TableColumn{"retention", INTERVALOID},
+    pg::TableColumn{"scope", TEXTOID},
+    pg::TableColumn{"key", TEXTOID},
+    pg::TableColumn{"fingerprint", BYTEAOID, pg::Nulls::allowed},
+    pg::TableColumn{"recovery_point", TEXTOID, pg::Nulls::allowed},
+    pg::TableColumn{"response", JSONBOID, pg::Nulls::allowed},
+};
+constexpr std::array indexes{
+    pg::TableIndex{.name = "idempotency_key_pkey",
+                   .key = {Column::token, Column::scope, Column::key},
+                   .is_unique = true},
+    pg::TableIndex{.name = "idempotency_key_sweep", .key = {Column::sweep_at}},
+};
+// The heavyweight lock on a key is what orders its writers, and a session that has waited for it
+// goes on with what is there now, whatever the age of its snapshot.
+constinit pg::Table keys{{.name = "idempotency_key",
+                          .columns = columns,
+                          .indexes = indexes,
+                          .newer_versions = pg::NewerVersions::used}};
 
-/// The row of a key. What it points to lives until SPI_finish.
+struct Key {
+    explicit Key(const pg::Arguments &arguments)
+        : scope(scope_argument(arguments, 0, "scope")), name(key_argument(arguments, 1, "key")),
+          token(token_of_scoped_key(scope, name)), columns{pg::param(token.value()),
+                                                           pg::param(scope), pg::param(name)} {}
+
+    std::string_view scope, name;
+    core::Token token;
+    std::array<pg::Param, 3> columns; ///< of the primary key
+};
+
+struct Begin {
+    Key key;
+    std::optional<std::string_view> request; ///< its canonical text
+    pg::Param fingerprint;
+    int64 lease_us;
+    int64 retention_us;
+    bool wait;
+    TimestampTz now;
+};
+
+/// The row of a key.
 struct Entry {
+    explicit Entry(const pg::TableRow &found)
+        : row(found), lease(row.int8(Column::lease)), lease_until(row.time(Column::lease_until)),
+          attempt(row.int4(Column::attempt)), completed_at(row.optional_time(Column::completed_at)),
+          recovery_point(row.optional_text(Column::recovery_point)),
+          fingerprint(row.optional_text(Column::fingerprint)),
+          fingerprint_version(row.int2(Column::fingerprint_version)),
+          response(row.optional(Column::response)) {
+        if (completed_at)
+            expires_at = pg::time_plus(*completed_at, length(Column::retention));
+    }
+
+    core::IdempotencyState state(TimestampTz now) const {
+        return core::idempotency_state(lease_until, expires_at, now);
+    }
+    /// Of an interval.
+    int64 length(Column column) const { return *pg::interval_in_range(row.value(column), false); }
+
+    pg::TableRow row;
     int64 lease;
     TimestampTz lease_until;
     int32 attempt;
@@ -108,67 +120,11 @@ struct Entry {
     std::optional<std::string_view> fingerprint; ///< its bytes
     int16 fingerprint_version;
     std::optional<Datum> response;
-
-    core::IdempotencyState state(TimestampTz now) const {
-        return core::idempotency_state(lease_until, expires_at, now);
-    }
 };
 
-/// `datum(column, &isnull)` gives the columns of a row.
-template <class F> Entry entry_of(F &&datum) {
-    auto optional_datum = [&](Column column) {
-        bool isnull;
-        Datum value = datum(column, &isnull);
-        return isnull ? std::optional<Datum>{} : std::optional<Datum>{value};
-    };
-    auto value = [&](Column column) { return *optional_datum(column); };
-    auto optional_text = [&](Column column) {
-        std::optional<Datum> bytes = optional_datum(column);
-        return bytes ? std::optional<std::string_view>{pg::view_of_text(*bytes)}
-                     : std::optional<std::string_view>{};
-    };
-    Entry entry{.lease = DatumGetInt64(value(Column::lease)),
-                .lease_until = DatumGetTimestampTz(value(Column::lease_until)),
-                .attempt = DatumGetInt32(value(Column::attempt)),
-                .completed_at = std::nullopt,
-                .expires_at = std::nullopt,
-                .recovery_point = optional_text(Column::recovery_point),
-                .fingerprint = optional_text(Column::fingerprint),
-                .fingerprint_version = DatumGetInt16(value(Column::fingerprint_version)),
-                .response = optional_datum(Column::response)};
-    if (std::optional<Datum> completed_at = optional_datum(Column::completed_at)) {
-        entry.completed_at = DatumGetTimestampTz(*completed_at);
-        entry.expires_at = pg::time_plus(*entry.completed_at,
-                                         *pg::interval_in_range(value(Column::retention), false));
-    }
-    return entry;
-}
-
 std::optional<Entry> find_entry(const Key &key) {
-    pg::Rows rows = select_key.run(key.token_param, key.scope_param, key.name_param);
-    if (rows.empty())
-        return std::nullopt;
-    return entry_of([&](Column column, bool *isnull) {
-        return rows.datum(0, static_cast<int>(column) - 1, isnull);
-    });
-}
-
-/// The same without the executor: what it finds is there; what it does not find may be there all
-/// the same.
-std::optional<Entry> peek_entry(const Key &key) {
-    std::array<Datum, column_count> values{};
-    std::array<bool, column_count> nulls{};
-    const std::array<pg::KeyColumn, 3> columns{
-        pg::KeyColumn{F_INT8EQ, InvalidOid, key.token_param.value},
-        pg::KeyColumn{F_TEXTEQ, C_COLLATION_OID, key.scope_param.value},
-        pg::KeyColumn{F_TEXTEQ, C_COLLATION_OID, key.name_param.value}};
-    if (!pg::find_row("idempotency_key", columns, values, nulls))
-        return std::nullopt;
-    return entry_of([&](Column column, bool *isnull) {
-        const auto i = static_cast<size_t>(column) - 1;
-        *isnull = nulls[i];
-        return values[i];
-    });
+    const std::optional<pg::TableRow> row = keys.find_one({.key = key.columns});
+    return row ? std::optional<Entry>(*row) : std::nullopt;
 }
 
 int64 seconds_left(TimestampTz until, TimestampTz now) {
@@ -262,36 +218,51 @@ int64 new_lease(int32 attempt) {
     return core::make_lease(attempt, core::Direction::act, pg::random_bits());
 }
 
+pg::Param interval_param(int64 microseconds) {
+    return pg::param_datum(INTERVALOID, pg::interval_of_microseconds(microseconds));
+}
+
 std::optional<Begun> insert(const Begin &begin) {
     const int64 lease = new_lease(1);
+    const std::array row{
+        pg::assign(Column::token, begin.key.columns[0]),
+        pg::assign(Column::scope, begin.key.columns[1]),
+        pg::assign(Column::key, begin.key.columns[2]),
+        pg::assign(Column::lease, pg::param(lease)),
+        pg::assign(Column::lease_until, pg::param_time(pg::time_plus(begin.now, begin.lease_us))),
+        pg::assign(Column::lease_length, interval_param(begin.lease_us)),
+        pg::assign(Column::retention, interval_param(begin.retention_us)),
+        pg::assign(Column::sweep_at, pg::param_time(pg::time_plus(begin.now, begin.retention_us))),
+        pg::assign(Column::attempt, pg::param(int32{1})),
+        pg::assign(Column::fingerprint_version, pg::param(fingerprint_version)),
+        pg::assign(Column::fingerprint, begin.fingerprint)};
     CRASH_POINT("key: locked, not begun");
-    uint64 inserted = insert_key.touch(
-        begin.key.token_param, begin.key.scope_param, begin.key.name_param, pg::param(lease),
-        pg::param_time(pg::time_plus(begin.now, begin.lease_us)),
-        pg::param_datum(INTERVALOID, pg::interval_of_microseconds(begin.lease_us)),
-        pg::param_datum(INTERVALOID, pg::interval_of_microseconds(begin.retention_us)),
-        pg::param_time(pg::time_plus(begin.now, begin.retention_us)),
-        pg::param(fingerprint_version), begin.fingerprint);
+    const bool inserted = keys.insert_if_absent(row);
     CRASH_POINT("key: begun");
-    if (inserted == 0)
+    if (!inserted)
         return std::nullopt;
     return Begun{"new", std::nullopt, std::nullopt, 1, lease};
 }
 
-/// Continues where the last attempt stopped, or begins anew with a key that has expired.
-std::optional<Begun> take(const Begin &begin, const Entry &entry, bool resumes) {
+/// Continues where the last attempt stopped, or begins anew with a key that has expired. sweep_at
+/// stays, since an index holds it: the sweep moves it on.
+std::optional<Begun> take(const Begin &begin, Entry &entry, bool resumes) {
     const int32 attempt = resumes ? entry.attempt + 1 : 1;
     const int64 lease = new_lease(attempt);
     std::optional<std::string_view> recovery_point =
         resumes ? entry.recovery_point : std::optional<std::string_view>{};
-    uint64 taken = take_key.touch(
-        begin.key.token_param, begin.key.scope_param, begin.key.name_param, pg::param(entry.lease),
-        pg::param(lease), pg::param_time(pg::time_plus(begin.now, begin.lease_us)),
-        pg::param_datum(INTERVALOID, pg::interval_of_microseconds(begin.lease_us)),
-        pg::param_datum(INTERVALOID, pg::interval_of_microseconds(begin.retention_us)),
-        pg::param(attempt), pg::param(recovery_point));
+    const std::array changes{
+        pg::assign(Column::lease, pg::param(lease)),
+        pg::assign(Column::lease_until, pg::param_time(pg::time_plus(begin.now, begin.lease_us))),
+        pg::assign(Column::lease_length, interval_param(begin.lease_us)),
+        pg::assign(Column::retention, interval_param(begin.retention_us)),
+        pg::assign(Column::attempt, pg::param(attempt)),
+        pg::assign(Column::recovery_point, pg::param(recovery_point)),
+        pg::assign(Column::completed_at, pg::param_null(TIMESTAMPTZOID)),
+        pg::assign(Column::response, pg::param_null(JSONBOID))};
+    const bool taken = keys.update(entry.row, changes);
     CRASH_POINT("key: taken over");
-    if (taken == 0)
+    if (!taken)
         return std::nullopt;
     return Begun{resumes ? "resume" : "new", std::nullopt, recovery_point, attempt, lease};
 }
@@ -300,8 +271,7 @@ Begun begin_key(const Begin &begin) {
     bool locked = false;
     for (;;) {
         CHECK_FOR_INTERRUPTS();
-        // What was read before the lock is a hint, so it may be found the quick way.
-        std::optional<Entry> entry = locked ? find_entry(begin.key) : peek_entry(begin.key);
+        std::optional<Entry> entry = find_entry(begin.key); // before the lock a hint
         core::IdempotencyReply reply = core::IdempotencyReply::begun;
         if (entry) {
             require_same_request(begin, *entry);
@@ -365,12 +335,13 @@ Begin begin_arguments(const pg::Arguments &arguments) {
 struct Answer {
     Key key;
     int64 lease;
-    pg::Param lease_param;
+
+    bool holds(const Entry &entry) const { return entry.lease == lease; }
 };
 
 Answer answer_arguments(const pg::Arguments &arguments, const char *function) {
     const int64 lease = arguments.required_int8(2, "lease");
-    Answer answer{Key(arguments), lease, pg::param(lease)};
+    Answer answer{Key(arguments), lease};
     require_writable(function);
     return answer;
 }
@@ -401,23 +372,43 @@ Answer answer_arguments(const pg::Arguments &arguments, const char *function) {
                     errhint("Repeat a finish with the same response only.")));
 }
 
-/// The statement of `event` found no row in progress under the lease, so the key is completed or
-/// held by another attempt. Returns only when a finish is repeated with the same response.
-void answer_without_lease(const Answer &a, core::IdempotencyEvent event,
-                          const pg::Param &response) {
-    pg::Rows rows = select_holder.run(a.key.token_param, a.key.scope_param, a.key.name_param,
-                                      a.lease_param, response);
-    if (rows.empty())
+bool is_same_response(const std::optional<Datum> &one, const pg::Param &other) {
+    if (!one || other.isnull)
+        return !one && other.isnull;
+    return DatumGetBool(DirectFunctionCall2(jsonb_eq, *one, other.value));
+}
+
+/// The key is not in progress under the lease: it is completed or held by another attempt. Returns
+/// only when a finish is repeated with the same response.
+void answer_without_lease(const Answer &a, const std::optional<Entry> &entry,
+                          core::IdempotencyEvent event, const pg::Param &response) {
+    if (!entry)
         raise_lost(a, "the key is not there: it was released, has expired, or its begin was rolled "
                       "back");
-    const bool is_own = rows.boolean(0, 0), is_completed = rows.boolean(0, 2);
-    if (!is_own)
-        raise_lost(a, psprintf("attempt %d %s it", rows.int4(0, 1),
-                               is_completed ? "has completed" : "holds"));
+    if (!a.holds(*entry))
+        raise_lost(a, psprintf("attempt %d %s it", entry->attempt,
+                               entry->completed_at ? "has completed" : "holds"));
     if (core::reply_to(core::IdempotencyState::completed, event) == core::IdempotencyReply::refused)
         raise_completed(a, event);
-    if (!rows.boolean(0, 3))
+    if (!is_same_response(entry->response, response))
         raise_other_response(a);
+}
+
+/// Locks the key, and does what `write` does with its row if it is in progress under the lease.
+/// `write` is false when somebody else has changed the row at the same time.
+template <class F>
+void under_lease(const Answer &a, core::IdempotencyEvent event, const pg::Param &response,
+                 F &&write) {
+    lock_key(pg::LockClass::idempotency_key, a.key.token);
+    CRASH_POINT("key: locked, not completed");
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        std::optional<Entry> entry = find_entry(a.key);
+        if (!entry || !a.holds(*entry) || entry->completed_at)
+            return answer_without_lease(a, entry, event, response);
+        if (write(*entry))
+            return;
+    }
 }
 
 } // namespace
@@ -427,7 +418,7 @@ void answer_without_lease(const Answer &a, core::IdempotencyEvent event,
 STACKSAGA_FUNCTION(idempotency_begin) {
     Begin begin = begin_arguments(pg::Arguments(fcinfo));
     pg::ResultSet result(fcinfo);
-    with_key([&] {
+    explaining_locks([&] {
         Begun begun = begin_key(begin);
         result.add(pg::of(CStringGetTextDatum(begun.outcome)),
                    begun.response ? pg::of(*begun.response) : pg::null(),
@@ -445,12 +436,16 @@ STACKSAGA_FUNCTION(idempotency_checkpoint) {
     pg::Arguments arguments(fcinfo);
     std::string_view recovery_point = key_argument(arguments, 3, "recovery_point");
     Answer a = answer_arguments(arguments, "idempotency_checkpoint()");
-    with_key([&] {
-        lock_key(pg::LockClass::idempotency_key, a.key.token);
-        if (checkpoint_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param,
-                                 a.lease_param, pg::param(recovery_point),
-                                 pg::param_time(pg::clock_now())) == 0)
-            answer_without_lease(a, core::IdempotencyEvent::checkpoint, pg::param_null(JSONBOID));
+    explaining_locks([&] {
+        under_lease(a, core::IdempotencyEvent::checkpoint, pg::param_null(JSONBOID),
+                    [&](Entry &entry) {
+                        const TimestampTz until =
+                            pg::time_plus(pg::clock_now(), entry.length(Column::lease_length));
+                        const std::array changes{
+                            pg::assign(Column::recovery_point, pg::param(recovery_point)),
+                            pg::assign(Column::lease_until, pg::param_time(until))};
+                        return keys.update(entry.row, changes);
+                    });
     });
     CRASH_POINT("key: checkpoint written");
     PG_RETURN_VOID();
@@ -463,12 +458,13 @@ STACKSAGA_FUNCTION(idempotency_finish) {
     if (!arguments.is_null(3))
         check_payload(arguments.datum(3), "response");
     pg::Param response = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
-    with_key([&] {
-        lock_key(pg::LockClass::idempotency_key, a.key.token);
-        CRASH_POINT("key: locked, not completed");
-        if (finish_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param, a.lease_param,
-                             pg::param_time(pg::clock_now()), response) == 0)
-            answer_without_lease(a, core::IdempotencyEvent::finish, response);
+    explaining_locks([&] {
+        under_lease(a, core::IdempotencyEvent::finish, response, [&](Entry &entry) {
+            const std::array changes{
+                pg::assign(Column::completed_at, pg::param_time(pg::clock_now())),
+                pg::assign(Column::response, response)};
+            return keys.update(entry.row, changes);
+        });
     });
     CRASH_POINT("key: completed");
     PG_RETURN_VOID();
@@ -478,11 +474,9 @@ STACKSAGA_FUNCTION(idempotency_finish) {
 STACKSAGA_FUNCTION(idempotency_release) {
     pg::Arguments arguments(fcinfo);
     Answer a = answer_arguments(arguments, "idempotency_release()");
-    with_key([&] {
-        lock_key(pg::LockClass::idempotency_key, a.key.token);
-        if (release_key.touch(a.key.token_param, a.key.scope_param, a.key.name_param,
-                              a.lease_param) == 0)
-            answer_without_lease(a, core::IdempotencyEvent::release, pg::param_null(JSONBOID));
+    explaining_locks([&] {
+        under_lease(a, core::IdempotencyEvent::release, pg::param_null(JSONBOID),
+                    [&](Entry &entry) { return keys.remove(entry.row); });
     });
     CRASH_POINT("key: released");
     PG_RETURN_VOID();

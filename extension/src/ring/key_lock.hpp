@@ -24,18 +24,23 @@ bool try_lock_key(pg::LockClass kind, core::Token token);
 /// its statement needs. PostgreSQL's own hint does not know of the keys.
 void explain_full_lock_table(void *);
 
-/// Runs `body`, which locks and writes a key, inside an SPI connection.
-template <class F> auto with_key(F &&body) -> decltype(body()) {
+/// Runs `body`, which locks and writes a key.
+template <class F> auto explaining_locks(F &&body) -> decltype(body()) {
     ErrorContextCallback context{error_context_stack, explain_full_lock_table, nullptr};
     error_context_stack = &context;
     if constexpr (std::is_void_v<decltype(body())>) {
-        pg::with_spi(static_cast<F &&>(body));
+        body();
         error_context_stack = context.previous;
     } else {
-        auto result = pg::with_spi(static_cast<F &&>(body));
+        auto result = body();
         error_context_stack = context.previous;
         return result;
     }
+}
+
+/// The same inside an SPI connection.
+template <class F> auto with_key(F &&body) -> decltype(body()) {
+    return explaining_locks([&] { return pg::with_spi(static_cast<F &&>(body)); });
 }
 
 } // namespace stacksaga
