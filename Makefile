@@ -21,6 +21,9 @@ OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extens
 MODULE_big := $(if $(OBJS),stacksaga)
 
 # The folders are prerequisites too: a file that is removed changes the script as one that is edited.
+# A module with SQL functions around extension/pg/table.hpp, for test/tap/table_access.pl.
+TABLE_TEST  := test/table/table_test.so
+
 SQL_FOLDERS := $(wildcard $(addprefix extension/sql/,tables functions views privileges install))
 SQL_PARTS   := $(foreach folder,$(SQL_FOLDERS),$(sort $(wildcard $(folder)/*.sql)))
 DATA        := $(wildcard extension/sql/upgrade/stacksaga--*--*.sql)
@@ -35,7 +38,7 @@ ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-ext
 PROVE_TESTS    := $(sort $(wildcard test/tap/*.pl))
 PROVE_FLAGS    += -I test/tap/lib
 TAP_TESTS      := $(if $(PROVE_TESTS),1)
-EXTRA_CLEAN    = $(OBJS:.o=.d) build docs/examples/*/node_modules results regression.diffs regression.out tmp_check \
+EXTRA_CLEAN    = $(OBJS:.o=.d) $(TABLE_TEST:.so=.o) $(TABLE_TEST:.so=.d) $(TABLE_TEST) build docs/examples/*/node_modules results regression.diffs regression.out tmp_check \
                  test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
 
 PG_CONFIG  ?= pg_config
@@ -79,6 +82,11 @@ $(OBJS): Makefile
 -include $(OBJS:.o=.d)
 
 $(if $(MODULE_big),stacksaga.so): extension/stacksaga.map
+
+$(TABLE_TEST:.so=.o): Makefile
+-include $(TABLE_TEST:.so=.d)
+$(TABLE_TEST): $(TABLE_TEST:.so=.o) $(filter extension/pg/%,$(OBJS)) extension/stacksaga.map
+	$(CC) $(CFLAGS) $(CFLAGS_SL) -shared -o $@ $(filter %.o,$^) $(LDFLAGS) $(LDFLAGS_SL) $(SHLIB_LINK)
 
 $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	@echo "making $@ of $(words $(SQL_PARTS)) parts"

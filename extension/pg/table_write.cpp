@@ -155,13 +155,27 @@ void insert_some(OpenTable &table, std::span<const std::span<const Assignment>> 
         insert_entries(table, images[i], &slots[i]->tts_tid);
 }
 
-/// The version that `row` was read from. A lock, or the snapshot that was active at the reading,
-/// keeps it from being removed.
+/// A row was changed after it was read, so it stays as it is.
+bool refuse_changed(const OpenTable &table, const TableRow &row) {
+    if (row.is_locked)
+        elog(ERROR, "a row of %s was changed after it was locked", table.description().name);
+    if (refuses_newer_versions(table.description()))
+        raise_concurrent_update();
+    return false;
+}
+
+/// The version that `row` was read from, which a lock, or the snapshot that was active at the
+/// reading, keeps from being removed. Null if there is a newer one.
 TupleTableSlot *fetch_version(OpenTable &table, const TableRow &row) {
     TupleTableSlot *slot = table_slot_create(table.heap, nullptr);
     ItemPointerData place = row.place;
     if (!table_tuple_fetch_row_version(table.heap, &place, SnapshotAny, slot))
         elog(ERROR, "a row of %s that was read is gone", table.description().name);
+    // Also if this transaction itself has changed it: heap_update() expects not to meet such a one.
+    if (!table_tuple_satisfies_snapshot(table.heap, slot, SnapshotSelf)) {
+        ExecDropSingleTupleTableSlot(slot);
+        return nullptr;
+    }
     // A locked one was looked at when it was locked.
     if (!row.is_locked && refuses_newer_versions(table.description()) &&
         !is_in_snapshot(table.heap, slot))
@@ -169,19 +183,14 @@ TupleTableSlot *fetch_version(OpenTable &table, const TableRow &row) {
     return slot;
 }
 
-/// Whether an update or a delete has been done. False when the row was changed since it was read.
+/// Whether an update or a delete has been done.
 bool is_done(const OpenTable &table, const TableRow &row, TM_Result result) {
     switch (result) {
     case TM_Ok:
         return true;
-    case TM_SelfModified:
     case TM_Updated:
     case TM_Deleted:
-        if (row.is_locked)
-            elog(ERROR, "a row of %s was changed after it was locked", table.description().name);
-        if (refuses_newer_versions(table.description()))
-            raise_concurrent_update();
-        return false;
+        return refuse_changed(table, row);
     default:
         elog(ERROR, "unexpected result %d of a write", static_cast<int>(result));
     }
@@ -222,6 +231,8 @@ bool insert_if_absent_directly(OpenTable &table, std::span<const Assignment> row
 bool update_directly(OpenTable &table, TableRow &row, std::span<const Assignment> changes) {
     CheckCmdReplicaIdentity(table.heap, CMD_UPDATE);
     TupleTableSlot *old_version = fetch_version(table, row);
+    if (old_version == nullptr)
+        return refuse_changed(table, row);
     slot_getallattrs(old_version);
     const size_t columns = table.description().columns.size();
     RowImage image;
@@ -253,7 +264,10 @@ bool update_directly(OpenTable &table, TableRow &row, std::span<const Assignment
 
 bool remove_directly(OpenTable &table, const TableRow &row) {
     CheckCmdReplicaIdentity(table.heap, CMD_DELETE);
-    ExecDropSingleTupleTableSlot(fetch_version(table, row));
+    TupleTableSlot *version = fetch_version(table, row);
+    if (version == nullptr)
+        return refuse_changed(table, row);
+    ExecDropSingleTupleTableSlot(version);
     TM_FailureData failure;
     ItemPointerData place = row.place;
     return is_done(table, row,
