@@ -224,11 +224,38 @@ public:
     /// Why the table cannot be accessed directly; null if it can.
     const char *obstacle();
 
+    /// Opens the table and its indexes until release(); false if they are kept open already.
+    bool keep_open();
+    void release();
+
 private:
     TableDescription description_;
     TableState *state_ = nullptr; ///< what the session knows of it
     friend TableState &state_of(Table &table);
 };
 static_assert(std::is_trivially_destructible_v<Table>);
+
+/// Keeps tables open while `body` runs, for a batch of operations that write: opening them for each
+/// one takes about as long as reading a row. After an error the server's abort closes them.
+template <size_t n, class F>
+auto with_tables(const std::array<Table *, n> &tables, F &&body) -> decltype(body()) {
+    std::array<bool, n> is_kept{};
+    for (size_t i = 0; i < n; ++i)
+        is_kept[i] = tables[i]->keep_open();
+    auto release = [&] {
+        for (size_t i = 0; i < n; ++i)
+            if (is_kept[i])
+                tables[i]->release();
+    };
+    if constexpr (std::is_void_v<decltype(body())>) {
+        body();
+        release();
+    } else {
+        auto result = body();
+        static_assert(std::is_trivially_destructible_v<decltype(result)>);
+        release();
+        return result;
+    }
+}
 
 } // namespace stacksaga::pg

@@ -7,28 +7,11 @@
 // change how a row is read or written shows in the relation cache, so each invalidation of it has
 // the table checked anew.
 #include "pg/compat.hpp"
-#include "pg/scope.hpp"
 #include "pg/table_state.hpp"
 
 namespace stacksaga::pg {
 
 namespace {
-
-constinit TableState *known_tables = nullptr;
-
-bool concerns(const TableState &table, Oid relation) {
-    const auto indexes = std::span(table.index_ids).first(table.index_count);
-    return !OidIsValid(relation) || relation == table.relation ||
-           std::find(indexes.begin(), indexes.end(), relation) != indexes.end();
-}
-
-void note_change(Datum, Oid relation) {
-    for (TableState *table = known_tables; table != nullptr; table = table->next)
-        if (concerns(*table, relation)) {
-            table->is_checked = false;
-            ++table->changes;
-        }
-}
 
 bool is_named(std::span<const char *const> names, const char *name) {
     return std::any_of(names.begin(), names.end(),
@@ -192,48 +175,7 @@ const char *obstacle_in_indexes(TableState &state, Relation heap) {
     return nullptr;
 }
 
-Oid find_relation(const TableDescription &description) {
-    const Oid schema = get_namespace_oid("stacksaga", true);
-    const Oid id = OidIsValid(schema) ? get_relname_relid(description.name, schema) : InvalidOid;
-    if (!OidIsValid(id))
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
-                        errmsg("relation \"stacksaga.%s\" does not exist", description.name)));
-    return id;
-}
-
-/// Locks the table, which may be replaced meanwhile (as RangeVarGetRelidExtended in namespace.c).
-Relation lock_and_open(TableState &state, LOCKMODE mode) {
-    for (;;) {
-        CHECK_FOR_INTERRUPTS();
-        const Oid id = state.is_checked ? state.relation : find_relation(*state.description);
-        LockRelationOid(id, mode); // takes note of changes
-        if (state.is_checked ? id == state.relation : id == find_relation(*state.description))
-            return table_open(id, NoLock);
-        UnlockRelationOid(id, mode);
-    }
-}
-
 } // namespace
-
-TableState &state_of(Table &table) {
-    if (table.state_ != nullptr)
-        return *table.state_;
-    static constinit bool is_watching = false;
-    if (!is_watching)
-        CacheRegisterRelcacheCallback(note_change, Datum{0});
-    is_watching = true;
-    const TableDescription &description = table.description();
-    Assert(description.columns.size() <= table_columns_max &&
-           description.indexes.size() <= table_indexes_max);
-    return *in_context(TopMemoryContext, [&] {
-        auto *state = static_cast<TableState *>(palloc0(sizeof(TableState)));
-        state->description = &description;
-        state->indexes =
-            static_cast<CheckedIndex *>(palloc0(sizeof(CheckedIndex) * description.indexes.size()));
-        state->next = std::exchange(known_tables, state);
-        return table.state_ = state;
-    });
-}
 
 void check_table(TableState &state, Relation heap) {
     const uint64 before = state.changes; // the check itself may notice a change
@@ -244,27 +186,6 @@ void check_table(TableState &state, Relation heap) {
         obstacle = obstacle_in_indexes(state, heap);
     state.obstacle = obstacle;
     state.is_checked = state.changes == before;
-}
-
-OpenTable open_table(Table &table, LOCKMODE mode) {
-    TableState &state = state_of(table);
-    Relation heap = lock_and_open(state, mode);
-    if (!state.is_checked)
-        check_table(state, heap);
-    return {.state = state, .heap = heap, .mode = mode};
-}
-
-Relation OpenTable::index(size_t i) {
-    if (indexes[i] == nullptr)
-        indexes[i] = index_open(state.indexes[i].id, mode);
-    return indexes[i];
-}
-
-void OpenTable::close() {
-    for (Relation &index : indexes)
-        if (index != nullptr)
-            index_close(std::exchange(index, nullptr), NoLock);
-    table_close(heap, NoLock);
 }
 
 } // namespace stacksaga::pg

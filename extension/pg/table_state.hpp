@@ -31,6 +31,11 @@ struct TableState {
     std::array<Oid, table_indexes_max> index_ids;
     CheckedIndex *indexes; ///< as many as the description has
     SqlText *statements;   ///< that have been used
+    /// What is kept open, and the subtransaction whose resource owner closes it after an error;
+    /// null, or none, outside of with_tables().
+    Relation kept_heap;
+    std::array<Relation, table_indexes_max> kept_indexes;
+    SubTransactionId kept_in;
 };
 
 TableState &state_of(Table &table);
@@ -41,7 +46,7 @@ struct OpenTable {
     TableState &state;
     Relation heap;
     LOCKMODE mode;
-    std::array<Relation, table_indexes_max> indexes{}; ///< those that are open
+    std::array<Relation, table_indexes_max> indexes{}; ///< those that it has opened
 
     const TableDescription &description() const { return *state.description; }
     bool is_direct() const { return state.obstacle == nullptr; }

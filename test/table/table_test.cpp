@@ -128,6 +128,16 @@ STACKSAGA_FUNCTION(thing_obstacle) {
     PG_RETURN_TEXT_P(cstring_to_text(obstacle));
 }
 
+// batch(statement): runs it while the table is kept open
+STACKSAGA_FUNCTION(thing_batch) {
+    const pg::Arguments arguments(fcinfo);
+    pg::with_tables(std::array{&things}, [&] {
+        pg::with_tables(std::array{&things}, [&] { run_meanwhile(arguments, 0); });
+        things.find({.key = {}, .limit = 1});
+    });
+    PG_RETURN_VOID();
+}
+
 // find(index, key, key_columns, after, upto, inclusive, max_rows, lock, skip) -> SETOF thing
 STACKSAGA_FUNCTION(thing_find) {
     const pg::Arguments arguments(fcinfo);

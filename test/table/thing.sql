@@ -22,6 +22,8 @@ CREATE UNIQUE INDEX thing_note ON stacksaga.thing (note) WHERE note IS NOT NULL;
 CREATE SCHEMA access;
 CREATE FUNCTION access.obstacle() RETURNS text
     LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_obstacle';
+CREATE FUNCTION access.batch(statement text) RETURNS void
+    LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_batch';
 CREATE FUNCTION access.find(index integer, key stacksaga.thing, key_columns integer,
                             after timestamptz, upto timestamptz, inclusive boolean,
                             max_rows integer, lock text, skip boolean)

@@ -131,6 +131,47 @@ sql('CREATE TRIGGER thing_guard BEFORE INSERT ON stacksaga.thing FOR EACH ROW EX
 is($other->query_safe('SELECT access.obstacle()'), '', 'a trigger that the description names is none');
 sql('DROP TRIGGER thing_guard ON stacksaga.thing');
 
+# While the table is kept open for a batch.
+(my $steps = $script) =~ s/^\s*(TRUNCATE|BEGIN|COMMIT|SAVEPOINT|ROLLBACK).*?;\n//mg;
+$steps =~ s/\t(SELECT .*?);\n/PERFORM print(\$q\$$1\$q\$);\n/gs;
+sql(q{CREATE TABLE printed (n serial, line text);
+	CREATE FUNCTION print(statement text) RETURNS void LANGUAGE plpgsql AS $$
+	DECLARE
+		line text;
+	BEGIN
+		EXECUTE 'SELECT s::text FROM (' || statement || ') AS s' INTO line;
+		INSERT INTO printed (line) VALUES (line);
+	END $$});
+my @kept;
+for my $call ("DO \$do\$ BEGIN $steps END \$do\$", "SELECT access.batch(\$b\$DO \$do\$ BEGIN $steps END \$do\$\$b\$)")
+{
+	push @kept, sql("TRUNCATE stacksaga.thing, printed; $call; SELECT line FROM printed ORDER BY n");
+}
+like($kept[0], qr/23505.*23505/s, 'the operations have run in one transaction');
+$kept[1] =~ s/^\n//;
+is($kept[1], $kept[0], 'kept open: the same');
+is($other->query_safe(q{SELECT outcome('SELECT access.batch(''ALTER TABLE stacksaga.thing ADD COLUMN own text'')')}),
+	'55006: cannot ALTER TABLE "thing" because it is being used by active queries in this session',
+	'kept open: it cannot be altered');
+is($other->query_safe(q{
+	SELECT outcome('SELECT access.batch(''SELECT 1 / 0'')');
+	BEGIN; SAVEPOINT s;
+	SELECT outcome('SELECT access.batch(''SELECT access.insert_if_absent(thing(77)), 1 / 0'')');
+	ROLLBACK TO s;
+	SELECT access.batch('SELECT outcome(''SELECT access.batch(''''SELECT 1 / 0'''')''), access.insert(ARRAY[thing(78)])');
+	COMMIT;
+	SELECT found(0, thing(77), 4) IS NULL, found(0, thing(78), 4);
+	SELECT access.batch('SELECT removed(thing(78))');
+	SELECT found(0, thing(78), 4) IS NULL}),
+	"22012: division by zero\n22012: division by zero\n\nt|78 act 0\n\nt", 'kept open: errors close it');
+is($other->query_safe(q{
+	BEGIN;
+	SELECT access.batch('CREATE TRIGGER keep BEFORE INSERT OR UPDATE ON stacksaga.thing FOR EACH ROW EXECUTE FUNCTION keep();
+		SELECT access.insert(ARRAY[thing(79)]); CREATE TABLE why AS SELECT access.obstacle() AS obstacle');
+	SELECT obstacle, access.obstacle() FROM why;
+	ROLLBACK;
+	SELECT access.obstacle()}), "\nit has a trigger|it has a trigger\n", 'kept open: a trigger is noticed');
+
 # Under a snapshot that is older than the row.
 my $create_trigger = 'CREATE TRIGGER keep BEFORE INSERT OR UPDATE ON stacksaga.thing FOR EACH ROW EXECUTE FUNCTION keep()';
 for my $way ('directly', 'through SQL')
