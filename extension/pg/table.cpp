@@ -110,11 +110,11 @@ void Table::insert_many(std::span<const std::span<const Assignment>> rows) {
         });
 }
 
-bool Table::insert_if_absent(std::span<const Assignment> row) {
+bool Table::insert_if_absent(std::span<const Assignment> row, KnownRow known) {
     require_writing("INSERT");
     return with_table(
         *this, RowExclusiveLock,
-        [&](OpenTable &table) { return insert_if_absent_directly(table, row); },
+        [&](OpenTable &table) { return insert_if_absent_directly(table, row, known); },
         [&] { return insert_if_absent_by_sql(state_of(*this), row); });
 }
 

@@ -172,6 +172,12 @@ enum class IfLocked : uint8 {
     skip, ///< SKIP LOCKED
 };
 
+/// What the caller of insert_if_absent() knows of a row with the same key.
+enum class KnownRow : uint8 {
+    maybe, ///< nothing; if it is there, nothing is written
+    no,    ///< find() has just shown none; if it is there by now, a dead row is left behind
+};
+
 /// A bound of a range; a row with a null in the column is outside of every range.
 struct Bound {
     Param value;
@@ -211,7 +217,7 @@ public:
 
     /// INSERT ... ON CONFLICT (primary key) DO NOTHING: false when there is such a row. Waits for a
     /// transaction that is inserting it or deleting it.
-    bool insert_if_absent(std::span<const Assignment> row);
+    bool insert_if_absent(std::span<const Assignment> row, KnownRow known = KnownRow::maybe);
 
     /// Changes a row that find() returned. False when it was not locked and somebody else has
     /// changed it since, or this transaction has. Such a row may be used only while the snapshot

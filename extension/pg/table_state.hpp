@@ -87,7 +87,7 @@ bool refuses_newer_versions(const TableDescription &table);
 // Direct access. The table is open in the mode that the operation wants.
 std::span<TableRow> find_directly(OpenTable &table, const TableScan &scan);
 void insert_directly(OpenTable &table, std::span<const std::span<const Assignment>> rows);
-bool insert_if_absent_directly(OpenTable &table, std::span<const Assignment> row);
+bool insert_if_absent_directly(OpenTable &table, std::span<const Assignment> row, KnownRow known);
 bool update_directly(OpenTable &table, TableRow &row, std::span<const Assignment> changes);
 bool remove_directly(OpenTable &table, const TableRow &row);
 

@@ -214,10 +214,10 @@ void insert_directly(OpenTable &table, std::span<const std::span<const Assignmen
     pfree(images);
 }
 
-bool insert_if_absent_directly(OpenTable &table, std::span<const Assignment> row) {
+bool insert_if_absent_directly(OpenTable &table, std::span<const Assignment> row, KnownRow known) {
     RowImage image = new_row(table, row);
     TupleTableSlot *slot = table_slot_create(table.heap, nullptr);
-    bool is_inserted = false;
+    bool is_inserted = known == KnownRow::no && insert_speculatively(table, image, slot);
     while (!is_inserted && !has_same_key(table, image, slot))
         is_inserted = insert_speculatively(table, image, slot);
     // As ExecCheckTIDVisible() in nodeModifyTable.c.

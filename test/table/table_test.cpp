@@ -177,9 +177,11 @@ STACKSAGA_FUNCTION(thing_insert) {
     PG_RETURN_VOID();
 }
 
-// insert_if_absent(thing) -> boolean
+// insert_if_absent(thing, known_absent boolean) -> boolean
 STACKSAGA_FUNCTION(thing_insert_if_absent) {
-    PG_RETURN_BOOL(things.insert_if_absent(assignments_of(PG_GETARG_DATUM(0))));
+    PG_RETURN_BOOL(
+        things.insert_if_absent(assignments_of(PG_GETARG_DATUM(0)),
+                                PG_GETARG_BOOL(1) ? pg::KnownRow::no : pg::KnownRow::maybe));
 }
 
 // update(key thing, changes thing, columns integer[], lock, meanwhile) -> boolean; null: no such

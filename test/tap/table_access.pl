@@ -42,6 +42,7 @@ my $script = q{
 	SELECT found(2, thing(0), 1) IS NULL, found(3, thing(0, note => 'three'), 1);
 	SELECT access.insert_if_absent(thing(1, 99)), access.insert_if_absent(thing(6, 60, 'q')),
 	       access.insert_if_absent(thing(1, 99, direction => 'compensate'));
+	SELECT access.insert_if_absent(thing(1, 98), true), access.insert_if_absent(thing(8, 98), true), removed(thing(8));
 	SELECT outcome('SELECT access.insert(ARRAY[thing(1)])');
 	SELECT outcome('SELECT access.insert(ARRAY[thing(8, note => ''three'')])');
 	SELECT outcome('SELECT access.insert_if_absent(thing(8, note => ''three''))');
@@ -256,10 +257,11 @@ for my $way ('directly', 'through SQL')
 	$same->query_safe('COMMIT');
 	is(answer_of($other), 't', "$way: an insert waits for a delete");
 
-	for my $end ('COMMIT', 'ROLLBACK')
+	for my $case ([ 'COMMIT', 'false' ], [ 'ROLLBACK', 'false' ], [ 'COMMIT', 'true' ], [ 'ROLLBACK', 'true' ])
 	{
+		my ($end, $known) = @$case;
 		$same->query_safe('BEGIN; SELECT access.insert(ARRAY[thing(9)])');
-		wait_in($other, 'SELECT access.insert_if_absent(thing(9))');
+		wait_in($other, "SELECT access.insert_if_absent(thing(9), $known)");
 		$same->query_safe($end);
 		is(answer_of($other), $end eq 'COMMIT' ? 'f' : 't', "$way: an insert waits for another one and its $end");
 		sql('DELETE FROM stacksaga.thing WHERE id = 9');
@@ -271,7 +273,7 @@ for my $way ('directly', 'through SQL')
 sql('TRUNCATE stacksaga.thing; CREATE TABLE inserted (id bigint)');
 my $race = "$PostgreSQL::Test::Utils::tmp_check/race";
 append_to_file($race, q{
-INSERT INTO inserted SELECT i FROM generate_series(1, 200) AS i WHERE access.insert_if_absent(thing(i));
+INSERT INTO inserted SELECT i FROM generate_series(1, 200) AS i WHERE access.insert_if_absent(thing(i), i % 2 = 0);
 });
 $node->PostgreSQL::Test::Cluster::command_ok(
 	[ 'pgbench', '-n', '-c', 8, '-j', 2, '-t', 1, '-f', $race, 'postgres' ],
@@ -367,7 +369,7 @@ sql(q{
 				CASE WHEN random() < 0.4 THEN n END, random() < 0.3);
 			BEGIN
 				IF what <= 2 THEN
-					done := access.insert_if_absent(new);
+					done := access.insert_if_absent(new, random() < 0.5);
 					IF done THEN INSERT INTO copied SELECT new.*; END IF;
 				ELSIF what = 3 THEN
 					done := removed(new, CASE WHEN random() < 0.5 THEN 'none' ELSE 'update' END);

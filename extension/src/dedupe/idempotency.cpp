@@ -237,7 +237,7 @@ std::optional<Begun> insert(const Begin &begin) {
         pg::assign(Column::fingerprint_version, pg::param(fingerprint_version)),
         pg::assign(Column::fingerprint, begin.fingerprint)};
     CRASH_POINT("key: locked, not begun");
-    const bool inserted = keys.insert_if_absent(row);
+    const bool inserted = keys.insert_if_absent(row, pg::KnownRow::no);
     CRASH_POINT("key: begun");
     if (!inserted)
         return std::nullopt;
