@@ -10,11 +10,13 @@ namespace {
 /// Opens the table and runs one of two ways to do the same.
 template <class D, class S>
 auto with_table(Table &table, LOCKMODE mode, D &&directly, S &&by_sql) -> decltype(by_sql()) {
-    // What this transaction has written before is to be seen, and may be changed again.
+    // What this transaction has written before is to be seen, and may be changed again; so is what
+    // is written now, also by those who read in another way.
     CommandCounterIncrement();
     OpenTable open = open_table(table, mode);
     auto result = open.is_direct() ? directly(open) : by_sql();
     open.close();
+    CommandCounterIncrement();
     return result;
 }
 

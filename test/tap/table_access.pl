@@ -456,6 +456,12 @@ sub output_of_tests
 	}
 	return \%output_of;
 }
+my $again = $node->background_psql('direct');
+my $key_twice = q{SELECT outcome FROM stacksaga.idempotency_begin('again', 'k', '1'); SELECT key FROM stacksaga.idempotency_key WHERE scope = 'again'};
+is($again->query_safe($key_twice), "new\nk", 'a session uses the extension');
+$again->query_safe('SET client_min_messages = warning; DROP EXTENSION stacksaga CASCADE; CREATE EXTENSION stacksaga');
+is($again->query_safe($key_twice), "new\nk", 'and another one of the name');
+$again->quit;
 like($printed{direct}{dedupe_keys}, qr/SG422/, 'the regression tests have run');
 for my $database (grep { $_ ne 'direct' } sort keys %changed)
 {
