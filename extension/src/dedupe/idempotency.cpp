@@ -400,7 +400,6 @@ template <class F>
 void under_lease(const Answer &a, core::IdempotencyEvent event, const pg::Param &response,
                  F &&write) {
     lock_key(pg::LockClass::idempotency_key, a.key.token);
-    CRASH_POINT("key: locked, not completed");
     for (;;) {
         CHECK_FOR_INTERRUPTS();
         std::optional<Entry> entry = find_entry(a.key);
@@ -460,6 +459,7 @@ STACKSAGA_FUNCTION(idempotency_finish) {
     pg::Param response = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
     explaining_locks([&] {
         under_lease(a, core::IdempotencyEvent::finish, response, [&](Entry &entry) {
+            CRASH_POINT("key: locked, not completed");
             const std::array changes{
                 pg::assign(Column::completed_at, pg::param_time(pg::clock_now())),
                 pg::assign(Column::response, response)};
