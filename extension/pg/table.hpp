@@ -32,7 +32,9 @@
 //   (NewerVersions).
 // - A duplicate key raises 23505, a null in a column that has none 23502. Read-only transactions,
 //   recovery and parallel mode are refused as PostgreSQL refuses them.
-// - No privileges are checked: callers are functions of the extension, running as its owner.
+// - No privileges are checked: callers are functions of the extension, running as its owner and
+// with
+//   PostgreSQL's own names in sight alone.
 // Defaults, CHECKs of domains, and the triggers that the description names do not run when the
 // access is direct: callers give all values, and only valid ones.
 //

@@ -456,6 +456,22 @@ sub output_of_tests
 	}
 	return \%output_of;
 }
+# The tables of the extension are what their descriptions say: no statement reads or writes them.
+sub statements_on_keys
+{
+	my ($database) = @_;
+	my (undef, $output, $errors) = $node->psql($database, q{
+		LOAD 'auto_explain';
+		SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on; SET auto_explain.log_level = notice;
+		SELECT stacksaga.idempotency_finish('planned', 'k', lease) FROM stacksaga.idempotency_begin('planned', 'k');
+		SELECT stacksaga.idempotency_release('planned', 'l', lease), stacksaga.idempotency_checkpoint('planned', 'l', lease, 'x')
+		  FROM stacksaga.idempotency_begin('planned', 'l')});
+	like($errors, qr/idempotency_finish/, "$database: statements are shown");
+	return scalar(() = $errors =~ /(FROM|INTO|UPDATE) stacksaga\.idempotency_key/g);
+}
+is(statements_on_keys('direct'), 0, 'idempotency keys are accessed without a statement');
+cmp_ok(statements_on_keys('trigger'), '>', 0, 'and by statements where their table has a trigger');
+
 my $again = $node->background_psql('direct');
 my $key_twice = q{SELECT outcome FROM stacksaga.idempotency_begin('again', 'k', '1'); SELECT key FROM stacksaga.idempotency_key WHERE scope = 'again'};
 is($again->query_safe($key_twice), "new\nk", 'a session uses the extension');
