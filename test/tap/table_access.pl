@@ -8,6 +8,8 @@ use Test::More;
 
 use StacksagaCluster;
 
+plan skip_all => 'its module is installed by test/tools/tap' if !defined $ENV{STACKSAGA_DESTDIR};
+
 my $node = StacksagaCluster->new('main');
 $node->init;
 $node->append_conf('postgresql.conf', "max_prepared_transactions = 5\nautovacuum = off\n");
@@ -280,6 +282,17 @@ $node->PostgreSQL::Test::Cluster::command_ok(
 	'eight sessions insert the same two hundred rows');
 is(sql('SELECT count(*), count(DISTINCT id) FROM inserted'), '200|200', 'each row is inserted once');
 is(sql('SELECT count(*) FROM stacksaga.thing'), '200', 'and is there once');
+
+# In a parallel query nothing is written, also by a function that is wrongly said to be safe there.
+sql(q{
+	CREATE TABLE many AS SELECT generate_series(1, 1000) AS id;
+	CREATE FUNCTION one() RETURNS stacksaga.thing LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN thing(1); END';
+	ALTER FUNCTION access.insert_if_absent(stacksaga.thing, boolean) PARALLEL SAFE;
+});
+$node->raises_sqlstate('postgres', q{
+	SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+	SELECT count(*) FROM many WHERE access.insert_if_absent(one());}, '25000');
+sql('ALTER FUNCTION access.insert_if_absent(stacksaga.thing, boolean) PARALLEL UNSAFE');
 
 # SERIALIZABLE: each of two sessions writes what the other has read.
 sub serializable
