@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -416,8 +417,71 @@ for my $seed (1 .. 4)
 	sql('VACUUM stacksaga.thing') if $seed == 2;
 	is(sql(q{SELECT count(*) FROM ((TABLE stacksaga.thing EXCEPT TABLE copied) UNION ALL (TABLE copied EXCEPT TABLE stacksaga.thing)) AS differ}),
 		'0', "seed $seed: the rows are those of SQL");
+	indexes_are_whole("seed $seed");
+}
+
+# The same operations of eight sessions on few rows, in every isolation level, while the table is
+# changed so that it is accessed now directly and now through SQL, and its indexes are replaced.
+sql(q{
+	CREATE FUNCTION step() RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		i bigint := floor(random() * 40); what integer := floor(random() * 9); new stacksaga.thing;
+	BEGIN
+		new := thing(i, floor(random() * 50)::int, CASE WHEN random() < 0.6 THEN 'q' || i % 4 END,
+			CASE WHEN random() < 0.2 THEN 'note ' || floor(random() * 30) END,
+			CASE WHEN random() < 0.1 THEN wide(1) ELSE to_jsonb(random()) END,
+			CASE WHEN random() < 0.4 THEN i END, random() < 0.3);
+		CASE what
+			WHEN 0, 1 THEN RETURN access.insert_if_absent(new, random() < 0.5);
+			WHEN 2 THEN RETURN removed(new, CASE WHEN random() < 0.5 THEN 'none' ELSE 'update' END);
+			WHEN 3 THEN RETURN changed(new, new, '{10}', CASE WHEN random() < 0.5 THEN 'none' ELSE 'no_key_update' END);
+			WHEN 4 THEN RETURN changed(new, new, '{6,7}', 'none');
+			WHEN 5 THEN RETURN changed(new, new, '{5,6,7,8,9,10}', 'update');
+			WHEN 6 THEN RETURN found(2, thing(0, queue => 'q' || i % 4), 1, max_rows => 3, lock => 'update', skip => true);
+			WHEN 7 THEN RETURN found(1, thing(i), 1, 0, 20, max_rows => 3, lock => 'no_key_update');
+			ELSE RETURN found(0, new, 4, lock => 'update');
+		END CASE;
+	EXCEPTION WHEN unique_violation OR serialization_failure OR deadlock_detected THEN
+		RETURN SQLSTATE;
+	END $$;
+});
+# A COMMIT may fail in SERIALIZABLE, and pgbench tries again since 15.
+my @levels = ('READ COMMITTED', 'REPEATABLE READ', $node->pg_version >= 15 ? 'SERIALIZABLE' : ());
+my @scripts;
+for my $level (@levels)
+{
+	push @scripts, "$PostgreSQL::Test::Utils::tmp_check/steps" . @scripts;
+	append_to_file($scripts[-1], "BEGIN ISOLATION LEVEL $level; SELECT step(); SELECT step(); COMMIT;\n");
+}
+{
+	local $ENV{PGHOST} = $node->host;
+	local $ENV{PGPORT} = $node->port;
+	local $ENV{PGOPTIONS} = '-c deadlock_timeout=20ms';
+	my $output = '';
+	my $steps = IPC::Run::start([ 'pgbench', '-n', '-c', 8, '-j', 2, '-t', 400,
+			@levels == 3 ? ('--max-tries', 100) : (), (map { ('-f', $_) } @scripts), 'postgres' ], '>', \$output, '2>&1', IPC::Run::timeout(180));
+	for (1 .. 5)
+	{
+		sql($create_trigger);
+		sql('REINDEX INDEX CONCURRENTLY stacksaga.thing_for_workers');
+		sql('DROP TRIGGER keep ON stacksaga.thing');
+		sql('CREATE INDEX CONCURRENTLY own ON stacksaga.thing (due_at, id)');
+		sql('VACUUM stacksaga.thing');
+		sql('DROP INDEX CONCURRENTLY stacksaga.own');
+		sql('REINDEX INDEX CONCURRENTLY stacksaga.thing_pkey');
+	}
+	$steps->finish;
+	like($output, qr/number of transactions actually processed: 3200\/3200\b/, 'no session fails while the table is changed');
+	unlike($output, qr/aborted/, 'none of their transactions is given up');
+}
+indexes_are_whole('many sessions');
+is(sql(q{SELECT count(*) FROM verify_heapam('stacksaga.thing')}), '0', 'many sessions: the table is whole');
+
+sub indexes_are_whole
+{
+	my ($what) = @_;
 	is(sql(q{SELECT bt_index_check(indexrelid, true) FROM pg_index WHERE indrelid = 'stacksaga.thing'::regclass}),
-		"\n\n\n", "seed $seed: every index is whole and holds every row that it should");
+		"\n\n\n", "$what: every index is whole and holds every row that it should");
 	for my $index ([ 'thing_for_workers', 'queue IS NULL OR verifying OR lease IS NOT NULL', 'token' ],
 		[ 'thing_for_services', 'queue IS NOT NULL AND NOT verifying', 'queue' ],
 		[ 'thing_note', 'note IS NOT NULL', 'note' ])
@@ -425,10 +489,11 @@ for my $seed (1 .. 4)
 		my ($name, $predicate, $order) = @$index;
 		my $held = "SELECT count(*) FROM (SELECT FROM stacksaga.thing WHERE $predicate ORDER BY $order) AS held";
 		my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off;';
-		like(sql("$by_index EXPLAIN $held"), qr/$name/, "seed $seed: $name is read from end to end");
+		like(sql("$by_index EXPLAIN $held"), qr/$name/, "$what: $name is read from end to end");
 		is(sql("$by_index $held"), sql("SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; $held"),
-			"seed $seed: and has no row too many");
+			"$what: and has no row too many");
 	}
+	return;
 }
 
 # Idempotency keys: the regression tests print the same whatever has been done to their table.
