@@ -21,7 +21,7 @@ OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extens
 MODULE_big := $(if $(OBJS),stacksaga)
 
 # The folders are prerequisites too: a file that is removed changes the script as one that is edited.
-# A module with SQL functions around extension/pg/table.hpp, for test/tap/table_access.pl.
+# A module with SQL functions around extension/pg/table.hpp, for test/tap/table_*.pl.
 TABLE_TEST  := test/table/table_test.so
 
 SQL_FOLDERS := $(wildcard $(addprefix extension/sql/,tables functions views privileges install))

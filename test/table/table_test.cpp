@@ -1,4 +1,4 @@
-// SQL functions around extension/pg/table.hpp, for test/tap/table_access.pl: they do to the table
+// SQL functions around extension/pg/table.hpp, for test/tap/table_*.pl: they do to the table
 // stacksaga.thing of that test what C++ does to tables of the extension.
 #include "pg/function.hpp"
 #include "pg/result.hpp"
