@@ -1,4 +1,4 @@
-// The way back: compensation, and what it cannot pass.
+// Compensation: how it begins, goes on and ends, and what it cannot pass.
 #pragma once
 #ifdef POSTGRES_H
 #error "core comes before PostgreSQL headers"

@@ -15,7 +15,7 @@ bool waits_for_word_on_pivot(SagaState &saga) {
            saga.definition->step(*saga.row.parked_step).irreversible;
 }
 
-std::optional<Refusal> cancel_on_the_way_back(SagaState &saga) {
+std::optional<Refusal> cancel_while_compensating(SagaState &saga) {
     if (saga.row.status == Status::parked)
         return Refusal{", after its compensation began",
                        "Use retry_saga() or resolve_step() for the compensation that failed."};
@@ -25,7 +25,7 @@ std::optional<Refusal> cancel_on_the_way_back(SagaState &saga) {
 }
 
 /// An irreversible step that completed after compensation had begun, and so parked the saga.
-bool is_done_on_the_way_back(SagaState &saga, const Step &step) {
+bool is_done_while_compensating(SagaState &saga, const Step &step) {
     return saga.row.status == Status::parked && !saga.acts() &&
            saga.row.parked_direction == Direction::act && saga.row.parked_step == step.no &&
            has_acted(saga, step.no);
@@ -42,7 +42,7 @@ bool another_pivot_stands(SagaState &saga, const Step &step) {
 
 /// A step of a saga that compensates was not done after all. If the saga was parked for it, the
 /// compensation continues.
-void settle_on_the_way_back(SagaState &saga, const Step &step) {
+void settle_while_compensating(SagaState &saga, const Step &step) {
     settle_outcomes(saga, step.no, Direction::act);
     if (!work_remains(saga, Direction::act) && !another_pivot_stands(saga, step))
         compensate_next(saga);
@@ -67,7 +67,7 @@ std::optional<Refusal> cancel_saga(SagaState &saga, std::string_view error) {
     if (is_final(saga.row.status))
         return Refusal{"", final_hint};
     if (!saga.acts())
-        return cancel_on_the_way_back(saga);
+        return cancel_while_compensating(saga);
     if (waits_for_word_on_pivot(saga))
         return Refusal{", since the outcome of an irreversible step is not known",
                        "Say with resolve_step() whether the step was done."};
@@ -132,7 +132,7 @@ std::optional<Work> find_unsettled(SagaState &saga, const Step &step) {
     for (const Direction d : {Direction::compensate, Direction::act})
         if (is_failed_and_parked(saga, step, d))
             return failed_attempt(step, d, last_failed_attempt(saga, step.no, d));
-    if (is_done_on_the_way_back(saga, step))
+    if (is_done_while_compensating(saga, step))
         return failed_attempt(step, Direction::act, 1);
     return std::nullopt;
 }
@@ -155,7 +155,7 @@ void resolve_as_done(SagaState &saga, const Step &step, const Work &unsettled, V
                      std::string_view role) {
     if (saga.acts())
         attempt_begins(saga);
-    if (!is_done_on_the_way_back(saga, step)) // which was known
+    if (!is_done_while_compensating(saga, step)) // which was known
         step_completed(saga, step, resolved_attempt(unsettled, true, role), output);
 }
 
@@ -176,7 +176,7 @@ void resolve_as_not_done(SagaState &saga, const Step &step, const Work &unsettle
     if (is_live || saga.acts())
         step_failed(saga, step, work, failure, random);
     else if (work.direction == Direction::act)
-        settle_on_the_way_back(saga, step);
+        settle_while_compensating(saga, step);
     else
         write_failure(saga, work, failure); // parked as before
 }

@@ -59,7 +59,7 @@ bool is_deferred(const Claim &claim, Saga &saga, const Work &work) {
     const std::optional<int64> delay =
         defer_retry(claim.budget, claim.node ? fraction_of(*claim.node) : 1);
     if (delay)
-        core::defer_work(saga, work, pg::time_plus(saga.now, *delay));
+        core::defer_work(saga, work, pg::time_plus(pg::clock_now(), *delay));
     return delay.has_value();
 }
 

@@ -49,10 +49,11 @@ void write_action(const Saga &saga, const Record &r) {
 }
 
 [[noreturn]] void refuse(const Saga &saga, const char *action, const core::Refusal &refusal) {
+    const auto text = [](std::string_view s) { return pnstrdup(s.data(), s.size()); };
     ereport(ERROR,
             (errcode(pg::sg409), errmsg("saga %s cannot be %s", uuid_text(saga.id), action),
-             errdetail("It is %s%s.", core::name_of(saga.status()).data(), clip(refusal.because)),
-             errhint("%s", clip(refusal.hint))));
+             errdetail("It is %s%s.", core::name_of(saga.status()).data(), text(refusal.because)),
+             errhint("%s", text(refusal.hint))));
 }
 
 std::optional<core::Refusal> cancel(Saga &saga, std::string_view reason) {

@@ -84,6 +84,9 @@ void write_effects(const Saga &saga) {
 }
 
 void write_failures(const Saga &saga) {
+    for (const core::Settled &s : saga.changes.settled)
+        settle.run(pg::param(saga.id), pg::param(saga.token), pg::param(s.step_no),
+                   param(s.direction));
     for (const core::NewFailure &n : saga.changes.failures) {
         const core::Failure &f = n.failure;
         count_failed(n.direction, f.failure_class);
@@ -95,9 +98,6 @@ void write_failures(const Saga &saga) {
                            pg::param(f.adds_to_error));
         CRASH_POINT("step: failure written, work row unchanged");
     }
-    for (const core::Settled &s : saga.changes.settled)
-        settle.run(pg::param(saga.id), pg::param(saga.token), pg::param(s.step_no),
-                   param(s.direction));
     if (saga.changes.retries > 0)
         count_event(Counter::retries, saga.changes.retries);
 }

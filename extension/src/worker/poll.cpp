@@ -306,7 +306,7 @@ void DueItems::commit() {
     if (ahead > 0) {
         const auto place = found.begin() + next;
         *place = {.item = item, .definition_id = 0, .deferral = {}};
-        // Another batch goes on with it, behind the other sagas; next where it has met a lock, alone.
+        // Another batch goes on with it, behind the other sagas. One that met a lock is the next.
         if (!state.pace.next_alone)
             std::rotate(place, place + 1, found.end());
     }
