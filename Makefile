@@ -190,7 +190,7 @@ property: all cmake
 bench: all
 	@test/tools/bench
 
-# An hour by estimate, on an idle machine; two minutes of it are part of `make test`.
+# Hours, on an idle machine; two minutes of it are part of `make test`.
 sweep: all
 	@test/tools/sweep $(SWEEP)
 
