@@ -26,20 +26,12 @@ void copy_columns(TupleTableSlot *slot, std::span<Datum> values, std::span<bool>
 
 void scan(Relation table, Relation index, std::span<const KeyColumn> key, ScanDirection direction,
           RowVisitor visitor, void *state) {
-    Assert(key.size() <= key_columns_max);
-    std::array<ScanKeyData, key_columns_max> keys;
-    for (size_t i = 0; i < key.size(); ++i)
-        ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), key[i].strategy,
-                               InvalidOid, key[i].collation, key[i].compare, key[i].value);
-    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-    TupleTableSlot *slot = table_slot_create(table, nullptr);
-    IndexScanDesc scan = begin_index_scan(table, index, snapshot, static_cast<int>(key.size()));
-    index_rescan(scan, keys.data(), static_cast<int>(key.size()), nullptr, 0);
-    while (index_getnext_slot(scan, direction, slot) && visitor(slot, state))
-        CHECK_FOR_INTERRUPTS();
-    index_endscan(scan);
-    ExecDropSingleTupleTableSlot(slot);
-    UnregisterSnapshot(snapshot);
+    IndexReader reader(table, index, direction);
+    reader.seek(key);
+    TupleTableSlot *row;
+    while ((row = reader.next()) != nullptr && visitor(row, state))
+        ;
+    reader.close();
 }
 
 /// Where the first row goes.
@@ -62,6 +54,10 @@ Oid relation_named(const char *name) {
     return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
 }
 
+bool is_plain(Relation table) {
+    return table->rd_rel->relkind == RELKIND_RELATION && !table->rd_rel->relhassubclass;
+}
+
 bool find(const char *name, std::span<const KeyColumn> key, ScanDirection direction,
           std::span<Datum> values, std::span<bool> nulls) {
     Assert(values.size() == nulls.size());
@@ -70,10 +66,9 @@ bool find(const char *name, std::span<const KeyColumn> key, ScanDirection direct
         return false;
     Relation table = table_open(relation, AccessShareLock);
     FirstRow row{.values = values, .nulls = nulls};
-    const bool is_plain =
-        table->rd_rel->relkind == RELKIND_RELATION &&
-        (values.empty() || RelationGetDescr(table)->natts == static_cast<int>(values.size()));
-    Oid primary_key = is_plain ? primary_key_index(table) : InvalidOid;
+    const bool has_columns =
+        values.empty() || RelationGetDescr(table)->natts == static_cast<int>(values.size());
+    const Oid primary_key = is_plain(table) && has_columns ? primary_key_index(table) : InvalidOid;
     if (OidIsValid(primary_key)) {
         Relation index = index_open(primary_key, AccessShareLock);
         scan(table, index, key, direction, take_first, &row);
@@ -84,6 +79,56 @@ bool find(const char *name, std::span<const KeyColumn> key, ScanDirection direct
 }
 
 } // namespace
+
+IndexReader::IndexReader(Relation table, Relation index, ScanDirection direction)
+    : table_(table), index_(index), direction_(direction),
+      snapshot_(RegisterSnapshot(GetLatestSnapshot())), slot_(table_slot_create(table, nullptr)) {}
+
+void IndexReader::seek(std::span<const KeyColumn> key) {
+    Assert(key.size() <= key_columns_max);
+    std::array<ScanKeyData, key_columns_max> keys;
+    for (size_t i = 0; i < key.size(); ++i) {
+        const auto place = static_cast<AttrNumber>(i + 1);
+        ScanKeyEntryInitialize(&keys[i], 0, key[i].column != 0 ? key[i].column : place,
+                               key[i].strategy, InvalidOid, key[i].collation, key[i].compare,
+                               key[i].value);
+    }
+    const int count = static_cast<int>(key.size());
+    if (scan_ == nullptr)
+        scan_ = begin_index_scan(table_, index_, snapshot_, count);
+    Assert(scan_->numberOfKeys == count);
+    index_rescan(scan_, keys.data(), count, nullptr, 0);
+}
+
+TupleTableSlot *IndexReader::next() {
+    CHECK_FOR_INTERRUPTS();
+    return index_getnext_slot(scan_, direction_, slot_) ? slot_ : nullptr;
+}
+
+void IndexReader::close() {
+    if (scan_ != nullptr)
+        index_endscan(scan_);
+    ExecDropSingleTupleTableSlot(slot_);
+    UnregisterSnapshot(snapshot_);
+}
+
+bool read_index(const char *table_name, const char *index_name, ReaderBody body, void *state) {
+    const Oid table_id = relation_named(table_name);
+    const Oid index_id = relation_named(index_name);
+    if (!OidIsValid(table_id) || !OidIsValid(index_id))
+        return false;
+    Relation table = table_open(table_id, AccessShareLock);
+    const bool is_readable = is_plain(table);
+    if (is_readable) {
+        Relation index = index_open(index_id, AccessShareLock);
+        IndexReader reader(table, index, ForwardScanDirection);
+        body(reader, state);
+        reader.close();
+        index_close(index, NoLock);
+    }
+    table_close(table, NoLock);
+    return is_readable;
+}
 
 bool find_row(const char *table, std::span<const KeyColumn> key, std::span<Datum> values,
               std::span<bool> nulls) {
@@ -114,17 +159,16 @@ bool is_being_changed(TupleTableSlot *row) {
            !HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask);
 }
 
-void visit_rows(const char *table_name, const char *index_name, std::span<const KeyColumn> prefix,
+void visit_rows(const char *table, const char *index, std::span<const KeyColumn> prefix,
                 RowVisitor visitor, void *state) {
-    Oid table_id = relation_named(table_name);
-    Oid index_id = relation_named(index_name);
-    if (!OidIsValid(table_id) || !OidIsValid(index_id))
-        elog(ERROR, "table stacksaga.%s has no index %s", table_name, index_name);
-    Relation table = table_open(table_id, AccessShareLock);
-    Relation index = index_open(index_id, AccessShareLock);
-    scan(table, index, prefix, ForwardScanDirection, visitor, state);
-    index_close(index, NoLock);
-    table_close(table, NoLock);
+    const bool is_read = with_index(table, index, [&](IndexReader &reader) {
+        reader.seek(prefix);
+        TupleTableSlot *row;
+        while ((row = reader.next()) != nullptr && visitor(row, state))
+            ;
+    });
+    if (!is_read)
+        elog(ERROR, "stacksaga.%s is no plain table with an index %s", table, index);
 }
 
 } // namespace stacksaga::pg

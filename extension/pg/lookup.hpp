@@ -8,12 +8,13 @@
 namespace stacksaga::pg {
 
 /// A column of the key: its comparison function (F_INT8EQ, F_TEXTEQ, ..), collation and value, and
-/// what it is to the value; only the last one may be unequal.
+/// what it is to the value; only the last ones may be unequal.
 struct KeyColumn {
     RegProcedure compare;
     Oid collation;
     Datum value;
     StrategyNumber strategy = BTEqualStrategyNumber;
+    AttrNumber column = 0; ///< of the index; 0: the one at its place in the key
 };
 
 /// Reads the latest committed row (or the transaction's own) of stacksaga.`table` whose primary key
@@ -35,6 +36,40 @@ bool has_row(const char *table, const char *index, std::span<const KeyColumn> pr
 /// Whether another transaction has changed the row, or is changing it, in a way that this one does
 /// not see yet. Of a row that visit_rows() shows.
 bool is_being_changed(TupleTableSlot *row);
+
+/// A table, open to be read at several places of an index under one snapshot.
+class IndexReader {
+public:
+    IndexReader(Relation table, Relation index, ScanDirection direction);
+    void close();
+
+    /// To the first row with this key. Each key of a reader has as many columns as the first one.
+    void seek(std::span<const KeyColumn> key);
+    /// The next one in the order of the index; nullptr: there is none. It stays until the next
+    /// call.
+    TupleTableSlot *next();
+
+private:
+    Relation table_;
+    Relation index_;
+    ScanDirection direction_;
+    Snapshot snapshot_;
+    TupleTableSlot *slot_;
+    IndexScanDesc scan_ = nullptr;
+};
+static_assert(std::is_trivially_destructible_v<IndexReader>);
+
+/// Calls `body` with a reader of stacksaga.`index`, and must not change the table. False when that
+/// cannot be: it is no plain table (somebody has partitioned it, say), so a Statement has to read
+/// it.
+using ReaderBody = void (*)(IndexReader &reader, void *state);
+bool read_index(const char *table, const char *index, ReaderBody body, void *state);
+template <class F> bool with_index(const char *table, const char *index, F &&body) {
+    using Body = std::remove_reference_t<F>;
+    return read_index(
+        table, index,
+        [](IndexReader &reader, void *state) { (*static_cast<Body *>(state))(reader); }, &body);
+}
 
 /// What is done with a row; false ends it. What it reads of the slot lives until it returns.
 using RowVisitor = bool (*)(TupleTableSlot *row, void *state);

@@ -13,12 +13,12 @@
 #include "pg/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
-#include "src/common/probe.hpp"
 #include "src/handler/batch.hpp"
 #include "src/outbox/delivery_worker.hpp"
 #include "src/ring/fence.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/saga/work_item.hpp"
+#include "src/worker/item_search.hpp"
 #include "src/worker/postpone.hpp"
 
 namespace stacksaga {
@@ -27,61 +27,25 @@ namespace {
 
 // So long batches follow each other before messages are delivered.
 constexpr int64 turn_time_max_us = 250 * 1000;
-constexpr int32 rotation_step = 97; // odd: it reaches every slot
-constexpr int32 rotation_size = 4096;
 // So many batches after a crash write each step's work before it runs, so that the record of the
 // next crash names work that is there.
 constexpr int32 batches_after_crash = 100;
 
-// Its own slots, and those that services own, who cannot run these items (see fence.cpp).
-//
-// The slots in an order that changes from turn to turn, so that a backlog in one does not keep the
-// others waiting.
-#define SLOTS_TO_WORK_IN                                                                           \
-    "stacksaga.slot WHERE ring_id = $1"                                                            \
-    " AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL)) "
-constinit pg::Statement probe{
-    "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.attempt,"
-    "       CASE WHEN w.is_retry THEN ("
-    "            SELECT a.definition_id FROM stacksaga.saga a"
-    "             WHERE a.saga_id = w.saga_id AND a.token OPERATOR(stacksaga.=) w.token) END"
-    "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN " ORDER BY slot # $6) AS s, LATERAL ("
-    "       SELECT saga_id, token, slot, purpose, step_no, direction, attempt,"
-    "              attempt > attempt_base AND lease_until IS NULL AND NOT verifying"
-    "              AND queue IS NULL AS is_retry"
-    "         FROM stacksaga.work w"
-    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at >= $3 AND w.due_at <= $4"
-    "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
-    "        ORDER BY w.due_at LIMIT $5) AS w"
-    " LIMIT $5"};
-constinit pg::Statement find_next_due{
-    "SELECT min(w.due_at)"
-    "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN ") AS s, LATERAL ("
-    "       SELECT due_at FROM stacksaga.work w"
-    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at > $3"
-    "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
-    "        ORDER BY w.due_at LIMIT 1) AS w"};
+// Whose budget the retry of a saga's step is asked of.
+constinit pg::Statement find_definition{
+    "SELECT definition_id FROM stacksaga.saga"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
 /// What a worker remembers between turns.
 struct TurnState {
-    NodeIdentity node{};
+    ItemSearch search{{}};
     std::string_view name{}; ///< the caller's, for this turn
-    ProbeMemory probe{};
-    int32 rotation = 0;
     BatchPace pace{};
 };
 constinit TurnState state{};
 constinit int32 single_steps = 0; ///< so many batches more without run-ahead
 // Errors of delivery that belong to no subscription: sagas run meanwhile.
 constinit LoopGuard delivery_guard{};
-
-/// A due row as it was found.
-struct FoundItem {
-    DueItem item;
-    int32 definition_id; ///< of the budget for its retry; 0: it is none
-    /// How long the budget defers it, in microseconds; nothing: not asked yet.
-    std::optional<int64> deferral;
-};
 
 /// Items of a turn, for run_batch(): each batch takes those that the one before left.
 ///
@@ -133,40 +97,16 @@ struct DueItems {
 
 private:
     void note(const ItemOutcome &kept);
+    int64 ask_budget(const DueItem &retry);
     bool is_found_deferred();
     void go_on();
 };
 static_assert(std::is_trivially_destructible_v<DueItems>);
 
 void restart_state(const NodeIdentity &node) {
-    if (state.node.ring_id == node.ring_id && state.node.incarnation == node.incarnation)
-        return;
-    state = TurnState{};
-    state.node = node;
-}
-
-DueItems find_items(TimestampTz now, MemoryContext memory) {
-    TimestampTz from = state.probe.begin(now);
-    state.rotation = (state.rotation + rotation_step) % rotation_size;
-    pg::Rows rows = probe.run(pg::param(state.node.ring_id), pg::param(state.node.incarnation),
-                              pg::param_time(from), pg::param_time(now),
-                              pg::param(pg::settings.batch_size), pg::param(state.rotation));
-    state.probe.end(now);
-    const size_t count = rows.count();
-    auto *found = static_cast<FoundItem *>(
-        MemoryContextAlloc(memory, sizeof(FoundItem) * std::max<size_t>(count, 1)));
-    for (size_t row = 0; row < count; ++row)
-        found[row] = {.item = {.saga_id = rows.uuid(row, 0),
-                               .slot = rows.int4(row, 1),
-                               .purpose = *core::work_purpose_of(rows.text(row, 2)),
-                               .step_no = rows.int2(row, 3),
-                               .direction = *core::direction_of(rows.text(row, 4)),
-                               .attempt = rows.int4(row, 5)},
-                      .definition_id = rows.is_null(row, 6) ? 0 : rows.int4(row, 6),
-                      .deferral = std::nullopt};
-    return {.found = {found, count},
-            .first_attempts = static_cast<uint64 *>(MemoryContextAlloc(
-                memory, sizeof(uint64) * static_cast<size_t>(pg::settings.batch_size)))};
+    const NodeIdentity &before = state.search.node();
+    if (before.ring_id != node.ring_id || before.incarnation != node.incarnation)
+        state = TurnState{.search = ItemSearch(node)};
 }
 
 /// Whether this worker holds the slot of each item, under locks that last to the end of the
@@ -179,7 +119,7 @@ bool *lock_slots_of(std::span<const FoundItem> items) {
     auto distinct = static_cast<size_t>(std::unique(slots, slots + items.size()) - slots);
     auto *slot_owned = static_cast<bool *>(palloc0(sizeof(bool) * distinct));
     CRASH_POINT("worker: before the slots");
-    lock_slots(state.node, {slots, distinct}, {slot_owned, distinct});
+    lock_slots(state.search.node(), {slots, distinct}, {slot_owned, distinct});
     CRASH_POINT("worker: slots locked");
     auto *owned = static_cast<bool *>(palloc0(sizeof(bool) * items.size()));
     for (size_t i = 0; i < items.size(); ++i)
@@ -220,17 +160,25 @@ void DueItems::note(const ItemOutcome &kept) {
         first_attempts[first_attempt_count++] = *kept.first_attempt;
 }
 
+/// How long its definition's budget defers a retry.
+int64 DueItems::ask_budget(const DueItem &retry) {
+    const int64 token = core::token_of_uuid(retry.saga_id.data).value();
+    pg::Rows rows = find_definition.run(pg::param(retry.saga_id), pg::param(token));
+    if (rows.empty())
+        return 0;
+    if (!fraction)
+        fraction = fraction_of(state.search.node());
+    return defer_retry(budget_of_definition(rows.int4(0, 0)), *fraction).value_or(0);
+}
+
 /// Whether the item is a retry that finds the budget empty. It is asked once, however often the
 /// item is run again.
 bool DueItems::is_found_deferred() {
     FoundItem &at = found[static_cast<size_t>(next)];
-    if (at.definition_id == 0)
+    if (!at.is_retry)
         return false;
-    if (!at.deferral) {
-        if (!fraction)
-            fraction = fraction_of(state.node);
-        at.deferral = defer_retry(budget_of_definition(at.definition_id), *fraction).value_or(0);
-    }
+    if (!at.deferral)
+        at.deferral = ask_budget(at.item);
     return *at.deferral > 0;
 }
 
@@ -305,7 +253,7 @@ void DueItems::commit() {
     CRASH_POINT("worker: steps committed");
     if (ahead > 0) {
         const auto place = found.begin() + next;
-        *place = {.item = item, .definition_id = 0, .deferral = {}};
+        *place = {.item = item, .is_retry = false, .deferral = {}};
         // Another batch goes on with it, behind the other sagas. One that met a lock is the next.
         if (!state.pace.next_alone)
             std::rotate(place, place + 1, found.end());
@@ -369,29 +317,25 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
     restart_state(node);
     state.name = name;
     const DeliveryOutcome delivered = deliver(node, memory);
-    TimestampTz now = pg::clock_now();
-    DueItems items{};
+    const TimestampTz now = pg::clock_now();
     TurnOutcome outcome{.items = delivered.items,
                         .failures = delivered.failures,
                         .deferred = delivered.deferred,
                         .more = delivered.more,
                         .next_due = delivered.next_due};
-    in_transaction([&] {
-        items = find_items(now, memory);
-        if (!items.found.empty())
-            return;
-        pg::Rows rows = find_next_due.run(pg::param(node.ring_id), pg::param(node.incarnation),
-                                          pg::param_time(now));
-        outcome.next_due = std::min(outcome.next_due, rows.optional_time(0, 0).value_or(DT_NOEND));
-    });
-    const bool is_whole = items.found.size() < static_cast<size_t>(pg::settings.batch_size);
+    FoundItems found{};
+    in_transaction([&] { found = state.search.find(now, memory); });
+    outcome.next_due = std::min(outcome.next_due, found.next_due);
+    const auto room = sizeof(uint64) * static_cast<size_t>(pg::settings.batch_size);
+    DueItems items{.found = found.list,
+                   .first_attempts = static_cast<uint64 *>(MemoryContextAlloc(memory, room))};
     const bool are_run = run_items(items, memory);
     const DueItems::Counts &total = items.total;
     outcome.items += total.done;
     outcome.failures += total.failures;
     outcome.deferred += total.deferred;
     outcome.more = outcome.more || total.done > 0 || total.failures > 0 || total.deferred > 0;
-    state.probe.settle(now, is_whole && are_run && !total.skipped);
+    state.search.settle(now, found.is_whole && are_run && !total.skipped);
     // A handler's session locks would stay: this session never ends.
     LockReleaseSession(USER_LOCKMETHOD);
     return outcome;
