@@ -55,21 +55,34 @@ void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
                       errhint("worker_ensure() starts workers where none run.")));
 }
 
-/// Whether it did something.
-bool run_guarded(const DueItem &item, LeftItems &left) {
+/// Runs a due item, and behind it the steps of its saga that follow at once, together no more than
+/// `room` items. Each is in a subtransaction of its own and is written before it runs, so that it
+/// fails alone. Returns how many were done.
+int64 run_saga(DueItem item, int64 room, LeftItems &left) {
     constexpr std::string_view worker = "run_pending";
-    ItemOutcome outcome{};
-    const std::optional<HandlerError> error =
-        attempt_handler([&] { outcome = run_item(item, worker, RunAhead::no); });
-    if (error && error->is_for_worker) {
-        leave(left, item, *error);
-        return false;
+    int64 count = 0;
+    for (Saga *saga = nullptr;;) {
+        CHECK_FOR_INTERRUPTS();
+        const RunAhead run_ahead = count + 1 < room ? RunAhead::written : RunAhead::no;
+        ItemOutcome outcome{};
+        const std::optional<HandlerError> error = attempt_handler([&] {
+            outcome = saga != nullptr ? run_next(*saga, item, worker, run_ahead)
+                                      : run_item(item, worker, run_ahead);
+        });
+        if (error && error->is_for_worker) {
+            leave(left, item, *error);
+            return count;
+        }
+        if (error)
+            outcome = fail_item(item, worker, *error);
+        if (outcome.first_attempt)
+            count_first_attempt(*outcome.first_attempt);
+        count += outcome.is_done ? 1 : 0;
+        if (outcome.saga == nullptr || left.has(outcome.next))
+            return count;
+        saga = outcome.saga;
+        item = outcome.next;
     }
-    if (error)
-        outcome = fail_item(item, worker, *error);
-    if (outcome.first_attempt)
-        count_first_attempt(*outcome.first_attempt);
-    return outcome.is_done;
 }
 
 int64 run_pending(int32 limit) {
@@ -85,14 +98,13 @@ int64 run_pending(int32 limit) {
                                   pg::param_time(pg::clock_now()), pg::param(wanted + left.count));
         const int64 before = count + left.count;
         for (uint64 i = 0; i < rows.count(); ++i) {
-            CHECK_FOR_INTERRUPTS();
-            DueItem item{.saga_id = rows.uuid(i, 0),
-                         .slot = rows.int4(i, 1),
-                         .purpose = *core::work_purpose_of(rows.text(i, 2)),
-                         .step_no = rows.int2(i, 3),
-                         .direction = *core::direction_of(rows.text(i, 4))};
-            if (count < limit && !left.has(item) && run_guarded(item, left))
-                ++count;
+            const DueItem item{.saga_id = rows.uuid(i, 0),
+                               .slot = rows.int4(i, 1),
+                               .purpose = *core::work_purpose_of(rows.text(i, 2)),
+                               .step_no = rows.int2(i, 3),
+                               .direction = *core::direction_of(rows.text(i, 4))};
+            if (count < limit && !left.has(item))
+                count += run_saga(item, limit - count, left);
         }
         if (count + left.count == before) // nothing is due, or other sessions hold what is
             return count + deliver_pending(ring.ring_id, wanted);
