@@ -159,6 +159,17 @@ bool is_being_changed(TupleTableSlot *row) {
            !HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask);
 }
 
+bool is_newer_than_snapshot(TupleTableSlot *row) {
+    if (!IsolationUsesXactSnapshot() || !TTS_IS_BUFFERTUPLE(row))
+        return false;
+    auto *buffered = reinterpret_cast<BufferHeapTupleTableSlot *>(row);
+    LockBuffer(buffered->buffer, BUFFER_LOCK_SHARE);
+    const bool is_seen = HeapTupleSatisfiesVisibility(ExecFetchSlotHeapTuple(row, false, nullptr),
+                                                      GetTransactionSnapshot(), buffered->buffer);
+    LockBuffer(buffered->buffer, BUFFER_LOCK_UNLOCK);
+    return !is_seen;
+}
+
 void visit_rows(const char *table, const char *index, std::span<const KeyColumn> prefix,
                 RowVisitor visitor, void *state) {
     const bool is_read = with_index(table, index, [&](IndexReader &reader) {

@@ -37,6 +37,10 @@ bool has_row(const char *table, const char *index, std::span<const KeyColumn> pr
 /// not see yet. Of a row that visit_rows() shows.
 bool is_being_changed(TupleTableSlot *row);
 
+/// Whether the row was written after this transaction's snapshot was taken, under REPEATABLE READ
+/// and above. Of a row that visit_rows() shows.
+bool is_newer_than_snapshot(TupleTableSlot *row);
+
 /// A table, open to be read at several places of an index under one snapshot.
 class IndexReader {
 public:

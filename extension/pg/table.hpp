@@ -36,7 +36,8 @@
 // with
 //   PostgreSQL's own names in sight alone.
 // Defaults, CHECKs of domains, and the triggers that the description names do not run when the
-// access is direct: callers give all values, and only valid ones.
+// access is direct: callers give all values, and only valid ones, and the description says what is
+// done in a trigger's place.
 //
 // Not to be used in a read-only SPI query or a STABLE function: an operation advances the command
 // counter so that the transaction sees what it has written.
@@ -58,6 +59,12 @@ template <class C> constexpr uint8 column_number(C column) {
 
 enum class Nulls : uint8 { refused, allowed };
 
+/// What a read does with a value that lies in TOAST.
+enum class Toasted : uint8 {
+    fetched,
+    left, ///< its users fetch it, while the row is there: values that few of them look at
+};
+
 struct TableColumn {
     const char *name;
     /// Its type; of a column with `own_type` the type of parameters for it: INT8OID for ring_token,
@@ -66,6 +73,7 @@ struct TableColumn {
     Nulls nulls = Nulls::refused;
     /// The name of its type where that is one of schema stacksaga.
     const char *own_type = nullptr;
+    Toasted toasted = Toasted::fetched;
 };
 
 /// Columns of an index, in its order.
@@ -90,6 +98,13 @@ struct TableIndex {
     bool (*holds)(const TableRow &row) = nullptr;
 };
 
+/// A trigger that may be there. Direct access does not fire it, but does this itself.
+struct TableTrigger {
+    const char *name;
+    /// Before a row is changed; it may raise an error. Null: nothing is to be done.
+    void (*before_update)(const TableRow &before, const TableRow &after) = nullptr;
+};
+
 /// What happens under REPEATABLE READ and above to a row that was written after the transaction's
 /// snapshot was taken.
 enum class NewerVersions : uint8 {
@@ -100,8 +115,8 @@ enum class NewerVersions : uint8 {
 struct TableDescription {
     const char *name; ///< in schema stacksaga
     std::span<const TableColumn> columns;
-    std::span<const TableIndex> indexes;     ///< all of them; the first one is the primary key
-    std::span<const char *const> triggers{}; ///< may be there; direct access does not fire them
+    std::span<const TableIndex> indexes; ///< all of them; the first one is the primary key
+    std::span<const TableTrigger> triggers{};
     NewerVersions newer_versions = NewerVersions::refused;
 };
 

@@ -13,9 +13,9 @@ namespace stacksaga::pg {
 
 namespace {
 
-bool is_named(std::span<const char *const> names, const char *name) {
-    return std::any_of(names.begin(), names.end(),
-                       [&](const char *n) { return strcmp(n, name) == 0; });
+bool is_described(std::span<const TableTrigger> triggers, const char *name) {
+    return std::any_of(triggers.begin(), triggers.end(),
+                       [&](const TableTrigger &t) { return strcmp(t.name, name) == 0; });
 }
 
 Oid type_of(const TableColumn &column) {
@@ -59,7 +59,7 @@ const char *obstacle_in_heap(const TableDescription &description, Relation heap)
         return "it has a CHECK";
     if (heap->trigdesc != nullptr)
         for (int i = 0; i < heap->trigdesc->numtriggers; ++i)
-            if (!is_named(description.triggers, heap->trigdesc->triggers[i].tgname))
+            if (!is_described(description.triggers, heap->trigdesc->triggers[i].tgname))
                 return "it has a trigger";
     return obstacle_in_columns(description, RelationGetDescr(heap));
 }

@@ -134,7 +134,8 @@ std::optional<TableRow> take_row(OpenTable &table, Search &search, const TableSc
             raise_concurrent_update();
         slot = locked;
     }
-    TableRow row = make_row(ExecCopySlotHeapTuple(slot), RelationGetDescr(table.heap));
+    TableRow row =
+        make_row(table.description(), ExecCopySlotHeapTuple(slot), RelationGetDescr(table.heap));
     row.place = slot->tts_tid;
     row.is_locked = scan.lock != RowLock::none;
     return row;
@@ -146,14 +147,15 @@ bool is_in_snapshot(Relation heap, TupleTableSlot *slot) {
     return table_tuple_satisfies_snapshot(heap, slot, GetTransactionSnapshot());
 }
 
-TableRow make_row(HeapTuple tuple, TupleDesc columns) {
+TableRow make_row(const TableDescription &table, HeapTuple tuple, TupleDesc columns) {
     const auto count = static_cast<size_t>(columns->natts);
     auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * count));
     heap_deform_tuple(tuple, columns, values, nulls);
     if (HeapTupleHasExternal(tuple))
         for (size_t i = 0; i < count; ++i)
-            if (!nulls[i] && TupleDescAttr(columns, static_cast<int>(i))->attlen == -1 &&
+            if (!nulls[i] && table.columns[i].toasted == Toasted::fetched &&
+                TupleDescAttr(columns, static_cast<int>(i))->attlen == -1 &&
                 VARATT_IS_EXTERNAL(DatumGetPointer(values[i])))
                 values[i] = PointerGetDatum(
                     detoast_external_attr(reinterpret_cast<varlena *>(DatumGetPointer(values[i]))));

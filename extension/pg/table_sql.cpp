@@ -233,7 +233,8 @@ std::span<TableRow> find_by_sql(TableState &table, const TableScan &scan) {
             auto *copies = static_cast<TableRow *>(
                 palloc(sizeof(TableRow) * static_cast<size_t>(std::max<uint64>(count, 1))));
             for (uint64 i = 0; i < count; ++i) {
-                copies[i] = make_row(heap_copytuple(found->vals[i]), found->tupdesc);
+                copies[i] =
+                    make_row(*table.description, heap_copytuple(found->vals[i]), found->tupdesc);
                 copies[i].is_locked = scan.lock != RowLock::none;
             }
             return {copies, static_cast<size_t>(count)};

@@ -96,7 +96,7 @@ bool is_in_snapshot(Relation heap, TupleTableSlot *slot);
 
 /// A row in the current memory context, under a snapshot that protects what lies in TOAST. `tuple`
 /// becomes part of it.
-TableRow make_row(HeapTuple tuple, TupleDesc columns);
+TableRow make_row(const TableDescription &table, HeapTuple tuple, TupleDesc columns);
 
 /// Scan keys for what the first columns of index `i` equal.
 void equality_keys(const OpenTable &table, size_t i, std::span<const Datum> values,

@@ -241,6 +241,9 @@ bool update_directly(OpenTable &table, TableRow &row, std::span<const Assignment
     std::copy_n(old_version->tts_isnull, columns, image.nulls.begin());
     image.assign(table.description(), changes);
     image.require_complete(table.description(), table.heap);
+    for (const TableTrigger &trigger : table.description().triggers)
+        if (trigger.before_update != nullptr)
+            trigger.before_update(row, image.row(table.description()));
     TupleTableSlot *new_version = table_slot_create(table.heap, nullptr);
     fill_slot(new_version, image);
     TM_FailureData failure;

@@ -62,7 +62,7 @@ constexpr std::array indexes{
                    .predicate = "(note IS NOT NULL)",
                    .holds = [](const pg::TableRow &row) { return !row.is_null(Column::note); }},
 };
-constexpr std::array triggers{"thing_guard"};
+constexpr std::array triggers{pg::TableTrigger{"thing_guard"}};
 constinit pg::Table things{
     {.name = "thing", .columns = columns, .indexes = indexes, .triggers = triggers}};
 
