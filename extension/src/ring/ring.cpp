@@ -6,6 +6,7 @@
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
+#include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
@@ -41,6 +42,23 @@ Ring ring_of_rows(const pg::Rows &rows) {
     return {.ring_id = rows.int4(0, 0), .slots = rows.int4(0, 1)};
 }
 
+/// Without a statement, so nothing where the table is no plain one, too.
+std::optional<Ring> look_up(std::string_view region, std::string_view cluster) {
+    const auto text = [](std::string_view value) {
+        return pg::KeyColumn{F_TEXTEQ, DEFAULT_COLLATION_OID,
+                             PointerGetDatum(pg::make_text(value))};
+    };
+    std::optional<Ring> ring;
+    pg::with_index("ring", "ring_region_cluster_key", [&](pg::IndexReader &reader) {
+        reader.seek(std::array{text(region), text(cluster)});
+        bool isnull;
+        if (TupleTableSlot *row = reader.next(); row != nullptr)
+            ring = {.ring_id = DatumGetInt32(slot_getattr(row, 1, &isnull)),
+                    .slots = DatumGetInt32(slot_getattr(row, 4, &isnull))};
+    });
+    return ring;
+}
+
 } // namespace
 
 void check_ring_name(std::string_view region, std::string_view cluster) {
@@ -49,6 +67,8 @@ void check_ring_name(std::string_view region, std::string_view cluster) {
 }
 
 Ring find_ring(std::string_view region, std::string_view cluster) {
+    if (const std::optional<Ring> ring = look_up(region, cluster))
+        return *ring;
     pg::Rows rows = find_by_name.run(pg::param(region), pg::param(cluster));
     if (rows.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("ring does not exist"),

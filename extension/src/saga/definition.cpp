@@ -3,6 +3,7 @@
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
+#include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 
@@ -140,6 +141,19 @@ void reset_cache_of(Oid table) {
     cached_table = table;
 }
 
+/// Without a statement, so nothing where the table is no plain one, too.
+std::optional<int32> look_up_current(std::string_view saga) {
+    const pg::KeyColumn key{F_TEXTEQ, DEFAULT_COLLATION_OID, PointerGetDatum(pg::make_text(saga))};
+    std::optional<int32> id;
+    pg::with_index("saga_definition", "saga_definition_current", [&](pg::IndexReader &reader) {
+        reader.seek({&key, 1});
+        bool isnull;
+        if (TupleTableSlot *row = reader.next(); row != nullptr)
+            id = DatumGetInt32(slot_getattr(row, 1, &isnull));
+    });
+    return id;
+}
+
 } // namespace
 
 const Definition &load_definition(int32 definition_id) {
@@ -168,6 +182,8 @@ void refresh_definitions() {
 }
 
 const Definition &find_definition(std::string_view saga, std::optional<int32> version) {
+    if (const std::optional<int32> id = version ? std::nullopt : look_up_current(saga))
+        return load_definition(*id);
     pg::Rows rows = version ? select_version.run(pg::param(saga), pg::param(*version))
                             : select_current.run(pg::param(saga));
     if (rows.empty()) {
