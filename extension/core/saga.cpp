@@ -68,24 +68,6 @@ void note_settled(SagaState &saga, const Settled &settled) {
             f.outcome_known = true;
 }
 
-/// Loads what is in the table, and adds what is still to be written.
-void require_progress(SagaState &saga) {
-    Progress &p = saga.progress;
-    if (p.is_loaded)
-        return;
-    p.acted.assign(saga.memory, saga.definition->steps.size());
-    p.compensated.assign(saga.memory, saga.definition->steps.size());
-    p.failures.clear();
-    saga.source->load_progress(saga);
-    p.is_loaded = true;
-    for (const Effect &effect : saga.changes.effects)
-        note_effect(saga, effect);
-    for (const Settled &settled : saga.changes.settled)
-        note_settled(saga, settled);
-    for (const NewFailure &failure : saga.changes.failures)
-        note_failure(saga, failure);
-}
-
 } // namespace
 
 // ------------------------------------------------------------------------------------------- work
@@ -233,6 +215,27 @@ void release_work(SagaState &saga) {
 }
 
 // --------------------------------------------------------------------------------------- progress
+
+void begin_progress(SagaState &saga) {
+    Progress &p = saga.progress;
+    p.acted.assign(saga.memory, saga.definition->steps.size());
+    p.compensated.assign(saga.memory, saga.definition->steps.size());
+    p.failures.clear();
+    p.is_loaded = true;
+}
+
+void require_progress(SagaState &saga) {
+    if (saga.progress.is_loaded)
+        return;
+    begin_progress(saga);
+    saga.source->load_progress(saga);
+    for (const Effect &effect : saga.changes.effects)
+        note_effect(saga, effect);
+    for (const Settled &settled : saga.changes.settled)
+        note_settled(saga, settled);
+    for (const NewFailure &failure : saga.changes.failures)
+        note_failure(saga, failure);
+}
 
 bool has_acted(SagaState &saga, std::int16_t step_no) {
     require_progress(saga);

@@ -247,6 +247,11 @@ void release_work(SagaState &saga);
 
 // --------------------------------------------------------------------------------------- progress
 
+/// Of a saga that has begun no attempt: there is nothing to load.
+void begin_progress(SagaState &saga);
+/// Loads what is in the table, and adds what is still to be written.
+void require_progress(SagaState &saga);
+
 bool has_acted(SagaState &saga, std::int16_t step_no);
 bool has_compensated(SagaState &saga, std::int16_t step_no);
 /// The action may have happened although no marker says so.

@@ -4,13 +4,13 @@
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
-#include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/saga/store.hpp"
+#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 
@@ -20,14 +20,6 @@ using core::AnswerVerdict;
 using core::Direction;
 using core::FailureClass;
 
-constinit pg::Statement find_effect{
-    "SELECT lease, output IS NOT DISTINCT FROM $5 FROM stacksaga.effect"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND step_no = $3 AND direction = $4"};
-constinit pg::Statement find_failure{
-    "SELECT error_class = $6 FROM stacksaga.failure"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND step_no = $3 AND direction = $4 AND lease = $5 AND outcome_known"};
 /// An answer's saga, locked, and its step.
 struct Answer {
     Saga &saga;
@@ -82,15 +74,28 @@ Work require_lease(const Answer &a) {
     return *work;
 }
 
+bool is_same(const pg::Param &output, std::optional<Datum> earlier) {
+    if (output.isnull || !earlier)
+        return output.isnull && !earlier;
+    return DatumGetBool(DirectFunctionCall2(jsonb_eq, output.value, *earlier));
+}
+
+/// What a completion under this lease has said before. None has while the lease's work is there.
+std::optional<core::EarlierCompletion> find_earlier(const Answer &a, const pg::Param &output) {
+    if (core::find_leased(a.saga, a.step, a.lease))
+        return std::nullopt;
+    const std::array key{pg::param(a.saga.id), pg::param(a.step.no),
+                         pg::param(core::name_of(a.direction())), pg::param(a.saga.token)};
+    const std::optional<pg::TableRow> effect = effect_table.find_one({.key = key});
+    if (!effect || effect->optional_int8(EffectColumn::lease) != a.lease)
+        return std::nullopt;
+    return core::EarlierCompletion{.is_same_output =
+                                       is_same(output, effect->optional(EffectColumn::output))};
+}
+
 /// How to take a completion. Changes nothing.
 AnswerVerdict judge(const Answer &a, const pg::Param &output) {
-    const pg::Rows rows =
-        find_effect.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step.no),
-                        pg::param(core::name_of(a.direction())), output);
-    std::optional<core::EarlierCompletion> earlier;
-    if (!rows.empty() && rows.optional_int8(0, 0) == a.lease)
-        earlier = {.is_same_output = rows.boolean(0, 1)};
-    return core::judge_completion(a.saga, a.step, a.lease, earlier);
+    return core::judge_completion(a.saga, a.step, a.lease, find_earlier(a, output));
 }
 
 void accept(const Answer &a, const pg::Param &output) {
@@ -100,11 +105,13 @@ void accept(const Answer &a, const pg::Param &output) {
 }
 
 bool was_failed(const Answer &a, FailureClass failure_class) {
-    const pg::Rows rows =
-        find_failure.run(pg::param(a.saga.id), pg::param(a.saga.token), pg::param(a.step.no),
-                         pg::param(core::name_of(a.direction())), pg::param(a.lease),
-                         pg::param(core::name_of(failure_class)));
-    return !rows.empty() && rows.boolean(0, 0);
+    const std::array key{pg::param(a.saga.id), pg::param(a.step.no),
+                         pg::param(core::name_of(a.direction()))};
+    for (const pg::TableRow &failure : failure_table.find({.key = key}))
+        if (failure.optional_int8(FailureColumn::lease) == a.lease &&
+            failure.boolean(FailureColumn::outcome_known))
+            return failure.text(FailureColumn::error_class) == core::name_of(failure_class);
+    return false;
 }
 
 /// A constant of core: outlives SPI.

@@ -78,7 +78,7 @@ void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &wo
                         .direction = attempt.direction,
                         .attempt = attempt.attempt,
                         .input = saga.input,
-                        .results = step_results(saga, step, attempt.direction),
+                        .results = step_results(saga),
                         .headers = saga.headers,
                         .deadline = core::attempt_deadline(saga, step, attempt.direction)};
     add_claimed(result, call, lease, attempt.due_at);

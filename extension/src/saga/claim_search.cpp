@@ -115,7 +115,7 @@ Candidates find_candidates(const ClaimSearch &search) {
                   if (due_at > search.now)
                       return false;
                   first_left = std::min(first_left, due_at);
-                  if (pg::is_being_changed(row))
+                  if (pg::is_being_changed(row) || pg::is_newer_than_snapshot(row))
                       return true;
                   if (owned != nullptr && DatumGetInt32(column(row, work_attempt)) > 0 &&
                       !owned[DatumGetInt32(column(row, work_slot))])

@@ -30,12 +30,12 @@ std::string_view topic_of(const Step &step, const Work &work) {
     return work.falling_back ? step.fallback_queue : step.topic;
 }
 
-Datum command_of(const Saga &saga, const Step &step, const Work &attempt) {
+Datum command_of(Saga &saga, const Step &step, const Work &attempt) {
     std::string_view direction = core::name_of(attempt.direction);
     pg::Rows rows = make_command.run(
         pg::param(saga.id), pg::param(saga.definition->saga), pg::param(step.name),
         pg::param(direction), pg::param(attempt.attempt), pg::param_datum(JSONBOID, saga.input),
-        pg::param_datum(JSONBOID, step_results(saga, step, attempt.direction)),
+        pg::param_datum(JSONBOID, step_results(saga)),
         pg::param(std::string_view{idempotency_key_of(saga.id, step.no, attempt.direction)}),
         pg::param_time(core::attempt_deadline(saga, step, attempt.direction)),
         pg::param(*attempt.lease));

@@ -15,17 +15,11 @@ constinit pg::Statement delete_parked{
     "DELETE FROM stacksaga.parked_saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
-/// A column of the primary key.
-Datum key_column(HeapTuple tuple, TupleDesc descriptor, const char *name) {
-    bool isnull;
-    return heap_getattr(tuple, SPI_fnumber(descriptor, name), descriptor, &isnull);
-}
-
 } // namespace
 
-void note_parked(HeapTuple saga, TupleDesc descriptor, bool is_parked) {
-    const pg::Param id = pg::param_datum(UUIDOID, key_column(saga, descriptor, "saga_id"));
-    const pg::Param token = pg::param(DatumGetInt64(key_column(saga, descriptor, "token")));
+void note_parked(const pg_uuid_t &saga_id, int64 saga_token, bool is_parked) {
+    const pg::Param id = pg::param(saga_id);
+    const pg::Param token = pg::param(saga_token);
     pg::as_owner([&] {
         pg::with_spi([&] {
             if (is_parked)

@@ -9,7 +9,6 @@
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
-#include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
@@ -17,6 +16,7 @@
 #include "src/common/limits.hpp"
 #include "src/ring/fingerprint.hpp"
 #include "src/saga/store.hpp"
+#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 
@@ -24,24 +24,6 @@ namespace {
 
 using core::Direction;
 using core::Status;
-
-constinit pg::Statement insert_row{
-    "INSERT INTO stacksaga.saga (saga_id, token, ring_id, slot, definition_id, run, key, fingerprint,"
-    "       input, headers, deadline_at, created_at, updated_at, parent_id, parent_step)"
-    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13,"
-    "         $14)"
-    " ON CONFLICT (saga_id, token) DO NOTHING"};
-constinit pg::Statement select_existing{
-    "SELECT s.status, s.fingerprint = $3, s.latest_run, d.saga"
-    "  FROM stacksaga.saga s JOIN stacksaga.saga_definition d USING (definition_id)"
-    " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
-constinit pg::Statement lock_first_run{
-    "SELECT latest_run FROM stacksaga.saga"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   FOR NO KEY UPDATE"};
-constinit pg::Statement set_latest_run{
-    "UPDATE stacksaga.saga SET latest_run = $3, updated_at = $4"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
 enum class OnConflict : uint8_t { use_existing, fail, restart_if_failed };
 constexpr std::array<std::string_view, 3> on_conflict_names{"use_existing", "fail",
@@ -97,15 +79,20 @@ struct Existing {
     std::string_view saga;
 };
 
+std::optional<pg::TableRow> find_row(const pg_uuid_t &id, pg::RowLock lock = pg::RowLock::none) {
+    return saga_table.find_one(
+        {.key = std::array{pg::param(id), pg::param(token_of(id))}, .lock = lock});
+}
+
 std::optional<Existing> find_existing(const Start &start, const pg_uuid_t &id) {
-    pg::Rows rows = select_existing.run(pg::param(id), pg::param(token_of(id)),
-                                        pg::param_datum(BYTEAOID, start.fingerprint));
-    if (rows.empty())
+    const std::optional<pg::TableRow> row = find_row(id);
+    if (!row)
         return std::nullopt;
-    return Existing{.status = *core::status_of(rows.text(0, 0)),
-                    .same_input = rows.boolean(0, 1),
-                    .latest_run = rows.int4(0, 2),
-                    .saga = rows.text(0, 3)};
+    return Existing{.status = *core::status_of(row->text(SagaColumn::status)),
+                    .same_input = DatumGetBool(DirectFunctionCall2(
+                        byteaeq, row->value(SagaColumn::fingerprint), start.fingerprint)),
+                    .latest_run = row->int4(SagaColumn::latest_run),
+                    .saga = load_definition(row->int4(SagaColumn::definition_id)).saga};
 }
 
 void require_same(const Start &start, const pg_uuid_t &id, const Existing &existing) {
@@ -124,10 +111,10 @@ void require_same(const Start &start, const pg_uuid_t &id, const Existing &exist
 /// Run n+1 of a keyed saga whose latest run has failed. Restarts of one key happen one at a time,
 /// under the lock of its first run. nullopt: retention has just removed them.
 std::optional<Started> restart(const Start &start, const pg_uuid_t &first_id) {
-    pg::Rows rows = lock_first_run.run(pg::param(first_id), pg::param(token_of(first_id)));
-    if (rows.empty())
+    std::optional<pg::TableRow> first = find_row(first_id, pg::RowLock::no_key_update);
+    if (!first)
         return std::nullopt;
-    int32 run = rows.int4(0, 0);
+    int32 run = first->int4(SagaColumn::latest_run);
     pg_uuid_t latest_id = keyed_saga_id(start.saga, *start.key, run);
     std::optional<Existing> latest = find_existing(start, latest_id);
     if (latest && latest->status != Status::failed) // another session has restarted it
@@ -135,8 +122,9 @@ std::optional<Started> restart(const Start &start, const pg_uuid_t &first_id) {
     pg_uuid_t id = keyed_saga_id(start.saga, *start.key, run + 1);
     if (!insert(start, id, run + 1))
         elog(ERROR, "run %d of key \"%s\" exists already", run + 1, clip(*start.key));
-    set_latest_run.run(pg::param(first_id), pg::param(token_of(first_id)), pg::param(run + 1),
-                       pg::param_time(start.now));
+    saga_table.update(*first,
+                      std::array{pg::assign(SagaColumn::latest_run, pg::param(run + 1)),
+                                 pg::assign(SagaColumn::updated_at, pg::param_time(start.now))});
     return Started{id, token_of(id), true};
 }
 
@@ -317,19 +305,42 @@ int *order_of_keys(const Start *starts, int count) {
 
 } // namespace
 
+namespace {
+
+bool insert_row(const NewSaga &n, const Saga &saga) {
+    using Column = SagaColumn;
+    const auto assign = [](Column column, pg::Param value) { return pg::assign(column, value); };
+    const std::array row{
+        assign(Column::saga_id, pg::param(n.id)),
+        assign(Column::token, pg::param(saga.token)),
+        assign(Column::ring_id, pg::param(saga.ring_id)),
+        assign(Column::slot, pg::param(saga.slot)),
+        assign(Column::definition_id, pg::param(n.definition->id)),
+        assign(Column::run, pg::param(n.run)),
+        assign(Column::latest_run, pg::param(int32{0})),
+        assign(Column::status, pg::param(core::name_of(saga.row.status))),
+        assign(Column::direction, pg::param(core::name_of(saga.row.direction))),
+        assign(Column::deadline_at, pg::param_time(n.deadline_at)),
+        assign(Column::created_at, pg::param_time(n.now)),
+        assign(Column::updated_at, pg::param_time(n.now)),
+        assign(Column::parent_id, n.parent_id ? pg::param(*n.parent_id) : pg::param_null(UUIDOID)),
+        assign(Column::parent_step,
+               n.parent_id ? pg::param(n.parent_step) : pg::param_null(INT2OID)),
+        assign(Column::key, pg::param(n.key)),
+        assign(Column::fingerprint, pg::param_datum(BYTEAOID, n.fingerprint)),
+        assign(Column::input, pg::param_datum(JSONBOID, n.input)),
+        assign(Column::headers, pg::param_datum(JSONBOID, n.headers))};
+    return saga_table.insert_if_absent(row, pg::KnownRow::no);
+}
+
+} // namespace
+
 bool insert_saga(const NewSaga &n) {
     Saga &saga = make_saga(n.id, *n.definition, n.now);
     saga.ring_id = n.ring.ring_id;
     saga.slot = core::slot_of(core::Token::from_int64(saga.token), n.ring.slots);
     saga.deadline_at = n.deadline_at;
-    uint64 inserted = insert_row.touch(
-        pg::param(n.id), pg::param(saga.token), pg::param(saga.ring_id), pg::param(saga.slot),
-        pg::param(n.definition->id), pg::param(n.run), pg::param(n.key),
-        pg::param_datum(BYTEAOID, n.fingerprint), pg::param_datum(JSONBOID, n.input),
-        pg::param_datum(JSONBOID, n.headers), pg::param_time(n.deadline_at), pg::param_time(n.now),
-        n.parent_id ? pg::param(*n.parent_id) : pg::param_null(UUIDOID),
-        n.parent_id ? pg::param(n.parent_step) : pg::param_null(INT2OID));
-    if (inserted == 0)
+    if (!insert_row(n, saga))
         return false;
     count_event(Counter::sagas_started);
     count_saga(saga.status(), 1);

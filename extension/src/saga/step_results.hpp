@@ -4,8 +4,8 @@
 
 namespace stacksaga {
 
-/// Outputs of the completed steps by name, as jsonb: what `step` is called with. Good until the
-/// next call. Inside with_spi, under the saga's lock.
-Datum step_results(const Saga &saga, const Step &step, core::Direction direction);
+/// Outputs of the completed steps by name, as jsonb. Good until the next call of this for the same
+/// saga.
+Datum step_results(Saga &saga);
 
 } // namespace stacksaga

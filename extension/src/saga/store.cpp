@@ -8,6 +8,7 @@
 #include "pg/query.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/running_handler.hpp"
+#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 
@@ -16,52 +17,41 @@ namespace {
 using core::SagaState;
 using core::WorkPurpose;
 
-#define THIS_SAGA " saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token "
-#define THIS_NOTICE THIS_SAGA "AND purpose = $3::stacksaga.work_purpose AND step_no = $4"
-#define SELECT_SAGA                                                                                \
-    "SELECT saga_id, token::bigint, ring_id, definition_id, status, direction, input, headers,"    \
-    "       deadline_at, slot, parked_step, parked_direction, parent_id, parent_step,"             \
-    "       created_at, failed_step, error"                                                        \
-    "  FROM stacksaga.saga WHERE" THIS_SAGA "FOR NO KEY UPDATE"
-
-constinit pg::Statement lock_one{SELECT_SAGA};
-constinit pg::Statement lock_one_or_skip{SELECT_SAGA " SKIP LOCKED"};
-constinit pg::Statement select_work{
-    "SELECT step_no, direction, purpose::text, due_at, attempt, attempt_base, lease, lease_until,"
-    "       started_at, resume_at, verifying, falling_back, deferred, worker"
-    "  FROM stacksaga.work WHERE" THIS_SAGA "AND purpose IN ('step', 'deadline')"};
-constinit pg::Statement select_effects{
-    "SELECT step_no, direction FROM stacksaga.effect WHERE" THIS_SAGA};
-constinit pg::Statement select_failures{
-    "SELECT step_no, direction, attempt, error_class, outcome_known"
-    "  FROM stacksaga.failure WHERE" THIS_SAGA};
 constinit pg::Statement select_signals{
-    "SELECT signal_no, signal, payload FROM stacksaga.saga_signal WHERE" THIS_SAGA
+    "SELECT signal_no, signal, payload FROM stacksaga.saga_signal"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND step_no IS NULL ORDER BY signal_no"};
-constinit pg::Statement lock_one_notice{"SELECT 1 FROM stacksaga.work WHERE" THIS_NOTICE
-                                        "   AND due_at <= $5 FOR UPDATE SKIP LOCKED"};
-constinit pg::Statement delete_notice{"DELETE FROM stacksaga.work WHERE" THIS_NOTICE};
 
 Saga &saga_of(SagaState &state) {
     return static_cast<Saga &>(state);
 }
 
-void load_progress(SagaState &state) {
-    const Saga &saga = saga_of(state);
-    const pg::Rows effects = select_effects.run(pg::param(saga.id), pg::param(saga.token));
-    for (uint64 i = 0; i < effects.count(); ++i) {
-        const bool is_act = effects.text(i, 1) == core::name_of(core::Direction::act);
-        core::List<bool> &done = is_act ? state.progress.acted : state.progress.compensated;
-        done[static_cast<size_t>(effects.int2(i, 0) - 1)] = true;
+void load_effects(Saga &saga) {
+    for (const pg::TableRow &row : effect_table.find({.key = std::array{pg::param(saga.id)}})) {
+        const int16 step_no = row.int2(EffectColumn::step_no);
+        const bool is_act =
+            row.text(EffectColumn::direction) == core::name_of(core::Direction::act);
+        core::List<bool> &done = is_act ? saga.progress.acted : saga.progress.compensated;
+        done[static_cast<size_t>(step_no - 1)] = true;
+        if (is_act)
+            note_output(saga, step_no, value_of(row, EffectColumn::output));
     }
-    const pg::Rows failures = select_failures.run(pg::param(saga.id), pg::param(saga.token));
-    for (uint64 i = 0; i < failures.count(); ++i)
-        state.progress.failures.push(state.memory,
-                                     {.step_no = failures.int2(i, 0),
-                                      .direction = *core::direction_of(failures.text(i, 1)),
-                                      .attempt = failures.int4(i, 2),
-                                      .failure_class = *core::failure_class_of(failures.text(i, 3)),
-                                      .outcome_known = failures.boolean(i, 4)});
+}
+
+void load_failures(Saga &saga) {
+    for (const pg::TableRow &row : failure_table.find({.key = std::array{pg::param(saga.id)}}))
+        saga.progress.failures.push(
+            saga.memory,
+            {.step_no = row.int2(FailureColumn::step_no),
+             .direction = *core::direction_of(row.text(FailureColumn::direction)),
+             .attempt = row.int4(FailureColumn::attempt),
+             .failure_class = *core::failure_class_of(row.text(FailureColumn::error_class)),
+             .outcome_known = row.boolean(FailureColumn::outcome_known)});
+}
+
+void load_progress(SagaState &state) {
+    load_effects(saga_of(state));
+    load_failures(saga_of(state));
 }
 
 void load_signals(SagaState &state) {
@@ -87,69 +77,77 @@ Saga &allocate(TimestampTz now) {
     return saga;
 }
 
-std::optional<int16> optional_int2(const pg::Rows &rows, uint64 row, int column) {
-    if (rows.is_null(row, column))
-        return std::nullopt;
-    return rows.int2(row, column);
-}
-
-Saga &read_saga(const pg::Rows &rows, TimestampTz now) {
+Saga &read_saga(const pg::TableRow &row, TimestampTz now) {
+    using Column = SagaColumn;
     Saga &s = allocate(now);
-    s.id = rows.uuid(0, 0);
-    s.token = rows.int8(0, 1);
-    s.ring_id = rows.int4(0, 2);
-    s.definition = &load_definition(rows.int4(0, 3));
-    s.row.status = *core::status_of(rows.text(0, 4));
-    s.row.direction = *core::direction_of(rows.text(0, 5));
-    s.input = rows.value(0, 6);
-    s.headers = rows.value(0, 7);
-    s.deadline_at = rows.optional_time(0, 8);
-    s.slot = rows.int4(0, 9);
-    s.row.parked_step = optional_int2(rows, 0, 10);
-    if (!rows.is_null(0, 11))
-        s.row.parked_direction = core::direction_of(rows.text(0, 11));
-    s.is_child = !rows.is_null(0, 12);
-    if (s.is_child) {
-        s.parent_id = rows.uuid(0, 12);
-        s.parent_step = rows.int2(0, 13);
-    }
-    s.created_at = rows.time(0, 14);
-    s.row.failed_step = optional_int2(rows, 0, 15);
-    s.row.error = rows.optional_text(0, 16);
+    s.table_row.emplace(row);
+    s.id = row.uuid(Column::saga_id);
+    s.token = row.int8(Column::token);
+    s.ring_id = row.int4(Column::ring_id);
+    s.slot = row.int4(Column::slot);
+    s.definition = &load_definition(row.int4(Column::definition_id));
+    s.row.status = *core::status_of(row.text(Column::status));
+    s.row.direction = *core::direction_of(row.text(Column::direction));
+    s.row.failed_step = row.optional_int2(Column::failed_step);
+    s.row.error = row.optional_text(Column::error);
+    s.row.parked_step = row.optional_int2(Column::parked_step);
+    if (!row.is_null(Column::parked_direction))
+        s.row.parked_direction = core::direction_of(row.text(Column::parked_direction));
     s.stored = s.row;
+    s.input = row.value(Column::input);
+    s.headers = row.value(Column::headers);
+    s.deadline_at = row.optional_time(Column::deadline_at);
+    s.created_at = row.time(Column::created_at);
+    s.is_child = !row.is_null(Column::parent_id);
+    if (s.is_child) {
+        s.parent_id = row.uuid(Column::parent_id);
+        s.parent_step = row.int2(Column::parent_step);
+    }
     return s;
 }
 
-Work read_work(const pg::Rows &rows, uint64 i) {
-    return {.step_no = rows.int2(i, 0),
-            .direction = *core::direction_of(rows.text(i, 1)),
-            .purpose = *core::work_purpose_of(rows.text(i, 2)),
-            .due_at = rows.time(i, 3),
-            .attempt = rows.int4(i, 4),
-            .attempt_base = rows.int4(i, 5),
-            .lease = rows.optional_int8(i, 6),
-            .lease_until = rows.optional_time(i, 7),
-            .started_at = rows.optional_time(i, 8),
-            .resume_at = rows.optional_time(i, 9),
-            .verifying = rows.boolean(i, 10),
-            .falling_back = rows.boolean(i, 11),
-            .deferred = rows.boolean(i, 12),
-            .worker = rows.optional_text(i, 13)};
+Work read_work(const pg::TableRow &row, WorkPurpose purpose) {
+    using Column = WorkColumn;
+    return {.step_no = row.int2(Column::step_no),
+            .direction = *core::direction_of(row.text(Column::direction)),
+            .purpose = purpose,
+            .due_at = row.time(Column::due_at),
+            .attempt = row.int4(Column::attempt),
+            .attempt_base = row.int4(Column::attempt_base),
+            .lease = row.optional_int8(Column::lease),
+            .lease_until = row.optional_time(Column::lease_until),
+            .started_at = row.optional_time(Column::started_at),
+            .resume_at = row.optional_time(Column::resume_at),
+            .verifying = row.boolean(Column::verifying),
+            .falling_back = row.boolean(Column::falling_back),
+            .deferred = row.boolean(Column::deferred),
+            .worker = row.optional_text(Column::worker)};
+}
+
+/// The work that the engine decides on; notices of other sagas are left where they are.
+void load_work(Saga &saga) {
+    for (const pg::TableRow &row : work_table.find({.key = std::array{pg::param(saga.id)}})) {
+        const WorkPurpose purpose = purpose_of(row.value(WorkColumn::purpose));
+        if (purpose == WorkPurpose::step || purpose == WorkPurpose::deadline)
+            saga.work.push(
+                saga.memory,
+                {.work = read_work(row, purpose), .state = core::RowState::stored, .wakes = false});
+    }
 }
 
 Saga *lock_and_read(const pg_uuid_t &id, TimestampTz now, bool skip_locked) {
-    const int64 token = core::token_of_uuid(id.data).value();
-    const pg::Rows rows =
-        (skip_locked ? lock_one_or_skip : lock_one).run(pg::param(id), pg::param(token));
-    if (rows.empty())
+    const std::array key{pg::param(id), pg::param(core::token_of_uuid(id.data).value())};
+    const std::optional<pg::TableRow> row =
+        saga_table.find_one({.key = key,
+                             .lock = pg::RowLock::no_key_update,
+                             .if_locked = skip_locked ? pg::IfLocked::skip : pg::IfLocked::wait});
+    if (!row)
         return nullptr;
-    Saga &saga = read_saga(rows, now);
+    Saga &saga = read_saga(*row, now);
     CRASH_POINT("step: saga locked, work row not read");
-    const pg::Rows work = select_work.run(pg::param(id), pg::param(token));
-    for (uint64 i = 0; i < work.count(); ++i)
-        saga.work.push(
-            saga.memory,
-            {.work = read_work(work, i), .state = core::RowState::stored, .wakes = false});
+    load_work(saga);
+    if (saga.status() == core::Status::pending)
+        core::begin_progress(saga);
     return &saga;
 }
 
@@ -188,6 +186,7 @@ Saga &make_saga(const pg_uuid_t &id, const Definition &definition, TimestampTz n
     saga.definition = &definition;
     saga.row = {.status = core::Status::pending, .direction = core::Direction::act};
     saga.stored = saga.row;
+    core::begin_progress(saga);
     return saga;
 }
 
@@ -199,17 +198,32 @@ void raise_unknown_step(const Saga &saga, std::string_view name) {
                     errhint("Name the step as the definition does; claim_steps() returns it.")));
 }
 
+namespace {
+
+std::optional<pg::TableRow> find_notice(const Saga &saga, WorkPurpose purpose, int16 step_no,
+                                        pg::IfLocked if_locked) {
+    const std::array key{pg::param(saga.id), purpose_param(purpose), pg::param(step_no),
+                         pg::param(core::name_of(core::Direction::act))};
+    return work_table.find_one({.key = key, .lock = pg::RowLock::update, .if_locked = if_locked});
+}
+
+} // namespace
+
 bool lock_notice(const Saga &saga, WorkPurpose purpose, int16 step_no) {
-    return !lock_one_notice
-                .run(pg::param(saga.id), pg::param(saga.token), pg::param(core::name_of(purpose)),
-                     pg::param(step_no), pg::param_time(saga.now))
-                .empty();
+    const std::optional<pg::TableRow> row = find_notice(saga, purpose, step_no, pg::IfLocked::skip);
+    return row && row->time(WorkColumn::due_at) <= saga.now;
 }
 
 void remove_notice(const Saga &saga, WorkPurpose purpose, int16 step_no) {
-    delete_notice.run(pg::param(saga.id), pg::param(saga.token), pg::param(core::name_of(purpose)),
-                      pg::param(step_no));
+    if (const std::optional<pg::TableRow> row =
+            find_notice(saga, purpose, step_no, pg::IfLocked::wait))
+        work_table.remove(*row);
     CRASH_POINT("notice: removed, saga unchanged");
+}
+
+void note_output(Saga &saga, int16 step_no, core::Value output) {
+    saga.outputs.push(saga.memory,
+                      {.step_no = step_no, .value = output.bits, .is_null = output.is_null});
 }
 
 } // namespace stacksaga

@@ -4,16 +4,27 @@
 // change it follow each other. Its changes lie in memory until write_saga(): rows of work that come
 // and go meanwhile, and statuses that are passed through, are never written.
 #pragma once
-#include "pg/pg.hpp"
+#include "pg/table.hpp"
 #include "src/saga/definition.hpp"
 
 namespace stacksaga {
 
 using core::Work;
 
+/// What a step has returned when it acted.
+struct Output {
+    int16 step_no;
+    Datum value; ///< jsonb
+    bool is_null;
+};
+
 /// One saga, locked FOR NO KEY UPDATE until the end of the transaction. It lives in the memory
 /// context that was current when it was loaded.
 struct Saga : core::SagaState {
+    std::optional<pg::TableRow> table_row; ///< as it was locked; nothing in a new saga
+    core::List<Output> outputs;            ///< as complete as `progress`
+    Jsonb *results;                        ///< what step_results() made of them, and of how many
+    size_t result_count;
     pg_uuid_t id;
     int64 token;
     int32 ring_id;
@@ -43,7 +54,7 @@ Saga &require_saga(const pg_uuid_t &id, TimestampTz now);
 /// As above, but a handler may signal its own saga: the engine reads that saga again afterwards.
 Saga &require_saga_to_signal(const pg_uuid_t &id, TimestampTz now);
 
-/// A saga that is about to be inserted: pending, without work.
+/// A saga that is inserted: pending, without work.
 Saga &make_saga(const pg_uuid_t &id, const Definition &definition, TimestampTz now);
 
 /// SG404: the saga's definition has no step of this name.
@@ -61,12 +72,18 @@ void write_markers(Saga &saga);
 bool lock_notice(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
 void remove_notice(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
 
+/// Adds what a step has returned to the outputs of the saga.
+void note_output(Saga &saga, int16 step_no, core::Value output);
+
 /// Values of jsonb as the engine passes them on.
 inline core::Value value_of(Datum json) {
     return {.bits = json, .is_null = false};
 }
 inline core::Value value_or_null(Datum json, bool isnull) {
     return {.bits = isnull ? Datum{0} : json, .is_null = isnull};
+}
+template <class C> core::Value value_of(const pg::TableRow &row, C column) {
+    return row.is_null(column) ? core::Value{} : value_of(row.value(column));
 }
 
 } // namespace stacksaga

@@ -4,9 +4,11 @@
 #include "pg/crash_point.hpp"
 #include "pg/query.hpp"
 #include "src/common/counters.hpp"
+#include "src/common/limits.hpp"
 #include "src/common/queue_waiters.hpp"
 #include "src/common/wake.hpp"
 #include "src/saga/child.hpp"
+#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 
@@ -14,46 +16,11 @@ namespace {
 
 using core::Direction;
 using core::RowState;
+using pg::assign;
 
 #define THIS_SAGA " saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token "
-#define THIS_WORK                                                                                  \
-    THIS_SAGA "AND purpose = $3::stacksaga.work_purpose AND step_no = $4 AND direction = $5"
-
-constinit pg::Statement insert_effect{
-    "INSERT INTO stacksaga.effect (saga_id, token, step_no, direction, attempt, lease, started_at,"
-    "       completed_at, worker, output)"
-    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10)"};
-// A late answer to an attempt that was already counted as failed replaces its row.
-constinit pg::Statement insert_failure{
-    "INSERT INTO stacksaga.failure AS f (saga_id, token, step_no, direction, attempt, lease,"
-    "       error_class, outcome_known, started_at, finished_at, worker, sqlstate, error)"
-    " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
-    " ON CONFLICT (saga_id, step_no, direction, attempt, token) DO UPDATE"
-    "   SET error_class = excluded.error_class, outcome_known = excluded.outcome_known,"
-    "       finished_at = excluded.finished_at, sqlstate = excluded.sqlstate,"
-    "       error = CASE WHEN $14 THEN f.error || '; ' ELSE '' END || excluded.error"};
-constinit pg::Statement settle{"UPDATE stacksaga.failure SET outcome_known = true WHERE" THIS_SAGA
-                               "   AND step_no = $3 AND direction = $4 AND NOT outcome_known"};
-constinit pg::Statement delete_work{"DELETE FROM stacksaga.work WHERE" THIS_WORK};
-constinit pg::Statement update_work{
-    "UPDATE stacksaga.work"
-    "   SET due_at = $6, queue = $7, attempt = $8, attempt_base = $9, lease = $10,"
-    "       lease_until = $11, started_at = $12, resume_at = $13, verifying = $14,"
-    "       falling_back = $15, deferred = $16, worker = $17"
-    " WHERE" THIS_WORK};
-constinit pg::Statement insert_work{
-    "INSERT INTO stacksaga.work (saga_id, token, purpose, step_no, direction, due_at, queue,"
-    "       attempt, attempt_base, lease, lease_until, started_at, resume_at, verifying,"
-    "       falling_back, deferred, worker, ring_id, slot)"
-    " VALUES ($1, $2::stacksaga.ring_token, $3::stacksaga.work_purpose, $4, $5, $6, $7, $8, $9,"
-    "         $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"};
 constinit pg::Statement take_signal{"UPDATE stacksaga.saga_signal SET step_no = $4 WHERE" THIS_SAGA
                                     "AND signal_no = $3"};
-constinit pg::Statement update_saga{
-    "UPDATE stacksaga.saga"
-    "   SET status = $3, direction = $4, updated_at = $5, finished_at = $6, failed_step = $7,"
-    "       error = $8, parked_step = $9, parked_direction = $10"
-    " WHERE" THIS_SAGA};
 // What a final saga has no use for; a compensation request stays.
 constinit pg::Statement delete_notices{"DELETE FROM stacksaga.work WHERE" THIS_SAGA
                                        "   AND purpose = 'child_settled'"};
@@ -71,33 +38,81 @@ pg::Param param(core::Value json) {
     return pg::param_datum(JSONBOID, json.bits, json.is_null);
 }
 
-void write_effects(const Saga &saga) {
+void write_effects(Saga &saga) {
+    using Column = EffectColumn;
     for (const core::Effect &e : saga.changes.effects) {
         CRASH_POINT("step: before the marker");
         count_completed(e.direction);
-        insert_effect.run(pg::param(saga.id), pg::param(saga.token), pg::param(e.step_no),
-                          param(e.direction), pg::param(e.attempt), param(e.lease),
-                          pg::param_time(e.started_at), pg::param_time(saga.now),
-                          pg::param(e.worker), param(e.output));
+        effect_table.insert(std::array{
+            assign(Column::saga_id, pg::param(saga.id)),
+            assign(Column::step_no, pg::param(e.step_no)),
+            assign(Column::direction, param(e.direction)),
+            assign(Column::token, pg::param(saga.token)),
+            assign(Column::attempt, pg::param(e.attempt)), assign(Column::lease, param(e.lease)),
+            assign(Column::started_at, pg::param_time(e.started_at)),
+            assign(Column::completed_at, pg::param_time(saga.now)),
+            assign(Column::worker, pg::param(e.worker)), assign(Column::output, param(e.output))});
+        if (e.direction == Direction::act && saga.progress.is_loaded)
+            note_output(saga, e.step_no, e.output);
         CRASH_POINT("step: marker written, work row still there");
     }
 }
 
+void write_settled(const Saga &saga, const core::Settled &settled) {
+    const std::array key{pg::param(saga.id), pg::param(settled.step_no), param(settled.direction)};
+    for (pg::TableRow &row : failure_table.find({.key = key, .lock = pg::RowLock::no_key_update}))
+        if (!row.boolean(FailureColumn::outcome_known))
+            failure_table.update(row,
+                                 std::array{assign(FailureColumn::outcome_known, pg::param(true))});
+}
+
+pg::Param failure_error(const core::Failure &failure, const pg::TableRow *before) {
+    if (before == nullptr || !failure.adds_to_error)
+        return pg::param(failure.error);
+    const std::string_view earlier = before->text(FailureColumn::error);
+    return pg::param(
+        std::string_view(psprintf("%.*s; %.*s", static_cast<int>(earlier.size()), earlier.data(),
+                                  static_cast<int>(failure.error.size()), failure.error.data())));
+}
+
+/// A late answer to an attempt that was already counted as failed replaces its row.
+void write_failure(const Saga &saga, const core::NewFailure &n) {
+    using Column = FailureColumn;
+    const core::Failure &f = n.failure;
+    count_failed(n.direction, f.failure_class);
+    const std::array key{pg::param(saga.id), pg::param(n.step_no), param(n.direction),
+                         pg::param(n.attempt), pg::param(saga.token)};
+    std::optional<pg::TableRow> before =
+        failure_table.find_one({.key = key, .lock = pg::RowLock::no_key_update});
+    const std::array what{assign(Column::error_class, pg::param(core::name_of(f.failure_class))),
+                          assign(Column::outcome_known, pg::param(f.outcome_known)),
+                          assign(Column::finished_at, pg::param_time(f.since)),
+                          assign(Column::sqlstate, pg::param(f.sqlstate)),
+                          assign(Column::error, failure_error(f, before ? &*before : nullptr))};
+    if (before) {
+        failure_table.update(*before, what);
+    } else {
+        const std::array identity{assign(Column::saga_id, key[0]),
+                                  assign(Column::step_no, key[1]),
+                                  assign(Column::direction, key[2]),
+                                  assign(Column::attempt, key[3]),
+                                  assign(Column::token, key[4]),
+                                  assign(Column::lease, param(n.lease)),
+                                  assign(Column::started_at, pg::param_time(n.started_at)),
+                                  assign(Column::worker, pg::param(n.worker))};
+        std::array<pg::Assignment, identity.size() + what.size()> row;
+        std::copy(what.begin(), what.end(),
+                  std::copy(identity.begin(), identity.end(), row.begin()));
+        failure_table.insert(row);
+    }
+    CRASH_POINT("step: failure written, work row unchanged");
+}
+
 void write_failures(const Saga &saga) {
     for (const core::Settled &s : saga.changes.settled)
-        settle.run(pg::param(saga.id), pg::param(saga.token), pg::param(s.step_no),
-                   param(s.direction));
-    for (const core::NewFailure &n : saga.changes.failures) {
-        const core::Failure &f = n.failure;
-        count_failed(n.direction, f.failure_class);
-        insert_failure.run(pg::param(saga.id), pg::param(saga.token), pg::param(n.step_no),
-                           param(n.direction), pg::param(n.attempt), param(n.lease),
-                           pg::param(core::name_of(f.failure_class)), pg::param(f.outcome_known),
-                           pg::param_time(n.started_at), pg::param_time(f.since),
-                           pg::param(n.worker), pg::param(f.sqlstate), pg::param(f.error),
-                           pg::param(f.adds_to_error));
-        CRASH_POINT("step: failure written, work row unchanged");
-    }
+        write_settled(saga, s);
+    for (const core::NewFailure &n : saga.changes.failures)
+        write_failure(saga, n);
     if (saga.changes.retries > 0)
         count_event(Counter::retries, saga.changes.retries);
 }
@@ -117,22 +132,68 @@ void wake_for(const Saga &saga, const Work &work, std::optional<std::string_view
         wake_workers_at_commit(work.due_at);
 }
 
+[[noreturn]] void raise_changed(const Saga &saga, const Work &work) {
+    elog(ERROR, "work of step %d of saga %s was changed without the lock of its saga", work.step_no,
+         uuid_text(saga.id));
+}
+
+/// Nobody else changes it: that needs the lock of its saga.
+pg::TableRow find_row(const Saga &saga, const Work &work) {
+    const std::array key{pg::param(saga.id), purpose_param(work.purpose), pg::param(work.step_no),
+                         param(work.direction)};
+    const std::optional<pg::TableRow> row = work_table.find_one({.key = key});
+    if (!row)
+        raise_changed(saga, work);
+    return *row;
+}
+
+using WorkValues = std::array<pg::Assignment, 12>;
+
+/// What changes of a row of work.
+WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
+    using Column = WorkColumn;
+    return {assign(Column::due_at, pg::param_time(w.due_at)),
+            assign(Column::queue, pg::param(queue)),
+            assign(Column::attempt, pg::param(w.attempt)),
+            assign(Column::attempt_base, pg::param(w.attempt_base)),
+            assign(Column::lease, param(w.lease)),
+            assign(Column::lease_until, pg::param_time(w.lease_until)),
+            assign(Column::started_at, pg::param_time(w.started_at)),
+            assign(Column::resume_at, pg::param_time(w.resume_at)),
+            assign(Column::verifying, pg::param(w.verifying)),
+            assign(Column::falling_back, pg::param(w.falling_back)),
+            assign(Column::deferred, pg::param(w.deferred)),
+            assign(Column::worker, pg::param(w.worker))};
+}
+
+using NewWorkRow = std::array<pg::Assignment, std::tuple_size_v<WorkValues> + 7>;
+
+NewWorkRow new_row(const Saga &saga, const Work &w, const WorkValues &values) {
+    using Column = WorkColumn;
+    const std::array identity{assign(Column::saga_id, pg::param(saga.id)),
+                              assign(Column::token, pg::param(saga.token)),
+                              assign(Column::purpose, purpose_param(w.purpose)),
+                              assign(Column::step_no, pg::param(w.step_no)),
+                              assign(Column::direction, param(w.direction)),
+                              assign(Column::ring_id, pg::param(saga.ring_id)),
+                              assign(Column::slot, pg::param(saga.slot))};
+    NewWorkRow row;
+    std::copy(values.begin(), values.end(),
+              std::copy(identity.begin(), identity.end(), row.begin()));
+    return row;
+}
+
 void write_row(const Saga &saga, const core::WorkRow &row) {
     const Work &w = row.work;
     const std::optional<std::string_view> queue = queue_of(saga, w);
-    const auto write = [&](pg::Statement &statement, auto... more) {
-        statement.run(pg::param(saga.id), pg::param(saga.token),
-                      pg::param(core::name_of(w.purpose)), pg::param(w.step_no), param(w.direction),
-                      pg::param_time(w.due_at), pg::param(queue), pg::param(w.attempt),
-                      pg::param(w.attempt_base), param(w.lease), pg::param_time(w.lease_until),
-                      pg::param_time(w.started_at), pg::param_time(w.resume_at),
-                      pg::param(w.verifying), pg::param(w.falling_back), pg::param(w.deferred),
-                      pg::param(w.worker), more...);
-    };
-    if (row.state == RowState::added)
-        write(insert_work, pg::param(saga.ring_id), pg::param(saga.slot));
-    else
-        write(update_work);
+    const WorkValues values = values_of(w, queue);
+    if (row.state == RowState::added) {
+        work_table.insert(new_row(saga, w, values));
+    } else {
+        pg::TableRow before = find_row(saga, w);
+        if (!work_table.update(before, values))
+            raise_changed(saga, w);
+    }
     CRASH_POINT("step: work row written, nobody woken");
     if (row.wakes)
         wake_for(saga, w, queue);
@@ -141,9 +202,8 @@ void write_row(const Saga &saga, const core::WorkRow &row) {
 void write_work(Saga &saga) {
     for (const core::WorkRow &row : saga.work)
         if (row.state == RowState::removed) {
-            delete_work.run(pg::param(saga.id), pg::param(saga.token),
-                            pg::param(core::name_of(row.work.purpose)), pg::param(row.work.step_no),
-                            param(row.work.direction));
+            if (!work_table.remove(find_row(saga, row.work)))
+                raise_changed(saga, row.work);
             CRASH_POINT("step: work row removed");
         }
     for (const core::WorkRow &row : saga.work)
@@ -151,7 +211,8 @@ void write_work(Saga &saga) {
             write_row(saga, row);
 }
 
-void write_status(const Saga &saga, const core::SagaRow &row) {
+void write_status(Saga &saga, const core::SagaRow &row) {
+    using Column = SagaColumn;
     std::optional<TimestampTz> finished_at;
     if (core::is_final(row.status))
         finished_at = saga.now;
@@ -159,10 +220,15 @@ void write_status(const Saga &saga, const core::SagaRow &row) {
     if (row.parked_direction)
         parked_direction = core::name_of(*row.parked_direction);
     CRASH_POINT("saga: before the status");
-    update_saga.run(pg::param(saga.id), pg::param(saga.token), pg::param(core::name_of(row.status)),
-                    param(row.direction), pg::param_time(saga.now), pg::param_time(finished_at),
-                    param(row.failed_step), pg::param(row.error), param(row.parked_step),
-                    pg::param(parked_direction));
+    saga_table.update(*saga.table_row,
+                      std::array{assign(Column::status, pg::param(core::name_of(row.status))),
+                                 assign(Column::direction, param(row.direction)),
+                                 assign(Column::updated_at, pg::param_time(saga.now)),
+                                 assign(Column::finished_at, pg::param_time(finished_at)),
+                                 assign(Column::failed_step, param(row.failed_step)),
+                                 assign(Column::error, pg::param(row.error)),
+                                 assign(Column::parked_step, param(row.parked_step)),
+                                 assign(Column::parked_direction, pg::param(parked_direction))});
     CRASH_POINT("saga: status written");
 }
 

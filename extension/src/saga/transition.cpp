@@ -2,10 +2,9 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/result.hpp"
-#include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/fence.hpp"
-#include "src/saga/parked.hpp"
+#include "src/saga/saga_change.hpp"
 
 namespace stacksaga {
 
@@ -19,23 +18,6 @@ std::string_view column_text(HeapTuple tuple, TupleDesc descriptor, const char *
     bool isnull;
     Datum d = heap_getattr(tuple, SPI_fnumber(descriptor, name), descriptor, &isnull);
     return isnull ? std::string_view{} : pg::view_of_text(d);
-}
-
-/// What is refused afterwards is not counted, since it rolls back.
-void count_change(core::Status from, core::Direction from_direction, core::Status to,
-                  core::Direction to_direction) {
-    if (from_direction != to_direction)
-        count_event(Counter::sagas_compensated);
-    if (from == to)
-        return;
-    count_saga(from, -1);
-    count_saga(to, 1);
-    if (to == core::Status::completed)
-        count_event(Counter::sagas_completed);
-    else if (to == core::Status::failed)
-        count_event(Counter::sagas_failed);
-    else if (to == core::Status::parked)
-        count_event(Counter::sagas_parked);
 }
 
 /// The columns of a saga that change while it runs; all others say which saga it is.
@@ -122,7 +104,8 @@ STACKSAGA_FUNCTION(outcome_rules) {
     return result.finish();
 }
 
-// BEFORE UPDATE on stacksaga.saga FOR EACH ROW. The engine passes through it as everybody does.
+// BEFORE UPDATE on stacksaga.saga FOR EACH ROW. Where the engine accesses the table directly it
+// does not fire, and apply_row_change() stands in for it.
 STACKSAGA_FUNCTION(enforce_transition) {
     if (!CALLED_AS_TRIGGER(fcinfo))
         ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
@@ -140,24 +123,19 @@ STACKSAGA_FUNCTION(enforce_transition) {
     auto to_direction = core::direction_of(direction_name);
     if (!to || !to_direction) // the CHECK constraints say what is wrong
         return PointerGetDatum(after);
-    if ((*from == core::Status::parked) != (*to == core::Status::parked))
-        note_parked(before, descriptor, *to == core::Status::parked);
-    count_change(*from, *from_direction, *to, *to_direction);
-    bool has_no_parent;
-    (void)heap_getattr(before, SPI_fnumber(descriptor, "parent_id"), descriptor, &has_no_parent);
-    if (core::may_change(*from, *from_direction, *to, *to_direction, !has_no_parent))
-        return PointerGetDatum(after);
-
-    bool isnull;
-    Datum id = heap_getattr(before, SPI_fnumber(descriptor, "saga_id"), descriptor, &isnull);
-    ereport(ERROR,
-            (errcode(pg::sg409),
-             errmsg("saga %s may not change from %s to %s",
-                    DatumGetCString(DirectFunctionCall1(uuid_out, id)), core::name_of(*from).data(),
-                    core::name_of(*to).data()),
-             errdetail("Its direction is %s and would be %s.",
-                       core::name_of(*from_direction).data(), core::name_of(*to_direction).data()),
-             errhint("saga_transitions() lists the changes that are allowed.")));
+    const auto column = [&](const char *name, bool *isnull) {
+        return heap_getattr(before, SPI_fnumber(descriptor, name), descriptor, isnull);
+    };
+    bool isnull, has_no_parent;
+    static_cast<void>(column("parent_id", &has_no_parent));
+    apply_change({.id = *DatumGetUUIDP(column("saga_id", &isnull)),
+                  .token = DatumGetInt64(column("token", &isnull)),
+                  .is_child = !has_no_parent,
+                  .from = *from,
+                  .from_direction = *from_direction,
+                  .to = *to,
+                  .to_direction = *to_direction});
+    return PointerGetDatum(after);
 }
 
 } // namespace stacksaga

@@ -47,14 +47,14 @@ std::optional<DueItem> find_next(const Saga &saga) {
     return std::nullopt;
 }
 
-StepCall make_call(const Saga &saga, const Step &step, const Work &attempt) {
+StepCall make_call(Saga &saga, const Step &step, const Work &attempt) {
     return {.saga_id = saga.id,
             .saga = saga.definition->saga,
             .step = &step,
             .direction = attempt.direction,
             .attempt = attempt.attempt,
             .input = saga.input,
-            .results = step_results(saga, step, attempt.direction),
+            .results = step_results(saga),
             .headers = saga.headers,
             .deadline = core::attempt_deadline(saga, step, attempt.direction)};
 }

@@ -17,6 +17,7 @@
 #include "src/outbox/delivery_worker.hpp"
 #include "src/ring/fence.hpp"
 #include "src/ring/retry_budget.hpp"
+#include "src/saga/tables.hpp"
 #include "src/saga/work_item.hpp"
 #include "src/worker/item_search.hpp"
 #include "src/worker/postpone.hpp"
@@ -140,6 +141,8 @@ void DueItems::open(int32 room, bool is_guarded) {
     counts = {};
     saga = nullptr;
     ahead = 0;
+    for (pg::Table *table : saga_tables)
+        static_cast<void>(table->keep_open());
     owned =
         lock_slots_of(found.subspan(static_cast<size_t>(first), static_cast<size_t>(end - first)));
 }
@@ -247,6 +250,8 @@ void DueItems::postpone() {
 void DueItems::close() {
     if (saga != nullptr)
         write_saga(*saga);
+    for (pg::Table *table : saga_tables)
+        table->release();
 }
 
 void DueItems::commit() {

@@ -1,0 +1,67 @@
+#include "src/saga/saga_change.hpp"
+
+#include "pg/errors.hpp"
+#include "src/common/counters.hpp"
+#include "src/common/limits.hpp"
+#include "src/saga/parked.hpp"
+#include "src/saga/tables.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+void require_allowed(const SagaChange &c) {
+    if (core::may_change(c.from, c.from_direction, c.to, c.to_direction, c.is_child))
+        return;
+    ereport(ERROR, (errcode(pg::sg409),
+                    errmsg("saga %s may not change from %s to %s", uuid_text(c.id),
+                           core::name_of(c.from).data(), core::name_of(c.to).data()),
+                    errdetail("Its direction is %s and would be %s.",
+                              core::name_of(c.from_direction).data(),
+                              core::name_of(c.to_direction).data()),
+                    errhint("saga_transitions() lists the changes that are allowed.")));
+}
+
+void count(const SagaChange &c) {
+    if (c.from_direction != c.to_direction)
+        count_event(Counter::sagas_compensated);
+    if (c.from == c.to)
+        return;
+    count_saga(c.from, -1);
+    count_saga(c.to, 1);
+    if (c.to == core::Status::completed)
+        count_event(Counter::sagas_completed);
+    else if (c.to == core::Status::failed)
+        count_event(Counter::sagas_failed);
+    else if (c.to == core::Status::parked)
+        count_event(Counter::sagas_parked);
+}
+
+core::Status status_in(const pg::TableRow &row) {
+    return *core::status_of(row.text(SagaColumn::status));
+}
+
+core::Direction direction_in(const pg::TableRow &row) {
+    return *core::direction_of(row.text(SagaColumn::direction));
+}
+
+} // namespace
+
+void apply_change(const SagaChange &change) {
+    require_allowed(change);
+    if ((change.from == core::Status::parked) != (change.to == core::Status::parked))
+        note_parked(change.id, change.token, change.to == core::Status::parked);
+    count(change);
+}
+
+void apply_row_change(const pg::TableRow &before, const pg::TableRow &after) {
+    apply_change({.id = before.uuid(SagaColumn::saga_id),
+                  .token = before.int8(SagaColumn::token),
+                  .is_child = !before.is_null(SagaColumn::parent_id),
+                  .from = status_in(before),
+                  .from_direction = direction_in(before),
+                  .to = status_in(after),
+                  .to_direction = direction_in(after)});
+}
+
+} // namespace stacksaga

@@ -1,0 +1,25 @@
+// What a change of a saga's row brings with it, whoever makes it: it is one that the transitions
+// allow, it is counted, and the list of parked sagas follows.
+#pragma once
+#include "pg/pg.hpp"
+#include "pg/table.hpp"
+
+namespace stacksaga {
+
+struct SagaChange {
+    pg_uuid_t id;
+    int64 token;
+    bool is_child;
+    core::Status from;
+    core::Direction from_direction;
+    core::Status to;
+    core::Direction to_direction;
+};
+
+/// SG409 for a change that the transitions do not allow.
+void apply_change(const SagaChange &change);
+
+/// The same of rows that are accessed directly, in place of the trigger.
+void apply_row_change(const pg::TableRow &before, const pg::TableRow &after);
+
+} // namespace stacksaga

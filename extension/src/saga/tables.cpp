@@ -1,0 +1,201 @@
+#include "src/saga/tables.hpp"
+
+#include "src/handler/catalog_watch.hpp"
+#include "src/saga/saga_change.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr pg::Nulls nullable = pg::Nulls::allowed;
+constexpr pg::Nulls not_null = pg::Nulls::refused;
+
+constexpr pg::TableColumn token{"token", INT8OID, not_null, "ring_token"};
+constexpr pg::TableColumn direction{"direction", TEXTOID, not_null, "step_direction"};
+
+constexpr std::array saga_columns{
+    pg::TableColumn{"saga_id", UUIDOID},
+    token,
+    pg::TableColumn{"ring_id", INT4OID},
+    pg::TableColumn{"slot", INT4OID},
+    pg::TableColumn{"definition_id", INT4OID},
+    pg::TableColumn{"run", INT4OID},
+    pg::TableColumn{"latest_run", INT4OID},
+    pg::TableColumn{"status", TEXTOID, not_null, "saga_status"},
+    direction,
+    pg::TableColumn{"failed_step", INT2OID, nullable},
+    pg::TableColumn{"parked_step", INT2OID, nullable},
+    pg::TableColumn{"parked_direction", TEXTOID, nullable, "step_direction"},
+    pg::TableColumn{"deadline_at", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"created_at", TIMESTAMPTZOID},
+    pg::TableColumn{"updated_at", TIMESTAMPTZOID},
+    pg::TableColumn{"finished_at", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"parent_id", UUIDOID, nullable},
+    pg::TableColumn{"parent_step", INT2OID, nullable},
+    pg::TableColumn{"key", TEXTOID, nullable},
+    pg::TableColumn{"fingerprint", BYTEAOID},
+    pg::TableColumn{"error", TEXTOID, nullable},
+    pg::TableColumn{"input", JSONBOID, not_null, nullptr, pg::Toasted::left},
+    pg::TableColumn{"headers", JSONBOID, not_null, nullptr, pg::Toasted::left},
+};
+constexpr std::array saga_indexes{
+    pg::TableIndex{
+        .name = "saga_pkey", .key = {SagaColumn::saga_id, SagaColumn::token}, .is_unique = true},
+    pg::TableIndex{
+        .name = "saga_finished",
+        .key = {SagaColumn::ring_id, SagaColumn::slot, SagaColumn::direction,
+                SagaColumn::finished_at},
+        .predicate = "(finished_at IS NOT NULL)",
+        .holds = [](const pg::TableRow &row) { return !row.is_null(SagaColumn::finished_at); }},
+    pg::TableIndex{.name = "saga_created", .key = {SagaColumn::created_at}},
+    pg::TableIndex{.name = "saga_key",
+                   .key = {SagaColumn::key},
+                   .predicate = "(key IS NOT NULL)",
+                   .holds = [](const pg::TableRow &row) { return !row.is_null(SagaColumn::key); }},
+    pg::TableIndex{
+        .name = "saga_children",
+        .key = {SagaColumn::parent_id, SagaColumn::parent_step, SagaColumn::run},
+        .predicate = "(parent_id IS NOT NULL)",
+        .holds = [](const pg::TableRow &row) { return !row.is_null(SagaColumn::parent_id); }},
+};
+constexpr std::array saga_triggers{
+    pg::TableTrigger{.name = "saga_transition", .before_update = apply_row_change}};
+
+constexpr std::array work_columns{
+    pg::TableColumn{"saga_id", UUIDOID},
+    pg::TableColumn{"step_no", INT2OID},
+    direction,
+    token,
+    pg::TableColumn{"ring_id", INT4OID},
+    pg::TableColumn{"slot", INT4OID},
+    pg::TableColumn{"due_at", TIMESTAMPTZOID},
+    pg::TableColumn{"attempt", INT4OID},
+    pg::TableColumn{"attempt_base", INT4OID},
+    pg::TableColumn{"lease", INT8OID, nullable},
+    pg::TableColumn{"lease_until", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"started_at", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"resume_at", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"purpose", ANYENUMOID, not_null, "work_purpose"},
+    pg::TableColumn{"verifying", BOOLOID},
+    pg::TableColumn{"falling_back", BOOLOID},
+    pg::TableColumn{"deferred", BOOLOID},
+    pg::TableColumn{"queue", TEXTOID, nullable},
+    pg::TableColumn{"worker", TEXTOID, nullable},
+};
+constexpr std::array work_indexes{
+    pg::TableIndex{.name = "work_pkey",
+                   .key = {WorkColumn::saga_id, WorkColumn::purpose, WorkColumn::step_no,
+                           WorkColumn::direction, WorkColumn::token},
+                   .is_unique = true},
+    pg::TableIndex{.name = "work_for_workers",
+                   .key = {WorkColumn::ring_id, WorkColumn::slot, WorkColumn::due_at},
+                   .predicate = "((queue IS NULL) OR verifying OR (lease_until IS NOT NULL))",
+                   .holds =
+                       [](const pg::TableRow &row) {
+                           return row.is_null(WorkColumn::queue) ||
+                                  row.boolean(WorkColumn::verifying) ||
+                                  !row.is_null(WorkColumn::lease_until);
+                       }},
+    pg::TableIndex{.name = "work_for_services",
+                   .key = {WorkColumn::ring_id, WorkColumn::queue, WorkColumn::due_at},
+                   .predicate = "((queue IS NOT NULL) AND (NOT verifying))",
+                   .holds =
+                       [](const pg::TableRow &row) {
+                           return !row.is_null(WorkColumn::queue) &&
+                                  !row.boolean(WorkColumn::verifying);
+                       }},
+};
+
+constexpr std::array effect_columns{
+    pg::TableColumn{"saga_id", UUIDOID},
+    pg::TableColumn{"step_no", INT2OID},
+    direction,
+    token,
+    pg::TableColumn{"attempt", INT4OID},
+    pg::TableColumn{"lease", INT8OID, nullable},
+    pg::TableColumn{"started_at", TIMESTAMPTZOID},
+    pg::TableColumn{"completed_at", TIMESTAMPTZOID},
+    pg::TableColumn{"worker", TEXTOID, nullable},
+    pg::TableColumn{"output", JSONBOID, nullable, nullptr, pg::Toasted::left},
+};
+constexpr std::array effect_indexes{
+    pg::TableIndex{.name = "effect_pkey",
+                   .key = {EffectColumn::saga_id, EffectColumn::step_no, EffectColumn::direction,
+                           EffectColumn::token},
+                   .is_unique = true},
+};
+
+constexpr std::array failure_columns{
+    pg::TableColumn{"saga_id", UUIDOID},
+    pg::TableColumn{"step_no", INT2OID},
+    direction,
+    pg::TableColumn{"attempt", INT4OID},
+    token,
+    pg::TableColumn{"lease", INT8OID, nullable},
+    pg::TableColumn{"error_class", TEXTOID, not_null, "failure_class"},
+    pg::TableColumn{"outcome_known", BOOLOID},
+    pg::TableColumn{"started_at", TIMESTAMPTZOID},
+    pg::TableColumn{"finished_at", TIMESTAMPTZOID},
+    pg::TableColumn{"worker", TEXTOID, nullable},
+    pg::TableColumn{"sqlstate", TEXTOID, nullable},
+    pg::TableColumn{"error", TEXTOID},
+};
+constexpr std::array failure_indexes{
+    pg::TableIndex{.name = "failure_pkey",
+                   .key = {FailureColumn::saga_id, FailureColumn::step_no, FailureColumn::direction,
+                           FailureColumn::attempt, FailureColumn::token},
+                   .is_unique = true},
+};
+
+/// The values of the enum, by WorkPurpose, as they were when the catalogs were in `state`.
+struct Purposes {
+    uint64 state;
+    std::array<Oid, core::work_purpose_names.size()> values;
+};
+
+Oid find_purpose(Oid type, std::string_view name) {
+    const Oid value = GetSysCacheOid2(ENUMTYPOIDNAME, Anum_pg_enum_oid, ObjectIdGetDatum(type),
+                                      CStringGetDatum(name.data()));
+    if (!OidIsValid(value))
+        elog(ERROR, "type stacksaga.work_purpose has no value \"%s\"", name.data());
+    return value;
+}
+
+const Purposes &purposes() {
+    static constinit Purposes known{};
+    const uint64 state = catalog_state();
+    if (known.state == state)
+        return known;
+    known.state = 0;
+    const Oid type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("work_purpose"),
+                                     ObjectIdGetDatum(get_namespace_oid("stacksaga", false)));
+    for (size_t i = 0; i < known.values.size(); ++i)
+        known.values[i] = find_purpose(type, core::work_purpose_names[i]);
+    known.state = state;
+    return known;
+}
+
+} // namespace
+
+constinit pg::Table saga_table{
+    {.name = "saga", .columns = saga_columns, .indexes = saga_indexes, .triggers = saga_triggers}};
+constinit pg::Table work_table{{.name = "work", .columns = work_columns, .indexes = work_indexes}};
+constinit pg::Table effect_table{
+    {.name = "effect", .columns = effect_columns, .indexes = effect_indexes}};
+constinit pg::Table failure_table{
+    {.name = "failure", .columns = failure_columns, .indexes = failure_indexes}};
+
+pg::Param purpose_param(core::WorkPurpose purpose) {
+    return pg::param_datum(ANYENUMOID,
+                           ObjectIdGetDatum(purposes().values[static_cast<size_t>(purpose)]));
+}
+
+core::WorkPurpose purpose_of(Datum value) {
+    const auto &values = purposes().values;
+    const auto at = std::find(values.begin(), values.end(), DatumGetObjectId(value));
+    if (at == values.end())
+        elog(ERROR, "unknown value %u of stacksaga.work_purpose", DatumGetObjectId(value));
+    return static_cast<core::WorkPurpose>(at - values.begin());
+}
+
+} // namespace stacksaga

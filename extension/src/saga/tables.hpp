@@ -1,0 +1,98 @@
+// The tables of sagas as C++ accesses them: their columns, in their order, and their descriptions.
+#pragma once
+#include "core/work_purpose.hpp"
+
+#include "pg/table.hpp"
+
+namespace stacksaga {
+
+enum class SagaColumn : uint8 {
+    saga_id = 1,
+    token,
+    ring_id,
+    slot,
+    definition_id,
+    run,
+    latest_run,
+    status,
+    direction,
+    failed_step,
+    parked_step,
+    parked_direction,
+    deadline_at,
+    created_at,
+    updated_at,
+    finished_at,
+    parent_id,
+    parent_step,
+    key,
+    fingerprint,
+    error,
+    input,
+    headers,
+};
+
+enum class WorkColumn : uint8 {
+    saga_id = 1,
+    step_no,
+    direction,
+    token,
+    ring_id,
+    slot,
+    due_at,
+    attempt,
+    attempt_base,
+    lease,
+    lease_until,
+    started_at,
+    resume_at,
+    purpose,
+    verifying,
+    falling_back,
+    deferred,
+    queue,
+    worker,
+};
+
+enum class EffectColumn : uint8 {
+    saga_id = 1,
+    step_no,
+    direction,
+    token,
+    attempt,
+    lease,
+    started_at,
+    completed_at,
+    worker,
+    output,
+};
+
+enum class FailureColumn : uint8 {
+    saga_id = 1,
+    step_no,
+    direction,
+    attempt,
+    token,
+    lease,
+    error_class,
+    outcome_known,
+    started_at,
+    finished_at,
+    worker,
+    sqlstate,
+    error,
+};
+
+extern constinit pg::Table saga_table;
+extern constinit pg::Table work_table;
+extern constinit pg::Table effect_table;
+extern constinit pg::Table failure_table;
+
+/// For pg::with_tables().
+inline constexpr std::array saga_tables{&saga_table, &work_table, &effect_table, &failure_table};
+
+/// A value of the enum stacksaga.work_purpose.
+pg::Param purpose_param(core::WorkPurpose purpose);
+core::WorkPurpose purpose_of(Datum value);
+
+} // namespace stacksaga
