@@ -5,6 +5,8 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "src/common/limits.hpp"
 
@@ -54,9 +56,22 @@ void warn_that_it_holds_nothing(const Ring &ring, std::string_view name, const p
                            "that is due.")));
 }
 
+/// Most claimers are not nodes: looked up without a statement. True also when that cannot be.
+bool may_be_node(std::string_view name) {
+    const pg::KeyColumn key{F_TEXTEQ, DEFAULT_COLLATION_OID, PointerGetDatum(pg::make_text(name))};
+    bool is_found = false;
+    const bool is_read = pg::with_index("node", "node_pkey", [&](pg::IndexReader &reader) {
+        reader.seek({&key, 1});
+        is_found = reader.next() != nullptr;
+    });
+    return is_found || !is_read;
+}
+
 } // namespace
 
 std::optional<Claimer> find_claimer(const Ring &ring, std::string_view name) {
+    if (!may_be_node(name))
+        return std::nullopt;
     pg::Rows node = find_node.run(pg::param(name), pg::param(ring.ring_id));
     if (node.empty())
         return std::nullopt;

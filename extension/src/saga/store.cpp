@@ -128,10 +128,16 @@ Work read_work(const pg::TableRow &row, WorkPurpose purpose) {
 void load_work(Saga &saga) {
     for (const pg::TableRow &row : work_table.find({.key = std::array{pg::param(saga.id)}})) {
         const WorkPurpose purpose = purpose_of(row.value(WorkColumn::purpose));
-        if (purpose == WorkPurpose::step || purpose == WorkPurpose::deadline)
-            saga.work.push(
-                saga.memory,
-                {.work = read_work(row, purpose), .state = core::RowState::stored, .wakes = false});
+        if (purpose != WorkPurpose::step && purpose != WorkPurpose::deadline)
+            continue;
+        const Work work = read_work(row, purpose);
+        saga.work.push(saga.memory,
+                       {.work = work, .state = core::RowState::stored, .wakes = false});
+        saga.stored_work.push(saga.memory, {.purpose = purpose,
+                                            .step_no = work.step_no,
+                                            .direction = work.direction,
+                                            .row = row,
+                                            .is_there = true});
     }
 }
 

@@ -11,6 +11,15 @@ namespace stacksaga {
 
 using core::Work;
 
+/// A row of work, as it is in the table.
+struct StoredWork {
+    core::WorkPurpose purpose;
+    int16 step_no;
+    core::Direction direction;
+    pg::TableRow row;
+    bool is_there; ///< false once it has been removed
+};
+
 /// What a step has returned when it acted.
 struct Output {
     int16 step_no;
@@ -22,8 +31,11 @@ struct Output {
 /// context that was current when it was loaded.
 struct Saga : core::SagaState {
     std::optional<pg::TableRow> table_row; ///< as it was locked; nothing in a new saga
-    core::List<Output> outputs;            ///< as complete as `progress`
-    Jsonb *results;                        ///< what step_results() made of them, and of how many
+    /// Not locked, so good while the snapshot that was active at its loading is: a call of SQL, or
+    /// a worker's batch. Nobody else changes them, since that needs the lock of the saga.
+    core::List<StoredWork> stored_work;
+    core::List<Output> outputs; ///< as complete as `progress`
+    Jsonb *results;             ///< what step_results() made of them, and of how many
     size_t result_count;
     pg_uuid_t id;
     int64 token;

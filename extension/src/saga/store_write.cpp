@@ -137,14 +137,29 @@ void wake_for(const Saga &saga, const Work &work, std::optional<std::string_view
          uuid_text(saga.id));
 }
 
-/// Nobody else changes it: that needs the lock of its saga.
-pg::TableRow find_row(const Saga &saga, const Work &work) {
+/// Whether it was loaded, or written since.
+StoredWork *find_stored(Saga &saga, const Work &work) {
+    for (StoredWork &s : saga.stored_work)
+        if (s.is_there && s.purpose == work.purpose && s.step_no == work.step_no &&
+            s.direction == work.direction)
+            return &s;
+    return nullptr;
+}
+
+StoredWork &stored(Saga &saga, const Work &work) {
+    if (StoredWork *known = find_stored(saga, work); known != nullptr)
+        return *known;
     const std::array key{pg::param(saga.id), purpose_param(work.purpose), pg::param(work.step_no),
                          param(work.direction)};
     const std::optional<pg::TableRow> row = work_table.find_one({.key = key});
     if (!row)
         raise_changed(saga, work);
-    return *row;
+    saga.stored_work.push(saga.memory, {.purpose = work.purpose,
+                                        .step_no = work.step_no,
+                                        .direction = work.direction,
+                                        .row = *row,
+                                        .is_there = true});
+    return saga.stored_work.back();
 }
 
 using WorkValues = std::array<pg::Assignment, 12>;
@@ -183,15 +198,14 @@ NewWorkRow new_row(const Saga &saga, const Work &w, const WorkValues &values) {
     return row;
 }
 
-void write_row(const Saga &saga, const core::WorkRow &row) {
+void write_row(Saga &saga, const core::WorkRow &row) {
     const Work &w = row.work;
     const std::optional<std::string_view> queue = queue_of(saga, w);
     const WorkValues values = values_of(w, queue);
     if (row.state == RowState::added) {
         work_table.insert(new_row(saga, w, values));
     } else {
-        pg::TableRow before = find_row(saga, w);
-        if (!work_table.update(before, values))
+        if (!work_table.update(stored(saga, w).row, values))
             raise_changed(saga, w);
     }
     CRASH_POINT("step: work row written, nobody woken");
@@ -202,8 +216,10 @@ void write_row(const Saga &saga, const core::WorkRow &row) {
 void write_work(Saga &saga) {
     for (const core::WorkRow &row : saga.work)
         if (row.state == RowState::removed) {
-            if (!work_table.remove(find_row(saga, row.work)))
+            StoredWork &before = stored(saga, row.work);
+            if (!work_table.remove(before.row))
                 raise_changed(saga, row.work);
+            before.is_there = false;
             CRASH_POINT("step: work row removed");
         }
     for (const core::WorkRow &row : saga.work)
