@@ -325,15 +325,24 @@ class Operator:
 
 
 class Watcher:
-    """Notes at one instant after another which tokens each node may work on."""
+    """Notes from time to time which tokens each node may work on.
+
+    Each node is asked by itself, with what is committed then. So the epoch is read before and after: if it is the
+    same, no owner has changed in between, and the answers are those of an instant.
+    """
 
     def __init__(self, session):
         self.session = session
 
+    @staticmethod
+    def epoch(connection):
+        return one(connection, "SELECT epoch FROM stacksaga.ring_status WHERE region = 'default'")[0]
+
     def turn(self):
         self.session.attempt('ranges', {}, lambda connection: {
-            'epoch': one(connection, "SELECT epoch FROM stacksaga.ring_status WHERE region = 'default'")[0],
+            'epoch': self.epoch(connection),
             'ranges': [{'node': row[0], 'start': row[1], 'end': row[2]} for row in connection.execute(
                 """SELECT n.node, r.range_start, r.range_end
-                     FROM stacksaga.nodes n, stacksaga.node_ranges(n.node) r""")]})
+                     FROM stacksaga.nodes n, stacksaga.node_ranges(n.node) r""")],
+            'epoch_after': self.epoch(connection)})
         time.sleep(0.3)
