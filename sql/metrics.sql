@@ -27,6 +27,7 @@ SELECT stacksaga.register_node('metrics node') > 0 AS registered;
 INSERT INTO stacksaga.worker VALUES (64, pg_backend_pid(), now(), 7, 5, 3, 1.5, 'standalone');
 SELECT count(*) FROM stacksaga.start_saga('metrics queue');
 SELECT stacksaga.create_subscription('metrics', 'metrics');
+SELECT stacksaga.create_schedule('metrics', 'metrics queue', '@hourly');
 CREATE TABLE metrics.now AS SELECT * FROM stacksaga.metrics();
 SELECT DISTINCT name FROM metrics.now EXCEPT SELECT name FROM stacksaga.metric_descriptions();
 SELECT name FROM stacksaga.metric_descriptions() EXCEPT SELECT name FROM metrics.now;

@@ -21,11 +21,13 @@ namespace stacksaga::pg {
 
 /// Every crash point. A name that is not here does not compile; one that no scenario of
 /// test/crash_points passes fails `make crash-points`.
-inline constexpr std::array<std::string_view, 85> crash_points{
+inline constexpr std::array<std::string_view, 87> crash_points{
     "transaction: before its commit",
     "transaction: committed, its client not answered",
     "start: row written, work not yet",
     "start: work written",
+    "schedule: saga started, next run not written",
+    "schedule: next run written",
     "step: saga locked, work row not read",
     "step: before the function",
     "step: after the function",

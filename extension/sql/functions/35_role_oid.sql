@@ -33,6 +33,10 @@ CREATE OR REPLACE TRIGGER subscription_definer BEFORE INSERT ON stacksaga.subscr
     FOR EACH ROW EXECUTE FUNCTION stacksaga.find_definer();
 COMMENT ON TRIGGER subscription_definer ON stacksaga.subscription IS
     'Records the oid of the definer';
+CREATE OR REPLACE TRIGGER schedule_definer BEFORE INSERT ON stacksaga.schedule
+    FOR EACH ROW EXECUTE FUNCTION stacksaga.find_definer();
+COMMENT ON TRIGGER schedule_definer ON stacksaga.schedule IS
+    'Records the oid of the definer';
 CREATE OR REPLACE TRIGGER usage_grant_role BEFORE INSERT ON stacksaga.usage_grant
     FOR EACH ROW EXECUTE FUNCTION stacksaga.find_grantee();
 COMMENT ON TRIGGER usage_grant_role ON stacksaga.usage_grant IS

@@ -132,6 +132,34 @@ $$;
 COMMENT ON FUNCTION stacksaga.subscription_metrics IS
     'Internal: returns what metrics() says of subscriptions';
 
+-- Looks at no more schedules of a ring than so many: those that are due first.
+CREATE OR REPLACE FUNCTION stacksaga.schedule_metrics()
+RETURNS TABLE (name text, labels jsonb, value double precision)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 5
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH ring AS (
+        SELECT jsonb_build_object('region', r.region, 'cluster', r.cluster) AS labels,
+               count(*) FILTER (WHERE NOT s.paused AND s.failures = 0) AS active,
+               count(*) FILTER (WHERE NOT s.paused AND s.failures > 0) AS failing,
+               count(*) FILTER (WHERE s.paused) AS paused,
+               max(stacksaga.seconds_overdue(s.next_run)) FILTER (WHERE NOT s.paused) AS lag
+          FROM stacksaga.ring r
+         CROSS JOIN LATERAL (
+               SELECT paused, failures, next_run FROM stacksaga.schedule s
+                WHERE s.ring_id = r.ring_id ORDER BY s.due_at LIMIT 1000) AS s
+         GROUP BY r.region, r.cluster
+    )
+    SELECT 'stacksaga_schedules', r.labels || jsonb_build_object('state', v.state), v.value
+      FROM ring r CROSS JOIN LATERAL (VALUES
+           ('active', r.active::double precision), ('failing', r.failing), ('paused', r.paused))
+               AS v(state, value)
+    UNION ALL
+    SELECT 'stacksaga_schedule_lag_seconds', r.labels, coalesce(r.lag, 0) FROM ring r
+$$;
+COMMENT ON FUNCTION stacksaga.schedule_metrics IS
+    'Internal: returns what metrics() says of schedules';
+
 CREATE OR REPLACE FUNCTION stacksaga.worker_metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 10
@@ -204,6 +232,7 @@ AS $$
            round(extract(epoch FROM stacksaga.clock_now() - clock_timestamp()))::double precision
     UNION ALL SELECT * FROM stacksaga.ring_metrics()
     UNION ALL SELECT * FROM stacksaga.subscription_metrics()
+    UNION ALL SELECT * FROM stacksaga.schedule_metrics()
     UNION ALL SELECT * FROM stacksaga.worker_metrics()
     UNION ALL SELECT * FROM stacksaga.table_metrics()
 $$;
@@ -236,6 +265,9 @@ AS $$
     ('stacksaga_subscription_dead_messages', 'gauge', 'messages that failed for good; 1000 stands for more'),
     ('stacksaga_subscription_held_messages', 'gauge', 'messages that wait for their time, another attempt or their key; 1000 stands for more'),
     ('stacksaga_subscription_lag_seconds', 'gauge', 'for how long the oldest messages have waited that a subscription has not read'),
+    ('stacksaga_schedules', 'gauge', 'schedules by state: active, failing, paused; 1000 stands for more'),
+    ('stacksaga_schedule_lag_seconds', 'gauge', 'for how long the oldest run of a schedule has been due'),
+    ('stacksaga_schedule_runs_total', 'counter', 'runs of schedules that started a saga, were skipped for the one before, or failed'),
     ('stacksaga_workers', 'gauge', 'background workers of this database'),
     ('stacksaga_worker_turns_total', 'counter', 'turns that a worker took since it started'),
     ('stacksaga_worker_items_total', 'counter', 'items that a worker did since it started'),

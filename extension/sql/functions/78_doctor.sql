@@ -1,4 +1,4 @@
--- doctor(), continued: rings, subscriptions and vacuum.
+-- doctor(), continued: rings, subscriptions, schedules and vacuum.
 
 CREATE OR REPLACE FUNCTION stacksaga.doctor_rings()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
@@ -163,6 +163,42 @@ $$;
 COMMENT ON FUNCTION stacksaga.doctor_subscriptions IS
     'Internal: returns what doctor() says of subscriptions';
 
+CREATE OR REPLACE FUNCTION stacksaga.doctor_schedules()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH schedule AS (
+        SELECT s.*, stacksaga.role_objection(s.definer, s.definer_oid) AS objection,
+               stacksaga.seconds_overdue(s.next_run) AS overdue,
+               format('SELECT stacksaga.drop_schedule(%L); -- ', s.schedule) AS drop_it
+          FROM stacksaga.schedule s WHERE NOT s.paused
+    )
+    SELECT 'error', 'schedules', format('schedule "%s" has failed since %s (attempts: %s): %s',
+               s.schedule, date_trunc('second', s.failed_since), s.failures, s.last_error),
+           CASE WHEN NOT EXISTS (SELECT FROM stacksaga.saga_definition d
+                                  WHERE d.saga = s.saga AND d.is_current)
+                THEN format('SELECT stacksaga.define_saga(%L, ...); or ', s.saga) || s.drop_it
+                     || 'if it is not wanted any more'
+                WHEN s.objection IS NOT NULL
+                THEN s.drop_it || 'and create it again as the role that is to start its sagas'
+                WHEN NOT has_function_privilege(s.definer, f.oid, 'EXECUTE')
+                THEN format('SELECT stacksaga.grant_usage(%L, ''service'');', s.definer)
+                ELSE s.drop_it || 'and create it again with settings that work' END
+      FROM schedule s
+     CROSS JOIN (SELECT p.oid FROM pg_proc p
+                  WHERE p.proname = 'start_saga'
+                    AND p.pronamespace = 'stacksaga'::regnamespace) AS f
+     WHERE s.failures > 0
+    UNION ALL
+    SELECT CASE WHEN overdue < 600 THEN 'warning' ELSE 'error' END, 'schedules',
+           format('schedule "%s" has been due for %s', s.schedule,
+                  date_trunc('second', make_interval(secs => overdue))),
+           'SELECT stacksaga.worker_ensure(); -- or stacksaga.fire_schedules()'
+      FROM schedule s WHERE s.failures = 0 AND overdue > 60
+$$;
+COMMENT ON FUNCTION stacksaga.doctor_schedules IS
+    'Internal: returns what doctor() says of schedules';
+
 -- A transaction of another database holds nothing back here.
 CREATE OR REPLACE FUNCTION stacksaga.doctor_vacuum()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
@@ -217,6 +253,7 @@ AS $$
             UNION ALL SELECT * FROM stacksaga.doctor_grants()
             UNION ALL SELECT * FROM stacksaga.doctor_rings()
             UNION ALL SELECT * FROM stacksaga.doctor_subscriptions()
+            UNION ALL SELECT * FROM stacksaga.doctor_schedules()
             UNION ALL SELECT * FROM stacksaga.doctor_vacuum())
            AS f(severity, check_name, detail, fix)
      ORDER BY array_position('{error,warning,info}', f.severity), f.check_name, f.detail

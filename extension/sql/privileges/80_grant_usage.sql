@@ -14,6 +14,10 @@ SELECT kind, object
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),
         ('{operator,monitor}', '{saga_diagram,explain_retries,parked_sagas,saga_actions}'),
+        -- Schedules
+        ('{operator}',
+         '{create_schedule,drop_schedule,pause_schedule,resume_schedule,fire_schedules}'),
+        ('{operator,monitor}', '{next_runs,schedules}'),
         -- Dedupe
         ('{service}',
          '{idempotency_begin,idempotency_checkpoint,idempotency_finish,idempotency_release,

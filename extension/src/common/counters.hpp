@@ -26,6 +26,9 @@ enum class Counter : uint8_t {
     compensations_failed_non_retryable,
     compensations_failed_unknown,
     retries,
+    schedule_runs_started,
+    schedule_runs_skipped,
+    schedule_runs_failed,
 };
 
 /// How a counter is shown; `labels` is the text of a jsonb object.
@@ -58,6 +61,12 @@ inline constexpr std::array counter_names{
     CounterName{Counter::compensations_failed_unknown, "stacksaga_attempts_failed_total",
                 R"({"direction": "compensate", "class": "unknown"})"},
     CounterName{Counter::retries, "stacksaga_retries_total", "{}"},
+    CounterName{Counter::schedule_runs_started, "stacksaga_schedule_runs_total",
+                R"({"outcome": "started"})"},
+    CounterName{Counter::schedule_runs_skipped, "stacksaga_schedule_runs_total",
+                R"({"outcome": "skipped"})"},
+    CounterName{Counter::schedule_runs_failed, "stacksaga_schedule_runs_total",
+                R"({"outcome": "failed"})"},
 };
 inline constexpr size_t counter_count = counter_names.size();
 

@@ -10,6 +10,7 @@
 #include "src/common/loop_guard.hpp"
 #include "src/handler/crash_record.hpp"
 #include "src/handler/running_handler.hpp"
+#include "src/schedule/due_schedules.hpp"
 #include "src/worker/crash_charge.hpp"
 #include "src/worker/maintenance.hpp"
 #include "src/worker/poll.hpp"
@@ -87,6 +88,8 @@ constexpr int deadlock_timeout_ms = 100;
 
 constinit Worker self{};
 constinit LoopGuard loop_guard{};
+constinit LoopGuard
+    schedule_guard{}; ///< an error of schedules does not keep turns from being taken
 constinit bool is_connected = false;
 
 pg::Coordination coordination() {
@@ -371,6 +374,25 @@ void take_turn() {
         });
 }
 
+/// When to fire schedules, on the steady clock.
+int64 schedules_at(int64 now) {
+    const int64 pause = schedule_guard.remaining();
+    return now + (pause > 0 ? pause : rest_until_schedules());
+}
+
+void fire_if_due() {
+    if (schedule_guard.remaining() > 0 || !are_schedules_due(self.node))
+        return;
+    pgstat_report_activity(STATE_RUNNING, "stacksaga: schedules");
+    schedule_guard.guard([] {
+        if (fire_schedules(self.node) > 0)
+            self.turn_at = 0;
+        return true;
+    });
+    MemoryContextSwitchTo(self.memory);
+    pgstat_report_activity(STATE_IDLE, nullptr);
+}
+
 /// Sets the next instant first, so that maintenance that fails each time does not displace turns.
 void maintain() {
     self.maintain_at = pg::steady_now() + maintenance_interval_us;
@@ -394,7 +416,7 @@ void wait_for_work() {
     const int64 now = pg::steady_now();
     int64 until = self.check_at;
     if (self.is_registered)
-        until = std::min({until, self.turn_at, self.beat_at, self.maintain_at});
+        until = std::min({until, self.turn_at, self.beat_at, self.maintain_at, schedules_at(now)});
     if (loop_guard.remaining() > 0)
         until = now + std::min(loop_guard.remaining(), check_interval_us);
     const long ms = static_cast<long>(std::clamp<int64>((until - now + 999) / 1000, 0, 1000));
@@ -424,6 +446,8 @@ bool work() {
         charge_predecessor();
     if (pg::steady_now() >= self.beat_at)
         beat_and_settle();
+    if (self.is_registered)
+        fire_if_due();
     if (self.is_registered && pg::steady_now() >= self.turn_at) {
         take_turn();
         keep_number(); // a turn ends by releasing every lock of the session

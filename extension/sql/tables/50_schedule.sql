@@ -1,0 +1,54 @@
+-- Schedules: cron expressions that start sagas (extension/src/schedule).
+
+CREATE TABLE stacksaga.schedule (
+    schedule     text COLLATE "C" NOT NULL,
+    token        stacksaga.ring_token NOT NULL,
+    ring_id      integer NOT NULL,
+    saga         text COLLATE "C" NOT NULL,
+    cron         text NOT NULL,
+    timezone     text NOT NULL,
+    input        jsonb NOT NULL,
+    catch_up     text NOT NULL CHECK (catch_up IN ('skip', 'last', 'all')),
+    overlap      text NOT NULL CHECK (overlap IN ('allow', 'skip')),
+    definer      name NOT NULL,
+    definer_oid  oid,
+    created_at   timestamptz NOT NULL,
+    paused       boolean NOT NULL DEFAULT false,
+    next_run     timestamptz NOT NULL,
+    due_at       timestamptz NOT NULL,
+    last_run     timestamptz,
+    last_saga_id uuid,
+    failures     integer NOT NULL DEFAULT 0,
+    failed_since timestamptz,
+    last_error   text,
+    PRIMARY KEY (schedule, token)
+);
+CREATE INDEX schedule_due ON stacksaga.schedule (ring_id, due_at);
+COMMENT ON TABLE stacksaga.schedule IS
+    'One row per schedule; its sagas belong to the ring and are started with the rights of the definer';
+COMMENT ON COLUMN stacksaga.schedule.definer_oid IS
+    'The role that had the name of the definer when the row was written: another one is not the definer';
+COMMENT ON COLUMN stacksaga.schedule.next_run IS
+    'The first instant that is not settled; infinity: there is none';
+COMMENT ON COLUMN stacksaga.schedule.due_at IS
+    'When a worker looks at it: next_run, later after a failure, infinity while it is paused';
+COMMENT ON COLUMN stacksaga.schedule.last_run IS 'The latest instant that has started a saga';
+COMMENT ON COLUMN stacksaga.schedule.failures IS
+    'How often in a row its next run could not start a saga';
+COMMENT ON INDEX stacksaga.schedule_due IS 'Which schedule of a ring is next';
+
+CREATE TABLE stacksaga.schedule_action (
+    schedule  text COLLATE "C" NOT NULL,
+    action_no integer NOT NULL,
+    token     stacksaga.ring_token NOT NULL,
+    action    text NOT NULL CHECK (action IN ('create', 'drop', 'pause', 'resume')),
+    role      name NOT NULL,
+    acted_at  timestamptz NOT NULL,
+    reason    text,
+    PRIMARY KEY (schedule, action_no, token)
+);
+COMMENT ON TABLE stacksaga.schedule_action IS
+    'What operators did to a schedule: who, when and why; it outlasts the schedule';
+
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.schedule', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.schedule_action', '');

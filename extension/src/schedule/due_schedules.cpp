@@ -1,0 +1,97 @@
+#include "src/schedule/due_schedules.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/scope.hpp"
+#include "pg/transaction.hpp"
+#include "src/common/extension_lock.hpp"
+#include "src/common/wake.hpp"
+#include "src/schedule/firing.hpp"
+#include "src/schedule/schedule.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// Each run is a subtransaction, and a transaction with more than 64 of them is slower to look at.
+constexpr int32 runs_per_batch = 50;
+constexpr int64 turn_time_max_us = USECS_PER_SEC / 4;
+// So soon it looks again at a schedule that another session has locked.
+constexpr int64 contended_interval_us = USECS_PER_SEC;
+// So often it looks anyway: its ring may have adopted another one.
+constexpr int64 check_interval_us = 60 * USECS_PER_SEC;
+
+struct State {
+    NodeIdentity node{};
+    TimestampTz due_at = DT_NOBEGIN;
+    Oid table = InvalidOid;
+    bool has_changed = false; ///< since the last batch began
+};
+constinit State state{};
+constinit bool is_watching = false;
+
+Oid find_table() {
+    return get_relname_relid("schedule", get_namespace_oid("stacksaga", false));
+}
+
+void note_change(Datum, Oid table) {
+    if (OidIsValid(table) && table != state.table)
+        return;
+    state.has_changed = true;
+    state.due_at = DT_NOBEGIN;
+}
+
+void watch() {
+    state.table = find_table();
+    if (is_watching)
+        return;
+    CacheRegisterRelcacheCallback(note_change, Datum{0});
+    is_watching = true;
+}
+
+/// One batch. state.due_at says when the next one is to be; after an error that is now.
+Firing fire_batch(const NodeIdentity &node) {
+    Firing fired{};
+    TimestampTz next = DT_NOEND;
+    pg::in_transaction([&] {
+        require_extension();
+        watch();
+        state.has_changed = false;
+        fired = pg::with_spi([&] { return fire_due_schedules(node.ring_id, runs_per_batch); });
+        next = pg::with_spi([&] { return next_schedule_due(node.ring_id); });
+    });
+    if (state.has_changed)
+        return fired;
+    const TimestampTz now = pg::clock_now();
+    if (next <= now && !fired.more)
+        next = pg::time_plus(now, contended_interval_us);
+    state.due_at = std::min(next, pg::time_plus(now, check_interval_us));
+    return fired;
+}
+
+} // namespace
+
+bool are_schedules_due(const NodeIdentity &node) {
+    if (node.ring_id != state.node.ring_id || node.incarnation != state.node.incarnation)
+        state = {.node = node};
+    return state.due_at <= pg::clock_now();
+}
+
+int64 rest_until_schedules() {
+    return state.due_at == DT_NOBEGIN ? 0 : std::max<int64>(0, state.due_at - pg::clock_now());
+}
+
+int64 fire_schedules(const NodeIdentity &node) {
+    const int64 end = pg::steady_now() + turn_time_max_us;
+    int64 settled = 0;
+    for (Firing fired{.settled = 0, .failures = 0, .more = true};
+         fired.more && pg::steady_now() < end; settled += fired.settled)
+        fired = fire_batch(node);
+    return settled;
+}
+
+void announce_schedules() {
+    CacheInvalidateRelcacheByRelid(find_table());
+    wake_workers_at_commit();
+}
+
+} // namespace stacksaga
