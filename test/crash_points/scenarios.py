@@ -138,6 +138,33 @@ class Signal(SagaScenario):
         return saga_id
 
 
+class Schedule(Scenario):
+    """A run each second, none of which is a minute late: so none is lost, and none starts two sagas."""
+    name = 'schedule'
+
+    def work(self, client, tag):
+        client.value("SELECT stacksaga.create_schedule(%s, 'steps', '* * * * * *', jsonb_build_object('tag', %s::text))",
+                     f'every second {tag}', tag)
+        client.until('two runs have started', lambda: client.value(
+            "SELECT count(*) >= 2 FROM stacksaga.sagas WHERE input ->> 'tag' = %s", tag))
+        client.value('SELECT stacksaga.drop_schedule(schedule) FROM stacksaga.schedules WHERE schedule = %s',
+                     f'every second {tag}')
+        client.until('its sagas end', lambda: client.value(
+            "SELECT bool_and(status = 'completed') FROM stacksaga.sagas WHERE input ->> 'tag' = %s", tag))
+
+    def wrong(self, client, tag):
+        runs = client.rows("""SELECT input ->> 'scheduled_at' FROM stacksaga.sagas
+                               WHERE input ->> 'tag' = %s ORDER BY 1""", tag)
+        seconds = client.value("""SELECT 1 + extract(epoch FROM max(run) - min(run))::integer
+                                    FROM unnest(%s::timestamptz[]) AS run""", [run for run, in runs])
+        if len(set(runs)) != len(runs) or len(runs) != seconds:
+            yield f'not one run for each second: {runs}'
+        effects = client.rows("""SELECT s.saga_id, step, direction FROM effect JOIN stacksaga.sagas AS s USING (saga_id)
+                                  WHERE s.input ->> 'tag' = %s""", tag)
+        if len(effects) != 3 * len(runs) or len(set(effects)) != len(effects):
+            yield f'{len(effects)} effects of {len(runs)} runs, not three of each'
+
+
 def answer(client, statements):
     """Runs an effect and the answers to it in one transaction. It is not repeated when the server is lost: what did
     not commit is claimed again. A lease that was lost meanwhile undoes it. Whether it committed, as far as is known."""

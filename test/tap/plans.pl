@@ -108,6 +108,17 @@ SELECT stacksaga.accept_sequence('KEY', 1, 2);
 SELECT stacksaga.compare_and_set('scope', 'KEY', NULL, '1');
 SELECT stacksaga.compare_and_set('scope', 'KEY', 1, '2');
 SELECT * FROM stacksaga.read_value('scope', 'KEY');
+SELECT stacksaga.create_schedule('KEY', 'charge', '@yearly', overlap => 'skip');
+SELECT stacksaga.create_schedule('KEY', 'charge', '@yearly', overlap => 'skip');
+SELECT stacksaga.pause_schedule('KEY', 'a look');
+SELECT stacksaga.resume_schedule('KEY', 'looked');
+BEGIN;
+SET LOCAL stacksaga.clock_offset = '366 days';
+SELECT stacksaga.fire_schedules();
+SET LOCAL stacksaga.clock_offset = '732 days';
+SELECT stacksaga.fire_schedules();
+ROLLBACK;
+SELECT stacksaga.drop_schedule('KEY');
 SELECT stacksaga.expire_dedupe();
 SELECT stacksaga.expire_sagas();
 SELECT stacksaga.maintain_outbox(true);
@@ -185,6 +196,10 @@ $node->safe_psql('postgres', q{
 		LATERAL (SELECT stacksaga.accept_message('filled', n::text)) a;
 	SELECT count(*) FROM generate_series(1, 5) n,
 		LATERAL stacksaga.publish_batch('other', array_fill(to_jsonb(n), ARRAY[10000]));
+	SELECT stacksaga.create_schedule('filled', 'charge', '@yearly');
+	INSERT INTO stacksaga.schedule SELECT (s).* FROM generate_series(1, 20000) n,
+		LATERAL (SELECT jsonb_populate_record(s, jsonb_build_object('schedule', n::text, 'token', n)) AS s
+		           FROM stacksaga.schedule s WHERE schedule = 'filled') AS s;
 });
 same_plans('large, stale statistics');
 $node->safe_psql('postgres', 'VACUUM ANALYZE');
