@@ -68,4 +68,18 @@ template <class F> bool attempt_write(F &&body) {
         static_cast<F &&>(body));
 }
 
+/// Runs `body`, which only reads, and leaves neither a snapshot nor a lock of it behind, in the
+/// middle of a transaction that goes on: in a subtransaction that is rolled back.
+template <class F> void peek(F &&body) {
+    static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
+    MemoryContext memory = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    BeginInternalSubTransaction(nullptr);
+    body();
+    RollbackAndReleaseCurrentSubTransaction();
+    MemoryContextSwitchTo(memory);
+    CurrentResourceOwner = owner;
+    InvalidateCatalogSnapshotConditionally();
+}
+
 } // namespace stacksaga::pg

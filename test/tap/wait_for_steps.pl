@@ -64,6 +64,32 @@ woken_by('the step before wakes it',
 psql(q{SELECT stacksaga.claim_steps('here', 'w', lease => '2 seconds')});
 woken_by('a lease that runs out wakes it', sub { });
 
+# A commit finds waiters by their transactions, so a waiter keeps its own one from look to look.
+sub transaction_of_service { return psql("SELECT virtualtransaction FROM pg_locks WHERE pid = $pid LIMIT 1") }
+my $transaction;
+$node->poll_query_until('postgres', q{
+	SELECT count(stacksaga.complete_step(saga_id, step, lease)) = 1 FROM stacksaga.claim_steps('here', 'w')})
+  or die 'the step whose lease ran out is not tried again';
+woken_by(
+	'a step that falls due later does not end the wait',
+	sub {
+		$transaction = transaction_of_service();
+		psql(q{SELECT stacksaga.start_saga('one', run_at => clock_timestamp() + interval '3 seconds')});
+		is(transaction_of_service(), $transaction, 'a waiter that looks again is seen meanwhile');
+	});
+
+# Whoever claimed it may roll back. Several times: a timer that PostgreSQL set while the session was idle
+# may end a wait after some seconds.
+my $claimer = $node->background_psql('postgres');
+my $begun = Time::HiRes::time();
+for (1 .. 5)
+{
+	$claimer->query_safe(q{BEGIN; SELECT stacksaga.claim_steps('here', 'w')});
+	woken_by('a claim that is rolled back wakes it', sub { $claimer->query_safe('ROLLBACK') });
+}
+cmp_ok(Time::HiRes::time() - $begun, '<', 30, 'each time within a second or so');
+$claimer->quit;
+
 # Cancelled, terminated: nothing of the wait stays.
 my $waiter = $node->background_psql('postgres', on_error_stop => 0);
 my $other = $waiter->query_safe('SELECT pg_backend_pid()');

@@ -86,18 +86,26 @@ void each_step(int32 ring_id, std::string_view queue, TimestampTz from, F &&visi
 
 } // namespace
 
-TimestampTz next_claimable(int32 ring_id, std::string_view queue, TimestampTz now) {
+Claimable count_claimable(int32 ring_id, std::string_view queue, TimestampTz now, size_t enough) {
     QueueMemory &memory = memory_of(ring_id, queue);
-    TimestampTz first = DT_NOEND;
+    Claimable found{.due = 0, .next = DT_NOEND, .is_being_changed = false};
+    TimestampTz first = now;
     each_step(ring_id, queue, memory.probe.begin(now), [&](TupleTableSlot *row) {
-        if (pg::is_being_changed(row))
+        const TimestampTz due_at = DatumGetTimestampTz(column(row, work_due_at));
+        first = std::min(first, due_at);
+        if (pg::is_being_changed(row)) {
+            found.is_being_changed = true;
             return true;
-        first = DatumGetTimestampTz(column(row, work_due_at));
-        return false;
+        }
+        if (due_at > now) {
+            found.next = due_at;
+            return false;
+        }
+        return ++found.due < enough;
     });
     memory.probe.end(now);
-    memory.probe.settle_at(now, std::min(first, now));
-    return first;
+    memory.probe.settle_at(now, first);
+    return found;
 }
 
 Candidates find_candidates(const ClaimSearch &search) {

@@ -33,9 +33,15 @@ struct Candidates {
     bool is_cut;                     ///< there may be more behind them
 };
 
-/// When the first step of a queue falls due that nobody is changing now, leases that run out
-/// included; before `now`: it is due. DT_NOEND: there is none. Inside with_spi.
-TimestampTz next_claimable(int32 ring_id, std::string_view queue, TimestampTz now);
+/// What a queue holds for its waiters, leases that run out included.
+struct Claimable {
+    size_t due;       ///< steps that are due and that nobody is changing now
+    TimestampTz next; ///< when the next one falls due; DT_NOEND: there is none, or enough are due
+    bool is_being_changed; ///< there are others, which may be as they were when a change is undone
+};
+
+/// Counts what is due, up to `enough`.
+Claimable count_claimable(int32 ring_id, std::string_view queue, TimestampTz now, size_t enough);
 
 /// As many candidates as are wanted, and more where other claimers were met. Inside with_spi.
 Candidates find_candidates(const ClaimSearch &search);

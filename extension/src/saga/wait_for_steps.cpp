@@ -3,6 +3,7 @@
 // While it waits it has committed, so it holds no snapshot and no lock but the shared one that says
 // for which queue it waits, and vacuum goes on. It looks once before it waits, and after each wake
 // and each instant at which a step falls due.
+#include "pg/attempt.hpp"
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
@@ -37,12 +38,13 @@ void begin_anew() {
     XactIsoLevel = XACT_READ_COMMITTED;
 }
 
-TimestampTz look(int32 ring_id, std::string_view queue) {
-    return pg::with_pinned_path([&] {
-        return pg::as_owner([&] {
-            return pg::with_spi([&] { return next_claimable(ring_id, queue, pg::clock_now()); });
-        });
-    });
+/// When to look again at steps that another transaction is changing, for it may roll back.
+constexpr int64 changed_again_us = USECS_PER_SEC;
+
+Claimable look(int32 ring_id, std::string_view queue) {
+    Claimable found{};
+    pg::peek([&] { found = count_claimable(ring_id, queue, pg::clock_now(), 1); });
+    return found;
 }
 
 void sleep(int64 microseconds) {
@@ -53,17 +55,21 @@ void sleep(int64 microseconds) {
     CHECK_FOR_INTERRUPTS();
 }
 
+/// How long nothing will be due unless somebody wakes this session.
+int64 rest(const Claimable &found) {
+    const int64 until_due = found.next == DT_NOEND ? wait_max_us : found.next - pg::clock_now();
+    return found.is_being_changed ? std::min(until_due, changed_again_us) : until_due;
+}
+
 /// Waits until a step of the queue is due, or `end`, an instant of the steady clock. Whether one
 /// was due at the first look.
 bool wait_until_due(int32 ring_id, std::string_view queue, int64 end) {
     for (bool is_first = true;; is_first = false) {
-        const TimestampTz due_at = look(ring_id, queue);
-        begin_anew();
-        const int64 until_due = due_at == DT_NOEND ? wait_max_us : due_at - pg::clock_now();
-        const int64 left = std::min(until_due, end - pg::steady_now());
-        if (left <= 0)
-            return is_first && until_due <= 0;
-        sleep(left);
+        const Claimable found = look(ring_id, queue);
+        const int64 left = end - pg::steady_now();
+        if (found.due > 0 || left <= 0)
+            return is_first && found.due > 0;
+        sleep(std::clamp<int64>(rest(found), 0, left));
     }
 }
 
