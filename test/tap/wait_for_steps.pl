@@ -17,7 +17,18 @@ $node->safe_psql('postgres', q{
 	SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('a', 'here',
 		retry => stacksaga.retry_policy(initial_interval => '1 second', jitter => 0))]);
 	SELECT stacksaga.define_saga('two', ARRAY[stacksaga.queue_step('a', 'first'), stacksaga.queue_step('b', 'here')]);
-	SELECT stacksaga.define_saga('other', ARRAY[stacksaga.queue_step('a', 'elsewhere')])});
+	SELECT stacksaga.define_saga('other', ARRAY[stacksaga.queue_step('a', 'elsewhere')]);
+	SELECT stacksaga.define_saga('crowd', ARRAY[stacksaga.queue_step('a', 'crowd')]);
+	CREATE TABLE returned ();
+	CREATE PROCEDURE serve() LANGUAGE plpgsql AS $$
+	BEGIN
+		LOOP
+			CALL stacksaga.wait_for_steps('crowd', '1 minute');
+			INSERT INTO returned DEFAULT VALUES;
+			PERFORM stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('crowd', 'w');
+			COMMIT;
+		END LOOP;
+	END $$});
 
 my $service = $node->background_psql('postgres');
 my $pid = $service->query_safe('SELECT pg_backend_pid()');
@@ -89,6 +100,45 @@ for (1 .. 5)
 }
 cmp_ok(Time::HiRes::time() - $begun, '<', 30, 'each time within a second or so');
 $claimer->quit;
+
+# Several wait. Nobody claims the step: each of them hears of it in turn.
+sub start_waiting
+{
+	my ($count, $call) = @_;
+	my @waiters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. $count;
+	for my $waiter (@waiters)
+	{
+		$waiter->{stdin} .= "$call;\n\\echo over\n";
+		$waiter->{run}->pump_nb;
+	}
+	$node->poll_query_until('postgres', qq{
+		SELECT count(*) = $count FROM pg_stat_activity WHERE wait_event = 'Extension' AND query LIKE 'CALL%'})
+	  or die 'they do not wait';
+	return @waiters;
+}
+my @waiters = start_waiting(4, q{CALL stacksaga.wait_for_steps('crowd', '1 minute')});
+my $before = Time::HiRes::time();
+psql(q{SELECT stacksaga.start_saga('crowd')});
+$_->query_until(qr/over/, '') for @waiters;
+cmp_ok(Time::HiRes::time() - $before, '<', 30, 'a step that nobody claims wakes one waiter after the other');
+$_->quit for @waiters;
+psql(q{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('crowd', 'w')});
+
+# They claim: a step wakes one of them, and another one that looks whether it was claimed.
+@waiters = start_waiting(8, 'CALL serve()');
+my $steps = 30;
+for my $number (1 .. $steps)
+{
+	psql(q{SELECT stacksaga.start_saga('crowd')});
+	$node->poll_query_until('postgres', q{SELECT NOT EXISTS (SELECT FROM stacksaga.work WHERE queue = 'crowd')})
+	  or die 'nobody does the step';
+}
+my $returned = psql('SELECT count(*) FROM returned');
+cmp_ok($returned, '>=', $steps, "eight waiters do $steps steps");
+cmp_ok($returned, '<', 2 * $steps, 'without all of them being woken for each');
+psql(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query = 'CALL serve();'});
+$_->query_until(qr/over/, '') for @waiters;
+$_->quit for @waiters;
 
 # Cancelled, terminated: nothing of the wait stays.
 my $waiter = $node->background_psql('postgres', on_error_stop => 0);

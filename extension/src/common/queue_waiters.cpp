@@ -13,9 +13,15 @@ struct Queue {
     friend constexpr bool operator==(const Queue &, const Queue &) = default;
 };
 
-/// The queues whose waiters this transaction wakes; the list is the transaction's memory.
+/// So many of a queue's waiters this transaction wakes.
+struct Wake {
+    Queue queue;
+    size_t steps;
+};
+
+/// The list is the transaction's memory.
 struct Wanted {
-    Queue *list;
+    Wake *list;
     size_t count, room;
 };
 constinit Wanted wanted{};
@@ -32,28 +38,44 @@ LOCKTAG tag_of(const Queue &queue) {
     return pg::lock_tag(pg::LockClass::queue, queue.ring_id, queue.hash);
 }
 
-void wake(const Queue &queue) {
+/// Calls `use` with the processes that wait for the queue, but for this one. The line is in the
+/// order of their places in shared memory.
+template <class F> void with_others(const Queue &queue, F &&use) {
     const LOCKTAG tag = tag_of(queue);
     int count = 0;
     VirtualTransactionId *waiters = GetLockConflicts(&tag, ExclusiveLock, &count);
-    for (int i = 0; i < count; ++i)
-        if (PGPROC *process = pg::process_of(waiters[i]); process != nullptr)
-            SetLatch(&process->procLatch);
+    auto **processes =
+        static_cast<PGPROC **>(palloc(sizeof(PGPROC *) * static_cast<size_t>(count + 1)));
+    const auto end = std::remove(
+        processes, std::transform(waiters, waiters + count, processes, pg::process_of), nullptr);
+    use(std::span<PGPROC *>{processes, end});
+    pfree(processes);
+    pfree(waiters);
 }
 
-/// A lock of the session, because waiting spans transactions; an error does not release it.
-void release() {
-    const LOCKTAG tag = tag_of(*waits_for);
+void wake(const Wake &wake) {
+    with_others(wake.queue, [&](std::span<PGPROC *> others) {
+        const auto end =
+            others.begin() + static_cast<ptrdiff_t>(std::min(wake.steps, others.size()));
+        std::partial_sort(others.begin(), end, others.end());
+        std::for_each(others.begin(), end, [](PGPROC *p) { SetLatch(&p->procLatch); });
+    });
+}
+
+/// A lock of the session, which an error does not release: it is released before others are woken.
+void leave() {
+    const Queue queue = *waits_for;
+    const LOCKTAG tag = tag_of(queue);
     waits_for.reset();
     LockRelease(&tag, ShareLock, true);
+    wake({.queue = queue, .steps = 1});
 }
 
 void at_transaction_end(XactEvent event, void *) {
     if (event == XACT_EVENT_ABORT && waits_for)
-        release();
+        leave();
     if (event == XACT_EVENT_COMMIT)
-        for (size_t i = 0; i < wanted.count; ++i)
-            wake(wanted.list[i]);
+        std::for_each(wanted.list, wanted.list + wanted.count, wake);
     if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
         wanted = {};
 }
@@ -62,6 +84,17 @@ void watch_transactions() {
     if (!is_registered)
         RegisterXactCallback(at_transaction_end, nullptr);
     is_registered = true;
+}
+
+void add(const Wake &added) {
+    if (wanted.count == wanted.room) {
+        wanted.room = std::max<size_t>(8, 2 * wanted.room);
+        auto *list = static_cast<Wake *>(
+            MemoryContextAlloc(TopTransactionContext, sizeof(Wake) * wanted.room));
+        std::copy(wanted.list, wanted.list + wanted.count, list);
+        wanted.list = list;
+    }
+    wanted.list[wanted.count++] = added;
 }
 
 } // namespace
@@ -75,22 +108,28 @@ void begin_waiting(int32 ring_id, std::string_view queue) {
 }
 
 void stop_waiting() {
-    release();
+    leave();
+}
+
+size_t place_in_line() {
+    size_t place = 0;
+    with_others(*waits_for, [&](std::span<PGPROC *> others) {
+        place = static_cast<size_t>(
+            std::count_if(others.begin(), others.end(), [](PGPROC *p) { return p < MyProc; }));
+    });
+    return place;
 }
 
 void wake_waiters_at_commit(int32 ring_id, std::string_view queue) {
     watch_transactions();
     const Queue added = queue_of(ring_id, queue);
-    if (std::find(wanted.list, wanted.list + wanted.count, added) != wanted.list + wanted.count)
-        return;
-    if (wanted.count == wanted.room) {
-        wanted.room = std::max<size_t>(8, 2 * wanted.room);
-        auto *list = static_cast<Queue *>(
-            MemoryContextAlloc(TopTransactionContext, sizeof(Queue) * wanted.room));
-        std::copy(wanted.list, wanted.list + wanted.count, list);
-        wanted.list = list;
-    }
-    wanted.list[wanted.count++] = added;
+    Wake *const end = wanted.list + wanted.count;
+    Wake *const known =
+        std::find_if(wanted.list, end, [&](const Wake &w) { return w.queue == added; });
+    if (known != end)
+        ++known->steps;
+    else
+        add({.queue = added, .steps = 1});
 }
 
 } // namespace stacksaga

@@ -3,6 +3,9 @@
 // While it waits it has committed, so it holds no snapshot and no lock but the shared one that says
 // for which queue it waits, and vacuum goes on. It looks once before it waits, and after each wake
 // and each instant at which a step falls due.
+//
+// A step is for the first in line: with one step due, the second one waits a moment until the first
+// has claimed it, and takes it when nobody has.
 #include "pg/attempt.hpp"
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
@@ -38,12 +41,15 @@ void begin_anew() {
     XactIsoLevel = XACT_READ_COMMITTED;
 }
 
+/// How long a step is left to those who stand before in line: some times as long as one of them
+/// takes from its wake to its claim.
+constexpr int64 patience_us = 2000;
 /// When to look again at steps that another transaction is changing, for it may roll back.
 constexpr int64 changed_again_us = USECS_PER_SEC;
 
-Claimable look(int32 ring_id, std::string_view queue) {
+Claimable look(int32 ring_id, std::string_view queue, size_t enough) {
     Claimable found{};
-    pg::peek([&] { found = count_claimable(ring_id, queue, pg::clock_now(), 1); });
+    pg::peek([&] { found = count_claimable(ring_id, queue, pg::clock_now(), enough); });
     return found;
 }
 
@@ -56,20 +62,34 @@ void sleep(int64 microseconds) {
 }
 
 /// How long nothing will be due unless somebody wakes this session.
-int64 rest(const Claimable &found) {
+int64 rest(const Claimable &found, size_t place) {
     const int64 until_due = found.next == DT_NOEND ? wait_max_us : found.next - pg::clock_now();
-    return found.is_being_changed ? std::min(until_due, changed_again_us) : until_due;
+    return found.is_being_changed && place == 0 ? std::min(until_due, changed_again_us) : until_due;
 }
 
-/// Waits until a step of the queue is due, or `end`, an instant of the steady clock. Whether one
-/// was due at the first look.
+/// Waits until a step of the queue is due and left to this session, or `end`, an instant of the
+/// steady clock. Whether one was due at the first look.
 bool wait_until_due(int32 ring_id, std::string_view queue, int64 end) {
-    for (bool is_first = true;; is_first = false) {
-        const Claimable found = look(ring_id, queue);
-        const int64 left = end - pg::steady_now();
-        if (found.due > 0 || left <= 0)
-            return is_first && found.due > 0;
-        sleep(std::clamp<int64>(rest(found), 0, left));
+    size_t place = place_in_line();
+    Claimable found = look(ring_id, queue, place + 1);
+    const bool was_due = found.due > 0;
+    int64 patience_end = 0; // 0: nothing is due
+    for (;;) {
+        const int64 now = pg::steady_now();
+        if (found.due > place || now >= end)
+            return was_due;
+        if (found.due == 0)
+            patience_end = 0;
+        else if (patience_end == 0)
+            patience_end = now + patience_us;
+        else if (now >= patience_end)
+            return was_due;
+        // The place before it sleeps counts: when those before it leave for the same step, it is
+        // not first for that one.
+        place = place_in_line();
+        const int64 until = found.due > 0 ? patience_end : now + rest(found, place);
+        sleep(std::max<int64>(0, std::min(until, end) - now));
+        found = look(ring_id, queue, place + 1);
     }
 }
 
