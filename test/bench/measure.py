@@ -117,6 +117,15 @@ class Database:
         task = pathlib.Path(f'/proc/{self.postmaster}/task/{self.postmaster}/children')
         return set(task.read_text().split())
 
+    def cpu(self):
+        """The CPU time of all the server's processes, those that have ended included, in seconds."""
+        try:
+            # A process that has ended is counted by the postmaster.
+            return (cpu_of(self.postmaster) + process_ticks(self.postmaster, 16) +
+                    sum(cpu_of(pid) for pid in self.children()))
+        except (FileNotFoundError, ProcessLookupError):  # it has ended since the list was read
+            return self.cpu()
+
     def wal_position(self):
         """How many bytes of WAL the server has written since it was made."""
         return int(self.sql("SELECT pg_current_wal_insert_lsn() - '0/0'"))
@@ -125,13 +134,13 @@ class Database:
         """Runs a script of pgbench and returns its Cost.
 
         It runs for so many seconds, or so often per client; a transaction is so many items. The CPU
-        time is that of its connections, which the postmaster knows of when they have ended.
+        time is that of all processes of the server: a worker's beside it counts.
         """
         with tempfile.NamedTemporaryFile('w', suffix='.sql') as file:
             file.write(script)
             file.flush()
             extent = ['-T', str(seconds)] if transactions is None else ['-t', str(transactions)]
-            before, processes = process_ticks(self.postmaster, 16), self.children()
+            before, processes = self.cpu(), self.children()
             wal_before = self.wal_position()
             done = subprocess.run(
                 [PGBENCH, '-n', '-M', 'prepared', '-c', str(clients), '-j', str(min(clients, 2)),
@@ -140,7 +149,7 @@ class Database:
         if done.returncode != 0:
             sys.exit(f'pgbench failed:\n{done.stdout}{done.stderr}')
         wait_until(lambda: self.children() <= processes, 'the connections end')
-        cpu = process_ticks(self.postmaster, 16) - before
+        cpu = self.cpu() - before
         count = int(re.search(r'actually processed: (\d+)', done.stdout)[1])
         rate = float(re.search(r'tps = ([\d.]+) \(without', done.stdout)[1])
         if count == 0:

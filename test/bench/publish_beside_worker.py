@@ -1,4 +1,6 @@
-"""publish() and start_saga() for services, beside a running worker against without one."""
+"""publish() and start_saga() for services beside a running worker: against INSERT, against no worker."""
+
+import pathlib
 
 import measure
 from outbox_peers import PAYLOAD
@@ -10,6 +12,8 @@ PREPARE = """
 """
 
 PUBLISH = f"SELECT stacksaga.publish('order.placed', '{PAYLOAD}', :client_id::text);\n"
+INSERT = f"""INSERT INTO hand.outbox (topic, payload, key)
+VALUES ('order.placed', '{PAYLOAD}', :client_id::text) RETURNING message_id;\n"""
 
 SAGA = """
 SELECT * FROM stacksaga.start_saga('order');
@@ -23,6 +27,7 @@ SELECT stacksaga.complete_step(:saga_id, 'charge', :lease);
 
 def run(bench):
     db = bench.database()
+    db.sql((pathlib.Path(__file__).parent / 'hand_outbox.sql').read_text())
     db.sql(PREPARE)
 
     def with_workers(count, script, clients):
@@ -36,6 +41,10 @@ def run(bench):
             return db.load(script, clients=clients, seconds=bench.seconds, seed=seed)
         return measured
 
+    for clients in (1, 4, 16):
+        bench.compare('`publish` for a service', with_workers(1, PUBLISH, clients),
+                      'INSERT', with_workers(1, INSERT, clients), clients=clients,
+                      goal=round(1 / 0.9, 2))
     for what, script in (('`publish` for a service', PUBLISH), ('a saga of a queue step', SAGA)):
         for clients in (1, 4):
             bench.compare(what, with_workers(1, script, clients), 'no worker',
