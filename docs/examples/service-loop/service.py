@@ -1,0 +1,72 @@
+# A service that does the steps of the queue "payments". Wants libpq's variables (PGHOST, ...).
+import os, signal
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+COMPLETE = 'SELECT * FROM stacksaga.complete_steps(%s::uuid[], %s::text[], %s::bigint[], %s::jsonb[])'
+CLAIM = "SELECT * FROM stacksaga.claim_steps('payments', %s, 10, %s::interval)"
+FAIL = 'SELECT stacksaga.fail_step(%s, %s, %s, %s, %s)'
+WAIT = "CALL stacksaga.wait_for_steps('payments')"
+worker = f'till-{os.getpid()}'
+lease = os.environ.get('LEASE', '30 seconds')
+
+def charge(db, step):
+    """The work. A step may be done twice: its key makes the second time harmless."""
+    insert = 'INSERT INTO charge VALUES (%s, %s) ON CONFLICT DO NOTHING'
+    db.execute(insert, (step['idempotency_key'], step['input']['amount']))
+    return {'charged': step['input']['amount']}
+
+class Service:
+    def __init__(self, db):
+        self.db = db
+        self.stops = self.waits = False
+        signal.signal(signal.SIGTERM, self.stop)
+
+    def stop(self, *_):
+        """Ends after the steps at hand; a wait is cancelled."""
+        self.stops = True
+        if self.waits:
+            self.db.cancel()
+
+    def do(self, step):
+        """Does a step and returns the answer to it, none if it failed."""
+        name = step['saga_id'], step['step'], step['lease']
+        try:
+            return [(*name, Jsonb(charge(self.db, step)))]
+        except psycopg.IntegrityError as error:  # it would fail again
+            self.db.execute(FAIL, (*name, str(error), 'non_retryable'))
+            return []
+
+    def turn(self, done):
+        """Answers for what is done and claims what is next: one transaction, one round trip."""
+        with self.db.pipeline():  # without BEGIN one transaction, until its end
+            answers = self.db.execute(COMPLETE, [[row[i] for row in done] for i in range(4)])
+            claims = None if self.stops else self.db.execute(CLAIM, (worker, lease))
+        for answer in answers:
+            if answer['sqlstate']:  # SG412: the lease ran out, and somebody else has the step
+                print(answer['saga_id'], answer['step'], answer['sqlstate'], flush=True)
+        return claims.fetchall() if claims else []
+
+    def wait(self):
+        try:
+            self.waits = True
+            if not self.stops:
+                self.db.execute(WAIT)
+        except psycopg.errors.QueryCanceled:
+            if not self.stops:
+                raise
+        finally:
+            self.waits = False
+
+    def serve(self):
+        done = []
+        while done or not self.stops:
+            steps = self.turn(done)
+            done = [answer for step in steps for answer in self.do(step)]
+            if not steps:
+                self.wait()
+
+# Autocommit: CALL runs outside of a transaction block.
+with psycopg.connect(autocommit=True, row_factory=dict_row) as db:
+    Service(db).serve()
