@@ -32,6 +32,21 @@ SELECT s.key, s.input, s.saga_id = v.last_saga_id AS is_last, v.next_run, v.fail
   FROM stacksaga.sagas s, stacksaga.schedules v WHERE s.key LIKE 'noon@%' AND v.schedule = 'noon';
 SELECT stacksaga.drop_schedule('noon');
 
+-- run_pending() fires what is due as well, and goes on with the sagas that this starts.
+BEGIN;
+TRUNCATE stacksaga.work; -- of other tests
+CREATE SCHEMA sweep;
+CREATE FUNCTION sweep.only(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS 'SELECT call.input';
+SELECT stacksaga.define_saga('sweep', ARRAY[stacksaga.sql_step('only', 'sweep.only(stacksaga.step_call)')]);
+SELECT pg_temp.set_clock('2032-01-02 11:00:00Z');
+SELECT stacksaga.create_schedule('swept', 'sweep', '0 12 * * *');
+SELECT stacksaga.run_pending();
+SELECT pg_temp.set_clock('2032-01-02 12:00:01Z');
+SELECT stacksaga.run_pending(1);
+SELECT stacksaga.run_pending();
+SELECT status, output FROM stacksaga.sagas WHERE key = 'swept@2032-01-02T12:00:00Z';
+ROLLBACK;
+
 -- Missed is what is 60 s past: none, the last one, or all are caught up. What is less late always runs.
 SELECT pg_temp.set_clock('2032-02-01 00:00:30Z');
 SELECT stacksaga.create_schedule('skips', 'tidy', '*/10 * * * *', catch_up => 'skip'),

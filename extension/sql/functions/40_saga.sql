@@ -122,7 +122,7 @@ COMMENT ON FUNCTION stacksaga.await_saga IS
 CREATE OR REPLACE FUNCTION stacksaga.run_pending(max_items integer DEFAULT 100) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER AS 'MODULE_PATHNAME', 'stacksaga_run_pending';
 COMMENT ON FUNCTION stacksaga.run_pending IS
-    'Does due work of the session''s ring in the caller''s transaction, each handler in a subtransaction, and returns how many items it did; deferred constraints of the caller are checked before. Raises SG400, SG409 (inside a handler)';
+    'Does due work of the session''s ring in the caller''s transaction, each handler in a subtransaction, and returns how many items it did, due schedules among them; deferred constraints of the caller are checked before. Raises SG400, SG409 (inside a handler)';
 
 CREATE OR REPLACE FUNCTION stacksaga.saga_transitions()
 RETURNS TABLE (from_status text, to_status text, direction text, sentence text, of_child boolean)

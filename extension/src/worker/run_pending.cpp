@@ -11,6 +11,7 @@
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/work_item.hpp"
+#include "src/schedule/firing.hpp"
 
 namespace stacksaga {
 
@@ -106,8 +107,13 @@ int64 run_pending(int32 limit) {
             if (count < limit && !left.has(item))
                 count += run_saga(item, limit - count, left);
         }
-        if (count + left.count == before) // nothing is due, or other sessions hold what is
+        if (count + left.count > before)
+            continue;
+        // Nothing is due, or other sessions hold what is.
+        const int64 fired = fire_due_schedules(ring.ring_id, wanted).settled;
+        if (fired == 0)
             return count + deliver_pending(ring.ring_id, wanted);
+        count += fired;
     }
 }
 
