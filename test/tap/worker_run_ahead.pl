@@ -46,6 +46,13 @@ $node->safe_psql('postgres', q{
 		PERFORM stacksaga.signal_saga(call.saga_id, 'go', '"gone"');
 		RETURN note(call);
 	END $$;
+	CREATE FUNCTION signal_in_vain(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM stacksaga.signal_saga(call.saga_id, 'go');
+		RETURN '"signalled"';
+	EXCEPTION WHEN SQLSTATE 'SG404' THEN
+		RETURN note(call);
+	END $$;
 	CREATE FUNCTION step_of(name text, function text) RETURNS stacksaga.step_definition LANGUAGE sql AS $$
 		SELECT stacksaga.sql_step(name, function || '(stacksaga.step_call)', 'note(stacksaga.step_call)',
 			retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0')) $$;
@@ -57,6 +64,7 @@ $node->safe_psql('postgres', q{
 		step_of('a', 'note'), step_of('b', 'note'), step_of('c', 'fail')]);
 	SELECT stacksaga.define_saga('signals', ARRAY[
 		step_of('a', 'note'), step_of('b', 'signal'), stacksaga.signal_step('go', 'go', timeout => '1 hour'), step_of('c', 'note')]);
+	SELECT stacksaga.define_saga('no signals', ARRAY[step_of('a', 'note'), step_of('b', 'signal_in_vain'), step_of('c', 'note')]);
 	SELECT stacksaga.define_saga('short', ARRAY[step_of('a', 'note')]);
 	SELECT stacksaga.define_saga('long', array_agg(step_of('s' || n, 'note'))) FROM generate_series(1, 60) AS n;});
 
@@ -102,6 +110,13 @@ is_deeply([ map { transactions($_) } @ids ], [ ('a+b+c') x 5 ], 'all steps of a 
 is(seen($ids[0]), "a act 0 {}\nb act 1 {\"a\": \"a\"}\nc act 2 {\"a\": \"a\", \"b\": \"b\"}",
 	'each handler finds the markers and results of the steps before it');
 is($node->safe_psql('postgres', "SELECT count(*) FROM stacksaga.work"), 0, 'no work is left');
+
+# Before the first failure: after one, what follows is written before it runs.
+@ids = start_sagas('no signals');
+await_status('completed', @ids);
+is(transactions($ids[0]), 'a+b+c', 'a handler whose signal to its own saga is refused');
+is($node->safe_psql('postgres', "SELECT count(*) FROM stacksaga.failure WHERE saga_id = '$ids[0]'"), 0,
+	'has no step run again');
 
 @ids = start_sagas('again');
 await_status('completed', @ids);

@@ -75,7 +75,8 @@ Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKi
     if (kind == HandlerKind::action && !*isnull)
         check_payload(result, "output");
     running_handler.end();
-    if (running_handler.has_signalled_its_saga())
+    // One without signal steps has refused the signal, and may not be written yet.
+    if (running_handler.has_signalled_its_saga() && saga->definition->has_signals)
         saga = lock_saga(saga->id, saga->now);
     return result;
 }
