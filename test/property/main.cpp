@@ -32,6 +32,8 @@ struct Options {
     int saga = -1;
     int tree = -1;
     int databases = 2;
+    int live = 2 * rounds * trees_per_round;
+    int kills = 4;
     std::string scripts = PROPERTY_SCRIPTS;
 };
 
@@ -56,6 +58,14 @@ public:
                  one_tree ? Range{options_.tree, options_.tree + 1, tree_batch_size, true}
                           : Range{0, (options_.sagas + sagas_per_tree - 1) / sagas_per_tree,
                                   tree_batch_size, false});
+    }
+    /// Saga trees of a background worker, after all others: it has the clock of the server.
+    void work_live(const std::string &sagas, const std::string &trees) {
+        const std::string name = "property_live";
+        Database database(name, sagas, options_.seed);
+        SagaTreeDatabase tree_database(name, trees, options_.seed, options_.kills);
+        std::atomic<int> next = 0;
+        work(tree_database, next, Range{0, options_.live, trees_per_round, false});
     }
     void failed(const std::string &why) {
         const std::lock_guard lock(mutex_);
@@ -139,6 +149,13 @@ int run(const Options &options) {
         });
     for (std::thread &thread : threads)
         thread.join();
+    if (!one && options.live > 0 && !batches.enough()) {
+        try {
+            batches.work_live(sagas, trees);
+        } catch (const std::exception &error) {
+            batches.failed(fmt::format("with a worker: {}", error.what()));
+        }
+    }
     const LostLeases &lost = batches.lost_leases();
     if (options.sagas >= sagas_of_every_kind && !one && !batches.enough() &&
         !lost.is_of_every_kind())
@@ -167,6 +184,10 @@ int main(int argc, char **argv) {
     app.add_option("--tree", options.tree, "Run only this saga tree, and print its trace");
     app.add_option("--databases", options.databases, "How many databases, each with a session")
         ->check(CLI::Range(1, 64));
+    app.add_option("--live", options.live, "How many saga trees with a background worker besides")
+        ->check(CLI::Range(0, 1'000'000));
+    app.add_option("--kills", options.kills, "How often that worker is killed")
+        ->check(CLI::Range(0, 1000));
     app.add_option("--scripts", options.scripts, "The directory of property.sql and saga_tree.sql");
     CLI11_PARSE(app, argc, argv);
     try {

@@ -24,9 +24,10 @@ std::string policy(Random &random) {
 }
 
 /// One step without its stage. A child that could be undone is not, where its step need not be.
-std::string own_step(Random &random, int no, bool compensable, const char *effect) {
+std::string own_step(Random &random, int no, bool compensable, const char *effect,
+                     int sql_percent) {
     constexpr const char *run = "property.tree_run(stacksaga.step_call)";
-    const bool is_sql = random.chance(50);
+    const bool is_sql = random.chance(sql_percent);
     std::string text =
         is_sql ? fmt::format("stacksaga.sql_step('s{}', '{}'{}", no, run,
                              compensable ? fmt::format(", compensation => '{}'", run) : "")
@@ -51,8 +52,15 @@ std::string child_step(Random &random, int no, const Kid &kid, bool compensable)
     return text;
 }
 
+std::string signal_step(Random &random, int no) {
+    return fmt::format("stacksaga.signal_step('s{}', 'go', timeout => '{} minutes', effect => "
+                       "'guarded'",
+                       no, random.one_of({36, 100, 700}));
+}
+
 /// Defines `name`, with these as steps among others. Returns whether it cannot be undone.
-bool define(Random &random, const std::string &name, std::vector<Kid> kids, std::string &text) {
+bool define(Random &random, const std::string &name, std::vector<Kid> kids, int sql_percent,
+            std::string &text) {
     const int stages = random.between(1, 3);
     bool is_irreversible = false; // from this stage on
     std::string steps;
@@ -68,12 +76,14 @@ bool define(Random &random, const std::string &name, std::vector<Kid> kids, std:
             kids.pop_back();
         }
         if (has_pivot)
-            list.push_back(own_step(random, ++no, false, "irreversible"));
+            list.push_back(own_step(random, ++no, false, "irreversible", sql_percent));
         while (list.empty() || random.chance(35)) {
             const bool compensable = !is_irreversible && random.chance(85);
-            list.push_back(
-                own_step(random, ++no, compensable, compensable ? "compensable" : "guarded"));
+            list.push_back(own_step(random, ++no, compensable,
+                                    compensable ? "compensable" : "guarded", sql_percent));
         }
+        if (random.chance(20))
+            list.push_back(signal_step(random, ++no));
         for (const std::string &step : list)
             steps += fmt::format("{}\n  {}, stage => {}{})", steps.empty() ? "" : ",", step, stage,
                                  random.chance(50) ? ", retry => " + policy(random) : "");
@@ -90,13 +100,13 @@ bool define(Random &random, const std::string &name, std::vector<Kid> kids, std:
 
 } // namespace
 
-SagaTreeDefinition make_saga_tree(uint64_t seed, int number) {
+SagaTreeDefinition make_saga_tree(uint64_t seed, int number, int sql_percent) {
     Random random(seed, {place_tree, static_cast<uint64_t>(number)});
     SagaTreeDefinition f{.root = fmt::format("tree {}", number), .statements = {}};
     std::vector<Kid> kids;
     const auto add = [&](const std::string &name, const std::vector<Kid> &children) {
         f.statements.emplace_back();
-        return Kid{name, define(random, name, children, f.statements.back())};
+        return Kid{name, define(random, name, children, sql_percent, f.statements.back())};
     };
     const Kid leaf = add(f.root + " leaf", {});
     if (random.chance(50))
@@ -111,11 +121,11 @@ SagaTreeDefinition make_saga_tree(uint64_t seed, int number) {
     return f;
 }
 
-std::string tree_input(uint64_t seed, int number) {
+std::string tree_input(uint64_t seed, int number, bool may_fail) {
     Random random(seed, {place_tree_input, static_cast<uint64_t>(number)});
     // Per mille of the attempts that do not succeed.
-    const int act = random.one_of({0, 50, 200, 200, 400});
-    const int compensate = random.one_of({0, 100, 400});
+    const int act = may_fail ? random.one_of({0, 50, 200, 200, 400}) : 0;
+    const int compensate = may_fail ? random.one_of({0, 100, 400}) : 0;
     return fmt::format(R"({{"tree": {}, "seed": {}, "act": {}, "compensate": {}}})", number,
                        random.next() >> 2, act, compensate);
 }

@@ -37,7 +37,7 @@ CREATE FUNCTION property.dice(input jsonb, place text) RETURNS integer LANGUAGE 
 $$;
 -- In the end everybody succeeds, and operators help whoever is stuck.
 CREATE FUNCTION property.is_calm() RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT current_setting('property.calm', true) = 'on'
+    SELECT current_setting('stacksaga.clock_offset')::interval >= interval '60 hours'
 $$;
 
 CREATE FUNCTION property.tree_outcome(input jsonb, direction text, attempt integer, key text)
@@ -50,6 +50,15 @@ RETURNS text LANGUAGE sql STABLE AS $$
              [1 + property.dice(input, 'word ' || key || attempt) % 5] END
 $$;
 
+CREATE FUNCTION property.tree_signal(saga_id uuid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM stacksaga.signal_saga(saga_id, 'go');
+EXCEPTION WHEN SQLSTATE 'SG404' OR SQLSTATE 'SG409' THEN
+    NULL; -- it has no step that waits for one, or takes none any more
+END
+$$;
+
+-- Some signal the saga whose step they run, some the one above it.
 CREATE FUNCTION property.tree_attempt(call stacksaga.step_call, fallback boolean)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -63,6 +72,12 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = word, ERRCODE = CASE word WHEN 'non_retryable' THEN 'SG424'
             WHEN 'unknown' THEN 'SR504' ELSE 'SR503' END;
     END IF;
+    CASE property.dice(call.input, 'signal ' || call.idempotency_key) % 5
+    WHEN 0 THEN PERFORM property.tree_signal(call.saga_id);
+    WHEN 1 THEN PERFORM property.tree_signal(s.parent_id) FROM stacksaga.saga s
+                  WHERE s.saga_id = call.saga_id AND s.parent_id IS NOT NULL;
+    ELSE NULL;
+    END CASE;
     RETURN to_jsonb(call.step);
 END
 $$;
@@ -183,8 +198,17 @@ BEGIN
 END
 $$;
 
+-- Signals from outside.
+CREATE FUNCTION property.tree_signals(tick integer) RETURNS bigint LANGUAGE sql AS $$
+    SELECT count(property.tree_signal(s.saga_id))
+      FROM stacksaga.saga s JOIN stacksaga.work w USING (saga_id)
+      JOIN stacksaga.definition_step d ON d.definition_id = s.definition_id AND d.step_no = w.step_no
+     WHERE d.kind = 'signal' AND w.purpose = 'step' AND s.status = 'running'
+       AND (property.is_calm() OR property.dice(s.input, format('signal %s %s', s.saga_id, tick)) < 200)
+$$;
+
 CREATE FUNCTION property.tree_forget() RETURNS void LANGUAGE sql AS $$
-    TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure,
+    TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.saga_signal,
         property.tree_effect, property.tree_answer, property.tree_operation,
         property.tree_violation, property.change
 $$;
@@ -253,6 +277,10 @@ CREATE VIEW property.tree_broken AS
      WHERE NOT EXISTS (SELECT FROM stacksaga.effect m
                         WHERE m.saga_id = e.saga_id AND m.step_no = d.step_no
                           AND m.direction = e.direction)
+    UNION ALL
+    SELECT tree, format('step %s failed by an error that is not its own: %s', f.step_no, f.error)
+      FROM stacksaga.failure f JOIN property.tree_saga USING (saga_id)
+     WHERE f.sqlstate NOT IN ('SR503', 'SR504', 'SG424', '57P02') -- what they raise; the worker's death
     UNION ALL
     SELECT tree, format('saga %s ended %s', saga_id, status) FROM property.tree_saga
      WHERE status NOT IN ('completed', 'failed')

@@ -1,3 +1,4 @@
+#include "live_worker.hpp"
 #include "saga_tree.hpp"
 
 #include <map>
@@ -9,7 +10,7 @@ namespace stacksaga::property {
 namespace {
 
 // From this hour on nothing fails any more, and some hours later everything must be final.
-constexpr int calm_from = 60;
+constexpr int calm_from = 60; // as in saga_tree.sql
 constexpr int ticks_max = calm_from + 240;
 
 constexpr const char *select_unfinished = R"(
@@ -35,8 +36,19 @@ SagaTreeDatabase::SagaTreeDatabase(const std::string &database, const std::strin
     session_.run_script(script);
 }
 
+SagaTreeDatabase::SagaTreeDatabase(const std::string &database, const std::string &script,
+                                   uint64_t seed, int kills)
+    : SagaTreeDatabase(database, script, seed) {
+    worker_ = std::make_unique<LiveWorker>(session_, database, seed, kills);
+}
+
+SagaTreeDatabase::~SagaTreeDatabase() = default;
+
 int SagaTreeDatabase::run(int first, int last, bool report_all, std::vector<std::string> &reports) {
-    start(first, last);
+    const int round = worker_ ? first / trees_per_round % rounds : 1;
+    if (worker_)
+        worker_->spare(round != 2);
+    start(first, last, round != 0);
     for (int tick = 0; tick < ticks_max && run_tick(tick); ++tick)
         ;
     std::map<int, std::string> broken;
@@ -50,26 +62,54 @@ int SagaTreeDatabase::run(int first, int last, bool report_all, std::vector<std:
     return static_cast<int>(broken.size());
 }
 
-void SagaTreeDatabase::start(int first, int last) {
-    session_.run("SET stacksaga.clock_offset = '0'");
+void SagaTreeDatabase::start(int first, int last, bool may_fail) {
+    begin_hour(0);
     SagaTreeDefinition definition;
     for (int number = first; number < last; ++number) {
         if (number == first || number % trees_per_definition == 0) {
-            definition = make_saga_tree(seed_, number / trees_per_definition);
+            definition = definition_of(number);
             for (const std::string &statement : definition.statements)
                 session_.run(statement.c_str());
         }
-        session_.run("SELECT stacksaga.start_saga($1, $2::jsonb, saga_id => $3::uuid)",
-                     {definition.root, tree_input(seed_, number), tree_id(seed_, number)});
+        session_.run(
+            "SELECT stacksaga.start_saga($1, $2::jsonb, saga_id => $3::uuid)",
+            {definition.root, tree_input(seed_, number, may_fail), tree_id(seed_, number)});
     }
+    end_hour();
 }
 
-/// One hour of one transaction. Returns whether something is left for the next one.
-bool SagaTreeDatabase::run_tick(int tick) {
+/// Mostly SQL steps where a worker may run them ahead.
+SagaTreeDefinition SagaTreeDatabase::definition_of(int number) const {
+    return make_saga_tree(seed_, number / trees_per_definition, worker_ ? 85 : 50);
+}
+
+/// In a transaction of its own, or with a worker that sees what is committed.
+void SagaTreeDatabase::begin_hour(int tick) {
+    if (worker_) {
+        worker_->move_clock(tick);
+        return;
+    }
     session_.run("BEGIN");
     session_.run(fmt::format("SET LOCAL stacksaga.clock_offset = '{} hours'", tick).c_str());
-    session_.run(tick < calm_from ? "SET LOCAL property.calm = off"
-                                  : "SET LOCAL property.calm = on");
+}
+
+void SagaTreeDatabase::end_hour() {
+    if (!worker_)
+        session_.run("COMMIT");
+}
+
+/// Whether anything was done, where that is known.
+bool SagaTreeDatabase::run_steps() {
+    if (worker_) {
+        worker_->await_rest();
+        return false;
+    }
+    return session_.run("SELECT stacksaga.run_pending(1000000)").number(0, 0) > 0;
+}
+
+/// One hour. Returns whether something is left for the next one.
+bool SagaTreeDatabase::run_tick(int tick) {
+    begin_hour(tick);
     const std::string now = fmt::format("{}", tick);
     const auto count = [&](const char *sql, const std::vector<std::string> &parameters) {
         return session_.run(sql, parameters).number(0, 0);
@@ -81,26 +121,34 @@ bool SagaTreeDatabase::run_tick(int tick) {
     bool busy = true;
     bool is_first = true;
     while (busy) {
-        busy = count("SELECT stacksaga.run_pending(1000000)", {}) > 0;
+        busy = run_steps();
         busy = count("SELECT property.tree_answers($1::integer)", {now}) > 0 || busy;
-        if (is_first)
+        if (is_first) {
             busy = count("SELECT property.tree_operate($1::integer)", {now}) > 0 || busy;
+            busy = count("SELECT property.tree_signals($1::integer)", {now}) > 0 || busy;
+        }
         is_first = false;
         busy = serve("tree") > 0 || busy;
         busy = serve("tree spare") > 0 || busy;
     }
     const bool is_left = session_.run(select_unfinished).text(0, 0) == "t";
-    session_.run("COMMIT");
+    end_hour();
     return is_left;
 }
 
 std::string SagaTreeDatabase::report(int number, const std::string &broken) {
-    std::string text = fmt::format("-- saga tree {} (--seed {} --tree {})\npromises:{}\n", number,
-                                   seed_, number, broken);
-    for (const std::string &statement :
-         make_saga_tree(seed_, number / trees_per_definition).statements)
+    std::string text =
+        fmt::format("-- saga tree {} ({}--seed {} {} {})\npromises:{}\n", number,
+                    worker_ ? "of a worker, " : "", seed_, worker_ ? "--live" : "--tree",
+                    worker_ ? number + 1 : number, broken);
+    for (const std::string &statement : definition_of(number).statements)
         text += statement + ";\n";
-    text += fmt::format("input {}\n", tree_input(seed_, number));
+    text += "input " +
+            session_
+                .run("SELECT input FROM stacksaga.saga WHERE saga_id = $1::uuid",
+                     {tree_id(seed_, number)})
+                .text(0, 0) +
+            "\n";
     const support::Rows events = session_.run(select_events, {fmt::format("{}", number)});
     for (int i = 0; i < events.size(); ++i)
         text += "  " + events.text(i, 0) + "\n";
