@@ -58,11 +58,12 @@ is(completes('a plain table'), 0, 'the table is searched without a statement');
 
 # The first rows of a slot are due, and a transaction that stays open is changing them.
 my @busy = split /\n/, sql(q{
-	SELECT s.saga_id FROM generate_series(1, 3),
-		stacksaga.start_saga('answer', saga_id => id_in_slot(), run_at => clock_timestamp() + interval '1 hour') AS s});
+	SELECT (stacksaga.start_saga('answer', saga_id => id_in_slot(), run_at => clock_timestamp() + interval '1 hour')).saga_id
+	  FROM generate_series(1, 3)});
+is(scalar(keys %{{ map { $_ => 1 } @busy }}), 3, 'there are three');
 my $session = $node->background_psql('postgres');
-$session->query_safe("BEGIN; SELECT stacksaga.suspend_saga('$_', 'for a while')") for $busy[0];
-$session->query_safe("SELECT stacksaga.suspend_saga('$_', 'for a while')") for @busy[1, 2];
+$session->query_safe('BEGIN');
+$session->query_safe("SELECT stacksaga.suspend_saga('$_', 'for a while')") for @busy;
 $node->append_conf('postgresql.conf', "stacksaga.clock_offset = '2 hours'");
 $node->reload;
 $node->poll_query_until('postgres', "SELECT stacksaga.clock_now() > clock_timestamp() + interval '1 hour'");
