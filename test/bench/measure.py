@@ -23,6 +23,13 @@ import psycopg
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'performance.md'
 PGBENCH = pathlib.Path(os.environ['STACKSAGA_BINDIR']) / 'pgbench'
 TICKS = os.sysconf('SC_CLK_TCK')
+WORKERS_SHARE = """
+    SELECT count(DISTINCT s.owner) = w.running AND w.running = %s
+           AND bool_and(n.pid IN (SELECT pid FROM pg_stat_activity))
+      FROM stacksaga.slot s JOIN stacksaga.node n ON n.incarnation = s.owner,
+           (SELECT count(*) AS running FROM stacksaga.worker_stats JOIN pg_stat_activity USING (pid)) AS w
+     WHERE s.ring_id = 1 GROUP BY w.running
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +73,11 @@ HEADING = ('what', 'against', 'clients', 'time', 'CPU', 'goal', 'met')
 def spread(ratios):
     """The median, the smallest and the largest, as text."""
     return f'{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})'
+
+
+def digits(value):
+    """A number with three digits, or with all those of its integer."""
+    return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'
 
 
 def process_ticks(pid, first):
@@ -125,6 +137,19 @@ class Database:
                     sum(cpu_of(pid) for pid in self.children()))
         except (FileNotFoundError, ProcessLookupError):  # it has ended since the list was read
             return self.cpu()
+
+    def set_workers(self, count):
+        """Changes how many workers there are, and returns when each of them owns its part of the ring."""
+        self.sql(f'ALTER SYSTEM SET stacksaga.workers = {count}')
+        self.sql('SELECT pg_reload_conf()')
+        wait_until(lambda: self.sql(WORKERS_SHARE, count), f'{count} workers share the ring', patience=120,
+                   pause=0.1)
+
+    def worker_cpu(self):
+        """The CPU time that the workers that run now have used, in seconds."""
+        with self.session.execute(
+                'SELECT pid FROM stacksaga.worker_stats JOIN pg_stat_activity USING (pid)') as cursor:
+            return sum(cpu_of(row[0]) for row in cursor.fetchall())
 
     def wal_position(self):
         """How many bytes of WAL the server has written since it was made."""
@@ -214,7 +239,7 @@ class Figures(Bench):
             goal, met = f'{at_most:g} {unit}', 'yes' if middle <= at_most else 'no'
         if at_least is not None:
             goal, met = f'at least {at_least:g} {unit}', 'yes' if middle >= at_least else 'no'
-        measured = f'{middle:.3g} {unit} ({min(values):.3g} to {max(values):.3g})'
+        measured = f'{digits(middle)} {unit} ({digits(min(values))} to {digits(max(values))})'
         self.rows.append((what, measured, goal, met))
         print(f'{what}: {measured}', flush=True)
 

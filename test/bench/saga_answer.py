@@ -84,4 +84,5 @@ def run(bench):
                       answers(THEIRS, FILL_THEIRS, theirs, clients), clients=clients)
 
 
-measure.main(run)
+if __name__ == '__main__':
+    measure.main(run)

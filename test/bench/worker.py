@@ -120,4 +120,5 @@ def run(bench):
     bench.compare('a step of a saga', ours, '256 steps a transaction', theirs(256), clients=1)
 
 
-measure.main(run)
+if __name__ == '__main__':
+    measure.main(run)

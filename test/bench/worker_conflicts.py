@@ -4,7 +4,6 @@ import measure
 
 SAGAS = 10000
 ROWS = 40
-SETTLED = 'SELECT count(*) = %s FROM stacksaga.worker_stats s JOIN pg_stat_activity a USING (pid)'
 
 # Each step takes one from a row and gives it to another, in random order: two of them at once may wait for
 # each other. A failing attempt fails after it has done so, with its rows locked.
@@ -38,21 +37,11 @@ START = """
 """
 
 
-def set_workers(db, count):
-    """Changes how many workers there are, and returns when each of them owns its part of the ring."""
-    db.sql(f'ALTER SYSTEM SET stacksaga.workers = {count}')
-    db.sql('SELECT pg_reload_conf()')
-    measure.wait_until(lambda: db.sql(SETTLED, count) and db.sql("""
-        SELECT count(DISTINCT s.owner) = %s AND bool_and(n.pid IN (SELECT pid FROM pg_stat_activity))
-          FROM stacksaga.slot s JOIN stacksaga.node n ON n.incarnation = s.owner
-         WHERE s.ring_id = 1""", count), f'{count} workers share the ring', patience=120, pause=0.1)
-
-
 def measured(db, workers, share, seed):
     """Seconds until all sagas have ended; one attempt of the share fails. Checks the accounts and the attempts."""
-    set_workers(db, workers)
+    db.set_workers(workers)
     db.sql('VACUUM ANALYZE')
-    cpu = sum_of_cpu(db)
+    cpu = db.worker_cpu()
     wal = db.wal_position()
     db.sql(START.format(seed=seed / 1000, rows=ROWS, sagas=SAGAS, share=share))
     begun = db.sql('SELECT clock_timestamp()')
@@ -61,12 +50,7 @@ def measured(db, workers, share, seed):
     db.must('SELECT sum(balance) = 0 FROM account')
     db.must("SELECT bool_and(status = 'completed') FROM stacksaga.saga")
     db.must("SELECT NOT EXISTS (SELECT FROM stacksaga.failure WHERE sqlstate <> 'SR503')")
-    return measure.Cost(SAGAS, seconds, sum_of_cpu(db) - cpu, db.wal_position() - wal)
-
-
-def sum_of_cpu(db):
-    with db.session.execute('SELECT pid FROM stacksaga.worker_stats JOIN pg_stat_activity USING (pid)') as cursor:
-        return sum(measure.cpu_of(row[0]) for row in cursor.fetchall())
+    return measure.Cost(SAGAS, seconds, db.worker_cpu() - cpu, db.wal_position() - wal)
 
 
 def run(bench):
