@@ -74,6 +74,14 @@ $session->quit;
 sql(q{SELECT FROM stacksaga.start_saga('answer')}); # which wakes the worker
 ok(await_completed($_), 'and are found again after a rollback') for @busy;
 
+# A table that somebody has changed is not accessed directly.
+sql(q{
+	CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN coalesce(new, old); END';
+	CREATE TRIGGER keep BEFORE INSERT OR UPDATE OR DELETE ON stacksaga.work FOR EACH ROW EXECUTE FUNCTION keep()});
+cmp_ok(completes('a table with a trigger'), '>', 0, 'a table with a trigger is searched by a statement');
+sql('DROP TRIGGER keep ON stacksaga.work');
+is(completes('a table without the trigger'), 0, 'and without one when the trigger is gone');
+
 # As where tables are distributed.
 sql(q{
 	BEGIN;

@@ -5,6 +5,7 @@
 #include "pg/query.hpp"
 #include "pg/settings.hpp"
 #include "src/ring/ring.hpp"
+#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 
@@ -12,21 +13,7 @@ namespace {
 
 constexpr int32 rotation_step = 97; // odd: it reaches every slot
 
-// Columns of stacksaga.work, by their numbers.
-enum WorkColumn : AttrNumber {
-    work_saga_id = 1,
-    work_step_no = 2,
-    work_direction = 3,
-    work_slot = 6,
-    work_due_at = 7,
-    work_attempt = 8,
-    work_attempt_base = 9,
-    work_lease_until = 11,
-    work_purpose = 14,
-    work_verifying = 15,
-    work_queue = 18,
-};
-// Columns of its index.
+// Columns of the index.
 constexpr AttrNumber index_slot = 2;
 constexpr AttrNumber index_due_at = 3;
 
@@ -36,7 +23,7 @@ constexpr AttrNumber index_due_at = 3;
     " AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL)) "
 constinit pg::Statement list_slots{"SELECT slot FROM " SLOTS_TO_WORK_IN};
 
-// The same search where somebody has partitioned the table, say.
+// The same search where the table is not accessed directly: somebody has partitioned it, say.
 constinit pg::Statement find_due{
     "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.attempt, w.is_retry"
     "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN " ORDER BY slot # $6) AS s, LATERAL ("
@@ -56,31 +43,35 @@ constinit pg::Statement find_next_due{
     "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
     "        ORDER BY w.due_at LIMIT 1) AS w"};
 
-Datum column(TupleTableSlot *row, WorkColumn number) {
+Datum column(TupleTableSlot *row, WorkColumn column) {
     bool is_null;
-    const Datum value = slot_getattr(row, number, &is_null);
+    const Datum value = slot_getattr(row, pg::column_number(column), &is_null);
     Assert(!is_null);
     return value;
 }
 
-FoundItem item_of(TupleTableSlot *row) {
-    const char *purpose = DatumGetCString(DirectFunctionCall1(enum_out, column(row, work_purpose)));
-    const int32 attempt = DatumGetInt32(column(row, work_attempt));
-    return {
-        .item = {.saga_id = *DatumGetUUIDP(column(row, work_saga_id)),
-                 .slot = DatumGetInt32(column(row, work_slot)),
-                 .purpose = *core::work_purpose_of(purpose),
-                 .step_no = DatumGetInt16(column(row, work_step_no)),
-                 .direction = *core::direction_of(pg::view_of_text(column(row, work_direction))),
-                 .attempt = attempt},
-        .is_retry = attempt > DatumGetInt32(column(row, work_attempt_base)) &&
-                    slot_attisnull(row, work_lease_until) &&
-                    !DatumGetBool(column(row, work_verifying)) && slot_attisnull(row, work_queue),
-        .deferral = std::nullopt};
+bool is_null(TupleTableSlot *row, WorkColumn column) {
+    return slot_attisnull(row, pg::column_number(column));
 }
 
-/// One search by the index.
-struct IndexSearch {
+FoundItem item_of(TupleTableSlot *row) {
+    const int32 attempt = DatumGetInt32(column(row, WorkColumn::attempt));
+    return {.item = {.saga_id = *DatumGetUUIDP(column(row, WorkColumn::saga_id)),
+                     .slot = DatumGetInt32(column(row, WorkColumn::slot)),
+                     .purpose = purpose_of(column(row, WorkColumn::purpose)),
+                     .step_no = DatumGetInt16(column(row, WorkColumn::step_no)),
+                     .direction =
+                         *core::direction_of(pg::view_of_text(column(row, WorkColumn::direction))),
+                     .attempt = attempt},
+            .is_retry = attempt > DatumGetInt32(column(row, WorkColumn::attempt_base)) &&
+                        is_null(row, WorkColumn::lease_until) &&
+                        !DatumGetBool(column(row, WorkColumn::verifying)) &&
+                        is_null(row, WorkColumn::queue),
+            .deferral = std::nullopt};
+}
+
+/// One search; by the index, but for find_by_sql().
+struct Search {
     const NodeIdentity &node;
     const int32 slots;
     const int32 rotation;
@@ -99,9 +90,9 @@ private:
     void read_slot(pg::IndexReader &work, int32 slot);
     bool is_full() const { return found.list.size() == room.size(); }
 };
-static_assert(std::is_trivially_destructible_v<IndexSearch>);
+static_assert(std::is_trivially_destructible_v<Search>);
 
-void IndexSearch::run(pg::IndexReader &work) {
+void Search::run(pg::IndexReader &work) {
     is_read = static_cast<bool *>(palloc0(sizeof(bool) * static_cast<size_t>(slots)));
     for (int32 i = 0; i < slots && !is_full(); ++i) {
         const int32 slot = i ^ rotation; // the number of slots is a power of two
@@ -111,7 +102,7 @@ void IndexSearch::run(pg::IndexReader &work) {
     found.is_whole = found.is_whole && !is_full();
 }
 
-bool IndexSearch::may_work_in(int32 slot) {
+bool Search::may_work_in(int32 slot) {
     if (may_work == nullptr) {
         auto *flags = static_cast<bool *>(palloc0(sizeof(bool) * static_cast<size_t>(slots)));
         pg::Rows rows = list_slots.run(pg::param(node.ring_id), pg::param(node.incarnation));
@@ -124,7 +115,7 @@ bool IndexSearch::may_work_in(int32 slot) {
 
 /// To the first row of the slot, from the remembered instant on. Where there is none, to the first
 /// row of the next slots that have not been read. Returns the last of these.
-int32 IndexSearch::seek(pg::IndexReader &work, int32 slot) const {
+int32 Search::seek(pg::IndexReader &work, int32 slot) const {
     const pg::KeyColumn ring{F_INT4EQ, InvalidOid, Int32GetDatum(node.ring_id)};
     if (from != DT_NOBEGIN) {
         work.seek(std::array{ring, pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(slot)},
@@ -143,11 +134,11 @@ int32 IndexSearch::seek(pg::IndexReader &work, int32 slot) const {
     return last;
 }
 
-void IndexSearch::read_slot(pg::IndexReader &work, int32 slot) {
+void Search::read_slot(pg::IndexReader &work, int32 slot) {
     int32 end = seek(work, slot) + 1; // of the slots that have nothing due, or nothing more
     while (TupleTableSlot *row = work.next()) {
-        const int32 its_slot = DatumGetInt32(column(row, work_slot));
-        const TimestampTz due_at = DatumGetTimestampTz(column(row, work_due_at));
+        const int32 its_slot = DatumGetInt32(column(row, WorkColumn::slot));
+        const TimestampTz due_at = DatumGetTimestampTz(column(row, WorkColumn::due_at));
         if (due_at > now) {
             if (due_at < found.next_due && may_work_in(its_slot))
                 found.next_due = due_at;
@@ -183,7 +174,7 @@ FoundItem item_of(const pg::Rows &rows, uint64 row) {
             .deferral = std::nullopt};
 }
 
-FoundItems find_by_sql(const IndexSearch &search) {
+void find_by_sql(Search &search) {
     const pg::Param ring = pg::param(search.node.ring_id);
     const pg::Param owner = pg::param(search.node.incarnation);
     pg::Rows rows =
@@ -191,14 +182,12 @@ FoundItems find_by_sql(const IndexSearch &search) {
                      pg::param(static_cast<int64>(search.room.size())), pg::param(search.rotation));
     for (uint64 row = 0; row < rows.count(); ++row)
         search.room[row] = item_of(rows, row);
-    FoundItems found{.list = search.room.first(rows.count()),
-                     .is_whole = rows.count() < search.room.size(),
-                     .next_due = DT_NOEND};
+    search.found.list = search.room.first(rows.count());
+    search.found.is_whole = rows.count() < search.room.size();
     if (rows.empty()) {
         pg::Rows next = find_next_due.run(ring, owner, pg::param_time(search.now));
-        found.next_due = next.optional_time(0, 0).value_or(DT_NOEND);
+        search.found.next_due = next.optional_time(0, 0).value_or(DT_NOEND);
     }
-    return found;
 }
 
 } // namespace
@@ -209,17 +198,17 @@ FoundItems ItemSearch::find(TimestampTz now, MemoryContext memory) {
     rotation_ = (rotation_ + rotation_step) % slots_;
     const auto limit = static_cast<size_t>(pg::settings.batch_size);
     auto *room = static_cast<FoundItem *>(MemoryContextAlloc(memory, sizeof(FoundItem) * limit));
-    IndexSearch search{.node = node_,
-                       .slots = slots_,
-                       .rotation = rotation_,
-                       .from = probe_.begin(now),
-                       .now = now,
-                       .room = {room, limit}};
-    const bool is_read = pg::with_index("work", "work_for_workers",
-                                        [&](pg::IndexReader &work) { search.run(work); });
-    const FoundItems found = is_read ? search.found : find_by_sql(search);
+    Search search{.node = node_,
+                  .slots = slots_,
+                  .rotation = rotation_,
+                  .from = probe_.begin(now),
+                  .now = now,
+                  .room = {room, limit}};
+    auto read = [&](pg::IndexReader &work) { search.run(work); };
+    if (work_table.obstacle() != nullptr || !pg::with_index("work", "work_for_workers", read))
+        find_by_sql(search);
     probe_.end(now);
-    return found;
+    return search.found;
 }
 
 } // namespace stacksaga
