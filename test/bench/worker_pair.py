@@ -17,7 +17,7 @@ def run(bench):
     db.sql((pathlib.Path(__file__).parent / 'hand_saga.sql').read_text())
     db.sql(worker.DEFINE)
     db.sql(DEFINE)
-    sagas = 2048 if bench.quick else 16384
+    sagas = 8192 if bench.quick else 65536
     bench.extent = f'{sagas} sagas'
 
     def with_workers(count, saga):
