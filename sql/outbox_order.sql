@@ -91,7 +91,7 @@ CALL outbox.drain(100);
 SET stacksaga.clock_offset = '100 minutes';
 CALL outbox.drain(100);
 
--- Several of a key fail in one batch: the later one is held behind the first, however short its pause.
+-- Several of a key fail in one batch: the later one waits for the first, however short its pause.
 SELECT outbox.put(61, 63, 'k');
 SELECT max(batch) AS batch FROM outbox.receive() \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(61), 'busy', retry_after => '10 minutes');
@@ -106,9 +106,11 @@ CALL outbox.drain(100);
 SELECT stacksaga.alter_subscription('s', retry => stacksaga.retry_policy(max_attempts => 3));
 SELECT outbox.put(71, 73, 'k');
 SELECT max(batch) AS batch FROM outbox.receive() \gset
-SELECT stacksaga.fail_message(:batch, outbox.id_of(71), 'busy'),
-       stacksaga.fail_message(:batch, outbox.id_of(72), 'busy');
+SELECT stacksaga.fail_message(:batch, outbox.id_of(71), 'busy', retry_after => '5 minutes'),
+       stacksaga.fail_message(:batch, outbox.id_of(72), 'busy', retry_after => '0');
 SELECT stacksaga.ack_messages(:batch);
+SELECT n, attempt FROM outbox.receive();
+SELECT payload, state FROM stacksaga.message_retry ORDER BY number;
 SET stacksaga.clock_offset = '130 minutes';
 SELECT stacksaga.ack_messages(max(batch)) FROM outbox.receive();
 SELECT n, attempt FROM outbox.receive();
@@ -140,6 +142,27 @@ SELECT max(batch) AS batch FROM outbox.receive() \gset
 SELECT stacksaga.fail_message(:batch, outbox.id_of(n), 'busy') FROM unnest(ARRAY[93, 97, 91]) AS n;
 SET stacksaga.clock_offset = '180 minutes';
 SELECT stacksaga.ack_messages(max(batch)), array_agg(n) FROM outbox.receive(4);
+CALL outbox.drain(100);
+
+-- Nothing shortens the pause of a retry: no earlier message that fails, in its batch or in the next
+-- one, and no alteration of the subscription.
+SELECT outbox.put(101, 104, 'k');
+SELECT max(batch) AS batch FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(103), 'busy', retry_after => '1 hour');
+SET stacksaga.clock_offset = '182 minutes';
+SELECT max(batch) AS batch, array_agg(n) FROM outbox.receive() \gset
+SELECT stacksaga.fail_message(:batch, outbox.id_of(101), 'busy', retry_after => '1 minute'),
+       stacksaga.fail_message(:batch, outbox.id_of(102), 'busy', retry_after => '30 minutes');
+SELECT stacksaga.ack_messages(:batch);
+SELECT payload, state FROM stacksaga.message_retry ORDER BY number;
+SELECT stacksaga.alter_subscription('s', stop_on_first_failure => false);
+SELECT stacksaga.alter_subscription('s', stop_on_first_failure => true);
+SELECT key, message_id = outbox.id_of(101) AS known FROM stacksaga.blocked_keys;
+SET stacksaga.clock_offset = '184 minutes';
+CALL outbox.drain(100);
+SET stacksaga.clock_offset = '214 minutes';
+CALL outbox.drain(100);
+SET stacksaga.clock_offset = '250 minutes';
 CALL outbox.drain(100);
 
 SELECT count(*) FROM stacksaga.message_retry;

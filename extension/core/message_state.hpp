@@ -82,9 +82,10 @@ constexpr bool is_active(MessageState s) {
 constexpr bool is_retry(MessageState s) {
     return s == MessageState::delayed || is_held(s) || is_active(s);
 }
-/// A message that fails behind it in its key is held: the two are not handed out together.
-constexpr bool holds_failures(MessageState s) {
-    return is_held(s) || s == MessageState::waiting || s == MessageState::fallback;
+/// It is held as soon as an earlier message of its key fails; in a pause it is held when that is
+/// over.
+constexpr bool is_held_at_once(MessageState s) {
+    return is_active(s) && s != MessageState::waiting;
 }
 
 struct MessageTransition {
@@ -136,7 +137,8 @@ inline constexpr auto message_transitions = [] {
         T{S::leased, E::give_up, S::dead,
           "its consumer failed it for good, or its leases have run out too often"},
         T{S::leased, E::process_dies, S::ready, "it is delivered on its own from now on"},
-        T{S::waiting, E::hold, S::held, "an earlier message of its key blocks it"},
+        T{S::waiting, E::hold, S::held,
+          "its pause is over, but an earlier message of its key blocks it"},
         T{S::waiting, E::hand_out, S::leased, "its pause is over, and a consumer gets it"},
         T{S::waiting, E::handled, S::done, "its pause was over, and a handler got it"},
         T{S::waiting, E::fail, S::waiting, "it failed once more"},

@@ -14,17 +14,17 @@ SELECT s.subscription,
        r.region,
        r.cluster
   FROM (SELECT DISTINCT ON (subscription_id, key) *
-          FROM (SELECT subscription_id, token, topic, key, message_id, since, attempts, last_error,
-                       0 AS rank
+          FROM (SELECT subscription_id, token, tick, number, topic, key, message_id, since, attempts,
+                       last_error, 0 AS rank
                   FROM stacksaga.dead_message
                  WHERE key IS NOT NULL AND discarded_at IS NULL
                 UNION ALL
-                SELECT subscription_id, token, topic, key, message_id, failed_since, attempt,
-                       last_error, 1
+                SELECT subscription_id, token, tick, number, topic, key, message_id, failed_since,
+                       attempt, last_error, 1
                   FROM stacksaga.message_retry
                  WHERE key IS NOT NULL AND failed_since IS NOT NULL
                    AND state NOT IN ('held', 'held_fallback')) AS blockers
-         ORDER BY subscription_id, key, rank, since) AS b
+         ORDER BY subscription_id, key, rank, tick, number) AS b
   JOIN stacksaga.subscription s ON s.subscription_id = b.subscription_id
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id
  WHERE s.stop_on_first_failure;

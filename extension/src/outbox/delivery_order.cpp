@@ -76,19 +76,6 @@ std::optional<KeyPlace> first_dead(const Subscription &s, core::Token token) {
     return first;
 }
 
-/// Whether a message before this place has failed. Ready ones before it are in the same batch.
-bool is_behind_failure(const Subscription &s, core::Token token, KeyPlace place) {
-    const std::optional<KeyPlace> dead = first_dead(s, token);
-    bool found = dead && *dead < place;
-    each_retry(s, token, [&](KeyPlace other, core::MessageState state) {
-        if (!(other < place))
-            return false;
-        found = found || core::holds_failures(state);
-        return !found;
-    });
-    return found;
-}
-
 /// Whether there is a message with this place among those, which are in the order of their places.
 bool holds_place(std::span<const Message> messages, KeyPlace place) {
     auto found = std::lower_bound(messages.begin(), messages.end(), place,
@@ -142,8 +129,9 @@ void hold_behind(const Subscription &s, const Message &m) {
         count = 0;
         pg::each_row("message_retry", "message_retry_active", behind, [&](TupleTableSlot *row) {
             const KeyPlace found = place_of(row);
-            if (from < found && has_key(row, retry_key))
-                active[count++] = {.place = found, .state = state_of(row)};
+            const core::MessageState state = state_of(row);
+            if (from < found && core::is_held_at_once(state) && has_key(row, retry_key))
+                active[count++] = {.place = found, .state = state};
             return count < active.size();
         });
         for (const PlacedState &found : std::span{active}.first(count))
@@ -151,12 +139,6 @@ void hold_behind(const Subscription &s, const Message &m) {
         if (count > 0)
             from = active[count - 1].place;
     }
-}
-
-void hold_behind_failure(const Subscription &s, const Message &failed, core::MessageState state) {
-    CommandCounterIncrement();
-    if (is_behind_failure(s, failed.token, place_of(failed)))
-        hold(s, failed.token, place_of(failed), state);
 }
 
 void release_key(const Subscription &s, core::Token token, TimestampTz now) {

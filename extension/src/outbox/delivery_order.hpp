@@ -33,13 +33,9 @@ bool is_behind_another(const Subscription &s, core::Token token, KeyPlace place)
 /// Holds a message, which is in this state: it waits for the earlier ones of its key.
 void hold(const Subscription &s, core::Token token, KeyPlace place, core::MessageState state);
 
-/// Holds all active messages of the key behind a message that failed or is held: ready ones, and
-/// ones that failed in a batch that was lost.
+/// Holds the active messages of the key behind a message that failed or is held, but none in its
+/// pause: due_messages() holds that one when its pause is over, so that nothing shortens it.
 void hold_behind(const Subscription &s, const Message &m);
-
-/// Holds a message that just failed and is in this state now, when an earlier one of its key has
-/// failed as well: a consumer that continues after a failure may fail several.
-void hold_behind_failure(const Subscription &s, const Message &failed, core::MessageState state);
 
 /// Releases the messages that wait in front of the first message of the key that is active or dead:
 /// the first ones of them, up to a fallback, which runs alone.

@@ -235,11 +235,8 @@ void fail_message(const Subscription &s, const Message &m, const MessageFailure 
                      .error = failure.error});
     }
     CRASH_POINT("retry: failure written, later ones not held");
-    if (!is_blocking(s, m))
-        return;
-    if (state != State::dead)
-        hold_behind_failure(s, m, state);
-    hold_behind(s, m);
+    if (is_blocking(s, m))
+        hold_behind(s, m);
 }
 
 void fail_fallback(const Subscription &s, const Message &m, const MessageFailure &failure,

@@ -6,8 +6,8 @@
 // A message that is dead, or a retry that is not merely delayed, blocks the later messages of its
 // key, where the subscription stops on the first failure. They wait in the order (tick, number).
 // When it ends, the first of them are released, and the log of the key is held until none is left.
-// In that order active messages come before held ones, and only ready messages come before another
-// active one.
+// In that order a held message has only held ones and ones in their pauses behind it, and a message
+// that failed behind another is held when it is due.
 #pragma once
 #include "src/outbox/delivery_order.hpp"
 
@@ -23,7 +23,7 @@ struct DueMessages {
 
 /// At most `limit` of them, those that are due first. Gives up on messages that have had all their
 /// attempts. Holds those that are behind another one of their key that is not among them: a dead
-/// one, or a delayed one that was handed out later and lost with its batch.
+/// one, one in its pause, or a delayed one that was handed out later and lost with its batch.
 DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, TimestampTz now);
 
 /// Whether the fallback of some message is to run; for callers that have not locked the partition.

@@ -232,7 +232,7 @@ void apply_stopping(int32 subscription_id, bool stops) {
                 statement.run(pg::param(subscription_id), state_param(t.from), state_param(t.to));
     };
     if (stops) {
-        run_for(hold_all, Event::hold, core::is_active);
+        run_for(hold_all, Event::hold, core::is_held_at_once);
         return;
     }
     for (State state : {State::ready, State::leased}) // which were released before

@@ -165,22 +165,6 @@ void Model::fail(int number, FailureClass failure_class, int retry_after, int no
     } else {
         d.status = settings_.has_fallback ? Status::fallback : Status::dead;
     }
-    forget_pauses(published(number));
-}
-
-void Model::forget_pauses(const Published &failed) {
-    if (!settings_.stops || failed.key.empty())
-        return;
-    const auto is_pending = [](const Delivery &d) {
-        return d.status == Status::dead || d.status == Status::fallback || d.next_attempt > 1;
-    };
-    for (auto &[number, d] : deliveries_) {
-        if (number == failed.number || published(number).key != failed.key)
-            continue;
-        d.due = 0;
-        if (is_pending(d))
-            deliveries_[failed.number].due = 0;
-    }
 }
 
 void Model::failed(int64_t id, int number, FailureClass failure_class, int retry_after,

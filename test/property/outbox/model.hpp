@@ -123,9 +123,6 @@ private:
                        const std::set<int> &together);
     void give(const std::vector<Given> &messages, int64_t batch, int now);
     void fail(int number, FailureClass failure_class, int retry_after, int now);
-    /// Of several failed messages of a key the later ones wait for the first, and come as soon as
-    /// it is settled.
-    void forget_pauses(const Published &failed);
     Batch &answer(int64_t batch, bool accepted, int now, const char *what);
     /// The engine gave up on it by itself: its consumer has lost its batch.
     void gave_up(int number, Delivery &d);

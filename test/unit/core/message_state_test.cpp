@@ -71,6 +71,15 @@ TEST(MessageState, ARetryIsDeliverableHeldOrAFallback) {
     }
 }
 
+// A pause lasts, whatever becomes of the messages before it; all else behind a failure is held at
+// once.
+TEST(MessageState, AFailureDoesNotHoldWhatIsInItsPause) {
+    for (size_t i = 0; i < message_state_names.size(); ++i) {
+        const auto s = static_cast<MessageState>(i);
+        EXPECT_EQ(is_held_at_once(s), is_active(s) && s != MessageState::waiting) << name_of(s);
+    }
+}
+
 TEST(MessageState, AFailureIsRetriedWhileAttemptsAreLeft) {
     for (FailureClass c : {FailureClass::retryable, FailureClass::unknown}) {
         EXPECT_EQ(event_of_failure(c, true, true), MessageEvent::fail);
