@@ -22,6 +22,11 @@ void note_change(WorkRow &row) {
         row.state = RowState::changed;
 }
 
+/// Not in the table.
+bool is_new(const WorkRow &row) {
+    return row.state == RowState::added || row.state == RowState::gone;
+}
+
 void add_row(SagaState &saga, Work work) {
     if (saga.is_suspended()) { // nothing of it is due
         work.resume_at = work.due_at;
@@ -32,13 +37,12 @@ void add_row(SagaState &saga, Work work) {
         saga.work.push(saga.memory, {.work = work, .state = RowState::added, .wakes = true});
     else
         *row = {.work = work,
-                .state = row->state == RowState::gone ? RowState::added : RowState::changed,
+                .state = is_new(*row) ? RowState::added : RowState::changed,
                 .wakes = true};
 }
 
 void remove_row(WorkRow &row) {
-    row.state = row.state == RowState::added || row.state == RowState::gone ? RowState::gone
-                                                                            : RowState::removed;
+    row.state = is_new(row) ? RowState::gone : RowState::removed;
 }
 
 void note_effect(SagaState &saga, const Effect &effect) {
@@ -74,7 +78,7 @@ void note_settled(SagaState &saga, const Settled &settled) {
 
 std::optional<Work> find_work(const SagaState &saga, std::int16_t step_no, Direction direction) {
     for (const WorkRow &row : saga.work)
-        if (row.is_live() && row.work.is(step_no, direction))
+        if (row.is_live() && row.work.is(step_no, direction) && !row.work.is_ahead())
             return row.work;
     return std::nullopt;
 }
@@ -82,7 +86,7 @@ std::optional<Work> find_work(const SagaState &saga, std::int16_t step_no, Direc
 bool work_remains(const SagaState &saga, Direction direction) {
     return std::any_of(saga.work.begin(), saga.work.end(), [&](const WorkRow &row) {
         return row.is_live() && row.work.purpose == WorkPurpose::step &&
-               row.work.direction == direction;
+               row.work.direction == direction && !row.work.is_ahead();
     });
 }
 
@@ -96,14 +100,33 @@ bool is_kept(const SagaState &saga, std::int16_t step_no) {
     return work && work->due_at == never && !work->is_claimed() && !work->resume_at;
 }
 
-void add_work(SagaState &saga, const Step &step, const NewWork &work) {
+bool add_work(SagaState &saga, const Step &step, const NewWork &work) {
+    Work made{.step_no = step.no,
+              .direction = work.direction,
+              .due_at = work.due_at,
+              .attempt = work.attempt,
+              .attempt_base = work.attempt,
+              .started_at = work.started_at,
+              .falling_back = work.falling_back};
+    const WorkRow *row = find_live(saga, step.no, work.direction);
+    const bool has_died = row != nullptr && row->work.is_ahead();
+    if (has_died) {
+        ++made.attempt;
+        made.worker = row->work.worker;
+    }
+    add_row(saga, made);
+    return has_died;
+}
+
+bool add_death(SagaState &saga, const Step &step, Direction direction, std::string_view worker) {
+    if (find_live(saga, step.no, direction) != nullptr)
+        return false;
     add_row(saga, {.step_no = step.no,
-                   .direction = work.direction,
-                   .due_at = work.due_at,
-                   .attempt = work.attempt,
-                   .attempt_base = work.attempt,
-                   .started_at = work.started_at,
-                   .falling_back = work.falling_back});
+                   .direction = direction,
+                   .due_at = never,
+                   .attempt = 1,
+                   .worker = worker});
+    return true;
 }
 
 void remove_work(SagaState &saga, std::int16_t step_no, Direction direction) {
@@ -351,6 +374,9 @@ void change_status(SagaState &saga, Direction direction, const StatusChange &cha
         return;
     if (saga.deadline_at)
         remove_deadline(saga);
+    for (WorkRow &left : saga.work)
+        if (left.is_live() && left.work.is_ahead())
+            remove_row(left);
     saga.changes.removes_notices = saga.definition->has_children;
     saga.changes.notifies_parent = saga.is_child;
 }

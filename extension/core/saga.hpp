@@ -46,6 +46,11 @@ struct Work {
     std::optional<std::string_view> worker{};
 
     bool is_claimed() const { return lease_until.has_value(); }
+    /// An attempt ended its process while the step ran ahead: the row waits for the step's turn.
+    bool is_ahead() const {
+        return resume_at.value_or(due_at) == never && attempt > attempt_base && !lease &&
+               !is_claimed() && !started_at;
+    }
     bool is(std::int16_t no, Direction d) const {
         return purpose == WorkPurpose::step && step_no == no && direction == d;
     }
@@ -202,7 +207,7 @@ static_assert(std::is_trivially_destructible_v<SagaState>);
 
 // ------------------------------------------------------------------------------------------- work
 
-/// The live row of (step, direction).
+/// The live row of (step, direction), whose turn has come.
 std::optional<Work> find_work(const SagaState &saga, std::int16_t step_no, Direction direction);
 /// Whether work of steps remains in this direction.
 bool work_remains(const SagaState &saga, Direction direction);
@@ -219,8 +224,10 @@ struct NewWork {
     bool falling_back = false;
     std::optional<std::int64_t> started_at{};
 };
-/// Makes a step due.
-void add_work(SagaState &saga, const Step &step, const NewWork &work);
+/// Makes a step due. True: it has an attempt that ended its process ahead of this turn.
+bool add_work(SagaState &saga, const Step &step, const NewWork &work);
+/// Keeps for the turn of a step that an attempt ended its process before; false: it has a row.
+bool add_death(SagaState &saga, const Step &step, Direction direction, std::string_view worker);
 void remove_work(SagaState &saga, std::int16_t step_no, Direction direction);
 /// Makes the deadline of the saga due at its instant.
 void add_deadline(SagaState &saga);

@@ -1,6 +1,7 @@
 #include "core/saga_compensation.hpp"
 
 #include "core/saga_children.hpp"
+#include "core/saga_engine.hpp"
 
 namespace stacksaga::core {
 
@@ -100,16 +101,19 @@ void compensate_next(SagaState &saga) {
     }
     for (std::int16_t stage = saga.definition->stages; stage > 0; --stage) {
         bool any = false;
+        bool has_died = false;
         for (const Step &s : saga.definition->steps) {
             if (s.stage != stage || !is_to_be_undone(saga, s) || has_compensated(saga, s.no) ||
                 is_given_up(saga, s))
                 continue;
-            add_work(saga, s, {.direction = Direction::compensate, .due_at = saga.now});
+            has_died |= add_work(saga, s, {.direction = Direction::compensate, .due_at = saga.now});
             any = true;
         }
         if (any) {
             if (saga.row.status != Status::compensating)
                 change_status(saga, Direction::compensate, {.to = Status::compensating});
+            if (has_died)
+                charge_deaths(saga, stage, Direction::compensate);
             return;
         }
     }

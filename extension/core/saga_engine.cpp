@@ -33,12 +33,15 @@ NewWork first_work(const SagaState &saga, const Step &step, std::int64_t due_at,
 
 void open_stage(SagaState &saga, std::int16_t stage) {
     bool waits_for_signal = false;
+    bool has_died = false;
     for (const Step &s : saga.definition->steps) {
         if (s.stage != stage)
             continue;
-        add_work(saga, s, first_work(saga, s, saga.now, 0));
+        has_died |= add_work(saga, s, first_work(saga, s, saga.now, 0));
         waits_for_signal = waits_for_signal || s.waits_for() == StepWait::signal;
     }
+    if (has_died)
+        charge_deaths(saga, stage, Direction::act);
     if (waits_for_signal)
         take_signals(saga);
 }
@@ -229,6 +232,30 @@ void lease_expired(SagaState &saga, const Step &step, const Work &work, double r
                  .since = work.due_at,
                  .keep_lease = true},
                 random);
+}
+
+bool died_ahead(SagaState &saga, const Step &step, Direction direction, std::string_view worker) {
+    const bool is_done = direction == Direction::act ? !saga.acts() || has_acted(saga, step.no)
+                                                     : has_compensated(saga, step.no);
+    if (is_final(saga.row.status) || is_done || last_failed_attempt(saga, step.no, direction) > 0)
+        return false;
+    return add_death(saga, step, direction, worker);
+}
+
+void charge_deaths(SagaState &saga, std::int16_t stage, Direction direction) {
+    for (const Step &s : saga.definition->steps) {
+        if (saga.row.direction != direction || is_at_rest(saga.row.status))
+            return; // one of them has failed for good
+        const std::optional<Work> work = find_work(saga, s.no, direction);
+        if (s.stage == stage && work && work->attempt > work->attempt_base)
+            step_failed(saga, s, *work,
+                        {.failure_class = FailureClass::retryable,
+                         .outcome_known = true, // its transaction was undone
+                         .error = crash_error,
+                         .sqlstate = crash_sqlstate,
+                         .since = saga.now},
+                        0.5);
+    }
 }
 
 void step_is_unusable(SagaState &saga, const Step &step, const Work &work, const Failure &failure) {

@@ -29,6 +29,18 @@ void step_failed(SagaState &saga, const Step &step, const Work &work, const Fail
 /// service may have done it: the outcome is unknown.
 void lease_expired(SagaState &saga, const Step &step, const Work &work, double random);
 
+/// How a failure reads of an attempt that ended the process it ran in.
+inline constexpr std::string_view crash_error = "the handler ended its process";
+inline constexpr std::string_view crash_sqlstate = "57P02";
+
+/// An attempt at a step that ran ahead ended its process, and what ran before it was undone: the
+/// tables do not know yet that the step's turn comes. The attempt is charged when it does. False:
+/// the step has been tried or settled since.
+bool died_ahead(SagaState &saga, const Step &step, Direction direction, std::string_view worker);
+
+/// The turn of this stage has come, and attempts of it died ahead: they fail now.
+void charge_deaths(SagaState &saga, std::int16_t stage, Direction direction);
+
 /// The step's function cannot be run, and no retry changes that: the saga parks.
 void step_is_unusable(SagaState &saga, const Step &step, const Work &work, const Failure &failure);
 

@@ -1,5 +1,5 @@
-# A handler that ends its process every time costs it three attempts: then its saga is parked, whatever
-# its policy allows. The server lives, other sagas go on, and who was told to quit is not charged.
+# A handler that ends its process every time is run three times: then its saga is parked, whatever
+# its policy allows, also where it runs ahead in one transaction with the steps before it. The server lives, other sagas go on, and who was told to quit is not charged.
 use strict;
 use warnings;
 
@@ -16,22 +16,31 @@ $node->start;
 $node->create_extension('postgres');
 define_answer($node, 'postgres');
 
-# Handlers that end their process, each in its own way.
+# Handlers that end their process, each in its own way. What they did is undone, so the server's log
+# says how often they ran.
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION testing_kill(signal integer) RETURNS integer
 		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_kill';
 	CREATE FUNCTION testing_exit() RETURNS void
 		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_exit';
-	CREATE FUNCTION out_of_memory(stacksaga.step_call) RETURNS jsonb
-		LANGUAGE sql AS $$ SELECT to_jsonb(testing_kill(9)) $$;
-	CREATE FUNCTION segfault(stacksaga.step_call) RETURNS jsonb
-		LANGUAGE sql AS $$ SELECT to_jsonb(testing_kill(11)) $$;
-	CREATE FUNCTION terminate(stacksaga.step_call) RETURNS jsonb
-		LANGUAGE sql AS $$ SELECT to_jsonb(pg_terminate_backend(pg_backend_pid())) $$;
-	CREATE FUNCTION leave(stacksaga.step_call) RETURNS jsonb
-		LANGUAGE sql AS $$ SELECT to_jsonb(testing_exit()::text) $$;
-	CREATE FUNCTION is_it_done(stacksaga.step_call) RETURNS text
-		LANGUAGE sql AS $$ SELECT testing_kill(11)::text $$;
+	CREATE FUNCTION note_run(c stacksaga.step_call) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		RAISE LOG 'killer runs: %', c.saga_id;
+	END $$;
+	CREATE FUNCTION out_of_memory(c stacksaga.step_call) RETURNS jsonb
+		LANGUAGE sql AS $$ SELECT note_run(c); SELECT to_jsonb(testing_kill(9)) $$;
+	CREATE FUNCTION segfault(c stacksaga.step_call) RETURNS jsonb
+		LANGUAGE sql AS $$ SELECT note_run(c); SELECT to_jsonb(testing_kill(11)) $$;
+	CREATE FUNCTION terminate(c stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
+		SELECT note_run(c); SELECT to_jsonb(pg_terminate_backend(pg_backend_pid())) $$;
+	CREATE FUNCTION leave(c stacksaga.step_call) RETURNS jsonb
+		LANGUAGE sql AS $$ SELECT note_run(c); SELECT to_jsonb(testing_exit()::text) $$;
+	CREATE FUNCTION is_it_done(c stacksaga.step_call) RETURNS text
+		LANGUAGE sql AS $$ SELECT note_run(c); SELECT testing_kill(11)::text $$;
+	CREATE FUNCTION refuse(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		RAISE EXCEPTION 'no' USING ERRCODE = 'SG424';
+	END $$;
 	CREATE FUNCTION forget(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
 	BEGIN
 		RAISE EXCEPTION 'nobody knows' USING ERRCODE = 'SR504';
@@ -53,24 +62,38 @@ $node->safe_psql('postgres', q{
 		retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '0'))]);
 	SELECT stacksaga.define_saga('once', ARRAY[stacksaga.sql_step('killer',
 		'terminate(stacksaga.step_call)', retry => stacksaga.retry_policy(max_attempts => 1))]);
+	SELECT stacksaga.define_saga('once ahead', ARRAY[
+		stacksaga.sql_step('before', 'answer(stacksaga.step_call)'),
+		stacksaga.sql_step('killer', 'terminate(stacksaga.step_call)',
+			retry => stacksaga.retry_policy(max_attempts => 1))]);
+	SELECT stacksaga.define_saga('undo', ARRAY[
+		stacksaga.sql_step('killer', 'answer(stacksaga.step_call)', 'terminate(stacksaga.step_call)'),
+		stacksaga.sql_step('undone first', 'answer(stacksaga.step_call)', 'answer(stacksaga.step_call)'),
+		stacksaga.sql_step('refused', 'refuse(stacksaga.step_call)')],
+		compensation_retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '0'));
 	SELECT stacksaga.define_saga('compute', ARRAY[stacksaga.sql_step('only',
 		'compute(stacksaga.step_call)', timeout => '1 hour')])});
 
-# In one transaction: the server may crash after it.
+# In one transaction, under ids that are known before it: the server may crash before it answers.
 sub start_sagas
 {
-	my $list = join(',', map { "'$_'" } @_);
-	return split /\n/, $node->safe_psql('postgres', qq{
-		SELECT (stacksaga.start_saga(s)).saga_id FROM unnest(ARRAY[$list]) WITH ORDINALITY AS u(s, n)
-		 ORDER BY n});
+	my @ids = split /\n/, $node->safe_psql('postgres',
+		'SELECT gen_random_uuid() FROM generate_series(1, ' . @_ . ')');
+	my $list = join(', ', map { "stacksaga.start_saga('$_[$_]', saga_id => '$ids[$_]')" } 0 .. $#_);
+	$node->psql('postgres', "SELECT $list");
+	return @ids;
 }
 
-# The server may be away.
+# The server may be away. A saga that is tried more than three times never comes to its end.
 sub await_status
 {
 	my ($id, $status) = @_;
-	return $node->poll_query_until('postgres',
-		"SELECT status = '$status' FROM stacksaga.sagas WHERE saga_id = '$id'");
+	$node->poll_query_until('postgres', qq{
+		SELECT status = '$status' OR (SELECT count(*) > 3 FROM stacksaga.failure WHERE saga_id = '$id')
+		  FROM stacksaga.sagas WHERE saga_id = '$id'});
+	$node->psql('postgres', "SELECT status FROM stacksaga.sagas WHERE saga_id = '$id'",
+		stdout => \my $found);
+	return ($found // '') eq $status;
 }
 
 sub failures
@@ -80,6 +103,13 @@ sub failures
 		SELECT string_agg(attempt || ' ' || error_class || ' ' || worker || ': ' || error, E'\n'
 		                  ORDER BY attempt)
 		  FROM stacksaga.saga_history WHERE saga_id = '$id' AND status = 'failed'});
+}
+
+# How often the function that ends its process has run for this saga.
+sub runs
+{
+	my ($id) = @_;
+	return scalar(() = slurp_file($node->logfile) =~ /killer runs: $id/g);
 }
 
 sub files
@@ -94,25 +124,29 @@ my $database = $node->safe_psql('postgres',
 is_deeply([ files() ], [ "stacksaga.$database.1", "stacksaga.$database.2" ],
 	'each has its file');
 
-foreach my $saga (qw(out_of_memory segfault terminate leave asked))
+foreach my $saga (qw(out_of_memory segfault terminate leave asked undo))
 {
 	my ($killer, $other) = start_sagas($saga, 'answer');
 	ok(await_status($killer, 'parked'), "$saga: the saga is parked in the end");
 	ok(await_status($other, 'completed'), "$saga: another one is done");
 	my $failures = failures($killer);
 	my @lines = split /\n/, $failures;
-	is(scalar(@lines), 3, "$saga: after three attempts");
+	is(runs($killer), 3, "$saga: after three attempts");
 	my $class = $saga eq 'asked' ? 'unknown' : 'retryable';
 	is(scalar(grep { /^\d $class .*worker-\d: the handler ended its process$/ } @lines),
 		3, "$saga: its history says why") or diag($failures);
 	is($node->safe_psql('postgres', qq{
 		SELECT parked_step || ' ' || error FROM stacksaga.saga WHERE saga_id = '$killer'}),
-		($saga eq 'asked' ? 1 : 2) . ' the handler ended its process',
-		"$saga: and so does the saga");
+		$saga eq 'undo' ? '1 no' : ($saga eq 'asked' ? 1 : 2) . ' the handler ended its process',
+		"$saga: and so does the saga, unless it compensates for another reason");
 }
-my ($once) = start_sagas('once');
-ok(await_status($once, 'failed'), 'a policy of fewer attempts holds');
-is(scalar(() = failures($once) =~ /ended its process/g), 1, 'so that it was tried once');
+foreach my $saga ('once', 'once ahead')
+{
+	my ($once) = start_sagas($saga);
+	ok(await_status($once, 'failed'), "$saga: a policy of fewer attempts holds");
+	is(scalar(() = failures($once) =~ /ended its process/g), 1, "$saga: one attempt failed");
+	is(runs($once), 1, "$saga: it was run once");
+}
 
 # In the middle of a handler: a shutdown, an order to quit, and a crash elsewhere are not its fault.
 my ($innocent) = start_sagas('compute');

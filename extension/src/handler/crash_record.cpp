@@ -5,7 +5,7 @@ namespace stacksaga {
 namespace {
 
 constexpr char file_prefix[] = "stacksaga."; // then the database's OID, a dot, the worker's number
-constexpr uint32 file_magic = 0x53474e33;    // to be changed with the layout
+constexpr uint32 file_magic = 0x53474e34;    // to be changed with the layout
 
 constinit CrashRecord *file = nullptr;
 constinit std::array<char, MAXPGPATH> path{};
@@ -23,6 +23,7 @@ template <class F> void record(Recorded kind, F &&write) {
     if (file == nullptr)
         return;
     set_kind(Recorded::nothing);
+    file->pid = MyProcPid;
     file->has_overrun = false;
     file->timeout_at = 0;
     write();
@@ -112,7 +113,6 @@ void open_crash_record(int32 number) {
         record_nothing();
     is_after_crash = last_record.kind != Recorded::nothing;
     file->magic = file_magic;
-    file->pid = MyProcPid;
     before_shmem_exit(at_exit, 0);
 }
 
@@ -139,6 +139,11 @@ void sweep_crash_records() {
 
 void record_step(const RecordedStep &step) {
     record(Recorded::step, [&] { file->step = step; });
+}
+
+void record_verify() {
+    if (file != nullptr)
+        file->step.is_verify = true;
 }
 
 void record_message(const RecordedMessage &message) {

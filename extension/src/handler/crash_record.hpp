@@ -5,8 +5,9 @@
 // the record when that is done, and when another process asks it to quit: at a shutdown, or after a
 // crash elsewhere in the server. So a record that a new process of the same number finds names the
 // handler that ended the last one (a segmentation fault, an exit(), the kernel's OOM killer). The
-// new process charges that attempt (worker/crash_charge.hpp): after three such attempts a saga is
-// parked, and a message has failed for good, whatever the policy allows.
+// new process charges that attempt (worker/crash_charge.hpp), or another worker that takes over
+// slots before: after three such attempts a saga is parked, and a message has failed for good,
+// whatever the policy allows.
 //
 // The files are in pg_stat_tmp, which every data directory has, which survives a crash, and which
 // base backups leave out: a copy of the server must not charge what happened to the original.
@@ -19,7 +20,6 @@ namespace stacksaga {
 
 /// A handler that has ended its process so often is not tried again.
 inline constexpr int32 crashes_max = 3;
-inline constexpr std::string_view crash_error = "the handler ended its process";
 inline constexpr std::string_view overrun_error =
     "the handler did not end within ten seconds after its timeout";
 
@@ -28,7 +28,8 @@ struct RecordedStep {
     pg_uuid_t saga_id;
     int16 step_no;
     core::Direction direction;
-    int32 attempt; ///< attempts before this one
+    int32 attempt;          ///< attempts before this one
+    bool is_verify = false; ///< its verify function runs, about the last of them
 };
 
 /// A message that is handed over alone.
@@ -60,8 +61,8 @@ enum class Recorded : uint32 { nothing, step, message, batch };
 /// What the file holds.
 struct CrashRecord {
     uint32 magic;
-    Recorded kind; ///< written after what it records and erased before it
-    int32 pid;
+    Recorded kind;    ///< written after what it records and erased before it
+    int32 pid;        ///< of the process that recorded it
     bool has_overrun; ///< the process ended itself, since the handler outlived its timeout
     TimestampTz
         timeout_at; ///< until when the handler may run; 0: it is not running, or has no limit
@@ -88,6 +89,7 @@ void sweep_crash_records();
 
 /// Records what runs from now on, and nothing.
 void record_step(const RecordedStep &step);
+void record_verify(); ///< of the step that was recorded
 void record_message(const RecordedMessage &message);
 void record_batch(const RecordedBatch &batch);
 void record_nothing();

@@ -6,6 +6,7 @@
 #include "pg/function.hpp"
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
+#include "src/handler/crash_record.hpp"
 #include "src/handler/handler_timeout.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/ring/retry_budget.hpp"
@@ -130,6 +131,7 @@ void settle_verified(Saga &saga, const Step &step, const Work &work, std::string
 void run_verify(Saga *&saga, const Step &step, const Work &work) {
     bool isnull;
     const FunctionRef &function = saga->full_definition().functions_of(step).verify;
+    record_verify();
     const Datum answer = call(saga, step, function, HandlerKind::verify, work, &isnull);
     settle_verified(*saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
 }

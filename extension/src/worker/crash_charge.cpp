@@ -19,8 +19,6 @@ namespace {
 constexpr std::string_view batch_error =
     "the handler ended its process with a batch that this was in";
 
-constexpr std::string_view crash_sqlstate = "57P02";
-
 constinit pg::Statement count_crashes{
     "SELECT count(*) FROM stacksaga.failure"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
@@ -29,8 +27,8 @@ constinit pg::Statement find_saga{
     "SELECT FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
-std::string_view error_of_crash() {
-    return predecessor_record().has_overrun ? overrun_error : crash_error;
+std::string_view error_of(const CrashRecord &record) {
+    return record.has_overrun ? overrun_error : core::crash_error;
 }
 
 /// Whether the message has failed for good now: its handler has ended its process twice in a row.
@@ -81,7 +79,8 @@ static_assert(std::tuple_size_v<decltype(RecordedBatch::parts)> == log_partition
 
 /// Charges the attempt as a failure, from the third one on for good. Does nothing when another
 /// session has settled the message since. False: its partition is locked.
-bool charge_message(const RecordedMessage &named, std::string_view worker) {
+bool charge_message(const CrashRecord &record, std::string_view worker) {
+    const RecordedMessage &named = record.message;
     const TimestampTz now = pg::clock_now();
     if (!hold_settings(named.subscription_id, false))
         return false;
@@ -97,7 +96,7 @@ bool charge_message(const RecordedMessage &named, std::string_view worker) {
     log_crash(*s, psprintf("message %s", uuid_text(m->id)), worker);
     MessageFailure failure{.failure_class = is_killer(*m) ? core::FailureClass::non_retryable
                                                           : core::FailureClass::retryable,
-                           .error = error_of_crash(),
+                           .error = error_of(record),
                            .process_died = true};
     CRASH_POINT("crash: before a message is charged");
     if (named.is_fallback)
@@ -149,24 +148,42 @@ bool charge_batch(const RecordedBatch &batch, std::string_view worker) {
     return true;
 }
 
-bool charge_step(const RecordedStep &step, std::string_view worker) {
-    const TimestampTz now = pg::clock_now();
-    const Saga *saga = lock_saga(step.saga_id, now, true);
-    if (saga == nullptr)
-        return !saga_exists(step.saga_id);
-    const std::optional<Work> work = core::find_work(*saga, step.step_no, step.direction);
-    if (!work || work->attempt != step.attempt || work->is_claimed())
-        return true;
-    pg::Rows crashes =
-        count_crashes.run(pg::param(saga->id), pg::param(saga->token), pg::param(step.step_no),
-                          pg::param(core::name_of(step.direction)), pg::param(crash_sqlstate),
-                          pg::param(crash_error), pg::param(overrun_error));
-    const int64 count = crashes.int8(0, 0) + 1;
+void log_crash(const RecordedStep &step, std::string_view worker, const char *detail) {
     ereport(LOG, (errmsg("saga %s: the handler of step %d ended the process of %.*s",
                          uuid_text(step.saga_id), step.step_no, static_cast<int>(worker.size()),
                          worker.data()),
-                  errdetail("It has done so " INT64_FORMAT " times; at %d the saga is parked.",
-                            count, crashes_max)));
+                  errdetail("%s", detail)));
+}
+
+/// A step that ran ahead has no work yet, unless its saga has gone on without it since.
+void charge_ahead(Saga &saga, const RecordedStep &step, std::string_view worker) {
+    const Step &definition = saga.definition->step(step.step_no);
+    if (step.attempt > 0 || !core::died_ahead(saga, definition, step.direction, worker))
+        return;
+    log_crash(step, worker, "It ran ahead; the attempt is charged when its turn comes.");
+    write_saga(saga);
+}
+
+bool charge_step(const CrashRecord &record, std::string_view worker) {
+    const RecordedStep &step = record.step;
+    const TimestampTz now = pg::clock_now();
+    Saga *saga = lock_saga(step.saga_id, now, true);
+    if (saga == nullptr)
+        return !saga_exists(step.saga_id);
+    const std::optional<Work> work = core::find_work(*saga, step.step_no, step.direction);
+    if (!work)
+        charge_ahead(*saga, step, worker);
+    if (!work || work->attempt != step.attempt || work->verifying != step.is_verify ||
+        work->is_claimed())
+        return true;
+    pg::Rows crashes =
+        count_crashes.run(pg::param(saga->id), pg::param(saga->token), pg::param(step.step_no),
+                          pg::param(core::name_of(step.direction)), pg::param(core::crash_sqlstate),
+                          pg::param(core::crash_error), pg::param(overrun_error));
+    const int64 count = crashes.int8(0, 0) + 1;
+    log_crash(step, worker,
+              psprintf("It has done so " INT64_FORMAT " times; at %d the saga is parked.", count,
+                       crashes_max));
     CRASH_POINT("crash: before a step is charged");
     fail_item({.saga_id = step.saga_id,
                .slot = 0,
@@ -175,8 +192,8 @@ bool charge_step(const RecordedStep &step, std::string_view worker) {
                .direction = step.direction,
                .attempt = step.attempt},
               worker,
-              {.sqlstate = crash_sqlstate,
-               .message = error_of_crash(),
+              {.sqlstate = core::crash_sqlstate,
+               .message = error_of(record),
                .timed_out = false,
                .is_unusable = false,
                .is_for_worker = false,
@@ -187,17 +204,12 @@ bool charge_step(const RecordedStep &step, std::string_view worker) {
 
 } // namespace
 
-bool has_crash_to_charge() {
-    return predecessor_record().kind != Recorded::nothing;
-}
-
-bool charge_crash(std::string_view worker) {
-    const CrashRecord &record = predecessor_record();
+bool charge_crash(const CrashRecord &record, std::string_view worker) {
     switch (record.kind) {
     case Recorded::step:
-        return charge_step(record.step, worker);
+        return charge_step(record, worker);
     case Recorded::message:
-        return charge_message(record.message, worker);
+        return charge_message(record, worker);
     case Recorded::batch:
         return charge_batch(record.batch, worker);
     case Recorded::nothing:

@@ -28,9 +28,6 @@ namespace {
 
 // So long batches follow each other before messages are delivered.
 constexpr int64 turn_time_max_us = 250 * 1000;
-// So many batches after a crash write each step's work before it runs, so that the record of the
-// next crash names work that is there.
-constexpr int32 batches_after_crash = 100;
 
 // Whose budget the retry of a saga's step is asked of.
 constinit pg::Statement find_definition{
@@ -44,7 +41,6 @@ struct TurnState {
     BatchPace pace{};
 };
 constinit TurnState state{};
-constinit int32 single_steps = 0; ///< so many batches more without run-ahead
 // Errors of delivery that belong to no subscription: sagas run meanwhile.
 constinit LoopGuard delivery_guard{};
 
@@ -133,7 +129,7 @@ void DueItems::open(int32 room, bool is_guarded) {
     next = first;
     end = std::min(first + room, static_cast<int32>(found.size()));
     steps_left = room;
-    if (room == 1 || single_steps > 0)
+    if (room == 1)
         run_ahead = RunAhead::no;
     else
         run_ahead = is_guarded ? RunAhead::written : RunAhead::yes;
@@ -270,8 +266,6 @@ void DueItems::commit() {
     total.skipped = total.skipped || counts.skipped;
     for (int32 i = 0; i < first_attempt_count; ++i)
         count_first_attempt(first_attempts[i]);
-    if (single_steps > 0)
-        --single_steps;
 }
 
 template <class F> void in_transaction(F &&body) {
@@ -313,10 +307,6 @@ DeliveryOutcome deliver(const NodeIdentity &node, MemoryContext memory) {
 }
 
 } // namespace
-
-void write_each_step() {
-    single_steps = batches_after_crash;
-}
 
 TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory) {
     restart_state(node);

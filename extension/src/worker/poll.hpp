@@ -18,8 +18,4 @@ struct TurnOutcome {
 /// still to be aborted.
 TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory);
 
-/// After a crash: for a while each step's work is written before the step runs, so that the record
-/// of the next crash names work that can be charged.
-void write_each_step();
-
 } // namespace stacksaga

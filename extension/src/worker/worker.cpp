@@ -236,10 +236,10 @@ bool has_extension() {
 
 // ----------------------------------------------------------------------------- the ring
 
-/// The node's name: short in the default ring. A node belongs to one ring for ever, so that in
-/// another ring it needs another name.
-const char *node_name() {
-    const char *name = psprintf("worker-%d", self.order.number);
+/// The name of a worker's node: short in the default ring. A node belongs to one ring for ever, so
+/// that in another ring it needs another name.
+const char *node_name(int32 number) {
+    const char *name = psprintf("worker-%d", number);
     if (strcmp(NameStr(self.region), "default") == 0 &&
         strcmp(NameStr(self.cluster), "default") == 0)
         return name;
@@ -253,7 +253,8 @@ void register_self() {
         require_extension();
         pg::commit_locally();
         const int32 ring_id = pg::with_spi([] { return current_ring().ring_id; });
-        self.node = {ring_id, register_worker_node(ring_id, node_name(), MyProcPid)};
+        self.node = {ring_id,
+                     register_worker_node(ring_id, node_name(self.order.number), MyProcPid)};
     });
     self.is_registered = true;
     self.last_beat_at = pg::steady_now();
@@ -291,6 +292,33 @@ int64 beat_interval() {
     return std::min(settings.heartbeat_interval, settings.window_length / beats_per_window);
 }
 
+bool charge(const CrashRecord &record, int32 number) {
+    bool is_charged = false;
+    pg::in_transaction([&] {
+        require_extension();
+        is_charged = pg::with_spi([&] { return charge_crash(record, node_name(number)); });
+    });
+    return is_charged;
+}
+
+/// Charges the crash of the last process of this number.
+void charge_predecessor() {
+    const bool is_charged = charge(predecessor_record(), self.order.number);
+    CRASH_POINT("worker: crash charged, record not erased");
+    if (is_charged)
+        forget_crash();
+}
+
+/// Slots were taken over, maybe from a worker that a handler has ended and that is not back yet:
+/// what it ran must not run here as if nothing had happened. It finds its crash charged.
+void charge_others() {
+    CrashRecord record{};
+    for (int32 number = 1; number <= workers_max; ++number)
+        if (number != self.order.number && read_crash_record(number, record) &&
+            record.kind != Recorded::nothing && BackendPidGetProc(record.pid) == nullptr)
+            charge(record, number);
+}
+
 /// A heartbeat, and the slots that it brings. Each transaction takes as many as one may.
 void beat_and_settle() {
     const int64 now = pg::steady_now();
@@ -315,8 +343,10 @@ void beat_and_settle() {
         drop_registration();
         return;
     }
-    if (change.taken > 0)
+    if (change.taken > 0) {
+        charge_others();
         self.turn_at = 0;
+    }
     if (change.more)
         interval = 0;
     else if (change.contended > 0)
@@ -325,20 +355,6 @@ void beat_and_settle() {
 }
 
 // ----------------------------------------------------------------------------- the turn
-
-/// Charges the crash of the last process of this number.
-void charge_predecessor() {
-    bool is_charged = false;
-    if (predecessor_record().kind == Recorded::step)
-        write_each_step();
-    pg::in_transaction([&] {
-        require_extension();
-        is_charged = pg::with_spi([] { return charge_crash(node_name()); });
-    });
-    CRASH_POINT("worker: crash charged, record not erased");
-    if (is_charged)
-        forget_crash();
-}
 
 /// When to look for work again, after a turn that left nothing to do at once.
 int64 rest_after(const TurnOutcome &outcome) {
@@ -352,7 +368,7 @@ void take_turn() {
     Stats &stats = self.stats;
     const int64 begun = pg::steady_now();
     pgstat_report_activity(STATE_RUNNING, "stacksaga: a turn");
-    const TurnOutcome outcome = run_turn(self.node, node_name(), self.memory);
+    const TurnOutcome outcome = run_turn(self.node, node_name(self.order.number), self.memory);
     pgstat_report_activity(STATE_IDLE, nullptr);
     const int64 ended = pg::steady_now();
     ++stats.turns;
@@ -442,7 +458,7 @@ bool work() {
         return false;
     if (!self.is_registered)
         register_self();
-    if (has_crash_to_charge())
+    if (predecessor_record().kind != Recorded::nothing)
         charge_predecessor();
     if (pg::steady_now() >= self.beat_at)
         beat_and_settle();

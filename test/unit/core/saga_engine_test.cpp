@@ -362,5 +362,67 @@ TEST(SagaForward, AnAttemptShouldBeOverByItsTimeoutOrTheDeadline) {
     EXPECT_EQ(attempt_deadline(s.state(), a, Direction::act), s.now + 60 * second);
 }
 
+// ----------------------------------------------------------------------------------- run ahead
+
+TEST(SagaForward, AnAttemptThatDiedAheadCountsWhenItsTurnComes) {
+    TestSaga s("a sql, b sql | c sql, d sql twice");
+    s.start();
+    EXPECT_TRUE(s.die_ahead("d"));
+    EXPECT_EQ(s.text(), "pending: a due, b due, d ahead");
+    EXPECT_FALSE(s.die_ahead("d")) << "charged twice";
+    EXPECT_FALSE(s.die_ahead("a")) << "its turn has come";
+    s.suspend();
+    s.resume();
+    s.run("a");
+    s.run("b");
+    EXPECT_EQ(s.text(), "running: c due, d in 5");
+    ASSERT_EQ(s.tables.failures.size(), 1U);
+    EXPECT_EQ(s.tables.failures[0].attempt, 1);
+    EXPECT_EQ(s.tables.failures[0].error, crash_error);
+    EXPECT_FALSE(s.die_ahead("d")) << "it was tried since";
+    s.pass(5);
+    s.run_fails("d", FailureClass::retryable);
+    EXPECT_EQ(s.tables.saga.direction, Direction::compensate) << "it had its two attempts";
+}
+
+TEST(SagaForward, AnAttemptThatDiedAheadMayHaveBeenTheOnlyOne) {
+    TestSaga s("a sql undo | b sql once, c sql");
+    s.start();
+    s.die_ahead("b");
+    s.run("a");
+    EXPECT_EQ(s.text(), "compensating: ~a due");
+    EXPECT_EQ(s.tables.saga.error, crash_error);
+    TestSaga f("a sql | b sql once fallback");
+    f.start();
+    f.die_ahead("b");
+    f.run("a");
+    EXPECT_EQ(f.text(), "running: b fallback due");
+}
+
+TEST(SagaForward, ACompensationThatDiedAheadIsChargedInItsTurn) {
+    TestSaga s("a sql undo | b sql undo | c sql");
+    s.start();
+    s.run("a");
+    s.run("b");
+    s.run_fails("c", FailureClass::non_retryable);
+    s.die_ahead("a", Direction::compensate);
+    EXPECT_EQ(s.text(), "compensating: ~a ahead, ~b due");
+    s.run("b", Direction::compensate);
+    EXPECT_EQ(s.text(), "compensating: ~a in 5");
+    s.pass(5);
+    s.run("a", Direction::compensate);
+    EXPECT_EQ(s.text(), "failed");
+}
+
+TEST(SagaForward, ADeathAheadIsForgottenWhereTheTurnNeverComes) {
+    TestSaga s("a sql | b sql");
+    s.start();
+    s.die_ahead("b");
+    s.die_ahead("b", Direction::compensate);
+    s.cancel();
+    EXPECT_EQ(s.text(), "failed");
+    EXPECT_FALSE(s.die_ahead("b"));
+}
+
 } // namespace
 } // namespace stacksaga::core

@@ -241,6 +241,8 @@ std::string text_of(const Work &w, std::int64_t now) {
         words += " held";
     else if (w.is_claimed())
         return words;
+    else if (w.is_ahead())
+        words += " ahead";
     else if (w.due_at == never)
         words += " waits";
     else if (w.due_at > now)

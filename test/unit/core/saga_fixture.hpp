@@ -130,6 +130,8 @@ public:
     void run_deadline();
     /// As run(), but the function raises an error.
     void run_fails(std::string_view name, FailureClass failure_class, Direction d = Direction::act);
+    /// The function ended its process while the step ran ahead; false: it is not charged.
+    bool die_ahead(std::string_view name, Direction d = Direction::act);
     /// The function cannot be run.
     void run_is_unusable(std::string_view name, Direction d = Direction::act);
     /// The verify function answers "done", "not_done" or "unknown".

@@ -255,6 +255,12 @@ void TestSaga::run_fails(std::string_view name, FailureClass failure_class, Dire
     });
 }
 
+bool TestSaga::die_ahead(std::string_view name, Direction d) {
+    bool is_charged = false;
+    decide([&](SagaState &s) { is_charged = died_ahead(s, step(name), d, "worker"); });
+    return is_charged;
+}
+
 void TestSaga::run_is_unusable(std::string_view name, Direction d) {
     const Step &s = step(name);
     const std::optional<Work> row = find_work(*state_, s.no, d);
