@@ -143,13 +143,43 @@ SELECT stacksaga.publish_window('o', 'pause', '2031-01-01 12:00Z', '{p1}', '{-92
 SELECT state FROM stacksaga.heartbeat_node('p1', :p1);
 SELECT pg_temp.lock_slots(:ring, :p1, '{0,63}');
 SELECT range_start, range_end FROM stacksaga.node_ranges('p1');
+-- So it is with the retries that its owner claims: those of the ranges that it is told.
+SELECT stacksaga.define_saga('paused', ARRAY[stacksaga.queue_step('a', 'paused', retry => stacksaga.retry_policy(0))]);
+SET stacksaga.region = 'o';
+SET stacksaga.cluster = 'pause';
+SELECT count(*) FROM stacksaga.start_sagas('paused', array_fill('{}'::jsonb, ARRAY[40]));
+SELECT count(stacksaga.fail_step(saga_id, step, lease, 'no', retry_after => '0'))
+  FROM stacksaga.claim_steps('paused', 'p1', 40);
+CREATE FUNCTION pg_temp.claimed_as_told() RETURNS TABLE (any_claimed boolean, as_told boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    told bigint;
+    claimed bigint[];
+BEGIN
+    SELECT count(*) INTO told FROM stacksaga.sagas s, stacksaga.node_ranges('p1') r
+     WHERE s.saga = 'paused' AND s.token BETWEEN r.range_start AND r.range_end;
+    BEGIN
+        SELECT array_agg(stacksaga.token_uuid(saga_id)) INTO claimed FROM stacksaga.claim_steps('paused', 'p1', 40);
+        RAISE EXCEPTION USING ERRCODE = 'ZZ000';
+    EXCEPTION WHEN SQLSTATE 'ZZ000' THEN NULL; -- they are due again
+    END;
+    RETURN QUERY SELECT cardinality(claimed) > 0, coalesce(cardinality(claimed), 0) = told;
+END
+$$;
+SET stacksaga.retry_budget = -1;
+SELECT * FROM pg_temp.claimed_as_told();
 SELECT pg_temp.set_clock('12:01:30');
 SELECT pg_temp.lock_slots(:ring, :p1, '{0,63}');
 SELECT range_start, range_end FROM stacksaga.node_ranges('p1');
+SELECT * FROM pg_temp.claimed_as_told();
 SELECT stacksaga.publish_window('o', 'pause', '2031-01-01 12:01Z', '{p1,p2}',
                                 '{-9223372036854775808,0}', '{-1,9223372036854775807}', 'test') > 0 AS published;
 SELECT pg_temp.lock_slots(:ring, :p1, '{0,63}');
 SELECT range_start, range_end FROM stacksaga.node_ranges('p1');
+SELECT * FROM pg_temp.claimed_as_told();
+RESET stacksaga.retry_budget;
+RESET stacksaga.region;
+RESET stacksaga.cluster;
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;
 SELECT state FROM stacksaga.heartbeat_node('p2', :p2);
 SELECT pg_temp.lock_slots(:ring, :p2, '{0,63}');
 

@@ -9,6 +9,7 @@
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "src/common/limits.hpp"
+#include "src/ring/ranges.hpp"
 
 namespace stacksaga {
 
@@ -16,10 +17,11 @@ namespace {
 
 constinit pg::Statement find_node{
     "SELECT n.ring_id, n.incarnation, n.kind, r.region, r.cluster,"
-    "       n.kind = 'standard' OR EXISTS ("
-    "           SELECT FROM stacksaga.slot s WHERE s.ring_id = $2 AND s.owner = n.incarnation)"
-    "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
-    " WHERE n.node = $1"};
+    "       n.kind = 'standard' OR EXISTS (" SLOTS_HELD(
+        "$2", "n.incarnation",
+        "$3") ")"
+              "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
+              " WHERE n.node = $1"};
 
 /// Whether a session may warn of a claimer and a ring again; for a pair that shares its place of
 /// the memory with another the warning may come sooner.
@@ -72,7 +74,8 @@ bool may_be_node(std::string_view name) {
 std::optional<Claimer> find_claimer(const Ring &ring, std::string_view name) {
     if (!may_be_node(name))
         return std::nullopt;
-    pg::Rows node = find_node.run(pg::param(name), pg::param(ring.ring_id));
+    pg::Rows node =
+        find_node.run(pg::param(name), pg::param(ring.ring_id), pg::param_time(pg::clock_now()));
     if (node.empty())
         return std::nullopt;
     if (!node.boolean(0, 5))

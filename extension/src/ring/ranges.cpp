@@ -1,4 +1,6 @@
 // node_ranges: what a node may work on now, as plain token ranges.
+#include "src/ring/ranges.hpp"
+
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
 #include "core/window.hpp"
@@ -18,15 +20,7 @@ namespace {
 
 constinit pg::Statement find_node{
     "SELECT ring_id, incarnation FROM stacksaga.node WHERE node = $1"};
-// In a ring that pauses a slot counts while a window is open that does not give it to another.
-constinit pg::Statement list_owned{
-    "SELECT s.slot, s.epoch FROM stacksaga.slot s"
-    " WHERE s.ring_id = $1 AND s.owner = $2"
-    "   AND (NOT $3 OR EXISTS (SELECT FROM stacksaga.token_window w"
-    "                           WHERE w.ring_id = $1 AND w.agent = ''"
-    "                             AND w.window_start <= $4 AND w.window_end > $4)"
-    "                  AND (s.next_owner IS NULL OR s.next_owner = $2 OR s.next_from > $4))"
-    " ORDER BY s.slot"};
+constinit pg::Statement list_held{SLOTS_HELD("$1", "$2", "$3") " ORDER BY s.slot"};
 
 struct Run {
     int32 first;
@@ -53,10 +47,9 @@ void add_ranges(std::string_view node, pg::ResultSet &result) {
                         errhint("Register it with stacksaga.register_node().")));
     const Ring ring = ring_of_id(found.int4(0, 0));
     const core::RingSettings settings = read_settings(ring);
-    const bool pauses = settings.on_missing_window == core::MissingWindow::pause;
     const TimestampTz now = pg::clock_now();
-    pg::Rows rows = list_owned.run(pg::param(ring.ring_id), pg::param(found.int8(0, 1)),
-                                   pg::param(pauses), pg::param_time(now));
+    pg::Rows rows =
+        list_held.run(pg::param(ring.ring_id), pg::param(found.int8(0, 1)), pg::param_time(now));
     std::optional<Run> run;
     for (uint64 i = 0; i < rows.count(); ++i) {
         const int32 slot = rows.int4(i, 0);

@@ -5,14 +5,14 @@
 #include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "src/common/probe.hpp"
+#include "src/ring/ranges.hpp"
 #include "src/ring/ring.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement list_owned_slots{
-    "SELECT slot FROM stacksaga.slot WHERE ring_id = $1 AND owner = $2"};
+constinit pg::Statement list_held_slots{SLOTS_HELD("$1", "$2", "$3")};
 
 // Columns of stacksaga.work, by their numbers.
 enum WorkColumn : AttrNumber {
@@ -54,16 +54,16 @@ Datum column(TupleTableSlot *row, WorkColumn number) {
 }
 
 /// The slots from which a registered node gets retries, one flag for each slot of the ring.
-bool *owned_slots(const ClaimSearch &search) {
-    auto *owned = static_cast<bool *>(
+bool *held_slots(const ClaimSearch &search) {
+    auto *held = static_cast<bool *>(
         palloc0(sizeof(bool) * static_cast<size_t>(ring_of_id(search.ring_id).slots)));
     if (!search.owns_retries)
-        return owned;
-    pg::Rows rows =
-        list_owned_slots.run(pg::param(search.ring_id), pg::param(search.node->incarnation));
+        return held;
+    pg::Rows rows = list_held_slots.run(
+        pg::param(search.ring_id), pg::param(search.node->incarnation), pg::param_time(search.now));
     for (uint64 i = 0; i < rows.count(); ++i)
-        owned[rows.int4(i, 0)] = true;
-    return owned;
+        held[rows.int4(i, 0)] = true;
+    return held;
 }
 
 Candidate candidate_of(TupleTableSlot *row) {
@@ -110,7 +110,7 @@ Claimable count_claimable(int32 ring_id, std::string_view queue, TimestampTz now
 
 Candidates find_candidates(const ClaimSearch &search) {
     QueueMemory &memory = memory_of(search.ring_id, search.queue);
-    const bool *owned = search.node ? owned_slots(search) : nullptr;
+    const bool *held = search.node ? held_slots(search) : nullptr;
     const auto wanted = static_cast<size_t>(search.wanted);
     const size_t limit = wanted + static_cast<size_t>(memory.spread);
     auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * limit));
@@ -125,8 +125,8 @@ Candidates find_candidates(const ClaimSearch &search) {
                   first_left = std::min(first_left, due_at);
                   if (pg::is_being_changed(row) || pg::is_newer_than_snapshot(row))
                       return true;
-                  if (owned != nullptr && DatumGetInt32(column(row, work_attempt)) > 0 &&
-                      !owned[DatumGetInt32(column(row, work_slot))])
+                  if (held != nullptr && DatumGetInt32(column(row, work_attempt)) > 0 &&
+                      !held[DatumGetInt32(column(row, work_slot))])
                       return true;
                   if (to_skip-- > 0)
                       return true;

@@ -21,7 +21,8 @@ struct ClaimSearch {
     int32 ring_id;
     std::string_view queue;
     TimestampTz now;
-    /// A registered node: retries only from its own slots for a worker, none for a standard node.
+    /// A registered node: for a worker retries only from the slots that it holds, for a standard
+    /// node none.
     std::optional<NodeIdentity> node;
     bool owns_retries;
     int32 skipped; ///< so many candidates from the head on were tried before

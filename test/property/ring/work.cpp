@@ -247,7 +247,8 @@ void Episode::end_all_work() {
         end_work(worker, random_.below(90));
 }
 
-/// A node claims retries where it owns the slot, and nowhere else. It has no lock on them.
+/// A node claims retries in the slots in which it may work, and nowhere else. It has no lock on
+/// them.
 void Episode::claim(const Node &node) {
     Connection &session = sessions_.observer;
     set_clock(session);
@@ -266,7 +267,7 @@ void Episode::claim(const Node &node) {
                                     slot_count, number_));
     std::vector<long long> expected, found;
     for (size_t i = 0; i < all.rows.size(); ++i)
-        if (ring_.slots[static_cast<size_t>(number(all, i, 0))].owner == node.incarnation)
+        if (ring_.may_work(node.incarnation, static_cast<int>(number(all, i, 0)), now()))
             expected.push_back(number(all, i, 0));
     for (size_t i = 0; i < claimed.rows.size(); ++i)
         found.push_back(number(claimed, i, 0));
