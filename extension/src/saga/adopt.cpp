@@ -13,6 +13,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/queue_waiters.hpp"
 #include "src/common/wake.hpp"
 #include "src/handler/handler_error.hpp"
 #include "src/ring/fence.hpp"
@@ -37,9 +38,12 @@ constinit pg::Statement move_sagas{
     "UPDATE stacksaga.saga SET ring_id = $2, slot = stacksaga.slot(token::bigint, $3)"
     " WHERE ring_id = $1",
     pg::Plans::by_statistics};
+// And the queues whose waiters should look.
 constinit pg::Statement move_work{
-    "UPDATE stacksaga.work SET ring_id = $2, slot = stacksaga.slot(token::bigint, $3)"
-    " WHERE ring_id = $1",
+    "WITH moved AS ("
+    "  UPDATE stacksaga.work SET ring_id = $2, slot = stacksaga.slot(token::bigint, $3)"
+    "   WHERE ring_id = $1 RETURNING queue)"
+    " SELECT DISTINCT queue FROM moved WHERE queue IS NOT NULL",
     pg::Plans::by_statistics};
 constinit pg::Statement write_adoption{
     "INSERT INTO stacksaga.ring_adoption"
@@ -105,7 +109,10 @@ int64 adopt(const Adoption &a) {
     const auto sagas = static_cast<int64>(
         move_sagas.run(pg::param(from.ring_id), pg::param(to.ring_id), pg::param(to.slots))
             .count());
-    move_work.run(pg::param(from.ring_id), pg::param(to.ring_id), pg::param(to.slots));
+    pg::Rows queues =
+        move_work.run(pg::param(from.ring_id), pg::param(to.ring_id), pg::param(to.slots));
+    for (uint64 i = 0; i < queues.count(); ++i)
+        wake_waiters_at_commit(to.ring_id, queues.text(i, 0));
     write_adoption.run(pg::param(from.ring_id), pg::param(to.ring_id), pg::param(epoch),
                        pg::param(sagas),
                        pg::param(std::string_view{GetUserNameFromId(GetOuterUserId(), false)}),
