@@ -316,6 +316,18 @@ for my $database (sort keys %changed)
 	$printed{$database} = output_of_tests($database);
 }
 
+# The same row numbers are in each partition: what is removed of one partition stays in the other.
+is($node->safe_psql('partitioned', q{
+		TRUNCATE stacksaga.idempotency_key;
+		SELECT count(stacksaga.idempotency_finish('expired', n::text, b.lease))
+		  FROM generate_series(1, 20) n, stacksaga.idempotency_begin('expired', n::text) b;
+		SET stacksaga.clock_offset = '1 year';
+		SELECT stacksaga.expire_dedupe(1);
+		SELECT count(*), count(DISTINCT tableoid) FROM stacksaga.idempotency_key;
+		SELECT stacksaga.expire_dedupe(100);
+		SELECT count(*) FROM stacksaga.idempotency_key}),
+	"20\n1\n19|2\n19\n0", 'partitioned: expired keys are removed, and no others');
+
 # What the tests of idempotency keys print in a database, by test.
 sub output_of_tests
 {

@@ -18,46 +18,67 @@ constexpr int32 rows_max = 100000;
 // sweep_at is when to check a key, written once when it begins, so that finishing it touches no
 // index. A key that may not be removed yet is checked again when it may, or a retention later if it
 // is still in progress. Keys that another session is writing are left for another time.
+//
+// Rows are found again by their places. In a partitioned table a place is one of a partition: a
+// statement removes rows of one partition, and returns how many it has found, how many of these in
+// that partition, and how many it has removed.
 constinit pg::Statement sweep_keys{
     "WITH due AS MATERIALIZED ("
-    "       SELECT ctid AS place, completed_at + retention <= $2 AS expired"
+    "       SELECT tableoid AS part, ctid AS place, completed_at + retention <= $2 AS expired"
     "         FROM stacksaga.idempotency_key"
     "        WHERE sweep_at > $1 AND sweep_at <= $2"
     "        ORDER BY sweep_at LIMIT $3 FOR UPDATE SKIP LOCKED),"
+    " here AS MATERIALIZED (SELECT * FROM due WHERE part = (SELECT part FROM due LIMIT 1)),"
     " kept AS ("
     "       UPDATE stacksaga.idempotency_key"
     "          SET sweep_at = coalesce(completed_at, $2) + retention"
-    "        WHERE ctid = ANY (ARRAY(SELECT place FROM due WHERE expired IS NOT TRUE))),"
+    "        WHERE tableoid = (SELECT part FROM here LIMIT 1)"
+    "          AND ctid = ANY (ARRAY(SELECT place FROM here WHERE expired IS NOT TRUE))),"
     " gone AS ("
     "       DELETE FROM stacksaga.idempotency_key"
-    "        WHERE ctid = ANY (ARRAY(SELECT place FROM due WHERE expired)) RETURNING 1)"
-    " SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM gone)"};
+    "        WHERE tableoid = (SELECT part FROM here LIMIT 1)"
+    "          AND ctid = ANY (ARRAY(SELECT place FROM here WHERE expired)) RETURNING 1)"
+    " SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM here), (SELECT count(*) FROM gone)"};
 constinit pg::Statement sweep_messages{
-    "DELETE FROM stacksaga.accepted_message"
-    " WHERE ctid = ANY (ARRAY("
-    "       SELECT ctid FROM stacksaga.accepted_message"
+    "WITH due AS MATERIALIZED ("
+    "       SELECT tableoid AS part, ctid AS place FROM stacksaga.accepted_message"
     "        WHERE expires_at > $1 AND expires_at <= $2"
-    "        ORDER BY expires_at LIMIT $3 FOR UPDATE SKIP LOCKED))"};
+    "        ORDER BY expires_at LIMIT $3 FOR UPDATE SKIP LOCKED),"
+    " here AS MATERIALIZED (SELECT * FROM due WHERE part = (SELECT part FROM due LIMIT 1)),"
+    " gone AS ("
+    "       DELETE FROM stacksaga.accepted_message"
+    "        WHERE tableoid = (SELECT part FROM here LIMIT 1)"
+    "          AND ctid = ANY (ARRAY(SELECT place FROM here)) RETURNING 1)"
+    " SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM here), (SELECT count(*) FROM gone)"};
 
 constinit ProbeMemory keys_probe{}, messages_probe{};
 
+/// Removes at most `limit` expired rows, partition by partition.
+int64 sweep(pg::Statement &statement, ProbeMemory &probe, TimestampTz now, int64 limit) {
+    const TimestampTz from = probe.begin(now);
+    int64 gone = 0, left = limit;
+    bool is_whole = false, is_over = false;
+    while (!is_over) {
+        pg::Rows rows = statement.run(pg::param_time(from), pg::param_time(now), pg::param(left));
+        const int64 found = rows.int8(0, 0), done = rows.int8(0, 1);
+        gone += rows.int8(0, 2);
+        is_whole = found < left;
+        is_over = done == found;
+        left -= done;
+    }
+    probe.end(now);
+    probe.settle(now, is_whole);
+    return gone;
+}
+
 int64 expire_keys(TimestampTz now, int64 limit) {
-    TimestampTz from = keys_probe.begin(now);
-    pg::Rows rows = sweep_keys.run(pg::param_time(from), pg::param_time(now), pg::param(limit));
+    const int64 gone = sweep(sweep_keys, keys_probe, now, limit);
     CRASH_POINT("key: expired ones removed");
-    const int64 seen = rows.int8(0, 0), gone = rows.int8(0, 1);
-    keys_probe.end(now);
-    keys_probe.settle(now, seen < limit);
     return gone;
 }
 
 int64 expire_messages(TimestampTz now, int64 limit) {
-    TimestampTz from = messages_probe.begin(now);
-    const auto gone = static_cast<int64>(
-        sweep_messages.touch(pg::param_time(from), pg::param_time(now), pg::param(limit)));
-    messages_probe.end(now);
-    messages_probe.settle(now, gone < limit);
-    return gone;
+    return sweep(sweep_messages, messages_probe, now, limit);
 }
 
 } // namespace
