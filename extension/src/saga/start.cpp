@@ -53,7 +53,7 @@ int64 token_of(const pg_uuid_t &id) {
     return core::token_of_uuid(id.data).value();
 }
 
-bool insert(const Start &start, const pg_uuid_t &id, int32 run) {
+bool insert(const Start &start, const pg_uuid_t &id, int32 run, bool is_new_id = false) {
     const Definition &definition = find_definition(start.saga, start.version);
     NewSaga saga{.id = id,
                  .definition = &definition,
@@ -64,7 +64,8 @@ bool insert(const Start &start, const pg_uuid_t &id, int32 run) {
                  .headers = start.headers,
                  .fingerprint = start.fingerprint,
                  .due_at = std::max(start.now, start.run_at.value_or(start.now)),
-                 .now = start.now};
+                 .now = start.now,
+                 .is_new_id = is_new_id};
     std::optional<int64> deadline_us =
         start.deadline_us ? start.deadline_us : definition.deadline_us;
     if (deadline_us) // it counts from when the saga may begin
@@ -173,8 +174,7 @@ Started start_saga(const Start &start) {
     if (start.saga_id)
         return start_with_identity(start, *start.saga_id);
     pg_uuid_t id = pg::make_uuid_v7(start.now);
-    if (!insert(start, id, 0))
-        elog(ERROR, "new saga id %s exists already", uuid_text(id));
+    insert(start, id, 0, true);
     return {id, token_of(id), true};
 }
 
@@ -330,7 +330,10 @@ bool insert_row(const NewSaga &n, const Saga &saga) {
         assign(Column::fingerprint, pg::param_datum(BYTEAOID, n.fingerprint)),
         assign(Column::input, pg::param_datum(JSONBOID, n.input)),
         assign(Column::headers, pg::param_datum(JSONBOID, n.headers))};
-    return saga_table.insert_if_absent(row, pg::KnownRow::no);
+    if (!n.is_new_id)
+        return saga_table.insert_if_absent(row, pg::KnownRow::no);
+    saga_table.insert(row);
+    return true;
 }
 
 } // namespace
