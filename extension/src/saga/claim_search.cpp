@@ -4,9 +4,11 @@
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "pg/random.hpp"
+#include "pg/scope.hpp"
 #include "src/common/probe.hpp"
 #include "src/ring/ranges.hpp"
 #include "src/ring/ring.hpp"
+#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 
@@ -14,17 +16,17 @@ namespace {
 
 constinit pg::Statement list_held_slots{SLOTS_HELD("$1", "$2", "$3")};
 
-// Columns of stacksaga.work, by their numbers.
-enum WorkColumn : AttrNumber {
-    work_saga_id = 1,
-    work_step_no = 2,
-    work_direction = 3,
-    work_slot = 6,
-    work_due_at = 7,
-    work_attempt = 8,
-};
+// Where the table is not accessed directly: somebody has partitioned it, say. Its first columns, as
+// far as a search looks at them.
+constinit pg::Statement list_steps{
+    "SELECT saga_id, step_no, direction, token, ring_id, slot, due_at, attempt"
+    "  FROM stacksaga.work"
+    " WHERE ring_id = $1 AND queue = $2 AND due_at >= $3 AND queue IS NOT NULL AND NOT verifying"
+    " ORDER BY due_at LIMIT $4"};
+// More than a search wants at most.
+constexpr int64 listed_max = 8192;
 
-// A claim by one claimer costs 300 us, and stepping over a dead entry of the index 0.2 us.
+// Stepping over a dead entry of the index takes 0.2 us: so long a probe has met a thousand.
 constexpr int64 cheap_probe_us = 300;
 // Reading so many candidates costs as much as some claims do.
 constexpr int32 spread_max = 1024;
@@ -46,13 +48,6 @@ QueueMemory &memory_of(int32 ring_id, std::string_view queue) {
     return place;
 }
 
-Datum column(TupleTableSlot *row, WorkColumn number) {
-    bool is_null;
-    const Datum value = slot_getattr(row, number, &is_null);
-    Assert(!is_null);
-    return value;
-}
-
 /// The slots from which a registered node gets retries, one flag for each slot of the ring.
 bool *held_slots(const ClaimSearch &search) {
     auto *held = static_cast<bool *>(
@@ -67,21 +62,42 @@ bool *held_slots(const ClaimSearch &search) {
 }
 
 Candidate candidate_of(TupleTableSlot *row) {
-    return {.saga_id = *DatumGetUUIDP(column(row, work_saga_id)),
-            .step_no = DatumGetInt16(column(row, work_step_no)),
-            .direction = *core::direction_of(pg::view_of_text(column(row, work_direction)))};
+    return {.saga_id = *DatumGetUUIDP(value_in(row, WorkColumn::saga_id)),
+            .step_no = DatumGetInt16(value_in(row, WorkColumn::step_no)),
+            .direction =
+                *core::direction_of(pg::view_of_text(value_in(row, WorkColumn::direction)))};
+}
+
+/// Also from a procedure, which runs as its caller, in the caller's search_path.
+template <class F>
+void each_step_by_sql(int32 ring_id, std::string_view queue, TimestampTz from, F &&visit) {
+    const auto list = [&] {
+        const pg::Rows rows = list_steps.run(pg::param(ring_id), pg::param(queue),
+                                             pg::param_time(from), pg::param(listed_max));
+        SPITupleTable *found = SPI_tuptable;
+        TupleTableSlot *slot = MakeSingleTupleTableSlot(found->tupdesc, &TTSOpsHeapTuple);
+        for (uint64 i = 0; i < rows.count(); ++i)
+            if (!visit(ExecStoreHeapTuple(found->vals[i], slot, false)))
+                break;
+        ExecDropSingleTupleTableSlot(slot);
+    };
+    pg::with_pinned_path([&] { pg::as_owner([&] { pg::with_spi(list); }); });
 }
 
 /// Calls `visit` with the rows of what services may claim, from an instant on, in the order of
 /// due_at.
 template <class F>
 void each_step(int32 ring_id, std::string_view queue, TimestampTz from, F &&visit) {
+    if (work_table.obstacle() != nullptr) {
+        each_step_by_sql(ring_id, queue, from, visit);
+        return;
+    }
     const std::array<pg::KeyColumn, 3> key{
         pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(ring_id)},
         pg::KeyColumn{F_TEXTEQ, C_COLLATION_OID, PointerGetDatum(pg::make_text(queue))},
         pg::KeyColumn{F_TIMESTAMPTZ_GE, InvalidOid, TimestampTzGetDatum(from),
                       BTGreaterEqualStrategyNumber}};
-    pg::each_row("work", "work_for_services", key, static_cast<F &&>(visit));
+    pg::each_row("work", "work_for_services", key, visit);
 }
 
 } // namespace
@@ -91,7 +107,7 @@ Claimable count_claimable(int32 ring_id, std::string_view queue, TimestampTz now
     Claimable found{.due = 0, .next = DT_NOEND, .is_being_changed = false};
     TimestampTz first = now;
     each_step(ring_id, queue, memory.probe.begin(now), [&](TupleTableSlot *row) {
-        const TimestampTz due_at = DatumGetTimestampTz(column(row, work_due_at));
+        const TimestampTz due_at = DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
         first = std::min(first, due_at);
         if (pg::is_being_changed(row)) {
             found.is_being_changed = true;
@@ -119,14 +135,14 @@ Candidates find_candidates(const ClaimSearch &search) {
     TimestampTz first_left = search.now;
     each_step(search.ring_id, search.queue, memory.probe.begin(search.now),
               [&](TupleTableSlot *row) {
-                  const TimestampTz due_at = DatumGetTimestampTz(column(row, work_due_at));
+                  const TimestampTz due_at = DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
                   if (due_at > search.now)
                       return false;
                   first_left = std::min(first_left, due_at);
                   if (pg::is_being_changed(row) || pg::is_newer_than_snapshot(row))
                       return true;
-                  if (held != nullptr && DatumGetInt32(column(row, work_attempt)) > 0 &&
-                      !held[DatumGetInt32(column(row, work_slot))])
+                  if (held != nullptr && DatumGetInt32(value_in(row, WorkColumn::attempt)) > 0 &&
+                      !held[DatumGetInt32(value_in(row, WorkColumn::slot))])
                       return true;
                   if (to_skip-- > 0)
                       return true;

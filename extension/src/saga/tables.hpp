@@ -91,6 +91,14 @@ extern constinit pg::Table failure_table;
 /// For pg::with_tables().
 inline constexpr std::array saga_tables{&saga_table, &work_table, &effect_table, &failure_table};
 
+/// A column that is not null of a row of work, as an index reader shows it.
+inline Datum value_in(TupleTableSlot *row, WorkColumn column) {
+    bool is_null;
+    const Datum value = slot_getattr(row, pg::column_number(column), &is_null);
+    Assert(!is_null);
+    return value;
+}
+
 /// A value of the enum stacksaga.work_purpose.
 pg::Param purpose_param(core::WorkPurpose purpose);
 core::WorkPurpose purpose_of(Datum value);

@@ -43,29 +43,22 @@ constinit pg::Statement find_next_due{
     "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
     "        ORDER BY w.due_at LIMIT 1) AS w"};
 
-Datum column(TupleTableSlot *row, WorkColumn column) {
-    bool is_null;
-    const Datum value = slot_getattr(row, pg::column_number(column), &is_null);
-    Assert(!is_null);
-    return value;
-}
-
 bool is_null(TupleTableSlot *row, WorkColumn column) {
     return slot_attisnull(row, pg::column_number(column));
 }
 
 FoundItem item_of(TupleTableSlot *row) {
-    const int32 attempt = DatumGetInt32(column(row, WorkColumn::attempt));
-    return {.item = {.saga_id = *DatumGetUUIDP(column(row, WorkColumn::saga_id)),
-                     .slot = DatumGetInt32(column(row, WorkColumn::slot)),
-                     .purpose = purpose_of(column(row, WorkColumn::purpose)),
-                     .step_no = DatumGetInt16(column(row, WorkColumn::step_no)),
-                     .direction =
-                         *core::direction_of(pg::view_of_text(column(row, WorkColumn::direction))),
+    const int32 attempt = DatumGetInt32(value_in(row, WorkColumn::attempt));
+    return {.item = {.saga_id = *DatumGetUUIDP(value_in(row, WorkColumn::saga_id)),
+                     .slot = DatumGetInt32(value_in(row, WorkColumn::slot)),
+                     .purpose = purpose_of(value_in(row, WorkColumn::purpose)),
+                     .step_no = DatumGetInt16(value_in(row, WorkColumn::step_no)),
+                     .direction = *core::direction_of(
+                         pg::view_of_text(value_in(row, WorkColumn::direction))),
                      .attempt = attempt},
-            .is_retry = attempt > DatumGetInt32(column(row, WorkColumn::attempt_base)) &&
+            .is_retry = attempt > DatumGetInt32(value_in(row, WorkColumn::attempt_base)) &&
                         is_null(row, WorkColumn::lease_until) &&
-                        !DatumGetBool(column(row, WorkColumn::verifying)) &&
+                        !DatumGetBool(value_in(row, WorkColumn::verifying)) &&
                         is_null(row, WorkColumn::queue),
             .deferral = std::nullopt};
 }
@@ -137,8 +130,8 @@ int32 Search::seek(pg::IndexReader &work, int32 slot) const {
 void Search::read_slot(pg::IndexReader &work, int32 slot) {
     int32 end = seek(work, slot) + 1; // of the slots that have nothing due, or nothing more
     while (TupleTableSlot *row = work.next()) {
-        const int32 its_slot = DatumGetInt32(column(row, WorkColumn::slot));
-        const TimestampTz due_at = DatumGetTimestampTz(column(row, WorkColumn::due_at));
+        const int32 its_slot = DatumGetInt32(value_in(row, WorkColumn::slot));
+        const TimestampTz due_at = DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
         if (due_at > now) {
             if (due_at < found.next_due && may_work_in(its_slot))
                 found.next_due = due_at;
