@@ -4,7 +4,6 @@
 
 #include "src/saga/start.hpp"
 
-#include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
@@ -15,7 +14,7 @@
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/fingerprint.hpp"
-#include "src/saga/store.hpp"
+#include "src/saga/start_argument.hpp"
 #include "src/saga/tables.hpp"
 
 namespace stacksaga {
@@ -24,24 +23,6 @@ namespace {
 
 using core::Direction;
 using core::Status;
-
-enum class OnConflict : uint8_t { use_existing, fail, restart_if_failed };
-constexpr std::array<std::string_view, 3> on_conflict_names{"use_existing", "fail",
-                                                            "restart_if_failed"};
-
-struct Start {
-    std::string_view saga;
-    Datum input;
-    Datum headers;
-    Datum fingerprint;
-    std::optional<std::string_view> key;
-    OnConflict on_conflict;
-    std::optional<TimestampTz> run_at;
-    std::optional<int64> deadline_us;
-    std::optional<pg_uuid_t> saga_id;
-    std::optional<int32> version;
-    TimestampTz now;
-};
 
 struct Started {
     pg_uuid_t id;
@@ -178,116 +159,8 @@ Started start_saga(const Start &start) {
     return {id, token_of(id), true};
 }
 
-void require_object(Datum value, const char *argument) {
-    Jsonb *jsonb = DatumGetJsonbP(value);
-    if (JB_ROOT_IS_OBJECT(jsonb))
-        return;
-    ereport(ERROR,
-            (errcode(pg::sg400), errmsg("argument \"%s\" must be a JSON object", argument),
-             errdetail("The value is %s.", JB_ROOT_IS_SCALAR(jsonb) ? "a scalar" : "an array"),
-             errhint("Pass '{}' for none.")));
-}
-
-void check_key(std::string_view key) {
-    if (key.empty() || key.size() > key_bytes_max)
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"key\" is not a valid key"),
-                        errdetail("It has %zu bytes.", key.size()),
-                        errhint("Use 1 to %d bytes, or NULL for no key.", key_bytes_max)));
-}
-
-Start read_arguments(const pg::Arguments &arguments) {
-    Start start{};
-    start.now = pg::clock_now();
-    start.saga = arguments.required_text(0, "saga");
-    check_name(start.saga, "saga");
-    arguments.require(1, "input");
-    start.input = arguments.datum(1);
-    check_payload(start.input, "input");
-    start.fingerprint = fingerprint_of(start.input);
-    start.key = arguments.optional_text(2);
-    if (start.key)
-        check_key(*start.key);
-    std::string_view on_conflict = arguments.required_text(3, "on_conflict");
-    std::optional<OnConflict> rule = core::enum_of<OnConflict>(on_conflict_names, on_conflict);
-    if (!rule)
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"on_conflict\" is not valid"),
-                        errdetail("The value is \"%s\".", clip(on_conflict)),
-                        errhint("Use use_existing, fail or restart_if_failed.")));
-    start.on_conflict = *rule;
-    if (!arguments.is_null(4)) {
-        start.run_at = DatumGetTimestampTz(arguments.datum(4));
-        if (TIMESTAMP_NOT_FINITE(*start.run_at))
-            ereport(ERROR,
-                    (errcode(pg::sg400), errmsg("argument \"run_at\" must be finite"),
-                     errdetail("The value is %s.", DatumGetCString(DirectFunctionCall1(
-                                                       timestamptz_out, arguments.datum(4)))),
-                     errhint("Leave it out to start now.")));
-    }
-    if (!arguments.is_null(5))
-        start.deadline_us = pg::interval_microseconds(arguments.datum(5), "deadline", true);
-    arguments.require(6, "headers");
-    start.headers = arguments.datum(6);
-    check_payload(start.headers, "headers");
-    require_object(start.headers, "headers");
-    if (!arguments.is_null(7))
-        start.saga_id = arguments.required_uuid(7, "saga_id");
-    if (start.saga_id && start.key)
-        ereport(ERROR, (errcode(pg::sg400), errmsg("key and saga_id exclude each other"),
-                        errdetail("With a key the id is made from the saga's name and the key."),
-                        errhint("Leave saga_id out.")));
-    if (start.saga_id && start.on_conflict == OnConflict::restart_if_failed)
-        ereport(ERROR, (errcode(pg::sg400), errmsg("restart_if_failed needs a key"),
-                        errdetail("A new run gets an id that is made from the key; saga_id stands "
-                                  "for one run."),
-                        errhint("Give the saga a key instead of an id.")));
-    if (!arguments.is_null(8))
-        start.version = arguments.required_int4(8, "version");
-    return start;
-}
-
 Started start_with_arguments(const Start &start) {
     return pg::with_spi([&] { return start_saga(start); });
-}
-
-/// The arrays of start_sagas().
-struct Batch {
-    pg::Elements inputs;
-    pg::Elements keys; ///< empty: no keys
-};
-
-[[noreturn]] void refuse_array(const char *argument, const char *problem, const char *hint) {
-    ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", argument),
-                    errdetail("%s", problem), errhint("%s", hint)));
-}
-
-Batch read_batch(const pg::Arguments &arguments) {
-    arguments.require(1, "inputs");
-    Batch batch{.inputs = pg::array_argument(arguments, 1, "inputs", JSONBOID), .keys = {}};
-    if (arguments.is_null(2))
-        return batch;
-    batch.keys = pg::array_argument(arguments, 2, "keys", TEXTOID);
-    pg::require_same_length(batch.keys, "keys", batch.inputs, "inputs");
-    return batch;
-}
-
-Start read_element(std::string_view saga, const Batch &batch, int i, TimestampTz now) {
-    Start start{};
-    start.now = now;
-    start.saga = saga;
-    start.on_conflict = OnConflict::use_existing;
-    start.headers = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
-    if (!batch.inputs.has(i))
-        refuse_array("inputs", psprintf("Element %d is NULL.", i + 1), "Pass '{}' for no input.");
-    start.input = batch.inputs.values[i];
-    check_payload(start.input, "inputs");
-    start.fingerprint = fingerprint_of(start.input);
-    if (!batch.keys.has(i))
-        return start;
-    start.key = pg::view_of_text(batch.keys.values[i]);
-    if (start.key->empty() || start.key->size() > key_bytes_max)
-        refuse_array("keys", psprintf("Element %d has %zu bytes.", i + 1, start.key->size()),
-                     psprintf("Use 1 to %d bytes, or NULL for no key.", key_bytes_max));
-    return start;
 }
 
 /// The order in which keys are taken is the same for all batches, so that two of them never wait
@@ -302,10 +175,6 @@ int *order_of_keys(const Start *starts, int count) {
     });
     return order;
 }
-
-} // namespace
-
-namespace {
 
 bool insert_row(const NewSaga &n, const Saga &saga) {
     using Column = SagaColumn;
@@ -359,14 +228,14 @@ STACKSAGA_FUNCTION(start_sagas) {
     pg::Arguments arguments(fcinfo);
     std::string_view saga = arguments.required_text(0, "saga");
     check_name(saga, "saga");
-    Batch batch = read_batch(arguments);
+    const StartBatch batch = batch_argument(arguments);
     auto count = static_cast<size_t>(batch.inputs.count);
     TimestampTz now = pg::clock_now();
     auto *starts = static_cast<Start *>(palloc(sizeof(Start) * (count + 1)));
     auto *started = static_cast<Started *>(palloc(sizeof(Started) * (count + 1)));
     for (int i = 0; i < batch.inputs.count; ++i) {
         CHECK_FOR_INTERRUPTS();
-        starts[i] = read_element(saga, batch, i, now);
+        starts[i] = element_of(batch, i, saga, now);
     }
     int *order = order_of_keys(starts, batch.inputs.count);
     for (int i = 0; i < batch.inputs.count; ++i) {
@@ -400,7 +269,7 @@ STACKSAGA_FUNCTION(saga_id_of) {
 // start_saga(saga, input, key, on_conflict, run_at, deadline, headers, saga_id, version)
 //   -> TABLE(saga_id uuid, token bigint, created boolean)
 STACKSAGA_FUNCTION(start_saga) {
-    Start start = read_arguments(pg::Arguments(fcinfo));
+    const Start start = start_argument(pg::Arguments(fcinfo));
     Started started = start_with_arguments(start);
     pg::ResultSet result(fcinfo);
     result.add(pg::of(UUIDPGetDatum(&started.id)), pg::of(Int64GetDatum(started.token)),

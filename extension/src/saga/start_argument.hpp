@@ -1,0 +1,41 @@
+// What start_saga() and start_sagas() are called with, checked: SG400 and SG413 for what is not
+// valid.
+#pragma once
+#include "pg/array.hpp"
+#include "pg/function.hpp"
+
+namespace stacksaga {
+
+/// What becomes of a start whose key or id stands for a saga already.
+enum class OnConflict : uint8_t { use_existing, fail, restart_if_failed };
+
+/// One saga to be started.
+struct Start {
+    std::string_view saga;
+    Datum input;
+    Datum headers;
+    Datum fingerprint;
+    std::optional<std::string_view> key;
+    OnConflict on_conflict;
+    std::optional<TimestampTz> run_at;
+    std::optional<int64> deadline_us;
+    std::optional<pg_uuid_t> saga_id;
+    std::optional<int32> version;
+    TimestampTz now;
+};
+
+/// The arrays of start_sagas().
+struct StartBatch {
+    pg::Elements inputs;
+    pg::Elements keys; ///< empty: no keys
+};
+
+/// The key of a saga: 1 to key_bytes_max bytes.
+void check_key(std::string_view key);
+
+Start start_argument(const pg::Arguments &arguments);
+StartBatch batch_argument(const pg::Arguments &arguments);
+/// Element `i` of a batch, as a start.
+Start element_of(const StartBatch &batch, int i, std::string_view saga, TimestampTz now);
+
+} // namespace stacksaga
