@@ -1,5 +1,5 @@
 -- Idempotency keys and the dedupe ladder (extension/src/dedupe/idempotency.cpp, message_dedupe.cpp,
--- sequence.cpp, versioned_value.cpp, expiry.cpp).
+-- sequence.cpp, versioned_value.cpp, dedupe_state.cpp, expiry.cpp).
 
 CREATE OR REPLACE FUNCTION stacksaga.fingerprint(request jsonb) RETURNS bytea
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_fingerprint';
@@ -71,6 +71,15 @@ LANGUAGE c STABLE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_c
 AS 'MODULE_PATHNAME', 'stacksaga_read_value';
 COMMENT ON FUNCTION stacksaga.read_value IS
     'Returns a value of compare_and_set() and its version; no row when it does not exist. Raises SG400';
+
+CREATE OR REPLACE FUNCTION stacksaga.dedupe_state(scope text, key text)
+RETURNS TABLE (
+    rung text, state text, created_at timestamptz, expires_at timestamptz, detail jsonb
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 4 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_dedupe_state';
+COMMENT ON FUNCTION stacksaga.dedupe_state IS
+    'Returns what is known of a scope (consumer, producer) and a key (message id) on each rung, without responses and values; only reads. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.expire_dedupe(max_rows integer DEFAULT 1000) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

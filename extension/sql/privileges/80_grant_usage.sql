@@ -24,6 +24,7 @@ SELECT kind, object
            accept_message,accept_sequence,compare_and_set,read_value}'),
         ('{service,operator,monitor}', '{effects}'),
         ('{operator}', '{expire_dedupe}'),
+        ('{operator,monitor}', '{dedupe_state}'),
         -- Outbox
         ('{service,operator}', '{publish,publish_batch}'),
         ('{service}', '{receive_messages,extend_batch,fail_message,ack_messages}'),

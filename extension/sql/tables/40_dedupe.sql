@@ -7,6 +7,7 @@ CREATE TABLE stacksaga.idempotency_key (
     lease_until         timestamptz NOT NULL,
     completed_at        timestamptz,
     sweep_at            timestamptz NOT NULL,
+    created_at          timestamptz NOT NULL,
     attempt             integer NOT NULL,
     fingerprint_version smallint NOT NULL,
     lease_length        interval NOT NULL,
@@ -32,6 +33,7 @@ COMMENT ON INDEX stacksaga.idempotency_key_sweep IS 'Keys by the instant at whic
 CREATE TABLE stacksaga.accepted_message (
     token      stacksaga.ring_token NOT NULL,
     expires_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL,
     consumer   text COLLATE "C" NOT NULL,
     message_id text COLLATE "C" NOT NULL,
     PRIMARY KEY (token, consumer, message_id)
@@ -46,6 +48,7 @@ CREATE TABLE stacksaga.producer_sequence (
     epoch      bigint NOT NULL,
     sequence   bigint NOT NULL,
     updated_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL,
     producer   text COLLATE "C" NOT NULL,
     PRIMARY KEY (token, producer)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
@@ -56,6 +59,7 @@ CREATE TABLE stacksaga.versioned_value (
     token      stacksaga.ring_token NOT NULL,
     version    bigint NOT NULL,
     updated_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL,
     scope      text COLLATE "C" NOT NULL,
     key        text COLLATE "C" NOT NULL,
     value      jsonb,

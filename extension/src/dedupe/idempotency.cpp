@@ -31,6 +31,7 @@ enum class Column : uint8 {
     lease_until,
     completed_at,
     sweep_at,
+    created_at,
     attempt,
     fingerprint_version,
     lease_length,
@@ -47,6 +48,7 @@ constexpr std::array columns{
     pg::TableColumn{"lease_until", TIMESTAMPTZOID},
     pg::TableColumn{"completed_at", TIMESTAMPTZOID, pg::Nulls::allowed},
     pg::TableColumn{"sweep_at", TIMESTAMPTZOID},
+    pg::TableColumn{"created_at", TIMESTAMPTZOID},
     pg::TableColumn{"attempt", INT4OID},
     pg::TableColumn{"fingerprint_version", INT2OID},
     pg::TableColumn{"lease_length", INTERVALOID},
@@ -95,7 +97,8 @@ struct Begin {
 struct Entry {
     explicit Entry(const pg::TableRow &found)
         : row(found), lease(row.int8(Column::lease)), lease_until(row.time(Column::lease_until)),
-          attempt(row.int4(Column::attempt)), completed_at(row.optional_time(Column::completed_at)),
+          created_at(row.time(Column::created_at)), attempt(row.int4(Column::attempt)),
+          completed_at(row.optional_time(Column::completed_at)),
           recovery_point(row.optional_text(Column::recovery_point)),
           fingerprint(row.optional_text(Column::fingerprint)),
           fingerprint_version(row.int2(Column::fingerprint_version)),
@@ -113,6 +116,7 @@ struct Entry {
     pg::TableRow row;
     int64 lease;
     TimestampTz lease_until;
+    TimestampTz created_at;
     int32 attempt;
     std::optional<TimestampTz> completed_at;
     std::optional<TimestampTz> expires_at;
@@ -233,6 +237,7 @@ std::optional<Begun> insert(const Begin &begin) {
         pg::assign(Column::lease_length, interval_param(begin.lease_us)),
         pg::assign(Column::retention, interval_param(begin.retention_us)),
         pg::assign(Column::sweep_at, pg::param_time(pg::time_plus(begin.now, begin.retention_us))),
+        pg::assign(Column::created_at, pg::param_time(begin.now)),
         pg::assign(Column::attempt, pg::param(int32{1})),
         pg::assign(Column::fingerprint_version, pg::param(fingerprint_version)),
         pg::assign(Column::fingerprint, begin.fingerprint)};
@@ -256,6 +261,7 @@ std::optional<Begun> take(const Begin &begin, Entry &entry, bool resumes) {
         pg::assign(Column::lease_until, pg::param_time(pg::time_plus(begin.now, begin.lease_us))),
         pg::assign(Column::lease_length, interval_param(begin.lease_us)),
         pg::assign(Column::retention, interval_param(begin.retention_us)),
+        pg::assign(Column::created_at, pg::param_time(resumes ? entry.created_at : begin.now)),
         pg::assign(Column::attempt, pg::param(attempt)),
         pg::assign(Column::recovery_point, pg::param(recovery_point)),
         pg::assign(Column::completed_at, pg::param_null(TIMESTAMPTZOID)),

@@ -16,14 +16,14 @@ namespace stacksaga {
 namespace {
 
 constinit pg::Statement insert_message{
-    "INSERT INTO stacksaga.accepted_message (token, consumer, message_id, expires_at)"
-    " VALUES ($1::stacksaga.ring_token, $2, $3, $4)"
+    "INSERT INTO stacksaga.accepted_message (token, consumer, message_id, expires_at, created_at)"
+    " VALUES ($1::stacksaga.ring_token, $2, $3, $4, $5)"
     " ON CONFLICT (token, consumer, message_id) DO NOTHING"};
 constinit pg::Statement select_message{"SELECT expires_at FROM stacksaga.accepted_message"
                                        " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token"
                                        "   AND consumer = $2 AND message_id = $3"};
 constinit pg::Statement renew_message{
-    "UPDATE stacksaga.accepted_message SET expires_at = $4"
+    "UPDATE stacksaga.accepted_message SET expires_at = $4, created_at = $6"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token"
     "   AND consumer = $2 AND message_id = $3 AND expires_at = $5"};
 
@@ -37,8 +37,8 @@ struct Message {
 bool insert(const Message &m) {
     bool inserted = false;
     auto statement = [&] {
-        inserted =
-            insert_message.touch(m.token, m.consumer, m.id, pg::param_time(m.expires_at)) == 1;
+        inserted = insert_message.touch(m.token, m.consumer, m.id, pg::param_time(m.expires_at),
+                                        pg::param_time(m.now)) == 1;
     };
     if (!IsolationUsesXactSnapshot())
         statement();
@@ -60,7 +60,7 @@ bool accept(const Message &m) {
         if (expires_at > m.now)
             return false;
         if (renew_message.touch(m.token, m.consumer, m.id, pg::param_time(m.expires_at),
-                                pg::param_time(expires_at)) == 1)
+                                pg::param_time(expires_at), pg::param_time(m.now)) == 1)
             return true;
     }
 }

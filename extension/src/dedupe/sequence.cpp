@@ -23,8 +23,9 @@ constinit pg::Statement select_producer{
     "SELECT epoch, sequence FROM stacksaga.producer_sequence"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND producer = $2"};
 constinit pg::Statement insert_producer{
-    "INSERT INTO stacksaga.producer_sequence (token, producer, epoch, sequence, updated_at)"
-    " VALUES ($1::stacksaga.ring_token, $2, $3, 1, $4)"};
+    "INSERT INTO stacksaga.producer_sequence (token, producer, epoch, sequence, updated_at,"
+    "       created_at)"
+    " VALUES ($1::stacksaga.ring_token, $2, $3, 1, $4, $4)"};
 constinit pg::Statement reset_producer{
     "UPDATE stacksaga.producer_sequence SET epoch = $3, sequence = 1, updated_at = $4"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND producer = $2"};

@@ -20,10 +20,12 @@ namespace stacksaga {
 namespace {
 
 constinit pg::Statement create_value{
-    "INSERT INTO stacksaga.versioned_value AS v (token, scope, key, version, value, updated_at)"
-    " VALUES ($1::stacksaga.ring_token, $2, $3, 1, $4, $5)"
+    "INSERT INTO stacksaga.versioned_value AS v (token, scope, key, version, value, updated_at,"
+    "       created_at)"
+    " VALUES ($1::stacksaga.ring_token, $2, $3, 1, $4, $5, $5)"
     " ON CONFLICT (token, scope, key) DO UPDATE"
-    "   SET version = v.version + 1, value = EXCLUDED.value, updated_at = EXCLUDED.updated_at"
+    "   SET version = v.version + 1, value = EXCLUDED.value, updated_at = EXCLUDED.updated_at,"
+    "       created_at = EXCLUDED.created_at"
     " WHERE v.value IS NULL"
     " RETURNING version"};
 constinit pg::Statement replace_value{

@@ -1,0 +1,81 @@
+// dedupe_state: what each rung of the ladder knows of a scope and a key. It reads neither stored
+// responses nor values, since a monitor may not see payloads.
+#include "core/idempotency_state.hpp"
+#include "core/token.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "pg/result.hpp"
+#include "pg/scope.hpp"
+#include "src/dedupe/dedupe.hpp"
+#include "src/ring/token.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// (rung, state, created_at, expires_at, detail, lease_until). The state of a key is that of
+// core/idempotency_state.hpp, so the column is NULL here, and lease_until is of keys alone.
+constinit pg::Statement select_rungs{
+    "SELECT 'idempotency_key', NULL, created_at, completed_at + retention,"
+    "       pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('attempt', attempt,"
+    "         'lease_until', CASE WHEN completed_at IS NULL THEN lease_until END,"
+    "         'completed_at', completed_at, 'recovery_point', recovery_point)), lease_until"
+    "  FROM stacksaga.idempotency_key"
+    " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND scope = $3 AND key = $4"
+    " UNION ALL "
+    "SELECT 'accepted_message', CASE WHEN expires_at > $5 THEN 'accepted' ELSE 'expired' END,"
+    "       created_at, expires_at, '{}', NULL"
+    "  FROM stacksaga.accepted_message"
+    " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token"
+    "   AND consumer = $3 AND message_id = $4"
+    " UNION ALL "
+    "SELECT 'sequence', 'accepted', created_at, NULL,"
+    "       pg_catalog.jsonb_build_object('epoch', epoch, 'sequence', sequence,"
+    "         'updated_at', updated_at), NULL"
+    "  FROM stacksaga.producer_sequence"
+    " WHERE token OPERATOR(stacksaga.=) $2::stacksaga.ring_token AND producer = $3"
+    " UNION ALL "
+    "SELECT 'versioned_value', CASE WHEN value IS NULL THEN 'deleted' ELSE 'present' END,"
+    "       created_at, NULL,"
+    "       pg_catalog.jsonb_build_object('version', version, 'updated_at', updated_at), NULL"
+    "  FROM stacksaga.versioned_value"
+    " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND scope = $3 AND key = $4"};
+
+pg::Column optional(const pg::Rows &rows, uint64 row, int column) {
+    bool isnull;
+    const Datum value = rows.datum(row, column, &isnull);
+    return isnull ? pg::null() : pg::of(value);
+}
+
+/// Column 1, or what the instants of an idempotency key say.
+pg::Column state_of(const pg::Rows &rows, uint64 row, TimestampTz now) {
+    if (!rows.is_null(row, 1))
+        return pg::of(rows.value(row, 1));
+    const core::IdempotencyState state =
+        core::idempotency_state(rows.time(row, 5), rows.optional_time(row, 3), now);
+    return pg::of(PointerGetDatum(pg::make_text(core::name_of(state))));
+}
+
+} // namespace
+
+// dedupe_state(scope, key) -> TABLE(rung, state, created_at, expires_at, detail)
+STACKSAGA_FUNCTION(dedupe_state) {
+    pg::Arguments arguments(fcinfo);
+    const std::string_view scope = scope_argument(arguments, 0, "scope");
+    const std::string_view key = key_argument(arguments, 1, "key");
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] {
+        const TimestampTz now = pg::clock_now();
+        pg::Rows rows = select_rungs.run(pg::param(token_of_scoped_key(scope, key).value()),
+                                         pg::param(token_of_text(scope).value()), pg::param(scope),
+                                         pg::param(key), pg::param_time(now));
+        for (uint64 i = 0; i < rows.count(); ++i)
+            result.add(pg::of(rows.value(i, 0)), state_of(rows, i, now), optional(rows, i, 2),
+                       optional(rows, i, 3), optional(rows, i, 4));
+    });
+    return pg::ResultSet::finish();
+}
+
+} // namespace stacksaga
