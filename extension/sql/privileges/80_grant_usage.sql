@@ -3,46 +3,48 @@
 CREATE OR REPLACE VIEW stacksaga.privilege AS
 SELECT kind, object
   FROM (VALUES
-        -- Sagas
+        -- Sagas. A support role, such as that of a page, is an operator that defines nothing, runs
+        -- no due work in its own session and leaves rings alone.
         ('{operator}'::text[],
          '{define_saga,define_saga_content,sql_step,queue_step,signal_step,timer_step,child_step,message_step}'::text[]),
-        ('{service,operator}', '{start_saga,start_sagas,signal_saga}'),
+        ('{service,operator,support}', '{start_saga,start_sagas,signal_saga}'),
         ('{service}', '{claim_steps,wait_for_steps,complete_step,complete_steps,fail_step,extend_step}'),
-        ('{service,operator}', '{await_saga}'),
-        ('{service,operator,monitor}', '{saga_result,saga_timeline,clock_now,statement_clock,sagas,saga_history}'),
-        ('{operator}',
+        ('{service,operator,support}', '{await_saga}'),
+        ('{service,operator,support,monitor}', '{saga_result,saga_timeline,clock_now,statement_clock,sagas,saga_history}'),
+        ('{operator,support}',
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),
-        ('{operator,monitor}', '{saga_diagram,explain_retries,parked_sagas,saga_actions}'),
+        ('{operator,support,monitor}', '{saga_diagram,explain_retries,parked_sagas,saga_actions}'),
         -- Schedules
-        ('{operator}',
-         '{create_schedule,drop_schedule,pause_schedule,resume_schedule,fire_schedules}'),
-        ('{operator,monitor}', '{next_runs,schedules}'),
+        ('{operator}', '{create_schedule,drop_schedule,fire_schedules}'),
+        ('{operator,support}', '{pause_schedule,resume_schedule}'),
+        ('{operator,support,monitor}', '{next_runs,schedules}'),
         -- Dedupe
         ('{service}',
          '{idempotency_begin,idempotency_checkpoint,idempotency_finish,idempotency_release,
            accept_message,accept_sequence,compare_and_set,read_value}'),
-        ('{service,operator,monitor}', '{effects}'),
-        ('{operator}', '{expire_dedupe}'),
-        ('{operator,monitor}', '{dedupe_state}'),
+        ('{service,operator,support,monitor}', '{effects}'),
+        ('{operator,support}', '{expire_dedupe}'),
+        ('{operator,support,monitor}', '{dedupe_state}'),
         -- Outbox
-        ('{service,operator}', '{publish,publish_batch}'),
+        ('{service,operator,support}', '{publish,publish_batch}'),
         ('{service}', '{receive_messages,extend_batch,fail_message,ack_messages}'),
-        ('{operator}', '{create_subscription,alter_subscription,drop_subscription,redrive_message,discard_message,maintain_outbox}'),
-        ('{operator,monitor}', '{outbox_backlog,outbox_unread_since,subscriptions,blocked_keys,dead_messages}'),
+        ('{operator}', '{create_subscription,alter_subscription,drop_subscription}'),
+        ('{operator,support}', '{redrive_message,discard_message,maintain_outbox}'),
+        ('{operator,support,monitor}', '{outbox_backlog,outbox_unread_since,subscriptions,blocked_keys,dead_messages}'),
         -- Workers
         ('{operator}', '{run_pending}'),
-        ('{coordinator,operator}', '{worker_ensure}'),
-        ('{operator,monitor}', '{worker_stats,metrics,status,doctor}'),
+        ('{coordinator,operator,support}', '{worker_ensure}'),
+        ('{operator,support,monitor}', '{worker_stats,metrics,status,doctor}'),
         -- Ring
         ('{service,coordinator}',
          '{register_node,heartbeat_node,acknowledge_checkpoint,leave_ring}'),
         ('{service,coordinator,operator}', '{drain_node}'),
-        ('{service,coordinator,operator,monitor}', '{node_ranges,node_agent}'),
+        ('{service,coordinator,operator,support,monitor}', '{node_ranges,node_agent}'),
         ('{coordinator}', '{publish_window,agent_slots,clock_now}'),
-        ('{coordinator,operator,monitor}',
+        ('{coordinator,operator,support,monitor}',
          '{ring_state,ring_slots,ring_nodes,nodes,ring_settings,ring_status,oldest_due}'),
-        ('{operator,monitor}', '{locate,ring_adoptions}'),
+        ('{operator,support,monitor}', '{locate,ring_adoptions}'),
         ('{operator}', '{create_ring,alter_ring,adopt_ring}')) AS p(kinds, objects),
        unnest(kinds) AS kind, unnest(objects) AS object;
 COMMENT ON VIEW stacksaga.privilege IS
@@ -65,7 +67,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'SG400',
             MESSAGE = format('"%s" is not a kind of user', coalesce(left(kind, 80), 'NULL')),
             DETAIL = 'A kind stands for a list of functions and views, in stacksaga.privilege.',
-            HINT = 'Use service, coordinator, operator or monitor.';
+            HINT = 'Use service, coordinator, operator, support or monitor.';
     END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA stacksaga TO %I', role);
     FOR target IN
@@ -90,4 +92,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION stacksaga.grant_usage IS
-    'Grants a role what a service, coordinator, operator or monitor needs; only the owner of the extension may. Raises SG400, SG404';
+    'Grants a role what a service, coordinator, operator, support or monitor needs; only the owner of the extension may. Raises SG400, SG404';

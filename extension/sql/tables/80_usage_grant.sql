@@ -1,6 +1,6 @@
 CREATE TABLE stacksaga.usage_grant (
     role     name NOT NULL,
-    kind     text NOT NULL CHECK (kind IN ('service', 'coordinator', 'operator', 'monitor')),
+    kind     text NOT NULL CHECK (kind IN ('service', 'coordinator', 'operator', 'support', 'monitor')),
     role_oid oid,
     PRIMARY KEY (role, kind)
 );
