@@ -17,6 +17,7 @@ constexpr int max_payload_default = 1024 * 1024;
 constexpr int payload_limit = 256 * 1024 * 1024; // what jsonb itself can hold in one string
 constexpr int saga_retention_default = 7 * 24 * 3600,
               failed_saga_retention_default = 30 * 24 * 3600;
+constexpr size_t on_behalf_of_bytes_max = 255;
 constexpr int outbox_retention_default = 3 * 24 * 60 * 60;
 constexpr int message_timeout_default = 30 * 1000;
 constexpr int poll_interval_default = 1000, poll_interval_min = 10, poll_interval_max = 60 * 1000;
@@ -50,6 +51,14 @@ bool check_ring_name(char **value, void **, GucSource) {
     size_t length = strlen(*value);
     if (length == 0 || length > 63) {
         GUC_check_errdetail("The name must be 1 to 63 bytes long.");
+        return false;
+    }
+    return true;
+}
+
+bool check_on_behalf_of(char **value, void **, GucSource) {
+    if (strlen(*value) > on_behalf_of_bytes_max) {
+        GUC_check_errdetail("The value must be at most %zu bytes long.", on_behalf_of_bytes_max);
         return false;
     }
     return true;
@@ -103,6 +112,9 @@ void define_settings() {
     DefineCustomBoolVariable(
         "stacksaga.notify", "Makes ticks of the outbox notify the channel stacksaga_outbox.",
         nullptr, &values.notify, false, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomStringVariable(
+        "stacksaga.on_behalf_of", "Says whom the session's operator acts for, as it is recorded.",
+        nullptr, &values.on_behalf_of, "", PGC_USERSET, 0, check_on_behalf_of, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.outbox_retention",
         "Sets how long the log keeps messages for subscriptions that do not read them.", nullptr,

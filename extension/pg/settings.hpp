@@ -19,6 +19,7 @@ struct Settings {
     int max_payload;           ///< bytes
     int message_timeout;       ///< ms; 0: none
     bool notify;
+    char *on_behalf_of;
     int outbox_retention; ///< s
     int poll_interval;    ///< ms
     char *region;

@@ -9,7 +9,7 @@ use Test::More;
 
 # What pg_dump keeps of the engine, and what grant_usage() remembers.
 my @tables = qw(saga_definition definition_step saga work effect failure usage_grant
-  ring_setting ring_epoch);
+  ring_setting ring_epoch operator_action);
 
 my $before = StacksagaCluster->new('before');
 $before->init;

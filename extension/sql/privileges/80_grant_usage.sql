@@ -14,7 +14,7 @@ SELECT kind, object
         ('{operator,support}',
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),
-        ('{operator,support,monitor}', '{saga_diagram,explain_retries,parked_sagas,saga_actions}'),
+        ('{operator,support,monitor}', '{saga_diagram,explain_retries,parked_sagas,saga_actions,operator_actions}'),
         -- Schedules
         ('{operator}', '{create_schedule,drop_schedule,fire_schedules}'),
         ('{operator,support}', '{pause_schedule,resume_schedule}'),

@@ -104,6 +104,7 @@ CREATE TABLE stacksaga.ring_adoption (
     role         name NOT NULL,
     reason       text NOT NULL,
     adopted_at   timestamptz NOT NULL,
+    on_behalf_of text,
     PRIMARY KEY (from_ring_id, epoch)
 );
 COMMENT ON TABLE stacksaga.ring_adoption IS

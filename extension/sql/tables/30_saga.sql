@@ -229,10 +229,13 @@ CREATE TABLE stacksaga.saga_action (
     status_before stacksaga.saga_status NOT NULL,
     status_after  stacksaga.saga_status NOT NULL,
     reason        text,
+    on_behalf_of  text,
     PRIMARY KEY (saga_id, action_no, token)
 );
+CREATE INDEX saga_action_acted ON stacksaga.saga_action (acted_at);
 COMMENT ON TABLE stacksaga.saga_action IS
     'What operators did to a saga: who, when and why';
+COMMENT ON INDEX stacksaga.saga_action_acted IS 'The newest actions';
 
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition_definition_id_seq', '');

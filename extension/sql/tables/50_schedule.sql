@@ -45,10 +45,13 @@ CREATE TABLE stacksaga.schedule_action (
     role      name NOT NULL,
     acted_at  timestamptz NOT NULL,
     reason    text,
+    on_behalf_of text,
     PRIMARY KEY (schedule, action_no, token)
 );
+CREATE INDEX schedule_action_acted ON stacksaga.schedule_action (acted_at);
 COMMENT ON TABLE stacksaga.schedule_action IS
     'What operators did to a schedule: who, when and why; it outlasts the schedule';
+COMMENT ON INDEX stacksaga.schedule_action_acted IS 'The newest actions';
 
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.schedule', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.schedule_action', '');

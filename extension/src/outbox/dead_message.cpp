@@ -7,6 +7,7 @@
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
 #include "src/outbox/delivery_retry.hpp"
 #include "src/outbox/position.hpp"
@@ -83,6 +84,12 @@ DeadMessage lock_dead(std::string_view name, const pg_uuid_t &id) {
             .has_key = rows.boolean(0, 4)};
 }
 
+void record(std::string_view action, const Subscription &s, const pg_uuid_t &id,
+            std::optional<std::string_view> reason = std::nullopt) {
+    const char *kind = psprintf("message %s of subscription", uuid_text(id));
+    record_action({.action = action, .object = object_text(kind, s.name), .reason = reason});
+}
+
 /// Wakes workers, where they have something to do: services fetch their messages themselves.
 void wake_for(const Subscription &s) {
     if (s.handler || s.fallback)
@@ -100,18 +107,20 @@ void redrive(std::string_view name, const pg_uuid_t &id) {
                pg::param_time(core::is_held(state) ? DT_NOEND : pg::clock_now()));
     CRASH_POINT("dead: redriven");
     wake_for(*m.subscription);
+    record("redrive", *m.subscription, id);
 }
 
-void discard_message(std::string_view name, const pg_uuid_t &id, std::string_view reason,
-                     std::string_view role) {
+void discard_message(std::string_view name, const pg_uuid_t &id, std::string_view reason) {
     const DeadMessage m = lock_dead(name, id);
     const TimestampTz now = pg::clock_now();
     discard.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.tick),
-                pg::param(m.number), pg::param_time(now), pg::param(role), pg::param(reason));
+                pg::param(m.number), pg::param_time(now), pg::param(acting_role()),
+                pg::param(reason));
     if (m.has_key)
         release_key(*m.subscription, m.token, now);
     CRASH_POINT("dead: discarded");
     wake_for(*m.subscription);
+    record("discard", *m.subscription, id, reason);
 }
 
 /// Calls `read` with the position of each partition, which it does not lock. Where `read` returns
@@ -210,8 +219,7 @@ STACKSAGA_FUNCTION(discard_message) {
     const pg_uuid_t id = arguments.required_uuid(1, "message_id");
     const std::string_view reason = arguments.required_text(2, "reason");
     check_error_text(reason, "reason");
-    const std::string_view role{GetUserNameFromId(GetOuterUserId(), false)};
-    pg::with_spi([&] { discard_message(name, id, reason, role); });
+    pg::with_spi([&] { discard_message(name, id, reason); });
     PG_RETURN_VOID();
 }
 

@@ -9,6 +9,7 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/outbox/delivery_retry.hpp"
@@ -247,6 +248,10 @@ std::optional<int32> insert(const NewSubscription &s, int32 ring_id, std::string
     return made.int4(0, 0);
 }
 
+void record(std::string_view action, std::string_view subscription) {
+    record_action({.action = action, .object = object_text("subscription", subscription)});
+}
+
 void create(NewSubscription &s, bool has_policy) {
     if (!has_policy) {
         pg::Rows rows = default_policy.run();
@@ -278,6 +283,7 @@ void create(NewSubscription &s, bool has_policy) {
     begin_positions(*made, pg::clock_now(), s.start_at == "now");
     announce_handled_topics();
     wake_workers_at_commit();
+    record("create", s.name);
 }
 
 [[noreturn]] void raise_in_use(const Subscription &s, const char *detail, const char *hint) {
@@ -323,6 +329,7 @@ void drop(std::string_view name) {
     delete_dead.run(pg::param(s.id));
     delete_subscription.run(pg::param(s.id));
     announce_handled_topics();
+    record("drop", s.name);
 }
 
 /// The arguments of alter_subscription(); NULL ones are empty.
@@ -407,6 +414,7 @@ void alter(std::string_view name, const Alteration &a) {
     alter_content.run(pg::param(s.id));
     announce_handled_topics();
     wake_workers_at_commit();
+    record("alter", s.name);
 }
 
 /// As the owner, with settings on which neither SQL nor the text of `content` depends.

@@ -11,6 +11,7 @@
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
 
 namespace stacksaga {
 
@@ -157,6 +158,13 @@ bool is_same(const core::RingSettings &is, const core::RingSettings &wanted) {
            is.strategy == wanted.strategy && is.on_missing_window == wanted.on_missing_window;
 }
 
+void record(std::string_view action, std::string_view region, std::string_view cluster,
+            std::optional<std::string_view> detail = std::nullopt) {
+    record_action({.action = action,
+                   .object = psprintf("ring (%s, %s)", clip(region), clip(cluster)),
+                   .detail = detail});
+}
+
 int32 create_ring(std::string_view region, std::string_view cluster,
                   const core::RingSettings &settings, int32 slots) {
     if (find_ring_id.run(pg::param(region), pg::param(cluster)).empty()) {
@@ -166,6 +174,7 @@ int32 create_ring(std::string_view region, std::string_view cluster,
             const Ring ring{.ring_id = made.int4(0, 0), .slots = slots};
             save_settings(ring.ring_id, settings);
             ensure_slots(ring);
+            record("create", region, cluster);
             return ring.ring_id;
         }
     }
@@ -194,6 +203,7 @@ void alter_ring(std::string_view region, std::string_view cluster, std::string_v
     set_from_text(settings, name, value);
     check_settings(settings);
     save_settings(ring.ring_id, settings);
+    record("alter", region, cluster, psprintf("%s = %s", clip(name), clip(value)));
 }
 
 /// Sets what a row of ring_setting says. A name that this version does not know is skipped: a newer

@@ -13,6 +13,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
 #include "src/common/queue_waiters.hpp"
 #include "src/common/wake.hpp"
 #include "src/handler/handler_error.hpp"
@@ -47,8 +48,9 @@ constinit pg::Statement move_work{
     pg::Plans::by_statistics};
 constinit pg::Statement write_adoption{
     "INSERT INTO stacksaga.ring_adoption"
-    "       (from_ring_id, to_ring_id, epoch, sagas, role, reason, adopted_at)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7)"};
+    "       (from_ring_id, to_ring_id, epoch, sagas, role, reason, adopted_at,"
+    "        on_behalf_of)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"};
 
 struct Adoption {
     std::string_view from_region;
@@ -114,9 +116,8 @@ int64 adopt(const Adoption &a) {
     for (uint64 i = 0; i < queues.count(); ++i)
         wake_waiters_at_commit(to.ring_id, queues.text(i, 0));
     write_adoption.run(pg::param(from.ring_id), pg::param(to.ring_id), pg::param(epoch),
-                       pg::param(sagas),
-                       pg::param(std::string_view{GetUserNameFromId(GetOuterUserId(), false)}),
-                       pg::param(a.reason), pg::param_time(now));
+                       pg::param(sagas), pg::param(acting_role()), pg::param(a.reason),
+                       pg::param_time(now), on_behalf_of());
     wake_workers_at_commit();
     return sagas;
 }

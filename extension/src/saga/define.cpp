@@ -8,6 +8,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
 #include "src/dedupe/retry_window.hpp"
 #include "src/saga/define_step.hpp"
 
@@ -156,6 +157,13 @@ struct DefinitionArguments {
     Caller caller; // the current role is not the caller while this is worked on
 };
 
+/// That a version, new or known, becomes the current one.
+void record_version(std::string_view saga, int32 version) {
+    record_action({.action = "define",
+                   .object = object_text("saga", saga),
+                   .detail = psprintf("version %d", version)});
+}
+
 /// The version that has this content already becomes the current one, and the caller's.
 int32 define_again(const DefinitionArguments &a, const pg::Rows &known,
                    std::span<const NewStep> steps) {
@@ -170,6 +178,7 @@ int32 define_again(const DefinitionArguments &a, const pg::Rows &known,
     if (!known.boolean(0, 2)) {
         retire_current.run(pg::param(a.saga));
         make_current.run(id);
+        record_version(a.saga, known.int4(0, 1));
     }
     refresh_functions(known.int4(0, 0), steps);
     return known.int4(0, 1);
@@ -206,6 +215,7 @@ int32 define(const DefinitionArguments &a) {
         pg::param(a.on_compensation_failure), pg::param_time(pg::clock_now()));
     int32 version = inserted.int4(0, 1);
     insert_steps(inserted.int4(0, 0), steps, steps_json, a.retry);
+    record_version(a.saga, version);
     return version;
 }
 

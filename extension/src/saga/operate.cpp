@@ -9,6 +9,7 @@
 #include "pg/random.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
 #include "src/saga/child.hpp"
 #include "src/saga/store.hpp"
 
@@ -21,16 +22,11 @@ using core::Status;
 // Under the saga's lock, so numbers are given one at a time.
 constinit pg::Statement insert_action{
     "INSERT INTO stacksaga.saga_action (saga_id, token, action_no, action, step_no, outcome, role,"
-    "       acted_at, status_before, status_after, reason)"
+    "       acted_at, status_before, status_after, reason, on_behalf_of)"
     " SELECT $1, $2::stacksaga.ring_token, coalesce(max(a.action_no), 0) + 1, $3, $4, $5,"
-    "        $6::name, $7, $8, $9, $10"
+    "        $6::name, $7, $8, $9, $10, $11"
     "   FROM stacksaga.saga_action a"
     "  WHERE a.saga_id = $1 AND a.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
-
-/// The role that the session acts as, whatever owns the function that it calls.
-std::string_view acting_role() {
-    return GetUserNameFromId(GetOuterUserId(), false);
-}
 
 struct Record {
     std::string_view action;
@@ -45,7 +41,7 @@ void write_action(const Saga &saga, const Record &r) {
                       r.step_no ? pg::param(*r.step_no) : pg::param_null(INT2OID),
                       pg::param(r.outcome), pg::param(acting_role()), pg::param_time(saga.now),
                       pg::param(core::name_of(r.status_before)),
-                      pg::param(core::name_of(saga.status())), pg::param(r.reason));
+                      pg::param(core::name_of(saga.status())), pg::param(r.reason), on_behalf_of());
 }
 
 [[noreturn]] void refuse(const Saga &saga, const char *action, const core::Refusal &refusal) {

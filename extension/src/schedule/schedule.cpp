@@ -9,6 +9,7 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
 #include "src/handler/definer.hpp"
 #include "src/ring/ring.hpp"
@@ -56,8 +57,8 @@ constinit pg::Statement delete_schedule{"DELETE FROM stacksaga.schedule" OF_SCHE
 // Under the schedule's lock, so numbers are given one at a time.
 constinit pg::Statement insert_action{
     "INSERT INTO stacksaga.schedule_action (schedule, token, action_no, action, role, acted_at,"
-    "       reason)"
-    " SELECT $1, $2::stacksaga.ring_token, coalesce(max(action_no), 0) + 1, $3, $4::name, $5, $6"
+    "       reason, on_behalf_of)"
+    " SELECT $1, $2::stacksaga.ring_token, coalesce(max(action_no), 0) + 1, $3, $4::name, $5, $6, $7"
     "   FROM stacksaga.schedule_action" OF_SCHEDULE};
 
 struct NewSchedule {
@@ -78,8 +79,8 @@ pg::Param token_of(std::string_view schedule) {
 void record(std::string_view schedule, std::string_view action, TimestampTz now,
             std::optional<std::string_view> reason = std::nullopt) {
     insert_action.run(pg::param(schedule), token_of(schedule), pg::param(action),
-                      pg::param(std::string_view{GetUserNameFromId(GetOuterUserId(), false)}),
-                      pg::param_time(now), pg::param(reason));
+                      pg::param(acting_role()), pg::param_time(now), pg::param(reason),
+                      on_behalf_of());
 }
 
 void check_input(Datum input) {

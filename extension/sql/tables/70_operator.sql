@@ -1,0 +1,19 @@
+-- What operators do, where no table of its own holds it.
+
+CREATE TABLE stacksaga.operator_action (
+    acted_at     timestamptz NOT NULL,
+    role         name NOT NULL,
+    on_behalf_of text,
+    action       text NOT NULL,
+    object       text NOT NULL,
+    reason       text,
+    detail       text
+);
+CREATE INDEX operator_action_acted ON stacksaga.operator_action (acted_at);
+COMMENT ON TABLE stacksaga.operator_action IS
+    'What operators did to definitions, messages, subscriptions, rings and nodes; actions on sagas, schedules and dead rings have tables of their own. Rows stay';
+COMMENT ON COLUMN stacksaga.operator_action.on_behalf_of IS
+    'Whom the role acted for, by its own account: stacksaga.on_behalf_of of its session';
+COMMENT ON INDEX stacksaga.operator_action_acted IS 'The newest actions';
+
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.operator_action', '');

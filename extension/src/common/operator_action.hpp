@@ -1,0 +1,28 @@
+// Who does something to the installation, and for whom; and the record of what operators do, where
+// no other table holds it.
+#pragma once
+#include "pg/pg.hpp"
+#include "pg/query.hpp"
+
+namespace stacksaga {
+
+/// The role that the session acts as, whatever owns the function that it calls.
+std::string_view acting_role();
+
+/// stacksaga.on_behalf_of; NULL when it is empty.
+pg::Param on_behalf_of();
+
+/// "subscription mailer"; palloc'ed in the current context.
+std::string_view object_text(const char *kind, std::string_view name);
+
+struct OperatorAction {
+    std::string_view action;
+    std::string_view object; ///< what it was done to
+    std::optional<std::string_view> reason{};
+    std::optional<std::string_view> detail{};
+};
+
+/// Records it in the transaction of the action. Inside with_spi.
+void record_action(const OperatorAction &a);
+
+} // namespace stacksaga
