@@ -237,6 +237,25 @@ void release_work(SagaState &saga) {
     }
 }
 
+void delay_steps(SagaState &saga, std::int64_t delay) {
+    if (delay == 0) // what is overdue stays before what became due later
+        return;
+    const std::int64_t earliest = time_plus(saga.now, delay);
+    for (WorkRow &row : saga.work) {
+        const Work &w = row.work;
+        if (!row.is_live() || w.purpose != WorkPurpose::step || w.is_claimed() ||
+            w.due_at >= earliest)
+            continue;
+        const bool waits_for_signal =
+            saga.definition->step(w.step_no).waits_for() == StepWait::signal && w.started_at &&
+            !w.falling_back;
+        if (waits_for_signal)
+            continue;
+        row.work.due_at = earliest;
+        note_change(row);
+    }
+}
+
 // --------------------------------------------------------------------------------------- progress
 
 void begin_progress(SagaState &saga) {

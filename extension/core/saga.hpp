@@ -251,6 +251,9 @@ void extend_work(SagaState &saga, const Work &work, std::int64_t lease_until, st
 /// Makes the work of a suspended saga due never, and due again as it was.
 void hold_work(SagaState &saga);
 void release_work(SagaState &saga);
+/// Unclaimed steps that are due before now + `delay` are due then. The end of a wait for a signal
+/// is no attempt, and stays.
+void delay_steps(SagaState &saga, std::int64_t delay);
 
 // --------------------------------------------------------------------------------------- progress
 

@@ -94,16 +94,17 @@ std::optional<Refusal> suspend_saga(SagaState &saga) {
     return std::nullopt;
 }
 
-std::optional<Refusal> resume_saga(SagaState &saga) {
+std::optional<Refusal> resume_saga(SagaState &saga, std::int64_t delay) {
     if (!saga.is_suspended())
         return Refusal{", not suspended", saga.row.status == Status::parked
                                               ? "Use retry_saga() for a parked saga."
                                               : "Only suspend_saga() stops a saga."};
     continue_saga(saga);
+    delay_steps(saga, delay);
     return std::nullopt;
 }
 
-std::optional<Refusal> retry_saga(SagaState &saga) {
+std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay) {
     if (saga.row.status != Status::parked)
         return Refusal{", not parked",
                        "retry_saga() is for parked sagas; the others retry by their policies."};
@@ -113,6 +114,7 @@ std::optional<Refusal> retry_saga(SagaState &saga) {
             if (s.waits_for() != StepWait::signal && is_kept(saga, s.no))
                 start_counting_anew(saga, *find_work(saga, s.no, Direction::act));
     continue_saga(saga);
+    delay_steps(saga, delay);
     return std::nullopt;
 }
 

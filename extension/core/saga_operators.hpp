@@ -17,8 +17,10 @@ struct Refusal {
 /// Each changes the saga, or nothing when it is refused. `error`: what the saga says of the cancel.
 std::optional<Refusal> cancel_saga(SagaState &saga, std::string_view error);
 std::optional<Refusal> suspend_saga(SagaState &saga);
-std::optional<Refusal> resume_saga(SagaState &saga);
-std::optional<Refusal> retry_saga(SagaState &saga);
+/// The attempts that these two make due are due `delay` microseconds from now at the earliest;
+/// deadlines and leases stay.
+std::optional<Refusal> resume_saga(SagaState &saga, std::int64_t delay = 0);
+std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay = 0);
 
 /// Whether a child step waits for a saga of its own, which is to be settled instead;
 /// `child_stands`: the latest one has not failed.

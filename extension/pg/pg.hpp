@@ -16,6 +16,7 @@
 #include "core/saga_operators.hpp"
 #include "core/saga_state.hpp"
 #include "core/snapshot_window.hpp"
+#include "core/spread.hpp"
 #include "core/step_kind.hpp"
 #include "core/token.hpp"
 #include "core/window.hpp"

@@ -70,19 +70,21 @@ COMMENT ON FUNCTION stacksaga.suspend_sagas IS
 CREATE OR REPLACE FUNCTION stacksaga.resume_sagas(
     saga_ids uuid[],
     reason   text,
-    dry_run  boolean DEFAULT true
+    dry_run  boolean  DEFAULT true,
+    spread   interval DEFAULT '0'
 ) RETURNS TABLE (saga_id uuid, status_before text, status_after text, sqlstate text, error text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_resume_sagas';
 COMMENT ON FUNCTION stacksaga.resume_sagas IS
-    'Does what resume_saga() does to each saga, and reports those that it refuses; a dry run only reports. Raises SG400';
+    'Does what resume_saga() does to each saga, and reports those that it refuses; the attempts that become due fall due evenly over spread; a dry run only reports. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.retry_sagas(
     saga_ids uuid[],
     reason   text,
-    dry_run  boolean DEFAULT true
+    dry_run  boolean  DEFAULT true,
+    spread   interval DEFAULT '0'
 ) RETURNS TABLE (saga_id uuid, status_before text, status_after text, sqlstate text, error text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_retry_sagas';
 COMMENT ON FUNCTION stacksaga.retry_sagas IS
-    'Does what retry_saga() does to each saga, and reports those that it refuses; a dry run only reports. Raises SG400';
+    'Does what retry_saga() does to each saga, and reports those that it refuses; the attempts that become due fall due evenly over spread; a dry run only reports. Raises SG400';

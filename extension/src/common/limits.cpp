@@ -2,7 +2,6 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
 #include "pg/settings.hpp"
 
 namespace stacksaga {
@@ -22,6 +21,17 @@ const char *interval_text(int64 microseconds) {
     Datum interval = pg::interval_of_microseconds(microseconds);
     interval = DirectFunctionCall1(interval_justify_hours, interval);
     return DatumGetCString(DirectFunctionCall1(interval_out, interval));
+}
+
+int64 spread_argument(const pg::Arguments &arguments, int i) {
+    arguments.require(i, "spread");
+    const int64 spread = pg::interval_microseconds(arguments.datum(i), "spread", false);
+    if (spread > core::spread_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"spread\" is too long"),
+                        errdetail("The value is %s.", interval_text(spread)),
+                        errhint("Use at most %s; call it again later for the rest.",
+                                interval_text(core::spread_max))));
+    return spread;
 }
 
 void raise_unknown_saga(const pg_uuid_t &id) {

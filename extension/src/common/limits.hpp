@@ -1,6 +1,6 @@
 // Limits on what callers pass, the errors when they are passed, and values quoted in messages.
 #pragma once
-#include "pg/pg.hpp"
+#include "pg/function.hpp"
 
 namespace stacksaga {
 
@@ -40,6 +40,10 @@ void check_payload(Datum value, const char *argument);
 
 /// SG413 when what is said about a failure is longer than error_bytes_max.
 void check_error_text(std::string_view text, const char *argument);
+
+/// Argument `i`, named spread, in microseconds. SG400 when it is NULL, not finite, negative, or
+/// longer than core::spread_max.
+int64 spread_argument(const pg::Arguments &arguments, int i);
 
 /// The first element of a policy's retry_on or never_on, a text[], that is neither an SQLSTATE nor
 /// a class of them, for a message; nothing when all are.

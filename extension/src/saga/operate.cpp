@@ -52,24 +52,24 @@ void write_action(const Saga &saga, const Record &r) {
              errhint("%s", text(refusal.hint))));
 }
 
-std::optional<core::Refusal> cancel(Saga &saga, std::string_view reason) {
-    return core::cancel_saga(saga, psprintf("cancelled: %s", clip(reason)));
+std::optional<core::Refusal> cancel(Saga &saga, const Operation &o) {
+    return core::cancel_saga(saga, psprintf("cancelled: %s", clip(o.reason)));
 }
-std::optional<core::Refusal> suspend(Saga &saga, std::string_view) {
+std::optional<core::Refusal> suspend(Saga &saga, const Operation &) {
     return core::suspend_saga(saga);
 }
-std::optional<core::Refusal> resume(Saga &saga, std::string_view) {
-    return core::resume_saga(saga);
+std::optional<core::Refusal> resume(Saga &saga, const Operation &o) {
+    return core::resume_saga(saga, o.delay);
 }
-std::optional<core::Refusal> retry(Saga &saga, std::string_view) {
-    return core::retry_saga(saga);
+std::optional<core::Refusal> retry(Saga &saga, const Operation &o) {
+    return core::retry_saga(saga, o.delay);
 }
 
 /// Indexed by Action; the words are those of saga_action.
 struct ActionRule {
     std::string_view name;
     const char *done; ///< as in "cannot be cancelled"
-    std::optional<core::Refusal> (*run)(Saga &saga, std::string_view reason);
+    std::optional<core::Refusal> (*run)(Saga &saga, const Operation &o);
 };
 constexpr std::array action_rules{
     ActionRule{"cancel", "cancelled", cancel},
@@ -121,7 +121,8 @@ Datum operate_on(FunctionCallInfo fcinfo, Action action) {
     pg::Arguments arguments(fcinfo);
     pg_uuid_t id = arguments.required_uuid(0, "saga_id");
     std::string_view reason = required_reason(arguments, 1);
-    core::Status status = pg::with_spi([&] { return operate(id, action, reason).after; });
+    core::Status status =
+        pg::with_spi([&] { return operate(id, {.action = action, .reason = reason}).after; });
     PG_RETURN_TEXT_P(pg::make_text(core::name_of(status)));
 }
 
@@ -131,14 +132,14 @@ std::string_view name_of(Action action) {
     return action_rules[static_cast<size_t>(action)].name;
 }
 
-Operated operate(const pg_uuid_t &id, Action action, std::string_view reason) {
+Operated operate(const pg_uuid_t &id, const Operation &o) {
     Saga &saga = require_saga(id, pg::clock_now());
     const Status before = saga.status();
-    const ActionRule &rule = action_rules[static_cast<size_t>(action)];
-    if (const std::optional<core::Refusal> refusal = rule.run(saga, reason))
+    const ActionRule &rule = action_rules[static_cast<size_t>(o.action)];
+    if (const std::optional<core::Refusal> refusal = rule.run(saga, o))
         refuse(saga, rule.done, *refusal);
     write_saga(saga);
-    write_action(saga, {.action = rule.name, .status_before = before, .reason = reason});
+    write_action(saga, {.action = rule.name, .status_before = before, .reason = o.reason});
     return {before, saga.status()};
 }
 

@@ -12,6 +12,12 @@ std::string_view name_of(Action action);
 
 inline constexpr int reason_bytes_max = 4096;
 
+struct Operation {
+    Action action;
+    std::string_view reason;
+    int64 delay = 0; ///< of the attempts that it makes due, in microseconds
+};
+
 struct Operated {
     core::Status before;
     core::Status after;
@@ -19,6 +25,6 @@ struct Operated {
 
 /// Locks the saga, does it and writes it down. SG404 when there is no such saga, SG409 when its
 /// status does not allow it. Inside with_spi.
-Operated operate(const pg_uuid_t &id, Action action, std::string_view reason);
+Operated operate(const pg_uuid_t &id, const Operation &operation);
 
 } // namespace stacksaga

@@ -29,7 +29,7 @@ bool is_refusal(const ErrorData &error) {
 
 /// In a subtransaction: one saga whose status does not allow it spoils nothing for the others, and
 /// a dry run leaves nothing behind.
-Outcome operate_guarded(const pg_uuid_t &id, Action action, std::string_view reason, bool dry_run) {
+Outcome operate_guarded(const pg_uuid_t &id, const Operation &operation, bool dry_run) {
     MemoryContext memory = CurrentMemoryContext;
     ResourceOwner owner = CurrentResourceOwner;
     Outcome outcome{};
@@ -38,7 +38,7 @@ Outcome operate_guarded(const pg_uuid_t &id, Action action, std::string_view rea
     MemoryContextSwitchTo(memory);
     PG_TRY();
     {
-        Operated operated = pg::with_spi([&] { return operate(id, action, reason); });
+        Operated operated = pg::with_spi([&] { return operate(id, operation); });
         *result = {.done = true, .operated = operated, .sqlstate = nullptr, .error = nullptr};
         if (dry_run)
             RollbackAndReleaseCurrentSubTransaction();
@@ -94,11 +94,15 @@ Datum operate_on_many(FunctionCallInfo fcinfo, Action action) {
     check_length(reason, "reason", reason_bytes_max);
     bool dry_run = arguments.required_bool(2, "dry_run");
     auto text = [](std::string_view s) { return pg::of(PointerGetDatum(pg::make_text(s))); };
+    const int64 spread = PG_NARGS() > 3 ? spread_argument(arguments, 3) : 0;
     pg::ResultSet result(fcinfo);
-    for (pg_uuid_t &id : ids) {
+    for (size_t i = 0; i < ids.size(); ++i) {
         CHECK_FOR_INTERRUPTS();
-        Outcome o = operate_guarded(id, action, reason, dry_run);
-        result.add(pg::of(UUIDPGetDatum(&id)),
+        const int64 delay =
+            core::spread_delay(spread, static_cast<int64>(i), static_cast<int64>(ids.size()));
+        const Outcome o =
+            operate_guarded(ids[i], {.action = action, .reason = reason, .delay = delay}, dry_run);
+        result.add(pg::of(UUIDPGetDatum(&ids[i])),
                    o.done ? text(core::name_of(o.operated.before)) : pg::null(),
                    o.done ? text(core::name_of(o.operated.after)) : pg::null(),
                    o.done ? pg::null() : text(o.sqlstate), o.done ? pg::null() : text(o.error));
@@ -117,11 +121,11 @@ STACKSAGA_FUNCTION(cancel_sagas) {
 STACKSAGA_FUNCTION(suspend_sagas) {
     return operate_on_many(fcinfo, Action::suspend);
 }
-// resume_sagas(saga_ids uuid[], reason text, dry_run boolean) -> as cancel_sagas()
+// resume_sagas(saga_ids uuid[], reason text, dry_run boolean, spread interval) -> as cancel_sagas()
 STACKSAGA_FUNCTION(resume_sagas) {
     return operate_on_many(fcinfo, Action::resume);
 }
-// retry_sagas(saga_ids uuid[], reason text, dry_run boolean) -> as cancel_sagas()
+// retry_sagas(saga_ids uuid[], reason text, dry_run boolean, spread interval) -> as cancel_sagas()
 STACKSAGA_FUNCTION(retry_sagas) {
     return operate_on_many(fcinfo, Action::retry);
 }

@@ -145,8 +145,8 @@ public:
     /// An operator; why it is refused, or "".
     std::string cancel();
     std::string suspend();
-    std::string resume();
-    std::string retry();
+    std::string resume(std::int64_t delay = 0);
+    std::string retry(std::int64_t delay = 0);
     std::string resolve(std::string_view name, bool is_done);
 
     /// "running: a due, b claimed"; "~" stands for the direction compensate.

@@ -349,14 +349,14 @@ std::string TestSaga::suspend() {
     return because(refusal);
 }
 
-std::string TestSaga::resume() {
-    const std::optional<Refusal> refusal = resume_saga(*state_);
+std::string TestSaga::resume(std::int64_t delay) {
+    const std::optional<Refusal> refusal = resume_saga(*state_, delay);
     finish_event();
     return because(refusal);
 }
 
-std::string TestSaga::retry() {
-    const std::optional<Refusal> refusal = retry_saga(*state_);
+std::string TestSaga::retry(std::int64_t delay) {
+    const std::optional<Refusal> refusal = retry_saga(*state_, delay);
     finish_event();
     return because(refusal);
 }

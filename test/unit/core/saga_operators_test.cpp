@@ -91,6 +91,49 @@ TEST(SagaResume, CompletesASagaWhoseLastStepWasAnsweredMeanwhile) {
     EXPECT_EQ(s.tables.statuses.size(), 4U); // running, suspended, running, completed
 }
 
+TEST(SagaResume, WithADelayMakesWhatIsDueEarlierDueThen) {
+    TestSaga s("a queue, b queue, t timer, w signal; deadline");
+    s.start();
+    s.claim("a");
+    s.claim("b");
+    s.fail("b", FailureClass::retryable);
+    s.suspend();
+    s.resume(7 * second);
+    EXPECT_EQ(s.text(), "running: deadline in 1000, a claimed, b in 7, t in 10, w in 60");
+    s.suspend();
+    s.resume(50 * second);
+    EXPECT_EQ(s.text(), "running: deadline in 1000, a claimed, b in 50, t in 50, w in 60");
+}
+
+TEST(SagaResume, WithADelayMovesNeitherTheDeadlineNorALeaseNorTheWaitForASignal) {
+    TestSaga s("a queue, w signal; deadline");
+    s.start();
+    s.claim("a");
+    s.suspend();
+    s.resume(5000 * second);
+    EXPECT_EQ(s.text(), "running: deadline in 1000, a claimed, w in 60");
+}
+
+TEST(SagaResume, WithADelayDelaysTheStageThatItOpens) {
+    TestSaga s("a queue | b queue");
+    s.start();
+    s.claim("a");
+    s.suspend();
+    s.complete("a");
+    s.resume(7 * second);
+    EXPECT_EQ(s.text(), "running: b in 7");
+}
+
+TEST(SagaResume, WithoutADelayOverdueStepsKeepTheirInstant) {
+    TestSaga s("a queue");
+    s.start();
+    const std::int64_t due_at = s.work("a")->due_at;
+    s.suspend();
+    s.pass(20);
+    s.resume();
+    EXPECT_EQ(s.work("a")->due_at, due_at);
+}
+
 // ----------------------------------------------------------------------------------------- cancel
 
 TEST(SagaCancel, SaysWhyItIsRefused) {
@@ -149,6 +192,27 @@ TEST(SagaRetry, CountsAttemptsAnewAndALateAnswerStillCounts) {
     EXPECT_TRUE(row.lease);
     s.complete("p");
     EXPECT_EQ(s.text(), "completed");
+}
+
+TEST(SagaRetry, WithADelayTheAttemptsAreDueThen) {
+    TestSaga s("p queue pivot, q queue | z queue");
+    s.start();
+    s.claim("p");
+    s.fail("p", FailureClass::unknown);
+    s.refuse("q");
+    s.retry(7 * second);
+    EXPECT_EQ(s.text(), "running: p in 7, q in 7");
+}
+
+TEST(SagaRetry, WithADelayTheCompensationIsDueThen) {
+    TestSaga s("a queue undo | b queue");
+    s.start();
+    s.serve("a");
+    s.refuse("b");
+    s.refuse("a", undo);
+    EXPECT_EQ(s.text(), "parked~ for ~a");
+    s.retry(7 * second);
+    EXPECT_EQ(s.text(), "compensating: ~a in 7");
 }
 
 TEST(SagaRetry, MakesEveryStepOfTheStageDueThatIsNotDone) {
