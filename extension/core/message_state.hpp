@@ -48,11 +48,12 @@ enum class MessageEvent : std::uint8_t {
     give_up,      ///< it failed for good, and there is no fallback, or the fallback failed
     process_dies, ///< the process of its handler died with a batch that it was in
     redrive,      ///< an operator wants it delivered again
+    redrive_at,   ///< the same, at its instant of a spread
     discard,      ///< an operator ends it
 };
-inline constexpr std::array<std::string_view, 12> message_event_names{
-    "delay", "hold",      "release", "expire",       "hand_out", "handled",
-    "fail",  "fall_back", "give_up", "process_dies", "redrive",  "discard"};
+inline constexpr std::array<std::string_view, 13> message_event_names{
+    "delay",     "hold",    "release",      "expire",  "hand_out",   "handled", "fail",
+    "fall_back", "give_up", "process_dies", "redrive", "redrive_at", "discard"};
 
 constexpr std::string_view name_of(MessageState s) {
     return message_state_names[static_cast<std::size_t>(s)];
@@ -150,6 +151,8 @@ inline constexpr auto message_transitions = [] {
         T{S::held_fallback, E::release, S::fallback,
           "no earlier message of its key blocks it any more"},
         T{S::dead, E::redrive, S::ready, "an operator has it delivered again, with all attempts"},
+        T{S::dead, E::redrive_at, S::waiting,
+          "an operator has it delivered again in its part of the spread"},
         T{S::dead, E::discard, S::discarded, "an operator ends it, and its key continues"},
     };
 }();
@@ -198,6 +201,7 @@ constexpr bool can_meet(MessageState state, MessageEvent event) {
     case MessageEvent::process_dies: // what failed before is in no batch
         return is_deliverable(state) && state != MessageState::waiting;
     case MessageEvent::redrive:
+    case MessageEvent::redrive_at:
     case MessageEvent::discard:
         return state == MessageState::dead;
     }

@@ -100,6 +100,19 @@ AS 'MODULE_PATHNAME', 'stacksaga_redrive_message';
 COMMENT ON FUNCTION stacksaga.redrive_message IS
     'Delivers a dead message again, with all its attempts. Raises SG404';
 
+CREATE OR REPLACE FUNCTION stacksaga.redrive_messages(
+    subscription text,
+    topic        text     DEFAULT NULL,
+    max_messages integer  DEFAULT 1000,
+    reason       text     DEFAULT NULL,
+    dry_run      boolean  DEFAULT true,
+    spread       interval DEFAULT '0'
+) RETURNS TABLE (message_id uuid, topic text, key text, dead_since timestamptz, last_error text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_redrive_messages';
+COMMENT ON FUNCTION stacksaga.redrive_messages IS
+    'Delivers the oldest dead messages of a subscription again, with all their attempts, and returns them; they fall due evenly over spread, those of a key in order; a dry run only returns them. Raises SG400, SG404, SG413';
+
 CREATE OR REPLACE FUNCTION stacksaga.discard_message(
     subscription text, message_id uuid, reason text
 ) RETURNS void
@@ -143,7 +156,7 @@ COMMENT ON FUNCTION stacksaga.outbox_unread_since IS
 
 CREATE OR REPLACE FUNCTION stacksaga.message_transitions()
 RETURNS TABLE (from_state text, event text, to_state text, sentence text)
-LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 46
+LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 47
 AS 'MODULE_PATHNAME', 'stacksaga_message_transitions';
 COMMENT ON FUNCTION stacksaga.message_transitions IS
     'Returns what each event does to a message of a subscription in each state, with a sentence for each';

@@ -1,4 +1,5 @@
-// What operators do about dead messages, and how far a subscription lags.
+// What operators do about dead messages: redrive one or many, discard one.
+#include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
@@ -9,7 +10,7 @@
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
-#include "src/outbox/delivery_retry.hpp"
+#include "src/outbox/delivery_order.hpp"
 #include "src/outbox/position.hpp"
 
 namespace stacksaga {
@@ -19,54 +20,85 @@ namespace {
 // The condition on discarded_at is written so that the index of what is not discarded, which knows
 // nothing of ids, does not match it.
 constinit pg::Statement find_dead{
-    "SELECT token::bigint, tick, number, partition, key IS NOT NULL FROM stacksaga.dead_message"
+    "SELECT token::bigint, tick, number, partition, key FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND message_id = $2"
     "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
+constinit pg::Statement find_oldest{
+    "SELECT token::bigint, tick, number, partition, key FROM stacksaga.dead_message"
+    " WHERE subscription_id = $1 AND discarded_at IS NULL"
+    " ORDER BY dead_since, tick, number LIMIT $2"};
+constinit pg::Statement find_oldest_of_topic{
+    "SELECT token::bigint, tick, number, partition, key FROM stacksaga.dead_message"
+    " WHERE subscription_id = $1 AND discarded_at IS NULL AND topic = $3"
+    " ORDER BY topic, dead_since, tick, number LIMIT $2"};
+// Without those that another session has redriven or discarded meanwhile.
+constinit pg::Statement read_dead{
+    "SELECT d.token::bigint, d.tick, d.number, d.partition, d.key, d.message_id, d.topic,"
+    "       d.dead_since, d.last_error"
+    "  FROM unnest($2, $3, $4) AS p(token, tick, number)"
+    "  JOIN stacksaga.dead_message AS d"
+    "    ON d.subscription_id = $1 AND d.tick = p.tick AND d.number = p.number"
+    "   AND d.token OPERATOR(stacksaga.=) p.token::stacksaga.ring_token"
+    " WHERE d.discarded_at IS NULL"
+    " ORDER BY d.tick, d.number"};
 constinit pg::Statement revive{
-    "WITH dead AS (DELETE FROM stacksaga.dead_message"
-    "   WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "     AND tick = $3 AND number = $4 AND discarded_at IS NULL RETURNING *)"
+    "WITH dead AS (DELETE FROM stacksaga.dead_message AS d"
+    "   USING unnest($2, $3, $4, $5, $6) AS p(token, tick, number, state, due_at)"
+    "   WHERE d.subscription_id = $1 AND d.tick = p.tick AND d.number = p.number"
+    "     AND d.token OPERATOR(stacksaga.=) p.token::stacksaga.ring_token"
+    "     AND d.discarded_at IS NULL RETURNING d.*, p.state, p.due_at)"
     " INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       state, due_at, failed_since, published_at, failed_in, message_id, topic, key, type,"
     "       payload, headers, last_error)"
-    " SELECT subscription_id, token, number, tick, partition, 0, $5, $6, since, published_at,"
+    " SELECT subscription_id, token, number, tick, partition, 0, state, due_at, since, published_at,"
     "        failed_in, message_id, topic, key, type, payload, headers, last_error FROM dead"};
 constinit pg::Statement discard{
     "UPDATE stacksaga.dead_message"
     "   SET discarded_at = $5, discarded_by = $6::name, discard_reason = $7"
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND tick = $3 AND number = $4 AND discarded_at IS NULL"};
-constinit pg::Statement oldest_retry{
-    "SELECT count(*), min(published_at) FROM stacksaga.message_retry WHERE subscription_id = $1"};
 
-// Retries and dead messages that no position has passed: those of batches that are out.
-constinit pg::Statement settled_ahead{
-    "SELECT number FROM stacksaga.message_retry"
-    " WHERE subscription_id = $1 AND partition = $2 AND tick > $3"
-    " UNION ALL"
-    " SELECT number FROM stacksaga.dead_message"
-    "  WHERE subscription_id = $1 AND partition = $2 AND tick > $3"
-    " ORDER BY number"};
+/// Of the rows of find_dead, find_oldest and read_dead: the places of the messages, in their order.
+std::span<Message> places_of(const pg::Rows &rows) {
+    auto *messages = static_cast<Message *>(palloc0(sizeof(Message) * (rows.count() + 1)));
+    for (uint64 row = 0; row < rows.count(); ++row) {
+        bool isnull;
+        const Datum key = rows.datum(row, 4, &isnull);
+        messages[row].token = core::Token::from_int64(rows.int8(row, 0));
+        messages[row].tick = rows.int8(row, 1);
+        messages[row].number = rows.int8(row, 2);
+        messages[row].partition = rows.int2(row, 3);
+        messages[row].key = isnull ? Datum{0} : key;
+    }
+    std::sort(messages, messages + rows.count(), by_place);
+    return {messages, static_cast<size_t>(rows.count())};
+}
 
-// Messages for other subscriptions lie before the first one of this: somewhat more than maintenance
-// and reading, which both move the position over them, leave there.
-constexpr int32 unread_room = 64;
-constexpr int unread_steps = 32;
+/// A column of the messages as an array parameter.
+template <class F> pg::Param column(std::span<const Message> messages, F &&value) {
+    auto *values = static_cast<int64 *>(palloc(sizeof(int64) * (messages.size() + 1)));
+    std::transform(messages.begin(), messages.end(), values, value);
+    return pg::param_array(std::span<const int64>{values, messages.size()});
+}
+pg::Param tokens_of(std::span<const Message> messages) {
+    return column(messages, [](const Message &m) { return m.token.value(); });
+}
+pg::Param ticks_of(std::span<const Message> messages) {
+    return column(messages, [](const Message &m) { return m.tick; });
+}
+pg::Param numbers_of(std::span<const Message> messages) {
+    return column(messages, [](const Message &m) { return m.number; });
+}
 
-struct DeadMessage {
-    const Subscription *subscription;
-    core::Token token = core::Token::from_int64(0);
-    int64 tick;
-    int64 number;
-    bool has_key;
-};
-
-/// The message, with its partition locked.
-DeadMessage lock_dead(std::string_view name, const pg_uuid_t &id) {
+const Subscription &hold_named(std::string_view name) {
     const Subscription *held = nullptr;
     while (held == nullptr) // it may be dropped, and created again, while we wait
         held = hold_subscription(find_subscription(name).id, true);
-    const Subscription &s = *held;
+    return *held;
+}
+
+/// The message, with its partition locked.
+Message lock_dead(const Subscription &s, const pg_uuid_t &id) {
     pg::Rows rows = find_dead.run(pg::param(s.id), pg::param(id));
     if (!rows.empty()) {
         lock_position(s.id, rows.int2(0, 3), true);
@@ -77,11 +109,7 @@ DeadMessage lock_dead(std::string_view name, const pg_uuid_t &id) {
                 (errcode(pg::sg404), errmsg("message %s is not dead", uuid_text(id)),
                  errdetail("Subscription \"%s\" has no dead message with this id.", clip(s.name)),
                  errhint("Look at the view stacksaga.dead_messages.")));
-    return {.subscription = &s,
-            .token = core::Token::from_int64(rows.int8(0, 0)),
-            .tick = rows.int8(0, 1),
-            .number = rows.int8(0, 2),
-            .has_key = rows.boolean(0, 4)};
+    return places_of(rows)[0];
 }
 
 void record(std::string_view action, const Subscription &s, const pg_uuid_t &id,
@@ -96,109 +124,123 @@ void wake_for(const Subscription &s) {
         wake_workers_at_commit();
 }
 
-void redrive(std::string_view name, const pg_uuid_t &id) {
-    const DeadMessage m = lock_dead(name, id);
-    core::MessageState state = next_state(core::MessageState::dead, core::MessageEvent::redrive);
-    if (m.has_key && m.subscription->stop_on_first_failure &&
-        is_behind_another(*m.subscription, m.token, {.tick = m.tick, .number = m.number}))
-        state = next_state(state, core::MessageEvent::hold);
-    revive.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.tick),
-               pg::param(m.number), pg::param(core::name_of(state)),
-               pg::param_time(core::is_held(state) ? DT_NOEND : pg::clock_now()));
+/// Holds those that are behind a message of their key that blocks it and is not among them.
+void hold_blocked(const Subscription &s, std::span<const Message> dead,
+                  std::span<core::MessageState> states) {
+    auto *order = static_cast<size_t *>(palloc(sizeof(size_t) * (dead.size() + 1)));
+    for (size_t i = 0; i < dead.size(); ++i)
+        order[i] = i;
+    std::sort(order, order + dead.size(),
+              [&](size_t a, size_t b) { return dead[a].token.value() < dead[b].token.value(); });
+    std::optional<KeyPlace> blocker;
+    const Message *last = nullptr; // the message that it was looked up for
+    for (size_t i : std::span{order, dead.size()}) {
+        const Message &m = dead[i];
+        if (m.key == 0)
+            continue;
+        if (last == nullptr || last->token != m.token)
+            blocker = first_blocker(s, m.token, dead);
+        last = &m;
+        if (blocker && *blocker < place_of(m))
+            states[i] = next_state(states[i], core::MessageEvent::hold);
+    }
+}
+
+/// Dead messages, which are in the order of their places and whose partitions are locked, are
+/// delivered again over `spread`. Those of a key stay in their order: each is due later than those
+/// before it, and waits for one of them that fails again.
+void bring_back(const Subscription &s, std::span<const Message> dead, int64 spread) {
+    using Event = core::MessageEvent;
+    const TimestampTz now = pg::clock_now();
+    auto *states =
+        static_cast<core::MessageState *>(palloc(sizeof(core::MessageState) * (dead.size() + 1)));
+    auto *names =
+        static_cast<std::string_view *>(palloc(sizeof(std::string_view) * (dead.size() + 1)));
+    auto *due_at = static_cast<TimestampTz *>(palloc(sizeof(TimestampTz) * (dead.size() + 1)));
+    for (size_t i = 0; i < dead.size(); ++i) {
+        const int64 delay =
+            core::spread_delay(spread, static_cast<int64>(i), static_cast<int64>(dead.size()));
+        due_at[i] = pg::time_plus(now, delay);
+        states[i] =
+            next_state(core::MessageState::dead, delay == 0 ? Event::redrive : Event::redrive_at);
+    }
+    if (s.stop_on_first_failure)
+        hold_blocked(s, dead, {states, dead.size()});
+    for (size_t i = 0; i < dead.size(); ++i) {
+        names[i] = core::name_of(states[i]);
+        if (core::is_held(states[i]))
+            due_at[i] = DT_NOEND;
+    }
+    revive.run(pg::param(s.id), tokens_of(dead), ticks_of(dead), numbers_of(dead),
+               pg::param_array(std::span<const std::string_view>{names, dead.size()}),
+               pg::param_time_array({due_at, dead.size()}));
     CRASH_POINT("dead: redriven");
-    wake_for(*m.subscription);
-    record("redrive", *m.subscription, id);
+    wake_for(s);
+}
+
+void redrive(std::string_view name, const pg_uuid_t &id) {
+    const Subscription &s = hold_named(name);
+    const Message m = lock_dead(s, id);
+    bring_back(s, {&m, 1}, 0);
+    record("redrive", s, id);
+}
+
+struct Redrive {
+    std::string_view subscription;
+    std::optional<std::string_view> topic;
+    int32 max_messages;
+    std::optional<std::string_view> reason;
+    bool dry_run;
+    int64 spread;
+};
+
+/// In ascending order: two calls never wait for each other in a circle.
+void lock_partitions(const Subscription &s, std::span<const Message> messages) {
+    std::array<bool, log_partitions> is_wanted{};
+    for (const Message &m : messages)
+        is_wanted[static_cast<size_t>(m.partition)] = true;
+    for (int16 partition = 0; partition < log_partitions; ++partition)
+        if (is_wanted[static_cast<size_t>(partition)])
+            lock_position(s.id, partition, true);
+}
+
+void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
+    const Subscription &s =
+        r.dry_run ? find_subscription(r.subscription) : hold_named(r.subscription);
+    const std::span<const Message> found =
+        places_of(r.topic ? find_oldest_of_topic.run(pg::param(s.id), pg::param(r.max_messages),
+                                                     pg::param(*r.topic))
+                          : find_oldest.run(pg::param(s.id), pg::param(r.max_messages)));
+    if (!r.dry_run)
+        lock_partitions(s, found);
+    const pg::Rows rows =
+        read_dead.run(pg::param(s.id), tokens_of(found), ticks_of(found), numbers_of(found));
+    for (uint64 row = 0; row < rows.count(); ++row) {
+        const auto column = [&](int number) {
+            bool isnull;
+            const Datum value = rows.datum(row, number, &isnull);
+            return isnull ? pg::null() : pg::of(value);
+        };
+        result.add(column(5), column(6), column(4), column(7), column(8));
+    }
+    if (r.dry_run || rows.empty())
+        return;
+    bring_back(s, places_of(rows), r.spread);
+    for (uint64 row = 0; row < rows.count(); ++row)
+        record("redrive", s, rows.uuid(row, 5), r.reason);
 }
 
 void discard_message(std::string_view name, const pg_uuid_t &id, std::string_view reason) {
-    const DeadMessage m = lock_dead(name, id);
+    const Subscription &s = hold_named(name);
+    const Message m = lock_dead(s, id);
     const TimestampTz now = pg::clock_now();
-    discard.run(pg::param(m.subscription->id), pg::param(m.token.value()), pg::param(m.tick),
-                pg::param(m.number), pg::param_time(now), pg::param(acting_role()),
-                pg::param(reason));
-    if (m.has_key)
-        release_key(*m.subscription, m.token, now);
+    discard.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick), pg::param(m.number),
+                pg::param_time(now), pg::param(acting_role()), pg::param(reason));
+    if (m.key != 0)
+        release_key(s, m.token, now);
     CRASH_POINT("dead: discarded");
-    wake_for(*m.subscription);
-    record("discard", *m.subscription, id, reason);
-}
-
-/// Calls `read` with the position of each partition, which it does not lock. Where `read` returns
-/// false, since the position has moved on and the log behind it was deleted, it is called again
-/// with the newer one. False when the subscription has been dropped meanwhile.
-template <class F> bool for_each_position(int32 subscription_id, F &&read) {
-    for (int16 partition = 0; partition < log_partitions; ++partition) {
-        std::optional<Position> p = read_position(subscription_id, partition);
-        while (p && !read(*p)) {
-            CHECK_FOR_INTERRUPTS();
-            const int64 tick = p->at.tick;
-            p = read_position(subscription_id, partition);
-            if (p && p->at.tick == tick)
-                elog(ERROR,
-                     "subscription %d is at tick " INT64_FORMAT " of the outbox, which is gone",
-                     subscription_id, tick);
-        }
-        if (!p)
-            return false;
-    }
-    return true;
-}
-
-/// Adds the messages of the log that a position has before it; false when the log was deleted
-/// there.
-bool add_part(const Subscription &s, const Position &p, Backlog &total) {
-    pg::Rows rows =
-        settled_ahead.run(pg::param(s.id), pg::param(p.partition), pg::param(p.at.tick));
-    auto *numbers = static_cast<int64 *>(palloc(sizeof(int64) * (rows.count() + 1)));
-    for (uint64 i = 0; i < rows.count(); ++i)
-        numbers[i] = rows.int8(i, 0);
-    const std::optional<Backlog> part =
-        count_backlog(s.filter, p.partition, p.at, {numbers, static_cast<size_t>(rows.count())});
-    if (!part)
-        return false;
-    total.messages += part->messages;
-    total.oldest = std::min(total.oldest, part->oldest);
-    return true;
-}
-
-void add_backlog(int32 subscription_id, pg::ResultSet &result) {
-    const Subscription *s = find_subscription(subscription_id);
-    if (s == nullptr)
-        return;
-    pg::Rows retries = oldest_retry.run(pg::param(s->id));
-    Backlog total{.messages = retries.int8(0, 0),
-                  .oldest = retries.optional_time(0, 1).value_or(DT_NOEND)};
-    if (!for_each_position(s->id, [&](const Position &p) { return add_part(*s, p, total); }))
-        return;
-    const double seconds =
-        total.oldest == DT_NOEND
-            ? 0
-            : static_cast<double>(std::max<int64>(0, pg::clock_now() - total.oldest)) /
-                  USECS_PER_SEC;
-    result.add(pg::of(Int64GetDatum(total.messages)), pg::of(Float8GetDatum(seconds)));
-}
-
-/// When the first message of the log behind a position was published, if a bounded read finds one;
-/// false when the log was deleted there.
-bool find_unread(const Subscription &s, const Position &p, std::optional<TimestampTz> &since) {
-    std::optional<LogPart> next = peek_log(s.filter, p.partition, p.at, unread_room);
-    for (int step = 1; next && next->messages.empty() && next->more && step < unread_steps; ++step)
-        next = peek_log(s.filter, p.partition, next->end, unread_room);
-    if (next && !next->messages.empty())
-        since = std::min(since.value_or(DT_NOEND), next->messages[0].published_at);
-    return next.has_value();
-}
-
-/// When the first unread message of the log was published; nothing: all are read. Costs the same
-/// however long the log is.
-std::optional<TimestampTz> unread_since(int32 subscription_id) {
-    const Subscription *s = find_subscription(subscription_id);
-    if (s == nullptr)
-        return std::nullopt;
-    std::optional<TimestampTz> since;
-    const bool is_there =
-        for_each_position(s->id, [&](const Position &p) { return find_unread(*s, p, since); });
-    return is_there ? since : std::nullopt;
+    wake_for(s);
+    record("discard", s, id, reason);
 }
 
 } // namespace
@@ -212,6 +254,31 @@ STACKSAGA_FUNCTION(redrive_message) {
     PG_RETURN_VOID();
 }
 
+// redrive_messages(subscription, topic, max_messages, reason, dry_run, spread)
+//   -> TABLE(message_id, topic, key, dead_since, last_error)
+STACKSAGA_FUNCTION(redrive_messages) {
+    pg::Arguments arguments(fcinfo);
+    const Redrive r{.subscription = arguments.required_text(0, "subscription"),
+                    .topic = arguments.optional_text(1),
+                    .max_messages = arguments.required_int4(2, "max_messages"),
+                    .reason = arguments.optional_text(3),
+                    .dry_run = arguments.required_bool(4, "dry_run"),
+                    .spread = spread_argument(arguments, 5)};
+    if (r.topic && r.topic->ends_with('*'))
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"topic\" must not end in *"),
+                        errdetail("The value is \"%s\".", clip(*r.topic)),
+                        errhint("Name one topic, or leave it out for all of the subscription.")));
+    if (r.max_messages < 1 || r.max_messages > pg::array_elements_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_messages\" is out of range"),
+                        errdetail("The value is %d.", r.max_messages),
+                        errhint("Use 1 to %d.", pg::array_elements_max)));
+    if (r.reason)
+        check_error_text(*r.reason, "reason");
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { redrive_oldest(r, result); });
+    return pg::ResultSet::finish();
+}
+
 // discard_message(subscription, message_id, reason) -> void
 STACKSAGA_FUNCTION(discard_message) {
     pg::Arguments arguments(fcinfo);
@@ -221,23 +288,6 @@ STACKSAGA_FUNCTION(discard_message) {
     check_error_text(reason, "reason");
     pg::with_spi([&] { discard_message(name, id, reason); });
     PG_RETURN_VOID();
-}
-
-// outbox_unread_since(subscription_id) -> timestamptz
-STACKSAGA_FUNCTION(outbox_unread_since) {
-    const int32 id = pg::Arguments(fcinfo).required_int4(0, "subscription_id");
-    const std::optional<TimestampTz> since = pg::with_spi([&] { return unread_since(id); });
-    if (!since)
-        PG_RETURN_NULL();
-    PG_RETURN_TIMESTAMPTZ(*since);
-}
-
-// outbox_backlog(subscription_id) -> (messages bigint, seconds double precision)
-STACKSAGA_FUNCTION(outbox_backlog) {
-    const int32 id = pg::Arguments(fcinfo).required_int4(0, "subscription_id");
-    pg::ResultSet result(fcinfo);
-    pg::with_spi([&] { add_backlog(id, result); });
-    return pg::ResultSet::finish();
 }
 
 } // namespace stacksaga

@@ -60,27 +60,28 @@ template <class F> void each_retry(const Subscription &s, core::Token token, F &
     });
 }
 
-/// The first message of the key that is dead and not discarded.
-std::optional<KeyPlace> first_dead(const Subscription &s, core::Token token) {
+/// Whether there is a message with this place among those, which are in the order of their places.
+bool holds_place(std::span<const Message> messages, KeyPlace place) {
+    auto found = std::lower_bound(messages.begin(), messages.end(), place,
+                                  [](const Message &m, KeyPlace p) { return place_of(m) < p; });
+    return found != messages.end() && place_of(*found) == place;
+}
+
+/// The first message of the key that is dead and not discarded, nor among `together`.
+std::optional<KeyPlace> first_dead(const Subscription &s, core::Token token,
+                                   std::span<const Message> together = {}) {
     const std::array<pg::KeyColumn, 3> key{
         pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
         pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(partition_of(token))},
         pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(token.value())}};
     std::optional<KeyPlace> first;
     pg::each_row("dead_message", "dead_message_open", key, [&](TupleTableSlot *row) {
-        if (!has_key(row, dead_key))
+        if (!has_key(row, dead_key) || holds_place(together, place_of(row)))
             return true;
         first = place_of(row);
         return false;
     });
     return first;
-}
-
-/// Whether there is a message with this place among those, which are in the order of their places.
-bool holds_place(std::span<const Message> messages, KeyPlace place) {
-    auto found = std::lower_bound(messages.begin(), messages.end(), place,
-                                  [](const Message &m, KeyPlace p) { return place_of(m) < p; });
-    return found != messages.end() && place_of(*found) == place;
 }
 
 /// A message of a key with the state that it is in.
@@ -94,7 +95,7 @@ struct PlacedState {
 std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token,
                                       std::span<const Message> together) {
     CommandCounterIncrement(); // what this transaction has written itself counts as well
-    std::optional<KeyPlace> first = first_dead(s, token);
+    std::optional<KeyPlace> first = first_dead(s, token, together);
     each_retry(s, token, [&](KeyPlace place, core::MessageState) {
         if (holds_place(together, place))
             return true;

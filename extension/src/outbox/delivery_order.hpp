@@ -22,8 +22,8 @@ inline KeyPlace place_of(const Message &m) {
 
 /// The first message of the key that is a retry and not merely delayed, or dead: it blocks those
 /// behind it. Messages before it are still in the log: of a batch that was lost one in the middle
-/// may have failed. Skips those of `together`, which are handed out together and are in the order
-/// of their places.
+/// may have failed. Skips those of `together`, which are handed out or redriven together and are in
+/// the order of their places.
 std::optional<KeyPlace> first_blocker(const Subscription &s, core::Token token,
                                       std::span<const Message> together = {});
 

@@ -430,7 +430,9 @@ void Episode::redrive_or_discard() {
     if (dead.empty())
         return;
     const int number = dead[random_.next() % dead.size()];
-    if (random_.chance(60)) {
+    if (random_.chance(30)) {
+        redrive_oldest(model);
+    } else if (random_.chance(60)) {
         redrive(model, number);
     } else {
         note(fmt::format("discard_message('{}', message {})", model.settings().name, number));
@@ -446,6 +448,43 @@ void Episode::redrive(Model &model, int number) {
     run_sql(fmt::format("SELECT stacksaga.redrive_message('{}', '{}')", model.settings().name,
                         id_of(number)));
     model.redriven(number, now_);
+}
+
+/// Many at once are each redriven as if alone; those that wait for no key, each in its part of the
+/// spread.
+void Episode::redrive_oldest(Model &model) {
+    const Settings &s = model.settings();
+    const int room = random_.one_of({1, 2, 100});
+    const int spread = random_.one_of({0, 0, 3, 10});
+    const std::string topic = random_.chance(70) ? "" : log_.at(model.dead().front()).topic;
+    const std::string call =
+        fmt::format("stacksaga.redrive_messages('{}', {}, {}, 'by order', %, '{} min')", s.name,
+                    topic.empty() ? "NULL" : "'" + topic + "'", room, spread);
+    const auto run = [&](const char *dry_run) {
+        std::string sql = "SELECT message_id FROM " + call;
+        sql.replace(sql.find('%'), 1, dry_run);
+        note(sql);
+        const support::Rows rows = run_sql(sql);
+        std::vector<int> numbers;
+        for (int i = 0; i < rows.size(); ++i)
+            numbers.push_back(std::ranges::find(ids_, rows.text(i, 0), [](const auto &entry) {
+                                  return entry.second;
+                              })->first);
+        return numbers;
+    };
+    const std::vector<int> proposed = run("true");
+    compare_dead(model);
+    const std::vector<int> redriven = run("false");
+    const auto wanted = std::ranges::count_if(
+        model.dead(), [&](int number) { return topic.empty() || log_.at(number).topic == topic; });
+    if (redriven != proposed || std::ssize(redriven) != std::min<std::ptrdiff_t>(room, wanted))
+        throw Disagreement(fmt::format("{} redrove {} messages of {}, and proposed {}", call,
+                                       redriven.size(), wanted, proposed.size()));
+    for (size_t i = 0; i < redriven.size(); ++i) {
+        const bool may_be_held = s.stops && !log_.at(redriven[i]).key.empty();
+        const int delay = spread * static_cast<int>(i) / static_cast<int>(redriven.size());
+        model.redriven(redriven[i], may_be_held ? now_ : now_ + delay);
+    }
 }
 
 void Episode::alter() {

@@ -59,6 +59,7 @@ private:
     void choose_failure();
     void redrive_or_discard();
     void redrive(Model &model, int number);
+    void redrive_oldest(Model &model);
     void alter();
     void maintain();
     void advance(int minutes);

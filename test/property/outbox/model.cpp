@@ -246,10 +246,10 @@ void Model::are_dead(const std::set<int> &numbers) {
             object(number, "is not among the dead messages");
 }
 
-void Model::redriven(int number, int now) {
+void Model::redriven(int number, int due) {
     Delivery &d = deliveries_[number];
     d.status = Status::open;
-    d.due = now;
+    d.due = due;
     d.next_attempt = 1;
     d.may_be_given_up = false;
 }

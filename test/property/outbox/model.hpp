@@ -88,7 +88,8 @@ public:
                  FailureClass failure_class, int now);
     /// These messages are dead, and no others.
     void are_dead(const std::set<int> &numbers);
-    void redriven(int number, int now);
+    /// It may come again from this minute on.
+    void redriven(int number, int due);
     void discarded(int number);
     /// Its settings are these from now on.
     void altered(const Settings &settings, int now);

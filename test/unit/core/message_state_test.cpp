@@ -10,13 +10,17 @@ namespace {
 
 using namespace stacksaga::core;
 
+bool is_of_operator(MessageEvent e) {
+    return e == MessageEvent::redrive || e == MessageEvent::redrive_at ||
+           e == MessageEvent::discard;
+}
+
 std::set<MessageState> reached_from(MessageState start, bool by_operators) {
     std::set<MessageState> reached{start};
     for (size_t before = 0; before != reached.size();) {
         before = reached.size();
         for (const MessageTransition &t : message_transitions)
-            if (reached.contains(t.from) && (by_operators || (t.event != MessageEvent::redrive &&
-                                                              t.event != MessageEvent::discard)))
+            if (reached.contains(t.from) && (by_operators || !is_of_operator(t.event)))
                 reached.insert(t.to);
     }
     return reached;
@@ -48,7 +52,7 @@ TEST(MessageState, NothingLeavesTheEndAndOnlyOperatorsRevive) {
         EXPECT_NE(t.from, MessageState::done) << t.sentence;
         EXPECT_NE(t.from, MessageState::discarded) << t.sentence;
         if (t.from == MessageState::dead) {
-            EXPECT_TRUE(t.event == MessageEvent::redrive || t.event == MessageEvent::discard);
+            EXPECT_TRUE(is_of_operator(t.event));
         }
         EXPECT_FALSE(t.sentence.empty());
     }
