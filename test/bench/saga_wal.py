@@ -12,7 +12,7 @@ TURN = 256
 def run(bench):
     db = bench.database()
     db.sql((pathlib.Path(__file__).parent / 'hand_saga.sql').read_text())
-    db.sql(worker.DEFINE)
+    worker.define(db)
     db.sql(saga_answer.DEFINE)
     sagas = (4 if bench.quick else 16) * TURN
     rounds = 3 if bench.quick else 7
@@ -33,13 +33,13 @@ def run(bench):
         # In one transaction that the worker does not see until it commits.
         def start():
             db.sql('BEGIN')
-            db.sql("SELECT stacksaga.start_saga('transfer', '{\"amount\": 20}') FROM generate_series(1, %s)", sagas)
+            db.sql("SELECT stacksaga.start_saga('book', '{\"amount\": 20}') FROM generate_series(1, %s)", sagas)
         return bytes_of(start, lambda: db.sql('COMMIT'), 'SELECT NOT EXISTS (SELECT FROM stacksaga.work)')
 
     def by_hand():
         def turns():
             for _ in range(sagas * worker.STEPS // TURN):
-                db.sql(f'SELECT hand.turn({TURN})')
+                db.sql(f'SELECT hand.turn_book({TURN})')
         return bytes_of(lambda: db.sql(worker.FILL_THEIRS, sagas), turns, 'SELECT NOT EXISTS (SELECT FROM hand.work)')
 
     def by_service(fill, script, ends):

@@ -140,4 +140,5 @@ def run(bench):
                       clients=1, goal=round(1 / 1.5, 2), cpu_goal=0.7)
 
 
-measure.main(run)
+if __name__ == '__main__':
+    measure.main(run)

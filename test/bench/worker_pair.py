@@ -5,18 +5,11 @@ import pathlib
 import measure
 import worker
 
-DEFINE = """
-    CREATE FUNCTION nothing(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-    SELECT stacksaga.define_saga('nothing', ARRAY(
-        SELECT stacksaga.sql_step('step ' || n, 'nothing(stacksaga.step_call)') FROM generate_series(1, 3) AS n))
-"""
-
 
 def run(bench):
     db = bench.database()
     db.sql((pathlib.Path(__file__).parent / 'hand_saga.sql').read_text())
-    db.sql(worker.DEFINE)
-    db.sql(DEFINE)
+    worker.define(db)
     sagas = 8192 if bench.quick else 65536
     bench.extent = f'{sagas} sagas'
 
@@ -36,7 +29,7 @@ def run(bench):
             return measure.Cost(sagas * worker.STEPS, seconds, db.worker_cpu() - cpu, db.wal_position() - wal)
         return measured
 
-    for what, saga in (('steps that insert a row', 'transfer'), ('steps that do nothing', 'nothing')):
+    for what, saga in (('steps that insert a row', 'book'), ('steps that do nothing', 'nothing')):
         bench.compare(f'two workers, {what}', with_workers(2, saga), 'one worker', with_workers(1, saga),
                       goal=round(1 / 1.7, 2))
 
