@@ -225,19 +225,19 @@ SELECT keys.begins('ser', '1');
 
 -- The token is that of scope, a separator and key, and updates are heap-only.
 SELECT token::bigint = stacksaga.token(scope || chr(31) || key) FROM stacksaga.idempotency_key;
-CREATE FUNCTION keys.once(key text) RETURNS void LANGUAGE sql AS $$
-    SELECT stacksaga.idempotency_finish('hot', $1, lease, '{"status": 201}')
-      FROM stacksaga.idempotency_begin('hot', $1, '{"amount": 1}')
-$$;
 CREATE VIEW keys.updates AS
     SELECT pg_stat_get_tuples_updated(oid) AS updated, pg_stat_get_tuples_hot_updated(oid) AS hot
       FROM pg_class WHERE oid = 'stacksaga.idempotency_key'::regclass;
 SELECT pg_stat_force_next_flush();
 SELECT updated, hot FROM keys.updates \gset
 DO $$
+DECLARE
+    held bigint;
 BEGIN
     FOR n IN 1..2000 LOOP
-        PERFORM keys.once('key ' || n);
+        SELECT lease INTO held FROM stacksaga.idempotency_begin('hot', 'key ' || n, '{"amount": 1}');
+        COMMIT;
+        PERFORM stacksaga.idempotency_finish('hot', 'key ' || n, held, '{"status": 201}');
         COMMIT;
     END LOOP;
 END

@@ -45,7 +45,7 @@ DELETE FROM stacksaga.idempotency_key WHERE scope LIKE 'sss%';
 -- Leases, retentions, on_locked.
 SELECT options, refused.outcome(format($$ SELECT stacksaga.idempotency_begin('s', 'k', '1', %s) $$, options)) FROM unnest(ARRAY[
     $$lease => NULL$$, $$lease => '0'$$, $$lease => '-1 second'$$, $$lease => '1 month -31 days'$$, $$lease => '178000000 years'$$,
-    $$lease => '200 years', retention => '200 years'$$, $$lease => 'infinity'$$,
+    $$lease => '200 years', retention => '200 years'$$,
     $$retention => '0'$$, $$retention => '-1 day'$$, $$retention => '178000000 years'$$,
     $$retention => '59 seconds'$$, $$lease => '1 day', retention => '23 hours'$$, $$lease => '8 days'$$,
     $$on_locked => NULL$$, $$on_locked => ''$$, $$on_locked => 'WAIT'$$, $$on_locked => 'skip'$$]) AS options;

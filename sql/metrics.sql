@@ -28,6 +28,7 @@ INSERT INTO stacksaga.worker VALUES (64, pg_backend_pid(), now(), 7, 5, 3, 1.5, 
 SELECT count(*) FROM stacksaga.start_saga('metrics queue');
 SELECT stacksaga.create_subscription('metrics', 'metrics');
 SELECT stacksaga.create_schedule('metrics', 'metrics queue', '@hourly');
+SELECT stacksaga.set_queue('metrics limits', max_running => 2, max_running_per_group => 5, rate => 7);
 CREATE TABLE metrics.now AS SELECT * FROM stacksaga.metrics();
 SELECT DISTINCT name FROM metrics.now EXCEPT SELECT name FROM stacksaga.metric_descriptions();
 SELECT name FROM stacksaga.metric_descriptions() EXCEPT SELECT name FROM metrics.now;
@@ -63,6 +64,24 @@ SELECT count(*) FROM stacksaga.claim_steps('metrics queue', 'w', lease => '30 s'
 SELECT * FROM metrics.overdue;
 SELECT value FROM stacksaga.metrics() WHERE name = 'stacksaga_clock_offset_seconds';
 ROLLBACK;
+
+-- Steps and limits of a queue.
+SELECT stacksaga.define_saga('metrics limits', ARRAY[stacksaga.queue_step('a', 'metrics limits')]);
+SELECT stacksaga.set_queue('metrics limits', max_running => 2, max_running_per_group => 5, rate => 7);
+SELECT count(*) FROM generate_series(1, 9) AS n,
+       LATERAL stacksaga.start_saga('metrics limits', key => n::text, priority => 3 + n % 2);
+SELECT count(*) FROM stacksaga.claim_steps('metrics limits', 'w', 5);
+CREATE VIEW metrics.queue AS
+    SELECT name, labels ->> 'priority' AS priority, labels ->> 'limit' AS limit, value FROM stacksaga.metrics()
+     WHERE labels ->> 'queue' = 'metrics limits' AND name NOT LIKE '%overdue%' AND value > 0 ORDER BY 1, 2, 3;
+SELECT name, sum(value) FROM metrics.queue GROUP BY name ORDER BY name;
+SELECT stacksaga.drop_queue('metrics limits'), stacksaga.pause_queue('metrics limits', 'a test');
+SELECT name, sum(value) FROM metrics.queue GROUP BY name ORDER BY name;
+SELECT stacksaga.resume_queue('metrics limits', 'a test');
+SELECT name, sum(value) FROM metrics.queue GROUP BY name ORDER BY name;
+SELECT count(stacksaga.cancel_saga(saga_id, 'the test is over')) FROM stacksaga.sagas WHERE saga = 'metrics limits'
+   AND current_step = 'a' AND paused_until IS NULL;
+SELECT count(stacksaga.complete_step(saga_id, 'a', lease)) FROM stacksaga.work WHERE queue = 'metrics limits';
 
 -- Counters: what committed, and nothing else.
 CREATE TABLE metrics.before (name text, labels jsonb, value double precision);

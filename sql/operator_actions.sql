@@ -143,6 +143,22 @@ SELECT pages < 400 AS a_page_costs_little, CASE WHEN pages >= 400 THEN pages END
 SELECT pages < 600 AS a_later_page_too, CASE WHEN pages >= 600 THEN pages END AS pages
   FROM action_pages($$SELECT * FROM stacksaga.operator_actions WHERE at < '2020-01-01 02:00' ORDER BY at DESC LIMIT 50$$) AS pages;
 
+-- They are kept as long as failed sagas are: thirty days. Those on sagas go with the sagas.
+INSERT INTO stacksaga.operator_action (acted_at, role, action, object)
+VALUES (stacksaga.clock_now() - interval '29 days', 'nobody', 'define', 'young'),
+       (stacksaga.clock_now() - interval '31 days', 'nobody', 'define', 'old');
+CREATE TABLE actions_before AS SELECT (SELECT count(*) FROM stacksaga.saga_action) AS of_sagas;
+SELECT stacksaga.expire_actions(10) AS removed, min(acted_at) AS oldest FROM stacksaga.operator_action;
+SELECT min(acted_at) AS oldest FROM stacksaga.operator_action;
+SELECT stacksaga.expire_actions(100000) > 30000 AS removed;
+SELECT count(*) FILTER (WHERE object = 'young') AS young, count(*) FILTER (WHERE object = 'old') AS old,
+       count(*) FILTER (WHERE acted_at > stacksaga.clock_now() - interval '1 day') > 0 AS of_today,
+       (SELECT count(*) FROM stacksaga.schedule_action WHERE role = 'nobody') AS of_schedules,
+       (SELECT count(*) = of_sagas FROM stacksaga.saga_action, actions_before GROUP BY of_sagas) AS all_of_sagas
+  FROM stacksaga.operator_action;
+SELECT stacksaga.expire_actions(0);
+DROP TABLE actions_before;
+
 TRUNCATE stacksaga.operator_action, stacksaga.saga_action, stacksaga.schedule_action, stacksaga.ring_adoption,
     stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;
 DELETE FROM stacksaga.definition_step USING stacksaga.saga_definition d

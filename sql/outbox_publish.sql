@@ -10,7 +10,7 @@ SELECT count(*) FROM stacksaga.publish_batch('many',
     (SELECT array_agg(jsonb_build_object('n', n) ORDER BY n) FROM generate_series(1, 1000) n),
     (SELECT array_agg('k' || n % 50 ORDER BY n) FROM generate_series(1, 1000) n),
     (SELECT array_agg(CASE WHEN n % 2 = 0 THEN 'even' END ORDER BY n) FROM generate_series(1, 1000) n));
-SELECT count(*), count(DISTINCT message_id), count(DISTINCT partition) > 1 AS spread, count(type) AS typed,
+SELECT count(*), count(DISTINCT message_id), count(DISTINCT stripe) > 1 AS spread, count(type) AS typed,
        array_agg((payload -> 'n')::int ORDER BY number)
            = (SELECT array_agg(n) FROM generate_series(1, 1000) n) AS in_order,
        bool_and(key = 'k' || (payload -> 'n')::int % 50) AS keyed
@@ -44,7 +44,7 @@ SELECT count(*), count(l) AS as_they_were, count(*) FILTER (WHERE m.payload = '{
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SELECT count(*) AS by_number FROM generate_series(0, 15) p, LATERAL (
-    SELECT FROM stacksaga.outbox_message m WHERE m.partition = p::smallint AND number > 0) m;
+    SELECT FROM stacksaga.outbox_message m WHERE m.stripe = p::smallint AND number > 0) m;
 SELECT count(*) AS by_transaction FROM (SELECT DISTINCT transaction_id FROM stacksaga.outbox_message) t,
     LATERAL (SELECT FROM stacksaga.outbox_message m WHERE m.transaction_id = t.transaction_id) m;
 RESET enable_seqscan;

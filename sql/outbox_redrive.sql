@@ -47,6 +47,11 @@ SELECT topic, key, last_error, dead_since <= stacksaga.clock_now() AS since
   FROM stacksaga.redrive_messages('redrive');
 SELECT last_error FROM stacksaga.redrive_messages('redrive', max_messages => 2);
 SELECT last_error FROM stacksaga.redrive_messages('redrive', 'other');
+-- Of the topics that begin so.
+SELECT last_error, topic FROM stacksaga.redrive_messages('redrive', 'oth*');
+SELECT count(*) FROM stacksaga.redrive_messages('redrive', '*');
+SELECT count(*) FROM stacksaga.redrive_messages('redrive', 'x*');
+SELECT count(*) FROM stacksaga.redrive_messages('redrive', 'oth%*');
 SELECT count(*) FROM stacksaga.redrive_messages('redrive', 'nobody', dry_run => false);
 SELECT count(*) FROM redrive.dead;
 
@@ -129,10 +134,21 @@ EXCEPTION WHEN OTHERS THEN
     RETURN concat_ws(' | ', sqlstate, sqlerrm, d, h);
 END
 $$;
-SELECT redrive.try(call) FROM unnest(ARRAY['NULL', $$'nobody'$$, $$'redrive', 'or*'$$,
+SELECT redrive.try(call) FROM unnest(ARRAY['NULL', $$'nobody'$$,
     $$'redrive', max_messages => 0$$, $$'redrive', max_messages => 10001$$, $$'redrive', max_messages => NULL$$,
     $$'redrive', dry_run => NULL$$, $$'redrive', spread => '8 days'$$,
     $$'redrive', reason => repeat('x', 70000)$$]) AS call;
+
+-- A discarded message is kept for the record as long as the log is; the others stay.
+SELECT redrive.put(91, 93, NULL);
+SELECT cardinality(redrive.receive('{91,92,93}'));
+SELECT count(stacksaga.discard_message('redrive', message_id, 'of no use')) FROM stacksaga.dead_messages
+ WHERE payload ->> 'n' IN ('91', '93');
+UPDATE stacksaga.dead_message SET discarded_at = stacksaga.clock_now() - CASE payload ->> 'n' WHEN '91' THEN interval '4 days' ELSE '2 days' END
+ WHERE discarded_at IS NOT NULL AND payload ->> 'n' IN ('91', '93');
+SELECT stacksaga.maintain_outbox(true) IS NOT NULL AS maintained;
+SELECT payload -> 'n' AS n, discarded_at IS NOT NULL AS discarded FROM stacksaga.dead_message
+ WHERE payload ->> 'n' IN ('91', '92', '93') ORDER BY 1;
 
 SELECT stacksaga.drop_subscription('redrive');
 RESET stacksaga.clock_offset;

@@ -11,7 +11,7 @@ END
 $$;
 -- A key of the same partition.
 SELECT count(stacksaga.publish('before', '{}', k)) FROM unnest('{k}' || array(SELECT 'o-' || n FROM generate_series(1, 200) AS n)) AS k;
-SELECT min(o.key) AS other FROM stacksaga.outbox_message AS o JOIN stacksaga.outbox_message AS k USING (partition)
+SELECT min(o.key) AS other FROM stacksaga.outbox_message AS o JOIN stacksaga.outbox_message AS k USING (stripe)
  WHERE k.key = 'k' AND o.key <> 'k' \gset
 SELECT stacksaga.create_subscription('service', 'steps'),
        stacksaga.create_subscription('handled', 'steps', 'steps.handle(stacksaga.message)');

@@ -50,7 +50,7 @@ SELECT what FROM undo.log ORDER BY n;
 SELECT * FROM undo.now;
 SELECT * FROM undo.history;
 SELECT output FROM stacksaga.saga_result(:'id');
-SELECT regexp_replace(line, '^[-0-9]{10} [:.0-9]{12}', '(time)')
+SELECT regexp_replace(line, '[-0-9]{10} [:.0-9]{12}', '(time)', 'g')
   FROM stacksaga.saga_timeline(:'id') AS line;
 SELECT count(*) FROM stacksaga.work;
 -- Between: compensating, and the step that is undone next.
@@ -80,7 +80,7 @@ SELECT * FROM undo.now;
 SELECT * FROM undo.history;
 SELECT stacksaga.run_pending(), (SELECT count(*) FROM stacksaga.work) AS work,
     stacksaga.await_saga(:'id', '0');
-SELECT regexp_replace(line, '^[-0-9]{10} [:.0-9]{12}', '(time)')
+SELECT regexp_replace(line, '[-0-9]{10} [:.0-9]{12}', '(time)', 'g')
   FROM stacksaga.saga_timeline(:'id') AS line;
 
 -- on_compensation_failure: park stops there, continue undoes the rest and parks then.

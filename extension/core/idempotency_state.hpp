@@ -1,4 +1,4 @@
-// The state machine of an idempotency key, as data: idempotency.cpp follows this table, and
+// The state machine of an idempotency key, as data: idempotency_*.cpp follow this table, and
 // sql/fsm.sql dumps it into expected/.
 //
 // The state is not stored: it follows from the row and the time (idempotency_state()).

@@ -2,13 +2,16 @@
 
 namespace stacksaga::core {
 
+void settle_claim(SagaState &saga, const Step &step, Direction direction, double random) {
+    const std::optional<Work> work = find_work(saga, step.no, direction);
+    if (work && work->is_claimed() && work->due_at <= saga.now)
+        lease_expired(saga, step, *work, random);
+}
+
 std::optional<Work> find_claimable(SagaState &saga, const Step &step, Direction direction,
                                    std::string_view queue, double random) {
-    std::optional<Work> work = find_work(saga, step.no, direction);
-    if (work && work->is_claimed() && work->due_at <= saga.now) {
-        lease_expired(saga, step, *work, random);
-        work = find_work(saga, step.no, direction);
-    }
+    settle_claim(saga, step, direction, random);
+    const std::optional<Work> work = find_work(saga, step.no, direction);
     const bool is_free = work && !work->is_claimed() && !work->verifying &&
                          work->due_at <= saga.now && step.queue_of(work->falling_back) == queue &&
                          !saga.is_suspended();

@@ -8,6 +8,10 @@
 
 namespace stacksaga::core {
 
+/// Settles a claim whose lease or timeout has passed. It may have made a fallback due on another
+/// queue.
+void settle_claim(SagaState &saga, const Step &step, Direction direction, double random);
+
 /// The step as `queue` may claim it now. Its lease that ran out is settled first, which may have
 /// made a fallback due on another queue; a deadline that passed begins compensation instead.
 std::optional<Work> find_claimable(SagaState &saga, const Step &step, Direction direction,

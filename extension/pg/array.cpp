@@ -14,6 +14,10 @@ Elements array_argument(const Arguments &arguments, int i, const char *name, Oid
         ereport(ERROR, (errcode(sg400), errmsg("argument \"%s\" has too many elements", name),
                         errdetail("It has %d elements.", count),
                         errhint("Pass at most %d elements in a call.", count_max)));
+    return elements_of(array, type);
+}
+
+Elements elements_of(ArrayType *array, Oid type) {
     int16 length;
     bool by_value;
     char alignment;

@@ -22,6 +22,9 @@ inline constexpr int array_elements_max = 10'000;
 Elements array_argument(const Arguments &arguments, int i, const char *name, Oid type,
                         int count_max = array_elements_max);
 
+/// The elements of an array of one dimension, of `type`.
+Elements elements_of(ArrayType *array, Oid type);
+
 /// SG400 unless `elements` has as many elements as the argument `other` has.
 void require_same_length(const Elements &elements, const char *name, const Elements &others,
                          const char *other);

@@ -75,6 +75,8 @@ template <class F> void peek(F &&body) {
     MemoryContext memory = CurrentMemoryContext;
     ResourceOwner owner = CurrentResourceOwner;
     BeginInternalSubTransaction(nullptr);
+    // A statement that finds no snapshot takes one that lasts as long as the procedure.
+    PushActiveSnapshot(GetTransactionSnapshot());
     body();
     RollbackAndReleaseCurrentSubTransaction();
     MemoryContextSwitchTo(memory);

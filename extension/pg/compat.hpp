@@ -40,6 +40,19 @@ inline PGPROC *process_of(const VirtualTransactionId &transaction) {
 #endif
 }
 
+/// How many transactions that wrote have ended on this server: 17 renamed where that is counted.
+/// One that ends is counted before it gives its locks up. The same number twice says that no row
+/// has become visible meanwhile.
+inline uint64 ended_transactions() {
+#if PG_VERSION_NUM >= 170000
+    const uint64 count = TransamVariables->xactCompletionCount;
+#else
+    const uint64 count = ShmemVariableCache->xactCompletionCount;
+#endif
+    pg_memory_barrier();
+    return count;
+}
+
 /// 18 added a place for statistics.
 inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot snapshot, int keys) {
 #if PG_VERSION_NUM >= 180000

@@ -21,7 +21,7 @@ namespace stacksaga::pg {
 
 /// Every crash point. A name that is not here does not compile; one that no scenario of
 /// test/crash_points passes fails `make crash-points`.
-inline constexpr std::array<std::string_view, 87> crash_points{
+inline constexpr std::array<std::string_view, 90> crash_points{
     "transaction: before its commit",
     "transaction: committed, its client not answered",
     "start: row written, work not yet",
@@ -42,6 +42,7 @@ inline constexpr std::array<std::string_view, 87> crash_points{
     "claim: before the lease",
     "claim: lease written",
     "claim: step returned",
+    "claim: limits not noted",
     "answer: saga locked",
     "answer: judged",
     "answer: completed",
@@ -53,6 +54,7 @@ inline constexpr std::array<std::string_view, 87> crash_points{
     "child: started, its parent not committed",
     "notice: removed, saga unchanged",
     "message step: published, does not wait",
+    "redact: the saga erased, not its rows",
     "retention: before the rows of sagas",
     "retention: only the sagas are left",
     "retention: sagas removed",
@@ -98,6 +100,7 @@ inline constexpr std::array<std::string_view, 87> crash_points{
     "generation: locked",
     "generation: old ticks removed",
     "key: begun",
+    "key: begun, row written",
     "key: locked, not begun",
     "key: taken over",
     "key: checkpoint written",

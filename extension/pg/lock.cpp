@@ -21,6 +21,10 @@ constexpr std::array refusals{
     PrepareRefusal{LockClass::outbox, "cannot prepare a transaction that reads the outbox",
                    "It would keep its partitions locked, and nobody else could read them.",
                    "Receive and acknowledge messages in transactions that are committed."},
+    PrepareRefusal{LockClass::queue_limits,
+                   "cannot prepare a transaction that claims from a queue with limits",
+                   "It would keep the queue locked, and nobody else could claim from it.",
+                   "Claim steps in transactions that are committed."},
 };
 
 constinit bool is_watching = false;
@@ -34,10 +38,12 @@ void at_transaction_end(XactEvent event, void *) {
         refusal = nullptr;
 }
 
-/// Shared locks of the outbox keep others from altering a subscription, not from reading.
+/// Shared locks of the outbox and of a queue keep others from altering a subscription or limits,
+/// not from reading and claiming.
 bool forbids_prepare(LockClass lock_class, LOCKMODE mode) {
     return lock_class == LockClass::slot ||
-           (lock_class == LockClass::outbox && mode == ExclusiveLock);
+           ((lock_class == LockClass::outbox || lock_class == LockClass::queue_limits) &&
+            mode == ExclusiveLock);
 }
 
 void refuse_prepare(LockClass lock_class) {

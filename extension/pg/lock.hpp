@@ -15,6 +15,7 @@ enum class LockClass : uint16 {
     slot = 0x5347,            ///< ring, slot: the fence
     outbox = 0x5348,          ///< subscription, partition
     queue = 0x534c,           ///< ring, hash of the queue: sessions that wait for its steps
+    queue_limits = 0x514c,    ///< ring, hash of the queue: claims, exclusive where it has limits
     saga_tally = 0x534e,      ///< 0, 0: whoever counts the sagas of this database
     turn = 0x5354,            ///< 0, 0: batches that would meet each other's locks all the time
     worker = 0x5357,          ///< number of a worker, 0
@@ -25,8 +26,8 @@ LOCKTAG lock_tag(LockClass lock_class, uint32 first, uint32 second, Oid database
 /// Takes the lock to the end of the (sub)transaction. With `wait` as long as lock_timeout allows
 /// (55P03 after that); without it, false when it cannot be had at once.
 ///
-/// A transaction that holds slots, or partitions exclusively, cannot be prepared (SG409): it would
-/// keep them, with no session left to end it.
+/// A transaction that holds slots, or exclusively partitions or the limits of a queue, cannot be
+/// prepared (SG409): it would keep them, with no session left to end it.
 bool lock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode, bool wait);
 
 /// Gives back a shared lock that this transaction took and that protects nothing it has written.

@@ -6,8 +6,6 @@ namespace stacksaga::pg {
 
 namespace {
 
-constexpr size_t key_columns_max = 4;
-
 /// The visible row's columns; values that lie in TOAST are fetched while the snapshot protects
 /// them.
 void copy_columns(TupleTableSlot *slot, std::span<Datum> values, std::span<bool> nulls) {
@@ -94,9 +92,9 @@ void IndexReader::seek(std::span<const KeyColumn> key) {
                                key[i].value);
     }
     const int count = static_cast<int>(key.size());
-    if (scan_ == nullptr)
-        scan_ = begin_index_scan(table_, index_, snapshot_, count);
-    Assert(scan_->numberOfKeys == count);
+    if (scans_[key.size()] == nullptr)
+        scans_[key.size()] = begin_index_scan(table_, index_, snapshot_, count);
+    scan_ = scans_[key.size()];
     index_rescan(scan_, keys.data(), count, nullptr, 0);
 }
 
@@ -106,13 +104,15 @@ TupleTableSlot *IndexReader::next() {
 }
 
 void IndexReader::close() {
-    if (scan_ != nullptr)
-        index_endscan(scan_);
+    for (IndexScanDesc scan : scans_)
+        if (scan != nullptr)
+            index_endscan(scan);
     ExecDropSingleTupleTableSlot(slot_);
     UnregisterSnapshot(snapshot_);
 }
 
-bool read_index(const char *table_name, const char *index_name, ReaderBody body, void *state) {
+bool read_index(const char *table_name, const char *index_name, ScanDirection direction,
+                ReaderBody body, void *state) {
     const Oid table_id = relation_named(table_name);
     const Oid index_id = relation_named(index_name);
     if (!OidIsValid(table_id) || !OidIsValid(index_id))
@@ -121,7 +121,7 @@ bool read_index(const char *table_name, const char *index_name, ReaderBody body,
     const bool is_readable = is_plain(table);
     if (is_readable) {
         Relation index = index_open(index_id, AccessShareLock);
-        IndexReader reader(table, index, ForwardScanDirection);
+        IndexReader reader(table, index, direction);
         body(reader, state);
         reader.close();
         index_close(index, NoLock);

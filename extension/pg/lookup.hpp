@@ -7,6 +7,8 @@
 
 namespace stacksaga::pg {
 
+inline constexpr size_t key_columns_max = 5;
+
 /// A column of the key: its comparison function (F_INT8EQ, F_TEXTEQ, ..), collation and value, and
 /// what it is to the value; only the last ones may be unequal.
 struct KeyColumn {
@@ -47,7 +49,7 @@ public:
     IndexReader(Relation table, Relation index, ScanDirection direction);
     void close();
 
-    /// To the first row with this key. Each key of a reader has as many columns as the first one.
+    /// To the first row with this key.
     void seek(std::span<const KeyColumn> key);
     /// The next one in the order of the index; nullptr: there is none. It stays until the next
     /// call.
@@ -59,19 +61,22 @@ private:
     ScanDirection direction_;
     Snapshot snapshot_;
     TupleTableSlot *slot_;
-    IndexScanDesc scan_ = nullptr;
+    IndexScanDesc scan_ = nullptr;                           ///< the one that was sought last
+    std::array<IndexScanDesc, key_columns_max + 1> scans_{}; ///< by the number of key columns
 };
 static_assert(std::is_trivially_destructible_v<IndexReader>);
 
-/// Calls `body` with a reader of stacksaga.`index`, and must not change the table. False when that
-/// cannot be: it is no plain table (somebody has partitioned it, say), so a Statement has to read
-/// it.
+/// Calls `body`, which must not change the table, with a reader of stacksaga.`index`. False when
+/// that cannot be: it is no plain table (somebody has partitioned it, say), so a Statement has to
+/// read it.
 using ReaderBody = void (*)(IndexReader &reader, void *state);
-bool read_index(const char *table, const char *index, ReaderBody body, void *state);
-template <class F> bool with_index(const char *table, const char *index, F &&body) {
+bool read_index(const char *table, const char *index, ScanDirection direction, ReaderBody body,
+                void *state);
+template <ScanDirection direction = ForwardScanDirection, class F>
+bool with_index(const char *table, const char *index, F &&body) {
     using Body = std::remove_reference_t<F>;
     return read_index(
-        table, index,
+        table, index, direction,
         [](IndexReader &reader, void *state) { (*static_cast<Body *>(state))(reader); }, &body);
 }
 

@@ -2,12 +2,15 @@
 // postgres.h changes what some of those mean; so whoever includes this one gets them all, in order.
 #pragma once
 
+#include "core/claim_order.hpp"
+#include "core/claim_rate.hpp"
 #include "core/classify.hpp"
 #include "core/definition.hpp"
 #include "core/instant.hpp"
 #include "core/local_time.hpp"
 #include "core/message_state.hpp"
 #include "core/node_state.hpp"
+#include "core/partition.hpp"
 #include "core/retry.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
@@ -67,6 +70,7 @@ extern "C" {
 #include "catalog/pg_extension.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_opfamily.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/async.h"

@@ -5,7 +5,7 @@
 namespace stacksaga::pg {
 
 namespace {
-constexpr size_t params_max = 24;
+constexpr size_t params_max = 28;
 
 template <class T, class F>
 Param array_of(std::span<const T> values, Oid array_type, Oid type, int16 length, bool byval,

@@ -1,11 +1,17 @@
 #include "pg/table.hpp"
 
 #include "pg/function.hpp"
+#include "pg/scope.hpp"
 #include "pg/table_state.hpp"
 
 namespace stacksaga::pg {
 
 namespace {
+
+/// Some callers run with the privileges and the search_path of whoever called them.
+template <class F> auto as_extension(F &&by_sql) -> decltype(by_sql()) {
+    return as_owner([&] { return with_pinned_path(static_cast<F &&>(by_sql)); });
+}
 
 /// Opens the table and runs one of two ways to do the same.
 template <class D, class S>
@@ -14,7 +20,7 @@ auto with_table(Table &table, LOCKMODE mode, D &&directly, S &&by_sql) -> declty
     // is written now, also by those who read in another way.
     CommandCounterIncrement();
     OpenTable open = open_table(table, mode);
-    auto result = open.is_direct() ? directly(open) : by_sql();
+    auto result = open.is_direct() ? directly(open) : as_extension(by_sql);
     open.close();
     CommandCounterIncrement();
     return result;
@@ -125,8 +131,9 @@ bool Table::update(TableRow &row, std::span<const Assignment> changes) {
     return with_table(
         *this, RowExclusiveLock,
         [&](OpenTable &table) {
-            return is_placed(row) ? update_directly(table, row, changes)
-                                  : update_by_sql(table.state, row, changes);
+            return is_placed(row)
+                       ? update_directly(table, row, changes)
+                       : as_extension([&] { return update_by_sql(table.state, row, changes); });
         },
         [&] { return update_by_sql(state_of(*this), row, changes); });
 }
@@ -136,9 +143,17 @@ bool Table::remove(const TableRow &row) {
     return with_table(
         *this, RowExclusiveLock,
         [&](OpenTable &table) {
-            return is_placed(row) ? remove_directly(table, row) : remove_by_sql(table.state, row);
+            return is_placed(row) ? remove_directly(table, row)
+                                  : as_extension([&] { return remove_by_sql(table.state, row); });
         },
         [&] { return remove_by_sql(state_of(*this), row); });
+}
+
+bool Table::lock_for_write() {
+    require_writing("INSERT");
+    OpenTable open = open_table(*this, RowExclusiveLock);
+    open.close();
+    return open.is_direct();
 }
 
 const char *Table::obstacle() {

@@ -32,9 +32,8 @@
 //   (NewerVersions).
 // - A duplicate key raises 23505, a null in a column that has none 23502. Read-only transactions,
 //   recovery and parallel mode are refused as PostgreSQL refuses them.
-// - No privileges are checked: callers are functions of the extension, running as its owner and
-// with
-//   PostgreSQL's own names in sight alone.
+// - No privileges are checked: SQL runs as the extension's owner, with PostgreSQL's own names in
+//   sight alone.
 // Defaults, CHECKs of domains, and the triggers that the description names do not run when the
 // access is direct: callers give all values, and only valid ones, and the description says what is
 // done in a trigger's place.
@@ -47,7 +46,7 @@
 
 namespace stacksaga::pg {
 
-inline constexpr size_t table_columns_max = 24; ///< as many parameters as a statement has
+inline constexpr size_t table_columns_max = 28; ///< as many parameters as a statement has
 inline constexpr size_t table_indexes_max = 8;
 inline constexpr size_t index_columns_max = 6;
 
@@ -93,6 +92,7 @@ struct TableIndex {
     const char *name;
     IndexKey key;
     bool is_unique = false;
+    bool is_bytewise = false; ///< its first column, a text, has text_pattern_ops
     /// Of a partial index: its predicate as pg_get_expr() prints it, and the same in code.
     const char *predicate = nullptr;
     bool (*holds)(const TableRow &row) = nullptr;
@@ -243,6 +243,10 @@ public:
 
     /// The same for a delete.
     bool remove(const TableRow &row);
+
+    /// Takes the table's lock for a write that follows later in this transaction: until then nobody
+    /// adds a trigger or an index that changes how it is done. False when it goes through SQL.
+    bool lock_for_write();
 
     /// Why the table cannot be accessed directly; null if it can.
     const char *obstacle();

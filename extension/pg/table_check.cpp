@@ -85,14 +85,18 @@ bool has_predicate(Relation index, const char *expected) {
                                                    : strcmp(expected, found) == 0;
 }
 
-/// Whether column `i` of the index is column `expected` of the table, in the default order.
-bool has_key_column(Relation index, Relation heap, int i, uint8 expected) {
+/// Whether column `i` of the index is column `expected` of the table, in the default order or in
+/// that of its bytes.
+bool has_key_column(Relation index, Relation heap, int i, uint8 expected, bool is_bytewise) {
     if (index->rd_index->indkey.values[i] != expected)
         return false;
     const Form_pg_attribute column = TupleDescAttr(RelationGetDescr(heap), expected - 1);
+    if (index->rd_indoption[i] != 0 || index->rd_indcollation[i] != column->attcollation)
+        return false;
+    if (is_bytewise)
+        return index->rd_opfamily[i] == TEXT_PATTERN_BTREE_FAM_OID;
     const Oid default_class = GetDefaultOpClass(column->atttypid, BTREE_AM_OID);
-    return index->rd_indoption[i] == 0 && index->rd_indcollation[i] == column->attcollation &&
-           OidIsValid(default_class) && get_opclass_family(default_class) == index->rd_opfamily[i];
+    return OidIsValid(default_class) && get_opclass_family(default_class) == index->rd_opfamily[i];
 }
 
 const char *obstacle_in_index(const TableIndex &expected, Relation index, Relation heap) {
@@ -108,7 +112,8 @@ const char *obstacle_in_index(const TableIndex &expected, Relation index, Relati
         found->indnkeyatts != found->indnatts)
         return "an index has other columns";
     for (size_t i = 0; i < expected.key.size; ++i)
-        if (!has_key_column(index, heap, static_cast<int>(i), expected.key.columns[i]))
+        if (!has_key_column(index, heap, static_cast<int>(i), expected.key.columns[i],
+                            expected.is_bytewise && i == 0))
             return "an index has other columns";
     if (!has_predicate(index, expected.predicate))
         return "an index has another predicate";

@@ -2,6 +2,7 @@
 #include "pg/pg.hpp"
 #include "pg/plan.hpp"
 #include "pg/settings.hpp"
+#include "src/common/late_rows.hpp"
 #include "src/handler/handler_guard.hpp"
 #include "src/handler/session_guard.hpp"
 #include "src/worker/launcher.hpp"
@@ -19,6 +20,7 @@ extern "C" void _PG_init(void) {
     stacksaga::pg::install_planner_hooks();
     stacksaga::guard_against_handlers();
     stacksaga::guard_session_locks();
+    stacksaga::write_late_rows_before_utilities();
     if (process_shared_preload_libraries_in_progress)
         stacksaga::register_launcher();
 }

@@ -21,8 +21,11 @@ my $begin = q{
 my $locks = q{SELECT count(*) FROM pg_locks WHERE locktype = 'userlock' AND pid = pg_backend_pid()};
 is($node->safe_psql('postgres', qq{
 	BEGIN;
-	$begin;
-	SELECT count(stacksaga.idempotency_finish('many', key, lease)) FROM stacksaga.idempotency_key;
+	CREATE TEMPORARY TABLE begun AS
+	SELECT 'key-' || n AS key, b.* FROM generate_series(1, 1000) AS n,
+	       LATERAL stacksaga.idempotency_begin('many', 'key-' || n, '{}') AS b;
+	SELECT outcome, count(*) FROM begun GROUP BY 1;
+	SELECT count(stacksaga.idempotency_finish('many', key, lease)) FROM begun;
 	$locks;
 	COMMIT;
 	$locks;

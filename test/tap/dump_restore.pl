@@ -107,7 +107,8 @@ sub refuse
 # A database of another encoding, with a saga whose name, key and input are other bytes there.
 $ENV{PGCLIENTENCODING} = 'UTF8';
 my $accented = q{SELECT saga_id, token, created
-	FROM stacksaga.start_saga('été', '{"café": "é"}', 'clé')};
+	FROM stacksaga.start_saga('été', '{"café": "é"}', 'clé', attributes => '{"café": "é"}')};
+my $found = q{SELECT key FROM stacksaga.find_sagas(attributes => '{"café": "é"}')};
 query($before, q{CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'});
 $before->safe_psql('latin', q{
 	CREATE EXTENSION stacksaga;
@@ -126,7 +127,7 @@ refuse($_) foreach qw(failed parked);
 run_pending($before, '0');
 as_service($before, completion('charged'));
 refuse('compensating');
-start_saga('pending', '{"n": 1}');
+start_saga('pending', '{"n": 1}', q{, attributes => '{"n": 1}'});
 start_saga('later', '{}', ", run_at => stacksaga.clock_now() + interval '1 day'");
 
 is( query($before, q{
@@ -162,7 +163,9 @@ foreach my $question (
 	'SELECT * FROM stacksaga.sagas ORDER BY saga_id',
 	'SELECT * FROM stacksaga.saga_history ORDER BY saga_id, started_at, step, attempt',
 	'SELECT s.key, l FROM stacksaga.sagas s, stacksaga.saga_timeline(s.saga_id) l ORDER BY 1, 2',
-	'SELECT s.key, r.* FROM stacksaga.sagas s, stacksaga.saga_result(s.saga_id) r ORDER BY 1')
+	'SELECT s.key, r.* FROM stacksaga.sagas s, stacksaga.saga_result(s.saga_id) r ORDER BY 1',
+	'SELECT * FROM stacksaga.find_sagas()',
+	q{SELECT * FROM stacksaga.find_sagas(status => 'pending', attributes => '{"n": 1}')})
 {
 	is(query($after, $question), query($before, $question), "same answer: $question");
 }
@@ -174,6 +177,7 @@ query($after, q{CREATE DATABASE latin TEMPLATE template0 ENCODING 'UTF8'});
 command_ok([ 'pg_restore', '--exit-on-error', '-d', $after->connstr('latin'), $latin ],
 	'pg_restore into UTF8');
 is($after->safe_psql('latin', $accented), $identity =~ s/t$/f/r, 'the same saga in UTF8');
+is($after->safe_psql('latin', $found), 'clé', 'found by its attribute in UTF8');
 $before->stop;
 
 # Identity is kept: keys, fingerprints, versions; numbers go on after the largest.

@@ -28,7 +28,7 @@ $node->safe_psql('postgres', q{
 	SELECT stacksaga.publish('kept', '1', 'key')});
 ok($node->poll_query_until('postgres', q{
 		SELECT is_called AND EXISTS (
-		       SELECT FROM stacksaga.outbox_message m JOIN before b USING (partition)
+		       SELECT FROM stacksaga.outbox_message m JOIN before b ON b.partition = m.stripe
 		         JOIN stacksaga.subscription_position p USING (partition) WHERE p.version > b.version)
 		  FROM calls}),
 	'the handler fails, and the position moves');

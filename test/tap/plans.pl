@@ -108,6 +108,8 @@ SELECT stacksaga.accept_sequence('KEY', 1, 2);
 SELECT stacksaga.compare_and_set('scope', 'KEY', NULL, '1');
 SELECT stacksaga.compare_and_set('scope', 'KEY', 1, '2');
 SELECT * FROM stacksaga.read_value('scope', 'KEY');
+SELECT count(*) FROM stacksaga.find_sagas('charge', 'pending', 'KEY', '{"a": 1}');
+SELECT count(*) FROM stacksaga.find_sagas('charge');
 SELECT stacksaga.create_schedule('KEY', 'charge', '@yearly', overlap => 'skip');
 SELECT stacksaga.create_schedule('KEY', 'charge', '@yearly', overlap => 'skip');
 SELECT stacksaga.pause_schedule('KEY', 'a look');

@@ -69,11 +69,16 @@ install_extension() {
     }
 }
 
-# The settings that let a server find an extension installed below a folder (Debian's
-# extension_destdir finds the control file and the script, and \$libdir in them).
+# The settings that let a server find an extension installed below a folder: PostgreSQL 18 has one for the
+# control file and the script, in which it takes \$libdir for the library path; before, Debian's does both.
 destdir_settings() {
-    printf "extension_destdir = '%s'\n" "$1"
-    printf "dynamic_library_path = '%s:\$libdir'\n" "$1$("${PG_CONFIG:-pg_config}" --pkglibdir)"
+    local config=${PG_CONFIG:-pg_config}
+    if [ "$("$config" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')" -ge 18 ]; then
+        printf "extension_control_path = '%s:\$system'\n" "$1$("$config" --sharedir)"
+    else
+        printf "extension_destdir = '%s'\n" "$1"
+    fi
+    printf "dynamic_library_path = '%s:\$libdir'\n" "$1$("$config" --pkglibdir)"
 }
 
 # Reports the counts of a part to `make test`: tally PART PASSED FAILED. Fails if anything failed.

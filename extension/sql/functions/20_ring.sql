@@ -159,25 +159,64 @@ AS 'MODULE_PATHNAME', 'stacksaga_node_transitions';
 COMMENT ON FUNCTION stacksaga.node_transitions IS
     'Returns the changes of state that can happen to a node, with a sentence for each';
 
--- One probe for each queue, whatever the backlog.
+-- Some probes for each queue, whatever the backlog.
+CREATE OR REPLACE FUNCTION stacksaga.queues_with_work(ring_id integer) RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE named (queue) AS (
+        SELECT ''::text COLLATE "C"
+        UNION ALL
+        SELECT least(
+               (SELECT w.queue FROM stacksaga.work w
+                 WHERE w.ring_id = queues_with_work.ring_id AND w.queue > n.queue
+                   AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
+                   AND w.rank = 3 AND w.group_key = ''
+                 ORDER BY w.queue LIMIT 1),
+               (SELECT w.queue FROM stacksaga.work w
+                 WHERE w.ring_id = queues_with_work.ring_id AND w.queue > n.queue
+                   AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
+                   AND (w.rank <> 3 OR w.group_key <> '')
+                 ORDER BY w.queue LIMIT 1),
+               (SELECT w.queue FROM stacksaga.work w
+                 WHERE w.ring_id = queues_with_work.ring_id AND w.queue > n.queue
+                   AND w.queue IS NOT NULL AND w.lease_until IS NOT NULL
+                 ORDER BY w.queue LIMIT 1))
+          FROM named n WHERE n.queue IS NOT NULL
+    )
+    SELECT named.queue FROM named WHERE named.queue <> ''
+$$;
+COMMENT ON FUNCTION stacksaga.queues_with_work IS
+    'Internal: returns the queues of a ring in which steps wait or run';
+
+-- Some probes for each queue, whatever the backlog.
 CREATE OR REPLACE FUNCTION stacksaga.oldest_due_of_queues(ring_id integer)
 RETURNS TABLE (queue text, due_at timestamptz, is_retry boolean)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH RECURSIVE waiting AS (
-        (SELECT w.queue, w.due_at, w.attempt > w.attempt_base AS is_retry FROM stacksaga.work w
-          WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue IS NOT NULL AND NOT w.verifying
-          ORDER BY w.queue, w.due_at LIMIT 1)
-        UNION ALL
-        SELECT next.queue, next.due_at, next.is_retry
-          FROM waiting CROSS JOIN LATERAL (
-               SELECT w.queue, w.due_at, w.attempt > w.attempt_base AS is_retry
-                 FROM stacksaga.work w
-                WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue > waiting.queue
-                  AND w.queue IS NOT NULL AND NOT w.verifying
-                ORDER BY w.queue, w.due_at LIMIT 1) AS next
-    )
-    SELECT waiting.queue, waiting.due_at, waiting.is_retry FROM waiting
+    SELECT DISTINCT ON (n.queue) n.queue, first.due_at, first.is_retry
+      FROM stacksaga.queues_with_work(oldest_due_of_queues.ring_id) AS n(queue)
+     CROSS JOIN LATERAL (
+           (SELECT w.due_at, w.attempt > w.attempt_base AS is_retry FROM stacksaga.work w
+             WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue = n.queue
+               AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
+               AND w.rank = 3 AND w.group_key = ''
+             ORDER BY w.due_at LIMIT 1)
+           UNION ALL
+           (SELECT w.due_at, w.is_retry
+              FROM generate_series(0, 5) AS r(rank)
+             CROSS JOIN LATERAL (
+                   SELECT w.due_at, w.attempt > w.attempt_base AS is_retry FROM stacksaga.work w
+                    WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue = n.queue
+                      AND w.rank = r.rank::smallint
+                      AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
+                      AND (w.rank <> 3 OR w.group_key <> '')
+                    ORDER BY w.due_at LIMIT 1) AS w)
+           UNION ALL
+           (SELECT w.due_at, w.attempt > w.attempt_base FROM stacksaga.work w
+             WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue = n.queue
+               AND w.queue IS NOT NULL AND w.lease_until IS NOT NULL
+             ORDER BY w.due_at LIMIT 1)) AS first
+     ORDER BY n.queue, first.due_at
 $$;
 COMMENT ON FUNCTION stacksaga.oldest_due_of_queues IS
     'Internal: returns for each queue of a ring when the work that waits longest was or will be due, or its lease runs out, and whether it is a retry';

@@ -21,7 +21,10 @@ CREATE OR REPLACE FUNCTION stacksaga.start_saga(
     deadline    interval    DEFAULT NULL,
     headers     jsonb       DEFAULT '{}',
     saga_id     uuid        DEFAULT NULL,
-    version     integer     DEFAULT NULL
+    version     integer     DEFAULT NULL,
+    priority    integer     DEFAULT 3,
+    group_key   text        DEFAULT NULL,
+    attributes  jsonb       DEFAULT '{}'
 ) RETURNS TABLE (saga_id uuid, token bigint, created boolean)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_start_saga';
@@ -36,14 +39,46 @@ COMMENT ON FUNCTION stacksaga.saga_id_of IS
     'Returns the id that the saga of this name, key and run has, whether or not it exists. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.start_sagas(
-    saga   text,
-    inputs jsonb[],
-    keys   text[] DEFAULT NULL
+    saga       text,
+    inputs     jsonb[],
+    keys       text[]  DEFAULT NULL,
+    priority   integer DEFAULT 3,
+    group_keys text[]  DEFAULT NULL,
+    attributes jsonb[] DEFAULT NULL
 ) RETURNS TABLE (saga_id uuid, token bigint, created boolean)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_start_sagas';
 COMMENT ON FUNCTION stacksaga.start_sagas IS
     'Starts one saga per input, in order, as start_saga() does. Raises SG400, SG404, SG413, SG422';
+
+CREATE OR REPLACE FUNCTION stacksaga.find_sagas(
+    saga           text        DEFAULT NULL,
+    status         text        DEFAULT NULL,
+    key_prefix     text        DEFAULT NULL,
+    attributes     jsonb       DEFAULT NULL,
+    created_before timestamptz DEFAULT NULL,
+    before_saga_id uuid        DEFAULT NULL,
+    max_sagas      integer     DEFAULT 50
+) RETURNS TABLE (
+    saga_id uuid, saga text, version integer, key text, status text, waits_for text, attributes jsonb,
+    priority integer, group_key text, created_at timestamptz, updated_at timestamptz, finished_at timestamptz
+)
+LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER ROWS 50 SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_find_sagas';
+COMMENT ON FUNCTION stacksaga.find_sagas IS
+    'Returns the newest sagas that all filters accept, by an index; page on with the last row''s (created_at, saga_id). Raises SG400, also when filters that no index combines accept too few of 10,000 sagas';
+
+CREATE OR REPLACE FUNCTION stacksaga.saga_waits_for(saga_id uuid) RETURNS text
+LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_saga_waits_for';
+COMMENT ON FUNCTION stacksaga.saga_waits_for IS
+    'Internal: returns what a saga waits for, in words; NULL when it has ended or does not exist';
+
+CREATE OR REPLACE FUNCTION stacksaga.live_sagas(definition_id integer) RETURNS bigint
+LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_live_sagas';
+COMMENT ON FUNCTION stacksaga.live_sagas IS
+    'Internal: counts the sagas of a version that have not ended, up to 10,000, by an index';
 
 CREATE OR REPLACE FUNCTION stacksaga.claim_steps(
     queue     text,

@@ -47,6 +47,12 @@ AS 'MODULE_PATHNAME', 'stacksaga_resolve_step';
 COMMENT ON FUNCTION stacksaga.resolve_step IS
     'Records that a step, or its compensation, is done or not_done where no attempt could say so. Raises SG400, SG404, SG409 (the step neither runs nor waits), SG413';
 
+CREATE OR REPLACE FUNCTION stacksaga.redact_saga(saga_id uuid, reason text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_redact_saga';
+COMMENT ON FUNCTION stacksaga.redact_saga IS
+    'Erases the input, outputs, errors, signals and attributes of a finished saga, and the reasons given for earlier actions on it; its identity, steps and times stay. Raises SG400, SG404, SG409 (it, or a saga that it is a step of, has not finished)';
+
 CREATE OR REPLACE FUNCTION stacksaga.cancel_sagas(
     saga_ids uuid[],
     reason   text,

@@ -1,4 +1,4 @@
--- Idempotency keys and the dedupe ladder (extension/src/dedupe/idempotency.cpp, message_dedupe.cpp,
+-- Idempotency keys and the dedupe ladder (extension/src/dedupe/idempotency*.cpp, message_dedupe.cpp,
 -- sequence.cpp, versioned_value.cpp, dedupe_state.cpp, expiry.cpp).
 
 CREATE OR REPLACE FUNCTION stacksaga.fingerprint(request jsonb) RETURNS bytea
@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION stacksaga.idempotency_begin(
     retention interval DEFAULT NULL,
     on_locked text     DEFAULT 'error'
 ) RETURNS TABLE (outcome text, response jsonb, recovery_point text, attempt integer, lease bigint)
-LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'stacksaga_idempotency_begin';
 COMMENT ON FUNCTION stacksaga.idempotency_begin IS
     'Begins an operation under its key: new, replay with the stored response, or resume after an owner whose lease ran out. Raises SG400, SG413, SG422 (the same key with another request), SR409 (in progress elsewhere), 25006 (read-only)';
@@ -30,7 +30,7 @@ COMMENT ON FUNCTION stacksaga.idempotency_checkpoint IS
 CREATE OR REPLACE FUNCTION stacksaga.idempotency_finish(
     scope text, key text, lease bigint, response jsonb DEFAULT NULL
 ) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'stacksaga_idempotency_finish';
 COMMENT ON FUNCTION stacksaga.idempotency_finish IS
     'Completes an operation and stores the response that replays return; the same finish again changes nothing. Raises SG400, SG412 (the lease is lost), SG413, SG422 (finished with another response), 25006';

@@ -33,11 +33,12 @@ CREATE OR REPLACE FUNCTION stacksaga.create_subscription(
     stop_on_first_failure boolean                DEFAULT true,
     retry                 stacksaga.retry_policy DEFAULT NULL,
     start_at              text                   DEFAULT 'now',
-    fallback              text                   DEFAULT NULL
+    fallback              text                   DEFAULT NULL,
+    partitions            integer                DEFAULT 16
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_create_subscription';
 COMMENT ON FUNCTION stacksaga.create_subscription IS
-    'Subscribes to a topic, or to all topics that begin with the text before its *; the handler is looked up in the caller''s search_path and runs as the caller. Raises SG400, SG409 (it exists with other settings)';
+    'Subscribes to a topic, or to all topics that begin with the text before its *, for as many consumers at once as there are partitions; the handler is looked up in the caller''s search_path and runs as the caller. Raises SG400, SG409 (it exists with other settings)';
 
 CREATE OR REPLACE FUNCTION stacksaga.alter_subscription(
     subscription          text,
@@ -111,7 +112,7 @@ CREATE OR REPLACE FUNCTION stacksaga.redrive_messages(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_redrive_messages';
 COMMENT ON FUNCTION stacksaga.redrive_messages IS
-    'Delivers the oldest dead messages of a subscription again, with all their attempts, and returns them; they fall due evenly over spread, those of a key in order; a dry run only returns them. Raises SG400, SG404, SG413';
+    'Delivers the oldest dead messages of a subscription, or of one topic or of those that begin with the text before its *, again, with all their attempts, and returns them; they fall due evenly over spread, those of a key in order; a dry run only returns them. Raises SG400, SG404, SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.discard_message(
     subscription text, message_id uuid, reason text

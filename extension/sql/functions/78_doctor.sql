@@ -25,7 +25,13 @@ AS $$
         UNION ALL
         SELECT r.name, format('work in queue "%s" of %s', q.queue, r.name),
                stacksaga.seconds_overdue(q.due_at),
-               CASE WHEN q.is_retry AND EXISTS (
+               CASE WHEN l.paused_at IS NOT NULL
+                    THEN format('SELECT stacksaga.resume_queue(%L, ''...''); -- it is paused', q.queue)
+                    WHEN l.max_running IS NOT NULL
+                         AND stacksaga.running_in_queue(r.ring_id, q.queue, l.max_running) >= l.max_running
+                    THEN format('It waits for its limit: SELECT stacksaga.set_queue(%L, max_running => '
+                                '...); -- or have the running steps answered', q.queue)
+                    WHEN q.is_retry AND EXISTS (
                          SELECT FROM stacksaga.nodes n
                           WHERE n.region = r.region AND n.cluster = r.cluster AND n.pid IS NULL
                             AND n.state = 'active' AND n.kind IN ('standard', 'worker'))
@@ -34,7 +40,9 @@ AS $$
                                 'under a name that is not registered.', q.queue)
                     ELSE format('Start a service that calls stacksaga.claim_steps(%L, ...).', q.queue)
                END
-          FROM ring r, stacksaga.oldest_due_of_queues(r.ring_id) AS q
+          FROM ring r
+         CROSS JOIN stacksaga.oldest_due_of_queues(r.ring_id) AS q
+          LEFT JOIN stacksaga.queue l ON l.ring_id = r.ring_id AND l.queue = q.queue
     )
     SELECT CASE WHEN overdue < 600 THEN 'warning' ELSE 'error' END, 'overdue',
            format('%s has been due for %s', what, date_trunc('second', make_interval(secs => overdue))),
@@ -199,6 +207,58 @@ $$;
 COMMENT ON FUNCTION stacksaga.doctor_schedules IS
     'Internal: returns what doctor() says of schedules';
 
+-- Who waits for steps holds a lock whose tag has the hash of the queue's name
+-- (extension/src/common/queue_waiters.hpp).
+CREATE OR REPLACE FUNCTION stacksaga.doctor_queues()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH defined AS (
+        SELECT DISTINCT n.queue
+          FROM stacksaga.definition_step d
+         CROSS JOIN LATERAL (
+               SELECT d.queue
+               UNION ALL
+               SELECT d.fallback WHERE d.kind NOT IN ('sql', 'message')) AS n(queue)
+         WHERE n.queue IS NOT NULL
+    ), limited AS (
+        SELECT q.*, format('queue "%s"%s', q.queue,
+                           CASE WHEN r.region <> stacksaga.setting('region')
+                                  OR r.cluster <> stacksaga.setting('cluster')
+                                THEN format(' of ring (%s, %s)', r.region, r.cluster) END) AS name
+          FROM stacksaga.queue q JOIN stacksaga.ring r USING (ring_id)
+    )
+    SELECT 'warning', 'queues', format(
+               '%s has been paused for %s ("%s"): %s steps wait', l.name,
+               date_trunc('second', stacksaga.clock_now() - l.paused_at), l.pause_reason,
+               CASE WHEN w.waiting < 1000 THEN w.waiting::text ELSE '1000 or more' END),
+           format('SELECT stacksaga.resume_queue(%L, ''...'');', l.queue)
+      FROM limited l
+     CROSS JOIN LATERAL (
+           SELECT sum(b.waiting) AS waiting
+             FROM stacksaga.waiting_by_rank(l.ring_id, l.queue, 1000) AS b WHERE b.rank > 0) AS w
+     WHERE l.paused_at IS NOT NULL AND w.waiting > 0
+    UNION ALL
+    SELECT 'warning', 'queues', format('no definition names %s, which has limits or is paused', l.name),
+           format(CASE WHEN l.paused_at IS NULL THEN 'SELECT stacksaga.drop_queue(%L);'
+                       ELSE 'SELECT stacksaga.resume_queue(%L, ''...'');' END
+                  || ' -- or define a saga whose steps use it', l.queue)
+      FROM limited l WHERE l.queue NOT IN (SELECT d.queue FROM defined d)
+    UNION ALL
+    SELECT 'warning', 'queues', format(
+               'process %s (%s, role "%s") waits for steps of a queue that no definition names',
+               a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), a.usename),
+           format('SELECT query FROM pg_stat_activity WHERE pid = %s; -- look for a misspelt name',
+                  a.pid)
+      FROM pg_locks w JOIN pg_stat_activity a USING (pid)
+     WHERE w.locktype = 'userlock' AND w.objsubid = x'534c'::integer AND w.mode = 'ShareLock'
+       AND w.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+       AND w.objid::bigint NOT IN (
+           SELECT hashtext(d.queue COLLATE "C")::bigint & 4294967295 FROM defined d)
+$$;
+COMMENT ON FUNCTION stacksaga.doctor_queues IS
+    'Internal: returns what doctor() says of paused and misspelt queues';
+
 -- A transaction of another database holds nothing back here.
 CREATE OR REPLACE FUNCTION stacksaga.doctor_vacuum()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
@@ -250,9 +310,11 @@ AS $$
       FROM (SELECT * FROM stacksaga.doctor_settings()
             UNION ALL SELECT * FROM stacksaga.doctor_workers()
             UNION ALL SELECT * FROM stacksaga.doctor_definitions()
+            UNION ALL SELECT * FROM stacksaga.doctor_effects()
             UNION ALL SELECT * FROM stacksaga.doctor_grants()
             UNION ALL SELECT * FROM stacksaga.doctor_rings()
             UNION ALL SELECT * FROM stacksaga.doctor_subscriptions()
+            UNION ALL SELECT * FROM stacksaga.doctor_queues()
             UNION ALL SELECT * FROM stacksaga.doctor_schedules()
             UNION ALL SELECT * FROM stacksaga.doctor_vacuum())
            AS f(severity, check_name, detail, fix)

@@ -64,9 +64,13 @@ AS $$
                'overdue_seconds', stacksaga.seconds_overdue(r.oldest_due),
                'queues', (SELECT coalesce(jsonb_agg(jsonb_build_object(
                               'queue', q.queue, 'oldest_due', q.due_at,
-                              'overdue_seconds', stacksaga.seconds_overdue(q.due_at))
+                              'overdue_seconds', stacksaga.seconds_overdue(q.due_at),
+                              'running', stacksaga.running_in_queue(i.ring_id, q.queue, 1000),
+                              'max_running', l.max_running, 'paused', l.paused_at IS NOT NULL)
                               ORDER BY q.queue), '[]')
-                            FROM stacksaga.oldest_due_of_queues(i.ring_id) AS q),
+                            FROM stacksaga.oldest_due_of_queues(i.ring_id) AS q
+                            LEFT JOIN stacksaga.queue l
+                              ON l.ring_id = i.ring_id AND l.queue = q.queue),
                'nodes', coalesce(n.nodes, '[]'),
                'ranges', stacksaga.status_ranges(i.ring_id)) ORDER BY i.ring_id)
       FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)

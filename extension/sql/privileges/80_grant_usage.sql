@@ -12,9 +12,11 @@ SELECT kind, object
         ('{service,operator,support}', '{await_saga}'),
         ('{service,operator,support,monitor}', '{saga_result,saga_timeline,clock_now,statement_clock,sagas,saga_history}'),
         ('{operator,support}',
-         '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,cancel_sagas,suspend_sagas,
+         '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,redact_saga,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),
-        ('{operator,support,monitor}', '{saga_diagram,explain_retries,parked_sagas,saga_actions,operator_actions}'),
+        ('{operator,support,monitor}', '{find_sagas,definitions,live_sagas,saga_diagram,explain_retries,parked_sagas,saga_actions,operator_actions}'),
+        ('{operator,support}', '{set_queue,drop_queue,pause_queue,resume_queue}'),
+        ('{operator,support,monitor}', '{queues,queue_names,waiting_by_rank,running_in_queue}'),
         -- Schedules
         ('{operator}', '{create_schedule,drop_schedule,fire_schedules}'),
         ('{operator,support}', '{pause_schedule,resume_schedule}'),
@@ -23,7 +25,7 @@ SELECT kind, object
         ('{service}',
          '{idempotency_begin,idempotency_checkpoint,idempotency_finish,idempotency_release,
            accept_message,accept_sequence,compare_and_set,read_value}'),
-        ('{service,operator,support,monitor}', '{effects}'),
+        ('{service,operator,support,monitor}', '{effects,effect_placement}'),
         ('{operator,support}', '{expire_dedupe}'),
         ('{operator,support,monitor}', '{dedupe_state}'),
         -- Outbox

@@ -64,9 +64,9 @@ COMMENT ON COLUMN stacksaga.definition_step.timeout IS
 COMMENT ON COLUMN stacksaga.definition_step.search_path IS
     'The search_path of the session that defined the step, in force while its functions run';
 
--- The saga row is written at its start, at a change of status, and at its end. Of what changes only
--- direction and finished_at are indexed, so all its updates stay heap-only but the last, and the one
--- that begins compensation.
+-- The saga row is written at its start, at a change of status, and at its end. A saga whose steps run
+-- in one transaction of a worker changes its status once. Each change leaves an entry of an index behind
+-- that searches by status step over until vacuum removes it, so autovacuum comes early.
 CREATE TABLE stacksaga.saga (
     saga_id          uuid NOT NULL,
     token            stacksaga.ring_token NOT NULL,
@@ -75,6 +75,7 @@ CREATE TABLE stacksaga.saga (
     definition_id    integer NOT NULL,
     run              integer NOT NULL DEFAULT 0,
     latest_run       integer NOT NULL DEFAULT 0,
+    priority         smallint NOT NULL DEFAULT 3,
     status           stacksaga.saga_status NOT NULL DEFAULT 'pending',
     direction        stacksaga.step_direction NOT NULL DEFAULT 'act',
     failed_step      smallint,
@@ -89,14 +90,18 @@ CREATE TABLE stacksaga.saga (
     key              text,
     fingerprint      bytea NOT NULL,
     error            text,
+    group_key        text COLLATE "C",
+    attributes       jsonb,
     input            jsonb NOT NULL,
     headers          jsonb NOT NULL,
     PRIMARY KEY (saga_id, token)
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000);
 CREATE INDEX saga_finished ON stacksaga.saga (ring_id, slot, direction, finished_at)
     WHERE finished_at IS NOT NULL;
-CREATE INDEX saga_created ON stacksaga.saga (created_at);
-CREATE INDEX saga_key ON stacksaga.saga (key) WHERE key IS NOT NULL;
+CREATE INDEX saga_created ON stacksaga.saga (created_at, saga_id);
+CREATE INDEX saga_listed ON stacksaga.saga (status, definition_id, created_at, saga_id);
+CREATE INDEX saga_key ON stacksaga.saga (key text_pattern_ops, created_at, saga_id)
+    WHERE key IS NOT NULL;
 CREATE INDEX saga_children ON stacksaga.saga (parent_id, parent_step, run)
     WHERE parent_id IS NOT NULL;
 COMMENT ON TABLE stacksaga.saga IS
@@ -105,14 +110,40 @@ COMMENT ON COLUMN stacksaga.saga.direction IS
     'act, then compensate, and never act again, whatever suspends, parks or resumes the saga';
 COMMENT ON COLUMN stacksaga.saga.latest_run IS
     'On the row of run 0 of a keyed saga: which run its key stands for now';
+COMMENT ON COLUMN stacksaga.saga.priority IS '1 (first) to 5: which due steps of a queue go first';
+COMMENT ON COLUMN stacksaga.saga.group_key IS
+    'Sagas of one group share limits and take turns with other groups';
+COMMENT ON COLUMN stacksaga.saga.attributes IS
+    'What the saga can be found by, a flat object; NULL without any';
 COMMENT ON COLUMN stacksaga.saga.parent_id IS
     'The saga that this one is a step of; run counts the sagas that the step has started';
 COMMENT ON INDEX stacksaga.saga_finished IS
     'What retention removes, in order: completed sagas have direction act, failed ones compensate';
-COMMENT ON INDEX stacksaga.saga_created IS 'The newest sagas; like saga_key on what never changes';
-COMMENT ON INDEX stacksaga.saga_key IS 'The sagas of a key, of every name and run';
+COMMENT ON INDEX stacksaga.saga_created IS 'The newest sagas';
+COMMENT ON INDEX stacksaga.saga_listed IS 'The newest sagas of a status and definition';
+COMMENT ON INDEX stacksaga.saga_key IS
+    'The sagas of a key, of every name and run, and of keys that begin alike, bytewise';
 COMMENT ON INDEX stacksaga.saga_children IS 'The sagas that a step has started';
 COMMENT ON COLUMN stacksaga.saga.fingerprint IS 'SHA-256 of the input in canonical form';
+
+-- What find_sagas() finds sagas by that have attributes: others have no row here.
+CREATE TABLE stacksaga.saga_attribute (
+    saga_id       uuid NOT NULL,
+    token         stacksaga.ring_token NOT NULL,
+    attribute     bigint NOT NULL,
+    definition_id integer NOT NULL,
+    status        stacksaga.saga_status NOT NULL,
+    created_at    timestamptz NOT NULL,
+    PRIMARY KEY (saga_id, attribute, token)
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000);
+CREATE INDEX saga_attribute_listed
+    ON stacksaga.saga_attribute (attribute, status, definition_id, created_at, saga_id);
+COMMENT ON TABLE stacksaga.saga_attribute IS
+    'One row per attribute of a saga, written with the saga''s row; a row whose saga was removed means nothing';
+COMMENT ON COLUMN stacksaga.saga_attribute.attribute IS
+    'Hash of the name and the value, which are in the saga''s row';
+COMMENT ON INDEX stacksaga.saga_attribute_listed IS
+    'The newest sagas of an attribute, status and definition';
 
 -- Everything that is due now or later, and for whom. Deleted when done: as large as the live work.
 -- due_at: not yet claimed: when it may be; claimed: when its lease or its timeout runs out.
@@ -120,6 +151,7 @@ COMMENT ON COLUMN stacksaga.saga.fingerprint IS 'SHA-256 of the input in canonic
 CREATE TABLE stacksaga.work (
     saga_id      uuid NOT NULL,
     step_no      smallint NOT NULL,
+    rank         smallint NOT NULL DEFAULT 3,
     direction    stacksaga.step_direction NOT NULL,
     token        stacksaga.ring_token NOT NULL,
     ring_id      integer NOT NULL,
@@ -136,19 +168,43 @@ CREATE TABLE stacksaga.work (
     falling_back boolean NOT NULL DEFAULT false,
     deferred     boolean NOT NULL DEFAULT false,
     queue        text COLLATE "C",
+    group_key    text COLLATE "C" NOT NULL DEFAULT '',
     worker       text,
     PRIMARY KEY (saga_id, purpose, step_no, direction, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX work_for_workers ON stacksaga.work (ring_id, slot, due_at)
     WHERE queue IS NULL OR verifying OR lease_until IS NOT NULL;
+-- What services may claim: most of it has the usual rank and no group, and costs one entry.
 CREATE INDEX work_for_services ON stacksaga.work (ring_id, queue, due_at)
-    WHERE queue IS NOT NULL AND NOT verifying;
+    WHERE queue IS NOT NULL AND NOT verifying AND lease_until IS NULL
+      AND rank = 3 AND group_key = '';
+CREATE INDEX work_by_rank ON stacksaga.work (ring_id, queue, rank, due_at)
+    WHERE queue IS NOT NULL AND NOT verifying AND lease_until IS NULL
+      AND (rank <> 3 OR group_key <> '');
+CREATE INDEX work_by_group ON stacksaga.work (ring_id, queue, rank, group_key, due_at)
+    WHERE queue IS NOT NULL AND NOT verifying AND lease_until IS NULL
+      AND (rank <> 3 OR group_key <> '');
+-- What services have claimed.
+CREATE INDEX work_leased ON stacksaga.work (ring_id, queue, due_at)
+    WHERE queue IS NOT NULL AND lease_until IS NOT NULL;
+CREATE INDEX work_leased_by_group ON stacksaga.work (ring_id, queue, group_key)
+    WHERE queue IS NOT NULL AND lease_until IS NOT NULL AND group_key <> '';
 COMMENT ON TABLE stacksaga.work IS
     'One row for everything that is or may become due: a step to run, a pause before a retry, a lease that may run out, a signal or a child that a step waits for, a deadline';
 COMMENT ON INDEX stacksaga.work_for_workers IS
     'What a worker must do, by slot and instant; rows that only a service may claim are not in it';
-COMMENT ON INDEX stacksaga.work_for_services IS 'What a service may claim, by queue and instant';
+COMMENT ON INDEX stacksaga.work_for_services IS
+    'What a service may claim of the usual rank and of no group, by queue and instant';
+COMMENT ON INDEX stacksaga.work_by_rank IS
+    'What else a service may claim: compensations, other ranks, groups; the oldest of each rank first';
+COMMENT ON INDEX stacksaga.work_by_group IS 'The same, by group: where groups take turns';
+COMMENT ON INDEX stacksaga.work_leased IS
+    'What services have claimed: whose lease runs out next, and how many run in a queue';
+COMMENT ON INDEX stacksaga.work_leased_by_group IS 'How many run of a group in a queue';
+COMMENT ON COLUMN stacksaga.work.rank IS
+    'What goes first: 0 for a compensation, else the priority of the saga';
+COMMENT ON COLUMN stacksaga.work.group_key IS 'The group of the saga; empty without one';
 COMMENT ON COLUMN stacksaga.work.step_no IS
     'The step that is due, or whose child has settled; 0 for the purposes that concern the whole saga';
 COMMENT ON COLUMN stacksaga.work.direction IS 'Of a step; act for every other purpose';
@@ -221,7 +277,7 @@ CREATE TABLE stacksaga.saga_action (
     action_no     integer NOT NULL,
     token         stacksaga.ring_token NOT NULL,
     action        text NOT NULL
-                  CHECK (action IN ('cancel', 'suspend', 'resume', 'retry', 'resolve')),
+                  CHECK (action IN ('cancel', 'suspend', 'resume', 'retry', 'resolve', 'redact')),
     step_no       smallint,
     outcome       text CHECK (outcome IN ('done', 'not_done')),
     role          name NOT NULL,
@@ -241,6 +297,7 @@ SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition_definition_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.definition_step', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_attribute', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.work', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.effect', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.failure', '');

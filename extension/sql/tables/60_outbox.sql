@@ -37,7 +37,7 @@ CREATE TABLE stacksaga.outbox_message (
     published_at   timestamptz NOT NULL,
     ring_id        integer NOT NULL,
     generation     smallint NOT NULL,
-    partition      smallint NOT NULL,
+    stripe         smallint NOT NULL,
     message_id     uuid NOT NULL,
     topic          text COLLATE "C" NOT NULL,
     key            text COLLATE "C",
@@ -52,20 +52,20 @@ CREATE TABLE stacksaga.outbox_message_1 PARTITION OF stacksaga.outbox_message FO
     WITH (autovacuum_vacuum_insert_threshold = -1);
 CREATE TABLE stacksaga.outbox_message_2 PARTITION OF stacksaga.outbox_message FOR VALUES IN (2)
     WITH (autovacuum_vacuum_insert_threshold = -1);
-CREATE INDEX outbox_message_0_number ON stacksaga.outbox_message_0 (partition, number)
+CREATE INDEX outbox_message_0_number ON stacksaga.outbox_message_0 (stripe, number)
     WITH (deduplicate_items = off);
-CREATE INDEX outbox_message_1_number ON stacksaga.outbox_message_1 (partition, number)
+CREATE INDEX outbox_message_1_number ON stacksaga.outbox_message_1 (stripe, number)
     WITH (deduplicate_items = off);
-CREATE INDEX outbox_message_2_number ON stacksaga.outbox_message_2 (partition, number)
+CREATE INDEX outbox_message_2_number ON stacksaga.outbox_message_2 (stripe, number)
     WITH (deduplicate_items = off);
 CREATE INDEX outbox_message_0_transaction
-    ON stacksaga.outbox_message_0 (transaction_id, partition, number)
+    ON stacksaga.outbox_message_0 (transaction_id, stripe, number)
     WITH (deduplicate_items = off);
 CREATE INDEX outbox_message_1_transaction
-    ON stacksaga.outbox_message_1 (transaction_id, partition, number)
+    ON stacksaga.outbox_message_1 (transaction_id, stripe, number)
     WITH (deduplicate_items = off);
 CREATE INDEX outbox_message_2_transaction
-    ON stacksaga.outbox_message_2 (transaction_id, partition, number)
+    ON stacksaga.outbox_message_2 (transaction_id, stripe, number)
     WITH (deduplicate_items = off);
 COMMENT ON TABLE stacksaga.outbox_message IS
     'The log: one row per message, never updated or deleted; a generation that every subscription has read is truncated';
@@ -76,8 +76,8 @@ COMMENT ON COLUMN stacksaga.outbox_message.transaction_id IS
     'The 64-bit id of the transaction that published it, by which ticks see it or do not';
 COMMENT ON COLUMN stacksaga.outbox_message.origin IS
     'The system identifier of the cluster that transaction_id belongs to';
-COMMENT ON COLUMN stacksaga.outbox_message.partition IS
-    'The top bits of the token: each subscription reads its partitions in parallel';
+COMMENT ON COLUMN stacksaga.outbox_message.stripe IS
+    'The top four bits of the token, with which the indexes begin: a subscription reads the stripes of its partitions';
 COMMENT ON COLUMN stacksaga.outbox_message.deliver_at IS 'Not to be delivered before; null: at once';
 
 CREATE TABLE stacksaga.outbox_tick (
@@ -98,6 +98,7 @@ CREATE TABLE stacksaga.subscription (
     ring_id               integer NOT NULL,
     subscription          text COLLATE "C" NOT NULL,
     topic                 text COLLATE "C" NOT NULL,
+    partitions            integer NOT NULL,
     content               text NOT NULL,
     definer               name NOT NULL,
     definer_oid           oid,
@@ -117,6 +118,8 @@ CREATE TABLE stacksaga.subscription (
 COMMENT ON TABLE stacksaga.subscription IS 'One row per subscription of a ring';
 COMMENT ON COLUMN stacksaga.subscription.content IS
     'Its settings as text, which decides whether create_subscription() repeats them';
+COMMENT ON COLUMN stacksaga.subscription.partitions IS
+    'How many positions it has, and so how many consumers at once; a power of two up to 256';
 COMMENT ON COLUMN stacksaga.subscription.definer_oid IS
     'The role that had the name of the definer when the row was written: another one is not the definer';
 COMMENT ON COLUMN stacksaga.subscription.start_snapshot IS
@@ -143,6 +146,8 @@ CREATE TABLE stacksaga.subscription_position (
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
 COMMENT ON TABLE stacksaga.subscription_position IS
     'How far a subscription has read a partition, and the batch that holds it; the next version is the compare-and-set';
+COMMENT ON COLUMN stacksaga.subscription_position.partition IS
+    'The top bits of a token: a message is in the partition that its token falls into';
 COMMENT ON COLUMN stacksaga.subscription_position.tick IS
     'All messages that this tick sees are delivered, and those of the window after it up to number';
 COMMENT ON COLUMN stacksaga.subscription_position.batch_id IS

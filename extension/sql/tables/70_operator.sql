@@ -11,7 +11,7 @@ CREATE TABLE stacksaga.operator_action (
 );
 CREATE INDEX operator_action_acted ON stacksaga.operator_action (acted_at);
 COMMENT ON TABLE stacksaga.operator_action IS
-    'What operators did to definitions, messages, subscriptions and rings; actions on sagas, schedules and dead rings have tables of their own. Rows stay';
+    'What operators did to definitions, messages, subscriptions and rings; actions on sagas, schedules and dead rings have tables of their own';
 COMMENT ON COLUMN stacksaga.operator_action.on_behalf_of IS
     'Whom the role acted for, by its own account: stacksaga.on_behalf_of of its session';
 COMMENT ON INDEX stacksaga.operator_action_acted IS 'The newest actions';

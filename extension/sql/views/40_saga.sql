@@ -106,6 +106,17 @@ SELECT a.saga_id, a.action, ds.step, a.outcome, a.role::text AS role, a.reason, 
 COMMENT ON VIEW stacksaga.saga_actions IS
     'What operators did to sagas: which role, when and why';
 
+CREATE OR REPLACE VIEW stacksaga.definitions AS
+SELECT d.saga, d.version, d.is_current,
+       (SELECT count(*)::integer FROM stacksaga.definition_step s
+         WHERE s.definition_id = d.definition_id) AS steps,
+       d.definer::text AS definer, d.defined_at,
+       stacksaga.live_sagas(d.definition_id) AS live_sagas
+  FROM stacksaga.saga_definition d
+ CROSS JOIN (SELECT true) AS read_only; -- a view of one table could be written through
+COMMENT ON VIEW stacksaga.definitions IS
+    'One row per version of a saga definition; live_sagas counts up to 10,000 sagas that have not ended';
+
 CREATE OR REPLACE FUNCTION stacksaga.saga_timeline(saga_id uuid) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -132,19 +143,18 @@ AS $$
                                       END, a.role) || coalesce(': ' || a.reason, '')
               FROM stacksaga.saga_actions a WHERE a.saga_id = $1
             UNION ALL
-            SELECT s.paused_until, 2, s.attempt,
-                   format('step %s: next attempt', s.current_step)
-              FROM stacksaga.sagas s WHERE s.saga_id = $1 AND s.paused_until IS NOT NULL
-            UNION ALL
             SELECT s.updated_at, 3, 0,
                    format('saga %s', s.status) || CASE s.status
                        WHEN 'failed' THEN coalesce(': ' || t.error, '')
                        WHEN 'parked' THEN coalesce(': ' || s.last_error, '') ELSE '' END
               FROM stacksaga.sagas s
               JOIN stacksaga.saga t ON t.saga_id = s.saga_id AND t.token::bigint = s.token
-             WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked', 'suspended')) AS events,
-           LATERAL (SELECT to_char(at, 'YYYY-MM-DD HH24:MI:SS.MS') || '  ' || event) AS l(line)
-     ORDER BY at, rank, attempt
+             WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked', 'suspended')
+            UNION ALL
+            SELECT NULL, NULL, NULL, w.what -- last, and of no instant
+              FROM stacksaga.saga_waits_for($1) AS w(what) WHERE w.what IS NOT NULL) AS events,
+           LATERAL (SELECT concat(to_char(at, 'YYYY-MM-DD HH24:MI:SS.MS') || '  ', event)) AS l(line)
+     ORDER BY at NULLS LAST, rank, attempt
 $$;
 COMMENT ON FUNCTION stacksaga.saga_timeline IS
-    'Returns what happened to one saga, one line an event, in order';
+    'Returns what happened to one saga, one line an event, in order, and last what it waits for';

@@ -20,7 +20,11 @@ SELECT d.saga AS source,
             WHEN 'compensable' THEN ', and undone by its compensation if the saga fails'
             WHEN 'irreversible' THEN ', and never undone: an unknown outcome waits for an operator'
             ELSE '' END AS guarantee,
-       d.version
+       d.version,
+       current_database()::text AS domain,
+       CASE WHEN s.kind IN ('queue', 'message') THEN 'service'
+            WHEN s.kind = 'sql' THEN stacksaga.effect_placement(s.definition_id, s.step_no, NULL)
+            ELSE 'local' END AS placement
   FROM stacksaga.saga_definition d
   JOIN stacksaga.definition_step s USING (definition_id)
 UNION ALL
@@ -32,7 +36,10 @@ SELECT s.subscription,
                 'delivered at least once; applied once where the consumer calls accept_message() with its effect'
             ELSE
                 'committed once with its position, in this database; what it does elsewhere may be repeated' END,
-       NULL
+       NULL,
+       current_database()::text,
+       CASE WHEN s.handler IS NULL THEN 'service'
+            ELSE stacksaga.effect_placement(NULL, NULL, s.subscription_id) END
   FROM stacksaga.subscription s;
 COMMENT ON VIEW stacksaga.effects IS
-    'Every declared effect of sagas and subscriptions with its rung of the dedupe ladder (algebra, dedupe record, transaction) and where its guarantee ends';
+    'Every declared effect of sagas and subscriptions with its rung of the dedupe ladder (algebra, dedupe record, transaction), where its guarantee ends, the database that gives it (domain), and where the effect is (placement): local, service, foreign or unlogged';

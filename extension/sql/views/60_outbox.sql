@@ -62,7 +62,8 @@ SELECT s.subscription,
        (SELECT count(*) FROM stacksaga.dead_message d
          WHERE d.subscription_id = s.subscription_id AND d.discarded_at IS NULL) AS dead_messages,
        r.region,
-       r.cluster
+       r.cluster,
+       s.partitions
   FROM stacksaga.subscription s
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id,
        LATERAL stacksaga.outbox_backlog(s.subscription_id) AS b;

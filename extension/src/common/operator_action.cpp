@@ -1,6 +1,9 @@
 #include "src/common/operator_action.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/scope.hpp"
 #include "pg/settings.hpp"
 
 namespace stacksaga {
@@ -11,6 +14,15 @@ constinit pg::Statement insert_action{
     "INSERT INTO stacksaga.operator_action (acted_at, role, on_behalf_of, action, object, reason,"
     "       detail)"
     " VALUES ($1, $2::name, $3, $4, $5, $6, $7)"};
+
+// The oldest ones, with all of the instant of the last: a table of records has no other key.
+#define FORGET(table)                                                                              \
+    "DELETE FROM stacksaga." table " WHERE acted_at <= ("                                          \
+    "  SELECT max(o.acted_at) FROM (SELECT acted_at FROM stacksaga." table                         \
+    "                                WHERE acted_at < $1 ORDER BY acted_at LIMIT $2) AS o)"
+constinit std::array forget{pg::Statement{FORGET("operator_action")},
+                            pg::Statement{FORGET("schedule_action")}};
+constexpr int32 actions_max = 100000;
 
 } // namespace
 
@@ -31,6 +43,29 @@ void record_action(const OperatorAction &a) {
     insert_action.run(pg::param_time(pg::clock_now()), pg::param(acting_role()), on_behalf_of(),
                       pg::param(a.action), pg::param(a.object), pg::param(a.reason),
                       pg::param(a.detail));
+}
+
+int64 remove_expired_actions(int64 limit) {
+    if (pg::settings.failed_saga_retention < 0)
+        return 0;
+    const TimestampTz cutoff =
+        pg::time_plus(pg::clock_now(), -int64{pg::settings.failed_saga_retention} * USECS_PER_SEC);
+    int64 removed = 0;
+    for (pg::Statement &statement : forget)
+        if (removed < limit)
+            removed += static_cast<int64>(
+                statement.touch(pg::param_time(cutoff), pg::param(limit - removed)));
+    return removed;
+}
+
+// expire_actions(max_actions) -> bigint
+STACKSAGA_FUNCTION(expire_actions) {
+    const int32 limit = pg::Arguments(fcinfo).required_int4(0, "max_actions");
+    if (limit < 1 || limit > actions_max)
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("argument \"max_actions\" is out of range"),
+                 errdetail("The value is %d.", limit), errhint("Use 1 to %d.", actions_max)));
+    PG_RETURN_INT64(pg::with_spi([&] { return remove_expired_actions(limit); }));
 }
 
 } // namespace stacksaga

@@ -25,4 +25,8 @@ struct OperatorAction {
 /// Records it in the transaction of the action. Inside with_spi.
 void record_action(const OperatorAction &a);
 
+/// Removes about `limit` records at the most whose retention is over, that of failed sagas: those
+/// of this table, and those on schedules. Returns how many. Inside with_spi.
+int64 remove_expired_actions(int64 limit);
+
 } // namespace stacksaga

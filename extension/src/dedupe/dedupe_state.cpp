@@ -8,6 +8,7 @@
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "src/common/late_rows.hpp"
 #include "src/dedupe/dedupe.hpp"
 #include "src/ring/token.hpp"
 
@@ -66,6 +67,7 @@ STACKSAGA_FUNCTION(dedupe_state) {
     const std::string_view scope = scope_argument(arguments, 0, "scope");
     const std::string_view key = key_argument(arguments, 1, "key");
     pg::ResultSet result(fcinfo);
+    write_late_rows();
     pg::with_spi([&] {
         const TimestampTz now = pg::clock_now();
         pg::Rows rows = select_rungs.run(pg::param(token_of_scoped_key(scope, key).value()),

@@ -6,6 +6,7 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "src/common/late_rows.hpp"
 #include "src/common/probe.hpp"
 #include "src/dedupe/dedupe.hpp"
 
@@ -96,6 +97,7 @@ STACKSAGA_FUNCTION(expire_dedupe) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_rows\" is out of range"),
                         errdetail("The value is %d.", limit), errhint("Use 1 to %d.", rows_max)));
     require_writable("expire_dedupe()");
+    write_late_rows();
     PG_RETURN_INT64(pg::with_spi([&] { return remove_expired_keys(limit); }));
 }
 

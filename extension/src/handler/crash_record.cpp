@@ -151,7 +151,11 @@ void record_message(const RecordedMessage &message) {
 }
 
 void record_batch(const RecordedBatch &batch) {
-    record(Recorded::batch, [&] { file->batch = batch; });
+    record(Recorded::batch, [&] {
+        file->batch.subscription_id = batch.subscription_id;
+        file->batch.count = batch.count;
+        std::copy_n(batch.parts.begin(), batch.count, file->batch.parts.begin());
+    });
 }
 
 void record_nothing() {

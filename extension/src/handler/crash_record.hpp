@@ -12,6 +12,7 @@
 // The files are in pg_stat_tmp, which every data directory has, which survives a crash, and which
 // base backups leave out: a copy of the server must not charge what happened to the original.
 #pragma once
+#include "core/partition.hpp"
 #include "core/saga_state.hpp"
 #include "core/snapshot_window.hpp"
 #include "pg/pg.hpp"
@@ -48,12 +49,13 @@ struct RecordedMessage {
 /// A batch of messages: how far it reaches in each partition.
 struct RecordedBatch {
     struct Part {
-        bool is_used;
+        int16 partition;
         core::LogPosition from;
         core::LogPosition until;
     };
     int32 subscription_id;
-    std::array<Part, 16> parts;
+    int32 count; ///< of the parts that are used
+    std::array<Part, core::partitions_max> parts;
 };
 
 enum class Recorded : uint32 { nothing, step, message, batch };

@@ -6,6 +6,7 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "src/common/late_rows.hpp"
 #include "src/handler/catalog_watch.hpp"
 #include "src/handler/known_handler.hpp"
 #include "src/handler/running_handler.hpp"
@@ -372,6 +373,7 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
             PushActiveSnapshot(GetTransactionSnapshot());
             Datum value = handler.callable.call(handler.function, argument, isnull);
             CRASH_POINT("handler: before deferred constraints");
+            write_late_rows(); // an error is the handler's
             PopActiveSnapshot();
             check_deferred_constraints();
             CRASH_POINT("handler: after deferred constraints");

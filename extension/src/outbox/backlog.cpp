@@ -28,20 +28,23 @@ constinit pg::Statement settled_ahead{
 constexpr int32 unread_room = 64;
 constexpr int unread_steps = 32;
 
+[[noreturn]] void raise_gone(int32 subscription_id, int64 tick) {
+    elog(ERROR, "subscription %d is at tick " INT64_FORMAT " of the outbox, which is gone",
+         subscription_id, tick);
+}
+
 /// Calls `read` with the position of each partition, which it does not lock. Where `read` returns
 /// false, since the position has moved on and the log behind it was deleted, it is called again
 /// with the newer one. False when the subscription has been dropped meanwhile.
-template <class F> bool for_each_position(int32 subscription_id, F &&read) {
-    for (int16 partition = 0; partition < log_partitions; ++partition) {
-        std::optional<Position> p = read_position(subscription_id, partition);
+template <class F> bool for_each_position(const Subscription &s, F &&read) {
+    for (int16 partition = 0; partition < s.partitions; ++partition) {
+        std::optional<Position> p = read_position(s.id, partition);
         while (p && !read(*p)) {
             CHECK_FOR_INTERRUPTS();
             const int64 tick = p->at.tick;
-            p = read_position(subscription_id, partition);
+            p = read_position(s.id, partition);
             if (p && p->at.tick == tick)
-                elog(ERROR,
-                     "subscription %d is at tick " INT64_FORMAT " of the outbox, which is gone",
-                     subscription_id, tick);
+                raise_gone(s.id, tick);
         }
         if (!p)
             return false;
@@ -73,7 +76,7 @@ void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     pg::Rows retries = oldest_retry.run(pg::param(s->id));
     Backlog total{.messages = retries.int8(0, 0),
                   .oldest = retries.optional_time(0, 1).value_or(DT_NOEND)};
-    if (!for_each_position(s->id, [&](const Position &p) { return add_part(*s, p, total); }))
+    if (!for_each_position(*s, [&](const Position &p) { return add_part(*s, p, total); }))
         return;
     const double seconds =
         total.oldest == DT_NOEND
@@ -83,12 +86,29 @@ void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     result.add(pg::of(Int64GetDatum(total.messages)), pg::of(Float8GetDatum(seconds)));
 }
 
-/// When the first message of the log behind a position was published, if a bounded read finds one;
+/// How far the partitions that are read together have been read, from `first` on.
+LogShare share_of(const Positions &positions, size_t first, size_t size) {
+    auto *from = static_cast<core::LogPosition *>(palloc(sizeof(core::LogPosition) * size));
+    for (size_t i = 0; i < size; ++i)
+        from[i] = positions[first + i].at;
+    return {.first = static_cast<int16>(first), .from = {from, size}};
+}
+
+/// When the first message of the log behind a share was published, if a bounded read finds one;
 /// false when the log was deleted there.
-bool find_unread(const Subscription &s, const Position &p, std::optional<TimestampTz> &since) {
-    std::optional<LogPart> next = peek_log(s.filter, p.partition, p.at, unread_room);
-    for (int step = 1; next && next->messages.empty() && next->more && step < unread_steps; ++step)
-        next = peek_log(s.filter, p.partition, next->end, unread_room);
+bool find_unread(const Subscription &s, LoadedTicks &ticks, const LogShare &share,
+                 std::optional<TimestampTz> &since) {
+    auto *from =
+        static_cast<core::LogPosition *>(palloc(sizeof(core::LogPosition) * share.from.size()));
+    std::copy(share.from.begin(), share.from.end(), from);
+    const LogShare rest{.first = share.first, .from = {from, share.from.size()}};
+    std::optional<LogPart> next = read_log(s.filter, ticks, rest, unread_room);
+    for (int step = 1; next && next->messages.empty() && next->more && step < unread_steps;
+         ++step) {
+        for (size_t i = 0; i < rest.from.size(); ++i)
+            from[i] = std::max(from[i], next->end);
+        next = read_log(s.filter, ticks, rest, unread_room);
+    }
     if (next && !next->messages.empty())
         since = std::min(since.value_or(DT_NOEND), next->messages[0].published_at);
     return next.has_value();
@@ -100,10 +120,24 @@ std::optional<TimestampTz> unread_since(int32 subscription_id) {
     const Subscription *s = find_subscription(subscription_id);
     if (s == nullptr)
         return std::nullopt;
+    const auto size = static_cast<size_t>(core::partitions_together(s->partitions));
+    std::optional<Positions> positions = read_positions(s->id, s->partitions);
     std::optional<TimestampTz> since;
-    const bool is_there =
-        for_each_position(s->id, [&](const Position &p) { return find_unread(*s, p, since); });
-    return is_there ? since : std::nullopt;
+    LoadedTicks ticks;
+    for (size_t first = 0; positions && first < positions->size(); first += size) {
+        LogShare share = share_of(*positions, first, size);
+        while (!find_unread(*s, ticks, share, since)) {
+            CHECK_FOR_INTERRUPTS();
+            const core::LogPosition before = share.begin();
+            positions = read_positions(s->id, s->partitions);
+            if (!positions)
+                return std::nullopt;
+            share = share_of(*positions, first, size);
+            if (share.begin() == before)
+                raise_gone(s->id, before.tick);
+        }
+    }
+    return positions ? since : std::nullopt;
 }
 
 } // namespace

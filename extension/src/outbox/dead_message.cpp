@@ -31,6 +31,10 @@ constinit pg::Statement find_oldest_of_topic{
     "SELECT token::bigint, tick, number, partition, key FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL AND topic = $3"
     " ORDER BY topic, dead_since, tick, number LIMIT $2"};
+constinit pg::Statement find_oldest_of_topics{
+    "SELECT token::bigint, tick, number, partition, key FROM stacksaga.dead_message"
+    " WHERE subscription_id = $1 AND discarded_at IS NULL AND pg_catalog.starts_with(topic, $3)"
+    " ORDER BY dead_since, tick, number LIMIT $2"};
 // Without those that another session has redriven or discarded meanwhile.
 constinit pg::Statement read_dead{
     "SELECT d.token::bigint, d.tick, d.number, d.partition, d.key, d.message_id, d.topic,"
@@ -196,21 +200,29 @@ struct Redrive {
 
 /// In ascending order: two calls never wait for each other in a circle.
 void lock_partitions(const Subscription &s, std::span<const Message> messages) {
-    std::array<bool, log_partitions> is_wanted{};
+    PartitionSet is_wanted{};
     for (const Message &m : messages)
         is_wanted[static_cast<size_t>(m.partition)] = true;
-    for (int16 partition = 0; partition < log_partitions; ++partition)
+    for (int16 partition = 0; partition < s.partitions; ++partition)
         if (is_wanted[static_cast<size_t>(partition)])
             lock_position(s.id, partition, true);
+}
+
+/// Of one topic, of those that begin with what stands before a * at its end, or of all.
+pg::Rows find_oldest_rows(const Subscription &s, const Redrive &r) {
+    const pg::Param id = pg::param(s.id), max = pg::param(r.max_messages);
+    if (!r.topic)
+        return find_oldest.run(id, max);
+    if (r.topic->ends_with('*'))
+        return find_oldest_of_topics.run(id, max,
+                                         pg::param(r.topic->substr(0, r.topic->size() - 1)));
+    return find_oldest_of_topic.run(id, max, pg::param(*r.topic));
 }
 
 void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
     const Subscription &s =
         r.dry_run ? find_subscription(r.subscription) : hold_named(r.subscription);
-    const std::span<const Message> found =
-        places_of(r.topic ? find_oldest_of_topic.run(pg::param(s.id), pg::param(r.max_messages),
-                                                     pg::param(*r.topic))
-                          : find_oldest.run(pg::param(s.id), pg::param(r.max_messages)));
+    const std::span<const Message> found = places_of(find_oldest_rows(s, r));
     if (!r.dry_run)
         lock_partitions(s, found);
     const pg::Rows rows =
@@ -264,10 +276,6 @@ STACKSAGA_FUNCTION(redrive_messages) {
                     .reason = arguments.optional_text(3),
                     .dry_run = arguments.required_bool(4, "dry_run"),
                     .spread = spread_argument(arguments, 5)};
-    if (r.topic && r.topic->ends_with('*'))
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"topic\" must not end in *"),
-                        errdetail("The value is \"%s\".", clip(*r.topic)),
-                        errhint("Name one topic, or leave it out for all of the subscription.")));
     if (r.max_messages < 1 || r.max_messages > pg::array_elements_max)
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_messages\" is out of range"),
                         errdetail("The value is %d.", r.max_messages),

@@ -2,6 +2,8 @@
 
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
+#include "src/outbox/delivery_owner.hpp"
+#include "src/outbox/delivery_retry.hpp"
 
 namespace stacksaga {
 
@@ -22,28 +24,28 @@ constinit pg::Statement postpone{
 
 } // namespace
 
-int64 defer_message_retries(const NodeIdentity &node, int32 subscription_id,
-                            std::span<const bool, log_partitions> wanted, TimestampTz now) {
-    std::array<int32, log_partitions> partitions{};
+int64 defer_message_retries(const NodeIdentity &node, const Subscription &s, TimestampTz now) {
+    const PartitionSet owned = lock_owned_partitions(node, s.partitions, due_partitions(s, now));
+    std::array<int32, core::partitions_max> partitions{};
     size_t count = 0;
-    for (int32 partition = 0; partition < log_partitions; ++partition)
-        if (wanted[static_cast<size_t>(partition)])
+    for (int32 partition = 0; partition < s.partitions; ++partition)
+        if (owned[static_cast<size_t>(partition)])
             partitions[count++] = partition;
+    if (count == 0)
+        return 0;
     pg::Rows rows = find_retries.run(
-        pg::param(subscription_id),
-        pg::param_array(std::span<const int32>{partitions.data(), count}), pg::param_time(now));
+        pg::param(s.id), pg::param_array(std::span<const int32>{partitions.data(), count}),
+        pg::param_time(now));
     if (rows.empty())
         return 0;
     const double fraction = fraction_of(node);
     int64 deferred = 0;
     for (uint64 row = 0; row < rows.count(); ++row) {
-        const std::optional<int64> delay =
-            defer_retry(budget_of_subscription(subscription_id), fraction);
+        const std::optional<int64> delay = defer_retry(budget_of_subscription(s.id), fraction);
         if (!delay)
             continue;
-        postpone.run(pg::param(subscription_id), pg::param(rows.int8(row, 0)),
-                     pg::param(rows.int8(row, 1)), pg::param(rows.int8(row, 2)),
-                     pg::param_time(pg::time_plus(now, *delay)));
+        postpone.run(pg::param(s.id), pg::param(rows.int8(row, 0)), pg::param(rows.int8(row, 1)),
+                     pg::param(rows.int8(row, 2)), pg::param_time(pg::time_plus(now, *delay)));
         ++deferred;
     }
     return deferred;

@@ -1,15 +1,14 @@
 // Retries of message handlers under the retry budget (ring/retry_budget.hpp), one for each
 // subscription.
 #pragma once
-#include "src/outbox/outbox.hpp"
+#include "src/outbox/subscription.hpp"
 #include "src/ring/retry_budget.hpp"
 
 namespace stacksaga {
 
-/// Asks the budget about all messages whose pause is over in the partitions that are `wanted`,
+/// Asks the budget about all messages whose pause is over in the partitions that the node owns,
 /// defers those that it does not let through, and returns how many. Inside with_spi, in a
 /// transaction of its own: the budget is not asked again about messages that it has let through.
-int64 defer_message_retries(const NodeIdentity &node, int32 subscription_id,
-                            std::span<const bool, log_partitions> wanted, TimestampTz now);
+int64 defer_message_retries(const NodeIdentity &node, const Subscription &s, TimestampTz now);
 
 } // namespace stacksaga

@@ -72,7 +72,7 @@ std::optional<KeyPlace> first_dead(const Subscription &s, core::Token token,
                                    std::span<const Message> together = {}) {
     const std::array<pg::KeyColumn, 3> key{
         pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
-        pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(partition_of(token))},
+        pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(partition_of(token, s.partitions))},
         pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(token.value())}};
     std::optional<KeyPlace> first;
     pg::each_row("dead_message", "dead_message_open", key, [&](TupleTableSlot *row) {

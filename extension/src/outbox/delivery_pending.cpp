@@ -9,8 +9,6 @@ namespace stacksaga {
 
 namespace {
 
-using Wanted = std::array<bool, log_partitions>;
-
 std::optional<HandlerError> call_guarded(const Subscription &s, const FunctionRef &function,
                                          HandlerKind kind, std::span<const Message> messages) {
     return attempt_handler([&] { call_with(s, function, kind, messages); });
@@ -44,11 +42,11 @@ bool is_left(const Subscription &s, const std::optional<HandlerError> &error) {
 }
 
 Delivered deliver_batch(const Subscription &s, int32 room, TimestampTz now) {
-    Wanted all{};
+    PartitionSet all{};
     all.fill(true);
-    Gathering g = gather(s, all, room, 0, now);
+    Gathering g = gather(s, all, nullptr, room, 0, now);
     while (g.messages.empty() && g.more)
-        g = gather(s, all, room, 0, now);
+        g = gather(s, all, nullptr, room, 0, now);
     const HandlerKind kind = s.takes_batch ? HandlerKind::message_batch : HandlerKind::message;
     auto *failed = static_cast<int64 *>(palloc(sizeof(int64) * (g.messages.size() + 1)));
     size_t failed_count = 0;
@@ -83,10 +81,10 @@ Delivered deliver_batch(const Subscription &s, int32 room, TimestampTz now) {
 }
 
 Delivered deliver_fallbacks(const Subscription &s, int32 room, TimestampTz now) {
-    Wanted all{};
+    PartitionSet all{};
     all.fill(true);
     Delivered result{.count = 0, .is_left = false};
-    for (const Message &m : gather_fallbacks(s, all, room, now)) {
+    for (const Message &m : gather_fallbacks(s, all, nullptr, room, now)) {
         std::optional<HandlerError> error =
             call_guarded(s, s.fallback, HandlerKind::message, {&m, 1});
         if (is_left(s, error)) {

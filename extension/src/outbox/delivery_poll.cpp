@@ -1,5 +1,6 @@
 #include "src/outbox/delivery_poll.hpp"
 
+#include "src/outbox/delivery_owner.hpp"
 #include "src/outbox/log_lock.hpp"
 #include "src/outbox/log_tick.hpp"
 
@@ -105,115 +106,254 @@ void cut_last(Part &part, int32 room) {
     }
 }
 
-/// Reads on until there is something to deliver, nothing left, or enough copied out. It looks at
-/// one message of the log at least, to know which retries come before the log.
-Part read_part(const Subscription &s, LoadedTicks &ticks, Position position, int32 room,
+/// One part of a partition, whose position is locked. `whole` is what was read of its share; it
+/// holds one message of the log at least, if there is one, to know which retries come before the
+/// log.
+Part read_part(const Subscription &s, Position position, const LogPart &whole, int32 room,
                TimestampTz now) {
     Part part{.position = position, .end = position.at, .retries = {}, .log = {}, .more = false};
     DueMessages due = due_messages(s, position.partition, room, now);
     bool have_changed = due.have_changed;
     const int32 left = std::max(1, room - static_cast<int32>(due.messages.size()));
-    for (;;) {
-        CHECK_FOR_INTERRUPTS();
-        LogPart log =
-            read_log(s.filter, ticks, position.partition, part.end, log_room(part.position, left));
-        const bool has_read = !log.messages.empty();
-        const int32 copied_before = part.copied;
-        part.log = sift(s, log.messages, now, part.copied);
-        count_deliveries_anew(part);
-        const bool given_up = give_up_on_first(s, part, now);
-        if (given_up)
-            part.log = {};
-        if ((part.copied > copied_before || given_up) && !due.messages.empty()) {
-            due = due_messages(s, position.partition, room, now); // those behind them are held now
-            have_changed = have_changed || due.have_changed;
+    const LogPart log =
+        whole.of_partition(position.partition, position.at, log_room(position, left));
+    part.log = sift(s, log.messages, now, part.copied);
+    count_deliveries_anew(part);
+    const bool given_up = give_up_on_first(s, part, now);
+    if (given_up)
+        part.log = {};
+    if ((part.copied > 0 || given_up) && !due.messages.empty()) {
+        due = due_messages(s, position.partition, room, now); // those behind them are held now
+        have_changed = have_changed || due.have_changed;
+    }
+    part.end = log.end;
+    part.more = log.more || due.messages.size() == static_cast<size_t>(room);
+    part.retries = within(log, due.messages);
+    const bool is_empty = part.log.empty() && part.retries.empty();
+    if (is_empty && log.end != position.at &&
+        (!log.messages.empty() || log.more || log.distance >= idle_distance))
+        move_position(s.id, part.position, part.end, now);
+    // Its batch is over: some of it was given up on or is held now.
+    if (have_changed && part.position.batch_id != 0)
+        move_position(s.id, part.position, part.position.at, now);
+    cut_last(part, room);
+    return part;
+}
+
+/// Partitions that are read together, as far as they are free.
+struct Group {
+    int16 first;
+    std::span<core::LogPosition> from; ///< hints; LogShare::nowhere: the partition is not free
+
+    core::LogPosition begin() const { return LogShare{first, from}.begin(); }
+    bool is_free(size_t i) const { return from[i] != LogShare::nowhere; }
+    void leave_out(size_t i) { from[i] = LogShare::nowhere; }
+};
+
+/// Gathers from group after group.
+struct Gatherer {
+    const Subscription &s;
+    const NodeIdentity *owner;
+    int32 room;
+    int32 rotation;
+    TimestampTz now;
+    PartitionSet due;
+    PartitionSet wanted;
+    bool are_locked = false; ///< the slots of those that are wanted
+    LoadedTicks ticks{};
+    Gathering out{};
+    size_t count = 0;
+    size_t part_count = 0;
+
+    int32 left() const { return room - static_cast<int32>(count); }
+    void gather(Group &group);
+
+private:
+    struct Round {
+        bool has_given;   ///< messages
+        bool has_changed; ///< a position has moved, or a partition is left out
+        bool more;
+        int64 copied;
+    };
+    Round gather_once(Group &group);
+    bool owns(size_t partition);
+    std::optional<Part> take(Group &group, size_t i, const std::optional<LogPart> &whole);
+    void add(const Part &part);
+    PartitionSet candidates(const Group &group, const std::optional<LogPart> &log) const;
+};
+
+/// Of the group's free partitions those in which there may be something to do.
+PartitionSet Gatherer::candidates(const Group &group, const std::optional<LogPart> &log) const {
+    // So far behind, or before so much that nobody wants, each of them moves.
+    const bool all = !log || log->distance >= idle_distance || (log->messages.empty() && log->more);
+    PartitionSet found{};
+    for (size_t i = 0; i < group.from.size(); ++i) {
+        const auto partition = static_cast<size_t>(group.first) + i;
+        found[partition] = group.is_free(i) && (all || due[partition]);
+    }
+    if (log)
+        for (const Message &m : log->messages)
+            found[static_cast<size_t>(m.partition)] = true;
+    return found;
+}
+
+/// All slots are locked at once, where there is something to do at all.
+bool Gatherer::owns(size_t partition) {
+    if (owner != nullptr && !are_locked)
+        wanted = lock_owned_partitions(*owner, s.partitions, wanted);
+    are_locked = true;
+    return wanted[partition];
+}
+
+/// What a partition gives; nothing when another session has it.
+std::optional<Part> Gatherer::take(Group &group, size_t i, const std::optional<LogPart> &whole) {
+    const auto partition = static_cast<int16>(group.first + static_cast<int>(i));
+    std::optional<Position> position = lock_position(s.id, partition, false);
+    out.contended = out.contended || !position;
+    if (!position || position->is_leased(now))
+        return std::nullopt;
+    if (whole && position->at == group.from[i])
+        return read_part(s, *position, *whole, left(), now);
+    // The hint was old, and the log behind it may be gone.
+    const std::optional<LogPart> own =
+        read_log(s.filter, ticks, {.first = partition, .from = {&position->at, 1}}, left());
+    if (!own)
+        elog(ERROR, "tick " INT64_FORMAT " of the outbox is gone", position->at.tick);
+    return read_part(s, *position, *own, left(), now);
+}
+
+void Gatherer::add(const Part &part) {
+    out.copied += part.copied;
+    if (part.retries.empty() && part.log.empty())
+        return;
+    Message *begin = out.messages.data();
+    Message *end = std::copy(part.retries.begin(), part.retries.end(), begin + count);
+    end = std::copy(part.log.begin(), part.log.end(), end);
+    count = static_cast<size_t>(end - begin);
+    out.parts[part_count++] = {.position = part.position,
+                               .end = part.end,
+                               .from_log = static_cast<int32>(part.log.size())};
+}
+
+Gatherer::Round Gatherer::gather_once(Group &group) {
+    CHECK_FOR_INTERRUPTS();
+    // Before any lock: most often nothing is there.
+    const std::optional<LogPart> log =
+        read_log(s.filter, ticks, {.first = group.first, .from = group.from}, left());
+    const PartitionSet looked_at = candidates(group, log);
+    Round round{.has_given = false, .has_changed = false, .more = log && log->more, .copied = 0};
+    const size_t size = group.from.size();
+    for (size_t turn = 0; turn < size; ++turn) {
+        const size_t i = (turn + static_cast<size_t>(rotation)) % size;
+        if (!looked_at[static_cast<size_t>(group.first) + i])
+            continue;
+        if (left() == 0) {
+            round.more = true;
+            break;
         }
-        part.end = log.end;
-        part.more = log.more || due.messages.size() == static_cast<size_t>(room);
-        part.retries = within(log, due.messages);
-        const bool is_empty = part.log.empty() && part.retries.empty();
-        if (is_empty && (has_read || given_up || log.more || log.distance >= idle_distance))
-            move_position(s.id, part.position, part.end, now);
-        if (!log.more || !is_empty || part.copied >= copied_max) {
-            // Its batch is over: some of it was given up on or is held now.
-            if (have_changed && part.position.batch_id != 0)
-                move_position(s.id, part.position, part.position.at, now);
-            cut_last(part, room);
-            return part;
+        const core::LogPosition before = group.from[i];
+        const std::optional<Part> part =
+            owns(static_cast<size_t>(group.first) + i) ? take(group, i, log) : std::nullopt;
+        if (!part) {
+            group.leave_out(i);
+            round.has_changed = true;
+            continue;
+        }
+        add(*part);
+        group.from[i] = part->position.at;
+        round.has_given = round.has_given || !part->retries.empty() || !part->log.empty();
+        round.has_changed = round.has_changed || group.from[i] != before;
+        round.more = round.more || part->more;
+        round.copied += part->copied;
+    }
+    return round;
+}
+
+/// Reads on until there is something to deliver, nothing left, or enough copied out.
+void Gatherer::gather(Group &group) {
+    int64 copied = 0;
+    for (;;) {
+        const Round round = gather_once(group);
+        copied += round.copied;
+        const bool is_empty = group.begin() == LogShare::nowhere;
+        if (round.has_given || !round.has_changed || is_empty || copied >= copied_max) {
+            out.more = out.more || (round.more && !is_empty);
+            return;
         }
     }
 }
 
-/// The partitions in the order in which they are looked at.
-std::array<int16, log_partitions> order_of(const Positions &positions, int32 rotation) {
-    std::array<int16, log_partitions> order{};
-    for (int32 i = 0; i < log_partitions; ++i)
-        order[static_cast<size_t>(i)] = static_cast<int16>((i + rotation) % log_partitions);
-    // Sixteen elements: an insertion sort keeps equals in their order, and needs no memory.
-    for (size_t i = 1; i < order.size(); ++i)
-        for (size_t j = i; j > 0 && positions[static_cast<size_t>(order[j])].at <
-                                        positions[static_cast<size_t>(order[j - 1])].at;
-             --j)
-            std::swap(order[j], order[j - 1]);
-    return order;
+/// The groups with a free partition: the one that is the furthest behind comes first, of equals the
+/// one at `rotation`.
+std::span<Group> groups_of(const Subscription &s, const PartitionSet &wanted, Positions hints,
+                           int32 rotation, TimestampTz now) {
+    const auto size = static_cast<size_t>(core::partitions_together(s.partitions));
+    const size_t all = hints.size() / size;
+    auto *from = static_cast<core::LogPosition *>(palloc(sizeof(core::LogPosition) * hints.size()));
+    for (size_t i = 0; i < hints.size(); ++i)
+        from[i] = wanted[i] && !hints[i].is_leased(now) ? hints[i].at : LogShare::nowhere;
+    auto *groups = static_cast<Group *>(palloc(sizeof(Group) * all));
+    size_t count = 0;
+    for (size_t turn = 0; turn < all; ++turn) {
+        const size_t first = (turn + static_cast<size_t>(rotation)) % all * size;
+        const Group group{.first = static_cast<int16>(first), .from = {from + first, size}};
+        if (group.begin() == LogShare::nowhere)
+            continue;
+        // Sixteen elements at most: an insertion sort keeps equals in their order, without memory.
+        size_t place = count++;
+        for (; place > 0 && group.begin() < groups[place - 1].begin(); --place)
+            groups[place] = groups[place - 1];
+        groups[place] = group;
+    }
+    return {groups, count};
 }
 
 } // namespace
 
-Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wanted, int32 room,
-                 int32 rotation, TimestampTz now) {
-    const std::optional<Positions> hints = read_positions(s.id);
+Gathering gather(const Subscription &s, const PartitionSet &wanted, const NodeIdentity *owner,
+                 int32 room, int32 rotation, TimestampTz now) {
+    const std::optional<Positions> hints = read_positions(s.id, s.partitions);
     if (!hints) // it has been dropped meanwhile
-        return {.parts = {}, .messages = {}, .more = false, .copied = 0, .contended = false};
-    auto *parts = static_cast<GatheredPart *>(palloc(sizeof(GatheredPart) * log_partitions));
-    auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(room)));
-    LoadedTicks ticks;
-    size_t count = 0, part_count = 0;
-    bool more = false, contended = false;
-    int64 copied = 0;
-    for (int16 partition : order_of(*hints, rotation)) {
-        const auto index = static_cast<size_t>(partition);
-        if (!wanted[index] || (*hints)[index].is_leased(now))
-            continue;
-        if (count == static_cast<size_t>(room)) {
-            more = true;
+        return {};
+    Gatherer gatherer{.s = s,
+                      .owner = owner,
+                      .room = room,
+                      .rotation = rotation,
+                      .now = now,
+                      .due = due_partitions(s, now),
+                      .wanted = wanted};
+    Gathering &out = gatherer.out;
+    out.parts = {static_cast<GatheredPart *>(palloc(sizeof(GatheredPart) * hints->size())),
+                 hints->size()};
+    out.messages = {static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(room))),
+                    static_cast<size_t>(room)};
+    for (Group &group : groups_of(s, wanted, *hints, rotation, now)) {
+        if (gatherer.left() == 0) {
+            out.more = true;
             break;
         }
-        std::optional<Position> position = lock_position(s.id, partition, false);
-        contended = contended || !position;
-        if (!position || position->is_leased(now))
-            continue;
-        Part part = read_part(s, ticks, *position, room - static_cast<int32>(count), now);
-        more = more || part.more;
-        copied += part.copied;
-        if (part.retries.empty() && part.log.empty())
-            continue;
-        Message *end = std::copy(part.retries.begin(), part.retries.end(), messages + count);
-        end = std::copy(part.log.begin(), part.log.end(), end);
-        count = static_cast<size_t>(end - messages);
-        parts[part_count++] = {.position = part.position,
-                               .end = part.end,
-                               .from_log = static_cast<int32>(part.log.size())};
+        gatherer.gather(group);
     }
-    std::sort(messages, messages + count, by_place);
-    return {.parts = {parts, part_count},
-            .messages = {messages, count},
-            .more = more,
-            .copied = copied,
-            .contended = contended};
+    out.parts = out.parts.first(gatherer.part_count);
+    out.messages = out.messages.first(gatherer.count);
+    std::sort(out.messages.begin(), out.messages.end(), by_place);
+    return out;
 }
 
-std::span<Message> gather_fallbacks(const Subscription &s,
-                                    std::span<const bool, log_partitions> wanted, int32 limit,
-                                    TimestampTz now) {
+std::span<Message> gather_fallbacks(const Subscription &s, const PartitionSet &wanted,
+                                    const NodeIdentity *owner, int32 limit, TimestampTz now) {
     if (!s.fallback) // else this would read through all that is due
         return {};
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(limit)));
     size_t count = 0;
-    for (int16 partition = 0; partition < log_partitions; ++partition) {
+    PartitionSet due = due_partitions(s, now);
+    for (size_t i = 0; i < due.size(); ++i)
+        due[i] = due[i] && wanted[i] && has_due_fallback(s, static_cast<int16>(i), now);
+    if (owner != nullptr)
+        due = lock_owned_partitions(*owner, s.partitions, due);
+    for (int16 partition = 0; partition < s.partitions; ++partition) {
         const int32 room = limit - static_cast<int32>(count);
-        if (!wanted[static_cast<size_t>(partition)] || room == 0 ||
-            !has_due_fallback(s, partition, now))
+        if (!due[static_cast<size_t>(partition)] || room == 0)
             continue;
         std::optional<Position> position = lock_position(s.id, partition, false);
         // The consumer of the batch in which it failed leaves out the later messages of its key.

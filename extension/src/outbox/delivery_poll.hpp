@@ -3,6 +3,7 @@
 #pragma once
 #include "src/outbox/delivery_retry.hpp"
 #include "src/outbox/position.hpp"
+#include "src/ring/node.hpp"
 
 namespace stacksaga {
 
@@ -21,18 +22,18 @@ struct Gathering {
     bool contended; ///< another session works in a partition
 };
 
-/// Gathers at most `room` messages from the partitions for which `wanted` is set. It starts with
-/// the partition that is the furthest behind (of equals, with number `rotation`), and leaves out
-/// those that another session works in or has a lease on. Messages that are not to be delivered now
-/// are copied out on the way, at most some 1000 of each partition. Where a partition gives no other
-/// message, its position moves, and it is not among the parts. Inside with_spi.
-Gathering gather(const Subscription &s, std::span<const bool, log_partitions> wanted, int32 room,
-                 int32 rotation, TimestampTz now);
+/// Gathers at most `room` messages from the partitions that are `wanted`; with `owner`, from those
+/// that this node owns, under the fence. It starts with the partitions that are the furthest behind
+/// (of equals, with number `rotation`), and leaves out those that another session works in or has a
+/// lease on. Messages that are not to be delivered now are copied out on the way, at most some 1000
+/// of the partitions that are read together. Where a partition gives no other message, its position
+/// moves, and it is not among the parts. Inside with_spi.
+Gathering gather(const Subscription &s, const PartitionSet &wanted, const NodeIdentity *owner,
+                 int32 room, int32 rotation, TimestampTz now);
 
 /// The fallbacks that are due, in the same partitions; they move no position.
-std::span<Message> gather_fallbacks(const Subscription &s,
-                                    std::span<const bool, log_partitions> wanted, int32 limit,
-                                    TimestampTz now);
+std::span<Message> gather_fallbacks(const Subscription &s, const PartitionSet &wanted,
+                                    const NodeIdentity *owner, int32 limit, TimestampTz now);
 
 /// The later one of `at` and the position behind the message: a retry may lie behind the position
 /// of its partition, where a batch was cut, and the log would give it once more. Inside with_spi.

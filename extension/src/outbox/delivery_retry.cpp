@@ -139,6 +139,32 @@ DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, Ti
     return due;
 }
 
+PartitionSet due_partitions(const Subscription &s, TimestampTz now) {
+    constexpr int partition_column = 4, due_at_column = 8; // of message_retry, from 0
+    PartitionSet due{};
+    CommandCounterIncrement();
+    const bool is_read =
+        pg::with_index("message_retry", "message_retry_due", [&](pg::IndexReader &reader) {
+            // To the first retry of the next partition that has any.
+            for (int16 partition = 0; partition < s.partitions;) {
+                reader.seek(std::array{pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
+                                       pg::KeyColumn{F_INT2GE, InvalidOid, Int16GetDatum(partition),
+                                                     BTGreaterEqualStrategyNumber}});
+                TupleTableSlot *row = reader.next();
+                if (row == nullptr)
+                    return;
+                slot_getallattrs(row);
+                partition = DatumGetInt16(row->tts_values[partition_column]);
+                due[static_cast<size_t>(partition)] =
+                    DatumGetTimestampTz(row->tts_values[due_at_column]) <= now;
+                ++partition;
+            }
+        });
+    if (!is_read)
+        elog(ERROR, "stacksaga.message_retry is no plain table");
+    return due;
+}
+
 bool has_due_fallback(const Subscription &s, int16 partition, TimestampTz now) {
     return has_due(s, partition, now) && !due_rows(s, partition, 1, now, is_fallback).empty();
 }

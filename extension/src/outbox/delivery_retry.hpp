@@ -26,6 +26,9 @@ struct DueMessages {
 /// one, one in its pause, or a delayed one that was handed out later and lost with its batch.
 DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, TimestampTz now);
 
+/// The partitions in which something is due, as a hint for callers that have not locked them.
+PartitionSet due_partitions(const Subscription &s, TimestampTz now);
+
 /// Whether the fallback of some message is to run; for callers that have not locked the partition.
 bool has_due_fallback(const Subscription &s, int16 partition, TimestampTz now);
 

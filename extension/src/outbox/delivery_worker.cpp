@@ -13,10 +13,9 @@
 #include "src/handler/crash_record.hpp"
 #include "src/outbox/delivery_budget.hpp"
 #include "src/outbox/delivery_call.hpp"
+#include "src/outbox/delivery_owner.hpp"
 #include "src/outbox/log_generation.hpp"
 #include "src/outbox/log_tick.hpp"
-#include "src/ring/fence.hpp"
-#include "src/ring/ring.hpp"
 
 namespace stacksaga {
 
@@ -31,12 +30,6 @@ constexpr int64 maintenance_interval_us = 10 * USECS_PER_SEC;
 constexpr int64 contended_interval_us = 50 * 1000;
 constexpr int64 ticking_interval_us = 5 * 1000;
 
-using Wanted = std::array<bool, log_partitions>;
-
-constinit pg::Statement find_owned{
-    "SELECT slot FROM stacksaga.slot WHERE ring_id = $1 AND slot = ANY ($3)"
-    " AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL))"
-    " ORDER BY slot"};
 constinit pg::Statement find_next_due{
     "SELECT due_at FROM stacksaga.message_retry ORDER BY due_at LIMIT 1"};
 
@@ -76,27 +69,6 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<Delivery>);
 
-/// The partitions that the node owns, locked against a change of owner.
-Wanted lock_owned_partitions(const NodeIdentity &node) {
-    const int32 stride = ring_of_id(node.ring_id).slots / log_partitions;
-    std::array<int32, log_partitions> first_slots{};
-    for (int32 p = 0; p < log_partitions; ++p)
-        first_slots[static_cast<size_t>(p)] = p * stride;
-    pg::Rows rows = find_owned.run(pg::param(node.ring_id), pg::param(node.incarnation),
-                                   pg::param_array(std::span<const int32>{first_slots}));
-    std::array<int32, log_partitions> slots{};
-    std::array<bool, log_partitions> owned{};
-    const auto count = static_cast<size_t>(rows.count());
-    for (size_t i = 0; i < count; ++i)
-        slots[i] = rows.int4(i, 0);
-    lock_slots(node, {slots.data(), count}, {owned.data(), count});
-    CRASH_POINT("delivery: slots locked");
-    Wanted wanted{};
-    for (size_t i = 0; i < count; ++i)
-        wanted[static_cast<size_t>(slots[i] / stride)] = owned[i];
-    return wanted;
-}
-
 RecordedMessage Delivery::record_of(const Message &m) const {
     return {.subscription_id = subscription_id,
             .partition = m.partition,
@@ -110,10 +82,12 @@ RecordedMessage Delivery::record_of(const Message &m) const {
 }
 
 RecordedBatch Delivery::record_of_batch() const {
-    RecordedBatch batch{.subscription_id = subscription_id, .parts = {}};
+    RecordedBatch batch;
+    batch.subscription_id = subscription_id;
+    batch.count = 0;
     for (const GatheredPart &part : gathering.parts)
-        batch.parts[static_cast<size_t>(part.position.partition)] = {
-            .is_used = true, .from = part.position.at, .until = part.end};
+        batch.parts[static_cast<size_t>(batch.count++)] = {
+            .partition = part.position.partition, .from = part.position.at, .until = part.end};
     return batch;
 }
 
@@ -135,12 +109,12 @@ void Delivery::open(int32 room, bool /*is_guarded*/) {
     subscription = hold_subscription(subscription_id, false);
     if (subscription == nullptr)
         return;
-    const Wanted wanted = lock_owned_partitions(node);
+    const PartitionSet wanted = owned_partitions(node, subscription->partitions);
     if (are_fallbacks) {
         gathering.messages =
-            gather_fallbacks(*subscription, wanted, std::min(room, fallbacks_at_once), now);
+            gather_fallbacks(*subscription, wanted, &node, std::min(room, fallbacks_at_once), now);
     } else if (subscription->handler) { // else services fetch them
-        gathering = gather(*subscription, wanted, room, rotation, now);
+        gathering = gather(*subscription, wanted, &node, room, rotation, now);
         more = room < pg::settings.batch_size;
     }
 }
@@ -206,7 +180,8 @@ template <class F> void in_transaction(F &&body) {
 int64 defer_retries(const NodeIdentity &node, int32 subscription_id, TimestampTz now) {
     int64 deferred = 0;
     in_transaction([&] {
-        deferred = defer_message_retries(node, subscription_id, lock_owned_partitions(node), now);
+        if (const Subscription *s = find_subscription(subscription_id))
+            deferred = defer_message_retries(node, *s, now);
     });
     return deferred;
 }
@@ -315,7 +290,7 @@ Delivery run_once(const NodeIdentity &node, SubscriptionState &subscription, Tim
     Delivery delivery{.node = node,
                       .subscription_id = subscription.id,
                       .now = now,
-                      .rotation = static_cast<int32>(pg::random_fraction() * log_partitions),
+                      .rotation = static_cast<int32>(pg::random_fraction() * core::partitions_max),
                       .are_fallbacks = are_fallbacks};
     run_batch(subscription.pace, memory, delivery);
     CRASH_POINT("delivery: committed");

@@ -76,18 +76,18 @@ bool calls_functions(const ResultRelInfo &target) {
 
 using Slots = std::array<TupleTableSlot *, rows_at_once>;
 
-/// The slots in the order in which their rows are stored: by partition, as readers read them, so
-/// that the rows of a partition share pages of the table and of its indexes. The rows of a
-/// partition, and so of a key, stay in their order.
-Slots by_partition(std::span<const NewRow> rows, const Slots &slots) {
-    std::array<size_t, log_partitions + 1> next{}; // where the next one of a partition goes
+/// The slots in the order in which their rows are stored: by stripe, as readers read them, so that
+/// the rows of a stripe share pages of the table and of its indexes. The rows of a stripe, and so
+/// of a key, stay in their order.
+Slots by_stripe(std::span<const NewRow> rows, const Slots &slots) {
+    std::array<size_t, core::log_stripes + 1> next{}; // where the next one of a stripe goes
     for (const NewRow &row : rows)
-        ++next[static_cast<size_t>(partition_of(row.token)) + 1];
+        ++next[static_cast<size_t>(core::stripe_of(row.token)) + 1];
     for (size_t i = 1; i < next.size(); ++i)
         next[i] += next[i - 1];
     Slots sorted{};
     for (size_t i = 0; i < rows.size(); ++i)
-        sorted[next[static_cast<size_t>(partition_of(rows[i].token))]++] = slots[i];
+        sorted[next[static_cast<size_t>(core::stripe_of(rows[i].token))]++] = slots[i];
     return sorted;
 }
 
@@ -116,7 +116,7 @@ struct Appending {
         set(LogColumn::published_at, TimestampTzGetDatum(now));
         set(LogColumn::ring_id, Int32GetDatum(ring_id));
         set(LogColumn::generation, Int16GetDatum(generation));
-        set(LogColumn::partition, Int16GetDatum(partition_of(row.token)));
+        set(LogColumn::stripe, Int16GetDatum(core::stripe_of(row.token)));
         set(LogColumn::message_id, UUIDPGetDatum(&row.id));
         set(LogColumn::topic, row.topic);
         set(LogColumn::key, row.key, row.key == 0);
@@ -184,7 +184,7 @@ void append_to_log(int32 ring_id, TimestampTz now, std::span<const NewRow> rows)
         const auto some = rows.subspan(done, std::min(rows.size() - done, rows_at_once));
         for (size_t i = 0; i < some.size(); ++i)
             appending.fill(slots[i], some[i]);
-        Slots sorted = by_partition(some, slots);
+        Slots sorted = by_stripe(some, slots);
         appending.append({sorted.data(), some.size()});
     }
     CRASH_POINT("log: message appended");

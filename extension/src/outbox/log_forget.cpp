@@ -22,7 +22,8 @@ constexpr int64 others_max = 1000;   // batches, discarded messages
 constinit pg::Statement forget_ticks{
     "DELETE FROM stacksaga.outbox_tick WHERE tick IN ("
     "  SELECT tick FROM stacksaga.outbox_tick WHERE tick < $1 ORDER BY tick LIMIT $2)"};
-constinit pg::Statement list_subscriptions{"SELECT subscription_id FROM stacksaga.subscription"};
+constinit pg::Statement list_subscriptions{
+    "SELECT subscription_id, partitions FROM stacksaga.subscription"};
 // The oldest ones, which have the smallest numbers.
 constinit pg::Statement forget_batches{
     "DELETE FROM stacksaga.message_batch AS b"
@@ -36,9 +37,12 @@ constinit pg::Statement forget_batches{
     "               ORDER BY l.version DESC LIMIT 1) AS latest"
     "        WHERE latest.batch_id = b.batch_id)"};
 constinit pg::Statement forget_discarded{
-    "DELETE FROM stacksaga.dead_message WHERE ctid = ANY (ARRAY("
-    "       SELECT ctid FROM stacksaga.dead_message"
-    "        WHERE discarded_at < $1 ORDER BY discarded_at LIMIT $2))"};
+    "WITH old AS ("
+    "  SELECT subscription_id, token, tick, number FROM stacksaga.dead_message"
+    "   WHERE discarded_at < $1 ORDER BY discarded_at LIMIT $2)"
+    " DELETE FROM stacksaga.dead_message AS d USING old AS o"
+    "  WHERE d.subscription_id = o.subscription_id AND d.token OPERATOR(stacksaga.=) o.token"
+    "    AND d.tick = o.tick AND d.number = o.number"};
 
 /// A round of deletions of this session, until no row was left to delete.
 struct Sweep {
@@ -59,7 +63,7 @@ bool forget_versions() {
     bool more = false;
     pg::Rows rows = list_subscriptions.run();
     for (uint64 row = 0; row < rows.count(); ++row)
-        for (int16 partition = 0; partition < log_partitions; ++partition) {
+        for (int16 partition = 0; partition < rows.int4(row, 1); ++partition) {
             CHECK_FOR_INTERRUPTS();
             more = forget_positions(rows.int4(row, 0), partition, versions_max) || more;
         }

@@ -34,9 +34,9 @@ constinit std::array<pg::Statement, generations> oldest_of{
     pg::Statement{"SELECT published_at FROM stacksaga.outbox_message_2 LIMIT 1"}};
 #define LAST_OF(generation)                                                                        \
     "SELECT max(m.number), max(m.published_at)"                                                    \
-    "  FROM generate_series(0, $1 - 1) AS n(partition), LATERAL ("                                 \
+    "  FROM generate_series(0, $1 - 1) AS n(stripe), LATERAL ("                                    \
     "       SELECT number, published_at FROM stacksaga.outbox_message_" #generation                \
-    "        WHERE partition = n.partition::smallint ORDER BY number DESC LIMIT 1) AS m"
+    "        WHERE stripe = n.stripe::smallint ORDER BY number DESC LIMIT 1) AS m"
 constinit std::array<pg::Statement, generations> last_of{
     pg::Statement{LAST_OF(0)}, pg::Statement{LAST_OF(1)}, pg::Statement{LAST_OF(2)}};
 constinit std::array<pg::Statement, generations> lock_of{
@@ -52,7 +52,7 @@ constinit pg::Statement all_subscriptions{
 // Of the latest positions of all subscriptions and partitions the one that is the furthest behind.
 constinit pg::Statement least_tick{
     "SELECT min(p.tick), count(*)"
-    "  FROM stacksaga.subscription AS s, generate_series(0, $1 - 1) AS n(partition), LATERAL ("
+    "  FROM stacksaga.subscription AS s, generate_series(0, s.partitions - 1) AS n(partition), LATERAL ("
     "       SELECT l.tick FROM stacksaga.subscription_position AS l"
     "        WHERE l.subscription_id = s.subscription_id AND l.partition = n.partition::smallint"
     "        ORDER BY l.version DESC LIMIT 1) AS p"};
@@ -64,7 +64,7 @@ struct Progress {
 };
 
 Progress progress() {
-    pg::Rows rows = least_tick.run(pg::param(log_partitions));
+    pg::Rows rows = least_tick.run();
     return {.tick = rows.optional_int8(0, 0).value_or(0), .has_subscriptions = rows.int8(0, 1) > 0};
 }
 
@@ -75,7 +75,7 @@ TimestampTz retention_begin(TimestampTz now) {
 /// Whether the generation holds messages and no subscription needs them. Only a lock that keeps
 /// writers out makes this certain: messages that are not committed do not count.
 bool is_read(size_t generation, TimestampTz now) {
-    pg::Rows last = last_of[generation].run(pg::param(log_partitions));
+    pg::Rows last = last_of[generation].run(pg::param(core::log_stripes));
     const std::optional<int64> number = last.optional_int8(0, 0);
     if (!number)
         return false;
@@ -156,23 +156,36 @@ struct Move {
     bool more; ///< there are more of them behind `to`
 };
 
-std::optional<Move> find_move(const Subscription &s, const Position &from, TimestampTz now) {
-    if (from.is_leased(now))
-        return std::nullopt;
-    const std::optional<LogPart> part = peek_log(s.filter, from.partition, from.at, copied_max);
-    if (!part) // its reader is ahead
-        return std::nullopt;
+std::optional<Move> find_move(const Position &from, const LogPart &part, TimestampTz now) {
     size_t old = 0;
-    while (old < part->messages.size() && part->messages[old].published_at < retention_begin(now))
+    while (old < part.messages.size() && part.messages[old].published_at < retention_begin(now))
         ++old;
-    const bool is_all = old == part->messages.size();
-    const core::LogPosition to = is_all    ? part->end
-                                 : old > 0 ? part->messages[old - 1].end()
+    const bool is_all = old == part.messages.size();
+    const core::LogPosition to = is_all    ? part.end
+                                 : old > 0 ? part.messages[old - 1].end()
                                            : from.at;
     if (to == from.at)
         return std::nullopt;
     return Move{
-        .from = from, .to = to, .expired = part->messages.first(old), .more = is_all && part->more};
+        .from = from, .to = to, .expired = part.messages.first(old), .more = is_all && part.more};
+}
+
+/// Adds the moves of partitions that are read together. Where the log is gone their readers are
+/// ahead.
+void find_moves(const Subscription &s, LoadedTicks &ticks, std::span<const Position> positions,
+                std::span<std::optional<Move>> moves, TimestampTz now) {
+    auto *from =
+        static_cast<core::LogPosition *>(palloc(sizeof(core::LogPosition) * positions.size()));
+    for (size_t i = 0; i < positions.size(); ++i)
+        from[i] = positions[i].is_leased(now) ? LogShare::nowhere : positions[i].at;
+    const LogShare share{.first = positions[0].partition, .from = {from, positions.size()}};
+    if (share.begin() == LogShare::nowhere)
+        return;
+    const std::optional<LogPart> log = read_log(s.filter, ticks, share, copied_max);
+    for (size_t i = 0; log && i < positions.size(); ++i)
+        if (from[i] != LogShare::nowhere)
+            moves[i] = find_move(
+                positions[i], log->of_partition(positions[i].partition, from[i], copied_max), now);
 }
 
 /// Moves the position unless a reader has been there since. Returns whether there is more to do.
@@ -204,15 +217,18 @@ bool move_idle_positions(int32 subscription_id) {
     const Subscription *s =
         lock_maintenance() ? hold_subscription(subscription_id, false) : nullptr;
     const std::optional<Positions> positions =
-        s != nullptr ? read_positions(subscription_id) : std::nullopt;
+        s != nullptr ? read_positions(s->id, s->partitions) : std::nullopt;
     if (!positions)
         return false;
     // All are looked for before the first is locked: a reader finds nothing in a locked partition.
     const TimestampTz now = pg::clock_now();
-    std::array<std::optional<Move>, log_partitions> moves{};
-    for (size_t i = 0; i < moves.size(); ++i) {
+    std::array<std::optional<Move>, core::partitions_max> moves{};
+    const auto together = static_cast<size_t>(core::partitions_together(s->partitions));
+    LoadedTicks ticks;
+    for (size_t first = 0; first < positions->size(); first += together) {
         CHECK_FOR_INTERRUPTS();
-        moves[i] = find_move(*s, (*positions)[i], now);
+        find_moves(*s, ticks, positions->subspan(first, together),
+                   std::span{moves}.subspan(first, together), now);
     }
     bool more = false;
     for (const std::optional<Move> &move : moves)

@@ -62,25 +62,32 @@ std::span<const uint64> ended_between(const Tick &from, const Tick &until) {
     return {ended, count};
 }
 
-/// One reading of one partition.
+/// One reading of a share.
 struct Reading {
     const LogFilter &filter;
     LogTables &tables;
-    int16 partition;
-    std::span<const Tick> ticks; ///< the first one is the position's
-    LogPosition from;
+    LogShare share;
+    std::span<const Tick> ticks; ///< the first one is that of the earliest position
+    LogPosition from;            ///< the earliest position
+    core::Stripes stripes;
 
     /// Adds the row, if the subscription wants it and it is in one of the windows up to
     /// ticks[last].
     void collect(const LogRow &row, size_t last, MessageList &list) const {
         const core::LogEntry entry = row.entry();
         const size_t window = core::window_of(ticks.first(last + 1), entry);
-        if (window == 0 || window > last || (window == 1 && entry.number <= from.number) ||
+        if (window == 0 || window > last)
+            return;
+        const auto token = core::Token::from_int64(row.int8(LogColumn::token));
+        const int16 partition = partition_of(token, filter.partitions);
+        const int64 previous = ticks[window - 1].tick;
+        if (!share.wants(partition, {.tick = previous, .number = entry.number}) ||
             !is_wanted(filter, row))
             return;
         Message m = row.copy();
+        m.partition = partition;
         m.tick = ticks[window].tick;
-        m.previous_tick = ticks[window - 1].tick;
+        m.previous_tick = previous;
         list.add(m);
     }
 
@@ -88,14 +95,14 @@ struct Reading {
     /// messages.
     bool read_windows(size_t last, size_t late_max, MessageList &list) const {
         for (uint64 xid : ended_between(ticks[0], ticks[last])) {
-            tables.by_transaction(xid, partition, 0, ticks[0].before, [&](const LogRow &row) {
+            tables.by_transaction(xid, stripes, 0, ticks[0].before, [&](const LogRow &row) {
                 collect(row, last, list);
                 return list.count <= late_max;
             });
             if (list.count > late_max)
                 return false;
         }
-        tables.by_number(partition, ticks[0].before, ticks[last].after, [&](const LogRow &row) {
+        tables.by_number(stripes, ticks[0].before, ticks[last].after, [&](const LogRow &row) {
             collect(row, last, list);
             return true;
         });
@@ -110,7 +117,7 @@ struct Reading {
         for (uint64 xid : ended_between(ticks[0], ticks[1])) {
             const size_t begun = list.count;
             tables.by_transaction(
-                xid, partition, from.number, ticks[0].before, [&](const LogRow &row) {
+                xid, stripes, from.number, ticks[0].before, [&](const LogRow &row) {
                     collect(row, 1, list);
                     if (list.count - begun < room)
                         return true;
@@ -132,7 +139,7 @@ struct Reading {
         const size_t rows_max = std::max<size_t>(10000, room * 16);
         size_t rows = 0;
         int64 reached = 0;
-        tables.by_number(partition, std::max(ticks[0].before, from.number), ticks[1].after,
+        tables.by_number(stripes, std::max(ticks[0].before, from.number), ticks[1].after,
                          [&](const LogRow &row) {
                              collect(row, 1, list);
                              if (list.count < room && ++rows < rows_max)
@@ -144,10 +151,20 @@ struct Reading {
     }
 };
 
+Reading reading_of(const LogFilter &filter, LogTables &tables, const LogShare &share,
+                   std::span<const Tick> ticks) {
+    return {.filter = filter,
+            .tables = tables,
+            .share = share,
+            .ticks = ticks,
+            .from = share.begin(),
+            .stripes = share.stripes(filter.partitions)};
+}
+
 /// How many windows can be read as a whole for `room` messages: those of about as many numbers as
-/// fill every partition so far.
-size_t windows_for(std::span<const Tick> ticks, int32 room) {
-    const int64 numbers = static_cast<int64>(room) * log_partitions;
+/// fill all shares of that size so far.
+size_t windows_for(std::span<const Tick> ticks, const Reading &reading, int32 room) {
+    const int64 numbers = static_cast<int64>(room) * core::log_stripes / reading.stripes.count();
     size_t last = 1;
     while (last + 1 < ticks.size() && ticks[last + 1].after - ticks[0].before <= numbers)
         ++last;
@@ -159,7 +176,7 @@ LogPart read_part(const Reading &reading, int32 room_wanted) {
     const auto room = static_cast<size_t>(room_wanted);
     MessageList list;
     LogPart part{};
-    size_t last = windows_for(ticks, room_wanted);
+    size_t last = windows_for(ticks, reading, room_wanted);
     if (last > 1 && reading.read_windows(last, room, list)) {
         part.end = {.tick = ticks[last].tick, .number = 0};
         if (list.count > room) {
@@ -182,18 +199,8 @@ LogPart read_part(const Reading &reading, int32 room_wanted) {
     }
     part.messages = list.span();
     part.more = part.more || last + 1 < ticks.size();
-    part.distance = ticks[last].after - ticks[0].before + static_cast<int64>(last);
-    return part;
-}
-
-LogPart read_behind(std::span<const Tick> ticks, const LogFilter &filter, int16 partition,
-                    LogPosition from, int32 room) {
-    if (ticks.size() < 2)
-        return {.messages = {}, .end = from, .window = 0, .more = false, .distance = 0};
-    LogTables tables;
-    LogPart part = read_part({filter, tables, partition, ticks, from}, room);
-    tables.close();
-    part.more = part.more || ticks.size() >= ticks_at_once; // there may be more of them
+    const int64 end = part.end.number > ticks[0].before ? part.end.number : ticks[last].after;
+    part.distance = end - std::max(ticks[0].before, reading.from.number) + static_cast<int64>(last);
     return part;
 }
 
@@ -205,17 +212,47 @@ std::optional<std::string_view> Message::key_text() const {
     return pg::view_of_text(key);
 }
 
-LogPart read_log(const LogFilter &filter, LoadedTicks &ticks, int16 partition, LogPosition from,
-                 int32 room) {
-    return read_behind(ticks.from(from.tick), filter, partition, from, room);
+LogPart LogPart::of_partition(int16 partition, LogPosition from, int32 room) const {
+    LogPart part{.messages = {},
+                 .end = std::max(from, end),
+                 .window = from > end ? 0 : window,
+                 .more = more,
+                 .distance = distance};
+    MessageList list;
+    for (const Message &m : messages) {
+        if (m.partition != partition || m.end() <= from)
+            continue;
+        if (list.count == static_cast<size_t>(room)) {
+            const Message &last = list.items[list.count - 1];
+            part.end = last.end();
+            part.window = last.tick;
+            part.more = true;
+            break;
+        }
+        list.add(m);
+    }
+    part.messages = list.span();
+    return part;
 }
 
-std::optional<LogPart> peek_log(const LogFilter &filter, int16 partition, LogPosition from,
+std::optional<LogPart> read_log(const LogFilter &filter, LoadedTicks &loaded, const LogShare &share,
                                 int32 room) {
-    const std::span<const Tick> ticks = find_ticks(from.tick);
+    const LogPosition from = share.begin();
+    const std::span<const Tick> ticks = loaded.from(from.tick);
     if (ticks.empty())
         return std::nullopt;
-    return read_behind(ticks, filter, partition, from, room);
+    // The first tick may stand for others that are deleted, where a position has moved on.
+    if (ticks.size() > 1 && std::any_of(share.from.begin(), share.from.end(), [&](LogPosition p) {
+            return p.tick != from.tick && p.tick < ticks[1].tick;
+        }))
+        return std::nullopt;
+    if (ticks.size() < 2)
+        return LogPart{.messages = {}, .end = from, .window = 0, .more = false, .distance = 0};
+    LogTables tables;
+    LogPart part = read_part(reading_of(filter, tables, share, ticks), room);
+    tables.close();
+    part.more = part.more || ticks.size() >= ticks_at_once; // there may be more of them
+    return part;
 }
 
 LogPart read_log_again(const LogFilter &filter, int16 partition, LogPosition from,
@@ -229,8 +266,8 @@ LogPart read_log_again(const LogFilter &filter, int16 partition, LogPosition fro
     MessageList list;
     if (last > 0) {
         LogTables tables;
-        Reading{filter, tables, partition, ticks, from}.read_windows(
-            last, std::numeric_limits<size_t>::max(), list);
+        reading_of(filter, tables, {.first = partition, .from = {&from, 1}}, ticks)
+            .read_windows(last, std::numeric_limits<size_t>::max(), list);
         tables.close();
     }
     auto is_behind = [&](const Message &m) {
@@ -259,10 +296,12 @@ std::optional<Backlog> count_backlog(const LogFilter &filter, int16 partition, L
     Backlog backlog{.messages = 0, .oldest = DT_NOEND};
     auto count = [&](const LogRow &row) {
         const core::LogEntry entry = row.entry();
+        const auto token = core::Token::from_int64(row.int8(LogColumn::token));
         const bool is_delivered =
             ticks[0].sees(entry) ||
             (ticks.size() > 1 && ticks[1].sees(entry) && entry.number <= from.number);
-        if (!is_delivered && is_wanted(filter, row) &&
+        if (!is_delivered && partition_of(token, filter.partitions) == partition &&
+            is_wanted(filter, row) &&
             !std::binary_search(but_not.begin(), but_not.end(), entry.number)) {
             ++backlog.messages;
             backlog.oldest =
@@ -270,10 +309,11 @@ std::optional<Backlog> count_backlog(const LogFilter &filter, int16 partition, L
         }
         return true;
     };
+    const core::Stripes stripes = core::stripes_of(partition, partition, filter.partitions);
     LogTables tables;
     for (uint64 xid : ticks[0].snapshot.running)
-        tables.by_transaction(xid, partition, 0, ticks[0].before, count);
-    tables.by_number(partition, ticks[0].before, std::numeric_limits<int64>::max(), count);
+        tables.by_transaction(xid, stripes, 0, ticks[0].before, count);
+    tables.by_number(stripes, ticks[0].before, std::numeric_limits<int64>::max(), count);
     tables.close();
     return backlog;
 }

@@ -1,4 +1,4 @@
-// Reading the log: the messages of one partition behind a position, window by window.
+// Reading the log: the messages of partitions behind their positions, window by window.
 #pragma once
 #include "core/message_state.hpp"
 
@@ -14,8 +14,8 @@ struct Message {
     int64 tick;          ///< of its window; messages of a key are delivered by (tick, number)
     int64 previous_tick; ///< the tick before that one; not of a retry
     core::Token token = core::Token::from_int64(0);
-    int16 partition;
-    int32 attempt; ///< how often it has been given to a consumer, this time included
+    int16 partition; ///< of the subscription
+    int32 attempt;   ///< how often it has been given to a consumer, this time included
     core::MessageState state;
     int32 deaths;    ///< how often in a row the process of its handler has died
     bool has_failed; ///< an attempt failed, whatever has happened since
@@ -43,6 +43,7 @@ inline bool by_place(const Message &a, const Message &b) {
 /// What a subscription wants of the log.
 struct LogFilter {
     int32 ring_id;
+    int32 partitions;
     std::string_view topic; ///< without the asterisk
     bool is_prefix;
     int64 start_origin;
@@ -54,23 +55,44 @@ struct LogFilter {
     }
 };
 
+/// The partitions that a read is for: adjacent ones, which have stripes of the log in common.
+struct LogShare {
+    int16 first;
+    std::span<const core::LogPosition> from; ///< of the first one, the next one, ..
+
+    /// Of a partition that the read leaves out.
+    static constexpr core::LogPosition nowhere{.tick = PG_INT64_MAX, .number = 0};
+
+    core::LogPosition begin() const { return *std::min_element(from.begin(), from.end()); }
+    core::Stripes stripes(int32 partitions) const {
+        return core::stripes_of(first, first + static_cast<int>(from.size()) - 1, partitions);
+    }
+    /// Whether it is for this message of that partition.
+    bool wants(int16 partition, core::LogPosition end) const {
+        const int at = partition - first;
+        return at >= 0 && static_cast<size_t>(at) < from.size() &&
+               from[static_cast<size_t>(at)] < end;
+    }
+};
+
 struct LogPart {
     std::span<Message> messages; ///< in the order of their delivery
     core::LogPosition end;       ///< behind them
     int64 window;                ///< the tick of the window that end.number is in; 0: in none
     bool more;                   ///< there is more behind `end` at once
     int64 distance;              ///< about how many numbers lie between the two positions
+
+    /// The part of it that one partition, which is read up to `from`, gets: at most `room`
+    /// messages.
+    LogPart of_partition(int16 partition, core::LogPosition from, int32 room) const;
 };
 
-/// At most `room` messages (1 or more) of one partition behind `from`. Reads what is committed now,
+/// At most `room` messages (1 or more) of the share: nothing of it up to the part's end is left
+/// out. The caller need not have locked the positions: nothing when one has moved on and the log
+/// behind it was deleted. Reads what is committed now,
 /// whatever the isolation level. What it returns lives in the current memory context; the tables
 /// stay open to the end of the transaction. Inside with_spi.
-LogPart read_log(const LogFilter &filter, LoadedTicks &ticks, int16 partition,
-                 core::LogPosition from, int32 room);
-
-/// The same for callers that have not locked the position; nothing when it has moved on and the log
-/// behind it was deleted.
-std::optional<LogPart> peek_log(const LogFilter &filter, int16 partition, core::LogPosition from,
+std::optional<LogPart> read_log(const LogFilter &filter, LoadedTicks &ticks, const LogShare &share,
                                 int32 room);
 
 /// All the messages between two positions that read_log() has returned, in the same order.

@@ -77,7 +77,6 @@ Message LogRow::copy() const {
     Message m{};
     m.number = DatumGetInt64(value(LogColumn::number));
     m.token = core::Token::from_int64(DatumGetInt64(value(LogColumn::token)));
-    m.partition = DatumGetInt16(value(LogColumn::partition));
     m.attempt = 1;
     m.id = *DatumGetUUIDP(value(LogColumn::message_id));
     m.published_at = DatumGetTimestampTz(value(LogColumn::published_at));
@@ -103,37 +102,35 @@ LogTables::LogTables() {
             table_close(table, AccessShareLock);
             continue;
         }
-        Scan &scan = scans_[count_++];
-        scan.table = table;
-        scan.number_index = relations.number_indexes[generation];
-        scan.transaction_index = relations.transaction_indexes[generation];
+        tables_[count_++] = {.table = table,
+                             .number_index = relations.number_indexes[generation],
+                             .transaction_index = relations.transaction_indexes[generation]};
     }
 }
 
-void LogTables::begin(Scan &scan, bool by_transaction, uint64 xid, int16 partition, int64 after,
-                      int64 until) {
+void LogTables::begin(Scan &scan, const Table &table, const Range &range) {
     if (snapshot_ == nullptr)
         snapshot_ = RegisterSnapshot(GetLatestSnapshot());
     ScanKeyData keys[4];
     int count = 0;
-    if (by_transaction)
+    if (range.by_transaction)
         ScanKeyInit(&keys[count++], 1, BTEqualStrategyNumber, F_INT8EQ,
-                    Int64GetDatum(static_cast<int64>(xid)));
+                    Int64GetDatum(static_cast<int64>(range.xid)));
     const auto first_column = static_cast<AttrNumber>(count + 1);
     const auto second_column = static_cast<AttrNumber>(count + 2);
-    if (partition != any_partition) {
+    if (range.stripe != any_stripe) {
         ScanKeyInit(&keys[count++], first_column, BTEqualStrategyNumber, F_INT2EQ,
-                    Int16GetDatum(partition));
+                    Int16GetDatum(range.stripe));
         ScanKeyInit(&keys[count++], second_column, BTGreaterStrategyNumber, F_INT8GT,
-                    Int64GetDatum(after));
+                    Int64GetDatum(range.after));
         ScanKeyInit(&keys[count++], second_column, BTLessEqualStrategyNumber, F_INT8LE,
-                    Int64GetDatum(until));
+                    Int64GetDatum(range.until));
     }
-    scan.index =
-        index_open(by_transaction ? scan.transaction_index : scan.number_index, AccessShareLock);
-    scan.descriptor = pg::begin_index_scan(scan.table, scan.index, snapshot_, count);
+    scan.index = index_open(range.by_transaction ? table.transaction_index : table.number_index,
+                            AccessShareLock);
+    scan.descriptor = pg::begin_index_scan(table.table, scan.index, snapshot_, count);
     index_rescan(scan.descriptor, keys, count, nullptr, 0);
-    scan.slot = table_slot_create(scan.table, nullptr);
+    scan.slot = table_slot_create(table.table, nullptr);
     step(scan);
 }
 
@@ -141,7 +138,6 @@ void LogTables::end(Scan &scan) {
     ExecDropSingleTupleTableSlot(scan.slot);
     index_endscan(scan.descriptor);
     index_close(scan.index, NoLock);
-    scan.has_row = false;
 }
 
 void LogTables::step(Scan &scan) {
@@ -150,9 +146,9 @@ void LogTables::step(Scan &scan) {
         scan.number = LogRow{scan.slot}.number();
 }
 
-LogTables::Scan *LogTables::first() {
+LogTables::Scan *LogTables::first(int count) {
     Scan *least = nullptr;
-    for (int i = 0; i < count_; ++i)
+    for (int i = 0; i < count; ++i)
         if (scans_[i].has_row && (least == nullptr || scans_[i].number < least->number))
             least = &scans_[i];
     return least;
@@ -161,9 +157,11 @@ LogTables::Scan *LogTables::first() {
 bool LogTables::holds_transaction(uint64 xid) {
     bool found = false;
     for (int i = 0; i < count_ && !found; ++i) {
-        begin(scans_[i], true, xid, any_partition, 0, 0);
-        found = scans_[i].has_row;
-        end(scans_[i]);
+        Scan &scan = scans_[0];
+        begin(scan, tables_[i],
+              {.by_transaction = true, .xid = xid, .stripe = any_stripe, .after = 0, .until = 0});
+        found = scan.has_row;
+        end(scan);
     }
     return found;
 }
@@ -173,7 +171,7 @@ void LogTables::close() {
         UnregisterSnapshot(snapshot_);
     snapshot_ = nullptr;
     for (int i = 0; i < count_; ++i)
-        table_close(scans_[i].table, NoLock);
+        table_close(tables_[i].table, NoLock);
     count_ = 0;
 }
 

@@ -16,7 +16,7 @@ enum class LogColumn : AttrNumber {
     published_at,
     ring_id,
     generation,
-    partition,
+    stripe,
     message_id,
     topic,
     key,
@@ -47,7 +47,7 @@ public:
                 .number = number(),
                 .origin = int8(LogColumn::origin)};
     }
-    /// A copy in the current memory context.
+    /// A copy in the current memory context, without what depends on the subscription.
     Message copy() const;
 
 private:
@@ -60,16 +60,16 @@ public:
     /// Opens them, under a lock that keeps them from being truncated until the transaction ends.
     LogTables();
 
-    /// Calls `each(const LogRow &)` for the rows of `partition` with numbers in (after, until], in
+    /// Calls `each(const LogRow &)` for the rows of `stripes` with numbers in (after, until], in
     /// their order, until it returns false.
-    template <class F> void by_number(int16 partition, int64 after, int64 until, F &&each) {
-        merge(false, 0, partition, after, until, each);
+    template <class F> void by_number(core::Stripes stripes, int64 after, int64 until, F &&each) {
+        merge(false, 0, stripes, after, until, each);
     }
 
     /// The same for the rows of one transaction.
     template <class F>
-    void by_transaction(uint64 xid, int16 partition, int64 after, int64 until, F &&each) {
-        merge(true, xid, partition, after, until, each);
+    void by_transaction(uint64 xid, core::Stripes stripes, int64 after, int64 until, F &&each) {
+        merge(true, xid, stripes, after, until, each);
     }
 
     /// Whether there is a row of the transaction.
@@ -79,43 +79,59 @@ public:
     void close();
 
 private:
-    struct Scan {
+    struct Table {
         Relation table;
+        Oid number_index;
+        Oid transaction_index;
+    };
+    struct Scan {
         Relation index;
         IndexScanDesc descriptor;
         TupleTableSlot *slot;
         bool has_row;
         int64 number; ///< of the row
-        Oid number_index;
-        Oid transaction_index;
     };
+    /// What a scan reads: one stripe, or all that a transaction published.
+    struct Range {
+        bool by_transaction;
+        uint64 xid;
+        int16 stripe;
+        int64 after;
+        int64 until;
+    };
+    static constexpr int16 any_stripe = -1; ///< of a transaction
 
     /// The rows of all generations, in the order of their numbers.
     template <class F>
-    void merge(bool by_transaction, uint64 xid, int16 partition, int64 after, int64 until,
+    void merge(bool by_transaction, uint64 xid, core::Stripes stripes, int64 after, int64 until,
                F &&each) {
+        int count = 0;
         for (int i = 0; i < count_; ++i)
-            begin(scans_[i], by_transaction, xid, partition, after, until);
-        for (Scan *next = first(); next != nullptr; next = first()) {
+            for (int stripe = stripes.first; stripe <= stripes.last; ++stripe)
+                begin(scans_[count++], tables_[i],
+                      {.by_transaction = by_transaction,
+                       .xid = xid,
+                       .stripe = static_cast<int16>(stripe),
+                       .after = after,
+                       .until = until});
+        for (Scan *next = first(count); next != nullptr; next = first(count)) {
             CHECK_FOR_INTERRUPTS();
             if (!each(LogRow{next->slot}))
                 break;
             step(*next);
         }
-        for (int i = 0; i < count_; ++i)
+        for (int i = 0; i < count; ++i)
             end(scans_[i]);
     }
 
-    /// Begins to read one partition, by number or by transaction; see any_partition.
-    void begin(Scan &scan, bool by_transaction, uint64 xid, int16 partition, int64 after,
-               int64 until);
-    static constexpr int16 any_partition = -1; ///< of a transaction
-    void end(Scan &scan);
-    void step(Scan &scan);
-    Scan *first();
+    void begin(Scan &scan, const Table &table, const Range &range);
+    static void end(Scan &scan);
+    static void step(Scan &scan);
+    Scan *first(int count);
 
-    std::array<Scan, generations> scans_{};
-    int count_ = 0;
+    std::array<Table, generations> tables_{};
+    std::array<Scan, static_cast<size_t>(generations) * core::log_stripes> scans_;
+    int count_ = 0; ///< of the tables
     ::Snapshot snapshot_ = nullptr;
 };
 static_assert(std::is_trivially_destructible_v<LogTables>);

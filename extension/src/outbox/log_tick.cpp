@@ -150,7 +150,7 @@ std::span<const core::Tick> LoadedTicks::from(int64 tick) {
     const auto begin = std::find_if(ticks_.begin(), ticks_.end(),
                                     [&](const core::Tick &t) { return t.tick == tick; });
     if (!are_all || begin == ticks_.end())
-        return ticks_ = load_ticks(tick);
+        return ticks_ = find_ticks(tick);
     return {begin, ticks_.end()};
 }
 

@@ -39,7 +39,7 @@ std::span<const core::Tick> find_ticks(int64 from);
 /// for the first of them serve the others.
 class LoadedTicks {
 public:
-    /// As load_ticks(), without those made since the first call.
+    /// As find_ticks(), without those made since the first call.
     std::span<const core::Tick> from(int64 tick);
 
 private:

@@ -1,20 +1,14 @@
-// The outbox as the rest of the extension sees it: publishing, and the partitions of the log.
+// The outbox as the rest of the extension sees it: publishing, and partitions of subscriptions.
 #pragma once
-#include "core/ring.hpp"
+#include "core/partition.hpp"
 #include "core/snapshot_window.hpp"
 
 #include "pg/pg.hpp"
 
 namespace stacksaga {
 
-/// Each subscription is read in so many partitions in parallel: the top bits of a message's token.
-/// The owner of the first slot of a partition runs its handlers. The tables depend on this number:
-/// it never changes.
-inline constexpr int32 log_partitions = 16;
-
-inline int16 partition_of(core::Token token) {
-    return static_cast<int16>(core::slot_of(token, log_partitions));
-}
+/// Which partitions of a subscription, by number.
+using PartitionSet = std::array<bool, core::partitions_max>;
 
 inline constexpr int topic_bytes_max = 255;
 

@@ -39,18 +39,17 @@ enum column {
     columns
 };
 
-/// The latest version. By the index and not by a query: its plan, made while there are few
-/// versions, would read them all when there are many.
-std::optional<Position> latest_position(int32 subscription, int16 of_partition) {
-    std::array<Datum, columns> row{};
-    std::array<bool, columns> nulls{};
-    const std::array<pg::KeyColumn, 2> key{
-        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(subscription)},
-        pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(of_partition)}};
-    if (!pg::find_last_row("subscription_position", key, row, nulls))
-        return std::nullopt;
+using PartitionKey = std::array<pg::KeyColumn, 2>;
+
+PartitionKey key_of(int32 subscription, int16 of_partition) {
+    return {pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(subscription)},
+            pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(of_partition)}};
+}
+
+/// From the columns of a row.
+Position position_of(const Datum *row, const bool *nulls) {
     Position p{};
-    p.partition = of_partition;
+    p.partition = DatumGetInt16(row[partition]);
     p.version = DatumGetInt64(row[version]);
     p.at = {.tick = DatumGetInt64(row[tick]), .number = DatumGetInt64(row[number])};
     p.deliveries = DatumGetInt32(row[deliveries]);
@@ -64,6 +63,16 @@ std::optional<Position> latest_position(int32 subscription, int16 of_partition) 
     return p;
 }
 
+/// The latest version. By the index and not by a query: its plan, made while there are few
+/// versions, would read them all when there are many.
+std::optional<Position> latest_position(int32 subscription, int16 of_partition) {
+    std::array<Datum, columns> row{};
+    std::array<bool, columns> nulls{};
+    if (!pg::find_last_row("subscription_position", key_of(subscription, of_partition), row, nulls))
+        return std::nullopt;
+    return position_of(row.data(), nulls.data());
+}
+
 } // namespace
 
 std::optional<Position> read_position(int32 subscription_id, int16 partition) {
@@ -71,15 +80,27 @@ std::optional<Position> read_position(int32 subscription_id, int16 partition) {
     return latest_position(subscription_id, partition);
 }
 
-std::optional<Positions> read_positions(int32 subscription_id) {
-    Positions positions{};
-    for (int16 i = 0; i < log_partitions; ++i) {
-        const std::optional<Position> p = read_position(subscription_id, i);
-        if (!p)
-            return std::nullopt;
-        positions[static_cast<size_t>(i)] = *p;
-    }
-    return positions;
+std::optional<Positions> read_positions(int32 subscription_id, int32 partitions) {
+    const auto size = static_cast<size_t>(partitions);
+    auto *positions = static_cast<Position *>(palloc(sizeof(Position) * size));
+    size_t found = 0;
+    CommandCounterIncrement();
+    const bool is_read = pg::with_index<BackwardScanDirection>(
+        "subscription_position", "subscription_position_pkey", [&](pg::IndexReader &reader) {
+            for (; found < size; ++found) {
+                reader.seek(key_of(subscription_id, static_cast<int16>(found)));
+                TupleTableSlot *row = reader.next();
+                if (row == nullptr)
+                    return;
+                slot_getallattrs(row);
+                positions[found] = position_of(row->tts_values, row->tts_isnull);
+            }
+        });
+    if (!is_read)
+        elog(ERROR, "stacksaga.subscription_position is no plain table");
+    if (found < size)
+        return std::nullopt;
+    return Positions{positions, size};
 }
 
 std::optional<Position> lock_position(int32 subscription_id, int16 partition, bool wait) {

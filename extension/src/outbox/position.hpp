@@ -20,12 +20,12 @@ struct Position {
 };
 static_assert(std::is_trivially_destructible_v<Position>);
 
-using Positions = std::array<Position, log_partitions>;
+using Positions = std::span<Position>; ///< of each partition, by number
 
 /// All inside with_spi. Reads what is committed now.
 
 /// All positions of a subscription, as a hint: they move on. Nothing when it has been dropped.
-std::optional<Positions> read_positions(int32 subscription_id);
+std::optional<Positions> read_positions(int32 subscription_id, int32 partitions);
 
 /// One of them.
 std::optional<Position> read_position(int32 subscription_id, int16 partition);

@@ -54,13 +54,13 @@ constinit pg::Statement list_failures{
 
 /// Reads on past messages that are not to be delivered.
 Gathering gather_enough(const Subscription &s, int32 room, TimestampTz now) {
-    std::array<bool, log_partitions> all{};
+    PartitionSet all{};
     all.fill(true);
-    const auto rotation = static_cast<int32>(pg::random_fraction() * log_partitions);
-    Gathering g = gather(s, all, room, rotation, now);
+    const auto rotation = static_cast<int32>(pg::random_fraction() * core::partitions_max);
+    Gathering g = gather(s, all, nullptr, room, rotation, now);
     for (int64 copied = g.copied; g.messages.empty() && g.more && copied < copied_max;
          copied += g.copied)
-        g = gather(s, all, room, rotation, now);
+        g = gather(s, all, nullptr, room, rotation, now);
     return g;
 }
 
@@ -96,8 +96,8 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
     if (g.messages.empty())
         return;
     const int64 batch_id = next_batch_id.run().int8(0, 0);
-    std::array<int32, log_partitions> partitions{};
-    std::array<int32, log_partitions> attempts{};
+    std::array<int32, core::partitions_max> partitions{};
+    std::array<int32, core::partitions_max> attempts{};
     for (size_t i = 0; i < g.parts.size(); ++i) {
         Position &p = g.parts[i].position;
         p.batch_id = batch_id;

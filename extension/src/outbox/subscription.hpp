@@ -11,6 +11,7 @@ struct Subscription {
     int32 ring_id;
     std::string_view name;
     std::string_view topic;
+    int32 partitions;
     FunctionRef handler;     ///< none: services receive
     FunctionRef fallback;    ///< none: a message that failed for good is dead
     bool takes_batch;        ///< the handler takes stacksaga.message[]

@@ -2,6 +2,7 @@
 #pragma once
 #include "pg/function.hpp"
 #include "pg/query.hpp"
+#include "pg/scope.hpp"
 #include "src/handler/handler.hpp"
 
 namespace stacksaga {
@@ -30,5 +31,11 @@ NewFunction function_argument(const pg::Arguments &arguments, int i, const char 
 
 /// The fields of the composite argument; nothing when it is NULL. SG400 when one is out of range.
 std::optional<Policy> policy_argument(const pg::Arguments &arguments, int i);
+
+/// As the owner, with settings on which neither SQL nor the text of `content` depends.
+template <class F> void with_fixed_settings(F &&body) {
+    static constexpr std::array settings{pg::pinned_path, pg::Setting{"intervalstyle", "postgres"}};
+    pg::with_settings(settings, [&] { pg::as_owner([&] { pg::with_spi(body); }); });
+}
 
 } // namespace stacksaga

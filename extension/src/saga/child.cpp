@@ -91,6 +91,7 @@ void start_child(const Saga &saga, const Step &step, int32 run) {
                   .input = saga.input,
                   .headers = saga.headers,
                   .fingerprint = fingerprint_of(saga.input),
+                  .traits = saga.traits,
                   .parent_id = saga.id,
                   .parent_step = step.no,
                   .due_at = saga.now,

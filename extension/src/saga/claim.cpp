@@ -11,6 +11,7 @@
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/claim_search.hpp"
+#include "src/saga/queue_limits.hpp"
 #include "src/saga/step_call.hpp"
 #include "src/saga/step_results.hpp"
 #include "src/saga/store.hpp"
@@ -27,6 +28,8 @@ constexpr int32 deferred_max = 100;
 constexpr int32 searches_max = 4;
 // After a list whose sagas were all locked the next one is longer, up to this.
 constexpr int32 wanted_max = 4096;
+// A call settles so many leases that ran out at most. A worker settles them as well.
+constexpr size_t expired_max = 100;
 
 struct Claim {
     std::string_view queue;
@@ -36,6 +39,8 @@ struct Claim {
     TimestampTz now;
     uint64 budget;
     std::optional<NodeIdentity> node; ///< a registered claimer has its part of the budget
+    int32 ring_id;
+    QueueLimits limits;
 };
 
 enum class Claimed : uint8_t { yes, no, deferred };
@@ -85,6 +90,14 @@ void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &wo
     CRASH_POINT("claim: step returned");
 }
 
+/// Whether the limit of its group lets one more run. A search has looked at that for each rank.
+bool has_room(const Claim &claim, const Candidate &candidate) {
+    if (!claim.limits.max_running_per_group || candidate.group.empty())
+        return true;
+    const int32 limit = *claim.limits.max_running_per_group;
+    return count_leased(claim.ring_id, claim.queue, candidate.group, limit) < limit;
+}
+
 Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet &result) {
     Saga *saga = lock_saga(candidate.saga_id, claim.now, true);
     if (saga == nullptr)
@@ -105,24 +118,35 @@ Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet 
 struct Tried {
     int32 claimed;
     int32 deferred;
+    int32 refused; ///< by the limit of their group, which steps of lower ranks have filled
     int32 found;
     bool is_cut; ///< there may be more behind these
 };
 
 /// One search for claimable steps. It locks their sagas one by one and skips those that another
-/// session holds: a claimer never waits.
-Tried claim_some(const Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
+/// session holds: a claimer never waits. Claims at most `wanted`.
+Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
+                 pg::ResultSet &result) {
     const Candidates candidates = find_candidates(search);
     Tried tried{.claimed = 0,
                 .deferred = 0,
+                .refused = 0,
                 .found = static_cast<int32>(candidates.list.size()),
                 .is_cut = candidates.is_cut};
     int32 conflicts = 0;
-    for (const Candidate &c : candidates.list) {
+    CandidateOrder order(search, candidates);
+    while (tried.claimed < wanted) {
         CHECK_FOR_INTERRUPTS();
-        if (tried.claimed == claim.max_steps)
+        const Candidate *candidate = order.next();
+        if (candidate == nullptr)
             break;
-        const Claimed outcome = claim_one(claim, c, result);
+        if (!has_room(claim, *candidate)) {
+            ++tried.refused;
+            continue;
+        }
+        const Claimed outcome = claim_one(claim, *candidate, result);
+        if (outcome == Claimed::yes)
+            order.note_claimed();
         tried.claimed += outcome == Claimed::yes ? 1 : 0;
         tried.deferred += outcome == Claimed::deferred ? 1 : 0;
         conflicts += outcome == Claimed::no ? 1 : 0;
@@ -131,31 +155,74 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, pg::ResultSet &r
     return tried;
 }
 
+/// Settles leases that ran out: what they held is due later, for another queue, or compensated.
+/// Whether there were any.
+bool settle_expired(const ClaimSearch &search) {
+    bool is_any = false;
+    for (const Candidate &c : find_expired(search, expired_max)) {
+        CHECK_FOR_INTERRUPTS();
+        Saga *saga = lock_saga(c.saga_id, search.now, true);
+        if (saga == nullptr)
+            continue;
+        is_any = true;
+        const Step &step = saga->definition->step(c.step_no);
+        core::settle_claim(*saga, step, c.direction, pg::random_fraction());
+        write_saga(*saga);
+    }
+    return is_any;
+}
+
+/// Returns how many it claimed, at most `wanted`.
+int32 claim_due(const Claim &claim, ClaimSearch search, int32 wanted, pg::ResultSet &result) {
+    search.wanted = wanted;
+    int32 claimed = 0;
+    for (int32 searches = 0; searches < searches_max && claimed < wanted;) {
+        const Tried tried = claim_some(claim, search, wanted - claimed, result);
+        claimed += tried.claimed;
+        if (tried.found == 0 || (tried.claimed > 0 && tried.refused == 0))
+            break;
+        // Searches behind locked sagas do not count, however many there are.
+        if (tried.deferred > 0 || tried.claimed > 0 || !tried.is_cut)
+            ++searches;
+        search.skipped =
+            tried.is_cut && tried.claimed == 0 ? search.skipped + tried.found - tried.deferred : 0;
+        search.wanted = std::clamp(search.wanted * 4, deferred_max, wanted_max);
+    }
+    return claimed;
+}
+
 void claim_steps(Claim &claim, pg::ResultSet &result) {
     Ring ring = current_ring();
+    claim.ring_id = ring.ring_id;
+    const std::optional<QueueLimits> limits = enter_queue(ring.ring_id, claim.queue);
+    if (!limits)
+        return;
+    claim.limits = *limits;
+    claim.now = pg::clock_now(); // the lock may have been waited for
     ClaimSearch search{.ring_id = ring.ring_id,
                        .queue = claim.queue,
                        .now = claim.now,
-                       .node = {},
-                       .owns_retries = false,
-                       .skipped = 0,
-                       .wanted = claim.max_steps};
+                       .only_compensations = claim.limits.is_paused,
+                       .max_running_per_group = claim.limits.max_running_per_group};
     if (const std::optional<Claimer> claimer = find_claimer(ring, claim.worker)) {
         claim.node = claimer->node;
         search.node = claimer->node;
         search.owns_retries = claimer->kind == "worker";
     }
     claim.budget = budget_of_queue(ring.ring_id, claim.queue);
-    for (int32 searches = 0; searches < searches_max;) {
-        const Tried tried = claim_some(claim, search, result);
-        if (tried.claimed > 0 || tried.found == 0)
-            break;
-        // Searches behind locked sagas do not count, however many there are.
-        if (tried.deferred > 0 || !tried.is_cut)
-            ++searches;
-        search.skipped = tried.is_cut ? search.skipped + tried.found - tried.deferred : 0;
-        search.wanted = std::clamp(search.wanted * 4, deferred_max, wanted_max);
-    }
+    // Under limits they hold slots. Otherwise it is enough to look when there is time, and now and
+    // then when there is not.
+    const bool has_settled = claim.limits.has_any() || is_time_to_settle(search);
+    if (has_settled)
+        settle_expired(search);
+    const QueueRoom room =
+        room_of(ring.ring_id, claim.queue, claim.limits, claim.max_steps, claim.now);
+    int32 claimed = claim_due(claim, search, room.steps, result);
+    if (!has_settled && claimed < room.steps && settle_expired(search))
+        claimed += claim_due(claim, search, room.steps - claimed, result);
+    CRASH_POINT("claim: limits not noted");
+    if (claim.limits.rate && claimed > 0)
+        note_claims(ring.ring_id, claim.queue, claim.limits, claimed, claim.now);
 }
 
 } // namespace
@@ -164,7 +231,6 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
 STACKSAGA_FUNCTION(claim_steps) {
     pg::Arguments arguments(fcinfo);
     Claim claim{};
-    claim.now = pg::clock_now();
     claim.queue = arguments.required_text(0, "queue");
     check_name(claim.queue, "queue", queue_bytes_max);
     claim.worker = arguments.required_text(1, "worker");

@@ -28,22 +28,6 @@ constinit pg::Statement insert_action{
     "   FROM stacksaga.saga_action a"
     "  WHERE a.saga_id = $1 AND a.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
-struct Record {
-    std::string_view action;
-    Status status_before;
-    std::optional<std::string_view> reason;
-    std::optional<int16> step_no{};
-    std::optional<std::string_view> outcome{};
-};
-
-void write_action(const Saga &saga, const Record &r) {
-    insert_action.run(pg::param(saga.id), pg::param(saga.token), pg::param(r.action),
-                      r.step_no ? pg::param(*r.step_no) : pg::param_null(INT2OID),
-                      pg::param(r.outcome), pg::param(acting_role()), pg::param_time(saga.now),
-                      pg::param(core::name_of(r.status_before)),
-                      pg::param(core::name_of(saga.status())), pg::param(r.reason), on_behalf_of());
-}
-
 [[noreturn]] void refuse(const Saga &saga, const char *action, const core::Refusal &refusal) {
     const auto text = [](std::string_view s) { return pnstrdup(s.data(), s.size()); };
     ereport(ERROR,
@@ -130,6 +114,14 @@ Datum operate_on(FunctionCallInfo fcinfo, Action action) {
 
 std::string_view name_of(Action action) {
     return action_rules[static_cast<size_t>(action)].name;
+}
+
+void write_action(const Saga &saga, const ActionRecord &r) {
+    insert_action.run(pg::param(saga.id), pg::param(saga.token), pg::param(r.action),
+                      r.step_no ? pg::param(*r.step_no) : pg::param_null(INT2OID),
+                      pg::param(r.outcome), pg::param(acting_role()), pg::param_time(saga.now),
+                      pg::param(core::name_of(r.status_before)),
+                      pg::param(core::name_of(saga.status())), pg::param(r.reason), on_behalf_of());
 }
 
 Operated operate(const pg_uuid_t &id, const Operation &o) {

@@ -23,6 +23,20 @@ struct Operated {
     core::Status after;
 };
 
+struct Saga;
+
+/// What is kept of an action on a saga.
+struct ActionRecord {
+    std::string_view action;
+    core::Status status_before;
+    std::optional<std::string_view> reason;
+    std::optional<int16> step_no{};
+    std::optional<std::string_view> outcome{};
+};
+
+/// Records an action on a saga that is locked, with the acting role. Inside with_spi.
+void write_action(const Saga &saga, const ActionRecord &r);
+
 /// Locks the saga, does it and writes it down. SG404 when there is no such saga, SG409 when its
 /// status does not allow it. Inside with_spi.
 Operated operate(const pg_uuid_t &id, const Operation &operation);

@@ -44,8 +44,10 @@ constinit std::array deletions{
     pg::Statement{"DELETE FROM stacksaga.work WHERE saga_id = ANY ($1)"},
     pg::Statement{"DELETE FROM stacksaga.saga_signal WHERE saga_id = ANY ($1)"},
     pg::Statement{"DELETE FROM stacksaga.saga_action WHERE saga_id = ANY ($1)"}};
-constinit pg::Statement delete_sagas{
-    "DELETE FROM stacksaga.saga WHERE saga_id = ANY ($1) RETURNING status"};
+constinit pg::Statement delete_sagas{"DELETE FROM stacksaga.saga WHERE saga_id = ANY ($1)"
+                                     " RETURNING status, saga_id, attributes IS NOT NULL"};
+constinit pg::Statement delete_attributes{
+    "DELETE FROM stacksaga.saga_attribute WHERE saga_id = ANY ($1)"};
 
 /// When the retention of what finishes at the latest at this instant is over now; DT_NOBEGIN:
 /// never.
@@ -121,8 +123,14 @@ int64 remove(const Ids &doomed) {
         deletion.touch(ids);
     CRASH_POINT("retention: only the sagas are left");
     pg::Rows removed = delete_sagas.run(ids);
-    for (uint64 i = 0; i < removed.count(); ++i)
+    Ids with_attributes;
+    for (uint64 i = 0; i < removed.count(); ++i) {
         count_saga(*core::status_of(removed.text(i, 0)), -1);
+        if (removed.boolean(i, 2))
+            with_attributes.add(removed.uuid(i, 1));
+    }
+    if (with_attributes.count() > 0)
+        delete_attributes.touch(pg::param_array(with_attributes.from(0)));
     CRASH_POINT("retention: sagas removed");
     return static_cast<int64>(removed.count());
 }

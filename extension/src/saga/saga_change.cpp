@@ -3,6 +3,7 @@
 #include "pg/errors.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
+#include "src/saga/attribute_rows.hpp"
 #include "src/saga/parked.hpp"
 #include "src/saga/tables.hpp"
 
@@ -51,6 +52,8 @@ void apply_change(const SagaChange &change) {
     require_allowed(change);
     if ((change.from == core::Status::parked) != (change.to == core::Status::parked))
         note_parked(change.id, change.token, change.to == core::Status::parked);
+    if (change.has_attributes && change.from != change.to)
+        change_attribute_rows(change.id, change.to);
     count(change);
 }
 
@@ -58,6 +61,7 @@ void apply_row_change(const pg::TableRow &before, const pg::TableRow &after) {
     apply_change({.id = before.uuid(SagaColumn::saga_id),
                   .token = before.int8(SagaColumn::token),
                   .is_child = !before.is_null(SagaColumn::parent_id),
+                  .has_attributes = !before.is_null(SagaColumn::attributes),
                   .from = status_in(before),
                   .from_direction = direction_in(before),
                   .to = status_in(after),

@@ -10,6 +10,7 @@ struct SagaChange {
     pg_uuid_t id;
     int64 token;
     bool is_child;
+    bool has_attributes;
     core::Status from;
     core::Direction from_direction;
     core::Status to;

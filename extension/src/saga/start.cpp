@@ -14,6 +14,7 @@
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/fingerprint.hpp"
+#include "src/saga/attribute_rows.hpp"
 #include "src/saga/start_argument.hpp"
 #include "src/saga/tables.hpp"
 
@@ -44,6 +45,7 @@ bool insert(const Start &start, const pg_uuid_t &id, int32 run, bool is_new_id =
                  .input = start.input,
                  .headers = start.headers,
                  .fingerprint = start.fingerprint,
+                 .traits = start.traits,
                  .due_at = std::max(start.now, start.run_at.value_or(start.now)),
                  .now = start.now,
                  .is_new_id = is_new_id};
@@ -187,6 +189,7 @@ bool insert_row(const NewSaga &n, const Saga &saga) {
         assign(Column::definition_id, pg::param(n.definition->id)),
         assign(Column::run, pg::param(n.run)),
         assign(Column::latest_run, pg::param(int32{0})),
+        assign(Column::priority, pg::param(n.traits.priority)),
         assign(Column::status, pg::param(core::name_of(saga.row.status))),
         assign(Column::direction, pg::param(core::name_of(saga.row.direction))),
         assign(Column::deadline_at, pg::param_time(n.deadline_at)),
@@ -197,6 +200,10 @@ bool insert_row(const NewSaga &n, const Saga &saga) {
                n.parent_id ? pg::param(n.parent_step) : pg::param_null(INT2OID)),
         assign(Column::key, pg::param(n.key)),
         assign(Column::fingerprint, pg::param_datum(BYTEAOID, n.fingerprint)),
+        assign(Column::group_key, pg::param(n.traits.group_key)),
+        assign(Column::attributes, n.traits.attributes
+                                       ? pg::param_datum(JSONBOID, *n.traits.attributes)
+                                       : pg::param_null(JSONBOID)),
         assign(Column::input, pg::param_datum(JSONBOID, n.input)),
         assign(Column::headers, pg::param_datum(JSONBOID, n.headers))};
     if (!n.is_new_id)
@@ -212,8 +219,11 @@ bool insert_saga(const NewSaga &n) {
     saga.ring_id = n.ring.ring_id;
     saga.slot = core::slot_of(core::Token::from_int64(saga.token), n.ring.slots);
     saga.deadline_at = n.deadline_at;
+    saga.traits = n.traits;
     if (!insert_row(n, saga))
         return false;
+    if (n.traits.attributes)
+        insert_attribute_rows(saga);
     count_event(Counter::sagas_started);
     count_saga(saga.status(), 1);
     CRASH_POINT("start: row written, work not yet");
@@ -223,7 +233,8 @@ bool insert_saga(const NewSaga &n) {
     return true;
 }
 
-// start_sagas(saga, inputs, keys) -> SETOF (saga_id uuid, token bigint, created boolean)
+// start_sagas(saga, inputs, keys, priority, group_keys, attributes)
+//   -> SETOF (saga_id uuid, token bigint, created boolean)
 STACKSAGA_FUNCTION(start_sagas) {
     pg::Arguments arguments(fcinfo);
     std::string_view saga = arguments.required_text(0, "saga");
@@ -266,8 +277,8 @@ STACKSAGA_FUNCTION(saga_id_of) {
     PG_RETURN_UUID_P(id);
 }
 
-// start_saga(saga, input, key, on_conflict, run_at, deadline, headers, saga_id, version)
-//   -> TABLE(saga_id uuid, token bigint, created boolean)
+// start_saga(saga, input, key, on_conflict, run_at, deadline, headers, saga_id, version, priority,
+//            group_key, attributes) -> TABLE(saga_id uuid, token bigint, created boolean)
 STACKSAGA_FUNCTION(start_saga) {
     const Start start = start_argument(pg::Arguments(fcinfo));
     Started started = start_with_arguments(start);

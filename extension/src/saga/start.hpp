@@ -1,6 +1,7 @@
 // Starting a saga: its row and its first stage.
 #pragma once
 #include "src/ring/ring.hpp"
+#include "src/saga/saga_traits.hpp"
 #include "src/saga/store.hpp"
 
 namespace stacksaga {
@@ -14,6 +15,7 @@ struct NewSaga {
     Datum input;       ///< jsonb
     Datum headers;     ///< jsonb
     Datum fingerprint; ///< bytea, of the input
+    SagaTraits traits{};
     std::optional<pg_uuid_t> parent_id{};
     int16 parent_step = 0;
     TimestampTz due_at; ///< of the first stage

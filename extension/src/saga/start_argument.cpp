@@ -76,6 +76,37 @@ void check_identity(const Start &start) {
                         errhint("Give the saga a key instead of an id.")));
 }
 
+SagaTraits traits_argument(const pg::Arguments &arguments) {
+    SagaTraits traits{.priority = priority_argument(arguments, 9)};
+    traits.group_key = arguments.optional_text(10);
+    if (traits.group_key)
+        check_group_key(*traits.group_key, "group_key");
+    arguments.require(11, "attributes");
+    traits.attributes = checked_attributes(arguments.datum(11));
+    return traits;
+}
+
+SagaTraits traits_of(const StartBatch &batch, int i) {
+    SagaTraits traits{.priority = batch.priority};
+    if (batch.group_keys.has(i)) {
+        traits.group_key = pg::view_of_text(batch.group_keys.values[i]);
+        check_group_key(*traits.group_key, "group_keys", i + 1);
+    }
+    if (batch.attributes.has(i))
+        traits.attributes = checked_attributes(batch.attributes.values[i], i + 1);
+    return traits;
+}
+
+/// An array with an element for each input; empty when it was left out.
+pg::Elements array_beside(const pg::Arguments &arguments, int i, const char *name, Oid type,
+                          const pg::Elements &inputs) {
+    if (arguments.is_null(i))
+        return {};
+    const pg::Elements elements = pg::array_argument(arguments, i, name, type);
+    pg::require_same_length(elements, name, inputs, "inputs");
+    return elements;
+}
+
 [[noreturn]] void refuse_element(const char *argument, const char *problem, const char *hint) {
     ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", argument),
                     errdetail("%s", problem), errhint("%s", hint)));
@@ -108,17 +139,18 @@ Start start_argument(const pg::Arguments &arguments) {
     check_identity(start);
     if (!arguments.is_null(8))
         start.version = arguments.required_int4(8, "version");
+    start.traits = traits_argument(arguments);
     return start;
 }
 
 StartBatch batch_argument(const pg::Arguments &arguments) {
     arguments.require(1, "inputs");
-    StartBatch batch{.inputs = pg::array_argument(arguments, 1, "inputs", JSONBOID), .keys = {}};
-    if (arguments.is_null(2))
-        return batch;
-    batch.keys = pg::array_argument(arguments, 2, "keys", TEXTOID);
-    pg::require_same_length(batch.keys, "keys", batch.inputs, "inputs");
-    return batch;
+    const pg::Elements inputs = pg::array_argument(arguments, 1, "inputs", JSONBOID);
+    return {.inputs = inputs,
+            .keys = array_beside(arguments, 2, "keys", TEXTOID, inputs),
+            .priority = priority_argument(arguments, 3),
+            .group_keys = array_beside(arguments, 4, "group_keys", TEXTOID, inputs),
+            .attributes = array_beside(arguments, 5, "attributes", JSONBOID, inputs)};
 }
 
 Start element_of(const StartBatch &batch, int i, std::string_view saga, TimestampTz now) {
@@ -132,6 +164,7 @@ Start element_of(const StartBatch &batch, int i, std::string_view saga, Timestam
     start.input = batch.inputs.values[i];
     check_payload(start.input, "inputs");
     start.fingerprint = fingerprint_of(start.input);
+    start.traits = traits_of(batch, i);
     if (!batch.keys.has(i))
         return start;
     start.key = pg::view_of_text(batch.keys.values[i]);

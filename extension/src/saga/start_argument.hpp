@@ -3,6 +3,7 @@
 #pragma once
 #include "pg/array.hpp"
 #include "pg/function.hpp"
+#include "src/saga/saga_traits.hpp"
 
 namespace stacksaga {
 
@@ -21,6 +22,7 @@ struct Start {
     std::optional<int64> deadline_us;
     std::optional<pg_uuid_t> saga_id;
     std::optional<int32> version;
+    SagaTraits traits;
     TimestampTz now;
 };
 
@@ -28,6 +30,9 @@ struct Start {
 struct StartBatch {
     pg::Elements inputs;
     pg::Elements keys; ///< empty: no keys
+    int16 priority;    ///< of all of them
+    pg::Elements group_keys;
+    pg::Elements attributes;
 };
 
 /// The key of a saga: 1 to key_bytes_max bytes.

@@ -96,6 +96,9 @@ Saga &read_saga(const pg::TableRow &row, TimestampTz now) {
     s.stored = s.row;
     s.input = row.value(Column::input);
     s.headers = row.value(Column::headers);
+    s.traits = {.priority = row.int2(Column::priority),
+                .group_key = row.optional_text(Column::group_key),
+                .attributes = row.optional(Column::attributes)};
     s.deadline_at = row.optional_time(Column::deadline_at);
     s.created_at = row.time(Column::created_at);
     s.is_child = !row.is_null(Column::parent_id);

@@ -6,6 +6,7 @@
 #pragma once
 #include "pg/table.hpp"
 #include "src/saga/definition.hpp"
+#include "src/saga/saga_traits.hpp"
 
 namespace stacksaga {
 
@@ -43,6 +44,7 @@ struct Saga : core::SagaState {
     int32 slot;
     Datum input;   ///< jsonb
     Datum headers; ///< jsonb
+    SagaTraits traits;
     TimestampTz created_at;
     std::optional<pg_uuid_t> parent_id; ///< the saga that started it as a step
     int16 parent_step;

@@ -1,4 +1,5 @@
 // What the engine decided, as rows: markers first, what other sagas hear of it last.
+
 #include "src/saga/store.hpp"
 
 #include "pg/crash_point.hpp"
@@ -8,6 +9,7 @@
 #include "src/common/queue_waiters.hpp"
 #include "src/common/wake.hpp"
 #include "src/saga/child.hpp"
+#include "src/saga/queue_limits.hpp"
 #include "src/saga/tables.hpp"
 
 namespace stacksaga {
@@ -162,6 +164,13 @@ StoredWork &stored(Saga &saga, const Work &work) {
     return saga.stored_work.back();
 }
 
+/// Where its turn is among the steps of its queue.
+int16 rank_of(const Saga &saga, const Work &work) {
+    return work.purpose == core::WorkPurpose::step && work.direction == Direction::compensate
+               ? core::compensation_rank
+               : saga.traits.priority;
+}
+
 using WorkValues = std::array<pg::Assignment, 12>;
 
 /// What changes of a row of work.
@@ -181,21 +190,33 @@ WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
             assign(Column::worker, pg::param(w.worker))};
 }
 
-using NewWorkRow = std::array<pg::Assignment, std::tuple_size_v<WorkValues> + 7>;
+using NewWorkRow = std::array<pg::Assignment, std::tuple_size_v<WorkValues> + 9>;
 
 NewWorkRow new_row(const Saga &saga, const Work &w, const WorkValues &values) {
     using Column = WorkColumn;
-    const std::array identity{assign(Column::saga_id, pg::param(saga.id)),
-                              assign(Column::token, pg::param(saga.token)),
-                              assign(Column::purpose, purpose_param(w.purpose)),
-                              assign(Column::step_no, pg::param(w.step_no)),
-                              assign(Column::direction, param(w.direction)),
-                              assign(Column::ring_id, pg::param(saga.ring_id)),
-                              assign(Column::slot, pg::param(saga.slot))};
+    const std::array identity{
+        assign(Column::saga_id, pg::param(saga.id)),
+        assign(Column::token, pg::param(saga.token)),
+        assign(Column::purpose, purpose_param(w.purpose)),
+        assign(Column::step_no, pg::param(w.step_no)),
+        assign(Column::direction, param(w.direction)),
+        assign(Column::ring_id, pg::param(saga.ring_id)),
+        assign(Column::slot, pg::param(saga.slot)),
+        assign(Column::rank, pg::param(rank_of(saga, w))),
+        assign(Column::group_key, pg::param(saga.traits.group_key.value_or("")))};
     NewWorkRow row;
     std::copy(values.begin(), values.end(),
               std::copy(identity.begin(), identity.end(), row.begin()));
     return row;
+}
+
+/// The end of a lease makes room in a queue that has limits.
+void wake_for_room(const Saga &saga, const pg::TableRow &before, bool is_leased) {
+    if (is_leased || before.is_null(WorkColumn::lease_until) || before.is_null(WorkColumn::queue))
+        return;
+    const std::string_view queue = before.text(WorkColumn::queue);
+    if (limits_of(saga.ring_id, queue).has_any())
+        wake_waiters_at_commit(saga.ring_id, queue);
 }
 
 void write_row(Saga &saga, const core::WorkRow &row) {
@@ -205,7 +226,9 @@ void write_row(Saga &saga, const core::WorkRow &row) {
     if (row.state == RowState::added) {
         work_table.insert(new_row(saga, w, values));
     } else {
-        if (!work_table.update(stored(saga, w).row, values))
+        StoredWork &before = stored(saga, w);
+        wake_for_room(saga, before.row, w.is_claimed());
+        if (!work_table.update(before.row, values))
             raise_changed(saga, w);
     }
     CRASH_POINT("step: work row written, nobody woken");
@@ -217,6 +240,7 @@ void write_work(Saga &saga) {
     for (const core::WorkRow &row : saga.work)
         if (row.state == RowState::removed) {
             StoredWork &before = stored(saga, row.work);
+            wake_for_room(saga, before.row, false);
             if (!work_table.remove(before.row))
                 raise_changed(saga, row.work);
             before.is_there = false;

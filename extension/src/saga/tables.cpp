@@ -1,3 +1,4 @@
+
 #include "src/saga/tables.hpp"
 
 #include "src/handler/catalog_watch.hpp"
@@ -21,6 +22,7 @@ constexpr std::array saga_columns{
     pg::TableColumn{"definition_id", INT4OID},
     pg::TableColumn{"run", INT4OID},
     pg::TableColumn{"latest_run", INT4OID},
+    pg::TableColumn{"priority", INT2OID},
     pg::TableColumn{"status", TEXTOID, not_null, "saga_status"},
     direction,
     pg::TableColumn{"failed_step", INT2OID, nullable},
@@ -35,6 +37,8 @@ constexpr std::array saga_columns{
     pg::TableColumn{"key", TEXTOID, nullable},
     pg::TableColumn{"fingerprint", BYTEAOID},
     pg::TableColumn{"error", TEXTOID, nullable},
+    pg::TableColumn{"group_key", TEXTOID, nullable},
+    pg::TableColumn{"attributes", JSONBOID, nullable, nullptr, pg::Toasted::left},
     pg::TableColumn{"input", JSONBOID, not_null, nullptr, pg::Toasted::left},
     pg::TableColumn{"headers", JSONBOID, not_null, nullptr, pg::Toasted::left},
 };
@@ -47,9 +51,13 @@ constexpr std::array saga_indexes{
                 SagaColumn::finished_at},
         .predicate = "(finished_at IS NOT NULL)",
         .holds = [](const pg::TableRow &row) { return !row.is_null(SagaColumn::finished_at); }},
-    pg::TableIndex{.name = "saga_created", .key = {SagaColumn::created_at}},
+    pg::TableIndex{.name = "saga_created", .key = {SagaColumn::created_at, SagaColumn::saga_id}},
+    pg::TableIndex{.name = "saga_listed",
+                   .key = {SagaColumn::status, SagaColumn::definition_id, SagaColumn::created_at,
+                           SagaColumn::saga_id}},
     pg::TableIndex{.name = "saga_key",
-                   .key = {SagaColumn::key},
+                   .key = {SagaColumn::key, SagaColumn::created_at, SagaColumn::saga_id},
+                   .is_bytewise = true,
                    .predicate = "(key IS NOT NULL)",
                    .holds = [](const pg::TableRow &row) { return !row.is_null(SagaColumn::key); }},
     pg::TableIndex{
@@ -61,9 +69,29 @@ constexpr std::array saga_indexes{
 constexpr std::array saga_triggers{
     pg::TableTrigger{.name = "saga_transition", .before_update = apply_row_change}};
 
+constexpr std::array attribute_columns{
+    pg::TableColumn{"saga_id", UUIDOID},
+    token,
+    pg::TableColumn{"attribute", INT8OID},
+    pg::TableColumn{"definition_id", INT4OID},
+    pg::TableColumn{"status", TEXTOID, not_null, "saga_status"},
+    pg::TableColumn{"created_at", TIMESTAMPTZOID},
+};
+constexpr std::array attribute_indexes{
+    pg::TableIndex{
+        .name = "saga_attribute_pkey",
+        .key = {AttributeColumn::saga_id, AttributeColumn::attribute, AttributeColumn::token},
+        .is_unique = true},
+    pg::TableIndex{.name = "saga_attribute_listed",
+                   .key = {AttributeColumn::attribute, AttributeColumn::status,
+                           AttributeColumn::definition_id, AttributeColumn::created_at,
+                           AttributeColumn::saga_id}},
+};
+
 constexpr std::array work_columns{
     pg::TableColumn{"saga_id", UUIDOID},
     pg::TableColumn{"step_no", INT2OID},
+    pg::TableColumn{"rank", INT2OID},
     direction,
     token,
     pg::TableColumn{"ring_id", INT4OID},
@@ -80,8 +108,32 @@ constexpr std::array work_columns{
     pg::TableColumn{"falling_back", BOOLOID},
     pg::TableColumn{"deferred", BOOLOID},
     pg::TableColumn{"queue", TEXTOID, nullable},
+    pg::TableColumn{"group_key", TEXTOID},
     pg::TableColumn{"worker", TEXTOID, nullable},
 };
+
+/// A service may claim it when it is due.
+bool waits_for_service(const pg::TableRow &row) {
+    return !row.is_null(WorkColumn::queue) && !row.boolean(WorkColumn::verifying) &&
+           row.is_null(WorkColumn::lease_until);
+}
+bool has_group(const pg::TableRow &row) {
+    return !row.text(WorkColumn::group_key).empty();
+}
+/// Of the usual rank, and of no group.
+bool is_usual(const pg::TableRow &row) {
+    return row.int2(WorkColumn::rank) == core::usual_rank && !has_group(row);
+}
+bool waits_for_turn(const pg::TableRow &row) {
+    return waits_for_service(row) && !is_usual(row);
+}
+bool is_leased(const pg::TableRow &row) {
+    return !row.is_null(WorkColumn::queue) && !row.is_null(WorkColumn::lease_until);
+}
+constexpr char waits_for_turn_predicate[] =
+    "((queue IS NOT NULL) AND (NOT verifying) AND (lease_until IS NULL) AND "
+    "((rank <> 3) OR (group_key <> ''::text)))";
+
 constexpr std::array work_indexes{
     pg::TableIndex{.name = "work_pkey",
                    .key = {WorkColumn::saga_id, WorkColumn::purpose, WorkColumn::step_no,
@@ -96,14 +148,32 @@ constexpr std::array work_indexes{
                                   row.boolean(WorkColumn::verifying) ||
                                   !row.is_null(WorkColumn::lease_until);
                        }},
-    pg::TableIndex{.name = "work_for_services",
+    pg::TableIndex{
+        .name = "work_for_services",
+        .key = {WorkColumn::ring_id, WorkColumn::queue, WorkColumn::due_at},
+        .predicate = "((queue IS NOT NULL) AND (NOT verifying) AND (lease_until IS NULL) AND "
+                     "(rank = 3) AND (group_key = ''::text))",
+        .holds = [](const pg::TableRow &row) { return waits_for_service(row) && is_usual(row); }},
+    pg::TableIndex{
+        .name = "work_by_rank",
+        .key = {WorkColumn::ring_id, WorkColumn::queue, WorkColumn::rank, WorkColumn::due_at},
+        .predicate = waits_for_turn_predicate,
+        .holds = waits_for_turn},
+    pg::TableIndex{.name = "work_by_group",
+                   .key = {WorkColumn::ring_id, WorkColumn::queue, WorkColumn::rank,
+                           WorkColumn::group_key, WorkColumn::due_at},
+                   .predicate = waits_for_turn_predicate,
+                   .holds = waits_for_turn},
+    pg::TableIndex{.name = "work_leased",
                    .key = {WorkColumn::ring_id, WorkColumn::queue, WorkColumn::due_at},
-                   .predicate = "((queue IS NOT NULL) AND (NOT verifying))",
-                   .holds =
-                       [](const pg::TableRow &row) {
-                           return !row.is_null(WorkColumn::queue) &&
-                                  !row.boolean(WorkColumn::verifying);
-                       }},
+                   .predicate = "((queue IS NOT NULL) AND (lease_until IS NOT NULL))",
+                   .holds = is_leased},
+    pg::TableIndex{
+        .name = "work_leased_by_group",
+        .key = {WorkColumn::ring_id, WorkColumn::queue, WorkColumn::group_key},
+        .predicate = "((queue IS NOT NULL) AND (lease_until IS NOT NULL) AND "
+                     "(group_key <> ''::text))",
+        .holds = [](const pg::TableRow &row) { return is_leased(row) && has_group(row); }},
 };
 
 constexpr std::array effect_columns{
@@ -147,6 +217,33 @@ constexpr std::array failure_indexes{
                    .is_unique = true},
 };
 
+constexpr std::array queue_columns{
+    pg::TableColumn{"ring_id", INT4OID},
+    pg::TableColumn{"queue", TEXTOID},
+    pg::TableColumn{"max_running", INT4OID, nullable},
+    pg::TableColumn{"max_running_per_group", INT4OID, nullable},
+    pg::TableColumn{"rate", INT4OID, nullable},
+    pg::TableColumn{"rate_interval", INTERVALOID, nullable},
+    pg::TableColumn{"paused_at", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"pause_reason", TEXTOID, nullable},
+};
+constexpr std::array queue_indexes{
+    pg::TableIndex{
+        .name = "queue_pkey", .key = {QueueColumn::ring_id, QueueColumn::queue}, .is_unique = true},
+};
+
+constexpr std::array queue_claims_columns{
+    pg::TableColumn{"ring_id", INT4OID},
+    pg::TableColumn{"queue", TEXTOID},
+    pg::TableColumn{"claimed_at", TIMESTAMPTZARRAYOID},
+    pg::TableColumn{"claims", INT4ARRAYOID},
+};
+constexpr std::array queue_claims_indexes{
+    pg::TableIndex{.name = "queue_claims_pkey",
+                   .key = {QueueClaimsColumn::ring_id, QueueClaimsColumn::queue},
+                   .is_unique = true},
+};
+
 /// The values of the enum, by WorkPurpose, as they were when the catalogs were in `state`.
 struct Purposes {
     uint64 state;
@@ -179,11 +276,22 @@ const Purposes &purposes() {
 
 constinit pg::Table saga_table{
     {.name = "saga", .columns = saga_columns, .indexes = saga_indexes, .triggers = saga_triggers}};
+constinit pg::Table attribute_table{
+    {.name = "saga_attribute", .columns = attribute_columns, .indexes = attribute_indexes}};
 constinit pg::Table work_table{{.name = "work", .columns = work_columns, .indexes = work_indexes}};
 constinit pg::Table effect_table{
     {.name = "effect", .columns = effect_columns, .indexes = effect_indexes}};
 constinit pg::Table failure_table{
     {.name = "failure", .columns = failure_columns, .indexes = failure_indexes}};
+
+constinit pg::Table queue_table{{.name = "queue",
+                                 .columns = queue_columns,
+                                 .indexes = queue_indexes,
+                                 .newer_versions = pg::NewerVersions::used}};
+constinit pg::Table queue_claims_table{{.name = "queue_claims",
+                                        .columns = queue_claims_columns,
+                                        .indexes = queue_claims_indexes,
+                                        .newer_versions = pg::NewerVersions::used}};
 
 pg::Param purpose_param(core::WorkPurpose purpose) {
     return pg::param_datum(ANYENUMOID,

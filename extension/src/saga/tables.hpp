@@ -14,6 +14,7 @@ enum class SagaColumn : uint8 {
     definition_id,
     run,
     latest_run,
+    priority,
     status,
     direction,
     failed_step,
@@ -28,13 +29,25 @@ enum class SagaColumn : uint8 {
     key,
     fingerprint,
     error,
+    group_key,
+    attributes,
     input,
     headers,
+};
+
+enum class AttributeColumn : uint8 {
+    saga_id = 1,
+    token,
+    attribute,
+    definition_id,
+    status,
+    created_at,
 };
 
 enum class WorkColumn : uint8 {
     saga_id = 1,
     step_no,
+    rank,
     direction,
     token,
     ring_id,
@@ -51,6 +64,7 @@ enum class WorkColumn : uint8 {
     falling_back,
     deferred,
     queue,
+    group_key,
     worker,
 };
 
@@ -83,16 +97,43 @@ enum class FailureColumn : uint8 {
     error,
 };
 
+enum class QueueColumn : uint8 {
+    ring_id = 1,
+    queue,
+    max_running,
+    max_running_per_group,
+    rate,
+    rate_interval,
+    paused_at,
+    pause_reason,
+};
+
+enum class QueueClaimsColumn : uint8 { ring_id = 1, queue, claimed_at, claims };
+
+/// The indexes of work, by their place in its description.
+enum class WorkIndex : uint8 {
+    primary_key,
+    for_workers,
+    for_services,
+    by_rank,
+    by_group,
+    leased,
+    leased_by_group,
+};
+
 extern constinit pg::Table saga_table;
+extern constinit pg::Table attribute_table;
 extern constinit pg::Table work_table;
 extern constinit pg::Table effect_table;
 extern constinit pg::Table failure_table;
+extern constinit pg::Table queue_table;
+extern constinit pg::Table queue_claims_table;
 
 /// For pg::with_tables().
 inline constexpr std::array saga_tables{&saga_table, &work_table, &effect_table, &failure_table};
 
-/// A column that is not null of a row of work, as an index reader shows it.
-inline Datum value_in(TupleTableSlot *row, WorkColumn column) {
+/// A column that is not null of a row, as an index reader shows it.
+template <class C> Datum value_in(TupleTableSlot *row, C column) {
     bool is_null;
     const Datum value = slot_getattr(row, pg::column_number(column), &is_null);
     Assert(!is_null);

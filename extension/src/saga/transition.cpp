@@ -37,6 +37,24 @@ bool is_moved_under_fence(std::string_view column, HeapTuple before, TupleDesc d
     return holds_slot_exclusively(field("ring_id"), field("slot"));
 }
 
+bool is_finished(HeapTuple tuple, TupleDesc descriptor) {
+    const std::optional<core::Status> status =
+        core::status_of(column_text(tuple, descriptor, "status"));
+    return status && core::is_final(*status);
+}
+
+/// Erased by redact_saga(), once the saga has finished.
+bool is_erased(int number, std::string_view column, HeapTuple before, HeapTuple after,
+               TupleDesc descriptor) {
+    const char *value = SPI_getvalue(after, descriptor, number);
+    const std::string_view text = value == nullptr ? std::string_view{} : value;
+    const bool is_empty = column == "input" ? text == "{\"redacted\": true}"
+                          : column == "headers" || column == "attributes" ? text == "{}"
+                          : column == "group_key"                         ? value == nullptr
+                                                                          : false;
+    return is_empty && is_finished(before, descriptor);
+}
+
 bool is_same(const FormData_pg_attribute &column, Datum a, bool a_isnull, Datum b, bool b_isnull) {
     if (a_isnull || b_isnull)
         return a_isnull && b_isnull;
@@ -61,7 +79,8 @@ void require_same_saga(HeapTuple before, HeapTuple after, TupleDesc descriptor) 
         const std::string_view name{NameStr(column.attname)};
         if (column.attisdropped || is_same(column, was, was_null, is, is_null) ||
             std::ranges::find(changing_columns, name) != changing_columns.end() ||
-            is_moved_under_fence(name, before, descriptor))
+            is_moved_under_fence(name, before, descriptor) ||
+            is_erased(number, name, before, after, descriptor))
             continue;
         bool isnull;
         const Datum id =
@@ -126,11 +145,13 @@ STACKSAGA_FUNCTION(enforce_transition) {
     const auto column = [&](const char *name, bool *isnull) {
         return heap_getattr(before, SPI_fnumber(descriptor, name), descriptor, isnull);
     };
-    bool isnull, has_no_parent;
+    bool isnull, has_no_parent, has_no_attributes;
     static_cast<void>(column("parent_id", &has_no_parent));
+    static_cast<void>(column("attributes", &has_no_attributes));
     apply_change({.id = *DatumGetUUIDP(column("saga_id", &isnull)),
                   .token = DatumGetInt64(column("token", &isnull)),
                   .is_child = !has_no_parent,
+                  .has_attributes = !has_no_attributes,
                   .from = *from,
                   .from_direction = *from_direction,
                   .to = *to,

@@ -75,8 +75,6 @@ void log_crash(const Subscription &s, std::string_view what, std::string_view wo
                   errdetail("It ran with %s.", what.data())));
 }
 
-static_assert(std::tuple_size_v<decltype(RecordedBatch::parts)> == log_partitions);
-
 /// Charges the attempt as a failure, from the third one on for good. Does nothing when another
 /// session has settled the message since. False: its partition is locked.
 bool charge_message(const CrashRecord &record, std::string_view worker) {
@@ -117,19 +115,17 @@ bool charge_batch(const RecordedBatch &batch, std::string_view worker) {
     if (s == nullptr)
         return true;
     size_t count = 0;
-    for (int16 partition = 0; partition < log_partitions; ++partition) {
-        const RecordedBatch::Part &part = batch.parts[static_cast<size_t>(partition)];
-        if (!part.is_used)
-            continue;
-        std::optional<Position> position = lock_position(s->id, partition, false);
+    for (const RecordedBatch::Part &part :
+         std::span{batch.parts}.first(static_cast<size_t>(batch.count))) {
+        std::optional<Position> position = lock_position(s->id, part.partition, false);
         if (!position)
             return false;
         // The batch began further on where the lost turn had copied out others before it.
         if (part.from < position->at || !is_ticked(part.until))
             continue;
-        count_death(*s, partition, batch_error, now);
+        count_death(*s, part.partition, batch_error, now);
         std::span<Message> messages =
-            read_log_again(s->filter, partition, position->at, part.until).messages;
+            read_log_again(s->filter, part.partition, position->at, part.until).messages;
         auto *dispositions =
             static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
         decide_dispositions(*s, messages, now, {dispositions, messages.size()});

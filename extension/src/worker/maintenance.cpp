@@ -7,6 +7,7 @@
 #include "pg/scope.hpp"
 #include "pg/transaction.hpp"
 #include "src/common/extension_lock.hpp"
+#include "src/common/operator_action.hpp"
 #include "src/dedupe/expiry.hpp"
 #include "src/saga/retention.hpp"
 #include "src/worker/saga_counter.hpp"
@@ -80,8 +81,10 @@ int64 run_maintenance(const NodeIdentity &node) {
         return remove_expired_sagas(node.ring_id, slots_of(node), sagas_per_step, state.retention);
     });
     const bool more_keys = remove(keys_per_step, [] { return remove_expired_keys(keys_per_step); });
+    const bool more_actions =
+        remove(keys_per_step, [] { return remove_expired_actions(keys_per_step); });
     const int64 ended = pg::steady_now();
-    if (more_sagas || more_keys)
+    if (more_sagas || more_keys || more_actions)
         return ended + std::max(shortest_rest_us, rest_per_work * (ended - begun));
     return ended + static_cast<int64>(static_cast<double>(maintenance_interval_us) *
                                       (0.8 + 0.4 * pg::random_fraction()));

@@ -78,10 +78,16 @@ void Episode::operate() {
         return interrupt(random_.below(count_));
     const int session = free[random_.next() % free.size()];
     const bool is_open = model_.is_in_transaction(session);
+    if (is_open && !model_.is_aborted(session) && random_.chance(25))
+        if (const std::optional<Thing> key = begun_by(session))
+            return random_.chance(50) ? use_savepoint(session)
+                                      : call(session, make_answer_to(*key));
     if (dice < 14)
         cut(session);
     else if (dice < 19)
         sweep(session, random_.one_of({1, 2, 1000, 1000}));
+    else if (dice < 22)
+        look(session);
     else if (dice < 50 && !is_open)
         begin_transaction(session);
     else if (dice < 34 && is_open)
@@ -94,78 +100,18 @@ void Episode::operate() {
         call(session, make_call(session));
 }
 
-void Episode::begin_transaction(int session) {
-    const auto isolation = random_.one_of({Isolation::read_committed, Isolation::read_committed,
-                                           Isolation::repeatable_read, Isolation::serializable});
-    const bool is_read_only = random_.chance(4);
-    constexpr const char *levels[] = {"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"};
-    statement(session,
-              fmt::format("BEGIN ISOLATION LEVEL {}{}", levels[static_cast<size_t>(isolation)],
-                          is_read_only ? " READ ONLY" : ""));
-    // Its snapshot is older than what others do from now on.
-    if (isolation != Isolation::read_committed)
-        statement(session, "SELECT 1 FROM pg_class LIMIT 1");
-    model_.begin(session, isolation, is_read_only);
-}
-
-void Episode::end_transaction(int session) {
-    if (!random_.chance(70)) {
-        statement(session, "ROLLBACK");
-        model_.roll_back(session);
-    } else if (random_.chance(10) && !model_.is_aborted(session) && sessions_that(true).empty())
-        commit_in_doubt(session);
-    else {
-        const Reply reply = statement(session, "COMMIT");
-        if (reply.is_accepted())
-            model_.commit(session);
-        else if (reply.sqlstate == "40001" && model_.isolation(session) == Isolation::serializable)
-            model_.roll_back(session);
-        else
-            throw Disagreement("COMMIT is answered " + reply.text());
+/// A key that the session has begun in its transaction, and neither finished nor released: its row
+/// may be still to be written.
+std::optional<Thing> Episode::begun_by(int session) const {
+    for (const auto &[thing, row] : model_.visible(session)) {
+        const auto *key = std::get_if<KeyRow>(&row);
+        const auto before = model_.committed().find(thing);
+        if (key != nullptr && !key->completed_at &&
+            (before == model_.committed().end() ||
+             std::get<KeyRow>(before->second).lease != key->lease))
+            return thing;
     }
-    settle();
-    check_tables();
-}
-
-/// The answer to the COMMIT is lost: it has happened or not, as a whole. Nobody waits for its end.
-void Episode::commit_in_doubt(int session) {
-    Connection &client = sessions_.client(session);
-    note(session, "COMMIT, and the session is terminated");
-    client.send("COMMIT");
-    sessions_.observer.require(fmt::format("SELECT pg_terminate_backend({})", client.pid()));
-    client.cut();
-    await_end_of(sessions_.observer, client.pid());
-    Model committed = model_;
-    committed.commit(session);
-    model_.roll_back(session);
-    client.open();
-    if (read_tables() == committed.committed() && committed.committed() != model_.committed()) {
-        note(session, "it was committed");
-        model_ = committed;
-    }
-}
-
-void Episode::use_savepoint(int session) {
-    const size_t levels = model_.levels(session);
-    const auto level =
-        static_cast<size_t>(levels > 1 ? random_.between(1, static_cast<int>(levels) - 1) : 0);
-    const int dice = random_.below(100);
-    if (level == 0 || (dice < 40 && levels < 5)) {
-        const Reply reply = statement(session, fmt::format("SAVEPOINT s{}", levels));
-        if (reply.is_accepted() == model_.is_aborted(session))
-            throw Disagreement("SAVEPOINT is answered " + reply.text());
-        if (reply.is_accepted())
-            model_.savepoint(session);
-        return;
-    }
-    if (dice < 75 || model_.is_aborted(session)) {
-        statement(session, fmt::format("ROLLBACK TO SAVEPOINT s{}", level));
-        model_.roll_back_to(session, level);
-    } else {
-        statement(session, fmt::format("RELEASE SAVEPOINT s{}", level));
-        model_.release(session, level);
-    }
-    settle();
+    return std::nullopt;
 }
 
 /// Ends a call that waits.
@@ -275,6 +221,12 @@ Call Episode::make_answer(const Thing &thing) {
         c.text = fmt::format("point {}", random_.below(3));
     else if (c.function == Function::finish && random_.chance(90))
         c.text = fmt::format("{}", random_.below(2));
+    return c;
+}
+
+Call Episode::make_answer_to(const Thing &key) {
+    Call c = make_answer(key);
+    c.sql = sql_of(c, scope(), nullptr, false);
     return c;
 }
 

@@ -42,15 +42,20 @@ private:
     void begin_transaction(int session);
     void end_transaction(int session);
     void commit_in_doubt(int session);
+    void prepare(int session);
+    bool may_end(int session, const Reply &reply);
     void use_savepoint(int session);
     void interrupt(int session);
     void cut(int session);
 
     Call make_call(int session);
     Call make_answer(const Thing &thing);
+    Call make_answer_to(const Thing &key);
+    std::optional<Thing> begun_by(int session) const;
     Call make_invalid();
     void call(int session, Call call);
     void sweep(int session, int rows_max);
+    void look(int session);
     Swept read_swept(Connection &connection);
     /// Takes the answers of all calls that wait for nobody, and checks that the others wait.
     void settle();

@@ -246,6 +246,44 @@ void Episode::sweep(int session, int rows_max) {
     check_tables();
 }
 
+// Looks.
+
+namespace {
+
+std::string state_of(const Table &rows, const Thing &thing, int now) {
+    const auto found = rows.find(thing);
+    if (found == rows.end())
+        return "absent";
+    const auto &row = std::get<KeyRow>(found->second);
+    if (row.completed_at)
+        return row.has_expired(now) ? "expired" : "completed";
+    return row.lease_until > now ? "in_progress" : "abandoned";
+}
+
+} // namespace
+
+/// A session sees the state of a key that it has begun itself, be its row written or not.
+void Episode::look(int session) {
+    if (model_.is_aborted(session))
+        return;
+    Connection &client = sessions_.client(session);
+    client.require(fmt::format("SET stacksaga.clock_offset = '{} min'", now_ * 30));
+    const Thing thing = any_thing(Kind::key);
+    const Reply reply =
+        statement(session, fmt::format("SELECT state FROM stacksaga.dedupe_state('{}', '{}')"
+                                       " WHERE rung = 'idempotency_key'",
+                                       scope(), thing.name));
+    if (reply.sqlstate == "40001" && model_.isolation(session) == Isolation::serializable) {
+        model_.fail(session);
+        return settle();
+    }
+    const std::string seen = reply.rows.empty() ? "absent" : reply.at(0, 0).value_or("NULL");
+    const std::string expected = state_of(model_.visible(session), thing, now_);
+    if (!reply.is_accepted() || seen != expected)
+        throw Disagreement(fmt::format("{} should be {}, and its state is {}", name_of(thing),
+                                       expected, reply.is_accepted() ? seen : reply.text()));
+}
+
 // Tables.
 
 Table Episode::read_tables() {

@@ -115,7 +115,7 @@ std::string Episode::tables() {
                    USING (subscription_id)
              WHERE subscription LIKE 'e{0}\_%' AND version > 1
              UNION ALL
-            SELECT concat_ws(' ', 'log: message', payload -> 'n', 'partition', partition, 'number',
+            SELECT concat_ws(' ', 'log: message', payload -> 'n', 'stripe', stripe, 'number',
                        number)
               FROM stacksaga.outbox_message WHERE topic LIKE 'e{0}.%')",
                                                        number_));
@@ -130,11 +130,11 @@ std::string Episode::tables() {
 
 void Episode::set_up() {
     run_sql("SET stacksaga.clock_offset = '0'");
-    const int partition = random_.below(16);
+    const int partition = random_.below(256);
     const int count = random_.between(1, 4);
     for (int i = 0; i < count; ++i)
         keys_.push_back(run_sql(fmt::format("SELECT property.key_in({}, {})",
-                                            has_one_partition_ ? partition : random_.below(16), i))
+                                            has_one_partition_ ? partition : random_.below(256), i))
                             .text(0, 0));
     const int subscriptions = random_.between(1, 3);
     for (int i = 0; i < subscriptions; ++i)
@@ -152,9 +152,11 @@ void Episode::create_subscription() {
                .max_attempts = random_.one_of({0, 1, 2, 4, 10}),
                .created_at = operation_};
     run_sql(fmt::format("CALL property.make_handlers('{}')", s.name));
-    const std::string sql = fmt::format(
-        "SELECT stacksaga.create_subscription('{}', '{}', {}, {}, {}, fallback => {})", s.name,
-        s.topic, handler_argument(s), s.stops, policy_argument(s), fallback_argument(s));
+    const std::string sql =
+        fmt::format("SELECT stacksaga.create_subscription('{}', '{}', {}, {}, {}, fallback => {}, "
+                    "partitions => {})",
+                    s.name, s.topic, handler_argument(s), s.stops, policy_argument(s),
+                    fallback_argument(s), random_.one_of({1, 2, 16, 64, 256}));
     note(sql);
     run_sql(sql);
     models_.push_back(std::make_unique<Model>(s, log_));

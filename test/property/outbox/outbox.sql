@@ -58,8 +58,8 @@ BEGIN
 END
 $$;
 
--- A key of a partition.
+-- A key of one of 256 partitions, which lies in one of any smaller number as well.
 CREATE FUNCTION property.key_in(partition integer, salt integer) RETURNS text LANGUAGE sql AS $$
-    SELECT k FROM (SELECT 'k' || salt || '-' || n AS k FROM generate_series(1, 1000) AS n) AS keys
-     WHERE stacksaga.slot(stacksaga.token(k), 16) = partition LIMIT 1
+    SELECT k FROM (SELECT 'k' || salt || '-' || n AS k FROM generate_series(1, 10000) AS n) AS keys
+     WHERE stacksaga.slot(stacksaga.token(k), 256) = partition LIMIT 1
 $$;

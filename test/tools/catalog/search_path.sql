@@ -1,7 +1,8 @@
 -- no function has a mutable search_path
 -- An IMMUTABLE function in C looks no name up. The exceptions resolve the names that their callers
 -- give them, in the caller's path; those of subscriptions pin the path before they read a table.
--- Those that publish, and the procedure that commits, pin it where they run SQL.
+-- Those that publish, the procedure that commits, and the two that each idempotent request calls, pin it
+-- where they run SQL.
 SELECT p.oid::regprocedure
 FROM pg_depend d
 JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
@@ -12,5 +13,5 @@ WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
   AND (p.prosecdef OR NOT (l.lanname IN ('c', 'internal') AND p.provolatile = 'i'))
   AND (p.prosecdef OR p.proname NOT IN ('sql_step', 'queue_step', 'message_step', 'create_subscription',
                                            'alter_subscription'))
-  AND p.proname NOT IN ('publish', 'publish_batch', 'run_pending', 'wait_for_steps')
+  AND p.proname NOT IN ('publish', 'publish_batch', 'run_pending', 'wait_for_steps', 'idempotency_begin', 'idempotency_finish')
 ORDER BY 1;

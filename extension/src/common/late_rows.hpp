@@ -1,0 +1,23 @@
+// Rows that a function has promised and that are written later in the same transaction, since they
+// change once more before anybody else can see them.
+//
+// They are written before anything may look at their table other than the functions that know of
+// them: other functions of the extension that read it, a utility statement (TRUNCATE, ALTER TABLE,
+// DROP EXTENSION), the end of a handler, and the end of the transaction.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+/// Writes what is not written yet; there may be nothing.
+using LateWriter = void (*)();
+
+/// To be called once in a session, before the first such row is promised. There is one writer.
+void register_late_writer(LateWriter writer);
+
+void write_late_rows();
+
+/// Has utility statements write late rows first. To be called once, when the module is loaded.
+void write_late_rows_before_utilities();
+
+} // namespace stacksaga

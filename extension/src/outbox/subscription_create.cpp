@@ -1,0 +1,215 @@
+// create_subscription: a subscription is made, or repeated as it is.
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/function.hpp"
+#include "pg/query.hpp"
+#include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
+#include "src/common/wake.hpp"
+#include "src/outbox/handled_topics.hpp"
+#include "src/outbox/log_lock.hpp"
+#include "src/outbox/log_tick.hpp"
+#include "src/outbox/position.hpp"
+#include "src/outbox/subscription.hpp"
+#include "src/outbox/subscription_argument.hpp"
+#include "src/ring/ring.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int subscription_bytes_max = 63;
+
+constinit pg::Statement default_policy{
+    "SELECT p.max_attempts, p.initial_interval, p.multiplier, p.max_interval, p.jitter,"
+    "       p.retry_on, p.never_on FROM stacksaga.retry_policy() AS p"};
+constinit pg::Statement make_content{
+    "SELECT pg_catalog.jsonb_build_object('topic', $1::text, 'handler', $2::text,"
+    "  'stop_on_first_failure', $3::boolean, 'start_at', $4::text, 'fallback', $5::text,"
+    "  'definer', $6::text, 'partitions', $14::integer,"
+    "  'retry', to_jsonb(ROW($7, $8, $9, $10, $11, $12, $13)::stacksaga.retry_policy))::text"};
+constinit pg::Statement find_content{
+    "SELECT subscription_id, content, definer::text, definer_oid FROM stacksaga.subscription"
+    " WHERE ring_id = $1 AND subscription = $2"};
+constinit pg::Statement is_other_definers{"SELECT $1::jsonb - 'definer' = $2::jsonb - 'definer'"};
+// One line for what differs, the fields of the policy among the settings.
+constinit pg::Statement compare_contents{
+    "SELECT pg_catalog.string_agg(pg_catalog.format('\"%s\" is %s, not %s', key, a.value, b.value),"
+    "         '; ' ORDER BY key)"
+    "  FROM pg_catalog.jsonb_each(($1::jsonb - 'retry') || ($1::jsonb -> 'retry')) AS a"
+    "  JOIN pg_catalog.jsonb_each(($2::jsonb - 'retry') || ($2::jsonb -> 'retry')) AS b USING (key)"
+    " WHERE a.value IS DISTINCT FROM b.value"};
+constinit pg::Statement refresh{
+    "UPDATE stacksaga.subscription"
+    "   SET handler_oid = $2, fallback_oid = $3, search_path = $4, definer = $6::name,"
+    "       definer_oid = $7, content = $8"
+    " WHERE subscription_id = $1"
+    "   AND (handler_oid, fallback_oid, search_path, definer, definer_oid)"
+    "       IS DISTINCT FROM ($2, $3, $4, $6::name, $7)"
+    "   AND content = $5"}; // another session may just have altered it
+constinit pg::Statement insert_subscription{
+    "INSERT INTO stacksaga.subscription (ring_id, subscription, topic, content, definer, handler,"
+    "       handler_oid, takes_batch, fallback, fallback_oid, search_path, stop_on_first_failure,"
+    "       start_origin, start_snapshot, created_at, retry, partitions)"
+    " VALUES ($1, $2, $3, $4, $5::name, $6, $7, $8, $9, $10, $11, $12, $13, $14::pg_snapshot, $15,"
+    "         ROW($16, $17, $18, $19, $20, $21, $22)::stacksaga.retry_policy, $23)"
+    " ON CONFLICT (ring_id, subscription) DO NOTHING RETURNING subscription_id"};
+
+struct NewSubscription {
+    std::string_view name;
+    std::string_view topic;
+    NewFunction handler, fallback;
+    bool stop_on_first_failure;
+    std::string_view start_at;
+    int32 partitions;
+    Policy policy{};
+    const char *search_path;
+    Caller caller; // while this is carried out the current role is another one
+};
+
+void check_topic_pattern(std::string_view topic) {
+    check_name(topic, "topic", topic_bytes_max);
+    const size_t star = topic.find('*');
+    if (star != std::string_view::npos && star + 1 != topic.size())
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"topic\" has * in its middle"),
+                        errdetail("The value is \"%s\".", clip(topic)),
+                        errhint("A * is allowed only at the end, where it matches any suffix.")));
+}
+
+void begin_positions(int32 subscription_id, int32 partitions, TimestampTz now, bool at_now) {
+    // start_snapshot says which messages are older than the subscription, so any tick before it is
+    // a valid beginning; the last one leaves the least to read.
+    const core::LogPosition begin{.tick = at_now ? last_tick() : 0, .number = 0};
+    for (int16 partition = 0; partition < partitions; ++partition) {
+        Position position{};
+        position.partition = partition;
+        move_position(subscription_id, position, begin, now);
+    }
+}
+
+/// Whether the caller may refresh it under `content`. A superuser takes over a subscription that
+/// differs in its definer alone; one that another role of that name has created stays as it is.
+bool is_same(const NewSubscription &s, const pg::Rows &known, std::string_view content) {
+    const std::string_view before = known.text(0, 1);
+    if (before != content)
+        return s.caller.is_superuser &&
+               is_other_definers.run(pg::param(before), pg::param(content)).boolean(0, 0);
+    const Definer definer = read_definer(known, 0, 2);
+    if (definer == s.caller.role || s.caller.is_superuser)
+        return true;
+    ereport(ERROR,
+            (errcode(pg::sg403), errmsg("subscription \"%s\" is another role's", clip(s.name)),
+             errdetail("Role \"%s\" has created it: %s.", definer.name, objection_to(definer)),
+             errhint("A superuser may create it again as any role, by SET ROLE.")));
+}
+
+void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view content) {
+    if (!is_same(s, known, content)) {
+        pg::Rows differences =
+            compare_contents.run(pg::param(known.text(0, 1)), pg::param(content));
+        ereport(ERROR, (errcode(pg::sg409),
+                        errmsg("subscription \"%s\" exists with other settings", clip(s.name)),
+                        errdetail("Its setting %s.", copy_text(differences, 0, 0)),
+                        errhint("Repeat it with the settings it has, or change them by "
+                                "stacksaga.alter_subscription(); for another topic, start_at "
+                                "or number of partitions choose another name.")));
+    }
+    refresh.run(pg::param(known.int4(0, 0)), s.handler.oid(), s.fallback.oid(),
+                pg::param(std::string_view{s.search_path}), pg::param(known.text(0, 1)),
+                pg::param(std::string_view{s.caller.role.name}),
+                pg::param_datum(OIDOID, ObjectIdGetDatum(s.caller.role.oid)), pg::param(content));
+}
+
+/// Its number; nothing when another session has just committed one of that name.
+std::optional<int32> insert(const NewSubscription &s, int32 ring_id, std::string_view content) {
+    // Until the commit other sessions do not see that its positions need the log from there on.
+    lock_out_maintenance();
+    const auto &p = s.policy;
+    const bool at_now = s.start_at == "now";
+    pg::Rows made = insert_subscription.run(
+        pg::param(ring_id), pg::param(s.name), pg::param(s.topic), pg::param(content),
+        pg::param(std::string_view{s.caller.role.name}), s.handler.signature(), s.handler.oid(),
+        pg::param(s.handler.takes_batch), s.fallback.signature(), s.fallback.oid(),
+        pg::param(std::string_view{s.search_path}), pg::param(s.stop_on_first_failure),
+        at_now ? pg::param(static_cast<int64>(GetSystemIdentifier())) : pg::param_null(INT8OID),
+        at_now ? pg::param(std::string_view{snapshot_text(current_snapshot())})
+               : pg::param_null(TEXTOID),
+        pg::param_time(pg::clock_now()), p[0], p[1], p[2], p[3], p[4], p[5], p[6],
+        pg::param(s.partitions));
+    if (made.empty())
+        return std::nullopt;
+    return made.int4(0, 0);
+}
+
+void create(NewSubscription &s, bool has_policy) {
+    if (!has_policy) {
+        pg::Rows rows = default_policy.run();
+        for (int field = 0; field < policy_fields; ++field) {
+            bool isnull;
+            Datum value = rows.datum(0, field, &isnull);
+            s.policy[static_cast<size_t>(field)] =
+                pg::param_datum(SPI_gettypeid(SPI_tuptable->tupdesc, field + 1), value, isnull);
+        }
+    }
+    const auto &p = s.policy;
+    const Ring ring = current_ring();
+    const std::string_view content =
+        copy_view(make_content
+                      .run(pg::param(s.topic), s.handler.signature(),
+                           pg::param(s.stop_on_first_failure), pg::param(s.start_at),
+                           s.fallback.signature(), pg::param(std::string_view{s.caller.role.name}),
+                           p[0], p[1], p[2], p[3], p[4], p[5], p[6], pg::param(s.partitions))
+                      .text(0, 0));
+    std::optional<int32> made;
+    while (!made) { // another session may create it or drop it meanwhile
+        pg::Rows known = find_content.run(pg::param(ring.ring_id), pg::param(s.name));
+        if (!known.empty()) {
+            repeat(s, known, content);
+            return;
+        }
+        made = insert(s, ring.ring_id, content);
+    }
+    begin_positions(*made, s.partitions, pg::clock_now(), s.start_at == "now");
+    announce_handled_topics();
+    wake_workers_at_commit();
+    record_action({.action = "create", .object = object_text("subscription", s.name)});
+}
+
+} // namespace
+
+// create_subscription(subscription, topic, handler, stop_on_first_failure, retry, start_at,
+//                     fallback, partitions) -> void
+//
+// Runs with the caller's search_path to look up the names of functions, and then with its own.
+STACKSAGA_FUNCTION(create_subscription) {
+    pg::Arguments arguments(fcinfo);
+    NewSubscription s{};
+    s.name = arguments.required_text(0, "subscription");
+    check_name(s.name, "subscription", subscription_bytes_max);
+    s.topic = arguments.required_text(1, "topic");
+    check_topic_pattern(s.topic);
+    s.handler = function_argument(arguments, 2, "handler", true);
+    s.stop_on_first_failure = arguments.required_bool(3, "stop_on_first_failure");
+    auto policy = policy_argument(arguments, 4);
+    if (policy)
+        s.policy = *policy;
+    s.start_at = arguments.required_text(5, "start_at");
+    if (s.start_at != "now" && s.start_at != "earliest")
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"start_at\" is not known"),
+                        errdetail("The value is \"%s\".", clip(s.start_at)),
+                        errhint("Use now, or earliest for all messages that are kept.")));
+    s.fallback = function_argument(arguments, 6, "fallback", false);
+    s.partitions = arguments.required_int4(7, "partitions");
+    if (!core::is_partition_count(s.partitions))
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("argument \"partitions\" is out of range"),
+                 errdetail("The value is %d.", s.partitions),
+                 errhint("Use a power of two, at most %d: so many consumers are served at once.",
+                         core::partitions_max)));
+    s.search_path = pstrdup(namespace_search_path);
+    s.caller = current_caller();
+    with_fixed_settings([&] { create(s, policy.has_value()); });
+    PG_RETURN_VOID();
+}
+
+} // namespace stacksaga

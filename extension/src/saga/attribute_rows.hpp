@@ -1,0 +1,18 @@
+// The rows that sagas are found by their attributes with: one for each attribute, and none for a
+// saga without any.
+#pragma once
+#include "src/saga/store.hpp"
+
+namespace stacksaga {
+
+/// A name and its value, hashed: equal for values that are equal in jsonb. In ascending order, and
+/// each once.
+std::span<const int64> hashes_of(Datum attributes);
+
+/// Of a saga that was just inserted. Inside with_spi.
+void insert_attribute_rows(const Saga &saga);
+
+/// The status of a saga with attributes has changed.
+void change_attribute_rows(const pg_uuid_t &saga_id, core::Status status);
+
+} // namespace stacksaga

@@ -1,0 +1,59 @@
+// Rows of work as the search for claimable steps reads them.
+#pragma once
+#include "pg/function.hpp"
+#include "pg/lookup.hpp"
+#include "src/saga/claim_search.hpp"
+#include "src/saga/tables.hpp"
+
+namespace stacksaga {
+
+inline pg::KeyColumn ring_key(int32 ring_id) {
+    return {F_INT4EQ, InvalidOid, Int32GetDatum(ring_id)};
+}
+inline pg::KeyColumn queue_key(std::string_view queue) {
+    return {F_TEXTEQ, C_COLLATION_OID, PointerGetDatum(pg::make_text(queue))};
+}
+inline pg::KeyColumn rank_key(int16 rank) {
+    return {F_INT2EQ, InvalidOid, Int16GetDatum(rank)};
+}
+inline pg::KeyColumn due_key(TimestampTz from) {
+    return {F_TIMESTAMPTZ_GE, InvalidOid, TimestampTzGetDatum(from), BTGreaterEqualStrategyNumber};
+}
+
+inline TimestampTz due_at_of(TupleTableSlot *row) {
+    return DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
+}
+
+/// What it points to lives in the current memory context.
+inline Candidate candidate_of(TupleTableSlot *row) {
+    const std::string_view group = pg::view_of_text(value_in(row, WorkColumn::group_key));
+    Candidate c{.saga_id = *DatumGetUUIDP(value_in(row, WorkColumn::saga_id)),
+                .step_no = DatumGetInt16(value_in(row, WorkColumn::step_no)),
+                .direction =
+                    *core::direction_of(pg::view_of_text(value_in(row, WorkColumn::direction))),
+                .rank = DatumGetInt16(value_in(row, WorkColumn::rank)),
+                .group = {},
+                .due_at = due_at_of(row)};
+    if (!group.empty())
+        c.group = {pnstrdup(group.data(), group.size()), group.size()};
+    return c;
+}
+
+/// Which rows a search passes over: what others are changing, what this transaction's snapshot does
+/// not see, and retries in slots that the claimer does not hold.
+class RowFilter {
+public:
+    explicit RowFilter(const ClaimSearch &search);
+
+    bool passes(TupleTableSlot *row) const {
+        if (pg::is_being_changed(row) || pg::is_newer_than_snapshot(row))
+            return false;
+        return held_ == nullptr || DatumGetInt32(value_in(row, WorkColumn::attempt)) == 0 ||
+               held_[DatumGetInt32(value_in(row, WorkColumn::slot))];
+    }
+
+private:
+    const bool *held_ = nullptr; ///< of each slot; null: the claimer is no node
+};
+
+} // namespace stacksaga

@@ -1,0 +1,132 @@
+// What a queue holds for its waiters: due steps that its limits let through, and the instant at
+// which there may be more.
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "src/saga/claim_turns.hpp"
+#include "src/saga/queue_limits.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// Where the table is not accessed directly: somebody has partitioned it, say.
+constinit pg::Statement count_by_sql{
+    "SELECT count(*) FILTER (WHERE due_at <= $3 AND (lease_until IS NOT NULL OR rank = 0 OR NOT $4)),"
+    "       min(due_at) FILTER (WHERE due_at > $3)"
+    "  FROM stacksaga.work"
+    " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND NOT verifying",
+    pg::Plans::by_statistics};
+
+/// One look at a queue.
+struct Look {
+    const ClaimSearch &search;
+    size_t enough;
+    Claimable found{.due = 0, .next = DT_NOEND, .is_being_changed = false};
+
+    /// Whether to go on to the next row of a range that is in the order of due_at.
+    bool see(TupleTableSlot *row);
+    void see_usual(ProbeMemory &memory);
+    void see_leases(ProbeMemory &memory);
+    void see_ranks(uint32 due_ranks);
+    void see_by_sql();
+
+private:
+    template <class F> void see_range(const char *index, ProbeMemory &memory, F &&visit);
+};
+
+bool Look::see(TupleTableSlot *row) {
+    if (pg::is_being_changed(row)) {
+        found.is_being_changed = true;
+        return true;
+    }
+    const TimestampTz due_at = due_at_of(row);
+    if (due_at > search.now) {
+        found.next = std::min(found.next, due_at);
+        return false;
+    }
+    return ++found.due < enough;
+}
+
+template <class F> void Look::see_range(const char *index, ProbeMemory &memory, F &&visit) {
+    TimestampTz first = search.now;
+    const std::array key{ring_key(search.ring_id), queue_key(search.queue),
+                         due_key(memory.begin(search.now))};
+    pg::each_row("work", index, key, [&](TupleTableSlot *row) {
+        first = std::min(first, due_at_of(row));
+        return visit(row);
+    });
+    memory.end(search.now);
+    memory.settle_at(search.now, first);
+}
+
+void Look::see_usual(ProbeMemory &memory) {
+    see_range("work_for_services", memory, [&](TupleTableSlot *row) { return see(row); });
+}
+
+void Look::see_leases(ProbeMemory &memory) {
+    see_range("work_leased", memory, [&](TupleTableSlot *row) { return see(row); });
+}
+
+/// What is due of some ranks, and of each rank the first step that is not.
+void Look::see_ranks(uint32 due_ranks) {
+    pg::with_index("work", "work_by_rank", [&](pg::IndexReader &reader) {
+        const int16 last = search.only_compensations ? core::compensation_rank : core::lowest_rank;
+        for (int16 rank = 0; rank <= last; ++rank) {
+            const bool has_due = (due_ranks & (1U << rank)) != 0 && found.due < enough;
+            reader.seek(std::array{ring_key(search.ring_id), queue_key(search.queue),
+                                   rank_key(rank), due_key(has_due ? DT_NOBEGIN : search.now)});
+            TupleTableSlot *row;
+            while ((row = reader.next()) != nullptr && see(row))
+                ;
+        }
+    });
+}
+
+void Look::see_by_sql() {
+    pg::Rows rows =
+        count_by_sql.run(pg::param(search.ring_id), pg::param(search.queue),
+                         pg::param_time(search.now), pg::param(search.only_compensations));
+    found.due = static_cast<size_t>(rows.int8(0, 0));
+    found.next = rows.optional_time(0, 1).value_or(DT_NOEND);
+}
+
+Claimable look(const ClaimSearch &search, const QueueLimits &limits, size_t enough) {
+    QueueMemory &memory = memory_of(search.ring_id, search.queue);
+    const QueueRoom room = room_of(search.ring_id, search.queue, limits, search.wanted, search.now);
+    Look look{.search = search, .enough = enough};
+    if (work_table.obstacle() != nullptr) {
+        look.see_by_sql();
+    } else {
+        // A lease that ran out is settled by a claim, which makes room.
+        look.see_leases(memory.leases);
+        if (room.steps > 0 && !search.only_compensations)
+            look.see_usual(memory.usual);
+        if (room.steps > 0)
+            look.see_ranks(find_due_ranks(search, memory));
+    }
+    if (room.steps <= 0)
+        look.found.next = std::min(look.found.next, room.more_at);
+    else if (limits.max_running_per_group && look.found.due > 0)
+        look.found.due = find_candidates(search).list.size(); // those of full groups do not count
+    return look.found;
+}
+
+} // namespace
+
+Claimable count_claimable(int32 ring_id, std::string_view queue, TimestampTz now, size_t enough) {
+    Claimable found{};
+    const auto body = [&] {
+        const QueueLimits limits = read_limits(ring_id, queue);
+        const ClaimSearch search{.ring_id = ring_id,
+                                 .queue = queue,
+                                 .now = now,
+                                 .only_compensations = limits.is_paused,
+                                 .max_running_per_group = limits.max_running_per_group,
+                                 .wanted = static_cast<int32>(std::min<size_t>(enough, 1000))};
+        found = look(search, limits, enough);
+    };
+    pg::with_pinned_path([&] { pg::as_owner([&] { pg::with_spi(body); }); });
+    return found;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,39 @@
+// What find_sagas() is asked for: the arguments, checked, and whether a saga's row is asked for.
+#pragma once
+#include "pg/function.hpp"
+
+namespace stacksaga {
+
+/// Where a saga stands in the list: newest first, and of those of one instant the greatest id.
+struct ListPlace {
+    TimestampTz created_at;
+    pg_uuid_t saga_id;
+
+    /// Whether this one comes first in the list.
+    bool is_newer_than(const ListPlace &other) const {
+        if (created_at != other.created_at)
+            return created_at > other.created_at;
+        return memcmp(saga_id.data, other.saga_id.data, UUID_LEN) > 0;
+    }
+};
+
+struct SagaFilter {
+    std::optional<std::string_view> saga;
+    std::span<const int32> definitions{}; ///< all versions of that saga
+    std::optional<core::Status> status;
+    std::optional<std::string_view> key_prefix;
+    std::optional<Datum> attributes; ///< jsonb
+    std::span<const int64> hashes{}; ///< of the attributes
+    std::optional<ListPlace> before; ///< the last row of the page before
+    size_t max_sagas;
+
+    bool accepts(TupleTableSlot *saga) const;
+};
+
+/// SG400 for what is not valid. Leaves `definitions` to who looks them up.
+SagaFilter find_argument(const pg::Arguments &arguments);
+
+/// The place of a row of a table with columns created_at and saga_id of these numbers.
+ListPlace place_in(TupleTableSlot *row, AttrNumber created_at, AttrNumber saga_id);
+
+} // namespace stacksaga

@@ -1,0 +1,29 @@
+// What a saga is ordered, limited and found by: its priority, its group, its attributes. None of it
+// is part of its identity, and its children inherit all of it.
+#pragma once
+#include "pg/function.hpp"
+
+namespace stacksaga {
+
+inline constexpr int32 first_priority = 1, default_priority = 3, last_priority = 5;
+inline constexpr int attributes_max = 16;
+inline constexpr int attribute_name_bytes_max = 63;
+inline constexpr int attribute_value_bytes_max = 255; ///< of a string, or of a number as text
+
+struct SagaTraits {
+    int16 priority = default_priority;
+    std::optional<std::string_view> group_key{};
+    std::optional<Datum> attributes{}; ///< jsonb, an object that is not empty
+};
+
+/// SG400 unless it is one of the priorities.
+int16 priority_argument(const pg::Arguments &arguments, int i);
+
+/// SG400 unless it is 1 to key_bytes_max bytes long. `element` counts from 1; 0: not an array's.
+void check_group_key(std::string_view group_key, const char *argument, int element = 0);
+
+/// A jsonb that is not NULL, as attributes: nothing for an empty object. SG400 unless it is a flat
+/// object of few strings, numbers and booleans.
+std::optional<Datum> checked_attributes(Datum value, int element = 0);
+
+} // namespace stacksaga
