@@ -9,6 +9,8 @@
 #   make mutants      plants bugs one at a time; each must be caught by a test
 #   make coordinator  build the daemon               make clean                   remove what was built
 #   make man          the daemon's manual page, build/stacksaga-coordinator.1
+#   make install-coordinator [DESTDIR=... COORDINATOR_PREFIX=/usr/local]  the daemon, unit, manual page, completion, sample settings
+#   make screenshots  the pictures of the page in docs/images, by a browser without a screen
 #   make bench        how fast, compared with what
 #   make crash-points  the server ended at every crash point of the source; CRASH_POINTS=OPTIONS
 #   make sweep        hot calls at many loads: fails where more clients or rows make one slow; SWEEP=OPTIONS
@@ -38,7 +40,7 @@ ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-ext
 PROVE_TESTS    := $(sort $(wildcard test/tap/*.pl))
 PROVE_FLAGS    += -I test/tap/lib
 TAP_TESTS      := $(if $(PROVE_TESTS),1)
-EXTRA_CLEAN    = $(OBJS:.o=.d) $(TABLE_TEST:.so=.o) $(TABLE_TEST:.so=.d) $(TABLE_TEST) build docs/examples/*/node_modules results regression.diffs regression.out tmp_check \
+EXTRA_CLEAN    = $(OBJS:.o=.d) $(TABLE_TEST:.so=.o) $(TABLE_TEST:.so=.d) $(TABLE_TEST) build docs/examples/*/node_modules test/examples/node_modules results regression.diffs regression.out tmp_check \
                  test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
 
 PG_CONFIG  ?= pg_config
@@ -96,7 +98,7 @@ $(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 
 .PHONY: packages demo test unit regress isolation property tap docs examples lint model sim mutants \
         chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \
-        coordinator man demo-programs cmake sweep crash-points
+        coordinator man install-coordinator screenshots demo-programs cmake sweep crash-points test-versions
 
 packages:
 	@test/tools/install-packages
@@ -117,6 +119,14 @@ coordinator:
 
 man: coordinator
 	coordinator/man.sh build/coordinator/stacksaga-coordinator > build/stacksaga-coordinator.1
+
+# Settings that are there stay. PGXS has a prefix of its own.
+COORDINATOR_PREFIX ?= /usr/local
+install-coordinator: man
+	@DESTDIR='$(DESTDIR)' PREFIX='$(COORDINATOR_PREFIX)' coordinator/install.sh build
+
+screenshots: all coordinator
+	@test/tools/screenshots
 
 # What the demo runs: the daemon and the demo's own programs, without the tests.
 demo-programs: coordinator
@@ -185,6 +195,10 @@ tap: all cmake
 # A long run of one area: test/tools/property AREA --episodes N, of outbox, keys or ring.
 property: all cmake
 	@test/tools/property
+
+# `make test` on PostgreSQL 17 and 18, in root folders of other Debian suites: as root.
+test-versions:
+	@test/tools/versions
 
 # Not part of `make test`: it takes two hours, and an idle machine. test/bench/README.md says how.
 bench: all

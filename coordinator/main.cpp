@@ -2,19 +2,20 @@
 // errors into exit codes.
 
 #include "agent.hpp"
+#include "cli/commands.hpp"
+#include "cli/completion.hpp"
+#include "cli/config.hpp"
+#include "cli/table.hpp"
 #include "clock.hpp"
-#include "commands.hpp"
-#include "config.hpp"
 #include "conninfo.hpp"
 #include "errors.hpp"
-#include "http_routes.hpp"
-#include "http_server.hpp"
 #include "log.hpp"
 #include "master.hpp"
 #include "pg_control_store.hpp"
 #include "service.hpp"
-#include "status_reader.hpp"
 #include "task_group.hpp"
+#include "web/operators.hpp"
+#include "web/site.hpp"
 
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/cancellation_signal.hpp>
@@ -33,8 +34,11 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <random>
+#include <string>
+#include <termios.h>
 #include <unistd.h>
 #include <vector>
 
@@ -74,47 +78,47 @@ int conclude(Log &log, const std::exception_ptr &failure, int stop_signal) {
     return exit_code::ok;
 }
 
-/// The HTTP server of the daemon, with its routes.
-class Web {
-public:
-    Web(asio::io_context &io, const Config &config, Log &log, std::string role)
-        : routes_(std::move(role)), server_(io, config.http, [this](HttpRequest request) {
-              return routes_.answer(std::move(request));
-          }) {
-        const std::vector<std::string> names = database_names(config.databases);
-        for (std::size_t i = 0; i < names.size(); ++i)
-            routes_.add_database(names[i], std::make_unique<StatusReader>(
-                                               io.get_executor(), config.databases[i],
-                                               [&log](std::string_view notice) {
-                                                   log.debug("notice", {{"notice", notice}});
-                                               }));
-        if (config.http.host.empty() || config.once)
-            return;
-        try {
-            server_.start();
-            log.info("listening",
-                     {{"http", fmt::format("{}:{}", config.http.host, config.http.port)}});
-        } catch (const std::runtime_error &error) {
-            if (!config.http_is_default)
-                throw;
-            log.warn("HTTP is not served",
-                     {{"error", error.what()},
-                      {"hint", "Choose another address with --http HOST:PORT."}});
-        }
-    }
-    Web(const Web &) = delete;
-    Web &operator=(const Web &) = delete;
-    ~Web() { stop(); }
+int run_completion(const Config &config) {
+    const std::string script = completion_script(config.key);
+    print_out(script);
+    if (!script.empty())
+        return exit_code::ok;
+    std::fputs("There are completion scripts for bash and zsh.\n", stderr);
+    return exit_code::usage;
+}
 
-    void stop() noexcept {
-        server_.stop();
-        routes_.close();
+/// Reads a line without showing it on a terminal.
+std::string read_password() {
+    termios shown{};
+    const bool is_terminal = ::tcgetattr(STDIN_FILENO, &shown) == 0;
+    if (is_terminal) {
+        std::fputs("Password: ", stderr);
+        termios hidden = shown;
+        hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+        ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
     }
+    std::string password;
+    std::getline(std::cin, password);
+    if (is_terminal) {
+        ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
+        std::fputs("\n", stderr);
+    }
+    return password;
+}
 
-private:
-    HttpRoutes routes_;
-    HttpServer server_;
-};
+int run_hash_password(const Config &config) {
+    if (!is_operator_name(config.key)) {
+        std::fputs("A name has 1 to 63 bytes, no control characters and no colon.\n", stderr);
+        return exit_code::usage;
+    }
+    const std::string password = read_password();
+    if (password.empty()) {
+        std::fputs("No password was given.\n", stderr);
+        return exit_code::usage;
+    }
+    print_out(operator_line(config.key, password) + "\n");
+    return exit_code::ok;
+}
 
 /// Runs a command that reads; prints an error to standard error.
 int run_reading_command(const Config &config) {
@@ -223,7 +227,7 @@ int run_masters(const Config &config, Log &log, const Service::ReadConfig &read_
     std::deque<ServedDatabase> databases;
     for (const std::string &conninfo : config.databases)
         databases.emplace_back(io, conninfo, log, master_settings(config, service));
-    Web web(io, config, log, "master");
+    Site site(io, config, log, "master");
     std::vector<asio::awaitable<void>> tasks;
     for (ServedDatabase &each : databases)
         tasks.push_back(config.once ? each.master.run()
@@ -232,8 +236,9 @@ int run_masters(const Config &config, Log &log, const Service::ReadConfig &read_
         for (ServedDatabase &each : databases)
             each.master.log_state();
     };
-    const std::exception_ptr failure = service.run(run_task_group(std::move(tasks), config.once),
-                                                   {.dump = dump, .end = [&] { web.stop(); }});
+    const std::exception_ptr failure =
+        service.run(run_task_group(std::move(tasks), config.once),
+                    {.dump = dump, .end = [&] { site.stop(); }, .reload = [&] { site.reload(); }});
     return conclude(log, failure, service.stop_signal());
 }
 
@@ -245,9 +250,11 @@ int run_master(const Config &config, Log &log, const Service::ReadConfig &read_a
     SteadyClock clock(io.get_executor());
     Service service(io, log, config, read_again);
     Master master(store, clock, log, master_settings(config, service));
-    Web web(io, config, log, "master");
-    const std::exception_ptr failure = service.run(
-        master.run(), {.dump = [&] { master.log_state(); }, .end = [&] { web.stop(); }});
+    Site site(io, config, log, "master");
+    const std::exception_ptr failure =
+        service.run(master.run(), {.dump = [&] { master.log_state(); },
+                                   .end = [&] { site.stop(); },
+                                   .reload = [&] { site.reload(); }});
     return conclude(log, failure, service.stop_signal());
 }
 
@@ -288,9 +295,10 @@ int run_agent(const Config &config, Log &log, const Service::ReadConfig &read_ag
                  .weight = config.weight,
                  .seed = std::random_device{}(),
                  .on_status = [&service](const std::string &status) { service.status(status); }});
-    Web web(io, config, log, "agent");
-    const std::exception_ptr failure =
-        service.run(agent.run(), {.dump = [&] { agent.log_state(); }, .end = [&] { web.stop(); }});
+    Site site(io, config, log, "agent");
+    const std::exception_ptr failure = service.run(agent.run(), {.dump = [&] { agent.log_state(); },
+                                                                 .end = [&] { site.stop(); },
+                                                                 .reload = [&] { site.reload(); }});
     if (service.stop_signal() != 0)
         run_after_stop(io, agent.leave());
     return conclude(log, failure, service.stop_signal());
@@ -323,6 +331,10 @@ int main(int argc, char **argv) {
             print_out(config.printed);
             return exit_code::ok;
         }
+        if (config.command == Command::completion)
+            return run_completion(config);
+        if (config.command == Command::hash_password)
+            return run_hash_password(config);
         if (config.command != Command::master && config.command != Command::agent) {
             std::signal(SIGPIPE, SIG_DFL); // like any command whose output pipe closes
             return run_reading_command(config);
@@ -332,6 +344,9 @@ int main(int argc, char **argv) {
         try {
             return config.command == Command::agent ? run_agent(config, log, read_again)
                                                     : run_master(config, log, read_again);
+        } catch (const OperatorsError &error) {
+            log.error("stopping", {{"error", error.what()}, {"exit_code", exit_code::bad_config}});
+            return exit_code::bad_config;
         } catch (const std::exception &error) {
             log.error(
                 "stopping",

@@ -1,14 +1,19 @@
 # Writes page_files.hpp: the files of page/ as string literals, so that the daemon is one file.
 #   cmake -DFOLDER=... -DOUTPUT=... -P page.cmake
-set(entries "/ index.html text/html" "/page.css page.css text/css" "/page.js page.js text/javascript")
+file(GLOB names RELATIVE ${FOLDER} ${FOLDER}/*)
+set(type_html text/html)
+set(type_css text/css)
+set(type_js text/javascript)
 set(lines "")
-foreach(entry IN LISTS entries)
-    string(REPLACE " " ";" fields "${entry}")
-    list(GET fields 0 path)
-    list(GET fields 1 name)
-    list(GET fields 2 type)
+foreach(name IN LISTS names)
+    string(REGEX REPLACE ".*\\." "" extension ${name})
+    set(path "/${name}")
+    if(name STREQUAL index.html)
+        set(path "/")
+    endif()
     file(READ ${FOLDER}/${name} body)
-    string(APPEND lines "    PageFile{\"${path}\", \"${type}; charset=utf-8\", R\"page(${body})page\"},\n")
+    string(APPEND lines
+           "    PageFile{\"${path}\", \"${type_${extension}}; charset=utf-8\", R\"page(${body})page\"},\n")
 endforeach()
 file(WRITE ${OUTPUT}
 "// Made by page.cmake of the files in page/.

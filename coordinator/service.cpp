@@ -119,6 +119,8 @@ void Service::reload() {
             log_.warn("changed settings need a restart", {{"settings", changed}});
         log_.info("reloaded", {{"log_level", name_of(read.config->log_level)}});
     }
+    if (hooks_.reload)
+        hooks_.reload();
     notifier_.notify("READY=1");
 }
 

@@ -1,7 +1,7 @@
 // The behaviour of a service: signals, notifications to systemd, the watchdog, reloading.
 #pragma once
 
-#include "config.hpp"
+#include "cli/config.hpp"
 #include "log.hpp"
 #include "sd_notify.hpp"
 
@@ -20,8 +20,9 @@ namespace stacksaga::coordinator {
 
 /// The functions that the service calls. Each may be empty.
 struct ServiceHooks {
-    std::function<void()> dump; ///< SIGUSR1: log the state
-    std::function<void()> end;  ///< the role has ended: stop everything else on the loop
+    std::function<void()> dump;     ///< SIGUSR1: log the state
+    std::function<void()> end;      ///< the role has ended: stop everything else on the loop
+    std::function<void()> reload{}; ///< SIGHUP: read other files again
 };
 
 /// Lifecycle: constructed, run() once. Thread: that of the io_context.

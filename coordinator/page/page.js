@@ -1,176 +1,76 @@
-// The page reads /status every two seconds and draws it. Tokens are text there: JavaScript's
-// numbers do not hold them, so they become BigInt.
+// The page: views by the address after "#", read again every two seconds; what changed is redrawn.
 "use strict";
 
+import {on_action} from "./actions.js";
+import {chosen_database, log_in, log_out, read, read_session, session} from "./api.js";
+import {by_id, make, patch} from "./dom.js";
+import {status_class} from "./format.js";
+import {definitions, log, schedules} from "./lists.js";
+import * as outbox from "./outbox.js";
+import * as problems from "./problems.js";
+import * as queues from "./queues.js";
+import * as ring from "./ring.js";
+import * as saga from "./saga.js";
+import * as sagas from "./sagas.js";
+
 const period_ms = 2000;
-const lag_max_seconds = 60;
-const colours = 8;
-const ring_size = 1n << 64n;
-const ring_start = -(1n << 63n);
-const by_id = id => document.getElementById(id);
-
-// Elements are created, never parsed from text: text from a database stays text.
-function make(tag, attributes = {}, ...children) {
-  const svg = ["svg", "path", "title", "text"].includes(tag);
-  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag)
-                      : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes))
-    if (value !== undefined && value !== "") element.setAttribute(name, value);
-  element.append(...children.map(c => c instanceof Node ? c : String(c ?? "")));
-  return element;
-}
-
-function table(caption, heads, rows) {
-  if (rows.length === 0) return make("p", {}, `${caption}: none.`);
-  const cell = (tag, what) => what instanceof Node || typeof what !== "object" || what === null
-    ? make(tag, typeof what === "number" ? {class: "number"} : {}, what) : make(tag, what.attributes, what.content);
-  const is_number = column => rows.some(r => typeof (r.cells ?? r)[column] === "number");
-  const head = (text, column) => make("th", {scope: "col", class: is_number(column) ? "number" : undefined}, text);
-  return make("table", {}, make("caption", {}, caption),
-    make("thead", {}, make("tr", {}, ...heads.map(head))),
-    make("tbody", {}, ...rows.map(r => make("tr", r.attributes ?? {},
-      ...(r.cells ?? r).map(c => cell("td", c))))));
-}
-
-const percent = x => `${(100 * (x ?? 0)).toFixed(1)} %`;
-const seconds = x => x === null || x === undefined ? "" :
-  x < 120 ? `${Math.max(0, x).toFixed(1)} s` : `${Math.round(x / 60)} min`;
-const state_class = s => s === "active" ? "good" : s === "dead" ? "bad" : "warn";
-
-function point(turn, radius) {
-  const angle = 2 * Math.PI * turn - Math.PI / 2;
-  return `${(100 + radius * Math.cos(angle)).toFixed(2)} ${(100 + radius * Math.sin(angle)).toFixed(2)}`;
-}
-
-// A share of the ring, in 0..1, from an exact token.
-const turn_of = token => Number((BigInt(token) - ring_start) * 1000000n / ring_size) / 1000000;
-
-function arc(range, colour, node) {
-  const from = turn_of(range.range_start);
-  const to = Math.min(turn_of(range.range_end) + 0.000001, from + 0.9999);
-  const large = to - from > 0.5 ? 1 : 0;
-  const text = `${range.node ?? "nobody"}: ${range.range_start} to ${range.range_end}, ` +
-    `${range.slots} slots, epoch ${range.epoch}` +
-    (range.next_node && range.next_node !== range.node ? `, then ${range.next_node}` : "");
-  return make("path", {class: range.node === null ? "unowned" : `c${colour} ${node?.state ?? ""}`,
-    d: `M${point(from, 92)}A92 92 0 ${large} 1 ${point(to, 92)}` +
-       `L${point(to, 64)}A64 64 0 ${large} 0 ${point(from, 64)}Z`}, make("title", {}, text));
-}
-
-function draw_ring(ring) {
-  const number = new Map(ring.nodes.map((n, i) => [n.node, i]));
-  const drawing = make("svg", {viewBox: "0 0 200 200", role: "img",
-      "aria-label": `Token ring: ${ring.ranges.length} ranges of ${ring.total_nodes} nodes`},
-    ...ring.ranges.map(r => arc(r, (number.get(r.node) ?? 0) % colours,
-                                ring.nodes[number.get(r.node)])),
-    make("text", {x: 100, y: 96}, `epoch ${ring.epoch}`),
-    make("text", {x: 100, y: 110}, `${percent(ring.coverage)} owned`));
-  const granted = name => ring.ranges.filter(r => r.node === name).reduce((n, r) => n + r.slots, 0);
-  const promised = name => ring.ranges.filter(r => (r.next_node ?? r.node) === name)
-    .reduce((n, r) => n + r.slots, 0);
-  const nodes = table("Nodes", ["Node", "State", "Kind", "Share", "Slots owned", "Slots granted",
-                                "Last beat", "Load", "Confirms"],
-    ring.nodes.map((n, i) => ({attributes: {class: n.state === "dead" ? "dead" : ""}, cells: [
-      make("span", {}, make("span", {class: `swatch c${i % colours}`, "aria-hidden": "true"}), n.node),
-      make("span", {class: state_class(n.state)}, n.state),
-      n.agent ? `${n.kind} of ${n.agent}` : n.kind, percent(n.share), granted(n.node),
-      promised(n.node), seconds(n.heartbeat_age_seconds), n.load,
-      n.progress ? make("span", {}, make("code", {}, JSON.stringify(n.progress)),
-                        ` ${seconds(n.checkpoint_age_seconds)} ago`) : ""]})));
-  const queues = table("Queues", ["Queue", "Oldest due", "Overdue"],
-    ring.queues.map(q => [q.queue, q.oldest_due ?? "", seconds(q.overdue_seconds)]));
-  const key = `ranges-${ring.region}-${ring.cluster}`;
-  const ranges = make("details", {open: by_id(key)?.parentNode.open ? "open" : undefined},
-    make("summary", {id: key}, `${ring.ranges.length} ranges`),
-    table("Ranges", ["First token", "Last token", "Slots", "Epoch", "Owner", "Next"],
-      ring.ranges.map(r => [make("code", {}, r.range_start), make("code", {}, r.range_end), r.slots,
-        r.epoch, r.node ?? "nobody", r.next_node ?? ""])));
-  return make("div", {},
-    make("h3", {}, `${ring.region} / ${ring.cluster}`),
-    make("p", {}, ring.window_start
-      ? `Window ${ring.window_start} to ${ring.window_end}, published by ${ring.publisher}. `
-      : "No window is published. ", `Oldest work overdue: ${seconds(ring.overdue_seconds) || "none"}.`),
-    make("div", {class: "ring"}, drawing, make("div", {}, nodes, queues, ranges)));
-}
-
-const subscription_heads = ["Subscription", "Topic", "Handler", "Unread for", "Held", "Dead"];
-const at_least = (n, max) => n >= max ? `${max} or more` : n;
-const subscription_cells = s => [s.subscription, s.topic, s.handler ?? "services",
-  seconds(s.lag_seconds), at_least(s.held, 1000), at_least(s.dead, 1000)];
-
-// A screen reader announces the summary when it changes, not with each update.
-function show_summary(counts) {
-  const parts = counts.filter(([n]) => n > 0).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
-  const text = parts.length === 0 ? "Nothing." : parts.join(", ") + ".";
-  if (by_id("summary").textContent !== text) by_id("summary").textContent = text;
-}
-
-function draw_attention(status) {
-  const blocked = status.blocked_keys ?? [];
-  const lagging = status.subscriptions.filter(s => s.lag_seconds > lag_max_seconds);
-  const suspected = status.rings.flatMap(r => r.nodes.filter(n => n.state === "suspected" || n.state === "dead")
-    .map(n => ({ring: `${r.region} / ${r.cluster}`, ...n})));
-  const problems = (status.problems ?? []).filter(p => p.severity !== "ok" && p.severity !== "info");
-  show_summary([[status.parked, "parked saga"], [blocked.length, "blocked key"],
-                [lagging.length, "lagging subscription"], [suspected.length, "unresponsive node"],
-                [problems.length, "problem"]]);
-  const parts = [];
-  if (status.parked > 0)
-    parts.push(table(`Parked sagas: ${status.parked}`, ["Saga", "Step", "Since", "Why", "SQL"],
-      status.parked_sagas.map(p => [
-        make("span", {}, p.saga, " ",
-          make("a", {href: `#${p.saga_id}`, id: `parked-${p.saga_id}`}, make("code", {}, p.saga_id))), `${p.step} (${p.direction})`,
-        p.since, p.error, make("code", {}, p.hint)])));
-  if (blocked.length > 0)
-    parts.push(table("Blocked keys", ["Subscription", "Topic", "Key", "Since", "Attempts", "Why", "Waiting"],
-      blocked.map(b => [b.subscription, b.topic, b.key, b.blocked_since, b.attempts, b.last_error,
-                        b.waiting])));
-  if (lagging.length > 0)
-    parts.push(table("Lagging subscriptions", subscription_heads, lagging.map(subscription_cells)));
-  if (suspected.length > 0)
-    parts.push(table("Unresponsive nodes", ["Node", "Ring", "State", "Last beat", "Share"],
-      suspected.map(n => [n.node, n.ring, make("span", {class: state_class(n.state)}, n.state),
-                          seconds(n.heartbeat_age_seconds), percent(n.share)])));
-  if (problems.length > 0)
-    parts.push(table("Problems", ["Severity", "Check", "What", "What to do"],
-      problems.map(p => [make("span", {class: p.severity === "error" ? "bad" : "warn"}, p.severity),
-                         p.check_name, p.detail, make("code", {}, p.fix)])));
-  by_id("attention").replaceChildren(...parts);
-}
-
-function draw(status) {
-  by_id("database").textContent = status.database;
-  document.title = `stacksaga: ${status.database}`;
-  const states = status.rings.flatMap(r => r.nodes).map(n => n.state);
-  by_id("pills").replaceChildren(
-    make("span", {class: "pill"}, `version ${status.version}`), " ",
-    make("span", {class: "pill"}, status.coordination),
-    ...["active", "suspected", "dead", "draining"].map(s => [s, states.filter(x => x === s).length])
-      .filter(([s, n]) => n > 0 || s === "active")
-      .flatMap(([s, n]) => [" ", make("span", {class: `pill ${state_class(s)}`}, `${s} ${n}`)]));
-  draw_attention(status);
-  by_id("rings").replaceChildren(...status.rings.map(draw_ring));
-  by_id("subscriptions").replaceChildren(
-    table("Subscriptions", subscription_heads, status.subscriptions.map(subscription_cells)));
-  by_id("sagas").replaceChildren(table("By status", ["Status", "Sagas"],
-    status.sagas.map(s => [s.status, s.more ? `${s.sagas} or more` : s.sagas])), table("Since the counters began", ["What", "", "Number"],
-    (status.counters ?? []).map(c => [c.name.replace(/^stacksaga_|_total$/g, "").replaceAll("_", " "),
-      Object.values(c.labels).join(", "), c.value])));
-  by_id("workers").replaceChildren(table("Workers", ["Process", "Since", "Turns", "Items", "Failures", "Last turn", "Mode"],
-    status.workers.map(w => [w.pid, w.started_at, w.turns, w.items, w.failures,
-      w.last_turn_ms === null ? "" : `${w.last_turn_ms} ms`, w.mode])));
-}
-
+const views = {
+  sagas: {title: "Sagas", ...sagas}, saga: {...saga}, queues: {title: "Queues", ...queues},
+  outbox: {title: "Outbox", ...outbox}, schedules: {title: "Schedules", ...schedules},
+  definitions: {title: "Definitions", ...definitions},
+  ring: {title: "Ring", load: async () => latest, draw: ring.draw}, log: {title: "Log", ...log}};
+let latest = null;
 let paused = false;
+let number = 0; // of the latest navigation: an answer to an earlier one is not shown
 
-// The page shows one of several databases: the one that the address names, else the first.
-const chosen = new URLSearchParams(location.search).get("database");
-const of_database = chosen === null ? "" : `?database=${encodeURIComponent(chosen)}`;
+/// {name, parameters} of "#/NAME/ID?QUERY"; an old address is the id of a saga alone.
+function route() {
+  const hash = location.hash.slice(1);
+  if (/^[0-9a-f-]{36}$/i.test(hash)) return {name: "saga", parameters: {id: hash}};
+  const [path, query] = hash.split("?");
+  const [, name, id] = path.split("/");
+  const parameters = Object.fromEntries(new URLSearchParams(query ?? ""));
+  if (id) parameters.id = decodeURIComponent(id);
+  return views[name] ? {name, parameters} : {name: "sagas", parameters: {}};
+}
 
+function show_failure(error) {
+  const failure = by_id("failure");
+  const text = error ? error.message : "";
+  if (failure.textContent !== text) failure.textContent = text;
+  failure.hidden = !error;
+}
+
+async function show_view(is_poll) {
+  const mine = is_poll ? number : ++number;
+  const address = location.hash;
+  const is_late = () => mine !== number || location.hash !== address;
+  const {name, parameters} = route();
+  for (const link of document.querySelectorAll("nav a"))
+    if (link.hash === `#/${name === "saga" ? "sagas" : name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  const view = by_id("view");
+  try {
+    const data = await views[name].load(parameters, is_poll);
+    if (is_late() || data === null) return;
+    const draw = () => patch(view, views[name].draw(data, parameters, draw).flat().filter(Boolean));
+    if (view.dataset.shown !== address) {
+      view.replaceChildren();
+      view.dataset.shown = address;
+    }
+    draw();
+  } catch (error) {
+    if (is_late()) return;
+    if (is_poll) throw error;
+    patch(view, [make("p", {class: "bad", role: "alert"}, error.message)]);
+  }
+}
+
+/// Of several databases, the one that the address names, else the first.
 function choose(answer) {
   if (!answer.databases) return answer;
   const names = answer.databases.map(d => d.name);
-  const one = answer.databases[Math.max(0, names.indexOf(chosen))];
+  const one = answer.databases[Math.max(0, names.indexOf(chosen_database))];
   const select = by_id("choose");
   if (select.options.length !== names.length)
     select.replaceChildren(...names.map(n => make("option", {value: n}, n)));
@@ -179,55 +79,113 @@ function choose(answer) {
   if (one.error) throw new Error(one.error);
   return one.status;
 }
-by_id("choose").addEventListener("change", event => {
-  location.search = `?database=${encodeURIComponent(event.target.value)}`;
-});
 
-async function update() {
-  if (!paused && !document.hidden) {
-    const failure = by_id("failure");
-    try {
-      const response = await fetch("status");
-      if (!response.ok) throw new Error(await response.text());
-      const focused = document.activeElement?.id;
-      draw(choose(await response.json()));
-      if (focused) by_id(focused)?.focus({preventScroll: true}); // a redrawn element loses the focus
-      failure.hidden = true;
-      by_id("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
-    } catch (error) {
-      if (failure.textContent !== error.message) failure.textContent = error.message;
-      failure.className = "bad";
-      failure.hidden = false;
-    }
-  }
-  setTimeout(update, period_ms);
+async function show_state() {
+  const response = await fetch("status");
+  if (!response.ok) throw new Error(await response.text());
+  latest = choose(await response.json());
+  by_id("database").textContent = latest.database;
+  document.title = `stacksaga: ${latest.database}`;
+  const states = latest.rings.flatMap(r => r.nodes).map(n => n.state);
+  patch(by_id("pills"), [make("span", {class: "pill"}, `version ${latest.version}`),
+    make("span", {class: "pill"}, latest.coordination),
+    ...["active", "suspected", "dead", "draining"].map(s => [s, states.filter(x => x === s).length])
+      .filter(([s, n]) => n > 0 || s === "active")
+      .map(([s, n]) => make("span", {class: `pill ${status_class(s)}`}, `nodes ${s} ${n}`)),
+    ...latest.sagas.map(s => make("span", {class: "pill"}, `${s.status} ${s.sagas}${s.more ? " or more" : ""}`))]);
+  problems.show(latest);
 }
 
+function show_session() {
+  by_id("user").textContent = session.user ?? (session.actions === "off" ? "read-only" : "");
+  by_id("log-in").hidden = session.actions !== "password" || session.user !== null;
+  by_id("log-out").hidden = session.csrf_token === null || session.actions !== "password";
+}
+
+/// Reads and draws everything once.
+export async function update(is_poll = true) {
+  try {
+    await read_session(is_poll);
+    show_session();
+    await show_state();
+    await show_view(is_poll);
+    show_failure(null);
+    by_id("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
+  } catch (error) {
+    show_failure(error);
+  }
+}
+
+async function poll() {
+  if (!paused && !document.hidden) await update();
+  setTimeout(poll, period_ms);
+}
+
+function ask_login() {
+  const dialog = by_id("dialog");
+  const user = make("input", {id: "login-user", name: "user", required: true, autocomplete: "username"});
+  const password = make("input", {id: "login-password", name: "password", type: "password", required: true,
+    autocomplete: "current-password"});
+  const failure = make("p", {class: "bad", role: "alert"});
+  dialog.replaceChildren(make("form", {onsubmit: async event => {
+    event.preventDefault();
+    try {
+      await log_in(user.value, password.value);
+      dialog.close();
+      await update(false);
+    } catch (error) {
+      failure.textContent = error.message;
+    }
+  }}, make("h2", {id: "dialog-title"}, "Log in"), make("label", {for: "login-user"}, "User"), user,
+    make("label", {for: "login-password"}, "Password"), password, failure,
+    make("p", {class: "buttons"}, make("button", {class: "primary"}, "Log in"),
+      make("button", {type: "button", onclick: () => dialog.close()}, "Close"))));
+  dialog.showModal();
+}
+
+by_id("views").append(...Object.entries(views).filter(([, view]) => view.title)
+  .map(([name, view]) => make("li", {}, make("a", {href: `#/${name}`}, view.title))));
 by_id("pause").addEventListener("click", event => {
   paused = !paused;
   event.target.setAttribute("aria-pressed", paused);
   event.target.textContent = paused ? "Resume updates" : "Pause updates";
 });
-// The timeline of a saga has an address: the page's, with the id after a "#".
-async function show_timeline() {
-  const id = location.hash.slice(1);
-  if (id === "") return;
-  by_id("saga").value = id;
-  const timeline = by_id("timeline");
-  try {
-    timeline.textContent = await (await fetch(`saga/${encodeURIComponent(id)}${of_database}`)).text();
-  } catch (error) {
-    timeline.textContent = error.message;
-  }
-  timeline.hidden = false;
-  timeline.focus();
-}
-addEventListener("hashchange", show_timeline);
-by_id("find").addEventListener("submit", event => {
-  event.preventDefault();
-  const id = by_id("saga").value;
-  if (location.hash === `#${id}`) show_timeline();
-  else location.hash = id;
+by_id("log-in").addEventListener("click", ask_login);
+by_id("log-out").addEventListener("click", async () => {
+  await log_out().catch(show_failure);
+  await update(false);
 });
-show_timeline();
-update();
+by_id("choose").addEventListener("change", event => {
+  location.search = `?database=${encodeURIComponent(event.target.value)}`;
+});
+document.querySelector(".skip").addEventListener("click", event => {
+  event.preventDefault(); // the address names a view
+  by_id("view").focus();
+});
+by_id("find").addEventListener("submit", async event => {
+  event.preventDefault();
+  const text = by_id("search").value.trim();
+  if (/^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i.test(text)) {
+    location.hash = `#/saga/${text}`;
+    return;
+  }
+  try {
+    // The one saga of this key, or the list of those whose key begins so.
+    const found = (await read("api/sagas", {key: text})).sagas;
+    const exact = found.filter(s => s.key === text);
+    location.hash = exact.length === 1 ? `#/saga/${exact[0].saga_id}`
+                                                             : `#/sagas?${new URLSearchParams({key: text})}`;
+  } catch (error) {
+    show_failure(error);
+  }
+});
+addEventListener("hashchange", async () => {
+  const focused = document.activeElement;
+  await show_view(false);
+  if (document.activeElement !== focused) return; // the viewer is elsewhere already
+  by_id("view").focus({preventScroll: true});
+  if (matchMedia("(max-width: 45rem)").matches) by_id("view").scrollIntoView();
+});
+on_action(() => update(false));
+await update(false);
+setTimeout(poll, period_ms);

@@ -122,7 +122,7 @@ for my $case ([ 'evil.example', 421 ], [ "evil.example:$port", 421 ], [ '', 421 
 	print {$socket} "GET /livez HTTP/1.1\r\nHost: $host\r\nConnection: close\r\n\r\n";
 	my $answer = join '', <$socket>;
 	like($answer, qr{^HTTP/1\.1 $expected }, "a request for the host '$host'");
-	like($answer, qr/--http-host/, 'and the answer names the setting that accepts the name') if $expected == 421;
+	like($answer, qr/--allowed-host/, 'and the answer names the setting that accepts the name') if $expected == 421;
 }
 
 # A server that accepts a connection and never answers: a terminal gets a line after ten seconds. Its end is
@@ -180,7 +180,9 @@ like($out, qr/^Ring default/, 'a section of a file calls no other command');
 for my $bad (
 	["[master]\nname = \"m\"\nlog-level = \"loud\"\n", qr/settings\.ini:3: .*must be debug/, 'a bad value'],
 	["[master]\n\nbogus = 1\n", qr/settings\.ini:3: .*bogus/, 'an unknown setting'],
-	["[master]\nname\n", qr/settings\.ini:2: /, 'an invalid line'])
+	["[master]\nname\n", qr/settings\.ini:2: /, 'an invalid line'],
+	["[master\nname = \"m\"\n", qr/settings\.ini:1: a section ends with \]/, 'a section without its end'],
+	["[master]\noperator-header = \"X-User\"\n", qr/settings\.ini:2: --operator-header: /, 'a setting that is not safe'])
 {
 	settings($bad->[0]);
 	($code, $out, $err) = execute('master', '-c', $file, '--once');
@@ -213,6 +215,10 @@ $node->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 	is($code, 77, 'without privileges it ends with 77');
 	like($err, qr/grant_usage/, 'and says what to grant');
 }
+
+($code, $out, $err) = execute('sagsa');
+is($code, 64, 'an unknown command ends with 64');
+like($err, qr/There is no command "sagsa". The commands are: master, .*sagas/, 'and is named');
 
 # No spelling of a password is printed, nor by an error.
 for my $case (

@@ -1,67 +1,35 @@
-# The page in a browser without a screen: the ring of a real server with what its nodes own, are granted and
-# confirm, a suspected node, a blocked key, a lagging subscription and a parked saga on it; sagas by status and
-# a saga's timeline; the pause button; one of several databases; nothing that its policy forbids. Driven over
-# the browser's debugging pipe. PAGE_SCREENSHOT names a file for a picture of it.
+# The page in a browser without a screen: every view with real data at three widths, a parked saga that is
+# found by its key, retried and completes, bulk actions, what a keyboard and a screen reader need, markup in
+# every name, one of several databases. PAGE_SCREENSHOTS names a folder for pictures of it.
 use strict;
 use warnings;
 
-use HTTP::Tiny;
-use IO::Socket::INET;
-use IPC::Run;
 use JSON::PP;
-use MIME::Base64;
-use POSIX ();
 use PostgreSQL::Test::Utils;
+use StacksagaBrowser;
 use StacksagaCluster;
+use StacksagaSite;
 use Test::More;
 
-sub program_of
-{
-	my ($name) = @_;
-	return (grep { -x } map { "$_/$name" } split /:/, $ENV{PATH})[0];
-}
-my $program = program_of('stacksaga-coordinator');
+my $program = StacksagaSite::program();
 plan skip_all => 'stacksaga-coordinator is not in PATH' unless defined $program;
-my $chromium = program_of('chromium-headless-shell') // program_of('chromium');
+my $chromium = StacksagaBrowser::program();
 plan skip_all => 'no browser (package chromium-headless-shell) is here' unless defined $chromium;
 
 my $node = StacksagaCluster->new('main');
 $node->init;
 $node->start;
 $node->create_extension('postgres');
-
-# Three nodes, one of them unresponsive; a saga whose compensation fails; a message whose handler fails, and
-# a later message of its key.
+my $pictures = $ENV{PAGE_SCREENSHOTS};
+my $markup = $pictures ? '' : '<img src=x onerror=alert(1)>';
+StacksagaSite::fill($node, $markup);
 $node->safe_psql('postgres', q{
 	SELECT stacksaga.alter_ring('default', 'default', setting, value)
 	  FROM (VALUES ('publish_lead', '900 ms'), ('window_length', '1 second'),
 				   ('dead_after', '2 hours'), ('suspect_after', '1 hour')) AS s(setting, value);
-	SELECT stacksaga.register_node(n) FROM (VALUES ('till-1'), ('till-2'), ('till-3')) AS v(n);
-	CREATE FUNCTION refuse(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
-	BEGIN RAISE EXCEPTION 'the <b>bank</b> says no' USING ERRCODE = 'SG424'; END $$;
-	CREATE FUNCTION act(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT '{}'::jsonb $$;
-	CREATE FUNCTION refuse_message(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
-	BEGIN RAISE EXCEPTION 'no such customer' USING ERRCODE = 'SG424'; END $$;
-	SELECT stacksaga.define_saga('transfer', ARRAY[
-		stacksaga.sql_step('debit', 'public.act(stacksaga.step_call)', 'public.refuse(stacksaga.step_call)'),
-		stacksaga.sql_step('credit', 'public.refuse(stacksaga.step_call)')]);
-	SELECT stacksaga.create_subscription('billing', 'orders', 'public.refuse_message(stacksaga.message)');
-	SELECT stacksaga.create_subscription('audit', 'orders');
-});
-my $saga = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.start_saga('transfer')});
-$node->safe_psql('postgres', qq{SELECT stacksaga.publish('orders', '{"n": $_}', key => 'order-42')}) for 1, 2;
-ok($node->poll_query_until('postgres', q{
-		WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
-		SELECT n >= 0 AND (SELECT count(*) FROM stacksaga.parked_sagas) = 1
-			AND (SELECT count(*) FROM stacksaga.blocked_keys WHERE waiting = 1) = 1 FROM done}),
-	'a saga is parked and a key is blocked');
-
-my $free = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1', LocalPort => 0);
-my $port = $free->sockport;
-close $free;
-my $master = IPC::Run::start(
-	[ $program, 'master', '--name', 'coordinator-1', '--http', "127.0.0.1:$port", '-d', $node->connstr('postgres') ],
-	'<', '/dev/null', '>', '/dev/null', '2>>', "$PostgreSQL::Test::Utils::log_path/page_daemon.log");
+	SELECT stacksaga.register_node(n) FROM (VALUES ('till-1'), ('till-2'), ('till-3')) AS v(n)});
+my $operators = StacksagaSite::operators_file($program, alice => 'right');
+my $site = StacksagaSite->new($node, $program, '--operators-file', $operators, '--name', 'coordinator-1');
 ok($node->poll_query_until('postgres', q{
 		WITH beats AS MATERIALIZED (
 			SELECT h.* FROM stacksaga.nodes m JOIN stacksaga.node n USING (node),
@@ -72,237 +40,219 @@ $node->safe_psql('postgres', q{
 	UPDATE stacksaga.node SET heartbeat_at = heartbeat_at - interval '90 minutes' WHERE node = 'till-3';
 	UPDATE stacksaga.outbox_message SET published_at = published_at - interval '5 minutes';
 	SELECT stacksaga.acknowledge_checkpoint(node, incarnation, '{"offset": "9223372036854775807"}')
-	  FROM stacksaga.node WHERE node = 'till-1';
-	SELECT count(*) FROM stacksaga.start_sagas('transfer', ARRAY['{}', '{}']::jsonb[])});
+	  FROM stacksaga.node WHERE node = 'till-1'});
 
-# The browser: JSON messages that end with a NUL, on its descriptors 3 and 4.
-local $SIG{PIPE} = 'IGNORE';
-$^F = 20; # these pipes are for the child
-pipe(my $to_read, my $to) or die $!;
-pipe(my $from, my $from_write) or die $!;
-my $profile = PostgreSQL::Test::Utils::tempdir();
-my $browser = fork // die $!;
-my $test = $$;
-END { kill q(KILL), $browser if $browser && $$ == $test; }
-if ($browser == 0)
-{
-	POSIX::dup2(fileno($to_read), 30);
-	POSIX::dup2(fileno($from_write), 31);
-	POSIX::dup2(30, 3);
-	POSIX::dup2(31, 4);
-	open STDOUT, '>', "$PostgreSQL::Test::Utils::log_path/browser.log";
-	open STDERR, '>&', \*STDOUT;
-	exec $chromium, '--no-sandbox', '--headless', '--disable-gpu', '--remote-debugging-pipe',
-	  "--user-data-dir=$profile", '--window-size=1100,1500', 'about:blank';
-}
-close $to_read;
-close $from_write;
-$to->autoflush;
+my $browser = StacksagaBrowser->new($chromium);
+my $url = $site->origin;
+my $saga = $node->safe_psql('postgres', q{SELECT stacksaga.saga_id_of('parcel', 'order-4711')});
+my $order = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.sagas WHERE saga LIKE 'order%' LIMIT 1});
+my $key = $node->safe_psql('postgres', "SELECT key FROM stacksaga.sagas WHERE saga_id = '$order'");
 
-my ($next, $session, $buffer, @events) = (0, undef, '');
-sub message
+# Each view, as a stranger sees it: its place in the address, its heading, and what must be on it.
+my @views = (
+	[ '#/sagas', 'Sagas', qr/order-\d+.*order.* 1\s+running/s ],
+	[ '#/sagas?status=parked', 'Sagas', qr/order-4711\s.*parcel 1\s.*parked/s ],
+	[ "#/saga/$saga", 'order-4711 parked', qr/Parked at\s+ship \(act\).*Stages.*pay.*done.*ship.*parked.*Attempts.*Timeline.*start of saga parcel/s ],
+	[ "#/saga/$order", "$key running", qr/Stages.*reserve.*price.*queue pricing.*pay.*child transfer.*mail/s ],
+	[ '#/queues', 'Queues', qr/Steps completed.*Attempts failed.*pricing/s ],
+	[ '#/outbox', 'Outbox', qr/audit.*billing.*Blocked keys.*customer.*no such customer.*Dead messages/s ],
+	[ '#/outbox/billing', 'Subscription billing', qr/no such customer/ ],
+	[ '#/schedules', 'Schedules', qr/nightly.*0 3 \* \* \*.*runs/s ],
+	[ '#/definitions', 'Definitions', qr/parcel.*transfer/s ],
+	[ '#/definitions/parcel', 'Definition parcel', qr/pay.*irreversible.*ship.*Attempts and how long/s ],
+	[ '#/ring', 'Rings', qr/default \/ default.*coordinator-1.*till-1.*active.*till-3.*suspected.*9\d min ago/s ],
+	[ '#/log', 'What operators did', qr/create\s.*subscription audit/s ]);
+for my $width (390, 820, 1280)
 {
-	while ($buffer !~ /\0/)
+	$browser->resize($width, 900);
+	$browser->open_page("$url/");
+	for my $view (@views)
 	{
-		vec(my $ready = '', fileno($from), 1) = 1;
-		select($ready, undef, undef, 60) > 0 or die 'the browser does not answer';
-		sysread($from, $buffer, 65536, length $buffer) or die 'the browser has ended';
-	}
-	$buffer =~ s/^([^\0]*)\0//;
-	return decode_json($1);
-}
-sub ask
-{
-	my ($method, %parameters) = @_;
-	my %question = (id => ++$next, method => $method, params => \%parameters);
-	$question{sessionId} = $session if defined $session;
-	print {$to} encode_json(\%question), "\0";
-	while (1)
-	{
-		my $answer = message();
-		if (($answer->{id} // 0) == $next)
-		{
-			die "$method: $answer->{error}{message}" if $answer->{error};
-			return $answer->{result};
-		}
-		push @events, $answer;
+		my ($address, $heading, $pattern) = @$view;
+		my $is = encode_json([$heading]);
+		$browser->evaluate("location.hash = '$address'");
+		$browser->becomes("document.querySelector('#view').dataset.shown === '$address'", "$address at $width pixels is shown");
+		$browser->becomes("document.querySelector('#view h2')?.innerText.replace(/\\s+/g, ' ').trim() === ${is}[0].replace(/\\s+/g, ' ').trim()",
+			"with its heading");
+		like($browser->text('#view'), $pattern, 'and what it is about');
+		cmp_ok($browser->evaluate('document.documentElement.scrollWidth'), '<=', $width, 'and is not wider than the screen');
 	}
 }
-sub evaluate
-{
-	my ($script) = @_;
-	my $result = ask('Runtime.evaluate', expression => $script, returnByValue => JSON::PP::true,
-		awaitPromise => JSON::PP::true);
-	die "$script: " . encode_json($result->{exceptionDetails}) if $result->{exceptionDetails};
-	return $result->{result}{value};
-}
-sub becomes
-{
-	my ($script, $test) = @_;
-	my $end = time + 60;
-	select undef, undef, undef, 0.05 while !evaluate($script) && time < $end;
-	return ok(evaluate($script), $test);
-}
-sub is_on_page
-{
-	my ($place, $pattern, $test) = @_;
-	return like(evaluate("document.querySelector('$place').innerText"), $pattern, $test);
-}
+is($browser->evaluate(q{document.querySelectorAll('#view img, #view script, #problems img').length}), 0, 'markup in names stays text');
 
-my $target = ask('Target.createTarget', url => 'about:blank');
-$session = ask('Target.attachToTarget', targetId => $target->{targetId}, flatten => JSON::PP::true)->{sessionId};
-ask("$_.enable") for qw(Page Runtime Log);
-ask('Page.navigate', url => "http://127.0.0.1:$port/");
-becomes(q{document.querySelectorAll('#rings svg path').length > 0}, 'the ring is drawn');
-is_on_page('#pills', qr/active 2\s.*suspected 1/s, 'two nodes are active, one is suspected');
-is_on_page('#rings', qr/till-3\s+suspected/, 'which the table shows');
-is_on_page('#attention', qr/Parked sagas: 1.*transfer \Q$saga\E.*debit \(compensate\).*the <b>bank<\/b> says no/s,
-	'the parked saga needs attention, its error is text');
-is_on_page('#attention', qr/Blocked keys.*billing\s+orders\s+order-42.*no such customer\s+1$/ms, 'so does the blocked key');
-is_on_page('#attention', qr/Lagging subscriptions.*audit\s+orders\s+services\s+5 min/s, 'so does a subscription without a reader');
-is_on_page('#attention', qr/Unresponsive nodes.*till-3\s+default \/ default\s+suspected\s+90 min/s, 'and the unresponsive node');
-is_on_page('#summary', qr/^1 parked saga, 1 blocked key, 1 lagging subscription, 1 unresponsive node, \d+ problems?\.$/,
+# Problems are above every view, each a line that opens, grouped by error.
+like($browser->text('#summary'), qr/^3 parked sagas, 1 blocked key, 1 lagging subscription, 1 unresponsive node, \d+ findings?\.$/,
 	'a summary is announced to a screen reader');
-is(evaluate(q{document.querySelector('#summary').getAttribute('role')}), 'status', 'when it changes');
-is_on_page('#sagas', qr/By status.*pending\s+2\s+running\s+0\s.*parked\s+1\s+completed\s+0/s, 'sagas are counted by status');
-is_on_page('#subscriptions', qr/audit\s+orders\s+services.*billing\s+orders\s+public\.refuse_message\(stacksaga\.message\)/s,
-	'and all subscriptions');
-# What each node owns and was granted, as the database has it, and what it confirms.
-for my $line (split /\n/, $node->safe_psql('postgres', q{
-	SELECT o.node, count(*) FROM stacksaga.slot s JOIN stacksaga.node o ON o.incarnation = s.owner GROUP BY 1}))
-{
-	my ($name, $slots) = split /\|/, $line;
-	my $row = qq{[...document.querySelectorAll('#rings table:first-child tbody tr')]
-		.find(r => r.cells[0].innerText === '$name').cells};
-	is(evaluate("${row}[4].innerText"), $slots, "$name owns $slots slots");
-	# The unresponsive one is granted no more slots; the others take its slots over when they beat.
-	my $granted = $name eq 'till-3' ? 0 : 128;
-	becomes("${row}[5].innerText === '$granted'", "and is granted $granted");
-}
-is_on_page('#rings', qr/"offset":"9223372036854775807"/, 'the page shows a confirmation unchanged');
-evaluate(q{document.querySelector('#rings details').open = true});
-is(evaluate(q{(() => { const t = [...document.querySelectorAll('#rings details td:nth-child(-n+2)')]
+is($browser->evaluate(q{document.querySelector('#summary').getAttribute('role')}), 'status', 'when it changes');
+like($browser->text('#problems'), qr/2 \S+ transfer parked at debit, undoing it: the bank is closed/, 'sagas of one error are one line');
+is($browser->evaluate(q{document.querySelectorAll('#problems details[open]').length}), 0, 'which is closed');
+cmp_ok($browser->evaluate(q{document.querySelector('#problems').offsetHeight}), '<', 250, 'and does not push the view away');
+is($browser->evaluate(q{document.querySelectorAll('#problems > details').length}), 6, 'the others are behind one more line');
+
+# The ring: exact tokens, what nodes own and were granted.
+$browser->evaluate("location.hash = '#/ring'");
+$browser->becomes(q{document.querySelectorAll('#view svg path').length > 0}, 'the ring is drawn');
+like($browser->text('#view'), qr/"offset":"9223372036854775807"/, 'a confirmation is shown unchanged');
+$browser->evaluate(q{document.querySelector('#view details').open = true});
+is($browser->evaluate(q{(() => { const t = [...document.querySelectorAll('#view details td:nth-child(-n+2)')]
 		.map(c => BigInt(c.innerText)); let holes = 0;
 	for (let i = 1; i + 1 < t.length; i += 2) if (t[i] + 1n !== t[i + 1]) ++holes;
 	return `${t[0]} ${t.at(-1)} ${holes}`; })()}),
 	'-9223372036854775808 9223372036854775807 0', 'the tokens of the table are exact, without a hole');
-is(evaluate(q{document.querySelectorAll('#rings svg path').length}),
-	evaluate(q{document.querySelectorAll('#rings details tbody tr').length}), 'the picture has a row for each arc');
-
-# The pause button: nothing is drawn while it is pressed.
-evaluate(q{document.querySelector('#pause').click()});
-is(evaluate(q{document.querySelector('#pause').getAttribute('aria-pressed')}), 'true', 'it can be paused');
-evaluate(q{document.querySelector('#database').textContent = 'mark'});
-is(evaluate(q{update().then(() => document.querySelector('#database').textContent)}), 'mark',
-	'then nothing is drawn');
-evaluate(q{document.querySelector('#pause').click()});
-becomes(q{document.querySelector('#database').textContent === 'postgres'}, 'and goes on');
-ok(evaluate(q{document.querySelector('#rings details').open}), 'what was open stays open');
-
-# By keyboard alone: the first stop is the button, and the parked saga links to its timeline.
-evaluate(q{document.activeElement.blur()});
-sub press
+is($browser->evaluate(q{document.querySelectorAll('#view svg path').length}),
+	$browser->evaluate(q{document.querySelectorAll('#view details tbody tr').length}), 'the picture has a row for each arc');
+for my $line (split /\n/, $node->safe_psql('postgres', q{
+	SELECT o.node, count(*) FROM stacksaga.slot s JOIN stacksaga.node o ON o.incarnation = s.owner GROUP BY 1}))
 {
-	my ($key, %more) = @_;
-	ask('Input.dispatchKeyEvent', type => $_, key => $key, code => $key, %more) for 'keyDown', 'keyUp';
-	return evaluate(q{document.activeElement?.id});
+	my ($name, $slots) = split /\|/, $line;
+	my $row = qq{[...document.querySelectorAll('#view tbody tr')].find(r => r.cells[0].innerText === '$name').cells};
+	is($browser->evaluate("${row}[4].innerText"), $slots, "$name owns $slots slots");
+	# The unresponsive one is granted no more slots; the others take its slots over when they beat.
+	my $granted = $name eq 'till-3' ? 0 : 128;
+	$browser->becomes("${row}[5].innerText === '$granted'", "and is granted $granted");
 }
-evaluate(q{document.querySelector('#pause').click()}); # so that nothing moves
-evaluate(q{document.body.setAttribute('tabindex', '-1'); document.body.focus()});
-is(press('Tab', windowsVirtualKeyCode => 9), 'pause', 'the first stop of the keyboard is the button');
-is(press('Tab', windowsVirtualKeyCode => 9), "parked-$saga", 'the next the parked saga');
-press('Enter', windowsVirtualKeyCode => 13, text => "\r");
-becomes(q{!document.querySelector('#timeline').hidden}, 'which opens its timeline');
-is_on_page('#timeline', qr/start of saga transfer.*debit/s, 'step by step');
-is(evaluate(q{document.activeElement.id}), 'timeline', 'and focused');
-evaluate(q{document.querySelector('#pause').click()});
 
-# Accessible names, and contrast of 4.5 to 1 for text in both colour schemes.
-is(evaluate(q{[...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label')).length}), 0,
-	'pictures have names');
-is(evaluate(q{[...document.querySelectorAll('table')].filter(t => !t.caption || !t.querySelector('th[scope=col]')).length}),
+# Updates: what is open, chosen and focused stays; nothing moves; the button pauses them.
+my $updates = q{new Promise(done => { let n = 0; const seen = new MutationObserver(() => { if (++n === 2) { seen.disconnect(); done(n); } });
+	seen.observe(document.querySelector('#updated'), {childList: true, characterData: true, subtree: true}); })};
+$browser->evaluate(q{window.shift = 0; new PerformanceObserver(list => { for (const e of list.getEntries())
+	window.shift += e.value; }).observe({type: 'layout-shift'}); document.querySelector('#view details summary').focus()});
+is($browser->evaluate($updates), 2, 'the page updates itself');
+ok($browser->evaluate(q{document.querySelector('#view details').open && document.activeElement.nodeName === 'SUMMARY'}),
+	'what was open and focused stays so');
+cmp_ok($browser->evaluate('window.shift'), '<', 0.01, 'and nothing jumps');
+$browser->evaluate(q{document.querySelector('#pause').click()});
+is($browser->evaluate(q{document.querySelector('#pause').getAttribute('aria-pressed')}), 'true', 'it can be paused');
+$browser->evaluate(q{document.querySelector('#pause').click()});
+
+# By keyboard: past the navigation, into the search; the address of a saga of older pages still works.
+$browser->open_page("$url/#$saga");
+$browser->becomes(q{document.querySelector('#view h2')?.innerText.includes('order-4711')}, 'an older address finds its saga');
+$browser->evaluate(q{document.body.setAttribute('tabindex', '-1'); document.body.focus()});
+$browser->press('Tab', windowsVirtualKeyCode => 9);
+is($browser->evaluate(q{document.activeElement.className}), 'skip', 'the first stop of the keyboard skips to the view');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+is($browser->evaluate(q{document.activeElement.id}), 'view', 'and does so');
+is($browser->evaluate(q{[...document.querySelectorAll('header, nav, main, footer')].length}), 4, 'there are landmarks');
+is($browser->evaluate(q{[...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label')).length}), 0, 'pictures have names');
+is($browser->evaluate(q{[...document.querySelectorAll('table')].filter(t => !t.caption || !t.querySelector('th[scope=col]')).length}),
 	0, 'tables have captions and heads');
-is(evaluate(q{[...document.querySelectorAll('input')].filter(i => i.labels.length === 0).length}), 0, 'inputs have labels');
+is($browser->evaluate(q{[...document.querySelectorAll('input, select')].filter(i => i.labels.length === 0 && !i.getAttribute('aria-label')).length}),
+	0, 'inputs have labels');
 my $contrast = q{(() => {
 	const light = c => { const [r, g, b] = c.match(/[\d.]+/g).map(x => x / 255)
 		.map(x => x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
-	const back = light(getComputedStyle(document.body).backgroundColor);
-	return Math.min(...[...document.querySelectorAll('h1,h2,td,th,.pill,.bad,.good,.warn,button')].map(e => {
-		const text = light(getComputedStyle(e).color);
+	const back_of = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+		if (!/rgba\(0, 0, 0, 0\)|transparent/.test(c)) return light(c); } return 1; };
+	return Math.min(...[...document.querySelectorAll('h1,h2,h3,td,th,dt,dd,a,p,summary,button,code,.pill,.bad,.good,.warn,.dim')].map(e => {
+		const text = light(getComputedStyle(e).color); const back = back_of(e);
 		return (Math.max(text, back) + .05) / (Math.min(text, back) + .05); })); })()};
-for my $scheme ('light', 'dark')
+for my $scheme ('dark', 'light')
 {
-	ask('Emulation.setEmulatedMedia', features => [ {name => 'prefers-color-scheme', value => $scheme} ]);
-	cmp_ok(evaluate($contrast), '>=', 4.5, "text can be read in $scheme");
+	$browser->colour_scheme($scheme);
+	cmp_ok($browser->evaluate($contrast), '>=', 4.5, "text can be read in $scheme");
+	is($browser->evaluate(q{matchMedia('(prefers-color-scheme: dark)').matches
+		=== (getComputedStyle(document.body).backgroundColor.match(/\d+/)[0] < 128)}), JSON::PP::true, "the page is $scheme");
 }
-ask('Emulation.setEmulatedMedia', features => [ {name => 'prefers-color-scheme', value => 'light'} ]);
 
-# A dark page has no light corner: what is filled takes the colours of the scheme.
-for my $scheme ('light', 'dark')
+# A stranger sees SQL to copy and no payload; an operator finds the parked saga by its key, retries it, and it completes.
+like($browser->text('#view'), qr/Input: hidden. Log in to see it./, 'a stranger sees no payload');
+is($browser->evaluate(q{document.querySelectorAll('[data-action]').length}), 0, 'and no button that acts');
+$browser->evaluate(q{document.querySelector('#view details').open = true});
+like($browser->text('#view'), qr/SELECT stacksaga\.retry_saga\('$saga', 'why'\);/, 'but SQL to copy');
+sub type_into
 {
-	ask('Emulation.setEmulatedMedia', features => [ {name => 'prefers-color-scheme', value => $scheme} ]);
-	is(evaluate(q{matchMedia('(prefers-color-scheme: dark)').matches
-		=== (getComputedStyle(document.body).backgroundColor.match(/\d+/)[0] < 128)}), JSON::PP::true,
-		"the page is $scheme when it should be");
+	my ($place, $text) = @_;
+	$browser->evaluate("document.querySelector('$place').focus()");
+	return $browser->ask('Input.insertText', text => $text);
 }
-ask('Emulation.setEmulatedMedia', features => [ {name => 'prefers-color-scheme', value => 'light'} ]);
+$browser->evaluate(q{document.querySelector('#log-in').click()});
+type_into('#login-user', 'alice');
+type_into('#login-password', 'wrong');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+$browser->becomes(q{/user or password is wrong/.test(document.querySelector('#dialog').innerText)}, 'a wrong password is refused');
+$browser->evaluate(q{document.querySelector('#login-password').value = ''});
+type_into('#login-password', 'right');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+$browser->becomes(q{document.querySelector('#user').innerText === 'alice'}, 'alice logs in');
+$node->safe_psql('postgres', 'UPDATE bank SET is_open = true');
+$browser->evaluate(q{location.hash = '#/queues'});
+$browser->becomes(q{document.querySelector('#view').dataset.shown === '#/queues'}, 'she looks elsewhere');
+type_into('#search', 'order-4711');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+$browser->becomes(q{/order-4711\s+parked/.test(document.querySelector('#view h2')?.innerText)}, 'the parked saga is found by its key');
+like($browser->text('#view'), qr/confidential/, 'its payload is shown to an operator');
+$browser->evaluate(q{document.querySelector('#view [data-action=retry]').click()});
+type_into('#reason', 'the bank is open');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+$browser->becomes(q{/Nothing has been done yet/.test(document.querySelector('#dialog').innerText)}, 'retrying is tried first');
+is($node->safe_psql('postgres', "SELECT status FROM stacksaga.sagas WHERE saga_id = '$saga'"), 'parked', 'which changes nothing');
+like($browser->text('#dialog'), qr/parked\s.*running/s, 'and tells what would happen');
+$browser->evaluate(q{document.querySelector('#go').click()});
+$browser->becomes(q{/^Done/m.test(document.querySelector('#dialog').innerText)}, 'then it is done');
+$browser->evaluate(q{document.querySelector('#dialog').close()});
+$node->poll_query_until('postgres', qq{
+	WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
+	SELECT n >= 0 AND (SELECT status FROM stacksaga.sagas WHERE saga_id = '$saga') = 'completed' FROM done});
+$browser->becomes(q{/order-4711\s+completed/.test(document.querySelector('#view h2')?.innerText)}, 'and the page shows that it completed');
+is($node->safe_psql('postgres', q{SELECT on_behalf_of, reason FROM stacksaga.operator_actions WHERE action = 'retry'}),
+	'alice|the bank is open', 'recorded with her name');
 
-if ($ENV{PAGE_SCREENSHOT})
+# In bulk: those that are selected, with one reason.
+$browser->evaluate(q{location.hash = '#/sagas?status=parked'});
+$browser->becomes(q{document.querySelector('#view').dataset.shown === '#/sagas?status=parked' && document.querySelectorAll('#view tbody tr').length === 2}, 'two are parked still');
+$browser->evaluate(q{[...document.querySelectorAll('#view button')].find(b => b.innerText.startsWith('Select all')).click()});
+$browser->becomes(q{/2 selected/.test(document.querySelector('#view').innerText)}, 'both are selected');
+$browser->evaluate(q{document.querySelector('#view [data-action=retry]').click()});
+type_into('#reason', 'both');
+for my $expected ('Nothing has been done yet', 'Done')
 {
-	evaluate(q{document.querySelector('#rings details').open = false; document.activeElement.blur(); scrollTo(0, 0)});
-	open my $picture, '>:raw', $ENV{PAGE_SCREENSHOT} or die $!;
-	print {$picture} decode_base64(ask('Page.captureScreenshot', format => 'png',
-		captureBeyondViewport => JSON::PP::true,
-		clip => {x => 0, y => 0, width => 1100, height => evaluate('document.body.scrollHeight'), scale => 0.6})->{data});
-	close $picture;
+	$browser->evaluate(q{document.querySelector('#go').click()});
+	$browser->becomes("/$expected/.test(document.querySelector('#dialog').innerText)", "bulk: $expected");
+}
+is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.parked_sagas}), '0', 'both are retried');
+$browser->evaluate(q{document.querySelector('#dialog').close()});
+
+# A dead message: its payload, and discarding it.
+$browser->evaluate(q{location.hash = '#/outbox/billing'});
+$browser->becomes(q{document.querySelector('#view [data-action=discard]') !== null}, 'a dead message can be discarded');
+$browser->evaluate(q{document.querySelector('#view details[data-key=payload] summary').click()});
+$browser->becomes(q{/confidential/.test(document.querySelector('#view .payload')?.innerText)}, 'its payload is shown');
+$browser->evaluate(q{document.querySelector('#log-out').click()});
+$browser->becomes(q{document.querySelectorAll('[data-action]').length === 0 && !document.querySelector('#log-in').hidden}, 'logged out, she reads only');
+
+if ($pictures)
+{
+	for my $picture ([ 'page', 1100, 1000, '#/ring' ], [ 'page_sagas', 1100, 900, '#/sagas' ],
+		[ 'page_saga', 1100, 1100, "#/saga/$order" ], [ 'page_phone', 390, 844, "#/saga/$order" ])
+	{
+		my ($name, $width, $height, $address) = @$picture;
+		$browser->resize($width, $height);
+		$browser->open_page("$url/$address");
+		$browser->becomes(q{document.querySelector('#view h2') !== null && document.querySelector('#pills').innerText !== ''}, "picture of $name");
+		$browser->screenshot("$pictures/$name.png", $width, $height);
+	}
 }
 
 # One daemon for two databases: the page shows one, and the keyboard chooses.
+$browser->ask('Page.navigate', url => 'about:blank');
+$site->stop;
 $node->safe_psql('postgres', 'CREATE DATABASE second');
 $node->create_extension('second');
-ask('Page.navigate', url => 'about:blank');
-$master->signal('TERM');
-$master->finish;
-$master = IPC::Run::start(
-	[
-		$program, 'master', '--http', "127.0.0.1:$port", '-d', $node->connstr('postgres'), '-d',
-		$node->connstr('second')
-	],
-	'<', '/dev/null', '>', '/dev/null', '2>>', "$PostgreSQL::Test::Utils::log_path/page_daemon.log");
-my $web = HTTP::Tiny->new(timeout => 10);
-my @shown;
-my $end = time + 60;
-while (@shown < 2 && time < $end)
-{
-	select undef, undef, undef, 0.05;
-	my $answer = $web->get("http://127.0.0.1:$port/status");
-	@shown = map { $_->{status} ? $_->{name} : () } @{ decode_json($answer->{content})->{databases} } if $answer->{success};
-}
-is(scalar(@shown), 2, 'status lists both');
-ask('Page.navigate', url => "http://127.0.0.1:$port/");
-becomes(q{document.querySelector('#database')?.textContent === 'postgres'}, 'the first is shown');
-is(evaluate(q{document.querySelector('#choose').labels.length}), 1, 'there is a choice, which has a label');
-evaluate(q{document.querySelector('#choose').focus()});
-press('ArrowDown', windowsVirtualKeyCode => 40);
-becomes(q{document.querySelector('#database')?.textContent === 'second'}, 'chosen by keyboard, the other one is');
-ask('Page.navigate', url => "http://127.0.0.1:$port/#$saga");
-becomes(qq{document.querySelector('#timeline')?.innerText.includes('start of saga transfer')},
-	'a timeline is found in any database');
-my $scraped = $web->get("http://127.0.0.1:$port/metrics")->{content};
-like($scraped, qr/^stacksaga_coordinator_database_up\{database="\Q$_\E"\} 1$/m, "metrics have a label for $_") for @shown;
-like($scraped, qr/^stacksaga_sagas_parked\{database="\Q$shown[0]\E"\} 1\nstacksaga_sagas_parked\{database="\Q$shown[1]\E"\} 0$/m,
-	'and are of each');
-is($web->get("http://127.0.0.1:$port/status?database=nowhere")->{status}, 404, 'a database that is not served is not found');
-is(decode_json($web->get("http://127.0.0.1:$port/status?database=$shown[1]")->{content})->{database}, 'second',
-	'one can be asked for');
+$node->safe_psql('second', q{SELECT stacksaga.grant_usage('page', kind) FROM unnest(ARRAY['coordinator', 'monitor', 'support']) AS kind});
+$site = StacksagaSite->new($node, $program, '-d', $node->connstr('second') . ' user=page');
+$url = $site->origin;
+$browser->open_page("$url/");
+$browser->becomes(q{document.querySelector('#database')?.textContent === 'postgres'}, 'the first is shown');
+is($browser->evaluate(q{document.querySelector('#choose').labels.length}), 1, 'there is a choice, which has a label');
+$browser->evaluate(q{document.querySelector('#choose').focus()});
+$browser->press('ArrowDown', windowsVirtualKeyCode => 40);
+$browser->becomes(q{document.querySelector('#database')?.textContent === 'second'}, 'chosen by keyboard, the other one is');
+$browser->becomes(q{/Sagas, the newest first: none/.test(document.querySelector('#view').innerText)}, 'with its own sagas');
 
-my @complaints = grep { $_ !~ /favicon/ } map { encode_json($_->{params}) }
-  grep { $_->{method} =~ /^(Log\.entryAdded|Runtime\.(exceptionThrown|consoleAPICalled))$/ } @events;
+# The two refusals of the login, which the browser logs as failed requests, are the only complaints.
+my @complaints = grep { !/api\/login.*401|401.*api\/login/ } $browser->complaints;
 is_deeply(\@complaints, [], 'the browser complains of nothing, its security policy included');
-
-$session = undef;
-eval { ask('Browser.close') };
-waitpid $browser, 0;
-$master->signal('TERM');
-$master->finish;
+$browser->stop;
+$site->stop;
 done_testing();

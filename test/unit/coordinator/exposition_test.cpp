@@ -1,7 +1,7 @@
-#include "exposition.hpp"
+#include "web/exposition.hpp"
 
-#include "commands.hpp"
-#include "config.hpp"
+#include "cli/config.hpp"
+#include "cli/table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Requests in pieces, the limits of a request, accepted hosts, answers as text.
-#include "http_message.hpp"
+#include "http/message.hpp"
 
 #include <gtest/gtest.h>
 
@@ -53,8 +53,9 @@ TEST(HttpReader, RefusesWhatIsNoRequestOrTooLarge) {
              {"GET /" + many + " HTTP/1.1\r\nHost: h\r\n\r\n", 414},
              {"GET / HTTP/1.1\r\nHost: " + many + "\r\n\r\n", 431},
              {"GET / HTTP/1.1\r\nHost: h\r\n" + fields + "\r\n", 431},
-             {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody", 413},
-             {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n",
+             {"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody", 413},
+             {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 70000\r\n\r\n" +
+                  std::string(66000, 'x'),
               413}}) {
         HttpReader reader;
         EXPECT_FALSE(reader.feed(text)) << text.substr(0, 60);
@@ -62,6 +63,55 @@ TEST(HttpReader, RefusesWhatIsNoRequestOrTooLarge) {
         EXPECT_FALSE(reader.take());
         EXPECT_FALSE(reader.feed("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
     }
+}
+
+TEST(HttpReader, ReadsAFormInPiecesAndItsHeaders) {
+    const std::string text = "POST /api/login HTTP/1.1\r\nHost: h\r\nX-One: 1\r\nx-one: 2\r\n"
+                             "Origin: http://h\r\nContent-Length: 9\r\n\r\na=b&c=%20d"
+                             "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    for (const std::size_t piece : {std::size_t{1}, text.size()}) {
+        HttpReader reader;
+        for (std::size_t at = 0; at < text.size(); at += piece)
+            reader.feed(std::string_view(text).substr(at, piece));
+        const auto form = reader.take();
+        ASSERT_TRUE(form);
+        EXPECT_EQ(form->body, "a=b&c=%20");
+        EXPECT_EQ(form->headers.at("origin"), "http://h");
+        EXPECT_EQ(form->headers.at("x-one"), "") << "two values are none";
+        EXPECT_EQ(reader.refusal(), 400) << "what follows the body is the next request";
+    }
+}
+
+TEST(HttpReader, IgnoresHeadersBehindABody) {
+    HttpReader reader;
+    ASSERT_TRUE(reader.feed("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+                            "4\r\nbody\r\n0\r\nX-Remote-User: admin\r\nX-More: 1\r\n\r\n"));
+    const auto message = reader.take();
+    ASSERT_TRUE(message);
+    EXPECT_EQ(message->body, "body");
+    EXPECT_FALSE(message->headers.contains("x-remote-user"));
+    EXPECT_FALSE(message->headers.contains("x-more"));
+}
+
+TEST(OwnOrigin, IsThatOfTheHostOrANameThatWasGiven) {
+    const std::vector<std::string> names{"ops.example", "other.example:8443"};
+    for (const char *origin :
+         {"http://127.0.0.1:9187", "https://127.0.0.1:9187", "https://ops.example",
+          "HTTPS://OPS.example", "https://other.example:8443"})
+        EXPECT_TRUE(is_own_origin(origin, "127.0.0.1:9187", names)) << origin;
+    for (const char *origin :
+         {"", "null", "http://", "http://127.0.0.1", "http://127.0.0.1:9188", "http://6.6.6.6",
+          "http://localhost:9187", "https://ops.example:444", "https://other.example",
+          "https://ops.example.evil", "https://evil@ops.example", "ops.example",
+          "file://ops.example", "https://evil/ops.example"})
+        EXPECT_FALSE(is_own_origin(origin, "127.0.0.1:9187", names)) << origin;
+}
+
+TEST(Cookie, IsFoundByItsWholeName) {
+    EXPECT_EQ(cookie("a=1; session=x; b=2", "session"), "x");
+    EXPECT_EQ(cookie("session=", "session"), "");
+    EXPECT_EQ(cookie("my_session=y; sessions=z", "session"), std::nullopt);
+    EXPECT_EQ(cookie("", "session"), std::nullopt);
 }
 
 TEST(OwnHost, IsAnAddressLocalhostOrANameThatWasGiven) {
@@ -92,15 +142,16 @@ TEST(ParseTarget, DecodesTheQuery) {
 }
 
 TEST(FormatResponse, SendsNoBodyForHead) {
-    const HttpResponse response{200, "text/plain", "ok\n"};
+    const HttpResponse response{200, "text/plain", "ok\n", {}};
     const std::string get = format_response(response, "GET", true);
     EXPECT_TRUE(
         get.starts_with("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n"));
     EXPECT_TRUE(get.ends_with("\r\n\r\nok\n"));
     EXPECT_EQ(format_response(response, "HEAD", true) + "ok\n", get);
-    EXPECT_NE(format_response({405, "text/plain", ""}, "POST", false).find("Allow: GET, HEAD\r\n"),
+    const HttpResponse refused{405, "text/plain", "", {{"Allow", "GET, HEAD"}}};
+    EXPECT_NE(format_response(refused, "POST", false).find("\r\nAllow: GET, HEAD\r\n"),
               std::string::npos);
-    EXPECT_TRUE(format_response({421, "text/plain", ""}, "GET", false)
+    EXPECT_TRUE(format_response({421, "text/plain", "", {}}, "GET", false)
                     .starts_with("HTTP/1.1 421 Misdirected Request\r\n"));
 }
 

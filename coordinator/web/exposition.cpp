@@ -1,4 +1,4 @@
-#include "exposition.hpp"
+#include "web/exposition.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
-// The commands that read a database and end: status, ring, locate, doctor, check-config.
+// The commands that read a database, or act on it, and end.
 #pragma once
 
-#include "config.hpp"
+#include "cli/config.hpp"
 #include "connection.hpp"
 
 #include <asio/awaitable.hpp>
@@ -16,10 +16,6 @@ namespace stacksaga::coordinator {
 /// doctor 1 when there are warnings and 2 when there are errors. Throws StoreError when the
 /// database does not answer.
 asio::awaitable<int> run_command(asio::io_context &io, const Config &config);
-
-/// Rows as a table: a line of names, a line under it, the rows, columns padded in characters.
-[[nodiscard]] std::string format_table(const std::vector<std::string> &names,
-                                       const std::vector<std::vector<std::string>> &rows);
 
 /// Writes to standard output and flushes it; throws std::runtime_error when that fails.
 void print_out(const std::string &text);

@@ -1,9 +1,11 @@
-#include "http_server.hpp"
+#include "http/server.hpp"
 
 #include <asio/buffer.hpp>
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
+#include <asio/generic/stream_protocol.hpp>
 #include <asio/ip/tcp.hpp>
+#include <asio/local/stream_protocol.hpp>
 #include <asio/redirect_error.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/system_error.hpp>
@@ -16,12 +18,16 @@
 #include <chrono>
 #include <list>
 #include <stdexcept>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 
 namespace stacksaga::coordinator {
 namespace {
 
 using asio::ip::tcp;
+using Local = asio::local::stream_protocol;
+using Stream = asio::generic::stream_protocol;
 using Time = std::chrono::steady_clock::time_point;
 
 constexpr std::size_t connections_max = 512;
@@ -37,12 +43,18 @@ HttpResponse plain(int status, std::string text) {
 
 HttpResponse refused(int status) {
     return plain(status, status == 400 ? "The request is not HTTP/1.1 with a Host header.\n"
-                                       : "The request is too large, or has a body.\n");
+                                       : "The request is too large.\n");
+}
+
+HttpResponse not_allowed() {
+    HttpResponse response = plain(405, "Only GET, HEAD and POST are allowed.\n");
+    response.headers.emplace_back("Allow", "GET, HEAD, POST");
+    return response;
 }
 
 HttpResponse foreign_host(std::string_view host) {
     return plain(421, fmt::format("This daemon does not serve the host name \"{}\". Use its "
-                                  "address, or start it with --http-host and this name.\n",
+                                  "address, or start it with --allowed-host and this name.\n",
                                   host));
 }
 
@@ -63,8 +75,7 @@ HttpResponse failed(const std::exception_ptr &failure) {
 /// One client. It has the turn while it sends a request or reads an answer; the daemon has it while
 /// a handler runs.
 struct Client {
-    Client(tcp::socket with, asio::ip::address from)
-        : socket(std::move(with)), address(std::move(from)) {}
+    Client(Stream::socket with, HttpPeer from) : socket(std::move(with)), peer(std::move(from)) {}
 
     void begin_turn() {
         is_handled = false;
@@ -76,8 +87,8 @@ struct Client {
         socket.close(ignored);
     }
 
-    tcp::socket socket;
-    asio::ip::address address;
+    Stream::socket socket;
+    HttpPeer peer;
     Time turn_began = std::chrono::steady_clock::now();
     bool is_handled = false;
     HttpReader reader;
@@ -88,30 +99,31 @@ struct Client {
 class HttpServer::Listener : public std::enable_shared_from_this<HttpServer::Listener> {
 public:
     Listener(asio::io_context &io, HttpAddress address, Handler handler)
-        : io_(io), acceptor_(io), pause_(io), sweep_timer_(io), address_(std::move(address)),
-          handler_(std::move(handler)) {
-        address_.names.push_back(address_.host);
+        : io_(io), acceptor_(io), local_acceptor_(io), pause_(io), sweep_timer_(io),
+          address_(std::move(address)), handler_(std::move(handler)) {
+        if (!address_.host.empty())
+            address_.names.push_back(address_.host);
     }
 
     void open() {
         try {
-            tcp::resolver resolver(io_);
-            const auto found = resolver.resolve(address_.host, std::to_string(address_.port));
-            const tcp::endpoint endpoint = found.begin()->endpoint();
-            acceptor_.open(endpoint.protocol());
-            acceptor_.set_option(tcp::acceptor::reuse_address(true));
-            acceptor_.bind(endpoint);
-            acceptor_.listen();
+            if (address_.path.empty())
+                open_port();
+            else
+                open_local_socket();
         } catch (const asio::system_error &error) {
-            throw std::runtime_error(fmt::format("cannot listen on {}:{}: {}", address_.host,
-                                                 address_.port, error.what()));
+            throw std::runtime_error(
+                fmt::format("cannot listen on {}: {}", address_.text(), error.what()));
         }
-        asio::co_spawn(io_, accept(shared_from_this()), asio::detached);
     }
 
     void close() noexcept {
         asio::error_code ignored;
         acceptor_.close(ignored);
+        if (local_acceptor_.is_open()) {
+            local_acceptor_.close(ignored);
+            ::unlink(address_.path.c_str());
+        }
         pause_.cancel();
         sweep_timer_.cancel();
         for (Client &client : clients_)
@@ -121,19 +133,53 @@ public:
 private:
     using Clients = std::list<Client>;
 
+    void open_port() {
+        tcp::resolver resolver(io_);
+        const auto found = resolver.resolve(address_.host, std::to_string(address_.port));
+        const tcp::endpoint endpoint = found.begin()->endpoint();
+        acceptor_.open(endpoint.protocol());
+        acceptor_.set_option(tcp::acceptor::reuse_address(true));
+        acceptor_.bind(endpoint);
+        acceptor_.listen();
+        asio::co_spawn(io_, accept(shared_from_this(), acceptor_), asio::detached);
+    }
+
+    /// Only the daemon's user and group may connect. The socket that an earlier daemon left behind
+    /// is removed, unless somebody answers there.
+    void open_local_socket() {
+        const Local::endpoint endpoint(address_.path);
+        asio::error_code refused;
+        Local::socket probe(io_);
+        probe.connect(endpoint, refused);
+        if (refused == asio::error::connection_refused)
+            ::unlink(address_.path.c_str());
+        local_acceptor_.open(endpoint.protocol());
+        local_acceptor_.bind(endpoint);
+        if (::chmod(address_.path.c_str(), S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP) != 0)
+            throw asio::system_error(asio::error_code(errno, asio::error::get_system_category()));
+        local_acceptor_.listen();
+        asio::co_spawn(io_, accept(shared_from_this(), local_acceptor_), asio::detached);
+    }
+
     /// `self` keeps the listener alive until the coroutine ends, here and below.
-    asio::awaitable<void> accept(std::shared_ptr<Listener> self) {
-        while (self->acceptor_.is_open()) {
+    template <class Acceptor>
+    asio::awaitable<void> accept([[maybe_unused]] std::shared_ptr<Listener> self,
+                                 Acceptor &acceptor) {
+        while (acceptor.is_open()) {
             asio::error_code error;
-            tcp::socket socket =
-                co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, error));
+            auto socket =
+                co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, error));
             if (!error) {
                 admit(std::move(socket));
-            } else if (acceptor_.is_open()) {
+            } else if (acceptor.is_open()) {
                 pause_.expires_after(accept_pause);
                 co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, error));
             }
         }
+    }
+
+    void admit(Local::socket socket) {
+        admit(Stream::socket(std::move(socket)), {.is_local_socket = true, .address = {}});
     }
 
     void admit(tcp::socket socket) {
@@ -142,15 +188,21 @@ private:
         // Without it, each of several consecutive answers would wait for the client's ACK.
         if (!disconnected)
             socket.set_option(tcp::no_delay(true), disconnected);
-        if (disconnected)
-            return;
-        const auto is_neighbour = [&](const Client &client) { return client.address == address; };
+        if (!disconnected)
+            admit(Stream::socket(std::move(socket)),
+                  {.is_local_socket = false, .address = address});
+    }
+
+    void admit(Stream::socket socket, const HttpPeer &peer) {
+        const auto is_neighbour = [&](const Client &client) {
+            return !peer.is_local_socket && client.peer.address == peer.address;
+        };
         if (std::ranges::count_if(clients_, is_neighbour) >=
             std::ptrdiff_t{connections_of_client_max})
             evict(is_neighbour);
         else if (clients_.size() >= connections_max)
             evict([](const Client &) { return true; });
-        const auto client = clients_.emplace(clients_.end(), std::move(socket), address);
+        const auto client = clients_.emplace(clients_.end(), std::move(socket), peer);
         asio::co_spawn(io_, serve(shared_from_this(), client), asio::detached);
         if (!std::exchange(is_sweeping_, true))
             asio::co_spawn(io_, sweep(shared_from_this()), asio::detached);
@@ -209,7 +261,7 @@ private:
         const bool keeps_alive = message && message->keeps_alive;
         HttpResponse response = message ? HttpResponse{} : refused(client.reader.refusal());
         if (message)
-            response = co_await handle(*message);
+            response = co_await handle(*message, client.peer);
         const std::string text =
             format_response(response, message ? message->method : "GET", keeps_alive);
         client.begin_turn();
@@ -218,14 +270,15 @@ private:
         co_return keeps_alive;
     }
 
-    asio::awaitable<HttpResponse> handle(const HttpMessage &message) {
+    asio::awaitable<HttpResponse> handle(const HttpMessage &message, const HttpPeer &peer) {
         if (message.host && !is_own_host(*message.host, address_.names))
             co_return foreign_host(*message.host);
-        if (message.method != "GET" && message.method != "HEAD")
-            co_return plain(405, "Only GET and HEAD are allowed.\n");
+        if (message.method != "GET" && message.method != "HEAD" && message.method != "POST")
+            co_return not_allowed();
         std::optional<HttpRequest> request = parse_target(message);
         if (!request)
             co_return plain(400, "The query is not valid.\n");
+        request->peer = peer;
         std::exception_ptr failure;
         HttpResponse response;
         try {
@@ -242,6 +295,7 @@ private:
 
     asio::io_context &io_;
     tcp::acceptor acceptor_;
+    Local::acceptor local_acceptor_;
     asio::steady_timer pause_;
     asio::steady_timer sweep_timer_;
     bool is_sweeping_ = false;
@@ -249,6 +303,19 @@ private:
     Handler handler_;
     Clients clients_;
 };
+
+bool HttpAddress::is_local() const {
+    asio::error_code not_an_address;
+    const auto address = asio::ip::make_address(host, not_an_address);
+    return !path.empty() || host == "localhost" || (!not_an_address && address.is_loopback());
+}
+
+std::string HttpAddress::text() const {
+    if (!path.empty())
+        return "unix:" + path;
+    return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                               : fmt::format("[{}]:{}", host, port);
+}
 
 HttpServer::HttpServer(asio::io_context &io, HttpAddress address, Handler handler)
     : listener_(std::make_shared<Listener>(io, std::move(address), std::move(handler))) {}

@@ -2,9 +2,10 @@
 // the file, that over defaults.
 #pragma once
 
-#include "http_server.hpp"
+#include "http/server.hpp"
 #include "log.hpp"
 #include "types.hpp"
+#include "web/access.hpp"
 
 #include <optional>
 #include <string>
@@ -12,10 +13,54 @@
 
 namespace stacksaga::coordinator {
 
-enum class Command { master, agent, status, ring, locate, doctor, check_config };
+enum class Command {
+    master,
+    agent,
+    status,
+    ring,
+    locate,
+    doctor,
+    check_config,
+    sagas,
+    saga,
+    queues,
+    schedules,
+    definitions,
+    dead_messages,
+    act, ///< one of actions(), by its name
+    hash_password,
+    completion
+};
+
+/// Which sagas a command reads or acts on. Empty texts do not filter.
+struct SagaFilter {
+    std::string saga;
+    std::string status;
+    std::string key_prefix;
+    std::string attributes; ///< a JSON object
+    int max = 50;
+
+    [[nodiscard]] bool is_empty() const noexcept {
+        return saga.empty() && status.empty() && key_prefix.empty() && attributes.empty();
+    }
+};
+
+/// What an action needs besides its name.
+struct ActionWords {
+    std::vector<std::string> targets; ///< sagas by id or key, messages, or one name
+    std::string reason;
+    std::string spread;
+    std::string step;
+    std::string outcome;
+    std::string output;
+    std::string subscription;
+    std::string on_behalf_of;
+    bool is_confirmed = false; ///< without it the action is only tried
+};
 
 struct Config {
     Command command = Command::master;
+    std::string command_name;
     std::string conninfo; ///< empty: libpq's environment alone; the first one of several databases
     std::vector<std::string> databases; ///< of master: at least one, as conninfo
     std::vector<RingName> rings;
@@ -23,6 +68,8 @@ struct Config {
     std::string publisher;       ///< of agent: its name as a node
     double weight = 1;           ///< of agent
     HttpAddress http;
+    HttpAddress metrics_http;
+    AccessSettings access;
     bool http_is_default = true; ///< the user did not choose it: a port in use is no error
     LogFormat log_format = LogFormat::logfmt;
     LogLevel log_level = LogLevel::info;
@@ -31,7 +78,9 @@ struct Config {
     bool print_only = false; ///< print the settings and end, without connecting
     bool json = false;       ///< output of the commands that read
     bool watch = false;      ///< read again every two seconds
-    std::string key;         ///< of locate
+    std::string key;         ///< of locate; the id or key of saga; the name of hash-password
+    SagaFilter filter;       ///< of sagas, and of actions on sagas
+    ActionWords action;      ///< of act
     std::string printed;     ///< the settings, each with its source
 };
 
@@ -47,7 +96,7 @@ struct CommandLine {
 [[nodiscard]] CommandLine parse_command_line(int argc, const char *const *argv,
                                              const std::string &default_publisher);
 
-/// HOST:PORT, [V6]:PORT; nothing when it is neither.
+/// HOST:PORT, [V6]:PORT or unix:PATH; nothing when it is neither.
 [[nodiscard]] std::optional<HttpAddress> parse_http_address(const std::string &text);
 
 /// Pairs regions with clusters by position; a single one of either goes with each of the other.

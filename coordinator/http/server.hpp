@@ -3,7 +3,7 @@
 // has been slow for longest.
 #pragma once
 
-#include "http_message.hpp"
+#include "http/message.hpp"
 
 #include <asio/awaitable.hpp>
 #include <asio/io_context.hpp>
@@ -16,11 +16,18 @@
 
 namespace stacksaga::coordinator {
 
-/// The address to listen on, and the daemon's host names. An empty host means no server.
+/// The address to listen on, and the daemon's host names. Without host and path: no server.
 struct HttpAddress {
     std::string host;
     std::uint16_t port = 0;
     std::vector<std::string> names{}; ///< accepted in requests, besides localhost and `host`
+    std::string path{};               ///< of a Unix socket, in place of host and port
+
+    [[nodiscard]] bool empty() const noexcept { return host.empty() && path.empty(); }
+    /// Whether only programs on this machine can connect.
+    [[nodiscard]] bool is_local() const;
+    /// HOST:PORT or unix:PATH.
+    [[nodiscard]] std::string text() const;
 };
 
 /// Lifecycle: constructed, start() once, stop() once. Handlers run on the io_context's thread, any

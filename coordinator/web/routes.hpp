@@ -1,8 +1,8 @@
 // The paths that the daemon serves over HTTP: probes, metrics, status, and a page for people.
 #pragma once
 
-#include "http_server.hpp"
-#include "status_reader.hpp"
+#include "http/message.hpp"
+#include "web/status_reader.hpp"
 
 #include <memory>
 #include <string>
@@ -31,7 +31,7 @@ public:
     /// | /metrics | Prometheus' text format; of several databases, each with a label |
     /// | /status | stacksaga.status(); of several databases, a list |
     /// | /saga/ID | the timeline of a saga, one line for each event |
-    /// | /, /page.css, /page.js | the page |
+    /// | /, and the names of the files in page/ | the page |
     ///
     /// With ?database=NAME the answer is about that database alone.
     asio::awaitable<HttpResponse> answer(HttpRequest request);

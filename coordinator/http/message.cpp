@@ -1,4 +1,4 @@
-#include "http_message.hpp"
+#include "http/message.hpp"
 
 #include <asio/ip/address.hpp>
 #include <fmt/format.h>
@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t target_bytes_max = 2048;
 constexpr std::size_t header_bytes_max = 8192;
 constexpr std::size_t headers_max = 64;
+constexpr std::size_t body_bytes_max = 65536;
 
 /// The page loads nothing from other sites, and no site may frame it.
 constexpr const char *content_security_policy =
@@ -75,6 +76,7 @@ struct HttpReader::State {
     std::string name;    ///< of the header that is being read
     std::string value;
     bool in_value = false;
+    bool in_trailer = false; ///< after the body: those headers count for nothing
     std::size_t headers = 0;
     std::size_t header_bytes = 0;
     int refusal = 0;
@@ -89,8 +91,11 @@ struct HttpReader::State {
     }
 
     void end_header() {
-        if (lower_case(name) == "host")
-            message.host = message.host && *message.host != value ? "" : value;
+        if (!name.empty() && !in_trailer) {
+            const auto [header, is_new] = message.headers.emplace(lower_case(name), value);
+            if (!is_new && header->second != value)
+                header->second.clear();
+        }
         name.clear();
         value.clear();
         in_value = false;
@@ -120,7 +125,7 @@ struct HttpReader::State {
         message = {};
         name.clear();
         value.clear();
-        in_value = false;
+        in_value = in_trailer = false;
         headers = header_bytes = 0;
     }
 
@@ -151,12 +156,20 @@ HttpReader::HttpReader() : state_(std::make_unique<State>()) {
     on.on_headers_complete = [](http_parser *parser) {
         State &state = State::of(parser);
         state.end_header();
-        if (state.message.host == std::nullopt && parser->http_minor > 0)
+        state.in_trailer = true;
+        if (const auto host = state.message.headers.find("host");
+            host != state.message.headers.end())
+            state.message.host = host->second;
+        else if (parser->http_minor > 0)
             return state.refuse(400); // as HTTP/1.1 demands
         return 0;
     };
-    on.on_body = [](http_parser *parser, const char *, std::size_t) {
-        return State::of(parser).refuse(413);
+    on.on_body = [](http_parser *parser, const char *at, std::size_t length) {
+        State &state = State::of(parser);
+        if (parser->method != HTTP_POST || state.message.body.size() + length > body_bytes_max)
+            return state.refuse(413);
+        state.message.body.append(at, length);
+        return 0;
     };
     on.on_message_complete = [](http_parser *parser) {
         State::of(parser).end();
@@ -187,6 +200,16 @@ std::optional<HttpMessage> HttpReader::take() {
     return message;
 }
 
+std::string_view HttpRequest::header(const std::string &name) const {
+    const auto found = headers.find(name);
+    return found == headers.end() ? std::string_view() : std::string_view(found->second);
+}
+
+std::string HttpRequest::parameter(const std::string &name) const {
+    const auto found = parameters.find(name);
+    return found == parameters.end() ? std::string() : found->second;
+}
+
 int HttpReader::refusal() const noexcept {
     return state_->refusal;
 }
@@ -200,27 +223,69 @@ bool is_own_host(std::string_view host, const std::vector<std::string> &names) {
                                [&](const std::string &own) { return host_name(own) == name; });
 }
 
-std::optional<HttpRequest> parse_target(const HttpMessage &message) {
-    std::string_view target = message.target;
-    target = target.substr(0, target.find('#'));
-    const auto question = target.find('?');
-    HttpRequest request{message.method, std::string(target.substr(0, question))};
-    std::string_view query = question == std::string_view::npos ? "" : target.substr(question + 1);
-    while (!query.empty()) {
-        const std::string_view pair = query.substr(0, query.find('&'));
-        query.remove_prefix(std::min(pair.size() + 1, query.size()));
+bool is_own_origin(std::string_view origin, std::string_view host,
+                   const std::vector<std::string> &names) {
+    const std::string text = lower_case(origin);
+    std::string_view authority = text;
+    if (authority.starts_with("https://"))
+        authority.remove_prefix(8);
+    else if (authority.starts_with("http://"))
+        authority.remove_prefix(7);
+    else
+        return false; // "null" as well, the origin of pages without one
+    if (authority.empty() || authority.find_first_of("/?#@ ") != std::string_view::npos)
+        return false;
+    return authority == lower_case(host) || std::ranges::any_of(names, [&](const auto &name) {
+               return lower_case(name) == authority;
+           });
+}
+
+std::optional<HttpParameters> parse_form(std::string_view text) {
+    HttpParameters parameters;
+    while (!text.empty()) {
+        const std::string_view pair = text.substr(0, text.find('&'));
+        text.remove_prefix(std::min(pair.size() + 1, text.size()));
         const auto equals = std::min(pair.find('='), pair.size());
         const auto name = decoded(pair.substr(0, equals));
         const auto value = decoded(pair.substr(std::min(equals + 1, pair.size())));
         if (!name || !value)
             return std::nullopt;
-        request.parameters.emplace(*name, *value);
+        parameters.emplace(*name, *value);
     }
-    return request;
+    return parameters;
+}
+
+std::optional<HttpRequest> parse_target(const HttpMessage &message) {
+    std::string_view target = message.target;
+    target = target.substr(0, target.find('#'));
+    const auto question = target.find('?');
+    auto parameters =
+        parse_form(question == std::string_view::npos ? "" : target.substr(question + 1));
+    if (!parameters)
+        return std::nullopt;
+    return HttpRequest{.method = message.method,
+                       .path = std::string(target.substr(0, question)),
+                       .parameters = std::move(*parameters),
+                       .headers = message.headers,
+                       .body = message.body};
+}
+
+std::optional<std::string> cookie(std::string_view header, std::string_view name) {
+    while (!header.empty()) {
+        std::string_view pair = header.substr(0, header.find(';'));
+        header.remove_prefix(std::min(pair.size() + 1, header.size()));
+        pair.remove_prefix(std::min(pair.find_first_not_of(' '), pair.size()));
+        if (pair.size() > name.size() && pair.starts_with(name) && pair[name.size()] == '=')
+            return std::string(pair.substr(name.size() + 1));
+    }
+    return std::nullopt;
 }
 
 std::string format_response(const HttpResponse &response, std::string_view method,
                             bool keeps_alive) {
+    std::string more;
+    for (const auto &[name, value] : response.headers)
+        more += name + ": " + value + "\r\n";
     return fmt::format("HTTP/1.1 {} {}\r\n"
                        "Connection: {}\r\n"
                        "Content-Length: {}\r\n"
@@ -232,8 +297,7 @@ std::string format_response(const HttpResponse &response, std::string_view metho
                        "{}\r\n{}",
                        response.status, reason(response.status),
                        keeps_alive ? "keep-alive" : "close", response.body.size(),
-                       response.content_type, content_security_policy,
-                       response.status == 405 ? "Allow: GET, HEAD\r\n" : "",
+                       response.content_type, content_security_policy, more,
                        method == "HEAD" ? "" : response.body);
 }
 

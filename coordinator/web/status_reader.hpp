@@ -2,13 +2,11 @@
 // slow answer delays no window.
 #pragma once
 
-#include "connection.hpp"
-#include "errors.hpp"
-#include "exposition.hpp"
+#include "web/exposition.hpp"
+#include "web/shared_connection.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>
-#include <asio/experimental/channel.hpp>
 
 #include <optional>
 #include <string>
@@ -42,34 +40,23 @@ public:
     asio::awaitable<std::vector<std::string>> timeline(const std::string &saga_id);
 
     /// Closes the reader for good: running and waiting queries end with a StoreError.
-    void close() noexcept {
-        closed_ = true;
-        connection_.close();
-    }
+    void close() noexcept { connection_.close(); }
 
 private:
     template <class Value> struct Kept {
         std::optional<Value> value;
         SteadyTime until;
     };
-    class Turn;
 
-    asio::awaitable<void> connect();
-    asio::awaitable<Rows> query(const char *sql, const Parameters &parameters);
     asio::awaitable<void> describe();
     template <class Value, class Ask> asio::awaitable<Value> keep(Kept<Value> &kept, Ask ask);
 
-    std::string conninfo_;
-    bool closed_ = false;
-    Connection connection_;
-    /// Holds one token: the coroutine that has taken it may use the connection.
-    asio::experimental::channel<void(asio::error_code, bool)> turn_;
-    int waiting_ = 0;
+    SharedConnection connection_;
     Kept<bool> ready_;
     Kept<std::string> status_;
     Kept<std::vector<Sample>> metrics_;
     MetricDescriptions descriptions_;
-    bool described_ = false; ///< whether this connection has read the descriptions
+    int described_ = 0; ///< which connection has read the descriptions
 };
 
 } // namespace stacksaga::coordinator

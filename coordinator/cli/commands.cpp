@@ -1,5 +1,7 @@
-#include "commands.hpp"
+#include "cli/commands.hpp"
 
+#include "cli/saga_commands.hpp"
+#include "cli/table.hpp"
 #include "conninfo.hpp"
 #include "errors.hpp"
 #include "requirements.hpp"
@@ -71,22 +73,6 @@ constexpr const char *SQL_DOCTOR_JSON =
     "SELECT pg_catalog.jsonb_pretty(coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(d)), '[]'))"
     "  FROM stacksaga.doctor() AS d";
 
-/// Characters of UTF-8, not bytes.
-std::size_t width(const std::string &text) {
-    return static_cast<std::size_t>(std::ranges::count_if(
-        text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
-void pad(std::string &line, const std::string &text, std::size_t to) {
-    line += text;
-    line.append(to - width(text) + 2, ' ');
-}
-
-std::string trimmed(std::string line) {
-    line.erase(line.find_last_not_of(' ') + 1);
-    return line + "\n";
-}
-
 /// Prints to a terminal every ten seconds, as long as it lives, that the command waits for the
 /// database.
 class Progress {
@@ -128,7 +114,7 @@ private:
 class CommandRunner {
 public:
     CommandRunner(asio::io_context &io, const Config &config, std::string conninfo)
-        : config_(config), conninfo_(std::move(conninfo)),
+        : io_(io), config_(config), conninfo_(std::move(conninfo)),
           connection_(io.get_executor(), [](std::string_view notice) {
               std::fputs(fmt::format("{}\n", notice).c_str(), stderr);
           }) {}
@@ -154,11 +140,22 @@ public:
             out_ += fmt::format("{}connected: the database has stacksaga {}\n", config_.printed,
                                 version_);
             co_return 0;
-        case Command::master:
+        case Command::sagas:
+        case Command::saga:
+        case Command::queues:
+        case Command::schedules:
+        case Command::definitions:
+        case Command::dead_messages:
+            co_return take(co_await list_command(connection_, config_));
+        case Command::act:
+            co_return take(co_await action_command(io_.get_executor(), connection_, config_));
+        case Command::hash_password: // these need no database
+        case Command::completion:
+        case Command::master: // the daemon's roles
         case Command::agent:
             break;
         }
-        co_return 0; // the daemon's roles
+        co_return 0;
     }
 
     [[nodiscard]] const std::string &version() const { return version_; }
@@ -166,6 +163,13 @@ public:
     std::string take_output() { return std::exchange(out_, {}); }
 
 private:
+    /// Keeps what a command printed; returns its exit code.
+    int take(CommandOutput output) {
+        out_ += output.text;
+        std::fputs(output.error.c_str(), stderr);
+        return output.code;
+    }
+
     asio::awaitable<Rows> ask(const char *sql, const Parameters &parameters) {
         return query_as(role_kinds, connection_, sql, parameters, statement_deadline);
     }
@@ -246,6 +250,7 @@ private:
         co_return co_await severity();
     }
 
+    asio::io_context &io_;
     const Config &config_;
     std::string conninfo_;
     Connection connection_;
@@ -254,29 +259,6 @@ private:
 };
 
 } // namespace
-
-std::string format_table(const std::vector<std::string> &names,
-                         const std::vector<std::vector<std::string>> &rows) {
-    std::vector<std::size_t> widths;
-    for (std::size_t column = 0; column < names.size(); ++column) {
-        widths.push_back(width(names[column]));
-        for (const std::vector<std::string> &row : rows)
-            widths.back() = std::max(widths.back(), width(row[column]));
-    }
-    std::string head, line, out;
-    for (std::size_t column = 0; column < names.size(); ++column) {
-        pad(head, names[column], widths[column]);
-        pad(line, std::string(widths[column], '-'), widths[column]);
-    }
-    out = trimmed(head) + trimmed(line);
-    for (const std::vector<std::string> &row : rows) {
-        line.clear();
-        for (std::size_t column = 0; column < names.size(); ++column)
-            pad(line, row[column], widths[column]);
-        out += trimmed(line);
-    }
-    return out;
-}
 
 void print_out(const std::string &text) {
     if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)

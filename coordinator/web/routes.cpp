@@ -1,4 +1,4 @@
-#include "http_routes.hpp"
+#include "web/routes.hpp"
 
 #include "conninfo.hpp"
 #include "log.hpp"
@@ -31,6 +31,10 @@ bool is_uuid(const std::string &text) {
             return false;
     }
     return true;
+}
+
+asio::awaitable<HttpResponse> respond(HttpResponse response) {
+    co_return response;
 }
 
 /// The answer of one database: a value, or an error.
@@ -104,27 +108,28 @@ asio::awaitable<HttpResponse> HttpRoutes::answer(HttpRequest request) {
             databases.push_back(&each);
     }
     if (databases.empty())
-        co_return HttpResponse{
-            404, plain,
-            fmt::format("This daemon serves no database of that name. It serves: {}.\n", names)};
+        return respond(
+            {404, plain,
+             fmt::format("This daemon serves no database of that name. It serves: {}.\n", names)});
     if (path == "/livez")
-        co_return HttpResponse{200, plain, "ok\n"};
+        return respond({200, plain, "ok\n"});
     if (path == "/readyz")
-        co_return co_await ready(databases);
+        return ready(databases);
     if (path == "/health")
-        co_return co_await health(databases);
+        return health(databases);
     if (path == "/metrics")
-        co_return co_await metrics(databases);
+        return metrics(databases);
     if (path == "/status")
-        co_return co_await status(databases);
+        return status(databases);
     if (path.starts_with(saga_prefix))
-        co_return co_await timeline(databases, path.substr(saga_prefix.size()));
+        return timeline(databases, path.substr(saga_prefix.size()));
     for (const PageFile &file : page_files)
         if (path == file.path)
-            co_return HttpResponse{200, file.content_type, std::string(file.body)};
-    co_return HttpResponse{
-        404, plain,
-        "Not found. The paths are /, /livez, /readyz, /health, /metrics, /status and /saga/ID.\n"};
+            return respond({200, file.content_type, std::string(file.body)});
+    return respond(
+        {404, plain,
+         "Not found. The paths are /, /livez, /readyz, /health, /metrics, /status, /saga/ID and those "
+         "below /api.\n"});
 }
 
 asio::awaitable<HttpResponse> HttpRoutes::ready(Databases databases) {

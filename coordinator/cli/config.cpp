@@ -1,0 +1,281 @@
+#include "cli/config.hpp"
+
+#include "cli/options.hpp"
+#include "cli/settings_file.hpp"
+#include "conninfo.hpp"
+#include "errors.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <sstream>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr const char *description =
+    "Coordinates the token rings of a database that has the extension stacksaga.";
+
+/// The settings file that the user named; empty for none.
+std::string settings_file(const CLI::App &app) {
+    const CLI::Option *option = app.get_config_ptr();
+    return option->count() > 0 ? option->as<std::string>() : std::string();
+}
+
+/// Names the flags that no command has. It shows neither their values nor other arguments, because
+/// these may be a connection string with a password.
+std::string unexpected_arguments(const CLI::App &app) {
+    std::string names;
+    for (const std::string &word : app.remaining(true))
+        if (word.starts_with('-'))
+            names += (names.empty() ? "" : " ") + word.substr(0, word.find('='));
+    return (names.empty() ? "There is one argument too many"
+                          : "The following arguments were not expected: " + names) +
+           "\nRun with --help for more information.\n";
+}
+
+/// Whether the command line has a flag of this option.
+bool is_flagged(const CLI::Option &option, int argc, const char *const *argv) {
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        for (const std::string &name : option.get_lnames())
+            if (word == "--" + name || word.starts_with("--" + name + "="))
+                return true;
+        for (const std::string &name : option.get_snames())
+            if (word.starts_with("-" + name) && !word.starts_with("--"))
+                return true;
+    }
+    return false;
+}
+
+/// The default as a user would write it; CLI11 puts lists into brackets.
+std::string default_of(const CLI::Option &option) {
+    std::string text = option.get_default_str();
+    if (text.size() >= 2 && text.front() == '[' && text.back() == ']')
+        text = text.substr(1, text.size() - 2);
+    return text;
+}
+
+std::string setting_line(const std::string &name, const std::string &value, const char *source) {
+    return name + " = \"" + value + "\"  # " + source + "\n";
+}
+
+/// One line a setting, and one for each connection string: its value, without secrets, and which of
+/// flag, environment, file and default it comes from.
+std::string print_settings(const CLI::App &command, int argc, const char *const *argv) {
+    std::string out;
+    for (const CLI::Option *option : command.get_options()) {
+        const std::string name = option->get_single_name();
+        if (name == "help" || option->get_positional() || option->get_items_expected_max() == 0)
+            continue;
+        const char *source = "default";
+        if (is_flagged(*option, argc, argv))
+            source = "flag";
+        else if (!option->get_envname().empty() &&
+                 std::getenv(option->get_envname().c_str()) != nullptr)
+            source = "environment";
+        else if (option->count() > 0)
+            source = "file";
+        if (name == "dbname" && option->count() > 0) {
+            for (const std::string &conninfo : option->results())
+                out += setting_line(name, without_secrets(conninfo), source);
+            continue;
+        }
+        std::string value;
+        for (const std::string &word : option->results())
+            value += (value.empty() ? "" : ",") + word;
+        out += setting_line(name, option->count() > 0 ? value : default_of(*option), source);
+    }
+    return out;
+}
+
+} // namespace
+
+std::optional<std::vector<RingName>> rings_of(const std::vector<std::string> &regions,
+                                              const std::vector<std::string> &clusters) {
+    const std::size_t count = std::max(regions.size(), clusters.size());
+    const auto fits = [&](std::size_t size) { return size == count || size == 1; };
+    if (!fits(regions.size()) || !fits(clusters.size()))
+        return std::nullopt;
+    std::vector<RingName> rings;
+    for (std::size_t i = 0; i < count; ++i) {
+        RingName ring{regions[regions.size() == 1 ? 0 : i], clusters[clusters.size() == 1 ? 0 : i]};
+        if (std::ranges::find(rings, ring) == rings.end())
+            rings.push_back(std::move(ring));
+    }
+    return rings;
+}
+
+std::optional<HttpAddress> parse_http_address(const std::string &text) {
+    constexpr std::string_view local = "unix:";
+    constexpr std::size_t path_bytes_max = 107; // of sockaddr_un
+    if (text.starts_with(local)) {
+        HttpAddress address;
+        address.path = text.substr(local.size());
+        if (address.path.empty() || address.path.size() > path_bytes_max)
+            return std::nullopt;
+        return address;
+    }
+    const auto colon = text.rfind(':');
+    if (colon == std::string::npos || colon == 0)
+        return std::nullopt;
+    std::string host = text.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+        host = host.substr(1, host.size() - 2);
+    const std::string digits = text.substr(colon + 1);
+    unsigned port = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (error != std::errc() || end != digits.data() + digits.size() || port > 65535)
+        return std::nullopt;
+    return HttpAddress{std::move(host), static_cast<std::uint16_t>(port)};
+}
+
+namespace {
+
+/// What is wrong with settings that do not go together, beginning with the name of one; empty when
+/// nothing is.
+std::string complaint_of(const CommandWords &called) {
+    const Config &config = called.config;
+    const AccessSettings &access = config.access;
+    if (!access.operators_file.empty() && !access.operator_header.empty())
+        return "--operator-header: give this or --operators-file, not both";
+    if (!access.operators_file.empty() && !config.http.is_local())
+        return "--operators-file: passwords are not sent over a network without TLS; let --http be "
+               "a loopback address or a Unix socket, with a proxy before it";
+    if (!access.operator_header.empty() && config.http.path.empty() &&
+        access.trusted_proxies.empty())
+        return "--operator-header: anybody could send this header; name the proxy's network with "
+               "--trusted-proxy, or let --http be a Unix socket";
+    return {};
+}
+
+/// Puts together what the words of a command line say.
+void finish(CommandWords &called, int argc, const char *const *argv) {
+    Config &config = called.config;
+    const Words &words = called.words;
+    config.once = config.once || config.dry_run;
+    if (config.databases.empty())
+        config.databases.push_back(config.conninfo);
+    config.conninfo = config.databases.front();
+    if (!words.http.empty())
+        config.http = *parse_http_address(words.http);
+    if (!words.metrics_http.empty())
+        config.metrics_http = *parse_http_address(words.metrics_http);
+    config.http.names = words.allowed_hosts;
+    for (const std::string &proxy : words.trusted_proxies)
+        config.access.trusted_proxies.push_back(*Network::parse(proxy));
+    std::ranges::transform(config.access.operator_header, config.access.operator_header.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (const CLI::Option *http = called.app->get_option_no_throw("--http"))
+        config.http_is_default = http->count() == 0;
+    config.json = words.json || words.output == "json";
+    config.printed = print_settings(*called.app, argc, argv);
+    config.log_format = log_formats().at(words.log_format);
+    config.log_level = log_levels().at(words.log_level);
+}
+
+/// The first word of a command line, where it should be a command and is none; it is not shown
+/// where it could be a connection string.
+std::string unknown_command(int argc, const char *const *argv) {
+    const std::string word = argc > 1 ? argv[1] : "";
+    const auto is_it = [&word](const CommandText &text) { return word == text.name; };
+    if (word.empty() || word.starts_with('-') || std::ranges::any_of(command_texts(), is_it) ||
+        word.find_first_of("=:") != std::string::npos)
+        return {};
+    std::string names;
+    for (const CommandText &text : command_texts())
+        names += (names.empty() ? "" : ", ") + std::string(text.name);
+    return "There is no command \"" + word + "\". The commands are: " + names + ".\n";
+}
+
+CommandLine refused(int code, std::string error) {
+    CommandLine line;
+    line.exit_code = code;
+    line.error = std::move(error);
+    return line;
+}
+
+CommandLine failed_parse(CLI::App &app, const CLI::ParseError &error, int argc,
+                         const char *const *argv) {
+    std::ostringstream out;
+    std::ostringstream err;
+    CommandLine result;
+    result.exit_code = app.exit(error, out, err) == 0 ? exit_code::ok : exit_code::usage;
+    result.output = out.str();
+    if (result.exit_code == exit_code::ok)
+        return result;
+    result.error = unknown_command(argc, argv);
+    if (result.error.empty())
+        result.error = dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr
+                           ? unexpected_arguments(app)
+                           : err.str();
+    if (dynamic_cast<const CLI::FileError *>(&error) != nullptr)
+        result.exit_code = exit_code::bad_config;
+    if (const auto place = place_in_file(settings_file(app), error.what())) {
+        result.exit_code = exit_code::bad_config;
+        result.error = *place + ": " + result.error;
+    }
+    return result;
+}
+
+} // namespace
+
+CommandLine parse_command_line(int argc, const char *const *argv,
+                               const std::string &default_publisher) {
+    constexpr const char *more = "\nRun with --help for more information.\n";
+    CLI::App app(description, "stacksaga-coordinator");
+    app.set_version_flag("--version", "stacksaga-coordinator " STACKSAGA_VERSION);
+    app.require_subcommand(1);
+    app.footer(help_footer());
+    app.fallthrough();
+    app.allow_config_extras(CLI::config_extras_mode::error);
+    app.set_config("-c,--config", "",
+                   "Settings file in TOML or INI, with a section for each command, as [master]")
+        ->envname("STACKSAGA_CONFIG")
+        ->type_name("FILE");
+    std::vector<CommandWords> commands(command_texts().size());
+    std::vector<std::string_view> names;
+    for (std::size_t i = 0; i < commands.size(); ++i) {
+        const CommandText &text = command_texts()[i];
+        names.emplace_back(text.name);
+        commands[i].command = text.command;
+        commands[i].app = app.add_subcommand(text.name, text.what);
+        add_options(commands[i], default_publisher);
+    }
+    std::optional<CommandLine> failure;
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError &error) {
+        failure = failed_parse(app, error, argc, argv);
+    }
+    if (failure && failure->exit_code == exit_code::ok)
+        return *failure;
+    if (const auto complaint = complaint_of_file(settings_file(app), names))
+        return refused(exit_code::bad_config, *complaint + "\n");
+    if (failure)
+        return *failure;
+    CommandWords &called =
+        *std::ranges::find_if(commands, [](const CommandWords &c) { return c.app->parsed(); });
+    auto rings = rings_of(called.words.regions, called.words.clusters);
+    if (!rings)
+        return refused(exit_code::usage, std::string("--region and --cluster: give the same number "
+                                                     "of both, or one of either") +
+                                             more);
+    if (called.command == Command::agent && rings->size() > 1)
+        return refused(exit_code::usage,
+                       std::string("--region and --cluster: an agent is a node of one ring; start "
+                                   "another agent for another ring") +
+                           more);
+    called.config.rings = std::move(*rings);
+    finish(called, argc, argv);
+    if (const std::string complaint = complaint_of(called); !complaint.empty()) {
+        const auto place = place_in_file(settings_file(app), complaint);
+        return place ? refused(exit_code::bad_config, *place + ": " + complaint + "\n")
+                     : refused(exit_code::usage, complaint + more);
+    }
+    CommandLine result;
+    result.config = std::move(called.config);
+    return result;
+}
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,372 @@
+#include "cli/options.hpp"
+
+#include "web/operators.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr const char *footer =
+    "The connection uses libpq's settings: PG* environment variables, service and password files apply\n"
+    "unless --dbname overrides them. Any number of coordinators may serve the same rings.\n"
+    "\n"
+    "Exit codes: 0 done or stopped by a signal, 1 warnings and 2 errors of status or doctor, 1 no such saga, or\n"
+    "one that refuses an action, 64 usage, 65 bad configuration or operators file, a pooler, or no such ring\n"
+    "(--once), 69 database unavailable (--once), 70 internal error, 75 refused for now (--once), 77 permission denied, 78 extension missing or of\n"
+    "another version.\n"
+    "\n"
+    "Signals of master and agent: SIGTERM and SIGINT stop the daemon (a second one at once), SIGHUP\n"
+    "reloads the operators and the settings file, of which it applies the level and format of the log,\n"
+    "SIGUSR1 logs the state.";
+
+const std::map<std::string, LogFormat> formats{{"logfmt", LogFormat::logfmt},
+                                               {"json", LogFormat::json}};
+const std::map<std::string, LogLevel> levels{{"debug", LogLevel::debug},
+                                             {"info", LogLevel::info},
+                                             {"warn", LogLevel::warn},
+                                             {"error", LogLevel::error}};
+
+/// A check that accepts the words of a table.
+template <class Value> auto one_of(const std::map<std::string, Value> &words) {
+    return [&words](const std::string &word) {
+        std::string complaint;
+        if (!words.contains(word)) {
+            for (const auto &[name, value] : words)
+                complaint += (complaint.empty() ? "must be " : ", ") + name;
+        }
+        return complaint;
+    };
+}
+
+std::string not_empty(const std::string &text) {
+    return text.empty() ? "must not be empty" : "";
+}
+
+const std::map<std::string, bool> outputs{{"table", false}, {"json", true}};
+
+std::string host_and_port(const std::string &text) {
+    return text.empty() || parse_http_address(text)
+               ? ""
+               : "must be HOST:PORT, unix:PATH, or empty for none";
+}
+
+std::string network(const std::string &text) {
+    return Network::parse(text) ? "" : "must be an address or a network as 10.0.0.0/8";
+}
+
+std::string header_name(const std::string &text) {
+    const bool is_name =
+        !text.empty() &&
+        text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-") ==
+            std::string::npos;
+    return is_name ? "" : "must be the name of a header, such as X-Remote-User";
+}
+
+void add_connection(CLI::App &command, Config &config) {
+    command
+        .add_option("-d,--dbname", config.conninfo,
+                    "Database name, libpq connection string or URI (default: PG* environment)")
+        ->envname("STACKSAGA_DBNAME")
+        ->type_name("CONNINFO");
+}
+
+void add_databases(CLI::App &command, Config &config) {
+    command
+        .add_option("-d,--dbname", config.databases,
+                    "Database name, libpq connection string or URI (default: PG* environment); "
+                    "repeat for more databases, each with all these rings")
+        ->envname("STACKSAGA_DBNAME")
+        ->allow_extra_args(false)
+        ->type_name("CONNINFO");
+}
+
+/// The same limits as register_node() has.
+std::string weight(const std::string &text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_number = error == std::errc() && end == text.data() + text.size();
+    return is_number && value > 0 && value <= 1e6 ? "" : "must be above 0 and at most 1000000";
+}
+
+/// An agent is a node: workers belong to it by name, so the name must stay the same.
+void add_agent(CLI::App &command, Config &config) {
+    command
+        .add_option("--name", config.publisher,
+                    "Name of this node; it replaces a node that already has the name")
+        ->envname("STACKSAGA_NAME")
+        ->required()
+        ->check(not_empty, "")
+        ->type_name("NAME");
+    command
+        .add_option("--weight", config.weight,
+                    "Share of the ring, relative to the weights of other nodes")
+        ->envname("STACKSAGA_WEIGHT")
+        ->check(weight, "")
+        ->type_name("NUMBER")
+        ->capture_default_str();
+}
+
+void add_rings(CLI::App &command, Words &words) {
+    command
+        .add_option("--region", words.regions,
+                    "Region of a ring; repeat for more rings, paired with --cluster in order")
+        ->envname("STACKSAGA_REGION")
+        ->delimiter(',')
+        ->check(not_empty, "")
+        ->type_name("NAME")
+        ->capture_default_str();
+    command
+        .add_option("--cluster", words.clusters,
+                    "Cluster of a ring; repeat for more rings (one region serves them all)")
+        ->envname("STACKSAGA_CLUSTER")
+        ->delimiter(',')
+        ->check(not_empty, "")
+        ->type_name("NAME")
+        ->capture_default_str();
+}
+
+void add_print_config(CLI::App &command, Config &config) {
+    command.add_flag("--print-config", config.print_only,
+                     "Print every setting with its source (flag, environment, file, default) and "
+                     "exit, without connecting");
+}
+
+void add_publisher(CLI::App &command, Config &config) {
+    command
+        .add_option("--name", config.publisher,
+                    "Name of this daemon in the windows that it publishes (default: HOST:PID)")
+        ->envname("STACKSAGA_NAME")
+        ->check(not_empty, "")
+        ->type_name("NAME");
+}
+
+/// Who may act on the page. Without the first two the page is read-only.
+void add_operators(CLI::App &command, Config &config, Words &words) {
+    command
+        .add_option("--operators-file", config.access.operators_file,
+                    "File of mode 0600 with lines NAME:HASH, as hash-password makes them: these "
+                    "operators may log in and act. --http must be a loopback address or a socket")
+        ->envname("STACKSAGA_OPERATORS_FILE")
+        ->type_name("FILE");
+    command
+        .add_option("--operator-header", config.access.operator_header,
+                    "Header in which a proxy names the operator that it has authenticated; it is "
+                    "read only on a Unix socket and from --trusted-proxy")
+        ->envname("STACKSAGA_OPERATOR_HEADER")
+        ->check(header_name, "")
+        ->type_name("NAME");
+    command
+        .add_option("--trusted-proxy", words.trusted_proxies,
+                    "Network whose requests are believed in --operator-header and in "
+                    "X-Forwarded-For; repeat for more")
+        ->envname("STACKSAGA_TRUSTED_PROXY")
+        ->delimiter(',')
+        ->check(network, "")
+        ->type_name("CIDR");
+    command
+        .add_flag(
+            "--hide-payloads", config.access.hide_payloads,
+            "Show payloads, inputs and attributes to nobody; anonymous viewers never see them")
+        ->envname("STACKSAGA_HIDE_PAYLOADS");
+}
+
+/// The options of both roles of the daemon.
+void add_daemon(CLI::App &command, Config &config, Words &words) {
+    command
+        .add_option(
+            "--http", words.http,
+            "Address that serves /livez, /readyz, /health, /metrics, /status and the page: HOST:PORT, or unix:PATH for a socket that user and group may use; empty for none")
+        ->envname("STACKSAGA_HTTP")
+        ->check(host_and_port, "")
+        ->type_name("ADDRESS")
+        ->capture_default_str();
+    command
+        .add_option("--metrics-http", words.metrics_http,
+                    "Another address that serves /metrics and the probes alone; --http then serves "
+                    "no /metrics")
+        ->envname("STACKSAGA_METRICS_HTTP")
+        ->check(host_and_port, "")
+        ->type_name("ADDRESS");
+    command
+        .add_option("--allowed-host,--http-host", words.allowed_hosts,
+                    "Host name that HTTP requests may use, besides localhost, IP addresses and the "
+                    "host of --http, and the origin of the page behind a proxy; repeat for more")
+        ->envname("STACKSAGA_ALLOWED_HOST")
+        ->delimiter(',')
+        ->check(not_empty, "")
+        ->type_name("NAME");
+    add_operators(command, config, words);
+    command.add_option("--log-format", words.log_format, "logfmt or json")
+        ->envname("STACKSAGA_LOG_FORMAT")
+        ->check(one_of(formats), "")
+        ->type_name("FORMAT")
+        ->capture_default_str();
+    command.add_option("--log-level", words.log_level, "debug, info, warn or error")
+        ->envname("STACKSAGA_LOG_LEVEL")
+        ->check(one_of(levels), "")
+        ->type_name("LEVEL")
+        ->capture_default_str();
+}
+
+void add_output(CLI::App &command, Config &config, Words &words) {
+    command.add_option("-o,--output", words.output, "table or json")
+        ->check(one_of(outputs), "")
+        ->type_name("FORMAT")
+        ->capture_default_str();
+    command.add_flag("--json", words.json, "The same as --output json");
+    command.add_flag("--watch", config.watch,
+                     "Read and print again every two seconds until stopped");
+}
+
+constexpr std::array texts{
+    CommandText{Command::master, "master", "Publish each window of the rings before it opens"},
+    CommandText{Command::agent, "agent",
+                "Assign the slots that a master gives this node to its own workers, in one ring"},
+    CommandText{Command::status, "status",
+                "Print rings, nodes and problems; exit 1 for warnings, 2 for errors"},
+    CommandText{Command::ring, "ring",
+                "Print the owner and the next owner of each range of the ring"},
+    CommandText{Command::locate, "locate", "Print the token of a key and the node that owns it"},
+    CommandText{
+        Command::doctor, "doctor",
+        "Print the problems of the database and the SQL that fixes them; exit 1 for warnings, 2 for errors"},
+    CommandText{Command::sagas, "sagas", "List sagas, the newest first"},
+    CommandText{Command::saga, "saga",
+                "Print one saga and its timeline; exit 1 when there is none"},
+    CommandText{Command::queues, "queues", "Print queues: what waits, what runs, their limits"},
+    CommandText{Command::schedules, "schedules", "Print schedules and when they run next"},
+    CommandText{Command::definitions, "definitions",
+                "Print the current version of each definition"},
+    CommandText{Command::dead_messages, "dead-messages",
+                "Print messages that have failed for good"},
+    CommandText{Command::act, "retry", "Retry parked sagas"},
+    CommandText{Command::act, "cancel", "Cancel sagas: they compensate what they have done"},
+    CommandText{Command::act, "suspend", "Suspend sagas until they are resumed"},
+    CommandText{Command::act, "resume", "Resume suspended sagas"},
+    CommandText{Command::act, "resolve", "Say whether a step was done, where no attempt could"},
+    CommandText{Command::act, "redrive", "Deliver dead messages again"},
+    CommandText{Command::act, "discard", "Give dead messages up for good, and unblock their keys"},
+    CommandText{Command::act, "pause-queue", "Let nobody claim new steps of a queue"},
+    CommandText{Command::act, "resume-queue", "Let steps of a queue be claimed again"},
+    CommandText{Command::act, "pause-schedule", "Let a schedule start no sagas"},
+    CommandText{Command::act, "resume-schedule", "Let a schedule go on"},
+    CommandText{Command::hash_password, "hash-password",
+                "Read a password, and print a line for --operators-file"},
+    CommandText{Command::completion, "completion", "Print a completion script for a shell"},
+    CommandText{
+        Command::check_config, "check-config",
+        "Read the settings of master and connect; print each setting with its source, or the error"},
+};
+
+} // namespace
+
+const std::map<std::string, LogFormat> &log_formats() {
+    return formats;
+}
+
+const std::map<std::string, LogLevel> &log_levels() {
+    return levels;
+}
+
+std::span<const CommandText> command_texts() {
+    return texts;
+}
+
+const char *help_footer() {
+    return footer;
+}
+
+namespace {
+
+/// Of the commands that need no database.
+void add_words(CommandWords &c) {
+    if (c.command == Command::hash_password)
+        c.app
+            ->add_option("name", c.config.key,
+                         "Name of the operator; the password is read from standard input")
+            ->required()
+            ->type_name("NAME");
+    else
+        c.app->add_option("shell", c.config.key, "bash or zsh")->required()->type_name("SHELL");
+}
+
+} // namespace
+
+void add_options(CommandWords &c, const std::string &publisher) {
+    CLI::App &app = *c.app;
+    app.footer(std::string("Examples:\n") + examples_of(c) + "\n" + footer);
+    c.config.command = c.command;
+    c.config.publisher = publisher;
+    c.config.command_name = app.get_name();
+    if (c.command == Command::hash_password || c.command == Command::completion) {
+        add_words(c);
+        return;
+    }
+    if (c.command == Command::master || c.command == Command::check_config)
+        add_databases(app, c.config);
+    else
+        add_connection(app, c.config);
+    app.add_flag("--session-pooler", c.config.session_pooler,
+                 "Allow a pooler, if it gives each client its own session");
+    switch (c.command) {
+    case Command::master:
+        app.add_flag(
+            "--once", c.config.once,
+            "Publish the next window of each ring now unless it is already published, and exit");
+        app.add_flag("--dry-run", c.config.dry_run,
+                     "Print the next window of each ring, publish nothing, and exit");
+        add_print_config(app, c.config);
+        [[fallthrough]];
+    case Command::check_config:
+        add_rings(app, c.words);
+        add_publisher(app, c.config);
+        add_daemon(app, c.config, c.words);
+        break;
+    case Command::agent:
+        add_rings(app, c.words);
+        add_agent(app, c.config);
+        add_print_config(app, c.config);
+        add_daemon(app, c.config, c.words);
+        break;
+    case Command::ring:
+        add_rings(app, c.words);
+        [[fallthrough]];
+    case Command::status:
+    case Command::doctor:
+    case Command::queues:
+    case Command::schedules:
+    case Command::definitions:
+    case Command::dead_messages:
+        add_output(app, c.config, c.words);
+        break;
+    case Command::sagas:
+        add_filter(app, c.config);
+        add_output(app, c.config, c.words);
+        break;
+    case Command::saga:
+        app.add_option("key", c.config.key, "The id or the key of the saga")
+            ->required()
+            ->type_name("SAGA");
+        add_output(app, c.config, c.words);
+        break;
+    case Command::act:
+        add_action(app, c.config);
+        add_output(app, c.config, c.words);
+        break;
+    case Command::hash_password:
+    case Command::completion:
+        break;
+    case Command::locate:
+        app.add_option("key", c.config.key, "The key, as it is passed to stacksaga.token()")
+            ->required()
+            ->type_name("KEY");
+        add_output(app, c.config, c.words);
+        break;
+    }
+}
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,312 @@
+#include "cli/saga_commands.hpp"
+
+#include "cli/table.hpp"
+#include "errors.hpp"
+#include "log.hpp"
+#include "requirements.hpp"
+#include "web/actions.hpp"
+#include "web/views.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr Duration statement_deadline = std::chrono::seconds(60);
+constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
+
+constexpr const char *SQL_SAGAS =
+    "SELECT f.saga_id, f.saga, f.key, f.status, f.waits_for,"
+    "       date_trunc('seconds', f.created_at) AS started,"
+    "       date_trunc('seconds', f.updated_at) AS changed"
+    "  FROM stacksaga.find_sagas(saga => $1::text, status => $2::text, key_prefix => $3::text,"
+    "           attributes => $4::jsonb, max_sagas => $5::integer) AS f";
+constexpr const char *SQL_SAGAS_JSON =
+    "SELECT pg_catalog.json_build_object('sagas',"
+    "           coalesce(pg_catalog.json_agg(pg_catalog.to_json(f)), '[]'))"
+    "  FROM stacksaga.find_sagas(saga => $1::text, status => $2::text, key_prefix => $3::text,"
+    "           attributes => $4::jsonb, max_sagas => $5::integer) AS f";
+constexpr const char *SQL_SAGAS_OF_KEY =
+    "SELECT f.saga_id, f.saga, f.key, f.status"
+    "  FROM stacksaga.find_sagas(saga => $1::text, key_prefix => $2::text, max_sagas => 1000) AS f"
+    " WHERE f.key = $2::text";
+constexpr const char *SQL_SAGA =
+    "SELECT saga_id, saga, version, key, status, current_step, attempt,"
+    "       date_trunc('seconds', paused_until) AS paused_until, created_at, finished_at"
+    "  FROM stacksaga.sagas WHERE saga_id = $1::uuid";
+constexpr const char *SQL_ATTEMPTS =
+    "SELECT step, direction, attempt, status, started_at, finished_at - started_at AS took, worker,"
+    "       coalesce(error_class || ': ' || error, '') AS error"
+    "  FROM stacksaga.saga_history WHERE saga_id = $1::uuid ORDER BY started_at, finished_at"
+    " LIMIT 500";
+constexpr const char *SQL_TIMELINE =
+    "SELECT line FROM stacksaga.saga_timeline($1::uuid) WITH ORDINALITY AS t(line, n) ORDER BY n";
+constexpr const char *SQL_QUEUES =
+    "SELECT queue, waiting, running, date_trunc('seconds', oldest_due) AS oldest_due, paused,"
+    "       max_running, max_running_per_group AS per_group,"
+    "       CASE WHEN rate IS NOT NULL THEN rate || ' in ' || rate_interval END AS rate"
+    "  FROM stacksaga.queues ORDER BY queue";
+constexpr const char *SQL_SCHEDULES =
+    "SELECT schedule, saga, cron, timezone, paused, next_run, last_run, failures, last_error"
+    "  FROM stacksaga.schedules ORDER BY schedule";
+constexpr const char *SQL_DEFINITIONS =
+    "SELECT saga, version, definer, date_trunc('seconds', defined_at) AS defined_at, live_sagas"
+    "  FROM stacksaga.definitions WHERE is_current ORDER BY saga";
+constexpr const char *SQL_DEAD_MESSAGES =
+    "SELECT subscription, topic, key, message_id, date_trunc('seconds', dead_since) AS dead_since,"
+    "       attempts, last_error"
+    "  FROM stacksaga.dead_messages ORDER BY dead_since LIMIT 1000";
+constexpr const char *SQL_ANSWER =
+    "SELECT coalesce(e ->> 'saga_id', e ->> 'message_id', e ->> 'queue', e ->> 'schedule')"
+    "           AS object, e ->> 'status_before' AS before, e ->> 'status_after' AS after,"
+    "       e ->> 'error' AS error"
+    "  FROM pg_catalog.jsonb_array_elements($1::jsonb) AS e";
+
+std::optional<std::string> null_if_empty(const std::string &text) {
+    return text.empty() ? std::nullopt : std::optional(text);
+}
+
+bool is_uuid(std::string_view text) {
+    constexpr std::size_t length = 36;
+    return text.size() == length && std::ranges::count(text, '-') == 4 &&
+           text.find_first_not_of("0123456789abcdefABCDEF-") == std::string_view::npos;
+}
+
+/// The query of a view of the page, for the same JSON.
+const char *sql_of_view(std::string_view path) {
+    return std::ranges::find_if(views(), [path](const View &view) { return view.path == path; })
+        ->sql;
+}
+
+std::string table_of(const Rows &rows) {
+    std::vector<std::string> names;
+    for (int column = 0; column < rows.columns(); ++column)
+        names.emplace_back(rows.name(column));
+    std::vector<std::vector<std::string>> lines;
+    for (int row = 0; row < rows.size(); ++row) {
+        std::vector<std::string> &line = lines.emplace_back();
+        for (int column = 0; column < rows.columns(); ++column)
+            line.emplace_back(rows.text(row, column));
+    }
+    return format_table(names, lines);
+}
+
+asio::awaitable<Rows> ask(Connection &connection, const char *sql, const Parameters &parameters) {
+    return query_as(role_kinds, connection, sql, parameters, statement_deadline);
+}
+
+/// A table, or the JSON of one row and column.
+asio::awaitable<CommandOutput> print(Connection &connection, const Config &config, const char *sql,
+                                     const char *sql_json, const Parameters &parameters,
+                                     const Parameters &json_parameters) {
+    if (!config.json) {
+        const Rows rows = co_await ask(connection, sql, parameters);
+        co_return CommandOutput{.text = table_of(rows)};
+    }
+    const Rows rows = co_await ask(connection, sql_json, json_parameters);
+    co_return CommandOutput{fmt::format("{}\n", rows.text(0, 0)), 0};
+}
+
+Parameters parameters_of(const SagaFilter &filter) {
+    return {null_if_empty(filter.saga), null_if_empty(filter.status),
+            null_if_empty(filter.key_prefix), null_if_empty(filter.attributes),
+            std::to_string(filter.max)};
+}
+
+/// The sagas that a word names: one by its id, those of a key otherwise.
+struct Named {
+    std::vector<std::string> ids;
+    std::string table; ///< of several, to choose from
+};
+
+asio::awaitable<Named> find_named(Connection &connection, const SagaFilter &filter,
+                                  const std::string &word) {
+    Named named;
+    if (is_uuid(word)) {
+        named.ids.push_back(word);
+        co_return named;
+    }
+    const Parameters parameters{null_if_empty(filter.saga), word};
+    const Rows rows = co_await ask(connection, SQL_SAGAS_OF_KEY, parameters);
+    for (int row = 0; row < rows.size(); ++row)
+        named.ids.emplace_back(rows.text(row, 0));
+    named.table = table_of(rows);
+    co_return named;
+}
+
+CommandOutput refused(int code, std::string error) {
+    return {.text = {}, .code = code, .error = std::move(error)};
+}
+
+CommandOutput not_one(const std::string &word, const Named &named) {
+    if (named.ids.empty())
+        return refused(1, fmt::format("no saga has the key or id \"{}\"\n", escape_controls(word)));
+    return refused(1, fmt::format("several sagas have the key \"{}\"; name one by its id\n{}",
+                                  escape_controls(word), named.table));
+}
+
+asio::awaitable<CommandOutput> one_saga(Connection &connection, const Config &config) {
+    const Named named = co_await find_named(connection, config.filter, config.key);
+    if (named.ids.size() != 1)
+        co_return not_one(config.key, named);
+    const Parameters id{named.ids.front()};
+    if (config.json) {
+        const Parameters with_payloads{named.ids.front(), "true"};
+        const Rows rows = co_await ask(connection, sql_of_view("/api/saga"), with_payloads);
+        if (rows.size() == 0)
+            co_return not_one(config.key, {});
+        co_return CommandOutput{fmt::format("{}\n", rows.text(0, 0)), 0};
+    }
+    const Rows saga = co_await ask(connection, SQL_SAGA, id);
+    if (saga.size() == 0)
+        co_return not_one(config.key, {});
+    const Rows attempts = co_await ask(connection, SQL_ATTEMPTS, id);
+    const Rows timeline = co_await ask(connection, SQL_TIMELINE, id);
+    CommandOutput output{table_of(saga) + "\nAttempts\n" + table_of(attempts) + "\nTimeline\n", 0};
+    for (int row = 0; row < timeline.size(); ++row)
+        output.text += escape_controls(timeline.text(row, 0)) + "\n";
+    co_return output;
+}
+
+std::string json_list(const std::vector<std::string> &texts) {
+    std::string list;
+    for (const std::string &text : texts)
+        list += (list.empty() ? "" : ", ") + quoted_json(text);
+    return "[" + list + "]";
+}
+
+/// The JSON object of an action, of members that are not empty.
+class JsonObject {
+public:
+    void add(std::string_view name, const std::string &text) {
+        if (!text.empty())
+            add_json(name, quoted_json(text));
+    }
+    void add_json(std::string_view name, const std::string &json) {
+        text_ += fmt::format("{}\"{}\": {}", text_.empty() ? "" : ", ", name, json);
+    }
+    [[nodiscard]] std::string text() const { return "{" + text_ + "}"; }
+
+private:
+    std::string text_;
+};
+
+/// The sagas that an action names, or those that its filter finds.
+asio::awaitable<std::vector<std::string>> targets_of(Connection &connection, const Config &config,
+                                                     CommandOutput &refusal) {
+    std::vector<std::string> ids;
+    for (const std::string &word : config.action.targets) {
+        const Named named = co_await find_named(connection, config.filter, word);
+        if (named.ids.size() != 1) {
+            refusal = not_one(word, named);
+            co_return ids;
+        }
+        ids.push_back(named.ids.front());
+    }
+    if (!config.action.targets.empty())
+        co_return ids;
+    if (config.filter.is_empty()) {
+        refusal = refused(exit_code::usage, "name sagas by id or key, or choose them with --name, "
+                                            "--status or --key\n");
+        co_return ids;
+    }
+    const Parameters parameters = parameters_of(config.filter);
+    const Rows rows = co_await ask(connection, SQL_SAGAS, parameters);
+    for (int row = 0; row < rows.size(); ++row)
+        ids.emplace_back(rows.text(row, 0));
+    if (ids.empty())
+        refusal = refused(1, "no saga fits\n");
+    co_return ids;
+}
+
+asio::awaitable<JsonObject> object_of(Connection &connection, const Config &config,
+                                      CommandOutput &refusal) {
+    const ActionWords &words = config.action;
+    const std::string &name = config.command_name;
+    JsonObject object;
+    object.add("reason", words.reason);
+    object.add("spread", words.spread);
+    object.add("subscription", words.subscription);
+    if (name == "redrive" || name == "discard") {
+        if (!words.targets.empty())
+            object.add_json("message_ids", json_list(words.targets));
+        co_return object;
+    }
+    if (name.ends_with("-queue") || name.ends_with("-schedule")) {
+        object.add(name.ends_with("-queue") ? "queue" : "schedule", words.targets.front());
+        co_return object;
+    }
+    const std::vector<std::string> ids = co_await targets_of(connection, config, refusal);
+    if (name == "resolve" && ids.size() == 1) {
+        object.add("saga_id", ids.front());
+        object.add("step", words.step);
+        object.add("outcome", words.outcome);
+        if (!words.output.empty())
+            object.add_json("output", words.output);
+    } else {
+        object.add_json("saga_ids", json_list(ids));
+    }
+    co_return object;
+}
+
+} // namespace
+
+asio::awaitable<CommandOutput> list_command(Connection &connection, const Config &config) {
+    const Parameters none;
+    const Parameters from_the_first{std::nullopt};
+    const Parameters with_payloads{std::nullopt, "true"};
+    const Parameters from_the_oldest{std::nullopt, std::nullopt, std::nullopt};
+    const Parameters filter = parameters_of(config.filter);
+    switch (config.command) {
+    case Command::sagas:
+        co_return co_await print(connection, config, SQL_SAGAS, SQL_SAGAS_JSON, filter, filter);
+    case Command::queues:
+        co_return co_await print(connection, config, SQL_QUEUES, sql_of_view("/api/queues"), none,
+                                 none);
+    case Command::schedules:
+        co_return co_await print(connection, config, SQL_SCHEDULES, sql_of_view("/api/schedules"),
+                                 none, with_payloads);
+    case Command::definitions:
+        co_return co_await print(connection, config, SQL_DEFINITIONS,
+                                 sql_of_view("/api/definitions"), none, from_the_first);
+    case Command::dead_messages:
+        co_return co_await print(connection, config, SQL_DEAD_MESSAGES,
+                                 sql_of_view("/api/dead-messages"), none, from_the_oldest);
+    default:
+        co_return co_await one_saga(connection, config);
+    }
+}
+
+asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &executor,
+                                              Connection &connection, const Config &config) {
+    CommandOutput output;
+    const JsonObject object = co_await object_of(connection, config, output);
+    if (output.code != 0)
+        co_return output;
+    const bool is_all = config.command_name == "redrive" && config.action.targets.empty();
+    const Action *action = find_action(is_all ? "redrive-all" : config.command_name);
+    ActionRunner runner(executor, config.conninfo, [](std::string_view) {});
+    const std::string answer = co_await runner.run(
+        *action, object.text(), !config.action.is_confirmed, config.action.on_behalf_of);
+    runner.close();
+    const Parameters parameters{answer};
+    const Rows rows = co_await ask(connection, SQL_ANSWER, parameters);
+    for (int row = 0; row < rows.size(); ++row)
+        if (!rows.is_null(row, 3))
+            output.code = 1;
+    if (config.json)
+        output.text =
+            fmt::format("{{\"dry_run\": {}, \"rows\": {}}}\n", !config.action.is_confirmed, answer);
+    else
+        output.text = table_of(rows) + (config.action.is_confirmed
+                                            ? ""
+                                            : "Nothing was done: this was a dry run. Add --yes.\n");
+    co_return output;
+}
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,30 @@
+// The commands for people on call: lists of sagas, queues and so on, one saga, and the actions that
+// the page has, too.
+#pragma once
+
+#include "cli/config.hpp"
+#include "connection.hpp"
+
+#include <asio/any_io_executor.hpp>
+#include <asio/awaitable.hpp>
+
+#include <string>
+
+namespace stacksaga::coordinator {
+
+/// What a command printed, and its exit code.
+struct CommandOutput {
+    std::string text{};
+    int code = 0;
+    std::string error{}; ///< for standard error
+};
+
+/// Runs sagas, saga, queues, schedules, definitions or dead-messages on an open connection.
+asio::awaitable<CommandOutput> list_command(Connection &connection, const Config &config);
+
+/// Runs an action on what the words of the configuration name; without their confirmation it
+/// changes nothing. The exit code is 1 when something refuses the action.
+asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &executor,
+                                              Connection &connection, const Config &config);
+
+} // namespace stacksaga::coordinator

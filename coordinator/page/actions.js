@@ -1,0 +1,108 @@
+// What an operator can do: the SQL of each action, for everybody to copy, and a dialog that tries
+// it first and then does it.
+"use strict";
+
+import {act, can_act, session} from "./api.js";
+import {by_id, copyable, make, patch, quoted, table} from "./dom.js";
+
+const uuids = ids => `ARRAY[${ids.map(quoted).join(", ")}]::uuid[]`;
+const on_sagas = name => (o, reason) => o.saga_ids.length === 1
+  ? `SELECT stacksaga.${name}_saga(${quoted(o.saga_ids[0])}, ${reason});`
+  : `SELECT * FROM stacksaga.${name}_sagas(${uuids(o.saga_ids)}, ${reason}, dry_run => false` +
+    `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`;
+const of_name = (name, what) => (o, reason) => `SELECT stacksaga.${name}(${quoted(o[what])}, ${reason});`;
+const on_messages = (name, has_reason) => (o, reason) => o.message_ids.map(id =>
+  `SELECT stacksaga.${name}(${quoted(o.subscription)}, ${quoted(id)}${has_reason ? `, ${reason}` : ""});`).join("\n");
+
+const catalogue = {
+  retry: {label: "Retry", sql: on_sagas("retry"), has_spread: true},
+  resume: {label: "Resume", sql: on_sagas("resume"), has_spread: true},
+  cancel: {label: "Cancel", sql: on_sagas("cancel")},
+  suspend: {label: "Suspend", sql: on_sagas("suspend")},
+  resolve: {label: "Resolve step", sql: (o, reason) => `SELECT stacksaga.resolve_step(` +
+    `${quoted(o.saga_id)}, ${quoted(o.step)}, ${quoted(o.outcome)}, reason => ${reason});`},
+  redrive: {label: "Redrive", sql: on_messages("redrive_message", false)},
+  discard: {label: "Discard", sql: on_messages("discard_message", true)},
+  "redrive-all": {label: "Redrive all", has_spread: true, sql: (o, reason) =>
+    `SELECT * FROM stacksaga.redrive_messages(${quoted(o.subscription)}, reason => ${reason}, dry_run => false` +
+    `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`},
+  "pause-queue": {label: "Pause", sql: of_name("pause_queue", "queue")},
+  "resume-queue": {label: "Resume", sql: of_name("resume_queue", "queue")},
+  "pause-schedule": {label: "Pause", sql: of_name("pause_schedule", "schedule")},
+  "resume-schedule": {label: "Resume", sql: of_name("resume_schedule", "schedule")},
+};
+
+export const sql_of = (name, object, reason = "why") => catalogue[name].sql(object, quoted(reason));
+
+/// What may be done to sagas of a status.
+export const actions_of = status => ({
+  pending: ["cancel", "suspend"], running: ["cancel", "suspend"], compensating: ["suspend"],
+  suspended: ["resume", "cancel"], parked: ["retry", "cancel"]})[status] ?? [];
+
+let after_action = () => {};
+export const on_action = handler => { after_action = handler; };
+
+const rows_of = rows => table(rows.length === 1 ? "One object" : `${rows.length} objects`,
+  Object.keys(rows[0] ?? {}), rows.slice(0, 100).map(row => Object.values(row).map(v => v ?? "")));
+
+/// Asks for a reason, tries the action, shows what it would do, and does it when that is confirmed.
+function open_dialog(name, object, title) {
+  const dialog = by_id("dialog");
+  const action = catalogue[name];
+  let is_tried = false;
+  const result = make("div", {role: "status"});
+  const sql = make("div");
+  const reason = make("input", {id: "reason", name: "reason", required: true, autocomplete: "off"});
+  const spread = make("input", {id: "spread", name: "spread", placeholder: "at once; or 5 minutes", autocomplete: "off"});
+  const go = make("button", {id: "go", class: "primary"}, "Try it");
+  const asked = () => ({...object, reason: reason.value, ...(spread.value ? {spread: spread.value} : {})});
+  const changed = () => {
+    is_tried = false;
+    go.textContent = "Try it";
+    patch(sql, [copyable(sql_of(name, asked(), reason.value || "why"))]);
+  };
+  const submit = async event => {
+    event.preventDefault();
+    go.disabled = true;
+    try {
+      const answer = await act(name, asked(), !is_tried);
+      const refused = answer.rows.filter(row => row.error).length;
+      patch(result, [make("p", {class: refused ? "warn" : "good"},
+        `${is_tried ? "Done" : "Nothing has been done yet. This would happen"}` +
+        `${refused ? `; ${refused} of ${answer.rows.length} refused` : ""}${is_tried ? "." : ":"}`), rows_of(answer.rows)]);
+      if (is_tried) {
+        go.hidden = true;
+        after_action();
+      } else {
+        is_tried = true;
+        go.textContent = `${action.label} for good`;
+      }
+    } catch (error) {
+      patch(result, [make("p", {class: "bad"}, error.message)]);
+    }
+    go.disabled = false;
+  };
+  reason.oninput = spread.oninput = changed;
+  dialog.replaceChildren(make("form", {onsubmit: submit, method: "dialog"},
+    make("h2", {id: "dialog-title"}, title),
+    make("label", {for: "reason"}, "Reason; it is recorded with your name"), reason,
+    action.has_spread ? [make("label", {for: "spread"}, "Spread the next attempts over"), spread] : null,
+    make("p", {class: "buttons"}, go, make("button", {type: "button", onclick: () => dialog.close()}, "Close")),
+    result, make("h3", {}, "SQL"), sql));
+  changed();
+  dialog.showModal();
+  reason.focus();
+}
+
+/// A button that acts, for those who may; the title names what it acts on.
+export const action_button = (name, object, title) => can_act()
+  ? make("button", {type: "button", "data-action": name, "data-key": `${name} ${title}`,
+      "aria-label": title, onclick: () => open_dialog(name, object, title)}, catalogue[name].label) : null;
+
+/// SQL of several actions, closed at first.
+export const sql_details = (key, actions) => actions.length === 0 ? null : make("details", {"data-key": `sql ${key}`},
+  make("summary", {}, "SQL"), ...actions.map(([name, object]) => copyable(sql_of(name, object))));
+
+export const read_only_note = () => session.actions === "off"
+  ? make("p", {class: "dim"}, "This page is read-only: the daemon was started without operators. Copy the SQL of an action instead.")
+  : can_act() ? null : make("p", {class: "dim"}, "Log in to act and to see payloads.");

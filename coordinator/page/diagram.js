@@ -1,0 +1,68 @@
+// Stages of a definition, drawn from the Mermaid flowchart that saga_diagram() returns.
+"use strict";
+
+import {make} from "./dom.js";
+
+// Labels hold #NNN; for characters that Mermaid would interpret.
+const plain = text => text.replace(/#(\d+);/g, (_, code) => String.fromCodePoint(Number(code)));
+
+/// {stages: [[{no, name, does, is_pivot, undo, fallback}]]} of a flowchart.
+export function parse(diagram) {
+  const steps = new Map();
+  const stages = [];
+  let stage = null;
+  for (const line of (diagram ?? "").split("\n").map(l => l.trim())) {
+    const node = line.match(/^([sfc])(\d+)[[(>/]+"(.*)"[\])/]+(:::\w+)?$/);
+    if (line.startsWith("subgraph ")) {
+      stages.push(stage = []);
+    } else if (line === "end") {
+      stage = null;
+    } else if (node) {
+      const [, kind, no, label] = node;
+      const lines = label.split("<br/>").map(plain);
+      if (kind === "s") {
+        const step = {no: Number(no), name: lines[0], does: lines[1], is_pivot: line.endsWith(":::pivot")};
+        steps.set(no, step);
+        if (stage) stage.push(step); else stages.push([step]);
+      } else if (steps.has(no)) {
+        steps.get(no)[kind === "c" ? "undo" : "fallback"] = lines[1];
+      }
+    }
+  }
+  return {stages};
+}
+
+/// What became of a step, by its attempts.
+function state_of(step, attempts, saga) {
+  const of_step = attempts.filter(a => a.step === step.name);
+  const last = direction => of_step.filter(a => a.direction === direction).at(-1);
+  const undone = last("compensate");
+  if (saga?.status === "parked" && saga.parked_step === step.name) return "parked";
+  if (undone?.status === "completed") return "compensated";
+  const act = last("act");
+  if (act) return undone?.status === "failed" ? "failed" : act.status;
+  return saga?.current_step === step.name ? "current" : "";
+}
+
+const words = {completed: "done", failed: "failed", started: "running", parked: "parked",
+               compensated: "undone", current: "next"};
+
+/// Stages side by side in order; each step with what it does and what became of it.
+export function draw(diagram, attempts = [], saga = null) {
+  const draw_step = step => {
+    const state = state_of(step, attempts, saga);
+    const count = attempts.filter(a => a.step === step.name).length;
+    return make("div", {class: `step ${state} ${step.is_pivot ? "pivot" : ""}`, "data-key": step.name},
+      make("p", {}, make("b", {}, step.name), state ? ` ${words[state]}` : ""),
+      make("p", {class: "dim"}, step.does, step.is_pivot ? ", irreversible" : ""),
+      step.undo ? make("p", {class: "dim"}, `undo: ${step.undo}`) : null,
+      step.fallback ? make("p", {class: "dim"}, `or else: ${step.fallback}`) : null,
+      count > 1 ? make("p", {}, `${count} attempts`) : null);
+  };
+  return make("ol", {class: "stages", "aria-label": "Stages"},
+    ...parse(diagram).stages.map(stage => make("li", {}, ...stage.map(draw_step))));
+}
+
+/// The steps that publish messages, and their topics.
+export const topics = diagram => new Map(parse(diagram).stages.flat()
+  .filter(s => s.does?.startsWith("message ")).map(s => [s.name, s.does.slice("message ".length)]));

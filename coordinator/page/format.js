@@ -1,0 +1,35 @@
+// Numbers and times as people read them.
+"use strict";
+
+import {make} from "./dom.js";
+
+export const percent = x => `${(100 * (x ?? 0)).toFixed(1)} %`;
+export const at_least = (n, max) => n >= max ? `${max} or more` : n;
+export const rounded = x => typeof x === "number" ? Math.round(x * 100) / 100 : x;
+
+/// A duration: 0.3 s, 12 s, 4 min, 3 h, 2 d.
+export function seconds(x) {
+  if (x === null || x === undefined) return "";
+  const s = Math.max(0, x);
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 120) return `${Math.round(s)} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} d`;
+}
+
+export const difference = (from, to) => (Date.parse(to) - Date.parse(from)) / 1000;
+
+/// An instant as "12 s ago" or "in 3 min" by the database's clock, with the exact time as its title.
+export function when(instant, now) {
+  if (!instant) return "";
+  const age = difference(instant, now);
+  const text = age >= 0 ? `${seconds(age)} ago` : `in ${seconds(-age)}`;
+  return make("time", {datetime: instant, title: instant}, text);
+}
+
+export const status_class = s => s === "completed" || s === "active" ? "good"
+  : s === "parked" || s === "dead" || s === "failed" ? "bad"
+  : s === "compensating" || s === "suspended" || s === "suspected" || s === "draining" ? "warn" : "";
+export const status = s => make("span", {class: status_class(s)}, s);
+export const short = (text, length = 60) =>
+  text && text.length > length ? `${text.slice(0, length)}…` : text;

@@ -1,0 +1,57 @@
+// Views that are lists: schedules, definitions, what operators did.
+"use strict";
+
+import {action_button, sql_details} from "./actions.js";
+import {read, session} from "./api.js";
+import * as diagram from "./diagram.js";
+import {copyable, make, payload, quoted, table} from "./dom.js";
+import {at_least, when} from "./format.js";
+
+const more = (rows, size, href) => rows.length > size ? make("p", {}, make("a", {href}, "More")) : null;
+
+export const schedules = {
+  load: ({after}, is_poll) => read("api/schedules", {after}, is_poll),
+  draw: data => [make("h2", {}, "Schedules"),
+    table("Schedules", ["Schedule", "Saga", "Cron", "Next", "Last", "State", "Error", ""],
+      data.schedules.slice(0, 50).map(s => {
+        const action = [s.paused ? "resume-schedule" : "pause-schedule", {schedule: s.schedule, region: s.region, cluster: s.cluster}];
+        return {key: s.schedule, cells: [s.schedule, s.saga, make("span", {}, make("code", {}, s.cron), ` ${s.timezone}`),
+          when(s.next_run, data.now), s.last_saga_id
+            ? make("a", {href: `#/saga/${s.last_saga_id}`}, when(s.last_run, data.now)) : "",
+          s.paused ? make("span", {class: "warn"}, `paused: ${s.pause_reason ?? ""}`)
+            : s.failures > 0 ? make("span", {class: "bad"}, `failed ${s.failures} times`) : "runs", s.last_error ?? "",
+          make("div", {}, action_button(...action, `${s.paused ? "Resume" : "Pause"} schedule ${s.schedule}`), sql_details(s.schedule, [action]),
+            s.input ? payload("Input", s.input, session.sees_payloads) : null)]};
+      })),
+    more(data.schedules, 50, `#/schedules?after=${encodeURIComponent(data.schedules[49]?.schedule)}`)]};
+
+/// One line of SQL for each definition, and its diagram on a page of its own.
+export const definitions = {
+  load: ({id, version, after}, is_poll) => id ? read("api/definition", {saga: id, version}, is_poll)
+                                              : read("api/definitions", {after}, is_poll),
+  draw: (data, {id}) => id ? [make("h2", {}, `Definition ${id}`),
+      make("p", {}, make("a", {href: "#/definitions"}, "All definitions"), " ",
+        make("a", {href: `#/sagas?saga=${encodeURIComponent(id)}`}, "Its sagas")),
+      make("h3", {}, "Stages"), diagram.draw(data.diagram),
+      table("Attempts and how long they may take", ["Step", "Attempts", "Longest", "Calls at worst", "Deduplicated for", "Warning"],
+        data.retries.map(r => [r.step, r.attempts ?? "no limit", r.longest_window ?? "", r.worst_case_calls ?? "",
+          r.dedupe_window ?? "", r.warning ?? ""])),
+      make("details", {"data-key": "mermaid"}, make("summary", {}, "As Mermaid"), make("pre", {tabindex: 0}, data.diagram)),
+      copyable(`SELECT stacksaga.saga_diagram(${quoted(id)});`)]
+    : [make("h2", {}, "Definitions"),
+      table("Definitions", ["Saga", "Version", "Current", "Steps", "Definer", "Defined", "Live sagas"],
+        data.definitions.slice(0, 200).map(d => ({key: `${d.saga} ${d.version}`, cells: [
+          make("a", {href: `#/definitions/${encodeURIComponent(d.saga)}?version=${d.version}`}, d.saga), d.version,
+          d.is_current ? "yes" : "", Array.isArray(d.steps) ? d.steps.length : d.steps, d.definer,
+          when(d.defined_at, data.now), at_least(d.live_sagas, 10000)]}))),
+      more(data.definitions, 200, `#/definitions?after=${encodeURIComponent(data.definitions[199]?.saga)}`)]};
+
+export const log = {
+  load: ({before}, is_poll) => read("api/operator-actions", {before}, is_poll),
+  draw: data => [make("h2", {}, "What operators did"),
+    table("Actions, the newest first", ["When", "Action", "Object", "Role", "For", "Reason", "Detail"],
+      data.operator_actions.slice(0, 50).map(a => [when(a.at, data.now), a.action,
+        a.object.startsWith("saga ") && a.object.length === 41
+          ? make("a", {href: `#/saga/${a.object.slice(5)}`}, a.object) : a.object,
+        a.role_name, a.on_behalf_of ?? "", a.reason ?? "", a.detail ?? ""])),
+    more(data.operator_actions, 50, `#/log?before=${encodeURIComponent(data.operator_actions[49]?.at)}`)]};

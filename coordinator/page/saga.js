@@ -1,0 +1,79 @@
+// One saga: where it is, what it did, what it holds, and what may be done.
+"use strict";
+
+import {action_button, actions_of, read_only_note, sql_details} from "./actions.js";
+import {read, session} from "./api.js";
+import {attempts_axis} from "./charts.js";
+import * as diagram from "./diagram.js";
+import {copyable, facts, make, payload, table} from "./dom.js";
+import {difference, seconds, status, when} from "./format.js";
+
+export const load = ({id}, is_poll) => read("api/saga", {id}, is_poll);
+
+const link = (saga, text) => make("a", {href: `#/saga/${saga.saga_id}`}, text ?? saga.key ?? saga.saga_id);
+
+/// The actions that the saga's status allows, each with what it acts on.
+function possible_actions(s, attempts, is_parked_step) {
+  const ids = {saga_ids: [s.saga_id]};
+  const actions = actions_of(s.status).map(name => [name, ids]);
+  const step = is_parked_step ?? attempts.filter(a => a.status !== "completed").at(-1)?.step ?? s.current_step;
+  if (step && actions.length > 0)
+    for (const outcome of ["done", "not_done"])
+      actions.push(["resolve", {saga_id: s.saga_id, step, outcome}]);
+  return actions;
+}
+
+const title_of = ([name, object], s) => name === "resolve"
+  ? `Resolve step ${object.step} of ${s.key ?? s.saga_id} as ${object.outcome.replace("_", " ")}`
+  : `${name} ${s.key ?? s.saga_id}`;
+
+const published = (data, now) => {
+  const topics = diagram.topics(data.diagram);
+  return data.attempts.filter(a => topics.has(a.step) && a.direction === "act")
+    .map(a => [topics.get(a.step), a.step, a.attempt, when(a.started_at, now)]);
+};
+
+function head(data) {
+  const s = {...data.saga, parked_step: data.parked?.step};
+  const actions = possible_actions(s, data.attempts, data.parked?.step);
+  return [make("h2", {}, s.key ?? s.saga_id, " ", status(s.status)),
+    actions.length === 0 || !session.csrf_token ? null : make("p", {class: "buttons"}, ...actions.map(action =>
+      make("span", {"data-key": title_of(action, s)}, action_button(...action, title_of(action, s)),
+        action[0] === "resolve" && session.csrf_token ? ` as ${action[1].outcome.replace("_", " ")}` : null))),
+    actions.length > 0 ? read_only_note() : null,
+    sql_details("saga", actions),
+    facts([["Saga", `${s.saga}, version ${s.version}`], ["Id", make("code", {}, s.saga_id)],
+      ["Waits for", data.traits?.waits_for], ["Step", s.current_step && `${s.current_step}, attempt ${s.attempt ?? 0}`],
+      ["Next attempt", s.paused_until && when(s.paused_until, data.now)], ["Why paused", s.pause_reason],
+      ["Parked at", data.parked && `${data.parked.step} (${data.parked.direction})`],
+      ["Started", when(s.created_at, data.now)], ["Finished", s.finished_at && when(s.finished_at, data.now)],
+      ["Took", s.finished_at && seconds(difference(s.created_at, s.finished_at))],
+      ["Error", s.last_error && s.status !== "completed" ? make("span", {class: "bad"}, s.last_error) : ""],
+      ["Failed step", data.result?.failed_step], ["Priority", data.traits?.priority], ["Group", data.traits?.group_key],
+      ["Ring", `${s.region} / ${s.cluster}`], ["Token", make("code", {}, s.token)],
+      ["Parent", data.parent && link(data.parent, `${data.parent.saga} (${data.parent.status})`)]]),
+    data.parked ? copyable(data.parked.hint) : null,
+    make("h3", {}, "Stages"), diagram.draw(data.diagram, data.attempts, s)];
+}
+
+export function draw(data) {
+  const now = data.now;
+  return [...head(data),
+    make("h3", {}, "Attempts"), attempts_axis(data.attempts, now),
+    table("Attempts", ["Step", "Direction", "Attempt", "Result", "Began", "Took", "By", "Error"],
+      data.attempts.map(a => ({key: `${a.step} ${a.direction} ${a.attempt}`, cells: [a.step, a.direction, a.attempt,
+        status(a.status), when(a.started_at, now), a.finished_at ? seconds(difference(a.started_at, a.finished_at)) : "",
+        a.worker ?? "", a.error ? `${a.error_class?.replaceAll("_", " ")}: ${a.error}` : ""]}))),
+    make("h3", {}, "Data"),
+    data.traits?.attributes && Object.keys(data.traits.attributes).length > 0
+      ? facts(Object.entries(data.traits.attributes).map(([k, v]) => [k, String(v)])) : null,
+    payload("Input", data.input, session.sees_payloads), payload("Results", data.result?.output, session.sees_payloads),
+    data.children.length > 0 ? table("Children", ["Saga", "Name", "Status", "Started"], data.children.map(c =>
+      ({key: c.saga_id, cells: [link(c), c.saga, status(c.status), when(c.created_at, now)]}))) : null,
+    published(data, now).length > 0 ? table("Messages published", ["Topic", "Step", "Attempt", "When"], published(data, now)) : null,
+    data.actions.length > 0 ? table("What operators did", ["Action", "Step", "Role", "Reason", "When", "From", "To"],
+      data.actions.map(a => [a.action, a.step ? `${a.step} ${a.outcome ?? ""}` : "", a.role, a.reason ?? "",
+        when(a.acted_at, now), a.status_before ?? "", a.status_after ?? ""])) : null,
+    make("h3", {}, "Timeline"),
+    make("pre", {id: "timeline", tabindex: 0, role: "region", "aria-label": "Timeline of the saga"}, (data.timeline ?? []).join("\n"))];
+}

@@ -1,0 +1,70 @@
+// The list of sagas: filters in the address, pages, and actions on those that are selected.
+"use strict";
+
+import {action_button, actions_of, read_only_note, sql_details} from "./actions.js";
+import {read, session} from "./api.js";
+import {make, table} from "./dom.js";
+import {short, status, when} from "./format.js";
+
+const page_size = 50;
+const statuses = ["pending", "running", "compensating", "parked", "suspended", "completed", "failed"];
+const selected = new Map();
+
+export const load = (parameters, is_poll) => read("api/sagas", parameters, is_poll);
+
+const address = parameters => `#/sagas?${new URLSearchParams(Object.entries(parameters)
+  .filter(([, value]) => value))}`;
+
+function filters(parameters) {
+  const field = (name, label, type = "text", more = {}) => make("label", {}, label,
+    make("input", {name, type, value: parameters[name], autocomplete: "off", spellcheck: "false", ...more}));
+  const submit = event => {
+    event.preventDefault();
+    const chosen = Object.fromEntries(new FormData(event.currentTarget));
+    if (chosen.created_before) chosen.created_before = new Date(chosen.created_before).toISOString();
+    location.hash = address(chosen);
+  };
+  return make("form", {class: "filters", onsubmit: submit, "aria-label": "Filters", "data-key": JSON.stringify(parameters)},
+    field("saga", "Name"),
+    make("label", {}, "Status", make("select", {name: "status"}, make("option", {value: ""}, "any"),
+      ...statuses.map(s => make("option", {value: s, selected: s === parameters.status}, s)))),
+    field("key", "Key begins with"),
+    session.sees_payloads ? field("attributes", "Attributes", "text", {placeholder: '{"customer": "c1"}'}) : null,
+    field("created_before", "Started before", "datetime-local", {value: ""}),
+    make("button", {}, "Filter"), make("a", {href: "#/sagas"}, "Clear"));
+}
+
+/// `redraw` shows the view again after a selection.
+export function draw(data, parameters, redraw) {
+  const shown = data.sagas.slice(0, page_size);
+  const last = shown.at(-1);
+  for (const id of [...selected.keys()])
+    if (!shown.some(s => s.saga_id === id)) selected.delete(id);
+  for (const saga of shown) if (selected.has(saga.saga_id)) selected.set(saga.saga_id, saga);
+  const select = (sagas, is_chosen) => {
+    for (const s of sagas) if (is_chosen) selected.set(s.saga_id, s); else selected.delete(s.saga_id);
+    redraw();
+  };
+  const box = saga => make("input", {type: "checkbox", "aria-label": `Select ${saga.key ?? saga.saga_id}`,
+    onchange: event => select([saga], event.currentTarget.checked)});
+  const names = [...new Set([...selected.values()].flatMap(s => actions_of(s.status)))];
+  const ids = {saga_ids: [...selected.keys()]};
+  return [make("h2", {}, "Sagas"), filters(parameters), read_only_note(),
+    make("p", {class: "buttons"},
+      make("button", {type: "button", onclick: () => select(shown, selected.size < shown.length)},
+        selected.size < shown.length ? "Select all of this page" : "Select none"),
+      selected.size > 0 ? make("span", {}, `${selected.size} selected`) : null,
+      ...(selected.size > 0 ? names.map(name => action_button(name, ids, `${name} ${selected.size} sagas`)) : [])),
+    selected.size > 0 ? sql_details("selected", names.map(name => [name, ids])) : null,
+    table("Sagas, the newest first", ["", "Saga", "Name", "Status", "Waits for", "Started", "Changed",
+        ...(session.sees_payloads ? ["Attributes"] : [])],
+      shown.map(s => ({key: s.saga_id, cells: [box(s),
+        make("a", {href: `#/saga/${s.saga_id}`}, short(s.key ?? s.saga_id, 40)), `${s.saga} ${s.version}`,
+        status(s.status), short(s.waits_for, 80) ?? "", when(s.created_at, data.now), when(s.updated_at, data.now),
+        ...(session.sees_payloads ? [s.attributes && Object.keys(s.attributes).length > 0
+          ? make("code", {}, JSON.stringify(s.attributes)) : ""] : [])]}))),
+    make("p", {class: "buttons"},
+      parameters.before_saga_id ? make("a", {href: address({...parameters, created_before: "", before_saga_id: ""})}, "Newest") : null,
+      data.sagas.length > page_size ? make("a", {href: address({...parameters, created_before: last.created_at,
+        before_saga_id: last.saga_id})}, "Older") : null)];
+}

@@ -1,0 +1,89 @@
+// Who asks, and what he may see and do: operators who log in with a password, or whom a trusted
+// proxy names in a header; everybody else is anonymous and reads only.
+#pragma once
+
+#include "http/message.hpp"
+#include "http/network.hpp"
+#include "log.hpp"
+#include "web/login_failures.hpp"
+#include "web/operators.hpp"
+#include "web/sessions.hpp"
+
+#include <asio/any_io_executor.hpp>
+#include <asio/awaitable.hpp>
+#include <asio/thread_pool.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace stacksaga::coordinator {
+
+/// Without a file and a header nobody can act. At most one of both is set.
+struct AccessSettings {
+    std::string operators_file;
+    std::string operator_header; ///< its name in lower case
+    std::vector<Network> trusted_proxies;
+    std::vector<std::string> names; ///< of this daemon, for the Origin of requests
+    bool hide_payloads = false;     ///< from everybody
+};
+
+/// Who sent a request.
+struct Viewer {
+    std::string user;       ///< empty: anonymous
+    std::string csrf_token; ///< what an action must repeat; empty: this viewer cannot act
+    bool sees_payloads = false;
+};
+
+/// Lifecycle: constructed (throws OperatorsError), used by any number of coroutines on the
+/// executor's thread, close() at the end. Passwords are checked on a thread of their own, one at a
+/// time: that takes a tenth of a second, which the loop has not.
+class Access {
+public:
+    Access(const asio::any_io_executor &executor, AccessSettings settings, Log &log);
+
+    /// Reads the operators again; keeps those it has when the file is wrong. Ends the sessions of
+    /// operators who are gone or have another password.
+    void reload();
+
+    [[nodiscard]] Viewer viewer(const HttpRequest &request);
+
+    /// What the page needs to know of its viewer, as JSON. Begins a session where a proxy has named
+    /// the user.
+    HttpResponse describe(const HttpRequest &request);
+
+    /// Checks name and password of a form, and begins a session.
+    asio::awaitable<HttpResponse> login(HttpRequest request);
+
+    HttpResponse logout(const HttpRequest &request);
+
+    /// Why this request may not act; nothing when it may. Checked are the Origin, the session, and
+    /// the token, which a form of another site cannot send.
+    [[nodiscard]] std::optional<HttpResponse> objection(const HttpRequest &request);
+
+    void close() noexcept;
+
+private:
+    [[nodiscard]] bool is_from_proxy(const HttpRequest &request) const;
+    [[nodiscard]] std::string named_by_proxy(const HttpRequest &request) const;
+    [[nodiscard]] std::string client_address(const HttpRequest &request) const;
+    [[nodiscard]] const Session *session_of(const HttpRequest &request);
+    [[nodiscard]] std::optional<HttpResponse> origin_objection(const HttpRequest &request) const;
+    asio::awaitable<bool> check_password(std::string password, std::string hash);
+    HttpResponse begin_session(const HttpRequest &request, const std::string &user);
+
+    asio::any_io_executor executor_;
+    AccessSettings settings_;
+    Log &log_;
+    Operators operators_;
+    Sessions sessions_;
+    LoginFailures failures_;
+    int checking_ = 0;
+    asio::thread_pool password_thread_;
+};
+
+/// An error for the page: {"error": ..., "hint": ...}.
+[[nodiscard]] HttpResponse json_error(int status, std::string_view error,
+                                      std::string_view hint = {});
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,221 @@
+#include "web/api.hpp"
+
+#include "web/views.hpp"
+
+#include <asio/co_spawn.hpp>
+#include <asio/detached.hpp>
+#include <asio/redirect_error.hpp>
+#include <asio/use_awaitable.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr const char *json = "application/json";
+constexpr std::string_view action_prefix = "/api/act/";
+constexpr const char *SQL_DEPTHS =
+    "SELECT pg_catalog.string_agg(pg_catalog.concat_ws(E'\\t', waiting, running, queue), E'\\n')"
+    "  FROM (SELECT waiting, running, queue FROM stacksaga.queues"
+    "         WHERE queue !~ '[[:cntrl:]]' ORDER BY queue LIMIT 200) AS q";
+
+/// Sagas' errors name their HTTP status; 42501 is a missing grant, 22... and 23... are arguments.
+int status_of(const StoreError &error) {
+    const std::string &state = error.sqlstate;
+    int status = 0;
+    if ((state.starts_with("SG") || state.starts_with("SR")) && state.size() == 5)
+        std::from_chars(state.data() + 2, state.data() + 5, status);
+    if (status >= 400 && status < 600)
+        return status;
+    if (state == "42501")
+        return 403;
+    if (state == "57014" || state == "55P03")
+        return 504;
+    return state.starts_with("22") || state.starts_with("23") ? 400 : 503;
+}
+
+HttpResponse failed(const StoreError &error) {
+    return {status_of(error),
+            json,
+            fmt::format("{{\"error\": {}, \"detail\": {}, \"hint\": {}, \"sqlstate\": {}}}",
+                        quoted_json(error.what()), quoted_json(error.detail),
+                        quoted_json(error.hint), quoted_json(error.sqlstate)),
+            {}};
+}
+
+HttpResponse not_allowed(const char *method) {
+    HttpResponse response = json_error(405, fmt::format("only {} is allowed here", method));
+    response.headers.emplace_back("Allow", method);
+    return response;
+}
+
+} // namespace
+
+Api::Database::Database(const asio::any_io_executor &executor, std::string name_of,
+                        const std::string &conninfo, StatusReader &status_of_it, Log &log)
+    : name(std::move(name_of)), views(executor, conninfo,
+                                      [&log](std::string_view notice) {
+                                          log.debug("notice", {{"notice", notice}});
+                                      }),
+      actions(executor, conninfo,
+              [&log](std::string_view notice) {
+                  log.info("notice", {{"notice", notice}});
+              }),
+      status(status_of_it) {}
+
+Api::Api(const asio::any_io_executor &executor, Access &access, Log &log)
+    : executor_(executor), access_(access), log_(log) {}
+
+void Api::add_database(std::string name, const std::string &conninfo, StatusReader &status) {
+    databases_.emplace_back(executor_, std::move(name), conninfo, status, log_);
+}
+
+void Api::start() {
+    for (Database &each : databases_)
+        asio::co_spawn(executor_, watch(each), asio::detached);
+}
+
+void Api::close() noexcept {
+    closed_ = true;
+    for (asio::steady_timer &timer : timers_)
+        timer.cancel();
+    for (Database &each : databases_) {
+        each.views.close();
+        each.actions.close();
+    }
+}
+
+asio::awaitable<void> Api::watch(Database &database) {
+    asio::steady_timer &timer = timers_.emplace_back(executor_);
+    while (!closed_) {
+        try {
+            co_await read_history(database);
+        } catch (const std::exception &error) {
+            log_.debug("charts have a gap", {{"on", database.name}, {"error", error.what()}});
+        }
+        if (closed_)
+            co_return;
+        asio::error_code stopped;
+        timer.expires_after(History::period);
+        co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, stopped));
+    }
+}
+
+asio::awaitable<void> Api::read_history(Database &database) {
+    const Parameters none;
+    const std::vector<Sample> samples = co_await database.status.metrics();
+    std::optional<std::string> lines;
+    try {
+        lines = co_await database.views.read(SQL_DEPTHS, none);
+    } catch (const StoreError &error) {
+        // The other charts go on.
+        log_.debug("depths are unknown", {{"on", database.name}, {"error", error.what()}});
+    }
+    History::Depths depths;
+    std::string_view text = lines ? std::string_view(*lines) : std::string_view();
+    while (!text.empty()) {
+        const std::string_view line = text.substr(0, text.find('\n'));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
+        const auto first = line.find('\t');
+        const auto second = line.find('\t', first + 1);
+        History::Depth depth;
+        std::from_chars(line.data(), line.data() + first, depth.waiting);
+        std::from_chars(line.data() + first + 1, line.data() + second, depth.running);
+        depths.emplace(line.substr(second + 1), depth);
+    }
+    const auto now = std::chrono::time_point_cast<Duration>(std::chrono::system_clock::now());
+    database.history.add(samples, depths, now);
+}
+
+Api::Database *Api::database_of(const HttpRequest &request) {
+    const std::string wanted = request.parameter("database");
+    for (Database &each : databases_)
+        if (wanted.empty() || each.name == wanted)
+            return &each;
+    return nullptr;
+}
+
+asio::awaitable<HttpResponse> Api::answer(HttpRequest request) {
+    const std::string &path = request.path;
+    const bool is_post = request.method == "POST";
+    if (path == "/api/login" || path == "/api/logout" || path.starts_with(action_prefix)) {
+        if (!is_post)
+            co_return not_allowed("POST");
+    } else if (is_post) {
+        co_return not_allowed("GET, HEAD");
+    }
+    if (path == "/api/session")
+        co_return access_.describe(request);
+    if (path == "/api/login") {
+        auto answer = access_.login(request); // named: g++ 12 destroys it twice otherwise
+        co_return co_await std::move(answer);
+    }
+    if (path == "/api/logout")
+        co_return access_.logout(request);
+    Database *database = database_of(request);
+    if (!database)
+        co_return json_error(404, "this daemon serves no database of that name");
+    if (path == "/api/history")
+        co_return HttpResponse{200, json, database->history.json(), {}};
+    HttpResponse response;
+    try {
+        auto answer =
+            path.starts_with(action_prefix) ? act(*database, request) : view(*database, request);
+        response = co_await std::move(answer);
+    } catch (const StoreError &error) {
+        response = failed(error);
+    }
+    co_return response;
+}
+
+asio::awaitable<HttpResponse> Api::view(Database &database, const HttpRequest &request) {
+    const auto found = std::ranges::find_if(
+        views(), [&](const View &candidate) { return candidate.path == request.path; });
+    if (found == views().end())
+        co_return json_error(404, "there is no such view");
+    const Viewer viewer = access_.viewer(request);
+    if (!request.parameter("attributes").empty() && !viewer.sees_payloads)
+        co_return json_error(403, "attributes are hidden", "Log in to search by attributes.");
+    Parameters parameters;
+    for (const std::string_view name : found->parameters) {
+        const std::string value = request.parameter(std::string(name));
+        if (name == "payloads")
+            parameters.emplace_back(viewer.sees_payloads ? "true" : "false");
+        else
+            parameters.push_back(value.empty() ? std::nullopt : std::optional(value));
+    }
+    auto body = co_await database.views.read(found->sql, parameters);
+    if (!body)
+        co_return json_error(404, found->missing);
+    co_return HttpResponse{200, json, std::move(*body), {}};
+}
+
+asio::awaitable<HttpResponse> Api::act(Database &database, const HttpRequest &request) {
+    if (auto objection = access_.objection(request))
+        co_return std::move(*objection);
+    const Action *action = find_action(std::string_view(request.path).substr(action_prefix.size()));
+    if (!action)
+        co_return json_error(404, "there is no such action");
+    const bool is_dry_run = request.parameter("dry_run") != "no";
+    const std::string user = access_.viewer(request).user;
+    std::string outcome = "done";
+    std::string rows;
+    std::optional<StoreError> failure;
+    try {
+        rows = co_await database.actions.run(*action, request.body, is_dry_run, user);
+    } catch (const StoreError &error) {
+        outcome = error.what();
+        failure = error;
+    }
+    log_.info(
+        is_dry_run ? "action tried" : "action",
+        {{"action", action->name}, {"user", user}, {"on", database.name}, {"outcome", outcome}});
+    if (failure)
+        co_return failed(*failure);
+    co_return HttpResponse{
+        200, json, fmt::format("{{\"dry_run\": {}, \"rows\": {}}}", is_dry_run, rows), {}};
+}
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,45 @@
+// The last hour of a database for the page's charts, in the daemon's memory. Pure: what was read
+// and when are arguments.
+#pragma once
+
+#include "types.hpp"
+#include "web/exposition.hpp"
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace stacksaga::coordinator {
+
+/// Points half a minute apart. Counters become rates: what happened between two points.
+class History {
+public:
+    static constexpr Duration period = std::chrono::seconds(30);
+    static constexpr std::size_t points_max = 120;
+    static constexpr std::size_t queues_max = 200;
+
+    struct Depth {
+        double waiting = 0;
+        double running = 0;
+    };
+    using Depths = std::map<std::string, Depth>;
+
+    /// Adds a point: the samples of metrics(), and how many steps of each queue wait and run.
+    void add(const std::vector<Sample> &samples, const Depths &depths, Instant now);
+
+    /// {"period_seconds", "at": [...], "rates": {NAME: [...]}, "queues": {NAME: {"waiting": [...],
+    /// "running": [...]}}}; null stands where nothing is known.
+    [[nodiscard]] std::string json() const;
+
+private:
+    struct Point {
+        Instant at;
+        std::map<std::string, double> counters;
+        Depths depths;
+    };
+
+    std::deque<Point> points_; ///< the oldest first; one more than there are rates
+};
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,148 @@
+#include "web/operators.hpp"
+
+#include "web/random_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <crypt.h>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace stacksaga::coordinator {
+namespace {
+
+constexpr std::size_t name_bytes_max = 63;
+constexpr std::size_t file_bytes_max = 1 << 20;
+constexpr std::string_view yescrypt = "$y$";
+
+/// A file descriptor that is closed at the end of its scope.
+struct Descriptor {
+    explicit Descriptor(int opened) : number(opened) {}
+    Descriptor(const Descriptor &) = delete;
+    Descriptor &operator=(const Descriptor &) = delete;
+    ~Descriptor() {
+        if (number >= 0)
+            ::close(number);
+    }
+    int number;
+};
+
+std::string hash_of(const std::string &password, const std::string &setting) {
+    const auto data = std::make_unique<crypt_data>();
+    const char *hash =
+        ::crypt_rn(password.c_str(), setting.c_str(), data.get(), static_cast<int>(sizeof(*data)));
+    std::string result = hash ? hash : "";
+    ::explicit_bzero(data.get(), sizeof(*data));
+    return result;
+}
+
+/// $y$ PARAMETERS $ SALT $ HASH, without checking a password: that takes long.
+bool is_yescrypt(std::string_view hash) {
+    constexpr std::size_t hash_length = 43;
+    return hash.starts_with(yescrypt) && std::ranges::count(hash, '$') == 4 &&
+           hash.size() - hash.rfind('$') - 1 == hash_length &&
+           ::crypt_checksalt(std::string(hash).c_str()) == CRYPT_SALT_OK;
+}
+
+std::string new_hash(const std::string &password) {
+    std::array<char, CRYPT_GENSALT_OUTPUT_SIZE> setting{};
+    if (!::crypt_gensalt_rn(yescrypt.data(), 0, nullptr, 0, setting.data(),
+                            static_cast<int>(setting.size())))
+        throw std::system_error(errno, std::generic_category(), "crypt_gensalt");
+    std::string hash = hash_of(password, setting.data());
+    if (hash.empty())
+        throw std::system_error(errno, std::generic_category(), "crypt");
+    return hash;
+}
+
+} // namespace
+
+bool is_operator_name(std::string_view name) {
+    return !name.empty() && name.size() <= name_bytes_max && std::ranges::none_of(name, [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return byte < 0x20 || byte == 0x7F || c == ':';
+    });
+}
+
+Operators parse_operators(std::string_view text, const std::string &file) {
+    Operators operators;
+    for (int number = 1; !text.empty(); ++number) {
+        std::string_view line = text.substr(0, text.find('\n'));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
+        if (line.ends_with('\r'))
+            line.remove_suffix(1);
+        if (line.empty() || line.starts_with('#'))
+            continue;
+        const auto colon = line.find(':');
+        const auto complain = [&](std::string_view complaint) {
+            throw OperatorsError(fmt::format("{}:{}: {}", file, number, complaint));
+        };
+        if (colon == std::string_view::npos || !is_operator_name(line.substr(0, colon)))
+            complain("expected NAME:HASH, a name of 1 to 63 bytes");
+        const std::string_view hash = line.substr(colon + 1);
+        if (!is_yescrypt(hash))
+            complain("the hash is not of yescrypt ($y$...); make the line with "
+                     "stacksaga-coordinator hash-password NAME");
+        if (!operators.emplace(line.substr(0, colon), hash).second)
+            complain("the name stands there twice");
+    }
+    return operators;
+}
+
+Operators read_operators(const std::string &file) {
+    const auto complain = [&file](const std::string &complaint) {
+        throw OperatorsError(fmt::format("{}: {}", file, complaint));
+    };
+    const Descriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat about {};
+    if (opened.number < 0 || ::fstat(opened.number, &about) != 0)
+        complain(std::strerror(errno));
+    if (!S_ISREG(about.st_mode))
+        complain("is not a regular file");
+    if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        complain(fmt::format("has mode {:04o}, so that others may read it or write to it; "
+                             "run chmod 0600 on it",
+                             about.st_mode & 07777));
+    if (about.st_uid != ::geteuid() && about.st_uid != 0)
+        complain("belongs to another user than the daemon's");
+    std::string text;
+    std::array<char, 4096> bytes{};
+    for (ssize_t count = 1; count > 0 && text.size() <= file_bytes_max;) {
+        count = ::read(opened.number, bytes.data(), bytes.size());
+        if (count < 0)
+            complain(std::strerror(errno));
+        text.append(bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    }
+    if (text.size() > file_bytes_max)
+        complain("is larger than a megabyte");
+    Operators operators = parse_operators(text, file);
+    if (operators.empty())
+        complain("names nobody");
+    return operators;
+}
+
+std::string operator_line(const std::string &name, const std::string &password) {
+    return name + ":" + new_hash(password);
+}
+
+bool is_password(const std::string &password, const std::string &hash) {
+    // crypt() would read a password only up to its first zero byte.
+    if (password.find('\0') != std::string::npos)
+        return false;
+    const std::string made = hash_of(password, hash);
+    return !made.empty() && equal_secrets(made, hash);
+}
+
+const std::string &hash_of_nobody() {
+    static const std::string hash = new_hash(random_text(16));
+    return hash;
+}
+
+} // namespace stacksaga::coordinator

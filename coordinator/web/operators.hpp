@@ -1,0 +1,39 @@
+// The operators of the page: names and hashes of passwords in a file, as --operators-file names it.
+#pragma once
+
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace stacksaga::coordinator {
+
+/// Names with hashes as crypt(3) makes them.
+using Operators = std::map<std::string, std::string, std::less<>>;
+
+/// What is wrong with a file; what() begins with its name, and the line where there is one.
+struct OperatorsError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// Reads lines of NAME:HASH; empty lines and those that begin with # are comments. `file` is for
+/// errors. A hash must be yescrypt's ($y$). Throws OperatorsError, which quotes no hash.
+[[nodiscard]] Operators parse_operators(std::string_view text, const std::string &file);
+
+/// Reads the file, which must be a regular one that belongs to the daemon's user or root, and that
+/// nobody else can read or write (mode 0600 or less). Throws OperatorsError.
+[[nodiscard]] Operators read_operators(const std::string &file);
+
+/// A line for the file. Throws std::system_error.
+[[nodiscard]] std::string operator_line(const std::string &name, const std::string &password);
+
+/// Whether the password has this hash. Takes as long as the hash demands, a tenth of a second say.
+[[nodiscard]] bool is_password(const std::string &password, const std::string &hash);
+
+/// A hash that no password has, checked for unknown names so that they take as long as known ones.
+[[nodiscard]] const std::string &hash_of_nobody();
+
+/// Whether a name can be an operator's: 1 to 63 bytes, without control characters and colons.
+[[nodiscard]] bool is_operator_name(std::string_view name);
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,23 @@
+// What the page shows, as data: each view is one query that returns one JSON text and costs the
+// database nothing that grows with history.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace stacksaga::coordinator {
+
+struct View {
+    std::string_view path;
+    /// Parameters of the request, in the order of the query's. "payloads" is not the request's: it
+    /// says whether the viewer sees payloads. A missing or empty one is NULL.
+    std::vector<std::string_view> parameters;
+    const char *sql;
+    /// What is missing when the answer is NULL.
+    std::string_view missing = {};
+};
+
+[[nodiscard]] std::span<const View> views();
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,196 @@
+# Who may act over HTTP, attacked: forged requests, foreign hosts and origins, missing, wrong and old
+# tokens, guessed passwords, a proxy's header from strangers, and markup in every name and payload.
+use strict;
+use warnings;
+
+use HTTP::Tiny;
+use IO::Socket::INET;
+use IO::Socket::UNIX;
+use IPC::Run;
+use JSON::PP;
+use PostgreSQL::Test::Utils;
+use StacksagaCluster;
+use StacksagaSite;
+use Test::More;
+
+my $program = StacksagaSite::program();
+plan skip_all => 'stacksaga-coordinator is not in PATH' unless defined $program;
+
+my $node = StacksagaCluster->new('main');
+$node->init;
+$node->start;
+$node->create_extension('postgres');
+my $markup = '<script>alert(1)</script>';
+StacksagaSite::fill($node, $markup);
+
+my $operators = StacksagaSite::operators_file($program, alice => 'right', bob => 'other');
+my $site = StacksagaSite->new($node, $program, '--operators-file', $operators);
+my $origin = $site->origin;
+
+# Reading needs nobody; payloads, inputs and attributes do.
+my $session = $site->get('/api/session');
+is_deeply([ @$session{qw(user csrf_token actions)}, $session->{sees_payloads} ? 1 : 0 ],
+	[ undef, undef, 'password', 0 ], 'a stranger is anonymous');
+my $parked = $site->get('/api/sagas?status=parked&key=pay')->{sagas}[0];
+is($parked->{key}, "pay $markup", 'and finds a parked saga');
+my $saga = $site->get("/api/saga?id=$parked->{saga_id}");
+is($saga->{saga}{status}, 'parked', 'and reads about it');
+is($saga->{parked}{step}, 'debit', 'at which step it is parked');
+is_deeply([ @{$saga}{qw(input)}, $saga->{result}{output}, $saga->{traits}{attributes} ], [ undef, undef, undef ],
+	'but not what it holds');
+my $hidden = join ' ', map { $site->request('GET', $_)->{content} } '/api/sagas', "/api/saga?id=$parked->{saga_id}",
+  '/api/dead-messages', '/api/schedules', '/api/queues', '/api/definitions', '/api/operator-actions', '/status', '/metrics',
+  "/saga/$parked->{saga_id}", '/api/message?subscription=billing&id=' . $site->get('/api/dead-messages')->{dead_messages}[0]{message_id};
+unlike($hidden, qr/confidential/, 'nor does any other view show it');
+is($site->request('GET', '/api/sagas?attributes=%7B%22customer%22%3A1%7D')->{status}, 403, 'nor can it be searched for');
+
+# A login.
+is($site->login('alice', 'wrong')->{status}, 401, 'a wrong password is refused');
+is($site->login('nobody', 'right')->{status}, 401, 'so is an unknown user');
+is($site->request('GET', '/api/login?user=alice&password=right')->{status}, 405, 'and a login by GET');
+is($site->login('alice', 'right', origin => undef)->{status}, 403, 'and one without an origin');
+is($site->login('alice', 'right', origin => 'http://evil.example')->{status}, 403, 'and one of another site');
+my $login = $site->login('alice', 'right');
+is($login->{status}, 200, 'the right one is not');
+like($login->{headers}{'set-cookie'}, qr/^stacksaga_session=[0-9a-f]{64}; Path=\/; HttpOnly; SameSite=Strict$/,
+	'the cookie is for this site and not for scripts');
+like($site->login('bob', 'other', origin => "https://127.0.0.1:" . $site->port)->{headers}{'set-cookie'}, qr/; Secure$/,
+	'and for TLS alone where the page came by TLS');
+my %alice = StacksagaSite::credentials($login);
+$saga = $site->get("/api/saga?id=$parked->{saga_id}", %alice);
+like($saga->{input}{text}, qr/confidential/, 'an operator sees the input');
+cmp_ok(length $site->get("/api/saga?id=$site->{large}", %alice)->{input}{text}, '<=', 65536, 'of which at most 64 kB');
+cmp_ok($site->get("/api/saga?id=$site->{large}", %alice)->{input}{bytes}, '>', 65536, 'and how long it is');
+
+# Actions: every one of these must change nothing.
+sub status_now { return $node->safe_psql('postgres', "SELECT status FROM stacksaga.sagas WHERE saga_id = '$parked->{saga_id}'") }
+my %object = (saga_ids => [ $parked->{saga_id} ], reason => 'because');
+my $path = '/api/act/retry?dry_run=no';
+my @attacks = (
+	[ 'without a session', 401, headers => {cookie => ''} ],
+	[ 'with a guessed session', 401, headers => {cookie => 'stacksaga_session=' . '0' x 64} ],
+	[ 'without a token', 403, headers => {'x-csrf-token' => ''} ],
+	[ 'with a wrong token', 403, headers => {'x-csrf-token' => 'f' x 64} ],
+	[ 'with the first half of the token', 403, headers => {'x-csrf-token' => substr($alice{'x-csrf-token'}, 0, 32)} ],
+	[ 'with the token of another session', 403, headers => {'x-csrf-token' => {StacksagaSite::credentials($site->login('bob', 'other'))}->{'x-csrf-token'}} ],
+	[ 'from another site', 403, headers => {origin => 'http://evil.example'} ],
+	[ 'from another port of this host', 403, headers => {origin => 'http://127.0.0.1:1'} ],
+	[ 'from a page without an origin', 403, headers => {origin => 'null'} ],
+	[ 'without an origin', 403, headers => {origin => ''} ],
+	[ 'from another site by what the browser says', 403, headers => {'sec-fetch-site' => 'cross-site'} ],
+	[ 'as a form', 415, headers => {'content-type' => 'application/x-www-form-urlencoded'} ],
+	[ 'as plain text, as a form of another site may send it', 415, headers => {'content-type' => 'text/plain'} ],
+	[ 'by GET', 405, method => 'GET' ],
+	[ 'by HEAD', 405, method => 'HEAD' ],
+	[ 'for another host', 421, headers => {host => 'evil.example'} ],
+	[ 'with a list of a hundred thousand bytes', 413, body => 'x' x 100_000 ],
+	[ 'of no name', 404, path => '/api/act/' ],
+	[ 'of another function', 404, path => '/api/act/define_saga?dry_run=no' ]);
+for my $attack (@attacks)
+{
+	my ($what, $expected, %more) = @$attack;
+	is($site->act($more{path} // $path, \%object, \%alice, %more), $expected, "an action $what ends with $expected");
+}
+is(status_now(), 'parked', 'none of them changed anything');
+is($site->act('/api/act/retry', \%object, \%alice), 200, 'an action is tried first');
+is(status_now(), 'parked', 'which changes nothing');
+is($site->act('/api/act/resolve', {saga_id => $parked->{saga_id}, step => 'debit', outcome => 'done', reason => 'x'}, \%alice),
+	200, 'also where the function knows no dry run');
+is(status_now(), 'parked', 'which changes nothing either');
+is($site->act('/api/act/retry', {saga_ids => ["'; DROP TABLE stacksaga.saga; --"], reason => 'x'}, \%alice), 400, 'no id is SQL');
+is($site->act('/api/act/retry', {saga_ids => [ $parked->{saga_id} ], reason => $markup}, \%alice), 200, 'any reason is a text');
+$node->safe_psql('postgres', 'UPDATE bank SET is_open = true');
+is($site->act($path, \%object, \%alice), 200, 'then done');
+ok($node->poll_query_until('postgres', qq{
+	WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
+	SELECT n >= 0 AND (SELECT status FROM stacksaga.sagas WHERE saga_id = '$parked->{saga_id}') = 'failed' FROM done}),
+	'and the saga ends');
+is($node->safe_psql('postgres', q{SELECT role_name, on_behalf_of, action, reason FROM stacksaga.operator_actions WHERE on_behalf_of <> '' AND action = 'retry'}),
+	'page|alice|retry|because', 'recorded is who did it: the role, and for whom');
+
+# Logged out, the session and its token are old.
+is($site->act('/api/logout', {}, {%alice, 'x-csrf-token' => ''}), 403, 'nobody else can log her out');
+is($site->act('/api/logout', {}, \%alice), 200, 'she can');
+is($site->act($path, \%object, \%alice), 401, 'then her session has ended');
+is($site->get('/api/session', %alice)->{user}, undef, 'and she is a stranger again');
+
+# Guessing: five attempts a minute. The others are not locked out, and nor is the loop.
+my @statuses = map { $site->login('alice', "guess $_")->{status} } 1 .. 5;
+is_deeply(\@statuses, [ (401) x 5 ], 'five guesses are answered');
+my $sixth = $site->login('alice', 'right');
+is($sixth->{status}, 429, 'the sixth is not, even if it is right');
+cmp_ok($sixth->{headers}{'retry-after'}, '>', 30, 'and when to come back is said');
+is($site->login('bob', 'other')->{status}, 200, 'another operator logs in');
+
+# The file is read again on SIGHUP: who is gone is out at once; a file that others can read changes nothing.
+my %bob = StacksagaSite::credentials($site->login('bob', 'other'));
+is($site->get('/api/session', %bob)->{user}, 'bob', 'bob is known');
+StacksagaSite::operators_file($program, carol => 'third');
+$site->{daemon}->signal('HUP');
+ok($site->wait_until(sub { !defined $site->get('/api/session', %bob)->{user} }), 'he is not, once the file does not name him');
+is($site->login('carol', 'third')->{status}, 200, 'whom it names now logs in');
+chmod 0644, $operators;
+$site->{daemon}->signal('HUP');
+ok($site->wait_until(sub { slurp_file($site->{log}) =~ /the operators stay as they were/ }), 'a file that others can read is refused');
+is($site->login('carol', 'third')->{status}, 200, 'and changes nothing');
+unlike(slurp_file($site->{log}), qr/\$y\$|right|confidential/, 'the log has no password, no hash and no payload');
+$site->stop;
+chmod 0600, $operators;
+
+# The role of the daemon cannot define, run or create rings, whatever a page would send.
+for my $sql (q{SELECT stacksaga.define_saga('x', ARRAY[stacksaga.timer_step('t', '1 s')])}, q{SELECT stacksaga.run_pending()},
+	q{SELECT stacksaga.create_ring('a', 'b')})
+{
+	my (undef, undef, $error) = $node->psql('postgres', "SET ROLE page; $sql");
+	like($error, qr/permission denied/, "the role may not: $sql");
+}
+
+# A proxy names the operator: believed on a Unix socket and from its network, and from nobody else.
+$site = StacksagaSite->new($node, $program, '--operator-header', 'X-Remote-User', '--trusted-proxy', '10.0.0.0/8');
+my $named = $site->get('/api/session', 'x-remote-user' => 'mallory');
+is($named->{user}, undef, 'a header of a stranger counts for nothing');
+is($site->act($path, \%object, {'x-remote-user' => 'mallory', 'x-csrf-token' => 'x'}), 401, 'nor can he act');
+is($site->request('GET', '/api/session', 'x-remote-user' => 'mallory', 'x-forwarded-for' => '10.0.0.1')->{content} =~ /"user": null/, 1,
+	'not even if he says that he is the proxy');
+$site->stop;
+
+my $socket = PostgreSQL::Test::Utils::tempdir_short() . '/http';
+$site = StacksagaSite->new($node, $program, '--http', "unix:$socket", '--operator-header', 'X-Remote-User', '--allowed-host', 'ops.example');
+is((stat $socket)[2] & 0777, 0660, 'only user and group may use the socket');
+my @from_proxy = (host => 'ops.example', origin => 'https://ops.example', 'x-remote-user' => 'dora');
+my $answer = $site->request('GET', '/api/session', @from_proxy);
+my %dora = (StacksagaSite::credentials($answer), @from_proxy);
+like($answer->{content}, qr/"user": "dora"/, 'on the socket the header is believed');
+like($answer->{headers}{'set-cookie'}, qr/; Secure$/, 'and the session is for TLS alone');
+is($site->act('/api/act/suspend', {saga_ids => [ $site->{running} ], reason => 'r'}, \%dora), 200, 'and she can act');
+is($site->act('/api/act/suspend', {saga_ids => [ $site->{running} ], reason => 'r'}, {%dora, 'x-remote-user' => 'mallory'}), 401,
+	'her session is not his');
+is($site->act('/api/act/suspend', {saga_ids => [ $site->{running} ], reason => 'r'}, {%dora, 'x-remote-user' => ''}), 401,
+	'nor that of a request without a name');
+is($site->act('/api/act/suspend', {saga_ids => [ $site->{running} ], reason => 'r'}, {%dora, origin => 'https://ops.example.evil'}), 403,
+	'and another site cannot use it');
+$site->stop;
+ok(!-e $socket, 'the socket is removed');
+
+# Without operators the page is read-only; --hide-payloads hides them from operators, too.
+$site = StacksagaSite->new($node, $program);
+is($site->act($path, \%object, {}), 403, 'without operators nobody acts');
+is($site->login('alice', 'right')->{status}, 404, 'nor logs in');
+$site->stop;
+$site = StacksagaSite->new($node, $program, '--operators-file', $operators, '--hide-payloads');
+my %carol = StacksagaSite::credentials($site->login('carol', 'third'));
+is($site->get("/api/saga?id=$parked->{saga_id}", %carol)->{input}, undef, 'hidden payloads are hidden from operators');
+$site->stop;
+
+# What is not safe is refused at the start, with 64 or 65.
+for my $case (
+	[ 64, '--operators-file', $operators, '--http', '0.0.0.0:0' ], [ 64, '--operator-header', 'X-User' ],
+	[ 64, '--operator-header', 'X User', '--trusted-proxy', '10.0.0.1' ], [ 64, '--trusted-proxy', 'proxy' ],
+	[ 64, '--operators-file', $operators, '--operator-header', 'X-User', '--trusted-proxy', '10.0.0.1' ],
+	[ 65, '--operators-file', "$operators.missing" ], [ 65, '--operators-file', '/etc/passwd' ])
+{
+	my ($expected, @options) = @$case;
+	IPC::Run::run([ $program, 'master', '-d', $node->connstr('postgres'), '--http', '127.0.0.1:0', @options ], '<', '/dev/null', '>', \my $out, '2>', \my $err);
+	is($? >> 8, $expected, "@options ends with $expected") or diag($err);
+}
+done_testing();

@@ -1,0 +1,85 @@
+// The last hour of the page's charts: rates from counters, gaps where nothing is known.
+#include "cli/settings_file.hpp"
+#include "cli/table.hpp"
+#include "web/history.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <unistd.h>
+
+namespace stacksaga::coordinator {
+namespace {
+
+Instant at(int seconds) {
+    return Instant(std::chrono::seconds(seconds));
+}
+
+std::vector<Sample> finished(double completed, double failed) {
+    return {{"stacksaga_sagas_finished_total", {{"status", "completed"}}, completed},
+            {"stacksaga_sagas_finished_total", {{"status", "failed"}}, failed},
+            {"stacksaga_attempts_failed_total", {{"class", "retryable"}}, failed},
+            {"stacksaga_attempts_failed_total", {{"class", "unknown"}}, failed}};
+}
+
+bool has(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+TEST(History, TurnsCountersIntoRates) {
+    History history;
+    EXPECT_TRUE(has(history.json(), "\"completed\": []"));
+    history.add(finished(10, 0), {}, at(0));
+    history.add(finished(14, 1), {{"payments", {7, 2}}}, at(30));
+    history.add(finished(3, 1), {}, at(60)); // another server: its counters began anew
+    history.add(finished(5, 2), {{"payments", {8, 0}}}, at(90));
+    const std::string json = history.json();
+    EXPECT_TRUE(has(json, "\"at\": [30, 60, 90]")) << json;
+    EXPECT_TRUE(has(json, "\"completed\": [4, null, 2]")) << json;
+    EXPECT_TRUE(has(json, "\"failed\": [1, 0, 1]")) << json;
+    EXPECT_TRUE(has(json, "\"failures\": [2, 0, 2]")) << "of all labels: " << json;
+    EXPECT_TRUE(has(json, "\"started\": [null, null, null]")) << json;
+    EXPECT_TRUE(has(json, R"("payments": {"waiting": [7, null, 8], "running": [2, null, 0]})"))
+        << json;
+}
+
+TEST(History, KeepsAnHour) {
+    History history;
+    for (int i = 0; i <= 500; ++i)
+        history.add(finished(i, 0), {{"a \"queue\"", {1, 1}}}, at(30 * i));
+    const std::string json = history.json();
+    EXPECT_TRUE(has(json, "\"at\": [11430, ")) << json.substr(0, 200);
+    EXPECT_EQ(std::ranges::count(json.substr(0, json.find(']')), ','), 120) << "120 points";
+    EXPECT_TRUE(has(json, R"("a \"queue\"")"));
+}
+
+TEST(EscapeControls, LeavesNothingThatATerminalObeys) {
+    EXPECT_EQ(escape_controls("plain ä €"), "plain ä €");
+    EXPECT_EQ(escape_controls("a\nb\tc"), "a\\nb\\tc");
+    EXPECT_EQ(escape_controls("\033[2J\r\x7f"), "\\x1b[2J\\x0d\\x7f");
+    EXPECT_EQ(escape_controls("\xc2\x9b"
+                              "31m"),
+              "\\x9b31m");
+    EXPECT_EQ(escape_controls(std::string_view("\0x", 2)), "\\x00x");
+    EXPECT_EQ(format_table({"n"}, {{"a\nb"}}), "n\n----\na\\nb\n");
+}
+
+TEST(SettingsFile, IsRefusedWithTheLine) {
+    std::string name = "/tmp/settings_test.XXXXXX";
+    ::close(::mkstemp(name.data()));
+    const auto complaint = [&](const std::string &text) {
+        std::ofstream(name) << text;
+        return complaint_of_file(name, {"master", "agent"}).value_or("").erase(0, name.size());
+    };
+    for (const char *good : {"", "# x\n[master]\nname = \"a\"\n; y\n", " [ agent ] # z\n"})
+        EXPECT_EQ(complaint(good), "") << good;
+    EXPECT_TRUE(complaint("[master\n").starts_with(":1: ")) << complaint("[master\n");
+    EXPECT_TRUE(complaint("\n[masters]\n").starts_with(":2: "));
+    EXPECT_TRUE(complaint("[master] name = 1\n").starts_with(":1: "));
+    EXPECT_TRUE(complaint("[master]\nname\n").starts_with(":2: "));
+    ::unlink(name.c_str());
+}
+
+} // namespace
+} // namespace stacksaga::coordinator

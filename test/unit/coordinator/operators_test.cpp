@@ -1,0 +1,200 @@
+// Operators: their file, their sessions, how often they may guess, and whom a request comes from.
+#include "http/network.hpp"
+#include "web/login_failures.hpp"
+#include "web/operators.hpp"
+#include "web/random_text.hpp"
+#include "web/sessions.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <set>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace stacksaga::coordinator {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+const SteadyTime start = SteadyTime() + hours(100);
+
+TEST(Operators, HaveAHashThatOnlyTheirPasswordFits) {
+    const std::string line = operator_line("alice", "secret");
+    const Operators operators = parse_operators("# who\n\n" + line + "\r\n", "file");
+    ASSERT_EQ(operators.size(), 1U);
+    const std::string &hash = operators.at("alice");
+    EXPECT_TRUE(is_password("secret", hash));
+    for (const std::string &wrong :
+         std::vector<std::string>{std::string("Secret"), std::string(), std::string("secret "),
+                                  std::string("secret\0more", 11)})
+        EXPECT_FALSE(is_password(wrong, hash)) << wrong;
+    EXPECT_FALSE(is_password("", hash_of_nobody()));
+    EXPECT_NE(operator_line("alice", "secret"), line) << "each hash has a salt of its own";
+}
+
+TEST(Operators, AreRefusedWithTheLine) {
+    const std::string good = operator_line("alice", "secret");
+    const std::string hash = good.substr(good.find(':') + 1);
+    for (const auto &[text, place] : std::vector<std::pair<std::string, std::string>>{
+             {"alice\n", "f:1: "},
+             {"# x\n\nalice:secret\n", "f:3: "},
+             {"alice:$6$salt$hash\n", "f:1: "},
+             {good + "\n" + good + "\n", "f:2: "},
+             {":" + hash, "f:1: "},
+             {std::string(64, 'a') + ":" + hash, "f:1: "},
+             {"ali\x01"
+              "ce:" +
+                  hash,
+              "f:1: "},
+             {good.substr(0, good.size() - 1), "f:1: "}}) {
+        try {
+            (void)parse_operators(text, "f");
+            FAIL() << text;
+        } catch (const OperatorsError &error) {
+            EXPECT_TRUE(std::string(error.what()).starts_with(place)) << error.what();
+            EXPECT_EQ(std::string(error.what()).find(hash), std::string::npos)
+                << "no hash is shown";
+        }
+    }
+}
+
+/// A file that is removed at the end of the test.
+struct TemporaryFile {
+    explicit TemporaryFile(const std::string &text) {
+        const int file = ::mkstemp(name.data());
+        EXPECT_EQ(::write(file, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+        ::close(file);
+    }
+    ~TemporaryFile() { ::unlink(name.c_str()); }
+    std::string name = "/tmp/operators_test.XXXXXX";
+};
+
+TEST(Operators, AreReadFromAFileThatNobodyElseCanRead) {
+    const TemporaryFile file(operator_line("alice", "secret") + "\n");
+    ::chmod(file.name.c_str(), 0600);
+    EXPECT_EQ(read_operators(file.name).count("alice"), 1U);
+    for (const mode_t mode : {0640U, 0604U, 0620U, 0602U, 0610U, 0777U}) {
+        ::chmod(file.name.c_str(), mode);
+        EXPECT_THROW((void)read_operators(file.name), OperatorsError) << mode;
+    }
+    ::chmod(file.name.c_str(), 0400);
+    EXPECT_NO_THROW((void)read_operators(file.name));
+    EXPECT_THROW((void)read_operators("/tmp"), OperatorsError);
+    EXPECT_THROW((void)read_operators(file.name + ".missing"), OperatorsError);
+    const TemporaryFile empty("# nobody\n");
+    ::chmod(empty.name.c_str(), 0600);
+    EXPECT_THROW((void)read_operators(empty.name), OperatorsError);
+}
+
+TEST(Sessions, AreFoundByTheirIdUntilTheyEnd) {
+    Sessions sessions;
+    const Session first = sessions.begin("alice", start);
+    const Session second = sessions.begin("alice", start);
+    EXPECT_NE(first.id, second.id);
+    EXPECT_NE(first.csrf_token, second.csrf_token);
+    EXPECT_EQ(first.id.size(), 64U);
+    ASSERT_TRUE(sessions.find(first.id, start, true));
+    EXPECT_EQ(sessions.find(first.id, start, true)->user, "alice");
+    EXPECT_FALSE(sessions.find(first.id.substr(0, 63), start, true));
+    EXPECT_FALSE(sessions.find("", start, true));
+    sessions.end(first.id);
+    EXPECT_FALSE(sessions.find(first.id, start, true));
+    EXPECT_TRUE(sessions.find(second.id, start, true));
+    sessions.end_of_user("alice");
+    EXPECT_FALSE(sessions.find(second.id, start, true));
+}
+
+TEST(Sessions, EndHalfAnHourAfterTheirLastUse) {
+    Sessions sessions;
+    const std::string id = sessions.begin("alice", start).id;
+    EXPECT_TRUE(sessions.find(id, start + minutes(29), true));
+    EXPECT_TRUE(sessions.find(id, start + minutes(58), true));
+    EXPECT_FALSE(sessions.find(id, start + minutes(88), true));
+    EXPECT_EQ(sessions.size(), 0U);
+}
+
+TEST(Sessions, AreNotKeptAliveByAPageThatUpdatesItself) {
+    Sessions sessions;
+    const std::string id = sessions.begin("alice", start).id;
+    for (int minute = 0; minute < 30; ++minute)
+        EXPECT_TRUE(sessions.find(id, start + minutes(minute), false)) << minute;
+    EXPECT_FALSE(sessions.find(id, start + minutes(30), false));
+}
+
+TEST(Sessions, EndAfterEightHoursHoweverMuchTheyAreUsed) {
+    Sessions sessions;
+    const std::string id = sessions.begin("alice", start).id;
+    for (int minute = 0; minute < 480; minute += 10)
+        EXPECT_TRUE(sessions.find(id, start + minutes(minute), true)) << minute;
+    EXPECT_FALSE(sessions.find(id, start + minutes(480), true));
+}
+
+TEST(Sessions, OfOneUserAreFew) {
+    Sessions sessions;
+    const std::string first = sessions.begin("alice", start).id;
+    const std::string other = sessions.begin("bob", start).id;
+    for (std::size_t i = 0; i < Sessions::of_user_max; ++i)
+        sessions.begin("alice", start);
+    EXPECT_EQ(sessions.size(), Sessions::of_user_max + 1);
+    EXPECT_FALSE(sessions.find(first, start, true));
+    EXPECT_TRUE(sessions.find(other, start, true));
+}
+
+TEST(LoginFailures, AllowFiveInAMinuteOfOneUserFromOneAddress) {
+    LoginFailures failures;
+    for (int i = 0; i < 5; ++i) {
+        EXPECT_EQ(failures.wait("alice", "a", start + seconds(i)), Duration::zero()) << i;
+        failures.add("alice", "a", start + seconds(i));
+    }
+    EXPECT_EQ(failures.wait("alice", "a", start + seconds(5)), Duration(seconds(55)));
+    EXPECT_EQ(failures.wait("alice", "b", start + seconds(5)), Duration::zero());
+    EXPECT_EQ(failures.wait("bob", "a", start + seconds(5)), Duration::zero());
+    EXPECT_GT(failures.wait("alice", "a", start + seconds(59)), Duration::zero());
+    EXPECT_EQ(failures.wait("alice", "a", start + seconds(60)), Duration::zero());
+    failures.add("alice", "a", start + seconds(60));
+    EXPECT_EQ(failures.wait("alice", "a", start + seconds(60)), Duration(seconds(1)));
+}
+
+TEST(LoginFailures, AreForgottenWithASuccess) {
+    LoginFailures failures;
+    for (int i = 0; i < 5; ++i)
+        failures.add("alice", "a", start);
+    failures.clear("alice", "a");
+    EXPECT_EQ(failures.wait("alice", "a", start), Duration::zero());
+}
+
+TEST(Network, HoldsItsAddressesAndNoOther) {
+    const auto holds = [](const char *network, const char *address) {
+        return Network::parse(network)->contains(asio::ip::make_address(address));
+    };
+    EXPECT_TRUE(holds("10.0.0.0/8", "10.255.0.1"));
+    EXPECT_TRUE(holds("10.0.0.0/8", "::ffff:10.1.2.3"));
+    EXPECT_FALSE(holds("10.0.0.0/8", "11.0.0.1"));
+    EXPECT_TRUE(holds("192.168.1.128/25", "192.168.1.200"));
+    EXPECT_FALSE(holds("192.168.1.128/25", "192.168.1.127"));
+    EXPECT_TRUE(holds("127.0.0.1", "127.0.0.1"));
+    EXPECT_FALSE(holds("127.0.0.1", "127.0.0.2"));
+    EXPECT_TRUE(holds("fd00::/8", "fd12::1"));
+    EXPECT_FALSE(holds("fd00::/8", "10.0.0.1"));
+    EXPECT_TRUE(holds("0.0.0.0/0", "6.6.6.6"));
+    for (const char *wrong : {"", "10", "10.0.0.0/33", "fd00::/129", "10.0.0.0/", "10.0.0.0/x",
+                              "host", "10.0.0.0/8 ", "10.0.0.0/-1"})
+        EXPECT_FALSE(Network::parse(wrong)) << wrong;
+}
+
+TEST(RandomText, NeverComesTwice) {
+    std::set<std::string> texts;
+    for (int i = 0; i < 1000; ++i)
+        texts.insert(random_text(16));
+    EXPECT_EQ(texts.size(), 1000U);
+    EXPECT_TRUE(equal_secrets("abc", "abc"));
+    EXPECT_FALSE(equal_secrets("abc", "abd"));
+    EXPECT_FALSE(equal_secrets("abc", "ab"));
+    EXPECT_FALSE(equal_secrets("", "a"));
+}
+
+} // namespace
+} // namespace stacksaga::coordinator
