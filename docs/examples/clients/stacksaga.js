@@ -1,0 +1,150 @@
+// A worker of a queue and a consumer of an outbox's subscription, with node-pg: copy it, and change it.
+//
+//   new Client().work(queue, effect)             awaits effect(db, step), which returns the step's output
+//   new Client().consume(subscription, effect)   awaits effect(db, message) in the transaction that acknowledges it
+//
+// Both end after SIGTERM. An error that the effect throws says by its `code`, an SQLSTATE, what the failure means.
+// While it runs, step.cancel_requested and step.lost may become true: then end soon.
+const os = require('os'), pg = require('pg');
+
+const NAME = `${os.hostname()}-${process.pid}`;
+const log = (what, error) => console.error(`${what}: ${error?.message ?? error}`);
+const stateOf = (error) => String(error?.code ?? '');
+
+async function connect() {
+    const db = new pg.Client({ connectionTimeoutMillis: 10000, keepAlive: true });
+    db.on('error', (error) => log('connection', error)).on('end', () => { db.lost = true; });
+    return db.connect().then(() => db);
+}
+
+function failure(error) {  // the arguments error and error_class: an unknown error may not come again
+    const state = stateOf(error), text = String(error?.message ?? error).replaceAll('\0', '').slice(0, 1000);
+    return [text || 'error', state === 'SR504' ? 'unknown' : state.startsWith('SG') ? 'non_retryable' : 'retryable'];
+}
+
+class Client {
+    constructor(lease = 30) {
+        this.lease = `${lease} seconds`;
+        this.beatEvery = lease * 1000 / 3;
+        process.on('SIGTERM', () => this.stop());
+    }
+
+    // Ends after what is at hand. A cancel that arrives before its statement does nothing: again.
+    stop() {
+        this.stopping = true;
+        this.wake?.();
+        const timer = setInterval(() => {
+            if (!this.waits) return clearInterval(timer);
+            const other = new pg.Client();
+            other.connection.on('error', (error) => log('cancel', error));
+            other.cancel(this.db, this.waits);
+        }, 100);
+    }
+
+    // The heartbeat: prolongs the lease of what is at hand, in a session of its own.
+    async beat(extend) {
+        const { name, item } = this.held ?? {};
+        if (!name || item.lost || this.beats) return;
+        this.beats = true;
+        try {
+            if (!this.other || this.other.lost) this.other = await connect();
+            Object.assign(item, (await this.other.query(extend, [...name, this.lease])).rows[0]);
+        } catch (error) {  // the next beat tries again: a lease lasts for three
+            log('heartbeat', error);
+            item.lost = stateOf(error).startsWith('SG');  // somebody else's by now
+        }
+        this.beats = false;
+    }
+
+    // One turn after the other. After an error it connects again, later and later, and not all at once.
+    async run(extend, turn) {
+        const timer = setInterval(() => this.beat(extend), this.beatEvery);
+        for (let errors = 0; this.answer || !this.stopping;) {
+            try {
+                if (!this.db || this.db.lost) this.db = await connect();
+                await turn();
+                errors = 0;
+            } catch (error) {
+                log('turn', error);
+                this.db?.end().catch(() => {});
+                this.db = null;
+                errors = Math.min(errors + 1, 8);
+                await this.pause(100 * 2 ** errors);
+            }
+        }
+        clearInterval(timer);
+        await Promise.allSettled([this.db?.end(), this.other?.end()]);
+    }
+
+    pause(milliseconds) {
+        return new Promise((resolve) => {
+            this.wake = resolve;
+            setTimeout(resolve, milliseconds * (0.5 + Math.random() / 2));
+        });
+    }
+
+    work(queue, effect) {
+        return this.run('SELECT * FROM stacksaga.extend_step($1, $2, $3, $4)', async () => {
+            if (this.answer) await this.giveAnswer();  // of before the connection was lost
+            if (this.stopping) return;
+            const claim = 'SELECT * FROM stacksaga.claim_steps($1, $2, 1, $3)';
+            const { rows: [step] } = await this.db.query(claim, [queue, NAME, this.lease]);
+            if (!step) return this.wait(queue);
+            const name = [step.saga_id, step.step, step.lease];  // the lease is a string: let it be one
+            this.held = { name, item: step };
+            try {
+                const output = JSON.stringify(await effect(this.db, step) ?? null);
+                this.answer = ['SELECT stacksaga.complete_step($1, $2, $3, $4)', [...name, output]];
+            } catch (error) {
+                log('step', error);
+                this.answer = ['SELECT stacksaga.fail_step($1, $2, $3, $4, $5)', [...name, ...failure(error)]];
+            }
+            await this.giveAnswer();
+        });
+    }
+
+    // Under the same lease it may be repeated, so an answer whose reply was lost is given again.
+    async giveAnswer() {
+        await this.db.query(...this.answer).catch((error) => {
+            if (!/^(SG|22)/.test(stateOf(error))) throw error;
+            log('answer dropped', error);  // SG412: the step is somebody else's now
+        });
+        this.answer = this.held = null;
+    }
+
+    wait(queue) {
+        return new Promise((resolve, reject) => {  // a Query object, which can be cancelled
+            const done = (error) => error && !(this.stopping && error.code === '57014') ? reject(error) : resolve();
+            this.waits = new pg.Query('CALL stacksaga.wait_for_steps($1)', [queue], done);
+            this.db.query(this.waits);
+        }).finally(() => { this.waits = null; });
+    }
+
+    consume(subscription, effect, poll = 1000) {
+        return this.run('SELECT stacksaga.extend_batch($1, $2) AS lease_until', async () => {
+            const receive = 'SELECT * FROM stacksaga.receive_messages($1, $2, 100, $3)';
+            const { rows } = await this.db.query(receive, [subscription, NAME, this.lease]);
+            if (!rows.length) return this.stopping || this.pause(poll);
+            this.held = { name: [rows[0].batch_id], item: {} };
+            // After an error, such as SG412 for a batch that somebody else has by now, nothing was done.
+            await this.doBatch(this.db, rows, effect).finally(() => { this.held = null; });
+        });
+    }
+
+    async doBatch(db, messages, effect) {
+        const failed = new Map();
+        await db.query('BEGIN');
+        for (const message of messages) {
+            if (message.key !== null && failed.has(message.key)) continue;  // later ones wait for one that failed
+            await db.query('SAVEPOINT message');
+            await effect(db, message).catch(async (error) => {
+                await db.query('ROLLBACK TO message');
+                failed.set(message.key ?? message, [message.batch_id, message.message_id, ...failure(error)]);
+            });
+        }
+        for (const row of failed.values()) await db.query('SELECT stacksaga.fail_message($1, $2, $3, $4)', row);
+        await db.query('SELECT stacksaga.ack_messages($1)', [messages[0].batch_id]);
+        await db.query('COMMIT');
+    }
+}
+module.exports = { Client };
