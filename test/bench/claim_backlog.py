@@ -1,6 +1,8 @@
-"""Claimers of one queue with a backlog: 4, 16 and 64 at once against one alone."""
+"""Claimers of one queue with a backlog: 4, 16 and 64 at once against one alone, and 16 against as many in an
+empty queue."""
 
 import contextlib
+import dataclasses
 
 import psycopg
 
@@ -22,6 +24,11 @@ SELECT count(*) AS claimed, max(saga_id::text) AS saga_id, max(lease) AS lease
 SELECT stacksaga.complete_step(:saga_id, 'charge', :lease, '{"receipt": 4711}');
 \\endif
 """
+
+# As many steps come as are done: the backlog stays what it is, and so does the empty queue.
+START_AND_CLAIM = """
+SELECT * FROM stacksaga.start_saga('order', '{"amount": 20}');
+""" + CLAIM
 
 FORGET_STATISTICS = """
     DELETE FROM pg_statistic WHERE starelid IN (SELECT oid FROM pg_class
@@ -46,25 +53,29 @@ def run(bench):
     backlog = 100_000 if bench.quick else 1_000_000
     bench.extent = f'{bench.seconds} s on a backlog of {backlog:,}'
     completed = "SELECT count(*) FROM stacksaga.effect"
+    empty = bench.database('empty')
+    empty.sql(DEFINE)
 
     def refill():
         missing = backlog - db.sql('SELECT count(*) FROM stacksaga.work')
         db.sql(FILL, max(0, missing))
         db.sql('VACUUM')
 
-    def claims(clients):
+    def claims(clients, script=CLAIM, database=db):
         def measured(_):
-            before = db.sql(completed)
-            cost = db.load(CLAIM, clients=clients, seconds=bench.seconds)
+            before = database.sql(completed)
+            cost = database.load(script, clients=clients, seconds=bench.seconds)
             # A transaction whose claim found nothing is no step done, but its cost counts.
-            return measure.Cost(max(1, db.sql(completed) - before), cost.seconds,
-                                cost.cpu_seconds, cost.wal_bytes)
+            return dataclasses.replace(cost, items=max(1, database.sql(completed) - before))
         return measured
 
     def compare(what):
         refill()
         for clients in (4, 16, 64):
             bench.compare(what, claims(clients), 'one claimer', claims(1), clients=clients, goal=1)
+        empty.sql('VACUUM')
+        bench.compare(what, claims(16, START_AND_CLAIM), 'the empty queue', claims(16, START_AND_CLAIM, empty),
+                      clients=16, goal=1.11)
 
     # Plans that are made, and kept, for one of these must do for the others.
     db.sql(FORGET_STATISTICS)

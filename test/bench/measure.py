@@ -160,21 +160,23 @@ class Database:
         """How many bytes of WAL the server has written since it was made."""
         return int(self.sql("SELECT pg_current_wal_insert_lsn() - '0/0'"))
 
-    def load(self, script, *, clients, seconds=None, transactions=None, items=1, seed=1):
+    def load(self, script, *, clients, seconds=None, transactions=None, items=1, seed=1, variables=None):
         """Runs a script of pgbench and returns its Cost.
 
         It runs for so many seconds, or so often per client; a transaction is so many items. The CPU
-        time is that of all processes of the server: a worker's beside it counts.
+        time is that of all processes of the server: a worker's beside it counts. The script's variables
+        have the values of `variables` at first.
         """
         with tempfile.NamedTemporaryFile('w', suffix='.sql') as file:
             file.write(script)
             file.flush()
             extent = ['-T', str(seconds)] if transactions is None else ['-t', str(transactions)]
+            defined = [argument for name, value in (variables or {}).items() for argument in ('-D', f'{name}={value}')]
             before, processes = self.cpu(), self.children()
             wal_before = self.wal_position()
             done = subprocess.run(
                 [PGBENCH, '-n', '-M', 'prepared', '-c', str(clients), '-j', str(min(clients, 2)),
-                 '--random-seed', str(seed), *extent, '-f', file.name, self.name],
+                 '--random-seed', str(seed), *extent, *defined, '-f', file.name, self.name],
                 capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f'pgbench failed:\n{done.stdout}{done.stderr}')

@@ -41,6 +41,9 @@ class Call:
     script = ''
     # How many rows a database has for it that counts as empty: a call that reads rows needs some.
     least = 0
+    # What a transaction by hand does that writes as little, where the call writes: on few cores that is slower with
+    # more clients, too.
+    floor = "INSERT INTO floor (payload) VALUES ('{}');"
     # What brings a database without rows back to none before each round, where the call adds some.
     empty = ''
 
@@ -65,6 +68,12 @@ class Call:
                                         ['-T', str(WARM + seconds)], seed)
             if not self.used_up(db):
                 return per_second if before is None else per_second * (self.items(db) - before) / max(1, count)
+
+    def floor_rate(self, db, clients, seconds, seed):
+        """Transactions a second of the floor in one round."""
+        db.sql('CREATE TABLE IF NOT EXISTS floor (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), payload jsonb)')
+        db.sql('TRUNCATE floor')
+        return pgbench(db, self.floor, clients, ['-T', str(WARM + seconds)], seed)[1]
 
 
 class PooledCall(Call):
@@ -206,6 +215,7 @@ END;
 class Replay(Call):
     """A key that is completed, begun again."""
     name = 'replay'
+    floor = ''
     area = 'keys'
     least = 1000
     script = ("\\set key random(1, {rows})\n"
@@ -214,17 +224,20 @@ class Replay(Call):
 
 class Sagas(Call):
     name = 'sagas'
+    floor = ''
     least = 1000
     script = 'SELECT * FROM stacksaga.sagas ORDER BY created_at DESC LIMIT 20;'
 
 
 class Status(Call):
     name = 'status'
+    floor = ''
     script = 'SELECT stacksaga.status();'
 
 
 class Metrics(Call):
     name = 'metrics'
+    floor = ''
     script = 'SELECT count(*) FROM stacksaga.metrics();'
 
 

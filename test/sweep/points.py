@@ -35,9 +35,29 @@ class Place:
 
 
 @dataclasses.dataclass
+class Again:
+    """A place and its neighbour, measured again in turns: the rates of the call, and those of its floor, if it
+    has one: what a transaction by hand that does as little does under the same load."""
+    rates: list
+    others: list
+    floor_rates: list = dataclasses.field(default_factory=list)
+    floor_others: list = dataclasses.field(default_factory=list)
+
+    def part(self):
+        """What part of its neighbour's rate the point reached."""
+        return statistics.median(self.rates) / max(statistics.median(self.others), 1e-9)
+
+    def floor_part(self):
+        """What part the floor reached; 1 where it was no slower, or where there is none."""
+        if not self.floor_rates:
+            return 1.0
+        return min(1.0, statistics.median(self.floor_rates) / max(statistics.median(self.floor_others), 1e-9))
+
+
+@dataclasses.dataclass
 class Group:
     """The points of one call under one set of conditions: the rates of the rounds of each, and, where a point
-    fell below a neighbour, the rates of both when they were measured again."""
+    fell below a neighbour, both of them measured again."""
     call: str
     conditions: Conditions
     rates: dict
@@ -58,17 +78,18 @@ class Group:
                 if self.rate(place) < limit * self.rate(neighbour)]
 
     def failures(self, limit):
-        """The pairs that were below the limit both times."""
-        return [pair for pair, (rates, others) in self.again.items()
-                if statistics.median(rates) < limit * statistics.median(others)]
+        """The pairs that were below the limit both times, the second time also below what their floor explains."""
+        return [pair for pair, again in self.again.items() if again.part() < limit * again.floor_part()]
 
     def explain(self, pair, limit):
         """A failure in words, with what was measured at first and then."""
         place, neighbour = pair
         first, other = self.rate(place), self.rate(neighbour)
-        rates, others = (statistics.median(measured) for measured in self.again[pair])
+        again = self.again[pair]
+        rates, others = statistics.median(again.rates), statistics.median(again.others)
+        floor = f', and the floor {again.floor_part():.2f}' if again.floor_rates else ''
         return (f'{self.call} {self.conditions}: {place}: {rates:,.0f}/s against {others:,.0f}/s with {neighbour}, '
-                f'{rates / others:.2f} of it where {limit:g} is allowed '
+                f'{again.part():.2f} of it where {limit:g} is allowed{floor} '
                 f'(at first {first:,.0f}/s against {other:,.0f}/s, {first / other:.2f})')
 
 

@@ -14,7 +14,7 @@ import psycopg
 
 from calls import WARM, every_call
 from filled import Filled
-from points import EVERY_CONDITION, Group, Place, report, table
+from points import EVERY_CONDITION, Again, Group, Place, report, table
 
 # How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
 SECONDS, SECONDS_AGAIN = 1, 2
@@ -79,13 +79,17 @@ class Sweep:
                 self.seed += 1
                 return call.rate(databases[place.rows], place.rows, place.clients, seconds, self.seed, conditions)
 
+            def floor_rate(place, seconds):
+                self.seed += 1
+                return call.floor_rate(databases[place.rows], place.clients, seconds, self.seed)
+
             places = [Place(rows, clients) for clients in self.chosen.clients for rows in self.chosen.rows]
             for number in range(self.chosen.seconds_per_point):
                 # There and back, so that a place is not always measured after the same other one.
                 for place in places if number % 2 == 0 else reversed(places):
                     group.rates.setdefault(place, []).append(rate(place, SECONDS))
             for pair in group.below(self.chosen.limit):
-                group.again[pair] = measure_pair(rate, pair, self.chosen.rounds_again)
+                group.again[pair] = measure_pair(rate, floor_rate if call.floor else None, pair, self.chosen.rounds_again)
         self.groups.append(group)
         failures = group.failures(self.chosen.limit)
         print(f'{group.call} {conditions}: {len(group.rates)} points in {time.monotonic() - started:.0f} s, '
@@ -105,13 +109,18 @@ class Sweep:
                 for pair in group.failures(self.chosen.limit)]
 
 
-def measure_pair(rate, pair, rounds):
-    """The rates of both places of a pair in rounds that take turns, A B, B A, ..."""
-    measured = {place: [] for place in pair}
+def measure_pair(rate, floor_rate, pair, rounds):
+    """Both places of a pair in rounds that take turns, A B, B A, ..., and, where they differ in clients, the floor."""
+    again = Again([], [])
+    kept = {pair[0]: (again.rates, again.floor_rates), pair[1]: (again.others, again.floor_others)}
+    with_floor = floor_rate is not None and pair[0].clients != pair[1].clients
     for number in range(rounds):
         for place in pair if number % 2 == 0 else reversed(pair):
-            measured[place].append(rate(place, SECONDS_AGAIN))
-    return tuple(measured[place] for place in pair)
+            rates, floor_rates = kept[place]
+            rates.append(rate(place, SECONDS_AGAIN))
+            if with_floor:
+                floor_rates.append(floor_rate(place, SECONDS_AGAIN))
+    return again
 
 
 def main():

@@ -2,7 +2,7 @@
 
 import unittest
 
-from points import Conditions, Group, Place, report, table
+from points import Again, Conditions, Group, Place, report, table
 
 CONDITIONS = Conditions('stale', 'alone', 'free')
 LIMIT = 0.8
@@ -49,7 +49,7 @@ class MeasuredAgain(unittest.TestCase):
 
     def test_below_the_limit_twice_is_a_failure_that_names_both_rates(self):
         slow = group(r0c16=40.0, r1000c16=100.0)
-        slow.again[self.pair] = ([50.0, 60.0, 55.0], [101.0, 99.0, 100.0])
+        slow.again[self.pair] = Again([50.0, 60.0, 55.0], [101.0, 99.0, 100.0])
         self.assertEqual(slow.failures(LIMIT), [self.pair])
         words = slow.explain(self.pair, LIMIT)
         for expected in ('16 clients, 0 rows', '55/s against 100/s', '0.55', 'at first 40/s against 100/s', '0.40'):
@@ -59,10 +59,23 @@ class MeasuredAgain(unittest.TestCase):
 
     def test_a_point_that_recovers_does_not_fail(self):
         noisy = group(r0c16=40.0)
-        noisy.again[self.pair] = ([90.0], [100.0])
+        noisy.again[self.pair] = Again([90.0], [100.0])
         self.assertEqual(noisy.failures(LIMIT), [])
         self.assertIn('40~', table([noisy], LIMIT))
         self.assertEqual([line.split('\t')[-1] for line in report([noisy], LIMIT)].count('again'), 1)
+
+    def test_what_the_floor_loses_too_is_no_failure(self):
+        slow = group(r0c16=40.0)
+        slow.again[self.pair] = Again([60.0], [100.0], [700.0], [1000.0])
+        self.assertEqual(slow.failures(LIMIT), [])
+        slow.again[self.pair] = Again([50.0], [100.0], [700.0], [1000.0])
+        self.assertEqual(slow.failures(LIMIT), [self.pair])
+        self.assertIn('the floor 0.70', slow.explain(self.pair, LIMIT))
+
+    def test_a_floor_that_gains_asks_for_no_more(self):
+        slow = group(r0c16=40.0)
+        slow.again[self.pair] = Again([85.0], [100.0], [2000.0], [1000.0])
+        self.assertEqual(slow.failures(LIMIT), [])
 
 
 unittest.main(verbosity=0)
