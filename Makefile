@@ -200,11 +200,11 @@ property: all cmake
 test-versions:
 	@test/tools/versions
 
-# Not part of `make test`: it takes two hours, and an idle machine. test/bench/README.md says how.
+# Not part of `make test`: it takes two hours and wants an idle machine. test/bench/README.md says how.
 bench: all
 	@test/tools/bench
 
-# Hours, on an idle machine; two minutes of it are part of `make test`.
+# An hour or two, on an idle machine; two minutes of it are part of `make test`.
 sweep: all
 	@test/tools/sweep $(SWEEP)
 

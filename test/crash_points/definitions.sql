@@ -70,3 +70,6 @@ SELECT stacksaga.define_saga('child', ARRAY[step('a'), stacksaga.child_step('kid
 SELECT stacksaga.create_subscription(topic, topic, handler, retry => stacksaga.retry_policy(initial_interval => '0'))
   FROM (VALUES ('keyed', 'handle(stacksaga.message)'), ('batch', 'handle(stacksaga.message[])'),
                ('fetched', NULL), ('command', NULL)) AS s(topic, handler);
+
+-- Claims note what the limits of a queue counted; these never hold anything back.
+SELECT stacksaga.set_queue('service', max_running => 100, rate => 1000);

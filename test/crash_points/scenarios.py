@@ -226,6 +226,28 @@ class Command(SagaScenario):
                             ('SELECT stacksaga.ack_messages(%s)', (batch,))])
 
 
+class Redaction(SagaScenario):
+    """A finished saga is redacted: all of it, once, or nothing."""
+    name = 'redaction'
+    saga = 'undo'
+
+    def work(self, client, tag):
+        super().work(client, tag)
+        saga_id = client.value('SELECT stacksaga.saga_id_of(%s, %s)', self.saga, tag)
+        client.run("SELECT stacksaga.redact_saga(%s, 'a test')", saga_id)
+
+    def wrong(self, client, tag):
+        saga_id = client.value('SELECT stacksaga.saga_id_of(%s, %s)', self.saga, tag)
+        for what, query in (
+                ('its input is left', "SELECT input ? 'tag' FROM stacksaga.saga WHERE saga_id = %s"),
+                ('an output is left', "SELECT bool_or(output ? 'did') FROM stacksaga.effect WHERE saga_id = %s"),
+                ('an error is left', "SELECT bool_or(error <> 'redacted') FROM stacksaga.failure WHERE saga_id = %s"),
+                ('it was not redacted once', "SELECT count(*) <> 1 FROM stacksaga.saga_action"
+                                             " WHERE saga_id = %s AND action = 'redact'")):
+            if client.value(query, saga_id):
+                yield what
+
+
 class Retention(SagaScenario):
     """Sagas of all ends are removed with all that belongs to them, and no other saga is."""
     name = 'retention'

@@ -16,14 +16,12 @@ import psycopg
 import psycopg.types.json
 
 from tcp_to_server import serve_by_tcp
+from waiting import LOGS, PATIENCE, TOP, wait_until
 
-TOP = pathlib.Path(__file__).parents[2]
 FOLDER = TOP / 'docs' / 'examples' / 'clients'
-LOGS = TOP / 'tmp_check' / 'examples'
 JDBC = pathlib.Path('/usr/share/java/postgresql.jar')
 BALANCE = 1000000
 PGX = pathlib.Path('/usr/share/gocode/src/github.com/jackc/pgx')
-PATIENCE = 60  # seconds until a condition that does not come true fails the test
 
 # The schema's charge(), with what the tests need: a step that lasts and one that fails as it is told to.
 TROUBLE = """
@@ -44,15 +42,6 @@ $$;
 SELECT stacksaga.define_saga('pay', ARRAY[stacksaga.queue_step('charge', queue => 'payments', timeout => '10 minutes',
     retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '10 ms'))]);
 """
-
-
-def wait_until(condition, what):
-    """Polls until condition() is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f'in {PATIENCE} s it did not happen that {what}')
-        time.sleep(0.01)
 
 
 class Programs:

@@ -5,26 +5,14 @@ tmp_check/examples.
 """
 
 import os
-import pathlib
 import subprocess
-import time
 import unittest
 
 import psycopg
 
-TOP = pathlib.Path(__file__).parents[2]
+from waiting import LOGS, PATIENCE, TOP, wait_until
+
 FOLDER = TOP / 'docs' / 'examples' / 'service-loop'
-LOGS = TOP / 'tmp_check' / 'examples'
-PATIENCE = 60  # seconds until a condition that does not come true fails the test
-
-
-def wait_until(condition, what):
-    """Polls until condition() is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f'in {PATIENCE} s it did not happen that {what}')
-        time.sleep(0.01)
 
 
 class ServiceLoop(unittest.TestCase):

@@ -22,6 +22,9 @@ class Conditions:
 
 EVERY_CONDITION = [Conditions(*values) for values in itertools.product(
     ('stale', 'fresh'), ('alone', 'worker'), ('free', 'held'))]
+# Each value of a condition meets each value of every other in one of these.
+PAIRWISE = [Conditions(*values) for values in (('stale', 'alone', 'free'), ('stale', 'worker', 'held'),
+                                               ('fresh', 'alone', 'held'), ('fresh', 'worker', 'free'))]
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -49,19 +52,26 @@ class Again:
 
     def floor_part(self):
         """What part the floor reached; 1 where it was no slower, or where there is none."""
-        if not self.floor_rates:
-            return 1.0
-        return min(1.0, statistics.median(self.floor_rates) / max(statistics.median(self.floor_others), 1e-9))
+        return part_of_floor(self.floor_rates, self.floor_others)
+
+    def is_clear(self, limit):
+        """Whether more rounds would hardly make it a failure: it is above what failures() allows by a tenth."""
+        return self.part() >= 1.1 * limit * self.floor_part()
+
+
+def part_of_floor(rates, others):
+    return min(1.0, statistics.median(rates) / max(statistics.median(others), 1e-9)) if rates and others else 1.0
 
 
 @dataclasses.dataclass
 class Group:
-    """The points of one call under one set of conditions: the rates of the rounds of each, and, where a point
-    fell below a neighbour, both of them measured again."""
+    """The points of one call under one set of conditions: the rates of the rounds of each, those of the floor at
+    each number of clients, and, where a point fell below a neighbour, both of them measured again."""
     call: str
     conditions: Conditions
     rates: dict
     again: dict = dataclasses.field(default_factory=dict)
+    floors: dict = dataclasses.field(default_factory=dict)
 
     def rate(self, place):
         return statistics.median(self.rates[place])
@@ -73,9 +83,11 @@ class Group:
         return [max(others) for others in (fewer_clients, fewer_rows) if others]
 
     def below(self, limit):
-        """Pairs of a place and a neighbour whose rate it does not reach, times the limit."""
+        """Pairs of a place and a neighbour whose rate it does not reach, times the limit and what the floor loses."""
+        def allowed(place, neighbour):
+            return limit * part_of_floor(self.floors.get(place.clients), self.floors.get(neighbour.clients))
         return [(place, neighbour) for place in sorted(self.rates) for neighbour in self.neighbours(place)
-                if self.rate(place) < limit * self.rate(neighbour)]
+                if self.rate(place) < allowed(place, neighbour) * self.rate(neighbour)]
 
     def failures(self, limit):
         """The pairs that were below the limit both times, the second time also below what their floor explains."""

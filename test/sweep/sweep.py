@@ -14,10 +14,12 @@ import psycopg
 
 from calls import WARM, every_call
 from filled import Filled
-from points import EVERY_CONDITION, Again, Group, Place, report, table
+from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, report, table
 
 # How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
 SECONDS, SECONDS_AGAIN = 1, 2
+# Rounds of the floor at each number of clients, and the fewest in which a doubtful pair may become clear.
+FLOOR_ROUNDS, FEWEST_AGAIN = 3, 2
 
 # What the cut leaves: points far apart, under the conditions that are hardest on a plan, and a limit
 # that only a collapse falls below, because it runs beside anything.
@@ -25,7 +27,7 @@ CUT = {'calls': 'start,claim,complete,publish,receive,idempotency,sagas,metrics'
        'rows': '0,100000', 'seconds_per_point': 1, 'conditions': 'stale/worker/held', 'limit': 0.5,
        'rounds_again': 3}
 FULL = {'calls': ','.join(every_call()), 'clients': '1,4,16,64', 'rows': '0,100000,1000000', 'seconds_per_point': 1,
-        'conditions': ','.join(map(str, EVERY_CONDITION)), 'limit': 0.8, 'rounds_again': 5}
+        'conditions': ','.join(map(str, PAIRWISE)), 'limit': 0.8, 'rounds_again': 5}
 
 
 def numbers(text):
@@ -39,7 +41,7 @@ def options():
     parser.add_argument('--calls', help=f'of {FULL["calls"]}')
     parser.add_argument('--clients', help=FULL['clients'])
     parser.add_argument('--rows', help=FULL['rows'])
-    parser.add_argument('--conditions', help=f'of {FULL["conditions"]}')
+    parser.add_argument('--conditions', help=f'all, or of {",".join(map(str, EVERY_CONDITION))}')
     parser.add_argument('--seconds-per-point', type=int, help='rounds of a second each, besides its first one')
     parser.add_argument('--limit', type=float, help='what part of its neighbour\'s rate a point must reach')
     parser.add_argument('--rounds-again', type=int, help='of a point that fell below the limit, and its neighbour')
@@ -54,7 +56,8 @@ def options():
     calls, conditions = every_call(), {str(condition): condition for condition in EVERY_CONDITION}
     try:
         chosen.calls = [calls[name] for name in chosen.calls.split(',')]
-        chosen.conditions = [conditions[name] for name in chosen.conditions.split(',')]
+        chosen.conditions = (EVERY_CONDITION if chosen.conditions == 'all' else
+                             [conditions[name] for name in chosen.conditions.split(',')])
         chosen.clients, chosen.rows = numbers(chosen.clients), numbers(chosen.rows)
     except (KeyError, ValueError) as error:
         parser.error(f'unknown: {error}')
@@ -68,6 +71,7 @@ class Sweep:
         self.chosen = chosen
         self.filled = Filled(chosen.plant)
         self.groups = []
+        self.floors = {}
         self.seed = chosen.seed
 
     def measure_group(self, call, conditions):
@@ -88,14 +92,40 @@ class Sweep:
                 # There and back, so that a place is not always measured after the same other one.
                 for place in places if number % 2 == 0 else reversed(places):
                     group.rates.setdefault(place, []).append(rate(place, SECONDS))
+            if call.floor:
+                group.floors = self.floors_under(conditions, floor_rate)
             for pair in group.below(self.chosen.limit):
-                group.again[pair] = measure_pair(rate, floor_rate if call.floor else None, pair, self.chosen.rounds_again)
+                group.again[pair] = self.measure_pair(rate, floor_rate if call.floor else None, pair)
         self.groups.append(group)
         failures = group.failures(self.chosen.limit)
         print(f'{group.call} {conditions}: {len(group.rates)} points in {time.monotonic() - started:.0f} s, '
               f'{len(group.again)} measured again, {len(failures)} failed', flush=True)
         for pair in failures:
             print(f'  {group.explain(pair, self.chosen.limit)}', flush=True)
+
+    def floors_under(self, conditions, floor_rate):
+        """The floor's rates at each number of clients, measured once for all calls."""
+        if conditions not in self.floors:
+            places = [Place(min(self.chosen.rows), clients) for clients in self.chosen.clients]
+            rounds = [[floor_rate(place, SECONDS) for place in places] for _ in range(FLOOR_ROUNDS)]
+            self.floors[conditions] = {place.clients: list(rates) for place, rates in zip(places, zip(*rounds))}
+        return self.floors[conditions]
+
+    def measure_pair(self, rate, floor_rate, pair):
+        """Both places of a pair in rounds that take turns, A B, B A, ..., and, where they differ in clients, the
+        floor; until they are clear, or for all rounds."""
+        again = Again([], [])
+        kept = {pair[0]: (again.rates, again.floor_rates), pair[1]: (again.others, again.floor_others)}
+        with_floor = floor_rate is not None and pair[0].clients != pair[1].clients
+        for number in range(self.chosen.rounds_again):
+            for place in pair if number % 2 == 0 else reversed(pair):
+                rates, floor_rates = kept[place]
+                rates.append(rate(place, SECONDS_AGAIN))
+                if with_floor:
+                    floor_rates.append(floor_rate(place, SECONDS_AGAIN))
+            if number + 1 >= FEWEST_AGAIN and again.is_clear(self.chosen.limit):
+                break
+        return again
 
     def run(self):
         """Measures everything; returns what failed, in words."""
@@ -107,20 +137,6 @@ class Sweep:
             self.chosen.report.write_text('\n'.join(report(self.groups, self.chosen.limit)) + '\n')
         return [group.explain(pair, self.chosen.limit) for group in self.groups
                 for pair in group.failures(self.chosen.limit)]
-
-
-def measure_pair(rate, floor_rate, pair, rounds):
-    """Both places of a pair in rounds that take turns, A B, B A, ..., and, where they differ in clients, the floor."""
-    again = Again([], [])
-    kept = {pair[0]: (again.rates, again.floor_rates), pair[1]: (again.others, again.floor_others)}
-    with_floor = floor_rate is not None and pair[0].clients != pair[1].clients
-    for number in range(rounds):
-        for place in pair if number % 2 == 0 else reversed(pair):
-            rates, floor_rates = kept[place]
-            rates.append(rate(place, SECONDS_AGAIN))
-            if with_floor:
-                floor_rates.append(floor_rate(place, SECONDS_AGAIN))
-    return again
 
 
 def main():

@@ -1,8 +1,9 @@
 """The test of how points are compared: a point that is slow must be found, and one that recovers must not fail."""
 
+import itertools
 import unittest
 
-from points import Again, Conditions, Group, Place, report, table
+from points import PAIRWISE, Again, Conditions, Group, Place, report, table
 
 CONDITIONS = Conditions('stale', 'alone', 'free')
 LIMIT = 0.8
@@ -40,6 +41,11 @@ class Comparing(unittest.TestCase):
         slow.rates[Place(0, 16)] = [10.0, 100.0, 100.0]
         self.assertEqual(slow.below(LIMIT), [])
 
+    def test_what_the_floor_loses_is_not_doubted(self):
+        slow = group(r0c16=60.0, r1000c16=50.0)
+        slow.floors = {1: [900.0], 4: [1000.0, 1010.0, 990.0], 16: [700.0]}
+        self.assertEqual(slow.below(LIMIT), [(Place(1000, 16), Place(1000, 4))])
+
     def test_a_rate_of_nothing_is_doubted(self):
         self.assertIn((Place(0, 16), Place(0, 4)), group(r0c16=0.0).below(LIMIT))
 
@@ -72,10 +78,21 @@ class MeasuredAgain(unittest.TestCase):
         self.assertEqual(slow.failures(LIMIT), [self.pair])
         self.assertIn('the floor 0.70', slow.explain(self.pair, LIMIT))
 
+    def test_more_rounds_are_spared_where_a_tenth_is_left(self):
+        self.assertTrue(Again([89.0], [100.0]).is_clear(LIMIT))
+        self.assertFalse(Again([87.0], [100.0]).is_clear(LIMIT))
+        self.assertTrue(Again([62.0], [100.0], [700.0], [1000.0]).is_clear(LIMIT))
+
     def test_a_floor_that_gains_asks_for_no_more(self):
         slow = group(r0c16=40.0)
         slow.again[self.pair] = Again([85.0], [100.0], [2000.0], [1000.0])
         self.assertEqual(slow.failures(LIMIT), [])
+
+
+class Pairwise(unittest.TestCase):
+    def test_each_value_meets_each_other(self):
+        for one, other in itertools.combinations(('statistics', 'worker', 'snapshot'), 2):
+            self.assertEqual(len({(getattr(c, one), getattr(c, other)) for c in PAIRWISE}), 4)
 
 
 unittest.main(verbosity=0)

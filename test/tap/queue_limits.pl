@@ -6,9 +6,9 @@ use warnings;
 
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes;
 
 use StacksagaCluster;
+use StacksagaWaiter;
 
 my $node = StacksagaCluster->new('limits');
 $node->init;
@@ -64,29 +64,14 @@ psql(q{
 	END $$});
 
 # Waiting.
-my $service = $node->background_psql('postgres');
-my $pid = $service->query_safe('SELECT pg_backend_pid()');
-
-# The service waits for a minute, until $wakes does what should wake it.
-sub woken_by
-{
-	my ($test, $wakes) = @_;
-	my $before = Time::HiRes::time();
-	$service->{stdin} .= "CALL stacksaga.wait_for_steps('q', '1 minute'); \\echo woken $test\n";
-	$service->{run}->pump_nb;
-	$node->poll_query_until('postgres', qq{
-		SELECT wait_event = 'Extension' AND query LIKE 'CALL%' FROM pg_stat_activity WHERE pid = $pid})
-	  or die 'the service does not wait';
-	$wakes->();
-	$service->query_until(qr/woken $test/, '');
-	return cmp_ok(Time::HiRes::time() - $before, '<', 20, $test);
-}
+my $service = StacksagaWaiter->new($node, 'q', 20);
+my $pid = $service->{pid};
 
 psql(q{
 	SELECT stacksaga.set_queue('q', max_running => 1);
 	SELECT count(*) FROM generate_series(1, 20) AS n, LATERAL stacksaga.start_saga('s', key => n::text)});
 my ($id, $lease) = split /\|/, psql(q{SELECT saga_id, lease FROM stacksaga.claim_steps('q', 'w', 10, '10 minutes')});
-woken_by('a completion makes room',
+$service->woken_by('a completion makes room',
 	sub {
 		# What falls due does not end the wait while the queue is full.
 		psql(q{SELECT stacksaga.start_saga('s')});
@@ -94,26 +79,26 @@ woken_by('a completion makes room',
 		psql("SELECT stacksaga.complete_step('$id', 'a', $lease)");
 	});
 ($id, $lease) = split /\|/, psql(q{SELECT saga_id, lease FROM stacksaga.claim_steps('q', 'w', 10, '10 minutes')});
-woken_by('a failure makes room', sub { psql("SELECT stacksaga.fail_step('$id', 'a', $lease, 'no')") });
+$service->woken_by('a failure makes room', sub { psql("SELECT stacksaga.fail_step('$id', 'a', $lease, 'no')") });
 psql(q{SELECT stacksaga.claim_steps('q', 'w', 10, '10 minutes')});
-woken_by('a higher limit makes room', sub { psql(q{SELECT stacksaga.set_queue('q', max_running => 2)}) });
+$service->woken_by('a higher limit makes room', sub { psql(q{SELECT stacksaga.set_queue('q', max_running => 2)}) });
 psql(q{SELECT stacksaga.claim_steps('q', 'w', 10, '3 seconds')});
-woken_by('a lease that runs out makes room', sub { });
+$service->woken_by('a lease that runs out makes room', sub { });
 psql(q{
 	SELECT stacksaga.set_queue('q');
 	SELECT stacksaga.complete_step(saga_id, 'a', lease) FROM leases WHERE queue = 'q';
 	SELECT stacksaga.set_queue('q', rate => 2, rate_interval => '4 seconds');
 	SELECT stacksaga.claim_steps('q', 'w', 10)});
-woken_by('the next instant of a rate wakes it', sub { });
+$service->woken_by('the next instant of a rate wakes it', sub { });
 is(psql(q{SELECT count(*) FROM stacksaga.claim_steps('q', 'w', 10)}), 2, 'and then there is something to claim');
 psql(q{SELECT stacksaga.set_queue('q'); SELECT stacksaga.pause_queue('q', 'a test')});
-woken_by('the end of a pause wakes it', sub { psql(q{SELECT stacksaga.resume_queue('q', 'a test')}) });
+$service->woken_by('the end of a pause wakes it', sub { psql(q{SELECT stacksaga.resume_queue('q', 'a test')}) });
 psql(q{
 	SELECT stacksaga.set_queue('q', max_running_per_group => 1);
 	SELECT stacksaga.complete_step(saga_id, 'a', lease) FROM stacksaga.claim_steps('q', 'w', 100);
 	SELECT count(*) FROM generate_series(1, 2) AS n, LATERAL stacksaga.start_saga('s', key => 'g' || n, group_key => 'g');
 	SELECT stacksaga.claim_steps('q', 'w', 10, '10 minutes')});
-woken_by('room in a group wakes it', sub {
+$service->woken_by('room in a group wakes it', sub {
 	psql(q{SELECT stacksaga.complete_step(saga_id, 'a', lease) FROM leases WHERE queue = 'q' AND group_key = 'g'}) });
 $service->quit;
 

@@ -8,6 +8,7 @@ use Test::More;
 use Time::HiRes;
 
 use StacksagaCluster;
+use StacksagaWaiter;
 
 my $node = StacksagaCluster->new('waits');
 $node->init;
@@ -30,33 +31,17 @@ $node->safe_psql('postgres', q{
 		END LOOP;
 	END $$});
 
-my $service = $node->background_psql('postgres');
-my $pid = $service->query_safe('SELECT pg_backend_pid()');
-
-# The service waits for a minute, until $wakes does what should wake it. (After ten seconds without a
-# command a timer of PostgreSQL's statistics sets its latch as well.)
-sub woken_by
-{
-	my ($test, $wakes) = @_;
-	my $before = Time::HiRes::time();
-	$service->{stdin} .= "CALL stacksaga.wait_for_steps('here', '1 minute'); \\echo woken $test\n";
-	$service->{run}->pump_nb;
-	$node->poll_query_until('postgres', qq{
-		SELECT wait_event = 'Extension' AND query LIKE 'CALL%' FROM pg_stat_activity WHERE pid = $pid})
-	  or die 'the service does not wait';
-	$wakes->();
-	$service->query_until(qr/woken $test/, '');
-	return cmp_ok(Time::HiRes::time() - $before, '<', 6, $test);
-}
+my $service = StacksagaWaiter->new($node, 'here', 6);
+my $pid = $service->{pid};
 
 sub psql { return $node->safe_psql('postgres', @_) }
 
 psql(q{SELECT stacksaga.create_ring('default', 'dead', slots => 64)});
 psql(q{SET stacksaga.cluster = 'dead'; SELECT stacksaga.start_saga('one')});
-woken_by('the adoption of a ring wakes it',
+$service->woken_by('the adoption of a ring wakes it',
 	sub { psql(q{SELECT stacksaga.adopt_ring('default', 'dead', 'default', 'default', 'a test')}) });
 psql(q{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('here', 'w')});
-woken_by(
+$service->woken_by(
 	'a new saga wakes it',
 	sub {
 		is(psql("SELECT backend_xmin IS NULL, backend_xid IS NULL FROM pg_stat_activity WHERE pid = $pid"),
@@ -68,18 +53,18 @@ woken_by(
 		psql(q{SELECT stacksaga.start_saga('one', key => 'k')});
 	});
 my ($id, $lease) = split /\|/, psql(q{SELECT saga_id, lease FROM stacksaga.claim_steps('here', 'w')});
-woken_by('a retry wakes it when it falls due',
+$service->woken_by('a retry wakes it when it falls due',
 	sub { psql("SELECT stacksaga.fail_step('$id', 'a', $lease, 'no')") });
 psql(qq{SELECT stacksaga.suspend_saga('$id', 'a test')});
-woken_by('a saga that is resumed wakes it', sub { psql("SELECT stacksaga.resume_saga('$id', 'a test')") });
+$service->woken_by('a saga that is resumed wakes it', sub { psql("SELECT stacksaga.resume_saga('$id', 'a test')") });
 psql(qq{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('here', 'w')});
 ($id, $lease) = split /\|/, psql(q{
 	SELECT stacksaga.start_saga('two') IS NULL;
 	SELECT saga_id, lease FROM stacksaga.claim_steps('first', 'w')}) =~ s/^f\n//r;
-woken_by('the step before wakes it',
+$service->woken_by('the step before wakes it',
 	sub { psql("SELECT stacksaga.complete_step('$id', 'a', $lease)") });
 psql(q{SELECT stacksaga.claim_steps('here', 'w', lease => '2 seconds')});
-woken_by('a lease that runs out wakes it', sub { });
+$service->woken_by('a lease that runs out wakes it', sub { });
 
 # A commit finds waiters by their transactions, so a waiter keeps its own one from look to look.
 sub transaction_of_service { return psql("SELECT virtualtransaction FROM pg_locks WHERE pid = $pid LIMIT 1") }
@@ -87,7 +72,7 @@ my $transaction;
 $node->poll_query_until('postgres', q{
 	SELECT count(stacksaga.complete_step(saga_id, step, lease)) = 1 FROM stacksaga.claim_steps('here', 'w')})
   or die 'the step whose lease ran out is not tried again';
-woken_by(
+$service->woken_by(
 	'a step that falls due later does not end the wait',
 	sub {
 		$transaction = transaction_of_service();
@@ -102,7 +87,7 @@ my $begun = Time::HiRes::time();
 for (1 .. 5)
 {
 	$claimer->query_safe(q{BEGIN; SELECT stacksaga.claim_steps('here', 'w')});
-	woken_by('a claim that is rolled back wakes it', sub { $claimer->query_safe('ROLLBACK') });
+	$service->woken_by('a claim that is rolled back wakes it', sub { $claimer->query_safe('ROLLBACK') });
 }
 cmp_ok(Time::HiRes::time() - $begun, '<', 30, 'each time within a second or so');
 $claimer->quit;

@@ -1,0 +1,40 @@
+# A session that waits for steps of a queue, as services do, and how fast something wakes it.
+#
+#   my $service = StacksagaWaiter->new($node, 'payments', 6);   # seconds in which it must wake
+#   $service->woken_by('a new saga wakes it', sub { ... });     # a test
+#   $service->{pid}, $service->quit
+package StacksagaWaiter;
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes;
+
+sub new
+{
+	my ($class, $node, $queue, $seconds) = @_;
+	my $session = $node->background_psql('postgres');
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	return bless { node => $node, queue => $queue, seconds => $seconds, session => $session, pid => $pid }, $class;
+}
+
+# The service waits for a minute, until $wakes does what should wake it. (After ten seconds without a
+# command a timer of PostgreSQL's statistics sets its latch as well.)
+sub woken_by
+{
+	my ($self, $test, $wakes) = @_;
+	my $before = Time::HiRes::time();
+	$self->{session}{stdin} .= "CALL stacksaga.wait_for_steps('$self->{queue}', '1 minute'); \\echo woken $test\n";
+	$self->{session}{run}->pump_nb;
+	$self->{node}->poll_query_until('postgres', qq{
+		SELECT wait_event = 'Extension' AND query LIKE 'CALL%' FROM pg_stat_activity WHERE pid = $self->{pid}})
+	  or die 'the service does not wait';
+	$wakes->();
+	$self->{session}->query_until(qr/woken $test/, '');
+	return cmp_ok(Time::HiRes::time() - $before, '<', $self->{seconds}, $test);
+}
+
+sub quit { return $_[0]->{session}->quit }
+
+1;
