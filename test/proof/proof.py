@@ -1,4 +1,5 @@
 """proof.py FOLDER: prints docs/proof.md, made of promises.json and of the reports in FOLDER.
+proof.py --check FOLDER: prints nothing, unless there is something to fail for.
 
 FOLDER holds what `make proof` keeps of the runs: chaos.json, mutants.tsv, sweep.tsv, crash_points.tsv, and
 runs.json, which says of each with which commit, when and on what it ran; the page says which are missing.
@@ -46,7 +47,8 @@ class Proof:
     def __init__(self, folder):
         data = json.loads((HERE / 'promises.json').read_text(encoding='utf-8'))
         self.promises, self.worth, self.found = data['promises'], data['worth'], data['found']
-        self.runs = json.loads((folder / 'runs.json').read_text(encoding='utf-8'))
+        runs = folder / 'runs.json'
+        self.runs = json.loads(runs.read_text(encoding='utf-8')) if runs.exists() else {}
         self.chaos = json.loads((folder / 'chaos.json').read_text()) if 'chaos' in self.runs else None
         self.bugs, self.points, self.crashes = (
             rows_of(folder / RUNS[run][0]) if run in self.runs else []
@@ -185,13 +187,14 @@ class Proof:
 
 
 def main():
-    proof = Proof(pathlib.Path(sys.argv[1]))
+    proof = Proof(pathlib.Path(sys.argv[-1]))
     faults = list(proof.faults())
     for fault in faults:
         print(f'proof: {fault}', file=sys.stderr)
     if faults:
         sys.exit(1)
-    print('\n'.join(proof.lines()))
+    if sys.argv[1] != '--check':
+        print('\n'.join(proof.lines()))
 
 
 main()
