@@ -11,6 +11,7 @@
 #include "errors.hpp"
 #include "log.hpp"
 #include "master.hpp"
+#include "otlp/exporter.hpp"
 #include "pg_control_store.hpp"
 #include "service.hpp"
 #include "task_group.hpp"
@@ -221,6 +222,11 @@ MasterSettings master_settings(const Config &config, const Service &service) {
     return settings;
 }
 
+/// A daemon that ends after a window exports nothing.
+OtlpSettings otlp_settings(const Config &config) {
+    return config.once || config.dry_run ? OtlpSettings{} : config.otlp;
+}
+
 int run_masters(const Config &config, Log &log, const Service::ReadConfig &read_again) {
     asio::io_context io(1);
     Service service(io, log, config, read_again);
@@ -228,6 +234,11 @@ int run_masters(const Config &config, Log &log, const Service::ReadConfig &read_
     for (const std::string &conninfo : config.databases)
         databases.emplace_back(io, conninfo, log, master_settings(config, service));
     Site site(io, config, log, "master");
+    TraceExporters exporters(io, config.databases, otlp_settings(config), log);
+    const auto end = [&] {
+        site.stop();
+        exporters.close();
+    };
     std::vector<asio::awaitable<void>> tasks;
     for (ServedDatabase &each : databases)
         tasks.push_back(config.once ? each.master.run()
@@ -238,7 +249,7 @@ int run_masters(const Config &config, Log &log, const Service::ReadConfig &read_
     };
     const std::exception_ptr failure =
         service.run(run_task_group(std::move(tasks), config.once),
-                    {.dump = dump, .end = [&] { site.stop(); }, .reload = [&] { site.reload(); }});
+                    {.dump = dump, .end = end, .reload = [&] { site.reload(); }});
     return conclude(log, failure, service.stop_signal());
 }
 
@@ -251,10 +262,14 @@ int run_master(const Config &config, Log &log, const Service::ReadConfig &read_a
     Service service(io, log, config, read_again);
     Master master(store, clock, log, master_settings(config, service));
     Site site(io, config, log, "master");
-    const std::exception_ptr failure =
-        service.run(master.run(), {.dump = [&] { master.log_state(); },
-                                   .end = [&] { site.stop(); },
-                                   .reload = [&] { site.reload(); }});
+    TraceExporters exporters(io, config.databases, otlp_settings(config), log);
+    const auto end = [&] {
+        site.stop();
+        exporters.close();
+    };
+    const std::exception_ptr failure = service.run(
+        master.run(),
+        {.dump = [&] { master.log_state(); }, .end = end, .reload = [&] { site.reload(); }});
     return conclude(log, failure, service.stop_signal());
 }
 

@@ -83,7 +83,8 @@ std::string print_settings(const CLI::App &command, int argc, const char *const 
         }
         std::string value;
         for (const std::string &word : option->results())
-            value += (value.empty() ? "" : ",") + word;
+            value += (value.empty() ? "" : ",") +
+                     (name == "otlp-header" ? word.substr(0, word.find(':')) : word);
         out += setting_line(name, option->count() > 0 ? value : default_of(*option), source);
     }
     return out;

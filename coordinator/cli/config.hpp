@@ -4,6 +4,7 @@
 
 #include "http/server.hpp"
 #include "log.hpp"
+#include "otlp/settings.hpp"
 #include "types.hpp"
 #include "web/access.hpp"
 
@@ -70,6 +71,7 @@ struct Config {
     HttpAddress http;
     HttpAddress metrics_http;
     AccessSettings access;
+    OtlpSettings otlp;           ///< of master
     bool http_is_default = true; ///< the user did not choose it: a port in use is no error
     LogFormat log_format = LogFormat::logfmt;
     LogLevel log_level = LogLevel::info;

@@ -212,6 +212,38 @@ void add_daemon(CLI::App &command, Config &config, Words &words) {
         ->capture_default_str();
 }
 
+std::string http_url(const std::string &text) {
+    return text.empty() || text.starts_with("http://") || text.starts_with("https://")
+               ? ""
+               : "must be http://HOST:PORT or https://HOST:PORT, or empty for none";
+}
+
+std::string header_line(const std::string &text) {
+    const std::size_t colon = text.find(':');
+    return colon == std::string::npos || !header_name(text.substr(0, colon)).empty() ||
+                   text.find_first_of("\r\n") != std::string::npos
+               ? "must be NAME: VALUE"
+               : "";
+}
+
+void add_otlp(CLI::App &command, Config &config) {
+    command
+        .add_option("--otlp-endpoint", config.otlp.endpoint,
+                    "Collector of OpenTelemetry, such as http://127.0.0.1:4318, that gets the "
+                    "spans of sagas with a traceparent when they have finished")
+        ->envname("STACKSAGA_OTLP_ENDPOINT")
+        ->check(http_url, "")
+        ->type_name("URL");
+    command
+        .add_option("--otlp-header", config.otlp.headers,
+                    "Header of the requests to the collector; repeat for more. Its value is not "
+                    "printed: keep a token in the environment or the file")
+        ->envname("STACKSAGA_OTLP_HEADER")
+        ->allow_extra_args(false)
+        ->check(header_line, "")
+        ->type_name("NAME: VALUE");
+}
+
 void add_output(CLI::App &command, Config &config, Words &words) {
     command.add_option("-o,--output", words.output, "table or json")
         ->check(one_of(outputs), "")
@@ -325,6 +357,7 @@ void add_options(CommandWords &c, const std::string &publisher) {
         add_rings(app, c.words);
         add_publisher(app, c.config);
         add_daemon(app, c.config, c.words);
+        add_otlp(app, c.config);
         break;
     case Command::agent:
         add_rings(app, c.words);

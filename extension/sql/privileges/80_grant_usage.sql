@@ -15,6 +15,7 @@ SELECT kind, object
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,redact_saga,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),
         ('{operator,support,monitor}', '{find_sagas,definitions,live_sagas,saga_diagram,explain_retries,parked_sagas,saga_actions,operator_actions}'),
+        ('{operator,support,monitor}', '{traced_sagas,saga_spans}'),
         ('{operator,support}', '{set_queue,drop_queue,pause_queue,resume_queue}'),
         ('{operator,support,monitor}', '{queues,queue_names,waiting_by_rank,running_in_queue}'),
         -- Schedules

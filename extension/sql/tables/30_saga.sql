@@ -102,6 +102,8 @@ CREATE INDEX saga_created ON stacksaga.saga (created_at, saga_id);
 CREATE INDEX saga_listed ON stacksaga.saga (status, definition_id, created_at, saga_id);
 CREATE INDEX saga_key ON stacksaga.saga (key text_pattern_ops, created_at, saga_id)
     WHERE key IS NOT NULL;
+CREATE INDEX saga_traced ON stacksaga.saga (finished_at, saga_id)
+    WHERE finished_at IS NOT NULL AND headers ? 'traceparent';
 CREATE INDEX saga_children ON stacksaga.saga (parent_id, parent_step, run)
     WHERE parent_id IS NOT NULL;
 COMMENT ON TABLE stacksaga.saga IS
@@ -123,6 +125,8 @@ COMMENT ON INDEX stacksaga.saga_created IS 'The newest sagas';
 COMMENT ON INDEX stacksaga.saga_listed IS 'The newest sagas of a status and definition';
 COMMENT ON INDEX stacksaga.saga_key IS
     'The sagas of a key, of every name and run, and of keys that begin alike, bytewise';
+COMMENT ON INDEX stacksaga.saga_traced IS
+    'Sagas of distributed traces, as they finish: those without a traceparent are not in it';
 COMMENT ON INDEX stacksaga.saga_children IS 'The sagas that a step has started';
 COMMENT ON COLUMN stacksaga.saga.fingerprint IS 'SHA-256 of the input in canonical form';
 
