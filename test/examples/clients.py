@@ -1,7 +1,7 @@
 """Tests docs/examples/clients: workers and consumers in each language that is at hand, killed, cut off and told to end.
 
 Run by test/tools/examples inside a private PostgreSQL server. What the programs print is left in
-tmp_check/examples. Without a Java compiler and the JDBC driver it says so and leaves Java out.
+tmp_check/examples. What is not installed of Java (a compiler, the JDBC driver) and Go (a compiler, pgx below GOPATH) is left out and said.
 """
 
 import os
@@ -21,7 +21,7 @@ from waiting import LOGS, PATIENCE, TOP, wait_until
 FOLDER = TOP / 'docs' / 'examples' / 'clients'
 JDBC = pathlib.Path('/usr/share/java/postgresql.jar')
 BALANCE = 1000000
-PGX = pathlib.Path('/usr/share/gocode/src/github.com/jackc/pgx')
+GOPATH = pathlib.Path(os.environ.get('GOPATH', '/usr/share/gocode'))
 
 # The schema's charge(), with what the tests need: a step that lasts and one that fails as it is told to.
 TROUBLE = """
@@ -272,7 +272,7 @@ class Java(Programs, unittest.TestCase):
         cls.classes.cleanup()
 
 
-@unittest.skipUnless(shutil.which('go') and PGX.exists(), 'needs golang-go and golang-github-jackc-pgx-v4-dev')
+@unittest.skipUnless(shutil.which('go') and (GOPATH / 'src/github.com/jackc/pgx').exists(), 'needs golang-go and golang-github-jackc-pgx-v4-dev')
 class Go(Programs, unittest.TestCase):
     environment = {}
 
@@ -280,8 +280,9 @@ class Go(Programs, unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.command = (f'{cls.folder.name}/example',)
-        subprocess.run(('go', 'build', '-o', *cls.command, 'stacksaga.go', 'example.go'), cwd=FOLDER, check=True,
-                       env={**os.environ, 'GO111MODULE': 'off', 'GOPATH': '/usr/share/gocode', 'GOFLAGS': '',
+        sources = ('stacksaga.go', 'consumer.go', 'example.go')
+        subprocess.run(('go', 'build', '-o', *cls.command, *sources), cwd=FOLDER, check=True,
+                       env={**os.environ, 'GO111MODULE': 'off', 'GOPATH': str(GOPATH), 'GOFLAGS': '',
                             'GOCACHE': str(TOP / 'tmp_check' / 'go')})
         super().setUpClass()
 

@@ -10,174 +10,141 @@ import java.util.concurrent.*;
 
 public class Stacksaga {
     /** A row, as texts. While it is worked on, "lost" or "cancel_requested" may become "t": then end soon. */
-    public static class Item extends ConcurrentHashMap<String, String> {}
+    public static class Item extends ConcurrentHashMap<String, String> { private volatile Call extension; }
     public interface Effect { String apply(Connection db, Item item) throws Exception; }
     private interface Turn { void take() throws Exception; }
     private record Call(String sql, String... arguments) {}
-    private record Held(Item item, Call extension) {}
 
     private final String url, lease, name = "java-" + ProcessHandle.current().pid();
     private final CountDownLatch stopping = new CountDownLatch(1);
-    private Connection db, other;
-    private Call answer;                      // to a step, until it has arrived
-    private volatile Held held;               // what is at hand, and what extends its lease
-    private volatile Statement waiting;
+    private Connection db;
+    private Call answer;              // to a step, until it has arrived
+    private volatile Item held;       // what the heartbeat extends
+    private volatile Statement wait;
 
     public Stacksaga(String url, long seconds) {
         // Strings as literals of any type, and no prepared statements, for PgBouncer in transaction mode.
-        this.url = url + (url.contains("?") ? "&" : "?") + "stringtype=unspecified&prepareThreshold=0&connectTimeout=10&tcpKeepAlive=true";
+        this.url = url + (url.contains("?") ? "&" : "?")
+            + "stringtype=unspecified&prepareThreshold=0&connectTimeout=10&tcpKeepAlive=true";
         lease = seconds + " seconds";
         Thread main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(main)));
-        ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor();
-        timer.scheduleWithFixedDelay(this::beat, seconds * 333, seconds * 333, TimeUnit.MILLISECONDS);
+        Executors.newSingleThreadScheduledExecutor()
+            .scheduleWithFixedDelay(this::beat, seconds * 333, seconds * 333, TimeUnit.MILLISECONDS);
     }
-
     /** Ends after what is at hand. A cancel that arrives before its statement does nothing: again. */
     private void stop(Thread main) {
         stopping.countDown();
-        for (Statement statement; main.isAlive();) {
-            try {
-                if ((statement = waiting) != null) statement.cancel();
-                main.join(100);
-            } catch (SQLException | InterruptedException error) { log("stop", error); }
+        while (main.isAlive()) {
+            Statement call = wait;
+            try { if (call != null) call.cancel(); main.join(100); } catch (Exception error) { log("stop", error); }
         }
-        Runtime.getRuntime().halt(0);         // otherwise it would be 143
+        Runtime.getRuntime().halt(0); // otherwise it would be 143
     }
-    private boolean stops() { return stopping.getCount() == 0; }
-
+    private boolean goesOn() { return answer != null || stopping.getCount() > 0; }
     /** The heartbeat, in a session of its own. When it fails the next one tries again: a lease lasts for three. */
     private void beat() {
-        Held held = this.held;
-        if (held == null || held.item.containsKey("lost")) return;
-        try {
-            if (other == null || !other.isValid(5)) other = DriverManager.getConnection(url);
-            held.item.putAll(query(other, held.extension).get(0));
+        Item item = held;
+        if (item == null || item.extension == null || item.containsKey("lost")) return;
+        try (Connection other = DriverManager.getConnection(url)) {
+            item.putAll(query(other, item.extension).get(0));
         } catch (SQLException error) {
             log("heartbeat", error);
-            if (isOf(error, "SG")) held.item.put("lost", "t");   // somebody else's by now
+            if (isOf(error, "SG")) item.put("lost", "t");   // somebody else's by now
         }
     }
 
     /** One turn after the other. After an error it connects again, later and later, and not all at once. */
     private void run(Turn turn) throws Exception {
-        for (int errors = 0; answer != null || !stops();) {
+        for (int errors = 0; goesOn();) {
             try {
                 if (db == null) db = DriverManager.getConnection(url);
                 turn.take();
                 errors = 0;
             } catch (SQLException error) {
-                log("turn", error);
+                if (goesOn()) log("turn", error);   // else the wait was cancelled
                 if (db != null) db.close();
                 db = null;
-                pause(100 << (errors = Math.min(errors + 1, 8)));
+                errors = Math.min(errors + 1, 8);
             }
+            if (answer == null) held = null;
+            if (errors > 0) pause(100 << errors);
         }
     }
     private void pause(long milliseconds) throws InterruptedException {
-        long time = (long) (milliseconds * ThreadLocalRandom.current().nextDouble(0.5, 1));
-        if (stops()) Thread.sleep(time); else stopping.await(time, TimeUnit.MILLISECONDS);
+        double share = ThreadLocalRandom.current().nextDouble(0.5, 1);
+        if (stopping.await((long) (share * milliseconds), TimeUnit.MILLISECONDS)) Thread.sleep(100);
     }
 
     public void work(String queue, Effect effect) throws Exception {
         run(() -> {
-            if (answer != null) giveAnswer();   // of before the connection was lost
-            if (stops()) return;
-            Call claim = new Call("SELECT * FROM stacksaga.claim_steps(?, ?, 1, ?)", queue, name, lease);
-            List<Item> steps = query(db, claim);
-            if (steps.isEmpty()) { waitFor(queue); return; }
-            Item step = steps.get(0);
-            String id = step.get("saga_id"), of = step.get("step"), under = step.get("lease");
-            held = new Held(step, new Call("SELECT * FROM stacksaga.extend_step(?, ?, ?, ?)", id, of, under, lease));
-            try {
-                answer = new Call("SELECT stacksaga.complete_step(?, ?, ?, ?)", id, of, under, effect.apply(db, step));
-            } catch (Exception error) {
-                answer = failure("SELECT stacksaga.fail_step(?, ?, ?, ?, ?)", error, id, of, under);
+            if (answer == null) {   // else one of before the connection was lost
+                var steps = query(db, new Call("SELECT * FROM stacksaga.claim_steps(?, ?, 1, ?)", queue, name, lease));
+                if (steps.isEmpty()) { query(db, new Call("CALL stacksaga.wait_for_steps(?)", queue)); return; }
+                Item step = held = steps.get(0);
+                String id = step.get("saga_id"), of = step.get("step"), under = step.get("lease");
+                step.extension = new Call("SELECT * FROM stacksaga.extend_step(?, ?, ?, ?)", id, of, under, lease);
+                try {
+                    String output = effect.apply(db, step);
+                    answer = new Call("SELECT stacksaga.complete_step(?, ?, ?, ?)", id, of, under, output);
+                } catch (Exception error) {
+                    answer = new Call("SELECT stacksaga.fail_step(?, ?, ?, ?, ?)",
+                        id, of, under, textOf(error), classOf(error));
+                }
             }
-            giveAnswer();
+            try { query(db, answer); } catch (SQLException error) {   // the same answer twice is one
+                if (!isOf(error, "SG") && !isOf(error, "22")) throw error;
+                log("answer dropped", error);   // SG412: the step is somebody else's now
+            }
+            answer = null;
         });
     }
-
-    /** Under the same lease it may be repeated, so an answer whose reply was lost is given again. */
-    private void giveAnswer() throws SQLException {
-        try { query(db, answer); } catch (SQLException error) {
-            if (!isOf(error, "SG", "22")) throw error;
-            log("answer dropped", error);     // SG412: the step is somebody else's now
-        }
-        answer = null;
-        held = null;
-    }
-
-    private void waitFor(String queue) throws SQLException {
-        try (PreparedStatement call = db.prepareStatement("CALL stacksaga.wait_for_steps(?)")) {
-            call.setString(1, queue);
-            waiting = call;
-            if (!stops()) call.execute();
-        } catch (SQLException error) {
-            if (!stops() || !isOf(error, "57014")) throw error;
-        } finally { waiting = null; }
-    }
-
     public void consume(String subscription, Effect effect) throws Exception {
-        Call receive = new Call("SELECT * FROM stacksaga.receive_messages(?, ?, 100, ?)", subscription, name, lease);
+        String receive = "SELECT * FROM stacksaga.receive_messages(?, ?, 100, ?)";
         run(() -> {
-            List<Item> messages = query(db, receive);
+            List<Item> messages = query(db, new Call(receive, subscription, name, lease));
             if (messages.isEmpty()) { pause(1000); return; }
             String batch = messages.get(0).get("batch_id");
-            held = new Held(new Item(), new Call("SELECT stacksaga.extend_batch(?, ?) AS lease_until", batch, lease));
-            try { doBatch(batch, messages, effect); } finally { held = null; }
+            messages.get(0).extension = new Call("SELECT stacksaga.extend_batch(?, ?)", batch, lease);
+            held = messages.get(0);
+            db.setAutoCommit(false);
+            Map<Object, Call> failed = new HashMap<>();
+            for (Item message : messages) {
+                Object key = message.containsKey("key") ? message.get("key") : message;
+                if (failed.containsKey(key)) continue;   // later messages of a key wait for the one that failed
+                Savepoint savepoint = db.setSavepoint();
+                try { effect.apply(db, message); } catch (Exception error) {
+                    db.rollback(savepoint);
+                    failed.put(key, new Call("SELECT stacksaga.fail_message(?, ?, ?, ?)",
+                        batch, message.get("message_id"), textOf(error), classOf(error)));
+                }
+            }
+            for (Call report : failed.values()) query(db, report);
+            query(db, new Call("SELECT stacksaga.ack_messages(?)", batch));
+            db.setAutoCommit(true);   // commits. After an error, such as SG412 for a lost batch, nothing was done
         });
     }
-
-    /** After an error, such as SG412 for a batch that somebody else has by now, nothing was done. */
-    private void doBatch(String batch, List<Item> messages, Effect effect) throws SQLException {
-        List<Call> failed = new ArrayList<>();
-        Set<String> keys = new HashSet<>();
-        db.setAutoCommit(false);
-        for (Item message : messages) {
-            String key = message.get("key");
-            if (key != null && keys.contains(key)) continue;   // later messages of a key wait for one that failed
-            Savepoint savepoint = db.setSavepoint();
-            try { effect.apply(db, message); } catch (Exception error) {
-                db.rollback(savepoint);
-                String id = message.get("message_id");
-                failed.add(failure("SELECT stacksaga.fail_message(?, ?, ?, ?)", error, batch, id));
-                keys.add(key);
-            }
-        }
-        for (Call call : failed) query(db, call);
-        query(db, new Call("SELECT stacksaga.ack_messages(?)", batch));
-        db.commit();
-        db.setAutoCommit(true);
-    }
-
-    private static List<Item> query(Connection db, Call call) throws SQLException {
+    private List<Item> query(Connection db, Call call) throws SQLException {
         List<Item> items = new ArrayList<>();
         try (PreparedStatement statement = db.prepareStatement(call.sql)) {
             for (int i = 0; i < call.arguments.length; i++) statement.setString(i + 1, call.arguments[i]);
-            ResultSet rows = statement.executeQuery();
-            for (ResultSetMetaData columns = rows.getMetaData(); rows.next();) {
-                items.add(new Item());
-                for (int i = 1; i <= columns.getColumnCount(); i++) {
-                    String value = rows.getString(i), last = columns.getColumnName(i);
-                    if (value != null) items.get(items.size() - 1).put(last, value);
-                }
+            if (call.sql.startsWith("CALL")) wait = statement;   // which stop() cancels
+            ResultSet rows = statement.execute() ? statement.getResultSet() : null;
+            while (rows != null && rows.next()) {
+                Item item = new Item();
+                for (int i = rows.getMetaData().getColumnCount(); i > 0; i--)
+                    if (rows.getString(i) != null) item.put(rows.getMetaData().getColumnName(i), rows.getString(i));
+                items.add(item);
             }
-        }
+        } finally { if (call.sql.startsWith("CALL")) wait = null; }
         return items;
     }
-
-    /** The call that reports it. An unknown error may not come again. */
-    private static Call failure(String sql, Exception error, String... name) {
-        log("effect", error);
-        String[] all = Arrays.copyOf(name, name.length + 2);
-        all[name.length] = String.valueOf(error.getMessage()).replace("\0", "");
-        all[name.length + 1] = isOf(error, "SR504") ? "unknown" : isOf(error, "SG") ? "non_retryable" : "retryable";
-        return new Call(sql, all);
+    private static String textOf(Exception error) { return String.valueOf(error.getMessage()).replace("\0", ""); }
+    private static String classOf(Exception error) {   // an unknown error may not come again
+        return isOf(error, "SR504") ? "unknown" : isOf(error, "SG") ? "non_retryable" : "retryable";
     }
     private static void log(String what, Exception error) { System.err.println(what + ": " + error.getMessage()); }
-    private static boolean isOf(Exception error, String... states) {
-        String state = error instanceof SQLException sql ? String.valueOf(sql.getSQLState()) : "";
-        return Arrays.stream(states).anyMatch(state::startsWith);
+    private static boolean isOf(Exception error, String state) {
+        return error instanceof SQLException sql && String.valueOf(sql.getSQLState()).startsWith(state);
     }
 }

@@ -13,13 +13,13 @@ import (
 
 func charge(db *pgx.Conn, step *Item) (output string, err error) {
 	err = db.QueryRow(context.Background(), "SELECT charge($1, $2, $3)::text",
-		step.IdempotencyKey, step.Direction, string(step.Input)).Scan(&output)
+		step.Columns["idempotency_key"], step.Columns["direction"], step.Columns["input"]).Scan(&output)
 	return output, err
 }
 
 func book(db *pgx.Conn, message *Item) (string, error) {
 	_, err := db.Exec(context.Background(), "INSERT INTO ledger (message_id, key, payload) VALUES ($1, $2, $3)",
-		message.MessageID, message.Key, string(message.Input))
+		message.Columns["message_id"], message.Columns["key"], message.Columns["payload"])
 	return "", err
 }
 
