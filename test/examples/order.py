@@ -62,14 +62,20 @@ class Story:
         cls.mails = tempfile.TemporaryDirectory()
         with socket.create_server(('127.0.0.1', 0)) as free:
             cls.port = free.getsockname()[1]
-        cls.start = subprocess.Popen(FOLDER / 'start', stdout=cls.log, stderr=cls.log, env={
-            **os.environ, 'PORT': str(cls.port), 'MAILS': cls.mails.name, 'LEASE': '1', **cls.environment()})
-        wait_until(lambda: 'Ctrl-C ends it' in cls.printed(), 'the services run')
+        cls.start_all()
         cls.earlier = {order for order, _, _ in rows('shop', 'SELECT order_id, status, saga_id FROM orders')}
 
     @classmethod
+    def start_all(cls):
+        begin = len(cls.printed())
+        cls.start = subprocess.Popen(FOLDER / 'start', stdout=cls.log, stderr=cls.log, env={
+            **os.environ, 'PORT': str(cls.port), 'MAILS': cls.mails.name, 'LEASE': '1', **cls.environment()})
+        wait_until(lambda: 'Ctrl-C ends it' in cls.printed()[begin:], 'the services run')
+
+    @classmethod
     def tearDownClass(cls):
-        cls.start.kill() if cls.start.poll() is None else None
+        cls.start.kill()
+        cls.start.wait()
         cls.mails.cleanup()
         cls.log.close()
 
@@ -170,12 +176,15 @@ class Story:
             rows('shop', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'stacksaga worker'")
         self.assert_story()
 
-    def test_4_it_ends_when_it_is_told_to(self):
-        services = [pid for keeper in children(self.start.pid) for pid in children(keeper)]
-        self.assertEqual(len(services), 4)
-        self.start.terminate()
-        self.assertEqual(self.start.wait(timeout=PATIENCE), 0)
-        self.assertEqual([pid for pid in services if pathlib.Path(f'/proc/{pid}').exists()], [])
+    def test_4_it_ends_with_all_services_when_it_is_killed_or_told_to(self):
+        for ending, status in (signal.SIGKILL, -9), (signal.SIGTERM, 0), (signal.SIGINT, 0):
+            services = [pid for keeper in children(self.start.pid) for pid in children(keeper)]
+            self.assertEqual(len(services), 4)
+            self.start.send_signal(ending)
+            self.assertEqual(self.start.wait(timeout=PATIENCE), status)
+            wait_until(lambda: not any(pathlib.Path(f'/proc/{pid}').exists() for pid in services), 'all services end')
+            if ending != signal.SIGINT:
+                self.start_all()
 
 
 class ShippingInPython(Story, unittest.TestCase):
