@@ -22,7 +22,6 @@ class FirstScreen(unittest.TestCase):
         subprocess.run(('psql', '-qX', '-v', 'ON_ERROR_STOP=1', '-o', os.devnull, '-c', sql), check=True)
         program = 'import psycopg, sys\ndef charge(key, order):\n    print(key, order["price"], flush=True)\n' + program
         with psycopg.connect(autocommit=True) as db:
-            db.execute('SELECT stacksaga.worker_ensure()')
             service = subprocess.Popen(('/usr/bin/python3', '-c', program), stdout=subprocess.PIPE, text=True)
             try:
                 for count in 1, 2:
