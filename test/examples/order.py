@@ -168,6 +168,12 @@ class Story:
         timeline = self.request(f'/orders/{charged}')[1]['timeline']
         self.assertTrue([line for line in timeline if 'charge: completed (attempt 2)' in line], timeline)
 
+
+class ShippingInPython(Story, unittest.TestCase):
+    @staticmethod
+    def environment():
+        return {'TCP_PORT': ''}
+
     def test_3_everything_is_killed(self):
         for turn, program in enumerate(('payments', 'hipping', 'mails', 'orders')):
             for number in range(8):
@@ -185,12 +191,6 @@ class Story:
             wait_until(lambda: not any(pathlib.Path(f'/proc/{pid}').exists() for pid in services), 'all services end')
             if ending != signal.SIGINT:
                 self.start_all()
-
-
-class ShippingInPython(Story, unittest.TestCase):
-    @staticmethod
-    def environment():
-        return {'TCP_PORT': ''}
 
 
 @unittest.skipUnless(shutil.which('javac') and JDBC.exists(), 'needs javac and libpostgresql-jdbc-java')
