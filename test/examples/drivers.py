@@ -18,7 +18,8 @@ TOP = pathlib.Path(__file__).parents[2]
 PAGE = (TOP / 'docs' / 'drivers.md').read_text()
 LOOP = (TOP / 'docs' / 'service-loop.md').read_text()
 JDBC = pathlib.Path('/usr/share/java/postgresql.jar')
-PGX = pathlib.Path('/usr/share/gocode/src/github.com/jackc/pgx')
+GOPATH = pathlib.Path(os.environ.get('GOPATH', '/usr/share/gocode'))
+PGX = GOPATH / 'src/github.com/jackc/pgx'
 
 JAVA = """
 import java.sql.*;
@@ -164,7 +165,7 @@ class Drivers(unittest.TestCase):
     @unittest.skipUnless(shutil.which('go') and PGX.exists(), 'needs golang-go and golang-github-jackc-pgx-v4-dev')
     def test_pgx(self):
         path, shown = self.program_of('pgx', 'page.go', GO)
-        self.assertEqual(self.run_command('go', 'run', path, GO111MODULE='off', GOPATH='/usr/share/gocode',
+        self.assertEqual(self.run_command('go', 'run', path, GO111MODULE='off', GOPATH=str(GOPATH),
                                           GOFLAGS='', GOCACHE=str(TOP / 'tmp_check' / 'go')), shown)
 
     def test_libpq(self):
