@@ -9,19 +9,16 @@ import concurrent.futures
 import http.client
 import json
 import os
-import pathlib
 import socket
 import subprocess
 import threading
-import time
 import unittest
 
 import psycopg
 
-TOP = pathlib.Path(__file__).parents[2]
+from waiting import LOGS, PATIENCE, TOP, wait_until
+
 FOLDER = TOP / 'docs' / 'examples' / 'idempotency-key'
-LOGS = TOP / 'tmp_check' / 'examples'
-PATIENCE = 60  # seconds until a condition that does not come true fails the test
 GATE = 4711
 
 GATES = f'''
@@ -36,16 +33,6 @@ GATES = f'''
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
         WHEN (NEW.account LIKE 'stops in the commit%') EXECUTE FUNCTION pass_gate();
 '''
-
-
-def wait_until(condition, what):
-    """Polls until condition() is true, and returns what it returned."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if result := condition():
-            return result
-        time.sleep(0.01)
-    raise AssertionError(f'in {PATIENCE} s it did not happen that {what}')
 
 
 def free_port():

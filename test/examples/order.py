@@ -16,7 +16,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.request
@@ -24,22 +23,11 @@ import urllib.request
 import psycopg
 
 from tcp_to_server import serve_by_tcp
+from waiting import LOGS, PATIENCE, TOP, wait_until
 
-TOP = pathlib.Path(__file__).parents[2]
 FOLDER = TOP / 'docs' / 'examples' / 'order'
-LOGS = TOP / 'tmp_check' / 'examples'
 JDBC = pathlib.Path('/usr/share/java/postgresql.jar')
-PATIENCE = 60  # seconds until a condition that does not come true fails the test
 ORDER = {'item': 'book', 'price': 20, 'customer': 'ann', 'address': '1 Ring Road'}
-
-
-def wait_until(condition, what):
-    """Polls until condition() is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f'in {PATIENCE} s it did not happen that {what}')
-        time.sleep(0.05)
 
 
 def rows(database, query):
