@@ -221,19 +221,34 @@ $$;
 COMMENT ON FUNCTION stacksaga.oldest_due_of_queues IS
     'Internal: returns for each queue of a ring when the work that waits longest was or will be due, or its lease runs out, and whether it is a retry';
 
--- One probe for each slot, whatever the backlog.
+-- One probe for each slot and each rank that is in use, whatever the backlog.
 CREATE OR REPLACE FUNCTION stacksaga.oldest_due_of_workers(ring_id integer) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT min(first.due_at)
-      FROM stacksaga.ring r
-     CROSS JOIN generate_series(0, r.slots - 1) AS s(slot)
-     CROSS JOIN LATERAL (
-           SELECT w.due_at FROM stacksaga.work w
-            WHERE w.ring_id = r.ring_id AND w.slot = s.slot
-              AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)
-            ORDER BY w.due_at LIMIT 1) AS first
-     WHERE r.ring_id = oldest_due_of_workers.ring_id
+    SELECT least(
+        (SELECT min(first.due_at)
+           FROM stacksaga.ring r
+          CROSS JOIN generate_series(0, r.slots - 1) AS s(slot)
+          CROSS JOIN LATERAL (
+                SELECT w.due_at FROM stacksaga.work w
+                 WHERE w.ring_id = r.ring_id AND w.slot = s.slot AND w.rank = 3
+                   AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)
+                 ORDER BY w.due_at LIMIT 1) AS first
+          WHERE r.ring_id = oldest_due_of_workers.ring_id),
+        (SELECT min(first.due_at)
+           FROM stacksaga.ring r
+          CROSS JOIN generate_series(0, 5) AS k(rank)
+          CROSS JOIN LATERAL (
+                SELECT FROM stacksaga.work w
+                 WHERE w.ring_id = r.ring_id AND w.rank = k.rank::smallint AND w.rank <> 3
+                   AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL) LIMIT 1) AS used
+          CROSS JOIN generate_series(0, r.slots - 1) AS s(slot)
+          CROSS JOIN LATERAL (
+                SELECT w.due_at FROM stacksaga.work w
+                 WHERE w.ring_id = r.ring_id AND w.slot = s.slot AND w.rank = k.rank::smallint AND w.rank <> 3
+                   AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)
+                 ORDER BY w.due_at LIMIT 1) AS first
+          WHERE r.ring_id = oldest_due_of_workers.ring_id))
 $$;
 COMMENT ON FUNCTION stacksaga.oldest_due_of_workers IS
     'Internal: returns when the work of a ring that workers do and that waits longest was or will be due; NULL where there is none';

@@ -177,8 +177,11 @@ CREATE TABLE stacksaga.work (
     PRIMARY KEY (saga_id, purpose, step_no, direction, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
+-- What workers do: most of it has the usual rank.
 CREATE INDEX work_for_workers ON stacksaga.work (ring_id, slot, due_at)
-    WHERE queue IS NULL OR verifying OR lease_until IS NOT NULL;
+    WHERE (queue IS NULL OR verifying OR lease_until IS NOT NULL) AND rank = 3;
+CREATE INDEX work_for_workers_by_rank ON stacksaga.work (ring_id, rank, slot, due_at)
+    WHERE (queue IS NULL OR verifying OR lease_until IS NOT NULL) AND rank <> 3;
 -- What services may claim: most of it has the usual rank and no group, and costs one entry.
 CREATE INDEX work_for_services ON stacksaga.work (ring_id, queue, due_at)
     WHERE queue IS NOT NULL AND NOT verifying AND lease_until IS NULL
@@ -197,7 +200,9 @@ CREATE INDEX work_leased_by_group ON stacksaga.work (ring_id, queue, group_key)
 COMMENT ON TABLE stacksaga.work IS
     'One row for everything that is or may become due: a step to run, a pause before a retry, a lease that may run out, a signal or a child that a step waits for, a deadline';
 COMMENT ON INDEX stacksaga.work_for_workers IS
-    'What a worker must do, by slot and instant; rows that only a service may claim are not in it';
+    'What a worker must do of the usual rank, by slot and instant; rows that only a service may claim are not in it';
+COMMENT ON INDEX stacksaga.work_for_workers_by_rank IS
+    'What else a worker must do: compensations and other ranks';
 COMMENT ON INDEX stacksaga.work_for_services IS
     'What a service may claim of the usual rank and of no group, by queue and instant';
 COMMENT ON INDEX stacksaga.work_by_rank IS

@@ -12,7 +12,8 @@ namespace stacksaga {
 
 class ProbeMemory {
 public:
-    constexpr explicit ProbeMemory(int64 cheap_us = 5000) : cheap_us_(cheap_us) {}
+    constexpr ProbeMemory() = default;
+    constexpr explicit ProbeMemory(int64 cheap_us) : cheap_us_(cheap_us) {}
 
     /// The instant from which to look for what is due at `now`. The probe follows at once.
     TimestampTz begin(TimestampTz now) {
@@ -50,7 +51,7 @@ private:
     static constexpr int64 full_interval_min_us = 10 * USECS_PER_SEC;
     static constexpr int64 full_cost_share = 50; // full probes take at most 2 % of the time
 
-    int64 cheap_us_;
+    int64 cheap_us_ = 5000;
     int64 full_interval_us_ = full_interval_min_us;
     TimestampTz read_from_ = DT_NOBEGIN;
     TimestampTz full_at_ = DT_NOBEGIN;

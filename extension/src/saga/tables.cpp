@@ -112,6 +112,10 @@ constexpr std::array work_columns{
     pg::TableColumn{"worker", TEXTOID, nullable},
 };
 
+bool is_for_worker(const pg::TableRow &row) {
+    return row.is_null(WorkColumn::queue) || row.boolean(WorkColumn::verifying) ||
+           !row.is_null(WorkColumn::lease_until);
+}
 /// A service may claim it when it is due.
 bool waits_for_service(const pg::TableRow &row) {
     return !row.is_null(WorkColumn::queue) && !row.boolean(WorkColumn::verifying) &&
@@ -120,9 +124,12 @@ bool waits_for_service(const pg::TableRow &row) {
 bool has_group(const pg::TableRow &row) {
     return !row.text(WorkColumn::group_key).empty();
 }
+bool has_usual_rank(const pg::TableRow &row) {
+    return row.int2(WorkColumn::rank) == core::usual_rank;
+}
 /// Of the usual rank, and of no group.
 bool is_usual(const pg::TableRow &row) {
-    return row.int2(WorkColumn::rank) == core::usual_rank && !has_group(row);
+    return has_usual_rank(row) && !has_group(row);
 }
 bool waits_for_turn(const pg::TableRow &row) {
     return waits_for_service(row) && !is_usual(row);
@@ -139,15 +146,18 @@ constexpr std::array work_indexes{
                    .key = {WorkColumn::saga_id, WorkColumn::purpose, WorkColumn::step_no,
                            WorkColumn::direction, WorkColumn::token},
                    .is_unique = true},
-    pg::TableIndex{.name = "work_for_workers",
-                   .key = {WorkColumn::ring_id, WorkColumn::slot, WorkColumn::due_at},
-                   .predicate = "((queue IS NULL) OR verifying OR (lease_until IS NOT NULL))",
-                   .holds =
-                       [](const pg::TableRow &row) {
-                           return row.is_null(WorkColumn::queue) ||
-                                  row.boolean(WorkColumn::verifying) ||
-                                  !row.is_null(WorkColumn::lease_until);
-                       }},
+    pg::TableIndex{
+        .name = "work_for_workers",
+        .key = {WorkColumn::ring_id, WorkColumn::slot, WorkColumn::due_at},
+        .predicate = "(((queue IS NULL) OR verifying OR (lease_until IS NOT NULL)) AND (rank = 3))",
+        .holds = [](const pg::TableRow &row) { return is_for_worker(row) && has_usual_rank(row); }},
+    pg::TableIndex{
+        .name = "work_for_workers_by_rank",
+        .key = {WorkColumn::ring_id, WorkColumn::rank, WorkColumn::slot, WorkColumn::due_at},
+        .predicate =
+            "(((queue IS NULL) OR verifying OR (lease_until IS NOT NULL)) AND (rank <> 3))",
+        .holds =
+            [](const pg::TableRow &row) { return is_for_worker(row) && !has_usual_rank(row); }},
     pg::TableIndex{
         .name = "work_for_services",
         .key = {WorkColumn::ring_id, WorkColumn::queue, WorkColumn::due_at},

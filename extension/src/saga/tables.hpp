@@ -114,6 +114,7 @@ enum class QueueClaimsColumn : uint8 { ring_id = 1, queue, claimed_at, claims };
 enum class WorkIndex : uint8 {
     primary_key,
     for_workers,
+    for_workers_by_rank,
     for_services,
     by_rank,
     by_group,

@@ -230,15 +230,14 @@ ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker) 
 /// Writes what the next item needs to find written, or everything when none follows. A saga with
 /// signal steps is written whole: its next handler may signal it.
 ItemOutcome settle(Saga &saga, ItemOutcome outcome, RunAhead run_ahead) {
-    std::optional<DueItem> next;
-    if (run_ahead != RunAhead::no)
-        next = find_next(saga);
+    const std::optional<DueItem> next = find_next(saga);
     if (next && run_ahead == RunAhead::yes && !saga.definition->has_signals)
         write_markers(saga);
     else
         write_saga(saga);
     if (next) {
-        outcome.saga = &saga;
+        outcome.has_next = true;
+        outcome.saga = run_ahead != RunAhead::no ? &saga : nullptr;
         outcome.next = *next;
     }
     return outcome;

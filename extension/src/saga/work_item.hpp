@@ -28,8 +28,10 @@ struct ItemOutcome {
     bool is_gone = false; ///< it is not due any more: nothing is left to do
     /// The budget (ring/retry_budget.hpp) that counts this as a first attempt, after the commit.
     std::optional<uint64> first_attempt{};
-    /// What follows at once, when it was asked for: an item of this saga, which is written as
-    /// RunAhead says. It is to be given to run_next() or write_saga().
+    /// What follows at once: an item of this saga.
+    bool has_next = false;
+    /// When it was asked for: the saga, which is written as RunAhead says, and which is to be given
+    /// to run_next() or write_saga(). Otherwise it has been written.
     Saga *saga = nullptr;
     DueItem next{};
 };

@@ -13,9 +13,14 @@ namespace {
 
 constexpr int32 rotation_step = 97; // odd: it reaches every slot
 
-// Columns of the index.
-constexpr AttrNumber index_slot = 2;
-constexpr AttrNumber index_due_at = 3;
+/// An index that is searched, and the columns after the ring's and, in one, the rank's.
+struct WorkerIndex {
+    pg::IndexReader *reader;
+    bool has_rank;
+
+    AttrNumber slot_column() const { return has_rank ? 3 : 2; }
+    AttrNumber due_at_column() const { return has_rank ? 4 : 3; }
+};
 
 // Its own slots, and those that services own, who cannot run these items (see fence.cpp).
 #define SLOTS_TO_WORK_IN                                                                           \
@@ -23,25 +28,33 @@ constexpr AttrNumber index_due_at = 3;
     " AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL)) "
 constinit pg::Statement list_slots{"SELECT slot FROM " SLOTS_TO_WORK_IN};
 
+constinit pg::Statement list_ranks{
+    "SELECT r.rank::smallint FROM generate_series(0, 5) AS r(rank), LATERAL ("
+    "       SELECT FROM stacksaga.work w"
+    "        WHERE w.ring_id = $1" IS_OF_RANK("r.rank::smallint") " LIMIT 1) AS w"};
+
 // The same search where the table is not accessed directly: somebody has partitioned it, say.
-constinit pg::Statement find_due{
-    "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.attempt, w.is_retry"
-    "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN " ORDER BY slot # $6) AS s, LATERAL ("
-    "       SELECT saga_id, slot, purpose, step_no, direction, attempt,"
-    "              attempt > attempt_base AND lease_until IS NULL AND NOT verifying"
-    "              AND queue IS NULL AS is_retry"
-    "         FROM stacksaga.work w"
-    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at >= $3 AND w.due_at <= $4"
-    "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
-    "        ORDER BY w.due_at LIMIT $5) AS w"
-    " LIMIT $5"};
-constinit pg::Statement find_next_due{
-    "SELECT min(w.due_at)"
-    "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN ") AS s, LATERAL ("
-    "       SELECT due_at FROM stacksaga.work w"
-    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at > $3"
-    "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
-    "        ORDER BY w.due_at LIMIT 1) AS w"};
+#define FIND_DUE(OF_ITS_RANK)                                                                      \
+    "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.attempt, w.is_retry,"    \
+    "       w.due_at"                                                                              \
+    "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN " ORDER BY slot # $6) AS s, LATERAL ("            \
+    "       SELECT saga_id, slot, purpose, step_no, direction, attempt, due_at,"                   \
+    "              attempt > attempt_base AND lease_until IS NULL AND NOT verifying"               \
+    "              AND queue IS NULL AS is_retry"                                                  \
+    "         FROM stacksaga.work w"                                                               \
+    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at >= $3 AND w.due_at <= $4"       \
+    "" OF_ITS_RANK " ORDER BY w.due_at LIMIT $5) AS w"                                             \
+    " LIMIT $5"
+constinit pg::Statement find_due_usual{FIND_DUE(IS_OF_USUAL_RANK)};
+constinit pg::Statement find_due_of_rank{FIND_DUE(IS_OF_RANK("$7"))};
+#define FIND_NEXT_DUE(OF_ITS_RANK)                                                                 \
+    "SELECT min(w.due_at)"                                                                         \
+    "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN ") AS s, LATERAL ("                               \
+    "       SELECT due_at FROM stacksaga.work w"                                                   \
+    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at > $3" OF_ITS_RANK               \
+    "        ORDER BY w.due_at LIMIT 1) AS w"
+constinit pg::Statement find_next_due_usual{FIND_NEXT_DUE(IS_OF_USUAL_RANK)};
+constinit pg::Statement find_next_due_of_rank{FIND_NEXT_DUE(IS_OF_RANK("$4"))};
 
 bool is_null(TupleTableSlot *row, WorkColumn column) {
     return slot_attisnull(row, pg::column_number(column));
@@ -56,83 +69,117 @@ FoundItem item_of(TupleTableSlot *row) {
                      .direction = *core::direction_of(
                          pg::view_of_text(value_in(row, WorkColumn::direction))),
                      .attempt = attempt},
+            .place = {.rank = DatumGetInt16(value_in(row, WorkColumn::rank)),
+                      .due_at = DatumGetTimestampTz(value_in(row, WorkColumn::due_at)),
+                      .number = 0,
+                      .is_reserve = false},
             .is_retry = attempt > DatumGetInt32(value_in(row, WorkColumn::attempt_base)) &&
                         is_null(row, WorkColumn::lease_until) &&
                         !DatumGetBool(value_in(row, WorkColumn::verifying)) &&
-                        is_null(row, WorkColumn::queue),
-            .deferral = std::nullopt};
+                        is_null(row, WorkColumn::queue)};
 }
 
-/// One search; by the index, but for find_by_sql().
+/// What a search has to know.
 struct Search {
     const NodeIdentity &node;
     const int32 slots;
     const int32 rotation;
-    const TimestampTz from;
     const TimestampTz now;
-    const std::span<FoundItem> room;
-    FoundItems found{.list = {}, .is_whole = true, .next_due = DT_NOEND};
-    bool *is_read = nullptr;        ///< of each slot: nothing more of it is due
-    const bool *may_work = nullptr; ///< in each slot; read when the first row is found
+    RankProbes &probes;
+    FoundItems found{.list = {}, .limit = 0, .is_whole = true, .next_due = DT_NOEND};
+};
 
-    void run(pg::IndexReader &work);
+/// A search by the indexes.
+class IndexSearch {
+public:
+    IndexSearch(Search &search, pg::IndexReader &usual, pg::IndexReader &by_rank)
+        : search_(search), usual_{&usual, false}, by_rank_{&by_rank, true},
+          is_read_(static_cast<bool *>(palloc(sizeof(bool) * static_cast<size_t>(search.slots)))) {}
+
+    /// The first due items of the rank, slot by slot.
+    size_t read(int16 rank, std::span<FoundItem> room);
 
 private:
     bool may_work_in(int32 slot);
-    int32 seek(pg::IndexReader &work, int32 slot) const;
-    void read_slot(pg::IndexReader &work, int32 slot);
-    bool is_full() const { return found.list.size() == room.size(); }
-};
-static_assert(std::is_trivially_destructible_v<Search>);
+    int32 seek(int32 slot) const;
+    void read_slot(int32 slot);
+    bool is_full() const { return count_ == room_.size(); }
 
-void Search::run(pg::IndexReader &work) {
-    is_read = static_cast<bool *>(palloc0(sizeof(bool) * static_cast<size_t>(slots)));
-    for (int32 i = 0; i < slots && !is_full(); ++i) {
-        const int32 slot = i ^ rotation; // the number of slots is a power of two
-        if (!is_read[slot])
-            read_slot(work, slot);
+    Search &search_;
+    WorkerIndex usual_;
+    WorkerIndex by_rank_;
+    bool *is_read_;                  ///< of each slot: nothing more of it is due
+    const bool *may_work_ = nullptr; ///< in each slot; read when the first row is found
+    // Of the rank that is read.
+    int16 rank_ = 0;
+    TimestampTz from_ = DT_NOBEGIN;
+    std::span<FoundItem> room_{};
+    size_t count_ = 0;
+};
+static_assert(std::is_trivially_destructible_v<IndexSearch>);
+
+size_t IndexSearch::read(int16 rank, std::span<FoundItem> room) {
+    ProbeMemory &probe = search_.probes[static_cast<size_t>(rank)];
+    rank_ = rank;
+    from_ = probe.begin(search_.now);
+    room_ = room;
+    count_ = 0;
+    std::fill_n(is_read_, search_.slots, false);
+    for (int32 i = 0; i < search_.slots && !is_full(); ++i) {
+        const int32 slot = i ^ search_.rotation; // the number of slots is a power of two
+        if (!is_read_[slot])
+            read_slot(slot);
     }
-    found.is_whole = found.is_whole && !is_full();
+    probe.end(search_.now);
+    return count_;
 }
 
-bool Search::may_work_in(int32 slot) {
-    if (may_work == nullptr) {
-        auto *flags = static_cast<bool *>(palloc0(sizeof(bool) * static_cast<size_t>(slots)));
-        pg::Rows rows = list_slots.run(pg::param(node.ring_id), pg::param(node.incarnation));
+bool IndexSearch::may_work_in(int32 slot) {
+    if (may_work_ == nullptr) {
+        auto *flags =
+            static_cast<bool *>(palloc0(sizeof(bool) * static_cast<size_t>(search_.slots)));
+        pg::Rows rows =
+            list_slots.run(pg::param(search_.node.ring_id), pg::param(search_.node.incarnation));
         for (uint64 i = 0; i < rows.count(); ++i)
             flags[rows.int4(i, 0)] = true;
-        may_work = flags;
+        may_work_ = flags;
     }
-    return may_work[slot];
+    return may_work_[slot];
 }
 
 /// To the first row of the slot, from the remembered instant on. Where there is none, to the first
 /// row of the next slots that have not been read. Returns the last of these.
-int32 Search::seek(pg::IndexReader &work, int32 slot) const {
-    const pg::KeyColumn ring{F_INT4EQ, InvalidOid, Int32GetDatum(node.ring_id)};
-    if (from != DT_NOBEGIN) {
-        work.seek(std::array{ring, pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(slot)},
-                             pg::KeyColumn{F_TIMESTAMPTZ_GE, InvalidOid, TimestampTzGetDatum(from),
-                                           BTGreaterEqualStrategyNumber, index_due_at}});
-        return slot;
-    }
+int32 IndexSearch::seek(int32 slot) const {
+    const WorkerIndex &index = rank_ == core::usual_rank ? usual_ : by_rank_;
+    std::array<pg::KeyColumn, 4> key{
+        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(search_.node.ring_id)},
+        pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(rank_)}};
+    size_t columns = index.has_rank ? 2 : 1;
     int32 last = slot;
-    while (last + 1 < slots && !is_read[last + 1])
-        ++last;
-    work.seek(std::array{ring,
-                         pg::KeyColumn{F_INT4GE, InvalidOid, Int32GetDatum(slot),
-                                       BTGreaterEqualStrategyNumber, index_slot},
-                         pg::KeyColumn{F_INT4LE, InvalidOid, Int32GetDatum(last),
-                                       BTLessEqualStrategyNumber, index_slot}});
+    if (from_ != DT_NOBEGIN) {
+        key[columns++] = {F_INT4EQ, InvalidOid, Int32GetDatum(slot)};
+        key[columns++] = {F_TIMESTAMPTZ_GE, InvalidOid, TimestampTzGetDatum(from_),
+                          BTGreaterEqualStrategyNumber, index.due_at_column()};
+    } else {
+        while (last + 1 < search_.slots && !is_read_[last + 1])
+            ++last;
+        key[columns++] = {F_INT4GE, InvalidOid, Int32GetDatum(slot), BTGreaterEqualStrategyNumber,
+                          index.slot_column()};
+        key[columns++] = {F_INT4LE, InvalidOid, Int32GetDatum(last), BTLessEqualStrategyNumber,
+                          index.slot_column()};
+    }
+    index.reader->seek(std::span{key}.first(columns));
     return last;
 }
 
-void Search::read_slot(pg::IndexReader &work, int32 slot) {
-    int32 end = seek(work, slot) + 1; // of the slots that have nothing due, or nothing more
+void IndexSearch::read_slot(int32 slot) {
+    pg::IndexReader &work = *(rank_ == core::usual_rank ? usual_ : by_rank_).reader;
+    FoundItems &found = search_.found;
+    int32 end = seek(slot) + 1; // of the slots that have nothing due, or nothing more
     while (TupleTableSlot *row = work.next()) {
         const int32 its_slot = DatumGetInt32(value_in(row, WorkColumn::slot));
         const TimestampTz due_at = DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
-        if (due_at > now) {
+        if (due_at > search_.now) {
             if (due_at < found.next_due && may_work_in(its_slot))
                 found.next_due = due_at;
             end = its_slot + 1;
@@ -150,58 +197,115 @@ void Search::read_slot(pg::IndexReader &work, int32 slot) {
             found.is_whole = false;
             continue;
         }
-        found.list = room.first(found.list.size() + 1);
-        found.list.back() = item_of(row);
+        room_[count_++] = item_of(row);
     }
-    std::fill(is_read + slot, is_read + end, true);
+    std::fill(is_read_ + slot, is_read_ + end, true);
 }
 
-FoundItem item_of(const pg::Rows &rows, uint64 row) {
+FoundItem item_of(const pg::Rows &rows, uint64 row, int16 rank) {
     return {.item = {.saga_id = rows.uuid(row, 0),
                      .slot = rows.int4(row, 1),
                      .purpose = *core::work_purpose_of(rows.text(row, 2)),
                      .step_no = rows.int2(row, 3),
                      .direction = *core::direction_of(rows.text(row, 4)),
                      .attempt = rows.int4(row, 5)},
-            .is_retry = rows.boolean(row, 6),
-            .deferral = std::nullopt};
+            .place = {.rank = rank, .due_at = rows.time(row, 7), .number = 0, .is_reserve = false},
+            .is_retry = rows.boolean(row, 6)};
 }
 
-void find_by_sql(Search &search) {
+/// The same search by statements.
+struct SqlSearch {
+    Search &search;
+    const uint32 ranks;
+
+    size_t read(int16 rank, std::span<FoundItem> room);
+    void read_next_due();
+
+private:
+    bool has(int16 rank) const { return (ranks & (1U << rank)) != 0; }
+};
+
+size_t SqlSearch::read(int16 rank, std::span<FoundItem> room) {
+    if (!has(rank))
+        return 0;
+    ProbeMemory &probe = search.probes[static_cast<size_t>(rank)];
+    const std::array params{pg::param(search.node.ring_id),
+                            pg::param(search.node.incarnation),
+                            pg::param_time(probe.begin(search.now)),
+                            pg::param_time(search.now),
+                            pg::param(static_cast<int64>(room.size())),
+                            pg::param(search.rotation),
+                            pg::param(rank)};
+    pg::Rows rows = rank == core::usual_rank ? find_due_usual.run_with(std::span{params}.first(6))
+                                             : find_due_of_rank.run_with(params);
+    probe.end(search.now);
+    for (uint64 row = 0; row < rows.count(); ++row)
+        room[row] = item_of(rows, row, rank);
+    return rows.count();
+}
+
+void SqlSearch::read_next_due() {
     const pg::Param ring = pg::param(search.node.ring_id);
     const pg::Param owner = pg::param(search.node.incarnation);
-    pg::Rows rows =
-        find_due.run(ring, owner, pg::param_time(search.from), pg::param_time(search.now),
-                     pg::param(static_cast<int64>(search.room.size())), pg::param(search.rotation));
-    for (uint64 row = 0; row < rows.count(); ++row)
-        search.room[row] = item_of(rows, row);
-    search.found.list = search.room.first(rows.count());
-    search.found.is_whole = rows.count() < search.room.size();
-    if (rows.empty()) {
-        pg::Rows next = find_next_due.run(ring, owner, pg::param_time(search.now));
-        search.found.next_due = next.optional_time(0, 0).value_or(DT_NOEND);
+    for (int16 rank = 0; rank <= core::lowest_rank; ++rank) {
+        if (!has(rank))
+            continue;
+        pg::Rows next = rank == core::usual_rank
+                            ? find_next_due_usual.run(ring, owner, pg::param_time(search.now))
+                            : find_next_due_of_rank.run(ring, owner, pg::param_time(search.now),
+                                                        pg::param(rank));
+        search.found.next_due =
+            std::min(search.found.next_due, next.optional_time(0, 0).value_or(DT_NOEND));
     }
 }
 
+void find_by_sql(Search &search, std::span<FoundItem> room, size_t limit) {
+    SqlSearch by_sql{.search = search, .ranks = ranks_for_workers(search.node.ring_id)};
+    search.found.list = collect_items(by_sql, room, limit);
+    if (search.found.list.empty())
+        by_sql.read_next_due();
+}
+
+/// Whether the indexes could be read.
+bool find_by_index(Search &search, std::span<FoundItem> room, size_t limit) {
+    return pg::with_index("work", "work_for_workers", [&](pg::IndexReader &usual) {
+        (void)pg::with_index("work", "work_for_workers_by_rank", [&](pg::IndexReader &by_rank) {
+            IndexSearch by_index(search, usual, by_rank);
+            search.found.list = collect_items(by_index, room, limit);
+        });
+    });
+}
+
 } // namespace
+
+uint32 ranks_for_workers(int32 ring_id) {
+    uint32 ranks = 1U << core::usual_rank;
+    pg::Rows rows = list_ranks.run(pg::param(ring_id));
+    for (uint64 i = 0; i < rows.count(); ++i)
+        ranks |= 1U << rows.int2(i, 0);
+    return ranks;
+}
 
 FoundItems ItemSearch::find(TimestampTz now, MemoryContext memory) {
     if (slots_ == 0)
         slots_ = ring_of_id(node_.ring_id).slots;
     rotation_ = (rotation_ + rotation_step) % slots_;
     const auto limit = static_cast<size_t>(pg::settings.batch_size);
-    auto *room = static_cast<FoundItem *>(MemoryContextAlloc(memory, sizeof(FoundItem) * limit));
-    Search search{.node = node_,
-                  .slots = slots_,
-                  .rotation = rotation_,
-                  .from = probe_.begin(now),
-                  .now = now,
-                  .room = {room, limit}};
-    auto read = [&](pg::IndexReader &work) { search.run(work); };
-    if (work_table.obstacle() != nullptr || !pg::with_index("work", "work_for_workers", read))
-        find_by_sql(search);
-    probe_.end(now);
+    const size_t size = room_of_list(limit);
+    const std::span room{
+        static_cast<FoundItem *>(MemoryContextAlloc(memory, sizeof(FoundItem) * size)), size};
+    Search search{
+        .node = node_, .slots = slots_, .rotation = rotation_, .now = now, .probes = probes_};
+    if (work_table.obstacle() != nullptr || !find_by_index(search, room, limit))
+        find_by_sql(search, room, limit);
+    search.found.limit = static_cast<int32>(limit);
+    search.found.is_whole = search.found.is_whole && search.found.list.size() < limit;
     return search.found;
+}
+
+void ItemSearch::settle(TimestampTz now, bool is_drained) {
+    for (ProbeMemory &probe : probes_)
+        probe.settle(now, is_drained);
 }
 
 } // namespace stacksaga

@@ -1,29 +1,25 @@
-// The search for a worker's due items: rows of work in its slots, read straight from the index,
-// slot by slot in an order that changes from turn to turn, so that a backlog in one slot does not
-// keep the others waiting.
+// The search for a worker's due items: rows of work in its slots, read straight from the indexes,
+// rank by rank, and of a rank slot by slot in an order that changes from turn to turn, so that a
+// backlog in one slot does not keep the others waiting.
 //
 // One descent of the index passes over all empty slots up to the next one that has a row, so an
 // idle worker needs about ten of them, whatever the number of slots.
 #pragma once
 #include "src/common/probe.hpp"
 #include "src/ring/node.hpp"
-#include "src/saga/work_item.hpp"
+#include "src/worker/found_items.hpp"
 
 namespace stacksaga {
 
-/// A due row as it was found; a hint until its saga is locked.
-struct FoundItem {
-    DueItem item;
-    bool is_retry; ///< a budget may defer it
-    /// How long the budget defers it, in microseconds; nothing: not asked yet.
-    std::optional<int64> deferral;
-};
-
 struct FoundItems {
-    std::span<FoundItem> list;
-    bool is_whole;        ///< nothing else is due
+    std::span<FoundItem> list; ///< with its reserve
+    int32 limit;               ///< of the list without it
+    bool is_whole;             ///< nothing else is due
     TimestampTz next_due; ///< the first of what is not due yet, where that was read; or DT_NOEND
 };
+
+/// Of each rank.
+using RankProbes = std::array<ProbeMemory, core::lowest_rank + 1>;
 
 /// What a worker remembers from search to search.
 class ItemSearch {
@@ -32,17 +28,17 @@ public:
 
     const NodeIdentity &node() const { return node_; }
 
-    /// At most `stacksaga.batch_size` items, in `memory`. Inside with_spi.
+    /// At most `stacksaga.batch_size` items and a reserve, in `memory`. Inside with_spi.
     FoundItems find(TimestampTz now, MemoryContext memory);
 
     /// Whether all that find() saw due at `now` is done, and it saw everything.
-    void settle(TimestampTz now, bool is_drained) { probe_.settle(now, is_drained); }
+    void settle(TimestampTz now, bool is_drained);
 
 private:
     NodeIdentity node_;
     int32 slots_ = 0; ///< of the ring; 0: not read yet
     int32 rotation_ = 0;
-    ProbeMemory probe_{};
+    RankProbes probes_{};
 };
 static_assert(std::is_trivially_destructible_v<ItemSearch>);
 

@@ -3,6 +3,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
+#include "pg/random.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/handler.hpp"
@@ -10,8 +11,8 @@
 #include "src/outbox/log_tick.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
-#include "src/saga/work_item.hpp"
 #include "src/schedule/firing.hpp"
+#include "src/worker/found_items.hpp"
 
 namespace stacksaga {
 
@@ -22,14 +23,19 @@ constexpr int32 probe_max = 256;
 
 // Everything due in the ring, in slots of any owner: the saga's row lock and the compare-and-set
 // of its work row prevent that a worker does it too.
-constinit pg::Statement probe{
-    "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction"
-    "  FROM generate_series(0, $2 - 1) AS s(slot), LATERAL ("
-    "       SELECT saga_id, slot, purpose, step_no, direction, due_at FROM stacksaga.work w"
-    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at <= $3"
-    "          AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL)"
-    "        ORDER BY w.due_at LIMIT $4) AS w"
-    " ORDER BY w.due_at LIMIT $4"};
+#define FIND_PENDING(OF_ITS_RANK)                                                                  \
+    "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.due_at"                  \
+    "  FROM generate_series(0, $2 - 1) AS s(slot), LATERAL ("                                      \
+    "       SELECT saga_id, slot, purpose, step_no, direction, due_at FROM stacksaga.work w"       \
+    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at <= $3" OF_ITS_RANK              \
+    "        ORDER BY w.due_at LIMIT $4) AS w"                                                     \
+    " ORDER BY w.due_at LIMIT $4"
+constinit pg::Statement find_usual{FIND_PENDING(IS_OF_USUAL_RANK)};
+constinit pg::Statement find_of_rank{FIND_PENDING(IS_OF_RANK("$5"))};
+
+// Of the calls of this session.
+constinit core::LowerRankTurn lower_ranks{};
+constinit bool has_begun = false;
 
 /// Items that this call leaves alone, since only a worker may run their handlers.
 struct LeftItems {
@@ -37,13 +43,46 @@ struct LeftItems {
     int32 count = 0;
 
     bool has(const DueItem &item) const {
-        return std::any_of(list, list + count, [&](const DueItem &left) {
-            return memcmp(&left.saga_id, &item.saga_id, sizeof item.saga_id) == 0 &&
-                   left.purpose == item.purpose && left.step_no == item.step_no &&
-                   left.direction == item.direction;
-        });
+        return std::any_of(list, list + count,
+                           [&](const DueItem &left) { return is_same(left, item); });
     }
 };
+
+/// A search for what is due, the oldest of each rank first, but for what is left alone.
+struct PendingSearch {
+    const Ring &ring;
+    const LeftItems &left;
+    TimestampTz now;
+    uint32 ranks;
+
+    size_t read(int16 rank, std::span<FoundItem> room) const;
+};
+
+size_t PendingSearch::read(int16 rank, std::span<FoundItem> room) const {
+    if ((ranks & (1U << rank)) == 0)
+        return 0;
+    const std::array params{pg::param(ring.ring_id), pg::param(ring.slots), pg::param_time(now),
+                            pg::param(static_cast<int32>(room.size()) + left.count),
+                            pg::param(rank)};
+    pg::Rows rows = rank == core::usual_rank ? find_usual.run_with(std::span{params}.first(4))
+                                             : find_of_rank.run_with(params);
+    size_t count = 0;
+    for (uint64 i = 0; i < rows.count() && count < room.size(); ++i) {
+        const DueItem item{.saga_id = rows.uuid(i, 0),
+                           .slot = rows.int4(i, 1),
+                           .purpose = *core::work_purpose_of(rows.text(i, 2)),
+                           .step_no = rows.int2(i, 3),
+                           .direction = *core::direction_of(rows.text(i, 4))};
+        if (!left.has(item))
+            room[count++] = {.item = item,
+                             .place = {.rank = rank,
+                                       .due_at = rows.time(i, 5),
+                                       .number = 0,
+                                       .is_reserve = false},
+                             .is_retry = false};
+    }
+    return count;
+}
 
 void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
     if (left.count % probe_max == 0)
@@ -56,15 +95,22 @@ void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
                       errhint("worker_ensure() starts workers where none run.")));
 }
 
-/// Runs a due item, and behind it the steps of its saga that follow at once, together no more than
-/// `room` items. Each is in a subtransaction of its own and is written before it runs, so that it
-/// fails alone. Returns how many were done.
-int64 run_saga(DueItem item, int64 room, LeftItems &left) {
+/// Runs the first of these items, and behind it the steps of its saga that follow at once, together
+/// no more than `room`. Each is in a subtransaction of its own and is written before it runs, so
+/// that it fails alone. What follows when others are to come between them is put in the place of
+/// the first; otherwise that is done. Returns how many were done.
+int64 run_saga(std::span<FoundItem> &waiting, int64 room, LeftItems &left) {
     constexpr std::string_view worker = "run_pending";
+    FoundItem &found = waiting[0];
+    const std::span<FoundItem> all = waiting;
+    const std::span<const FoundItem> others = waiting.subspan(1);
+    DueItem item = found.item;
+    waiting = waiting.subspan(1);
     int64 count = 0;
     for (Saga *saga = nullptr;;) {
         CHECK_FOR_INTERRUPTS();
-        const RunAhead run_ahead = count + 1 < room ? RunAhead::written : RunAhead::no;
+        const bool may_go_on = count + 1 < room && core::may_run_ahead(found, others, lower_ranks);
+        const RunAhead run_ahead = may_go_on ? RunAhead::written : RunAhead::no;
         ItemOutcome outcome{};
         const std::optional<HandlerError> error = attempt_handler([&] {
             outcome = saga != nullptr ? run_next(*saga, item, worker, run_ahead)
@@ -78,35 +124,61 @@ int64 run_saga(DueItem item, int64 room, LeftItems &left) {
             outcome = fail_item(item, worker, *error);
         if (outcome.first_attempt)
             count_first_attempt(*outcome.first_attempt);
-        count += outcome.is_done ? 1 : 0;
-        if (outcome.saga == nullptr || left.has(outcome.next))
+        if (outcome.is_done) {
+            core::note_step(lower_ranks);
+            ++count;
+        }
+        if (!outcome.has_next || left.has(outcome.next))
             return count;
+        if (outcome.saga == nullptr) {
+            put_back(found, outcome.next, pg::clock_now());
+            waiting = all;
+            return count;
+        }
         saga = outcome.saga;
         item = outcome.next;
     }
 }
 
+/// Runs items until none goes next, together no more than `room`. Returns how many were done.
+int64 run_found(std::span<FoundItem> found, int64 room, LeftItems &left) {
+    int64 count = 0;
+    while (count < room) {
+        FoundItem *next = core::next_item(found, lower_ranks);
+        if (next == nullptr)
+            break;
+        move_to_front(found, next);
+        if (left.has(found[0].item))
+            found = found.subspan(1);
+        else
+            count += run_saga(found, room - count, left);
+    }
+    return count;
+}
+
 int64 run_pending(int32 limit) {
     Ring ring = current_ring();
     tick_soon(); // before this transaction has an id, or at its end
+    // Sessions whose calls are short give lower ranks their part as well.
+    if (limit < core::steps_per_turn && !has_begun)
+        lower_ranks = core::LowerRankTurn(pg::random_fraction());
+    has_begun = true;
     int64 count = 0;
     LeftItems left{.list = static_cast<DueItem *>(palloc(sizeof(DueItem)))};
+    const std::span room{
+        static_cast<FoundItem *>(palloc(sizeof(FoundItem) * room_of_list(probe_max))),
+        room_of_list(probe_max)};
     for (;;) {
-        int32 wanted = static_cast<int32>(std::min<int64>(limit - count, probe_max));
+        const int32 wanted = static_cast<int32>(std::min<int64>(limit - count, probe_max));
         if (wanted <= 0)
             return count;
-        pg::Rows rows = probe.run(pg::param(ring.ring_id), pg::param(ring.slots),
-                                  pg::param_time(pg::clock_now()), pg::param(wanted + left.count));
+        const PendingSearch search{.ring = ring,
+                                   .left = left,
+                                   .now = pg::clock_now(),
+                                   .ranks = ranks_for_workers(ring.ring_id)};
+        const std::span<FoundItem> found = collect_items(search, room, static_cast<size_t>(wanted));
         const int64 before = count + left.count;
-        for (uint64 i = 0; i < rows.count(); ++i) {
-            const DueItem item{.saga_id = rows.uuid(i, 0),
-                               .slot = rows.int4(i, 1),
-                               .purpose = *core::work_purpose_of(rows.text(i, 2)),
-                               .step_no = rows.int2(i, 3),
-                               .direction = *core::direction_of(rows.text(i, 4))};
-            if (count < limit && !left.has(item))
-                count += run_saga(item, limit - count, left);
-        }
+        count += run_found(found, has_reserve(found) ? wanted : limit - count, left);
         if (count + left.count > before)
             continue;
         // Nothing is due, or other sessions hold what is.
