@@ -108,7 +108,7 @@ TEST(ItemOrder, AnyMixKeepsEveryWindowOfEight) {
         int since = 0; // a step of a lower rank than the first that waits
         for (const char c : order) {
             const int rank = c - '0';
-            const auto *first = std::find_if(steps, steps + 6, [](int n) { return n > 0; });
+            int *first = std::find_if(steps, steps + 6, [](int n) { return n > 0; });
             const int best = static_cast<int>(first - steps);
             const bool lower_waits = std::any_of(first + 1, steps + 6, [](int n) { return n > 0; });
             ASSERT_GE(rank, best);
