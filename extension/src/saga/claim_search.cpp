@@ -18,15 +18,31 @@ constinit pg::Statement list_held_slots{SLOTS_HELD("$1", "$2", "$3")};
 
 // Where the table is not accessed directly: somebody has partitioned it, say. Its first columns, as
 // far as a search looks at them.
-constinit pg::Statement list_steps{
-    "SELECT saga_id, step_no, rank, direction, token, ring_id, slot, due_at, attempt,"
-    "       NULL, NULL, lease_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, group_key"
-    "  FROM stacksaga.work"
-    " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND NOT verifying"
-    "   AND (lease_until IS NOT NULL) = $3 AND due_at <= $4"
-    " ORDER BY due_at LIMIT $5",
+#define STEP_COLUMNS                                                                               \
+    "saga_id, step_no, rank, direction, token, ring_id, slot, due_at, attempt,"                    \
+    " NULL, NULL, lease_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, group_key"
+constinit pg::Statement list_leased{
+    "SELECT " STEP_COLUMNS "  FROM stacksaga.work"
+    " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NOT NULL"
+    "   AND NOT verifying AND due_at <= $3"
+    " ORDER BY due_at LIMIT $4",
     pg::Plans::by_statistics};
-// More than a search wants at most.
+// Of each rank the oldest, however many are due of another.
+constinit pg::Statement list_waiting{
+    "(SELECT " STEP_COLUMNS "  FROM stacksaga.work"
+    "  WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NULL"
+    "    AND NOT verifying AND rank = 3 AND group_key = '' AND due_at <= $3"
+    "  ORDER BY due_at LIMIT $4)"
+    " UNION ALL"
+    " (SELECT w.* FROM generate_series(0, 5) AS r(of_rank), LATERAL ("
+    "         SELECT " STEP_COLUMNS "  FROM stacksaga.work"
+    "          WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NULL"
+    "            AND NOT verifying AND rank = r.of_rank::smallint"
+    "            AND (rank <> 3 OR group_key <> '') AND due_at <= $3"
+    "          ORDER BY due_at LIMIT $4) AS w)",
+    pg::Plans::by_statistics};
+// Of a rank, more than a search wants at most. Groups behind so many steps wait until these are
+// fewer.
 constexpr int64 listed_max = 8192;
 
 // Reading so many candidates costs as much as some claims do.
@@ -110,9 +126,9 @@ std::span<const Candidate> list_by_sql(const ClaimSearch &search, bool leased) {
     size_t count = 0;
     const MemoryContext memory = CurrentMemoryContext;
     const auto list = [&] {
-        const pg::Rows rows =
-            list_steps.run(pg::param(search.ring_id), pg::param(search.queue), pg::param(leased),
-                           pg::param_time(search.now), pg::param(listed_max));
+        const pg::Rows rows = (leased ? list_leased : list_waiting)
+                                  .run(pg::param(search.ring_id), pg::param(search.queue),
+                                       pg::param_time(search.now), pg::param(listed_max));
         SPITupleTable *found = SPI_tuptable;
         TupleTableSlot *slot = MakeSingleTupleTableSlot(found->tupdesc, &TTSOpsHeapTuple);
         pg::in_context(memory, [&] {

@@ -80,10 +80,15 @@ public:
     void add_rank(int16 rank, bool has_turns);
     void add_in_order(int16 rank, const Steps &steps);
     void find_lower(uint32 due_ranks);
+    void find_lower(std::span<const Candidate> due);
     bool is_full() const { return found_.size() >= limit_; }
     Candidates result() const;
 
 private:
+    size_t lower_wanted() const {
+        return static_cast<size_t>(search_.wanted / core::steps_per_turn + 4);
+    }
+    void add_lower(const Steps &steps);
     bool read_oldest(int16 rank, size_t limit, Steps &steps);
     Steps visit_groups(int16 rank, const Steps &oldest);
     void begin_anywhere(pg::IndexReader &reader, int16 rank, const Steps &oldest);
@@ -266,19 +271,34 @@ void TurnSearch::add_rank(int16 rank, bool has_turns) {
 void TurnSearch::find_lower(uint32 due_ranks) {
     if (found_.empty())
         return;
-    const auto wanted = static_cast<size_t>(search_.wanted / core::steps_per_turn + 4);
     Steps steps;
     for (auto rank = static_cast<int16>(found_[0].rank + 1); rank <= core::lowest_rank; ++rank) {
         if ((due_ranks & (1U << rank)) != 0)
             (void)read_oldest(rank, few_max, steps);
         if (rank == core::usual_rank)
-            for (const Candidate &c : read_usual_(search_, wanted))
+            for (const Candidate &c : read_usual_(search_, lower_wanted()))
                 steps.push(memory_, c);
     }
+    add_lower(steps);
+}
+
+/// The same where all that is due has been read.
+void TurnSearch::find_lower(std::span<const Candidate> due) {
+    if (found_.empty())
+        return;
+    Steps steps;
+    for (const Candidate &c : due)
+        if (c.rank > found_[0].rank)
+            steps.push(memory_, c);
+    add_lower(steps);
+}
+
+void TurnSearch::add_lower(const Steps &found) {
+    Steps steps = found;
     std::sort(steps.begin(), steps.end(),
               [](const Candidate &a, const Candidate &b) { return a.due_at < b.due_at; });
     for (const Candidate &c : steps)
-        if (lower_.size() < wanted && rooms_.of(c.group) > 0)
+        if (lower_.size() < lower_wanted() && rooms_.of(c.group) > 0)
             lower_.push(memory_, c);
 }
 
@@ -324,51 +344,6 @@ uint32 find_due_ranks(const ClaimSearch &search, QueueMemory &memory) {
     return ranks;
 }
 
-CandidateOrder::CandidateOrder(const ClaimSearch &search, const Candidates &candidates)
-    : search_(search), candidates_(candidates),
-      lower_tried_(static_cast<bool *>(palloc0(sizeof(bool) * (candidates.lower.size() + 1)))) {}
-
-const Candidate *CandidateOrder::next() {
-    while (at_ < candidates_.list.size() && was_tried(candidates_.list[at_]))
-        ++at_;
-    if (at_ == candidates_.list.size())
-        return last_ = nullptr;
-    was_turn_ = memory_of(search_.ring_id, search_.queue).turn.has_come();
-    last_ = was_turn_ ? next_lower() : nullptr;
-    if (last_ == nullptr)
-        last_ = &candidates_.list[at_++];
-    return last_;
-}
-
-/// The longest-waiting one of a rank below that of the next one of the list.
-const Candidate *CandidateOrder::next_lower() {
-    for (; lower_at_ < candidates_.lower.size(); ++lower_at_) {
-        if (candidates_.lower[lower_at_].rank <= candidates_.list[at_].rank)
-            continue; // nor is it below those that follow
-        lower_tried_[lower_at_] = true;
-        return &candidates_.lower[lower_at_++];
-    }
-    return nullptr;
-}
-
-/// Whether it was tried in a turn of the lower ranks.
-bool CandidateOrder::was_tried(const Candidate &candidate) const {
-    for (size_t i = 0; i < lower_at_; ++i) {
-        const Candidate &c = candidates_.lower[i];
-        if (lower_tried_[i] && c.step_no == candidate.step_no &&
-            c.direction == candidate.direction &&
-            memcmp(&c.saga_id, &candidate.saga_id, sizeof(pg_uuid_t)) == 0)
-            return true;
-    }
-    return false;
-}
-
-void CandidateOrder::note_claimed() {
-    QueueMemory &memory = memory_of(search_.ring_id, search_.queue);
-    memory.turn.note(was_turn_);
-    memory.cursors[static_cast<size_t>(last_->rank)].set(last_->group);
-}
-
 Candidates find_by_turns(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks,
                          ReadUsual read_usual) {
     TurnSearch turns(search, memory, read_usual);
@@ -394,6 +369,8 @@ Candidates order_by_turns(const ClaimSearch &search, QueueMemory &memory,
                 steps.push(list, c);
         turns.add_in_order(rank, steps);
     }
+    if (memory.turn.may_come_within(search.wanted) && !search.only_compensations)
+        turns.find_lower(due);
     return turns.result();
 }
 
