@@ -121,14 +121,29 @@ psql('CALL watch(3000)');
 $node->poll_query_until('postgres', q{SELECT count(DISTINCT saga_id) = 40 FROM done WHERE priority = 5})
   or die 'the lowest priority does not advance';
 pass('the lowest priority advances while the highest has more to do than is done');
+is(psql('SELECT all_groups <= 25, one_group <= 10 FROM seen'), 't|t', 'no look saw more leases than allowed');
+is(psql('SELECT all_groups > 5 FROM seen'), 't', 'nor did it look at nothing');
+# Each session gives them a step of eight. (Until 25 of the 40 had come: then it may be that none waits.)
+is(psql(q{
+	SELECT count(*) <= 8 * count(*) FILTER (WHERE priority = 5) + 8 * 16 FROM done
+	 WHERE n <= (SELECT min(n) FROM done WHERE priority = 5 GROUP BY saga_id ORDER BY min(n) OFFSET 24 LIMIT 1)}),
+	't', 'with a step of eight');
+
+# The limit changes while they claim. As soon as no more run than it allows, it is never passed again; also where
+# there was none before.
+for my $limit (4, 0, 7)
+{
+	psql('SELECT stacksaga.set_queue($$soaked$$, max_running => nullif(' . $limit . ', 0))');
+	$node->poll_query_until('postgres', $limit > 0 ? "SELECT count(*) <= $limit FROM leases WHERE queue = 'soaked'"
+		: q{SELECT count(*) > 20 FROM leases WHERE queue = 'soaked'}) or die "a limit of $limit is not seen";
+	psql('TRUNCATE seen; CALL watch(1000)');
+	is(psql("SELECT all_groups BETWEEN 1 AND $limit FROM seen"), 't', "a limit of $limit under load") if $limit > 0;
+}
 psql('UPDATE soak SET goes_on = false');
 $_->query_until(qr/over/, '') for @claimers;
 $_->quit for @claimers;
-is(psql('SELECT all_groups <= 25, one_group <= 10 FROM seen'), 't|t', 'no look saw more leases than allowed');
-is(psql('SELECT all_groups > 5 FROM seen'), 't', 'nor did it look at nothing');
 is(psql(q{SELECT count(DISTINCT group_key) FROM (SELECT * FROM done ORDER BY n LIMIT 200) AS d}), 4,
 	'all groups are among the first');
-is(psql(q{SELECT stacksaga.set_queue('soaked', max_running => 1) IS NOT NULL}), 't', 'a limit is lowered at once');
 
 # A server that dies between a claim and its commit leaves the slots free.
 psql(q{SELECT stacksaga.set_queue('q', max_running => 3);
