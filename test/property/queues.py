@@ -11,6 +11,8 @@ import sys
 
 import psycopg
 
+import pending
+
 QUEUE = "modelled"
 # The clock is moved by half hours, and nothing in an episode lasts that long.
 HOUR = 3600
@@ -217,10 +219,12 @@ def main():
         stacksaga.queue_step('b', 'rest', compensable => false)],
         compensation_retry => stacksaga.retry_policy(
             max_attempts => 0, initial_interval => '15 minutes', multiplier => 1, max_interval => '15 minutes', jitter => 0))""")
+    connections[0].execute(pending.DEFINE)
     numbers = [options.episode] if options.episode is not None else range(options.episodes)
     try:
         for number in numbers:
             Episode(connections, options.seed, number).run(options.operations)
+            pending.PendingEpisode(connections[0], options.seed, number).run(options.operations // 3)
     except AssertionError as failure:
         print(f"queues: {failure}\nagain: test/tools/property queues --seed {options.seed} --episode {number}")
         return 1
