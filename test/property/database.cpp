@@ -22,7 +22,8 @@ constexpr const char *start_sagas = R"(
                AS p(saga, input, saga_id, start_after, deadline),
            stacksaga.start_saga(p.saga, p.input, saga_id => p.saga_id,
                run_at => stacksaga.clock_now() + make_interval(mins => p.start_after),
-               deadline => make_interval(mins => p.deadline)) AS s)";
+               deadline => make_interval(mins => p.deadline),
+               priority => 1 + get_byte(uuid_send(p.saga_id), 15) % 5) AS s)";
 constexpr const char *run_pending = "SELECT stacksaga.run_pending(1000000), property.clock()";
 constexpr const char *claim_steps = R"(
     SELECT input ->> 'no', step, direction, attempt, idempotency_key, results, lease,

@@ -268,12 +268,14 @@ void find_by_sql(Search &search, std::span<FoundItem> room, size_t limit) {
 
 /// Whether the indexes could be read.
 bool find_by_index(Search &search, std::span<FoundItem> room, size_t limit) {
-    return pg::with_index("work", "work_for_workers", [&](pg::IndexReader &usual) {
-        (void)pg::with_index("work", "work_for_workers_by_rank", [&](pg::IndexReader &by_rank) {
+    bool is_read = false;
+    (void)pg::with_index("work", "work_for_workers", [&](pg::IndexReader &usual) {
+        is_read = pg::with_index("work", "work_for_workers_by_rank", [&](pg::IndexReader &by_rank) {
             IndexSearch by_index(search, usual, by_rank);
             search.found.list = collect_items(by_index, room, limit);
         });
     });
+    return is_read;
 }
 
 } // namespace
