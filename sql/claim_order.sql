@@ -15,7 +15,8 @@ BEGIN
     FOR i IN 1 .. calls LOOP
         INSERT INTO claim_order.claim (call, priority, group_key, direction, key)
         SELECT i, s.priority, s.group_key, c.direction, s.key
-          FROM stacksaga.claim_steps('ordered', 'w', max_steps) AS c JOIN stacksaga.saga s USING (saga_id);
+          FROM stacksaga.claim_steps('ordered', 'w', max_steps) WITH ORDINALITY AS c
+          JOIN stacksaga.saga s USING (saga_id) ORDER BY c.ordinality;
     END LOOP;
 END $$;
 CREATE PROCEDURE claim_order.start(what text, steps integer, of_priority integer, of_group text DEFAULT NULL)
