@@ -4,6 +4,7 @@
 //   SELECT * FROM stacksaga.cancel_sagas(ARRAY(SELECT saga_id FROM stacksaga.sagas WHERE ...),
 //   'why')
 #include "pg/array.hpp"
+#include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/result.hpp"
@@ -96,10 +97,14 @@ Datum operate_on_many(FunctionCallInfo fcinfo, Action action) {
     auto text = [](std::string_view s) { return pg::of(PointerGetDatum(pg::make_text(s))); };
     const int64 spread = PG_NARGS() > 3 ? spread_argument(arguments, 3) : 0;
     pg::ResultSet result(fcinfo);
+    const TimestampTz begun = pg::clock_now();
     for (size_t i = 0; i < ids.size(); ++i) {
         CHECK_FOR_INTERRUPTS();
-        const int64 delay =
-            core::spread_delay(spread, static_cast<int64>(i), static_cast<int64>(ids.size()));
+        // From the beginning of the call: the last of many is due before the end of the spread,
+        // however long the call takes.
+        const int64 delay = std::max<int64>(
+            0, core::spread_delay(spread, static_cast<int64>(i), static_cast<int64>(ids.size())) -
+                   (pg::clock_now() - begun));
         const Outcome o =
             operate_guarded(ids[i], {.action = action, .reason = reason, .delay = delay}, dry_run);
         result.add(pg::of(UUIDPGetDatum(&ids[i])),
