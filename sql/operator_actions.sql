@@ -58,6 +58,29 @@ SELECT stacksaga.drop_schedule('actions');
 RESET ROLE;
 SELECT * FROM new_actions();
 
+-- On queues. Limits that are set to none are an action too.
+SET ROLE actions_support;
+SET stacksaga.on_behalf_of = 'bob';
+SELECT stacksaga.set_queue('actions', 2, 1, 5, '1 minute');
+SELECT stacksaga.pause_queue('actions', 'the bank is down');
+SELECT stacksaga.resume_queue('actions', 'the bank is up');
+SELECT stacksaga.set_queue('actions');
+SELECT stacksaga.set_queue('actions', 1);
+SELECT stacksaga.drop_queue('actions');
+RESET stacksaga.on_behalf_of;
+RESET ROLE;
+SELECT * FROM new_actions();
+
+-- On sagas that are over, and on many at once.
+SET ROLE actions_support;
+SELECT stacksaga.redact_saga(:'id', 'ticket 2');
+SELECT saga_id AS third FROM stacksaga.start_saga('actions') \gset
+SELECT count(*) FROM stacksaga.suspend_sagas(ARRAY[:'third']::uuid[], 'ticket 3', false);
+SELECT count(*) FROM stacksaga.resume_sagas(ARRAY[:'third']::uuid[], 'ticket 3 is closed', false);
+SELECT sqlstate FROM stacksaga.retry_sagas(ARRAY[:'third']::uuid[], 'it is not parked', false);
+RESET ROLE;
+SELECT * FROM new_actions();
+
 -- On subscriptions and dead messages. The same settings again are no action, and what fails is none.
 SET ROLE actions_operator;
 SELECT stacksaga.create_subscription('actions', 'actions', retry => stacksaga.retry_policy(max_attempts => 1));
@@ -114,6 +137,17 @@ SELECT setting, context FROM pg_settings WHERE name = 'stacksaga.on_behalf_of';
 SELECT set_config('stacksaga.on_behalf_of', repeat('é', 127) || 'x', false) IS NOT NULL AS fits;
 SELECT set_config('stacksaga.on_behalf_of', repeat('é', 128), false) IS NOT NULL AS fits;
 RESET stacksaga.on_behalf_of;
+
+-- What else an operator may call, and a service or a monitor may not, changes nothing that anybody decided: it says
+-- what a definition consists of, or does what is due anyway. (The actions above are all the others.)
+SELECT p.object FROM stacksaga.privilege p JOIN pg_proc f ON f.proname = p.object AND f.pronamespace = 'stacksaga'::regnamespace
+ WHERE p.kind IN ('operator', 'support')
+   AND p.object NOT IN (SELECT object FROM stacksaga.privilege WHERE kind IN ('service', 'monitor'))
+   AND p.object <> ALL ('{define_saga,cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,redact_saga,cancel_sagas,suspend_sagas,
+        resume_sagas,retry_sagas,set_queue,drop_queue,pause_queue,resume_queue,create_schedule,drop_schedule,pause_schedule,resume_schedule,
+        create_subscription,alter_subscription,drop_subscription,redrive_message,redrive_messages,discard_message,create_ring,alter_ring,
+        adopt_ring,drain_node}'::text[])
+ GROUP BY p.object ORDER BY p.object;
 
 -- Who reads them.
 SELECT role, has_table_privilege(role, 'stacksaga.operator_actions', 'SELECT') AS reads,

@@ -8,8 +8,8 @@ use StacksagaCluster;
 use Test::More;
 
 # What pg_dump keeps of the engine, and what grant_usage() remembers.
-my @tables = qw(saga_definition definition_step saga work effect failure usage_grant
-  ring_setting ring_epoch operator_action);
+my @tables = qw(saga_definition definition_step saga saga_attribute work effect failure usage_grant
+  ring_setting ring_epoch queue queue_claims schedule schedule_action operator_action saga_action);
 
 my $before = StacksagaCluster->new('before');
 $before->init;
@@ -127,7 +127,7 @@ refuse($_) foreach qw(failed parked);
 run_pending($before, '0');
 as_service($before, completion('charged'));
 refuse('compensating');
-start_saga('pending', '{"n": 1}', q{, attributes => '{"n": 1}'});
+start_saga('pending', '{"n": 1}', q{, attributes => '{"n": 1}', priority => 2, group_key => 'tenant'});
 start_saga('later', '{}', ", run_at => stacksaga.clock_now() + interval '1 day'");
 
 is( query($before, q{
@@ -141,6 +141,21 @@ later|pending|reserve|0|t
 parked|parked|||f
 paused|running|reserve|1|t
 pending|pending|reserve|0|f', 'a saga in each state');
+
+# What operators have set and done: limits, of which a rate remembers its last claims, a pause, a schedule.
+query($before, q{
+	SELECT stacksaga.set_queue('limited', 2, 1, 3, '1 hour'), stacksaga.pause_queue('paused', 'moving house');
+	SELECT stacksaga.define_saga('limited', ARRAY[stacksaga.queue_step('q', 'limited'), stacksaga.queue_step('p', 'paused')]);
+	SELECT stacksaga.create_schedule('nightly', 'limited', '30 2 * * *', '{"a": 1}', 'Europe/Berlin');
+	SELECT stacksaga.pause_schedule('nightly', 'moving house')});
+my $claim_limited = q{SELECT count(*) FROM stacksaga.claim_steps('limited', 'w', 10, '1 day')};
+as_service($before, q{SELECT stacksaga.start_saga('limited', '{}', 'limited ' || n, priority => n % 5 + 1,
+	group_key => 'tenant ' || n % 3, attributes => '{"limited": true}') FROM generate_series(1, 6) AS n});
+is(as_service($before, $claim_limited), '2', 'two steps run in a limited queue');
+query($before, q{
+	SET ROLE owner;
+	SET stacksaga.on_behalf_of = 'carol';
+	SELECT stacksaga.suspend_saga(saga_id, 'moving house') FROM stacksaga.sagas WHERE key = 'limited 6'});
 
 # The dump, and a restore into an empty database of another server.
 my $dump = "$PostgreSQL::Test::Utils::tmp_check/sagas.dump";
@@ -165,6 +180,11 @@ foreach my $question (
 	'SELECT s.key, l FROM stacksaga.sagas s, stacksaga.saga_timeline(s.saga_id) l ORDER BY 1, 2',
 	'SELECT s.key, r.* FROM stacksaga.sagas s, stacksaga.saga_result(s.saga_id) r ORDER BY 1',
 	'SELECT * FROM stacksaga.find_sagas()',
+	'SELECT * FROM stacksaga.queues ORDER BY queue',
+	'SELECT * FROM stacksaga.schedules',
+	'SELECT * FROM stacksaga.operator_actions ORDER BY at, object',
+	'SELECT count(*) > 5 FROM stacksaga.operator_actions',
+	q{SELECT * FROM stacksaga.find_sagas(attributes => '{"limited": true}')},
 	q{SELECT * FROM stacksaga.find_sagas(status => 'pending', attributes => '{"n": 1}')})
 {
 	is(query($after, $question), query($before, $question), "same answer: $question");
@@ -218,6 +238,13 @@ $after->raises_sqlstate('postgres', completion('compensating'), 'SG409');
 is(as_service($after, completion('claimed')), 'running', 'its answer counts');
 is(as_service($after, completion('completed')),
 	'completed', 'an answer of before is the same answer again');
+
+# Limits hold as before, for what was claimed before as well.
+is(as_service($after, $claim_limited), '0', 'as many run as may');
+query($after, q{SELECT stacksaga.set_queue('limited', 4, NULL, 3, '1 hour')});
+is(as_service($after, $claim_limited), '1', 'the rate knows of the claims of before');
+query($after, q{DELETE FROM stacksaga.work WHERE saga_id IN (SELECT saga_id FROM stacksaga.saga WHERE key LIKE 'limited %');
+	DELETE FROM stacksaga.saga WHERE key LIKE 'limited %'});
 
 # Every saga ends as it would have ended: what is due is done once, as the role that defined it.
 run_pending($after, '10 minutes');

@@ -49,6 +49,23 @@ ok($node->poll_query_until('postgres',
 		q{SELECT bool_and(status = 'completed') FROM (} . runs('seconds') . ') AS r'),
 	'what it starts runs');
 
+# Workers that are ended again and again, and a server that restarts: no second is lost, and none is there twice.
+query(q{SELECT stacksaga.create_schedule('restarts', 'answer', '* * * * * *', catch_up => 'all')});
+foreach my $round (1 .. 8)
+{
+	select(undef, undef, undef, 0.4);
+	query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'stacksaga worker'
+		ORDER BY random() LIMIT 2});
+}
+$node->restart('immediate');
+$node->poll_query_until('postgres', q{SELECT next_run >= created_at + interval '12 seconds'
+	FROM stacksaga.schedule WHERE schedule = 'restarts'});
+query(q{SELECT stacksaga.pause_schedule('restarts', 'enough')});
+is(query('SELECT count(DISTINCT run) = count(*) AND max(run) - min(run) = (count(*) - 1) * interval \'1 s\' AND count(*) >= 10
+	FROM (' . runs('restarts') . ') AS r'), 't', 'each second once, whoever ends meanwhile');
+query(q{SELECT stacksaga.drop_schedule('restarts')});
+wait_until_works($node, 'postgres', 3);
+
 # A schedule that is paused fires nothing; workers have nothing to do for it.
 my $count = query('SELECT count(*) FROM (' . runs('seconds') . ') AS r');
 query(q{SELECT stacksaga.create_schedule('other', 'answer', '* * * * * *')});
