@@ -144,6 +144,21 @@ SELECT line FROM unnest(ARRAY[
     ]) AS arguments, find.outcome(arguments) AS line;
 ROLLBACK;
 
+-- Of many sagas with a prefix the newest are looked at first, and older ones when those are gone: more than are kept at once,
+-- all of them with a few entries in the index, between sagas with other keys. (The list alone would take longer.)
+BEGIN;
+SELECT count(*) FROM generate_series(1, 200) AS n, LATERAL stacksaga.start_saga('find order', key => 'gone-' || n);
+SELECT count(*) FROM stacksaga.start_sagas('find order', array_fill('{}'::jsonb, '{3000}'));
+UPDATE stacksaga.saga SET status = 'running' WHERE key LIKE 'gone-%' AND substr(key, 6)::int % 20 <> 0;
+SELECT find.keys($$ key_prefix => 'gone-', max_sagas => 3 $$);
+DELETE FROM stacksaga.saga WHERE key LIKE 'gone-%' AND substr(key, 6)::int > 60;
+SELECT find.keys($$ key_prefix => 'gone-', max_sagas => 3 $$);
+SELECT find.keys($$ key_prefix => 'gone-', max_sagas => 1 $$);
+SELECT find.keys($$ key_prefix => 'gone-', status => 'running', max_sagas => 2 $$);
+SELECT find.keys($$ 'find order', key_prefix => 'gone-', status => 'pending', max_sagas => 2 $$);
+SELECT cardinality(string_to_array(find.keys($$ key_prefix => 'gone-', max_sagas => 100 $$), ', ')) AS all_that_are_left;
+ROLLBACK;
+
 -- Refused.
 SELECT line FROM unnest(ARRAY[
     $$ '' $$, $$ repeat('x', 256) $$, $$ status => 'done' $$, $$ status => '' $$, $$ key_prefix => '' $$, $$ key_prefix => repeat('k', 256) $$,

@@ -112,11 +112,31 @@ struct Runner {
 };
 
 /// Whether a page will be full soon if it goes on as in so many turns before: then the keys wait.
-bool is_promising(const FoundPage &page, size_t max_sagas, int64 turns) {
-    constexpr int64 found_min = 3, turns_max = 12'000; // as long as reading fifty thousand keys
+/// As long as reading fifty thousand keys; rows of one status lie far from each other.
+bool is_promising(const SagaFilter &filter, const FoundPage &page, int64 turns) {
+    constexpr int64 found_min = 3;
+    const int64 turns_max = filter.accepts_each_key() ? 12'000 : 2'500;
     const auto found = static_cast<int64>(page.places().size());
     return found >= found_min &&
-           turns * (static_cast<int64>(max_sagas) - found) <= turns_max * found;
+           turns * (static_cast<int64>(filter.max_sagas) - found) <= turns_max * found;
+}
+
+/// How many keys are read while the list looks at one row: what takes somewhat longer, and twice
+/// that where the list does not seem to lead to any soon.
+int keys_of_turn(const SagaFilter &filter, const FoundPage &page, int64 turns) {
+    constexpr int64 turns_min = 300;
+    const int keys = filter.accepts_each_key() ? 16 : 32;
+    return page.places().empty() && turns > turns_min ? 2 * keys : keys;
+}
+
+/// Looks at some sagas of the list: at one row, or at many entries when it is known which rows to
+/// look at.
+bool advance(Runner &runner, const RowSet *only) {
+    constexpr int entries_per_turn = 16;
+    for (int i = only == nullptr ? 1 : entries_per_turn; i > 0; --i)
+        if (!runner.walk.advance(runner.page, only))
+            return false;
+    return true;
 }
 
 /// The walks take turns, and the first that is done has found the page.
@@ -125,13 +145,16 @@ Places race(const SagaFilter &filter, std::span<Runner> runners, std::optional<K
     int64 looked = 0;
     for (int64 turns = 1;; ++turns) {
         CHECK_FOR_INTERRUPTS();
+        // Rows of attributes are others.
+        const RowSet *only = keys && filter.hashes.empty() ? keys->rows() : nullptr;
         for (Runner &runner : runners) {
             ++looked;
-            if (!runner.walk.advance(runner.page))
+            if (!advance(runner, only))
                 return runner.page.places();
         }
-        if (keys && !is_promising(runners[0].page, filter.max_sagas, turns)) {
-            const KeyWalk::State state = keys->advance(page_of_keys);
+        if (keys && !is_promising(filter, runners[0].page, turns)) {
+            const KeyWalk::State state =
+                keys->advance(page_of_keys, keys_of_turn(filter, runners[0].page, turns));
             if (state == KeyWalk::State::done)
                 return page_of_keys.places();
             looked += state == KeyWalk::State::looking ? 1 : 0;

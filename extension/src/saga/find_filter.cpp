@@ -84,10 +84,4 @@ bool SagaFilter::accepts(TupleTableSlot *row) const {
                                              *attributes)));
 }
 
-ListPlace place_in(TupleTableSlot *row, AttrNumber created_at, AttrNumber saga_id) {
-    bool is_null;
-    return {.created_at = DatumGetTimestampTz(slot_getattr(row, created_at, &is_null)),
-            .saga_id = *DatumGetUUIDP(slot_getattr(row, saga_id, &is_null))};
-}
-
 } // namespace stacksaga

@@ -9,6 +9,10 @@ struct ListPlace {
     TimestampTz created_at;
     pg_uuid_t saga_id;
 
+    bool is(const ListPlace &other) const {
+        return created_at == other.created_at &&
+               memcmp(saga_id.data, other.saga_id.data, UUID_LEN) == 0;
+    }
     /// Whether this one comes first in the list.
     bool is_newer_than(const ListPlace &other) const {
         if (created_at != other.created_at)
@@ -28,12 +32,11 @@ struct SagaFilter {
     size_t max_sagas;
 
     bool accepts(TupleTableSlot *saga) const;
+    /// Whether it accepts all sagas whose keys have the prefix.
+    bool accepts_each_key() const { return !saga && !status && !attributes; }
 };
 
 /// SG400 for what is not valid. Leaves `definitions` to who looks them up.
 SagaFilter find_argument(const pg::Arguments &arguments);
-
-/// The place of a row of a table with columns created_at and saga_id of these numbers.
-ListPlace place_in(TupleTableSlot *row, AttrNumber created_at, AttrNumber saga_id);
 
 } // namespace stacksaga

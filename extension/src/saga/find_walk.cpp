@@ -8,10 +8,11 @@ namespace {
 
 using Entries = pg::IndexWalk::Entries;
 
-// Reading so many entries takes somewhat longer than looking at a row.
-constexpr int entries_per_turn = 16;
-// Of one walk of keys: 40 MB. Where more sagas have the prefix the list leads to them.
-constexpr size_t entries_max = 1'000'000;
+// So many entries of a walk along keys are kept where each of them is accepted if its row is alive,
+// for each saga of a page: several may be of rows that were updated since.
+constexpr size_t kept_per_saga = 16;
+// And where the row has to be looked at: 32 MB.
+constexpr size_t kept_of_many = 500'000;
 
 pg::KeyColumn status_column(core::Status status) {
     return {F_TEXTEQ, C_COLLATION_OID, PointerGetDatum(pg::make_text(core::name_of(status)))};
@@ -27,8 +28,6 @@ FoundPage::FoundPage(size_t max_sagas)
 
 ListWalk ListWalk::of_sagas(const SagaFilter &filter, const pg::OpenIndex &index) {
     ListWalk walk(filter, index);
-    walk.created_at_ = pg::column_number(SagaColumn::created_at);
-    walk.saga_id_ = pg::column_number(SagaColumn::saga_id);
     if (filter.saga || filter.status)
         walk.add_ranges({});
     else
@@ -39,8 +38,6 @@ ListWalk ListWalk::of_sagas(const SagaFilter &filter, const pg::OpenIndex &index
 ListWalk ListWalk::of_attribute(const SagaFilter &filter, const pg::OpenIndex &index, int64 hash,
                                 const pg::OpenIndex &primary_key) {
     ListWalk walk(filter, index);
-    walk.created_at_ = pg::column_number(AttributeColumn::created_at);
-    walk.saga_id_ = pg::column_number(AttributeColumn::saga_id);
     const pg_uuid_t nobody{};
     walk.sagas_.emplace(primary_key,
                         std::array{pg::KeyColumn{F_UUID_EQ, InvalidOid, UUIDPGetDatum(&nobody)}},
@@ -94,8 +91,8 @@ void ListWalk::add_range(std::span<const pg::KeyColumn> key) {
         before = pg::RowBound{.column = static_cast<AttrNumber>(key.size() + 1),
                               .time = filter_.before->created_at,
                               .id = filter_.before->saga_id};
-    Range range{.walk = pg::IndexWalk(index_, key, before, BackwardScanDirection, Entries::places),
-                .row = nullptr,
+    Range range{.walk = pg::IndexWalk(index_, key, before, BackwardScanDirection, Entries::values),
+                .column = static_cast<AttrNumber>(key.size() + 1),
                 .place = {}};
     if (count_ == capacity_) {
         capacity_ = std::max<size_t>(8, 2 * capacity_);
@@ -106,14 +103,19 @@ void ListWalk::add_range(std::span<const pg::KeyColumn> key) {
     give_back(range);
 }
 
-bool ListWalk::read(Range &range) const {
-    range.row = range.walk.next_row();
-    if (range.row != nullptr)
-        range.place = place_in(range.row, created_at_, saga_id_);
-    return range.row != nullptr;
+/// The place of its next entry, whose row may be gone. Rows are read later, when it is their turn.
+bool ListWalk::read(Range &range) {
+    if (!range.walk.next_entry())
+        return false;
+    std::array<Datum, 5> entry;
+    const auto column = static_cast<size_t>(range.column);
+    range.walk.values(std::span(entry).first(column + 1));
+    range.place = {.created_at = DatumGetTimestampTz(entry[column - 1]),
+                   .saga_id = *DatumGetUUIDP(entry[column])};
+    return true;
 }
 
-/// With its next row, if there is one.
+/// With its next entry, if there is one.
 void ListWalk::give_back(Range range) {
     if (!read(range)) {
         range.walk.close();
@@ -124,22 +126,25 @@ void ListWalk::give_back(Range range) {
                    [](const Range &a, const Range &b) { return b.place.is_newer_than(a.place); });
 }
 
-TupleTableSlot *ListWalk::saga_row(const Range &range) {
-    if (!sagas_)
-        return range.row;
-    sagas_->seek(
-        std::array{pg::KeyColumn{F_UUID_EQ, InvalidOid, UUIDPGetDatum(&range.place.saga_id)}});
-    return sagas_->next_row();
+bool ListWalk::is_accepted(Range &range, const RowSet *only) {
+    if (only != nullptr && !only->has(range.walk.place()))
+        return false;
+    TupleTableSlot *row = range.walk.row();
+    if (row != nullptr && sagas_) {
+        sagas_->seek(
+            std::array{pg::KeyColumn{F_UUID_EQ, InvalidOid, UUIDPGetDatum(&range.place.saga_id)}});
+        row = sagas_->next_row();
+    }
+    return row != nullptr && filter_.accepts(row);
 }
 
-bool ListWalk::advance(FoundPage &page) {
+bool ListWalk::advance(FoundPage &page, const RowSet *only) {
     if (count_ == 0)
         return false;
     std::pop_heap(ranges_, ranges_ + count_,
                   [](const Range &a, const Range &b) { return b.place.is_newer_than(a.place); });
-    const Range range = ranges_[--count_];
-    TupleTableSlot *saga = saga_row(range);
-    if (saga != nullptr && filter_.accepts(saga))
+    Range range = ranges_[--count_];
+    if (is_accepted(range, only))
         page.add(range.place);
     give_back(range);
     return !page.is_full() && count_ > 0;
@@ -152,31 +157,57 @@ void ListWalk::close() {
         sagas_->close();
 }
 
+RowSet::RowSet(size_t count) : mask_(std::bit_ceil(2 * count + 2) - 1) {
+    numbers_ = static_cast<uint64 *>(MemoryContextAllocExtended(
+        CurrentMemoryContext, sizeof(uint64) * (mask_ + 1), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO));
+}
+
+/// Never 0: lines of a page count from 1.
+uint64 RowSet::number_of(const ItemPointerData &row) {
+    return uint64{ItemPointerGetBlockNumberNoCheck(&row)} << 16 |
+           ItemPointerGetOffsetNumberNoCheck(&row);
+}
+
+uint64 *RowSet::find(uint64 number) const {
+    size_t at = (number * 0x9e3779b97f4a7c15) >> 32 & mask_;
+    while (numbers_[at] != 0 && numbers_[at] != number)
+        at = (at + 1) & mask_;
+    return &numbers_[at];
+}
+
+void RowSet::add(const ItemPointerData &row) {
+    const uint64 number = number_of(row);
+    *find(number) = number;
+}
+
+bool RowSet::has(const ItemPointerData &row) const {
+    return *find(number_of(row)) != 0;
+}
+
 // No upper bound: a comparison through the index would take longer than that of the bytes.
 KeyWalk::KeyWalk(const SagaFilter &filter, const pg::OpenIndex &index)
-    : filter_(filter),
-      walk_(index,
-            std::array{pg::KeyColumn{F_TEXT_PATTERN_GE, DEFAULT_COLLATION_OID,
-                                     PointerGetDatum(pg::make_text(*filter.key_prefix)),
-                                     BTGreaterEqualStrategyNumber}},
-            std::nullopt, ForwardScanDirection, Entries::values) {}
+    : filter_(filter), begin_{F_TEXT_PATTERN_GE, DEFAULT_COLLATION_OID,
+                              PointerGetDatum(pg::make_text(*filter.key_prefix)),
+                              BTGreaterEqualStrategyNumber},
+      walk_(index, std::array{begin_}, std::nullopt, ForwardScanDirection, Entries::values),
+      kept_max_(filter.accepts_each_key() ? kept_per_saga * filter.max_sagas : kept_of_many) {}
 
-KeyWalk::State KeyWalk::advance(FoundPage &page) {
+KeyWalk::State KeyWalk::advance(FoundPage &page, int entries) {
     if (state_ == State::reading)
-        state_ = read();
+        state_ = read(entries);
     else if (state_ == State::looking)
         state_ = look(page);
     return state_;
 }
 
-KeyWalk::State KeyWalk::read() {
-    for (int i = 0; i < entries_per_turn; ++i) {
+KeyWalk::State KeyWalk::read(int entries) {
+    for (int i = 0; i < entries; ++i) {
         if (!walk_.next_entry() || !keep_entry()) {
             std::make_heap(entries_, entries_ + count_, is_older);
             return State::looking;
         }
     }
-    return count_ < entries_max ? State::reading : State::given_up;
+    return State::reading;
 }
 
 /// False for the first entry whose key begins otherwise.
@@ -185,9 +216,12 @@ bool KeyWalk::keep_entry() {
     walk_.values(entry);
     if (!pg::view_of_text(entry[0]).starts_with(*filter_.key_prefix))
         return false;
-    const ListPlace place{.created_at = DatumGetTimestampTz(entry[1]),
-                          .saga_id = *DatumGetUUIDP(entry[2])};
-    if (filter_.before && !filter_.before->is_newer_than(place))
+    const TimestampTz created_at = DatumGetTimestampTz(entry[1]);
+    if (cut_ && created_at < cut_->created_at)
+        return true;
+    const ListPlace place{.created_at = created_at, .saga_id = *DatumGetUUIDP(entry[2])};
+    if ((cut_ && cut_->is_newer_than(place)) || (from_ && place.is_newer_than(*from_)) ||
+        (filter_.before && !filter_.before->is_newer_than(place)))
         return true;
     if (count_ == capacity_) {
         capacity_ = std::max<size_t>(256, 2 * capacity_);
@@ -196,18 +230,48 @@ bool KeyWalk::keep_entry() {
             static_cast<Entry *>(entries_ == nullptr ? palloc(bytes) : repalloc(entries_, bytes));
     }
     entries_[count_++] = {.place = place, .row = walk_.place()};
+    if (count_ == 2 * kept_max_)
+        drop_oldest();
     return true;
+}
+
+void KeyWalk::drop_oldest() {
+    std::nth_element(entries_, entries_ + (kept_max_ - 1), entries_ + count_, is_newer);
+    count_ = kept_max_;
+    cut_ = entries_[kept_max_ - 1].place;
 }
 
 KeyWalk::State KeyWalk::look(FoundPage &page) {
     if (count_ == 0)
-        return State::done;
+        return cut_ ? read_older() : State::done;
     std::pop_heap(entries_, entries_ + count_, is_older);
     const Entry &newest = entries_[--count_];
-    TupleTableSlot *saga = walk_.row_at(newest.row);
+    // A saga has several entries when its row was updated, some before and some behind the cut.
+    const bool is_known = !page.places().empty() && page.places().back().is(newest.place);
+    TupleTableSlot *saga = is_known ? nullptr : walk_.row_at(newest.row);
     if (saga != nullptr && filter_.accepts(saga))
         page.add(newest.place);
     return page.is_full() ? State::done : State::looking;
+}
+
+/// Those that were dropped, as many more of them.
+KeyWalk::State KeyWalk::read_older() {
+    from_ = cut_;
+    cut_.reset();
+    kept_max_ = std::max(kept_max_, std::min(16 * kept_max_, kept_of_many));
+    walk_.seek(std::array{begin_});
+    return State::reading;
+}
+
+const RowSet *KeyWalk::rows() {
+    if (state_ != State::looking || cut_ || from_ || filter_.accepts_each_key())
+        return nullptr;
+    if (!rows_) {
+        rows_.emplace(count_);
+        for (size_t i = 0; i < count_; ++i)
+            rows_->add(entries_[i].row);
+    }
+    return &*rows_;
 }
 
 } // namespace stacksaga

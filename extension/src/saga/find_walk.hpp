@@ -25,6 +25,22 @@ private:
     size_t count_ = 0;
 };
 
+/// Where the rows of some sagas are.
+class RowSet {
+public:
+    /// Room for so many.
+    explicit RowSet(size_t count);
+    void add(const ItemPointerData &row);
+    bool has(const ItemPointerData &row) const;
+
+private:
+    static uint64 number_of(const ItemPointerData &row);
+    uint64 *find(uint64 number) const;
+
+    uint64 *numbers_; ///< 0: free
+    size_t mask_;
+};
+
 /// Newest first along one or many ranges of an index.
 class ListWalk {
 public:
@@ -34,15 +50,16 @@ public:
     static ListWalk of_attribute(const SagaFilter &filter, const pg::OpenIndex &index, int64 hash,
                                  const pg::OpenIndex &primary_key);
 
-    /// Looks at one saga; false when the walk is done.
-    bool advance(FoundPage &page);
+    /// Looks at one saga, but not at its row when that is none of `only`; false when the walk is
+    /// done.
+    bool advance(FoundPage &page, const RowSet *only);
     void close();
 
 private:
     struct Range {
         pg::IndexWalk walk;
-        TupleTableSlot *row; ///< the next one
-        ListPlace place;
+        AttrNumber column; ///< of the index: created_at, and saga_id behind it
+        ListPlace place;   ///< of the next entry
     };
 
     ListWalk(const SagaFilter &filter, const pg::OpenIndex &index)
@@ -50,28 +67,31 @@ private:
     void add_ranges(std::span<const pg::KeyColumn> prefix);
     void add_ranges_of(std::span<const pg::KeyColumn> prefix, core::Status status);
     void add_range(std::span<const pg::KeyColumn> key);
-    bool read(Range &range) const;
+    static bool read(Range &range);
     void give_back(Range range);
-    TupleTableSlot *saga_row(const Range &range);
+    bool is_accepted(Range &range, const RowSet *only);
 
     const SagaFilter &filter_;
     const pg::OpenIndex &index_;
-    AttrNumber created_at_ = 0, saga_id_ = 0; ///< columns of the table that is walked
-    std::optional<pg::IndexWalk> sagas_{};    ///< where the table is another one
-    Range *ranges_ = nullptr;                 ///< a heap, the newest first
+    std::optional<pg::IndexWalk> sagas_{}; ///< where the table is another one
+    Range *ranges_ = nullptr;              ///< a heap, the newest first
     size_t count_ = 0, capacity_ = 0;
 };
 static_assert(std::is_trivially_destructible_v<ListWalk>);
 
 /// Along the keys that begin with the prefix. Their entries say which sagas are the newest; only
-/// then are rows looked at.
+/// then are rows looked at. Of very many entries the newest are kept, and the others are read again
+/// when those do not fill the page.
 class KeyWalk {
 public:
     KeyWalk(const SagaFilter &filter, const pg::OpenIndex &index);
 
-    enum class State : uint8 { reading, looking, done, given_up };
+    enum class State : uint8 { reading, looking, done };
     /// Reads some entries, or looks at one saga.
-    State advance(FoundPage &page);
+    State advance(FoundPage &page, int entries);
+    /// The rows of all sagas that have the prefix, once that is known and helps: when not each of
+    /// them is accepted.
+    const RowSet *rows();
     void close() { walk_.close(); }
 
 private:
@@ -80,16 +100,24 @@ private:
         ItemPointerData row;
     };
     static bool is_older(const Entry &a, const Entry &b) { return b.place.is_newer_than(a.place); }
+    static bool is_newer(const Entry &a, const Entry &b) { return a.place.is_newer_than(b.place); }
 
-    State read();
+    State read(int entries);
     bool keep_entry();
+    void drop_oldest();
     State look(FoundPage &page);
+    State read_older();
 
     const SagaFilter &filter_;
+    pg::KeyColumn begin_;
     pg::IndexWalk walk_;
     State state_ = State::reading;
+    size_t kept_max_;          ///< of the newest entries, twice as many for a while
     Entry *entries_ = nullptr; ///< once all are read a heap, the newest first
     size_t count_ = 0, capacity_ = 0;
+    std::optional<ListPlace> from_{}; ///< what is newer has been looked at
+    std::optional<ListPlace> cut_{};  ///< what is older has been dropped
+    std::optional<RowSet> rows_{};
 };
 static_assert(std::is_trivially_destructible_v<KeyWalk>);
 
