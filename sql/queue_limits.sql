@@ -160,7 +160,8 @@ TABLE limits.waiting;
 SELECT count(*) FROM stacksaga.start_sagas('worded', array_fill('{}'::jsonb, '{1100}'));
 SELECT count(*) FROM stacksaga.claim_steps('worded', 'till-1', 1000, '1 hour');
 CREATE VIEW limits.held_back AS
-SELECT value FROM stacksaga.metrics() WHERE name = 'stacksaga_queue_held_back_steps' AND labels ->> 'queue' = 'worded';
+SELECT value FROM stacksaga.metrics()
+ WHERE name = 'stacksaga_queue_held_back_steps' AND labels @> '{"queue": "worded", "limit": "max_running"}';
 TABLE limits.held_back;
 SELECT stacksaga.set_queue('worded', max_running => 2000);
 TABLE limits.held_back;

@@ -88,7 +88,22 @@ foreach my $file ('coordinator/monitoring/prometheus/alerts.yml', 'coordinator/m
 	cmp_ok(scalar(keys %asked), '>', 5, "$file asks for metrics");
 	is(join(' ', sort grep { !$known{$_} } keys %asked), '', "$file: there are such metrics");
 }
-decode_json(slurp_file('coordinator/monitoring/grafana/stacksaga.json'));
+my $dashboard = slurp_file('coordinator/monitoring/grafana/stacksaga.json');
+decode_json($dashboard);
+is(join(' ', sort grep { /_(queue|schedule)s?_/ && $dashboard !~ /\b\Q$_\E\b/ } keys %known, 'stacksaga_schedules'), '',
+	'the dashboard has every metric of queues and schedules');
+
+# The labels that they choose by have these values.
+$node->safe_psql('postgres', q{SELECT stacksaga.set_queue('limited', max_running => 1, max_running_per_group => 1, rate => 1);
+	SELECT stacksaga.define_saga('scheduled', ARRAY[stacksaga.queue_step('a', 'limited')]);
+	SELECT stacksaga.create_schedule('scheduled', 'scheduled', '@yearly')});
+my %value = map { $_ => 1 } split /\n/, $node->safe_psql('postgres',
+	q[SELECT DISTINCT m.name || '{' || l.key || '=' || l.value FROM stacksaga.metrics() m, jsonb_each_text(m.labels) l]);
+my @chosen = map { [ /^(\w+)\{(\w+)!?="(\w+)"$/ ] }
+  map { s/\\"/"/gr =~ /(stacksaga_\w+\{\w+!?="\w+")\}/g } slurp_file('coordinator/monitoring/prometheus/alerts.yml'), $dashboard;
+cmp_ok(scalar(@chosen), '>=', 4, 'they choose by labels');
+is(join(' ', grep { !$value{$_} } map { "$_->[0]\{$_->[1]=$_->[2]" } @chosen), '', 'which exist with these values');
+$node->safe_psql('postgres', q{SELECT stacksaga.drop_schedule('scheduled'), stacksaga.drop_queue('limited')});
 SKIP:
 {
 	skip 'promtool (package prometheus) is missing', 1 unless defined $promtool;

@@ -42,6 +42,29 @@ $node->safe_psql('postgres', $fix);
 wait_until_works($node, 'postgres', 1);
 is(found('workers'), '', 'its fix starts them');
 
+# ------------------------------------------------------------------------ queues
+
+# Who waits for steps of a queue that a definition names is none of its problems.
+$node->safe_psql('postgres', q{SELECT stacksaga.define_saga('doctor', ARRAY[stacksaga.queue_step('q', 'payments',
+	fallback => 'payments later')])});
+my %waiter = map { $_ => $node->background_psql('postgres', on_error_stop => 0) } 'payments', 'payments later', 'paymetns';
+foreach my $queue (sort keys %waiter)
+{
+	$waiter{$queue}->query_safe("SET application_name = 'waits for $queue'");
+	$waiter{$queue}->{stdin} .= "CALL stacksaga.wait_for_steps('$queue', '1 minute');\n";
+	$waiter{$queue}->{run}->pump_nb;
+	$node->poll_query_until('postgres', qq{SELECT count(*) = 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+		WHERE l.locktype = 'userlock' AND a.application_name = 'waits for $queue'});
+}
+($severity, $detail, $fix) = split /\|/, found('queues');
+like("$severity $detail", qr/^warning process \d+ \(waits for paymetns, role "\w+"\) waits for steps of a queue that no definition names$/,
+	'who waits for steps of a misspelt queue, and nobody else, is told');
+like($node->safe_psql('postgres', $fix), qr/CALL stacksaga\.wait_for_steps\('paymetns'/, 'its fix shows the statement');
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'waits for %'});
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'waits for %'});
+is(found('queues'), '', 'which ends with its session');
+$_->{run}->finish for values %waiter;
+
 # ------------------------------------------------------------------------ transactions
 
 my $session = $node->background_psql('postgres');

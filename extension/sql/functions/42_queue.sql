@@ -86,3 +86,97 @@ AS $$
 $$;
 COMMENT ON FUNCTION stacksaga.running_in_queue IS
     'Internal: returns how many steps of a queue are leased, counted up to a number';
+
+-- Looks at the first 10,000 leases and at a thousand groups that are full.
+CREATE OR REPLACE FUNCTION stacksaga.waiting_in_full_groups(
+    ring_id integer, queue text, max_running_per_group integer, lowest_rank integer, enough integer
+) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH full_group AS MATERIALIZED (
+        SELECT l.group_key
+          FROM (SELECT w.group_key FROM stacksaga.work w
+                 WHERE w.ring_id = waiting_in_full_groups.ring_id
+                   AND w.queue = waiting_in_full_groups.queue AND w.queue IS NOT NULL
+                   AND w.lease_until IS NOT NULL AND w.group_key <> ''
+                 ORDER BY w.group_key LIMIT 10000) AS l
+         GROUP BY l.group_key
+        HAVING count(*) >= waiting_in_full_groups.max_running_per_group LIMIT 1000
+    )
+    SELECT count(*)
+      FROM (SELECT FROM full_group g
+             CROSS JOIN generate_series(0, waiting_in_full_groups.lowest_rank) AS r(rank)
+             CROSS JOIN LATERAL (
+                   SELECT FROM stacksaga.work w
+                    WHERE w.ring_id = waiting_in_full_groups.ring_id
+                      AND w.queue = waiting_in_full_groups.queue
+                      AND w.rank = r.rank::smallint AND w.group_key = g.group_key
+                      AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
+                      AND (w.rank <> 3 OR w.group_key <> '') AND w.due_at <= stacksaga.clock_now()
+                    ORDER BY w.due_at LIMIT greatest(enough, 0)) AS w
+             LIMIT greatest(enough, 0)) AS waiting
+$$;
+COMMENT ON FUNCTION stacksaga.waiting_in_full_groups IS
+    'Internal: returns how many due steps of a queue wait because as many of their group run as may, counted up to a number';
+
+-- Each step counts for one limit: the first that holds it back.
+CREATE OR REPLACE FUNCTION stacksaga.held_back_by_limit(
+    of_queue stacksaga.queue, running bigint, waiting bigint[], enough integer
+) RETURNS TABLE ("limit" text, steps bigint)
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 4 SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH now AS (
+        SELECT s.steps, s.is_paused,
+               coalesce(running >= (of_queue).max_running, false) AS is_full,
+               (of_queue).rate IS NOT NULL AND (of_queue).rate <= (
+                   SELECT coalesce(sum(c.claims), 0)
+                     FROM stacksaga.queue_claims q
+                    CROSS JOIN unnest(q.claimed_at, q.claims) AS c(claimed_at, claims)
+                    WHERE q.ring_id = (of_queue).ring_id AND q.queue = (of_queue).queue
+                      AND c.claimed_at > stacksaga.clock_now() - (of_queue).rate_interval) AS is_used_up
+          FROM (SELECT (of_queue).paused_at IS NOT NULL AS is_paused,
+                       CASE WHEN (of_queue).paused_at IS NOT NULL THEN waiting[1]
+                            ELSE (SELECT sum(n) FROM unnest(waiting) AS n) END AS steps) AS s
+    )
+    SELECT 'paused', CASE WHEN is_paused
+                          THEN (SELECT coalesce(sum(n), 0) FROM unnest(waiting[2:]) AS n) ELSE 0 END::bigint
+      FROM now
+    UNION ALL
+    SELECT 'max_running', CASE WHEN is_full THEN steps ELSE 0 END
+      FROM now WHERE (of_queue).max_running IS NOT NULL
+    UNION ALL
+    SELECT 'rate', CASE WHEN is_used_up AND NOT is_full THEN steps ELSE 0 END
+      FROM now WHERE (of_queue).rate IS NOT NULL
+    UNION ALL
+    SELECT 'max_running_per_group',
+           CASE WHEN is_full OR is_used_up THEN 0
+                ELSE stacksaga.waiting_in_full_groups(
+                         (of_queue).ring_id, (of_queue).queue, (of_queue).max_running_per_group,
+                         CASE WHEN is_paused THEN 0 ELSE 5 END, enough) END
+      FROM now WHERE (of_queue).max_running_per_group IS NOT NULL
+$$;
+COMMENT ON FUNCTION stacksaga.held_back_by_limit IS
+    'Internal: returns how many due steps of a queue each of its limits holds back now, and its pause; 0 where none';
+
+-- A hundred queues of a ring: those that have limits or are paused, then those whose work waits longest. Counts
+-- stop at 1000, and what runs at the limit where that is larger, and at 10,000: a larger number says no more.
+CREATE OR REPLACE FUNCTION stacksaga.queue_states(ring_id integer)
+RETURNS TABLE (queue text, settings stacksaga.queue, oldest_due timestamptz, running bigint,
+               waiting bigint[])
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT n.queue, q, n.due_at,
+           stacksaga.running_in_queue(queue_states.ring_id, n.queue,
+                                      greatest(1000, least(coalesce(q.max_running, 0), 10000))),
+           ARRAY(SELECT w.waiting
+                   FROM stacksaga.waiting_by_rank(queue_states.ring_id, n.queue, 1000) AS w
+                  ORDER BY w.rank)
+      FROM (SELECT coalesce(w.queue, q.queue) AS queue, w.due_at
+              FROM stacksaga.oldest_due_of_queues(queue_states.ring_id) AS w
+              FULL JOIN (SELECT q.queue FROM stacksaga.queue q
+                          WHERE q.ring_id = queue_states.ring_id) AS q ON q.queue = w.queue
+             ORDER BY q.queue IS NULL, w.due_at, 1 LIMIT 100) AS n
+      LEFT JOIN stacksaga.queue q ON q.ring_id = queue_states.ring_id AND q.queue = n.queue
+$$;
+COMMENT ON FUNCTION stacksaga.queue_states IS
+    'Internal: returns the queues of a ring that status() and metrics() name: their settings, what runs, and what waits of each rank';

@@ -80,7 +80,9 @@ AS $$
     UNION ALL
     SELECT 'stacksaga_queue_overdue_seconds', r.labels || jsonb_build_object('queue', q.queue),
            stacksaga.seconds_overdue(q.due_at)
-      FROM ring r, stacksaga.oldest_due_of_queues(r.ring_id) AS q
+      FROM ring r
+     CROSS JOIN LATERAL (
+           SELECT * FROM stacksaga.oldest_due_of_queues(r.ring_id) ORDER BY due_at LIMIT 100) AS q
     UNION ALL
     SELECT 'stacksaga_ring_nodes', r.labels || jsonb_build_object('state', s.state),
            count(n.node)::double precision
@@ -95,50 +97,35 @@ $$;
 COMMENT ON FUNCTION stacksaga.ring_metrics IS
     'Internal: returns what metrics() says of rings, nodes and queues';
 
--- The first hundred queues of a ring, by name. Counts stop at 1000, and what runs at the limit where that is
--- larger, and at 10,000: a larger number says no more.
 CREATE OR REPLACE FUNCTION stacksaga.queue_metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 50
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH queue AS (
-        SELECT n.ring_id, n.queue, q.paused_at IS NOT NULL AS paused, q.max_running,
-               q.max_running_per_group, q.rate,
-               stacksaga.running_in_queue(n.ring_id, n.queue, greatest(1000, least(coalesce(q.max_running, 0), 10000)))
-                   AS running,
-               jsonb_build_object('region', r.region, 'cluster', r.cluster, 'queue', n.queue) AS labels
-          FROM stacksaga.ring r
-         CROSS JOIN LATERAL (
-               SELECT r.ring_id, u.queue
-                 FROM (SELECT w.queue COLLATE "C" FROM stacksaga.queues_with_work(r.ring_id) AS w(queue)
-                       UNION
-                       SELECT q.queue FROM stacksaga.queue q WHERE q.ring_id = r.ring_id) AS u
-                ORDER BY u.queue LIMIT 100) AS n
-          LEFT JOIN stacksaga.queue q ON q.ring_id = n.ring_id AND q.queue = n.queue
-    ), waiting AS (
-        SELECT q.labels, w.rank, w.waiting,
-               CASE WHEN (q.paused AND w.rank > 0) OR q.running >= q.max_running
-                    THEN w.waiting ELSE 0 END AS held_back
-          FROM queue q, stacksaga.waiting_by_rank(q.ring_id, q.queue, 1000) AS w
+        SELECT q.*,
+               jsonb_build_object('region', r.region, 'cluster', r.cluster, 'queue', q.queue) AS labels
+          FROM stacksaga.ring r, stacksaga.queue_states(r.ring_id) AS q
     )
-    SELECT 'stacksaga_queue_waiting_steps', w.labels || jsonb_build_object('priority', w.rank::text),
+    SELECT 'stacksaga_queue_waiting_steps',
+           q.labels || jsonb_build_object('priority', (w.place - 1)::text),
            w.waiting::double precision
-      FROM waiting w
+      FROM queue q, unnest(q.waiting) WITH ORDINALITY AS w(waiting, place)
     UNION ALL
-    SELECT 'stacksaga_queue_held_back_steps', w.labels, sum(w.held_back)::double precision
-      FROM waiting w GROUP BY w.labels
+    SELECT 'stacksaga_queue_held_back_steps', q.labels || jsonb_build_object('limit', h."limit"), h.steps
+      FROM queue q, stacksaga.held_back_by_limit(q.settings, q.running, q.waiting, 1000) AS h
+     WHERE (q.settings).queue IS NOT NULL
     UNION ALL
     SELECT v.name, q.labels, v.value
       FROM queue q CROSS JOIN LATERAL (VALUES
            ('stacksaga_queue_running_steps', q.running::double precision),
-           ('stacksaga_queue_paused', q.paused::integer)) AS v(name, value)
+           ('stacksaga_queue_paused', ((q.settings).paused_at IS NOT NULL)::integer)) AS v(name, value)
     UNION ALL
     SELECT 'stacksaga_queue_limit', q.labels || jsonb_build_object('limit', v.name), v.value
       FROM queue q CROSS JOIN LATERAL (VALUES
-           ('max_running', q.max_running::double precision),
-           ('max_running_per_group', q.max_running_per_group),
-           ('rate', q.rate)) AS v(name, value)
+           ('max_running', (q.settings).max_running::double precision),
+           ('max_running_per_group', (q.settings).max_running_per_group),
+           ('rate', (q.settings).rate)) AS v(name, value)
      WHERE v.value IS NOT NULL
 $$;
 COMMENT ON FUNCTION stacksaga.queue_metrics IS
@@ -313,7 +300,7 @@ AS $$
     ('stacksaga_node_share_ratio', 'gauge', 'the share of its ring that a node owns'),
     ('stacksaga_queue_overdue_seconds', 'gauge', 'for how long the oldest work of a queue has been due'),
     ('stacksaga_queue_waiting_steps', 'gauge', 'due steps of a queue that nobody has claimed, by priority, 0 for compensations; 1000 stands for more'),
-    ('stacksaga_queue_held_back_steps', 'gauge', 'those of them that wait because the queue is paused or as many run as may'),
+    ('stacksaga_queue_held_back_steps', 'gauge', 'those of them that a limit of the queue holds back, or its pause; absent without one'),
     ('stacksaga_queue_running_steps', 'gauge', 'steps of a queue that services have claimed; 1000 stands for more'),
     ('stacksaga_queue_paused', 'gauge', '1 while a queue is paused, else 0'),
     ('stacksaga_queue_limit', 'gauge', 'the limits of a queue; absent without one'),

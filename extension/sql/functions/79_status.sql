@@ -52,6 +52,30 @@ $$;
 COMMENT ON FUNCTION stacksaga.status_nodes IS
     'Internal: returns what status() says of the nodes of each ring that has any';
 
+-- A queue's limits are members only where it has any or is paused.
+CREATE OR REPLACE FUNCTION stacksaga.status_queues(ring_id integer) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'queue', q.queue, 'oldest_due', q.oldest_due,
+               'overdue_seconds', coalesce(stacksaga.seconds_overdue(q.oldest_due), 0),
+               'waiting', (SELECT sum(n) FROM unnest(q.waiting) AS n), 'running', q.running,
+               'paused', (q.settings).paused_at IS NOT NULL,
+               'max_running', (q.settings).max_running)
+           || CASE WHEN (q.settings).queue IS NULL THEN '{}' ELSE jsonb_build_object(
+               'paused_since', (q.settings).paused_at, 'pause_reason', (q.settings).pause_reason,
+               'max_running_per_group', (q.settings).max_running_per_group,
+               'rate', (q.settings).rate,
+               'rate_interval_seconds', extract(epoch FROM (q.settings).rate_interval),
+               'held_back', (SELECT jsonb_object_agg(h."limit", h.steps)
+                               FROM stacksaga.held_back_by_limit(
+                                        q.settings, q.running, q.waiting, 1000) AS h)) END
+               ORDER BY q.queue), '[]')
+      FROM stacksaga.queue_states(status_queues.ring_id) AS q
+$$;
+COMMENT ON FUNCTION stacksaga.status_queues IS
+    'Internal: returns what status() says of the queues of a ring: a hundred at most, those with limits first';
+
 CREATE OR REPLACE FUNCTION stacksaga.status_rings() RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -62,15 +86,7 @@ AS $$
                'active_nodes', r.active_nodes, 'total_nodes', r.total_nodes,
                'oldest_due', r.oldest_due,
                'overdue_seconds', stacksaga.seconds_overdue(r.oldest_due),
-               'queues', (SELECT coalesce(jsonb_agg(jsonb_build_object(
-                              'queue', q.queue, 'oldest_due', q.due_at,
-                              'overdue_seconds', stacksaga.seconds_overdue(q.due_at),
-                              'running', stacksaga.running_in_queue(i.ring_id, q.queue, 1000),
-                              'max_running', l.max_running, 'paused', l.paused_at IS NOT NULL)
-                              ORDER BY q.queue), '[]')
-                            FROM stacksaga.oldest_due_of_queues(i.ring_id) AS q
-                            LEFT JOIN stacksaga.queue l
-                              ON l.ring_id = i.ring_id AND l.queue = q.queue),
+               'queues', stacksaga.status_queues(i.ring_id),
                'nodes', coalesce(n.nodes, '[]'),
                'ranges', stacksaga.status_ranges(i.ring_id)) ORDER BY i.ring_id)
       FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)
@@ -150,6 +166,36 @@ $$;
 COMMENT ON FUNCTION stacksaga.status_subscriptions IS
     'Internal: returns what status() says of subscriptions: for how long messages have waited, how many are held and dead (1000 stands for more)';
 
+-- Looks at no more schedules of a ring than a thousand: those that are due first.
+CREATE OR REPLACE FUNCTION stacksaga.status_schedules(count_max integer DEFAULT 100) RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH looked_at AS (
+        SELECT s.*, r.region, r.cluster, s.failures > 0 AND NOT s.paused AS is_failing,
+               CASE WHEN s.paused THEN 0 ELSE stacksaga.seconds_overdue(s.next_run) END AS lag
+          FROM stacksaga.ring r
+         CROSS JOIN LATERAL (SELECT * FROM stacksaga.schedule s
+                              WHERE s.ring_id = r.ring_id ORDER BY s.due_at LIMIT 1000) AS s
+    ), worst AS (
+        SELECT *, row_number() OVER (ORDER BY is_failing DESC, lag DESC, due_at, schedule) AS place
+          FROM looked_at ORDER BY place LIMIT greatest(count_max, 0)
+    )
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'schedule', s.schedule, 'saga', s.saga, 'region', s.region, 'cluster', s.cluster,
+               'cron', s.cron, 'timezone', s.timezone, 'paused', s.paused,
+               'next_run', CASE WHEN NOT s.paused AND isfinite(s.next_run) THEN s.next_run END,
+               'lag_seconds', s.lag, 'last_run', s.last_run, 'failures', s.failures,
+               'failed_since', s.failed_since, 'last_error', left(s.last_error, 500),
+               'paused_since', p.acted_at, 'pause_reason', p.reason) ORDER BY s.place), '[]')
+      FROM worst s
+      LEFT JOIN LATERAL (
+           SELECT a.acted_at, a.reason FROM stacksaga.schedule_action a
+            WHERE a.schedule = s.schedule AND a.token OPERATOR(stacksaga.=) s.token
+            ORDER BY a.action_no DESC LIMIT 1) AS p ON s.paused
+$$;
+COMMENT ON FUNCTION stacksaga.status_schedules IS
+    'Internal: returns what status() says of schedules: a hundred at most, those that fail first, then the latest, then the next';
+
 -- Without JIT: compiling takes a second, what is compiled runs for a millisecond.
 CREATE OR REPLACE FUNCTION stacksaga.status() RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -165,6 +211,7 @@ AS $$
         'rings', stacksaga.status_rings(),
         'sagas', stacksaga.status_sagas(),
         'subscriptions', stacksaga.status_subscriptions(),
+        'schedules', stacksaga.status_schedules(),
         'workers', (SELECT coalesce(jsonb_agg(to_jsonb(w) - 'database' ORDER BY w.pid), '[]')
                       FROM stacksaga.worker_stats w),
         'counters', (SELECT jsonb_agg(to_jsonb(c) ORDER BY c.name, c.labels)
@@ -181,4 +228,4 @@ AS $$
       FROM pg_extension e WHERE e.extname = 'stacksaga'
 $$;
 COMMENT ON FUNCTION stacksaga.status IS
-    'Returns everything that a page about this database shows, as one object: rings, nodes, ranges, queues, workers, sagas by status, subscriptions, parked sagas, blocked keys (20 of each of these at most) and what doctor() says; tokens are text';
+    'Returns everything that a page about this database shows, as one object: rings, nodes, ranges, queues and schedules (100 of each at most), workers, sagas by status, subscriptions, parked sagas, blocked keys (20 of each of these at most) and what doctor() says; tokens are text';
