@@ -121,14 +121,6 @@ bool is_promising(const SagaFilter &filter, const FoundPage &page, int64 turns) 
            turns * (static_cast<int64>(filter.max_sagas) - found) <= turns_max * found;
 }
 
-/// How many keys are read while the list looks at one row: what takes somewhat longer, and twice
-/// that where the list does not seem to lead to any soon.
-int keys_of_turn(const SagaFilter &filter, const FoundPage &page, int64 turns) {
-    constexpr int64 turns_min = 300;
-    const int keys = filter.accepts_each_key() ? 16 : 32;
-    return page.places().empty() && turns > turns_min ? 2 * keys : keys;
-}
-
 /// Looks at some sagas of the list: at one row, or at many entries when it is known which rows to
 /// look at.
 bool advance(Runner &runner, const RowSet *only) {
@@ -153,8 +145,7 @@ Places race(const SagaFilter &filter, std::span<Runner> runners, std::optional<K
                 return runner.page.places();
         }
         if (keys && !is_promising(filter, runners[0].page, turns)) {
-            const KeyWalk::State state =
-                keys->advance(page_of_keys, keys_of_turn(filter, runners[0].page, turns));
+            const KeyWalk::State state = keys->advance(page_of_keys);
             if (state == KeyWalk::State::done)
                 return page_of_keys.places();
             looked += state == KeyWalk::State::looking ? 1 : 0;

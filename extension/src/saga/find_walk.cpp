@@ -8,6 +8,9 @@ namespace {
 
 using Entries = pg::IndexWalk::Entries;
 
+// Reading so many entries takes somewhat longer than looking at a row, of which those of one status
+// or definition lie far from each other.
+constexpr int entries_of_near_row = 16, entries_of_far_row = 32;
 // So many entries of a walk along keys are kept where each of them is accepted if its row is alive,
 // for each saga of a page: several may be of rows that were updated since.
 constexpr size_t kept_per_saga = 16;
@@ -28,7 +31,8 @@ FoundPage::FoundPage(size_t max_sagas)
 
 ListWalk ListWalk::of_sagas(const SagaFilter &filter, const pg::OpenIndex &index) {
     ListWalk walk(filter, index);
-    if (filter.saga || filter.status)
+    walk.is_merge_ = filter.saga || filter.status;
+    if (walk.is_merge_)
         walk.add_ranges({});
     else
         walk.add_range({});
@@ -103,15 +107,20 @@ void ListWalk::add_range(std::span<const pg::KeyColumn> key) {
     give_back(range);
 }
 
-/// The place of its next entry, whose row may be gone. Rows are read later, when it is their turn.
-bool ListWalk::read(Range &range) {
-    if (!range.walk.next_entry())
-        return false;
+ListPlace ListWalk::place_of(const Range &range) {
     std::array<Datum, 5> entry;
     const auto column = static_cast<size_t>(range.column);
     range.walk.values(std::span(entry).first(column + 1));
-    range.place = {.created_at = DatumGetTimestampTz(entry[column - 1]),
-                   .saga_id = *DatumGetUUIDP(entry[column])};
+    return {.created_at = DatumGetTimestampTz(entry[column - 1]),
+            .saga_id = *DatumGetUUIDP(entry[column])};
+}
+
+/// Its next entry, whose row may be gone: rows are read when it is their turn.
+bool ListWalk::read(Range &range) const {
+    if (!range.walk.next_entry())
+        return false;
+    if (is_merge_)
+        range.place = place_of(range);
     return true;
 }
 
@@ -145,7 +154,7 @@ bool ListWalk::advance(FoundPage &page, const RowSet *only) {
                   [](const Range &a, const Range &b) { return b.place.is_newer_than(a.place); });
     Range range = ranges_[--count_];
     if (is_accepted(range, only))
-        page.add(range.place);
+        page.add(place_of(range));
     give_back(range);
     return !page.is_full() && count_ > 0;
 }
@@ -192,15 +201,16 @@ KeyWalk::KeyWalk(const SagaFilter &filter, const pg::OpenIndex &index)
       walk_(index, std::array{begin_}, std::nullopt, ForwardScanDirection, Entries::values),
       kept_max_(filter.accepts_each_key() ? kept_per_saga * filter.max_sagas : kept_of_many) {}
 
-KeyWalk::State KeyWalk::advance(FoundPage &page, int entries) {
+KeyWalk::State KeyWalk::advance(FoundPage &page) {
     if (state_ == State::reading)
-        state_ = read(entries);
+        state_ = read();
     else if (state_ == State::looking)
         state_ = look(page);
     return state_;
 }
 
-KeyWalk::State KeyWalk::read(int entries) {
+KeyWalk::State KeyWalk::read() {
+    const int entries = filter_.accepts_each_key() ? entries_of_near_row : entries_of_far_row;
     for (int i = 0; i < entries; ++i) {
         if (!walk_.next_entry() || !keep_entry()) {
             std::make_heap(entries_, entries_ + count_, is_older);

@@ -59,7 +59,7 @@ private:
     struct Range {
         pg::IndexWalk walk;
         AttrNumber column; ///< of the index: created_at, and saga_id behind it
-        ListPlace place;   ///< of the next entry
+        ListPlace place;   ///< of the next entry, where several ranges are merged
     };
 
     ListWalk(const SagaFilter &filter, const pg::OpenIndex &index)
@@ -67,14 +67,16 @@ private:
     void add_ranges(std::span<const pg::KeyColumn> prefix);
     void add_ranges_of(std::span<const pg::KeyColumn> prefix, core::Status status);
     void add_range(std::span<const pg::KeyColumn> key);
-    static bool read(Range &range);
+    bool read(Range &range) const;
+    static ListPlace place_of(const Range &range);
     void give_back(Range range);
     bool is_accepted(Range &range, const RowSet *only);
 
     const SagaFilter &filter_;
     const pg::OpenIndex &index_;
     std::optional<pg::IndexWalk> sagas_{}; ///< where the table is another one
-    Range *ranges_ = nullptr;              ///< a heap, the newest first
+    bool is_merge_ = true;
+    Range *ranges_ = nullptr; ///< a heap, the newest first
     size_t count_ = 0, capacity_ = 0;
 };
 static_assert(std::is_trivially_destructible_v<ListWalk>);
@@ -88,7 +90,7 @@ public:
 
     enum class State : uint8 { reading, looking, done };
     /// Reads some entries, or looks at one saga.
-    State advance(FoundPage &page, int entries);
+    State advance(FoundPage &page);
     /// The rows of all sagas that have the prefix, once that is known and helps: when not each of
     /// them is accepted.
     const RowSet *rows();
@@ -102,7 +104,7 @@ private:
     static bool is_older(const Entry &a, const Entry &b) { return b.place.is_newer_than(a.place); }
     static bool is_newer(const Entry &a, const Entry &b) { return a.place.is_newer_than(b.place); }
 
-    State read(int entries);
+    State read();
     bool keep_entry();
     void drop_oldest();
     State look(FoundPage &page);
