@@ -137,4 +137,5 @@ SET client_min_messages = warning;
 SELECT stacksaga.drop_queue('states');
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;
 DELETE FROM stacksaga.saga_definition WHERE saga LIKE 'states%';
+DELETE FROM stacksaga.schedule_action WHERE schedule LIKE 'states%';
 DROP SCHEMA states CASCADE;

@@ -129,7 +129,7 @@ STACKSAGA_FUNCTION(wait_for_steps) {
     const int64 wait_us = pg::interval_microseconds(arguments.datum(1), "wait", false);
     if (wait_us > wait_max_us)
         ereport(ERROR, (errcode(pg::sg400), errmsg("interval \"wait\" is out of range"),
-                        errdetail("It is longer than a minute."),
+                        errdetail("The value is %s.", interval_text(wait_us)),
                         errhint("Wait a minute at most, and call again.")));
     std::array<char, queue_bytes_max> copy; // the argument may be gone after a commit
     std::copy(name.begin(), name.end(), copy.begin());
