@@ -63,6 +63,7 @@ FILTERS = {
     'key_prefix of half of all': "key_prefix => 'web-'",
     'key_prefix of one in 211': "key_prefix => 'rare-'",
     'key_prefix of one in 180, all started at one time': "key_prefix => 'web-77'",
+    'key_prefix of one in 211, status failed': "status => 'failed', key_prefix => 'rare-'",
     'key_prefix of one': "key_prefix => 'shop-77777'",
     'key_prefix, name, status, time': "'order', 'failed', key_prefix => 'web-', " + NEWEST,
     'attribute of one in 50,000': "attributes => '{{\"customer\": 777}}'",

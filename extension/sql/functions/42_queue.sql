@@ -89,7 +89,7 @@ COMMENT ON FUNCTION stacksaga.running_in_queue IS
 
 -- Looks at the first 10,000 leases and at a thousand groups that are full.
 CREATE OR REPLACE FUNCTION stacksaga.waiting_in_full_groups(
-    ring_id integer, queue text, max_running_per_group integer, lowest_rank integer, enough integer
+    ring_id integer, queue text, max_running_per_group integer, ranks smallint[], enough integer
 ) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -105,12 +105,12 @@ AS $$
     )
     SELECT count(*)
       FROM (SELECT FROM full_group g
-             CROSS JOIN generate_series(0, waiting_in_full_groups.lowest_rank) AS r(rank)
+             CROSS JOIN unnest(waiting_in_full_groups.ranks) AS r(rank)
              CROSS JOIN LATERAL (
                    SELECT FROM stacksaga.work w
                     WHERE w.ring_id = waiting_in_full_groups.ring_id
                       AND w.queue = waiting_in_full_groups.queue
-                      AND w.rank = r.rank::smallint AND w.group_key = g.group_key
+                      AND w.rank = r.rank AND w.group_key = g.group_key
                       AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
                       AND (w.rank <> 3 OR w.group_key <> '') AND w.due_at <= stacksaga.clock_now()
                     ORDER BY w.due_at LIMIT greatest(enough, 0)) AS w
@@ -152,7 +152,9 @@ AS $$
            CASE WHEN is_full OR is_used_up THEN 0
                 ELSE stacksaga.waiting_in_full_groups(
                          (of_queue).ring_id, (of_queue).queue, (of_queue).max_running_per_group,
-                         CASE WHEN is_paused THEN 0 ELSE 5 END, enough) END
+                         ARRAY(SELECT (r.place - 1)::smallint
+                                 FROM unnest(waiting) WITH ORDINALITY AS r(n, place)
+                                WHERE r.n > 0 AND (r.place = 1 OR NOT is_paused)), enough) END
       FROM now WHERE (of_queue).max_running_per_group IS NOT NULL
 $$;
 COMMENT ON FUNCTION stacksaga.held_back_by_limit IS
