@@ -46,7 +46,10 @@ std::optional<OpenIndex> OpenIndex::open(const char *table_name, const char *ind
         return std::nullopt;
     }
     opened.index = index_open(index_id, AccessShareLock);
-    return opened;
+    if (opened.index->rd_rel->relam == BTREE_AM_OID)
+        return opened;
+    opened.close();
+    return std::nullopt;
 }
 
 void OpenIndex::close() {

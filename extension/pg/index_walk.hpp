@@ -5,10 +5,10 @@
 
 namespace stacksaga::pg {
 
-/// A plain table and one of its indexes, open until close().
+/// A plain table and one of its indexes, a B-tree, open until close().
 class OpenIndex {
 public:
-    /// nullopt when there is no such table or index, or the table is no plain one.
+    /// nullopt when there is no such table or index, or one of them is of another kind.
     static std::optional<OpenIndex> open(const char *table, const char *index);
     void close();
 
@@ -41,6 +41,8 @@ public:
     Datum value(AttrNumber column) const;
     /// The first columns of it, which takes less time than one after the other.
     void values(std::span<Datum> columns) const;
+    /// The page of the index that the entry was on.
+    BlockNumber page() const { return static_cast<BTScanOpaque>(scan_->opaque)->currPos.currPage; }
     /// Where the row of the entry is, for row_at().
     ItemPointerData place() const { return scan_->xs_heaptid; }
     /// The row of the entry; nullptr when the snapshot does not see it. It stays until the next

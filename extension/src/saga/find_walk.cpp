@@ -8,13 +8,13 @@ namespace {
 
 using Entries = pg::IndexWalk::Entries;
 
-// Reading so many entries takes somewhat longer than looking at a row, of which those of one status
-// or definition lie far from each other.
-constexpr int entries_of_near_row = 16, entries_of_far_row = 32;
+// Reading a page of keys takes as long as looking at so many rows, of which those of one status or
+// definition lie far from each other.
+constexpr int near_rows_of_page = 8, far_rows_of_page = 2;
 // So many entries of a walk along keys are kept where each of them is accepted if its row is alive,
 // for each saga of a page: several may be of rows that were updated since.
 constexpr size_t kept_per_saga = 16;
-// And where the row has to be looked at: 32 MB.
+// And where the row has to be looked at: 64 MB at most.
 constexpr size_t kept_of_many = 500'000;
 
 pg::KeyColumn status_column(core::Status status) {
@@ -193,12 +193,11 @@ bool RowSet::has(const ItemPointerData &row) const {
     return *find(number_of(row)) != 0;
 }
 
-// No upper bound: a comparison through the index would take longer than that of the bytes.
 KeyWalk::KeyWalk(const SagaFilter &filter, const pg::OpenIndex &index)
-    : filter_(filter), begin_{F_TEXT_PATTERN_GE, DEFAULT_COLLATION_OID,
-                              PointerGetDatum(pg::make_text(*filter.key_prefix)),
-                              BTGreaterEqualStrategyNumber},
-      walk_(index, std::array{begin_}, std::nullopt, ForwardScanDirection, Entries::values),
+    : filter_(filter), index_(index), begin_{F_TEXT_PATTERN_GE, DEFAULT_COLLATION_OID,
+                                             PointerGetDatum(pg::make_text(*filter.key_prefix)),
+                                             BTGreaterEqualStrategyNumber},
+      walk_(index, std::array{begin_}, std::nullopt, ForwardScanDirection, Entries::places),
       kept_max_(filter.accepts_each_key() ? kept_per_saga * filter.max_sagas : kept_of_many) {}
 
 KeyWalk::State KeyWalk::advance(FoundPage &page) {
@@ -210,39 +209,48 @@ KeyWalk::State KeyWalk::advance(FoundPage &page) {
 }
 
 KeyWalk::State KeyWalk::read() {
-    const int entries = filter_.accepts_each_key() ? entries_of_near_row : entries_of_far_row;
-    for (int i = 0; i < entries; ++i) {
-        if (!walk_.next_entry() || !keep_entry()) {
-            std::make_heap(entries_, entries_ + count_, is_older);
-            return State::looking;
-        }
+    const int turns = filter_.accepts_each_key() ? near_rows_of_page : far_rows_of_page;
+    if (turn_++ % turns != 0)
+        return State::reading;
+    if (!leaves_) {
+        if (!walk_.next_entry())
+            return finish();
+        leaves_.emplace(index_, walk_.page());
     }
-    return State::reading;
+    reserve(pg::LeafWalk::entries_max);
+    const bool goes_on =
+        leaves_->next_page([this](const pg::LeafEntry &entry) { return keep_entry(entry); });
+    if (count_ >= 2 * kept_max_)
+        drop_oldest();
+    return goes_on ? State::reading : finish();
+}
+
+KeyWalk::State KeyWalk::finish() {
+    std::make_heap(entries_, entries_ + count_, is_older);
+    return State::looking;
 }
 
 /// False for the first entry whose key begins otherwise.
-bool KeyWalk::keep_entry() {
-    std::array<Datum, 3> entry;
-    walk_.values(entry);
-    if (!pg::view_of_text(entry[0]).starts_with(*filter_.key_prefix))
-        return false;
-    const TimestampTz created_at = DatumGetTimestampTz(entry[1]);
-    if (cut_ && created_at < cut_->created_at)
+bool KeyWalk::keep_entry(const pg::LeafEntry &entry) {
+    if (!entry.text.starts_with(*filter_.key_prefix))
+        return entry.text < *filter_.key_prefix; // of the first page
+    if (cut_ && entry.time < cut_->created_at)
         return true;
-    const ListPlace place{.created_at = created_at, .saga_id = *DatumGetUUIDP(entry[2])};
+    const ListPlace place{.created_at = entry.time, .saga_id = *entry.id};
     if ((cut_ && cut_->is_newer_than(place)) || (from_ && place.is_newer_than(*from_)) ||
         (filter_.before && !filter_.before->is_newer_than(place)))
         return true;
-    if (count_ == capacity_) {
-        capacity_ = std::max<size_t>(256, 2 * capacity_);
-        const Size bytes = sizeof(Entry) * capacity_;
-        entries_ =
-            static_cast<Entry *>(entries_ == nullptr ? palloc(bytes) : repalloc(entries_, bytes));
-    }
-    entries_[count_++] = {.place = place, .row = walk_.place()};
-    if (count_ == 2 * kept_max_)
-        drop_oldest();
+    entries_[count_++] = {.place = place, .row = entry.row};
     return true;
+}
+
+void KeyWalk::reserve(size_t more) {
+    if (count_ + more <= capacity_)
+        return;
+    capacity_ = std::max(count_ + more, 2 * capacity_);
+    const Size bytes = sizeof(Entry) * capacity_;
+    entries_ =
+        static_cast<Entry *>(entries_ == nullptr ? palloc(bytes) : repalloc(entries_, bytes));
 }
 
 void KeyWalk::drop_oldest() {
@@ -270,6 +278,7 @@ KeyWalk::State KeyWalk::read_older() {
     cut_.reset();
     kept_max_ = std::max(kept_max_, std::min(16 * kept_max_, kept_of_many));
     walk_.seek(std::array{begin_});
+    leaves_.reset();
     return State::reading;
 }
 

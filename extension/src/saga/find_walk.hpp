@@ -5,7 +5,7 @@
 // done when it has found a page, or all there is; which of several is done first depends on what is
 // rare, so they take turns.
 #pragma once
-#include "pg/index_walk.hpp"
+#include "pg/leaf_walk.hpp"
 #include "src/saga/find_filter.hpp"
 
 namespace stacksaga {
@@ -89,7 +89,7 @@ public:
     KeyWalk(const SagaFilter &filter, const pg::OpenIndex &index);
 
     enum class State : uint8 { reading, looking, done };
-    /// Reads some entries, or looks at one saga.
+    /// Reads some entries, in some turns none, or looks at one saga.
     State advance(FoundPage &page);
     /// The rows of all sagas that have the prefix, once that is known and helps: when not each of
     /// them is accepted.
@@ -105,14 +105,19 @@ private:
     static bool is_newer(const Entry &a, const Entry &b) { return a.place.is_newer_than(b.place); }
 
     State read();
-    bool keep_entry();
+    bool keep_entry(const pg::LeafEntry &entry);
+    void reserve(size_t more);
+    State finish();
     void drop_oldest();
     State look(FoundPage &page);
     State read_older();
 
     const SagaFilter &filter_;
+    const pg::OpenIndex &index_;
     pg::KeyColumn begin_;
-    pg::IndexWalk walk_;
+    pg::IndexWalk walk_; ///< to the first key, and to rows
+    std::optional<pg::LeafWalk> leaves_{};
+    int turn_ = 0;
     State state_ = State::reading;
     size_t kept_max_;          ///< of the newest entries, twice as many for a while
     Entry *entries_ = nullptr; ///< once all are read a heap, the newest first
