@@ -1,7 +1,7 @@
 #include "cli/commands.hpp"
 
+#include "cli/reading.hpp"
 #include "cli/saga_commands.hpp"
-#include "cli/table.hpp"
 #include "conninfo.hpp"
 #include "errors.hpp"
 #include "requirements.hpp"
@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -22,10 +21,6 @@
 namespace stacksaga::coordinator {
 namespace {
 
-/// A server may be busy or its tables large; meanwhile Progress shows on a terminal that the
-/// command waits.
-constexpr Duration statement_deadline = std::chrono::seconds(60);
-constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 constexpr Duration progress_period = std::chrono::seconds(10);
 constexpr Duration watch_period = std::chrono::seconds(2);
 
@@ -123,7 +118,7 @@ public:
         if (connection_.is_open())
             co_return;
         co_await connection_.open(conninfo_);
-        version_ = co_await require_extension(connection_, statement_deadline);
+        version_ = co_await require_extension(connection_, command_deadline);
     }
 
     asio::awaitable<int> run() {
@@ -171,21 +166,12 @@ private:
     }
 
     asio::awaitable<Rows> ask(const char *sql, const Parameters &parameters) {
-        return query_as(role_kinds, connection_, sql, parameters, statement_deadline);
+        return read_rows(connection_, sql, parameters);
     }
 
     asio::awaitable<void> print(const char *title, const char *sql, const Parameters &parameters) {
         const Rows rows = co_await ask(sql, parameters);
-        std::vector<std::string> names;
-        for (int column = 0; column < rows.columns(); ++column)
-            names.emplace_back(rows.name(column));
-        std::vector<std::vector<std::string>> lines;
-        for (int row = 0; row < rows.size(); ++row) {
-            std::vector<std::string> &line = lines.emplace_back();
-            for (int column = 0; column < rows.columns(); ++column)
-                line.emplace_back(rows.text(row, column));
-        }
-        out_ += fmt::format("{}\n{}\n", title, format_table(names, lines));
+        out_ += fmt::format("{}\n{}\n", title, table_of(rows));
     }
 
     asio::awaitable<void> print_json(const char *sql, const Parameters &parameters) {

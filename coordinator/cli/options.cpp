@@ -92,40 +92,49 @@ std::string weight(const std::string &text) {
     return is_number && value > 0 && value <= 1e6 ? "" : "must be above 0 and at most 1000000";
 }
 
+/// An option of the daemon as its help, its environment and the manual page show it.
+struct OptionText {
+    const char *flag;
+    const char *environment;
+    const char *type;
+    const char *help;
+};
+
+template <class Value, class Check>
+CLI::Option *add_checked(CLI::App &command, Value &value, Check check, const OptionText &text) {
+    return command.add_option(text.flag, value, text.help)
+        ->envname(text.environment)
+        ->check(check, "")
+        ->type_name(text.type);
+}
+
+/// The same, to be repeated or given as a list with commas.
+template <class Check>
+CLI::Option *add_list(CLI::App &command, std::vector<std::string> &values, Check check,
+                      const OptionText &text) {
+    return add_checked(command, values, check, text)->delimiter(',');
+}
+
 /// An agent is a node: workers belong to it by name, so the name must stay the same.
 void add_agent(CLI::App &command, Config &config) {
-    command
-        .add_option("--name", config.publisher,
-                    "Name of this node; it replaces a node that already has the name")
-        ->envname("STACKSAGA_NAME")
-        ->required()
-        ->check(not_empty, "")
-        ->type_name("NAME");
-    command
-        .add_option("--weight", config.weight,
-                    "Share of the ring, relative to the weights of other nodes")
-        ->envname("STACKSAGA_WEIGHT")
-        ->check(weight, "")
-        ->type_name("NUMBER")
+    add_checked(command, config.publisher, not_empty,
+                {"--name", "STACKSAGA_NAME", "NAME",
+                 "Name of this node; it replaces a node that already has the name"})
+        ->required();
+    add_checked(command, config.weight, weight,
+                {"--weight", "STACKSAGA_WEIGHT", "NUMBER",
+                 "Share of the ring, relative to the weights of other nodes"})
         ->capture_default_str();
 }
 
 void add_rings(CLI::App &command, Words &words) {
-    command
-        .add_option("--region", words.regions,
-                    "Region of a ring; repeat for more rings, paired with --cluster in order")
-        ->envname("STACKSAGA_REGION")
-        ->delimiter(',')
-        ->check(not_empty, "")
-        ->type_name("NAME")
+    add_list(command, words.regions, not_empty,
+             {"--region", "STACKSAGA_REGION", "NAME",
+              "Region of a ring; repeat for more rings, paired with --cluster in order"})
         ->capture_default_str();
-    command
-        .add_option("--cluster", words.clusters,
-                    "Cluster of a ring; repeat for more rings (one region serves them all)")
-        ->envname("STACKSAGA_CLUSTER")
-        ->delimiter(',')
-        ->check(not_empty, "")
-        ->type_name("NAME")
+    add_list(command, words.clusters, not_empty,
+             {"--cluster", "STACKSAGA_CLUSTER", "NAME",
+              "Cluster of a ring; repeat for more rings (one region serves them all)"})
         ->capture_default_str();
 }
 
@@ -136,12 +145,9 @@ void add_print_config(CLI::App &command, Config &config) {
 }
 
 void add_publisher(CLI::App &command, Config &config) {
-    command
-        .add_option("--name", config.publisher,
-                    "Name of this daemon in the windows that it publishes (default: HOST:PID)")
-        ->envname("STACKSAGA_NAME")
-        ->check(not_empty, "")
-        ->type_name("NAME");
+    add_checked(command, config.publisher, not_empty,
+                {"--name", "STACKSAGA_NAME", "NAME",
+                 "Name of this daemon in the windows that it publishes (default: HOST:PID)"});
 }
 
 /// Who may act on the page. Without the first two the page is read-only.
@@ -152,21 +158,14 @@ void add_operators(CLI::App &command, Config &config, Words &words) {
                     "operators may log in and act. --http must be a loopback address or a socket")
         ->envname("STACKSAGA_OPERATORS_FILE")
         ->type_name("FILE");
-    command
-        .add_option("--operator-header", config.access.operator_header,
-                    "Header in which a proxy names the operator that it has authenticated; it is "
-                    "read only on a Unix socket and from --trusted-proxy")
-        ->envname("STACKSAGA_OPERATOR_HEADER")
-        ->check(header_name, "")
-        ->type_name("NAME");
-    command
-        .add_option("--trusted-proxy", words.trusted_proxies,
-                    "Network whose requests are believed in --operator-header and in "
-                    "X-Forwarded-For; repeat for more")
-        ->envname("STACKSAGA_TRUSTED_PROXY")
-        ->delimiter(',')
-        ->check(network, "")
-        ->type_name("CIDR");
+    add_checked(command, config.access.operator_header, header_name,
+                {"--operator-header", "STACKSAGA_OPERATOR_HEADER", "NAME",
+                 "Header in which a proxy names the operator that it has authenticated; it is read "
+                 "only on a Unix socket and from --trusted-proxy"});
+    add_list(command, words.trusted_proxies, network,
+             {"--trusted-proxy", "STACKSAGA_TRUSTED_PROXY", "CIDR",
+              "Network whose requests are believed in --operator-header and in X-Forwarded-For; "
+              "repeat for more"});
     command
         .add_flag(
             "--hide-payloads", config.access.hide_payloads,
@@ -176,39 +175,26 @@ void add_operators(CLI::App &command, Config &config, Words &words) {
 
 /// The options of both roles of the daemon.
 void add_daemon(CLI::App &command, Config &config, Words &words) {
-    command
-        .add_option(
-            "--http", words.http,
-            "Address that serves /livez, /readyz, /health, /metrics, /status and the page: HOST:PORT, or unix:PATH for a socket that user and group may use; empty for none")
-        ->envname("STACKSAGA_HTTP")
-        ->check(host_and_port, "")
-        ->type_name("ADDRESS")
+    add_checked(command, words.http, host_and_port,
+                {"--http", "STACKSAGA_HTTP", "ADDRESS",
+                 "Address that serves /livez, /readyz, /health, /metrics, /status and the page: "
+                 "HOST:PORT, or unix:PATH for a socket that user and group may use; empty for "
+                 "none"})
         ->capture_default_str();
-    command
-        .add_option("--metrics-http", words.metrics_http,
-                    "Another address that serves /metrics and the probes alone; --http then serves "
-                    "no /metrics")
-        ->envname("STACKSAGA_METRICS_HTTP")
-        ->check(host_and_port, "")
-        ->type_name("ADDRESS");
-    command
-        .add_option("--allowed-host,--http-host", words.allowed_hosts,
-                    "Host name that HTTP requests may use, besides localhost, IP addresses and the "
-                    "host of --http, and the origin of the page behind a proxy; repeat for more")
-        ->envname("STACKSAGA_ALLOWED_HOST")
-        ->delimiter(',')
-        ->check(not_empty, "")
-        ->type_name("NAME");
+    add_checked(command, words.metrics_http, host_and_port,
+                {"--metrics-http", "STACKSAGA_METRICS_HTTP", "ADDRESS",
+                 "Another address that serves /metrics and the probes alone; --http then serves no "
+                 "/metrics"});
+    add_list(command, words.allowed_hosts, not_empty,
+             {"--allowed-host,--http-host", "STACKSAGA_ALLOWED_HOST", "NAME",
+              "Host name that HTTP requests may use, besides localhost, IP addresses and the host "
+              "of --http, and the origin of the page behind a proxy; repeat for more"});
     add_operators(command, config, words);
-    command.add_option("--log-format", words.log_format, "logfmt or json")
-        ->envname("STACKSAGA_LOG_FORMAT")
-        ->check(one_of(formats), "")
-        ->type_name("FORMAT")
+    add_checked(command, words.log_format, one_of(formats),
+                {"--log-format", "STACKSAGA_LOG_FORMAT", "FORMAT", "logfmt or json"})
         ->capture_default_str();
-    command.add_option("--log-level", words.log_level, "debug, info, warn or error")
-        ->envname("STACKSAGA_LOG_LEVEL")
-        ->check(one_of(levels), "")
-        ->type_name("LEVEL")
+    add_checked(command, words.log_level, one_of(levels),
+                {"--log-level", "STACKSAGA_LOG_LEVEL", "LEVEL", "debug, info, warn or error"})
         ->capture_default_str();
 }
 

@@ -1,24 +1,20 @@
 #include "cli/saga_commands.hpp"
 
+#include "cli/reading.hpp"
 #include "cli/table.hpp"
 #include "errors.hpp"
 #include "log.hpp"
-#include "requirements.hpp"
 #include "web/actions.hpp"
 #include "web/views.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
 namespace stacksaga::coordinator {
 namespace {
-
-constexpr Duration statement_deadline = std::chrono::seconds(60);
-constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 
 constexpr const char *SQL_SAGAS =
     "SELECT f.saga_id, f.saga, f.key, f.status, f.waits_for,"
@@ -83,32 +79,15 @@ const char *sql_of_view(std::string_view path) {
         ->sql;
 }
 
-std::string table_of(const Rows &rows) {
-    std::vector<std::string> names;
-    for (int column = 0; column < rows.columns(); ++column)
-        names.emplace_back(rows.name(column));
-    std::vector<std::vector<std::string>> lines;
-    for (int row = 0; row < rows.size(); ++row) {
-        std::vector<std::string> &line = lines.emplace_back();
-        for (int column = 0; column < rows.columns(); ++column)
-            line.emplace_back(rows.text(row, column));
-    }
-    return format_table(names, lines);
-}
-
-asio::awaitable<Rows> ask(Connection &connection, const char *sql, const Parameters &parameters) {
-    return query_as(role_kinds, connection, sql, parameters, statement_deadline);
-}
-
 /// A table, or the JSON of one row and column.
 asio::awaitable<CommandOutput> print(Connection &connection, const Config &config, const char *sql,
                                      const char *sql_json, const Parameters &parameters,
                                      const Parameters &json_parameters) {
     if (!config.json) {
-        const Rows rows = co_await ask(connection, sql, parameters);
+        const Rows rows = co_await read_rows(connection, sql, parameters);
         co_return CommandOutput{.text = table_of(rows)};
     }
-    const Rows rows = co_await ask(connection, sql_json, json_parameters);
+    const Rows rows = co_await read_rows(connection, sql_json, json_parameters);
     co_return CommandOutput{fmt::format("{}\n", rows.text(0, 0)), 0};
 }
 
@@ -132,7 +111,7 @@ asio::awaitable<Named> find_named(Connection &connection, const SagaFilter &filt
         co_return named;
     }
     const Parameters parameters{null_if_empty(filter.saga), word};
-    const Rows rows = co_await ask(connection, SQL_SAGAS_OF_KEY, parameters);
+    const Rows rows = co_await read_rows(connection, SQL_SAGAS_OF_KEY, parameters);
     for (int row = 0; row < rows.size(); ++row)
         named.ids.emplace_back(rows.text(row, 0));
     named.table = table_of(rows);
@@ -157,16 +136,16 @@ asio::awaitable<CommandOutput> one_saga(Connection &connection, const Config &co
     const Parameters id{named.ids.front()};
     if (config.json) {
         const Parameters with_payloads{named.ids.front(), "true"};
-        const Rows rows = co_await ask(connection, sql_of_view("/api/saga"), with_payloads);
+        const Rows rows = co_await read_rows(connection, sql_of_view("/api/saga"), with_payloads);
         if (rows.size() == 0)
             co_return not_one(config.key, {});
         co_return CommandOutput{fmt::format("{}\n", rows.text(0, 0)), 0};
     }
-    const Rows saga = co_await ask(connection, SQL_SAGA, id);
+    const Rows saga = co_await read_rows(connection, SQL_SAGA, id);
     if (saga.size() == 0)
         co_return not_one(config.key, {});
-    const Rows attempts = co_await ask(connection, SQL_ATTEMPTS, id);
-    const Rows timeline = co_await ask(connection, SQL_TIMELINE, id);
+    const Rows attempts = co_await read_rows(connection, SQL_ATTEMPTS, id);
+    const Rows timeline = co_await read_rows(connection, SQL_TIMELINE, id);
     CommandOutput output{table_of(saga) + "\nAttempts\n" + table_of(attempts) + "\nTimeline\n", 0};
     for (int row = 0; row < timeline.size(); ++row)
         output.text += escape_controls(timeline.text(row, 0)) + "\n";
@@ -216,7 +195,7 @@ asio::awaitable<std::vector<std::string>> targets_of(Connection &connection, con
         co_return ids;
     }
     const Parameters parameters = parameters_of(config.filter);
-    const Rows rows = co_await ask(connection, SQL_SAGAS, parameters);
+    const Rows rows = co_await read_rows(connection, SQL_SAGAS, parameters);
     for (int row = 0; row < rows.size(); ++row)
         ids.emplace_back(rows.text(row, 0));
     if (ids.empty())
@@ -295,7 +274,7 @@ asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &execu
         *action, object.text(), !config.action.is_confirmed, config.action.on_behalf_of);
     runner.close();
     const Parameters parameters{answer};
-    const Rows rows = co_await ask(connection, SQL_ANSWER, parameters);
+    const Rows rows = co_await read_rows(connection, SQL_ANSWER, parameters);
     for (int row = 0; row < rows.size(); ++row)
         if (!rows.is_null(row, 3))
             output.code = 1;
