@@ -34,10 +34,12 @@ CREATE OR REPLACE FUNCTION stacksaga.queue_names()
 RETURNS TABLE (ring_id integer, region text, cluster text, queue text)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT r.ring_id, r.region, r.cluster, d.queue
+    SELECT r.ring_id, r.region, r.cluster, q.queue
       FROM stacksaga.ring r, stacksaga.definition_step d
+     CROSS JOIN LATERAL (
+           VALUES (d.queue), (CASE WHEN d.kind NOT IN ('sql', 'message') THEN d.fallback END)) AS q(queue)
      WHERE r.region = stacksaga.setting('region') AND r.cluster = stacksaga.setting('cluster')
-       AND d.kind = 'queue'
+       AND q.queue IS NOT NULL
     UNION
     SELECT r.ring_id, r.region, r.cluster, q.queue
       FROM stacksaga.ring r JOIN stacksaga.queue q USING (ring_id)
@@ -182,3 +184,10 @@ AS $$
 $$;
 COMMENT ON FUNCTION stacksaga.queue_states IS
     'Internal: returns the queues of a ring that status() and metrics() name: their settings, what runs, and what waits of each rank';
+
+CREATE OR REPLACE FUNCTION stacksaga.queue_counts(ring_id integer, queue text)
+RETURNS TABLE (completed bigint, failed bigint)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_queue_counts';
+COMMENT ON FUNCTION stacksaga.queue_counts IS
+    'Internal: returns how many steps of a queue were completed and how many attempts failed since the counters of this database began; NULL for a queue that has no counters';

@@ -14,10 +14,10 @@ SELECT kind, object
         ('{operator,support}',
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,redact_saga,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),
-        ('{operator,support,monitor}', '{find_sagas,definitions,live_sagas,saga_diagram,explain_retries,parked_sagas,saga_actions,operator_actions}'),
+        ('{operator,support,monitor}', '{find_sagas,saga_waits_for,definitions,live_sagas,saga_diagram,explain_retries,parked_sagas,saga_actions,operator_actions}'),
         ('{operator,support,monitor}', '{traced_sagas,saga_spans}'),
         ('{operator,support}', '{set_queue,drop_queue,pause_queue,resume_queue}'),
-        ('{operator,support,monitor}', '{queues,queue_names,waiting_by_rank,running_in_queue}'),
+        ('{operator,support,monitor}', '{queues,queue_names,queue_counts,waiting_by_rank,running_in_queue}'),
         -- Schedules
         ('{operator}', '{create_schedule,drop_schedule,fire_schedules}'),
         ('{operator,support}', '{pause_schedule,resume_schedule}'),

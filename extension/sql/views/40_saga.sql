@@ -61,7 +61,10 @@ SELECT s.saga_id,
             SELECT w.pause_reason FROM stacksaga.step_work w
              WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
                AND w.token OPERATOR(stacksaga.=) s.token
-             ORDER BY w.due_at, w.step_no LIMIT 1) AS pause_reason
+             ORDER BY w.due_at, w.step_no LIMIT 1) AS pause_reason,
+       s.priority::integer AS priority,
+       s.group_key,
+       coalesce(s.attributes, '{}') AS attributes
   FROM stacksaga.saga s
  CROSS JOIN (SELECT true) AS read_only; -- a view of one table could be written through
 COMMENT ON VIEW stacksaga.sagas IS

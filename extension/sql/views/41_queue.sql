@@ -13,11 +13,14 @@ SELECT n.queue,
        q.paused_at AS paused_since,
        q.pause_reason,
        n.region,
-       n.cluster
+       n.cluster,
+       c.completed,
+       c.failed
   FROM stacksaga.queue_names() AS n
   LEFT JOIN stacksaga.queue q ON q.ring_id = n.ring_id AND q.queue = n.queue
  CROSS JOIN LATERAL (
        SELECT least(sum(b.waiting), 10000)::bigint AS waiting, min(b.oldest_due) AS oldest_due
-         FROM stacksaga.waiting_by_rank(n.ring_id, n.queue, 10000) AS b) AS w;
+         FROM stacksaga.waiting_by_rank(n.ring_id, n.queue, 10000) AS b) AS w
+ CROSS JOIN LATERAL stacksaga.queue_counts(n.ring_id, n.queue) AS c;
 COMMENT ON VIEW stacksaga.queues IS
-    'Queues of the session''s ring, and those of other rings that have work or limits: what is due and not claimed, what is leased, and the limits; counts stop at 10,000';
+    'Queues of the session''s ring, and those of other rings that have work or limits: what is due and not claimed, what is leased, and the limits; counts stop at 10,000, but for the attempts that this server has seen completed and failed';

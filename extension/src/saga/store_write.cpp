@@ -6,6 +6,7 @@
 #include "pg/query.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/queue_counters.hpp"
 #include "src/common/queue_waiters.hpp"
 #include "src/common/wake.hpp"
 #include "src/saga/child.hpp"
@@ -40,11 +41,31 @@ pg::Param param(core::Value json) {
     return pg::param_datum(JSONBOID, json.bits, json.is_null);
 }
 
+/// Whether its row was loaded, or written since.
+StoredWork *find_stored(Saga &saga, core::WorkPurpose purpose, int16 step_no, Direction direction) {
+    for (StoredWork &s : saga.stored_work)
+        if (s.is_there && s.purpose == purpose && s.step_no == step_no && s.direction == direction)
+            return &s;
+    return nullptr;
+}
+
+/// Counts the end of an attempt, also for the queue that a service had claimed it from: that of its
+/// row, which is written later.
+void count_attempt(Saga &saga, int16 step_no, Direction direction, bool is_completed) {
+    const StoredWork *before = find_stored(saga, core::WorkPurpose::step, step_no, direction);
+    std::optional<std::string_view> queue = saga.definition->step(step_no).queue_of(false);
+    if (before != nullptr && !before->row.is_null(WorkColumn::queue))
+        queue = before->row.text(WorkColumn::queue); // it may be that of the fallback
+    if (queue)
+        count_answer(saga.ring_id, *queue, is_completed);
+}
+
 void write_effects(Saga &saga) {
     using Column = EffectColumn;
     for (const core::Effect &e : saga.changes.effects) {
         CRASH_POINT("step: before the marker");
         count_completed(e.direction);
+        count_attempt(saga, e.step_no, e.direction, true);
         effect_table.insert(std::array{
             assign(Column::saga_id, pg::param(saga.id)),
             assign(Column::step_no, pg::param(e.step_no)),
@@ -78,10 +99,11 @@ pg::Param failure_error(const core::Failure &failure, const pg::TableRow *before
 }
 
 /// A late answer to an attempt that was already counted as failed replaces its row.
-void write_failure(const Saga &saga, const core::NewFailure &n) {
+void write_failure(Saga &saga, const core::NewFailure &n) {
     using Column = FailureColumn;
     const core::Failure &f = n.failure;
     count_failed(n.direction, f.failure_class);
+    count_attempt(saga, n.step_no, n.direction, false);
     const std::array key{pg::param(saga.id), pg::param(n.step_no), param(n.direction),
                          pg::param(n.attempt), pg::param(saga.token)};
     std::optional<pg::TableRow> before =
@@ -110,7 +132,7 @@ void write_failure(const Saga &saga, const core::NewFailure &n) {
     CRASH_POINT("step: failure written, work row unchanged");
 }
 
-void write_failures(const Saga &saga) {
+void write_failures(Saga &saga) {
     for (const core::Settled &s : saga.changes.settled)
         write_settled(saga, s);
     for (const core::NewFailure &n : saga.changes.failures)
@@ -139,17 +161,8 @@ void wake_for(const Saga &saga, const Work &work, std::optional<std::string_view
          uuid_text(saga.id));
 }
 
-/// Whether it was loaded, or written since.
-StoredWork *find_stored(Saga &saga, const Work &work) {
-    for (StoredWork &s : saga.stored_work)
-        if (s.is_there && s.purpose == work.purpose && s.step_no == work.step_no &&
-            s.direction == work.direction)
-            return &s;
-    return nullptr;
-}
-
 StoredWork &stored(Saga &saga, const Work &work) {
-    if (StoredWork *known = find_stored(saga, work); known != nullptr)
+    if (StoredWork *known = find_stored(saga, work.purpose, work.step_no, work.direction))
         return *known;
     const std::array key{pg::param(saga.id), purpose_param(work.purpose), pg::param(work.step_no),
                          param(work.direction)};

@@ -1,0 +1,16 @@
+// Steps completed and attempts failed of each queue: two counters a queue, for the view queues.
+//
+// They stand in the file of counters.hpp and follow its rules: a transaction's counts are added
+// when it commits. Queues have no numbers, so each takes one of the places for queues with the
+// first answer that is counted, under a hash of its ring and its name, and keeps it. When all
+// places are taken, further queues are not counted.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga {
+
+/// An attempt that a service had claimed from this queue has ended, once the transaction commits.
+/// Never raises but for want of memory.
+void count_answer(int32 ring_id, std::string_view queue, bool is_completed);
+
+} // namespace stacksaga
