@@ -27,10 +27,11 @@ constexpr const char *SQL_SAGAS_JSON =
     "           coalesce(pg_catalog.json_agg(pg_catalog.to_json(f)), '[]'))"
     "  FROM stacksaga.find_sagas(saga => $1::text, status => $2::text, key_prefix => $3::text,"
     "           attributes => $4::jsonb, max_sagas => $5::integer) AS f";
+/// find_sagas() may find many whose keys only begin so.
 constexpr const char *SQL_SAGAS_OF_KEY =
-    "SELECT f.saga_id, f.saga, f.key, f.status"
-    "  FROM stacksaga.find_sagas(saga => $1::text, key_prefix => $2::text, max_sagas => 1000) AS f"
-    " WHERE f.key = $2::text";
+    "SELECT s.saga_id, s.saga, s.key, s.status FROM stacksaga.sagas AS s"
+    " WHERE s.key = $2::text AND ($1::text IS NULL OR s.saga = $1)"
+    " ORDER BY s.created_at DESC, s.saga_id DESC LIMIT 1000";
 constexpr const char *SQL_SAGA =
     "SELECT saga_id, saga, version, key, status, current_step, attempt,"
     "       date_trunc('seconds', paused_until) AS paused_until, created_at, finished_at"
@@ -270,9 +271,18 @@ asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &execu
     const bool is_all = config.command_name == "redrive" && config.action.targets.empty();
     const Action *action = find_action(is_all ? "redrive-all" : config.command_name);
     ActionRunner runner(executor, config.conninfo, [](std::string_view) {});
-    const std::string answer = co_await runner.run(
-        *action, object.text(), !config.action.is_confirmed, config.action.on_behalf_of);
+    std::string answer;
+    try {
+        answer = co_await runner.run(*action, object.text(), !config.action.is_confirmed,
+                                     config.action.on_behalf_of);
+    } catch (const StoreError &error) {
+        if (error.kind != ErrorClass::refused)
+            throw;
+        output = refused(1, explain(error));
+    }
     runner.close();
+    if (output.code != 0)
+        co_return output;
     const Parameters parameters{answer};
     const Rows rows = co_await read_rows(connection, SQL_ANSWER, parameters);
     for (int row = 0; row < rows.size(); ++row)

@@ -16,10 +16,40 @@ namespace {
 
 constexpr const char *json = "application/json";
 constexpr std::string_view action_prefix = "/api/act/";
+/// A line for each queue; what is not known is empty.
 constexpr const char *SQL_DEPTHS =
-    "SELECT pg_catalog.string_agg(pg_catalog.concat_ws(E'\\t', waiting, running, queue), E'\\n')"
-    "  FROM (SELECT waiting, running, queue FROM stacksaga.queues"
-    "         WHERE queue !~ '[[:cntrl:]]' ORDER BY queue LIMIT 200) AS q";
+    "SELECT pg_catalog.string_agg(pg_catalog.concat(waiting, E'\\t', running, E'\\t', completed,"
+    "           E'\\t', failed, E'\\t', region, ' / ', cluster, ' / ', queue), E'\\n')"
+    "  FROM (SELECT * FROM stacksaga.queues"
+    "         WHERE pg_catalog.concat(region, cluster, queue) !~ '[[:cntrl:]]'"
+    "         ORDER BY region, cluster, queue LIMIT 200) AS q";
+
+std::optional<double> number_of(std::string_view text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end != text.data() ? std::optional(value) : std::nullopt;
+}
+
+/// Takes what stands before the separator.
+std::string_view take_field(std::string_view &text, char separator) {
+    const std::string_view field = text.substr(0, text.find(separator));
+    text.remove_prefix(std::min(field.size() + 1, text.size()));
+    return field;
+}
+
+History::Depths depths_of(std::string_view text) {
+    History::Depths depths;
+    while (!text.empty()) {
+        std::string_view line = take_field(text, '\n');
+        History::Depth depth;
+        depth.waiting = number_of(take_field(line, '\t')).value_or(0);
+        depth.running = number_of(take_field(line, '\t')).value_or(0);
+        depth.completed = number_of(take_field(line, '\t'));
+        depth.failed = number_of(take_field(line, '\t'));
+        depths.emplace(line, depth);
+    }
+    return depths;
+}
 
 /// Sagas' errors name their HTTP status; 42501 is a missing grant, 22... and 23... are arguments.
 int status_of(const StoreError &error) {
@@ -113,20 +143,8 @@ asio::awaitable<void> Api::read_history(Database &database) {
         // The other charts go on.
         log_.debug("depths are unknown", {{"on", database.name}, {"error", error.what()}});
     }
-    History::Depths depths;
-    std::string_view text = lines ? std::string_view(*lines) : std::string_view();
-    while (!text.empty()) {
-        const std::string_view line = text.substr(0, text.find('\n'));
-        text.remove_prefix(std::min(line.size() + 1, text.size()));
-        const auto first = line.find('\t');
-        const auto second = line.find('\t', first + 1);
-        History::Depth depth;
-        std::from_chars(line.data(), line.data() + first, depth.waiting);
-        std::from_chars(line.data() + first + 1, line.data() + second, depth.running);
-        depths.emplace(line.substr(second + 1), depth);
-    }
     const auto now = std::chrono::time_point_cast<Duration>(std::chrono::system_clock::now());
-    database.history.add(samples, depths, now);
+    database.history.add(samples, depths_of(lines.value_or("")), now);
 }
 
 Api::Database *Api::database_of(const HttpRequest &request) {

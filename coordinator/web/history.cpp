@@ -40,11 +40,22 @@ std::string number(std::optional<double> value) {
     return value ? fmt::format("{:.6g}", *value) : "null";
 }
 
-/// A JSON list of one value for each point.
-template <class Points, class Value> std::string list(const Points &points, Value value) {
+/// What happened between two readings of a counter. One that fell began anew, on another server:
+/// unknown.
+std::optional<double> change(std::optional<double> before, std::optional<double> after) {
+    return before && after && *after >= *before ? std::optional(*after - *before) : std::nullopt;
+}
+
+template <class Map> auto find(const Map &map, const std::string &name) {
+    const auto found = map.find(name);
+    return found == map.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// A JSON list of `value(i)` for each point but the first, which only begins the first rate.
+template <class Value> std::string list(std::size_t points, Value value) {
     std::string text;
-    for (const auto &point : points)
-        text += (text.empty() ? "" : ", ") + value(point);
+    for (std::size_t i = 1; i < points; ++i)
+        text += (text.empty() ? "" : ", ") + value(i);
     return "[" + text + "]";
 }
 
@@ -64,50 +75,56 @@ void History::add(const std::vector<Sample> &samples, const Depths &depths, Inst
         points_.pop_front();
 }
 
-std::string History::json() const {
-    // The first point is only the beginning of the first rate.
-    const std::vector<Point> shown(points_.begin() + (points_.empty() ? 0 : 1), points_.end());
-    std::string of_rates;
+std::string History::rates_json() const {
+    std::string text;
     for (const Rate &rate : rates) {
-        std::string text;
-        for (std::size_t i = 1; i < points_.size(); ++i) {
-            const auto before = points_[i - 1].counters.find(std::string(rate.name));
-            const auto after = points_[i].counters.find(std::string(rate.name));
-            std::optional<double> change;
-            // A counter that fell began anew, on another server: unknown.
-            if (before != points_[i - 1].counters.end() && after != points_[i].counters.end() &&
-                after->second >= before->second)
-                change = after->second - before->second;
-            text += (text.empty() ? "" : ", ") + number(change);
-        }
-        of_rates += fmt::format("{}\"{}\": [{}]", of_rates.empty() ? "" : ", ", rate.name, text);
+        const std::string name(rate.name);
+        const auto changes = list(points_.size(), [&](std::size_t i) {
+            return number(
+                change(find(points_[i - 1].counters, name), find(points_[i].counters, name)));
+        });
+        text += fmt::format("{}\"{}\": {}", text.empty() ? "" : ", ", name, changes);
     }
+    return text;
+}
+
+std::string History::queue_json(const std::string &name) const {
+    const auto depth = [&](std::size_t i) { return find(points_[i].depths, name); };
+    const auto depths = [&](double Depth::*what) {
+        return list(points_.size(), [&](std::size_t i) {
+            const auto known = depth(i);
+            return number(known ? std::optional((*known).*what) : std::nullopt);
+        });
+    };
+    const auto changes = [&](std::optional<double> Depth::*what) {
+        return list(points_.size(), [&](std::size_t i) {
+            const auto before = depth(i - 1);
+            const auto after = depth(i);
+            return number(before && after ? change((*before).*what, (*after).*what) : std::nullopt);
+        });
+    };
+    return fmt::format("{{\"waiting\": {}, \"running\": {}, \"completed\": {}, \"failed\": {}}}",
+                       depths(&Depth::waiting), depths(&Depth::running), changes(&Depth::completed),
+                       changes(&Depth::failed));
+}
+
+std::string History::json() const {
     std::set<std::string> names;
-    for (const Point &point : shown)
-        for (const auto &[queue, depth] : point.depths)
+    for (std::size_t i = 1; i < points_.size(); ++i)
+        for (const auto &[queue, depth] : points_[i].depths)
             names.insert(queue);
     std::string of_queues;
-    for (const std::string &name : names) {
-        const auto depth = [&name](double Depth::*what) {
-            return [&name, what](const Point &point) {
-                const auto found = point.depths.find(name);
-                return number(found == point.depths.end() ? std::optional<double>()
-                                                          : found->second.*what);
-            };
-        };
-        of_queues +=
-            fmt::format("{}{}: {{\"waiting\": {}, \"running\": {}}}", of_queues.empty() ? "" : ", ",
-                        quoted_json(name), list(shown, depth(&Depth::waiting)),
-                        list(shown, depth(&Depth::running)));
-    }
-    const std::string times = list(shown, [](const Point &point) {
-        return std::to_string(
-            std::chrono::duration_cast<std::chrono::seconds>(point.at.time_since_epoch()).count());
+    for (const std::string &name : names)
+        of_queues += fmt::format("{}{}: {}", of_queues.empty() ? "" : ", ", quoted_json(name),
+                                 queue_json(name));
+    const std::string times = list(points_.size(), [this](std::size_t i) {
+        const auto since = points_[i].at.time_since_epoch();
+        return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(since).count());
     });
     return fmt::format("{{\"period_seconds\": {}, \"at\": {}, \"rates\": {{{}}}, \"queues\": "
                        "{{{}}}}}",
                        std::chrono::duration_cast<std::chrono::seconds>(period).count(), times,
-                       of_rates, of_queues);
+                       rates_json(), of_queues);
 }
 
 } // namespace stacksaga::coordinator

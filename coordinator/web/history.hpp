@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,17 +20,22 @@ public:
     static constexpr std::size_t points_max = 120;
     static constexpr std::size_t queues_max = 200;
 
+    /// Of one queue at one point.
     struct Depth {
         double waiting = 0;
         double running = 0;
+        std::optional<double> completed{}; ///< a counter; so is the next
+        std::optional<double> failed{};
     };
     using Depths = std::map<std::string, Depth>;
 
-    /// Adds a point: the samples of metrics(), and how many steps of each queue wait and run.
+    /// Adds a point: the samples of metrics(), and how many steps of each queue wait, run, were
+    /// completed and failed.
     void add(const std::vector<Sample> &samples, const Depths &depths, Instant now);
 
     /// {"period_seconds", "at": [...], "rates": {NAME: [...]}, "queues": {NAME: {"waiting": [...],
-    /// "running": [...]}}}; null stands where nothing is known.
+    /// "running": [...], "completed": [...], "failed": [...]}}}; null stands where nothing is
+    /// known.
     [[nodiscard]] std::string json() const;
 
 private:
@@ -38,6 +44,9 @@ private:
         std::map<std::string, double> counters;
         Depths depths;
     };
+
+    [[nodiscard]] std::string rates_json() const;
+    [[nodiscard]] std::string queue_json(const std::string &name) const;
 
     std::deque<Point> points_; ///< the oldest first; one more than there are rates
 };

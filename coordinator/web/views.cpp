@@ -13,6 +13,9 @@
 namespace stacksaga::coordinator {
 namespace {
 
+// clang-format indents strings among macros by the columns of the macros before them.
+// clang-format off
+
 /// One row more than a page shows: whether there is a next page.
 constexpr const char *SQL_SAGAS = "SELECT pg_catalog.json_build_object('sagas', " LIST(
     "SELECT f.saga_id, f.saga, f.version, f.key, f.status, f.waits_for, f.priority,"
@@ -23,57 +26,56 @@ constexpr const char *SQL_SAGAS = "SELECT pg_catalog.json_build_object('sagas', 
     "           created_before => $5::timestamptz, before_saga_id => $6::uuid,"
     "           max_sagas => 51) AS f") ", 'now', stacksaga.clock_now())";
 
-/// What find_sagas() says of the one saga is found by its name, key and time.
+/// Those of one key, of whatever names and runs: find_sagas() may find many whose keys only begin
+/// so.
+constexpr const char *SQL_SAGAS_OF_KEY = "SELECT pg_catalog.json_build_object('sagas', " LIST(
+    "SELECT s.saga_id, s.saga, s.key, s.status FROM stacksaga.sagas AS s WHERE s.key = $1::text"
+    " ORDER BY s.created_at DESC, s.saga_id DESC LIMIT 51") ")";
+
 constexpr const char *SQL_SAGA =
     "WITH s AS MATERIALIZED ("
     "    SELECT saga_id, saga, version, key, status, current_step, attempt, paused_until,"
     "           pause_reason, region, cluster, token::text AS token, input,"
     "           left(last_error, 8192) AS last_error, created_at, updated_at, finished_at,"
-    "           parent_id"
+    "           parent_id, priority, group_key, attributes"
     "      FROM stacksaga.sagas WHERE saga_id = $1::uuid)"
     "SELECT pg_catalog.json_build_object("
-    "    'saga', pg_catalog.to_jsonb(s) - 'input',"
-    "    'traits', (SELECT pg_catalog.json_build_object('waits_for', f.waits_for,"
-    "                   'priority', f.priority, 'group_key', f.group_key,"
-    "                   'attributes', CASE WHEN $2::boolean THEN f.attributes END)"
-    "                 FROM stacksaga.find_sagas(saga => s.saga, key_prefix => s.key,"
-    "                          created_before => s.created_at + interval '1 us',"
-    "                          max_sagas => 100) AS f WHERE f.saga_id = s.saga_id),"
-    "    'input', CASE WHEN $2 THEN " PAYLOAD(
-        "s.input") " END,"
-                   "    'result', (SELECT pg_catalog.json_build_object('failed_step', r.failed_step,"
-                   "                   'error', left(r.error, 8192),"
-                   "                   'output', CASE WHEN $2 THEN " PAYLOAD(
-                       "r.output") " END)"
-                                   "                 FROM stacksaga.saga_result(s.saga_id) AS r),"
-                                   "    'attempts', " LIST(
-                                       "SELECT h.step, h.direction, h.attempt, h.status, left(h.error, 8192) AS error,"
-                                       "       h.error_class, h.started_at, h.finished_at, h.worker"
-                                       "  FROM stacksaga.saga_history AS h WHERE h.saga_id = s.saga_id"
-                                       " ORDER BY h.started_at, h.finished_at LIMIT 500") ","
-                                                                                          "    'actions', " LIST(
-                                                                                              "SELECT a.action, a.step, a.outcome, a.role, a.reason, a.acted_at, a.status_before,"
-                                                                                              "       a.status_after"
-                                                                                              "  FROM stacksaga.saga_actions AS a WHERE a.saga_id = s.saga_id"
-                                                                                              " ORDER BY a.acted_at LIMIT 200") ","
-                                                                                                                                "    'children', " LIST(
-                                                                                                                                    "SELECT c.saga_id, c.saga, c.key, c.status, c.created_at, c.finished_at"
-                                                                                                                                    "  FROM stacksaga.sagas AS c WHERE c.parent_id = s.saga_id"
-                                                                                                                                    " ORDER BY c.created_at LIMIT 100") ","
-                                                                                                                                                                        "    'parent', (SELECT pg_catalog.json_build_object('saga_id', p.saga_id, 'saga', p.saga,"
-                                                                                                                                                                        "                   'status', p.status)"
-                                                                                                                                                                        "                 FROM stacksaga.sagas AS p WHERE p.saga_id = s.parent_id),"
-                                                                                                                                                                        "    'parked', (SELECT pg_catalog.json_build_object('step', p.step,"
-                                                                                                                                                                        "                   'direction', p.direction, 'since', p.since, 'hint', p.hint)"
-                                                                                                                                                                        "                 FROM stacksaga.parked_sagas AS p WHERE p.saga_id = s.saga_id),"
-                                                                                                                                                                        "    'timeline', (SELECT pg_catalog.json_agg(l.line ORDER BY l.n)"
-                                                                                                                                                                        "                   FROM (SELECT left(t.line, 8192) AS line, t.n"
-                                                                                                                                                                        "                           FROM stacksaga.saga_timeline(s.saga_id)"
-                                                                                                                                                                        "                                WITH ORDINALITY AS t(line, n)"
-                                                                                                                                                                        "                          LIMIT 1000) AS l),"
-                                                                                                                                                                        "    'diagram', stacksaga.saga_diagram(s.saga, s.version),"
-                                                                                                                                                                        "    'now', stacksaga.clock_now())"
-                                                                                                                                                                        "  FROM s";
+    "    'saga', pg_catalog.to_jsonb(s) - ARRAY['input', 'attributes'],"
+    "    'waits_for', stacksaga.saga_waits_for(s.saga_id),"
+    "    'attributes', CASE WHEN $2::boolean THEN s.attributes END,"
+    "    'input', CASE WHEN $2 THEN " PAYLOAD("s.input") " END,"
+    "    'result', (SELECT pg_catalog.json_build_object('failed_step', r.failed_step,"
+    "                   'error', left(r.error, 8192),"
+    "                   'output', CASE WHEN $2 THEN " PAYLOAD("r.output") " END)"
+    "                 FROM stacksaga.saga_result(s.saga_id) AS r),"
+    "    'attempts', " LIST(
+        "SELECT h.step, h.direction, h.attempt, h.status, left(h.error, 8192) AS error,"
+        "       h.error_class, h.started_at, h.finished_at, h.worker"
+        "  FROM stacksaga.saga_history AS h WHERE h.saga_id = s.saga_id"
+        " ORDER BY h.started_at, h.finished_at LIMIT 500") ","
+    "    'actions', " LIST(
+        "SELECT a.action, a.step, a.outcome, a.role, a.reason, a.acted_at, a.status_before,"
+        "       a.status_after"
+        "  FROM stacksaga.saga_actions AS a WHERE a.saga_id = s.saga_id"
+        " ORDER BY a.acted_at LIMIT 200") ","
+    "    'children', " LIST(
+        "SELECT c.saga_id, c.saga, c.key, c.status, c.created_at, c.finished_at"
+        "  FROM stacksaga.sagas AS c WHERE c.parent_id = s.saga_id"
+        " ORDER BY c.created_at LIMIT 100") ","
+    "    'parent', (SELECT pg_catalog.json_build_object('saga_id', p.saga_id, 'saga', p.saga,"
+    "                   'status', p.status)"
+    "                 FROM stacksaga.sagas AS p WHERE p.saga_id = s.parent_id),"
+    "    'parked', (SELECT pg_catalog.json_build_object('step', p.step,"
+    "                   'direction', p.direction, 'since', p.since, 'hint', p.hint)"
+    "                 FROM stacksaga.parked_sagas AS p WHERE p.saga_id = s.saga_id),"
+    "    'timeline', (SELECT pg_catalog.json_agg(l.line ORDER BY l.n)"
+    "                   FROM (SELECT left(t.line, 8192) AS line, t.n"
+    "                           FROM stacksaga.saga_timeline(s.saga_id)"
+    "                                WITH ORDINALITY AS t(line, n)"
+    "                          LIMIT 1000) AS l),"
+    "    'diagram', stacksaga.saga_diagram(s.saga, s.version),"
+    "    'now', stacksaga.clock_now())"
+    "  FROM s";
 
 constexpr const char *SQL_QUEUES = "SELECT pg_catalog.json_build_object('queues', " LIST(
     "SELECT * FROM stacksaga.queues ORDER BY queue LIMIT 500") ", 'now', stacksaga.clock_now())";
@@ -99,20 +101,18 @@ constexpr const char *SQL_MESSAGE =
     "SELECT pg_catalog.json_build_object('message_id', d.message_id, 'subscription',"
     "           d.subscription, 'topic', d.topic, 'key', d.key, 'dead_since', d.dead_since,"
     "           'attempts', d.attempts, 'last_error', left(d.last_error, 8192),"
-    "           'payload', CASE WHEN $3::boolean THEN " PAYLOAD(
-        "d.payload") " END)"
-                     "  FROM stacksaga.dead_messages AS d"
-                     " WHERE d.subscription = $1::text AND d.message_id = $2::uuid LIMIT 1";
+    "           'payload', CASE WHEN $3::boolean THEN " PAYLOAD("d.payload") " END)"
+    "  FROM stacksaga.dead_messages AS d"
+    " WHERE d.subscription = $1::text AND d.message_id = $2::uuid LIMIT 1";
 
 constexpr const char *SQL_SCHEDULES = "SELECT pg_catalog.json_build_object('schedules', " LIST(
     "SELECT s.schedule, s.region, s.cluster, s.saga, s.cron, s.timezone, s.paused,"
     "       s.paused_since, s.pause_reason, s.next_run, s.last_run, s.last_saga_id,"
     "       s.catch_up, s.overlap, s.role, s.failures, s.failed_since,"
     "       left(s.last_error, 2048) AS last_error, s.next_attempt,"
-    "       CASE WHEN $2::boolean THEN " PAYLOAD(
-        "s.input") " END AS input"
-                   "  FROM stacksaga.schedules AS s WHERE $1::text IS NULL OR s.schedule > $1"
-                   " ORDER BY s.schedule LIMIT 51") ", 'now', stacksaga.clock_now())";
+    "       CASE WHEN $2::boolean THEN " PAYLOAD("s.input") " END AS input"
+    "  FROM stacksaga.schedules AS s WHERE $1::text IS NULL OR s.schedule > $1"
+    " ORDER BY s.schedule LIMIT 51") ", 'now', stacksaga.clock_now())";
 
 constexpr const char *SQL_DEFINITIONS = "SELECT pg_catalog.json_build_object('definitions', " LIST(
     "SELECT * FROM stacksaga.definitions WHERE $1::text IS NULL OR saga > $1"
@@ -129,6 +129,7 @@ constexpr const char *SQL_OPERATOR_ACTIONS =
         "  FROM stacksaga.operator_actions AS a"
         " WHERE a.at < coalesce($1::timestamptz, 'infinity')"
         " ORDER BY a.at DESC LIMIT 51") ", 'now', stacksaga.clock_now())";
+// clang-format on
 
 } // namespace
 
@@ -137,6 +138,7 @@ std::span<const View> views() {
         {"/api/sagas",
          {"saga", "status", "key", "attributes", "created_before", "before_saga_id", "payloads"},
          SQL_SAGAS},
+        {"/api/sagas-of-key", {"key"}, SQL_SAGAS_OF_KEY},
         {"/api/saga", {"id", "payloads"}, SQL_SAGA, "No saga has this id."},
         {"/api/queues", {}, SQL_QUEUES},
         {"/api/blocked-keys", {"subscription"}, SQL_BLOCKED_KEYS},

@@ -40,8 +40,22 @@ TEST(History, TurnsCountersIntoRates) {
     EXPECT_TRUE(has(json, "\"failed\": [1, 0, 1]")) << json;
     EXPECT_TRUE(has(json, "\"failures\": [2, 0, 2]")) << "of all labels: " << json;
     EXPECT_TRUE(has(json, "\"started\": [null, null, null]")) << json;
-    EXPECT_TRUE(has(json, R"("payments": {"waiting": [7, null, 8], "running": [2, null, 0]})"))
+    EXPECT_TRUE(has(json, R"("payments": {"waiting": [7, null, 8], "running": [2, null, 0], )"))
         << json;
+}
+
+TEST(History, HasTheRatesOfEachQueue) {
+    History history;
+    history.add({}, {{"payments", {0, 0, 10, 3}}, {"mails", {0, 0}}}, at(0));
+    history.add({}, {{"payments", {0, 0, 15, 3}}, {"mails", {0, 0}}, {"new", {0, 0, 9, 9}}},
+                at(30));
+    history.add({}, {{"payments", {0, 0, 2, 4}}, {"mails", {0, 0}}, {"new", {0, 0, 9, 9}}}, at(60));
+    const std::string json = history.json();
+    EXPECT_TRUE(has(json, R"("completed": [5, null], "failed": [0, 1]})"))
+        << "a counter fell: " << json;
+    EXPECT_TRUE(has(json, R"("completed": [null, 0], "failed": [null, 0]})"))
+        << "a new one: " << json;
+    EXPECT_TRUE(has(json, R"("completed": [null, null], "failed": [null, null]})")) << json;
 }
 
 TEST(History, KeepsAnHour) {
