@@ -5,13 +5,16 @@
 import {act, can_act, session} from "./api.js";
 import {by_id, copyable, make, patch, quoted, table} from "./dom.js";
 
+/// What is no saga belongs to a ring, which the session names.
+const in_ring = o => !o.region || (o.region === "default" && o.cluster === "default") ? ""
+  : `SET stacksaga.region = ${quoted(o.region)}; SET stacksaga.cluster = ${quoted(o.cluster)};\n`;
 const uuids = ids => `ARRAY[${ids.map(quoted).join(", ")}]::uuid[]`;
 const on_sagas = name => (o, reason) => o.saga_ids.length === 1
   ? `SELECT stacksaga.${name}_saga(${quoted(o.saga_ids[0])}, ${reason});`
   : `SELECT * FROM stacksaga.${name}_sagas(${uuids(o.saga_ids)}, ${reason}, dry_run => false` +
     `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`;
-const of_name = (name, what) => (o, reason) => `SELECT stacksaga.${name}(${quoted(o[what])}, ${reason});`;
-const on_messages = (name, has_reason) => (o, reason) => o.message_ids.map(id =>
+const of_name = (name, what) => (o, reason) => `${in_ring(o)}SELECT stacksaga.${name}(${quoted(o[what])}, ${reason});`;
+const on_messages = (name, has_reason) => (o, reason) => in_ring(o) + o.message_ids.map(id =>
   `SELECT stacksaga.${name}(${quoted(o.subscription)}, ${quoted(id)}${has_reason ? `, ${reason}` : ""});`).join("\n");
 
 const catalogue = {
@@ -20,11 +23,12 @@ const catalogue = {
   cancel: {label: "Cancel", sql: on_sagas("cancel")},
   suspend: {label: "Suspend", sql: on_sagas("suspend")},
   resolve: {label: "Resolve step", sql: (o, reason) => `SELECT stacksaga.resolve_step(` +
-    `${quoted(o.saga_id)}, ${quoted(o.step)}, ${quoted(o.outcome)}, reason => ${reason});`},
+    `${quoted(o.saga_id)}, ${quoted(o.step)}, ${quoted(o.outcome)}, ${o.output === undefined ? ""
+      : `output => ${quoted(JSON.stringify(o.output))}, `}reason => ${reason});`},
   redrive: {label: "Redrive", sql: on_messages("redrive_message", false)},
   discard: {label: "Discard", sql: on_messages("discard_message", true)},
   "redrive-all": {label: "Redrive all", has_spread: true, sql: (o, reason) =>
-    `SELECT * FROM stacksaga.redrive_messages(${quoted(o.subscription)}, reason => ${reason}, dry_run => false` +
+    `${in_ring(o)}SELECT * FROM stacksaga.redrive_messages(${quoted(o.subscription)}, reason => ${reason}, dry_run => false` +
     `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`},
   "pause-queue": {label: "Pause", sql: of_name("pause_queue", "queue")},
   "resume-queue": {label: "Resume", sql: of_name("resume_queue", "queue")},
@@ -54,12 +58,19 @@ function open_dialog(name, object, title) {
   const sql = make("div");
   const reason = make("input", {id: "reason", name: "reason", required: true, autocomplete: "off"});
   const spread = make("input", {id: "spread", name: "spread", placeholder: "at once; or 5 minutes", autocomplete: "off"});
+  const output = make("input", {id: "output", name: "output", placeholder: '{"receipt": 17}', autocomplete: "off", spellcheck: "false"});
   const go = make("button", {id: "go", class: "primary"}, "Try it");
-  const asked = () => ({...object, reason: reason.value, ...(spread.value ? {spread: spread.value} : {})});
+  const asked = () => ({...object, reason: reason.value, ...(spread.value ? {spread: spread.value} : {}),
+    ...(output.value.trim() ? {output: JSON.parse(output.value)} : {})});
   const changed = () => {
     is_tried = false;
     go.textContent = "Try it";
-    patch(sql, [copyable(sql_of(name, asked(), reason.value || "why"))]);
+    try {
+      patch(sql, [copyable(sql_of(name, asked(), reason.value || "why"))]);
+      output.setCustomValidity("");
+    } catch {
+      output.setCustomValidity("This is not JSON.");
+    }
   };
   const submit = async event => {
     event.preventDefault();
@@ -82,11 +93,12 @@ function open_dialog(name, object, title) {
     }
     go.disabled = false;
   };
-  reason.oninput = spread.oninput = changed;
+  reason.oninput = spread.oninput = output.oninput = changed;
   dialog.replaceChildren(make("form", {onsubmit: submit, method: "dialog"},
     make("h2", {id: "dialog-title"}, title),
     make("label", {for: "reason"}, "Reason; it is recorded with your name"), reason,
     action.has_spread ? [make("label", {for: "spread"}, "Spread the next attempts over"), spread] : null,
+    object.outcome === "done" ? [make("label", {for: "output"}, "What the step returns, as JSON"), output] : null,
     make("p", {class: "buttons"}, go, make("button", {type: "button", onclick: () => dialog.close()}, "Close")),
     result, make("h3", {}, "SQL"), sql));
   changed();

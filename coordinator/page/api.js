@@ -4,6 +4,8 @@
 export const session = {user: null, csrf_token: null, actions: "off", sees_payloads: false};
 export const can_act = () => session.csrf_token !== null;
 export const chosen_database = new URLSearchParams(location.search).get("database");
+/// Of several databases, the one that the address names, else the first.
+export const chosen_of = databases => databases.find(d => d.name === chosen_database) ?? databases[0];
 
 const of_database = parameters => new URLSearchParams(Object.entries(
   {...parameters, database: chosen_database}).filter(([, v]) => v !== null && v !== undefined && v !== ""));

@@ -18,18 +18,32 @@ function curve(values, label) {
 
 const known = values => (values ?? []).filter(v => v !== null);
 
+/// What happened in each minute, how often in all, and the same in words.
+function rate_of(values, period) {
+  const per_minute = (values ?? []).map(v => v === null ? null : v * 60 / period);
+  const sum = Math.round(known(values).reduce((a, b) => a + b, 0));
+  const peak = Math.round(Math.max(0, ...known(per_minute)));
+  return {per_minute, sum, text: known(values).length === 0 ? "known after a minute"
+    : `${sum} in ${seconds(known(values).length * period)}, at most ${peak} a minute`};
+}
+
 /// What happened in each minute of the last hour.
 export function rate_chart(title, values, period, is_bad = false) {
-  const per_minute = (values ?? []).map(v => v === null ? null : v * 60 / period);
-  const sum = known(values).reduce((a, b) => a + b, 0);
-  const peak = Math.max(0, ...known(per_minute));
-  const text = known(values).length === 0 ? "known after a minute" : `${Math.round(sum)} in ${seconds(known(values).length * period)}, at most ${Math.round(peak)} a minute`;
+  const {per_minute, text} = rate_of(values, period);
   return make("div", {class: `chart ${is_bad ? "failures" : ""}`, "data-key": title}, make("b", {}, title),
     curve(per_minute, `${title}: ${text}`), make("span", {class: "dim"}, text));
 }
 
 export const spark = (title, values) => known(values).length === 0 ? "" : make("span", {class: "spark"},
   curve(values, `${title}: at most ${Math.max(...known(values))} in the last hour, now ${known(values).at(-1)}`));
+
+/// The same of a rate, with how often it happened.
+export function rate_spark(title, values, period, is_bad = false) {
+  if (known(values).length === 0) return "";
+  const {per_minute, sum, text} = rate_of(values, period);
+  return make("span", {class: `spark ${is_bad && sum > 0 ? "failures" : ""}`}, curve(per_minute, `${title}: ${text}`),
+    make("span", {class: "dim"}, String(sum)));
+}
 
 /// Each attempt is a bar from its start to its end.
 export function attempts_axis(attempts, now) {

@@ -33,6 +33,7 @@ function patch_element(old, wanted) {
     if (old.getAttribute(name) !== wanted.getAttribute(name) && !is_state(name))
       old.setAttribute(name, wanted.getAttribute(name));
   for (const name of handlers) if (old[name] !== wanted[name]) old[name] = wanted[name];
+  if (old.type === "checkbox") old.checked = wanted.checked; // its attribute counts only until it is clicked
   patch(old, [...wanted.childNodes]);
 }
 

@@ -2,18 +2,20 @@
 "use strict";
 
 import {action_button, sql_details} from "./actions.js";
-import {read, session} from "./api.js";
+import {chosen_of, read, session} from "./api.js";
 import {make, patch, payload, table} from "./dom.js";
 import {at_least, seconds, when} from "./format.js";
+import {Selection} from "./selection.js";
 
 const page_size = 50;
+const selection = new Selection(d => `${d.subscription} ${d.message_id}`, d => `message ${d.message_id}`);
 
 export async function load(parameters, is_poll) {
   const subscription = parameters.id;
   const [state, blocked, dead] = await Promise.all([read("status", {}, is_poll),
     read("api/blocked-keys", {subscription}, is_poll),
     read("api/dead-messages", {subscription, after: parameters.after, after_id: parameters.after_id}, is_poll)]);
-  return {state: state.databases ? state.databases[0].status : state, ...blocked, ...dead};
+  return {state: state.databases ? chosen_of(state.databases).status : state, ...blocked, ...dead};
 }
 
 const link = name => make("a", {href: `#/outbox/${encodeURIComponent(name)}`}, name);
@@ -31,17 +33,40 @@ async function show_payload(event, message) {
   }
 }
 
-function draw_dead(data, parameters) {
+/// What an action takes: messages of one subscription of one ring.
+const object_of = messages => ({subscription: messages[0].subscription, region: messages[0].region,
+  cluster: messages[0].cluster, message_ids: messages.map(d => d.message_id)});
+
+const sql_of_dead = (key, object) => sql_details(key, [["redrive", object], ["discard", object]]);
+
+/// Actions on those that are selected, for each subscription.
+function draw_selected() {
+  const groups = new Map();
+  for (const d of selection.rows) {
+    const key = JSON.stringify([d.subscription, d.region, d.cluster]);
+    groups.set(key, [...(groups.get(key) ?? []), d]);
+  }
+  return [...groups].map(([key, messages]) => {
+    const object = object_of(messages);
+    const what = `${messages.length} messages of ${object.subscription}`;
+    return make("div", {"data-key": key}, make("p", {class: "buttons"}, action_button("redrive", object, `Redrive ${what}`),
+      action_button("discard", object, `Discard ${what}`)), sql_of_dead(key, object));
+  });
+}
+
+function draw_dead(data, parameters, redraw) {
   const shown = data.dead_messages.slice(0, page_size);
   const last = shown.at(-1);
-  return [table("Dead messages, the oldest first", ["Key", "Topic", "Subscription", "Dead since", "Attempts", "Error", ""],
+  selection.keep(shown);
+  return [shown.length > 0 ? make("p", {class: "buttons"}, ...selection.all(shown, redraw)) : null, ...draw_selected(),
+    table("Dead messages, the oldest first", ["", "Key", "Topic", "Subscription", "Dead since", "Attempts", "Error", ""],
       shown.map(d => {
-        const object = {subscription: d.subscription, region: d.region, cluster: d.cluster, message_ids: [d.message_id]};
-        return {key: `${d.subscription} ${d.message_id}`, cells: [d.key ?? "", d.topic, link(d.subscription),
+        const object = object_of([d]);
+        return {key: `${d.subscription} ${d.message_id}`, cells: [selection.box(d, redraw), d.key ?? "", d.topic, link(d.subscription),
           when(d.dead_since, data.now), d.attempts, d.last_error,
           make("div", {}, action_button("redrive", object, `Redrive message ${d.message_id}`), " ",
             action_button("discard", object, `Discard message ${d.message_id}`),
-            sql_details(d.message_id, [["redrive", object], ["discard", object]]),
+            sql_of_dead(d.message_id, object),
             make("details", {"data-key": "payload"}, make("summary", {onclick: event => show_payload(event, d)}, "Payload"),
               make("div", {class: "payload"})))]};
       })),
@@ -49,7 +74,7 @@ function draw_dead(data, parameters) {
       new URLSearchParams({after: last.dead_since, after_id: last.message_id})}, "Younger")) : null];
 }
 
-export function draw(data, parameters) {
+export function draw(data, parameters, redraw) {
   const chosen = parameters.id;
   const subscriptions = data.state.subscriptions.filter(s => !chosen || s.subscription === chosen);
   return [make("h2", {}, chosen ? `Subscription ${chosen}` : "Outbox"),
@@ -59,9 +84,9 @@ export function draw(data, parameters) {
         s.handler ?? "services", seconds(s.lag_seconds), at_least(s.held, 1000), at_least(s.dead, 1000),
         s.dead > 0 ? make("span", {}, action_button("redrive-all", {subscription: s.subscription, region: s.region,
           cluster: s.cluster}, `Redrive all of ${s.subscription}`),
-          sql_details(s.subscription, [["redrive-all", {subscription: s.subscription}]])) : ""]}))),
+          sql_details(s.subscription, [["redrive-all", {subscription: s.subscription, region: s.region, cluster: s.cluster}]])) : ""]}))),
     table("Blocked keys", ["Key", "Topic", "Subscription", "Since", "Attempts", "Waiting", "Error"],
       data.blocked_keys.map(b => ({key: `${b.subscription} ${b.message_id}`, cells: [b.key, b.topic, link(b.subscription),
         when(b.blocked_since, data.now), b.attempts, b.waiting, b.last_error]}))),
-    ...draw_dead(data, parameters)];
+    ...draw_dead(data, parameters, redraw)];
 }

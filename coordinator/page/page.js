@@ -2,7 +2,7 @@
 "use strict";
 
 import {on_action} from "./actions.js";
-import {chosen_database, log_in, log_out, read, read_session, session} from "./api.js";
+import {chosen_of, log_in, log_out, read, read_session, session} from "./api.js";
 import {by_id, make, patch} from "./dom.js";
 import {status_class} from "./format.js";
 import {definitions, log, schedules} from "./lists.js";
@@ -66,11 +66,10 @@ async function show_view(is_poll) {
   }
 }
 
-/// Of several databases, the one that the address names, else the first.
 function choose(answer) {
   if (!answer.databases) return answer;
   const names = answer.databases.map(d => d.name);
-  const one = answer.databases[Math.max(0, names.indexOf(chosen_database))];
+  const one = chosen_of(answer.databases);
   const select = by_id("choose");
   if (select.options.length !== names.length)
     select.replaceChildren(...names.map(n => make("option", {value: n}, n)));
@@ -171,10 +170,8 @@ by_id("find").addEventListener("submit", async event => {
   }
   try {
     // The one saga of this key, or the list of those whose key begins so.
-    const found = (await read("api/sagas", {key: text})).sagas;
-    const exact = found.filter(s => s.key === text);
-    location.hash = exact.length === 1 ? `#/saga/${exact[0].saga_id}`
-                                                             : `#/sagas?${new URLSearchParams({key: text})}`;
+    const {sagas: found} = await read("api/sagas-of-key", {key: text});
+    location.hash = found.length === 1 ? `#/saga/${found[0].saga_id}` : `#/sagas?${new URLSearchParams({key: text})}`;
   } catch (error) {
     show_failure(error);
   }

@@ -27,11 +27,14 @@ const title_of = ([name, object], s) => name === "resolve"
   ? `Resolve step ${object.step} of ${s.key ?? s.saga_id} as ${object.outcome.replace("_", " ")}`
   : `${name} ${s.key ?? s.saga_id}`;
 
-const published = (data, now) => {
+/// The commands of message steps. What handlers publish themselves does not name its saga.
+function published(data, now) {
   const topics = diagram.topics(data.diagram);
-  return data.attempts.filter(a => topics.has(a.step) && a.direction === "act")
+  const commands = data.attempts.filter(a => topics.has(a.step) && a.direction === "act")
     .map(a => [topics.get(a.step), a.step, a.attempt, when(a.started_at, now)]);
-};
+  return commands.length === 0 ? null : [table("Messages published", ["Topic", "Step", "Attempt", "When"], commands),
+    make("p", {class: "dim"}, "The commands of its message steps; messages that handlers publish do not name their saga.")];
+}
 
 function head(data) {
   const s = {...data.saga, parked_step: data.parked?.step};
@@ -43,13 +46,13 @@ function head(data) {
     actions.length > 0 ? read_only_note() : null,
     sql_details("saga", actions),
     facts([["Saga", `${s.saga}, version ${s.version}`], ["Id", make("code", {}, s.saga_id)],
-      ["Waits for", data.traits?.waits_for], ["Step", s.current_step && `${s.current_step}, attempt ${s.attempt ?? 0}`],
+      ["Waits for", data.waits_for], ["Step", s.current_step && `${s.current_step}, attempt ${s.attempt ?? 0}`],
       ["Next attempt", s.paused_until && when(s.paused_until, data.now)], ["Why paused", s.pause_reason],
       ["Parked at", data.parked && `${data.parked.step} (${data.parked.direction})`],
       ["Started", when(s.created_at, data.now)], ["Finished", s.finished_at && when(s.finished_at, data.now)],
       ["Took", s.finished_at && seconds(difference(s.created_at, s.finished_at))],
       ["Error", s.last_error && s.status !== "completed" ? make("span", {class: "bad"}, s.last_error) : ""],
-      ["Failed step", data.result?.failed_step], ["Priority", data.traits?.priority], ["Group", data.traits?.group_key],
+      ["Failed step", data.result?.failed_step], ["Priority", s.priority], ["Group", s.group_key],
       ["Ring", `${s.region} / ${s.cluster}`], ["Token", make("code", {}, s.token)],
       ["Parent", data.parent && link(data.parent, `${data.parent.saga} (${data.parent.status})`)]]),
     data.parked ? copyable(data.parked.hint) : null,
@@ -65,12 +68,12 @@ export function draw(data) {
         status(a.status), when(a.started_at, now), a.finished_at ? seconds(difference(a.started_at, a.finished_at)) : "",
         a.worker ?? "", a.error ? `${a.error_class?.replaceAll("_", " ")}: ${a.error}` : ""]}))),
     make("h3", {}, "Data"),
-    data.traits?.attributes && Object.keys(data.traits.attributes).length > 0
-      ? facts(Object.entries(data.traits.attributes).map(([k, v]) => [k, String(v)])) : null,
+    data.attributes && Object.keys(data.attributes).length > 0
+      ? facts(Object.entries(data.attributes).map(([k, v]) => [k, String(v)])) : null,
     payload("Input", data.input, session.sees_payloads), payload("Results", data.result?.output, session.sees_payloads),
     data.children.length > 0 ? table("Children", ["Saga", "Name", "Status", "Started"], data.children.map(c =>
       ({key: c.saga_id, cells: [link(c), c.saga, status(c.status), when(c.created_at, now)]}))) : null,
-    published(data, now).length > 0 ? table("Messages published", ["Topic", "Step", "Attempt", "When"], published(data, now)) : null,
+    published(data, now),
     data.actions.length > 0 ? table("What operators did", ["Action", "Step", "Role", "Reason", "When", "From", "To"],
       data.actions.map(a => [a.action, a.step ? `${a.step} ${a.outcome ?? ""}` : "", a.role, a.reason ?? "",
         when(a.acted_at, now), a.status_before ?? "", a.status_after ?? ""])) : null,

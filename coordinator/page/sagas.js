@@ -5,10 +5,11 @@ import {action_button, actions_of, read_only_note, sql_details} from "./actions.
 import {read, session} from "./api.js";
 import {make, table} from "./dom.js";
 import {short, status, when} from "./format.js";
+import {Selection} from "./selection.js";
 
 const page_size = 50;
 const statuses = ["pending", "running", "compensating", "parked", "suspended", "completed", "failed"];
-const selected = new Map();
+const selection = new Selection(saga => saga.saga_id, saga => saga.key ?? saga.saga_id);
 
 export const load = (parameters, is_poll) => read("api/sagas", parameters, is_poll);
 
@@ -38,27 +39,17 @@ function filters(parameters) {
 export function draw(data, parameters, redraw) {
   const shown = data.sagas.slice(0, page_size);
   const last = shown.at(-1);
-  for (const id of [...selected.keys()])
-    if (!shown.some(s => s.saga_id === id)) selected.delete(id);
-  for (const saga of shown) if (selected.has(saga.saga_id)) selected.set(saga.saga_id, saga);
-  const select = (sagas, is_chosen) => {
-    for (const s of sagas) if (is_chosen) selected.set(s.saga_id, s); else selected.delete(s.saga_id);
-    redraw();
-  };
-  const box = saga => make("input", {type: "checkbox", "aria-label": `Select ${saga.key ?? saga.saga_id}`,
-    onchange: event => select([saga], event.currentTarget.checked)});
-  const names = [...new Set([...selected.values()].flatMap(s => actions_of(s.status)))];
-  const ids = {saga_ids: [...selected.keys()]};
+  selection.keep(shown);
+  const selected = selection.rows;
+  const names = [...new Set(selected.flatMap(s => actions_of(s.status)))];
+  const ids = {saga_ids: selected.map(s => s.saga_id)};
   return [make("h2", {}, "Sagas"), filters(parameters), read_only_note(),
-    make("p", {class: "buttons"},
-      make("button", {type: "button", onclick: () => select(shown, selected.size < shown.length)},
-        selected.size < shown.length ? "Select all of this page" : "Select none"),
-      selected.size > 0 ? make("span", {}, `${selected.size} selected`) : null,
-      ...(selected.size > 0 ? names.map(name => action_button(name, ids, `${name} ${selected.size} sagas`)) : [])),
-    selected.size > 0 ? sql_details("selected", names.map(name => [name, ids])) : null,
+    shown.length > 0 ? make("p", {class: "buttons"}, ...selection.all(shown, redraw),
+      ...names.map(name => action_button(name, ids, `${name} ${selected.length} sagas`))) : null,
+    sql_details("selected", names.map(name => [name, ids])),
     table("Sagas, the newest first", ["", "Saga", "Name", "Status", "Waits for", "Started", "Changed",
         ...(session.sees_payloads ? ["Attributes"] : [])],
-      shown.map(s => ({key: s.saga_id, cells: [box(s),
+      shown.map(s => ({key: s.saga_id, cells: [selection.box(s, redraw),
         make("a", {href: `#/saga/${s.saga_id}`}, short(s.key ?? s.saga_id, 40)), `${s.saga} ${s.version}`,
         status(s.status), short(s.waits_for, 80) ?? "", when(s.created_at, data.now), when(s.updated_at, data.now),
         ...(session.sees_payloads ? [s.attributes && Object.keys(s.attributes).length > 0
