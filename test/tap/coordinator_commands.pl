@@ -64,6 +64,67 @@ is((execute('retry', '--reason', 'open', '--yes'))[0], 64, 'nothing is done with
 is((execute('retry', '--status', 'parked', '--reason', 'all', '--yes'))[0], 0, 'a filter chooses many');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.parked_sagas'), '0', 'all of which are retried');
 
+# Every other action: tried, which changes nothing, and then done.
+sub value { return $node->safe_psql('postgres', $_[0]) }
+sub acts
+{
+	my ($what, $query, @arguments) = @_;
+	my $before = value($query);
+	my ($tried, $answer) = execute(@arguments, '--reason', "because of $what");
+	like($answer, qr/^Nothing was done: this was a dry run. Add --yes.$/m, "$what is tried first") or diag($answer);
+	is_deeply([ $tried, value($query) ], [ 0, $before ], 'which changes nothing');
+	($tried, $answer) = execute(@arguments, '--reason', "because of $what", '--yes');
+	is($tried, 0, 'then it is done') or diag($answer);
+	isnt(value($query), $before, 'and changes what it should');
+	return $answer;
+}
+my $orders = q{SELECT string_agg(status, ' ' ORDER BY key) FROM stacksaga.sagas WHERE key IN ('order-1 ', 'order-2 ')};
+acts('suspending', $orders, 'suspend', 'order-1 ', 'order-2 ');
+is(value($orders), 'suspended suspended', 'two at once');
+acts('resuming', $orders, 'resume', 'order-1 ', '--spread', '5 minutes');
+acts('cancelling', $orders, 'cancel', 'order-2 ');
+acts('pausing a queue', q{SELECT paused FROM stacksaga.queues}, 'pause-queue', 'pricing ');
+acts('resuming a queue', q{SELECT paused FROM stacksaga.queues}, 'resume-queue', 'pricing ');
+acts('pausing a schedule', q{SELECT paused FROM stacksaga.schedules}, 'pause-schedule', 'nightly ');
+acts('resuming a schedule', q{SELECT paused FROM stacksaga.schedules}, 'resume-schedule', 'nightly ');
+my $price = q{SELECT count(*) FROM stacksaga.saga_history JOIN stacksaga.sagas USING (saga_id)
+	WHERE key = 'order-3 ' AND step = 'price' AND saga_history.status = 'completed'};
+acts('resolving a step', $price, 'resolve', 'order-3 ', '--step', 'price', '--outcome', 'done', '--step-output', '{"price": 9}');
+is(value(q{SELECT count(*) FROM stacksaga.operator_actions WHERE action = 'resolve' AND reason = 'because of resolving a step'}), '1', 'recorded why');
+
+# Dead messages: some by their ids, or all of a subscription; a retried one is delivered, a discarded one never.
+my $dead = q{SELECT count(*) FROM stacksaga.dead_messages};
+is(StacksagaSite::add_dead_messages($node, 4), 5, 'five messages are dead');
+my @ids = map { $_->{message_id} } @{ decode_json((execute('dead-messages', '--json'))[1])->{dead_messages} };
+acts('discarding', $dead, 'discard', @ids[ 1, 2 ], '--subscription', 'billing');
+is(value($dead), '3', 'the two that are named are discarded');
+is(value(qq{SELECT string_agg(discard_reason || ' by ' || discarded_by, ', ') FROM stacksaga.dead_message WHERE message_id IN ('$ids[1]', '$ids[2]')}),
+	'because of discarding by page, because of discarding by page', 'and their rows say why');
+($code, $out, $err) = execute('discard', $ids[1], '--subscription', 'billing', '--reason', 'again', '--yes');
+is($code, 1, 'a message is discarded once');
+like($err, qr/$ids[1]/, 'and the second time the error names it');
+acts('redriving one', $dead, 'redrive', $ids[3], '--subscription', 'billing');
+ok(StacksagaSite::billed($node, 1), 'a redriven message is delivered again');
+like(acts('redriving all', $dead, 'redrive', '--subscription', 'billing', '--spread', '1 second'), qr/$ids[0].*$ids[4]|$ids[4].*$ids[0]/s, 'the rest by their subscription');
+is(value($dead), '0', 'none is left');
+# The first one held the second one of its key.
+ok(StacksagaSite::billed($node, 4), 'and all of these are delivered, with what one of them held');
+is(value(qq{SELECT count(*) FROM billed WHERE message_id IN ('$ids[1]', '$ids[2]')}), '0', 'but no discarded one');
+is(value(q{SELECT count(*) FROM stacksaga.operator_actions WHERE role_name = 'page' AND action ~ 'redrive|discard'}), '5', 'each message recorded once');
+
+# A key is found whole, however many keys begin with it.
+$node->safe_psql('postgres', q{
+	SELECT count(*) FROM stacksaga.start_saga('parcel', key => 'same');
+	SELECT count(*) FROM stacksaga.start_sagas('parcel', array_fill('{}'::jsonb, ARRAY[1100]), (SELECT array_agg('same ' || n) FROM generate_series(1, 1100) AS n))});
+like((execute('saga', 'same'))[1], qr/^\S+ +parcel +1 +same +/m, 'the saga of a key is found among those whose keys begin so');
+
+# status and doctor print names and errors as they are, and a terminal obeys none.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION U&"title \001b]0;\0007\009b"(m stacksaga.message) RETURNS void LANGUAGE sql AS '';
+	SELECT stacksaga.create_subscription('sub', 'none', U&'public."title \001b]0;\0007\009b"(stacksaga.message)')});
+like((execute('status'))[1], qr/sub +none +\S*title \\x1b\]0;\\x07\\x9b/, 'status escapes control characters');
+execute($_) for 'doctor', 'ring', 'dead-messages', 'queues', 'schedules', 'definitions';
+
 for my $shell ('bash', 'zsh')
 {
 	IPC::Run::run([ $program, 'completion', $shell ], '>', \my $script);

@@ -36,7 +36,7 @@ is($parked->{key}, "pay $markup", 'and finds a parked saga');
 my $saga = $site->get("/api/saga?id=$parked->{saga_id}");
 is($saga->{saga}{status}, 'parked', 'and reads about it');
 is($saga->{parked}{step}, 'debit', 'at which step it is parked');
-is_deeply([ @{$saga}{qw(input)}, $saga->{result}{output}, $saga->{traits}{attributes} ], [ undef, undef, undef ],
+is_deeply([ @{$saga}{qw(input)}, $saga->{result}{output}, $saga->{attributes}, $saga->{saga}{attributes} ], [ undef, undef, undef, undef ],
 	'but not what it holds');
 my $hidden = join ' ', map { $site->request('GET', $_)->{content} } '/api/sagas', "/api/saga?id=$parked->{saga_id}",
   '/api/dead-messages', '/api/schedules', '/api/queues', '/api/definitions', '/api/operator-actions', '/status', '/metrics',
@@ -59,6 +59,7 @@ like($site->login('bob', 'other', origin => "https://127.0.0.1:" . $site->port)-
 my %alice = StacksagaSite::credentials($login);
 $saga = $site->get("/api/saga?id=$parked->{saga_id}", %alice);
 like($saga->{input}{text}, qr/confidential/, 'an operator sees the input');
+is($saga->{attributes}{customer}, 'confidential', 'and the attributes');
 cmp_ok(length $site->get("/api/saga?id=$site->{large}", %alice)->{input}{text}, '<=', 65536, 'of which at most 64 kB');
 cmp_ok($site->get("/api/saga?id=$site->{large}", %alice)->{input}{bytes}, '>', 65536, 'and how long it is');
 

@@ -42,6 +42,13 @@ $node->safe_psql('postgres', q{
 	SELECT stacksaga.acknowledge_checkpoint(node, incarnation, '{"offset": "9223372036854775807"}')
 	  FROM stacksaga.node WHERE node = 'till-1'});
 
+# What the charts of a queue will show: the daemon has read its counters once, and does again after half a minute.
+$node->safe_psql('postgres', q{
+	SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease)
+	  FROM stacksaga.claim_steps((SELECT queue FROM stacksaga.queues), 'pricer', 7) AS c;
+	SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet')
+	  FROM stacksaga.claim_steps((SELECT queue FROM stacksaga.queues), 'pricer', 2) AS c});
+
 my $browser = StacksagaBrowser->new($chromium);
 my $url = $site->origin;
 my $saga = $node->safe_psql('postgres', q{SELECT stacksaga.saga_id_of('parcel', 'order-4711')});
@@ -178,6 +185,26 @@ $browser->becomes(q{document.querySelector('#user').innerText === 'alice'}, 'ali
 $node->safe_psql('postgres', 'UPDATE bank SET is_open = true');
 $browser->evaluate(q{location.hash = '#/queues'});
 $browser->becomes(q{document.querySelector('#view').dataset.shown === '#/queues'}, 'she looks elsewhere');
+# The one saga of a key is found among many whose keys begin so.
+$node->safe_psql('postgres', q{
+	SELECT count(*) FROM stacksaga.start_saga('parcel', key => 'same', run_at => stacksaga.clock_now() + interval '1 day');
+	SELECT count(*) FROM generate_series(1, 60) AS n, LATERAL stacksaga.start_saga('parcel', key => 'same ' || n,
+		run_at => stacksaga.clock_now() + interval '1 day')});
+type_into('#search', 'same');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+$browser->becomes(q{/^same\s+pending/.test(document.querySelector('#view h2')?.innerText)}, 'a key that others begin with is found');
+$browser->evaluate(q{document.querySelector('#search').value = ''});
+type_into('#search', 'same 1');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+$browser->becomes(q{/^same 1\s+pending/.test(document.querySelector('#view h2')?.innerText)}, 'so is another');
+$browser->evaluate(q{document.querySelector('#search').value = ''});
+type_into('#search', 'sam');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+$browser->becomes(q{document.querySelector('#view').dataset.shown === '#/sagas?key=sam' && document.querySelectorAll('#view tbody tr').length === 50},
+	'the beginning of keys shows their list');
+$browser->evaluate(q{[...document.querySelectorAll('#view a')].find(a => a.innerText === 'Older').click()});
+$browser->becomes(q{document.querySelectorAll('#view tbody tr').length === 11}, 'which has pages');
+$browser->evaluate(q{document.querySelector('#search').value = ''});
 type_into('#search', 'order-4711');
 $browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
 $browser->becomes(q{/order-4711\s+parked/.test(document.querySelector('#view h2')?.innerText)}, 'the parked saga is found by its key');
@@ -213,7 +240,77 @@ for my $expected ('Nothing has been done yet', 'Done')
 is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.parked_sagas}), '0', 'both are retried');
 $browser->evaluate(q{document.querySelector('#dialog').close()});
 
-# A dead message: its payload, and discarding it.
+# An action of the page: tried, then done.
+sub act_in_page
+{
+	my ($place, $reason, $query, $expected) = @_;
+	my $before = $node->safe_psql('postgres', $query);
+	$browser->evaluate("document.querySelector('$place').click()");
+	type_into('#reason', $reason);
+	$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+	$browser->becomes(q{/Nothing has been done yet/.test(document.querySelector('#dialog').innerText)}, "$reason: tried first");
+	is($node->safe_psql('postgres', $query), $before, 'which changes nothing');
+	$browser->evaluate(q{document.querySelector('#go').click()});
+	$browser->becomes(q{/^Done/m.test(document.querySelector('#dialog').innerText)}, "$reason: done");
+	is($node->safe_psql('postgres', $query), $expected, 'which changes what it should');
+	$browser->evaluate(q{document.querySelector('#dialog').close()});
+	return;
+}
+
+# Dead messages: two that are selected are redriven, one is discarded, the rest redriven together.
+is(StacksagaSite::add_dead_messages($node, 4), 5, 'five messages are dead');
+my $dead = 'SELECT count(*) FROM stacksaga.dead_messages';
+my $rows = q{[...document.querySelectorAll('#view table.rows')].find(t => /^Dead messages/.test(t.caption.innerText))?.tBodies[0].rows};
+$browser->evaluate(q{location.hash = '#/outbox/billing'});
+$browser->becomes("$rows?.length === 5", 'they are listed');
+$browser->evaluate("$rows\[$_].querySelector('input').click()") for 3, 4;
+$browser->becomes(q{/2 selected/.test(document.querySelector('#view').innerText)}, 'two are selected');
+like($browser->text('#view'), qr/SQL/, 'with SQL');
+act_in_page('[aria-label="Redrive 2 messages of billing"]', 'the bank is open', $dead, 3);
+$browser->becomes("$rows?.length === 3", 'and they are gone from the list');
+ok(StacksagaSite::billed($node, 2), 'and delivered again');
+my $discarded = $browser->evaluate("$rows\[1].querySelector('[data-action=discard]').getAttribute('aria-label')") =~ s/^Discard message //r;
+act_in_page("[aria-label=\"Discard message $discarded\"]", 'paid by hand', $dead, 2);
+is($node->safe_psql('postgres', "SELECT discard_reason FROM stacksaga.dead_message WHERE message_id = '$discarded'"), 'paid by hand', 'with its reason');
+act_in_page('[aria-label="Redrive all of billing"]', 'all the others', $dead, 0);
+ok(StacksagaSite::billed($node, 5), 'and all but the discarded one are delivered, with what one of them held');
+is($node->safe_psql('postgres', "SELECT count(*) FROM billed WHERE message_id = '$discarded'"), '0', 'that one never');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.operator_actions WHERE on_behalf_of = 'alice' AND action ~ 'redrive|discard'}), '5',
+	'each is recorded with her name');
+$browser->becomes(q{/Dead messages, the oldest first: none/.test(document.querySelector('#view').innerText)}, 'the page shows none');
+
+# A queue and a schedule are paused and go on; a step is resolved with what it returns.
+$browser->evaluate(q{location.hash = '#/queues'});
+$browser->becomes(q{document.querySelector('#view [data-action=pause-queue]') !== null}, 'a queue can be paused');
+$browser->becomes(q{/\b7\b[^]*\b2\b/.test(document.querySelector('#view tbody tr').innerText.split('open')[1] ?? '')},
+	'its charts show what was completed and what failed in the last hour');
+act_in_page('#view [data-action=pause-queue]', 'inventory', 'SELECT paused FROM stacksaga.queues', 't');
+$browser->becomes(q{document.querySelector('#view [data-action=resume-queue]') !== null}, 'then it can go on');
+act_in_page('#view [data-action=resume-queue]', 'done', 'SELECT paused FROM stacksaga.queues', 'f');
+$browser->evaluate(q{location.hash = '#/schedules'});
+$browser->becomes(q{document.querySelector('#view [data-action=pause-schedule]') !== null}, 'a schedule can be paused');
+act_in_page('#view [data-action=pause-schedule]', 'holidays', 'SELECT paused FROM stacksaga.schedules', 't');
+my $other = $node->safe_psql('postgres', q{
+	SELECT s.saga_id FROM stacksaga.sagas s WHERE s.saga LIKE 'order%' AND status = 'running'
+	   AND NOT EXISTS (SELECT FROM stacksaga.saga_history h WHERE h.saga_id = s.saga_id AND h.step = 'price') LIMIT 1});
+$browser->evaluate("location.hash = '#/saga/$other'");
+$browser->becomes(q{document.querySelector('#view [data-action=resolve]') !== null}, 'a step can be resolved');
+$browser->evaluate(q{document.querySelector('#view [data-action=resolve]').click()});
+$browser->evaluate(q{document.querySelector('#output').focus()});
+type_into('#output', '{"price": 9');
+type_into('#reason', 'asked by phone');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+is($browser->evaluate(q{document.querySelector('#output').validity.customError}), JSON::PP::true, 'what is no JSON is not sent');
+type_into('#output', '}');
+$browser->evaluate(q{document.querySelector('#go').click()});
+$browser->becomes(q{/Nothing has been done yet/.test(document.querySelector('#dialog').innerText)}, 'it is tried first');
+$browser->evaluate(q{document.querySelector('#go').click()});
+$browser->becomes(q{/^Done/m.test(document.querySelector('#dialog').innerText)}, 'then it is done');
+is($node->safe_psql('postgres', "SELECT output FROM stacksaga.effect WHERE saga_id = '$other' AND output ? 'price'"), '{"price": 9}', 'with what it returns');
+$browser->evaluate(q{document.querySelector('#dialog').close()});
+
+# The payload of a dead message.
+StacksagaSite::add_dead_messages($node, 1);
 $browser->evaluate(q{location.hash = '#/outbox/billing'});
 $browser->becomes(q{document.querySelector('#view [data-action=discard]') !== null}, 'a dead message can be discarded');
 $browser->evaluate(q{document.querySelector('#view details[data-key=payload] summary').click()});

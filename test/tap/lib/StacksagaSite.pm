@@ -44,7 +44,8 @@ sub operators_file
 }
 
 # Sagas of every kind of end, a dead message, a blocked key, a schedule; the markup in every name and payload.
-# A parked saga goes on when `bank` is open: order-4711 to its end. The role page is the daemon's.
+# A parked saga goes on when `bank` is open: order-4711 to its end; a dead message is then billed. The role page
+# is the daemon's.
 sub fill
 {
 	my ($node, $markup) = @_;
@@ -62,8 +63,15 @@ sub fill
 			IF (SELECT is_open FROM bank) THEN RETURN '{}'; END IF;
 			RAISE EXCEPTION 'the bank is closed $markup' USING ERRCODE = 'SG424';
 		END \$\$;
-		CREATE FUNCTION refuse_message(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS \$\$
-		BEGIN RAISE EXCEPTION 'no such customer $markup' USING ERRCODE = 'SG424'; END \$\$;
+		CREATE TABLE billed (message_id uuid PRIMARY KEY);
+		CREATE FUNCTION bill(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS \$\$
+		BEGIN
+			IF (SELECT is_open FROM bank) THEN
+				INSERT INTO billed VALUES (m.message_id);
+			ELSE
+				RAISE EXCEPTION 'no such customer $markup' USING ERRCODE = 'SG424';
+			END IF;
+		END \$\$;
 		SELECT stacksaga.define_saga('transfer', ARRAY[
 			stacksaga.sql_step('debit', 'public.act(stacksaga.step_call)', 'public.undo(stacksaga.step_call)'),
 			stacksaga.sql_step('credit', 'public.fail(stacksaga.step_call)')]);
@@ -75,11 +83,12 @@ sub fill
 			stacksaga.sql_step('pay', 'public.act(stacksaga.step_call)', effect => 'irreversible'),
 			stacksaga.sql_step('ship', 'public.undo(stacksaga.step_call)')]);
 		SELECT stacksaga.start_saga('parcel', '{"secret": "confidential"}', key => 'order-4711');
-		SELECT stacksaga.start_saga('transfer', jsonb_build_object('secret', 'confidential $markup'), key => 'pay $markup');
+		SELECT stacksaga.start_saga('transfer', jsonb_build_object('secret', 'confidential $markup'), key => 'pay $markup',
+			attributes => '{"customer": "confidential"}');
 		SELECT stacksaga.start_saga('transfer', jsonb_build_object('text', repeat('confidential ä', 10000)), key => 'large');
 		SELECT count(*) FROM generate_series(1, 60) AS n, LATERAL stacksaga.start_saga('order $markup',
 			'{"secret": "confidential"}', key => 'order-' || n || ' $markup');
-		SELECT stacksaga.create_subscription('billing', 'orders', 'public.refuse_message(stacksaga.message)');
+		SELECT stacksaga.create_subscription('billing', 'orders', 'public.bill(stacksaga.message)');
 		SELECT stacksaga.create_subscription('audit', 'orders');
 		SELECT stacksaga.create_schedule('nightly $markup', 'transfer', '0 3 * * *', '{"secret": "confidential"}');
 	});
@@ -90,6 +99,31 @@ sub fill
 		SELECT n >= 0 AND (SELECT count(*) FROM stacksaga.parked_sagas) = 3
 			AND (SELECT count(*) FROM stacksaga.dead_messages) = 1 FROM done}) or die;
 	return;
+}
+
+# More dead messages of billing, which nothing holds up, and how many there are then.
+sub add_dead_messages
+{
+	my ($node, $count) = @_;
+	my $is_open = $node->safe_psql('postgres', 'SELECT is_open FROM bank');
+	my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.dead_messages');
+	$node->safe_psql('postgres', qq{
+		UPDATE bank SET is_open = false;
+		SELECT count(stacksaga.publish('orders', '{"secret": "confidential"}')) FROM generate_series(1, $count)});
+	$node->poll_query_until('postgres', qq{
+		WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
+		SELECT n >= 0 AND (SELECT count(*) FROM stacksaga.dead_messages) = $before + $count FROM done}) or die;
+	$node->safe_psql('postgres', "UPDATE bank SET is_open = '$is_open'");
+	return $before + $count;
+}
+
+# Runs what is due until so many messages have been billed.
+sub billed
+{
+	my ($node, $count) = @_;
+	return $node->poll_query_until('postgres', qq{
+		WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
+		SELECT n >= 0 AND (SELECT count(*) FROM billed) = $count FROM done});
 }
 
 sub new
