@@ -124,9 +124,9 @@ SELECT saga, version, is_current, steps, definer = current_user AS mine, defined
 SELECT stacksaga.define_saga('find order', ARRAY[stacksaga.queue_step('charge', queue => 'payments'), stacksaga.queue_step('ship', queue => 'parcels')]);
 SELECT created FROM stacksaga.start_saga('find order');
 SELECT saga, version, is_current, steps, live_sagas FROM stacksaga.definitions WHERE saga = 'find order' ORDER BY version;
--- The count stops at 10,000.
+-- The count stops at 1,000.
 BEGIN;
-SELECT count(*) FROM stacksaga.start_sagas('find refund', array_fill('1'::jsonb, ARRAY[9999]));
+SELECT count(*) FROM stacksaga.start_sagas('find refund', array_fill('1'::jsonb, ARRAY[999]));
 SELECT live_sagas FROM stacksaga.definitions WHERE saga = 'find refund';
 SELECT count(*) FROM stacksaga.start_sagas('find refund', array_fill('1'::jsonb, ARRAY[10]));
 SELECT live_sagas FROM stacksaga.definitions WHERE saga = 'find refund';

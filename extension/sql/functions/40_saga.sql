@@ -78,7 +78,7 @@ CREATE OR REPLACE FUNCTION stacksaga.live_sagas(definition_id integer) RETURNS b
 LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_live_sagas';
 COMMENT ON FUNCTION stacksaga.live_sagas IS
-    'Internal: counts the sagas of a version that have not ended, up to 10,000, by an index';
+    'Internal: counts the sagas of a version that have not ended, up to 1,000, by an index';
 
 CREATE OR REPLACE FUNCTION stacksaga.claim_steps(
     queue     text,

@@ -118,7 +118,7 @@ SELECT d.saga, d.version, d.is_current,
   FROM stacksaga.saga_definition d
  CROSS JOIN (SELECT true) AS read_only; -- a view of one table could be written through
 COMMENT ON VIEW stacksaga.definitions IS
-    'One row per version of a saga definition; live_sagas counts up to 10,000 sagas that have not ended';
+    'One row per version of a saga definition; live_sagas counts up to 1,000 sagas that have not ended';
 
 CREATE OR REPLACE FUNCTION stacksaga.saga_timeline(saga_id uuid) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -5,10 +5,6 @@
 #include "src/common/counter_file.hpp"
 #include "src/common/counters.hpp"
 
-extern "C" {
-#include "common/hashfn.h"
-}
-
 namespace stacksaga {
 
 namespace {

@@ -15,7 +15,7 @@ namespace stacksaga {
 namespace {
 
 constexpr int64 looked_at_max = 10'000;
-constexpr int64 live_sagas_max = 10'000;
+constexpr int64 live_sagas_max = 1'000; ///< a larger number says no more, and takes longer
 
 constinit pg::Statement list_definitions{
     "SELECT definition_id FROM stacksaga.saga_definition WHERE saga = $1"};
