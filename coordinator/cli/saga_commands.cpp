@@ -22,11 +22,16 @@ constexpr const char *SQL_SAGAS =
     "       date_trunc('seconds', f.updated_at) AS changed"
     "  FROM stacksaga.find_sagas(saga => $1::text, status => $2::text, key_prefix => $3::text,"
     "           attributes => $4::jsonb, max_sagas => $5::integer) AS f";
-constexpr const char *SQL_SAGAS_JSON =
-    "SELECT pg_catalog.json_build_object('sagas',"
-    "           coalesce(pg_catalog.json_agg(pg_catalog.to_json(f)), '[]'))"
-    "  FROM stacksaga.find_sagas(saga => $1::text, status => $2::text, key_prefix => $3::text,"
-    "           attributes => $4::jsonb, max_sagas => $5::integer) AS f";
+// What --json prints: every column, and as many rows as the table has.
+constexpr const char *ALL_OF_SAGAS =
+    "SELECT * FROM stacksaga.find_sagas(saga => $1::text, status => $2::text,"
+    "    key_prefix => $3::text, attributes => $4::jsonb, max_sagas => $5::integer)";
+constexpr const char *ALL_OF_QUEUES = "SELECT * FROM stacksaga.queues ORDER BY queue";
+constexpr const char *ALL_OF_SCHEDULES = "SELECT * FROM stacksaga.schedules ORDER BY schedule";
+constexpr const char *ALL_OF_DEFINITIONS =
+    "SELECT * FROM stacksaga.definitions ORDER BY saga, version DESC";
+constexpr const char *ALL_OF_DEAD_MESSAGES =
+    "SELECT * FROM stacksaga.dead_messages ORDER BY dead_since LIMIT 1000";
 /// find_sagas() may find many whose keys only begin so.
 constexpr const char *SQL_SAGAS_OF_KEY =
     "SELECT s.saga_id, s.saga, s.key, s.status FROM stacksaga.sagas AS s"
@@ -44,7 +49,8 @@ constexpr const char *SQL_ATTEMPTS =
 constexpr const char *SQL_TIMELINE =
     "SELECT line FROM stacksaga.saga_timeline($1::uuid) WITH ORDINALITY AS t(line, n) ORDER BY n";
 constexpr const char *SQL_QUEUES =
-    "SELECT queue, waiting, running, date_trunc('seconds', oldest_due) AS oldest_due, paused,"
+    "SELECT queue, waiting, running, completed, failed,"
+    "       date_trunc('seconds', oldest_due) AS oldest_due, paused,"
     "       max_running, max_running_per_group AS per_group,"
     "       CASE WHEN rate IS NOT NULL THEN rate || ' in ' || rate_interval END AS rate"
     "  FROM stacksaga.queues ORDER BY queue";
@@ -80,15 +86,24 @@ const char *sql_of_view(std::string_view path) {
         ->sql;
 }
 
-/// A table, or the JSON of one row and column.
-asio::awaitable<CommandOutput> print(Connection &connection, const Config &config, const char *sql,
-                                     const char *sql_json, const Parameters &parameters,
-                                     const Parameters &json_parameters) {
+/// The rows as a JSON list under this name.
+std::string json_of(std::string_view name, const char *sql) {
+    return fmt::format("SELECT pg_catalog.json_build_object('{}',"
+                       "           coalesce(pg_catalog.json_agg(pg_catalog.to_json(x)), '[]'))"
+                       "  FROM ({}) AS x",
+                       name, sql);
+}
+
+/// A table, or as JSON the rows of `sql_all` under this name.
+asio::awaitable<CommandOutput> print(Connection &connection, const Config &config,
+                                     std::string_view name, const char *sql, const char *sql_all,
+                                     const Parameters &parameters) {
     if (!config.json) {
         const Rows rows = co_await read_rows(connection, sql, parameters);
         co_return CommandOutput{.text = table_of(rows)};
     }
-    const Rows rows = co_await read_rows(connection, sql_json, json_parameters);
+    const std::string sql_json = json_of(name, sql_all);
+    const Rows rows = co_await read_rows(connection, sql_json.c_str(), parameters);
     co_return CommandOutput{fmt::format("{}\n", rows.text(0, 0)), 0};
 }
 
@@ -201,6 +216,10 @@ asio::awaitable<std::vector<std::string>> targets_of(Connection &connection, con
         ids.emplace_back(rows.text(row, 0));
     if (ids.empty())
         refusal = refused(1, "no saga fits\n");
+    else if (std::ssize(ids) == config.filter.max)
+        refusal.error = fmt::format("These are the newest {} sagas that fit; there may be more. "
+                                    "Repeat the command, or choose more by --max.\n",
+                                    config.filter.max);
     co_return ids;
 }
 
@@ -238,25 +257,21 @@ asio::awaitable<JsonObject> object_of(Connection &connection, const Config &conf
 
 asio::awaitable<CommandOutput> list_command(Connection &connection, const Config &config) {
     const Parameters none;
-    const Parameters from_the_first{std::nullopt};
-    const Parameters with_payloads{std::nullopt, "true"};
-    const Parameters from_the_oldest{std::nullopt, std::nullopt, std::nullopt};
     const Parameters filter = parameters_of(config.filter);
     switch (config.command) {
     case Command::sagas:
-        co_return co_await print(connection, config, SQL_SAGAS, SQL_SAGAS_JSON, filter, filter);
+        co_return co_await print(connection, config, "sagas", SQL_SAGAS, ALL_OF_SAGAS, filter);
     case Command::queues:
-        co_return co_await print(connection, config, SQL_QUEUES, sql_of_view("/api/queues"), none,
-                                 none);
+        co_return co_await print(connection, config, "queues", SQL_QUEUES, ALL_OF_QUEUES, none);
     case Command::schedules:
-        co_return co_await print(connection, config, SQL_SCHEDULES, sql_of_view("/api/schedules"),
-                                 none, with_payloads);
+        co_return co_await print(connection, config, "schedules", SQL_SCHEDULES, ALL_OF_SCHEDULES,
+                                 none);
     case Command::definitions:
-        co_return co_await print(connection, config, SQL_DEFINITIONS,
-                                 sql_of_view("/api/definitions"), none, from_the_first);
+        co_return co_await print(connection, config, "definitions", SQL_DEFINITIONS,
+                                 ALL_OF_DEFINITIONS, none);
     case Command::dead_messages:
-        co_return co_await print(connection, config, SQL_DEAD_MESSAGES,
-                                 sql_of_view("/api/dead-messages"), none, from_the_oldest);
+        co_return co_await print(connection, config, "dead_messages", SQL_DEAD_MESSAGES,
+                                 ALL_OF_DEAD_MESSAGES, none);
     default:
         co_return co_await one_saga(connection, config);
     }

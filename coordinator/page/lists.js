@@ -28,7 +28,7 @@ export const schedules = {
 /// One line of SQL for each definition, and its diagram on a page of its own.
 export const definitions = {
   load: ({id, version, after}, is_poll) => id ? read("api/definition", {saga: id, version}, is_poll)
-                                              : read("api/definitions", {after}, is_poll),
+                                              : read("api/definitions", {after, version}, is_poll),
   draw: (data, {id}) => id ? [make("h2", {}, `Definition ${id}`),
       make("p", {}, make("a", {href: "#/definitions"}, "All definitions"), " ",
         make("a", {href: `#/sagas?saga=${encodeURIComponent(id)}`}, "Its sagas")),
@@ -40,11 +40,11 @@ export const definitions = {
       copyable(`SELECT stacksaga.saga_diagram(${quoted(id)});`)]
     : [make("h2", {}, "Definitions"),
       table("Definitions", ["Saga", "Version", "Current", "Steps", "Definer", "Defined", "Live sagas"],
-        data.definitions.slice(0, 200).map(d => ({key: `${d.saga} ${d.version}`, cells: [
+        data.definitions.slice(0, 50).map(d => ({key: `${d.saga} ${d.version}`, cells: [
           make("a", {href: `#/definitions/${encodeURIComponent(d.saga)}?version=${d.version}`}, d.saga), d.version,
           d.is_current ? "yes" : "", Array.isArray(d.steps) ? d.steps.length : d.steps, d.definer,
-          when(d.defined_at, data.now), at_least(d.live_sagas, 10000)]}))),
-      more(data.definitions, 200, `#/definitions?after=${encodeURIComponent(data.definitions[199]?.saga)}`)]};
+          when(d.defined_at, data.now), at_least(d.live_sagas, 1000)]}))),
+      more(data.definitions, 50, `#/definitions?${new URLSearchParams({after: data.definitions[49]?.saga, version: data.definitions[49]?.version})}`)]};
 
 export const log = {
   load: ({before}, is_poll) => read("api/operator-actions", {before}, is_poll),

@@ -115,8 +115,9 @@ constexpr const char *SQL_SCHEDULES = "SELECT pg_catalog.json_build_object('sche
     " ORDER BY s.schedule LIMIT 51") ", 'now', stacksaga.clock_now())";
 
 constexpr const char *SQL_DEFINITIONS = "SELECT pg_catalog.json_build_object('definitions', " LIST(
-    "SELECT * FROM stacksaga.definitions WHERE $1::text IS NULL OR saga > $1"
-    " ORDER BY saga, version DESC LIMIT 201") ", 'now', stacksaga.clock_now())";
+    "SELECT * FROM stacksaga.definitions"
+    " WHERE $1::text IS NULL OR saga > $1 OR (saga = $1 AND version < $2::integer)"
+    " ORDER BY saga, version DESC LIMIT 51") ", 'now', stacksaga.clock_now())";
 
 constexpr const char *SQL_DEFINITION =
     "SELECT pg_catalog.json_build_object('saga', $1::text, 'version', $2::integer,"
@@ -148,7 +149,7 @@ std::span<const View> views() {
          SQL_MESSAGE,
          "No dead message of this subscription has this id."},
         {"/api/schedules", {"after", "payloads"}, SQL_SCHEDULES},
-        {"/api/definitions", {"after"}, SQL_DEFINITIONS},
+        {"/api/definitions", {"after", "version"}, SQL_DEFINITIONS},
         {"/api/definition", {"saga", "version"}, SQL_DEFINITION},
         {"/api/operator-actions", {"before"}, SQL_OPERATOR_ACTIONS},
     };

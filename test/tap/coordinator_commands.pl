@@ -46,7 +46,8 @@ for my $command ('queues', 'schedules', 'definitions', 'dead-messages')
 	($code, $out) = execute($command);
 	like($out, qr/^\w+ .*\n-+/, "$command prints a table");
 	($code, $out) = execute($command, '--json');
-	is(ref decode_json($out), 'HASH', 'or JSON');
+	my $list = decode_json($out)->{ $command =~ s/-/_/r };
+	cmp_ok(scalar(@$list), '>', 0, 'or JSON, with its rows');
 }
 
 my $status = q{SELECT status FROM stacksaga.sagas WHERE key = 'order-4711'};
@@ -61,6 +62,8 @@ is($node->safe_psql('postgres', $status), 'running', 'and the saga goes on');
 is($node->safe_psql('postgres', q{SELECT role_name, on_behalf_of FROM stacksaga.operator_actions WHERE action = 'retry'}), 'page|alice', 'recorded for whom');
 is((execute('retry', 'order-4711', '--reason', 'open', '--yes'))[0], 1, 'what is refused ends it with 1');
 is((execute('retry', '--reason', 'open', '--yes'))[0], 64, 'nothing is done without a name or a filter');
+($code, $out, $err) = execute('retry', '--status', 'parked', '--max', '2', '--reason', 'all');
+like($err, qr/^These are the newest 2 sagas that fit; there may be more\./, 'a filter that leaves some out says so');
 is((execute('retry', '--status', 'parked', '--reason', 'all', '--yes'))[0], 0, 'a filter chooses many');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.parked_sagas'), '0', 'all of which are retried');
 
