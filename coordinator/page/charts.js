@@ -10,7 +10,9 @@ function curve(values, label) {
   const x = i => values.length < 2 ? 0 : (100 * i / (values.length - 1)).toFixed(2);
   let path = "";
   values.forEach((v, i) => {
-    if (v !== null) path += `${path && values[i - 1] !== null && i > 0 ? "L" : "M"}${x(i)} ${(39 - 38 * v / max).toFixed(2)}`;
+    // A point without neighbours is a dot: a line of no length, with round ends.
+    if (v !== null) path += (path && values[i - 1] !== null && i > 0 ? `L${x(i)} ` : `M${x(i)} `) + (39 - 38 * v / max).toFixed(2) +
+      ((values[i - 1] ?? null) === null && (values[i + 1] ?? null) === null ? "h0" : "");
   });
   return make("svg", {viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": label},
     make("path", {class: "curve", d: path || "M0 39"}));

@@ -39,13 +39,14 @@ function state_of(step, attempts, saga) {
   const undone = last("compensate");
   if (saga?.status === "parked" && saga.parked_step === step.name) return "parked";
   if (undone?.status === "completed") return "compensated";
+  if (saga?.status === "compensating" && saga.current_step === step.name) return "undoing";
   const act = last("act");
   if (act) return undone?.status === "failed" ? "failed" : act.status;
   return saga?.current_step === step.name ? "current" : "";
 }
 
 const words = {completed: "done", failed: "failed", started: "running", parked: "parked",
-               compensated: "undone", current: "next"};
+               compensated: "undone", current: "next", undoing: "is to be undone"};
 
 /// Stages side by side in order; each step with what it does and what became of it.
 export function draw(diagram, attempts = [], saga = null) {

@@ -59,6 +59,10 @@ export function patch(parent, wanted) {
   }
 }
 
+const short_max = 14; // a text so long stays on its line
+const class_of_cell = cell => typeof cell === "number" ? "number"
+  : typeof cell === "string" && cell.length <= short_max ? "short" : "";
+
 /// A table of rows [cell...] or {key, cells}; on a phone each row is a block.
 export function table(caption, heads, rows) {
   if (rows.length === 0) return make("p", {class: "dim"}, `${caption}: none.`);
@@ -69,7 +73,7 @@ export function table(caption, heads, rows) {
       make("th", {scope: "col", class: is_number(i) ? "number" : ""}, head)))),
     make("tbody", {}, ...rows.map(row => make("tr", {"data-key": row.key, class: row.class},
       ...cells_of(row).map((cell, i) => make("td", {"data-label": heads[i],
-        class: typeof cell === "number" ? "number" : ""}, cell)))))));
+        class: class_of_cell(cell)}, cell)))))));
 }
 
 /// Names and values; those without a value are left out.

@@ -31,5 +31,8 @@ export const status_class = s => s === "completed" || s === "active" ? "good"
   : s === "parked" || s === "dead" || s === "failed" ? "bad"
   : s === "compensating" || s === "suspended" || s === "suspected" || s === "draining" ? "warn" : "";
 export const status = s => make("span", {class: status_class(s)}, s);
+/// What a saga waits for, below a heading that says so; in a list without the instant.
+export const wait_of = text => text?.replace(/^waits for /, "");
+export const short_wait_of = text => wait_of(text)?.replace(/ since [-\d]+ [\d:.]+/, "");
 export const short = (text, length = 60) =>
   text && text.length > length ? `${text.slice(0, length)}…` : text;

@@ -36,7 +36,7 @@ function draw_nodes(ring) {
   return table("Nodes", ["Node", "State", "Kind", "Share", "Slots owned", "Slots granted", "Last beat",
                          "Load", "Confirms"],
     ring.nodes.map((n, i) => ({key: n.node, class: n.state === "dead" ? "dead" : "", cells: [
-      make("span", {}, make("span", {class: `swatch c${i % colours}`, "aria-hidden": "true"}), n.node),
+      make("span", {class: n.node.length < 20 ? "short" : ""}, make("span", {class: `swatch c${i % colours}`, "aria-hidden": "true"}), n.node),
       status(n.state), n.agent ? `${n.kind} of ${n.agent}` : n.kind, percent(n.share), granted(n.node),
       promised(n.node), `${seconds(n.heartbeat_age_seconds)} ago`, rounded(n.load),
       n.progress ? make("span", {}, make("code", {}, JSON.stringify(n.progress)),

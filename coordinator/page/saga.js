@@ -6,7 +6,7 @@ import {read, session} from "./api.js";
 import {attempts_axis} from "./charts.js";
 import * as diagram from "./diagram.js";
 import {copyable, facts, make, payload, table} from "./dom.js";
-import {difference, seconds, status, when} from "./format.js";
+import {difference, seconds, status, wait_of, when} from "./format.js";
 
 export const load = ({id}, is_poll) => read("api/saga", {id}, is_poll);
 
@@ -46,7 +46,8 @@ function head(data) {
     actions.length > 0 ? read_only_note() : null,
     sql_details("saga", actions),
     facts([["Saga", `${s.saga}, version ${s.version}`], ["Id", make("code", {}, s.saga_id)],
-      ["Waits for", data.waits_for], ["Step", s.current_step && `${s.current_step}, attempt ${s.attempt ?? 0}`],
+      ["Waits for", wait_of(data.waits_for)],
+      ["Step", s.current_step && `${s.current_step}, ${s.attempt ? `attempt ${s.attempt}` : "not tried yet"}`],
       ["Next attempt", s.paused_until && when(s.paused_until, data.now)], ["Why paused", s.pause_reason],
       ["Parked at", data.parked && `${data.parked.step} (${data.parked.direction})`],
       ["Started", when(s.created_at, data.now)], ["Finished", s.finished_at && when(s.finished_at, data.now)],

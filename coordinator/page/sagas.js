@@ -4,7 +4,7 @@
 import {action_button, actions_of, read_only_note, sql_details} from "./actions.js";
 import {read, session} from "./api.js";
 import {make, table} from "./dom.js";
-import {short, status, when} from "./format.js";
+import {short, short_wait_of, status, when} from "./format.js";
 import {Selection} from "./selection.js";
 
 const page_size = 50;
@@ -51,7 +51,7 @@ export function draw(data, parameters, redraw) {
         ...(session.sees_payloads ? ["Attributes"] : [])],
       shown.map(s => ({key: s.saga_id, cells: [selection.box(s, redraw),
         make("a", {href: `#/saga/${s.saga_id}`}, short(s.key ?? s.saga_id, 40)), `${s.saga} ${s.version}`,
-        status(s.status), short(s.waits_for, 80) ?? "", when(s.created_at, data.now), when(s.updated_at, data.now),
+        status(s.status), short(short_wait_of(s.waits_for), 80) ?? "", when(s.created_at, data.now), when(s.updated_at, data.now),
         ...(session.sees_payloads ? [s.attributes && Object.keys(s.attributes).length > 0
           ? make("code", {}, JSON.stringify(s.attributes)) : ""] : [])]}))),
     make("p", {class: "buttons"},

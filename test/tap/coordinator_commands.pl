@@ -81,18 +81,18 @@ sub acts
 	isnt(value($query), $before, 'and changes what it should');
 	return $answer;
 }
-my $orders = q{SELECT string_agg(status, ' ' ORDER BY key) FROM stacksaga.sagas WHERE key IN ('order-1 ', 'order-2 ')};
-acts('suspending', $orders, 'suspend', 'order-1 ', 'order-2 ');
+my $orders = q{SELECT string_agg(status, ' ' ORDER BY key) FROM stacksaga.sagas WHERE key IN ('order-1', 'order-2')};
+acts('suspending', $orders, 'suspend', 'order-1', 'order-2');
 is(value($orders), 'suspended suspended', 'two at once');
-acts('resuming', $orders, 'resume', 'order-1 ', '--spread', '5 minutes');
-acts('cancelling', $orders, 'cancel', 'order-2 ');
-acts('pausing a queue', q{SELECT paused FROM stacksaga.queues}, 'pause-queue', 'pricing ');
-acts('resuming a queue', q{SELECT paused FROM stacksaga.queues}, 'resume-queue', 'pricing ');
-acts('pausing a schedule', q{SELECT paused FROM stacksaga.schedules}, 'pause-schedule', 'nightly ');
-acts('resuming a schedule', q{SELECT paused FROM stacksaga.schedules}, 'resume-schedule', 'nightly ');
+acts('resuming', $orders, 'resume', 'order-1', '--spread', '5 minutes');
+acts('cancelling', $orders, 'cancel', 'order-2');
+acts('pausing a queue', q{SELECT paused FROM stacksaga.queues}, 'pause-queue', 'pricing');
+acts('resuming a queue', q{SELECT paused FROM stacksaga.queues}, 'resume-queue', 'pricing');
+acts('pausing a schedule', q{SELECT paused FROM stacksaga.schedules}, 'pause-schedule', 'nightly');
+acts('resuming a schedule', q{SELECT paused FROM stacksaga.schedules}, 'resume-schedule', 'nightly');
 my $price = q{SELECT count(*) FROM stacksaga.saga_history JOIN stacksaga.sagas USING (saga_id)
-	WHERE key = 'order-3 ' AND step = 'price' AND saga_history.status = 'completed'};
-acts('resolving a step', $price, 'resolve', 'order-3 ', '--step', 'price', '--outcome', 'done', '--step-output', '{"price": 9}');
+	WHERE key = 'order-3' AND step = 'price' AND saga_history.status = 'completed'};
+acts('resolving a step', $price, 'resolve', 'order-3', '--step', 'price', '--outcome', 'done', '--step-output', '{"price": 9}');
 is(value(q{SELECT count(*) FROM stacksaga.operator_actions WHERE action = 'resolve' AND reason = 'because of resolving a step'}), '1', 'recorded why');
 
 # Dead messages: some by their ids, or all of a subscription; a retried one is delivered, a discarded one never.

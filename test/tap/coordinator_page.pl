@@ -55,6 +55,20 @@ my $saga = $node->safe_psql('postgres', q{SELECT stacksaga.saga_id_of('parcel', 
 my $order = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.sagas WHERE saga LIKE 'order%' LIMIT 1});
 my $key = $node->safe_psql('postgres', "SELECT key FROM stacksaga.sagas WHERE saga_id = '$order'");
 
+sub pictures
+{
+	for my $picture ($pictures ? @_ : ())
+	{
+		my ($name, $width, $height, $address) = @$picture;
+		$browser->resize($width, $height);
+		$browser->open_page("$url/$address");
+		$browser->becomes(q{document.querySelector('#view h2') !== null && document.querySelector('#pills').innerText !== ''}, "picture of $name");
+		$browser->screenshot("$pictures/$name.png", $width, $height);
+	}
+	return;
+}
+pictures([ 'page', 1100, 1000, '#/ring' ], [ 'page_sagas', 1100, 900, '#/sagas' ], [ 'page_phone', 390, 844, "#/saga/$saga" ]);
+
 # Each view, as a stranger sees it: its place in the address, its heading, and what must be on it.
 my @views = (
 	[ '#/sagas', 'Sagas', qr/order-\d+.*order.* 1\s+running/s ],
@@ -318,18 +332,16 @@ $browser->becomes(q{/confidential/.test(document.querySelector('#view .payload')
 $browser->evaluate(q{document.querySelector('#log-out').click()});
 $browser->becomes(q{document.querySelectorAll('[data-action]').length === 0 && !document.querySelector('#log-in').hidden}, 'logged out, she reads only');
 
-if ($pictures)
+# A picture of charts wants some minutes of work.
+for my $n ($pictures ? (5, 2, 6, 9, 4, 7) : ())
 {
-	for my $picture ([ 'page', 1100, 1000, '#/ring' ], [ 'page_sagas', 1100, 900, '#/sagas' ],
-		[ 'page_saga', 1100, 1100, "#/saga/$order" ], [ 'page_phone', 390, 844, "#/saga/$order" ])
-	{
-		my ($name, $width, $height, $address) = @$picture;
-		$browser->resize($width, $height);
-		$browser->open_page("$url/$address");
-		$browser->becomes(q{document.querySelector('#view h2') !== null && document.querySelector('#pills').innerText !== ''}, "picture of $name");
-		$browser->screenshot("$pictures/$name.png", $width, $height);
-	}
+	$node->safe_psql('postgres', qq{
+		SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease) FROM stacksaga.claim_steps('pricing', 'pricer', $n) AS c;
+		SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet') FROM stacksaga.claim_steps('pricing', 'pricer', $n % 3) AS c;
+		SELECT stacksaga.run_pending()});
+	sleep 30;
 }
+pictures([ 'page_saga', 1100, 1150, "#/saga/$order" ], [ 'page_queues', 1100, 720, '#/queues' ]);
 
 # One daemon for two databases: the page shows one, and the keyboard chooses.
 $browser->ask('Page.navigate', url => 'about:blank');

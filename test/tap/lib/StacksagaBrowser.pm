@@ -153,6 +153,7 @@ sub press
 sub screenshot
 {
 	my ($self, $file, $width, $height) = @_;
+	$self->ask('Emulation.setScrollbarsHidden', hidden => JSON::PP::true);
 	open my $picture, '>:raw', $file or die "$file: $!";
 	print {$picture} decode_base64($self->ask('Page.captureScreenshot', format => 'png',
 			clip => {x => 0, y => 0, width => $width, height => $height, scale => 1})->{data});

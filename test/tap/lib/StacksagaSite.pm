@@ -49,19 +49,20 @@ sub operators_file
 sub fill
 {
 	my ($node, $markup) = @_;
+	my $tail = $markup eq '' ? '' : " $markup";
 	$node->safe_psql('postgres', qq{
 		CREATE ROLE page LOGIN;
 		SELECT stacksaga.grant_usage('page', kind) FROM unnest(ARRAY['coordinator', 'monitor', 'support']) AS kind;
 		CREATE TABLE bank (is_open boolean NOT NULL);
 		INSERT INTO bank VALUES (false);
 		CREATE FUNCTION act(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql
-			AS \$\$ SELECT jsonb_build_object('note', 'confidential $markup') \$\$;
+			AS \$\$ SELECT jsonb_build_object('note', 'confidential$tail') \$\$;
 		CREATE FUNCTION fail(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS \$\$
-		BEGIN RAISE EXCEPTION 'no money $markup' USING ERRCODE = 'SG424'; END \$\$;
+		BEGIN RAISE EXCEPTION 'no money$tail' USING ERRCODE = 'SG424'; END \$\$;
 		CREATE FUNCTION undo(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS \$\$
 		BEGIN
 			IF (SELECT is_open FROM bank) THEN RETURN '{}'; END IF;
-			RAISE EXCEPTION 'the bank is closed $markup' USING ERRCODE = 'SG424';
+			RAISE EXCEPTION 'the bank is closed$tail' USING ERRCODE = 'SG424';
 		END \$\$;
 		CREATE TABLE billed (message_id uuid PRIMARY KEY);
 		CREATE FUNCTION bill(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS \$\$
@@ -69,30 +70,30 @@ sub fill
 			IF (SELECT is_open FROM bank) THEN
 				INSERT INTO billed VALUES (m.message_id);
 			ELSE
-				RAISE EXCEPTION 'no such customer $markup' USING ERRCODE = 'SG424';
+				RAISE EXCEPTION 'no such customer$tail' USING ERRCODE = 'SG424';
 			END IF;
 		END \$\$;
 		SELECT stacksaga.define_saga('transfer', ARRAY[
 			stacksaga.sql_step('debit', 'public.act(stacksaga.step_call)', 'public.undo(stacksaga.step_call)'),
 			stacksaga.sql_step('credit', 'public.fail(stacksaga.step_call)')]);
-		SELECT stacksaga.define_saga('order $markup', ARRAY[
-			stacksaga.sql_step('reserve $markup', 'public.act(stacksaga.step_call)', 'public.act(stacksaga.step_call)', stage => 1),
-			stacksaga.queue_step('price', 'pricing $markup', stage => 1),
+		SELECT stacksaga.define_saga('order$tail', ARRAY[
+			stacksaga.sql_step('reserve$tail', 'public.act(stacksaga.step_call)', 'public.act(stacksaga.step_call)', stage => 1),
+			stacksaga.queue_step('price', 'pricing$tail', stage => 1),
 			stacksaga.child_step('pay', 'transfer'), stacksaga.message_step('mail', 'mails')]);
 		SELECT stacksaga.define_saga('parcel', ARRAY[
 			stacksaga.sql_step('pay', 'public.act(stacksaga.step_call)', effect => 'irreversible'),
 			stacksaga.sql_step('ship', 'public.undo(stacksaga.step_call)')]);
 		SELECT stacksaga.start_saga('parcel', '{"secret": "confidential"}', key => 'order-4711');
-		SELECT stacksaga.start_saga('transfer', jsonb_build_object('secret', 'confidential $markup'), key => 'pay $markup',
+		SELECT stacksaga.start_saga('transfer', jsonb_build_object('secret', 'confidential$tail'), key => 'pay$tail',
 			attributes => '{"customer": "confidential"}');
 		SELECT stacksaga.start_saga('transfer', jsonb_build_object('text', repeat('confidential ä', 10000)), key => 'large');
-		SELECT count(*) FROM generate_series(1, 60) AS n, LATERAL stacksaga.start_saga('order $markup',
-			'{"secret": "confidential"}', key => 'order-' || n || ' $markup');
+		SELECT count(*) FROM generate_series(1, 60) AS n, LATERAL stacksaga.start_saga('order$tail',
+			'{"secret": "confidential"}', key => 'order-' || n || '$tail');
 		SELECT stacksaga.create_subscription('billing', 'orders', 'public.bill(stacksaga.message)');
 		SELECT stacksaga.create_subscription('audit', 'orders');
-		SELECT stacksaga.create_schedule('nightly $markup', 'transfer', '0 3 * * *', '{"secret": "confidential"}');
+		SELECT stacksaga.create_schedule('nightly$tail', 'transfer', '0 3 * * *', '{"secret": "confidential"}');
 	});
-	$node->safe_psql('postgres', qq{SELECT stacksaga.publish('orders', jsonb_build_object('secret', 'confidential $markup'), key => 'customer $markup')})
+	$node->safe_psql('postgres', qq{SELECT stacksaga.publish('orders', jsonb_build_object('secret', 'confidential$tail'), key => 'customer$tail')})
 	  for 1, 2;
 	$node->poll_query_until('postgres', q{
 		WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
