@@ -23,7 +23,7 @@ export const difference = (from, to) => (Date.parse(to) - Date.parse(from)) / 10
 export function when(instant, now) {
   if (!instant) return "";
   const age = difference(instant, now);
-  const text = age >= 0 ? `${seconds(age)} ago` : `in ${seconds(-age)}`;
+  const text = age > -0.05 ? `${seconds(age)} ago` : `in ${seconds(-age)}`;
   return make("time", {datetime: instant, title: instant}, text);
 }
 

@@ -337,9 +337,10 @@ for my $n ($pictures ? (5, 2, 6, 9, 4, 7) : ())
 {
 	$node->safe_psql('postgres', qq{
 		SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease) FROM stacksaga.claim_steps('pricing', 'pricer', $n) AS c;
-		SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet') FROM stacksaga.claim_steps('pricing', 'pricer', $n % 3) AS c;
+		SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet') FROM stacksaga.claim_steps('pricing', 'pricer', 1 + $n % 3) AS c;
 		SELECT stacksaga.run_pending()});
-	sleep 30;
+	my $points = @{ $site->get('/api/history')->{at} };
+	$site->wait_until(sub { @{ $site->get('/api/history')->{at} } > $points });
 }
 pictures([ 'page_saga', 1100, 1150, "#/saga/$order" ], [ 'page_queues', 1100, 720, '#/queues' ]);
 

@@ -62,6 +62,7 @@ sub new
 	$self->{session} =
 	  $self->ask('Target.attachToTarget', targetId => $target->{targetId}, flatten => JSON::PP::true)->{sessionId};
 	$self->ask("$_.enable") for qw(Page Runtime Log);
+	$self->ask('Emulation.setScrollbarsHidden', hidden => JSON::PP::true); # as on a phone, and in pictures
 	return $self;
 }
 
@@ -153,7 +154,6 @@ sub press
 sub screenshot
 {
 	my ($self, $file, $width, $height) = @_;
-	$self->ask('Emulation.setScrollbarsHidden', hidden => JSON::PP::true);
 	open my $picture, '>:raw', $file or die "$file: $!";
 	print {$picture} decode_base64($self->ask('Page.captureScreenshot', format => 'png',
 			clip => {x => 0, y => 0, width => $width, height => $height, scale => 1})->{data});
