@@ -26,12 +26,13 @@ END $$;
 SELECT * FROM counts;
 
 -- Completed and failed attempts, of steps and of compensations; several of one transaction.
-SELECT count(*) FROM stacksaga.start_sagas('counted', array_fill('{}'::jsonb, ARRAY[3]));
+SELECT count(*) FROM stacksaga.start_sagas('counted', array_fill('{}'::jsonb, ARRAY[2]));
 CALL answer('counted charges', claims => 2);
-CALL answer('counted charges', 'the bank is closed');
 SELECT * FROM counts;
 CALL answer('counted parcels', 'no such address', 'non_retryable');
 CALL answer('counted charges'); -- the compensation
+SELECT count(*) FROM stacksaga.start_saga('counted');
+CALL answer('counted charges', 'the bank is closed');
 SELECT * FROM counts;
 
 -- What is rolled back is not counted, to a savepoint or as a whole.
