@@ -6,14 +6,14 @@ TRUNCATE stacksaga.saga, stacksaga.saga_attribute, stacksaga.work, stacksaga.eff
 CREATE SCHEMA many;
 CREATE ROLE many_support;
 SELECT stacksaga.grant_usage('many_support', 'support');
-SELECT stacksaga.define_saga('many', ARRAY[stacksaga.queue_step('charge', 'many', effect => 'irreversible')]);
-SELECT count(*) FROM stacksaga.start_sagas('many', array_fill('{}'::jsonb, '{10000}'),
+SELECT stacksaga.define_saga('spread_many', ARRAY[stacksaga.queue_step('charge', 'spread_many', effect => 'irreversible')]);
+SELECT count(*) FROM stacksaga.start_sagas('spread_many', array_fill('{}'::jsonb, '{10000}'),
     group_keys => ARRAY(SELECT 'tenant ' || n % 7 FROM generate_series(1, 10000) n),
     attributes => ARRAY(SELECT jsonb_build_object('incident', 42) FROM generate_series(1, 10000)));
 DO $$
 BEGIN
     FOR n IN 1..10 LOOP
-        PERFORM stacksaga.fail_step(saga_id, step, lease, 'no idea', 'unknown') FROM stacksaga.claim_steps('many', 'w', 1000);
+        PERFORM stacksaga.fail_step(saga_id, step, lease, 'no idea', 'unknown') FROM stacksaga.claim_steps('spread_many', 'w', 1000);
     END LOOP;
 END
 $$;
@@ -40,7 +40,7 @@ BEGIN
     LOOP
         SELECT array_agg(f.saga_id), min(f.created_at), (array_agg(f.saga_id ORDER BY f.created_at, f.saga_id))[1]
           INTO page, last_at, last_id
-          FROM stacksaga.find_sagas('many', status, attributes => '{"incident": 42}', created_before => last_at,
+          FROM stacksaga.find_sagas('spread_many', status, attributes => '{"incident": 42}', created_before => last_at,
                                     before_saga_id => last_id, max_sagas => 1000) AS f;
         EXIT WHEN page IS NULL;
         ids = ids || page;
@@ -67,12 +67,12 @@ SELECT * FROM many.evenness(ARRAY(SELECT due_at FROM stacksaga.work WHERE purpos
 -- A service gets them at that pace. (The calls up to here took less than two minutes.)
 SELECT min(due_at) AS first FROM stacksaga.work \gset
 SELECT set_config('stacksaga.clock_offset', (:'first'::timestamptz + interval '3 minutes' - clock_timestamp())::text, false) IS NULL AS none;
-CREATE FUNCTION many.claim() RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM stacksaga.claim_steps('many', 'w', 1000, '1 hour') $$;
+CREATE FUNCTION many.claim() RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM stacksaga.claim_steps('spread_many', 'w', 1000, '1 hour') $$;
 SELECT many.claim() + many.claim() + many.claim() + many.claim() + many.claim() BETWEEN 2990 AND 3700 AS three_tenths;
 RESET stacksaga.clock_offset;
 -- Dead messages. (Of one key, they wait for each other as well: outbox_redrive.)
-SELECT stacksaga.create_subscription('many', 'many');
-SELECT count(stacksaga.publish('many', jsonb_build_object('n', n))) FROM generate_series(1, 10000) n;
+SELECT stacksaga.create_subscription('spread_many', 'spread_many');
+SELECT count(stacksaga.publish('spread_many', jsonb_build_object('n', n))) FROM generate_series(1, 10000) n;
 CREATE FUNCTION many.receive(fails boolean) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     batch bigint;
@@ -81,7 +81,7 @@ DECLARE
 BEGIN
     LOOP
         SELECT m.batch_id, count(CASE WHEN fails THEN stacksaga.fail_message(m.batch_id, m.message_id, 'no', 'non_retryable') END IS NULL)
-          INTO batch, of_batch FROM stacksaga.receive_messages('many', 'c', 1000) AS m GROUP BY m.batch_id;
+          INTO batch, of_batch FROM stacksaga.receive_messages('spread_many', 'c', 1000) AS m GROUP BY m.batch_id;
         EXIT WHEN batch IS NULL;
         PERFORM stacksaga.ack_messages(batch);
         number = number + of_batch;
@@ -91,9 +91,9 @@ END
 $$;
 SELECT many.receive(true);
 SELECT count(*) FROM stacksaga.dead_messages;
-SELECT count(*) FROM stacksaga.redrive_messages('many', max_messages => 10000, reason => 'fixed', spread => '10 minutes');
+SELECT count(*) FROM stacksaga.redrive_messages('spread_many', max_messages => 10000, reason => 'fixed', spread => '10 minutes');
 SELECT count(*) FROM stacksaga.dead_messages;
-SELECT count(*) FROM stacksaga.redrive_messages('many', max_messages => 10000, reason => 'fixed', dry_run => false, spread => '10 minutes');
+SELECT count(*) FROM stacksaga.redrive_messages('spread_many', max_messages => 10000, reason => 'fixed', dry_run => false, spread => '10 minutes');
 SELECT count(*) FROM stacksaga.dead_messages;
 SELECT * FROM many.evenness(ARRAY(SELECT due_at FROM stacksaga.message_retry));
 SELECT action, count(*) FROM stacksaga.operator_actions WHERE reason = 'fixed' GROUP BY action;
@@ -101,7 +101,7 @@ SELECT many.receive(false) < 2000 AS few;
 SET stacksaga.clock_offset = '10 minutes';
 SELECT many.receive(false) > 8000 AS the_rest;
 SELECT count(*) FROM stacksaga.message_retry;
-SELECT stacksaga.drop_subscription('many');
+SELECT stacksaga.drop_subscription('spread_many');
 
 RESET stacksaga.clock_offset;
 SET client_min_messages = warning;
