@@ -12,6 +12,9 @@
 #   make install-coordinator [DESTDIR=... COORDINATOR_PREFIX=/usr/local]  the daemon, unit, manual page, completion, sample settings
 #   make screenshots  the pictures of the page in docs/images, by a browser without a screen
 #   make bench        how fast, compared with what
+#   make dist         release archives of the commit, in build/
+#   make test-packages  Debian packages and the images, built and used in root folders of their own: as root
+#   make release-check  what has to pass before a release, and what blocks it
 #   make crash-points  the server ended at every crash point of the source; CRASH_POINTS=OPTIONS
 #   make sweep        hot calls at many loads: fails where more clients or rows make one slow; SWEEP=OPTIONS
 #
@@ -28,8 +31,10 @@ TABLE_TEST  := test/table/table_test.so
 
 SQL_FOLDERS := $(wildcard $(addprefix extension/sql/,tables functions views privileges install))
 SQL_PARTS   := $(foreach folder,$(SQL_FOLDERS),$(sort $(wildcard $(folder)/*.sql)))
-DATA        := $(wildcard extension/sql/upgrade/stacksaga--*--*.sql)
-DATA_built  = extension/stacksaga--$(EXTVERSION).sql
+DATA_built  = extension/stacksaga--$(EXTVERSION).sql $(UPDATES)
+# Each version that a file of extension/sql/upgrade leads away from is updated to this one in one script.
+UPGRADES    := $(wildcard extension/sql/upgrade/*--*.sql)
+UPDATES     := $(patsubst %,extension/stacksaga--%--$(EXTVERSION).sql,$(foreach step,$(notdir $(UPGRADES)),$(firstword $(subst --, ,$(step)))))
 
 # For `make installcheck` against a server of one's own; the targets below use private servers.
 REGRESS        := $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
@@ -44,8 +49,7 @@ EXTRA_CLEAN    = $(OBJS:.o=.d) $(TABLE_TEST:.so=.o) $(TABLE_TEST:.so=.d) $(TABLE
                  test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
 
 PG_CONFIG  ?= pg_config
-PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Iextension \
-              -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
+PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Iextension
 ifdef STACKSAGA_CRASH_POINTS
 # For test/tools/crash-points, which builds a copy of the tree with it.
 PG_CPPFLAGS += -DSTACKSAGA_CRASH_POINTS
@@ -81,6 +85,9 @@ endif
 
 # PGXS as Debian ships it tracks no header; the compiler writes down what each object includes.
 $(OBJS): Makefile
+# It alone says the version.
+extension/src/saga/explain.o: extension/stacksaga.control
+extension/src/saga/explain.o: override CPPFLAGS += -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
 -include $(OBJS:.o=.d)
 
 $(if $(MODULE_big),stacksaga.so): extension/stacksaga.map
@@ -90,15 +97,21 @@ $(TABLE_TEST:.so=.o): Makefile
 $(TABLE_TEST): $(TABLE_TEST:.so=.o) $(filter extension/pg/%,$(OBJS)) extension/stacksaga.map
 	$(CC) $(CFLAGS) $(CFLAGS_SL) -shared -o $@ $(filter %.o,$^) $(LDFLAGS) $(LDFLAGS_SL) $(SHLIB_LINK)
 
-$(DATA_built): $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
+extension/stacksaga--$(EXTVERSION).sql: $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
 	@echo "making $@ of $(words $(SQL_PARTS)) parts"
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION stacksaga" to load this file. \quit'; \
 	   cat $(SQL_PARTS) /dev/null | sed 's/^CREATE OR REPLACE /CREATE /'; } > $@.new
 	@mv $@.new $@
 
+extension/stacksaga--%--$(EXTVERSION).sql: extension/sql/update.sh $(UPGRADES) $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control
+	@echo "making $@"
+	@extension/sql/update.sh $* $(EXTVERSION) >$@.new
+	@mv $@.new $@
+
 .PHONY: packages demo test unit regress isolation property tap docs examples lint model sim mutants \
         chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \
-        coordinator man install-coordinator screenshots demo-programs cmake sweep crash-points test-versions
+        coordinator man install-coordinator screenshots demo-programs cmake sweep crash-points test-versions \
+        dist test-packages release-check
 
 packages:
 	@test/tools/install-packages
@@ -199,6 +212,18 @@ property: all cmake
 # `make test` on PostgreSQL 17 and 18, in root folders of other Debian suites: as root.
 test-versions:
 	@test/tools/versions
+
+# Not part of `make test` either: about a quarter of an hour, as root.
+test-packages:
+	@test/tools/packages
+	@test/tools/container
+
+# What `git archive` makes of the commit, for PGXN and as the source of packages.
+dist:
+	@test/tools/dist
+
+release-check: all
+	@test/tools/release-check
 
 # Not part of `make test`: it takes two hours and wants an idle machine. test/bench/README.md says how.
 bench: all

@@ -28,12 +28,6 @@ AS 'MODULE_PATHNAME', 'stacksaga_setting';
 COMMENT ON FUNCTION stacksaga.setting IS
     'Internal: returns the value of a setting of stacksaga, also where nothing has loaded its library yet';
 
-CREATE OR REPLACE FUNCTION stacksaga.library_version() RETURNS text
-LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'stacksaga_library_version';
-COMMENT ON FUNCTION stacksaga.library_version IS
-    'Internal: returns the version of the library that this session has loaded';
-
 -- 0 while nothing is overdue, also for work that is never due by itself.
 CREATE OR REPLACE FUNCTION stacksaga.seconds_overdue(due_at timestamptz)
 RETURNS double precision

@@ -1,5 +1,6 @@
--- The end of the install: what ALTER DEFAULT PRIVILEGES gave away while the script ran is revoked, from
--- PUBLIC as from roles by name, and PUBLIC gets what it has without such defaults.
+-- The end of the script: what ALTER DEFAULT PRIVILEGES gave away while the script ran is revoked, from
+-- PUBLIC as from roles by name, and PUBLIC gets what it has without such defaults. An update does so for
+-- what it made: what roles hold of the rest stays, and stays theirs for pg_dump.
 
 DO $$
 DECLARE
@@ -13,6 +14,8 @@ BEGIN
               JOIN pg_catalog.pg_extension e
                 ON d.refclassid = 'pg_catalog.pg_extension'::regclass AND d.refobjid = e.oid
              WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
+               AND pg_catalog.age(d.xmin)
+                   <= pg_catalog.age(pg_catalog.pg_current_xact_id()::xid)
         )
         SELECT 'SCHEMA' AS kind, n.nspname::text AS name, n.nspacl AS acl, n.nspowner AS owner,
                NULL AS for_public
