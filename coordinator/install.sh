@@ -17,6 +17,7 @@ sed "s#/usr/local/bin#$prefix/bin#" "$source/systemd/stacksaga-coordinator.servi
 "$program" completion bash >"$root$prefix/share/bash-completion/completions/stacksaga-coordinator"
 "$program" completion zsh >"$root$prefix/share/zsh/site-functions/_stacksaga-coordinator"
 install -m 644 "$source/systemd/coordinator.toml" "$root/etc/stacksaga/coordinator.toml.sample"
+# The dynamic user of the unit has to read it; passwords belong into a password file.
 [ -e "$root/etc/stacksaga/coordinator.toml" ] ||
-    install -m 640 "$source/systemd/coordinator.toml" "$root/etc/stacksaga/coordinator.toml"
+    install -m 644 "$source/systemd/coordinator.toml" "$root/etc/stacksaga/coordinator.toml"
 echo "installed $root$prefix/bin/stacksaga-coordinator; its settings are in $root/etc/stacksaga/coordinator.toml"
