@@ -25,12 +25,12 @@ make_cluster() {
     psql -qX -v ON_ERROR_STOP=1 -d postgres -v database="$POSTGRES_DB" <<'SQL'
 SELECT format('CREATE DATABASE %I', :'database') WHERE :'database' <> 'postgres' \gexec
 SQL
-    psql -qX -v ON_ERROR_STOP=1 -d "$POSTGRES_DB" -v password="${COORDINATOR_PASSWORD:-}" <<'SQL'
+    psql -qX -v ON_ERROR_STOP=1 -d "$POSTGRES_DB" -v password="${COORDINATOR_PASSWORD:-}" >/dev/null <<'SQL'
 CREATE EXTENSION stacksaga;
 SELECT :'password' <> '' AS has_coordinator \gset
 \if :has_coordinator
 CREATE ROLE coordinator LOGIN PASSWORD :'password';
-SELECT FROM stacksaga.grant_usage('coordinator', 'coordinator'), stacksaga.grant_usage('coordinator', 'monitor');
+SELECT stacksaga.grant_usage('coordinator', 'coordinator'), stacksaga.grant_usage('coordinator', 'monitor');
 \endif
 SQL
     "$bin/pg_ctl" -D "$new" -w stop >/dev/null
