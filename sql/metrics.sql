@@ -21,7 +21,7 @@ SELECT stacksaga.define_saga('metrics', ARRAY[
 SELECT stacksaga.define_saga('metrics queue', ARRAY[stacksaga.queue_step('q', 'metrics queue')]);
 
 -- Names, types, labels, with one of everything there.
-SELECT stacksaga.count_sagas();
+SELECT stacksaga_internal.count_sagas();
 BEGIN;
 SELECT stacksaga.register_node('metrics node') > 0 AS registered;
 INSERT INTO stacksaga.worker VALUES (64, pg_backend_pid(), now(), 7, 5, 3, 1.5, 'standalone');
@@ -183,10 +183,10 @@ TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, st
 
 -- Sagas by status: exact after every commit, without reading the table again.
 CREATE VIEW metrics.wrong AS
-    SELECT status, sagas, counted.n FROM stacksaga.sagas_by_status()
+    SELECT status, sagas, counted.n FROM stacksaga_internal.sagas_by_status()
       FULL JOIN (SELECT status::text, count(*) AS n FROM stacksaga.saga GROUP BY status) counted USING (status)
      WHERE coalesce(sagas, -1) <> coalesce(n, 0);
-SELECT stacksaga.count_sagas();
+SELECT stacksaga_internal.count_sagas();
 SELECT * FROM metrics.wrong;
 SELECT count(*) FROM stacksaga.start_sagas('metrics', array_fill('{}'::jsonb, ARRAY[5]));
 SELECT count(*) FROM stacksaga.start_saga('metrics', '{"act b": ["SG424"]}');
@@ -228,14 +228,14 @@ RESET stacksaga.clock_offset;
 SELECT * FROM metrics.wrong;
 -- metrics() and status() say the same.
 SELECT labels ->> 'status' AS status, value FROM stacksaga.metrics() WHERE name = 'stacksaga_sagas'
-EXCEPT SELECT status, sagas FROM stacksaga.sagas_by_status();
-SELECT status, sagas FROM stacksaga.sagas_by_status()
+EXCEPT SELECT status, sagas FROM stacksaga_internal.sagas_by_status();
+SELECT status, sagas FROM stacksaga_internal.sagas_by_status()
 EXCEPT SELECT status, sagas FROM jsonb_to_recordset(stacksaga.status() -> 'sagas') AS x(status text, sagas bigint, more boolean)
  WHERE NOT more;
 -- What others write is seen by the next count, which cannot follow it in its transaction.
 BEGIN;
 DELETE FROM stacksaga.saga WHERE status = 'pending';
-SELECT stacksaga.count_sagas();
+SELECT stacksaga_internal.count_sagas();
 \echo :SQLSTATE
 ROLLBACK;
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.parked_saga, stacksaga.saga_action;

@@ -52,16 +52,17 @@ $$;
 -- Not what a type, an operator or an aggregate is made of, nor what waits, starts processes or reads the
 -- settings of all.
 CREATE VIEW nasty.callable AS
-SELECT p.oid, p.proname, p.pronargs, array_agg(format_type(a.type, NULL) ORDER BY a.n) AS types
+SELECT p.oid, p.pronamespace::regnamespace AS nspname, p.proname, p.pronargs,
+       array_agg(format_type(a.type, NULL) ORDER BY a.n) AS types
   FROM pg_proc p CROSS JOIN LATERAL unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a(type, n)
- WHERE p.pronamespace = 'stacksaga'::regnamespace AND p.prokind = 'f'
+ WHERE p.pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace) AND p.prokind = 'f'
    AND p.proname NOT LIKE 'ring\_token\_%' AND p.proname NOT IN ('await_saga', 'worker_ensure')
    AND p.prorettype <> 'trigger'::regtype
    AND NOT 'cstring'::regtype = ANY (p.proargtypes::oid[])
    AND NOT 'internal'::regtype = ANY (p.proargtypes::oid[])
  GROUP BY p.oid;
 CREATE VIEW nasty.call AS
-SELECT c.proname, format('stacksaga.%I(%s)', c.proname, string_agg(format('%L::%s',
+SELECT c.proname, format('%I.%I(%s)', c.nspname, c.proname, string_agg(format('%L::%s',
            CASE WHEN t.n = nasty.n THEN nasty.value ELSE plain.value END, t.type), ', ' ORDER BY t.n)) AS call
   FROM nasty.callable c
  CROSS JOIN LATERAL (SELECT n, v.value, row_number() OVER (PARTITION BY n) AS choice
@@ -71,9 +72,9 @@ SELECT c.proname, format('stacksaga.%I(%s)', c.proname, string_agg(format('%L::%
   -- Two billion ranges are an answer, not a refusal.
   JOIN pg_proc p ON p.oid = c.oid AND NOT (p.proname LIKE 'split%' AND nasty.value = '2147483647')
   LEFT JOIN nasty.value plain ON plain.type = t.type AND plain.plain
- GROUP BY c.oid, c.proname, nasty.n, nasty.choice
+ GROUP BY c.oid, c.nspname, c.proname, nasty.n, nasty.choice
 UNION ALL
-SELECT proname, format('stacksaga.%I(%s)', proname,
+SELECT proname, format('%I.%I(%s)', nspname, proname,
            (SELECT string_agg(format('NULL::%s', t), ', ') FROM unnest(types) AS t))
   FROM nasty.callable;
 SELECT count(*) > 1000 AS enough FROM nasty.call;

@@ -16,7 +16,7 @@ CALL rare_tick(150);
 SELECT stacksaga.publish('rare', '{}') IS NOT NULL AS published;
 SELECT count(*) FROM stacksaga.receive_messages('none', 'c'); -- ticks
 SELECT count(*) > 150 AS are_many FROM stacksaga.outbox_tick;
-SELECT subscription, stacksaga.outbox_unread_since(subscription_id) IS NOT NULL AS is_waited_for
+SELECT subscription, stacksaga_internal.outbox_unread_since(subscription_id) IS NOT NULL AS is_waited_for
   FROM stacksaga.subscription ORDER BY subscription;
 SELECT count(*), max(batch_id) AS batch FROM stacksaga.receive_messages('rare', 'c') \gset
 SELECT :count AS received, stacksaga.ack_messages(:batch);

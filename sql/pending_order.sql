@@ -75,7 +75,7 @@ RESET stacksaga.clock_offset;
 
 -- Work of other priorities counts in what waits longest in a ring.
 CALL pending_order.start('pending short', 1, 5);
-SELECT stacksaga.oldest_due_of_workers(1) = w.due_at AS seen FROM stacksaga.work w JOIN stacksaga.saga s USING (saga_id)
+SELECT stacksaga_internal.oldest_due_of_workers(1) = w.due_at AS seen FROM stacksaga.work w JOIN stacksaga.saga s USING (saga_id)
  WHERE s.key LIKE 'p5 1 %' AND s.status = 'pending';
 SELECT stacksaga.run_pending(1000);
 SET client_min_messages = warning;

@@ -21,10 +21,10 @@ CREATE TABLE privileges.role AS SELECT rolname AS role, replace(rolname, 'privil
 -- list.
 CREATE VIEW privileges.object AS
     SELECT p.proname AS object, p.oid, 'function' AS what, p.provolatile FROM pg_proc p
-        WHERE p.pronamespace = 'stacksaga'::regnamespace
+        WHERE p.pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
     UNION ALL SELECT c.relname, c.oid, CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END, 'v'
         FROM pg_class c
-               WHERE c.relnamespace = 'stacksaga'::regnamespace
+               WHERE c.relnamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
                    AND c.relkind IN ('v', 'r', 'p', 'm', 'f');
 CREATE VIEW privileges.held AS
     SELECT r.kind, o.object, o.what, o.provolatile = 'i' AS immutable,
@@ -146,7 +146,7 @@ SELECT status FROM stacksaga.sagas WHERE saga_id = :'id';
 -- it where they need it (sql/outbox_publish.sql), run_pending() once it has fired what the caller has
 -- deferred (sql/handler_escape.sql).
 RESET ROLE;
-SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'stacksaga'::regnamespace AND prosecdef
+SELECT proname, proconfig FROM pg_proc WHERE pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace) AND prosecdef
    AND NOT 'search_path=pg_catalog, pg_temp' = ANY (coalesce(proconfig, '{}'))
    AND proname NOT IN ('publish', 'publish_batch', 'run_pending');
 SET ROLE privileges_service;

@@ -31,7 +31,7 @@ SELECT headers, c.*
            '{"traceparent": "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01"}',
            '{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01b"}',
            '{"traceparent": null}', '{"traceparent": 7}']::jsonb[]) AS headers,
-       stacksaga.trace_context(headers) AS c;
+       stacksaga_internal.trace_context(headers) AS c;
 
 SELECT saga_id AS traced FROM stacksaga.start_saga('spans', '{}', 'order 1',
     headers => '{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}') \gset

@@ -59,11 +59,11 @@ SELECT p -> 'key' AS key, p -> 'step' AS step, p -> 'error' AS error
   FROM jsonb_array_elements(stacksaga.status() -> 'parked_sagas') p WHERE p ->> 'saga' = 'status';
 -- Sagas by status are those of the view; where they were not counted yet, no more are read than asked for.
 SELECT x.status, x.sagas, v.sagas AS in_view
-  FROM jsonb_to_recordset(stacksaga.status_sagas_seen()) AS x(status text, sagas bigint)
+  FROM jsonb_to_recordset(stacksaga_internal.status_sagas_seen()) AS x(status text, sagas bigint)
   LEFT JOIN (SELECT status, count(*) AS sagas FROM stacksaga.sagas GROUP BY status) v USING (status)
  WHERE x.sagas <> coalesce(v.sagas, 0);
 SELECT count(*) AS statuses, bool_and(sagas <= 1) AS capped, bool_or(more) FILTER (WHERE status = 'parked') AS more
-  FROM jsonb_to_recordset(stacksaga.status_sagas_seen(1)) AS x(status text, sagas bigint, more boolean);
+  FROM jsonb_to_recordset(stacksaga_internal.status_sagas_seen(1)) AS x(status text, sagas bigint, more boolean);
 SELECT stacksaga.create_subscription('status billing', 'status orders');
 SELECT s AS subscription FROM jsonb_array_elements(stacksaga.status() -> 'subscriptions') s
  WHERE s ->> 'subscription' = 'status billing';

@@ -41,7 +41,7 @@ constexpr const char *SQL_SAGA =
     "      FROM stacksaga.sagas WHERE saga_id = $1::uuid)"
     "SELECT pg_catalog.json_build_object("
     "    'saga', pg_catalog.to_jsonb(s) - ARRAY['input', 'attributes'],"
-    "    'waits_for', stacksaga.saga_waits_for(s.saga_id),"
+    "    'waits_for', stacksaga_internal.saga_waits_for(s.saga_id),"
     "    'attributes', CASE WHEN $2::boolean THEN s.attributes END,"
     "    'input', CASE WHEN $2 THEN " PAYLOAD("s.input") " END,"
     "    'result', (SELECT pg_catalog.json_build_object('failed_step', r.failed_step,"

@@ -153,7 +153,7 @@ def run(bench):
     for statement in FILL_REST.split(';\n'):
         if statement.strip():
             db.session.execute(statement, {'actions': size // 10, 'dead': size // 50} if '%(' in statement else None)
-    db.sql('SELECT stacksaga.count_sagas()')
+    db.sql('SELECT stacksaga_internal.count_sagas()')
     rounds = max(20, bench.rounds)
     with daemon(db) as connection:
         asked = views(connection, size)

@@ -37,10 +37,10 @@ QUESTIONS = {
         "SELECT * FROM stacksaga.sagas WHERE status = 'failed' ORDER BY created_at DESC LIMIT 20",
     'the newest 20 that run':
         "SELECT * FROM stacksaga.sagas WHERE status = 'running' ORDER BY created_at DESC LIMIT 20",
-    'sagas by status, kept up by commits': 'SELECT stacksaga.status_sagas()',
-    'sagas by status, as far as looked at': 'SELECT stacksaga.status_sagas_seen()',
+    'sagas by status, kept up by commits': 'SELECT stacksaga_internal.status_sagas()',
+    'sagas by status, as far as looked at': 'SELECT stacksaga_internal.status_sagas_seen()',
 }
-COUNT = 'SELECT stacksaga.count_sagas()'
+COUNT = 'SELECT stacksaga_internal.count_sagas()'
 PART = 500_000
 AT_MOST = 20
 

@@ -53,14 +53,14 @@ is(value('stacksaga_sagas_started_total'), 1000, 'nor does a crash');
 sub wrong_statuses
 {
 	return $node->safe_psql('postgres', q{
-		SELECT count(*) FROM stacksaga.sagas_by_status()
+		SELECT count(*) FROM stacksaga_internal.sagas_by_status()
 		  FULL JOIN (SELECT status::text, count(*) AS n FROM stacksaga.saga GROUP BY status) t USING (status)
 		 WHERE coalesce(sagas, -1) <> coalesce(n, 0)});
 }
 my $statuses = q{SELECT count(*) FROM stacksaga.metrics() WHERE name = 'stacksaga_sagas'};
 is($node->safe_psql('postgres', $statuses), 0, 'after a crash nobody has counted sagas by status');
 $node->safe_psql('postgres', 'SELECT stacksaga.worker_ensure()');
-$node->poll_query_until('postgres', q{SELECT count(*) = 7 FROM stacksaga.sagas_by_status()});
+$node->poll_query_until('postgres', q{SELECT count(*) = 7 FROM stacksaga_internal.sagas_by_status()});
 is(wrong_statuses(), 0, 'until a worker has it done');
 
 # While sessions start sagas, a worker runs them and somebody counts again and again.
@@ -73,7 +73,7 @@ while ($node->safe_psql('postgres', q{
 	SELECT count(*) FROM stacksaga.saga WHERE status = 'completed'}) < 3000)
 {
 	$_->{run}->pump_nb for @sessions;
-	$counts += $node->safe_psql('postgres', 'SELECT stacksaga.count_sagas()') eq 't' for 1 .. 5;
+	$counts += $node->safe_psql('postgres', 'SELECT stacksaga_internal.count_sagas()') eq 't' for 1 .. 5;
 }
 $_->quit for @sessions;
 cmp_ok($counts, '>', 5, 'sagas are counted while they change');
@@ -82,7 +82,7 @@ is(wrong_statuses(), 0, 'no change is lost or added twice');
 # A transaction that is open during a count is added when it commits.
 my $open = $node->background_psql('postgres');
 $open->query_safe(q{BEGIN; SELECT count(*) FROM stacksaga.start_saga('answer', run_at => now() + '1 day')});
-$node->safe_psql('postgres', 'SELECT stacksaga.count_sagas()');
+$node->safe_psql('postgres', 'SELECT stacksaga_internal.count_sagas()');
 is(wrong_statuses(), 0, 'what is open is not counted');
 $open->query_safe('COMMIT');
 is(wrong_statuses(), 0, 'it is when it commits');
@@ -95,15 +95,15 @@ kill 'KILL', $node->safe_psql('postgres',
 $node->wait_for_log(qr/all server processes terminated; reinitializing/);
 $node->poll_query_until('postgres', 'SELECT true');
 is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'it is the same postmaster');
-$node->poll_query_until('postgres', q{SELECT count(*) = 7 FROM stacksaga.sagas_by_status()});
+$node->poll_query_until('postgres', q{SELECT count(*) = 7 FROM stacksaga_internal.sagas_by_status()});
 is(wrong_statuses(), 0, 'sagas are counted again after a process was killed');
 
 # The extension made anew has a table of its own.
-$node->safe_psql('other', 'SELECT stacksaga.count_sagas()');
-is($node->safe_psql('other', 'SELECT count(*) FROM stacksaga.sagas_by_status()'), 7, 'counted by hand');
+$node->safe_psql('other', 'SELECT stacksaga_internal.count_sagas()');
+is($node->safe_psql('other', 'SELECT count(*) FROM stacksaga_internal.sagas_by_status()'), 7, 'counted by hand');
 $node->safe_psql('other', 'DROP EXTENSION stacksaga CASCADE');
 $node->create_extension('other');
-is($node->safe_psql('other', 'SELECT count(*) FROM stacksaga.sagas_by_status()'),
+is($node->safe_psql('other', 'SELECT count(*) FROM stacksaga_internal.sagas_by_status()'),
 	0, 'what was counted in a table that was dropped is not shown');
 my $before = value('stacksaga_sagas_started_total');
 

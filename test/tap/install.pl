@@ -37,23 +37,23 @@ $node->raises_sqlstate('trap',
 	'42501');
 is($node->safe_psql('trap', q{
 	DROP EXTENSION stacksaga;
-	SELECT count(*) FROM pg_namespace WHERE nspname = 'stacksaga'}),
-	'0', 'the schema goes with the extension');
+	SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'stacksaga%'}),
+	'0', 'the schemas go with the extension');
 
 # What anybody holds of what is in the schema, and of the schema; who owns it holds all.
 my $privileges = q{
 	SELECT o.class, o.name, a.grantee::regrole, a.privilege_type, a.is_grantable
 	  FROM (SELECT 'schema' AS class, nspname::text AS name,
 	               coalesce(nspacl, acldefault('n', nspowner)) AS acl, nspowner AS owner
-	          FROM pg_namespace WHERE nspname = 'stacksaga'
+	          FROM pg_namespace WHERE nspname IN ('stacksaga', 'stacksaga_internal')
 	        UNION ALL SELECT 'relation', c.oid::regclass::text,
 	               coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner)),
 	               relowner
-	          FROM pg_class c WHERE relnamespace = 'stacksaga'::regnamespace
+	          FROM pg_class c WHERE relnamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
 	           AND relkind IN ('r', 'p', 'v', 'S')
 	        UNION ALL SELECT 'function', p.oid::regprocedure::text,
 	               coalesce(proacl, acldefault('f', proowner)), proowner
-	          FROM pg_proc p WHERE pronamespace = 'stacksaga'::regnamespace
+	          FROM pg_proc p WHERE pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
 	        UNION ALL SELECT 'type', t.oid::regtype::text,
 	               coalesce(typacl, acldefault('T', typowner)), typowner
 	          FROM pg_type t WHERE typnamespace = 'stacksaga'::regnamespace AND typelem = 0

@@ -136,20 +136,20 @@ AS 'MODULE_PATHNAME', 'stacksaga_agent_slots';
 COMMENT ON FUNCTION stacksaga.agent_slots IS
     'Returns the slots that an agent assigns in a window, each with the one of its nodes that owns it or is to own it; NULL where none does. Raises SG400, SG404 (no such agent)';
 
-CREATE OR REPLACE FUNCTION stacksaga.ring_setting_defaults()
+CREATE OR REPLACE FUNCTION stacksaga_internal.ring_setting_defaults()
 RETURNS TABLE (setting text, value text, is_interval boolean)
 LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 9
 AS 'MODULE_PATHNAME', 'stacksaga_ring_setting_defaults';
-COMMENT ON FUNCTION stacksaga.ring_setting_defaults IS
+COMMENT ON FUNCTION stacksaga_internal.ring_setting_defaults IS
     'Internal: returns the settings of a ring and their defaults, intervals in microseconds';
 
-CREATE OR REPLACE FUNCTION stacksaga.node_state(
+CREATE OR REPLACE FUNCTION stacksaga_internal.node_state(
     heartbeat_at timestamptz, reported_at timestamptz, at timestamptz, draining boolean,
     checkpoint_interval interval, suspect_after interval, dead_after interval
 ) RETURNS text
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'stacksaga_node_state';
-COMMENT ON FUNCTION stacksaga.node_state IS
+COMMENT ON FUNCTION stacksaga_internal.node_state IS
     'Internal: returns the state that a node has at an instant. Raises SG400';
 
 CREATE OR REPLACE FUNCTION stacksaga.node_transitions()
@@ -160,7 +160,7 @@ COMMENT ON FUNCTION stacksaga.node_transitions IS
     'Returns the changes of state that can happen to a node, with a sentence for each';
 
 -- Some probes for each queue, whatever the backlog.
-CREATE OR REPLACE FUNCTION stacksaga.queues_with_work(ring_id integer) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION stacksaga_internal.queues_with_work(ring_id integer) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE named (queue) AS (
@@ -185,16 +185,16 @@ AS $$
     )
     SELECT named.queue FROM named WHERE named.queue <> ''
 $$;
-COMMENT ON FUNCTION stacksaga.queues_with_work IS
+COMMENT ON FUNCTION stacksaga_internal.queues_with_work IS
     'Internal: returns the queues of a ring in which steps wait or run';
 
 -- Some probes for each queue, whatever the backlog.
-CREATE OR REPLACE FUNCTION stacksaga.oldest_due_of_queues(ring_id integer)
+CREATE OR REPLACE FUNCTION stacksaga_internal.oldest_due_of_queues(ring_id integer)
 RETURNS TABLE (queue text, due_at timestamptz, is_retry boolean)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT DISTINCT ON (n.queue) n.queue, first.due_at, first.is_retry
-      FROM stacksaga.queues_with_work(oldest_due_of_queues.ring_id) AS n(queue)
+      FROM stacksaga_internal.queues_with_work(oldest_due_of_queues.ring_id) AS n(queue)
      CROSS JOIN LATERAL (
            (SELECT w.due_at, w.attempt > w.attempt_base AS is_retry FROM stacksaga.work w
              WHERE w.ring_id = oldest_due_of_queues.ring_id AND w.queue = n.queue
@@ -218,11 +218,11 @@ AS $$
              ORDER BY w.due_at LIMIT 1)) AS first
      ORDER BY n.queue, first.due_at
 $$;
-COMMENT ON FUNCTION stacksaga.oldest_due_of_queues IS
+COMMENT ON FUNCTION stacksaga_internal.oldest_due_of_queues IS
     'Internal: returns for each queue of a ring when the work that waits longest was or will be due, or its lease runs out, and whether it is a retry';
 
 -- One probe for each slot and each rank that is in use, whatever the backlog.
-CREATE OR REPLACE FUNCTION stacksaga.oldest_due_of_workers(ring_id integer) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION stacksaga_internal.oldest_due_of_workers(ring_id integer) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT least(
@@ -250,17 +250,17 @@ AS $$
                  ORDER BY w.due_at LIMIT 1) AS first
           WHERE r.ring_id = oldest_due_of_workers.ring_id))
 $$;
-COMMENT ON FUNCTION stacksaga.oldest_due_of_workers IS
+COMMENT ON FUNCTION stacksaga_internal.oldest_due_of_workers IS
     'Internal: returns when the work of a ring that workers do and that waits longest was or will be due; NULL where there is none';
 
 -- A function of its own keeps the planner from estimating the view ring_status so high that it would
 -- be compiled.
-CREATE OR REPLACE FUNCTION stacksaga.oldest_due(ring_id integer) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION stacksaga_internal.oldest_due(ring_id integer) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT least(
-        (SELECT min(q.due_at) FROM stacksaga.oldest_due_of_queues(oldest_due.ring_id) AS q),
-        stacksaga.oldest_due_of_workers(oldest_due.ring_id))
+        (SELECT min(q.due_at) FROM stacksaga_internal.oldest_due_of_queues(oldest_due.ring_id) AS q),
+        stacksaga_internal.oldest_due_of_workers(oldest_due.ring_id))
 $$;
-COMMENT ON FUNCTION stacksaga.oldest_due IS
+COMMENT ON FUNCTION stacksaga_internal.oldest_due IS
     'Internal: returns when the work of a ring that waits longest was or will be due, or its lease runs out; NULL where there is none';

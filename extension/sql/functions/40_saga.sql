@@ -6,10 +6,10 @@ AS 'MODULE_PATHNAME', 'stacksaga_clock_now';
 COMMENT ON FUNCTION stacksaga.clock_now IS
     'Returns the time that stacksaga uses: the database clock moved by stacksaga.clock_offset';
 
-CREATE OR REPLACE FUNCTION stacksaga.statement_clock() RETURNS timestamptz
+CREATE OR REPLACE FUNCTION stacksaga_internal.statement_clock() RETURNS timestamptz
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_statement_clock';
-COMMENT ON FUNCTION stacksaga.statement_clock IS
+COMMENT ON FUNCTION stacksaga_internal.statement_clock IS
     'Internal: returns the same instant of clock_now() for all rows of a query';
 
 CREATE OR REPLACE FUNCTION stacksaga.start_saga(
@@ -68,16 +68,16 @@ AS 'MODULE_PATHNAME', 'stacksaga_find_sagas';
 COMMENT ON FUNCTION stacksaga.find_sagas IS
     'Returns the newest sagas that all filters accept, by an index; page on with the last row''s (created_at, saga_id). Raises SG400, also when filters that no index combines accept too few of 10,000 sagas';
 
-CREATE OR REPLACE FUNCTION stacksaga.saga_waits_for(saga_id uuid) RETURNS text
+CREATE OR REPLACE FUNCTION stacksaga_internal.saga_waits_for(saga_id uuid) RETURNS text
 LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_saga_waits_for';
-COMMENT ON FUNCTION stacksaga.saga_waits_for IS
+COMMENT ON FUNCTION stacksaga_internal.saga_waits_for IS
     'Internal: returns what a saga waits for, in words; NULL when it has ended or does not exist';
 
-CREATE OR REPLACE FUNCTION stacksaga.live_sagas(definition_id integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION stacksaga_internal.live_sagas(definition_id integer) RETURNS bigint
 LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_live_sagas';
-COMMENT ON FUNCTION stacksaga.live_sagas IS
+COMMENT ON FUNCTION stacksaga_internal.live_sagas IS
     'Internal: counts the sagas of a version that have not ended, up to 1,000, by an index';
 
 CREATE OR REPLACE FUNCTION stacksaga.claim_steps(

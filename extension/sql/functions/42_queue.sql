@@ -30,7 +30,7 @@ AS 'MODULE_PATHNAME', 'stacksaga_resume_queue';
 COMMENT ON FUNCTION stacksaga.resume_queue IS
     'Ends the pause of a queue. Raises SG400, SG409 (it is not paused)';
 
-CREATE OR REPLACE FUNCTION stacksaga.queue_names()
+CREATE OR REPLACE FUNCTION stacksaga_internal.queue_names()
 RETURNS TABLE (ring_id integer, region text, cluster text, queue text)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -38,20 +38,20 @@ AS $$
       FROM stacksaga.ring r, stacksaga.definition_step d
      CROSS JOIN LATERAL (
            VALUES (d.queue), (CASE WHEN d.kind NOT IN ('sql', 'message') THEN d.fallback END)) AS q(queue)
-     WHERE r.region = stacksaga.setting('region') AND r.cluster = stacksaga.setting('cluster')
+     WHERE r.region = stacksaga_internal.setting('region') AND r.cluster = stacksaga_internal.setting('cluster')
        AND q.queue IS NOT NULL
     UNION
     SELECT r.ring_id, r.region, r.cluster, q.queue
       FROM stacksaga.ring r JOIN stacksaga.queue q USING (ring_id)
     UNION
     SELECT r.ring_id, r.region, r.cluster, w.queue
-      FROM stacksaga.ring r, stacksaga.queues_with_work(r.ring_id) AS w(queue)
+      FROM stacksaga.ring r, stacksaga_internal.queues_with_work(r.ring_id) AS w(queue)
 $$;
-COMMENT ON FUNCTION stacksaga.queue_names IS
+COMMENT ON FUNCTION stacksaga_internal.queue_names IS
     'Internal: returns the queues that a definition names, of the session''s ring, and those of all rings that have work or limits';
 
 -- By rank, so that each count reads an index up to the instant, and at most so many rows.
-CREATE OR REPLACE FUNCTION stacksaga.waiting_by_rank(ring_id integer, queue text, enough integer)
+CREATE OR REPLACE FUNCTION stacksaga_internal.waiting_by_rank(ring_id integer, queue text, enough integer)
 RETURNS TABLE (rank integer, waiting bigint, oldest_due timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 6 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -74,10 +74,10 @@ AS $$
                       AND (w.rank <> 3 OR w.group_key <> '') AND w.due_at <= r.instant
                     ORDER BY w.due_at LIMIT greatest(enough, 0)) AS t) AS t
 $$;
-COMMENT ON FUNCTION stacksaga.waiting_by_rank IS
+COMMENT ON FUNCTION stacksaga_internal.waiting_by_rank IS
     'Internal: returns how many steps of each rank are due in a queue, counted up to a number, and since when';
 
-CREATE OR REPLACE FUNCTION stacksaga.running_in_queue(ring_id integer, queue text, enough integer)
+CREATE OR REPLACE FUNCTION stacksaga_internal.running_in_queue(ring_id integer, queue text, enough integer)
 RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -86,11 +86,11 @@ AS $$
              WHERE w.ring_id = running_in_queue.ring_id AND w.queue = running_in_queue.queue
                AND w.queue IS NOT NULL AND w.lease_until IS NOT NULL LIMIT greatest(enough, 0)) AS leased
 $$;
-COMMENT ON FUNCTION stacksaga.running_in_queue IS
+COMMENT ON FUNCTION stacksaga_internal.running_in_queue IS
     'Internal: returns how many steps of a queue are leased, counted up to a number';
 
 -- Looks at the first 10,000 leases and at a thousand groups that are full.
-CREATE OR REPLACE FUNCTION stacksaga.waiting_in_full_groups(
+CREATE OR REPLACE FUNCTION stacksaga_internal.waiting_in_full_groups(
     ring_id integer, queue text, max_running_per_group integer, ranks smallint[], enough integer
 ) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -118,11 +118,11 @@ AS $$
                     ORDER BY w.due_at LIMIT greatest(enough, 0)) AS w
              LIMIT greatest(enough, 0)) AS waiting
 $$;
-COMMENT ON FUNCTION stacksaga.waiting_in_full_groups IS
+COMMENT ON FUNCTION stacksaga_internal.waiting_in_full_groups IS
     'Internal: returns how many due steps of a queue wait because as many of their group run as may, counted up to a number';
 
 -- Each step counts for one limit: the first that holds it back.
-CREATE OR REPLACE FUNCTION stacksaga.held_back_by_limit(
+CREATE OR REPLACE FUNCTION stacksaga_internal.held_back_by_limit(
     of_queue stacksaga.queue, running bigint, waiting bigint[], enough integer
 ) RETURNS TABLE ("limit" text, steps bigint)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 4 SET search_path = pg_catalog, pg_temp
@@ -152,42 +152,42 @@ AS $$
     UNION ALL
     SELECT 'max_running_per_group',
            CASE WHEN is_full OR is_used_up THEN 0
-                ELSE stacksaga.waiting_in_full_groups(
+                ELSE stacksaga_internal.waiting_in_full_groups(
                          (of_queue).ring_id, (of_queue).queue, (of_queue).max_running_per_group,
                          ARRAY(SELECT (r.place - 1)::smallint
                                  FROM unnest(waiting) WITH ORDINALITY AS r(n, place)
                                 WHERE r.n > 0 AND (r.place = 1 OR NOT is_paused)), enough) END
       FROM now WHERE (of_queue).max_running_per_group IS NOT NULL
 $$;
-COMMENT ON FUNCTION stacksaga.held_back_by_limit IS
+COMMENT ON FUNCTION stacksaga_internal.held_back_by_limit IS
     'Internal: returns how many due steps of a queue each of its limits holds back now, and its pause; 0 where none';
 
 -- A hundred queues of a ring: those that have limits or are paused, then those whose work waits longest. Counts
 -- stop at 1000, and what runs at the limit where that is larger, and at 10,000: a larger number says no more.
-CREATE OR REPLACE FUNCTION stacksaga.queue_states(ring_id integer)
+CREATE OR REPLACE FUNCTION stacksaga_internal.queue_states(ring_id integer)
 RETURNS TABLE (queue text, settings stacksaga.queue, oldest_due timestamptz, running bigint,
                waiting bigint[])
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT n.queue, q, n.due_at,
-           stacksaga.running_in_queue(queue_states.ring_id, n.queue,
+           stacksaga_internal.running_in_queue(queue_states.ring_id, n.queue,
                                       greatest(1000, least(coalesce(q.max_running, 0), 10000))),
            ARRAY(SELECT w.waiting
-                   FROM stacksaga.waiting_by_rank(queue_states.ring_id, n.queue, 1000) AS w
+                   FROM stacksaga_internal.waiting_by_rank(queue_states.ring_id, n.queue, 1000) AS w
                   ORDER BY w.rank)
       FROM (SELECT coalesce(w.queue, q.queue) AS queue, w.due_at
-              FROM stacksaga.oldest_due_of_queues(queue_states.ring_id) AS w
+              FROM stacksaga_internal.oldest_due_of_queues(queue_states.ring_id) AS w
               FULL JOIN (SELECT q.queue FROM stacksaga.queue q
                           WHERE q.ring_id = queue_states.ring_id) AS q ON q.queue = w.queue
              ORDER BY q.queue IS NULL, w.due_at, 1 LIMIT 100) AS n
       LEFT JOIN stacksaga.queue q ON q.ring_id = queue_states.ring_id AND q.queue = n.queue
 $$;
-COMMENT ON FUNCTION stacksaga.queue_states IS
+COMMENT ON FUNCTION stacksaga_internal.queue_states IS
     'Internal: returns the queues of a ring that status() and metrics() name: their settings, what runs, and what waits of each rank';
 
-CREATE OR REPLACE FUNCTION stacksaga.queue_counts(ring_id integer, queue text)
+CREATE OR REPLACE FUNCTION stacksaga_internal.queue_counts(ring_id integer, queue text)
 RETURNS TABLE (completed bigint, failed bigint)
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_queue_counts';
-COMMENT ON FUNCTION stacksaga.queue_counts IS
+COMMENT ON FUNCTION stacksaga_internal.queue_counts IS
     'Internal: returns how many steps of a queue were completed and how many attempts failed since the counters of this database began; NULL for a queue that has no counters';

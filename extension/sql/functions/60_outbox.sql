@@ -141,18 +141,18 @@ AS 'MODULE_PATHNAME', 'stacksaga_maintain_outbox';
 COMMENT ON FUNCTION stacksaga.maintain_outbox IS
     'Maintains the log as a worker does from time to time: begins a new generation, copies out expired messages, truncates generations that every subscription has read; returns whether there is more to do. Raises SG400';
 
-CREATE OR REPLACE FUNCTION stacksaga.outbox_backlog(subscription_id integer)
+CREATE OR REPLACE FUNCTION stacksaga_internal.outbox_backlog(subscription_id integer)
 RETURNS TABLE (messages bigint, seconds double precision)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_outbox_backlog';
-COMMENT ON FUNCTION stacksaga.outbox_backlog IS
+COMMENT ON FUNCTION stacksaga_internal.outbox_backlog IS
     'Internal: returns how many messages a subscription has not handled, and the age of the oldest one';
 
-CREATE OR REPLACE FUNCTION stacksaga.outbox_unread_since(subscription_id integer)
+CREATE OR REPLACE FUNCTION stacksaga_internal.outbox_unread_since(subscription_id integer)
 RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_outbox_unread_since';
-COMMENT ON FUNCTION stacksaga.outbox_unread_since IS
+COMMENT ON FUNCTION stacksaga_internal.outbox_unread_since IS
     'Internal: returns when the first message was published that a subscription has not read; null: it has read all';
 
 CREATE OR REPLACE FUNCTION stacksaga.message_transitions()

@@ -2,7 +2,7 @@
 
 -- Mermaid decodes #NNN; in labels. Every character that Mermaid, or the HTML that it makes, could
 -- interpret is written so: whatever a label says, it stays one label.
-CREATE OR REPLACE FUNCTION stacksaga.diagram_label(label text) RETURNS text
+CREATE OR REPLACE FUNCTION stacksaga_internal.diagram_label(label text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce(string_agg(
@@ -11,22 +11,22 @@ AS $$
                     ELSE '#' || ascii(c) || ';' END, '' ORDER BY place), '')
       FROM regexp_split_to_table(label, '') WITH ORDINALITY AS s(c, place)
 $$;
-COMMENT ON FUNCTION stacksaga.diagram_label IS
+COMMENT ON FUNCTION stacksaga_internal.diagram_label IS
     'Internal: returns a text as it is written between the quotes of a Mermaid label';
 
 -- What a step, its fallback or its compensation does, in a few words.
-CREATE OR REPLACE FUNCTION stacksaga.diagram_action(kind text, handler text, target text) RETURNS text
+CREATE OR REPLACE FUNCTION stacksaga_internal.diagram_action(kind text, handler text, target text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT stacksaga.diagram_label(kind || ' ' || CASE
+    SELECT stacksaga_internal.diagram_label(kind || ' ' || CASE
                WHEN kind = 'sql' THEN regexp_replace(handler, '\([^()]*\)$', '') ELSE target END)
 $$;
-COMMENT ON FUNCTION stacksaga.diagram_action IS
+COMMENT ON FUNCTION stacksaga_internal.diagram_action IS
     'Internal: returns a line of a Mermaid label: a kind of step, and its function, queue or other target';
 
 -- One line a statement. Nodes: sN is step N, fN its fallback, cN its compensation; gN is a stage of
 -- several steps.
-CREATE OR REPLACE FUNCTION stacksaga.diagram_lines(definition_id integer)
+CREATE OR REPLACE FUNCTION stacksaga_internal.diagram_lines(definition_id integer)
 RETURNS TABLE (part integer, place integer, line text)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
@@ -35,11 +35,11 @@ AS $$
         SELECT ds.step_no AS no, ds.stage, ds.kind, ds.effect = 'irreversible' AS is_pivot,
                ds.effect = 'compensable' AS is_compensable, ds.fallback IS NOT NULL AS has_fallback,
                count(*) OVER (PARTITION BY ds.stage) AS siblings,
-               stacksaga.diagram_label(ds.step) AS name,
-               stacksaga.diagram_action(ds.kind, ds.action, d.target) AS does,
-               stacksaga.diagram_action(ds.kind, ds.compensation,
+               stacksaga_internal.diagram_label(ds.step) AS name,
+               stacksaga_internal.diagram_action(ds.kind, ds.action, d.target) AS does,
+               stacksaga_internal.diagram_action(ds.kind, ds.compensation,
                                       coalesce(ds.compensation_topic, d.target)) AS undoes,
-               stacksaga.diagram_action(CASE WHEN ds.kind IN ('sql', 'message') THEN ds.kind
+               stacksaga_internal.diagram_action(CASE WHEN ds.kind IN ('sql', 'message') THEN ds.kind
                                       ELSE 'queue' END,
                                       ds.fallback, ds.fallback) AS falls_back
           FROM stacksaga.definition_step ds,
@@ -92,13 +92,13 @@ AS $$
       LEFT JOIN LATERAL (SELECT ids FROM undo_stage u WHERE u.stage < later.stage
                           ORDER BY u.stage DESC LIMIT 1) AS earlier ON true
 $$;
-COMMENT ON FUNCTION stacksaga.diagram_lines IS
+COMMENT ON FUNCTION stacksaga_internal.diagram_lines IS
     'Internal: returns the statements of saga_diagram() in order of part and place';
 
-CREATE OR REPLACE FUNCTION stacksaga.definition_id(saga text, version integer) RETURNS integer
+CREATE OR REPLACE FUNCTION stacksaga_internal.definition_id(saga text, version integer) RETURNS integer
 LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_definition_id';
-COMMENT ON FUNCTION stacksaga.definition_id IS
+COMMENT ON FUNCTION stacksaga_internal.definition_id IS
     'Internal: returns the id of a version of a definition, NULL: the current one. Raises SG400, SG404';
 
 CREATE OR REPLACE FUNCTION stacksaga.saga_diagram(saga text, version integer DEFAULT NULL)
@@ -107,15 +107,15 @@ LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS $$
     SELECT E'flowchart TD\n'
            || format(E'    begin(("%s<br/>version %s"))\n',
-                     stacksaga.diagram_label(d.saga), d.version)
+                     stacksaga_internal.diagram_label(d.saga), d.version)
            || string_agg('    ' || l.line, E'\n' ORDER BY l.part, l.place)
            || E'\n    completed((completed))'
            || CASE WHEN bool_or(l.part = 2)
                    THEN E'\n    failed((failed))\n    classDef undo stroke-dasharray:4' ELSE '' END
            || CASE WHEN bool_or(l.line LIKE '%:::pivot')
                    THEN E'\n    classDef pivot stroke-width:4px' ELSE '' END
-      FROM stacksaga.saga_definition d, stacksaga.diagram_lines(d.definition_id) AS l
-     WHERE d.definition_id = stacksaga.definition_id(saga_diagram.saga, saga_diagram.version)
+      FROM stacksaga.saga_definition d, stacksaga_internal.diagram_lines(d.definition_id) AS l
+     WHERE d.definition_id = stacksaga_internal.definition_id(saga_diagram.saga, saga_diagram.version)
      GROUP BY d.definition_id
 $$;
 COMMENT ON FUNCTION stacksaga.saga_diagram IS

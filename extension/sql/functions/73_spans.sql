@@ -1,14 +1,14 @@
 -- Sagas as spans of distributed traces: what a daemon exports, and whoever else wants to.
 
-CREATE OR REPLACE FUNCTION stacksaga.span_id(parts text[]) RETURNS text
+CREATE OR REPLACE FUNCTION stacksaga_internal.span_id(parts text[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT encode(substr(sha256(convert_to(array_to_string(parts, '/'), 'UTF8')), 1, 8), 'hex')
 $$;
-COMMENT ON FUNCTION stacksaga.span_id IS
+COMMENT ON FUNCTION stacksaga_internal.span_id IS
     'Internal: returns the same 16 hexadecimal digits for the same texts';
 
-CREATE OR REPLACE FUNCTION stacksaga.trace_context(headers jsonb, OUT trace_id text, OUT parent_span_id text)
+CREATE OR REPLACE FUNCTION stacksaga_internal.trace_context(headers jsonb, OUT trace_id text, OUT parent_span_id text)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT c[1], c[2]
@@ -16,7 +16,7 @@ AS $$
                '^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-|$)') AS c
      WHERE get_byte(decode(c[3], 'hex'), 0) & 1 = 1
 $$;
-COMMENT ON FUNCTION stacksaga.trace_context IS
+COMMENT ON FUNCTION stacksaga_internal.trace_context IS
     'Internal: reads a W3C traceparent, version 00 or later; NULLs where there is none, or one that its caller does not record';
 
 CREATE OR REPLACE FUNCTION stacksaga.traced_sagas(after timestamptz, after_saga_id uuid DEFAULT NULL,
@@ -51,7 +51,7 @@ AS $$
           FROM unnest(saga_ids) AS f(saga_id)
                CROSS JOIN LATERAL (SELECT * FROM stacksaga.saga s WHERE s.saga_id = f.saga_id) AS s
                JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
-               CROSS JOIN LATERAL stacksaga.trace_context(s.headers) AS c
+               CROSS JOIN LATERAL stacksaga_internal.trace_context(s.headers) AS c
                LEFT JOIN LATERAL (
                    SELECT ds.step
                      FROM stacksaga.saga parent
@@ -67,17 +67,17 @@ AS $$
           FROM traced t
                CROSS JOIN LATERAL (SELECT * FROM stacksaga.saga_history h WHERE h.saga_id = t.saga_id) AS h
          WHERE h.finished_at IS NOT NULL)
-    SELECT t.saga_id, t.trace_id, stacksaga.span_id(ARRAY[t.saga_id::text]),
+    SELECT t.saga_id, t.trace_id, stacksaga_internal.span_id(ARRAY[t.saga_id::text]),
            CASE WHEN t.parent_step IS NULL THEN t.parent_span_id
-                ELSE stacksaga.span_id(ARRAY[t.parent_id::text, t.parent_step, 'act']) END,
+                ELSE stacksaga_internal.span_id(ARRAY[t.parent_id::text, t.parent_step, 'act']) END,
            t.saga, t.created_at, t.finished_at,
            CASE WHEN t.status = 'failed' THEN coalesce(t.error, 'failed') END,
            jsonb_strip_nulls(jsonb_build_object('stacksaga.saga_id', t.saga_id, 'stacksaga.key', t.key,
                                                 'stacksaga.status', t.status))
       FROM traced t
     UNION ALL
-    SELECT a.saga_id, a.trace_id, stacksaga.span_id(ARRAY[a.saga_id::text, a.step, a.direction]),
-           stacksaga.span_id(ARRAY[a.saga_id::text]),
+    SELECT a.saga_id, a.trace_id, stacksaga_internal.span_id(ARRAY[a.saga_id::text, a.step, a.direction]),
+           stacksaga_internal.span_id(ARRAY[a.saga_id::text]),
            CASE a.direction WHEN 'act' THEN a.step ELSE a.direction || ' ' || a.step END,
            min(a.started_at), max(a.finished_at),
            max(coalesce(a.error, a.status)) FILTER (WHERE a.from_last = 1 AND a.status <> 'completed'),
@@ -85,8 +85,8 @@ AS $$
       FROM attempt a
      GROUP BY a.saga_id, a.trace_id, a.step, a.direction
     UNION ALL
-    SELECT a.saga_id, a.trace_id, stacksaga.span_id(ARRAY[a.saga_id::text, a.step, a.direction, a.attempt::text, a.status]),
-           stacksaga.span_id(ARRAY[a.saga_id::text, a.step, a.direction]),
+    SELECT a.saga_id, a.trace_id, stacksaga_internal.span_id(ARRAY[a.saga_id::text, a.step, a.direction, a.attempt::text, a.status]),
+           stacksaga_internal.span_id(ARRAY[a.saga_id::text, a.step, a.direction]),
            'attempt ' || a.attempt, a.started_at, a.finished_at,
            CASE WHEN a.status <> 'completed' THEN coalesce(a.error, a.status) END,
            jsonb_strip_nulls(jsonb_build_object('stacksaga.step', a.step, 'stacksaga.direction', a.direction,

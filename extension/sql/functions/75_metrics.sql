@@ -2,34 +2,34 @@
 -- history is counted where it happens (extension/src/common/counters.hpp) or estimated by PostgreSQL's
 -- statistics; what is read here is as large as the ring, its nodes and its queues.
 
-CREATE OR REPLACE FUNCTION stacksaga.counters()
+CREATE OR REPLACE FUNCTION stacksaga_internal.counters()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 20 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_counters';
-COMMENT ON FUNCTION stacksaga.counters IS
+COMMENT ON FUNCTION stacksaga_internal.counters IS
     'Internal: returns what was counted in this database since its counters began';
 
-CREATE OR REPLACE FUNCTION stacksaga.sagas_by_status()
+CREATE OR REPLACE FUNCTION stacksaga_internal.sagas_by_status()
 RETURNS TABLE (status text, sagas bigint)
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 7 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_sagas_by_status';
-COMMENT ON FUNCTION stacksaga.sagas_by_status IS
+COMMENT ON FUNCTION stacksaga_internal.sagas_by_status IS
     'Internal: returns how many sagas have each status, as committed; no row until this server has counted them';
 
-CREATE OR REPLACE FUNCTION stacksaga.count_sagas() RETURNS boolean
+CREATE OR REPLACE FUNCTION stacksaga_internal.count_sagas() RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_count_sagas';
-COMMENT ON FUNCTION stacksaga.count_sagas IS
+COMMENT ON FUNCTION stacksaga_internal.count_sagas IS
     'Internal: counts sagas by status, by reading all of them once; false when another session is counting';
 
-CREATE OR REPLACE FUNCTION stacksaga.setting(name text) RETURNS text
+CREATE OR REPLACE FUNCTION stacksaga_internal.setting(name text) RETURNS text
 LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_setting';
-COMMENT ON FUNCTION stacksaga.setting IS
+COMMENT ON FUNCTION stacksaga_internal.setting IS
     'Internal: returns the value of a setting of stacksaga, also where nothing has loaded its library yet';
 
 -- 0 while nothing is overdue, also for work that is never due by itself.
-CREATE OR REPLACE FUNCTION stacksaga.seconds_overdue(due_at timestamptz)
+CREATE OR REPLACE FUNCTION stacksaga_internal.seconds_overdue(due_at timestamptz)
 RETURNS double precision
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -37,11 +37,11 @@ AS $$
                 THEN greatest(extract(epoch FROM stacksaga.clock_now() - due_at), 0)
                 ELSE 0 END::double precision
 $$;
-COMMENT ON FUNCTION stacksaga.seconds_overdue IS
+COMMENT ON FUNCTION stacksaga_internal.seconds_overdue IS
     'Internal: returns for how long something has been due, 0 when it is not due';
 
 -- Counts at most so many parked sagas: a larger number says no more.
-CREATE OR REPLACE FUNCTION stacksaga.parked_count(count_max integer DEFAULT 1000) RETURNS bigint
+CREATE OR REPLACE FUNCTION stacksaga_internal.parked_count(count_max integer DEFAULT 1000) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT count(*)
@@ -52,10 +52,10 @@ AS $$
                       AND s.status = 'parked' LIMIT 1) AS s
              LIMIT greatest(count_max, 0)) AS parked
 $$;
-COMMENT ON FUNCTION stacksaga.parked_count IS
+COMMENT ON FUNCTION stacksaga_internal.parked_count IS
     'Internal: returns how many sagas are parked, and stops counting at a number';
 
-CREATE OR REPLACE FUNCTION stacksaga.ring_metrics()
+CREATE OR REPLACE FUNCTION stacksaga_internal.ring_metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 20
 SET search_path = pg_catalog, pg_temp
@@ -69,14 +69,14 @@ AS $$
     UNION ALL
     SELECT 'stacksaga_ring_coverage_ratio', r.labels, r.coverage FROM ring r
     UNION ALL
-    SELECT 'stacksaga_ring_overdue_seconds', r.labels, stacksaga.seconds_overdue(r.oldest_due)
+    SELECT 'stacksaga_ring_overdue_seconds', r.labels, stacksaga_internal.seconds_overdue(r.oldest_due)
       FROM ring r
     UNION ALL
     SELECT 'stacksaga_queue_overdue_seconds', r.labels || jsonb_build_object('queue', q.queue),
-           stacksaga.seconds_overdue(q.due_at)
+           stacksaga_internal.seconds_overdue(q.due_at)
       FROM ring r
      CROSS JOIN LATERAL (
-           SELECT * FROM stacksaga.oldest_due_of_queues(r.ring_id) ORDER BY due_at LIMIT 100) AS q
+           SELECT * FROM stacksaga_internal.oldest_due_of_queues(r.ring_id) ORDER BY due_at LIMIT 100) AS q
     UNION ALL
     SELECT 'stacksaga_ring_nodes', r.labels || jsonb_build_object('state', s.state),
            count(n.node)::double precision
@@ -88,10 +88,10 @@ AS $$
     SELECT 'stacksaga_node_share_ratio', r.labels || jsonb_build_object('node', n.node), n.share
       FROM ring r JOIN stacksaga.nodes n ON n.region = r.region AND n.cluster = r.cluster
 $$;
-COMMENT ON FUNCTION stacksaga.ring_metrics IS
+COMMENT ON FUNCTION stacksaga_internal.ring_metrics IS
     'Internal: returns what metrics() says of rings, nodes and queues';
 
-CREATE OR REPLACE FUNCTION stacksaga.queue_metrics()
+CREATE OR REPLACE FUNCTION stacksaga_internal.queue_metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 50
 SET search_path = pg_catalog, pg_temp
@@ -99,7 +99,7 @@ AS $$
     WITH queue AS (
         SELECT q.*,
                jsonb_build_object('region', r.region, 'cluster', r.cluster, 'queue', q.queue) AS labels
-          FROM stacksaga.ring r, stacksaga.queue_states(r.ring_id) AS q
+          FROM stacksaga.ring r, stacksaga_internal.queue_states(r.ring_id) AS q
     )
     SELECT 'stacksaga_queue_waiting_steps',
            q.labels || jsonb_build_object('priority', (w.place - 1)::text),
@@ -107,7 +107,7 @@ AS $$
       FROM queue q, unnest(q.waiting) WITH ORDINALITY AS w(waiting, place)
     UNION ALL
     SELECT 'stacksaga_queue_held_back_steps', q.labels || jsonb_build_object('limit', h."limit"), h.steps
-      FROM queue q, stacksaga.held_back_by_limit(q.settings, q.running, q.waiting, 1000) AS h
+      FROM queue q, stacksaga_internal.held_back_by_limit(q.settings, q.running, q.waiting, 1000) AS h
      WHERE (q.settings).queue IS NOT NULL
     UNION ALL
     SELECT v.name, q.labels, v.value
@@ -122,11 +122,11 @@ AS $$
            ('rate', (q.settings).rate)) AS v(name, value)
      WHERE v.value IS NOT NULL
 $$;
-COMMENT ON FUNCTION stacksaga.queue_metrics IS
+COMMENT ON FUNCTION stacksaga_internal.queue_metrics IS
     'Internal: returns what metrics() says of the steps and limits of queues';
 
 -- Counts at most so many messages of a subscription: a larger number says no more.
-CREATE OR REPLACE FUNCTION stacksaga.dead_count(
+CREATE OR REPLACE FUNCTION stacksaga_internal.dead_count(
     subscription_id integer, count_max integer DEFAULT 1000
 ) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -136,10 +136,10 @@ AS $$
              WHERE d.subscription_id = dead_count.subscription_id AND d.discarded_at IS NULL
              LIMIT greatest(count_max, 0)) AS dead
 $$;
-COMMENT ON FUNCTION stacksaga.dead_count IS
+COMMENT ON FUNCTION stacksaga_internal.dead_count IS
     'Internal: returns how many messages of a subscription have failed for good, and stops counting at a number';
 
-CREATE OR REPLACE FUNCTION stacksaga.subscription_metrics()
+CREATE OR REPLACE FUNCTION stacksaga_internal.subscription_metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 10
 SET search_path = pg_catalog, pg_temp
@@ -150,20 +150,20 @@ AS $$
       JOIN stacksaga.ring r ON r.ring_id = s.ring_id
      CROSS JOIN LATERAL (VALUES
            ('stacksaga_subscription_dead_messages',
-            stacksaga.dead_count(s.subscription_id)::double precision),
+            stacksaga_internal.dead_count(s.subscription_id)::double precision),
            ('stacksaga_subscription_lag_seconds',
-            stacksaga.seconds_overdue(stacksaga.outbox_unread_since(s.subscription_id))),
+            stacksaga_internal.seconds_overdue(stacksaga_internal.outbox_unread_since(s.subscription_id))),
            ('stacksaga_subscription_held_messages', (
                 SELECT count(*)
                   FROM (SELECT FROM stacksaga.message_retry m
                          WHERE m.subscription_id = s.subscription_id LIMIT 1000) AS held
                 )::double precision)) AS v(name, value)
 $$;
-COMMENT ON FUNCTION stacksaga.subscription_metrics IS
+COMMENT ON FUNCTION stacksaga_internal.subscription_metrics IS
     'Internal: returns what metrics() says of subscriptions';
 
 -- Looks at no more schedules of a ring than so many: those that are due first.
-CREATE OR REPLACE FUNCTION stacksaga.schedule_metrics()
+CREATE OR REPLACE FUNCTION stacksaga_internal.schedule_metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 5
 SET search_path = pg_catalog, pg_temp
@@ -173,7 +173,7 @@ AS $$
                count(*) FILTER (WHERE NOT s.paused AND s.failures = 0) AS active,
                count(*) FILTER (WHERE NOT s.paused AND s.failures > 0) AS failing,
                count(*) FILTER (WHERE s.paused) AS paused,
-               max(stacksaga.seconds_overdue(s.next_run)) FILTER (WHERE NOT s.paused) AS lag
+               max(stacksaga_internal.seconds_overdue(s.next_run)) FILTER (WHERE NOT s.paused) AS lag
           FROM stacksaga.ring r
          CROSS JOIN LATERAL (
                SELECT paused, failures, next_run FROM stacksaga.schedule s
@@ -187,10 +187,10 @@ AS $$
     UNION ALL
     SELECT 'stacksaga_schedule_lag_seconds', r.labels, coalesce(r.lag, 0) FROM ring r
 $$;
-COMMENT ON FUNCTION stacksaga.schedule_metrics IS
+COMMENT ON FUNCTION stacksaga_internal.schedule_metrics IS
     'Internal: returns what metrics() says of schedules';
 
-CREATE OR REPLACE FUNCTION stacksaga.worker_metrics()
+CREATE OR REPLACE FUNCTION stacksaga_internal.worker_metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 10
 SET search_path = pg_catalog, pg_temp
@@ -209,10 +209,10 @@ AS $$
            ('stacksaga_worker_deferred_total', r.deferred::double precision),
            ('stacksaga_worker_last_turn_seconds', r.last_turn_ms / 1000)) AS v(name, value)
 $$;
-COMMENT ON FUNCTION stacksaga.worker_metrics IS
+COMMENT ON FUNCTION stacksaga_internal.worker_metrics IS
     'Internal: returns what metrics() says of background workers';
 
-CREATE OR REPLACE FUNCTION stacksaga.table_metrics()
+CREATE OR REPLACE FUNCTION stacksaga_internal.table_metrics()
 RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 60
 SET search_path = pg_catalog, pg_temp
@@ -236,7 +236,7 @@ AS $$
                                   WHERE i.indrelid IN (m.oid, m.reltoastrelid))
                 )::double precision)) AS v(name, value)
 $$;
-COMMENT ON FUNCTION stacksaga.table_metrics IS
+COMMENT ON FUNCTION stacksaga_internal.table_metrics IS
     'Internal: returns what metrics() says of tables, as PostgreSQL''s statistics have it';
 
 CREATE OR REPLACE FUNCTION stacksaga.metrics()
@@ -245,27 +245,27 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 100
 SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
     SELECT 'stacksaga_build_info',
-           jsonb_build_object('version', e.extversion, 'library', stacksaga.library_version(),
+           jsonb_build_object('version', e.extversion, 'library', stacksaga_internal.library_version(),
                               'postgresql', current_setting('server_version')),
            1::double precision
       FROM pg_extension e WHERE e.extname = 'stacksaga'
-    UNION ALL SELECT * FROM stacksaga.counters()
+    UNION ALL SELECT * FROM stacksaga_internal.counters()
     UNION ALL
     SELECT 'stacksaga_sagas', jsonb_build_object('status', s.status), s.sagas::double precision
-      FROM stacksaga.sagas_by_status() AS s
-    UNION ALL SELECT 'stacksaga_sagas_parked', '{}', stacksaga.parked_count()::double precision
+      FROM stacksaga_internal.sagas_by_status() AS s
+    UNION ALL SELECT 'stacksaga_sagas_parked', '{}', stacksaga_internal.parked_count()::double precision
     UNION ALL
     SELECT 'stacksaga_definitions', '{}', count(*)::double precision
       FROM (SELECT FROM stacksaga.saga_definition d WHERE d.is_current LIMIT 1000) AS current
     UNION ALL
     SELECT 'stacksaga_clock_offset_seconds', '{}',
            round(extract(epoch FROM stacksaga.clock_now() - clock_timestamp()))::double precision
-    UNION ALL SELECT * FROM stacksaga.ring_metrics()
-    UNION ALL SELECT * FROM stacksaga.queue_metrics()
-    UNION ALL SELECT * FROM stacksaga.subscription_metrics()
-    UNION ALL SELECT * FROM stacksaga.schedule_metrics()
-    UNION ALL SELECT * FROM stacksaga.worker_metrics()
-    UNION ALL SELECT * FROM stacksaga.table_metrics()
+    UNION ALL SELECT * FROM stacksaga_internal.ring_metrics()
+    UNION ALL SELECT * FROM stacksaga_internal.queue_metrics()
+    UNION ALL SELECT * FROM stacksaga_internal.subscription_metrics()
+    UNION ALL SELECT * FROM stacksaga_internal.schedule_metrics()
+    UNION ALL SELECT * FROM stacksaga_internal.worker_metrics()
+    UNION ALL SELECT * FROM stacksaga_internal.table_metrics()
 $$;
 COMMENT ON FUNCTION stacksaga.metrics IS
     'Returns numbers for monitoring under Prometheus names, as this session''s database has them now; metric_descriptions() says what each means';

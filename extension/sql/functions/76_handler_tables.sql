@@ -3,7 +3,7 @@
 -- What a function depends on is known of SQL-standard bodies (BEGIN ATOMIC, RETURN); of the text of
 -- other bodies only whether a name occurs in it, which a comment or a string may hold as well. Not
 -- known: what dynamic SQL, C and the functions, triggers and views behind it reach.
-CREATE OR REPLACE FUNCTION stacksaga.handler_tables(handler oid)
+CREATE OR REPLACE FUNCTION stacksaga_internal.handler_tables(handler oid)
 RETURNS TABLE (relation regclass, kind text, is_certain boolean)
 LANGUAGE sql STABLE PARALLEL SAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -22,11 +22,11 @@ AS $$
                AND p.prosrc ~* ('(^|[^[:alnum:]_$])' || regexp_replace(c.relname, '([^[:alnum:]_])', '\\\1', 'g')
                                 || '($|[^[:alnum:]_$])'))
 $$;
-COMMENT ON FUNCTION stacksaga.handler_tables IS
+COMMENT ON FUNCTION stacksaga_internal.handler_tables IS
     'Internal: returns the foreign and unlogged tables that a function depends on (is_certain) or names in its text';
 
 -- By number, since a reader of the view need not be allowed to look a handler up.
-CREATE OR REPLACE FUNCTION stacksaga.effect_placement(
+CREATE OR REPLACE FUNCTION stacksaga_internal.effect_placement(
     definition_id integer, step_no integer, subscription_id integer
 ) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -38,12 +38,12 @@ AS $$
             UNION ALL
             SELECT unnest(ARRAY[s.handler, s.fallback])
               FROM stacksaga.subscription s WHERE s.subscription_id = $3) AS h(signature),
-           stacksaga.handler_tables(to_regprocedure(h.signature)) AS t
+           stacksaga_internal.handler_tables(to_regprocedure(h.signature)) AS t
 $$;
-COMMENT ON FUNCTION stacksaga.effect_placement IS
+COMMENT ON FUNCTION stacksaga_internal.effect_placement IS
     'Internal: returns where the effects of a step in SQL, or of a subscription with a handler, are: local, or foreign or unlogged where a function of it names such a table';
 
-CREATE OR REPLACE FUNCTION stacksaga.doctor_effects()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_effects()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -73,7 +73,7 @@ AS $$
                        'together with its effect. If %s is only read, nothing is wrong.', t.relation)
            ELSE format('ALTER TABLE %s SET LOGGED; -- unless it is only read, or may be lost', t.relation)
            END
-      FROM handler h, stacksaga.handler_tables(to_regprocedure(h.signature)) AS t
+      FROM handler h, stacksaga_internal.handler_tables(to_regprocedure(h.signature)) AS t
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_effects IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_effects IS
     'Internal: returns what doctor() says of effects outside the promise';

@@ -1,27 +1,27 @@
 -- What is wrong here, and the SQL that fixes it. A check is a SELECT that returns a row for each
 -- finding; ages are by stacksaga's clock, so that tests can move it.
 
-CREATE OR REPLACE FUNCTION stacksaga.handler_objection(
+CREATE OR REPLACE FUNCTION stacksaga_internal.handler_objection(
     signature text, returns regtype, definer name
 ) RETURNS text
 LANGUAGE c STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_handler_objection';
-COMMENT ON FUNCTION stacksaga.handler_objection IS
+COMMENT ON FUNCTION stacksaga_internal.handler_objection IS
     'Internal: returns why a function cannot be a handler that returns jsonb or text for a role, NULL when it can';
 
-CREATE OR REPLACE FUNCTION stacksaga.listed_databases() RETURNS SETOF text
+CREATE OR REPLACE FUNCTION stacksaga_internal.listed_databases() RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE ROWS 5 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE WHEN d LIKE '"%"' THEN replace(substr(d, 2, length(d) - 2), '""', '"')
                 ELSE lower(d) END
-      FROM regexp_split_to_table(stacksaga.setting('databases'), ',') AS s(part),
+      FROM regexp_split_to_table(stacksaga_internal.setting('databases'), ',') AS s(part),
            btrim(s.part) AS d
      WHERE d <> ''
 $$;
-COMMENT ON FUNCTION stacksaga.listed_databases IS
+COMMENT ON FUNCTION stacksaga_internal.listed_databases IS
     'Internal: returns the databases that stacksaga.databases names';
 
-CREATE OR REPLACE FUNCTION stacksaga.doctor_settings()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_settings()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -66,36 +66,36 @@ AS $$
     SELECT 'warning', 'databases', format(
                'stacksaga.databases names database "%s", which does not exist', l),
            format('CREATE DATABASE %I; -- or take it out of stacksaga.databases', l)
-      FROM stacksaga.listed_databases() AS l
+      FROM stacksaga_internal.listed_databases() AS l
      WHERE NOT EXISTS (SELECT FROM pg_database d WHERE d.datname = l)
     UNION ALL
     SELECT 'warning', 'databases', format(
                'the server has %s background worker slots, and stacksaga alone wants %s',
                current_setting('max_worker_processes'), n),
            format('ALTER SYSTEM SET max_worker_processes = %s; -- and restart the server', n + 8)
-      FROM (SELECT 1 + count(*) * stacksaga.setting('workers')::integer
-              FROM stacksaga.listed_databases()) AS wanted(n)
+      FROM (SELECT 1 + count(*) * stacksaga_internal.setting('workers')::integer
+              FROM stacksaga_internal.listed_databases()) AS wanted(n)
      WHERE n > current_setting('max_worker_processes')::integer
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_settings IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_settings IS
     'Internal: returns what doctor() says of settings';
 
-CREATE OR REPLACE FUNCTION stacksaga.running_handlers()
+CREATE OR REPLACE FUNCTION stacksaga_internal.running_handlers()
 RETURNS TABLE (
     worker integer, pid integer, saga_id uuid, step_no smallint, subscription_id integer,
     timeout_at timestamptz
 )
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_running_handlers';
-COMMENT ON FUNCTION stacksaga.running_handlers IS
+COMMENT ON FUNCTION stacksaga_internal.running_handlers IS
     'Internal: returns the handlers with a timeout that workers of this database are running, or ran when they ended';
 
-CREATE OR REPLACE FUNCTION stacksaga.doctor_workers()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_workers()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH number AS (
-        SELECT stacksaga.setting('workers')::integer AS wanted,
+        SELECT stacksaga_internal.setting('workers')::integer AS wanted,
                (SELECT count(*) FROM pg_stat_activity a
                  WHERE a.backend_type = 'stacksaga worker' AND a.datname = current_database())
                    AS running
@@ -115,7 +115,7 @@ AS $$
                     ELSE format('step "%s" of saga %s', d.step, h.saga_id) END,
                date_trunc('second', clock_timestamp() - h.timeout_at)),
            format('SELECT pg_terminate_backend(%s); -- if it goes on; and fix the function', h.pid)
-      FROM stacksaga.running_handlers() AS h
+      FROM stacksaga_internal.running_handlers() AS h
       JOIN pg_stat_activity AS a
         ON a.pid = h.pid AND a.backend_type = 'stacksaga worker' AND a.datname = current_database()
       LEFT JOIN stacksaga.saga AS s ON s.saga_id = h.saga_id
@@ -133,30 +133,30 @@ AS $$
                'the server starts', current_database()),
            format('ALTER SYSTEM SET stacksaga.databases = %L; -- and reload the server',
                   (SELECT string_agg(quote_ident(l), ', ')
-                     FROM (SELECT stacksaga.listed_databases()
+                     FROM (SELECT stacksaga_internal.listed_databases()
                            UNION ALL SELECT current_database()) AS s(l)))
      WHERE current_setting('shared_preload_libraries') ~ '(^|[,/ ])stacksaga *(,|$)'
-       AND current_database() NOT IN (SELECT stacksaga.listed_databases())
+       AND current_database() NOT IN (SELECT stacksaga_internal.listed_databases())
     UNION ALL
     SELECT 'error', 'version', format(
                'the extension is version %s, and the library of the server is version %s',
-               e.extversion, stacksaga.library_version()),
+               e.extversion, stacksaga_internal.library_version()),
            CASE WHEN string_to_array(e.extversion, '.')::integer[]
-                     < string_to_array(stacksaga.library_version(), '.')::integer[]
+                     < string_to_array(stacksaga_internal.library_version(), '.')::integer[]
                 THEN 'ALTER EXTENSION stacksaga UPDATE;'
                 ELSE 'Restart the server, so that it loads the library of this version.' END
       FROM pg_extension e
-     WHERE e.extname = 'stacksaga' AND e.extversion <> stacksaga.library_version()
+     WHERE e.extname = 'stacksaga' AND e.extversion <> stacksaga_internal.library_version()
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_workers IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_workers IS
     'Internal: returns what doctor() says of workers and versions';
 
-CREATE OR REPLACE FUNCTION stacksaga.doctor_definitions()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_definitions()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH definition AS (
-        SELECT d.*, stacksaga.role_objection(d.definer, d.definer_oid) AS objection
+        SELECT d.*, stacksaga_internal.role_objection(d.definer, d.definer_oid) AS objection
           FROM stacksaga.saga_definition d WHERE d.is_current
     ), handler AS (
         SELECT d.saga, d.version, d.definer, s.step, h.what, h.signature, h.returns
@@ -176,7 +176,7 @@ AS $$
                 ELSE format('CREATE FUNCTION %1$s RETURNS %2$s ...; or GRANT EXECUTE ON FUNCTION %1$s '
                             'TO %3$I; or define the saga again', h.signature, h.returns, h.definer)
                 END
-      FROM handler h, stacksaga.handler_objection(h.signature, h.returns, h.definer) AS o
+      FROM handler h, stacksaga_internal.handler_objection(h.signature, h.returns, h.definer) AS o
      WHERE o IS NOT NULL
     UNION ALL
     SELECT 'error', 'definers', format('saga "%s" (version %s) was defined by role "%s", which %s',
@@ -198,10 +198,10 @@ AS $$
       FROM definition d, stacksaga.explain_retries(d.saga) AS e
      WHERE e.warning LIKE '%effects are remembered for%'
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_definitions IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_definitions IS
     'Internal: returns what doctor() says of the current definitions';
 
-CREATE OR REPLACE FUNCTION stacksaga.doctor_grants()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_grants()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -211,12 +211,13 @@ AS $$
           JOIN pg_roles r ON r.rolname = g.role AND r.oid = g.role_oid
           JOIN stacksaga.privilege p ON p.kind = g.kind
           LEFT JOIN pg_proc f
-            ON f.proname = p.object AND f.pronamespace = 'stacksaga'::regnamespace
+            ON f.proname = p.object AND f.pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
           LEFT JOIN pg_class c
-            ON c.relname = p.object AND c.relnamespace = 'stacksaga'::regnamespace
+            ON c.relname = p.object AND c.relnamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
          WHERE NOT coalesce(has_function_privilege(g.role, f.oid, 'EXECUTE'),
                             has_table_privilege(g.role, c.oid, 'SELECT'))
             OR NOT has_schema_privilege(g.role, 'stacksaga', 'USAGE')
+            OR NOT has_schema_privilege(g.role, 'stacksaga_internal', 'USAGE')
     )
     SELECT 'error', 'grants', format('role "%s" of kind %s may not use %s%s', role, kind,
                string_agg(object, ', ' ORDER BY object) FILTER (WHERE place <= 5),
@@ -227,11 +228,11 @@ AS $$
      GROUP BY role, kind
     UNION ALL
     SELECT 'warning', 'grants', format('role "%s", which was granted kind %s, %s', g.role, g.kind,
-                                       stacksaga.role_objection(g.role, g.role_oid)),
+                                       stacksaga_internal.role_objection(g.role, g.role_oid)),
            format('DELETE FROM stacksaga.usage_grant WHERE role = %L; -- then grant_usage() to the '
                   'role that is to have it', g.role)
       FROM stacksaga.usage_grant g
-     WHERE stacksaga.role_objection(g.role, g.role_oid) IS NOT NULL
+     WHERE stacksaga_internal.role_objection(g.role, g.role_oid) IS NOT NULL
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_grants IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_grants IS
     'Internal: returns what doctor() says of grants';

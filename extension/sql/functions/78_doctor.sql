@@ -1,6 +1,6 @@
 -- doctor(), continued: rings, subscriptions, schedules and vacuum.
 
-CREATE OR REPLACE FUNCTION stacksaga.doctor_rings()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_rings()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -19,16 +19,16 @@ AS $$
           FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)
     ), due AS (
         SELECT r.name, 'work of ' || r.name AS what,
-               stacksaga.seconds_overdue(stacksaga.oldest_due_of_workers(r.ring_id)) AS overdue,
+               stacksaga_internal.seconds_overdue(stacksaga_internal.oldest_due_of_workers(r.ring_id)) AS overdue,
                'SELECT stacksaga.worker_ensure(); -- or stacksaga.run_pending()' AS fix
           FROM ring r
         UNION ALL
         SELECT r.name, format('work in queue "%s" of %s', q.queue, r.name),
-               stacksaga.seconds_overdue(q.due_at),
+               stacksaga_internal.seconds_overdue(q.due_at),
                CASE WHEN l.paused_at IS NOT NULL
                     THEN format('SELECT stacksaga.resume_queue(%L, ''...''); -- it is paused', q.queue)
                     WHEN l.max_running IS NOT NULL
-                         AND stacksaga.running_in_queue(r.ring_id, q.queue, l.max_running) >= l.max_running
+                         AND stacksaga_internal.running_in_queue(r.ring_id, q.queue, l.max_running) >= l.max_running
                     THEN format('It waits for its limit: SELECT stacksaga.set_queue(%L, max_running => '
                                 '...); -- or have the running steps answered', q.queue)
                     WHEN q.is_retry AND EXISTS (
@@ -41,7 +41,7 @@ AS $$
                     ELSE format('Start a service that calls stacksaga.claim_steps(%L, ...).', q.queue)
                END
           FROM ring r
-         CROSS JOIN stacksaga.oldest_due_of_queues(r.ring_id) AS q
+         CROSS JOIN stacksaga_internal.oldest_due_of_queues(r.ring_id) AS q
           LEFT JOIN stacksaga.queue l ON l.ring_id = r.ring_id AND l.queue = q.queue
     )
     SELECT CASE WHEN overdue < 600 THEN 'warning' ELSE 'error' END, 'overdue',
@@ -68,7 +68,7 @@ AS $$
     SELECT 'warning', 'coverage', format(
                '%s has no live owner for %s of its %s slots: what is due there waits', r.name,
                r.unowned, r.slots),
-           CASE WHEN stacksaga.setting('coordination') <> 'coordinator' OR NOT r.has_owners
+           CASE WHEN stacksaga_internal.setting('coordination') <> 'coordinator' OR NOT r.has_owners
                 THEN 'SELECT stacksaga.worker_ensure(); -- or start another node'
                 WHEN r.is_open OR r.next_window IS NOT NULL
                 THEN 'Wait for the next window, which assigns them to the live nodes.'
@@ -84,9 +84,9 @@ AS $$
                 ELSE 'SELECT stacksaga.worker_ensure(); -- or start another node: a coordinator '
                      'publishes no window for a ring without nodes' END
       FROM ring r
-     WHERE stacksaga.setting('coordination') = 'coordinator'
-       AND r.region = stacksaga.setting('region')
-       AND r.cluster = stacksaga.setting('cluster')
+     WHERE stacksaga_internal.setting('coordination') = 'coordinator'
+       AND r.region = stacksaga_internal.setting('region')
+       AND r.cluster = stacksaga_internal.setting('cluster')
        AND NOT r.is_open AND r.next_window IS NULL
     UNION ALL
     SELECT 'error', 'windows', format(
@@ -106,20 +106,20 @@ AS $$
     SELECT 'error', 'parked', format('%s sagas are parked: they need a person',
                                      CASE WHEN n < 1000 THEN n::text ELSE '1000 or more' END),
            'SELECT saga_id, step, error, hint FROM stacksaga.parked_sagas ORDER BY since;'
-      FROM stacksaga.parked_count() AS n WHERE n > 0
+      FROM stacksaga_internal.parked_count() AS n WHERE n > 0
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_rings IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_rings IS
     'Internal: returns what doctor() says of work, nodes and windows';
 
-CREATE OR REPLACE FUNCTION stacksaga.doctor_subscriptions()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_subscriptions()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH named AS (
-        SELECT s.*, stacksaga.role_objection(s.definer, s.definer_oid) AS objection,
+        SELECT s.*, stacksaga_internal.role_objection(s.definer, s.definer_oid) AS objection,
                format('subscription "%s"%s', s.subscription,
-                           CASE WHEN r.region <> stacksaga.setting('region')
-                                  OR r.cluster <> stacksaga.setting('cluster')
+                           CASE WHEN r.region <> stacksaga_internal.setting('region')
+                                  OR r.cluster <> stacksaga_internal.setting('cluster')
                                 THEN format(' of ring (%s, %s)', r.region, r.cluster) END) AS name
           FROM stacksaga.subscription s JOIN stacksaga.ring r USING (ring_id)
     )
@@ -127,7 +127,7 @@ AS $$
                CASE WHEN n < 1000 THEN n::text ELSE '1000 or more' END, s.name),
            format('SELECT message_id, key, last_error FROM stacksaga.dead_messages WHERE '
                   'subscription = %L; -- then redrive_message() or discard_message()', s.subscription)
-      FROM named s, stacksaga.dead_count(s.subscription_id) AS n
+      FROM named s, stacksaga_internal.dead_count(s.subscription_id) AS n
      WHERE n > 0
     UNION ALL
     SELECT CASE WHEN lag < 600 THEN 'warning' ELSE 'error' END, 'lag',
@@ -140,7 +140,7 @@ AS $$
                             'stacksaga.drop_subscription(%1$L);', s.subscription)
                 ELSE 'SELECT stacksaga.worker_ensure(); -- or stacksaga.run_pending()' END
       FROM named s,
-           stacksaga.seconds_overdue(stacksaga.outbox_unread_since(s.subscription_id)) AS lag
+           stacksaga_internal.seconds_overdue(stacksaga_internal.outbox_unread_since(s.subscription_id)) AS lag
      WHERE lag > 60
     UNION ALL
     SELECT 'error', 'handlers', format('the %s of %s cannot run %s: %s', h.what, s.name, h.signature,
@@ -168,16 +168,16 @@ AS $$
       FROM named s
      WHERE coalesce(s.handler, s.fallback) IS NOT NULL AND s.objection IS NOT NULL
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_subscriptions IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_subscriptions IS
     'Internal: returns what doctor() says of subscriptions';
 
-CREATE OR REPLACE FUNCTION stacksaga.doctor_schedules()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_schedules()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH schedule AS (
-        SELECT s.*, stacksaga.role_objection(s.definer, s.definer_oid) AS objection,
-               stacksaga.seconds_overdue(s.next_run) AS overdue,
+        SELECT s.*, stacksaga_internal.role_objection(s.definer, s.definer_oid) AS objection,
+               stacksaga_internal.seconds_overdue(s.next_run) AS overdue,
                format('SELECT stacksaga.drop_schedule(%L); -- ', s.schedule) AS drop_it
           FROM stacksaga.schedule s WHERE NOT s.paused
     )
@@ -204,12 +204,12 @@ AS $$
            'SELECT stacksaga.worker_ensure(); -- or stacksaga.fire_schedules()'
       FROM schedule s WHERE s.failures = 0 AND overdue > 60
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_schedules IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_schedules IS
     'Internal: returns what doctor() says of schedules';
 
 -- Who waits for steps holds a lock whose tag has the hash of the queue's name
 -- (extension/src/common/queue_waiters.hpp).
-CREATE OR REPLACE FUNCTION stacksaga.doctor_queues()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_queues()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -223,8 +223,8 @@ AS $$
          WHERE n.queue IS NOT NULL
     ), limited AS (
         SELECT q.*, format('queue "%s"%s', q.queue,
-                           CASE WHEN r.region <> stacksaga.setting('region')
-                                  OR r.cluster <> stacksaga.setting('cluster')
+                           CASE WHEN r.region <> stacksaga_internal.setting('region')
+                                  OR r.cluster <> stacksaga_internal.setting('cluster')
                                 THEN format(' of ring (%s, %s)', r.region, r.cluster) END) AS name
           FROM stacksaga.queue q JOIN stacksaga.ring r USING (ring_id)
     )
@@ -236,7 +236,7 @@ AS $$
       FROM limited l
      CROSS JOIN LATERAL (
            SELECT sum(b.waiting) AS waiting
-             FROM stacksaga.waiting_by_rank(l.ring_id, l.queue, 1000) AS b WHERE b.rank > 0) AS w
+             FROM stacksaga_internal.waiting_by_rank(l.ring_id, l.queue, 1000) AS b WHERE b.rank > 0) AS w
      WHERE l.paused_at IS NOT NULL AND w.waiting > 0
     UNION ALL
     SELECT 'warning', 'queues', format('no definition names %s, which has limits or is paused', l.name),
@@ -256,11 +256,11 @@ AS $$
        AND w.objid::bigint NOT IN (
            SELECT hashtext(d.queue COLLATE "C")::bigint & 4294967295 FROM defined d)
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_queues IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_queues IS
     'Internal: returns what doctor() says of paused and misspelt queues';
 
 -- A transaction of another database holds nothing back here.
-CREATE OR REPLACE FUNCTION stacksaga.doctor_vacuum()
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_vacuum()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -297,7 +297,7 @@ AS $$
       FROM pg_replication_slots s
      WHERE NOT s.active AND age(s.xmin) > 100000
 $$;
-COMMENT ON FUNCTION stacksaga.doctor_vacuum IS
+COMMENT ON FUNCTION stacksaga_internal.doctor_vacuum IS
     'Internal: returns what doctor() says of what keeps vacuum from cleaning';
 
 -- The planner overestimates these views so far that it would compile them, which takes seconds.
@@ -307,16 +307,16 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres' SET jit = off
 AS $$
     SELECT f.*
-      FROM (SELECT * FROM stacksaga.doctor_settings()
-            UNION ALL SELECT * FROM stacksaga.doctor_workers()
-            UNION ALL SELECT * FROM stacksaga.doctor_definitions()
-            UNION ALL SELECT * FROM stacksaga.doctor_effects()
-            UNION ALL SELECT * FROM stacksaga.doctor_grants()
-            UNION ALL SELECT * FROM stacksaga.doctor_rings()
-            UNION ALL SELECT * FROM stacksaga.doctor_subscriptions()
-            UNION ALL SELECT * FROM stacksaga.doctor_queues()
-            UNION ALL SELECT * FROM stacksaga.doctor_schedules()
-            UNION ALL SELECT * FROM stacksaga.doctor_vacuum())
+      FROM (SELECT * FROM stacksaga_internal.doctor_settings()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_workers()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_definitions()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_effects()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_grants()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_rings()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_subscriptions()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_queues()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_schedules()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_vacuum())
            AS f(severity, check_name, detail, fix)
      ORDER BY array_position('{error,warning,info}', f.severity), f.check_name, f.detail
 $$;

@@ -9,7 +9,7 @@ COMMENT ON FUNCTION stacksaga.locate IS
 
 -- Runs of slots that are owned by one node and proposed to one. Tokens are text: JavaScript's numbers
 -- do not hold them.
-CREATE OR REPLACE FUNCTION stacksaga.status_ranges(ring_id integer) RETURNS jsonb
+CREATE OR REPLACE FUNCTION stacksaga_internal.status_ranges(ring_id integer) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH slot AS (
@@ -33,11 +33,11 @@ AS $$
                'next_from', next_from) ORDER BY slot), '[]')
       FROM merged
 $$;
-COMMENT ON FUNCTION stacksaga.status_ranges IS
+COMMENT ON FUNCTION stacksaga_internal.status_ranges IS
     'Internal: returns what status() says of the ranges of a ring: who owns each, and to whom the next window gives it';
 
 -- Of all rings at once: asked of one ring after the other, the view would list all nodes each time.
-CREATE OR REPLACE FUNCTION stacksaga.status_nodes()
+CREATE OR REPLACE FUNCTION stacksaga_internal.status_nodes()
 RETURNS TABLE (region text, cluster text, nodes jsonb)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -49,16 +49,16 @@ AS $$
                ORDER BY n.node)
       FROM stacksaga.nodes n GROUP BY n.region, n.cluster
 $$;
-COMMENT ON FUNCTION stacksaga.status_nodes IS
+COMMENT ON FUNCTION stacksaga_internal.status_nodes IS
     'Internal: returns what status() says of the nodes of each ring that has any';
 
 -- A queue's limits are members only where it has any or is paused.
-CREATE OR REPLACE FUNCTION stacksaga.status_queues(ring_id integer) RETURNS jsonb
+CREATE OR REPLACE FUNCTION stacksaga_internal.status_queues(ring_id integer) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'queue', q.queue, 'oldest_due', q.oldest_due,
-               'overdue_seconds', coalesce(stacksaga.seconds_overdue(q.oldest_due), 0),
+               'overdue_seconds', coalesce(stacksaga_internal.seconds_overdue(q.oldest_due), 0),
                'waiting', (SELECT sum(n) FROM unnest(q.waiting) AS n), 'running', q.running,
                'paused', (q.settings).paused_at IS NOT NULL,
                'max_running', (q.settings).max_running)
@@ -68,15 +68,15 @@ AS $$
                'rate', (q.settings).rate,
                'rate_interval_seconds', extract(epoch FROM (q.settings).rate_interval),
                'held_back', (SELECT jsonb_object_agg(h."limit", h.steps)
-                               FROM stacksaga.held_back_by_limit(
+                               FROM stacksaga_internal.held_back_by_limit(
                                         q.settings, q.running, q.waiting, 1000) AS h)) END
                ORDER BY q.queue), '[]')
-      FROM stacksaga.queue_states(status_queues.ring_id) AS q
+      FROM stacksaga_internal.queue_states(status_queues.ring_id) AS q
 $$;
-COMMENT ON FUNCTION stacksaga.status_queues IS
+COMMENT ON FUNCTION stacksaga_internal.status_queues IS
     'Internal: returns what status() says of the queues of a ring: a hundred at most, those with limits first';
 
-CREATE OR REPLACE FUNCTION stacksaga.status_rings() RETURNS jsonb
+CREATE OR REPLACE FUNCTION stacksaga_internal.status_rings() RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT jsonb_agg(jsonb_build_object(
@@ -85,19 +85,19 @@ AS $$
                'publisher', r.publisher, 'coverage', r.coverage,
                'active_nodes', r.active_nodes, 'total_nodes', r.total_nodes,
                'oldest_due', r.oldest_due,
-               'overdue_seconds', stacksaga.seconds_overdue(r.oldest_due),
-               'queues', stacksaga.status_queues(i.ring_id),
+               'overdue_seconds', stacksaga_internal.seconds_overdue(r.oldest_due),
+               'queues', stacksaga_internal.status_queues(i.ring_id),
                'nodes', coalesce(n.nodes, '[]'),
-               'ranges', stacksaga.status_ranges(i.ring_id)) ORDER BY i.ring_id)
+               'ranges', stacksaga_internal.status_ranges(i.ring_id)) ORDER BY i.ring_id)
       FROM stacksaga.ring_status r JOIN stacksaga.ring i USING (region, cluster)
-      LEFT JOIN stacksaga.status_nodes() AS n USING (region, cluster)
+      LEFT JOIN stacksaga_internal.status_nodes() AS n USING (region, cluster)
 $$;
-COMMENT ON FUNCTION stacksaga.status_rings IS
+COMMENT ON FUNCTION stacksaga_internal.status_rings IS
     'Internal: returns what status() says of rings';
 
 -- Where sagas have not been counted yet: of those that live, and of those that ended well and not, at
 -- most so many are looked at. Live ones are found by their work, the oldest first.
-CREATE OR REPLACE FUNCTION stacksaga.status_sagas_seen(count_max integer DEFAULT 1000) RETURNS jsonb
+CREATE OR REPLACE FUNCTION stacksaga_internal.status_sagas_seen(count_max integer DEFAULT 1000) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH live AS MATERIALIZED (
@@ -113,7 +113,7 @@ AS $$
                AS v(place, status)
         UNION ALL
         SELECT 5, 'parked', p.sagas, p.sagas >= count_max
-          FROM (SELECT stacksaga.parked_count(count_max) AS sagas) AS p
+          FROM (SELECT stacksaga_internal.parked_count(count_max) AS sagas) AS p
         UNION ALL
         SELECT v.place, v.status, f.sagas, f.sagas >= count_max
           FROM (VALUES (6, 'completed', 'act'), (7, 'failed', 'compensate'))
@@ -134,45 +134,45 @@ AS $$
                'status', status, 'sagas', least(sagas, count_max), 'more', more) ORDER BY place)
       FROM counted
 $$;
-COMMENT ON FUNCTION stacksaga.status_sagas_seen IS
+COMMENT ON FUNCTION stacksaga_internal.status_sagas_seen IS
     'Internal: returns how many sagas are in each status among those that were read, and whether there are more';
 
-CREATE OR REPLACE FUNCTION stacksaga.status_sagas(count_max integer DEFAULT 1000) RETURNS jsonb
+CREATE OR REPLACE FUNCTION stacksaga_internal.status_sagas(count_max integer DEFAULT 1000) RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce(
         (SELECT jsonb_agg(jsonb_build_object('status', s.status, 'sagas', s.sagas, 'more', false)
                           ORDER BY s.place)
-           FROM stacksaga.sagas_by_status() WITH ORDINALITY AS s(status, sagas, place)),
-        stacksaga.status_sagas_seen(count_max))
+           FROM stacksaga_internal.sagas_by_status() WITH ORDINALITY AS s(status, sagas, place)),
+        stacksaga_internal.status_sagas_seen(count_max))
 $$;
-COMMENT ON FUNCTION stacksaga.status_sagas IS
+COMMENT ON FUNCTION stacksaga_internal.status_sagas IS
     'Internal: returns what status() says of sagas: how many are in each status, and whether there are more than were read';
 
-CREATE OR REPLACE FUNCTION stacksaga.status_subscriptions() RETURNS jsonb
+CREATE OR REPLACE FUNCTION stacksaga_internal.status_subscriptions() RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'subscription', s.subscription, 'topic', s.topic, 'handler', s.handler,
                'region', r.region, 'cluster', r.cluster,
-               'lag_seconds', stacksaga.seconds_overdue(
-                   stacksaga.outbox_unread_since(s.subscription_id)),
+               'lag_seconds', stacksaga_internal.seconds_overdue(
+                   stacksaga_internal.outbox_unread_since(s.subscription_id)),
                'held', (SELECT count(*)
                           FROM (SELECT FROM stacksaga.message_retry m
                                  WHERE m.subscription_id = s.subscription_id LIMIT 1000) AS held),
-               'dead', stacksaga.dead_count(s.subscription_id)) ORDER BY s.subscription), '[]')
+               'dead', stacksaga_internal.dead_count(s.subscription_id)) ORDER BY s.subscription), '[]')
       FROM stacksaga.subscription s JOIN stacksaga.ring r USING (ring_id)
 $$;
-COMMENT ON FUNCTION stacksaga.status_subscriptions IS
+COMMENT ON FUNCTION stacksaga_internal.status_subscriptions IS
     'Internal: returns what status() says of subscriptions: for how long messages have waited, how many are held and dead (1000 stands for more)';
 
 -- Looks at no more schedules of a ring than a thousand: those that are due first.
-CREATE OR REPLACE FUNCTION stacksaga.status_schedules(count_max integer DEFAULT 100) RETURNS jsonb
+CREATE OR REPLACE FUNCTION stacksaga_internal.status_schedules(count_max integer DEFAULT 100) RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH looked_at AS (
         SELECT s.*, r.region, r.cluster, s.failures > 0 AND NOT s.paused AS is_failing,
-               CASE WHEN s.paused THEN 0 ELSE stacksaga.seconds_overdue(s.next_run) END AS lag
+               CASE WHEN s.paused THEN 0 ELSE stacksaga_internal.seconds_overdue(s.next_run) END AS lag
           FROM stacksaga.ring r
          CROSS JOIN LATERAL (SELECT * FROM stacksaga.schedule s
                               WHERE s.ring_id = r.ring_id ORDER BY s.due_at LIMIT 1000) AS s
@@ -193,7 +193,7 @@ AS $$
             WHERE a.schedule = s.schedule AND a.token OPERATOR(stacksaga.=) s.token
             ORDER BY a.action_no DESC LIMIT 1) AS p ON s.paused
 $$;
-COMMENT ON FUNCTION stacksaga.status_schedules IS
+COMMENT ON FUNCTION stacksaga_internal.status_schedules IS
     'Internal: returns what status() says of schedules: a hundred at most, those that fail first, then the latest, then the next';
 
 -- Without JIT: compiling takes a second, what is compiled runs for a millisecond.
@@ -205,18 +205,18 @@ AS $$
         'time', stacksaga.clock_now(),
         'database', current_database(),
         'version', e.extversion,
-        'library', stacksaga.library_version(),
-        'coordination', stacksaga.setting('coordination'),
+        'library', stacksaga_internal.library_version(),
+        'coordination', stacksaga_internal.setting('coordination'),
         'is_standby', pg_is_in_recovery(),
-        'rings', stacksaga.status_rings(),
-        'sagas', stacksaga.status_sagas(),
-        'subscriptions', stacksaga.status_subscriptions(),
-        'schedules', stacksaga.status_schedules(),
+        'rings', stacksaga_internal.status_rings(),
+        'sagas', stacksaga_internal.status_sagas(),
+        'subscriptions', stacksaga_internal.status_subscriptions(),
+        'schedules', stacksaga_internal.status_schedules(),
         'workers', (SELECT coalesce(jsonb_agg(to_jsonb(w) - 'database' ORDER BY w.pid), '[]')
                       FROM stacksaga.worker_stats w),
         'counters', (SELECT jsonb_agg(to_jsonb(c) ORDER BY c.name, c.labels)
-                       FROM stacksaga.counters() AS c),
-        'parked', stacksaga.parked_count(),
+                       FROM stacksaga_internal.counters() AS c),
+        'parked', stacksaga_internal.parked_count(),
         'parked_sagas', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.since), '[]')
                            FROM (SELECT * FROM stacksaga.parked_sagas LIMIT 20) AS p),
         'blocked_keys', (SELECT coalesce(jsonb_agg(to_jsonb(b) ORDER BY b.blocked_since), '[]')

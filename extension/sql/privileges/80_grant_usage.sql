@@ -72,11 +72,11 @@ BEGIN
             DETAIL = 'A kind stands for a list of functions and views, in stacksaga.privilege.',
             HINT = 'Use service, coordinator, operator, support or monitor.';
     END IF;
-    EXECUTE format('GRANT USAGE ON SCHEMA stacksaga TO %I', role);
+    EXECUTE format('GRANT USAGE ON SCHEMA stacksaga, stacksaga_internal TO %I', role);
     FOR target IN
         SELECT format('ROUTINE %s', f.oid::regprocedure)
           FROM stacksaga.privilege p
-          JOIN pg_proc f ON f.proname = p.object AND f.pronamespace = 'stacksaga'::regnamespace
+          JOIN pg_proc f ON f.proname = p.object AND f.pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
          WHERE p.kind = grant_usage.kind
     LOOP
         EXECUTE format('GRANT EXECUTE ON %s TO %I', target, role);
@@ -84,7 +84,7 @@ BEGIN
     FOR target IN
         SELECT format('%s', c.oid::regclass)
           FROM stacksaga.privilege p
-          JOIN pg_class c ON c.relname = p.object AND c.relnamespace = 'stacksaga'::regnamespace
+          JOIN pg_class c ON c.relname = p.object AND c.relnamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
          WHERE p.kind = grant_usage.kind AND c.relkind = 'v'
     LOOP
         EXECUTE format('GRANT SELECT ON %s TO %I', target, role);

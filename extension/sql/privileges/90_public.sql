@@ -12,7 +12,7 @@ BEGIN
           JOIN pg_catalog.pg_depend d
             ON d.classid = 'pg_catalog.pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
            AND pg_catalog.age(d.xmin) <= pg_catalog.age(pg_catalog.pg_current_xact_id()::xid)
-         WHERE p.pronamespace = 'stacksaga'::regnamespace
+         WHERE p.pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
            AND p.provolatile <> 'i' AND p.prokind IN ('f', 'a', 'p')
     LOOP
         EXECUTE pg_catalog.format('REVOKE ALL ON ROUTINE %s FROM PUBLIC',

@@ -7,7 +7,7 @@ SELECT r.region, r.cluster, d.setting,
             ELSE coalesce(s.value, d.value) END AS value,
        r.ring_id
   FROM stacksaga.ring r
- CROSS JOIN stacksaga.ring_setting_defaults() AS d
+ CROSS JOIN stacksaga_internal.ring_setting_defaults() AS d
   LEFT JOIN stacksaga.ring_setting s ON s.ring_id = r.ring_id AND s.setting = d.setting;
 COMMENT ON VIEW stacksaga.ring_settings IS
     'Shows every setting of every ring, altered or not';
@@ -25,7 +25,7 @@ WITH timing AS (
 ), listed AS (
     SELECT n.*, r.region, r.cluster, r.slots, c.at, c.at - n.heartbeat_at AS heartbeat_age,
            -- Only a node that has reported progress before can be seen to hang.
-           stacksaga.node_state(
+           stacksaga_internal.node_state(
                n.heartbeat_at, CASE WHEN n.progress IS NULL THEN c.at ELSE n.checkpoint_at END,
                c.at, n.draining, t.checkpoint_interval, t.suspect_after, t.dead_after) AS state
       FROM stacksaga.node n
@@ -50,7 +50,7 @@ SELECT r.region, r.cluster,
        coalesce(n.active, 0) AS active_nodes,
        coalesce(n.total, 0) AS total_nodes,
        coalesce(n.share, 0) AS coverage,
-       stacksaga.oldest_due(r.ring_id) AS oldest_due,
+       stacksaga_internal.oldest_due(r.ring_id) AS oldest_due,
        w.publisher
   FROM stacksaga.ring r
   LEFT JOIN stacksaga.ring_epoch e ON e.ring_id = r.ring_id

@@ -1,16 +1,16 @@
 -- What people read. Columns may be added at the end only.
 
-CREATE OR REPLACE VIEW stacksaga.step_work AS
+CREATE OR REPLACE VIEW stacksaga_internal.step_work AS
 SELECT w.saga_id, w.token, d.definition_id, w.step_no, d.step, w.attempt, w.due_at,
-       CASE WHEN w.lease_until IS NULL AND w.due_at > stacksaga.statement_clock() AND w.due_at < 'infinity'
+       CASE WHEN w.lease_until IS NULL AND w.due_at > stacksaga_internal.statement_clock() AND w.due_at < 'infinity'
                  AND (d.kind <> 'signal' OR w.started_at IS NULL)
             THEN w.due_at END AS paused_until,
-       CASE WHEN w.deferred AND w.lease_until IS NULL AND w.due_at > stacksaga.statement_clock()
+       CASE WHEN w.deferred AND w.lease_until IS NULL AND w.due_at > stacksaga_internal.statement_clock()
             THEN 'SR429' END AS pause_reason
   FROM stacksaga.work w
   JOIN stacksaga.definition_step d ON d.step_no = w.step_no
  WHERE w.purpose = 'step';
-COMMENT ON VIEW stacksaga.step_work IS
+COMMENT ON VIEW stacksaga_internal.step_work IS
     'Internal: the steps of a saga that are due or will be; definition_id must be the saga''s';
 
 -- No joins: a subquery runs for the rows that are returned and for none beyond a LIMIT, and an index
@@ -24,17 +24,17 @@ SELECT s.saga_id,
        s.key,
        s.status::text AS status,
        (
-            SELECT w.step FROM stacksaga.step_work w
+            SELECT w.step FROM stacksaga_internal.step_work w
              WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
                AND w.token OPERATOR(stacksaga.=) s.token
              ORDER BY w.due_at, w.step_no LIMIT 1) AS current_step,
        (
-            SELECT w.attempt FROM stacksaga.step_work w
+            SELECT w.attempt FROM stacksaga_internal.step_work w
              WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
                AND w.token OPERATOR(stacksaga.=) s.token
              ORDER BY w.due_at, w.step_no LIMIT 1) AS attempt,
        (
-            SELECT w.paused_until FROM stacksaga.step_work w
+            SELECT w.paused_until FROM stacksaga_internal.step_work w
              WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
                AND w.token OPERATOR(stacksaga.=) s.token
              ORDER BY w.due_at, w.step_no LIMIT 1) AS paused_until,
@@ -58,7 +58,7 @@ SELECT s.saga_id,
        s.finished_at,
        s.parent_id,
        (
-            SELECT w.pause_reason FROM stacksaga.step_work w
+            SELECT w.pause_reason FROM stacksaga_internal.step_work w
              WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
                AND w.token OPERATOR(stacksaga.=) s.token
              ORDER BY w.due_at, w.step_no LIMIT 1) AS pause_reason,
@@ -114,7 +114,7 @@ SELECT d.saga, d.version, d.is_current,
        (SELECT count(*)::integer FROM stacksaga.definition_step s
          WHERE s.definition_id = d.definition_id) AS steps,
        d.definer::text AS definer, d.defined_at,
-       stacksaga.live_sagas(d.definition_id) AS live_sagas
+       stacksaga_internal.live_sagas(d.definition_id) AS live_sagas
   FROM stacksaga.saga_definition d
  CROSS JOIN (SELECT true) AS read_only; -- a view of one table could be written through
 COMMENT ON VIEW stacksaga.definitions IS
@@ -155,7 +155,7 @@ AS $$
              WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked', 'suspended')
             UNION ALL
             SELECT NULL, NULL, NULL, w.what -- last, and of no instant
-              FROM stacksaga.saga_waits_for($1) AS w(what) WHERE w.what IS NOT NULL) AS events,
+              FROM stacksaga_internal.saga_waits_for($1) AS w(what) WHERE w.what IS NOT NULL) AS events,
            LATERAL (SELECT concat(to_char(at, 'YYYY-MM-DD HH24:MI:SS.MS') || '  ', event)) AS l(line)
      ORDER BY at NULLS LAST, rank, attempt
 $$;

@@ -3,7 +3,7 @@
 CREATE OR REPLACE VIEW stacksaga.queues AS
 SELECT n.queue,
        coalesce(w.waiting, 0) AS waiting,
-       stacksaga.running_in_queue(n.ring_id, n.queue, 10000) AS running,
+       stacksaga_internal.running_in_queue(n.ring_id, n.queue, 10000) AS running,
        w.oldest_due,
        q.paused_at IS NOT NULL AS paused,
        q.max_running,
@@ -16,11 +16,11 @@ SELECT n.queue,
        n.cluster,
        c.completed,
        c.failed
-  FROM stacksaga.queue_names() AS n
+  FROM stacksaga_internal.queue_names() AS n
   LEFT JOIN stacksaga.queue q ON q.ring_id = n.ring_id AND q.queue = n.queue
  CROSS JOIN LATERAL (
        SELECT least(sum(b.waiting), 10000)::bigint AS waiting, min(b.oldest_due) AS oldest_due
-         FROM stacksaga.waiting_by_rank(n.ring_id, n.queue, 10000) AS b) AS w
- CROSS JOIN LATERAL stacksaga.queue_counts(n.ring_id, n.queue) AS c;
+         FROM stacksaga_internal.waiting_by_rank(n.ring_id, n.queue, 10000) AS b) AS w
+ CROSS JOIN LATERAL stacksaga_internal.queue_counts(n.ring_id, n.queue) AS c;
 COMMENT ON VIEW stacksaga.queues IS
     'Queues of the session''s ring, and those of other rings that have work or limits: what is due and not claimed, what is leased, and the limits; counts stop at 10,000, but for the attempts that this server has seen completed and failed';

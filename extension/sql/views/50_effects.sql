@@ -23,7 +23,7 @@ SELECT d.saga AS source,
        d.version,
        current_database()::text AS domain,
        CASE WHEN s.kind IN ('queue', 'message') THEN 'service'
-            WHEN s.kind = 'sql' THEN stacksaga.effect_placement(s.definition_id, s.step_no, NULL)
+            WHEN s.kind = 'sql' THEN stacksaga_internal.effect_placement(s.definition_id, s.step_no, NULL)
             ELSE 'local' END AS placement
   FROM stacksaga.saga_definition d
   JOIN stacksaga.definition_step s USING (definition_id)
@@ -39,7 +39,7 @@ SELECT s.subscription,
        NULL,
        current_database()::text,
        CASE WHEN s.handler IS NULL THEN 'service'
-            ELSE stacksaga.effect_placement(NULL, NULL, s.subscription_id) END
+            ELSE stacksaga_internal.effect_placement(NULL, NULL, s.subscription_id) END
   FROM stacksaga.subscription s;
 COMMENT ON VIEW stacksaga.effects IS
     'Every declared effect of sagas and subscriptions with its rung of the dedupe ladder (algebra, dedupe record, transaction), where its guarantee ends, the database that gives it (domain), and where the effect is (placement): local, service, foreign or unlogged';

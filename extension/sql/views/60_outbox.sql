@@ -66,6 +66,6 @@ SELECT s.subscription,
        s.partitions
   FROM stacksaga.subscription s
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id,
-       LATERAL stacksaga.outbox_backlog(s.subscription_id) AS b;
+       LATERAL stacksaga_internal.outbox_backlog(s.subscription_id) AS b;
 COMMENT ON VIEW stacksaga.subscriptions IS
     'One row per subscription; its lag counts messages that are published and not handled, without dead ones';

@@ -7,9 +7,9 @@ WITH member AS (
     JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
     WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
 )
-SELECT format('%s on schema stacksaga', a.privilege_type)
+SELECT format('%s on schema %s', a.privilege_type, n.nspname)
 FROM pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
-WHERE n.nspname = 'stacksaga' AND a.grantee <> n.nspowner
+WHERE n.nspname IN ('stacksaga', 'stacksaga_internal') AND a.grantee <> n.nspowner
   AND NOT (a.grantee = 0 AND a.privilege_type = 'USAGE')
 UNION ALL
 -- (A table or a sequence without a list of grants grants PUBLIC nothing, a function its EXECUTE.)
