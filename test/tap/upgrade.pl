@@ -140,7 +140,7 @@ sub answers
 	my ($sql, $expected, $test) = @_;
 	return is($node->safe_psql('postgres', $sql), $expected, $test);
 }
-my $is_here = q{SELECT extversion, stacksaga.library_version() FROM pg_extension WHERE extname = 'stacksaga'};
+my $is_here = q{SELECT extversion, stacksaga_internal.library_version() FROM pg_extension WHERE extname = 'stacksaga'};
 my $advice = q{SELECT fix FROM stacksaga.doctor() WHERE check_name = 'version'};
 
 start_load();
@@ -190,7 +190,7 @@ goes_on("with version $new");
 stop_load('in the update');
 
 # Grants: roles keep theirs, also in a dump, and get what is new when they are granted again.
-answers(q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'stacksaga'::regnamespace AND provolatile <> 'i'
+answers(q{SELECT count(*) FROM pg_proc WHERE pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace) AND provolatile <> 'i'
 	AND EXISTS (SELECT FROM aclexplode(coalesce(proacl, acldefault('f', proowner))) WHERE grantee = 0)},
 	0, 'no new function is left to PUBLIC');
 my ($dump) = run_command([ 'pg_dump', '--schema-only', '-d', $node->connstr('postgres') ]);
