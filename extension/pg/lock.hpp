@@ -15,6 +15,7 @@ enum class LockClass : uint16 {
     slot = 0x5347,            ///< ring, slot: the fence
     outbox = 0x5348,          ///< subscription, partition
     queue = 0x534c,           ///< ring, hash of the queue: sessions that wait for its steps
+    unnamed_queue = 0x554c,   ///< ring, hash of the queue: sessions that claim from it in vain
     queue_limits = 0x514c,    ///< ring, hash of the queue: claims, exclusive where it has limits
     saga_tally = 0x534e,      ///< 0, 0: whoever counts the sagas of this database
     turn = 0x5354,            ///< 0, 0: batches that would meet each other's locks all the time

@@ -64,6 +64,15 @@ $node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_act
 $node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'waits for %'});
 is(found('queues'), '', 'which ends with its session');
 $_->{run}->finish for values %waiter;
+my $claimer = $node->background_psql('postgres');
+$claimer->query_safe(qq{SET application_name = 'claimer'; SELECT stacksaga.claim_steps(q, 'w') FROM
+	unnest(ARRAY['payments', 'payments later', 'paymetns', 'paymetns']) AS q});
+($severity, $detail, $fix) = split /\|/, found('queues');
+like("$severity $detail", qr/^warning process \d+ \(claimer, role "\w+"\) has claimed steps of a queue that no definition names$/,
+	'who claims in vain from a misspelt queue is told, too');
+$claimer->query_safe(q{SELECT stacksaga.define_saga('misspelt', ARRAY[stacksaga.queue_step('q', 'paymetns')])});
+is(found('queues'), '', 'until a definition names it');
+$claimer->quit;
 
 # ------------------------------------------------------------------------ transactions
 

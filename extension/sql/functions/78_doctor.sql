@@ -246,12 +246,13 @@ AS $$
       FROM limited l WHERE l.queue NOT IN (SELECT d.queue FROM defined d)
     UNION ALL
     SELECT 'warning', 'queues', format(
-               'process %s (%s, role "%s") waits for steps of a queue that no definition names',
-               a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), a.usename),
+               'process %s (%s, role "%s") %s a queue that no definition names',
+               a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), a.usename,
+               CASE w.objsubid WHEN x'534c'::integer THEN 'waits for steps of' ELSE 'has claimed steps of' END),
            format('SELECT query FROM pg_stat_activity WHERE pid = %s; -- look for a misspelt name',
                   a.pid)
       FROM pg_locks w JOIN pg_stat_activity a USING (pid)
-     WHERE w.locktype = 'userlock' AND w.objsubid = x'534c'::integer AND w.mode = 'ShareLock'
+     WHERE w.locktype = 'userlock' AND w.objsubid IN (x'534c'::integer, x'554c'::integer) AND w.mode = 'ShareLock'
        AND w.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
        AND w.objid::bigint NOT IN (
            SELECT hashtext(d.queue COLLATE "C")::bigint & 4294967295 FROM defined d)

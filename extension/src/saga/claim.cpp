@@ -15,6 +15,7 @@
 #include "src/saga/step_call.hpp"
 #include "src/saga/step_results.hpp"
 #include "src/saga/store.hpp"
+#include "src/saga/unnamed_queue.hpp"
 
 namespace stacksaga {
 
@@ -223,6 +224,8 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
     CRASH_POINT("claim: limits not noted");
     if (claim.limits.rate && claimed > 0)
         note_claims(ring.ring_id, claim.queue, claim.limits, claimed, claim.now);
+    if (claimed == 0)
+        note_empty_claim(ring.ring_id, claim.queue, claim.now);
 }
 
 } // namespace
