@@ -6,8 +6,10 @@
 #include "errors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <memory>
 #include <sstream>
 
 namespace stacksaga::coordinator {
@@ -219,6 +221,25 @@ CommandLine failed_parse(CLI::App &app, const CLI::ParseError &error, int argc,
     return result;
 }
 
+/// check-config reads what master would: it has the settings of the section [master], and no
+/// section of its own.
+class SettingsFormat : public CLI::ConfigTOML {
+public:
+    std::vector<CLI::ConfigItem> from_config(std::istream &in) const override {
+        constexpr std::array only_of_master{"once", "dry-run", "print-config"};
+        std::vector<CLI::ConfigItem> read = CLI::ConfigTOML::from_config(in);
+        std::vector<CLI::ConfigItem> again;
+        for (const CLI::ConfigItem &item : read)
+            if (item.parents == std::vector<std::string>{"master"} &&
+                std::ranges::find(only_of_master, item.name) == only_of_master.end())
+                again.push_back(item);
+        for (CLI::ConfigItem &item : again)
+            item.parents = {"check-config"};
+        read.insert(read.end(), again.begin(), again.end());
+        return read;
+    }
+};
+
 } // namespace
 
 CommandLine parse_command_line(int argc, const char *const *argv,
@@ -230,6 +251,7 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     app.footer(help_footer());
     app.fallthrough();
     app.allow_config_extras(CLI::config_extras_mode::error);
+    app.config_formatter(std::make_shared<SettingsFormat>());
     app.set_config("-c,--config", "",
                    "Settings file in TOML or INI, with a section for each command, as [master]")
         ->envname("STACKSAGA_CONFIG")

@@ -213,6 +213,10 @@ is($code, 65, 'so does a missing file');
 	like($out, qr/^log-level = "warn"  # environment$/m, 'the environment');
 	like($out, qr/^cluster = "default"  # default$/m, 'and a default');
 	is($code, 0, 'and that it can connect');
+	settings("[master]\ncluster = \"default\"\ndry-run = true\nname = \"m\"\n[agent]\nname = \"a\"\n");
+	($code, $out) = execute('check-config', '-c', $file);
+	like($out, qr/^name = "m"  # file$/m, 'it reads what master would read from a file');
+	is($code, 0, 'and leaves out what only master has');
 }
 $node->safe_psql('postgres', 'CREATE DATABASE bare');
 ($code, $out, $err) = execute('doctor', '-d', $node->connstr('bare'));
