@@ -223,7 +223,7 @@ void add_otlp(CLI::App &command, Config &config) {
     command
         .add_option("--otlp-header", config.otlp.headers,
                     "Header of the requests to the collector; repeat for more. Its value is not "
-                    "printed: keep a token in the environment or the file")
+                    "printed: keep a token in the environment")
         ->envname("STACKSAGA_OTLP_HEADER")
         ->allow_extra_args(false)
         ->check(header_line, "")

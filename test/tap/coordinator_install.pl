@@ -48,7 +48,7 @@ sub accepted
 }
 my $sample = slurp_file("$root/etc/stacksaga/coordinator.toml.sample");
 is(slurp_file("$root/etc/stacksaga/coordinator.toml"), $sample, 'the settings are the sample');
-is((stat "$root/etc/stacksaga/coordinator.toml")[2] & 0777, 0640, 'which not everybody may read');
+is((stat "$root/etc/stacksaga/coordinator.toml")[2] & 0777, 0644, 'which the user that the unit makes may read');
 is(accepted($sample), 'accepted', 'the daemon accepts it');
 my @commented = $sample =~ /^# ([a-z-]+) = /mg;
 cmp_ok(scalar(@commented), '>', 8, 'what may be set stands in comments');
