@@ -33,6 +33,9 @@ SELECT headers, c.*
            '{"traceparent": null}', '{"traceparent": 7}']::jsonb[]) AS headers,
        stacksaga_internal.trace_context(headers) AS c;
 
+-- By the index, however few sagas there are.
+SET enable_seqscan = off;
+SET enable_sort = off;
 SELECT saga_id AS traced FROM stacksaga.start_saga('spans', '{}', 'order 1',
     headers => '{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}') \gset
 SELECT saga_id AS unrecorded FROM stacksaga.start_saga('spans', '{}', 'order 2',

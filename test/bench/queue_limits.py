@@ -1,4 +1,5 @@
-"""Claims of ten at a time under a limit of 100 against none, and claims of a backlog of 10,000 groups against ten."""
+"""Claims of ten at a time under a limit of 100 against none, of a backlog of 10,000 groups against ten, and of a group
+that comes while a million steps of another one wait."""
 
 import dataclasses
 
@@ -27,6 +28,14 @@ SELECT count(*) AS claimed, max(saga_id::text) AS saga_id, max(lease) AS lease
 \\if :claimed
 SELECT stacksaga.complete_step(:saga_id, 'charge', :lease, '{"receipt": 4711}');
 \\endif
+"""
+
+# Of two steps that are claimed, one is that of the group that has just come: else there is no item to divide by.
+CLAIM_BESIDE_CROWD = """
+SELECT saga_id AS newcomer FROM stacksaga.start_saga('order', group_key => 'small') \\gset
+SELECT array_agg(saga_id)::text AS ids, array_agg(lease)::text AS leases, 1 / count(*) FILTER (WHERE saga_id = :newcomer::uuid) AS found
+  FROM stacksaga.claim_steps('payments', 'till-' || :client_id::int, 2) \\gset
+SELECT count(*) FROM stacksaga.complete_steps(:ids::uuid[], array_fill('charge'::text, '{2}'), :leases::bigint[]);
 """
 
 FILL = """
@@ -61,6 +70,15 @@ def run(bench):
         db.sql('VACUUM ANALYZE')
     bench.compare('one at a time, 10,000 groups', served(many, CLAIM, 4), '10 groups', served(few, CLAIM, 4),
                   clients=4, cpu_goal=1.2)
+
+    crowd, quiet = bench.database('crowd'), bench.database('quiet')
+    waiting = 100_000 if bench.quick else 1_000_000
+    for db, steps in ((crowd, waiting), (quiet, 10_000)):
+        db.sql(DEFINE)
+        db.sql(FILL.format(steps=steps, groups=1))
+        db.sql('VACUUM ANALYZE')
+    bench.compare(f'a step of a newcomer and one of a group with {waiting:,}', served(crowd, CLAIM_BESIDE_CROWD, 1),
+                  'with 10,000', served(quiet, CLAIM_BESIDE_CROWD, 1), clients=1, cpu_goal=1.2)
 
 
 measure.main(run)

@@ -66,11 +66,11 @@ is(wrong_statuses(), 0, 'until a worker has it done');
 # While sessions start sagas, a worker runs them and somebody counts again and again.
 @sessions = map { $node->background_psql('postgres') } 1 .. 4;
 $_->query_safe('SELECT 1') for @sessions;
-$_->{stdin} .= "SELECT count(*) FROM stacksaga.start_saga('answer');\n" x 500 for @sessions;
+$_->{stdin} .= "SELECT count(*) FROM stacksaga.start_saga('answer');\n" x 1500 for @sessions;
 $_->{run}->pump_nb for @sessions;
 my $counts = 0;
 while ($node->safe_psql('postgres', q{
-	SELECT count(*) FROM stacksaga.saga WHERE status = 'completed'}) < 3000)
+	SELECT count(*) FROM stacksaga.saga WHERE status = 'completed'}) < 7000)
 {
 	$_->{run}->pump_nb for @sessions;
 	$counts += $node->safe_psql('postgres', 'SELECT stacksaga_internal.count_sagas()') eq 't' for 1 .. 5;

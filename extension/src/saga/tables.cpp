@@ -42,6 +42,16 @@ constexpr std::array saga_columns{
     pg::TableColumn{"input", JSONBOID, not_null, nullptr, pg::Toasted::left},
     pg::TableColumn{"headers", JSONBOID, not_null, nullptr, pg::Toasted::left},
 };
+/// Of a distributed trace, and finished: the only sagas whose headers an end looks at.
+bool is_traced(const pg::TableRow &row) {
+    if (row.is_null(SagaColumn::finished_at))
+        return false;
+    const Datum headers = row.value(SagaColumn::headers);
+    return JB_ROOT_COUNT(DatumGetJsonbP(headers)) > 0 &&
+           DatumGetBool(
+               DirectFunctionCall2(jsonb_exists, headers, CStringGetTextDatum("traceparent")));
+}
+
 constexpr std::array saga_indexes{
     pg::TableIndex{
         .name = "saga_pkey", .key = {SagaColumn::saga_id, SagaColumn::token}, .is_unique = true},
@@ -65,6 +75,10 @@ constexpr std::array saga_indexes{
         .key = {SagaColumn::parent_id, SagaColumn::parent_step, SagaColumn::run},
         .predicate = "(parent_id IS NOT NULL)",
         .holds = [](const pg::TableRow &row) { return !row.is_null(SagaColumn::parent_id); }},
+    pg::TableIndex{.name = "saga_traced",
+                   .key = {SagaColumn::finished_at, SagaColumn::saga_id},
+                   .predicate = "((finished_at IS NOT NULL) AND (headers ? 'traceparent'::text))",
+                   .holds = is_traced},
 };
 constexpr std::array saga_triggers{
     pg::TableTrigger{.name = "saga_transition", .before_update = apply_row_change}};
