@@ -9,9 +9,10 @@ PATIENCE = 60  # seconds until a condition that does not come true fails the tes
 
 
 def wait_until(condition, what):
-    """Polls until condition() is true."""
+    """Polls until condition() is true, and returns what it returned."""
     deadline = time.monotonic() + PATIENCE
-    while not condition():
+    while not (found := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f'in {PATIENCE} s it did not happen that {what}')
         time.sleep(0.01)
+    return found

@@ -25,6 +25,7 @@ class Step:
     def __init__(self, saga, rank, group, due, number):
         self.saga, self.rank, self.group, self.due, self.number = saga, rank, group, due, number
         self.lease = self.lease_end = None
+        self.ran_out = False  # its last lease did
 
 
 def is_before(a, b):
@@ -45,6 +46,12 @@ class Model:
         for step in self.steps.values():
             if step.lease is not None and step.lease_end <= self.now:
                 step.due, step.number, step.lease, step.lease_end = step.lease_end + RETRY, 0, None, None
+                step.ran_out = True
+
+    def is_settled(self, step):
+        """Whether it certainly waits: without limits, leases that ran out are settled only now and then while there is
+        enough else to claim."""
+        return not step.ran_out or not (self.max_running is None and self.per_group is None and self.rate is None)
 
     def due(self):
         return [s for s in self.steps.values()
@@ -120,7 +127,7 @@ class Episode:
         for saga, lease, direction in rows:
             step = self.model.steps[saga]
             self.check((direction == "compensate") == (step.rank == 0), "a wrong direction")
-            step.lease, step.lease_end = lease, self.model.now + half_hours * HOUR / 2
+            step.lease, step.lease_end, step.ran_out = lease, self.model.now + half_hours * HOUR / 2, False
         self.check_order([self.model.steps[saga] for saga, *_ in rows], due)
         if is_undone:  # also the leases that it had settled
             self.model.steps = before
@@ -129,11 +136,12 @@ class Episode:
 
     def check_order(self, claimed, due):
         """What was claimed is what the order says, but for turns of lower ranks."""
-        left = [s for s in due if s.lease is None and self.model.room(s.group) > 0]
+        left = [s for s in due if s.lease is None and self.model.room(s.group) > 0 and self.model.is_settled(s)]
         out_of_rank = [c for c in claimed if any(s.rank < c.rank for s in left)]
         self.check(len(out_of_rank) <= math.ceil(len(claimed) / 8), f"{len(out_of_rank)} of a lower rank")
         for c in claimed:
-            older = [s for s in due if s.lease is None and (s.rank, s.group) == (c.rank, c.group) and is_before(s, c)]
+            older = [s for s in due if s.lease is None and self.model.is_settled(s)
+                     and (s.rank, s.group) == (c.rank, c.group) and is_before(s, c)]
             self.check(not older or c.group and self.model.per_group, "a younger step of the same group first")
         for rank in {c.rank for c in claimed if c not in out_of_rank}:
             taken = {}
