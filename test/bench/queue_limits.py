@@ -63,7 +63,7 @@ def run(bench):
                   clients=16, goal=2)
 
     few, many = bench.database('few'), bench.database('many')
-    steps = 20_000 if bench.quick else 100_000
+    steps = 20_000 if bench.quick else 400_000
     for db, groups in ((few, 10), (many, 10_000)):
         db.sql(DEFINE)
         db.sql(FILL.format(steps=steps, groups=groups))
