@@ -33,7 +33,7 @@ ExportWindow::Start ExportWindow::begin(std::int64_t now) {
     if (!from_)
         from_ = now - look_back;
     if (*from_ < now - longest) {
-        start.has_given_up = true;
+        start.has_given_up = !std::exchange(is_behind_, true);
         from_ = now - longest;
     }
     start.after = {*from_, ""};
@@ -42,6 +42,7 @@ ExportWindow::Start ExportWindow::begin(std::int64_t now) {
 
 void ExportWindow::complete(std::int64_t now) {
     from_ = std::max(*from_, now - look_back);
+    is_behind_ = false;
     sent_.erase(sent_.begin(), sent_.lower_bound({*from_, ""}));
 }
 
@@ -58,7 +59,7 @@ asio::awaitable<void> TraceExporter::run() {
     while (!is_closed_) {
         try {
             co_await export_new();
-        } catch (const StoreError &error) {
+        } catch (const std::exception &error) { // nobody else waits for what this coroutine throws
             note_failure("sagas are not read", error.what());
         }
         asio::error_code ignored;
@@ -82,8 +83,7 @@ asio::awaitable<void> TraceExporter::export_new() {
     const std::int64_t now = co_await reader_.now();
     ExportWindow::Start start = window_.begin(now);
     if (start.has_given_up)
-        log_.error("sagas were not exported",
-                   {{"reason", "the collector has taken none for an hour"}});
+        log_.error("sagas were not exported", {{"reason", "for an hour none could be sent"}});
     for (FinishedSaga last = std::move(start.after);;) {
         const std::vector<FinishedSaga> page = co_await reader_.finished_after(last);
         std::vector<FinishedSaga> fresh;

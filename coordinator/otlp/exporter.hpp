@@ -35,8 +35,9 @@ public:
     static constexpr std::int64_t look_back = 60'000'000;  ///< microseconds
     static constexpr std::int64_t longest = 3'600'000'000; ///< that a collector may be away
 
-    /// Begins a look at this instant. Returns where it starts, and whether sagas before it were
-    /// given up because nobody took them for too long.
+    /// Begins a look at this instant. Returns where it starts, and whether sagas before it begin to
+    /// be given up because nobody took them for too long; this is said once until a look is
+    /// complete.
     struct Start {
         FinishedSaga after;
         bool has_given_up = false;
@@ -53,11 +54,13 @@ public:
     void forget() noexcept {
         from_.reset();
         sent_.clear();
+        is_behind_ = false;
     }
 
 private:
     std::optional<std::int64_t> from_; ///< everything that finished before it is settled
     std::set<FinishedSaga> sent_;      ///< of those that finished after it
+    bool is_behind_ = false;           ///< sagas are given up
 };
 
 /// Lifecycle: constructed; run() once, until it is cancelled; close() at the end. One thread, and

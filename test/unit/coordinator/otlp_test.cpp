@@ -53,7 +53,9 @@ TEST(ExportWindow, WaitsForACollectorForAnHour) {
     const auto start = window.begin(begun + 90 * minute);
     EXPECT_TRUE(start.has_given_up);
     EXPECT_EQ(start.after, (FinishedSaga{begun + 30 * minute, ""}));
-    EXPECT_FALSE(window.begin(begun + 90 * minute).has_given_up) << "it is said once";
+    EXPECT_FALSE(window.begin(begun + 91 * minute).has_given_up) << "it is said once";
+    window.complete(begun + 91 * minute);
+    EXPECT_TRUE(window.begin(begun + 200 * minute).has_given_up) << "and again another time";
 }
 
 TEST(ExportWindow, BeginsAnewAfterAnotherExporter) {
