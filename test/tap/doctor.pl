@@ -68,7 +68,7 @@ my $claimer = $node->background_psql('postgres');
 $claimer->query_safe(qq{SET application_name = 'claimer'; SELECT stacksaga.claim_steps(q, 'w') FROM
 	unnest(ARRAY['payments', 'payments later', 'paymetns', 'paymetns']) AS q});
 ($severity, $detail, $fix) = split /\|/, found('queues');
-like("$severity $detail", qr/^warning process \d+ \(claimer, role "\w+"\) has claimed steps of a queue that no definition names$/,
+like("$severity $detail", qr/^warning process \d+ \(claimer, role "\w+"\) asks for steps of a queue that no definition names$/,
 	'who claims in vain from a misspelt queue is told, too');
 $claimer->query_safe(q{SELECT stacksaga.define_saga('misspelt', ARRAY[stacksaga.queue_step('q', 'paymetns')])});
 is(found('queues'), '', 'until a definition names it');

@@ -25,10 +25,12 @@ RETURNS TABLE (saga_id uuid, finished_at timestamptz)
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF after IS NULL OR max_sagas IS NULL OR max_sagas NOT BETWEEN 1 AND 10000 THEN
-        RAISE EXCEPTION 'traced_sagas() is told to read % sagas after %', coalesce(max_sagas::text, 'NULL'),
-                coalesce(after::text, 'NULL')
-            USING ERRCODE = 'SG400', HINT = 'Pass an instant, and 1 to 10000 sagas.';
+    IF after IS NULL THEN
+        RAISE EXCEPTION 'argument "after" is required' USING ERRCODE = 'SG400',
+            DETAIL = 'The value is NULL.', HINT = 'Pass an instant, such as -infinity for all sagas.';
+    ELSIF max_sagas IS NULL OR max_sagas NOT BETWEEN 1 AND 10000 THEN
+        RAISE EXCEPTION 'argument "max_sagas" is out of range' USING ERRCODE = 'SG400',
+            DETAIL = format('The value is %s.', coalesce(max_sagas::text, 'NULL')), HINT = 'Use 1 to 10000.';
     END IF;
     RETURN QUERY
     SELECT s.saga_id, s.finished_at

@@ -248,7 +248,7 @@ AS $$
     SELECT 'warning', 'queues', format(
                'process %s (%s, role "%s") %s a queue that no definition names',
                a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), a.usename,
-               CASE w.objsubid WHEN x'534c'::integer THEN 'waits for steps of' ELSE 'has claimed steps of' END),
+               CASE w.objsubid WHEN x'534c'::integer THEN 'waits for steps of' ELSE 'asks for steps of' END),
            format('SELECT query FROM pg_stat_activity WHERE pid = %s; -- look for a misspelt name',
                   a.pid)
       FROM pg_locks w JOIN pg_stat_activity a USING (pid)
