@@ -315,14 +315,15 @@ std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Directio
     return last;
 }
 
-void write_effect(SagaState &saga, const Work &work, Value output) {
+void write_effect(SagaState &saga, const Work &work, Value output, Value published) {
     const Effect effect{.step_no = work.step_no,
                         .direction = work.direction,
                         .attempt = work.attempt,
                         .lease = work.lease,
                         .started_at = work.started_at.value_or(saga.now),
                         .worker = work.worker,
-                        .output = output};
+                        .output = output,
+                        .published = published};
     saga.changes.effects.push(saga.memory, effect);
     if (saga.progress.is_loaded)
         note_effect(saga, effect);

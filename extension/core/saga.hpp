@@ -82,6 +82,7 @@ struct Effect {
     std::int64_t started_at;
     std::optional<std::string_view> worker;
     Value output;
+    Value published; ///< the messages of its handler
 };
 
 /// Why an attempt failed.
@@ -271,7 +272,7 @@ bool has_unknown_attempt(SagaState &saga, std::int16_t step_no);
 /// The number of the last failed attempt in this direction, or 0.
 std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Direction direction);
 
-void write_effect(SagaState &saga, const Work &work, Value output);
+void write_effect(SagaState &saga, const Work &work, Value output, Value published = {});
 void write_failure(SagaState &saga, const Work &work, const Failure &failure);
 /// Records that none of the step's attempts took effect.
 void settle_outcomes(SagaState &saga, std::int16_t step_no, Direction direction);

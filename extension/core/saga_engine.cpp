@@ -170,8 +170,9 @@ void attempt_begins(SagaState &saga) {
         change_status(saga, Direction::act, {.to = Status::running});
 }
 
-void step_completed(SagaState &saga, const Step &step, const Work &work, Value output) {
-    write_effect(saga, work, output);
+void step_completed(SagaState &saga, const Step &step, const Work &work, Value output,
+                    Value published) {
+    write_effect(saga, work, output, published);
     remove_work(saga, work.step_no, work.direction);
     if (work.direction == Direction::compensate) {
         compensation_done(saga);

@@ -18,7 +18,8 @@ void attempt_begins(SagaState &saga);
 
 /// Writes the marker, removes the work and starts what follows. The caller has checked that the
 /// answer is still wanted.
-void step_completed(SagaState &saga, const Step &step, const Work &work, Value output);
+void step_completed(SagaState &saga, const Step &step, const Work &work, Value output,
+                    Value published = {});
 
 /// Writes the failure and does what the outcome rules say. `random` (0 to 1) chooses within the
 /// jitter of a pause.

@@ -239,10 +239,13 @@ CREATE TABLE stacksaga.effect (
     completed_at timestamptz NOT NULL,
     worker       text,
     output       jsonb,
+    published    jsonb,
     PRIMARY KEY (saga_id, step_no, direction, token)
 );
 COMMENT ON TABLE stacksaga.effect IS
     'One row per completed (saga, step, direction), written in the transaction of the effect';
+COMMENT ON COLUMN stacksaga.effect.published IS
+    'What its handler published: how many messages, and topic, key and id of the first 20; null: none';
 
 CREATE TABLE stacksaga.failure (
     saga_id       uuid NOT NULL,

@@ -73,14 +73,14 @@ COMMENT ON VIEW stacksaga.sagas IS
 CREATE OR REPLACE VIEW stacksaga.saga_history AS
 SELECT a.saga_id, d.step, a.direction::text AS direction, a.attempt, a.status, a.error,
        a.error_class::text AS error_class, a.started_at,
-       a.finished_at, a.worker
+       a.finished_at, a.worker, a.published
   FROM (SELECT e.saga_id, e.token, e.step_no, e.direction, e.attempt, 'completed' AS status,
                NULL::text AS error, NULL::text AS error_class, e.started_at,
-               e.completed_at AS finished_at, e.worker
+               e.completed_at AS finished_at, e.worker, e.published
           FROM stacksaga.effect e
         UNION ALL
         SELECT f.saga_id, f.token, f.step_no, f.direction, f.attempt, 'failed', f.error,
-               f.error_class, f.started_at, f.finished_at, f.worker
+               f.error_class, f.started_at, f.finished_at, f.worker, NULL
           FROM stacksaga.failure f
          WHERE NOT EXISTS ( -- a late answer completed an attempt that had timed out
                SELECT FROM stacksaga.effect e
@@ -89,7 +89,7 @@ SELECT a.saga_id, d.step, a.direction::text AS direction, a.attempt, a.status, a
                   AND e.attempt = f.attempt)
         UNION ALL
         SELECT w.saga_id, w.token, w.step_no, w.direction, w.attempt, 'started', NULL, NULL,
-               w.started_at, NULL, w.worker
+               w.started_at, NULL, w.worker, NULL
           FROM stacksaga.work w
          WHERE w.lease_until IS NOT NULL) AS a
   JOIN stacksaga.saga s
@@ -97,7 +97,7 @@ SELECT a.saga_id, d.step, a.direction::text AS direction, a.attempt, a.status, a
   JOIN stacksaga.definition_step d
     ON d.definition_id = s.definition_id AND d.step_no = a.step_no;
 COMMENT ON VIEW stacksaga.saga_history IS
-    'One row per attempt: completed, failed, or started and not answered yet';
+    'One row per attempt: completed, failed, or started and not answered yet; with the messages that the handler of a completed one published';
 
 CREATE OR REPLACE VIEW stacksaga.saga_actions AS
 SELECT a.saga_id, a.action, ds.step, a.outcome, a.role::text AS role, a.reason, a.acted_at,
@@ -138,6 +138,14 @@ AS $$
                           ELSE format('failed, %s: %s', replace(h.error_class, '_', '-'), h.error)
                           END)
                    || CASE WHEN h.attempt > 1 THEN format(' (attempt %s)', h.attempt) ELSE '' END
+                   || coalesce((
+                        SELECT '; published '
+                               || string_agg((m.message ->> 'topic')
+                                             || coalesce(' of key ' || (m.message ->> 'key'), ''), ', ' ORDER BY m.n)
+                               || CASE WHEN (h.published -> 'count')::bigint > 3
+                                       THEN format(' and %s more', (h.published -> 'count')::bigint - 3) ELSE '' END
+                          FROM jsonb_array_elements(h.published -> 'messages') WITH ORDINALITY AS m(message, n)
+                         WHERE m.n <= 3), '')
               FROM stacksaga.saga_history h WHERE h.saga_id = $1
             UNION ALL
             SELECT a.acted_at, 2, 0,

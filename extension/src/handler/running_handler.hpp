@@ -33,6 +33,7 @@ public:
 
     /// From its call to its return: an error then is the handler's.
     bool is_active() const { return is_active_; }
+    bool is_active_of_step() const { return is_active_ && is_of_step_; }
     bool is_of_subscription(int32 subscription) const { return subscription_id_ == subscription; }
     bool is_of_step_of(const pg_uuid_t &saga) const {
         return is_of_step_ && memcmp(&saga_id_, &saga, sizeof saga) == 0;

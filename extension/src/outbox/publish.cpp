@@ -10,6 +10,7 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/common/limits.hpp"
+#include "src/handler/published_messages.hpp"
 #include "src/outbox/handled_topics.hpp"
 #include "src/outbox/log_append.hpp"
 #include "src/ring/ring.hpp"
@@ -165,8 +166,11 @@ void publish_batch(const NewBatch &b, pg::ResultSet &result) {
     }
     append_to_log(ring_of_session(), now, {rows, count});
     wake_workers_for_topic(b.topic);
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i) {
+        note_published(
+            {.id = rows[i].id, .topic = b.topic, .key = text_at(b.keys, static_cast<int>(i))});
         result.add(pg::of(UUIDPGetDatum(&rows[i].id)));
+    }
 }
 
 } // namespace
@@ -189,6 +193,7 @@ STACKSAGA_FUNCTION(publish) {
     check_message(m);
     auto *id = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
     *id = publish_message(ring_of_session(), m);
+    note_published({.id = *id, .topic = m.topic, .key = m.key});
     PG_RETURN_UUID_P(id);
 }
 

@@ -74,7 +74,8 @@ void write_effects(Saga &saga) {
             assign(Column::attempt, pg::param(e.attempt)), assign(Column::lease, param(e.lease)),
             assign(Column::started_at, pg::param_time(e.started_at)),
             assign(Column::completed_at, pg::param_time(saga.now)),
-            assign(Column::worker, pg::param(e.worker)), assign(Column::output, param(e.output))});
+            assign(Column::worker, pg::param(e.worker)), assign(Column::output, param(e.output)),
+            assign(Column::published, param(e.published))});
         if (e.direction == Direction::act && saga.progress.is_loaded)
             note_output(saga, e.step_no, e.output);
         CRASH_POINT("step: marker written, work row still there");

@@ -211,6 +211,7 @@ constexpr std::array effect_columns{
     pg::TableColumn{"completed_at", TIMESTAMPTZOID},
     pg::TableColumn{"worker", TEXTOID, nullable},
     pg::TableColumn{"output", JSONBOID, nullable, nullptr, pg::Toasted::left},
+    pg::TableColumn{"published", JSONBOID, nullable, nullptr, pg::Toasted::left},
 };
 constexpr std::array effect_indexes{
     pg::TableIndex{.name = "effect_pkey",

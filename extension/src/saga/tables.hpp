@@ -79,6 +79,7 @@ enum class EffectColumn : uint8 {
     completed_at,
     worker,
     output,
+    published,
 };
 
 enum class FailureColumn : uint8 {

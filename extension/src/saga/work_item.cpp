@@ -8,6 +8,7 @@
 #include "src/common/limits.hpp"
 #include "src/handler/crash_record.hpp"
 #include "src/handler/handler_timeout.hpp"
+#include "src/handler/published_messages.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/saga/child.hpp"
@@ -67,6 +68,7 @@ Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKi
     // After begin_step(), so that results too large for one value are a failure of the step, which
     // no retry changes.
     running_handler.begin_step(saga->id);
+    forget_published();
     StepCall step_call = make_call(*saga, step, attempt);
     start_handler_timeout(step.timeout_us);
     CRASH_POINT("step: before the function");
@@ -100,14 +102,14 @@ void run_action(Saga *&saga, const Step &step, const Work &work, std::string_vie
     bool isnull;
     const Datum output = call(saga, step, function, HandlerKind::action, attempt, &isnull);
     core::attempt_begins(*saga);
-    core::step_completed(*saga, step, attempt, value_or_null(output, isnull));
+    core::step_completed(*saga, step, attempt, value_or_null(output, isnull), published_messages());
 }
 
 /// What verify answers decides an attempt whose outcome is unknown. `error`: why it gave no answer.
 void settle_verified(Saga &saga, const Step &step, const Work &work, std::string_view answer,
                      const HandlerError *error = nullptr) {
     if (answer == "done") {
-        core::step_completed(saga, step, work, {});
+        core::step_completed(saga, step, work, {}, published_messages());
         return;
     }
     bool known = answer == "not_done";
