@@ -33,6 +33,10 @@ export const status_class = s => s === "completed" || s === "active" ? "good"
 export const status = s => make("span", {class: status_class(s)}, s);
 /// What a saga waits for, below a heading that says so; in a list without the instant.
 export const wait_of = text => text?.replace(/^waits for /, "");
+const instant_pattern = /([1-9]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) (?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3})/;
+/// The same with each instant that the text names as "12 s ago" beside it.
+export const wait_with_times = (text, instants, now) => wait_of(text)?.split(instant_pattern)
+  .flatMap((part, i) => i % 2 === 0 ? [part] : [part, " (", when(instants[(i - 1) / 2], now), ")"]);
 export const short_wait_of = text => wait_of(text)?.replace(/ since [-\d]+ [\d:.]+/, "");
 export const short = (text, length = 60) =>
   text && text.length > length ? `${text.slice(0, length)}…` : text;

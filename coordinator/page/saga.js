@@ -6,7 +6,7 @@ import {read, session} from "./api.js";
 import {attempts_axis} from "./charts.js";
 import * as diagram from "./diagram.js";
 import {copyable, facts, make, payload, table} from "./dom.js";
-import {difference, seconds, status, wait_of, when} from "./format.js";
+import {difference, seconds, status, wait_with_times, when} from "./format.js";
 
 export const load = ({id}, is_poll) => read("api/saga", {id}, is_poll);
 
@@ -27,13 +27,24 @@ const title_of = ([name, object], s) => name === "resolve"
   ? `Resolve step ${object.step} of ${s.key ?? s.saga_id} as ${object.outcome.replace("_", " ")}`
   : `${name} ${s.key ?? s.saga_id}`;
 
-/// The commands of message steps. What handlers publish themselves does not name its saga.
+/// What the handler of an attempt published, the first 20 messages of it.
+function messages_of(attempt, now) {
+  const {count = 0, messages = []} = attempt.published ?? {};
+  const step = attempt.direction === "act" ? attempt.step : `${attempt.step}, undoing it`;
+  const rows = messages.map(m => ({key: m.message_id, cells: [m.topic, m.key ?? "", make("code", {}, m.message_id), step,
+    attempt.attempt, when(attempt.finished_at, now)]}));
+  if (count > rows.length)
+    rows.push({key: `more of ${step}`, class: "dim", cells: [`and ${count - rows.length} more`, "", "", step, attempt.attempt, ""]});
+  return rows;
+}
+
+/// The commands of message steps, and what handlers published. What services publish does not name its saga.
 function published(data, now) {
   const topics = diagram.topics(data.diagram);
-  const commands = data.attempts.filter(a => topics.has(a.step) && a.direction === "act")
-    .map(a => [topics.get(a.step), a.step, a.attempt, when(a.started_at, now)]);
-  return commands.length === 0 ? null : [table("Messages published", ["Topic", "Step", "Attempt", "When"], commands),
-    make("p", {class: "dim"}, "The commands of its message steps; messages that handlers publish do not name their saga.")];
+  const rows = data.attempts.flatMap(a => topics.has(a.step) && a.direction === "act"
+    ? [[topics.get(a.step), data.saga.saga_id, "", a.step, a.attempt, when(a.started_at, now)]] : messages_of(a, now));
+  return rows.length === 0 ? null : [table("Messages published", ["Topic", "Key", "Message", "Step", "Attempt", "When"], rows),
+    make("p", {class: "dim"}, "By its handlers and message steps. Messages that services publish do not name their saga.")];
 }
 
 function head(data) {
@@ -46,7 +57,7 @@ function head(data) {
     actions.length > 0 ? read_only_note() : null,
     sql_details("saga", actions),
     facts([["Saga", `${s.saga}, version ${s.version}`], ["Id", make("code", {}, s.saga_id)],
-      ["Waits for", wait_of(data.waits_for)],
+      ["Waits for", wait_with_times(data.waits_for, data.waits_at, data.now)],
       ["Step", s.current_step && `${s.current_step}, ${s.attempt ? `attempt ${s.attempt}` : "not tried yet"}`],
       ["Next attempt", s.paused_until && when(s.paused_until, data.now)], ["Why paused", s.pause_reason],
       ["Parked at", data.parked && `${data.parked.step} (${data.parked.direction})`],

@@ -10,6 +10,15 @@
 #define LIST(QUERY)                                                                                \
     "(SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(x)), '[]') FROM (" QUERY ") AS x)"
 
+// The instants of a text as a JSON list, in their order. A day is added to the first of its month, so
+// that no text, which may be a name, is an error.
+#define INSTANTS(TEXT)                                                                             \
+    "(SELECT pg_catalog.json_agg(pg_catalog.make_timestamptz(m[1]::integer, m[2]::integer, 1,"     \
+    "            m[4]::integer, m[5]::integer, m[6]::double precision)"                            \
+    "            + pg_catalog.make_interval(days => m[3]::integer - 1))"                           \
+    "   FROM pg_catalog.regexp_matches(" TEXT ", '([1-9]\\d{3})-(0[1-9]|1[0-2])-(0[1-9]|[12]\\d|"  \
+    "3[01]) ([01]\\d|2[0-3]):([0-5]\\d):([0-5]\\d\\.\\d{3})', 'g') AS m)"
+
 namespace stacksaga::coordinator {
 namespace {
 
@@ -41,7 +50,7 @@ constexpr const char *SQL_SAGA =
     "      FROM stacksaga.sagas WHERE saga_id = $1::uuid)"
     "SELECT pg_catalog.json_build_object("
     "    'saga', pg_catalog.to_jsonb(s) - ARRAY['input', 'attributes'],"
-    "    'waits_for', stacksaga_internal.saga_waits_for(s.saga_id),"
+    "    'waits_for', w.waits_for, 'waits_at', " INSTANTS("w.waits_for") ","
     "    'attributes', CASE WHEN $2::boolean THEN s.attributes END,"
     "    'input', CASE WHEN $2 THEN " PAYLOAD("s.input") " END,"
     "    'result', (SELECT pg_catalog.json_build_object('failed_step', r.failed_step,"
@@ -50,7 +59,7 @@ constexpr const char *SQL_SAGA =
     "                 FROM stacksaga.saga_result(s.saga_id) AS r),"
     "    'attempts', " LIST(
         "SELECT h.step, h.direction, h.attempt, h.status, left(h.error, 8192) AS error,"
-        "       h.error_class, h.started_at, h.finished_at, h.worker"
+        "       h.error_class, h.started_at, h.finished_at, h.worker, h.published"
         "  FROM stacksaga.saga_history AS h WHERE h.saga_id = s.saga_id"
         " ORDER BY h.started_at, h.finished_at LIMIT 500") ","
     "    'actions', " LIST(
@@ -75,7 +84,7 @@ constexpr const char *SQL_SAGA =
     "                          LIMIT 1000) AS l),"
     "    'diagram', stacksaga.saga_diagram(s.saga, s.version),"
     "    'now', stacksaga.clock_now())"
-    "  FROM s";
+    "  FROM s, LATERAL (SELECT stacksaga_internal.saga_waits_for(s.saga_id)) AS w(waits_for)";
 
 constexpr const char *SQL_QUEUES = "SELECT pg_catalog.json_build_object('queues', " LIST(
     "SELECT * FROM stacksaga.queues ORDER BY queue LIMIT 500") ", 'now', stacksaga.clock_now())";

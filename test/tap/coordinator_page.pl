@@ -73,7 +73,7 @@ pictures([ 'page', 1100, 1000, '#/ring' ], [ 'page_sagas', 1100, 900, '#/sagas' 
 my @views = (
 	[ '#/sagas', 'Sagas', qr/order-\d+.*order.* 1\s+running/s ],
 	[ '#/sagas?status=parked', 'Sagas', qr/order-4711\s.*parcel 1\s.*parked/s ],
-	[ "#/saga/$saga", 'order-4711 parked', qr/Parked at\s+ship \(act\).*Stages.*pay.*done.*ship.*parked.*Attempts.*Timeline.*start of saga parcel/s ],
+	[ "#/saga/$saga", 'order-4711 parked', qr/Waits for\s+an operator [^\n]* since \S+ \S+ \(\d[\d.]* (?:s|min) ago\).*Parked at\s+ship \(act\).*Stages.*pay.*done.*ship.*parked.*Attempts.*Messages published.*receipts.*till.*[-0-9a-f]{36}.*Timeline.*start of saga parcel/s ],
 	[ "#/saga/$order", "$key running", qr/Stages.*reserve.*price.*queue pricing.*pay.*child transfer.*mail/s ],
 	[ '#/queues', 'Queues', qr/Steps completed.*Attempts failed.*pricing/s ],
 	[ '#/outbox', 'Outbox', qr/audit.*billing.*Blocked keys.*customer.*no such customer.*Dead messages/s ],

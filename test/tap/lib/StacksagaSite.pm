@@ -57,6 +57,8 @@ sub fill
 		INSERT INTO bank VALUES (false);
 		CREATE FUNCTION act(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql
 			AS \$\$ SELECT jsonb_build_object('note', 'confidential$tail') \$\$;
+		CREATE FUNCTION pay(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS \$\$
+			SELECT jsonb_build_object('note', 'confidential$tail', 'receipt', stacksaga.publish('receipts$tail', '{}', 'till$tail')) \$\$;
 		CREATE FUNCTION fail(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS \$\$
 		BEGIN RAISE EXCEPTION 'no money$tail' USING ERRCODE = 'SG424'; END \$\$;
 		CREATE FUNCTION undo(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS \$\$
@@ -81,7 +83,7 @@ sub fill
 			stacksaga.queue_step('price', 'pricing$tail', stage => 1),
 			stacksaga.child_step('pay', 'transfer'), stacksaga.message_step('mail', 'mails')]);
 		SELECT stacksaga.define_saga('parcel', ARRAY[
-			stacksaga.sql_step('pay', 'public.act(stacksaga.step_call)', effect => 'irreversible'),
+			stacksaga.sql_step('pay', 'public.pay(stacksaga.step_call)', effect => 'irreversible'),
 			stacksaga.sql_step('ship', 'public.undo(stacksaga.step_call)')]);
 		SELECT stacksaga.start_saga('parcel', '{"secret": "confidential"}', key => 'order-4711');
 		SELECT stacksaga.start_saga('transfer', jsonb_build_object('secret', 'confidential$tail'), key => 'pay$tail',
