@@ -16,7 +16,10 @@ bool is_for_machines(const std::string &path) {
 }
 
 HttpResponse elsewhere(const HttpAddress &address) {
-    return {404, "text/plain; charset=utf-8", "It is served at " + address.text() + ".\n", {}};
+    return {404,
+            "text/plain; charset=utf-8",
+            address.empty() ? "It is not served.\n" : "It is served at " + address.text() + ".\n",
+            {}};
 }
 
 HttpResponse read_only() {
