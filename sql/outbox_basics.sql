@@ -118,6 +118,10 @@ SELECT * FROM outbox.receive('s') \gset
 SELECT :'key' AS key, :n AS n;
 SELECT subscription, topic, key, message_id = outbox.id_of(3) AS third, attempts, last_error, waiting
   FROM stacksaga.blocked_keys;
+-- What status() walks to is what the view reads.
+SELECT count(*) AS differing
+  FROM ((TABLE stacksaga.blocked_keys EXCEPT ALL SELECT * FROM stacksaga_internal.first_blocked_keys())
+        UNION ALL (SELECT * FROM stacksaga_internal.first_blocked_keys() EXCEPT ALL TABLE stacksaga.blocked_keys)) AS d;
 SELECT lag_messages, blocked_keys, dead_messages FROM stacksaga.subscriptions;
 SELECT stacksaga.ack_messages(:batch);
 SET stacksaga.clock_offset = '5 s';
@@ -137,6 +141,9 @@ SELECT * FROM outbox.receive('s');
 SELECT subscription, topic, key, message_id = outbox.id_of(11) AS known, attempts, last_error, payload
   FROM stacksaga.dead_messages;
 SELECT key, attempts, last_error, waiting FROM stacksaga.blocked_keys;
+SELECT count(*) AS differing
+  FROM ((TABLE stacksaga.blocked_keys EXCEPT ALL SELECT * FROM stacksaga_internal.first_blocked_keys())
+        UNION ALL (SELECT * FROM stacksaga_internal.first_blocked_keys() EXCEPT ALL TABLE stacksaga.blocked_keys)) AS d;
 SELECT stacksaga.redrive_message('s', outbox.id_of(11));
 SELECT * FROM stacksaga.dead_messages;
 SELECT batch, n, attempt FROM outbox.receive('s') \gset

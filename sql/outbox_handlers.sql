@@ -59,9 +59,16 @@ SELECT handled.put(1, 'a', 1), handled.put(2, 'a'), handled.put(3, 'b'), handled
 SELECT stacksaga.run_pending();
 SELECT key, n, attempt FROM handled.done ORDER BY at;
 SELECT key, attempts, last_error, waiting FROM stacksaga.blocked_keys;
+-- What status() walks to is what the view reads.
+SELECT count(*) AS differing
+  FROM ((TABLE stacksaga.blocked_keys EXCEPT ALL SELECT * FROM stacksaga_internal.first_blocked_keys())
+        UNION ALL (SELECT * FROM stacksaga_internal.first_blocked_keys() EXCEPT ALL TABLE stacksaga.blocked_keys)) AS d;
 SELECT handled.put(5, 'a');
 SELECT stacksaga.run_pending();
 SELECT key, waiting FROM stacksaga.blocked_keys;
+SELECT count(*) AS differing
+  FROM ((TABLE stacksaga.blocked_keys EXCEPT ALL SELECT * FROM stacksaga_internal.first_blocked_keys())
+        UNION ALL (SELECT * FROM stacksaga_internal.first_blocked_keys() EXCEPT ALL TABLE stacksaga.blocked_keys)) AS d;
 SET stacksaga.clock_offset = '11 s';
 SELECT stacksaga.run_pending();
 SELECT key, n, attempt FROM handled.done ORDER BY at;
@@ -166,6 +173,9 @@ ALTER FUNCTION handled.one(stacksaga.message) RENAME TO gone;
 SELECT handled.put(2, 'k');
 SELECT stacksaga.run_pending();
 SELECT attempts, last_error FROM stacksaga.blocked_keys;
+SELECT count(*) AS differing
+  FROM ((TABLE stacksaga.blocked_keys EXCEPT ALL SELECT * FROM stacksaga_internal.first_blocked_keys())
+        UNION ALL (SELECT * FROM stacksaga_internal.first_blocked_keys() EXCEPT ALL TABLE stacksaga.blocked_keys)) AS d;
 ALTER FUNCTION handled.gone(stacksaga.message) RENAME TO one;
 SET stacksaga.clock_offset = '10 s';
 SELECT stacksaga.run_pending();

@@ -56,6 +56,10 @@ SELECT stacksaga.fail_message(:batch, outbox.id_of(22), 'busy', retry_after => '
 SELECT stacksaga.ack_messages(:batch);
 CALL outbox.drain(100);
 SELECT key, message_id = outbox.id_of(22) AS known, waiting FROM stacksaga.blocked_keys;
+-- What status() walks to is what the view reads.
+SELECT count(*) AS differing
+  FROM ((TABLE stacksaga.blocked_keys EXCEPT ALL SELECT * FROM stacksaga_internal.first_blocked_keys())
+        UNION ALL (SELECT * FROM stacksaga_internal.first_blocked_keys() EXCEPT ALL TABLE stacksaga.blocked_keys)) AS d;
 SET stacksaga.clock_offset = '8 minutes';
 CALL outbox.drain(100);
 
@@ -158,6 +162,9 @@ SELECT payload, state FROM stacksaga.message_retry ORDER BY number;
 SELECT stacksaga.alter_subscription('s', stop_on_first_failure => false);
 SELECT stacksaga.alter_subscription('s', stop_on_first_failure => true);
 SELECT key, message_id = outbox.id_of(101) AS known FROM stacksaga.blocked_keys;
+SELECT count(*) AS differing
+  FROM ((TABLE stacksaga.blocked_keys EXCEPT ALL SELECT * FROM stacksaga_internal.first_blocked_keys())
+        UNION ALL (SELECT * FROM stacksaga_internal.first_blocked_keys() EXCEPT ALL TABLE stacksaga.blocked_keys)) AS d;
 SET stacksaga.clock_offset = '184 minutes';
 CALL outbox.drain(100);
 SET stacksaga.clock_offset = '214 minutes';

@@ -21,6 +21,10 @@ SELECT stacksaga.ack_messages(:batch);
 SELECT region, cluster, lag_messages, blocked_keys, dead_messages FROM stacksaga.subscriptions
  WHERE subscription = 'same' ORDER BY region;
 SELECT region, cluster, subscription, key FROM stacksaga.blocked_keys;
+-- What status() walks to is what the view reads.
+SELECT count(*) AS differing
+  FROM ((TABLE stacksaga.blocked_keys EXCEPT ALL SELECT * FROM stacksaga_internal.first_blocked_keys())
+        UNION ALL (SELECT * FROM stacksaga_internal.first_blocked_keys() EXCEPT ALL TABLE stacksaga.blocked_keys)) AS d;
 SELECT region, cluster, subscription, key FROM stacksaga.dead_messages;
 
 SET stacksaga.region = 'outbox';

@@ -87,6 +87,6 @@ export function draw(data, parameters, redraw) {
           sql_details(s.subscription, [["redrive-all", {subscription: s.subscription, region: s.region, cluster: s.cluster}]])) : ""]}))),
     table("Blocked keys", ["Key", "Topic", "Subscription", "Since", "Attempts", "Waiting", "Error"],
       data.blocked_keys.map(b => ({key: `${b.subscription} ${b.message_id}`, cells: [b.key, b.topic, link(b.subscription),
-        when(b.blocked_since, data.now), b.attempts, b.waiting, b.last_error]}))),
+        when(b.blocked_since, data.now), b.attempts, at_least(b.waiting, 10000), b.last_error]}))),
     ...draw_dead(data, parameters, redraw)];
 }

@@ -3,7 +3,7 @@
 
 import {action_button, sql_details} from "./actions.js";
 import {by_id, copyable, make, patch, table} from "./dom.js";
-import {percent, seconds, when} from "./format.js";
+import {at_least, percent, seconds, when} from "./format.js";
 
 const lag_max_seconds = 60;
 const lines_max = 5;
@@ -42,7 +42,7 @@ const blocked = state => grouped(state.blocked_keys, b => JSON.stringify([b.subs
     `${rows.length} × key blocked in ${rows[0].subscription}: ${rows[0].last_error}`,
     table("Blocked keys", ["Topic", "Key", "Since", "Attempts", "Waiting"], rows.map(b => ({key: b.message_id, cells: [
       b.topic, make("a", {href: `#/outbox/${encodeURIComponent(b.subscription)}`}, b.key),
-      when(b.blocked_since, state.time), b.attempts, b.waiting]})))));
+      when(b.blocked_since, state.time), b.attempts, at_least(b.waiting, 10000)]})))));
 
 const lagging = state => state.subscriptions.filter(s => s.lag_seconds > lag_max_seconds)
   .map(s => problem(`lagging ${s.subscription}`, "warn",

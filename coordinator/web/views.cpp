@@ -10,8 +10,8 @@
 #define LIST(QUERY)                                                                                \
     "(SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(x)), '[]') FROM (" QUERY ") AS x)"
 
-// The instants of a text as a JSON list, in their order. A day is added to the first of its month, so
-// that no text, which may be a name, is an error.
+// The instants of a text as a JSON list, in their order. A day is added to the first of its month,
+// so that no text, which may be a name, is an error.
 #define INSTANTS(TEXT)                                                                             \
     "(SELECT pg_catalog.json_agg(pg_catalog.make_timestamptz(m[1]::integer, m[2]::integer, 1,"     \
     "            m[4]::integer, m[5]::integer, m[6]::double precision)"                            \
@@ -93,8 +93,7 @@ constexpr const char *SQL_BLOCKED_KEYS =
     "SELECT pg_catalog.json_build_object('blocked_keys', " LIST(
         "SELECT b.subscription, b.region, b.cluster, b.topic, b.key, b.message_id,"
         "       b.blocked_since, b.attempts, left(b.last_error, 2048) AS last_error, b.waiting"
-        "  FROM stacksaga.blocked_keys AS b"
-        " WHERE $1::text IS NULL OR b.subscription = $1"
+        "  FROM stacksaga_internal.first_blocked_keys($1::text) AS b"
         " ORDER BY b.blocked_since LIMIT 50") ", 'now', stacksaga.clock_now())";
 
 constexpr const char *SQL_DEAD_MESSAGES =

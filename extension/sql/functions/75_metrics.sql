@@ -45,12 +45,8 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.parked_count(count_max integer DEF
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT count(*)
-      FROM (SELECT FROM stacksaga.parked_saga k
-             CROSS JOIN LATERAL (
-                   SELECT FROM stacksaga.saga s
-                    WHERE s.saga_id = k.saga_id AND s.token OPERATOR(stacksaga.=) k.token
-                      AND s.status = 'parked' LIMIT 1) AS s
-             LIMIT greatest(count_max, 0)) AS parked
+      FROM (SELECT FROM stacksaga.saga s
+             WHERE s.status = 'parked' LIMIT greatest(count_max, 0)) AS parked
 $$;
 COMMENT ON FUNCTION stacksaga_internal.parked_count IS
     'Internal: returns how many sagas are parked, and stops counting at a number';

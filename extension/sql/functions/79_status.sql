@@ -166,6 +166,52 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.status_subscriptions IS
     'Internal: returns what status() says of subscriptions: for how long messages have waited, how many are held and dead (1000 stands for more)';
 
+-- The view blocked_keys reads every message that is dead. This walks to the first keys of each subscription.
+CREATE OR REPLACE FUNCTION stacksaga_internal.first_blocked_keys(subscription text DEFAULT NULL, enough integer DEFAULT 100)
+RETURNS TABLE (subscription text, topic text, key text, message_id uuid, blocked_since timestamptz, attempts integer,
+               last_error text, waiting bigint, region text, cluster text)
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 20 SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT s.subscription, b.topic, b.key, b.message_id, b.since, b.attempts, b.last_error,
+           (SELECT count(*)
+              FROM (SELECT FROM stacksaga.message_retry w
+                     WHERE w.subscription_id = s.subscription_id AND w.token OPERATOR(stacksaga.=) c.token
+                       AND w.key IS NOT NULL AND w.state IN ('held', 'held_fallback') LIMIT 10000) AS held),
+           r.region, r.cluster
+      FROM stacksaga.subscription s
+      JOIN stacksaga.ring r ON r.ring_id = s.ring_id
+     CROSS JOIN LATERAL (
+           SELECT DISTINCT f.token, f.key
+             FROM ((SELECT d.token, d.key FROM stacksaga.dead_message d
+                     WHERE d.subscription_id = s.subscription_id AND d.discarded_at IS NULL AND d.key IS NOT NULL
+                     ORDER BY d.since LIMIT greatest(enough, 0))
+                   UNION ALL
+                   (SELECT m.token, m.key FROM stacksaga.message_retry m
+                     WHERE m.subscription_id = s.subscription_id
+                       AND m.state NOT IN ('delayed', 'held', 'held_fallback')
+                       AND m.key IS NOT NULL AND m.failed_since IS NOT NULL
+                     LIMIT greatest(enough, 0))) AS f) AS c
+     CROSS JOIN LATERAL (
+           SELECT * FROM (
+               (SELECT d.topic, d.key, d.message_id, d.since, d.attempts, d.last_error, 0 AS rank
+                  FROM stacksaga.dead_message d
+                 WHERE d.subscription_id = s.subscription_id AND d.token OPERATOR(stacksaga.=) c.token
+                   AND d.key = c.key AND d.discarded_at IS NULL
+                 ORDER BY d.tick, d.number LIMIT 1)
+               UNION ALL
+               (SELECT m.topic, m.key, m.message_id, m.failed_since, m.attempt, m.last_error, 1
+                  FROM stacksaga.message_retry m
+                 WHERE m.subscription_id = s.subscription_id AND m.token OPERATOR(stacksaga.=) c.token
+                   AND m.key = c.key AND m.failed_since IS NOT NULL
+                   AND m.state NOT IN ('delayed', 'held', 'held_fallback')
+                 ORDER BY m.tick, m.number LIMIT 1)) AS blockers
+            ORDER BY rank LIMIT 1) AS b
+     WHERE s.stop_on_first_failure
+       AND (first_blocked_keys.subscription IS NULL OR s.subscription = first_blocked_keys.subscription)
+$$;
+COMMENT ON FUNCTION stacksaga_internal.first_blocked_keys IS
+    'Internal: returns rows of blocked_keys, no more than a few hundred of each subscription: those that have waited longest for a dead message, and some that wait for a retry';
+
 -- Looks at no more schedules of a ring than a thousand: those that are due first.
 CREATE OR REPLACE FUNCTION stacksaga_internal.status_schedules(count_max integer DEFAULT 100) RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -220,7 +266,7 @@ AS $$
         'parked_sagas', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.since), '[]')
                            FROM (SELECT * FROM stacksaga.parked_sagas LIMIT 20) AS p),
         'blocked_keys', (SELECT coalesce(jsonb_agg(to_jsonb(b) ORDER BY b.blocked_since), '[]')
-                           FROM (SELECT * FROM stacksaga.blocked_keys
+                           FROM (SELECT * FROM stacksaga_internal.first_blocked_keys()
                                   ORDER BY blocked_since LIMIT 20) AS b),
         'problems', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.place), '[]')
                        FROM (SELECT d.*, row_number() OVER () AS place

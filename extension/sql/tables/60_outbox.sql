@@ -265,10 +265,13 @@ CREATE INDEX dead_message_topic ON stacksaga.dead_message
 CREATE INDEX dead_message_discarded ON stacksaga.dead_message (discarded_at)
     WHERE discarded_at IS NOT NULL;
 CREATE INDEX dead_message_failed ON stacksaga.dead_message (failed_in) WHERE failed_in IS NOT NULL;
+CREATE INDEX dead_message_blocking ON stacksaga.dead_message (subscription_id, since)
+    WHERE discarded_at IS NULL AND key IS NOT NULL;
 COMMENT ON TABLE stacksaga.dead_message IS
     'Messages that failed for good, until an operator redrives or discards them; discarded ones are kept for the record';
 COMMENT ON INDEX stacksaga.dead_message_id IS 'Dead messages by the id that operators know';
 COMMENT ON INDEX stacksaga.dead_message_oldest IS 'What redrive_messages() takes';
+COMMENT ON INDEX stacksaga.dead_message_blocking IS 'Messages that block the later ones of their key, the oldest first';
 COMMENT ON INDEX stacksaga.dead_message_topic IS 'What redrive_messages() takes of one topic';
 
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.outbox_number_seq', '');
