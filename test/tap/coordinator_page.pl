@@ -83,6 +83,9 @@ my @views = (
 	[ '#/definitions/parcel', 'Definition parcel', qr/pay.*irreversible.*ship.*Attempts and how long/s ],
 	[ '#/ring', 'Rings', qr/default \/ default.*coordinator-1.*till-1.*active.*till-3.*suspected.*9\d min ago/s ],
 	[ '#/log', 'What operators did', qr/create\s.*subscription audit/s ]);
+# Where one can scroll to the side, a pixel too much would show a second bar.
+my $scrolling = q{[...document.querySelectorAll('body *')].filter(e => e.nodeName !== 'PRE' && e.scrollHeight > e.clientHeight &&
+	/auto|scroll/.test(getComputedStyle(e).overflowY)).map(e => `${e.nodeName} ${e.className} ${e.scrollHeight} > ${e.clientHeight}`).join()};
 for my $width (390, 820, 1280)
 {
 	$browser->resize($width, 900);
@@ -97,6 +100,7 @@ for my $width (390, 820, 1280)
 			"with its heading");
 		like($browser->text('#view'), $pattern, 'and what it is about');
 		cmp_ok($browser->evaluate('document.documentElement.scrollWidth'), '<=', $width, 'and is not wider than the screen');
+		is($browser->evaluate($scrolling), '', 'and nothing but text scrolls up and down');
 	}
 }
 is($browser->evaluate(q{document.querySelectorAll('#view img, #view script, #problems img').length}), 0, 'markup in names stays text');
