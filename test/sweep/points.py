@@ -4,6 +4,7 @@ A point is one call at one number of clients and rows, under one set of conditio
 points with the next smaller number of clients, and of rows, and all else equal.
 """
 
+import csv
 import dataclasses
 import itertools
 import statistics
@@ -129,18 +130,45 @@ REPORT = ('call', 'statistics', 'worker', 'snapshot', 'rows', 'clients', 'rate',
           'verdict')
 
 
-def report(groups, limit):
-    """All points as tab-separated values, a line each: its rate, what part that is of each neighbour's rate, and ok,
-    again (measured again, and then well) or failed."""
-    yield '\t'.join(REPORT)
-    for group in groups:
-        failed = {place for place, _ in group.failures(limit)}
-        measured_again = {place for place, _ in group.again}
-        for place in sorted(group.rates):
-            parts = {'clients': '', 'rows': ''}
-            for neighbour in group.neighbours(place):
-                which = 'clients' if neighbour.rows == place.rows else 'rows'
-                parts[which] = f'{group.rate(place) / group.rate(neighbour):.3f}'
-            verdict = 'failed' if place in failed else 'again' if place in measured_again else 'ok'
-            yield '\t'.join((group.call, *dataclasses.astuple(group.conditions), str(place.rows), str(place.clients),
-                             f'{group.rate(place):.1f}', parts['clients'], parts['rows'], verdict))
+def report(group, limit):
+    """The points of a group as tab-separated values, a line each: its rate, what part that is of each neighbour's rate,
+    and ok, again (measured again, and then well) or failed."""
+    failed = {place for place, _ in group.failures(limit)}
+    measured_again = {place for place, _ in group.again}
+    for place in sorted(group.rates):
+        parts = {'clients': '', 'rows': ''}
+        for neighbour in group.neighbours(place):
+            which = 'clients' if neighbour.rows == place.rows else 'rows'
+            parts[which] = f'{group.rate(place) / group.rate(neighbour):.3f}'
+        verdict = 'failed' if place in failed else 'again' if place in measured_again else 'ok'
+        yield '\t'.join((group.call, *dataclasses.astuple(group.conditions), str(place.rows), str(place.clients),
+                         f'{group.rate(place):.1f}', parts['clients'], parts['rows'], verdict))
+
+
+class Report:
+    """A file of points. Until it is finished it has another name and grows by a group at a time, so that a sweep that
+    was ended can go on."""
+
+    def __init__(self, path, goes_on):
+        self.path = path
+        self.begun = path.with_name(path.name + '.begun')
+        if not (goes_on and self.begun.exists()):
+            self.begun.write_text('\t'.join(REPORT) + '\n')
+
+    def lines(self):
+        with self.begun.open() as file:
+            return list(csv.DictReader(file, delimiter='\t'))
+
+    def groups(self):
+        """Calls and conditions that it holds."""
+        return {(line['call'], f'{line["statistics"]}/{line["worker"]}/{line["snapshot"]}') for line in self.lines()}
+
+    def add(self, group, limit):
+        with self.begun.open('a') as file:
+            file.writelines(line + '\n' for line in report(group, limit))
+
+    def finish(self):
+        """Returns how many of its points fell below their limit."""
+        failed = sum(line['verdict'] == 'failed' for line in self.lines())
+        self.begun.rename(self.path)
+        return failed

@@ -6,6 +6,7 @@ and fails only if it is below the limit once more. Runs inside test/tools/with-p
 """
 
 import argparse
+import itertools
 import pathlib
 import sys
 import time
@@ -14,7 +15,7 @@ import psycopg
 
 from calls import WARM, every_call
 from filled import Filled
-from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, report, table
+from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, table
 
 # How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
 SECONDS, SECONDS_AGAIN = 1, 2
@@ -49,7 +50,10 @@ def options():
                         'the sweep notices, say, an index that is not there')
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--report', type=pathlib.Path, help='writes the points as tab-separated values')
+    parser.add_argument('--go-on', action='store_true', help='keeps what the report has, and measures the rest')
     chosen = parser.parse_args()
+    if chosen.go_on and not chosen.report:
+        parser.error('--go-on needs the --report that it goes on with')
     for name, value in (CUT if chosen.cut else FULL).items():
         if getattr(chosen, name) is None:
             setattr(chosen, name, value)
@@ -70,6 +74,7 @@ class Sweep:
     def __init__(self, chosen):
         self.chosen = chosen
         self.filled = Filled(chosen.plant)
+        self.report = Report(chosen.report, chosen.go_on) if chosen.report else None
         self.groups = []
         self.floors = {}
         self.seed = chosen.seed
@@ -128,13 +133,16 @@ class Sweep:
         return again
 
     def run(self):
-        """Measures everything; returns what failed, in words."""
-        for call in self.chosen.calls:
-            for conditions in self.chosen.conditions:
-                self.measure_group(call, conditions)
+        """Measures everything that is not reported yet; returns what failed, in words."""
+        reported = self.report.groups() if self.report else set()
+        for call, conditions in itertools.product(self.chosen.calls, self.chosen.conditions):
+            if (call.name, str(conditions)) in reported:
+                print(f'{call.name} {conditions}: reported before', flush=True)
+                continue
+            self.measure_group(call, conditions)
+            if self.report:
+                self.report.add(self.groups[-1], self.chosen.limit)
         print(f'\nItems a second, after the first {WARM} s of each round:\n{table(self.groups, self.chosen.limit)}\n')
-        if self.chosen.report:
-            self.chosen.report.write_text('\n'.join(report(self.groups, self.chosen.limit)) + '\n')
         return [group.explain(pair, self.chosen.limit) for group in self.groups
                 for pair in group.failures(self.chosen.limit)]
 
@@ -149,7 +157,8 @@ def main():
         print(f'not ok: {failure}')
     print(f'{points} points, {sum(len(group.again) for group in sweep.groups)} measured again, {len(failures)} failed; '
           f'PostgreSQL {version}')
-    sys.exit(1 if failures else 0)
+    reported = sweep.report.finish() if sweep.report else 0
+    sys.exit(1 if failures or reported else 0)
 
 
 main()

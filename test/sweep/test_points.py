@@ -1,9 +1,11 @@
 """The test of how points are compared: a point that is slow must be found, and one that recovers must not fail."""
 
 import itertools
+import pathlib
+import tempfile
 import unittest
 
-from points import PAIRWISE, Again, Conditions, Group, Place, report, table
+from points import PAIRWISE, Again, Conditions, Group, Place, Report, report, table
 
 CONDITIONS = Conditions('stale', 'alone', 'free')
 LIMIT = 0.8
@@ -50,6 +52,23 @@ class Comparing(unittest.TestCase):
         self.assertIn((Place(0, 16), Place(0, 4)), group(r0c16=0.0).below(LIMIT))
 
 
+class Reporting(unittest.TestCase):
+    def test_a_report_goes_on_behind_the_groups_that_it_has(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, 'sweep.tsv')
+            slow = group(r0c16=40.0)
+            slow.again[(Place(0, 16), Place(0, 4))] = Again([50.0], [100.0])
+            Report(path, False).add(slow, LIMIT)
+            going_on = Report(path, True)
+            self.assertEqual(going_on.groups(), {('start', 'stale/alone/free')})
+            going_on.add(Group('claim', PAIRWISE[1], group().rates), LIMIT)
+            self.assertIn(('claim', str(PAIRWISE[1])), going_on.groups())
+            self.assertFalse(path.exists())
+            self.assertEqual(going_on.finish(), 1)
+            self.assertEqual(len(path.read_text().splitlines()), 1 + 6 + 6)
+            self.assertEqual(Report(path, True).groups(), set())
+
+
 class MeasuredAgain(unittest.TestCase):
     pair = (Place(0, 16), Place(0, 4))
 
@@ -61,14 +80,14 @@ class MeasuredAgain(unittest.TestCase):
         for expected in ('16 clients, 0 rows', '55/s against 100/s', '0.55', 'at first 40/s against 100/s', '0.40'):
             self.assertIn(expected, words)
         self.assertIn('40!', table([slow], LIMIT))
-        self.assertEqual([line.split('\t')[-1] for line in report([slow], LIMIT)].count('failed'), 1)
+        self.assertEqual([line.split('\t')[-1] for line in report(slow, LIMIT)].count('failed'), 1)
 
     def test_a_point_that_recovers_does_not_fail(self):
         noisy = group(r0c16=40.0)
         noisy.again[self.pair] = Again([90.0], [100.0])
         self.assertEqual(noisy.failures(LIMIT), [])
         self.assertIn('40~', table([noisy], LIMIT))
-        self.assertEqual([line.split('\t')[-1] for line in report([noisy], LIMIT)].count('again'), 1)
+        self.assertEqual([line.split('\t')[-1] for line in report(noisy, LIMIT)].count('again'), 1)
 
     def test_what_the_floor_loses_too_is_no_failure(self):
         slow = group(r0c16=40.0)
