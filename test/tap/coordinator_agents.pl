@@ -31,7 +31,7 @@ my %log;
 sub start_daemon
 {
 	my ($role, $name, @options) = @_;
-	$log{$name} = "$PostgreSQL::Test::Utils::log_path/coordinator_$name.log";
+	$log{$name} = "$PostgreSQL::Test::Utils::log_path/coordinator_agents_$name.log";
 	return IPC::Run::start(
 		[
 			$program, $role, '--name', $name, '--log-level', 'debug', '--http', '',

@@ -41,7 +41,7 @@ $node->safe_psql('postgres', q{
 	END $$});
 define_answer($node, 'postgres');
 
-my $programs = StacksagaPrograms->new($PostgreSQL::Test::Utils::log_path);
+my $programs = StacksagaPrograms->new;
 my $connection = $node->connstr('postgres');
 $programs->add('master', sub {
 	return ($program, 'master', '--name', 'master', '--http', '', '--region', 'default,eu',
@@ -199,7 +199,7 @@ for my $offset ('1 hour', '0')
 	windows_go_on("clock_offset $offset: windows go on");
 	is(run_saga($node, 'postgres', 'answer'), 'completed', "clock_offset $offset: so does work");
 }
-like(slurp_file("$PostgreSQL::Test::Utils::log_path/master.log"), qr/msg="the database clock moved"/,
+like(slurp_file($programs->{of}{master}{log}), qr/msg="the database clock moved"/,
 	'the log reports the jump');
 
 # A worker of a standalone server ends: the others take its share.

@@ -58,7 +58,7 @@ for my $bank (@banks)
 	StacksagaBank::open_bank($node, $bank);
 }
 
-my $programs = StacksagaPrograms->new($PostgreSQL::Test::Utils::log_path);
+my $programs = StacksagaPrograms->new;
 sub connection
 {
 	my ($bank, $role) = @_;

@@ -40,7 +40,7 @@ my $port = $collector->sockport;
 sub receive
 {
 	my ($status) = @_;
-	IO::Select->new($collector)->can_read(60) or die "no request:\n" . slurp_file("$PostgreSQL::Test::Utils::log_path/site.log");
+	IO::Select->new($collector)->can_read(60) or die "no request:\n" . slurp_file("$PostgreSQL::Test::Utils::log_path/coordinator_otlp_site.log");
 	my $connection = $collector->accept;
 	local $/ = "\r\n\r\n";
 	my $head = <$connection>;
@@ -153,7 +153,7 @@ $second->wait_until(sub { slurp_file($second->{log}) =~ /the collector does not 
 $collector = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or die $!;
 is(sagas_of(receive(200)), 'sixth', 'a collector that was away gets it when it is back');
 $second->stop;
-unlike(slurp_file("$PostgreSQL::Test::Utils::log_path/site.log"), qr/confidential/, 'the log has no token');
+unlike(slurp_file("$PostgreSQL::Test::Utils::log_path/coordinator_otlp_site.log"), qr/confidential/, 'the log has no token');
 
 # Settings.
 sub refuses

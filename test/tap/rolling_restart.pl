@@ -47,7 +47,7 @@ $node->safe_psql('postgres', q{
 		COMMIT;
 	END $$});
 
-my $programs = StacksagaPrograms->new($PostgreSQL::Test::Utils::log_path);
+my $programs = StacksagaPrograms->new;
 my $connection = $node->connstr('postgres');
 $programs->add('master', sub {
 	return ($program, 'master', '--name', 'master', '--http', '', '-d', "$connection user=coordinator");

@@ -12,6 +12,7 @@ package StacksagaBrowser;
 use strict;
 use warnings;
 
+use File::Basename;
 use JSON::PP;
 use MIME::Base64;
 use POSIX ();
@@ -47,7 +48,7 @@ sub new
 		POSIX::dup2(fileno($from_write), 31);
 		POSIX::dup2(30, 3);
 		POSIX::dup2(31, 4);
-		open STDOUT, '>', "$PostgreSQL::Test::Utils::log_path/browser.log";
+		open STDOUT, '>', "$PostgreSQL::Test::Utils::log_path/" . basename($0, '.pl') . '_browser.log';
 		open STDERR, '>&', \*STDOUT;
 		exec $program, '--no-sandbox', '--headless', '--disable-gpu', '--remote-debugging-pipe',
 		  "--user-data-dir=$profile", '--window-size=1280,900', 'about:blank';

@@ -1,6 +1,6 @@
 # Programs that a test keeps running while it kills, freezes and ends them, as a supervisor would.
 #
-#   my $programs = StacksagaPrograms->new($folder_of_logs);
+#   my $programs = StacksagaPrograms->new;                 # logs of its own, beside those of the test's servers
 #   $programs->add('north', sub { return ($program, 'agent', '--name', 'north') });
 #   $programs->keep_running;        # starts what does not run; called again and again
 #   $programs->kill_one('north');   # also end_one, freeze_one
@@ -12,13 +12,18 @@ package StacksagaPrograms;
 use strict;
 use warnings;
 
+use File::Basename;
 use POSIX ();
+use PostgreSQL::Test::Utils;
 
 my @all;
 
 sub new
 {
-	my ($class, $logs) = @_;
+	my ($class) = @_;
+	# Tests run side by side, and their programs may have the same names.
+	my $logs = "$PostgreSQL::Test::Utils::log_path/" . basename($0, '.pl');
+	mkdir $logs;
 	my $self = bless { logs => $logs, of => {}, unexpected => [], thawing => [] }, $class;
 	push @all, $self;
 	return $self;

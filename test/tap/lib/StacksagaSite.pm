@@ -11,6 +11,7 @@ package StacksagaSite;
 use strict;
 use warnings;
 
+use File::Basename;
 use IO::Socket::INET;
 use IO::Socket::UNIX;
 use IPC::Run;
@@ -133,7 +134,7 @@ sub new
 {
 	my ($class, $node, $program, @options) = @_;
 	my $free = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1', LocalPort => 0);
-	my $self = bless {port => $free->sockport, log => "$PostgreSQL::Test::Utils::log_path/site.log"}, $class;
+	my $self = bless {port => $free->sockport, log => "$PostgreSQL::Test::Utils::log_path/" . basename($0, '.pl') . '_site.log'}, $class;
 	close $free;
 	my %option = @options % 2 == 0 ? @options : ();
 	($self->{path}) = ($option{'--http'} // '') =~ /^unix:(.*)/;
