@@ -149,8 +149,9 @@ std::optional<Hosts> hosts_after_present(PGconn *connection) {
     if (i + 1 >= count)
         return std::nullopt;
     const auto rest = [i](const std::string &list, const auto &entries) {
-        return entries.size() == 1 ? list : list.substr(static_cast<std::size_t>(
-                                                entries[i + 1].data() - list.data()));
+        return entries.size() == 1
+                   ? list
+                   : list.substr(static_cast<std::size_t>(entries[i + 1].data() - list.data()));
     };
     return Hosts{rest(all.names, names), rest(all.addresses, addresses), rest(all.ports, ports)};
 }

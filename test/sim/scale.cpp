@@ -71,8 +71,7 @@ class Server {
 public:
     Server(const ScaleSettings &settings, std::int64_t workers, std::uint64_t seed)
         : world_(seed, {}, static_cast<std::int32_t>(settings.slots), Mutant::none),
-          moment_(static_cast<Time>(seed) * odd_seconds %
-                  world_.tables.settings().window_length) {
+          moment_(static_cast<Time>(seed) * odd_seconds % world_.tables.settings().window_length) {
         world_.is_calm = true;
         const core::Strategy strategy = world_.tables.settings().strategy;
         for (std::int64_t i = 0; i < settings.agents; ++i) {
@@ -81,8 +80,9 @@ public:
             agents_.back()->start();
         }
         for (std::int64_t i = 0; i < settings.masters; ++i) {
-            masters_.push_back(std::make_unique<CoordinatorActor>(
-                world_, fmt::format("master-{}", i), strategy, seed + static_cast<std::uint64_t>(i)));
+            masters_.push_back(
+                std::make_unique<CoordinatorActor>(world_, fmt::format("master-{}", i), strategy,
+                                                   seed + static_cast<std::uint64_t>(i)));
             masters_.back()->start();
         }
         world_.poll();
@@ -143,8 +143,7 @@ private:
     void measure(Incarnation lost, Recovery &recovery) {
         const std::uint64_t before = world_.tables.counts.take_overs;
         const Time died = world_.now();
-        const Time end =
-            died + longest_recovery_windows * world_.tables.settings().window_length;
+        const Time end = died + longest_recovery_windows * world_.tables.settings().window_length;
         while (world_.now() < end && !world_.tables.slots_of(lost).empty())
             world_.run_until(world_.now() + glance);
         const Time taken = world_.now() - died;
@@ -188,8 +187,8 @@ ScaleSettings parse_scale(const std::string &text) {
         std::int64_t value = 0;
         const auto [end, error] =
             std::from_chars(number.data(), number.data() + number.size(), value);
-        if (error != std::errc{} || end != number.data() + number.size() ||
-            value < option->least || value > option->most)
+        if (error != std::errc{} || end != number.data() + number.size() || value < option->least ||
+            value > option->most)
             throw std::invalid_argument(
                 fmt::format("{} is from {} to {}", name, option->least, option->most));
         settings.*(option->value) = value;
@@ -201,8 +200,8 @@ std::string measure_scale(const ScaleSettings &settings) {
     Totals steady;
     Recovery worker, agent, masters, swept;
     for (std::int64_t i = 0; i < settings.servers; ++i) {
-        const std::int64_t workers = settings.workers / settings.servers +
-                                     (i < settings.workers % settings.servers ? 1 : 0);
+        const std::int64_t workers =
+            settings.workers / settings.servers + (i < settings.workers % settings.servers ? 1 : 0);
         Server server(settings, workers, static_cast<std::uint64_t>(i) + 1);
         const Totals before = server.totals();
         server.run_windows(settings.windows);
@@ -225,8 +224,8 @@ std::string measure_scale(const ScaleSettings &settings) {
         "{} servers, {} workers; on each server {} agents, {} masters, {} slots; {} windows of {} "
         "s\n\n{:<44} {:>12} {:>12}\n",
         settings.servers, settings.workers, settings.agents, settings.masters, settings.slots,
-        settings.windows, ring.window_length / second, "a second, while nothing fails",
-        "a server", "all");
+        settings.windows, ring.window_length / second, "a second, while nothing fails", "a server",
+        "all");
     table += rate("heartbeats of workers", steady.beats);
     table += rate("statements of daemons that read", steady.reads);
     table += rate("statements of daemons that write", steady.writes);
