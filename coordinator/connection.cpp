@@ -17,7 +17,18 @@
 #include <new>
 
 namespace stacksaga::coordinator {
+
+/// The hosts that libpq tries one after the other, as it writes them: comma-separated. A list of
+/// one entry holds for all of them, an empty one says nothing.
+struct Connection::Hosts {
+    std::string names;     ///< host
+    std::string addresses; ///< hostaddr
+    std::string ports;     ///< port
+};
+
 namespace {
+
+using Hosts = Connection::Hosts;
 
 constexpr Duration default_connect_timeout = std::chrono::seconds(10);
 
@@ -44,9 +55,10 @@ constexpr std::array defaults{
     Default{"keepalives_count", "3"},
 };
 
-/// Starts a connection. Words of the conninfo win over the defaults, which stand before it; a
-/// variable of the environment would lose, so a default that it sets is left out.
-PGconn *start(const std::string &conninfo) {
+/// Starts a connection, to `hosts` if there are any. Words of the conninfo win over the defaults,
+/// which stand before it; a variable of the environment would lose, so a default that it sets is
+/// left out.
+PGconn *start(const std::string &conninfo, const Hosts &hosts) {
     std::vector<const char *> keywords;
     std::vector<const char *> values;
     for (const Default &setting : defaults) {
@@ -59,6 +71,15 @@ PGconn *start(const std::string &conninfo) {
         keywords.push_back("dbname");
         values.push_back(conninfo.c_str());
     }
+    const auto add = [&](const char *keyword, const std::string &value) {
+        if (value.empty())
+            return;
+        keywords.push_back(keyword);
+        values.push_back(value.c_str());
+    };
+    add("host", hosts.names);
+    add("hostaddr", hosts.addresses);
+    add("port", hosts.ports);
     keywords.push_back(nullptr);
     values.push_back(nullptr);
     PGconn *connection = PQconnectStartParams(keywords.data(), values.data(), 1);
@@ -88,19 +109,56 @@ std::int64_t to_int64(std::string_view text, std::int64_t otherwise) {
     return error == std::errc{} && end == text.data() + text.size() ? number : otherwise;
 }
 
-/// connect_timeout for each host that may be tried. As in libpq, 0 and less mean the default here:
-/// a daemon does not wait for ever.
-Duration connect_deadline(PGconn *connection) {
-    const ConninfoOptions options{PQconninfo(connection)};
+/// The time for each host. As in libpq, a connect_timeout of 0 and less means the default here: a
+/// daemon does not wait for ever.
+Duration connect_deadline(const ConninfoOptions &options) {
     const auto seconds = to_int64(option_value(options, "connect_timeout").value_or("0"), 0);
-    const Duration each = seconds > 0 && seconds < 3600
-                              ? Duration(std::chrono::seconds(std::max<std::int64_t>(seconds, 2)))
-                              : default_connect_timeout;
-    const auto count = [&](std::string_view keyword) {
-        const auto hosts = option_value(options, keyword).value_or("");
-        return 1 + std::ranges::count(hosts, ',');
+    return seconds > 0 && seconds < 3600
+               ? Duration(std::chrono::seconds(std::max<std::int64_t>(seconds, 2)))
+               : default_connect_timeout;
+}
+
+std::vector<std::string_view> entries_of(std::string_view list) {
+    std::vector<std::string_view> entries;
+    for (;;) {
+        const auto comma = list.find(',');
+        entries.push_back(list.substr(0, comma));
+        if (comma == std::string_view::npos)
+            return entries;
+        list.remove_prefix(comma + 1);
+    }
+}
+
+/// The hosts behind the one that the connection tries now; no value when that is the last.
+std::optional<Hosts> hosts_after_present(PGconn *connection) {
+    const ConninfoOptions options{PQconninfo(connection)};
+    const Hosts all{option_value(options, "host").value_or(""),
+                    option_value(options, "hostaddr").value_or(""),
+                    option_value(options, "port").value_or("")};
+    const auto names = entries_of(all.names), addresses = entries_of(all.addresses),
+               ports = entries_of(all.ports);
+    const auto entry = [](const auto &list, std::size_t i) {
+        return list.size() == 1 ? list[0] : i < list.size() ? list[i] : std::string_view();
     };
-    return each * std::max(count("host"), count("hostaddr"));
+    const std::string_view present{PQhost(connection)}, port{PQport(connection)};
+    const std::size_t count = std::max(names.size(), addresses.size());
+    std::size_t i = 0;
+    while (i + 1 < count && ((entry(names, i) != present && entry(addresses, i) != present) ||
+                             (!entry(ports, i).empty() && entry(ports, i) != port)))
+        ++i;
+    if (i + 1 >= count)
+        return std::nullopt;
+    const auto rest = [i](const std::string &list, const auto &entries) {
+        return entries.size() == 1
+                   ? list
+                   : list.substr(static_cast<std::size_t>(entries[i + 1].data() - list.data()));
+    };
+    return Hosts{rest(all.names, names), rest(all.addresses, addresses), rest(all.ports, ports)};
+}
+
+/// For people: the host that the connection tries now.
+std::string present_host(PGconn *connection) {
+    return fmt::format("{}, port {}", PQhost(connection), PQport(connection));
 }
 
 StoreError connect_error(PGconn *connection) {
@@ -278,15 +336,22 @@ asio::awaitable<void> Connection::wait(asio::posix::stream_descriptor::wait_type
     }
 }
 
-asio::awaitable<void> Connection::poll_until_connected(Deadline &deadline) {
+asio::awaitable<void> Connection::poll_until_connected() {
+    const Duration allowed = connect_deadline(ConninfoOptions{PQconninfo(connection_)});
+    std::optional<Deadline> deadline;
+    std::string host;
     // libpq: behave at first as if PQconnectPoll had said WRITING.
     PostgresPollingStatusType status = PGRES_POLLING_WRITING;
     while (status != PGRES_POLLING_OK) {
+        if (std::string now = present_host(connection_); !deadline || now != host) {
+            host = std::move(now);
+            deadline.emplace(socket_, allowed);
+        }
         // Detached before every step: libpq may close the socket and get the same number for the
         // next.
         attach();
         co_await wait(status == PGRES_POLLING_READING ? socket_.wait_read : socket_.wait_write,
-                      deadline);
+                      *deadline);
         detach();
         status = PQconnectPoll(connection_);
         if (status == PGRES_POLLING_FAILED)
@@ -295,17 +360,40 @@ asio::awaitable<void> Connection::poll_until_connected(Deadline &deadline) {
     attach();
 }
 
+/// Starts a connection and polls it; false when a host did not answer in time and `hosts` are those
+/// behind it. libpq itself goes on to the next host only after an error, and a frozen server makes
+/// none.
+asio::awaitable<bool> Connection::try_hosts(const std::string &conninfo, Hosts &hosts,
+                                            std::string &silent) {
+    connection_ = start(conninfo, hosts);
+    if (PQstatus(connection_) == CONNECTION_BAD)
+        throw connect_error(connection_);
+    PQsetErrorVerbosity(connection_, PQERRORS_VERBOSE);
+    PQsetNoticeReceiver(connection_, receive_notice, &on_notice_);
+    try {
+        co_await poll_until_connected();
+        co_return true;
+    } catch (const StoreError &error) {
+        const bool is_silent = PQstatus(connection_) != CONNECTION_BAD;
+        const auto rest = is_silent ? hosts_after_present(connection_) : std::nullopt;
+        if (!rest) {
+            StoreError with_others = error;
+            with_others.detail += silent;
+            throw with_others;
+        }
+        silent += fmt::format("{}: {}. ", present_host(connection_), error.what());
+        hosts = *rest;
+    }
+    close();
+    co_return false;
+}
+
 asio::awaitable<void> Connection::open(const std::string &conninfo) {
     close();
-    connection_ = start(conninfo);
     try {
-        if (PQstatus(connection_) == CONNECTION_BAD)
-            throw connect_error(connection_);
-        PQsetErrorVerbosity(connection_, PQERRORS_VERBOSE);
-        PQsetNoticeReceiver(connection_, receive_notice, &on_notice_);
-        {
-            Deadline deadline(socket_, connect_deadline(connection_));
-            co_await poll_until_connected(deadline);
+        Hosts hosts;
+        std::string silent;
+        while (!co_await try_hosts(conninfo, hosts, silent)) {
         }
         PQsetErrorVerbosity(connection_, PQERRORS_DEFAULT);
         if (PQsetnonblocking(connection_, 1) != 0)

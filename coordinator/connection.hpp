@@ -64,6 +64,7 @@ using Parameters = std::vector<std::optional<std::string>>;
 /// Only name resolution blocks: libpq has no asynchronous one.
 class Connection {
 public:
+    struct Hosts;
     using NoticeHandler = std::function<void(std::string_view)>;
 
     Connection(const asio::any_io_executor &executor, NoticeHandler on_notice);
@@ -74,7 +75,8 @@ public:
     /// Connects by libpq's own settings: `conninfo` (a database name, key=value words or a URI; may
     /// be empty), then PG* environment, service file and password file. Defaults for the rest:
     /// libpq decides about encryption, the server must accept writes, the daemon detects a dead
-    /// peer within seconds. The deadline is connect_timeout (default 10 s) for each host.
+    /// peer within seconds. The deadline is connect_timeout (default 10 s) for each host; a host
+    /// that misses it delays the next one and does not prevent it.
     asio::awaitable<void> open(const std::string &conninfo);
 
     /// Runs one statement within the deadline.
@@ -92,7 +94,8 @@ public:
 private:
     class Deadline;
 
-    asio::awaitable<void> poll_until_connected(Deadline &deadline);
+    asio::awaitable<bool> try_hosts(const std::string &conninfo, Hosts &hosts, std::string &silent);
+    asio::awaitable<void> poll_until_connected();
     asio::awaitable<void> require_own_session();
     asio::awaitable<void> flush(Deadline &deadline);
     asio::awaitable<Rows::Result> next_result(Deadline &deadline);

@@ -227,3 +227,8 @@ SELECT lease.clean();
 SET client_min_messages = warning;
 DROP SCHEMA lease CASCADE;
 RESET stacksaga.clock_offset;
+
+-- A fencing token for systems outside: the timeline first, then the lease, which rises with the attempts.
+SELECT stacksaga.fencing_token(1), stacksaga.fencing_token(9223372036854775807), stacksaga.fencing_token(NULL) IS NULL AS of_null;
+SELECT bool_and(stacksaga.fencing_token(older) < stacksaga.fencing_token(newer)) AS rises
+  FROM (VALUES (9::bigint, 10::bigint), (255, 256), (2199023255551, 2199023255552), (2199023255552, 4398046511104)) AS l(older, newer);

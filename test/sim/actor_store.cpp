@@ -76,6 +76,7 @@ asio::awaitable<void> ActorClock::wait_until(coordinator::SteadyTime at) {
 // ---------------------------------------------------------------------------- store
 
 asio::awaitable<Passage> ActorStore::go() {
+    ++world_.statements.reads;
     const Passage passage = passage_of(world_, process_);
     co_await clock_.pass(passage.there);
     if (passage.lost_before) {
@@ -100,6 +101,7 @@ ActorStore::write(Statement statement) {
         std::optional<std::invoke_result_t<Statement, ControlTables &>> value;
         std::string refusal;
     };
+    ++world_.statements.writes;
     const Passage passage = passage_of(world_, process_);
     const auto answer = std::make_shared<Answer>();
     if (!passage.lost_before)

@@ -1,4 +1,5 @@
 // stacksaga-sim: runs schedules, or shows one.
+#include "scale.hpp"
 #include "schedule.hpp"
 
 #include <CLI/CLI.hpp>
@@ -22,6 +23,7 @@ struct Options {
     unsigned jobs = 1;
     Mutant mutant = Mutant::none;
     bool trace = false;
+    std::optional<ScaleSettings> scale;
     bool progress = isatty(STDERR_FILENO) != 0;
 };
 
@@ -123,6 +125,7 @@ Options parse(int argc, char **argv) {
     Options options;
     std::optional<std::uint64_t> seed;
     std::string mutant = "none";
+    std::string scale;
     CLI::App app("Runs the coordination of a ring under simulated faults.", "stacksaga-sim");
     app.add_option("--seed", seed, "Run only this schedule and print its trace.");
     app.add_option("--first-seed", options.first_seed, "The seed of the first schedule.");
@@ -131,6 +134,9 @@ Options parse(int argc, char **argv) {
     app.add_option("--jobs", options.jobs, "Threads.")->check(CLI::Range(1, 64));
     app.add_option("--break", mutant, "Break a rule, which the simulator must notice.")
         ->check(CLI::IsMember(std::vector<std::string>(mutant_names.begin(), mutant_names.end())));
+    app.add_option("--scale", scale,
+                   "Count statements and recovery instead: servers=, workers=, agents=, masters=, "
+                   "slots=, windows=, separated by commas.");
     app.add_flag_callback(
         "--list-mutants",
         [] {
@@ -143,8 +149,13 @@ Options parse(int argc, char **argv) {
         "Names the rules that --break knows.");
     try {
         app.parse(argc, argv);
+        if (!scale.empty())
+            options.scale = parse_scale(scale);
     } catch (const CLI::ParseError &error) {
         std::exit(app.exit(error));
+    } catch (const std::invalid_argument &error) {
+        fmt::print(stderr, "{}\n", error.what());
+        std::exit(64);
     }
     options.mutant =
         static_cast<Mutant>(std::ranges::find(mutant_names, mutant) - mutant_names.begin());
@@ -160,6 +171,10 @@ Options parse(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     const Options options = parse(argc, argv);
+    if (options.scale) {
+        fmt::print("{}", measure_scale(*options.scale));
+        return 0;
+    }
     const Totals totals = run_all(options);
     for (const std::string &line : totals.trace)
         fmt::print("{}\n", line);

@@ -80,6 +80,7 @@ bool NodeActor::is_superseded() const {
 }
 
 void NodeActor::beat() {
+    ++world_.statements.beats;
     const Passage passage = passage_of(world_, process);
     if (passage.lost_before) {
         next_beat();

@@ -40,6 +40,13 @@ public:
     std::exception_ptr failure; ///< of a coroutine; ends the schedule
     bool is_calm = false;       ///< nothing new goes wrong
 
+    /// What processes sent to the database.
+    struct Statements {
+        std::uint64_t beats = 0;  ///< of workers
+        std::uint64_t reads = 0;  ///< of daemons
+        std::uint64_t writes = 0; ///< of daemons, heartbeats of agents included
+    } statements;
+
     /// True time, from 0.
     [[nodiscard]] Time now() const { return now_; }
 

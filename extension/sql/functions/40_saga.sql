@@ -138,6 +138,14 @@ AS 'MODULE_PATHNAME', 'stacksaga_extend_step';
 COMMENT ON FUNCTION stacksaga.extend_step IS
     'Extends the lease of a claimed step, at most to the timeout of the attempt, and returns whether the saga compensates. Raises SG400, SG404, SG409, SG412';
 
+CREATE OR REPLACE FUNCTION stacksaga.fencing_token(lease bigint) RETURNS text
+LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT lower(left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)) || '-' || lpad(to_hex(lease), 16, '0')
+$$;
+COMMENT ON FUNCTION stacksaga.fencing_token IS
+    'Returns the timeline of the server and a lease as text: of two claims of a step the later one has the greater token, also after a failover that lost claims. Raises 55000 (on a standby)';
+
 CREATE OR REPLACE FUNCTION stacksaga.saga_result(saga_id uuid)
 RETURNS TABLE (status text, output jsonb, error text, failed_step text, finished_at timestamptz)
 LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp

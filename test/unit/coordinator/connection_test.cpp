@@ -104,6 +104,7 @@ public:
     SilentServer &operator=(const SilentServer &) = delete;
     ~SilentServer() { std::filesystem::remove_all(folder_); }
 
+    [[nodiscard]] const std::string &host() const { return folder_; }
     [[nodiscard]] std::string conninfo() const {
         return "host=" + folder_ + " port=5432 dbname=shop connect_timeout=2";
     }
@@ -118,6 +119,27 @@ TEST(Store, GivesUpOnAnUnresponsiveServer) {
     const SilentServer server(io);
     asio::cancellation_signal stop;
     expect_reconnect(open_error(io, server.conninfo(), stop), "no answer within 2 s");
+}
+
+/// libpq itself tries the next host only after an error, and a frozen server makes none.
+TEST(Store, TriesTheHostsBehindAnUnresponsiveOne) {
+    asio::io_context io(1);
+    const SilentServer server(io);
+    asio::cancellation_signal stop;
+    const std::string hosts = server.host() + "," + server.host() + ",/nonexistent";
+    for (const char *ports : {"5432", "5432,5432,5433"}) {
+        io.restart();
+        const auto failure = open_error(
+            io, "host=" + hosts + " port=" + ports + " dbname=shop connect_timeout=2", stop);
+        expect_reconnect(failure, "/nonexistent");
+        try {
+            std::rethrow_exception(failure);
+        } catch (const StoreError &error) {
+            EXPECT_NE(error.detail.find(server.host() + ", port 5432: no answer within 2 s"),
+                      std::string::npos)
+                << error.detail;
+        }
+    }
 }
 
 TEST(Store, StopsAtOnceWhileItConnects) {
