@@ -21,6 +21,6 @@ enum class Plans : uint8_t {
 void install_planner_hooks();
 
 /// The options under which SPI prepares a statement, by which it is recognised when it is planned.
-int cursor_options(Plans plans);
+int cursor_options(Plans plans, std::string_view text);
 
 } // namespace stacksaga::pg

@@ -81,7 +81,7 @@ void Statement::prepare(std::span<const Param> params) {
         types[i] = params[i].type;
     MemoryContext caller = CurrentMemoryContext;
     SPIPlanPtr plan = SPI_prepare_cursor(sql_, static_cast<int>(params.size()), types.data(),
-                                         cursor_options(plans_));
+                                         cursor_options(plans_, sql_));
     if (plan == nullptr)
         elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
     SPI_keepplan(plan);

@@ -1,4 +1,5 @@
 // Opening the relations of a Table: for one operation, or for a batch.
+#include "pg/relation_change.hpp"
 #include "pg/scope.hpp"
 #include "pg/table_state.hpp"
 
@@ -45,7 +46,7 @@ void watch() {
     static constinit bool is_watching = false;
     if (is_watching)
         return;
-    CacheRegisterRelcacheCallback(note_change, Datum{0});
+    watch_relations(note_change);
     RegisterXactCallback(note_transaction_end, nullptr);
     RegisterSubXactCallback(note_subtransaction_end, nullptr);
     is_watching = true;

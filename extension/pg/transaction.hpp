@@ -4,18 +4,36 @@
 
 namespace stacksaga::pg {
 
+/// Whether Citus is loaded: it is so for the life of a server.
+inline bool is_citus_loaded() {
+    return GetConfigOption("citus.shard_count", true, false) != nullptr;
+}
+
+/// Makes the current transaction one that BEGIN has begun. Outside of such a block Citus takes a
+/// write for a statement of its own, and commits it on the other node at once.
+inline void open_block() {
+    BeginTransactionBlock();
+    CommitTransactionCommand();
+    StartTransactionCommand();
+}
+
 /// Runs `body` in a READ COMMITTED transaction of its own, with an active snapshot. After an error
 /// the transaction is the caller's to abort.
 template <class F> void in_transaction(F &&body) {
     static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
+    const bool has_block = is_citus_loaded();
+    if (has_block)
+        open_block();
     // Whatever the defaults of the database are: each statement is to see what others committed.
     XactIsoLevel = XACT_READ_COMMITTED;
     XactReadOnly = false;
     PushActiveSnapshot(GetTransactionSnapshot());
     body();
     PopActiveSnapshot();
+    if (has_block)
+        EndTransactionBlock(false);
     CommitTransactionCommand();
 }
 

@@ -3,6 +3,7 @@
 #include "pg/plan.hpp"
 #include "pg/settings.hpp"
 #include "src/common/late_rows.hpp"
+#include "src/common/two_phase.hpp"
 #include "src/handler/handler_guard.hpp"
 #include "src/handler/session_guard.hpp"
 #include "src/worker/launcher.hpp"
@@ -21,6 +22,7 @@ extern "C" void _PG_init(void) {
     stacksaga::guard_against_handlers();
     stacksaga::guard_session_locks();
     stacksaga::write_late_rows_before_utilities();
+    stacksaga::commit_in_two_phases();
     if (process_shared_preload_libraries_in_progress)
         stacksaga::register_launcher();
 }

@@ -8,6 +8,7 @@
 #include "pg/scope.hpp"
 #include "src/common/late_rows.hpp"
 #include "src/common/probe.hpp"
+#include "src/common/two_phase.hpp"
 #include "src/dedupe/dedupe.hpp"
 
 namespace stacksaga {
@@ -52,6 +53,28 @@ constinit pg::Statement sweep_messages{
     "          AND ctid = ANY (ARRAY(SELECT place FROM here)) RETURNING 1)"
     " SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM here), (SELECT count(*) FROM gone)"};
 
+// The same where Citus has distributed the tables: places mean nothing there, and a lock is of one
+// shard. All that is due until an instant goes at once, in each shard by its index; the instant
+// bounds how much that is. A statement waits for a session that writes one of these keys.
+constinit pg::Statement last_due_key{
+    "SELECT max(sweep_at), count(*) FROM (SELECT sweep_at FROM stacksaga.idempotency_key"
+    " WHERE sweep_at <= $1 ORDER BY sweep_at LIMIT $2) AS due"};
+// Citus wants functions of columns to be immutable, so an interval is added in a zone without
+// changes of clocks.
+#define EXPIRES_AT "((completed_at AT TIME ZONE 'UTC') + retention) AT TIME ZONE 'UTC'"
+constinit pg::Statement remove_distributed_keys{
+    "DELETE FROM stacksaga.idempotency_key WHERE sweep_at <= $1 AND " EXPIRES_AT " <= $2"};
+constinit pg::Statement postpone_distributed_keys{
+    "UPDATE stacksaga.idempotency_key"
+    "   SET sweep_at = coalesce(" EXPIRES_AT ","
+    "                           (($2::timestamptz AT TIME ZONE 'UTC') + retention) AT TIME ZONE 'UTC')"
+    " WHERE sweep_at <= $1 AND (completed_at IS NULL OR " EXPIRES_AT " > $2)"};
+constinit pg::Statement last_due_message{
+    "SELECT max(expires_at), count(*) FROM (SELECT expires_at FROM stacksaga.accepted_message"
+    " WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2) AS due"};
+constinit pg::Statement remove_distributed_messages{
+    "DELETE FROM stacksaga.accepted_message WHERE expires_at <= $1"};
+
 constinit ProbeMemory keys_probe{}, messages_probe{};
 
 /// Removes at most `limit` expired rows, partition by partition.
@@ -72,6 +95,26 @@ int64 sweep(pg::Statement &statement, ProbeMemory &probe, TimestampTz now, int64
     return gone;
 }
 
+/// The instant until which at most about `limit` rows are due; nullopt: none is.
+std::optional<TimestampTz> last_due(pg::Statement &statement, TimestampTz now, int64 limit) {
+    return statement.run(pg::param_time(now), pg::param(limit)).optional_time(0, 0);
+}
+
+int64 expire_distributed(TimestampTz now, int64 limit) {
+    int64 gone = 0;
+    if (const auto until = last_due(last_due_key, now, limit)) {
+        gone = static_cast<int64>(
+            remove_distributed_keys.touch(pg::param_time(*until), pg::param_time(now)));
+        static_cast<void>(
+            postpone_distributed_keys.touch(pg::param_time(*until), pg::param_time(now)));
+    }
+    if (gone >= limit)
+        return gone;
+    if (const auto until = last_due(last_due_message, now, limit - gone))
+        gone += static_cast<int64>(remove_distributed_messages.touch(pg::param_time(*until)));
+    return gone;
+}
+
 int64 expire_keys(TimestampTz now, int64 limit) {
     const int64 gone = sweep(sweep_keys, keys_probe, now, limit);
     CRASH_POINT("key: expired ones removed");
@@ -86,6 +129,8 @@ int64 expire_messages(TimestampTz now, int64 limit) {
 
 int64 remove_expired_keys(int64 limit) {
     const TimestampTz now = pg::clock_now();
+    if (is_on_citus())
+        return expire_distributed(now, limit);
     const int64 keys = expire_keys(now, limit);
     return keys < limit ? keys + expire_messages(now, limit - keys) : keys;
 }

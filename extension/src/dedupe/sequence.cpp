@@ -25,10 +25,12 @@ constinit pg::Statement select_producer{
 constinit pg::Statement insert_producer{
     "INSERT INTO stacksaga.producer_sequence (token, producer, epoch, sequence, updated_at,"
     "       created_at)"
-    " VALUES ($1::stacksaga.ring_token, $2, $3, 1, $4, $4)"};
+    " VALUES ($1::stacksaga.ring_token, $2, $3, 1, $4, $4)"
+    " ON CONFLICT (token, producer) DO NOTHING"};
 constinit pg::Statement reset_producer{
     "UPDATE stacksaga.producer_sequence SET epoch = $3, sequence = 1, updated_at = $4"
-    " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND producer = $2"};
+    " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND producer = $2"
+    "   AND epoch < $3"};
 
 struct Numbered {
     std::string_view producer;
@@ -66,8 +68,9 @@ const char *position_text(const std::optional<Position> &position) {
                      continues ? position->sequence + 1 : int64{1}, n.epoch)));
 }
 
-/// A constant text: outlives SPI.
-const char *accept(const Numbered &n) {
+/// A constant text: outlives SPI. Null: another node has written the row since it was read, where
+/// Citus has distributed the table, so that the lock of this node is not the only one.
+const char *try_accept(const Numbered &n) {
     pg::Param token = pg::param(n.token.value()), producer = pg::param(n.producer),
               epoch = pg::param(n.epoch), now = pg::param_time(pg::clock_now());
     CRASH_POINT("sequence: locked");
@@ -83,11 +86,17 @@ const char *accept(const Numbered &n) {
         return "duplicate";
     if (n.sequence != 1 || (position && n.epoch == position->epoch))
         raise_gap(n, position);
-    if (position)
-        reset_producer.run(token, producer, epoch, now);
-    else
-        insert_producer.run(token, producer, epoch, now);
-    return "accepted";
+    const uint64 written = position ? reset_producer.touch(token, producer, epoch, now)
+                                    : insert_producer.touch(token, producer, epoch, now);
+    return written == 1 ? "accepted" : nullptr;
+}
+
+const char *accept(const Numbered &n) {
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        if (const char *answer = try_accept(n))
+            return answer;
+    }
 }
 
 int64 number_argument(const pg::Arguments &arguments, int i, const char *name, int64 least) {

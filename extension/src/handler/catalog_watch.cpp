@@ -1,5 +1,7 @@
 #include "src/handler/catalog_watch.hpp"
 
+#include "pg/relation_change.hpp"
+
 namespace stacksaga {
 
 namespace {
@@ -46,7 +48,7 @@ void watch() {
         CacheRegisterSyscacheCallback(cache, note_catalog_change, Datum{0});
     for (const int cache : planned_caches)
         CacheRegisterSyscacheCallback(cache, note_plan_change, Datum{0});
-    CacheRegisterRelcacheCallback(note_relation_change, Datum{0});
+    pg::watch_relations(note_relation_change);
     RegisterXactCallback(at_transaction_event, nullptr);
     RegisterSubXactCallback(at_subtransaction_event, nullptr);
     is_watching = true;

@@ -2,6 +2,7 @@
 
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
+#include "pg/relation_change.hpp"
 #include "pg/settings.hpp"
 #include "src/common/wake.hpp"
 
@@ -47,7 +48,7 @@ void at_transaction_end(XactEvent event, void *) {
 void watch() {
     if (is_watching)
         return;
-    CacheRegisterRelcacheCallback(note_change, Datum{0});
+    pg::watch_relations(note_change);
     RegisterXactCallback(at_transaction_end, nullptr);
     is_watching = true;
 }

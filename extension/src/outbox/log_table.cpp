@@ -1,6 +1,7 @@
 #include "src/outbox/log_table.hpp"
 
 #include "pg/compat.hpp"
+#include "pg/relation_change.hpp"
 #include "pg/scope.hpp"
 
 namespace stacksaga {
@@ -41,7 +42,7 @@ LogRelations look_up() {
 
 const LogRelations &log_relations() {
     if (!is_watching) {
-        CacheRegisterRelcacheCallback(note_change, Datum{0});
+        pg::watch_relations(note_change);
         is_watching = true;
     }
     if (known_at != changes) {

@@ -5,6 +5,7 @@
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
+#include "pg/relation_change.hpp"
 #include "pg/scope.hpp"
 
 namespace stacksaga {
@@ -121,7 +122,7 @@ void note_table_change(Datum, Oid table) {
 void reset_cache_of(Oid table) {
     static constinit bool is_registered = false;
     if (!is_registered) {
-        CacheRegisterRelcacheCallback(note_table_change, Datum{0});
+        pg::watch_relations(note_table_change);
         is_registered = true;
     }
     if (cache != nullptr) {

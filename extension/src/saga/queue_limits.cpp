@@ -8,6 +8,7 @@
 #include "pg/function.hpp"
 #include "pg/lock.hpp"
 #include "pg/lookup.hpp"
+#include "pg/relation_change.hpp"
 #include "src/saga/tables.hpp"
 
 namespace stacksaga {
@@ -35,7 +36,7 @@ void note_relation_change(Datum, Oid) {
 /// The state of the table of limits, for this session: rises at least with each of its changes.
 uint64 limits_state() {
     if (!is_watching)
-        CacheRegisterRelcacheCallback(note_relation_change, Datum{0});
+        pg::watch_relations(note_relation_change);
     is_watching = true;
     AcceptInvalidationMessages();
     return relation_changes;

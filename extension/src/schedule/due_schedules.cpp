@@ -1,6 +1,7 @@
 #include "src/schedule/due_schedules.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/relation_change.hpp"
 #include "pg/scope.hpp"
 #include "pg/transaction.hpp"
 #include "src/common/extension_lock.hpp"
@@ -44,7 +45,7 @@ void watch() {
     state.table = find_table();
     if (is_watching)
         return;
-    CacheRegisterRelcacheCallback(note_change, Datum{0});
+    pg::watch_relations(note_change);
     is_watching = true;
 }
 

@@ -1,0 +1,56 @@
+#include "src/common/two_phase.hpp"
+
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "pg/transaction.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// Not 0 in a transaction that has written through Citus, or may.
+constinit pg::Statement select_distributed{
+    "SELECT transaction_number <> 0 FROM pg_catalog.get_current_transaction_id()"};
+constinit pg::Statement touch_guard{"SELECT stacksaga_internal.touch_citus_guard()"};
+
+/// A part of a transaction that another node commits.
+bool is_of_other_node() {
+    constexpr std::string_view prefix = "citus_internal";
+    return application_name != nullptr && std::string_view(application_name).starts_with(prefix);
+}
+
+void touch() {
+    PushActiveSnapshot(GetTransactionSnapshot());
+    pg::as_owner([] {
+        pg::with_pinned_path([] {
+            pg::with_spi([] {
+                if (select_distributed.run().boolean(0, 0))
+                    static_cast<void>(touch_guard.run());
+            });
+        });
+    });
+    PopActiveSnapshot();
+}
+
+void at_transaction_end(XactEvent event, void *) {
+    if (event != XACT_EVENT_PRE_COMMIT || !TransactionIdIsValid(GetTopTransactionIdIfAny()))
+        return;
+    if (!is_of_other_node() && is_on_citus())
+        touch();
+}
+
+} // namespace
+
+bool is_on_citus() {
+    const Oid schema = get_namespace_oid("stacksaga", true);
+    return OidIsValid(schema) && OidIsValid(get_relname_relid("citus_guard", schema));
+}
+
+void commit_in_two_phases() {
+    // Citus wants to be loaded first. What was registered last is called first: this one before
+    // Citus decides how to commit, and after the rows that are written late.
+    if (pg::is_citus_loaded())
+        RegisterXactCallback(at_transaction_end, nullptr);
+}
+
+} // namespace stacksaga
