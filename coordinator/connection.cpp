@@ -366,11 +366,11 @@ asio::awaitable<void> Connection::poll_until_connected() {
 asio::awaitable<bool> Connection::try_hosts(const std::string &conninfo, Hosts &hosts,
                                             std::string &silent) {
     connection_ = start(conninfo, hosts);
-    if (PQstatus(connection_) == CONNECTION_BAD)
-        throw connect_error(connection_);
-    PQsetErrorVerbosity(connection_, PQERRORS_VERBOSE);
-    PQsetNoticeReceiver(connection_, receive_notice, &on_notice_);
     try {
+        if (PQstatus(connection_) == CONNECTION_BAD)
+            throw connect_error(connection_);
+        PQsetErrorVerbosity(connection_, PQERRORS_VERBOSE);
+        PQsetNoticeReceiver(connection_, receive_notice, &on_notice_);
         co_await poll_until_connected();
         co_return true;
     } catch (const StoreError &error) {

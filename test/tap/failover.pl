@@ -32,7 +32,7 @@ sub client
 	return (
 		'bash', '-c',
 		'while :; do if rows=$(timeout 3 psql -XAtq -v ON_ERROR_STOP=1 -d "$1" -c "$3" 2>/dev/null); then '
-		  . '[ -z "$rows" ] || printf "%s\n" "$rows" >>"$2"; fi; sleep 0.02; done',
+		  . '[ -z "$rows" ] || printf "%s\n" "$rows" >>"$2"; fi; done',
 		'client', $connection, $file, $statement);
 }
 
