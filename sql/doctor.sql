@@ -48,7 +48,7 @@ COMMIT;
 
 -- Parked sagas.
 BEGIN;
-TRUNCATE stacksaga.parked_saga;
+DELETE FROM stacksaga.saga WHERE status = 'parked';
 SELECT * FROM doctor.found('parked');
 SELECT count(*) FROM stacksaga.start_saga('doctor');
 SELECT stacksaga.run_pending() > 1 AS ran;

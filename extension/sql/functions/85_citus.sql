@@ -62,12 +62,15 @@ AS $$
 DECLARE
     is_known boolean;
 BEGIN
+    IF to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN
+        RETURN false;
+    END IF;
     EXECUTE 'SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = $1)' INTO is_known USING relation;
     RETURN is_known;
 END
 $$;
 COMMENT ON FUNCTION stacksaga_internal.is_of_citus IS
-    'Internal: returns whether Citus manages a table; only where Citus is installed';
+    'Internal: returns whether Citus manages a table';
 
 -- On a worker of Citus the table of the guard is on another node, so a shard of this one stands in for it.
 CREATE OR REPLACE FUNCTION stacksaga_internal.touch_citus_guard() RETURNS void
