@@ -21,6 +21,7 @@ from waiting import LOGS, TOP, wait_until
 
 FOLDER = TOP / 'docs' / 'examples' / 'two-databases'
 ACCOUNTS, OPENING = 20, 1000
+SEED = int(os.environ.get('SEED', random.randrange(10**6)))
 
 
 class Server:
@@ -219,9 +220,7 @@ class TwoDatabases(unittest.TestCase):
         self.prove()
 
     def test_services_and_servers_killed_at_random(self):
-        seed = int(os.environ.get('SEED', random.randrange(10**6)))
-        print(f'seed {seed}', file=sys.stderr)
-        random.seed(seed)
+        random.seed(SEED)
         services = [self.start(FOLDER / 'service.py') for _ in range(3)]
         self.a.query('SELECT stacksaga.worker_ensure()')
         for turn in range(40):
@@ -248,4 +247,5 @@ class TwoDatabases(unittest.TestCase):
 if __name__ == '__main__':
     if sys.argv[1:] == ['turn']:
         one_turn()
+    print(f'seed {SEED}')
     unittest.main(verbosity=2)
