@@ -338,5 +338,10 @@ CREATE VIEW property.tree_broken AS
       JOIN property.tree_deed y ON y.saga_id = b.saga_id AND y.step_no = b.step_no
      WHERE x.direction = y.direction AND NOT a.fell_back AND NOT b.fell_back
        AND (x.effect_no > y.effect_no) = (x.direction = 'act')
+       -- A child that failed undid itself before the step behind it had begun.
+       AND (x.direction = 'act' OR EXISTS (
+           SELECT FROM property.tree_deed z
+            WHERE z.saga_id = b.saga_id AND z.step_no = b.step_no AND z.direction = 'act'
+              AND z.effect_no < x.effect_no))
        AND NOT EXISTS (SELECT FROM property.tree_saga h
                         WHERE h.tree = a.tree AND h.was_helped);
