@@ -246,7 +246,8 @@ CREATE VIEW property.tree_step AS
                      WHERE c.parent_id = s.saga_id AND c.parent_step = d.step_no) k;
 
 -- Every effect as one of the step that it belongs to in each saga above it. Nobody waits until a child
--- is undone that need not be, and one that a fallback has replaced was undone before that.
+-- is undone that need not be, and one that a fallback has replaced was undone before that. A child that failed has
+-- undone itself, before another one was tried in its place: that is no compensation of the step.
 CREATE VIEW property.tree_deed AS
     WITH RECURSIVE deed AS (
         SELECT e.effect_no, e.direction, e.saga_id, d.step_no
@@ -261,7 +262,10 @@ CREATE VIEW property.tree_deed AS
          WHERE deed.direction = 'act'
             OR d.effect = 'compensable' AND NOT EXISTS (
                SELECT FROM property.tree_effect f
-                WHERE f.saga_id = p.saga_id AND f.step = d.step AND f.fallback))
+                WHERE f.saga_id = p.saga_id AND f.step = d.step AND f.fallback)
+           AND EXISTS (
+               SELECT FROM property.change c
+                WHERE c.saga_id = s.saga_id AND c.from_status = 'completed'))
     SELECT * FROM deed;
 
 CREATE VIEW property.tree_broken AS
@@ -338,10 +342,5 @@ CREATE VIEW property.tree_broken AS
       JOIN property.tree_deed y ON y.saga_id = b.saga_id AND y.step_no = b.step_no
      WHERE x.direction = y.direction AND NOT a.fell_back AND NOT b.fell_back
        AND (x.effect_no > y.effect_no) = (x.direction = 'act')
-       -- A child that failed undid itself before the step behind it had begun.
-       AND (x.direction = 'act' OR EXISTS (
-           SELECT FROM property.tree_deed z
-            WHERE z.saga_id = b.saga_id AND z.step_no = b.step_no AND z.direction = 'act'
-              AND z.effect_no < x.effect_no))
        AND NOT EXISTS (SELECT FROM property.tree_saga h
                         WHERE h.tree = a.tree AND h.was_helped);
