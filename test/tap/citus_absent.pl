@@ -21,4 +21,9 @@ is($node->safe_psql('postgres', q{
 	SELECT stacksaga.accept_sequence('p', 1, 1), stacksaga.accept_sequence('p', 1, 2), stacksaga.accept_sequence('p', 1, 2),
 		stacksaga.accept_sequence('p', 3, 1)}), 'accepted|accepted|duplicate|accepted', 'sequences are accepted');
 $node->raises_sqlstate('postgres', q{SELECT stacksaga.accept_sequence('p', 2, 1)}, 'SG412');
+
+# Who has the name of a session of Citus gets all tables, too.
+$node->safe_psql('postgres', 'CREATE DATABASE named');
+$node->safe_psql('named', q{SET application_name = 'citus_internal gpid=1'; CREATE EXTENSION stacksaga});
+is($node->safe_psql('named', q{SELECT stacksaga.accept_message('scope', 'id')}), 't', 'a name is not Citus');
 done_testing();

@@ -41,7 +41,12 @@ my $master = IPC::Run::start(
 		map { ('-d', $server{$_}->connstr('postgres') . ' user=coordinator connect_timeout=2') } qw(north south west)
 	],
 	'<', '/dev/null', '>', '/dev/null', '2>>', $log);
-END { $master->kill_kill if defined $master; }
+my @frozen;
+END
+{
+	kill 'CONT', @frozen;
+	$master->kill_kill if defined $master;
+}
 
 my $http = HTTP::Tiny->new(timeout => 60);
 sub ask { return $http->get("http://127.0.0.1:$port$_[0]") }
@@ -137,8 +142,7 @@ survives('kill -9',
 		unlink $server{north}->data_dir . '/postmaster.pid';
 		$server{north}->start;
 	});
-my @frozen;
-survives('frozen', sub { @frozen = family(); kill 'STOP', @frozen; }, sub { kill 'CONT', @frozen; });
+survives('frozen', sub { @frozen = family(); kill 'STOP', @frozen; }, sub { kill 'CONT', splice @frozen; });
 survives('refuses connections', sub { $server{north}->stop('fast') }, sub { $server{north}->start });
 
 # Slow: each statement about a ring waits for a lock until the daemon gives up. The server answers otherwise, so the

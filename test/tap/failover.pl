@@ -51,6 +51,10 @@ sub wait_for_rows
 	return cmp_ok(scalar(rows($file)), '>=', $count, $test);
 }
 
+# A frozen server does not end by itself, whatever ends the test.
+my @stopped;
+END { kill 'KILL', @stopped; }
+
 sub family
 {
 	my ($node) = @_;
@@ -154,8 +158,8 @@ for my $mode (qw(sync async))
 
 	# The synchronous one's primary is killed; the asynchronous one's is frozen: it accepts connections and never
 	# answers.
-	my @pids = family($primary);
-	kill $mode eq 'sync' ? 'KILL' : 'STOP', @pids;
+	@stopped = family($primary);
+	kill $mode eq 'sync' ? 'KILL' : 'STOP', @stopped;
 	my $before = rows($payments);
 	$standby->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 	$standby->promote;
@@ -219,7 +223,7 @@ for my $mode (qw(sync async))
 	StacksagaBank::prove($standby, 'postgres');
 	$programs->stop_all;
 	is_deeply([ $programs->unexpected ], [], "$mode: the daemon ran all the time");
-	kill 'KILL', @pids;
+	kill 'KILL', splice @stopped;
 	$primary->{_pid} = undef;
 	$standby->stop;
 }

@@ -5,7 +5,8 @@ DO $$
 DECLARE
     ladder_table regclass;
 BEGIN
-    IF current_setting('application_name') NOT LIKE 'citus_internal%' THEN
+    IF current_setting('application_name') NOT LIKE 'citus_internal%'
+       OR NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus') THEN
         RETURN;
     END IF;
     FOREACH ladder_table IN ARRAY ARRAY['stacksaga.idempotency_key', 'stacksaga.accepted_message',
