@@ -16,7 +16,7 @@ import time
 import psycopg
 
 from schedule import Schedule
-from world import HERE, World
+from world import COORDINATOR, HERE, World
 
 # Why the run is not settled: nothing is left when every row says 0.
 UNSETTLED = """
@@ -106,6 +106,8 @@ def main():
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('folder', type=pathlib.Path)
     arguments = parser.parse_args()
+    if not COORDINATOR.exists():
+        parser.error(f'no coordinator at {COORDINATOR}: run "make coordinator"')
     world = World(arguments.folder, str(arguments.seed))
     (arguments.folder / 'history').mkdir(parents=True)
     world.set_phase('run')
@@ -116,8 +118,7 @@ def main():
     pause = (0.3, 1.2) if arguments.quick else (0.5, 4)
     # First the workers share the ring by themselves, then coordinators assign it.
     inject(world, schedule, arguments.seconds * 0.5, pause)
-    if not world.start_daemons():
-        print('  no coordinator: build/coordinator has none')
+    world.start_daemons()
     inject(world, schedule, arguments.seconds * 0.5, pause)
     schedule.finish()
     left = settle(world, 60 if arguments.quick else 600)

@@ -211,15 +211,12 @@ class World:
                 self.start_client(kind, number)
 
     def start_daemons(self):
-        """Coordinators, if they have been built: from now on workers go by their windows. Tells whether."""
-        if not COORDINATOR.exists():
-            return False
+        """Coordinators: from now on workers go by their windows."""
         self.insist("ALTER SYSTEM SET stacksaga.coordination = 'coordinator'")
         self.insist('SELECT pg_reload_conf()')
         for kind, count in DAEMONS.items():
             for number in range(1, count + 1):
                 self.start_client(kind, number)
-        return True
 
     def replace_dead_clients(self):
         for name, process in list(self.clients.items()):
