@@ -8,7 +8,7 @@ use StacksagaCluster;
 use Test::More;
 
 my $node = StacksagaCluster->new('node');
-$node->init(worker_databases => ['postgres']);
+$node->init(worker_databases => ['postgres'], allows_streaming => 1);
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
@@ -61,7 +61,14 @@ is(runner($after), 'bob', 'after a restore a definer is the role of its name');
 is($after->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.doctor()
 	WHERE check_name = 'definers' AND severity = 'error'}), '0', 'doctor() is content');
 
-# pg_upgrade keeps the oids of roles.
+# pg_upgrade keeps the oids of roles, and begins at timeline 1 whatever the old server's was.
+my $timeline = 'SELECT timeline_id FROM pg_control_checkpoint()';
+$node->stop;
+$node->set_standby_mode;
+$node->start;
+$node->promote;
+$node->safe_psql('postgres', 'CHECKPOINT');
+is($node->safe_psql('postgres', $timeline), 2, 'a promotion raises the timeline');
 $node->stop;
 my $upgraded = StacksagaCluster->new('upgraded');
 $upgraded->init(worker_databases => ['postgres']);
@@ -71,6 +78,7 @@ command_ok([ 'pg_upgrade', '--no-sync', '-b', $bin, '-B', $bin, '-d', $node->dat
 		'-D', $upgraded->data_dir, '-s', $upgraded->host, '-p', $node->port, '-P', $upgraded->port ],
 	'pg_upgrade');
 $upgraded->start;
+is($upgraded->safe_psql('postgres', $timeline), 1, 'pg_upgrade begins at the first one again');
 is(runner($upgraded), 'bob', 'after pg_upgrade a definer is who it was');
 is($upgraded->safe_psql('postgres', q{SELECT extname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
 	WHERE d.classid = 'pg_namespace'::regclass AND d.objid = 'stacksaga'::regnamespace}),

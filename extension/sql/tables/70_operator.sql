@@ -9,6 +9,8 @@ CREATE TABLE stacksaga.operator_action (
     reason       text,
     detail       text
 );
+-- It has no key, and its old rows are deleted: without this a publication of all tables would make that an error.
+ALTER TABLE stacksaga.operator_action REPLICA IDENTITY FULL;
 CREATE INDEX operator_action_acted ON stacksaga.operator_action (acted_at);
 COMMENT ON TABLE stacksaga.operator_action IS
     'What operators did to definitions, messages, subscriptions and rings; actions on sagas, schedules and dead rings have tables of their own';
