@@ -52,6 +52,8 @@ SELECT kind, object
        unnest(kinds) AS kind, unnest(objects) AS object;
 COMMENT ON VIEW stacksaga.privilege IS
     'Says which functions and views grant_usage() grants to which kind of user';
+COMMENT ON COLUMN stacksaga.privilege.kind IS 'A kind of user, as grant_usage() takes it';
+COMMENT ON COLUMN stacksaga.privilege.object IS 'A function, view or table that the kind is granted';
 
 CREATE OR REPLACE FUNCTION stacksaga.grant_usage(role name, kind text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -87,3 +87,36 @@ CREATE TYPE stacksaga.claimed_step AS (
 );
 COMMENT ON TYPE stacksaga.claimed_step IS
     'A step_call that a service has claimed, with the lease that its answer must carry';
+
+COMMENT ON COLUMN stacksaga.step_call.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.step_call.saga IS 'The name of the saga';
+COMMENT ON COLUMN stacksaga.step_call.step IS 'The name of the step';
+COMMENT ON COLUMN stacksaga.step_call.direction IS 'act or compensate';
+COMMENT ON COLUMN stacksaga.step_call.attempt IS 'Counts from 1 for each step and direction';
+COMMENT ON COLUMN stacksaga.step_call.input IS 'The input of the saga';
+COMMENT ON COLUMN stacksaga.step_call.results IS 'The output of each completed step, by name';
+COMMENT ON COLUMN stacksaga.step_call.idempotency_key IS 'The same for every attempt';
+COMMENT ON COLUMN stacksaga.step_call.headers IS 'The headers of the saga';
+COMMENT ON COLUMN stacksaga.step_call.deadline IS 'The end of this attempt';
+
+COMMENT ON COLUMN stacksaga.retry_policy.max_attempts IS 'How often a step is tried; 0: without end';
+COMMENT ON COLUMN stacksaga.retry_policy.initial_interval IS 'The pause after the first failure';
+COMMENT ON COLUMN stacksaga.retry_policy.multiplier IS 'By what each pause is longer than the last one';
+COMMENT ON COLUMN stacksaga.retry_policy.max_interval IS 'No pause is longer';
+COMMENT ON COLUMN stacksaga.retry_policy.jitter IS 'The part of a pause that is drawn, 0 to 1';
+COMMENT ON COLUMN stacksaga.retry_policy.retry_on IS
+    'SQLSTATEs, or their classes, that are retried; null: those that are by themselves';
+COMMENT ON COLUMN stacksaga.retry_policy.never_on IS 'SQLSTATEs, or their classes, that are not retried';
+
+COMMENT ON COLUMN stacksaga.claimed_step.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.claimed_step.saga IS 'The name of the saga';
+COMMENT ON COLUMN stacksaga.claimed_step.step IS 'The name of the step';
+COMMENT ON COLUMN stacksaga.claimed_step.direction IS 'act or compensate';
+COMMENT ON COLUMN stacksaga.claimed_step.attempt IS 'Counts from 1 for each step and direction';
+COMMENT ON COLUMN stacksaga.claimed_step.input IS 'The input of the saga';
+COMMENT ON COLUMN stacksaga.claimed_step.results IS 'The output of each completed step, by name';
+COMMENT ON COLUMN stacksaga.claimed_step.idempotency_key IS 'The same for every attempt';
+COMMENT ON COLUMN stacksaga.claimed_step.headers IS 'The headers of the saga';
+COMMENT ON COLUMN stacksaga.claimed_step.deadline IS 'The end of this attempt';
+COMMENT ON COLUMN stacksaga.claimed_step.lease IS 'Names this claim: an answer needs it';
+COMMENT ON COLUMN stacksaga.claimed_step.lease_until IS 'When another service may claim the step';

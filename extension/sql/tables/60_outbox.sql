@@ -14,6 +14,15 @@ CREATE TYPE stacksaga.message AS (
 );
 COMMENT ON TYPE stacksaga.message IS
     'A message as a handler or a service gets it; batch_id is null in a handler, attempt counts from 1 per subscription';
+COMMENT ON COLUMN stacksaga.message.batch_id IS 'The batch to acknowledge; null in a handler';
+COMMENT ON COLUMN stacksaga.message.message_id IS 'The same for every attempt';
+COMMENT ON COLUMN stacksaga.message.topic IS 'The topic that it was published to';
+COMMENT ON COLUMN stacksaga.message.key IS 'Messages of one key come in order; null: in any order';
+COMMENT ON COLUMN stacksaga.message.type IS 'What publish() was told';
+COMMENT ON COLUMN stacksaga.message.payload IS 'What was published';
+COMMENT ON COLUMN stacksaga.message.headers IS 'Headers, such as a traceparent';
+COMMENT ON COLUMN stacksaga.message.attempt IS 'Counts from 1 per subscription';
+COMMENT ON COLUMN stacksaga.message.published_at IS 'When it was published';
 
 -- One value a message, so never a cache: a session that took numbers in advance would publish late
 -- messages under early numbers.
