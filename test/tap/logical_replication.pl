@@ -161,6 +161,9 @@ for my $question ('SELECT * FROM stacksaga.sagas ORDER BY saga_id',
 	isnt($known, '', 'there is an answer');
 	is($two->safe_psql('report', "SET ROLE reader; $question"), $known, "the copy has the same: $question");
 }
+$one->safe_psql('shop', q{SELECT stacksaga.redact_saga(saga_id, 'asked for') FROM stacksaga.sagas WHERE key = 'order 1'});
+$one->wait_for_catchup('report');
+is($two->safe_psql('report', q{SELECT input FROM stacksaga.sagas WHERE key = 'order 1'}), '{"redacted": true}', 'what is erased is erased in the copy');
 order($one, 26, 27);
 wait_until($two, 'report', q{(SELECT count(*) = 27 FROM stacksaga.sagas)}, 'live sagas are copied');
 is($two->safe_psql('report', 'SELECT stacksaga.run_pending()'), 0, 'and a worker of the copy finds no work');
