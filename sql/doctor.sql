@@ -248,6 +248,17 @@ UPDATE pg_extension SET extversion = '99.10' WHERE extname = 'stacksaga';
 SELECT severity, regexp_replace(detail, 'is version 1[.0-9]+$', 'is this one') AS detail, fix FROM doctor.found('version');
 ROLLBACK;
 
+-- What DROP EXTENSION takes along, handlers apart.
+SELECT count(*) FROM doctor.found('dependents');
+BEGIN;
+CREATE VIEW doctor.a_view AS SELECT saga_id FROM stacksaga.sagas;
+CREATE TABLE doctor.kept (policy stacksaga.retry_policy, ring_id integer REFERENCES stacksaga.ring, note text);
+CREATE FUNCTION doctor.a_handler(stacksaga.message) RETURNS void LANGUAGE sql AS $$ SELECT $$;
+SET LOCAL client_min_messages = error;   -- wal_level is not logical
+CREATE PUBLICATION doctor_log FOR TABLE stacksaga.outbox_message;
+SELECT severity, detail FROM doctor.found('dependents') ORDER BY detail;
+ROLLBACK;
+
 -- The worst first, and a monitor may ask.
 BEGIN;
 SET LOCAL stacksaga.clock_offset = '2 minutes';
