@@ -207,6 +207,9 @@ struct TableScan {
     std::span<const Param> key{}; ///< what its first columns equal
     std::optional<Bound> lower{}; ///< of the column after those
     std::optional<Bound> upper{};
+    /// A value that the key implies, as an id implies its token: of the SQL alone, which then reads
+    /// the one partition or shard that has such rows.
+    std::optional<Assignment> implied{};
     uint64 limit =
         0; ///< 0: all of them. Rows that are skipped because they are locked do not count
     RowLock lock = RowLock::none;

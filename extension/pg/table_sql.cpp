@@ -121,8 +121,12 @@ void add_search(Sql &sql, const TableDescription &table, const TableScan &scan) 
     if (scan.upper)
         add(scan.key.size(), scan.upper->is_inclusive ? "<=" : "<", scan.upper->value);
     if (index.predicate != nullptr) {
-        sql.add(separator);
+        sql.add(std::exchange(separator, " AND "));
         sql.add(index.predicate);
+    }
+    if (scan.implied) {
+        sql.add(separator);
+        sql.add_comparison(scan.implied->column, "=", scan.implied->value);
     }
     sql.add(" ORDER BY ");
     for (size_t i = 0; i < index.key.size; ++i) {

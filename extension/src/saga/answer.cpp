@@ -107,7 +107,8 @@ void accept(const Answer &a, const pg::Param &output) {
 bool was_failed(const Answer &a, FailureClass failure_class) {
     const std::array key{pg::param(a.saga.id), pg::param(a.step.no),
                          pg::param(core::name_of(a.direction()))};
-    for (const pg::TableRow &failure : failure_table.find({.key = key}))
+    for (const pg::TableRow &failure : failure_table.find(
+             {.key = key, .implied = pg::assign(FailureColumn::token, pg::param(a.saga.token))}))
         if (failure.optional_int8(FailureColumn::lease) == a.lease &&
             failure.boolean(FailureColumn::outcome_known))
             return failure.text(FailureColumn::error_class) == core::name_of(failure_class);

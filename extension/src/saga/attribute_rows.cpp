@@ -63,10 +63,12 @@ void insert_attribute_rows(const Saga &saga) {
 void change_attribute_rows(const pg_uuid_t &saga_id, core::Status status) {
     const std::array change{assign(Column::status, pg::param(core::name_of(status)))};
     const std::array key{pg::param(saga_id)};
+    const pg::Param token = pg::param(core::token_of_uuid(saga_id.data).value());
     pg::as_owner([&] {
         pg::with_spi([&] {
-            for (pg::TableRow &row :
-                 attribute_table.find({.key = key, .lock = pg::RowLock::no_key_update}))
+            for (pg::TableRow &row : attribute_table.find({.key = key,
+                                     .implied = pg::assign(Column::token, token),
+                                     .lock = pg::RowLock::no_key_update}))
                 attribute_table.update(row, change);
         });
     });

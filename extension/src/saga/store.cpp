@@ -27,7 +27,9 @@ Saga &saga_of(SagaState &state) {
 }
 
 void load_effects(Saga &saga) {
-    for (const pg::TableRow &row : effect_table.find({.key = std::array{pg::param(saga.id)}})) {
+    for (const pg::TableRow &row :
+         effect_table.find({.key = std::array{pg::param(saga.id)},
+         .implied = pg::assign(EffectColumn::token, pg::param(saga.token))})) {
         const int16 step_no = row.int2(EffectColumn::step_no);
         const bool is_act =
             row.text(EffectColumn::direction) == core::name_of(core::Direction::act);
@@ -39,7 +41,9 @@ void load_effects(Saga &saga) {
 }
 
 void load_failures(Saga &saga) {
-    for (const pg::TableRow &row : failure_table.find({.key = std::array{pg::param(saga.id)}}))
+    for (const pg::TableRow &row :
+         failure_table.find({.key = std::array{pg::param(saga.id)},
+         .implied = pg::assign(FailureColumn::token, pg::param(saga.token))}))
         saga.progress.failures.push(
             saga.memory,
             {.step_no = row.int2(FailureColumn::step_no),
@@ -129,7 +133,9 @@ Work read_work(const pg::TableRow &row, WorkPurpose purpose) {
 
 /// The work that the engine decides on; notices of other sagas are left where they are.
 void load_work(Saga &saga) {
-    for (const pg::TableRow &row : work_table.find({.key = std::array{pg::param(saga.id)}})) {
+    for (const pg::TableRow &row :
+         work_table.find({.key = std::array{pg::param(saga.id)},
+         .implied = pg::assign(WorkColumn::token, pg::param(saga.token))})) {
         const WorkPurpose purpose = purpose_of(row.value(WorkColumn::purpose));
         if (purpose != WorkPurpose::step && purpose != WorkPurpose::deadline)
             continue;
@@ -212,7 +218,7 @@ namespace {
 std::optional<pg::TableRow> find_notice(const Saga &saga, WorkPurpose purpose, int16 step_no,
                                         pg::IfLocked if_locked) {
     const std::array key{pg::param(saga.id), purpose_param(purpose), pg::param(step_no),
-                         pg::param(core::name_of(core::Direction::act))};
+                         pg::param(core::name_of(core::Direction::act)), pg::param(saga.token)};
     return work_table.find_one({.key = key, .lock = pg::RowLock::update, .if_locked = if_locked});
 }
 

@@ -84,7 +84,9 @@ void write_effects(Saga &saga) {
 
 void write_settled(const Saga &saga, const core::Settled &settled) {
     const std::array key{pg::param(saga.id), pg::param(settled.step_no), param(settled.direction)};
-    for (pg::TableRow &row : failure_table.find({.key = key, .lock = pg::RowLock::no_key_update}))
+    for (pg::TableRow &row : failure_table.find({.key = key,
+                             .implied = assign(FailureColumn::token, pg::param(saga.token)),
+                             .lock = pg::RowLock::no_key_update}))
         if (!row.boolean(FailureColumn::outcome_known))
             failure_table.update(row,
                                  std::array{assign(FailureColumn::outcome_known, pg::param(true))});
@@ -166,7 +168,7 @@ StoredWork &stored(Saga &saga, const Work &work) {
     if (StoredWork *known = find_stored(saga, work.purpose, work.step_no, work.direction))
         return *known;
     const std::array key{pg::param(saga.id), purpose_param(work.purpose), pg::param(work.step_no),
-                         param(work.direction)};
+                         param(work.direction), pg::param(saga.token)};
     const std::optional<pg::TableRow> row = work_table.find_one({.key = key});
     if (!row)
         raise_changed(saga, work);
