@@ -5,6 +5,7 @@
 #   my $cluster = StacksagaCitus->new(2);    # a coordinator and two workers, with the extension, citus_enable() not called
 #   $cluster->coordinator->safe_psql(...); $cluster->worker(0)->safe_psql(...);
 #   $cluster->add_worker;
+#   StacksagaCitus->new(2, $settings);       # with more settings for each server
 package StacksagaCitus;
 
 use strict;
@@ -28,8 +29,8 @@ sub skip_without_citus
 
 sub new
 {
-	my ($class, $workers) = @_;
-	my $self = bless { workers => [] }, $class;
+	my ($class, $workers, $settings) = @_;
+	my $self = bless { workers => [], settings => $settings // '' }, $class;
 	$self->{coordinator} = $self->_start('coordinator', 1);
 	my $port = $self->{coordinator}->port;
 	$self->{coordinator}->safe_psql('postgres', qq{
@@ -61,7 +62,8 @@ sub _start
 		citus.local_hostname = '127.0.0.1'
 		citus.recover_2pc_interval = '1s'
 		citus.show_shards_for_app_name_prefixes = '*'
-		log_statement = 'none'});
+		log_statement = 'none'
+		$self->{settings}});
 	$node->append_conf('pg_hba.conf', 'host all all 127.0.0.1/32 trust');
 	$node->start;
 	return $node;
