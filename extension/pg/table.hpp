@@ -48,6 +48,7 @@ namespace stacksaga::pg {
 
 inline constexpr size_t table_columns_max = 28; ///< as many parameters as a statement has
 inline constexpr size_t table_indexes_max = 8;
+inline constexpr size_t table_triggers_max = 2;
 inline constexpr size_t index_columns_max = 6;
 
 /// An enum of a table's columns counts from 1, as PostgreSQL does.
@@ -98,7 +99,8 @@ struct TableIndex {
     bool (*holds)(const TableRow &row) = nullptr;
 };
 
-/// A trigger that may be there. Direct access does not fire it, but does this itself.
+/// A trigger that may be there. Direct access does not fire it, but does this itself; so does SQL
+/// where it does not fire.
 struct TableTrigger {
     const char *name;
     /// Before a row is changed; it may raise an error. Null: nothing is to be done.

@@ -18,6 +18,16 @@ bool is_described(std::span<const TableTrigger> triggers, const char *name) {
                        [&](const TableTrigger &t) { return strcmp(t.name, name) == 0; });
 }
 
+bool fires(Relation heap, const char *name) {
+    if (heap->trigdesc == nullptr)
+        return false;
+    const std::span triggers{heap->trigdesc->triggers,
+                             static_cast<size_t>(heap->trigdesc->numtriggers)};
+    return std::any_of(triggers.begin(), triggers.end(), [&](const Trigger &t) {
+        return strcmp(t.tgname, name) == 0 && t.tgenabled != TRIGGER_DISABLED;
+    });
+}
+
 Oid type_of(const TableColumn &column) {
     if (column.own_type == nullptr)
         return column.type;
@@ -186,6 +196,10 @@ void check_table(TableState &state, Relation heap) {
     const uint64 before = state.changes; // the check itself may notice a change
     state.relation = RelationGetRelid(heap);
     state.index_count = 0;
+    const std::span<const TableTrigger> triggers = state.description->triggers;
+    Assert(triggers.size() <= table_triggers_max);
+    for (size_t i = 0; i < triggers.size(); ++i)
+        state.fires[i] = fires(heap, triggers[i].name);
     const char *obstacle = obstacle_in_heap(*state.description, heap);
     if (obstacle == nullptr)
         obstacle = obstacle_in_indexes(state, heap);

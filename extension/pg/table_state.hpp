@@ -25,6 +25,8 @@ struct TableState {
     bool is_checked;      ///< and has not changed since
     uint64 changes;       ///< that the session has noticed
     const char *obstacle; ///< null: access is direct. A literal
+    /// Whether each trigger of the description fires when SQL updates a row.
+    std::array<bool, table_triggers_max> fires;
     /// All indexes that the table had at the check, in the order of the description if access is
     /// direct.
     size_t index_count;

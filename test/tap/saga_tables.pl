@@ -145,6 +145,17 @@ foreach my $table (qw(saga work effect failure))
 }
 is(run_all(), $direct, 'directly again');
 
+# Through SQL, without the trigger of the extension, as where somebody has made the table anew.
+my $trigger = sql(q{SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'saga_transition'});
+sql('CREATE TRIGGER see AFTER UPDATE ON stacksaga.saga FOR EACH ROW EXECUTE FUNCTION see()');
+foreach my $lost ('ALTER TABLE stacksaga.saga DISABLE TRIGGER saga_transition', 'DROP TRIGGER saga_transition ON stacksaga.saga')
+{
+	sql($lost);
+	is(run_all(), $direct, "the same after $lost");
+}
+sql("DROP TRIGGER see ON stacksaga.saga; $trigger");
+is(run_all(), $direct, 'and directly with it again');
+
 foreach my $table (qw(effect work))
 {
 	sql(qq{
