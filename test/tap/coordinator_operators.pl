@@ -123,6 +123,18 @@ is($sixth->{status}, 429, 'the sixth is not, even if it is right and says that i
 cmp_ok($sixth->{headers}{'retry-after'}, '>', 30, 'and when to come back is said');
 is($site->login('bob', 'other')->{status}, 200, 'another operator logs in');
 
+# More passwords at once than it checks: those who come too late are told when to come back.
+my @waiting = map {
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $site->port);
+	my $form = "user=guest$_&password=x";
+	print {$socket} "POST /api/login HTTP/1.1\r\nConnection: close\r\nHost: 127.0.0.1:", $site->port, "\r\nOrigin: $origin\r\n",
+	  "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: ", length $form, "\r\n\r\n$form";
+	$socket
+} 1 .. 40;
+my @late = grep { m{^HTTP/1.1 429} } map { my $socket = $_; join '', <$socket> } @waiting;
+cmp_ok(scalar(@late), '>', 0, 'of many who log in at once some are refused');
+is(scalar(grep { !/^Retry-After: 1\r$/m || !/too many log in at once.*Try again in 1 s/ } @late), 0, 'and told to come back in a second');
+
 # The file is read again on SIGHUP: who is gone is out at once; a file that others can read changes nothing.
 my %bob = StacksagaSite::credentials($site->login('bob', 'other'));
 is($site->get('/api/session', %bob)->{user}, 'bob', 'bob is known');
