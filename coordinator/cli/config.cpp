@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <sstream>
+#include <unistd.h>
 
 namespace stacksaga::coordinator {
 namespace {
@@ -22,6 +25,32 @@ constexpr const char *description =
 std::string settings_file(const CLI::App &app) {
     const CLI::Option *option = app.get_config_ptr();
     return option->count() > 0 ? option->as<std::string>() : std::string();
+}
+
+/// CLI11 passes over a file that only the environment names and that is not there.
+std::string missing_settings(const CLI::App &app) {
+    const char *named = std::getenv(app.get_config_ptr()->get_envname().c_str());
+    std::string file = settings_file(app);
+    if (file.empty() && named)
+        file = named;
+    return file.empty() || ::access(file.c_str(), R_OK) == 0
+               ? ""
+               : file + ": " + std::strerror(errno) + "\n";
+}
+
+/// What a setting that no command has is called there, in a sentence.
+std::string explain_setting(const std::string &error) {
+    constexpr std::string_view unknown = "INI was not able to parse ";
+    const auto at = error.find(unknown);
+    if (at == std::string::npos)
+        return error;
+    const auto end = std::min(error.find('\n', at), error.size());
+    const std::string name = error.substr(at + unknown.size(), end - at - unknown.size());
+    return "there is no setting \"" + name + "\"" +
+           (name.find('.') == std::string::npos
+                ? "; a setting stands in the section of its command, as [master]"
+                : "") +
+           error.substr(end);
 }
 
 /// Names the flags that no command has. It shows neither their values nor other arguments, because
@@ -211,7 +240,7 @@ CommandLine failed_parse(CLI::App &app, const CLI::ParseError &error, int argc,
     if (result.error.empty())
         result.error = dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr
                            ? unexpected_arguments(app)
-                           : err.str();
+                           : explain_setting(err.str());
     if (dynamic_cast<const CLI::FileError *>(&error) != nullptr)
         result.exit_code = exit_code::bad_config;
     if (const auto place = place_in_file(settings_file(app), error.what())) {
@@ -273,6 +302,8 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     }
     if (failure && failure->exit_code == exit_code::ok)
         return *failure;
+    if (const std::string missing = missing_settings(app); !missing.empty())
+        return refused(exit_code::bad_config, missing);
     if (const auto complaint = complaint_of_file(settings_file(app), names))
         return refused(exit_code::bad_config, *complaint + "\n");
     if (failure)

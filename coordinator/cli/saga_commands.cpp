@@ -253,9 +253,7 @@ asio::awaitable<JsonObject> object_of(Connection &connection, const Config &conf
     co_return object;
 }
 
-} // namespace
-
-asio::awaitable<CommandOutput> list_command(Connection &connection, const Config &config) {
+asio::awaitable<CommandOutput> list(Connection &connection, const Config &config) {
     const Parameters none;
     const Parameters filter = parameters_of(config.filter);
     switch (config.command) {
@@ -275,6 +273,21 @@ asio::awaitable<CommandOutput> list_command(Connection &connection, const Config
     default:
         co_return co_await one_saga(connection, config);
     }
+}
+
+} // namespace
+
+asio::awaitable<CommandOutput> list_command(Connection &connection, const Config &config) {
+    CommandOutput output;
+    try {
+        output = co_await list(connection, config);
+    } catch (const StoreError &error) {
+        // A status that is none, say: it will not be one later.
+        if (error.kind != ErrorClass::refused)
+            throw;
+        output = refused(1, explain(error));
+    }
+    co_return output;
 }
 
 asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &executor,

@@ -4,6 +4,7 @@
 
 import {act, can_act, session} from "./api.js";
 import {by_id, copyable, make, patch, quoted, table} from "./dom.js";
+import {capitalised} from "./format.js";
 
 /// What is no saga belongs to a ring, which the session names.
 const in_ring = o => !o.region || (o.region === "default" && o.cluster === "default") ? ""
@@ -46,20 +47,28 @@ export const actions_of = status => ({
 let after_action = () => {};
 export const on_action = handler => { after_action = handler; };
 
-const rows_of = rows => table(rows.length === 1 ? "One object" : `${rows.length} objects`,
-  Object.keys(rows[0] ?? {}), rows.slice(0, 100).map(row => Object.values(row).map(v => v ?? "")));
+const rows_max = 100;
+
+/// What an action did to each object; what no row has is left out.
+function rows_of(rows) {
+  const names = Object.keys(rows[0] ?? {}).filter(name => rows.some(row => (row[name] ?? "") !== ""));
+  return table((rows.length === 1 ? "One object" : `${rows.length} objects`) + (rows.length > rows_max ? `, the first ${rows_max}` : ""),
+    names.map(name => capitalised(name.replaceAll("_", " "))), rows.slice(0, rows_max).map(row => names.map(name => row[name] ?? "")));
+}
 
 /// Asks for a reason, tries the action, shows what it would do, and does it when that is confirmed.
 function open_dialog(name, object, title) {
   const dialog = by_id("dialog");
   const action = catalogue[name];
   let is_tried = false;
+  let is_busy = false; // not by disabling the button, which would lose the focus
   const result = make("div", {role: "status"});
   const sql = make("div");
   const reason = make("input", {id: "reason", name: "reason", required: true, autocomplete: "off"});
   const spread = make("input", {id: "spread", name: "spread", placeholder: "at once; or 5 minutes", autocomplete: "off"});
   const output = make("input", {id: "output", name: "output", placeholder: '{"receipt": 17}', autocomplete: "off", spellcheck: "false"});
   const go = make("button", {id: "go", class: "primary"}, "Try it");
+  const close = make("button", {type: "button", onclick: () => dialog.close()}, "Close");
   const asked = () => ({...object, reason: reason.value, ...(spread.value ? {spread: spread.value} : {}),
     ...(output.value.trim() ? {output: JSON.parse(output.value)} : {})});
   const changed = () => {
@@ -74,7 +83,8 @@ function open_dialog(name, object, title) {
   };
   const submit = async event => {
     event.preventDefault();
-    go.disabled = true;
+    if (is_busy || go.hidden) return;
+    is_busy = true;
     try {
       const answer = await act(name, asked(), !is_tried);
       const refused = answer.rows.filter(row => row.error).length;
@@ -82,6 +92,7 @@ function open_dialog(name, object, title) {
         `${is_tried ? "Done" : "Nothing has been done yet. This would happen"}` +
         `${refused ? `; ${refused} of ${answer.rows.length} refused` : ""}${is_tried ? "." : ":"}`), rows_of(answer.rows)]);
       if (is_tried) {
+        close.focus();
         go.hidden = true;
         after_action();
       } else {
@@ -91,7 +102,7 @@ function open_dialog(name, object, title) {
     } catch (error) {
       patch(result, [make("p", {class: "bad"}, error.message)]);
     }
-    go.disabled = false;
+    is_busy = false;
   };
   reason.oninput = spread.oninput = output.oninput = changed;
   dialog.replaceChildren(make("form", {onsubmit: submit, method: "dialog"},
@@ -99,7 +110,7 @@ function open_dialog(name, object, title) {
     make("label", {for: "reason"}, "Reason; it is recorded with your name"), reason,
     action.has_spread ? [make("label", {for: "spread"}, "Spread the next attempts over"), spread] : null,
     object.outcome === "done" ? [make("label", {for: "output"}, "What the step returns, as JSON"), output] : null,
-    make("p", {class: "buttons"}, go, make("button", {type: "button", onclick: () => dialog.close()}, "Close")),
+    make("p", {class: "buttons"}, go, close),
     result, make("h3", {}, "SQL"), sql));
   changed();
   dialog.showModal();

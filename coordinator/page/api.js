@@ -15,7 +15,8 @@ async function answer_of(response) {
   let answer;
   try { answer = JSON.parse(text); } catch { answer = {error: text.trim() || response.statusText}; }
   if (!response.ok) {
-    const error = new Error([answer.error, answer.detail, answer.hint].filter(Boolean).join(" "));
+    const error = new Error([answer.error, answer.detail, answer.hint].filter(Boolean)
+      .map(text => /[.!?]$/.test(text) ? text : `${text}.`).join(" "));
     error.status = response.status;
     throw error;
   }

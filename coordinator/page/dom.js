@@ -40,6 +40,9 @@ function patch_element(old, wanted) {
 /// Changes the children of an element into these.
 export function patch(parent, wanted) {
   const keyed = new Map([...parent.children].filter(c => c.dataset.key).map(c => [c.dataset.key, c]));
+  // First what is wanted no longer: the others stay where they are, since an element that moves loses the focus.
+  const keys = new Set(wanted.map(node => node.dataset?.key));
+  for (const [key, old] of keyed) if (!keys.has(key)) old.remove();
   let at = parent.firstChild;
   for (const node of wanted) {
     const known = node.nodeType === 1 && node.dataset.key ? keyed.get(node.dataset.key) : undefined;
@@ -107,6 +110,14 @@ export function payload(name, value, sees) {
   return make("details", {open: true, "data-key": name}, make("summary", {}, `${name}, ${value.bytes} bytes${is_cut ? ", cut at 64 kB" : ""}`),
     make("pre", {tabindex: 0, role: "region", "aria-label": name}, text));
 }
+
+const beginning_length = 300;
+
+/// A text that may be long, as errors are: its beginning, which opens to the whole.
+export const long_text = text => !text ? ""
+  : text.length <= beginning_length ? make("span", {class: "lines"}, text)
+  : make("details", {"data-key": "whole"}, make("summary", {}, `${text.slice(0, beginning_length)}…`),
+      make("pre", {tabindex: 0, role: "region", "aria-label": "The whole text"}, text));
 
 /// How SQL writes a text.
 export const quoted = text => `'${String(text).replaceAll("'", "''")}'`;

@@ -38,5 +38,6 @@ const instant_pattern = /([1-9]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) (
 export const wait_with_times = (text, instants, now) => wait_of(text)?.split(instant_pattern)
   .flatMap((part, i) => i % 2 === 0 ? [part] : [part, " (", when(instants[(i - 1) / 2], now), ")"]);
 export const short_wait_of = text => wait_of(text)?.replace(/ since [-\d]+ [\d:.]+/, "");
+export const capitalised = text => text.charAt(0).toUpperCase() + text.slice(1);
 export const short = (text, length = 60) =>
   text && text.length > length ? `${text.slice(0, length)}…` : text;

@@ -4,7 +4,7 @@
 import {action_button, sql_details} from "./actions.js";
 import {read, session} from "./api.js";
 import * as diagram from "./diagram.js";
-import {copyable, make, payload, quoted, table} from "./dom.js";
+import {copyable, long_text, make, payload, quoted, table} from "./dom.js";
 import {at_least, when} from "./format.js";
 
 const more = (rows, size, href) => rows.length > size ? make("p", {}, make("a", {href}, "More")) : null;
@@ -19,7 +19,7 @@ export const schedules = {
           when(s.next_run, data.now), s.last_saga_id
             ? make("a", {href: `#/saga/${s.last_saga_id}`}, when(s.last_run, data.now)) : "",
           s.paused ? make("span", {class: "warn"}, `paused: ${s.pause_reason ?? ""}`)
-            : s.failures > 0 ? make("span", {class: "bad"}, `failed ${s.failures} times`) : "runs", s.last_error ?? "",
+            : s.failures > 0 ? make("span", {class: "bad"}, `failed ${s.failures} times`) : "runs", long_text(s.last_error),
           make("div", {}, action_button(...action, `${s.paused ? "Resume" : "Pause"} schedule ${s.schedule}`), sql_details(s.schedule, [action]),
             s.input ? payload("Input", s.input, session.sees_payloads) : null)]};
       })),

@@ -3,7 +3,7 @@
 
 import {action_button, sql_details} from "./actions.js";
 import {chosen_of, read, session} from "./api.js";
-import {make, patch, payload, table} from "./dom.js";
+import {long_text, make, patch, payload, table} from "./dom.js";
 import {at_least, seconds, when} from "./format.js";
 import {Selection} from "./selection.js";
 
@@ -63,7 +63,7 @@ function draw_dead(data, parameters, redraw) {
       shown.map(d => {
         const object = object_of([d]);
         return {key: `${d.subscription} ${d.message_id}`, cells: [selection.box(d, redraw), d.key ?? "", d.topic, link(d.subscription),
-          when(d.dead_since, data.now), d.attempts, d.last_error,
+          when(d.dead_since, data.now), d.attempts, long_text(d.last_error),
           make("div", {}, action_button("redrive", object, `Redrive message ${d.message_id}`), " ",
             action_button("discard", object, `Discard message ${d.message_id}`),
             sql_of_dead(d.message_id, object),
@@ -87,6 +87,6 @@ export function draw(data, parameters, redraw) {
           sql_details(s.subscription, [["redrive-all", {subscription: s.subscription, region: s.region, cluster: s.cluster}]])) : ""]}))),
     table("Blocked keys", ["Key", "Topic", "Subscription", "Since", "Attempts", "Waiting", "Error"],
       data.blocked_keys.map(b => ({key: `${b.subscription} ${b.message_id}`, cells: [b.key, b.topic, link(b.subscription),
-        when(b.blocked_since, data.now), b.attempts, at_least(b.waiting, 10000), b.last_error]}))),
+        when(b.blocked_since, data.now), b.attempts, at_least(b.waiting, 10000), long_text(b.last_error)]}))),
     ...draw_dead(data, parameters, redraw)];
 }

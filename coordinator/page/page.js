@@ -23,6 +23,10 @@ let latest = null;
 let paused = false;
 let number = 0; // of the latest navigation: an answer to an earlier one is not shown
 
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
 /// {name, parameters} of "#/NAME/ID?QUERY"; an old address is the id of a saga alone.
 function route() {
   const hash = location.hash.slice(1);
@@ -30,7 +34,7 @@ function route() {
   const [path, query] = hash.split("?");
   const [, name, id] = path.split("/");
   const parameters = Object.fromEntries(new URLSearchParams(query ?? ""));
-  if (id) parameters.id = decodeURIComponent(id);
+  if (id) parameters.id = decoded(id);
   return views[name] ? {name, parameters} : {name: "sagas", parameters: {}};
 }
 
@@ -39,6 +43,19 @@ function show_failure(error) {
   const text = error ? error.message : "";
   if (failure.textContent !== text) failure.textContent = text;
   failure.hidden = !error;
+}
+
+/// Changes the view. A button may go away that has the focus, as Retry does when the saga runs: the view takes it.
+function keep_focus(change) {
+  const view = by_id("view");
+  const had_focus = view.contains(document.activeElement);
+  change();
+  if (had_focus && !view.contains(document.activeElement)) view.focus({preventScroll: true});
+}
+
+function show_title() {
+  const heading = by_id("view").querySelector("h2")?.textContent;
+  document.title = [heading, `stacksaga: ${latest?.database ?? ""}`].filter(Boolean).join(" – ");
 }
 
 async function show_view(is_poll) {
@@ -53,15 +70,17 @@ async function show_view(is_poll) {
   try {
     const data = await views[name].load(parameters, is_poll);
     if (is_late() || data === null) return;
-    const draw = () => patch(view, views[name].draw(data, parameters, draw).flat().filter(Boolean));
+    const draw = () => keep_focus(() => patch(view, views[name].draw(data, parameters, draw).flat().filter(Boolean)));
     if (view.dataset.shown !== address) {
       view.replaceChildren();
       view.dataset.shown = address;
     }
     draw();
+    show_title();
   } catch (error) {
     if (is_late()) return;
-    if (is_poll) throw error;
+    if (view.dataset.shown === address) throw error; // what was read before stays below the failure
+    view.dataset.shown = "";
     patch(view, [make("p", {class: "bad", role: "alert"}, error.message)]);
   }
 }
@@ -84,7 +103,7 @@ async function show_state() {
   if (!response.ok) throw new Error(await response.text());
   latest = choose(await response.json());
   by_id("database").textContent = latest.database;
-  document.title = `stacksaga: ${latest.database}`;
+  show_title();
   const states = latest.rings.flatMap(r => r.nodes).map(n => n.state);
   patch(by_id("pills"), [make("span", {class: "pill"}, `version ${latest.version}`),
     make("span", {class: "pill"}, latest.coordination),
@@ -132,6 +151,7 @@ function ask_login() {
       await log_in(user.value, password.value);
       dialog.close();
       await update(false);
+      by_id("log-out").focus();
     } catch (error) {
       failure.textContent = error.message;
     }
@@ -153,6 +173,10 @@ by_id("log-in").addEventListener("click", ask_login);
 by_id("log-out").addEventListener("click", async () => {
   await log_out().catch(show_failure);
   await update(false);
+  by_id("log-in").focus();
+});
+by_id("dialog").addEventListener("close", () => {
+  if (document.activeElement === document.body) by_id("view").focus({preventScroll: true}); // its button is gone
 });
 by_id("choose").addEventListener("change", event => {
   location.search = `?database=${encodeURIComponent(event.target.value)}`;
@@ -178,10 +202,16 @@ by_id("find").addEventListener("submit", async event => {
 });
 addEventListener("hashchange", async () => {
   const focused = document.activeElement;
-  await show_view(false);
-  if (document.activeElement !== focused) return; // the viewer is elsewhere already
-  by_id("view").focus({preventScroll: true});
-  if (matchMedia("(max-width: 45rem)").matches) by_id("view").scrollIntoView();
+  show_failure(null);
+  await show_view(false).catch(show_failure);
+  // The link that was followed may be gone with the last view. Otherwise the viewer is elsewhere already.
+  if (document.activeElement !== focused && document.activeElement !== document.body) return;
+  const view = by_id("view");
+  view.focus({preventScroll: true});
+  const header = document.querySelector("header");
+  const covered = getComputedStyle(header).position === "sticky" ? header.offsetHeight : 0;
+  const top = view.getBoundingClientRect().top - covered - 8;
+  if (top < 0 || covered === 0) scrollBy(0, top);
 });
 on_action(() => update(false));
 await update(false);

@@ -2,11 +2,13 @@
 "use strict";
 
 import {action_button, sql_details} from "./actions.js";
-import {by_id, copyable, make, patch, table} from "./dom.js";
-import {at_least, percent, seconds, when} from "./format.js";
+import {by_id, copyable, long_text, make, patch, table} from "./dom.js";
+import {at_least, percent, seconds, short, when} from "./format.js";
 
 const lag_max_seconds = 60;
 const lines_max = 5;
+const counted_max = 1000; // parked sagas
+const rows_max = 20; // of parked sagas and of blocked keys
 // What doctor() finds that the page shows by itself, with what can be done.
 const shown_above = new Set(["parked", "dead_messages", "lag"]);
 const link_to = p => make("a", {href: `#/saga/${p.saga_id}`, id: `parked-${p.saga_id}`}, p.key ?? p.saga_id);
@@ -21,28 +23,32 @@ function grouped(rows, key_of) {
   return [...groups];
 }
 
+/// An error without words that have a digit: ids and amounts differ from saga to saga.
+const pattern_of = error => (error ?? "").replace(/[^\s"'()<>]*\d[^\s"'()<>]*/g, "…");
+/// The error of a group: what its errors have in common, where they differ.
+const error_of = errors => short(errors.every(e => e === errors[0]) ? errors[0] : pattern_of(errors[0]), 200);
+
 const problem = (key, kind, line, ...more) => make("details", {"data-key": key},
   make("summary", {}, make("span", {class: kind}, kind === "bad" ? "Error" : "Warning"), ` ${line}`), ...more);
 
-const parked = state => grouped(state.parked_sagas, p => JSON.stringify([p.saga, p.step, p.direction, p.error]))
+const parked = state => grouped(state.parked_sagas, p => JSON.stringify([p.saga, p.step, p.direction, pattern_of(p.error)]))
   .map(([key, rows]) => {
     const first = rows[0];
     const ids = {saga_ids: rows.map(p => p.saga_id)};
-    const more = state.parked > state.parked_sagas.length ? ` (of ${state.parked} parked in all)` : "";
     return problem(`parked ${key}`, "bad", `${rows.length} × ${first.saga} parked at ${first.step}` +
-      `${first.direction === "compensate" ? ", undoing it" : ""}: ${first.error}${more}`,
+      `${first.direction === "compensate" ? ", undoing it" : ""}: ${error_of(rows.map(p => p.error))}`,
       make("p", {class: "buttons"}, action_button("retry", ids, `Retry ${rows.length} parked sagas ${first.saga}`)),
       sql_details(key, [["retry", ids]]),
       table("Parked sagas", ["Saga", "Step", "Since", "Why", "SQL"], rows.map(p => ({key: p.saga_id, cells: [
-        link_to(p), `${p.step} (${p.direction})`, when(p.since, state.time), p.error, make("code", {}, p.hint)]}))));
+        link_to(p), `${p.step} (${p.direction})`, when(p.since, state.time), long_text(p.error), make("code", {}, p.hint)]}))));
   });
 
-const blocked = state => grouped(state.blocked_keys, b => JSON.stringify([b.subscription, b.last_error]))
+const blocked = state => grouped(state.blocked_keys, b => JSON.stringify([b.subscription, pattern_of(b.last_error)]))
   .map(([key, rows]) => problem(`blocked ${key}`, "bad",
-    `${rows.length} × key blocked in ${rows[0].subscription}: ${rows[0].last_error}`,
-    table("Blocked keys", ["Topic", "Key", "Since", "Attempts", "Waiting"], rows.map(b => ({key: b.message_id, cells: [
+    `${rows.length} × key blocked in ${rows[0].subscription}: ${error_of(rows.map(b => b.last_error))}`,
+    table("Blocked keys", ["Topic", "Key", "Since", "Attempts", "Waiting", "Error"], rows.map(b => ({key: b.message_id, cells: [
       b.topic, make("a", {href: `#/outbox/${encodeURIComponent(b.subscription)}`}, b.key),
-      when(b.blocked_since, state.time), b.attempts, at_least(b.waiting, 10000)]})))));
+      when(b.blocked_since, state.time), b.attempts, at_least(b.waiting, 10000), long_text(b.last_error)]})))));
 
 const lagging = state => state.subscriptions.filter(s => s.lag_seconds > lag_max_seconds)
   .map(s => problem(`lagging ${s.subscription}`, "warn",
@@ -64,18 +70,22 @@ const findings = state => grouped((state.problems ?? []).filter(p =>
 
 // A screen reader announces the summary when it changes, not with each update.
 function show_summary(counts) {
-  const parts = counts.filter(([n]) => n > 0).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
+  const parts = counts.filter(([n]) => n > 0).map(([n, what, max]) =>
+    `${at_least(n, max ?? Infinity)} ${what}${n === 1 ? "" : "s"}`);
   const text = parts.length === 0 ? "Nothing." : `${parts.join(", ")}.`;
   if (by_id("summary").textContent !== text) by_id("summary").textContent = text;
 }
 
 export function show(state) {
-  const kinds = [[parked(state), state.parked, "parked saga"], [blocked(state), state.blocked_keys.length, "blocked key"],
+  const kinds = [[parked(state), state.parked, "parked saga", counted_max],
+    [blocked(state), state.blocked_keys.length, "blocked key", rows_max],
     [lagging(state), null, "lagging subscription"], [unresponsive(state), null, "unresponsive node"],
     [findings(state), null, "finding"]];
-  show_summary(kinds.map(([lines, count, what]) => [count ?? lines.length, what]));
+  show_summary(kinds.map(([lines, count, what, max]) => [count ?? lines.length, what, max]));
   const lines = kinds.flatMap(([some]) => some);
   const more = lines.slice(lines_max);
-  patch(by_id("problems"), [...lines.slice(0, lines_max), ...(more.length === 0 ? [] : [make("details", {"data-key": "more"},
+  const rest = state.parked <= state.parked_sagas.length ? null : make("p", {"data-key": "parked"},
+    `Below are the errors of ${state.parked_sagas.length} parked sagas. `, make("a", {href: "#/sagas?status=parked"}, "All parked sagas"));
+  patch(by_id("problems"), [...(rest ? [rest] : []), ...lines.slice(0, lines_max), ...(more.length === 0 ? [] : [make("details", {"data-key": "more"},
     make("summary", {}, `${more.length} more`), ...more)])]);
 }

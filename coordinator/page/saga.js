@@ -5,12 +5,16 @@ import {action_button, actions_of, read_only_note, sql_details} from "./actions.
 import {read, session} from "./api.js";
 import {attempts_axis} from "./charts.js";
 import * as diagram from "./diagram.js";
-import {copyable, facts, make, payload, table} from "./dom.js";
-import {difference, seconds, status, wait_with_times, when} from "./format.js";
+import {copyable, facts, long_text, make, payload, table} from "./dom.js";
+import {capitalised, difference, seconds, status, wait_with_times, when} from "./format.js";
 
 export const load = ({id}, is_poll) => read("api/saga", {id}, is_poll);
 
 const link = (saga, text) => make("a", {href: `#/saga/${saga.saga_id}`}, text ?? saga.key ?? saga.saga_id);
+
+/// The children that a saga may wait for.
+const live_children = children => children.filter(c => c.status !== "completed" && c.status !== "failed")
+  .flatMap((c, i) => [i > 0 ? ", " : "", link(c, c.key ?? c.saga), " ", status(c.status)]);
 
 /// The actions that the saga's status allows, each with what it acts on.
 function possible_actions(s, attempts, is_parked_step) {
@@ -25,7 +29,7 @@ function possible_actions(s, attempts, is_parked_step) {
 
 const title_of = ([name, object], s) => name === "resolve"
   ? `Resolve step ${object.step} of ${s.key ?? s.saga_id} as ${object.outcome.replace("_", " ")}`
-  : `${name} ${s.key ?? s.saga_id}`;
+  : `${capitalised(name)} ${s.key ?? s.saga_id}`;
 
 /// What the handler of an attempt published, the first 20 messages of it.
 function messages_of(attempt, now) {
@@ -50,6 +54,7 @@ function published(data, now) {
 function head(data) {
   const s = {...data.saga, parked_step: data.parked?.step};
   const actions = possible_actions(s, data.attempts, data.parked?.step);
+  const children = live_children(data.children);
   return [make("h2", {}, s.key ?? s.saga_id, " ", status(s.status)),
     actions.length === 0 || !session.csrf_token ? null : make("p", {class: "buttons"}, ...actions.map(action =>
       make("span", {"data-key": title_of(action, s)}, action_button(...action, title_of(action, s)),
@@ -58,12 +63,13 @@ function head(data) {
     sql_details("saga", actions),
     facts([["Saga", `${s.saga}, version ${s.version}`], ["Id", make("code", {}, s.saga_id)],
       ["Waits for", wait_with_times(data.waits_for, data.waits_at, data.now)],
+      ["Children", children.length === 0 ? null : make("span", {}, ...children)],
       ["Step", s.current_step && `${s.current_step}, ${s.attempt ? `attempt ${s.attempt}` : "not tried yet"}`],
       ["Next attempt", s.paused_until && when(s.paused_until, data.now)], ["Why paused", s.pause_reason],
       ["Parked at", data.parked && `${data.parked.step} (${data.parked.direction})`],
       ["Started", when(s.created_at, data.now)], ["Finished", s.finished_at && when(s.finished_at, data.now)],
       ["Took", s.finished_at && seconds(difference(s.created_at, s.finished_at))],
-      ["Error", s.last_error && s.status !== "completed" ? make("span", {class: "bad"}, s.last_error) : ""],
+      ["Error", s.last_error && s.status !== "completed" ? make("div", {class: "bad"}, long_text(s.last_error)) : ""],
       ["Failed step", data.result?.failed_step], ["Priority", s.priority], ["Group", s.group_key],
       ["Ring", `${s.region} / ${s.cluster}`], ["Token", make("code", {}, s.token)],
       ["Parent", data.parent && link(data.parent, `${data.parent.saga} (${data.parent.status})`)]]),
@@ -78,7 +84,7 @@ export function draw(data) {
     table("Attempts", ["Step", "Direction", "Attempt", "Result", "Began", "Took", "By", "Error"],
       data.attempts.map(a => ({key: `${a.step} ${a.direction} ${a.attempt}`, cells: [a.step, a.direction, a.attempt,
         status(a.status), when(a.started_at, now), a.finished_at ? seconds(difference(a.started_at, a.finished_at)) : "",
-        a.worker ?? "", a.error ? `${a.error_class?.replaceAll("_", " ")}: ${a.error}` : ""]}))),
+        a.worker ?? "", long_text(a.error && `${a.error_class?.replaceAll("_", " ")}: ${a.error}`)]}))),
     make("h3", {}, "Data"),
     data.attributes && Object.keys(data.attributes).length > 0
       ? facts(Object.entries(data.attributes).map(([k, v]) => [k, String(v)])) : null,

@@ -4,7 +4,7 @@
 import {action_button, actions_of, read_only_note, sql_details} from "./actions.js";
 import {read, session} from "./api.js";
 import {make, table} from "./dom.js";
-import {short, short_wait_of, status, when} from "./format.js";
+import {capitalised, short, short_wait_of, status, when} from "./format.js";
 import {Selection} from "./selection.js";
 
 const page_size = 50;
@@ -45,7 +45,7 @@ export function draw(data, parameters, redraw) {
   const ids = {saga_ids: selected.map(s => s.saga_id)};
   return [make("h2", {}, "Sagas"), filters(parameters), read_only_note(),
     shown.length > 0 ? make("p", {class: "buttons"}, ...selection.all(shown, redraw),
-      ...names.map(name => action_button(name, ids, `${name} ${selected.length} sagas`))) : null,
+      ...names.map(name => action_button(name, ids, `${capitalised(name)} ${selected.length} sagas`))) : null,
     sql_details("selected", names.map(name => [name, ids])),
     table("Sagas, the newest first", ["", "Saga", "Name", "Status", "Waits for", "Started", "Changed",
         ...(session.sees_payloads ? ["Attributes"] : [])],

@@ -179,10 +179,13 @@ asio::awaitable<HttpResponse> Access::login(HttpRequest request) {
     const std::string address = client_address(request);
     const Duration wait = failures_.wait(user, address, now());
     if (wait > Duration::zero() || checking_ >= checking_max) {
-        const auto seconds = std::chrono::ceil<std::chrono::seconds>(wait).count();
+        const bool is_guessing = wait > Duration::zero();
+        const auto seconds =
+            is_guessing ? std::chrono::ceil<std::chrono::seconds>(wait).count() : 1;
         log_.warn("login refused", {{"user", user}, {"address", address}});
         HttpResponse refused =
-            json_error(429, "too many attempts failed", fmt::format("Try again in {} s.", seconds));
+            json_error(429, is_guessing ? "too many attempts failed" : "too many log in at once",
+                       fmt::format("Try again in {} s.", seconds));
         refused.headers.emplace_back("Retry-After", std::to_string(seconds));
         co_return refused;
     }

@@ -50,6 +50,9 @@ for my $command ('queues', 'schedules', 'definitions', 'dead-messages')
 	cmp_ok(scalar(@$list), '>', 0, 'or JSON, with its rows');
 }
 
+($code, $out, $err) = execute('sagas', '--status', 'broken');
+is($code, 1, 'a status that is none is refused with 1');
+like($err, qr/"broken".*parked/s, 'and the error names those there are');
 my $status = q{SELECT status FROM stacksaga.sagas WHERE key = 'order-4711'};
 is((execute('retry', 'order-4711'))[0], 64, 'an action needs a reason');
 $node->safe_psql('postgres', 'UPDATE bank SET is_open = true');

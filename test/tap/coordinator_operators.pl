@@ -116,12 +116,24 @@ is($site->act($path, \%object, \%alice), 401, 'then her session has ended');
 is($site->get('/api/session', %alice)->{user}, undef, 'and she is a stranger again');
 
 # Guessing: five attempts a minute. The others are not locked out, and nor is the loop.
-my @statuses = map { $site->login('alice', "guess $_")->{status} } 1 .. 5;
+my @statuses = map { $site->login('alice', "guess $_", 'x-forwarded-for' => "192.0.2.$_")->{status} } 1 .. 5;
 is_deeply(\@statuses, [ (401) x 5 ], 'five guesses are answered');
-my $sixth = $site->login('alice', 'right');
-is($sixth->{status}, 429, 'the sixth is not, even if it is right');
+my $sixth = $site->login('alice', 'right', 'x-forwarded-for' => '192.0.2.6');
+is($sixth->{status}, 429, 'the sixth is not, even if it is right and says that it comes from elsewhere');
 cmp_ok($sixth->{headers}{'retry-after'}, '>', 30, 'and when to come back is said');
 is($site->login('bob', 'other')->{status}, 200, 'another operator logs in');
+
+# More passwords at once than it checks: those who come too late are told when to come back.
+my @waiting = map {
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $site->port);
+	my $form = "user=guest$_&password=x";
+	print {$socket} "POST /api/login HTTP/1.1\r\nConnection: close\r\nHost: 127.0.0.1:", $site->port, "\r\nOrigin: $origin\r\n",
+	  "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: ", length $form, "\r\n\r\n$form";
+	$socket
+} 1 .. 40;
+my @late = grep { m{^HTTP/1.1 429} } map { my $socket = $_; join '', <$socket> } @waiting;
+cmp_ok(scalar(@late), '>', 0, 'of many who log in at once some are refused');
+is(scalar(grep { !/^Retry-After: 1\r$/m || !/too many log in at once.*Try again in 1 s/ } @late), 0, 'and told to come back in a second');
 
 # The file is read again on SIGHUP: who is gone is out at once; a file that others can read changes nothing.
 my %bob = StacksagaSite::credentials($site->login('bob', 'other'));
@@ -153,6 +165,21 @@ is($named->{user}, undef, 'a header of a stranger counts for nothing');
 is($site->act($path, \%object, {'x-remote-user' => 'mallory', 'x-csrf-token' => 'x'}), 401, 'nor can he act');
 is($site->request('GET', '/api/session', 'x-remote-user' => 'mallory', 'x-forwarded-for' => '10.0.0.1')->{content} =~ /"user": null/, 1,
 	'not even if he says that he is the proxy');
+$site->stop;
+
+# From its network, over TCP; two names are no name.
+$site = StacksagaSite->new($node, $program, '--operator-header', 'X-Remote-User', '--trusted-proxy', '127.0.0.0/8');
+my %erin = (StacksagaSite::credentials($site->request('GET', '/api/session', 'x-remote-user' => 'erin')), 'x-remote-user' => 'erin');
+is($site->get('/api/session', %erin)->{user}, 'erin', 'from the network of the proxy the header is believed');
+is($site->act('/api/act/suspend', {saga_ids => [ $site->{running} ], reason => 'r'}, \%erin), 200, 'and its operator can act');
+is($site->get('/api/session', 'x-remote-user' => "erin\r\nX-Remote-User: mallory")->{user}, undef, 'two names are no name');
+$site->stop;
+
+# Behind a proxy guesses are counted for each of its clients.
+$site = StacksagaSite->new($node, $program, '--operators-file', $operators, '--trusted-proxy', '127.0.0.1');
+my @guesses = map { $site->login('carol', "guess $_", 'x-forwarded-for' => '192.0.2.9, 192.0.2.1')->{status} } 1 .. 6;
+is_deeply(\@guesses, [ (401) x 5, 429 ], 'a client of the proxy guesses five times');
+is($site->login('carol', 'third', 'x-forwarded-for' => '192.0.2.1, 192.0.2.2')->{status}, 200, 'another one of its clients is not locked out');
 $site->stop;
 
 my $socket = PostgreSQL::Test::Utils::tempdir_short() . '/http';

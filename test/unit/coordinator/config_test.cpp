@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <map>
+#include <unistd.h>
 #include <vector>
 
 namespace stacksaga::coordinator {
@@ -123,6 +125,42 @@ TEST(Config, RefusesMisuseWith64) {
         EXPECT_EQ(parsed.exit_code, 64);
         EXPECT_NE(parsed.error, "");
     }
+}
+
+/// A settings file that is removed at the end of the test.
+struct SettingsFileOfTest {
+    explicit SettingsFileOfTest(const std::string &text) {
+        ::close(::mkstemp(name.data()));
+        std::ofstream(name) << text;
+    }
+    ~SettingsFileOfTest() { ::unlink(name.c_str()); }
+    std::string name = "/tmp/config_test.XXXXXX";
+};
+
+TEST(Config, RefusesABadFileWith65AndTheLine) {
+    for (const auto &[text, complaint] : std::vector<std::pair<std::string, std::string>>{
+             {"[master\n", ":1: a section ends with ]\n"},
+             {"[masters]\n", ":1: there is no command \"masters\"\n"},
+             {"[master]\nhttpp = \"x\"\n", ":2: there is no setting \"master.httpp\"\n"},
+             {"http = \"x\"\n", ":1: there is no setting \"http\"; a setting stands in"},
+             {"[master]\n\nhttp = \"x\"\n", ":3: --http: must be HOST:PORT"},
+             {"[master]\nhide-payloads = \"perhaps\"\n", ":2: Could not convert"},
+             {"[master]\nname = \"a\n", ":2: a text ends with the quote"},
+             {"[master]\noperator-header = \"X\"\n", ":2: --operator-header: anybody"}}) {
+        const SettingsFileOfTest file(text);
+        const auto parsed = parse({"master", "--config", file.name.c_str()});
+        EXPECT_EQ(parsed.exit_code, 65) << text;
+        EXPECT_TRUE(parsed.error.starts_with(file.name + complaint)) << parsed.error;
+    }
+}
+
+TEST(Config, RefusesAFileThatIsNotThere) {
+    EXPECT_EQ(parse({"master", "--config", "/nowhere"}).exit_code, 65);
+    const std::map<std::string, std::string> variables{{"STACKSAGA_CONFIG", "/nowhere"}};
+    const Environment environment(variables);
+    const auto parsed = parse({"master"});
+    EXPECT_EQ(parsed.exit_code, 65) << "also when only the environment names it";
+    EXPECT_TRUE(parsed.error.starts_with("/nowhere: ")) << parsed.error;
 }
 
 TEST(Config, PrintsNoPassword) {
