@@ -54,6 +54,8 @@ constexpr const char *SQL_QUEUES =
     "       max_running, max_running_per_group AS per_group,"
     "       CASE WHEN rate IS NOT NULL THEN rate || ' in ' || rate_interval END AS rate"
     "  FROM stacksaga.queues ORDER BY queue";
+constexpr const char *SQL_KNOWS_QUEUE =
+    "SELECT EXISTS (SELECT FROM stacksaga.queues WHERE queue = $1::text)";
 constexpr const char *SQL_SCHEDULES =
     "SELECT schedule, saga, cron, timezone, paused, next_run, last_run, failures, last_error"
     "  FROM stacksaga.schedules ORDER BY schedule";
@@ -223,6 +225,16 @@ asio::awaitable<std::vector<std::string>> targets_of(Connection &connection, con
     co_return ids;
 }
 
+/// A queue may be paused before anything names it; whoever mistypes its name is to see that.
+asio::awaitable<std::string> doubt_of_queue(Connection &connection, const std::string &queue) {
+    const Parameters parameters{queue};
+    const Rows rows = co_await read_rows(connection, SQL_KNOWS_QUEUE, parameters);
+    if (rows.text(0, 0) == "t")
+        co_return std::string{};
+    co_return fmt::format("No definition names the queue \"{}\", and no step waits in it.\n",
+                          escape_controls(queue));
+}
+
 asio::awaitable<JsonObject> object_of(Connection &connection, const Config &config,
                                       CommandOutput &refusal) {
     const ActionWords &words = config.action;
@@ -236,8 +248,13 @@ asio::awaitable<JsonObject> object_of(Connection &connection, const Config &conf
             object.add_json("message_ids", json_list(words.targets));
         co_return object;
     }
-    if (name.ends_with("-queue") || name.ends_with("-schedule")) {
-        object.add(name.ends_with("-queue") ? "queue" : "schedule", words.targets.front());
+    if (name.ends_with("-queue")) {
+        object.add("queue", words.targets.front());
+        refusal.error = co_await doubt_of_queue(connection, words.targets.front());
+        co_return object;
+    }
+    if (name.ends_with("-schedule")) {
+        object.add("schedule", words.targets.front());
         co_return object;
     }
     const std::vector<std::string> ids = co_await targets_of(connection, config, refusal);

@@ -91,6 +91,10 @@ acts('resuming', $orders, 'resume', 'order-1', '--spread', '5 minutes');
 acts('cancelling', $orders, 'cancel', 'order-2');
 acts('pausing a queue', q{SELECT paused FROM stacksaga.queues}, 'pause-queue', 'pricing');
 acts('resuming a queue', q{SELECT paused FROM stacksaga.queues}, 'resume-queue', 'pricing');
+($code, $out, $err) = execute('pause-queue', 'pircing', '--reason', 'the bank is down');
+is_deeply([ $code, $err ], [ 0, qq{No definition names the queue "pircing", and no step waits in it.\n} ],
+	'a queue that nothing names may be paused, but not by mistake');
+is((execute('pause-queue', 'pricing', '--reason', 'the bank is down'))[2], '', 'of one that is named nothing is said');
 acts('pausing a schedule', q{SELECT paused FROM stacksaga.schedules}, 'pause-schedule', 'nightly');
 acts('resuming a schedule', q{SELECT paused FROM stacksaga.schedules}, 'resume-schedule', 'nightly');
 my $price = q{SELECT count(*) FROM stacksaga.saga_history JOIN stacksaga.sagas USING (saga_id)
