@@ -61,7 +61,8 @@ def meta_problems(meta):
 def ci_problems(ci, makefile):
     targets = set()
     for job in ci["jobs"].values():
-        targets.update(job.get("strategy", {}).get("matrix", {}).get("target", []))
+        # A target may have settings behind it.
+        targets.update(target.split()[0] for target in job.get("strategy", {}).get("matrix", {}).get("target", []))
         for step in job["steps"]:
             targets.update(re.findall(r"\bmake ([a-z][-a-z]*)", step.get("run", "")))
     phony = set(re.sub(r"\\\n", " ", makefile).split(".PHONY:")[1].split("\n\n")[0].split())
