@@ -1,5 +1,6 @@
 #include "pg/index_walk.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/compat.hpp"
 
 namespace stacksaga::pg {
@@ -41,7 +42,8 @@ std::optional<OpenIndex> OpenIndex::open(const char *table_name, const char *ind
         return std::nullopt;
     OpenIndex opened;
     opened.table = table_open(table_id, AccessShareLock);
-    if (opened.table->rd_rel->relkind != RELKIND_RELATION || opened.table->rd_rel->relhassubclass) {
+    if (opened.table->rd_rel->relkind != RELKIND_RELATION || opened.table->rd_rel->relhassubclass ||
+        is_managed_by_citus(table_id)) {
         table_close(opened.table, NoLock);
         return std::nullopt;
     }

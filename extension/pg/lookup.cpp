@@ -1,5 +1,6 @@
 #include "pg/lookup.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/compat.hpp"
 
 namespace stacksaga::pg {
@@ -53,7 +54,8 @@ Oid relation_named(const char *name) {
 }
 
 bool is_plain(Relation table) {
-    return table->rd_rel->relkind == RELKIND_RELATION && !table->rd_rel->relhassubclass;
+    return table->rd_rel->relkind == RELKIND_RELATION && !table->rd_rel->relhassubclass &&
+           !is_managed_by_citus(RelationGetRelid(table));
 }
 
 bool find(const char *name, std::span<const KeyColumn> key, ScanDirection direction,

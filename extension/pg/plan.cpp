@@ -1,8 +1,8 @@
 #include "pg/plan.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/plan_check.hpp"
 #include "pg/settings.hpp"
-#include "pg/transaction.hpp"
 
 namespace stacksaga::pg {
 
@@ -145,17 +145,6 @@ bool hide_statistics(PlannerInfo *root, RangeTblEntry *table, AttrNumber column,
     return previous_relation_stats != nullptr && previous_relation_stats(root, table, column, data);
 }
 
-/// Whether it names one of those that citus_enable() distributes. Where a row is Citus knows only
-/// when it knows the token, so a plan for all parameters is one that it cannot make.
-bool names_distributed_table(std::string_view text) {
-    constexpr std::array<std::string_view, 4> tables{
-        "stacksaga.idempotency_key", "stacksaga.accepted_message", "stacksaga.producer_sequence",
-        "stacksaga.versioned_value"};
-    return std::any_of(tables.begin(), tables.end(), [&](std::string_view table) {
-        return text.find(table) != std::string_view::npos;
-    });
-}
-
 } // namespace
 
 void install_planner_hooks() {
@@ -165,7 +154,9 @@ void install_planner_hooks() {
 }
 
 int cursor_options(Plans plans, std::string_view text) {
-    if (is_citus_loaded() && names_distributed_table(text))
+    // Where a row is Citus knows only when it knows the token, so a plan for all parameters is one
+    // that it cannot make.
+    if (names_table_of_citus(text))
         return CURSOR_OPT_CUSTOM_PLAN;
     return plans == Plans::by_index ? CURSOR_OPT_GENERIC_PLAN | option_by_index : 0;
 }

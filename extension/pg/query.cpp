@@ -1,5 +1,6 @@
 #include "pg/query.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/function.hpp"
 
 namespace stacksaga::pg {
@@ -80,13 +81,27 @@ void Statement::prepare(std::span<const Param> params) {
     for (size_t i = 0; i < params.size(); ++i)
         types[i] = params[i].type;
     MemoryContext caller = CurrentMemoryContext;
-    SPIPlanPtr plan = SPI_prepare_cursor(sql_, static_cast<int>(params.size()), types.data(),
-                                         cursor_options(plans_, sql_));
+    const uint64 state = state_of_citus();
+    const int options = cursor_options(plans_, sql_);
+    SPIPlanPtr plan =
+        SPI_prepare_cursor(sql_, static_cast<int>(params.size()), types.data(), options);
     if (plan == nullptr)
         elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
     SPI_keepplan(plan);
     MemoryContextSwitchTo(caller);
-    plan_ = plan;
+    plan_ = plan; // another one may be running, and is left
+    options_ = options;
+    citus_state_ = state;
+}
+
+bool Statement::has_other_options() {
+    const uint64 state = state_of_citus();
+    if (state == citus_state_)
+        return false;
+    if (cursor_options(plans_, sql_) != options_)
+        return true;
+    citus_state_ = state;
+    return false;
 }
 
 int Statement::execute_plan(Datum *values, const char *nulls, Snapshots snapshots) {
@@ -102,7 +117,7 @@ int Statement::execute_plan(Datum *values, const char *nulls, Snapshots snapshot
 }
 
 Rows Statement::execute(std::span<const Param> params, Snapshots snapshots) {
-    if (plan_ == nullptr)
+    if (plan_ == nullptr || has_other_options())
         prepare(params);
     std::array<Datum, params_max> values{};
     std::array<char, params_max> nulls{};

@@ -142,10 +142,14 @@ private:
     Rows execute(std::span<const Param> params, Snapshots snapshots);
     int execute_plan(Datum *values, const char *nulls, Snapshots snapshots);
     void prepare(std::span<const Param> params);
+    /// Whether Citus manages a table now, or no longer, that the statement names.
+    bool has_other_options();
 
     const char *sql_;
     Plans plans_;
     SPIPlanPtr plan_ = nullptr;
+    int options_ = 0;        ///< of the plan
+    uint64 citus_state_ = 0; ///< when they were chosen
 };
 
 } // namespace stacksaga::pg

@@ -6,7 +6,8 @@ namespace stacksaga::pg {
 
 Oid extension_owner() {
     Oid schema = get_namespace_oid("stacksaga", true);
-    Oid table = OidIsValid(schema) ? get_relname_relid("saga", schema) : InvalidOid;
+    // A table that a node of Citus always has, whatever is distributed.
+    Oid table = OidIsValid(schema) ? get_relname_relid("ring", schema) : InvalidOid;
     HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
     if (!HeapTupleIsValid(tuple))
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),

@@ -1,11 +1,13 @@
 // Whether a table is what its description says, so that it can be accessed directly.
 //
-// It is a plain local heap (permanent or unlogged), neither a partition nor a parent, without
+// It is a plain local heap (permanent or unlogged), neither a partition nor a parent, nor one that
+// Citus manages, without
 // rules, row-level security, CHECKs and generated columns; it has exactly the columns of the
 // description, exactly its indexes, all of them usable btrees of plain columns in their types'
 // default order, and no triggers but those that the description names. Everything else that may
 // change how a row is read or written shows in the relation cache, so each invalidation of it has
 // the table checked anew.
+#include "pg/citus.hpp"
 #include "pg/compat.hpp"
 #include "pg/table_state.hpp"
 
@@ -58,6 +60,8 @@ const char *obstacle_in_heap(const TableDescription &description, Relation heap)
     if (table->relkind != RELKIND_RELATION || table->relam != HEAP_TABLE_AM_OID ||
         table->relpersistence == RELPERSISTENCE_TEMP)
         return "it is not a plain table";
+    if (is_managed_by_citus(RelationGetRelid(heap)))
+        return "Citus manages it";
     if (table->relispartition || table->relhassubclass)
         return "it is a partition, or has children";
     if (heap->rd_rules != nullptr)

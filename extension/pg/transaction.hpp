@@ -1,13 +1,8 @@
 // Transactions of a process that nobody sends statements: a background worker.
 #pragma once
-#include "pg/pg.hpp"
+#include "pg/citus.hpp"
 
 namespace stacksaga::pg {
-
-/// Whether Citus is loaded: it is so for the life of a server.
-inline bool is_citus_loaded() {
-    return GetConfigOption("citus.shard_count", true, false) != nullptr;
-}
 
 /// Makes the current transaction one that BEGIN has begun. Outside of such a block Citus takes a
 /// write for a statement of its own, and commits it on the other node at once.

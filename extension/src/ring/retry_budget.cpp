@@ -16,15 +16,6 @@ constinit std::array<core::RetryBudget, 128> budgets{};
 constinit pg::Statement read_fraction{
     "SELECT count(*) FILTER (WHERE owner = $2)::float8 / greatest(count(*), 1)"
     "  FROM stacksaga.slot WHERE ring_id = $1"};
-// The state of the saga is read again when the retry runs; here its lock is enough.
-constinit pg::Statement postpone{
-    "WITH s AS (SELECT saga_id, token FROM stacksaga.saga"
-    "            WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "              FOR NO KEY UPDATE SKIP LOCKED)"
-    " UPDATE stacksaga.work w SET due_at = $5, deferred = true"
-    "   FROM s WHERE w.saga_id = s.saga_id AND w.token OPERATOR(stacksaga.=) s.token"
-    "    AND w.purpose = 'step' AND w.step_no = $3 AND w.direction = $4"
-    "    AND w.due_at <= $6 AND w.lease_until IS NULL"};
 
 core::RetryBudget &at(uint64 budget) {
     return budgets[budget % budgets.size()];
@@ -57,14 +48,6 @@ std::optional<int64> defer_retry(uint64 budget, double fraction) {
 
 double fraction_of(const NodeIdentity &node) {
     return read_fraction.run(pg::param(node.ring_id), pg::param(node.incarnation)).float8(0, 0);
-}
-
-bool postpone_retry(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction,
-                    int64 delay_us) {
-    const TimestampTz now = pg::clock_now();
-    return postpone.touch(pg::param(saga_id), pg::param(core::token_of_uuid(saga_id.data).value()),
-                          pg::param(step_no), pg::param(core::name_of(direction)),
-                          pg::param_time(pg::time_plus(now, delay_us)), pg::param_time(now)) == 1;
 }
 
 } // namespace stacksaga

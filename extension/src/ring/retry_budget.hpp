@@ -25,9 +25,4 @@ std::optional<int64> defer_retry(uint64 budget, double fraction);
 /// The fraction of the ring that a node holds. Inside with_spi.
 double fraction_of(const NodeIdentity &node);
 
-/// Makes a due retry due so much later, unless somebody has claimed it or holds its saga. Whether
-/// it did. Inside with_spi.
-bool postpone_retry(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction,
-                    int64 delay_us);
-
 } // namespace stacksaga

@@ -49,9 +49,9 @@ constinit pg::Statement make_current{
     "UPDATE stacksaga.saga_definition SET is_current = true WHERE definition_id = $1"};
 constinit pg::Statement insert_definition{
     "INSERT INTO stacksaga.saga_definition (saga, version, is_current, content, definer, deadline,"
-    "       compensation_retry, on_compensation_failure, defined_at)"
+    "       compensation_retry, on_compensation_failure, defined_at, definer_oid)"
     " SELECT $1, coalesce(max(version), 0) + 1, true, $2, $3::name, $4,"
-    "        jsonb_populate_record(NULL::stacksaga.retry_policy, $5), $6, $7"
+    "        jsonb_populate_record(NULL::stacksaga.retry_policy, $5), $6, $7, $8"
     "   FROM stacksaga.saga_definition WHERE saga = $1"
     " RETURNING definition_id, version"};
 constinit pg::Statement insert_step{
@@ -210,9 +210,10 @@ int32 define(const DefinitionArguments &a) {
     if (!known.empty())
         return define_again(a, known, steps);
     retire_current.run(saga);
-    pg::Rows inserted = insert_definition.run(
-        saga, content, definer_name, a.deadline, compensation_policy,
-        pg::param(a.on_compensation_failure), pg::param_time(pg::clock_now()));
+    pg::Rows inserted =
+        insert_definition.run(saga, content, definer_name, a.deadline, compensation_policy,
+                              pg::param(a.on_compensation_failure), pg::param_time(pg::clock_now()),
+                              pg::param_datum(OIDOID, ObjectIdGetDatum(a.caller.role.oid)));
     int32 version = inserted.int4(0, 1);
     insert_steps(inserted.int4(0, 0), steps, steps_json, a.retry);
     record_version(a.saga, version);

@@ -22,7 +22,7 @@ constexpr int change_wait_ms = 100;
 
 // Where the table of work is not accessed directly: somebody has partitioned it, say.
 constinit pg::Statement count_by_sql{
-    "SELECT count(*)::int FROM (SELECT FROM stacksaga.work"
+    "SELECT count(*)::int FROM (SELECT 1 FROM stacksaga.work"
     "  WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NOT NULL"
     "    AND ($3::text IS NULL OR group_key = $3) LIMIT $4) AS leased"};
 

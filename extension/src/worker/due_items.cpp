@@ -149,8 +149,7 @@ void DueItems::run() {
     outcome = {};
     is_deferred = false;
     if (ahead == 0 && is_found_deferred()) {
-        is_deferred =
-            postpone_retry(item.saga_id, item.step_no, item.direction, *at(next).deferral);
+        is_deferred = postpone_retry(item, *at(next).deferral);
         return;
     }
     if (item.purpose == core::WorkPurpose::step)

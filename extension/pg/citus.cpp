@@ -1,0 +1,87 @@
+#include "pg/citus.hpp"
+
+#include "pg/relation_change.hpp"
+
+namespace stacksaga::pg {
+
+namespace {
+
+constinit uint64 changes = 0; // of relations, which the session has noticed; 0: it does not watch
+
+void note_change(Datum, Oid) {
+    ++changes;
+}
+
+void watch() {
+    if (changes != 0)
+        return;
+    watch_relations(note_change);
+    changes = 1;
+}
+
+/// Looks into Citus's list of tables, which is there where its extension is.
+bool is_listed(Oid relation) {
+    const Oid list = get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE);
+    if (!OidIsValid(list))
+        return false;
+    const Oid index =
+        get_relname_relid("pg_dist_partition_logical_relid_index", PG_CATALOG_NAMESPACE);
+    constexpr AttrNumber relation_column = 1;
+    Relation table = table_open(list, AccessShareLock);
+    ScanKeyData key;
+    ScanKeyInit(&key, relation_column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relation));
+    SysScanDesc scan = systable_beginscan(table, index, OidIsValid(index), nullptr, 1, &key);
+    const bool is_found = HeapTupleIsValid(systable_getnext(scan));
+    systable_endscan(scan);
+    table_close(table, AccessShareLock);
+    return is_found;
+}
+
+} // namespace
+
+uint64 state_of_citus() {
+    if (!is_citus_loaded())
+        return 0;
+    watch();
+    return changes;
+}
+
+bool is_managed_by_citus(Oid relation) {
+    struct Place {
+        Oid relation;
+        uint64 state;
+        bool is_managed;
+    };
+    static constinit std::array<Place, 64> places{};
+    const uint64 state = state_of_citus();
+    if (state == 0)
+        return false;
+    Place &place = places[relation % places.size()];
+    if (place.relation != relation || place.state != state) {
+        const bool is_managed = is_listed(relation); // may notice a change: then it is asked anew
+        place = {.relation = relation, .state = state, .is_managed = is_managed};
+    }
+    return place.is_managed;
+}
+
+bool names_table_of_citus(std::string_view sql) {
+    constexpr std::string_view schema_name = "stacksaga.";
+    if (!is_citus_loaded())
+        return false;
+    const Oid schema = get_namespace_oid("stacksaga", true);
+    for (size_t at = 0; (at = sql.find(schema_name, at)) != std::string_view::npos;) {
+        at += schema_name.size();
+        const std::string_view rest{sql.data() + at, sql.size() - at};
+        const size_t size =
+            std::min(rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), rest.size());
+        NameData name{};
+        std::copy_n(rest.data(), std::min<size_t>(size, NAMEDATALEN - 1), NameStr(name));
+        const Oid relation =
+            OidIsValid(schema) ? get_relname_relid(NameStr(name), schema) : InvalidOid;
+        if (OidIsValid(relation) && is_managed_by_citus(relation))
+            return true;
+    }
+    return false;
+}
+
+} // namespace stacksaga::pg

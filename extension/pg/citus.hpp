@@ -1,0 +1,28 @@
+// What Citus does with the tables of this database, where it is loaded.
+//
+// It keeps the rows of a table that it manages in shards, on this node or others, and leaves the
+// table itself empty. Its planner finds them; who reads the table's own pages finds nothing.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga::pg {
+
+/// Whether Citus is loaded: it is so for the life of a server.
+inline bool is_citus_loaded() {
+    static constinit std::optional<bool> known{};
+    if (!known)
+        known = GetConfigOption("citus.shard_count", true, false) != nullptr;
+    return *known;
+}
+
+/// Whether Citus has distributed the table, or keeps it in another way. Known without a look at its
+/// catalog until the session notices a change of any relation; false at once without Citus.
+bool is_managed_by_citus(Oid relation);
+
+/// Whether a statement names such a table, as stacksaga.NAME.
+bool names_table_of_citus(std::string_view sql);
+
+/// Another number whenever what the two above return may have changed; 0 without Citus.
+uint64 state_of_citus();
+
+} // namespace stacksaga::pg
