@@ -80,7 +80,7 @@ function head(data) {
 export function draw(data) {
   const now = data.now;
   return [...head(data),
-    make("h3", {}, "Attempts"), attempts_axis(data.attempts, now),
+    make("h3", {}, "Attempts in time"), attempts_axis(data.attempts, now),
     table("Attempts", ["Step", "Direction", "Attempt", "Result", "Began", "Took", "By", "Error"],
       data.attempts.map(a => ({key: `${a.step} ${a.direction} ${a.attempt}`, cells: [a.step, a.direction, a.attempt,
         status(a.status), when(a.started_at, now), a.finished_at ? seconds(difference(a.started_at, a.finished_at)) : "",
