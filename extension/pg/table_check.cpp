@@ -1,12 +1,11 @@
 // Whether a table is what its description says, so that it can be accessed directly.
 //
-// It is a plain local heap (permanent or unlogged), neither a partition nor a parent, nor one that
-// Citus manages, without
-// rules, row-level security, CHECKs and generated columns; it has exactly the columns of the
-// description, exactly its indexes, all of them usable btrees of plain columns in their types'
-// default order, and no triggers but those that the description names. Everything else that may
-// change how a row is read or written shows in the relation cache, so each invalidation of it has
-// the table checked anew.
+// It is a plain local heap (permanent or unlogged), neither a partition nor a parent, not managed
+// by Citus, without rules, row-level security, CHECKs and generated columns; it has exactly the
+// columns of the description, exactly its indexes, all of them usable btrees of plain columns in
+// their types' default order, and no triggers but those that the description names. Everything else
+// that may change how a row is read or written shows in the relation cache, so each invalidation of
+// it has the table checked anew.
 #include "pg/citus.hpp"
 #include "pg/compat.hpp"
 #include "pg/table_state.hpp"
