@@ -105,6 +105,12 @@ TupleTableSlot *IndexReader::next() {
     return index_getnext_slot(scan_, direction_, slot_) ? slot_ : nullptr;
 }
 
+bool IndexReader::skip(size_t entries) {
+    while (entries > 0 && index_getnext_tid(scan_, direction_) != nullptr)
+        --entries;
+    return entries == 0;
+}
+
 void IndexReader::close() {
     for (IndexScanDesc scan : scans_)
         if (scan != nullptr)

@@ -54,6 +54,8 @@ public:
     /// The next one in the order of the index; nullptr: there is none. It stays until the next
     /// call.
     TupleTableSlot *next();
+    /// Steps over so many entries of the index, without a look at their rows. False: it ended.
+    bool skip(size_t entries);
 
 private:
     Relation table_;

@@ -121,7 +121,8 @@ struct Tried {
     int32 deferred;
     int32 refused; ///< by the limit of their group, which steps of lower ranks have filled
     int32 found;
-    bool is_cut; ///< there may be more behind these
+    bool is_cut;    ///< there may be more behind these
+    bool is_inside; ///< older ones were stepped over
 };
 
 /// One search for claimable steps. It locks their sagas one by one and skips those that another
@@ -133,7 +134,8 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
                 .deferred = 0,
                 .refused = 0,
                 .found = static_cast<int32>(candidates.list.size()),
-                .is_cut = candidates.is_cut};
+                .is_cut = candidates.is_cut,
+                .is_inside = candidates.is_inside};
     int32 conflicts = 0;
     CandidateOrder order(search, candidates);
     while (tried.claimed < wanted) {
@@ -185,8 +187,10 @@ int32 claim_due(const Claim &claim, ClaimSearch search, int32 wanted, pg::Result
         // Searches behind locked sagas do not count, however many there are.
         if (tried.deferred > 0 || tried.claimed > 0 || !tried.is_cut)
             ++searches;
-        search.skipped =
-            tried.is_cut && tried.claimed == 0 ? search.skipped + tried.found - tried.deferred : 0;
+        search.skipped = tried.is_cut && !tried.is_inside && tried.claimed == 0
+                             ? search.skipped + tried.found - tried.deferred
+                             : 0;
+        search.is_from_head = true;
         search.wanted = std::clamp(search.wanted * 4, deferred_max, wanted_max);
     }
     return claimed;

@@ -47,6 +47,10 @@ constexpr int64 listed_max = 8192;
 
 // Reading so many candidates costs as much as some claims do.
 constexpr int32 spread_max = 1024;
+// A candidate that another claimer had locked spreads the next searches so much further.
+constexpr int32 spread_per_conflict = 16;
+// A search inside a queue reads so many more than it wants, as some of them may be locked.
+constexpr size_t spare = 3;
 
 // A busy session looks so often for leases that ran out, which a worker settles as well.
 constexpr int64 settle_interval_us = 100 * 1000;
@@ -64,15 +68,8 @@ const bool *held_slots(const ClaimSearch &search) {
     return held;
 }
 
-/// Calls `visit` with the steps of the usual rank and of no group, from an instant on, in the order
-/// of due_at.
-template <class F> void each_usual(const ClaimSearch &search, TimestampTz from, F &&visit) {
-    const std::array key{ring_key(search.ring_id), queue_key(search.queue), due_key(from)};
-    pg::each_row("work", "work_for_services", key, visit);
-}
-
-/// The same with claimed steps whose lease has run out. What comes after `now` is not looked at: it
-/// is mostly what dead rows have left there.
+/// Calls `visit` with claimed steps whose lease has run out, from an instant on, in the order of
+/// due_at. What comes after `now` is not looked at: it is mostly what dead rows have left there.
 template <class F> void each_expired(const ClaimSearch &search, TimestampTz from, F &&visit) {
     constexpr AttrNumber index_due_at = 3;
     const std::array key{ring_key(search.ring_id), queue_key(search.queue), due_key(from),
@@ -82,29 +79,50 @@ template <class F> void each_expired(const ClaimSearch &search, TimestampTz from
     pg::each_row("work", "work_leased", key, visit);
 }
 
-/// The due steps without a group of the usual rank.
-std::span<const Candidate> read_usual(const ClaimSearch &search, size_t limit) {
-    QueueMemory &memory = memory_of(search.ring_id, search.queue);
+/// The due steps without a group of the usual rank, from the oldest on, or from so many entries of
+/// the index behind it.
+std::span<const Candidate> read_usual_behind(const ClaimSearch &search, size_t entries,
+                                             size_t limit) {
+    ProbeMemory &memory = memory_of(search.ring_id, search.queue).usual;
     const RowFilter filter(search);
+    const std::array key{ring_key(search.ring_id), queue_key(search.queue),
+                         due_key(memory.begin(search.now))};
     auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * std::max<size_t>(1, limit)));
     size_t count = 0;
     TimestampTz first_left = search.now;
-    each_usual(search, memory.usual.begin(search.now), [&](TupleTableSlot *row) {
-        const TimestampTz due_at = due_at_of(row);
-        if (due_at > search.now)
-            return false;
-        first_left = std::min(first_left, due_at);
-        if (filter.passes(row))
-            list[count++] = candidate_of(row);
-        return count < limit;
+    pg::with_index("work", "work_for_services", [&](pg::IndexReader &reader) {
+        reader.seek(key);
+        TupleTableSlot *row = reader.next();
+        if (row != nullptr)
+            first_left = std::min(first_left, due_at_of(row));
+        if (row != nullptr && entries > 0)
+            row = reader.skip(entries - 1) ? reader.next() : nullptr;
+        for (; row != nullptr && due_at_of(row) <= search.now; row = reader.next()) {
+            if (filter.passes(row))
+                list[count++] = candidate_of(row);
+            if (count == limit)
+                break;
+        }
     });
-    memory.usual.end(search.now);
-    memory.usual.settle_at(search.now, first_left);
+    memory.end(search.now);
+    memory.settle_at(search.now, first_left);
     return {list, count};
+}
+
+std::span<const Candidate> read_usual(const ClaimSearch &search, size_t limit) {
+    return read_usual_behind(search, 0, limit);
 }
 
 /// Only steps of the usual rank without a group are due.
 Candidates find_usual(const ClaimSearch &search, const QueueMemory &memory) {
+    // Entries that are stepped over cost little, because their rows are not read.
+    const auto stepped_over = static_cast<size_t>(pg::random_fraction() * memory.spread);
+    if (stepped_over > 0 && !search.is_from_head) {
+        const size_t few = static_cast<size_t>(search.wanted) + spare;
+        const std::span<const Candidate> inside = read_usual_behind(search, stepped_over, few);
+        if (inside.size() == few)
+            return {.list = inside, .is_cut = true, .is_inside = true};
+    }
     const auto wanted = static_cast<size_t>(search.wanted);
     const auto skipped = static_cast<size_t>(search.skipped);
     const size_t limit = wanted + static_cast<size_t>(memory.spread);
@@ -198,7 +216,7 @@ std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit)
 void note_conflicts(const ClaimSearch &search, int32 conflicts) {
     int32 &spread = memory_of(search.ring_id, search.queue).spread;
     if (conflicts > 0)
-        spread = std::min(spread_max, spread + conflicts);
+        spread = std::min(spread_max, spread + spread_per_conflict * conflicts);
     else
         spread -= (spread + 7) / 8;
 }

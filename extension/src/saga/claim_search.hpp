@@ -4,8 +4,9 @@
 // Most queues hold steps of the usual rank without a group only: one range of one index, in the
 // order of due_at. Ranks and groups, where there are any, are claim_turns.hpp's.
 //
-// Claimers that meet at the head of a queue choose from a longer list, at random, so that each one
-// finds steps that no other has just locked. A claimer that meets nobody takes the oldest steps.
+// Claimers that meet at the head of a queue step over some entries of the index, at random, so that
+// each one finds steps that no other has just locked; where the queue is shorter than that, they
+// choose from all of it. A claimer that meets nobody takes the oldest steps.
 #pragma once
 #include "pg/pg.hpp"
 #include "src/ring/node.hpp"
@@ -35,11 +36,13 @@ struct ClaimSearch {
     std::optional<int32> max_running_per_group{};
     int32 skipped = 0; ///< so many candidates from the head on were tried before
     int32 wanted = 0;
+    bool is_from_head = false; ///< and not from a place inside, where nothing free was found
 };
 
 struct Candidates {
     std::span<const Candidate> list; ///< in the order in which to try them
     bool is_cut;                     ///< there may be more behind them
+    bool is_inside = false;          ///< older ones were stepped over
     /// Of the ranks below that of the first one, the longest-waiting first; when their turn may
     /// come.
     std::span<const Candidate> lower{};
