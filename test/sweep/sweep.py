@@ -1,6 +1,6 @@
 """sweep.py [OPTION]...: measures each hot call at many loads, and fails where more clients or rows make it slow.
 
-Points are measured in short rounds that take turns. A point whose median falls below the limit, times that of its
+Points are measured in short rounds that take turns. A point whose best round falls below the limit, times that of its
 neighbour with fewer clients or rows, is measured again together with that neighbour, in more and longer rounds,
 and fails only if it is below the limit once more. Runs inside test/tools/with-postgres.
 """
@@ -20,7 +20,7 @@ from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, table
 # How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
 SECONDS, SECONDS_AGAIN = 1, 2
 # Rounds of the floor at each number of clients, and the fewest in which a doubtful pair may become clear.
-FLOOR_ROUNDS, FEWEST_AGAIN = 3, 2
+FLOOR_ROUNDS, FEWEST_AGAIN = 6, 2
 
 # What the cut leaves: points far apart, under the conditions that are hardest on a plan, and a limit
 # that only a collapse falls below, because it runs beside anything.
@@ -88,9 +88,9 @@ class Sweep:
                 self.seed += 1
                 return call.rate(databases[place.rows], place.rows, place.clients, seconds, self.seed, conditions)
 
-            def floor_rate(place, seconds):
+            def floor_rate(place):
                 self.seed += 1
-                return call.floor_rate(databases[place.rows], place.clients, seconds, self.seed)
+                return call.floor_rate(databases[place.rows], place.clients, SECONDS, self.seed)
 
             places = [Place(rows, clients) for clients in self.chosen.clients for rows in self.chosen.rows]
             for number in range(self.chosen.seconds_per_point):
@@ -100,7 +100,7 @@ class Sweep:
             if call.floor:
                 group.floors = self.floors_under(conditions, floor_rate)
             for pair in group.below(self.chosen.limit):
-                group.again[pair] = self.measure_pair(rate, floor_rate if call.floor else None, pair)
+                group.again[pair] = self.measure_pair(rate, pair, group.allowed(pair, self.chosen.limit))
         self.groups.append(group)
         failures = group.failures(self.chosen.limit)
         print(f'{group.call} {conditions}: {len(group.rates)} points in {time.monotonic() - started:.0f} s, '
@@ -112,23 +112,18 @@ class Sweep:
         """The floor's rates at each number of clients, measured once for all calls."""
         if conditions not in self.floors:
             places = [Place(min(self.chosen.rows), clients) for clients in self.chosen.clients]
-            rounds = [[floor_rate(place, SECONDS) for place in places] for _ in range(FLOOR_ROUNDS)]
+            rounds = [[floor_rate(place) for place in places] for _ in range(FLOOR_ROUNDS)]
             self.floors[conditions] = {place.clients: list(rates) for place, rates in zip(places, zip(*rounds))}
         return self.floors[conditions]
 
-    def measure_pair(self, rate, floor_rate, pair):
-        """Both places of a pair in rounds that take turns, A B, B A, ..., and, where they differ in clients, the
-        floor; until they are clear, or for all rounds."""
+    def measure_pair(self, rate, pair, allowed):
+        """Both places of a pair in rounds that take turns, A B, B A, ..., until they are clear, or for all rounds."""
         again = Again([], [])
-        kept = {pair[0]: (again.rates, again.floor_rates), pair[1]: (again.others, again.floor_others)}
-        with_floor = floor_rate is not None and pair[0].clients != pair[1].clients
+        kept = {pair[0]: again.rates, pair[1]: again.others}
         for number in range(self.chosen.rounds_again):
             for place in pair if number % 2 == 0 else reversed(pair):
-                rates, floor_rates = kept[place]
-                rates.append(rate(place, SECONDS_AGAIN))
-                if with_floor:
-                    floor_rates.append(floor_rate(place, SECONDS_AGAIN))
-            if number + 1 >= FEWEST_AGAIN and again.is_clear(self.chosen.limit):
+                kept[place].append(rate(place, SECONDS_AGAIN))
+            if number + 1 >= FEWEST_AGAIN and again.is_clear(allowed):
                 break
         return again
 
