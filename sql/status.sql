@@ -57,6 +57,16 @@ SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
 SELECT jsonb_array_length(stacksaga.status() -> 'blocked_keys') AS blocked_keys;
 SELECT p -> 'key' AS key, p -> 'step' AS step, p -> 'error' AS error
   FROM jsonb_array_elements(stacksaga.status() -> 'parked_sagas') p WHERE p ->> 'saga' = 'status';
+-- Errors that differ by an id or a number are one; no more of them are read than asked for.
+SELECT count(*) FROM generate_series(2, 8) AS n, LATERAL stacksaga.start_saga('status', key => 'k' || n);
+SELECT count(stacksaga.fail_step(c.saga_id, c.step, c.lease,
+           CASE s.key WHEN 'k8' THEN 'lost' ELSE format('account %s (%s) is lost', s.saga_id, s.key) END, 'unknown'))
+  FROM stacksaga.claim_steps('status queue', 'w', 10) AS c JOIN stacksaga.sagas AS s USING (saga_id);
+SELECT e - ARRAY['first', 'saga_ids', 'since'] AS error, jsonb_array_length(e -> 'saga_ids') AS saga_ids,
+       jsonb_array_length(e -> 'first') AS first, e -> 'first' -> 0 ->> 'error' LIKE '%lost' AS is_whole
+  FROM jsonb_array_elements(stacksaga.status() -> 'parked_errors') WITH ORDINALITY AS x(e, n)
+ WHERE e ->> 'saga' = 'status' ORDER BY n;
+SELECT sum((e -> 'sagas')::integer) AS sagas FROM jsonb_array_elements(stacksaga_internal.status_parked_errors(3)) AS e;
 -- Sagas by status are those of the view; where they were not counted yet, no more are read than asked for.
 SELECT x.status, x.sagas, v.sagas AS in_view
   FROM jsonb_to_recordset(stacksaga_internal.status_sagas_seen()) AS x(status text, sagas bigint)

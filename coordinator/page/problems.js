@@ -8,7 +8,7 @@ import {at_least, percent, seconds, short, when} from "./format.js";
 const lag_max_seconds = 60;
 const lines_max = 5;
 const counted_max = 1000; // parked sagas
-const rows_max = 20; // of parked sagas and of blocked keys
+const rows_max = 20; // of blocked keys
 // What doctor() finds that the page shows by itself, with what can be done.
 const shown_above = new Set(["parked", "dead_messages", "lag"]);
 const link_to = p => make("a", {href: `#/saga/${p.saga_id}`, id: `parked-${p.saga_id}`}, p.key ?? p.saga_id);
@@ -31,17 +31,18 @@ const error_of = errors => short(errors.every(e => e === errors[0]) ? errors[0] 
 const problem = (key, kind, line, ...more) => make("details", {"data-key": key},
   make("summary", {}, make("span", {class: kind}, kind === "bad" ? "Error" : "Warning"), ` ${line}`), ...more);
 
-const parked = state => grouped(state.parked_sagas, p => JSON.stringify([p.saga, p.step, p.direction, pattern_of(p.error)]))
-  .map(([key, rows]) => {
-    const first = rows[0];
-    const ids = {saga_ids: rows.map(p => p.saga_id)};
-    return problem(`parked ${key}`, "bad", `${rows.length} × ${first.saga} parked at ${first.step}` +
-      `${first.direction === "compensate" ? ", undoing it" : ""}: ${error_of(rows.map(p => p.error))}`,
-      make("p", {class: "buttons"}, action_button("retry", ids, `Retry ${rows.length} parked sagas ${first.saga}`)),
-      sql_details(key, [["retry", ids]]),
-      table("Parked sagas", ["Saga", "Step", "Since", "Why", "SQL"], rows.map(p => ({key: p.saga_id, cells: [
-        link_to(p), `${p.step} (${p.direction})`, when(p.since, state.time), long_text(p.error), make("code", {}, p.hint)]}))));
-  });
+const parked = state => state.parked_errors.map(e => {
+  const key = JSON.stringify([e.saga, e.step, e.direction, pattern_of(e.error)]);
+  const ids = {saga_ids: e.saga_ids};
+  return problem(`parked ${key}`, "bad", `${e.sagas} × ${e.saga} parked at ${e.step}` +
+    `${e.direction === "compensate" ? ", undoing it" : ""}: ${short(e.error ?? "", 200)}`,
+    make("p", {class: "buttons"}, action_button("retry", ids, `Retry ${e.sagas} parked sagas ${e.saga}`)),
+    sql_details(key, [["retry", ids]]),
+    table(e.sagas > e.first.length ? "The first of them" : "Parked sagas",
+      ["Saga", "Step", "Since", "Why", "SQL"], e.first.map(p => ({key: p.saga_id, cells: [
+        link_to(p), `${p.step} (${p.direction})`, when(p.since, state.time), long_text(p.error), make("code", {}, p.hint)]}))),
+    make("p", {}, make("a", {href: `#/sagas?${new URLSearchParams({status: "parked", saga: e.saga})}`}, `All parked sagas ${e.saga}`)));
+});
 
 const blocked = state => grouped(state.blocked_keys, b => JSON.stringify([b.subscription, pattern_of(b.last_error)]))
   .map(([key, rows]) => problem(`blocked ${key}`, "bad",
@@ -84,8 +85,9 @@ export function show(state) {
   show_summary(kinds.map(([lines, count, what, max]) => [count ?? lines.length, what, max]));
   const lines = kinds.flatMap(([some]) => some);
   const more = lines.slice(lines_max);
-  const rest = state.parked <= state.parked_sagas.length ? null : make("p", {"data-key": "parked"},
-    `Below are the errors of ${state.parked_sagas.length} parked sagas. `, make("a", {href: "#/sagas?status=parked"}, "All parked sagas"));
+  const grouped_sagas = state.parked_errors.reduce((sum, e) => sum + e.sagas, 0);
+  const rest = state.parked <= grouped_sagas && state.parked < counted_max ? null : make("p", {"data-key": "parked"},
+    `Below are the errors of ${grouped_sagas} parked sagas. `, make("a", {href: "#/sagas?status=parked"}, "All parked sagas"));
   patch(by_id("problems"), [...(rest ? [rest] : []), ...lines.slice(0, lines_max), ...(more.length === 0 ? [] : [make("details", {"data-key": "more"},
     make("summary", {}, `${more.length} more`), ...more)])]);
 }

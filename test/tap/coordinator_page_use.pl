@@ -42,12 +42,19 @@ $node->safe_psql('postgres', q{
 		stacksaga.sql_step('reserve', 'public.act(stacksaga.step_call)', 'public.act(stacksaga.step_call)'),
 		stacksaga.child_step('answer', 'letter'), stacksaga.signal_step('signature', 'signed'),
 		stacksaga.timer_step('cool off', '3 days')]);
-	SELECT stacksaga.start_saga('order', key => 'order-1');
+	SELECT stacksaga.start_saga('order', key => 'order-1')});
+sub run_until_parked
+{
+	my ($number) = @_;
+	return ok($node->poll_query_until('postgres', qq{
+		WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
+		SELECT n >= 0 AND (SELECT count(*) FROM stacksaga.parked_sagas) = $number FROM done}), "$number sagas are parked");
+}
+run_until_parked(1);
+$node->safe_psql('postgres', q{
 	SELECT count(*) FROM stacksaga.start_sagas('transfer', array_fill('{}'::jsonb, ARRAY[1000]),
 		(SELECT array_agg('transfer-' || n) FROM generate_series(1, 1000) AS n))});
-ok($node->poll_query_until('postgres', q{
-	WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
-	SELECT n >= 0 AND (SELECT count(*) FROM stacksaga.parked_sagas) = 1001 FROM done}), 'sagas are parked');
+run_until_parked(1001);
 my $order = $node->safe_psql('postgres', q{SELECT stacksaga.saga_id_of('order', 'order-1')});
 my $letter = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.sagas WHERE saga = 'letter'});
 
@@ -80,8 +87,9 @@ $browser->becomes(q{document.querySelector('#view h2') !== null && document.quer
 like($browser->text('#summary'), qr/^1000 or more parked sagas/, 'where the daemon stops to count, the page says so');
 my @lines = grep { /parked at book/ } split /\n/, $browser->text('#problems');
 is(scalar(@lines), 1, 'errors that differ by an id are one line') or diag(join "\n", @lines);
-like($lines[0], qr/\d+ \S+ transfer parked at book: account \S+ is unknown$/, 'which says what they have in common');
+like($lines[0], qr/999 \S+ transfer parked at book: account \S+ is unknown$/, 'which says what they have in common');
 unlike($lines[0], qr/[0-9a-f]{8}-/, 'and no id');
+like($browser->text('#problems'), qr/1 \S+ letter parked at print: the printer says:/, 'an error that one saga has is beside it');
 is($browser->evaluate(q{document.querySelector('#problems a').hash}), '#/sagas?status=parked', 'the others are a link away');
 like($browser->evaluate('document.title'), qr/^$letter parked \S+ stacksaga: postgres$/, 'the title of the window names the saga');
 
@@ -163,6 +171,15 @@ press('Enter');
 press('Escape');
 $browser->becomes(q{document.activeElement.id === 'view'}, 'its button is gone: the view has the focus');
 is($node->safe_psql('postgres', "SELECT count(*) FROM stacksaga.saga_actions WHERE saga_id = '$chosen' AND action = 'retry'"), '1', 'it is done once');
+
+# All sagas of one error are tried at once.
+$browser->evaluate(q{[...document.querySelectorAll('#problems summary')].find(e => /transfer parked/.test(e.innerText)).click()});
+focus('#problems [aria-label="Retry 998 parked sagas transfer"]');
+press('Enter');
+type('the bank is open');
+press('Enter');
+$browser->becomes(q{/998 objects, the first 100/.test(document.querySelector('#dialog').innerText)}, 'what would happen to all of an error is shown');
+press('Escape');
 
 # A session that ends while a dialog is open.
 go_to("#/saga/$letter", q{document.querySelector('#view [data-action=retry]') !== null});

@@ -21,16 +21,16 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
            p.retry || ' -- tries the step again, as the saga cannot compensate past an irreversible one; '
            'or resolve_step(), if you did it by hand'
        END AS hint
-  FROM (SELECT s.saga_id, d.saga, s.key, ds.step, s.parked_direction::text AS direction, k.since,
+  FROM (SELECT k.saga_id, d.saga, s.key, ds.step, s.parked_direction::text AS direction, k.since,
                coalesce(f.error, s.error) AS error, f.sqlstate, f.outcome_known, ds.kind, ds.effect,
                regexp_replace(d.definer, '[[:cntrl:]]', ' ', 'g') AS definer,
                s.direction::text AS saga_direction,
                regexp_replace(CASE s.parked_direction WHEN 'act' THEN ds.action
                                                       ELSE ds.compensation END,
                               '[[:cntrl:]]', ' ', 'g') AS function,
-               format('SELECT stacksaga.retry_saga(%L, ''why'');', s.saga_id) AS retry,
+               format('SELECT stacksaga.retry_saga(%L, ''why'');', k.saga_id) AS retry,
                format('SELECT stacksaga.resolve_step(%L, %L, ''done'', reason => ''why'');',
-                      s.saga_id, ds.step) AS resolve
+                      k.saga_id, ds.step) AS resolve
           FROM stacksaga.parked_saga k
          CROSS JOIN LATERAL ( -- the limit keeps the planner from reading all sagas
                SELECT s.* FROM stacksaga.saga s
