@@ -1,26 +1,16 @@
 #include "src/worker/item_search.hpp"
 
-#include "pg/function.hpp"
-#include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "pg/settings.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/tables.hpp"
+#include "src/worker/worker_index.hpp"
 
 namespace stacksaga {
 
 namespace {
 
 constexpr int32 rotation_step = 97; // odd: it reaches every slot
-
-/// An index that is searched, and the columns after the ring's and, in one, the rank's.
-struct WorkerIndex {
-    pg::IndexReader *reader;
-    bool has_rank;
-
-    AttrNumber slot_column() const { return has_rank ? 3 : 2; }
-    AttrNumber due_at_column() const { return has_rank ? 4 : 3; }
-};
 
 // Its own slots, and those that services own, who cannot run these items (see fence.cpp).
 #define SLOTS_TO_WORK_IN                                                                           \
@@ -56,29 +46,6 @@ constinit pg::Statement find_due_of_rank{FIND_DUE(IS_OF_RANK("$7"))};
 constinit pg::Statement find_next_due_usual{FIND_NEXT_DUE(IS_OF_USUAL_RANK)};
 constinit pg::Statement find_next_due_of_rank{FIND_NEXT_DUE(IS_OF_RANK("$4"))};
 
-bool is_null(TupleTableSlot *row, WorkColumn column) {
-    return slot_attisnull(row, pg::column_number(column));
-}
-
-FoundItem item_of(TupleTableSlot *row) {
-    const int32 attempt = DatumGetInt32(value_in(row, WorkColumn::attempt));
-    return {.item = {.saga_id = *DatumGetUUIDP(value_in(row, WorkColumn::saga_id)),
-                     .slot = DatumGetInt32(value_in(row, WorkColumn::slot)),
-                     .purpose = purpose_of(value_in(row, WorkColumn::purpose)),
-                     .step_no = DatumGetInt16(value_in(row, WorkColumn::step_no)),
-                     .direction = *core::direction_of(
-                         pg::view_of_text(value_in(row, WorkColumn::direction))),
-                     .attempt = attempt},
-            .place = {.rank = DatumGetInt16(value_in(row, WorkColumn::rank)),
-                      .due_at = DatumGetTimestampTz(value_in(row, WorkColumn::due_at)),
-                      .number = 0,
-                      .is_reserve = false},
-            .is_retry = attempt > DatumGetInt32(value_in(row, WorkColumn::attempt_base)) &&
-                        is_null(row, WorkColumn::lease_until) &&
-                        !DatumGetBool(value_in(row, WorkColumn::verifying)) &&
-                        is_null(row, WorkColumn::queue)};
-}
-
 /// What a search has to know.
 struct Search {
     const NodeIdentity &node;
@@ -92,8 +59,8 @@ struct Search {
 /// A search by the indexes.
 class IndexSearch {
 public:
-    IndexSearch(Search &search, pg::IndexReader &usual, pg::IndexReader &by_rank)
-        : search_(search), usual_{&usual, false}, by_rank_{&by_rank, true},
+    IndexSearch(Search &search, const WorkerIndex &usual, const WorkerIndex &by_rank)
+        : search_(search), usual_(usual), by_rank_(by_rank),
           is_read_(static_cast<bool *>(palloc(sizeof(bool) * static_cast<size_t>(search.slots)))) {}
 
     /// The first due items of the rank, slot by slot.
@@ -151,24 +118,10 @@ bool IndexSearch::may_work_in(int32 slot) {
 /// row of the next slots that have not been read. Returns the last of these.
 int32 IndexSearch::seek(int32 slot) const {
     const WorkerIndex &index = rank_ == core::usual_rank ? usual_ : by_rank_;
-    std::array<pg::KeyColumn, 4> key{
-        pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(search_.node.ring_id)},
-        pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(rank_)}};
-    size_t columns = index.has_rank ? 2 : 1;
     int32 last = slot;
-    if (from_ != DT_NOBEGIN) {
-        key[columns++] = {F_INT4EQ, InvalidOid, Int32GetDatum(slot)};
-        key[columns++] = {F_TIMESTAMPTZ_GE, InvalidOid, TimestampTzGetDatum(from_),
-                          BTGreaterEqualStrategyNumber, index.due_at_column()};
-    } else {
-        while (last + 1 < search_.slots && !is_read_[last + 1])
-            ++last;
-        key[columns++] = {F_INT4GE, InvalidOid, Int32GetDatum(slot), BTGreaterEqualStrategyNumber,
-                          index.slot_column()};
-        key[columns++] = {F_INT4LE, InvalidOid, Int32GetDatum(last), BTLessEqualStrategyNumber,
-                          index.slot_column()};
-    }
-    index.reader->seek(std::span{key}.first(columns));
+    while (from_ == DT_NOBEGIN && last + 1 < search_.slots && !is_read_[last + 1])
+        ++last;
+    index.seek(search_.node.ring_id, rank_, slot, last, from_);
     return last;
 }
 
@@ -197,7 +150,7 @@ void IndexSearch::read_slot(int32 slot) {
             found.is_whole = false;
             continue;
         }
-        room_[count_++] = item_of(row);
+        room_[count_++] = found_item(row);
     }
     std::fill(is_read_ + slot, is_read_ + end, true);
 }
@@ -268,14 +221,10 @@ void find_by_sql(Search &search, std::span<FoundItem> room, size_t limit) {
 
 /// Whether the indexes could be read.
 bool find_by_index(Search &search, std::span<FoundItem> room, size_t limit) {
-    bool is_read = false;
-    (void)pg::with_index("work", "work_for_workers", [&](pg::IndexReader &usual) {
-        is_read = pg::with_index("work", "work_for_workers_by_rank", [&](pg::IndexReader &by_rank) {
-            IndexSearch by_index(search, usual, by_rank);
-            search.found.list = collect_items(by_index, room, limit);
-        });
+    return with_worker_indexes([&](const WorkerIndex &usual, const WorkerIndex &by_rank) {
+        IndexSearch by_index(search, usual, by_rank);
+        search.found.list = collect_items(by_index, room, limit);
     });
-    return is_read;
 }
 
 } // namespace

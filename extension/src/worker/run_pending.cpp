@@ -12,77 +12,21 @@
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
 #include "src/schedule/firing.hpp"
-#include "src/worker/found_items.hpp"
+#include "src/worker/pending_search.hpp"
 
 namespace stacksaga {
 
 namespace {
 
 constexpr int32 items_max = 1000000;
+// A search lists so many items at least, since other sessions may hold the first ones, and more of
+// them when they hold all of these.
+constexpr int32 probe_min = 16;
 constexpr int32 probe_max = 256;
-
-// Everything due in the ring, in slots of any owner: the saga's row lock and the compare-and-set
-// of its work row prevent that a worker does it too.
-#define FIND_PENDING(OF_ITS_RANK)                                                                  \
-    "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.due_at"                  \
-    "  FROM generate_series(0, $2 - 1) AS s(slot), LATERAL ("                                      \
-    "       SELECT saga_id, slot, purpose, step_no, direction, due_at FROM stacksaga.work w"       \
-    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at <= $3" OF_ITS_RANK              \
-    "        ORDER BY w.due_at LIMIT $4) AS w"                                                     \
-    " ORDER BY w.due_at LIMIT $4"
-constinit pg::Statement find_usual{FIND_PENDING(IS_OF_USUAL_RANK)};
-constinit pg::Statement find_of_rank{FIND_PENDING(IS_OF_RANK("$5"))};
 
 // Of the calls of this session.
 constinit core::LowerRankTurn lower_ranks{};
 constinit bool has_begun = false;
-
-/// Items that this call leaves alone, since only a worker may run their handlers.
-struct LeftItems {
-    DueItem *list;
-    int32 count = 0;
-
-    bool has(const DueItem &item) const {
-        return std::any_of(list, list + count,
-                           [&](const DueItem &left) { return is_same(left, item); });
-    }
-};
-
-/// A search for what is due, the oldest of each rank first, but for what is left alone.
-struct PendingSearch {
-    const Ring &ring;
-    const LeftItems &left;
-    TimestampTz now;
-    uint32 ranks;
-
-    size_t read(int16 rank, std::span<FoundItem> room) const;
-};
-
-size_t PendingSearch::read(int16 rank, std::span<FoundItem> room) const {
-    if ((ranks & (1U << rank)) == 0)
-        return 0;
-    const std::array params{pg::param(ring.ring_id), pg::param(ring.slots), pg::param_time(now),
-                            pg::param(static_cast<int32>(room.size()) + left.count),
-                            pg::param(rank)};
-    pg::Rows rows = rank == core::usual_rank ? find_usual.run_with(std::span{params}.first(4))
-                                             : find_of_rank.run_with(params);
-    size_t count = 0;
-    for (uint64 i = 0; i < rows.count() && count < room.size(); ++i) {
-        const DueItem item{.saga_id = rows.uuid(i, 0),
-                           .slot = rows.int4(i, 1),
-                           .purpose = *core::work_purpose_of(rows.text(i, 2)),
-                           .step_no = rows.int2(i, 3),
-                           .direction = *core::direction_of(rows.text(i, 4))};
-        if (!left.has(item))
-            room[count++] = {.item = item,
-                             .place = {.rank = rank,
-                                       .due_at = rows.time(i, 5),
-                                       .number = 0,
-                                       .is_reserve = false},
-                             .is_retry = false};
-    }
-    return count;
-}
 
 void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
     if (left.count % probe_max == 0)
@@ -168,25 +112,29 @@ int64 run_pending(int32 limit) {
     const std::span room{
         static_cast<FoundItem *>(palloc(sizeof(FoundItem) * room_of_list(probe_max))),
         room_of_list(probe_max)};
-    for (;;) {
-        const int32 wanted = static_cast<int32>(std::min<int64>(limit - count, probe_max));
-        if (wanted <= 0)
-            return count;
-        const PendingSearch search{.ring = ring,
-                                   .left = left,
-                                   .now = pg::clock_now(),
-                                   .ranks = ranks_for_workers(ring.ring_id)};
-        const std::span<FoundItem> found = collect_items(search, room, static_cast<size_t>(wanted));
+    for (int32 listed_min = probe_min; count < limit;) {
+        const int64 wanted = limit - count;
+        const auto listed = static_cast<int32>(std::clamp<int64>(wanted, listed_min, probe_max));
+        const std::span<FoundItem> found =
+            find_pending(ring, left, room, static_cast<size_t>(listed));
+        const bool is_cut = found.size() >= static_cast<size_t>(listed);
         const int64 before = count + left.count;
-        count += run_found(found, has_reserve(found) ? wanted : limit - count, left);
+        count +=
+            run_found(found, has_reserve(found) ? std::min<int64>(wanted, listed) : wanted, left);
         if (count + left.count > before)
             continue;
+        if (is_cut && listed < probe_max) {
+            listed_min = probe_max;
+            continue;
+        }
         // Nothing is due, or other sessions hold what is.
-        const int64 fired = fire_due_schedules(ring.ring_id, wanted).settled;
+        const auto few = static_cast<int32>(std::min<int64>(wanted, probe_max));
+        const int64 fired = fire_due_schedules(ring.ring_id, few).settled;
         if (fired == 0)
-            return count + deliver_pending(ring.ring_id, wanted);
+            return count + deliver_pending(ring.ring_id, few);
         count += fired;
     }
+    return count;
 }
 
 } // namespace

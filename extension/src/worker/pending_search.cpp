@@ -1,0 +1,179 @@
+#include "src/worker/pending_search.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/query.hpp"
+#include "src/common/probe.hpp"
+#include "src/worker/worker_index.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+// Where the table is not accessed directly: somebody has partitioned it, say.
+#define FIND_PENDING(OF_ITS_RANK)                                                                  \
+    "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.due_at"                  \
+    "  FROM generate_series(0, $2 - 1) AS s(slot), LATERAL ("                                      \
+    "       SELECT saga_id, slot, purpose, step_no, direction, due_at FROM stacksaga.work w"       \
+    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at <= $3" OF_ITS_RANK              \
+    "        ORDER BY w.due_at LIMIT $4) AS w"                                                     \
+    " ORDER BY w.due_at LIMIT $4"
+constinit pg::Statement find_usual{FIND_PENDING(IS_OF_USUAL_RANK)};
+constinit pg::Statement find_of_rank{FIND_PENDING(IS_OF_RANK("$5"))};
+
+// A search of slots that have something due each takes less.
+constexpr int64 cheap_search_us = 2000;
+
+/// From where this session searches, by rank. Of one ring.
+struct PendingMemory {
+    int32 ring_id = 0;
+    std::array<ProbeMemory, core::lowest_rank + 1> probes{};
+};
+
+std::array<ProbeMemory, core::lowest_rank + 1> &probes_of(int32 ring_id) {
+    static constinit PendingMemory memory{};
+    if (memory.ring_id != ring_id) {
+        memory.ring_id = ring_id;
+        memory.probes.fill(ProbeMemory(cheap_search_us));
+    }
+    return memory.probes;
+}
+
+/// What both ways to search have to know.
+struct Search {
+    const Ring &ring;
+    const LeftItems &left;
+    TimestampTz now;
+};
+
+/// A search by the indexes. Of the items that it keeps, the one that is due last is in front: they
+/// are a heap.
+class IndexSearch {
+public:
+    IndexSearch(const Search &search, const WorkerIndex &usual, const WorkerIndex &by_rank)
+        : search_(search), usual_(usual), by_rank_(by_rank) {}
+
+    /// The oldest due items of the rank.
+    size_t read(int16 rank, std::span<FoundItem> room);
+
+private:
+    int32 read_slots(const WorkerIndex &index, int32 last);
+    bool is_wanted(TimestampTz due_at) const;
+    void keep(const FoundItem &found);
+
+    const Search &search_;
+    WorkerIndex usual_;
+    WorkerIndex by_rank_;
+    // Of the rank that is read.
+    TimestampTz first_ = DT_NOEND; ///< when the oldest of those that were seen was due
+    std::span<FoundItem> room_{};
+    size_t count_ = 0;
+    int32 seen_ = 0;
+};
+static_assert(std::is_trivially_destructible_v<IndexSearch>);
+
+bool goes_before(const FoundItem &a, const FoundItem &b) {
+    return core::goes_before(a.place, b.place);
+}
+
+size_t IndexSearch::read(int16 rank, std::span<FoundItem> room) {
+    const WorkerIndex &index = rank == core::usual_rank ? usual_ : by_rank_;
+    ProbeMemory &probe = probes_of(search_.ring.ring_id)[static_cast<size_t>(rank)];
+    const TimestampTz from = probe.begin(search_.now);
+    const int32 end = search_.ring.slots;
+    first_ = search_.now;
+    room_ = room;
+    count_ = 0;
+    for (int32 slot = 0; slot < end && !room.empty();) {
+        const int32 last = from == DT_NOBEGIN ? end - 1 : slot;
+        index.seek(search_.ring.ring_id, rank, slot, last, from);
+        slot = read_slots(index, last);
+    }
+    probe.end(search_.now);
+    probe.settle_at(search_.now, first_);
+    std::sort_heap(room_.begin(), room_.begin() + static_cast<ptrdiff_t>(count_), goes_before);
+    return count_;
+}
+
+/// Reads on until a slot has nothing more that is wanted. Returns the slot to go on with.
+int32 IndexSearch::read_slots(const WorkerIndex &index, int32 last) {
+    while (TupleTableSlot *row = index.reader->next()) {
+        CHECK_FOR_INTERRUPTS();
+        const TimestampTz due_at = DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
+        if (!is_wanted(due_at))
+            return DatumGetInt32(value_in(row, WorkColumn::slot)) + 1;
+        first_ = std::min(first_, due_at);
+        if (pg::is_being_changed(row) || pg::is_newer_than_snapshot(row))
+            continue;
+        const FoundItem found = found_item(row);
+        if (!search_.left.has(found.item))
+            keep(found);
+    }
+    return last + 1;
+}
+
+bool IndexSearch::is_wanted(TimestampTz due_at) const {
+    return due_at <= search_.now && (count_ < room_.size() || due_at < room_.front().place.due_at);
+}
+
+void IndexSearch::keep(const FoundItem &found) {
+    if (count_ == room_.size()) {
+        std::pop_heap(room_.begin(), room_.end(), goes_before);
+        --count_;
+    }
+    room_[count_] = found;
+    room_[count_++].place.number = ++seen_;
+    std::push_heap(room_.begin(), room_.begin() + static_cast<ptrdiff_t>(count_), goes_before);
+}
+
+/// The same by statements.
+struct SqlSearch {
+    const Search &search;
+    const uint32 ranks;
+
+    size_t read(int16 rank, std::span<FoundItem> room) const;
+};
+
+size_t SqlSearch::read(int16 rank, std::span<FoundItem> room) const {
+    if ((ranks & (1U << rank)) == 0)
+        return 0;
+    const std::array params{
+        pg::param(search.ring.ring_id), pg::param(search.ring.slots), pg::param_time(search.now),
+        pg::param(static_cast<int32>(room.size()) + search.left.count), pg::param(rank)};
+    pg::Rows rows = rank == core::usual_rank ? find_usual.run_with(std::span{params}.first(4))
+                                             : find_of_rank.run_with(params);
+    size_t count = 0;
+    for (uint64 i = 0; i < rows.count() && count < room.size(); ++i) {
+        const DueItem item{.saga_id = rows.uuid(i, 0),
+                           .slot = rows.int4(i, 1),
+                           .purpose = *core::work_purpose_of(rows.text(i, 2)),
+                           .step_no = rows.int2(i, 3),
+                           .direction = *core::direction_of(rows.text(i, 4))};
+        if (!search.left.has(item))
+            room[count++] = {.item = item,
+                             .place = {.rank = rank,
+                                       .due_at = rows.time(i, 5),
+                                       .number = 0,
+                                       .is_reserve = false},
+                             .is_retry = false};
+    }
+    return count;
+}
+
+} // namespace
+
+std::span<FoundItem> find_pending(const Ring &ring, const LeftItems &left,
+                                  std::span<FoundItem> room, size_t limit) {
+    const Search search{.ring = ring, .left = left, .now = pg::clock_now()};
+    std::span<FoundItem> found;
+    CommandCounterIncrement(); // what this transaction has written counts as well
+    if (work_table.obstacle() != nullptr ||
+        !with_worker_indexes([&](const WorkerIndex &usual, const WorkerIndex &by_rank) {
+            IndexSearch by_index(search, usual, by_rank);
+            found = collect_items(by_index, room, limit);
+        }))
+        found = collect_items(SqlSearch{.search = search, .ranks = ranks_for_workers(ring.ring_id)},
+                              room, limit);
+    return found;
+}
+
+} // namespace stacksaga
