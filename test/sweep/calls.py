@@ -3,6 +3,7 @@
 To add one, write a subclass of Call that has a name; the sweep finds it by itself.
 """
 
+import pathlib
 import re
 import subprocess
 import sys
@@ -10,6 +11,10 @@ import tempfile
 
 import measure
 from filled import add_messages, add_sagas
+
+# What a transaction by hand does that does as little as a call: on few processors that is slower with more clients, too.
+WRITE = "INSERT INTO floor (payload) VALUES ('{}');"
+READ = "\\set n random(1, 1000)\nSELECT payload FROM floor_row WHERE n = :n;"
 
 # The first second of a round opens sessions, which plan and load what they need: it is not counted.
 WARM = 1
@@ -41,9 +46,8 @@ class Call:
     script = ''
     # How many rows a database has for it that counts as empty: a call that reads rows needs some.
     least = 0
-    # What a transaction by hand does that writes as little, where the call writes: on few cores that is slower with
-    # more clients, too.
-    floor = "INSERT INTO floor (payload) VALUES ('{}');"
+    # WRITE or READ.
+    floor = WRITE
     # What brings a database without rows back to none before each round, where the call adds some.
     empty = ''
 
@@ -69,11 +73,14 @@ class Call:
             if not self.used_up(db):
                 return per_second if before is None else per_second * (self.items(db) - before) / max(1, count)
 
-    def floor_rate(self, db, clients, seconds, seed):
-        """Transactions a second of the floor in one round."""
-        db.sql('CREATE TABLE IF NOT EXISTS floor (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), payload jsonb)')
-        db.sql('TRUNCATE floor')
-        return pgbench(db, self.floor, clients, ['-T', str(WARM + seconds)], seed)[1]
+
+def floor_rate(db, script, clients, seconds, seed):
+    """Transactions a second of WRITE or READ in one round."""
+    db.sql('CREATE TABLE IF NOT EXISTS floor (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), payload jsonb)')
+    db.sql('TRUNCATE floor')
+    db.sql("CREATE TABLE IF NOT EXISTS floor_row AS SELECT n, '{}'::jsonb AS payload FROM generate_series(1, 1000) AS n")
+    db.sql('CREATE UNIQUE INDEX IF NOT EXISTS floor_row_n ON floor_row (n)')
+    return pgbench(db, script, clients, ['-T', str(WARM + seconds)], seed)[1]
 
 
 class PooledCall(Call):
@@ -148,11 +155,16 @@ class Fail(Complete):
     answer = "fail_step(saga_id, 'charge', lease, 'the bank is closed', retry_after => '1 day')"
 
 
+def queued_seconds(pid):
+    """For how long a process of one thread has been ready to run while others had the processors."""
+    return int(pathlib.Path(f'/proc/{pid}/schedstat').read_text().split()[1]) / 1e9
+
+
 class SqlSteps(Call):
     """Sagas of one SQL step from start to end: by the worker, or by run_pending() of whoever starts them."""
     name = 'sql_steps'
     script = "SELECT * FROM stacksaga.start_saga('transfer');\n"
-    pool = 1500
+    pool = 3000
 
     def rate(self, db, rows, clients, seconds, seed, conditions):
         if conditions.worker != 'worker':
@@ -160,14 +172,19 @@ class SqlSteps(Call):
             count, per_second = pgbench(db, self.script + 'SELECT stacksaga.run_pending(1);\n', clients,
                                         ['-T', str(WARM + seconds)], seed)
             return per_second * (db.sql('SELECT count(*) FROM ledger') - before) / max(1, count)
-        # All numbers of clients start as many sagas. What is measured is how fast their steps are done.
+        # All numbers of clients start as many sagas. What is measured is how fast their steps are done, but for the
+        # time in which the clients leave the worker no processor.
         each = self.pool * (WARM + seconds) // clients
         first = db.sql('SELECT coalesce(max(n), 0) + 1 FROM ledger')
+        worker = db.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'stacksaga worker'"
+                        ' AND datname = current_database()')
+        queued = queued_seconds(worker)
         pgbench(db, self.script, clients, ['-t', str(each)], seed)
         measure.wait_until(lambda: db.sql('SELECT count(*) FROM ledger WHERE n >= %s', first) == each * clients,
                            'all sagas end', pause=0.05)
-        return each * clients / db.sql(
-            'SELECT extract(epoch FROM max(at) - min(at))::float8 FROM ledger WHERE n >= %s', first)
+        queued = queued_seconds(worker) - queued
+        took = db.sql('SELECT extract(epoch FROM max(at) - min(at))::float8 FROM ledger WHERE n >= %s', first)
+        return each * clients / (took - queued)
 
 
 class Publish(Call):
@@ -215,7 +232,7 @@ END;
 class Replay(Call):
     """A key that is completed, begun again."""
     name = 'replay'
-    floor = ''
+    floor = READ
     area = 'keys'
     least = 1000
     script = ("\\set key random(1, {rows})\n"
@@ -224,20 +241,20 @@ class Replay(Call):
 
 class Sagas(Call):
     name = 'sagas'
-    floor = ''
+    floor = READ
     least = 1000
     script = 'SELECT * FROM stacksaga.sagas ORDER BY created_at DESC LIMIT 20;'
 
 
 class Status(Call):
     name = 'status'
-    floor = ''
+    floor = READ
     script = 'SELECT stacksaga.status();'
 
 
 class Metrics(Call):
     name = 'metrics'
-    floor = ''
+    floor = READ
     script = 'SELECT count(*) FROM stacksaga.metrics();'
 
 

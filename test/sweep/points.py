@@ -60,8 +60,8 @@ class Again:
 @dataclasses.dataclass
 class Group:
     """The points of one call under one set of conditions: the rates of the rounds of each, those of the floor by
-    number of clients, where the call has one, and, where a point fell below a neighbour, both of them measured
-    again. The floor is what a transaction by hand does that does as little under the same load."""
+    number of clients, and, where a point fell below a neighbour, both of them measured again. The floor is what a
+    transaction by hand does that does as little under the same load."""
     call: str
     conditions: Conditions
     rates: dict

@@ -13,14 +13,14 @@ import time
 
 import psycopg
 
-from calls import WARM, every_call
+from calls import WARM, every_call, floor_rate
 from filled import Filled
 from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, table
 
 # How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
 SECONDS, SECONDS_AGAIN = 1, 2
 # Rounds of the floor at each number of clients, and the fewest in which a doubtful pair may become clear.
-FLOOR_ROUNDS, FEWEST_AGAIN = 6, 2
+FLOOR_ROUNDS, FEWEST_AGAIN = 8, 2
 
 # What the cut leaves: points far apart, under the conditions that are hardest on a plan, and a limit
 # that only a collapse falls below, because it runs beside anything.
@@ -88,17 +88,12 @@ class Sweep:
                 self.seed += 1
                 return call.rate(databases[place.rows], place.rows, place.clients, seconds, self.seed, conditions)
 
-            def floor_rate(place):
-                self.seed += 1
-                return call.floor_rate(databases[place.rows], place.clients, SECONDS, self.seed)
-
             places = [Place(rows, clients) for clients in self.chosen.clients for rows in self.chosen.rows]
             for number in range(self.chosen.seconds_per_point):
                 # There and back, so that a place is not always measured after the same other one.
                 for place in places if number % 2 == 0 else reversed(places):
                     group.rates.setdefault(place, []).append(rate(place, SECONDS))
-            if call.floor:
-                group.floors = self.floors_under(conditions, floor_rate)
+            group.floors = self.floors_of(call, databases[min(self.chosen.rows)])
             for pair in group.below(self.chosen.limit):
                 group.again[pair] = self.measure_pair(rate, pair, group.allowed(pair, self.chosen.limit))
         self.groups.append(group)
@@ -108,13 +103,15 @@ class Sweep:
         for pair in failures:
             print(f'  {group.explain(pair, self.chosen.limit)}', flush=True)
 
-    def floors_under(self, conditions, floor_rate):
-        """The floor's rates at each number of clients, measured once for all calls."""
-        if conditions not in self.floors:
-            places = [Place(min(self.chosen.rows), clients) for clients in self.chosen.clients]
-            rounds = [[floor_rate(place) for place in places] for _ in range(FLOOR_ROUNDS)]
-            self.floors[conditions] = {place.clients: list(rates) for place, rates in zip(places, zip(*rounds))}
-        return self.floors[conditions]
+    def floors_of(self, call, db):
+        """The floor's rates at each number of clients, measured once for all calls that have this one."""
+        if call.floor not in self.floors:
+            rates = {clients: [] for clients in self.chosen.clients}
+            for _, clients in itertools.product(range(FLOOR_ROUNDS), self.chosen.clients):
+                self.seed += 1
+                rates[clients].append(floor_rate(db, call.floor, clients, SECONDS, self.seed))
+            self.floors[call.floor] = rates
+        return self.floors[call.floor]
 
     def measure_pair(self, rate, pair, allowed):
         """Both places of a pair in rounds that take turns, A B, B A, ..., until they are clear, or for all rounds."""
