@@ -28,6 +28,14 @@ UPDATE hand.idempotency
 END;
 """
 
+# The round trips of both alone: what no implementation of them can save.
+ROUND_TRIPS = f"""{NEW_KEY}
+BEGIN;
+SELECT 1 AS outcome, 2 AS lease \\gset
+SELECT :lease;
+END;
+"""
+
 KEPT_KEY = "\\set key random(1, {kept})\n"
 
 OURS_AGAIN = KEPT_KEY + f"""
@@ -92,6 +100,8 @@ def run(bench):
     db.sql('ALTER DATABASE bench SET synchronous_commit = off')
     bench.compare('`idempotency_begin` + `idempotency_finish`, one transaction, `synchronous_commit` off',
                   requests(OURS, 16), 'INSERT … ON CONFLICT + UPDATE', requests(THEIRS, 16), clients=16, goal=0.83)
+    bench.compare('as many round trips that do nothing', requests(ROUND_TRIPS, 16), 'INSERT … ON CONFLICT + UPDATE, '
+                  '`synchronous_commit` off', requests(THEIRS, 16), clients=16)
     db.sql('ALTER DATABASE bench RESET synchronous_commit')
     for clients in (1, 4, 16):
         bench.compare('replay by `idempotency_begin`', requests(OURS_AGAIN, clients),
@@ -99,6 +109,8 @@ def run(bench):
                       clients=clients, goal=1.5)
     bench.compare('replay by `idempotency_begin`', requests(OURS_AGAIN, 16),
                   'INSERT … ON CONFLICT, then SELECT', requests(INSERT_FIRST, 16), clients=16, cpu_goal=0.5)
+    bench.compare('a round trip that does nothing', requests('SELECT 1;', 16), 'INSERT … ON CONFLICT, then SELECT',
+                  requests(INSERT_FIRST, 16), clients=16)
     db.must(f"""SELECT outcome = 'replay' FROM stacksaga.idempotency_begin('charges', 'key-1',
                 jsonb_build_object('account', 1, 'amount', 20))""")
 

@@ -56,10 +56,14 @@ END;
 \\endif
 """
 
+# As many transactions, of one row each: the floor of anything that commits so often.
+BARE_COMMITS = "INSERT INTO hand.bare (written_at) VALUES (clock_timestamp());\n" * 2
+
 
 def run(bench):
     db = bench.database()
     db.sql((pathlib.Path(__file__).parent / 'hand_saga.sql').read_text())
+    db.sql('CREATE TABLE hand.bare (written_at timestamptz)')
     db.sql(DEFINE)
     # Steps a round; some are left over, or the last claims would compete for the last rows.
     steps = 1600 if bench.quick else 8000
@@ -78,10 +82,17 @@ def run(bench):
 
     ours = "SELECT count(*) FROM stacksaga.saga WHERE status = 'completed'"
     theirs = "SELECT count(*) FROM hand.done"
+
+    def commits(clients):
+        return lambda _: db.load(BARE_COMMITS, clients=clients, transactions=steps // clients)
+
     for clients in (1, 4, 16):
         bench.compare('`claim_steps` + `complete_step`', answers(OURS, FILL_OURS, ours, clients),
                       'UPDATE … SKIP LOCKED; UPDATE, DELETE, INSERT',
                       answers(THEIRS, FILL_THEIRS, theirs, clients), clients=clients, goal=1, cpu_goal=1.1)
+    for clients in (1, 4, 16):
+        bench.compare('as many transactions of one INSERT', commits(clients), 'UPDATE … SKIP LOCKED; UPDATE, DELETE, INSERT',
+                      answers(THEIRS, FILL_THEIRS, theirs, clients), clients=clients)
 
 
 if __name__ == '__main__':
