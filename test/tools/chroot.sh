@@ -42,6 +42,7 @@ inside() {
         [ -z "$archives" ] || mount --bind "$archives" "$root/var/cache/apt/archives"
         exec chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
             LANG=C.UTF-8 TERM=dumb DEBIAN_FRONTEND=noninteractive ${CI:+CI="$CI"} \
+            ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
             bash -c '\''cd "$1" && shift && exec "$@"'\'' - "$folder" "$@"
     ' - "$root" "${archives:-}" "$@"
 }
