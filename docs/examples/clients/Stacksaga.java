@@ -29,11 +29,12 @@ public class Stacksaga {
         lease = seconds + " seconds";
         Thread main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(main)));
-        Executors.newSingleThreadScheduledExecutor()
+        Executors.newSingleThreadScheduledExecutor(task -> { var t = new Thread(task); t.setDaemon(true); return t; })
             .scheduleWithFixedDelay(this::beat, seconds * 333, seconds * 333, TimeUnit.MILLISECONDS);
     }
     /** Ends after what is at hand. A cancel that arrives before its statement does nothing: again. */
     private void stop(Thread main) {
+        if (!main.isAlive()) return;   // an error ended it: the status says so
         stopping.countDown();
         while (main.isAlive()) {
             Statement call = wait;
@@ -53,7 +54,6 @@ public class Stacksaga {
             if (isOf(error, "SG")) item.put("lost", "t");   // somebody else's by now
         }
     }
-
     /** One turn after the other. After an error it connects again, later and later, and not all at once. */
     private void run(Turn turn) throws Exception {
         for (int errors = 0; goesOn();) {
@@ -139,7 +139,7 @@ public class Stacksaga {
         } finally { if (call.sql.startsWith("CALL")) wait = null; }
         return items;
     }
-    private static String textOf(Exception error) { return String.valueOf(error.getMessage()).replace("\0", ""); }
+    private static String textOf(Exception why) { return String.format("%.1000s", why.getMessage()).replace("\0", ""); }
     private static String classOf(Exception error) {   // an unknown error may not come again
         return isOf(error, "SR504") ? "unknown" : isOf(error, "SG") ? "non_retryable" : "retryable";
     }

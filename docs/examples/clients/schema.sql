@@ -12,7 +12,7 @@ DECLARE
     act      boolean := direction = 'act';
     charged  charge;
 BEGIN
-    IF (input->>'amount')::numeric <= 0 THEN
+    IF act AND (input->>'amount')::numeric <= 0 THEN
         RAISE 'an amount of % cannot be charged', input->>'amount' USING ERRCODE = 'SG424';   -- will fail again
     END IF;
     INSERT INTO charge VALUES (step_key, CASE WHEN act THEN (input->>'amount')::numeric ELSE 0 END, NOT act)

@@ -65,7 +65,7 @@ func failure(err error, call ...any) []any {
 	} else if isOf(err, "SG") {
 		class = "non_retryable"
 	}
-	return append(call, strings.ReplaceAll(err.Error(), "\x00", ""), class)
+	return append(call, strings.ReplaceAll(fmt.Sprintf("%.1000s", err), "\x00", ""), class)
 }
 
 // The heartbeat, in a session of its own. When it fails the next one tries again: a lease lasts for three.

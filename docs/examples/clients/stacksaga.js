@@ -78,8 +78,8 @@ class Client {
 
     pause(milliseconds) {
         return new Promise((resolve) => {
-            this.wake = resolve;
-            setTimeout(resolve, milliseconds * (0.5 + Math.random() / 2));
+            const timer = setTimeout(resolve, milliseconds * (0.5 + Math.random() / 2));
+            this.wake = () => resolve(clearTimeout(timer));
         });
     }
 
@@ -89,7 +89,7 @@ class Client {
             if (this.stopping) return;
             const claim = 'SELECT * FROM stacksaga.claim_steps($1, $2, 1, $3)';
             const { rows: [step] } = await this.db.query(claim, [queue, NAME, this.lease]);
-            if (!step) return this.wait(queue);
+            if (!step) return this.stopping || this.wait(queue);
             const name = [step.saga_id, step.step, step.lease];  // the lease is a string: let it be one
             this.held = { name, item: step };
             try {
@@ -137,7 +137,7 @@ class Client {
         for (const message of messages) {
             if (message.key !== null && failed.has(message.key)) continue;  // later ones wait for one that failed
             await db.query('SAVEPOINT message');
-            await effect(db, message).catch(async (error) => {
+            await (async () => effect(db, message))().catch(async (error) => {
                 await db.query('ROLLBACK TO message');
                 failed.set(message.key ?? message, [message.batch_id, message.message_id, ...failure(error)]);
             });

@@ -6,10 +6,9 @@
 Both return after SIGTERM. An error that the effect raises says by its `sqlstate` what the failure means.
 While it runs, step['cancel_requested'] and step['lost'] may become true: then end soon.
 """
-import contextlib, datetime, os, random, signal, socket, sys, threading, time
+import contextlib, datetime, json, os, random, signal, socket, sys, threading, time
 import psycopg
 from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
 NAME = f'{socket.gethostname()}-{os.getpid()}'
 
@@ -87,7 +86,7 @@ class Client:
             name = step['saga_id'], step['step'], step['lease']
             self.held = name, step
             try:
-                self.answer = 'complete_step(%s, %s, %s, %s)', (*name, Jsonb(effect(self.db, step)))
+                self.answer = 'complete_step(%s, %s, %s, %s)', (*name, json.dumps(effect(self.db, step)))
             except Exception as error:
                 log('step:', error)
                 self.answer = 'fail_step(%s, %s, %s, %s, %s)', (*name, *failure(error))
