@@ -21,6 +21,9 @@ blocked_keys|\N||subscription text, topic text, key text, message_id uuid, block
 cancel_saga|2|saga_id uuid, reason text|text
 cancel_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true|TABLE(saga_id uuid, status_before text, status_after text, sqlstate text, error text)
 child_step|2|name text, saga text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
+citus_check|0||TABLE(severity text, problem text, detail text, hint text)
+citus_disable|0||void
+citus_enable|0|shard_count integer DEFAULT 32|void
 claim_steps|2|queue text, worker text, max_steps integer DEFAULT 1, lease interval DEFAULT '00:00:30'::interval|SETOF stacksaga.claimed_step
 clock_now|0||timestamp with time zone
 cloudevent|7|topic text, key text, type text, payload jsonb, headers jsonb, message_id uuid, published_at timestamp with time zone|jsonb
@@ -86,7 +89,7 @@ publish|2|topic text, payload jsonb, key text DEFAULT NULL::text, type text DEFA
 publish_batch|2|topic text, payloads jsonb[], keys text[] DEFAULT NULL::text[], types text[] DEFAULT NULL::text[]|SETOF uuid
 publish_window|7|region text, cluster text, window_start timestamp with time zone, nodes text[], range_starts bigint[], range_ends bigint[], publisher text, agent text DEFAULT NULL::text|bigint
 queue_step|2|name text, queue text, compensable boolean DEFAULT true, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
-queues|\N||queue text, waiting bigint, running bigint, oldest_due timestamp with time zone, paused boolean, max_running integer, max_running_per_group integer, rate integer, rate_interval interval, paused_since timestamp with time zone, pause_reason text, region text, cluster text
+queues|\N||queue text, waiting bigint, running bigint, oldest_due timestamp with time zone, paused boolean, max_running integer, max_running_per_group integer, rate integer, rate_interval interval, paused_since timestamp with time zone, pause_reason text, region text, cluster text, completed bigint, failed bigint
 read_value|2|scope text, key text|TABLE(value jsonb, version bigint)
 receive_messages|2|subscription text, consumer text, max_messages integer DEFAULT 100, lease interval DEFAULT '00:00:30'::interval|SETOF stacksaga.message
 redact_saga|2|saga_id uuid, reason text|void
@@ -110,12 +113,13 @@ ring_status|\N||region text, cluster text, epoch bigint, window_start timestamp 
 run_pending|0|max_items integer DEFAULT 100|bigint
 saga_actions|\N||saga_id uuid, action text, step text, outcome text, role text, reason text, acted_at timestamp with time zone, status_before text, status_after text
 saga_diagram|1|saga text, version integer DEFAULT NULL::integer|text
-saga_history|\N||saga_id uuid, step text, direction text, attempt integer, status text, error text, error_class text, started_at timestamp with time zone, finished_at timestamp with time zone, worker text
+saga_history|\N||saga_id uuid, step text, direction text, attempt integer, status text, error text, error_class text, started_at timestamp with time zone, finished_at timestamp with time zone, worker text, published jsonb
 saga_id_of|2|saga text, key text, run integer DEFAULT 0|uuid
 saga_result|1|saga_id uuid|TABLE(status text, output jsonb, error text, failed_step text, finished_at timestamp with time zone)
+saga_spans|1|saga_ids uuid[]|TABLE(saga_id uuid, trace_id text, span_id text, parent_span_id text, name text, started_at timestamp with time zone, finished_at timestamp with time zone, error text, attributes jsonb)
 saga_timeline|1|saga_id uuid|SETOF text
 saga_transitions|0||TABLE(from_status text, to_status text, direction text, sentence text, of_child boolean)
-sagas|\N||saga_id uuid, saga text, version integer, key text, status text, current_step text, attempt integer, paused_until timestamp with time zone, region text, cluster text, token bigint, input jsonb, output jsonb, last_error text, created_at timestamp with time zone, updated_at timestamp with time zone, finished_at timestamp with time zone, parent_id uuid, pause_reason text
+sagas|\N||saga_id uuid, saga text, version integer, key text, status text, current_step text, attempt integer, paused_until timestamp with time zone, region text, cluster text, token bigint, input jsonb, output jsonb, last_error text, created_at timestamp with time zone, updated_at timestamp with time zone, finished_at timestamp with time zone, parent_id uuid, pause_reason text, priority integer, group_key text, attributes jsonb
 schedules|\N||schedule text, saga text, cron text, timezone text, paused boolean, next_run timestamp with time zone, last_run timestamp with time zone, last_saga_id uuid, catch_up text, overlap text, input jsonb, role text, failures integer, failed_since timestamp with time zone, last_error text, next_attempt timestamp with time zone, paused_since timestamp with time zone, pause_reason text, region text, cluster text
 set_queue|1|queue text, max_running integer DEFAULT NULL::integer, max_running_per_group integer DEFAULT NULL::integer, rate integer DEFAULT NULL::integer, rate_interval interval DEFAULT '00:00:01'::interval|void
 signal_saga|2|saga_id uuid, signal text, payload jsonb DEFAULT '{}'::jsonb, message_id text DEFAULT NULL::text|boolean
@@ -150,6 +154,7 @@ timer_step|2|name text, delay interval, stage integer DEFAULT NULL::integer, tim
 token|1|key text|bigint
 token_bytes|1|key bytea|bigint
 token_uuid|1|key uuid|bigint
+traced_sagas|1|after timestamp with time zone, after_saga_id uuid DEFAULT NULL::uuid, max_sagas integer DEFAULT 1000|TABLE(saga_id uuid, finished_at timestamp with time zone)
 type claimed_step|\N||saga_id uuid, saga text, step text, direction text, attempt integer, input jsonb, results jsonb, idempotency_key text, headers jsonb, deadline timestamp with time zone, lease bigint, lease_until timestamp with time zone
 type message|\N||batch_id bigint, message_id uuid, topic text, key text, type text, payload jsonb, headers jsonb, attempt integer, published_at timestamp with time zone
 type step_call|\N||saga_id uuid, saga text, step text, direction text, attempt integer, input jsonb, results jsonb, idempotency_key text, headers jsonb, deadline timestamp with time zone
@@ -199,6 +204,8 @@ $$;
 SELECT count(*) > 100 AS recorded FROM api_of_1_0;
 SELECT * FROM broken() WHERE what IS NOT NULL;
 
+-- Until 1.0 is released the record is all that there is; after it, what a later version adds is recorded at its release.
+SELECT name FROM (SELECT name, arguments, result FROM api_now EXCEPT SELECT name, arguments, result FROM api_of_1_0) AS new ORDER BY name;
 -- It notices what would break a caller: a function or setting that goes, an argument renamed, one in the middle,
 -- one that was optional, a column that goes; not what is added at the end.
 UPDATE api_of_1_0 SET name = 'drop_saga' WHERE name = 'cancel_saga';
