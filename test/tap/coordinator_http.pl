@@ -80,7 +80,7 @@ SKIP:
 }
 
 # The alerts and the dashboard use existing metrics.
-my %known = map { $_ => 1 } split /\n/, $node->safe_psql('postgres',
+my %known = map { $_ => 1 } 'stacksaga_coordinator_database_up', split /\n/, $node->safe_psql('postgres',
 	'SELECT name FROM stacksaga.metric_descriptions()');
 foreach my $file ('coordinator/monitoring/prometheus/alerts.yml', 'coordinator/monitoring/grafana/stacksaga.json')
 {
