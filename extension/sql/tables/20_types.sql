@@ -88,6 +88,33 @@ CREATE TYPE stacksaga.claimed_step AS (
 COMMENT ON TYPE stacksaga.claimed_step IS
     'A step_call that a service has claimed, with the lease that its answer must carry';
 
+COMMENT ON COLUMN stacksaga.step_definition.name IS 'The name of the step';
+COMMENT ON COLUMN stacksaga.step_definition.kind IS 'sql, queue, message, signal, timer or child';
+COMMENT ON COLUMN stacksaga.step_definition.action IS 'The function of a sql step, as it was written';
+COMMENT ON COLUMN stacksaga.step_definition.compensation IS
+    'The function that undoes a sql step, as it was written; null: none';
+COMMENT ON COLUMN stacksaga.step_definition.queue IS 'The queue of a queue step';
+COMMENT ON COLUMN stacksaga.step_definition.compensable IS 'Whether a queue step has a compensation';
+COMMENT ON COLUMN stacksaga.step_definition.signal IS 'The signal that a signal step waits for';
+COMMENT ON COLUMN stacksaga.step_definition.delay IS 'How long a timer step waits';
+COMMENT ON COLUMN stacksaga.step_definition.saga IS 'The saga that a child step starts';
+COMMENT ON COLUMN stacksaga.step_definition.topic IS 'The topic that a message step publishes its call to';
+COMMENT ON COLUMN stacksaga.step_definition.compensation_topic IS
+    'The topic that it publishes its compensation to; null: none';
+COMMENT ON COLUMN stacksaga.step_definition.stage IS
+    'Steps of one stage run at the same time; null: a stage of its own';
+COMMENT ON COLUMN stacksaga.step_definition.timeout IS 'How long an attempt may take; null: as long as it wants';
+COMMENT ON COLUMN stacksaga.step_definition.retry IS 'The retry policy of the step; null: that of the saga';
+COMMENT ON COLUMN stacksaga.step_definition.effect IS
+    'What may be done about its effect; null: what follows from its compensation';
+COMMENT ON COLUMN stacksaga.step_definition.compensate_when IS
+    'started: undone also when its outcome is not known; completed: only when it is known to be done';
+COMMENT ON COLUMN stacksaga.step_definition.verify IS
+    'The function that is asked for an unknown outcome, as it was written; null: none';
+COMMENT ON COLUMN stacksaga.step_definition.fallback IS
+    'What is tried when the action has failed for good: a function, a queue or a topic; null: nothing';
+COMMENT ON COLUMN stacksaga.step_definition.search_path IS 'The search_path of the session that made it';
+
 COMMENT ON COLUMN stacksaga.step_call.saga_id IS 'The id of the saga';
 COMMENT ON COLUMN stacksaga.step_call.saga IS 'The name of the saga';
 COMMENT ON COLUMN stacksaga.step_call.step IS 'The name of the step';

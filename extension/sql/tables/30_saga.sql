@@ -18,6 +18,15 @@ CREATE TABLE stacksaga.saga_definition (
 CREATE UNIQUE INDEX saga_definition_current ON stacksaga.saga_definition (saga) WHERE is_current;
 COMMENT ON TABLE stacksaga.saga_definition IS
     'One row per version of a saga definition; new sagas take the current one, running sagas stay on theirs';
+COMMENT ON COLUMN stacksaga.saga_definition.definition_id IS 'Numbers the versions of all sagas';
+COMMENT ON COLUMN stacksaga.saga_definition.saga IS 'The name of the saga';
+COMMENT ON COLUMN stacksaga.saga_definition.version IS 'Counts from 1 for each saga';
+COMMENT ON COLUMN stacksaga.saga_definition.is_current IS 'Whether new sagas take this version';
+COMMENT ON COLUMN stacksaga.saga_definition.deadline IS 'How long a saga may take; null: as long as it wants';
+COMMENT ON COLUMN stacksaga.saga_definition.compensation_retry IS 'The retry policy of compensations';
+COMMENT ON COLUMN stacksaga.saga_definition.on_compensation_failure IS
+    'What follows a compensation that failed for good: park, or continue with the others and park then';
+COMMENT ON COLUMN stacksaga.saga_definition.defined_at IS 'When it was defined';
 COMMENT ON COLUMN stacksaga.saga_definition.content IS
     'The definition as text, which decides whether a definition is new';
 COMMENT ON COLUMN stacksaga.saga_definition.definer IS 'The role that steps run as';
@@ -55,6 +64,32 @@ CREATE TABLE stacksaga.definition_step (
 );
 COMMENT ON TABLE stacksaga.definition_step IS
     'The steps of each definition; the steps of one stage run at the same time';
+COMMENT ON COLUMN stacksaga.definition_step.definition_id IS 'The version of a saga';
+COMMENT ON COLUMN stacksaga.definition_step.step_no IS 'Counts from 1, in the order of the definition';
+COMMENT ON COLUMN stacksaga.definition_step.step IS 'The name of the step';
+COMMENT ON COLUMN stacksaga.definition_step.kind IS 'sql, queue, message, signal, timer or child';
+COMMENT ON COLUMN stacksaga.definition_step.stage IS
+    'Steps of one stage run at the same time, and stages follow each other';
+COMMENT ON COLUMN stacksaga.definition_step.action_oid IS 'That function, as the definer found it';
+COMMENT ON COLUMN stacksaga.definition_step.compensation IS
+    'The signature of the function that undoes a sql step; null: none';
+COMMENT ON COLUMN stacksaga.definition_step.compensation_oid IS 'That function, as the definer found it';
+COMMENT ON COLUMN stacksaga.definition_step.verify IS
+    'The signature of the function that is asked for an unknown outcome; null: none';
+COMMENT ON COLUMN stacksaga.definition_step.verify_oid IS 'That function, as the definer found it';
+COMMENT ON COLUMN stacksaga.definition_step.queue IS 'The queue of a queue step';
+COMMENT ON COLUMN stacksaga.definition_step.signal IS 'The signal that a signal step waits for';
+COMMENT ON COLUMN stacksaga.definition_step.delay IS 'How long a timer step waits';
+COMMENT ON COLUMN stacksaga.definition_step.child_saga IS 'The saga that a child step starts';
+COMMENT ON COLUMN stacksaga.definition_step.topic IS 'The topic that a message step publishes its call to';
+COMMENT ON COLUMN stacksaga.definition_step.compensation_topic IS
+    'The topic that it publishes its compensation to; null: none';
+COMMENT ON COLUMN stacksaga.definition_step.fallback_oid IS 'The function that is the fallback of a sql step';
+COMMENT ON COLUMN stacksaga.definition_step.retry IS 'The retry policy of the step';
+COMMENT ON COLUMN stacksaga.definition_step.effect IS
+    'What may be done about the effect of the step; the view effects says what follows';
+COMMENT ON COLUMN stacksaga.definition_step.compensate_when IS
+    'started: undone also when its outcome is not known; completed: only when it is known to be done';
 COMMENT ON COLUMN stacksaga.definition_step.action IS
     'The signature of the function that a sql step runs; the oid beside it is checked at each call';
 COMMENT ON COLUMN stacksaga.definition_step.fallback IS
@@ -108,6 +143,26 @@ CREATE INDEX saga_children ON stacksaga.saga (parent_id, parent_step, run)
     WHERE parent_id IS NOT NULL;
 COMMENT ON TABLE stacksaga.saga IS
     'One row per saga; the allowed changes of status are those of saga_transitions()';
+COMMENT ON COLUMN stacksaga.saga.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.saga.token IS 'Its place on the ring: the token of its id';
+COMMENT ON COLUMN stacksaga.saga.ring_id IS 'The ring that it belongs to';
+COMMENT ON COLUMN stacksaga.saga.slot IS 'The slot of the ring that its token lies in';
+COMMENT ON COLUMN stacksaga.saga.definition_id IS 'The version of the definition that it began with';
+COMMENT ON COLUMN stacksaga.saga.run IS
+    'Counts the runs of its key from 0; of a child, the sagas that its step has started';
+COMMENT ON COLUMN stacksaga.saga.status IS 'pending, running, suspended, compensating, parked, completed or failed';
+COMMENT ON COLUMN stacksaga.saga.failed_step IS 'The step whose failure made the saga compensate';
+COMMENT ON COLUMN stacksaga.saga.parked_step IS 'The step that parked the saga';
+COMMENT ON COLUMN stacksaga.saga.parked_direction IS 'Whether its act or its compensation did';
+COMMENT ON COLUMN stacksaga.saga.deadline_at IS 'When it compensates unless it has ended; null: it has no deadline';
+COMMENT ON COLUMN stacksaga.saga.created_at IS 'When it was started';
+COMMENT ON COLUMN stacksaga.saga.updated_at IS 'When the row was last changed';
+COMMENT ON COLUMN stacksaga.saga.finished_at IS 'When it completed or failed; null: not yet';
+COMMENT ON COLUMN stacksaga.saga.parent_step IS 'The step of that saga that started this one';
+COMMENT ON COLUMN stacksaga.saga.key IS 'The key that it was started with; null: none';
+COMMENT ON COLUMN stacksaga.saga.error IS 'Why it compensates or has failed';
+COMMENT ON COLUMN stacksaga.saga.input IS 'What it was started with';
+COMMENT ON COLUMN stacksaga.saga.headers IS 'Headers of its calls and messages, such as a traceparent';
 COMMENT ON COLUMN stacksaga.saga.direction IS
     'act, then compensate, and never act again, whatever suspends, parks or resumes the saga';
 COMMENT ON COLUMN stacksaga.saga.latest_run IS
@@ -144,6 +199,11 @@ CREATE INDEX saga_attribute_listed
     ON stacksaga.saga_attribute (attribute, status, definition_id, created_at, saga_id);
 COMMENT ON TABLE stacksaga.saga_attribute IS
     'One row per attribute of a saga, written with the saga''s row; a row whose saga was removed means nothing';
+COMMENT ON COLUMN stacksaga.saga_attribute.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.saga_attribute.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.saga_attribute.definition_id IS 'The version of the definition that the saga began with';
+COMMENT ON COLUMN stacksaga.saga_attribute.status IS 'The status of the saga';
+COMMENT ON COLUMN stacksaga.saga_attribute.created_at IS 'When the saga was started';
 COMMENT ON COLUMN stacksaga.saga_attribute.attribute IS
     'Hash of the name and the value, which are in the saga''s row';
 COMMENT ON INDEX stacksaga.saga_attribute_listed IS
@@ -199,6 +259,20 @@ CREATE INDEX work_leased_by_group ON stacksaga.work (ring_id, queue, group_key)
     WHERE queue IS NOT NULL AND lease_until IS NOT NULL AND group_key <> '';
 COMMENT ON TABLE stacksaga.work IS
     'One row for everything that is or may become due: a step to run, a pause before a retry, a lease that may run out, a signal or a child that a step waits for, a deadline';
+COMMENT ON COLUMN stacksaga.work.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.work.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.work.ring_id IS 'The ring of the saga';
+COMMENT ON COLUMN stacksaga.work.slot IS 'The slot of the ring that the token lies in';
+COMMENT ON COLUMN stacksaga.work.due_at IS
+    'When it may be claimed or done; while it is claimed, when its lease or its timeout runs out';
+COMMENT ON COLUMN stacksaga.work.attempt IS 'Counts the attempts of the step and direction';
+COMMENT ON COLUMN stacksaga.work.lease_until IS
+    'When the lease of the latest claim runs out; null: it is not claimed';
+COMMENT ON COLUMN stacksaga.work.started_at IS 'When that attempt began, or a signal step began to wait';
+COMMENT ON COLUMN stacksaga.work.purpose IS 'Why the row is there';
+COMMENT ON COLUMN stacksaga.work.verifying IS 'Whether the verify function of the step is to be asked';
+COMMENT ON COLUMN stacksaga.work.queue IS 'The queue that services claim it from; null: a worker does it';
+COMMENT ON COLUMN stacksaga.work.worker IS 'Who claimed it last';
 COMMENT ON INDEX stacksaga.work_for_workers IS
     'What a worker must do of the usual rank, by slot and instant; rows that only a service may claim are not in it';
 COMMENT ON INDEX stacksaga.work_for_workers_by_rank IS
@@ -244,6 +318,16 @@ CREATE TABLE stacksaga.effect (
 );
 COMMENT ON TABLE stacksaga.effect IS
     'One row per completed (saga, step, direction), written in the transaction of the effect';
+COMMENT ON COLUMN stacksaga.effect.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.effect.step_no IS 'The step';
+COMMENT ON COLUMN stacksaga.effect.direction IS 'act or compensate';
+COMMENT ON COLUMN stacksaga.effect.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.effect.attempt IS 'The attempt that completed it';
+COMMENT ON COLUMN stacksaga.effect.lease IS 'The lease under which it was answered; null without one';
+COMMENT ON COLUMN stacksaga.effect.started_at IS 'When that attempt began';
+COMMENT ON COLUMN stacksaga.effect.completed_at IS 'When it was completed';
+COMMENT ON COLUMN stacksaga.effect.worker IS 'Who did it';
+COMMENT ON COLUMN stacksaga.effect.output IS 'What it returned';
 COMMENT ON COLUMN stacksaga.effect.published IS
     'What its handler published: how many messages, and topic, key and id of the first 20; null: none';
 
@@ -264,6 +348,18 @@ CREATE TABLE stacksaga.failure (
     PRIMARY KEY (saga_id, step_no, direction, attempt, token)
 );
 COMMENT ON TABLE stacksaga.failure IS 'One row per failed attempt';
+COMMENT ON COLUMN stacksaga.failure.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.failure.step_no IS 'The step';
+COMMENT ON COLUMN stacksaga.failure.direction IS 'act or compensate';
+COMMENT ON COLUMN stacksaga.failure.attempt IS 'Counts from 1 for each step and direction';
+COMMENT ON COLUMN stacksaga.failure.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.failure.lease IS 'The lease under which it was claimed; null without one';
+COMMENT ON COLUMN stacksaga.failure.error_class IS 'What the failure means';
+COMMENT ON COLUMN stacksaga.failure.started_at IS 'When the attempt began';
+COMMENT ON COLUMN stacksaga.failure.finished_at IS 'When it failed';
+COMMENT ON COLUMN stacksaga.failure.worker IS 'Who did it';
+COMMENT ON COLUMN stacksaga.failure.sqlstate IS 'The SQLSTATE of the error, where it has one';
+COMMENT ON COLUMN stacksaga.failure.error IS 'The text of the error';
 COMMENT ON COLUMN stacksaga.failure.outcome_known IS
     'False when the effect may have happened all the same: a lost lease, a timeout, an unknown answer';
 
@@ -282,6 +378,14 @@ CREATE UNIQUE INDEX saga_signal_message ON stacksaga.saga_signal (saga_id, messa
     WHERE message_id IS NOT NULL;
 COMMENT ON TABLE stacksaga.saga_signal IS
     'One row per accepted signal, in the order of arrival; step_no is the step that has taken it';
+COMMENT ON COLUMN stacksaga.saga_signal.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.saga_signal.signal_no IS 'Counts the signals of the saga in the order of arrival';
+COMMENT ON COLUMN stacksaga.saga_signal.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.saga_signal.signal IS 'The name of the signal';
+COMMENT ON COLUMN stacksaga.saga_signal.message_id IS 'The id under which it is accepted once; null: none';
+COMMENT ON COLUMN stacksaga.saga_signal.step_no IS 'The step that has taken it; null: none yet';
+COMMENT ON COLUMN stacksaga.saga_signal.arrived_at IS 'When it arrived';
+COMMENT ON COLUMN stacksaga.saga_signal.payload IS 'What came with it';
 COMMENT ON INDEX stacksaga.saga_signal_message IS 'A message is accepted once per saga';
 
 CREATE TABLE stacksaga.saga_action (
@@ -303,6 +407,18 @@ CREATE TABLE stacksaga.saga_action (
 CREATE INDEX saga_action_acted ON stacksaga.saga_action (acted_at);
 COMMENT ON TABLE stacksaga.saga_action IS
     'What operators did to a saga: who, when and why';
+COMMENT ON COLUMN stacksaga.saga_action.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.saga_action.action_no IS 'Counts the actions on the saga';
+COMMENT ON COLUMN stacksaga.saga_action.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.saga_action.action IS 'cancel, suspend, resume, retry, resolve or redact';
+COMMENT ON COLUMN stacksaga.saga_action.step_no IS 'The step that was resolved';
+COMMENT ON COLUMN stacksaga.saga_action.outcome IS 'done or not_done, of a step that was resolved';
+COMMENT ON COLUMN stacksaga.saga_action.role IS 'The role that acted';
+COMMENT ON COLUMN stacksaga.saga_action.acted_at IS 'When it was';
+COMMENT ON COLUMN stacksaga.saga_action.status_before IS 'The status of the saga before';
+COMMENT ON COLUMN stacksaga.saga_action.status_after IS 'The status of the saga after';
+COMMENT ON COLUMN stacksaga.saga_action.reason IS 'The reason that it gave';
+COMMENT ON COLUMN stacksaga.saga_action.on_behalf_of IS 'Whom the role acted for, by its own account';
 COMMENT ON INDEX stacksaga.saga_action_acted IS 'The newest actions';
 
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition', '');

@@ -13,6 +13,13 @@ CREATE TABLE stacksaga.queue (
     PRIMARY KEY (ring_id, queue)
 );
 COMMENT ON TABLE stacksaga.queue IS 'One row per queue that has limits or is paused';
+COMMENT ON COLUMN stacksaga.queue.ring_id IS 'The ring';
+COMMENT ON COLUMN stacksaga.queue.queue IS 'The name of the queue';
+COMMENT ON COLUMN stacksaga.queue.max_running IS 'How many leases there may be; null: no limit';
+COMMENT ON COLUMN stacksaga.queue.max_running_per_group IS
+    'How many leases of one group there may be; null: no limit';
+COMMENT ON COLUMN stacksaga.queue.rate_interval IS 'The length of these windows';
+COMMENT ON COLUMN stacksaga.queue.pause_reason IS 'The reason that was given';
 COMMENT ON COLUMN stacksaga.queue.rate IS 'At most so many claims in any window of rate_interval';
 COMMENT ON COLUMN stacksaga.queue.paused_at IS 'Since when only compensations are claimed';
 
@@ -26,6 +33,9 @@ CREATE TABLE stacksaga.queue_claims (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE stacksaga.queue_claims IS
     'When a queue with a rate was claimed from, within its last interval';
+COMMENT ON COLUMN stacksaga.queue_claims.ring_id IS 'The ring';
+COMMENT ON COLUMN stacksaga.queue_claims.queue IS 'The name of the queue';
+COMMENT ON COLUMN stacksaga.queue_claims.claimed_at IS 'The instants of its claims, in order';
 COMMENT ON COLUMN stacksaga.queue_claims.claims IS
     'How many steps were claimed at each of these instants; instants that lie close together count as the later one';
 

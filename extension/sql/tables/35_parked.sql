@@ -9,4 +9,7 @@ CREATE TABLE stacksaga.parked_saga (
 );
 COMMENT ON TABLE stacksaga.parked_saga IS
     'One row per parked saga; a row whose saga was removed means nothing';
+COMMENT ON COLUMN stacksaga.parked_saga.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.parked_saga.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.parked_saga.since IS 'When it was parked';
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.parked_saga', '');

@@ -78,6 +78,18 @@ CREATE INDEX outbox_message_2_transaction
     WITH (deduplicate_items = off);
 COMMENT ON TABLE stacksaga.outbox_message IS
     'The log: one row per message, never updated or deleted; a generation that every subscription has read is truncated';
+COMMENT ON COLUMN stacksaga.outbox_message.number IS 'Counts messages in the order of their publishing';
+COMMENT ON COLUMN stacksaga.outbox_message.token IS
+    'Its place on the ring: the token of its key, or of its id where it has none';
+COMMENT ON COLUMN stacksaga.outbox_message.published_at IS 'When it was published';
+COMMENT ON COLUMN stacksaga.outbox_message.ring_id IS 'The ring that it belongs to';
+COMMENT ON COLUMN stacksaga.outbox_message.generation IS 'Which of the three tables holds it';
+COMMENT ON COLUMN stacksaga.outbox_message.message_id IS 'The same for every delivery';
+COMMENT ON COLUMN stacksaga.outbox_message.topic IS 'The topic that it was published to';
+COMMENT ON COLUMN stacksaga.outbox_message.key IS 'Messages of one key come in order; null: in any order';
+COMMENT ON COLUMN stacksaga.outbox_message.type IS 'What publish() got as its type';
+COMMENT ON COLUMN stacksaga.outbox_message.payload IS 'What was published';
+COMMENT ON COLUMN stacksaga.outbox_message.headers IS 'Headers, such as a traceparent';
 COMMENT ON TABLE stacksaga.outbox_message_0 IS 'One of the three generations of the log';
 COMMENT ON TABLE stacksaga.outbox_message_1 IS 'One of the three generations of the log';
 COMMENT ON TABLE stacksaga.outbox_message_2 IS 'One of the three generations of the log';
@@ -88,6 +100,21 @@ COMMENT ON COLUMN stacksaga.outbox_message.origin IS
 COMMENT ON COLUMN stacksaga.outbox_message.stripe IS
     'The top four bits of the token, with which the indexes begin: a subscription reads the stripes of its partitions';
 COMMENT ON COLUMN stacksaga.outbox_message.deliver_at IS 'Not to be delivered before; null: at once';
+-- The three tables say the same of their columns.
+DO $$
+DECLARE
+    statement text;
+BEGIN
+    FOR statement IN
+        SELECT pg_catalog.format('COMMENT ON COLUMN stacksaga.outbox_message_%s.%I IS %L', n, attname,
+                                 pg_catalog.col_description(attrelid, attnum))
+          FROM pg_catalog.pg_attribute, pg_catalog.generate_series(0, 2) AS n
+         WHERE attrelid = 'stacksaga.outbox_message'::regclass AND attnum > 0
+    LOOP
+        EXECUTE statement;
+    END LOOP;
+END
+$$;
 
 CREATE TABLE stacksaga.outbox_tick (
     tick          bigint PRIMARY KEY,
@@ -99,6 +126,11 @@ CREATE TABLE stacksaga.outbox_tick (
 ) WITH (autovacuum_vacuum_insert_threshold = -1);
 COMMENT ON TABLE stacksaga.outbox_tick IS
     'Snapshots of the log: a window is the messages that one tick sees and the tick before does not';
+COMMENT ON COLUMN stacksaga.outbox_tick.tick IS 'Counts ticks';
+COMMENT ON COLUMN stacksaga.outbox_tick.number_after IS 'The last number given out once the snapshot had been taken';
+COMMENT ON COLUMN stacksaga.outbox_tick.origin IS 'The system identifier of the cluster that the snapshot belongs to';
+COMMENT ON COLUMN stacksaga.outbox_tick.ticked_at IS 'When it was taken';
+COMMENT ON COLUMN stacksaga.outbox_tick.snapshot IS 'Which transactions it sees';
 COMMENT ON COLUMN stacksaga.outbox_tick.number_before IS
     'The last number given out before the snapshot was taken; number_after: when it had been';
 
@@ -125,6 +157,26 @@ CREATE TABLE stacksaga.subscription (
     UNIQUE (ring_id, subscription)
 );
 COMMENT ON TABLE stacksaga.subscription IS 'One row per subscription of a ring';
+COMMENT ON COLUMN stacksaga.subscription.subscription_id IS 'Numbers the subscriptions';
+COMMENT ON COLUMN stacksaga.subscription.ring_id IS 'The ring that it belongs to';
+COMMENT ON COLUMN stacksaga.subscription.subscription IS 'The name of the subscription';
+COMMENT ON COLUMN stacksaga.subscription.topic IS 'The topic that it reads; with * at its end, all that begin so';
+COMMENT ON COLUMN stacksaga.subscription.definer IS 'The role that created it, and that its handler runs as';
+COMMENT ON COLUMN stacksaga.subscription.handler IS
+    'The signature of the function that takes its messages; null: services receive them';
+COMMENT ON COLUMN stacksaga.subscription.handler_oid IS 'That function, as the definer found it';
+COMMENT ON COLUMN stacksaga.subscription.takes_batch IS 'Whether that function takes an array of messages';
+COMMENT ON COLUMN stacksaga.subscription.fallback IS
+    'The signature of the function that takes what has failed for good; null: none';
+COMMENT ON COLUMN stacksaga.subscription.fallback_oid IS 'That function, as the definer found it';
+COMMENT ON COLUMN stacksaga.subscription.search_path IS
+    'The search_path of the session that created it, in force while its functions run';
+COMMENT ON COLUMN stacksaga.subscription.stop_on_first_failure IS
+    'Whether a message that failed holds the later ones of its key';
+COMMENT ON COLUMN stacksaga.subscription.retry IS 'The retry policy of its messages';
+COMMENT ON COLUMN stacksaga.subscription.start_origin IS
+    'The system identifier of the cluster that start_snapshot belongs to';
+COMMENT ON COLUMN stacksaga.subscription.created_at IS 'When it was created';
 COMMENT ON COLUMN stacksaga.subscription.content IS
     'Its settings as text, which decides whether create_subscription() repeats them';
 COMMENT ON COLUMN stacksaga.subscription.partitions IS
@@ -155,6 +207,16 @@ CREATE TABLE stacksaga.subscription_position (
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
 COMMENT ON TABLE stacksaga.subscription_position IS
     'How far a subscription has read a partition, and the batch that holds it; the next version is the compare-and-set';
+COMMENT ON COLUMN stacksaga.subscription_position.subscription_id IS 'The subscription';
+COMMENT ON COLUMN stacksaga.subscription_position.version IS 'Counts the rows of a partition; the highest one holds';
+COMMENT ON COLUMN stacksaga.subscription_position.number IS 'See tick';
+COMMENT ON COLUMN stacksaga.subscription_position.written_at IS 'When the row was written';
+COMMENT ON COLUMN stacksaga.subscription_position.batch_tick IS 'The window that the batch ends in';
+COMMENT ON COLUMN stacksaga.subscription_position.batch_number IS
+    'The last message of that window that the batch reaches to';
+COMMENT ON COLUMN stacksaga.subscription_position.batch_size IS 'How many messages of the log are in the batch';
+COMMENT ON COLUMN stacksaga.subscription_position.lease_until IS 'When the lease of the batch runs out';
+COMMENT ON COLUMN stacksaga.subscription_position.consumer IS 'Who has the batch';
 COMMENT ON COLUMN stacksaga.subscription_position.partition IS
     'The top bits of a token: a message is in the partition that its token falls into';
 COMMENT ON COLUMN stacksaga.subscription_position.tick IS
@@ -175,6 +237,11 @@ CREATE TABLE stacksaga.message_batch (
 );
 COMMENT ON TABLE stacksaga.message_batch IS
     'One row per batch that a service has received; whether it still holds its partitions is in subscription_position';
+COMMENT ON COLUMN stacksaga.message_batch.batch_id IS 'Numbers the batches';
+COMMENT ON COLUMN stacksaga.message_batch.subscription_id IS 'The subscription';
+COMMENT ON COLUMN stacksaga.message_batch.partitions IS 'The partitions that it was taken from';
+COMMENT ON COLUMN stacksaga.message_batch.consumer IS 'Who received it';
+COMMENT ON COLUMN stacksaga.message_batch.received_at IS 'When that was';
 
 CREATE DOMAIN stacksaga.message_retry_state AS text COLLATE "C"
     CHECK (VALUE IN ('delayed', 'held', 'ready', 'leased', 'waiting', 'fallback', 'held_fallback'));
@@ -219,6 +286,20 @@ CREATE INDEX message_retry_failed ON stacksaga.message_retry (failed_in)
 ALTER TABLE stacksaga.message_retry ADD PRIMARY KEY (subscription_id, token, tick, number);
 COMMENT ON TABLE stacksaga.message_retry IS
     'Messages copied out of the log, per subscription: delayed, failed, or held behind an earlier one of their key';
+COMMENT ON COLUMN stacksaga.message_retry.subscription_id IS 'The subscription';
+COMMENT ON COLUMN stacksaga.message_retry.token IS
+    'Its place on the ring: the token of its key, or of its id where it has none';
+COMMENT ON COLUMN stacksaga.message_retry.number IS 'Its number in the log';
+COMMENT ON COLUMN stacksaga.message_retry.partition IS 'The partition of the subscription that its token falls into';
+COMMENT ON COLUMN stacksaga.message_retry.state IS 'What it waits for; see message_transitions()';
+COMMENT ON COLUMN stacksaga.message_retry.published_at IS 'When it was published';
+COMMENT ON COLUMN stacksaga.message_retry.message_id IS 'The same for every delivery';
+COMMENT ON COLUMN stacksaga.message_retry.topic IS 'The topic that it was published to';
+COMMENT ON COLUMN stacksaga.message_retry.key IS 'The key whose order it is in; null: in none';
+COMMENT ON COLUMN stacksaga.message_retry.type IS 'What publish() got as its type';
+COMMENT ON COLUMN stacksaga.message_retry.payload IS 'What was published';
+COMMENT ON COLUMN stacksaga.message_retry.headers IS 'Headers, such as a traceparent';
+COMMENT ON COLUMN stacksaga.message_retry.last_error IS 'Its last error';
 COMMENT ON INDEX stacksaga.message_retry_due IS 'What is due in a partition';
 COMMENT ON INDEX stacksaga.message_retry_active IS 'Messages that block the later ones of their key';
 COMMENT ON INDEX stacksaga.message_retry_next IS 'When the next message is due';
@@ -278,6 +359,29 @@ CREATE INDEX dead_message_blocking ON stacksaga.dead_message (subscription_id, s
     WHERE discarded_at IS NULL AND key IS NOT NULL;
 COMMENT ON TABLE stacksaga.dead_message IS
     'Messages that failed for good, until an operator redrives or discards them; discarded ones are kept for the record';
+COMMENT ON COLUMN stacksaga.dead_message.subscription_id IS 'The subscription';
+COMMENT ON COLUMN stacksaga.dead_message.token IS
+    'Its place on the ring: the token of its key, or of its id where it has none';
+COMMENT ON COLUMN stacksaga.dead_message.number IS 'Its number in the log';
+COMMENT ON COLUMN stacksaga.dead_message.tick IS
+    'The tick whose window it was in: messages of a key are delivered by (tick, number)';
+COMMENT ON COLUMN stacksaga.dead_message.partition IS 'The partition of the subscription that its token falls into';
+COMMENT ON COLUMN stacksaga.dead_message.attempts IS 'How often it was given to a consumer';
+COMMENT ON COLUMN stacksaga.dead_message.since IS 'Since when it has blocked the later messages of its key';
+COMMENT ON COLUMN stacksaga.dead_message.dead_since IS 'Since when it has failed for good';
+COMMENT ON COLUMN stacksaga.dead_message.published_at IS 'When it was published';
+COMMENT ON COLUMN stacksaga.dead_message.failed_in IS
+    'The batch in which it failed last: that batch acknowledges no later message of its key';
+COMMENT ON COLUMN stacksaga.dead_message.message_id IS 'The same for every delivery';
+COMMENT ON COLUMN stacksaga.dead_message.topic IS 'The topic that it was published to';
+COMMENT ON COLUMN stacksaga.dead_message.key IS 'The key whose order it is in; null: in none';
+COMMENT ON COLUMN stacksaga.dead_message.type IS 'What publish() got as its type';
+COMMENT ON COLUMN stacksaga.dead_message.payload IS 'What was published';
+COMMENT ON COLUMN stacksaga.dead_message.headers IS 'Headers, such as a traceparent';
+COMMENT ON COLUMN stacksaga.dead_message.last_error IS 'Its last error';
+COMMENT ON COLUMN stacksaga.dead_message.discarded_at IS 'When it was discarded; null: it was not';
+COMMENT ON COLUMN stacksaga.dead_message.discarded_by IS 'The role that discarded it';
+COMMENT ON COLUMN stacksaga.dead_message.discard_reason IS 'The reason that it gave';
 COMMENT ON INDEX stacksaga.dead_message_id IS 'Dead messages by the id that operators know';
 COMMENT ON INDEX stacksaga.dead_message_oldest IS 'What redrive_messages() takes';
 COMMENT ON INDEX stacksaga.dead_message_blocking IS 'Messages that block the later ones of their key, the oldest first';

@@ -14,6 +14,13 @@ ALTER TABLE stacksaga.operator_action REPLICA IDENTITY FULL;
 CREATE INDEX operator_action_acted ON stacksaga.operator_action (acted_at);
 COMMENT ON TABLE stacksaga.operator_action IS
     'What operators did to definitions, messages, subscriptions and rings; actions on sagas, schedules and dead rings have tables of their own';
+COMMENT ON COLUMN stacksaga.operator_action.acted_at IS 'When it was';
+COMMENT ON COLUMN stacksaga.operator_action.role IS 'The role that acted';
+COMMENT ON COLUMN stacksaga.operator_action.action IS 'What it did';
+COMMENT ON COLUMN stacksaga.operator_action.object IS 'What it was done to, such as a ring with its name';
+COMMENT ON COLUMN stacksaga.operator_action.reason IS 'The reason that it gave';
+COMMENT ON COLUMN stacksaga.operator_action.detail IS
+    'What else is to be known, such as a version or a setting and its value';
 COMMENT ON COLUMN stacksaga.operator_action.on_behalf_of IS
     'Whom the role acted for, by its own account: stacksaga.on_behalf_of of its session';
 COMMENT ON INDEX stacksaga.operator_action_acted IS 'The newest actions';

@@ -51,7 +51,7 @@ COMMENT ON COLUMN stacksaga.worker_stats.items IS 'Items that it has done';
 COMMENT ON COLUMN stacksaga.worker_stats.failures IS 'Attempts that failed';
 COMMENT ON COLUMN stacksaga.worker_stats.last_turn_ms IS 'How long its last turn took';
 COMMENT ON COLUMN stacksaga.worker_stats.mode IS 'standalone or coordinator, as stacksaga.coordination says';
-COMMENT ON COLUMN stacksaga.worker_stats.deferred IS 'Items that waited for a lock and ran alone later';
+COMMENT ON COLUMN stacksaga.worker_stats.deferred IS 'Retries that it deferred, since the retry budget was empty';
 
 COMMENT ON COLUMN stacksaga.sagas.saga_id IS 'The id of the saga';
 COMMENT ON COLUMN stacksaga.sagas.saga IS 'The name of its definition';

@@ -1,4 +1,4 @@
--- every object of the extension has a COMMENT, and every column that users read
+-- every object of the extension has a COMMENT, and every column of its tables, views and types
 -- Members are what the extension made by name: no array types, row types, indexes or TOAST tables.
 WITH member AS (
     SELECT d.classid, d.objid
@@ -26,10 +26,9 @@ WHERE NOT EXISTS (
     SELECT FROM pg_description c
     WHERE c.classoid = o.classid AND c.objoid = o.objid AND c.objsubid = 0 AND c.description <> '')
 UNION ALL
--- What a step is made of, step_definition, is read by define_saga() alone.
 SELECT pg_describe_object('pg_class'::regclass, c.oid, a.attnum)
 FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE c.relnamespace = 'stacksaga'::regnamespace AND c.relkind IN ('v', 'c') AND c.relname <> 'step_definition'
+WHERE c.relnamespace = 'stacksaga'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'c')
   AND coalesce(col_description(c.oid, a.attnum), '') = ''
 ORDER BY 1;
