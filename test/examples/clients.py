@@ -248,6 +248,17 @@ class Programs:
 class Python(Programs, unittest.TestCase):
     command, environment = ('/usr/bin/python3', '-B', 'example.py'), {}
 
+    def test_an_output_that_is_no_json_fails_the_step_and_not_the_worker(self):
+        worker = """from stacksaga import Client
+Client().work('payments', lambda db, step: step['deadline'] if step['direction'] == 'act' else None)"""
+        program = subprocess.Popen(('/usr/bin/python3', '-B', '-c', worker), cwd=FOLDER, stdout=self.log, stderr=self.log)
+        self.programs.append(program)
+        saga_id = self.start_sagas(1)
+        self.wait_for_all()
+        self.assertEqual(self.value("""SELECT array_agg(error_class) FROM stacksaga.saga_history
+                                        WHERE saga_id = %s AND direction = 'act'""", saga_id), ['retryable'] * 2)
+        self.assertIsNone(program.poll())
+
 
 class JavaScript(Programs, unittest.TestCase):
     command, environment = ('node', 'example.js'), {}
