@@ -141,7 +141,7 @@ SELECT line FROM fsm.refusal(:'id', $$ direction = NULL $$) WITH ORDINALITY AS r
   WHERE n = 1;
 
 -- The trigger's function is for the trigger alone.
-SELECT stacksaga.enforce_transition();
+SELECT stacksaga_internal.enforce_transition();
 
 SET client_min_messages = warning;
 DROP SCHEMA fsm CASCADE;

@@ -90,7 +90,7 @@ INSERT INTO privileges.call (call) VALUES
     ($$ CREATE FUNCTION stacksaga.mine() RETURNS int LANGUAGE sql AS 'SELECT 1' $$),
     ($$ SELECT set_config('stacksaga.clock_offset', '1 hour', true) $$),
     ($$ SELECT set_config('stacksaga.cluster', 'default', true) $$),
-    ($$ SELECT stacksaga.enforce_transition() $$);
+    ($$ SELECT stacksaga_internal.enforce_transition() $$);
 SELECT stacksaga.define_saga('privileges', ARRAY[stacksaga.queue_step('a', 'privileges')]);
 CREATE TABLE privileges.result (kind text, n int, call text, outcome text);
 GRANT SELECT ON privileges.call TO PUBLIC;

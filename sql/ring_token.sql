@@ -22,7 +22,7 @@ SELECT oprname, oprcom::regoperator, oprnegate::regoperator, oprcanmerge, oprcan
 FROM pg_operator WHERE oprleft = 'stacksaga.ring_token'::regtype ORDER BY oprname;
 -- None of the functions depends on anything but its arguments; none is granted or revoked.
 SELECT count(*), bool_and(provolatile = 'i' AND proparallel = 's' AND proacl IS NULL) AS pure
-FROM pg_proc WHERE pronamespace = 'stacksaga'::regnamespace
+FROM pg_proc WHERE pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
   AND (proname ~ '^ring_token_' OR 'stacksaga.ring_token'::regtype = ANY (proargtypes)
        AND proname IN ('min', 'max'));
 
@@ -37,7 +37,7 @@ FROM (VALUES ('SELECT ''9223372036854775808''::stacksaga.ring_token'),
              ('SELECT ''5''::stacksaga.ring_token = 5'),
              ('SELECT ''5''::stacksaga.ring_token + 1')) AS v (statement),
      pg_temp.refused(statement) AS r;
-SELECT stacksaga.ring_token_send('-2'::stacksaga.ring_token), int8send(-2);
+SELECT stacksaga_internal.ring_token_send('-2'::stacksaga.ring_token), int8send(-2);
 
 -- Order, and the first and last of a set.
 CREATE TABLE place (token stacksaga.ring_token PRIMARY KEY, key text NOT NULL);
@@ -52,7 +52,7 @@ SELECT stacksaga.min(token), stacksaga.max(token) FROM place WHERE key = 'none';
 SELECT a, b, a OPERATOR(stacksaga.<) b AS lt, a OPERATOR(stacksaga.<=) b AS le,
        a OPERATOR(stacksaga.=) b AS eq, a OPERATOR(stacksaga.<>) b AS ne,
        a OPERATOR(stacksaga.>=) b AS ge, a OPERATOR(stacksaga.>) b AS gt,
-       stacksaga.ring_token_cmp(a, b) AS cmp
+       stacksaga_internal.ring_token_cmp(a, b) AS cmp
 FROM (SELECT x::stacksaga.ring_token, y::stacksaga.ring_token
       FROM (VALUES (-1, 0), (0, 0), (1, 0), (-9223372036854775808, 9223372036854775807)) AS v (x, y)
      ) AS s (a, b);
@@ -110,14 +110,14 @@ SELECT count(*) FROM other WHERE token OPERATOR(stacksaga.=) 9223372036854775807
 RESET enable_seqscan;
 
 -- The hash is the top half; with a seed it is another one, and seed 0 keeps the low half.
-SELECT token, stacksaga.ring_token_hash(token),
-       stacksaga.ring_token_hash_extended(token, 0) & 4294967295 =
-           stacksaga.ring_token_hash(token)::bigint & 4294967295 AS low_half
+SELECT token, stacksaga_internal.ring_token_hash(token),
+       stacksaga_internal.ring_token_hash_extended(token, 0) & 4294967295 =
+           stacksaga_internal.ring_token_hash(token)::bigint & 4294967295 AS low_half
 FROM (VALUES (-9223372036854775808), (-1), (0), (4294967296), (9223372036854775807)) AS v (token);
-SELECT bool_and(stacksaga.ring_token_hash(token) = token::bigint >> 32) AS top_half,
-       count(DISTINCT stacksaga.ring_token_hash_extended(token, 7)) AS distinct_seeded,
-       bool_or(stacksaga.ring_token_hash_extended(token, 7) =
-               stacksaga.ring_token_hash_extended(token, 8)) AS seed_ignored
+SELECT bool_and(stacksaga_internal.ring_token_hash(token) = token::bigint >> 32) AS top_half,
+       count(DISTINCT stacksaga_internal.ring_token_hash_extended(token, 7)) AS distinct_seeded,
+       bool_or(stacksaga_internal.ring_token_hash_extended(token, 7) =
+               stacksaga_internal.ring_token_hash_extended(token, 8)) AS seed_ignored
 FROM place;
 
 -- Partitions by range prune; partitions by hash hold every row.

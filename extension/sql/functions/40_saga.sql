@@ -180,13 +180,13 @@ LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_outcome_rule
 COMMENT ON FUNCTION stacksaga.outcome_rules IS
     'Lists what the engine does about a failed attempt; the first rule that matches applies';
 
-CREATE OR REPLACE FUNCTION stacksaga.enforce_transition() RETURNS trigger
+CREATE OR REPLACE FUNCTION stacksaga_internal.enforce_transition() RETURNS trigger
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_enforce_transition';
-COMMENT ON FUNCTION stacksaga.enforce_transition IS
-    'Refuses changes of a saga''s status that saga_transitions() does not list, and of what it was started with. Raises SG409';
+COMMENT ON FUNCTION stacksaga_internal.enforce_transition IS
+    'Internal: refuses changes of a saga''s status that saga_transitions() does not list, and of what it was started with. Raises SG409';
 
 CREATE OR REPLACE TRIGGER saga_transition BEFORE UPDATE ON stacksaga.saga FOR EACH ROW
-    EXECUTE FUNCTION stacksaga.enforce_transition();
+    EXECUTE FUNCTION stacksaga_internal.enforce_transition();
 COMMENT ON TRIGGER saga_transition ON stacksaga.saga IS
     'Refuses changes that are not allowed, to the owner of the table too';
