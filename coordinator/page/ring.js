@@ -64,7 +64,11 @@ export function draw_ring(ring, now) {
     make("div", {class: "ring"}, drawing, make("div", {}, draw_nodes(ring), ranges)));
 }
 
-export const draw = state => [make("h2", {}, "Rings"), ...state.rings.map(r => draw_ring(r, state.time)),
+const in_flight = state => state.sagas.filter(s => s.status !== "completed" && s.status !== "failed")
+  .map(s => `${s.sagas}${s.more ? " or more" : ""} ${s.status}`).join(", ") || "none";
+
+export const draw = state => [make("h2", {}, "Rings"), facts([["Sagas in flight", in_flight(state)]]),
+  ...state.rings.map(r => draw_ring(r, state.time)),
   table("Background workers", ["Process", "Started", "Turns", "Items", "Failures", "Last turn", "Mode"],
     state.workers.map(w => [w.pid, when(w.started_at, state.time), w.turns, w.items, w.failures,
       w.last_turn_ms === null ? "" : `${rounded(w.last_turn_ms)} ms`, w.mode]))];
