@@ -18,7 +18,7 @@ COMMENT ON COLUMN stacksaga.message.batch_id IS 'The batch to acknowledge; null 
 COMMENT ON COLUMN stacksaga.message.message_id IS 'The same for every attempt';
 COMMENT ON COLUMN stacksaga.message.topic IS 'The topic that it was published to';
 COMMENT ON COLUMN stacksaga.message.key IS 'Messages of one key come in order; null: in any order';
-COMMENT ON COLUMN stacksaga.message.type IS 'What publish() was told';
+COMMENT ON COLUMN stacksaga.message.type IS 'What publish() got as its type';
 COMMENT ON COLUMN stacksaga.message.payload IS 'What was published';
 COMMENT ON COLUMN stacksaga.message.headers IS 'Headers, such as a traceparent';
 COMMENT ON COLUMN stacksaga.message.attempt IS 'Counts from 1 per subscription';
