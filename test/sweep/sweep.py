@@ -19,16 +19,16 @@ from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, table
 
 # How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
 SECONDS, SECONDS_AGAIN = 1, 2
-# Rounds of the floor at each number of clients, and the fewest in which a doubtful pair may become clear.
-FLOOR_ROUNDS, FEWEST_AGAIN = 8, 2
+# The fewest rounds in which a doubtful pair may become clear.
+FEWEST_AGAIN = 2
 
 # What the cut leaves: points far apart, under the conditions that are hardest on a plan, and a limit
 # that only a collapse falls below, because it runs beside anything.
 CUT = {'calls': 'start,claim,complete,publish,receive,idempotency,sagas,metrics', 'clients': '1,16',
        'rows': '0,100000', 'seconds_per_point': 1, 'conditions': 'stale/worker/held', 'limit': 0.5,
-       'rounds_again': 3}
+       'rounds_again': 3, 'rounds_of_floor': 2}
 FULL = {'calls': ','.join(every_call()), 'clients': '1,4,16,64', 'rows': '0,100000,1000000', 'seconds_per_point': 1,
-        'conditions': ','.join(map(str, PAIRWISE)), 'limit': 0.8, 'rounds_again': 5}
+        'conditions': ','.join(map(str, PAIRWISE)), 'limit': 0.8, 'rounds_again': 5, 'rounds_of_floor': 8}
 
 
 def numbers(text):
@@ -46,6 +46,7 @@ def options():
     parser.add_argument('--seconds-per-point', type=int, help='rounds of a second each, besides its first one')
     parser.add_argument('--limit', type=float, help='what part of its neighbour\'s rate a point must reach')
     parser.add_argument('--rounds-again', type=int, help='of a point that fell below the limit, and its neighbour')
+    parser.add_argument('--rounds-of-floor', type=int, help='of a transaction by hand at each number of clients')
     parser.add_argument('--plant', metavar='SQL', help='runs this in each database before it is filled: a proof that '
                         'the sweep notices, say, an index that is not there')
     parser.add_argument('--seed', type=int, default=1)
@@ -107,7 +108,7 @@ class Sweep:
         """The floor's rates at each number of clients, measured once for all calls that have this one."""
         if call.floor not in self.floors:
             rates = {clients: [] for clients in self.chosen.clients}
-            for _, clients in itertools.product(range(FLOOR_ROUNDS), self.chosen.clients):
+            for _, clients in itertools.product(range(self.chosen.rounds_of_floor), self.chosen.clients):
                 self.seed += 1
                 rates[clients].append(floor_rate(db, call.floor, clients, SECONDS, self.seed))
             self.floors[call.floor] = rates
