@@ -4,6 +4,7 @@
 #include "pg/pg.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/probe.hpp"
+#include "src/common/spread.hpp"
 
 namespace stacksaga {
 
@@ -30,7 +31,7 @@ struct QueueMemory {
     ProbeMemory ranks{cheap_probe_us};  ///< of the others
     ProbeMemory leases{cheap_probe_us}; ///< of leases that ran out
     int64 settled_at = 0;               ///< when these were looked for, by the steady clock
-    int32 spread = 0;                   ///< so many candidates more than wanted are chosen from
+    Spread spread{};
     core::LowerRankTurn turn{};
     std::array<GroupCursor, core::lowest_rank + 1> cursors{}; ///< by rank
 };

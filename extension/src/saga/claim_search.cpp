@@ -45,10 +45,6 @@ constinit pg::Statement list_waiting{
 // fewer.
 constexpr int64 listed_max = 8192;
 
-// Reading so many candidates costs as much as some claims do.
-constexpr int32 spread_max = 1024;
-// A candidate that another claimer had locked spreads the next searches so much further.
-constexpr int32 spread_per_conflict = 16;
 // A search inside a queue reads so many more than it wants, as some of them may be locked.
 constexpr size_t spare = 3;
 
@@ -116,7 +112,7 @@ std::span<const Candidate> read_usual(const ClaimSearch &search, size_t limit) {
 /// Only steps of the usual rank without a group are due.
 Candidates find_usual(const ClaimSearch &search, const QueueMemory &memory) {
     // Entries that are stepped over cost little, because their rows are not read.
-    const auto stepped_over = static_cast<size_t>(pg::random_fraction() * memory.spread);
+    const auto stepped_over = static_cast<size_t>(memory.spread.passed());
     if (stepped_over > 0 && !search.is_from_head) {
         const size_t few = static_cast<size_t>(search.wanted) + spare;
         const std::span<const Candidate> inside = read_usual_behind(search, stepped_over, few);
@@ -125,7 +121,7 @@ Candidates find_usual(const ClaimSearch &search, const QueueMemory &memory) {
     }
     const auto wanted = static_cast<size_t>(search.wanted);
     const auto skipped = static_cast<size_t>(search.skipped);
-    const size_t limit = wanted + static_cast<size_t>(memory.spread);
+    const size_t limit = wanted + static_cast<size_t>(memory.spread.items());
     const std::span<const Candidate> read = read_usual(search, skipped + limit);
     auto *list = const_cast<Candidate *>(read.data()) + std::min(skipped, read.size());
     const size_t count = read.size() - std::min(skipped, read.size());
@@ -214,11 +210,7 @@ std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit)
 }
 
 void note_conflicts(const ClaimSearch &search, int32 conflicts) {
-    int32 &spread = memory_of(search.ring_id, search.queue).spread;
-    if (conflicts > 0)
-        spread = std::min(spread_max, spread + spread_per_conflict * conflicts);
-    else
-        spread -= (spread + 7) / 8;
+    memory_of(search.ring_id, search.queue).spread.note(conflicts);
 }
 
 } // namespace stacksaga

@@ -6,6 +6,7 @@
 #include "pg/random.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/spread.hpp"
 #include "src/handler/handler.hpp"
 #include "src/outbox/delivery_worker.hpp"
 #include "src/outbox/log_tick.hpp"
@@ -19,14 +20,15 @@ namespace stacksaga {
 namespace {
 
 constexpr int32 items_max = 1000000;
-// A search lists so many items at least, since other sessions may hold the first ones, and more of
-// them when they hold all of these.
-constexpr int32 probe_min = 16;
+// A search lists some items more than are wanted, since other sessions may hold the first ones, and
+// as many as it may when they hold all of these.
+constexpr int32 probe_spare = 15;
 constexpr int32 probe_max = 256;
 
 // Of the calls of this session.
 constinit core::LowerRankTurn lower_ranks{};
 constinit bool has_begun = false;
+constinit Spread spread{};
 
 void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
     if (left.count % probe_max == 0)
@@ -39,21 +41,28 @@ void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
                       errhint("worker_ensure() starts workers where none run.")));
 }
 
+/// What became of items.
+struct Ran {
+    int64 done = 0;
+    int32 held = 0; ///< by other sessions
+};
+
 /// Runs the first of these items, and behind it the steps of its saga that follow at once, together
 /// no more than `room`. Each is in a subtransaction of its own and is written before it runs, so
 /// that it fails alone. What follows when others are to come between them is put in the place of
-/// the first; otherwise that is done. Returns how many were done.
-int64 run_saga(std::span<FoundItem> &waiting, int64 room, LeftItems &left) {
+/// the first; otherwise that is done.
+Ran run_saga(std::span<FoundItem> &waiting, int64 room, LeftItems &left) {
     constexpr std::string_view worker = "run_pending";
     FoundItem &found = waiting[0];
     const std::span<FoundItem> all = waiting;
     const std::span<const FoundItem> others = waiting.subspan(1);
     DueItem item = found.item;
     waiting = waiting.subspan(1);
-    int64 count = 0;
+    Ran ran;
     for (Saga *saga = nullptr;;) {
         CHECK_FOR_INTERRUPTS();
-        const bool may_go_on = count + 1 < room && core::may_run_ahead(found, others, lower_ranks);
+        const bool may_go_on =
+            ran.done + 1 < room && core::may_run_ahead(found, others, lower_ranks);
         const RunAhead run_ahead = may_go_on ? RunAhead::written : RunAhead::no;
         ItemOutcome outcome{};
         const std::optional<HandlerError> error = attempt_handler([&] {
@@ -62,7 +71,7 @@ int64 run_saga(std::span<FoundItem> &waiting, int64 room, LeftItems &left) {
         });
         if (error && error->is_for_worker) {
             leave(left, item, *error);
-            return count;
+            return ran;
         }
         if (error)
             outcome = fail_item(item, worker, *error);
@@ -70,34 +79,49 @@ int64 run_saga(std::span<FoundItem> &waiting, int64 room, LeftItems &left) {
             count_first_attempt(*outcome.first_attempt);
         if (outcome.is_done) {
             core::note_step(lower_ranks);
-            ++count;
+            ++ran.done;
+        } else if (!outcome.is_gone && !error) {
+            ++ran.held;
         }
         if (!outcome.has_next || left.has(outcome.next))
-            return count;
+            return ran;
         if (outcome.saga == nullptr) {
             put_back(found, outcome.next, pg::clock_now());
             waiting = all;
-            return count;
+            return ran;
         }
         saga = outcome.saga;
         item = outcome.next;
     }
 }
 
-/// Runs items until none goes next, together no more than `room`. Returns how many were done.
-int64 run_found(std::span<FoundItem> found, int64 room, LeftItems &left) {
-    int64 count = 0;
-    while (count < room) {
+/// Runs items until none goes next, together no more than `room`.
+Ran run_found(std::span<FoundItem> found, int64 room, LeftItems &left) {
+    Ran ran;
+    while (ran.done < room) {
         FoundItem *next = core::next_item(found, lower_ranks);
         if (next == nullptr)
             break;
         move_to_front(found, next);
-        if (left.has(found[0].item))
+        if (left.has(found[0].item)) {
             found = found.subspan(1);
-        else
-            count += run_saga(found, room - count, left);
+            continue;
+        }
+        const Ran of_saga = run_saga(found, room - ran.done, left);
+        ran.done += of_saga.done;
+        ran.held += of_saga.held;
     }
-    return count;
+    return ran;
+}
+
+/// The items without the first ones: so many of those that have the rank of the first, as long as
+/// as many as are wanted remain of these.
+std::span<FoundItem> pass_over(std::span<FoundItem> found, int32 passed, int64 wanted) {
+    const auto other = std::find_if(found.begin(), found.end(), [&](const FoundItem &i) {
+        return i.place.is_reserve || i.place.rank != found.front().place.rank;
+    });
+    const int64 spare = other - found.begin() - wanted;
+    return found.subspan(static_cast<size_t>(std::clamp<int64>(spare, 0, passed)));
 }
 
 int64 run_pending(int32 limit) {
@@ -112,19 +136,25 @@ int64 run_pending(int32 limit) {
     const std::span room{
         static_cast<FoundItem *>(palloc(sizeof(FoundItem) * room_of_list(probe_max))),
         room_of_list(probe_max)};
-    for (int32 listed_min = probe_min; count < limit;) {
+    bool is_from_head = false;
+    while (count < limit) {
         const int64 wanted = limit - count;
-        const auto listed = static_cast<int32>(std::clamp<int64>(wanted, listed_min, probe_max));
+        const int32 passed = is_from_head ? 0 : spread.passed(probe_max - probe_spare);
+        const auto listed = static_cast<int32>(
+            std::min<int64>(is_from_head ? probe_max : wanted + passed + probe_spare, probe_max));
         const std::span<FoundItem> found =
             find_pending(ring, left, room, static_cast<size_t>(listed));
-        const bool is_cut = found.size() >= static_cast<size_t>(listed);
+        const bool is_whole = found.size() < static_cast<size_t>(listed) && passed == 0;
         const int64 before = count + left.count;
-        count +=
-            run_found(found, has_reserve(found) ? std::min<int64>(wanted, listed) : wanted, left);
+        const Ran ran =
+            run_found(pass_over(found, passed, wanted),
+                      has_reserve(found) ? std::min<int64>(wanted, listed) : wanted, left);
+        spread.note(ran.held);
+        count += ran.done;
         if (count + left.count > before)
             continue;
-        if (is_cut && listed < probe_max) {
-            listed_min = probe_max;
+        if (!is_whole && !is_from_head) {
+            is_from_head = true;
             continue;
         }
         // Nothing is due, or other sessions hold what is.
