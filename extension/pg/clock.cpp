@@ -30,6 +30,12 @@ int64 steady_now() {
     return static_cast<int64>(INSTR_TIME_GET_MICROSEC(now));
 }
 
+int64 processor_now() {
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return used.tv_sec * USECS_PER_SEC + used.tv_nsec / 1000;
+}
+
 TimestampTz time_plus(TimestampTz time, int64 delta) {
     return core::time_plus(time, delta);
 }

@@ -13,11 +13,13 @@ namespace stacksaga {
 class ProbeMemory {
 public:
     constexpr ProbeMemory() = default;
-    constexpr explicit ProbeMemory(int64 cheap_us) : cheap_us_(cheap_us) {}
+    /// A probe that takes less than `cheap_us` of the clock is cheap.
+    constexpr explicit ProbeMemory(int64 cheap_us, int64 (*clock)() = pg::steady_now)
+        : clock_(clock), cheap_us_(cheap_us) {}
 
     /// The instant from which to look for what is due at `now`. The probe follows at once.
     TimestampTz begin(TimestampTz now) {
-        started_at_ = pg::steady_now();
+        started_at_ = clock_();
         is_full_ = is_cheap_ || full_at_ <= now - full_interval_us_ || full_at_ > now;
         return is_full_ ? DT_NOBEGIN : read_from_;
     }
@@ -26,7 +28,7 @@ public:
     void end(TimestampTz now) {
         if (!is_full_)
             return;
-        const int64 cost_us = pg::steady_now() - started_at_;
+        const int64 cost_us = clock_() - started_at_;
         is_cheap_ = cost_us < cheap_us_;
         full_interval_us_ = std::max(full_interval_min_us, cost_us * full_cost_share);
         full_at_ = now;
@@ -51,6 +53,7 @@ private:
     static constexpr int64 full_interval_min_us = 10 * USECS_PER_SEC;
     static constexpr int64 full_cost_share = 50; // full probes take at most 2 % of the time
 
+    int64 (*clock_)() = pg::steady_now;
     int64 cheap_us_ = 5000;
     int64 full_interval_us_ = full_interval_min_us;
     TimestampTz read_from_ = DT_NOBEGIN;

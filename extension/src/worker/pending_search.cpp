@@ -20,8 +20,12 @@ namespace {
 constinit pg::Statement find_usual{FIND_PENDING(IS_OF_USUAL_RANK)};
 constinit pg::Statement find_of_rank{FIND_PENDING(IS_OF_RANK("$5"))};
 
-// A search of slots that have something due each takes less.
-constexpr int64 cheap_search_us = 2000;
+// To seek a slot costs as much as reading so many rows.
+constexpr int32 unwanted_max = 6;
+
+// A search of slots that have something due each takes less. Where many sessions search at once,
+// most of the time passes while another one has the processor.
+constexpr int64 cheap_search_us = 5000;
 
 /// From where this session searches, by rank. Of one ring.
 struct PendingMemory {
@@ -33,7 +37,7 @@ std::array<ProbeMemory, core::lowest_rank + 1> &probes_of(int32 ring_id) {
     static constinit PendingMemory memory{};
     if (memory.ring_id != ring_id) {
         memory.ring_id = ring_id;
-        memory.probes.fill(ProbeMemory(cheap_search_us));
+        memory.probes.fill(ProbeMemory(cheap_search_us, pg::processor_now));
     }
     return memory.probes;
 }
@@ -94,13 +98,19 @@ size_t IndexSearch::read(int16 rank, std::span<FoundItem> room) {
     return count_;
 }
 
-/// Reads on until a slot has nothing more that is wanted. Returns the slot to go on with.
+/// Reads on until a slot has more rows that are not wanted than it costs to seek the next slot.
+/// Returns the slot to go on with.
 int32 IndexSearch::read_slots(const WorkerIndex &index, int32 last) {
+    int32 unwanted = 0;
     while (TupleTableSlot *row = index.reader->next()) {
         CHECK_FOR_INTERRUPTS();
         const TimestampTz due_at = DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
-        if (!is_wanted(due_at))
-            return DatumGetInt32(value_in(row, WorkColumn::slot)) + 1;
+        if (!is_wanted(due_at)) {
+            if (++unwanted > unwanted_max)
+                return DatumGetInt32(value_in(row, WorkColumn::slot)) + 1;
+            continue;
+        }
+        unwanted = 0;
         first_ = std::min(first_, due_at);
         if (pg::is_being_changed(row) || pg::is_newer_than_snapshot(row))
             continue;
