@@ -175,8 +175,9 @@ class Proof:
         yield ''
         failed = [row for row in self.points if row['verdict'] == 'failed']
         yield paragraph(f'''{len(self.points)} points of load: calls, clients, rows waiting, statistics, with a worker
-            beside them and a snapshot held. {len(failed)} of them fell below the limit against a neighbour with fewer
-            clients or rows{':' if failed else '.'}''')
+            beside them and a snapshot held ([all rates](../test/proof/runs/sweep.tsv), [what is
+            measured](../test/sweep/README.md)). {len(failed)} of them fell below the limit against a neighbour with
+            fewer clients or rows{':' if failed else '.'}''')
         if failed:
             yield ''
             yield from table(('call', 'statistics', 'worker', 'snapshot', 'rows', 'clients', 'of fewer clients',
