@@ -10,7 +10,8 @@ TimestampTz clock_now();
 
 /// Microseconds of a clock that only measures how long something takes: nobody can set it.
 int64 steady_now();
-/// The processor time that this process has used, in microseconds: it stands still while others run.
+/// The processor time that this process has used, in microseconds: it stands still while others
+/// run.
 int64 processor_now();
 
 /// `time` + `delta` microseconds, saturating within PostgreSQL's finite range.
