@@ -101,6 +101,13 @@ class Programs:
                                       " WHERE wait_event = 'Extension' AND query LIKE 'CALL%%'") == count,
                    f'{count} programs wait')
 
+    def wait_for_sessions(self, count):
+        # Before its first call a program may not know yet what to do when it is told to end.
+        asking = """SELECT count(*) FROM pg_stat_activity
+                     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+                       AND query ~ 'claim_steps|complete_step|wait_for_steps'"""
+        wait_until(lambda: self.value(asking) >= count, f'{count} programs have asked for steps')
+
     def wait_for_gate(self, count=1):
         wait_until(lambda: self.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
                    == count, f'{count} steps or messages wait at the gate')
@@ -115,6 +122,7 @@ class Programs:
             done = self.value('SELECT count(*) FROM charge')
             killed, told = self.start('work', lease=1), self.start('work', lease=1)
             wait_until(lambda: self.value('SELECT count(*) FROM charge') >= min(done + 50, 300), 'they work')
+            self.wait_for_sessions(2)
             killed.kill()
             told.terminate()
             self.assertEqual(told.wait(timeout=PATIENCE), 0)
