@@ -24,6 +24,9 @@ public:
         return is_full_ ? DT_NOBEGIN : read_from_;
     }
 
+    /// Whether the probe that began last reads from the beginning.
+    bool is_full() const { return is_full_; }
+
     /// The probe has returned.
     void end(TimestampTz now) {
         if (!is_full_)

@@ -171,18 +171,35 @@ size_t SqlSearch::read(int16 rank, std::span<FoundItem> room) const {
 
 } // namespace
 
-std::span<FoundItem> find_pending(const Ring &ring, const LeftItems &left,
-                                  std::span<FoundItem> room, size_t limit) {
-    const Search search{.ring = ring, .left = left, .now = pg::clock_now()};
+namespace {
+
+std::span<FoundItem> search_once(const Search &search, std::span<FoundItem> room, size_t limit) {
     std::span<FoundItem> found;
-    CommandCounterIncrement(); // what this transaction has written counts as well
     if (work_table.obstacle() != nullptr ||
         !with_worker_indexes([&](const WorkerIndex &usual, const WorkerIndex &by_rank) {
             IndexSearch by_index(search, usual, by_rank);
             found = collect_items(by_index, room, limit);
         }))
-        found = collect_items(SqlSearch{.search = search, .ranks = ranks_for_workers(ring.ring_id)},
-                              room, limit);
+        found = collect_items(
+            SqlSearch{.search = search, .ranks = ranks_for_workers(search.ring.ring_id)}, room,
+            limit);
+    return found;
+}
+
+} // namespace
+
+std::span<FoundItem> find_pending(const Ring &ring, const LeftItems &left,
+                                  std::span<FoundItem> room, size_t limit) {
+    const Search search{.ring = ring, .left = left, .now = pg::clock_now()};
+    CommandCounterIncrement(); // what this transaction has written counts as well
+    std::span<FoundItem> found = search_once(search, room, limit);
+    auto &probes = probes_of(ring.ring_id);
+    const bool is_whole = std::all_of(probes.begin(), probes.end(),
+                                      [](const ProbeMemory &probe) { return probe.is_full(); });
+    if (found.empty() && !is_whole) { // nothing is due only when nothing older is either
+        probes.fill(ProbeMemory(cheap_search_us, pg::processor_now));
+        found = search_once(search, room, limit);
+    }
     return found;
 }
 
