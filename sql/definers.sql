@@ -122,7 +122,7 @@ SELECT version, definer, definer_oid = definer::text::regrole AS same_role
 BEGIN;
 ALTER TABLE stacksaga.saga_definition DISABLE TRIGGER saga_definition_definer;
 SELECT stacksaga.define_saga('definers_untriggered', ARRAY[stacksaga.queue_step('a', 'definers')]);
-SELECT definer, definer_oid = definer::text::regrole AS same_role
+SELECT definer = current_user AS by_caller, definer_oid = definer::text::regrole AS same_role
   FROM stacksaga.saga_definition WHERE saga = 'definers_untriggered';
 ROLLBACK;
 SELECT count(*) FROM stacksaga.doctor() WHERE check_name = 'definers' AND detail LIKE '%"definers"%';
