@@ -54,8 +54,8 @@ def meta_problems(meta):
                 if version != 0 and not SEMVER.fullmatch(str(version).split()[-1]):
                     yield f"prereqs: {name} {version} is not a semantic version"
     for tag in meta.get("tags", []):
-        if not 1 <= len(tag) <= 255:
-            yield f"tag {tag} has a bad length"
+        if not re.fullmatch(r"[^/\\\x00-\x1f]{2,255}", tag):
+            yield f"tag {tag} is not a tag"
 
 
 def ci_problems(ci, makefile):
