@@ -154,8 +154,9 @@ void add_publisher(CLI::App &command, Config &config) {
 void add_operators(CLI::App &command, Config &config, Words &words) {
     command
         .add_option("--operators-file", config.access.operators_file,
-                    "File of mode 0600 with lines NAME:HASH, as hash-password makes them: these "
-                    "operators may log in and act. --http must be a loopback address or a socket")
+                    "File of mode 0600, or a credential of systemd, with lines NAME:HASH, as "
+                    "hash-password makes them: these operators may log in and act. --http must be "
+                    "a loopback address or a socket")
         ->envname("STACKSAGA_OPERATORS_FILE")
         ->type_name("FILE");
     add_checked(command, config.access.operator_header, header_name,

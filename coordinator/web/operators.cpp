@@ -8,8 +8,10 @@
 #include <array>
 #include <cerrno>
 #include <crypt.h>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <memory>
 #include <sys/stat.h>
 #include <system_error>
@@ -33,6 +35,21 @@ struct Descriptor {
     }
     int number;
 };
+
+/// Whether the file stands below the folder in which systemd hands over credentials (LoadCredential=).
+/// They belong to root; that the daemon's user may read them is an entry of an access control list,
+/// which stat() shows as the right of a group.
+bool is_credential(const std::string &file) {
+    const char *folder = std::getenv("CREDENTIALS_DIRECTORY");
+    std::error_code error;
+    if (!folder)
+        return false;
+    const auto below = std::filesystem::canonical(folder, error);
+    if (error)
+        return false;
+    const auto path = std::filesystem::canonical(file, error);
+    return !error && std::ranges::mismatch(below, path).in1 == below.end();
+}
 
 std::string hash_of(const std::string &password, const std::string &setting) {
     const auto data = std::make_unique<crypt_data>();
@@ -106,7 +123,10 @@ Operators read_operators(const std::string &file) {
         complain(std::strerror(errno));
     if (!S_ISREG(about.st_mode))
         complain("is not a regular file");
-    if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    mode_t others = S_IRWXG | S_IRWXO;
+    if (about.st_uid == 0 && is_credential(file))
+        others &= ~static_cast<mode_t>(S_IRGRP);
+    if ((about.st_mode & others) != 0)
         complain(fmt::format("has mode {:04o}, so that others may read it or write to it; "
                              "run chmod 0600 on it",
                              about.st_mode & 07777));

@@ -21,7 +21,8 @@ struct OperatorsError : std::runtime_error {
 [[nodiscard]] Operators parse_operators(std::string_view text, const std::string &file);
 
 /// Reads the file, which must be a regular one that belongs to the daemon's user or root, and that
-/// nobody else can read or write (mode 0600 or less). Throws OperatorsError.
+/// nobody else can read or write (mode 0600 or less; 0440 where it is root's and a credential that
+/// systemd hands over, below $CREDENTIALS_DIRECTORY). Throws OperatorsError.
 [[nodiscard]] Operators read_operators(const std::string &file);
 
 /// A line for the file. Throws std::system_error.

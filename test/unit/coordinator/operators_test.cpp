@@ -7,7 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -87,6 +90,69 @@ TEST(Operators, AreReadFromAFileThatNobodyElseCanRead) {
     const TemporaryFile empty("# nobody\n");
     ::chmod(empty.name.c_str(), 0600);
     EXPECT_THROW((void)read_operators(empty.name), OperatorsError);
+}
+
+/// Whether read_operators() refuses the file for its mode.
+bool mode_is_refused(const std::string &file) {
+    try {
+        (void)read_operators(file);
+        return false;
+    } catch (const OperatorsError &error) {
+        return std::string_view(error.what()).find("has mode ") != std::string_view::npos;
+    }
+}
+
+/// systemd's folder of credentials with a file `operators`, as $CREDENTIALS_DIRECTORY names it.
+struct Credentials {
+    Credentials() {
+        EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+        file = folder + "/operators";
+        std::ofstream(file) << operator_line("alice", "secret") << '\n';
+        ::chmod(file.c_str(), 0440);
+        ::setenv("CREDENTIALS_DIRECTORY", folder.c_str(), 1);
+    }
+    ~Credentials() {
+        ::unsetenv("CREDENTIALS_DIRECTORY");
+        std::filesystem::remove_all(folder);
+    }
+    std::string folder = "/tmp/credentials_test.XXXXXX";
+    std::string file;
+};
+
+TEST(Operators, AreReadFromACredentialThatItsGroupCanRead) {
+    const Credentials credentials;
+    if (::geteuid() != 0) {
+        EXPECT_TRUE(mode_is_refused(credentials.file)) << "it is not root's";
+        GTEST_SKIP() << "only root can make a file of root";
+    }
+    EXPECT_EQ(read_operators(credentials.file).count("alice"), 1U);
+    for (const mode_t mode : {0444U, 0442U, 0460U, 0450U, 0644U}) {
+        ::chmod(credentials.file.c_str(), mode);
+        EXPECT_TRUE(mode_is_refused(credentials.file)) << std::oct << mode;
+    }
+    ::chmod(credentials.file.c_str(), 0440);
+    EXPECT_EQ(::chown(credentials.file.c_str(), 65534, 0), 0);
+    EXPECT_TRUE(mode_is_refused(credentials.file)) << "it is not root's";
+}
+
+TEST(Operators, AreReadFromNoOtherFileThatItsGroupCanRead) {
+    const Credentials credentials;
+    const TemporaryFile beside(operator_line("alice", "secret") + "\n");
+    ::chmod(beside.name.c_str(), 0440);
+    const std::string link = credentials.folder + "/link";
+    std::filesystem::create_symlink(beside.name, link);
+    // A folder whose name begins with that of the credentials.
+    const std::string longer = credentials.folder + "x";
+    std::filesystem::create_directory(longer);
+    std::filesystem::copy_file(beside.name, longer + "/operators");
+    for (const std::string &file : {beside.name, credentials.folder + "/../" + beside.name.substr(5),
+                                    link, longer + "/operators"})
+        EXPECT_TRUE(mode_is_refused(file)) << file;
+    std::filesystem::remove_all(longer);
+    ::setenv("CREDENTIALS_DIRECTORY", "", 1);
+    EXPECT_TRUE(mode_is_refused(credentials.file)) << "no folder is named";
+    ::unsetenv("CREDENTIALS_DIRECTORY");
+    EXPECT_TRUE(mode_is_refused(credentials.file)) << "there is no folder";
 }
 
 TEST(Sessions, AreFoundByTheirIdUntilTheyEnd) {
