@@ -20,7 +20,7 @@ unpack_suite() {
     debootstrap --variant=minbase --include="$packages" "$suite" "$root.new" "$mirror" "${script[@]}" \
         >"$root.log" 2>&1 || { tail -n 20 "$root.log" >&2; fail "debootstrap of $suite failed"; }
     # A mirror that lags behind its suite is good enough for a test.
-    printf 'Acquire::Check-Valid-Until "false";\n' >"$root.new/etc/apt/apt.conf.d/99stacksaga"
+    printf 'Acquire::Check-Valid-Until "false";\n' >"$root.new/etc/apt/apt.conf.d/99late-mirror"
     mv "$root.new" "$root"
 }
 
