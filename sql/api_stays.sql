@@ -80,7 +80,7 @@ node_ranges|1|node text|TABLE(range_start bigint, range_end bigint, epoch bigint
 node_transitions|0||TABLE(from_state text, to_state text, sentence text)
 nodes|\N||node text, region text, cluster text, kind text, state text, load double precision, weight double precision, heartbeat_age interval, share double precision, progress jsonb, incarnation bigint, agent text, pid integer, checkpoint_age interval
 operator_actions|\N||at timestamp with time zone, role_name text, on_behalf_of text, action text, object text, reason text, detail text
-outcome_rules|0||TABLE(rule integer, direction text, error_class text, attempts_left text, has_verify text, irreversible text, verdict text, sentence text)
+outcome_rules|0||TABLE(rule integer, direction text, error_class text, attempts_left text, has_verify text, irreversible text, outcome text, sentence text)
 parked_sagas|\N||saga_id uuid, saga text, key text, step text, direction text, since timestamp with time zone, error text, hint text
 pause_queue|2|queue text, reason text|void
 pause_schedule|2|schedule text, reason text|void

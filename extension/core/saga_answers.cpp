@@ -31,15 +31,15 @@ Work begin_claim(SagaState &saga, const Step &step, const Work &work, std::int64
     return *find_work(saga, work.step_no, work.direction);
 }
 
-AnswerVerdict judge_completion(const SagaState &saga, const Step &step, std::int64_t lease,
+AnswerOutcome judge_completion(const SagaState &saga, const Step &step, std::int64_t lease,
                                const std::optional<EarlierCompletion> &earlier) {
     if (earlier)
-        return earlier->is_same_output ? AnswerVerdict::accepted_before
-                                       : AnswerVerdict::other_output;
+        return earlier->is_same_output ? AnswerOutcome::accepted_before
+                                       : AnswerOutcome::other_output;
     if (find_leased(saga, step, lease))
-        return AnswerVerdict::accept;
-    return direction_of_lease(lease) == Direction::act && !saga.acts() ? AnswerVerdict::reversed
-                                                                       : AnswerVerdict::lease_lost;
+        return AnswerOutcome::accept;
+    return direction_of_lease(lease) == Direction::act && !saga.acts() ? AnswerOutcome::reversed
+                                                                       : AnswerOutcome::lease_lost;
 }
 
 std::optional<Work> find_leased(const SagaState &saga, const Step &step, std::int64_t lease) {

@@ -26,7 +26,7 @@ constexpr Direction direction_of_lease(std::int64_t lease) {
     return lease > 0 ? lease_direction(lease) : Direction::act;
 }
 
-enum class AnswerVerdict : std::uint8_t {
+enum class AnswerOutcome : std::uint8_t {
     accept,
     accepted_before, ///< the same answer again
     other_output,    ///< the first answer under this lease was another one
@@ -40,7 +40,7 @@ struct EarlierCompletion {
 };
 
 /// How to take a completion. Changes nothing.
-AnswerVerdict judge_completion(const SagaState &saga, const Step &step, std::int64_t lease,
+AnswerOutcome judge_completion(const SagaState &saga, const Step &step, std::int64_t lease,
                                const std::optional<EarlierCompletion> &earlier);
 
 /// The work that this lease holds, or held until it ran out.

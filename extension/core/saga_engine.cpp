@@ -99,7 +99,7 @@ bool fall_back(SagaState &saga, const Step &step, const Work &work, const Failur
     return true;
 }
 
-Verdict verdict_on(const SagaState &saga, const Step &step, const Work &work, const Failure &f) {
+Outcome outcome_of(const SagaState &saga, const Step &step, const Work &work, const Failure &f) {
     const RetryPolicy &policy = saga.definition->policy(step, work.direction);
     return decide(
         {.direction = work.direction,
@@ -195,21 +195,21 @@ void step_failed(SagaState &saga, const Step &step, const Work &work, const Fail
         failed_while_compensating(saga, step, work, failure);
         return;
     }
-    switch (verdict_on(saga, step, work, failure)) {
-    case Verdict::retry:
+    switch (outcome_of(saga, step, work, failure)) {
+    case Outcome::retry:
         try_again(saga, step, work, failure, random);
         if (was_parked)
             unpark(saga, step);
         break;
-    case Verdict::verify:
+    case Outcome::verify:
         pause_work(saga, work, saga.now, failure.keep_lease, true);
         if (was_parked)
             unpark(saga, step);
         break;
-    case Verdict::give_up:
+    case Outcome::give_up:
         give_up(saga, step, work, failure, was_parked);
         break;
-    case Verdict::park:
+    case Outcome::park:
         if (work.direction == Direction::compensate)
             compensation_failed(saga, step, failure.error);
         else

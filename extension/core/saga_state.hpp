@@ -156,16 +156,16 @@ constexpr std::optional<FailureClass> failure_class_of(std::string_view name) {
 }
 
 /// What the engine does about a failed attempt.
-enum class Verdict : uint8_t {
+enum class Outcome : uint8_t {
     retry,   ///< pause, then try again under the same idempotency key
     verify,  ///< ask the step's verify function
     give_up, ///< the step has failed for good
     park,    ///< an operator is needed
 };
-inline constexpr std::array<std::string_view, 4> verdict_names{"retry", "verify", "give_up",
+inline constexpr std::array<std::string_view, 4> outcome_names{"retry", "verify", "give_up",
                                                                "park"};
-constexpr std::string_view name_of(Verdict v) {
-    return verdict_names[static_cast<size_t>(v)];
+constexpr std::string_view name_of(Outcome o) {
+    return outcome_names[static_cast<size_t>(o)];
 }
 
 /// What decides about a failed attempt.
@@ -189,37 +189,37 @@ struct OutcomeRule {
     When attempts_left;
     When has_verify;
     When irreversible;
-    Verdict verdict;
+    Outcome outcome;
     std::string_view sentence;
 };
 
 /// The first rule that matches holds.
 inline constexpr std::array outcome_rules{
     OutcomeRule{Direction::act, FailureClass::retryable, When::yes, When::any, When::any,
-                Verdict::retry, "a retryable failure pauses the step"},
+                Outcome::retry, "a retryable failure pauses the step"},
     OutcomeRule{Direction::act, FailureClass::retryable, When::no, When::any, When::any,
-                Verdict::give_up, "the attempts are used up"},
+                Outcome::give_up, "the attempts are used up"},
     OutcomeRule{Direction::act, FailureClass::non_retryable, When::any, When::any, When::any,
-                Verdict::give_up, "a non-retryable failure is final"},
+                Outcome::give_up, "a non-retryable failure is final"},
     OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::yes, When::any,
-                Verdict::verify, "verify is asked about an unknown outcome"},
+                Outcome::verify, "verify is asked about an unknown outcome"},
     OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::no, When::yes,
-                Verdict::park, "an irreversible step of unknown outcome is not tried again"},
+                Outcome::park, "an irreversible step of unknown outcome is not tried again"},
     OutcomeRule{Direction::act, FailureClass::unknown, When::yes, When::no, When::no,
-                Verdict::retry, "an unknown outcome is tried again under the same key"},
+                Outcome::retry, "an unknown outcome is tried again under the same key"},
     OutcomeRule{Direction::act, FailureClass::unknown, When::no, When::no, When::no,
-                Verdict::give_up,
+                Outcome::give_up,
                 "the attempts are used up; the step itself is compensated as well"},
     OutcomeRule{Direction::compensate, FailureClass::retryable, When::yes, When::any, When::any,
-                Verdict::retry, "a retryable failure pauses the compensation"},
+                Outcome::retry, "a retryable failure pauses the compensation"},
     OutcomeRule{Direction::compensate, FailureClass::unknown, When::yes, When::any, When::any,
-                Verdict::retry, "a compensation is tried again under the same key"},
+                Outcome::retry, "a compensation is tried again under the same key"},
     OutcomeRule{Direction::compensate, FailureClass::retryable, When::no, When::any, When::any,
-                Verdict::park, "the attempts of the compensation are used up"},
+                Outcome::park, "the attempts of the compensation are used up"},
     OutcomeRule{Direction::compensate, FailureClass::unknown, When::no, When::any, When::any,
-                Verdict::park, "the attempts of the compensation are used up"},
+                Outcome::park, "the attempts of the compensation are used up"},
     OutcomeRule{Direction::compensate, FailureClass::non_retryable, When::any, When::any, When::any,
-                Verdict::park, "a compensation failed for good"},
+                Outcome::park, "a compensation failed for good"},
 };
 
 constexpr bool matches(When when, bool value) {
@@ -235,8 +235,8 @@ constexpr const OutcomeRule *find_rule(const FailedAttempt &f) {
             return &r;
     return nullptr;
 }
-constexpr Verdict decide(const FailedAttempt &f) {
-    return find_rule(f)->verdict;
+constexpr Outcome decide(const FailedAttempt &f) {
+    return find_rule(f)->outcome;
 }
 
 constexpr bool rules_are_total() {

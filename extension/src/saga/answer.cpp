@@ -16,7 +16,7 @@ namespace stacksaga {
 
 namespace {
 
-using core::AnswerVerdict;
+using core::AnswerOutcome;
 using core::Direction;
 using core::FailureClass;
 
@@ -94,7 +94,7 @@ std::optional<core::EarlierCompletion> find_earlier(const Answer &a, const pg::P
 }
 
 /// How to take a completion. Changes nothing.
-AnswerVerdict judge(const Answer &a, const pg::Param &output) {
+AnswerOutcome judge(const Answer &a, const pg::Param &output) {
     return core::judge_completion(a.saga, a.step, a.lease, find_earlier(a, output));
 }
 
@@ -119,23 +119,23 @@ bool was_failed(const Answer &a, FailureClass failure_class) {
 std::string_view complete(const pg::Arguments &arguments) {
     const Answer a = begin_answer(arguments);
     const pg::Param output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
-    const AnswerVerdict verdict = judge(a, output);
+    const AnswerOutcome outcome = judge(a, output);
     CRASH_POINT("answer: judged");
-    switch (verdict) {
-    case AnswerVerdict::accept:
+    switch (outcome) {
+    case AnswerOutcome::accept:
         accept(a, output);
         break;
-    case AnswerVerdict::accepted_before:
+    case AnswerOutcome::accepted_before:
         break;
-    case AnswerVerdict::other_output:
+    case AnswerOutcome::other_output:
         ereport(ERROR,
                 (errcode(pg::sg422),
                  errmsg("step \"%s\" of saga %s was completed with another output",
                         clip(a.step.name), uuid_text(a.saga.id)),
                  errdetail("The first completion under lease " INT64_FORMAT " holds.", a.lease),
                  errhint("Repeat a completion with the same output only.")));
-    case AnswerVerdict::lease_lost:
-    case AnswerVerdict::reversed:
+    case AnswerOutcome::lease_lost:
+    case AnswerOutcome::reversed:
         refuse_lease(a);
     }
     CRASH_POINT("answer: completed");
@@ -185,16 +185,16 @@ struct Row {
     std::string_view status{};
 };
 
-const char *sqlstate_of(AnswerVerdict verdict) {
-    switch (verdict) {
-    case AnswerVerdict::other_output:
+const char *sqlstate_of(AnswerOutcome outcome) {
+    switch (outcome) {
+    case AnswerOutcome::other_output:
         return "SG422";
-    case AnswerVerdict::lease_lost:
+    case AnswerOutcome::lease_lost:
         return "SG412";
-    case AnswerVerdict::reversed:
+    case AnswerOutcome::reversed:
         return "SG409";
-    case AnswerVerdict::accept:
-    case AnswerVerdict::accepted_before:
+    case AnswerOutcome::accept:
+    case AnswerOutcome::accepted_before:
         break;
     }
     return nullptr;
@@ -220,9 +220,9 @@ void complete_row(Row &row, TimestampTz now) {
         return;
     }
     const Answer a{*saga, *step, *row.lease};
-    const AnswerVerdict verdict = judge(a, row.output);
-    row.sqlstate = sqlstate_of(verdict);
-    if (verdict == AnswerVerdict::accept)
+    const AnswerOutcome outcome = judge(a, row.output);
+    row.sqlstate = sqlstate_of(outcome);
+    if (outcome == AnswerOutcome::accept)
         accept(a, row.output);
     row.status = status_of(a.saga);
 }

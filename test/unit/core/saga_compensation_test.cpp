@@ -114,9 +114,9 @@ TEST(SagaCompensation, AnAnswerOfAnEndedActionIsRefusedWhileTheSagaCompensates) 
     s.refuse("b");
     const Step &a = s.step("a");
     EXPECT_FALSE(s.work("a"));
-    EXPECT_EQ(judge_completion(s.state(), a, lease, std::nullopt), AnswerVerdict::reversed);
+    EXPECT_EQ(judge_completion(s.state(), a, lease, std::nullopt), AnswerOutcome::reversed);
     EXPECT_EQ(judge_completion(s.state(), a, make_lease(1, undo, 1), std::nullopt),
-              AnswerVerdict::lease_lost);
+              AnswerOutcome::lease_lost);
 }
 
 // ------------------------------------------------------------------------------------- the pivot

@@ -62,15 +62,15 @@ struct Attempt {
     }
 };
 
-std::string_view expected_of(Verdict verdict) {
-    switch (verdict) {
-    case Verdict::retry:
+std::string_view expected_of(Outcome outcome) {
+    switch (outcome) {
+    case Outcome::retry:
         return "running: x in 5";
-    case Verdict::verify:
+    case Outcome::verify:
         return "running: x verifying";
-    case Verdict::give_up:
+    case Outcome::give_up:
         return "compensating: ~a due";
-    case Verdict::park:
+    case Outcome::park:
         return "parked for x";
     }
     return "";
@@ -113,13 +113,13 @@ TEST(SagaForward, EveryFailedCompensationComesToWhatTheRulesSay) {
             }
             s.claim("a", Direction::compensate);
             s.fail("a", c, Direction::compensate);
-            const Verdict verdict = decide({.direction = Direction::compensate,
+            const Outcome outcome = decide({.direction = Direction::compensate,
                                             .failure_class = c,
                                             .attempts_left = left,
                                             .has_verify = false,
                                             .irreversible = false});
             EXPECT_EQ(s.text(),
-                      verdict == Verdict::retry ? "compensating: ~a in 5" : "parked~ for ~a");
+                      outcome == Outcome::retry ? "compensating: ~a in 5" : "parked~ for ~a");
         }
 }
 

@@ -151,7 +151,7 @@ void TestSaga::complete(std::string_view name, Direction d) {
     const Step &s = step(name);
     const std::optional<Work> row = find_work(*state_, s.no, d);
     ASSERT_TRUE(row && row->lease) << name << " has no lease in " << text();
-    ASSERT_EQ(judge_completion(*state_, s, *row->lease, std::nullopt), AnswerVerdict::accept);
+    ASSERT_EQ(judge_completion(*state_, s, *row->lease, std::nullopt), AnswerOutcome::accept);
     decide([&](SagaState &saga) {
         step_completed(saga, s, *row,
                        {.bits = static_cast<std::uintptr_t>(s.no), .is_null = false});

@@ -395,16 +395,16 @@ TEST(SagaAnswer, IsTakenOnceUnderTheLeaseThatHoldsTheStep) {
     s.claim("a");
     const Step &a = s.step("a");
     const std::int64_t lease = *s.work("a")->lease;
-    EXPECT_EQ(judge_completion(s.state(), a, lease, {}), AnswerVerdict::accept);
-    EXPECT_EQ(judge_completion(s.state(), a, lease + 1, {}), AnswerVerdict::lease_lost);
-    EXPECT_EQ(judge_completion(s.state(), a, -1, {}), AnswerVerdict::lease_lost);
+    EXPECT_EQ(judge_completion(s.state(), a, lease, {}), AnswerOutcome::accept);
+    EXPECT_EQ(judge_completion(s.state(), a, lease + 1, {}), AnswerOutcome::lease_lost);
+    EXPECT_EQ(judge_completion(s.state(), a, -1, {}), AnswerOutcome::lease_lost);
     EXPECT_FALSE(find_leased(s.state(), a, lease + 1));
     s.complete("a");
     EXPECT_EQ(judge_completion(s.state(), a, lease, EarlierCompletion{true}),
-              AnswerVerdict::accepted_before);
+              AnswerOutcome::accepted_before);
     EXPECT_EQ(judge_completion(s.state(), a, lease, EarlierCompletion{false}),
-              AnswerVerdict::other_output);
-    EXPECT_EQ(judge_completion(s.state(), a, lease, {}), AnswerVerdict::lease_lost);
+              AnswerOutcome::other_output);
+    EXPECT_EQ(judge_completion(s.state(), a, lease, {}), AnswerOutcome::lease_lost);
 }
 
 TEST(SagaAnswer, ALeaseIsLostToTheNextClaim) {

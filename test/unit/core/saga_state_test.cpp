@@ -97,15 +97,15 @@ TEST(OutcomeRules, ACompensationIsNeverGivenUp) {
     for (FailureClass c :
          {FailureClass::retryable, FailureClass::non_retryable, FailureClass::unknown})
         for (bool left : {false, true}) {
-            Verdict v = decide({Direction::compensate, c, left, false, false});
-            EXPECT_TRUE(v == Verdict::retry || v == Verdict::park);
+            Outcome outcome = decide({Direction::compensate, c, left, false, false});
+            EXPECT_TRUE(outcome == Outcome::retry || outcome == Outcome::park);
         }
 }
 
 TEST(OutcomeRules, WhatCannotBeUndoneIsNotTriedAgainBlindly) {
     for (bool left : {false, true})
         EXPECT_EQ(decide({Direction::act, FailureClass::unknown, left, false, true}),
-                  Verdict::park);
+                  Outcome::park);
 }
 
 TEST(Lease, RisesWithTheAttemptAndKeepsItsDirection) {
