@@ -248,7 +248,7 @@ UPDATE pg_extension SET extversion = '99.10' WHERE extname = 'stacksaga';
 SELECT severity, regexp_replace(detail, 'is version 1[.0-9]+$', 'is this one') AS detail, fix FROM doctor.found('version');
 ROLLBACK;
 
--- What DROP EXTENSION takes along, handlers apart.
+-- What DROP EXTENSION takes along, handlers apart. A publication of the log stays, without it.
 SELECT count(*) FROM doctor.found('dependents');
 BEGIN;
 CREATE VIEW doctor.a_view AS SELECT saga_id FROM stacksaga.sagas;

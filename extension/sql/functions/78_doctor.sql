@@ -301,8 +301,8 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_vacuum IS
     'Internal: returns what doctor() says of what keeps vacuum from cleaning';
 
--- What DROP EXTENSION ... CASCADE takes along and is no handler: views, foreign keys, columns of its types, what
--- publications have of its tables. Handlers, which take its types, are expected.
+-- What DROP EXTENSION ... CASCADE takes along and is no handler: views, foreign keys, columns of its types. Handlers,
+-- which take its types, are expected. A publication of the log loses nothing of the user's: it stays.
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_dependents()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -312,28 +312,24 @@ AS $$
           FROM pg_depend d JOIN pg_extension e ON d.refobjid = e.oid AND e.extname = 'stacksaga'
          WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
     ), dependent AS (
-        SELECT d.classid, d.objid, d.objsubid, d.deptype,
+        SELECT d.classid, d.objid, d.objsubid,
                CASE d.classid
                WHEN 'pg_rewrite'::regclass THEN (SELECT w.ev_class FROM pg_rewrite w WHERE w.oid = d.objid)
                WHEN 'pg_constraint'::regclass THEN (SELECT c.conrelid FROM pg_constraint c WHERE c.oid = d.objid)
-               WHEN 'pg_class'::regclass THEN d.objid END AS relation
+               ELSE d.objid END AS relation
           FROM member m JOIN pg_depend d ON d.refclassid = m.classid AND d.refobjid = m.objid
-         WHERE d.deptype IN ('n', 'a')
-           AND d.classid IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass, 'pg_publication_rel'::regclass,
-                             'pg_class'::regclass)
+         WHERE d.deptype = 'n'
+           AND d.classid IN ('pg_rewrite'::regclass, 'pg_constraint'::regclass, 'pg_class'::regclass)
            AND (d.classid <> 'pg_class'::regclass OR d.objsubid > 0)
     )
     SELECT DISTINCT 'info', 'dependents', format(
-               'DROP EXTENSION %s %s', CASE d.deptype WHEN 'a' THEN 'drops' ELSE 'is refused, and with CASCADE drops' END,
+               'DROP EXTENSION is refused, and with CASCADE drops %s',
                CASE d.classid WHEN 'pg_rewrite'::regclass THEN pg_describe_object('pg_class'::regclass, d.relation, 0)
                               ELSE pg_describe_object(d.classid, d.objid, d.objsubid) END),
            'Nothing to do unless you drop the extension.'
       FROM dependent d
-     WHERE d.relation IS NULL -- of a publication
-        OR EXISTS ( -- and not of a domain
-           SELECT FROM pg_class c
-            WHERE c.oid = d.relation
-              AND c.relnamespace NOT IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace))
+      JOIN pg_class c ON c.oid = d.relation -- a domain's constraint has none
+     WHERE c.relnamespace NOT IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
 $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_dependents IS
     'Internal: returns what doctor() says of what DROP EXTENSION takes along';
