@@ -79,6 +79,22 @@ bool is_flagged(const CLI::Option &option, int argc, const char *const *argv) {
     return false;
 }
 
+bool is_in_environment(const CLI::Option &option) {
+    return !option.get_envname().empty() && std::getenv(option.get_envname().c_str()) != nullptr;
+}
+
+/// The file and the line that a complaint is about. Flags and the environment go before the file,
+/// so a complaint about a setting that they have is not about the file's.
+std::optional<std::string> place_of(const CLI::App &app, const std::string &complaint, int argc,
+                                    const char *const *argv) {
+    std::vector<std::string> overridden;
+    for (const CLI::App *command : app.get_subcommands())
+        for (const CLI::Option *option : command->get_options())
+            if (is_flagged(*option, argc, argv) || is_in_environment(*option))
+                overridden.push_back(option->get_single_name());
+    return place_in_file(settings_file(app), complaint, overridden);
+}
+
 /// The default as a user would write it; CLI11 puts lists into brackets.
 std::string default_of(const CLI::Option &option) {
     std::string text = option.get_default_str();
@@ -102,8 +118,7 @@ std::string print_settings(const CLI::App &command, int argc, const char *const 
         const char *source = "default";
         if (is_flagged(*option, argc, argv))
             source = "flag";
-        else if (!option->get_envname().empty() &&
-                 std::getenv(option->get_envname().c_str()) != nullptr)
+        else if (is_in_environment(*option))
             source = "environment";
         else if (option->count() > 0)
             source = "file";
@@ -243,7 +258,7 @@ CommandLine failed_parse(CLI::App &app, const CLI::ParseError &error, int argc,
                            : explain_setting(err.str());
     if (dynamic_cast<const CLI::FileError *>(&error) != nullptr)
         result.exit_code = exit_code::bad_config;
-    if (const auto place = place_in_file(settings_file(app), error.what())) {
+    if (const auto place = place_of(app, error.what(), argc, argv)) {
         result.exit_code = exit_code::bad_config;
         result.error = *place + ": " + result.error;
     }
@@ -323,7 +338,7 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     called.config.rings = std::move(*rings);
     finish(called, argc, argv);
     if (const std::string complaint = complaint_of(called); !complaint.empty()) {
-        const auto place = place_in_file(settings_file(app), complaint);
+        const auto place = place_of(app, complaint, argc, argv);
         return place ? refused(exit_code::bad_config, *place + ": " + complaint + "\n")
                      : refused(exit_code::usage, complaint + more);
     }

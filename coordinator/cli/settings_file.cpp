@@ -74,12 +74,14 @@ std::optional<std::string> complaint_of_file(const std::string &file,
     return std::nullopt;
 }
 
-std::optional<std::string> place_in_file(const std::string &file, const std::string &complaint) {
+std::optional<std::string> place_in_file(const std::string &file, const std::string &complaint,
+                                         const std::vector<std::string> &overridden) {
     std::ifstream lines(file);
     std::string line;
     for (int number = 1; !file.empty() && std::getline(lines, line); ++number) {
         const std::string key(key_of(line));
-        if (!key.empty() && is_about(complaint, key))
+        if (!key.empty() && is_about(complaint, key) &&
+            std::ranges::find(overridden, key) == overridden.end())
             return file + ":" + std::to_string(number);
     }
     return std::nullopt;

@@ -14,8 +14,9 @@ namespace stacksaga::coordinator {
 complaint_of_file(const std::string &file, const std::vector<std::string_view> &commands);
 
 /// "FILE:LINE" where a complaint is about a setting of the file: it begins with "--NAME:" or ends
-/// with the name, perhaps after its section.
+/// with the name, perhaps after its section. Settings whose value is not the file's are left out.
 [[nodiscard]] std::optional<std::string> place_in_file(const std::string &file,
-                                                       const std::string &complaint);
+                                                       const std::string &complaint,
+                                                       const std::vector<std::string> &overridden);
 
 } // namespace stacksaga::coordinator

@@ -154,6 +154,18 @@ TEST(Config, RefusesABadFileWith65AndTheLine) {
     }
 }
 
+TEST(Config, ABadFlagOrVariableIsNotAMistakeOfTheFile) {
+    const SettingsFileOfTest file("[master]\nhttp = \"127.0.0.1:9187\"\nname = \"a\"\n");
+    const auto flag = parse({"master", "--config", file.name.c_str(), "--http", "x"});
+    EXPECT_EQ(flag.exit_code, 64);
+    EXPECT_TRUE(flag.error.starts_with("--http: must be HOST:PORT")) << flag.error;
+    const std::map<std::string, std::string> variables{{"STACKSAGA_HTTP", "x"}};
+    const Environment environment(variables);
+    const auto variable = parse({"master", "--config", file.name.c_str()});
+    EXPECT_EQ(variable.exit_code, 64);
+    EXPECT_TRUE(variable.error.starts_with("--http: must be HOST:PORT")) << variable.error;
+}
+
 TEST(Config, RefusesAFileThatIsNotThere) {
     EXPECT_EQ(parse({"master", "--config", "/nowhere"}).exit_code, 65);
     const std::map<std::string, std::string> variables{{"STACKSAGA_CONFIG", "/nowhere"}};
