@@ -90,8 +90,14 @@ foreach my $file ('coordinator/monitoring/prometheus/alerts.yml', 'coordinator/m
 }
 my $dashboard = slurp_file('coordinator/monitoring/grafana/stacksaga.json');
 decode_json($dashboard);
-is(join(' ', sort grep { /_(queue|schedule)s?_/ && $dashboard !~ /\b\Q$_\E\b/ } keys %known, 'stacksaga_schedules'), '',
-	'the dashboard has every metric of queues and schedules');
+is(join(' ', sort grep { /_(saga|queue|schedule|worker)s?(_|$)/ && $dashboard !~ /\b\Q$_\E\b/ } keys %known), '',
+	'the dashboard has every metric of sagas, queues, schedules and workers');
+# Of all that it shows it says which database, and shows it once however many daemons serve it.
+my @shown = map { @{ $_->{targets} // [] } } @{ decode_json($dashboard)->{panels} };
+cmp_ok(scalar(@shown), '>=', 25, 'the dashboard has panels');
+is(join("\n", grep { !/^(?:sum by \(database\b.*)?max without \(instance\) \((?:rate\()?stacksaga_\w+\{database=~"\$database"/ }
+	map { $_->{expr} } @shown), '', 'each is of the databases that are chosen');
+is(join("\n", grep { !/\{\{database\}\}/ } map { $_->{legendFormat} } @shown), '', 'and names them in its legend');
 
 # The labels that they choose by have these values.
 $node->safe_psql('postgres', q{SELECT stacksaga.set_queue('limited', max_running => 1, max_running_per_group => 1, rate => 1);
@@ -99,8 +105,15 @@ $node->safe_psql('postgres', q{SELECT stacksaga.set_queue('limited', max_running
 	SELECT stacksaga.create_schedule('scheduled', 'scheduled', '@yearly')});
 my %value = map { $_ => 1 } split /\n/, $node->safe_psql('postgres',
 	q[SELECT DISTINCT m.name || '{' || l.key || '=' || l.value FROM stacksaga.metrics() m, jsonb_each_text(m.labels) l]);
-my @chosen = map { [ /^(\w+)\{(\w+)!?="(\w+)"$/ ] }
-  map { s/\\"/"/gr =~ /(stacksaga_\w+\{\w+!?="\w+")\}/g } slurp_file('coordinator/monitoring/prometheus/alerts.yml'), $dashboard;
+my @chosen;
+foreach my $text (map { s/\\"/"/gr } slurp_file('coordinator/monitoring/prometheus/alerts.yml'), $dashboard)
+{
+	while ($text =~ /(stacksaga_\w+)\{([^}]+)\}/g)
+	{
+		my ($metric, $labels) = ($1, $2);
+		push @chosen, [ $metric, $1, $2 ] while $labels =~ /(\w+)!?="(\w+)"/g;
+	}
+}
 cmp_ok(scalar(@chosen), '>=', 4, 'they choose by labels');
 is(join(' ', grep { !$value{$_} } map { "$_->[0]\{$_->[1]=$_->[2]" } @chosen), '', 'which exist with these values');
 $node->safe_psql('postgres', q{SELECT stacksaga.drop_schedule('scheduled'), stacksaga.drop_queue('limited')});
