@@ -1,4 +1,5 @@
-"""Tests docs/examples/clients: workers and consumers in each language that is at hand, killed, cut off and told to end.
+"""Tests docs/examples/clients: workers and consumers in each language that is at hand, killed, cut off and told to end;
+then the same through a PgBouncer in transaction mode.
 
 Run by test/tools/examples inside a private PostgreSQL server. What the programs print is left in
 tmp_check/examples. What is not installed of Java (a compiler, the JDBC driver) and Go (a compiler, pgx below GOPATH) is left out and said.
@@ -16,6 +17,7 @@ import psycopg
 import psycopg.types.json
 
 from tcp_to_server import serve_by_tcp
+from through_pgbouncer import PgBouncer, needs_pgbouncer
 from waiting import LOGS, PATIENCE, TOP, wait_until
 
 FOLDER = TOP / 'docs' / 'examples' / 'clients'
@@ -35,9 +37,13 @@ BEGIN
     END IF;
 END $$;
 ALTER FUNCTION charge(text, text, jsonb) RENAME TO charge_at_once;
-CREATE FUNCTION charge(idempotency_key text, direction text, input jsonb) RETURNS jsonb LANGUAGE sql AS $$
+CREATE FUNCTION charge(idempotency_key text, direction text, input jsonb) RETURNS json LANGUAGE sql AS $$
     SELECT trouble(input) WHERE direction = 'act';
-    SELECT charge_at_once(idempotency_key, direction, input)
+    SELECT charge_at_once(idempotency_key, direction, input);
+    SELECT CASE WHEN direction <> 'act' THEN '{}'
+                WHEN input ? 'large' THEN to_json(repeat('x', (input->>'large')::int))
+                WHEN input ? 'output' THEN (input->>'output')::json   -- which holds what jsonb does not
+                ELSE '{"charged": true}' END
 $$;
 SELECT stacksaga.define_saga('pay', ARRAY[stacksaga.queue_step('charge', queue => 'payments', timeout => '10 minutes',
     retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '10 ms'))]);
@@ -46,6 +52,8 @@ SELECT stacksaga.define_saga('pay', ARRAY[stacksaga.queue_step('charge', queue =
 
 class Programs:
     """The tests, for the language of a subclass."""
+
+    address = {name: os.environ[name] for name in ('PGHOST', 'PGPORT')}  # of what the programs connect to
 
     @classmethod
     def setUpClass(cls):
@@ -81,7 +89,7 @@ class Programs:
 
     def start(self, what, lease=30):
         program = subprocess.Popen((*self.command, what), cwd=FOLDER, stdout=self.log, stderr=self.log,
-                                   env={**os.environ, **self.environment, 'LEASE': str(lease)})
+                                   env={**os.environ, **self.address, **self.environment, 'LEASE': str(lease)})
         self.programs.append(program)
         return program
 
@@ -166,6 +174,22 @@ class Programs:
             self.assertEqual(self.value('SELECT status FROM stacksaga.sagas WHERE saga_id = %s', saga_id), 'failed')
             self.assertEqual(self.value("""SELECT array_agg(error_class ORDER BY attempt) FROM stacksaga.saga_history
                                             WHERE saga_id = %s AND direction = 'act'""", saga_id), outcome, state)
+
+    def test_a_step_whose_output_the_server_refuses_says_so_and_is_undone(self):
+        worker = self.start('work')
+        for why, trouble in (('too large', {'large': 2000000}), ('Unicode', {'output': r'"\u0000"'})):
+            saga_id = self.start_sagas(1, **trouble)
+            self.wait_for_all()
+            self.assertEqual(self.value('SELECT status FROM stacksaga.sagas WHERE saga_id = %s', saga_id), 'failed')
+            attempts = self.db.execute("SELECT error_class, error FROM stacksaga.saga_history"
+                                       " WHERE saga_id = %s AND direction = 'act'", (saga_id,)).fetchall()
+            self.assertEqual([error_class for error_class, _ in attempts], ['unknown'] * 2)  # not by its lease's end
+            self.assertIn(why, attempts[0][1])
+        self.assert_charged(0)  # else what was charged would stay
+        self.start_sagas(1)
+        self.wait_for_all()
+        self.assert_charged(1)
+        self.assertIsNone(worker.poll())
 
     def test_an_answer_of_a_worker_that_lost_its_step_is_dropped(self):
         with psycopg.connect(autocommit=True) as gate:
@@ -259,7 +283,8 @@ class Python(Programs, unittest.TestCase):
     def test_an_output_that_is_no_json_fails_the_step_and_not_the_worker(self):
         worker = """from stacksaga import Client
 Client().work('payments', lambda db, step: step['deadline'] if step['direction'] == 'act' else None)"""
-        program = subprocess.Popen(('/usr/bin/python3', '-B', '-c', worker), cwd=FOLDER, stdout=self.log, stderr=self.log)
+        program = subprocess.Popen(('/usr/bin/python3', '-B', '-c', worker), cwd=FOLDER, stdout=self.log,
+                                   stderr=self.log, env={**os.environ, **self.address})
         self.programs.append(program)
         saga_id = self.start_sagas(1)
         self.wait_for_all()
@@ -281,7 +306,7 @@ class Java(Programs, unittest.TestCase):
         subprocess.run(('javac', '-d', cls.classes.name, *sources), check=True)
         cls.command = ('java', '-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '-cp', f'{cls.classes.name}:{JDBC}',
                        'Example')
-        url = f"jdbc:postgresql://127.0.0.1:{serve_by_tcp()}/postgres?user={os.environ['PGUSER']}"
+        url = f"jdbc:postgresql://127.0.0.1:{serve_by_tcp(cls.address)}/postgres?user={os.environ['PGUSER']}"
         cls.environment = {'JDBC_URL': url}
         super().setUpClass()
 
@@ -309,6 +334,39 @@ class Go(Programs, unittest.TestCase):
     def tearDownClass(cls):
         super().tearDownClass()
         cls.folder.cleanup()
+
+
+class ThroughPgBouncer:
+    @classmethod
+    def setUpClass(cls):
+        pooler = cls.pooler = PgBouncer()
+        cls.addClassCleanup(pooler.stop)
+        cls.address = {**cls.address, **pooler.address}
+        super().setUpClass()
+
+    def wait_for_sessions(self, count):
+        # The server sees sessions of the pooler. A program that has connected knows what to do when it is told to end.
+        wait_until(lambda: self.pooler.clients() >= count, f'{count} programs have connected')
+
+
+@needs_pgbouncer
+class PythonThroughPgBouncer(ThroughPgBouncer, Python):
+    pass
+
+
+@needs_pgbouncer
+class JavaScriptThroughPgBouncer(ThroughPgBouncer, JavaScript):
+    pass
+
+
+@needs_pgbouncer
+class JavaThroughPgBouncer(ThroughPgBouncer, Java):
+    pass
+
+
+@needs_pgbouncer
+class GoThroughPgBouncer(ThroughPgBouncer, Go):
+    pass
 
 
 if __name__ == '__main__':

@@ -16,15 +16,15 @@ def pump(source, target):
     source.close()
 
 
-def serve_by_tcp():
-    """Opens one, for as long as this process lives."""
+def serve_by_tcp(address=os.environ):
+    """Opens one, for as long as this process lives. The address has the variables by which libpq finds the server."""
     listener = socket.create_server(('127.0.0.1', 0))
 
     def accept():
         while True:
             client, _ = listener.accept()
             server = socket.socket(socket.AF_UNIX)
-            server.connect(f"{os.environ['PGHOST']}/.s.PGSQL.{os.environ['PGPORT']}")
+            server.connect(f"{address['PGHOST']}/.s.PGSQL.{os.environ['PGPORT']}")
             for pair in (client, server), (server, client):
                 threading.Thread(target=pump, args=pair, daemon=True).start()
 

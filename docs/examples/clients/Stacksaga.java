@@ -15,6 +15,7 @@ public class Stacksaga {
     private interface Turn { void take() throws Exception; }
     private record Call(String sql, String... arguments) {}
 
+    private static final String FAIL = "SELECT stacksaga.fail_step(?, ?, ?, ?, ?)";
     private final String url, lease, name = "java-" + ProcessHandle.current().pid();
     private final CountDownLatch stopping = new CountDownLatch(1);
     private Connection db;
@@ -29,8 +30,7 @@ public class Stacksaga {
         lease = seconds + " seconds";
         Thread main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(main)));
-        Executors.newSingleThreadScheduledExecutor(task -> { var t = new Thread(task); t.setDaemon(true); return t; })
-            .scheduleWithFixedDelay(this::beat, seconds * 333, seconds * 333, TimeUnit.MILLISECONDS);
+        new Timer(true).schedule(new TimerTask() { public void run() { beat(); } }, seconds * 333, seconds * 333);
     }
     /** Ends after what is at hand. A cancel that arrives before its statement does nothing: again. */
     private void stop(Thread main) {
@@ -88,15 +88,16 @@ public class Stacksaga {
                     String output = effect.apply(db, step);
                     answer = new Call("SELECT stacksaga.complete_step(?, ?, ?, ?)", id, of, under, output);
                 } catch (Exception error) {
-                    answer = new Call("SELECT stacksaga.fail_step(?, ?, ?, ?, ?)",
-                        id, of, under, textOf(error), classOf(error));
+                    answer = new Call(FAIL, id, of, under, textOf(error), classOf(error));
                 }
             }
-            try { query(db, answer); } catch (SQLException error) {   // the same answer twice is one
-                if (!isOf(error, "SG") && !isOf(error, "22")) throw error;
-                log("answer dropped", error);   // SG412: the step is somebody else's now
+            String[] of = answer.arguments;
+            try { query(db, answer); answer = null; } catch (SQLException error) {   // the same answer twice is one
+                if (!isOf(error, "SG|22|54")) throw error;
+                log("answer refused", error);   // somebody else's by now, or answered; else the output, after its effect
+                answer = answer.sql.equals(FAIL) || isOf(error, "SG4(04|09|12)") ? null
+                    : new Call(FAIL, of[0], of[1], of[2], textOf(error), "unknown");
             }
-            answer = null;
         });
     }
     public void consume(String subscription, Effect effect) throws Exception {
@@ -105,8 +106,7 @@ public class Stacksaga {
             List<Item> messages = query(db, new Call(receive, subscription, name, lease));
             if (messages.isEmpty()) { pause(1000); return; }
             String batch = messages.get(0).get("batch_id");
-            messages.get(0).extension = new Call("SELECT stacksaga.extend_batch(?, ?)", batch, lease);
-            held = messages.get(0);
+            (held = messages.get(0)).extension = new Call("SELECT stacksaga.extend_batch(?, ?)", batch, lease);
             db.setAutoCommit(false);
             Map<Object, Call> failed = new HashMap<>();
             for (Item message : messages) {
@@ -129,8 +129,8 @@ public class Stacksaga {
         try (PreparedStatement statement = db.prepareStatement(call.sql)) {
             for (int i = 0; i < call.arguments.length; i++) statement.setString(i + 1, call.arguments[i]);
             if (call.sql.startsWith("CALL")) wait = statement;   // which stop() cancels
-            ResultSet rows = statement.execute() ? statement.getResultSet() : null;
-            while (rows != null && rows.next()) {
+            statement.execute();
+            for (ResultSet rows = statement.getResultSet(); rows != null && rows.next();) {
                 Item item = new Item();
                 for (int i = rows.getMetaData().getColumnCount(); i > 0; i--)
                     if (rows.getString(i) != null) item.put(rows.getMetaData().getColumnName(i), rows.getString(i));
@@ -144,7 +144,7 @@ public class Stacksaga {
         return isOf(error, "SR504") ? "unknown" : isOf(error, "SG") ? "non_retryable" : "retryable";
     }
     private static void log(String what, Exception error) { System.err.println(what + ": " + error.getMessage()); }
-    private static boolean isOf(Exception error, String state) {
-        return error instanceof SQLException sql && String.valueOf(sql.getSQLState()).startsWith(state);
+    private static boolean isOf(Exception error, String codes) {
+        return error instanceof SQLException sql && String.valueOf(sql.getSQLState()).matches("(" + codes + ").*");
     }
 }

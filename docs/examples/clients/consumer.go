@@ -11,13 +11,13 @@ import (
 func (c *Client) Consume(stop context.Context, subscription string, effect Effect) {
 	receive := "SELECT * FROM stacksaga.receive_messages($1, $2, 100, $3)"
 	c.run(stop, func() error {
-		messages, err := query(c.db, receive, subscription, name, c.lease.String())
+		messages, err := query(c.db, receive, subscription, name, c.Lease.String())
 		if err != nil || len(messages) == 0 {
 			pause(stop, time.Second)
 			return err
 		}
 		batch, failed := messages[0].Columns["batch_id"], map[string][]any{}
-		messages[0].extension = []any{"SELECT stacksaga.extend_batch($1, $2)", batch, c.lease.String()}
+		messages[0].extension = []any{"SELECT stacksaga.extend_batch($1, $2)", batch, c.Lease.String()}
 		c.held.Store(messages[0])
 		return c.db.BeginFunc(always, func(all pgx.Tx) error { // SG412: somebody else has the batch, nothing was done
 			for _, message := range messages {

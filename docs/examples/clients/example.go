@@ -29,7 +29,7 @@ func main() {
 	if err != nil {
 		lease = 30 * time.Second
 	}
-	if client := New(lease); os.Args[1] == "work" {
+	if client := (&Client{Lease: lease}); os.Args[1] == "work" {
 		client.Work(stop, "payments", charge)
 	} else {
 		client.Consume(stop, "ledger", book)

@@ -11,6 +11,7 @@ import (
 	"math"
 	"math/rand"
 	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ type Item struct {
 }
 type Effect func(db *pgx.Conn, item *Item) (output string, err error)
 type Client struct {
-	lease  time.Duration
+	Lease  time.Duration
 	db     *pgx.Conn
 	answer []any                // to a step, until it has arrived
 	held   atomic.Pointer[Item] // what the heartbeat extends
@@ -36,8 +37,7 @@ type Client struct {
 var always, name = context.Background(), fmt.Sprintf("go-%d", os.Getpid())
 
 const settings = "connect_timeout=10 prefer_simple_protocol=true" // and libpq's variables; simple: for PgBouncer
-
-func New(lease time.Duration) *Client { return &Client{lease: lease} }
+const fail = "SELECT stacksaga.fail_step($1, $2, $3, $4, $5)"
 
 // Runs a call: the SQL, then its arguments.
 func query(db *pgx.Conn, call ...any) (items []*Item, err error) {
@@ -52,9 +52,9 @@ func query(db *pgx.Conn, call ...any) (items []*Item, err error) {
 	return items, rows.Err()
 }
 
-func isOf(err error, class string) bool {
+func isOf(err error, codes string) bool {
 	var raised *pgconn.PgError
-	return errors.As(err, &raised) && strings.HasPrefix(raised.Code, class)
+	return errors.As(err, &raised) && regexp.MustCompile("^("+codes+")").MatchString(raised.Code)
 }
 
 // The call that reports an error. An unknown error may not come again.
@@ -70,7 +70,7 @@ func failure(err error, call ...any) []any {
 
 // The heartbeat, in a session of its own. When it fails the next one tries again: a lease lasts for three.
 func (c *Client) beat() {
-	for range time.Tick(c.lease / 3) {
+	for range time.Tick(c.Lease / 3) {
 		if item := c.held.Load(); item != nil && !item.Lost.Load() {
 			var extended []*Item
 			db, err := pgx.Connect(always, settings)
@@ -123,7 +123,7 @@ func pause(stop context.Context, longest time.Duration) {
 func (c *Client) Work(stop context.Context, queue string, effect Effect) {
 	c.run(stop, func() error {
 		if c.answer == nil { // else one of before the connection was lost
-			steps, err := query(c.db, "SELECT * FROM stacksaga.claim_steps($1, $2, 1, $3)", queue, name, c.lease.String())
+			steps, err := query(c.db, "SELECT * FROM stacksaga.claim_steps($1, $2, 1, $3)", queue, name, c.Lease.String())
 			if err == nil && len(steps) == 0 { // SIGTERM does not cut it short, so not for long
 				_, err = query(c.db, "CALL stacksaga.wait_for_steps($1, '5 seconds')", queue)
 			}
@@ -131,20 +131,20 @@ func (c *Client) Work(stop context.Context, queue string, effect Effect) {
 				return err
 			}
 			id, step, lease := steps[0].Columns["saga_id"], steps[0].Columns["step"], steps[0].Columns["lease"]
-			steps[0].extension = []any{"SELECT * FROM stacksaga.extend_step($1, $2, $3, $4)", id, step, lease, c.lease.String()}
+			steps[0].extension = []any{"SELECT * FROM stacksaga.extend_step($1, $2, $3, $4)", id, step, lease, c.Lease.String()}
 			c.held.Store(steps[0])
 			if output, err := effect(c.db, steps[0]); err == nil {
 				c.answer = []any{"SELECT stacksaga.complete_step($1, $2, $3, $4)", id, step, lease, output}
 			} else {
-				c.answer = failure(err, "SELECT stacksaga.fail_step($1, $2, $3, $4, $5)", id, step, lease)
+				c.answer = failure(err, fail, id, step, lease)
 			}
 		}
-		if _, err := query(c.db, c.answer...); isOf(err, "SG") || isOf(err, "22") {
-			log.Print("answer dropped: ", err) // SG412: the step is somebody else's now
-		} else if err != nil {
-			return err // and the next turn gives the answer again: twice is once
+		_, err := query(c.db, c.answer...)
+		if err == nil || isOf(err, "SG4(04|09|12)") || c.answer[0] == fail && isOf(err, "SG|22|54") {
+			c.answer = nil // which has arrived, or is refused: the step is somebody else's now, or was answered
+		} else if isOf(err, "SG|22|54") { // the output, though the effect has happened
+			c.answer = append(append([]any{fail}, c.answer[1:4]...), err.Error(), "unknown")
 		}
-		c.answer = nil
-		return nil
+		return err // after any other one the next turn gives the answer again: twice is once
 	})
 }

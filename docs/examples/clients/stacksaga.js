@@ -7,7 +7,7 @@
 // While it runs, step.cancel_requested and step.lost may become true: then end soon.
 const os = require('os'), pg = require('pg');
 
-const NAME = `${os.hostname()}-${process.pid}`;
+const NAME = `${os.hostname()}-${process.pid}`, FAIL = 'SELECT stacksaga.fail_step($1, $2, $3, $4, $5)';
 const log = (what, error) => console.error(`${what}: ${error?.message ?? error}`);
 const stateOf = (error) => String(error?.code ?? '');
 
@@ -22,7 +22,7 @@ function failure(error) {  // the arguments error and error_class: an unknown er
     return [text || 'error', state === 'SR504' ? 'unknown' : state.startsWith('SG') ? 'non_retryable' : 'retryable'];
 }
 
-class Client {
+exports.Client = class Client {
     constructor(lease = 30) {
         this.lease = `${lease} seconds`;
         this.beatEvery = lease * 1000 / 3;
@@ -68,8 +68,7 @@ class Client {
                 log('turn', error);
                 this.db?.end().catch(() => {});
                 this.db = null;
-                errors = Math.min(errors + 1, 8);
-                await this.pause(100 * 2 ** errors);
+                await this.pause(100 * 2 ** Math.min(++errors, 8));
             }
         }
         clearInterval(timer);
@@ -85,8 +84,7 @@ class Client {
 
     work(queue, effect) {
         return this.run('SELECT * FROM stacksaga.extend_step($1, $2, $3, $4)', async () => {
-            if (this.answer) await this.giveAnswer();  // of before the connection was lost
-            if (this.stopping) return;
+            if (this.answer) return this.giveAnswer();  // of before the connection was lost, or after a refused one
             const claim = 'SELECT * FROM stacksaga.claim_steps($1, $2, 1, $3)';
             const { rows: [step] } = await this.db.query(claim, [queue, NAME, this.lease]);
             if (!step) return this.stopping || this.wait(queue);
@@ -97,7 +95,7 @@ class Client {
                 this.answer = ['SELECT stacksaga.complete_step($1, $2, $3, $4)', [...name, output]];
             } catch (error) {
                 log('step', error);
-                this.answer = ['SELECT stacksaga.fail_step($1, $2, $3, $4, $5)', [...name, ...failure(error)]];
+                this.answer = [FAIL, [...name, ...failure(error)]];
             }
             await this.giveAnswer();
         });
@@ -105,11 +103,14 @@ class Client {
 
     // Under the same lease it may be repeated, so an answer whose reply was lost is given again.
     async giveAnswer() {
-        await this.db.query(...this.answer).catch((error) => {
-            if (!/^(SG|22)/.test(stateOf(error))) throw error;
-            log('answer dropped', error);  // SG412: the step is somebody else's now
+        const [sql, name] = this.answer;
+        this.answer = await this.db.query(...this.answer).then(() => null, (error) => {
+            if (!/^(SG|22|54)/.test(stateOf(error))) throw error;
+            log('answer refused', error);
+            if (sql === FAIL || /^SG4(04|09|12)/.test(error.code)) return null;  // somebody else's now, or answered
+            return [FAIL, [...name.slice(0, 3), failure(error)[0], 'unknown']];  // the output, though the effect happened
         });
-        this.answer = this.held = null;
+        if (!this.answer) this.held = null;
     }
 
     wait(queue) {
@@ -146,5 +147,4 @@ class Client {
         await db.query('SELECT stacksaga.ack_messages($1)', [messages[0].batch_id]);
         await db.query('COMMIT');
     }
-}
-module.exports = { Client };
+};

@@ -11,6 +11,8 @@ import psycopg
 from psycopg.rows import dict_row
 
 NAME = f'{socket.gethostname()}-{os.getpid()}'
+FAIL = 'fail_step(%s, %s, %s, %s, %s)'
+LOST = 'SG404', 'SG409', 'SG412'  # the step is somebody else's now, or was answered
 
 def connect():
     return psycopg.connect(autocommit=True, row_factory=dict_row, prepare_threshold=None, connect_timeout=10)
@@ -75,10 +77,8 @@ class Client:
 
     def work(self, queue, effect):
         def turn():
-            if self.answer:  # of before the connection was lost
-                self.give_answer()
-            if self.stopping.is_set():
-                return
+            if self.answer:  # of before the connection was lost, or about one that was refused
+                return self.give_answer()
             claim = 'SELECT * FROM stacksaga.claim_steps(%s, %s, 1, %s)'
             step = self.db.execute(claim, (queue, NAME, self.lease)).fetchone()
             if step is None:
@@ -89,7 +89,7 @@ class Client:
                 self.answer = 'complete_step(%s, %s, %s, %s)', (*name, json.dumps(effect(self.db, step)))
             except Exception as error:
                 log('step:', error)
-                self.answer = 'fail_step(%s, %s, %s, %s, %s)', (*name, *failure(error))
+                self.answer = FAIL, (*name, *failure(error))
             self.give_answer()
         self.run('SELECT * FROM stacksaga.extend_step(%s, %s, %s, %s)', turn)
 
@@ -98,9 +98,12 @@ class Client:
         try:
             self.db.execute('SELECT stacksaga.' + self.answer[0], self.answer[1])
         except psycopg.Error as error:
-            if not (error.sqlstate or '').startswith(('SG', '22')):
+            if not (error.sqlstate or '').startswith(('SG', '22', '54')):
                 raise
-            log('answer dropped:', error)  # SG412: the step is somebody else's now
+            log('answer refused:', error)
+            if self.answer[0] != FAIL and error.sqlstate not in LOST:  # the output, though the effect has happened
+                self.answer = FAIL, (*self.answer[1][:3], failure(error)[0], 'unknown')
+                return
         self.answer = self.held = None
 
     def wait(self, queue):
