@@ -1,6 +1,6 @@
 # The page in a browser without a screen: every view with real data at three widths, a parked saga that is
 # found by its key, retried and completes, bulk actions, what a keyboard and a screen reader need, markup in
-# every name, one of several databases. PAGE_SCREENSHOTS names a folder for pictures of it.
+# every name, one of several databases. With PAGE_SCREENSHOTS, a folder, it takes pictures there and tests nothing.
 use strict;
 use warnings;
 
@@ -36,10 +36,11 @@ ok($node->poll_query_until('postgres', q{
 				   LATERAL stacksaga.heartbeat_node(n.node, n.incarnation) AS h)
 		SELECT (SELECT count(*) FROM beats) = 3 AND coverage = 1 FROM stacksaga.ring_status}),
 	'all slots are assigned');
-$node->safe_psql('postgres', q{
+my $offset = $pictures ? 4711 : '9223372036854775807';
+$node->safe_psql('postgres', qq{
 	UPDATE stacksaga.node SET heartbeat_at = heartbeat_at - interval '90 minutes' WHERE node = 'till-3';
 	UPDATE stacksaga.outbox_message SET published_at = published_at - interval '5 minutes';
-	SELECT stacksaga.acknowledge_checkpoint(node, incarnation, '{"offset": "9223372036854775807"}')
+	SELECT stacksaga.acknowledge_checkpoint(node, incarnation, '{"offset": "$offset"}')
 	  FROM stacksaga.node WHERE node = 'till-1'});
 
 # What the charts of a queue will show: the daemon has read its counters once, and does again after half a minute.
@@ -55,9 +56,9 @@ my $saga = $node->safe_psql('postgres', q{SELECT stacksaga.saga_id_of('parcel', 
 my $order = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.sagas WHERE saga LIKE 'order%' LIMIT 1});
 my $key = $node->safe_psql('postgres', "SELECT key FROM stacksaga.sagas WHERE saga_id = '$order'");
 
-sub pictures
+sub take_pictures
 {
-	for my $picture ($pictures ? @_ : ())
+	for my $picture (@_)
 	{
 		my ($name, $width, $height, $address) = @$picture;
 		$browser->resize($width, $height);
@@ -67,7 +68,28 @@ sub pictures
 	}
 	return;
 }
-pictures([ 'page', 1100, 1000, '#/ring' ], [ 'page_sagas', 1100, 900, '#/sagas' ], [ 'page_phone', 390, 844, "#/saga/$saga" ]);
+if ($pictures)
+{
+	take_pictures([ 'page', 1100, 910, '#/ring' ], [ 'page_sagas', 1100, 900, '#/sagas' ], [ 'page_phone', 390, 826, "#/saga/$saga" ]);
+	# A picture of charts wants some points, which the daemon takes half a minute apart.
+	$node->safe_psql('postgres', 'UPDATE bank SET is_open = true');
+	for my $n (5, 2, 6, 9, 4, 7)
+	{
+		$node->safe_psql('postgres', qq{
+			SELECT count(*) FROM generate_series(1, $n) AS i, LATERAL stacksaga.start_saga('parcel', key => 'parcel-$n-' || i);
+			SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease) FROM stacksaga.claim_steps('pricing', 'pricer', $n) AS c;
+			SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet') FROM stacksaga.claim_steps('pricing', 'pricer', 1 + $n % 3) AS c;
+			SELECT stacksaga.run_pending()});
+		my $points = @{ $site->get('/api/history')->{at} };
+		diag('waits for the next point of the charts, half a minute');
+		$site->wait_until(sub { @{ $site->get('/api/history')->{at} } > $points });
+	}
+	take_pictures([ 'page_saga', 1100, 1118, "#/saga/$order" ], [ 'page_queues', 1100, 720, '#/queues' ]);
+	$browser->stop;
+	$site->stop;
+	done_testing();
+	exit;
+}
 
 # Each view, as a stranger sees it: its place in the address, its heading, and what must be on it.
 my @views = (
@@ -335,18 +357,6 @@ $browser->evaluate(q{document.querySelector('#view details[data-key=payload] sum
 $browser->becomes(q{/confidential/.test(document.querySelector('#view .payload')?.innerText)}, 'its payload is shown');
 $browser->evaluate(q{document.querySelector('#log-out').click()});
 $browser->becomes(q{document.querySelectorAll('[data-action]').length === 0 && !document.querySelector('#log-in').hidden}, 'logged out, she reads only');
-
-# A picture of charts wants some minutes of work.
-for my $n ($pictures ? (5, 2, 6, 9, 4, 7) : ())
-{
-	$node->safe_psql('postgres', qq{
-		SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease) FROM stacksaga.claim_steps('pricing', 'pricer', $n) AS c;
-		SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet') FROM stacksaga.claim_steps('pricing', 'pricer', 1 + $n % 3) AS c;
-		SELECT stacksaga.run_pending()});
-	my $points = @{ $site->get('/api/history')->{at} };
-	$site->wait_until(sub { @{ $site->get('/api/history')->{at} } > $points });
-}
-pictures([ 'page_saga', 1100, 1150, "#/saga/$order" ], [ 'page_queues', 1100, 720, '#/queues' ]);
 
 # One daemon for two databases: the page shows one, and the keyboard chooses.
 $browser->ask('Page.navigate', url => 'about:blank');
