@@ -258,39 +258,59 @@ void delay_steps(SagaState &saga, std::int64_t delay) {
 
 // --------------------------------------------------------------------------------------- progress
 
-void begin_progress(SagaState &saga) {
-    Progress &p = saga.progress;
-    p.acted.assign(saga.memory, saga.definition->steps.size());
-    p.compensated.assign(saga.memory, saga.definition->steps.size());
-    p.failures.clear();
-    p.is_loaded = true;
+namespace {
+
+void begin_effects(SagaState &saga) {
+    saga.progress.acted.assign(saga.memory, saga.definition->steps.size());
+    saga.progress.compensated.assign(saga.memory, saga.definition->steps.size());
+    saga.progress.has_effects = true;
 }
 
-void require_progress(SagaState &saga) {
-    if (saga.progress.is_loaded)
+void begin_failures(SagaState &saga) {
+    saga.progress.failures.clear();
+    saga.progress.has_failures = true;
+}
+
+/// As require_effects().
+void require_failures(SagaState &saga) {
+    if (saga.progress.has_failures)
         return;
-    begin_progress(saga);
-    saga.source->load_progress(saga);
-    for (const Effect &effect : saga.changes.effects)
-        note_effect(saga, effect);
+    begin_failures(saga);
+    saga.source->load_failures(saga);
     for (const Settled &settled : saga.changes.settled)
         note_settled(saga, settled);
     for (const NewFailure &failure : saga.changes.failures)
         note_failure(saga, failure);
 }
 
+} // namespace
+
+void begin_progress(SagaState &saga) {
+    begin_effects(saga);
+    begin_failures(saga);
+}
+
+void require_effects(SagaState &saga) {
+    if (saga.progress.has_effects)
+        return;
+    begin_effects(saga);
+    saga.source->load_effects(saga);
+    for (const Effect &effect : saga.changes.effects)
+        note_effect(saga, effect);
+}
+
 bool has_acted(SagaState &saga, std::int16_t step_no) {
-    require_progress(saga);
+    require_effects(saga);
     return saga.progress.acted[static_cast<std::size_t>(step_no - 1)];
 }
 
 bool has_compensated(SagaState &saga, std::int16_t step_no) {
-    require_progress(saga);
+    require_effects(saga);
     return saga.progress.compensated[static_cast<std::size_t>(step_no - 1)];
 }
 
 bool is_doubtful(SagaState &saga, std::int16_t step_no) {
-    require_progress(saga);
+    require_failures(saga);
     return std::any_of(
         saga.progress.failures.begin(), saga.progress.failures.end(), [&](const PastFailure &f) {
             return f.step_no == step_no && f.direction == Direction::act && !f.outcome_known;
@@ -298,7 +318,7 @@ bool is_doubtful(SagaState &saga, std::int16_t step_no) {
 }
 
 bool has_unknown_attempt(SagaState &saga, std::int16_t step_no) {
-    require_progress(saga);
+    require_failures(saga);
     return std::any_of(saga.progress.failures.begin(), saga.progress.failures.end(),
                        [&](const PastFailure &f) {
                            return f.step_no == step_no && f.direction == Direction::act &&
@@ -307,7 +327,7 @@ bool has_unknown_attempt(SagaState &saga, std::int16_t step_no) {
 }
 
 std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Direction direction) {
-    require_progress(saga);
+    require_failures(saga);
     std::int32_t last = 0;
     for (const PastFailure &f : saga.progress.failures)
         if (f.step_no == step_no && f.direction == direction)
@@ -325,7 +345,7 @@ void write_effect(SagaState &saga, const Work &work, Value output, Value publish
                         .output = output,
                         .published = published};
     saga.changes.effects.push(saga.memory, effect);
-    if (saga.progress.is_loaded)
+    if (saga.progress.has_effects)
         note_effect(saga, effect);
 }
 
@@ -338,7 +358,7 @@ void write_failure(SagaState &saga, const Work &work, const Failure &failure) {
                              .worker = work.worker,
                              .failure = failure};
     saga.changes.failures.push(saga.memory, written);
-    if (saga.progress.is_loaded)
+    if (saga.progress.has_failures)
         note_failure(saga, written);
     if (failure.was_never_done)
         settle_outcomes(saga, work.step_no, work.direction);
@@ -350,7 +370,7 @@ void settle_outcomes(SagaState &saga, std::int16_t step_no, Direction direction)
         if (f.step_no == step_no && f.direction == direction)
             f.failure.outcome_known = true;
     saga.changes.settled.push(saga.memory, settled);
-    if (saga.progress.is_loaded)
+    if (saga.progress.has_failures)
         note_settled(saga, settled);
 }
 

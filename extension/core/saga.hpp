@@ -119,9 +119,11 @@ struct PastFailure {
     bool outcome_known;
 };
 
-/// What has been done, compensated and failed so far; loaded when it is first asked for.
+/// What has been done, compensated and failed so far. Each half is loaded when it is first asked
+/// for: most decisions need no failures.
 struct Progress {
-    bool is_loaded = false;
+    bool has_effects = false;
+    bool has_failures = false;
     List<bool> acted; ///< by step_no - 1
     List<bool> compensated;
     List<PastFailure> failures;
@@ -181,7 +183,8 @@ struct SagaState;
 /// Loads what not every decision needs, when the first one asks for it; under the saga's lock, so
 /// it is the same whenever it is read.
 struct Source {
-    void (*load_progress)(SagaState &saga); ///< fills progress.acted, compensated and failures
+    void (*load_effects)(SagaState &saga);  ///< fills progress.acted and compensated
+    void (*load_failures)(SagaState &saga); ///< fills progress.failures
     void (*load_signals)(SagaState &saga);  ///< those that no step has taken, in order of arrival
 };
 
@@ -261,7 +264,7 @@ void delay_steps(SagaState &saga, std::int64_t delay);
 /// Of a saga that has begun no attempt: there is nothing to load.
 void begin_progress(SagaState &saga);
 /// Loads what is in the table, and adds what is still to be written.
-void require_progress(SagaState &saga);
+void require_effects(SagaState &saga);
 
 bool has_acted(SagaState &saga, std::int16_t step_no);
 bool has_compensated(SagaState &saga, std::int16_t step_no);

@@ -71,7 +71,7 @@ void add_new(Saga &saga) {
 } // namespace
 
 Datum step_results(Saga &saga) {
-    core::require_progress(saga);
+    core::require_effects(saga);
     if (saga.results == nullptr || saga.result_count < saga.outputs.size())
         add_new(saga);
     return JsonbPGetDatum(saga.results);

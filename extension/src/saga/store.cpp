@@ -26,7 +26,8 @@ Saga &saga_of(SagaState &state) {
     return static_cast<Saga &>(state);
 }
 
-void load_effects(Saga &saga) {
+void load_effects(SagaState &state) {
+    Saga &saga = saga_of(state);
     for (const pg::TableRow &row :
          effect_table.find({.key = std::array{pg::param(saga.id)},
          .implied = pg::assign(EffectColumn::token, pg::param(saga.token))})) {
@@ -40,7 +41,8 @@ void load_effects(Saga &saga) {
     }
 }
 
-void load_failures(Saga &saga) {
+void load_failures(SagaState &state) {
+    Saga &saga = saga_of(state);
     for (const pg::TableRow &row :
          failure_table.find({.key = std::array{pg::param(saga.id)},
          .implied = pg::assign(FailureColumn::token, pg::param(saga.token))}))
@@ -53,11 +55,6 @@ void load_failures(Saga &saga) {
              .outcome_known = row.boolean(FailureColumn::outcome_known)});
 }
 
-void load_progress(SagaState &state) {
-    load_effects(saga_of(state));
-    load_failures(saga_of(state));
-}
-
 void load_signals(SagaState &state) {
     const Saga &saga = saga_of(state);
     const pg::Rows rows = select_signals.run(pg::param(saga.id), pg::param(saga.token));
@@ -67,7 +64,8 @@ void load_signals(SagaState &state) {
                                           .payload = value_of(rows.value(i, 2))});
 }
 
-constexpr core::Source source{.load_progress = load_progress, .load_signals = load_signals};
+constexpr core::Source source{
+    .load_effects = load_effects, .load_failures = load_failures, .load_signals = load_signals};
 
 Saga &allocate(TimestampTz now) {
     auto &saga = *new (palloc(sizeof(Saga))) Saga{};

@@ -76,7 +76,7 @@ void write_effects(Saga &saga) {
             assign(Column::completed_at, pg::param_time(saga.now)),
             assign(Column::worker, pg::param(e.worker)), assign(Column::output, param(e.output)),
             assign(Column::published, param(e.published))});
-        if (e.direction == Direction::act && saga.progress.is_loaded)
+        if (e.direction == Direction::act && saga.progress.has_effects)
             note_output(saga, e.step_no, e.output);
         CRASH_POINT("step: marker written, work row still there");
     }

@@ -211,7 +211,8 @@ TEST(SagaReads, AStepThatGoesForwardReadsNothing) {
     s.child_ends("k", Status::completed);
     s.run("z");
     EXPECT_EQ(s.text(), "completed");
-    EXPECT_EQ(s.progress_loads, 0);
+    EXPECT_EQ(s.effect_loads, 0);
+    EXPECT_EQ(s.failure_loads, 0);
     EXPECT_EQ(s.signal_loads, 0);
 }
 
@@ -225,7 +226,8 @@ TEST(SagaReads, SignalsAreReadOnceAndWhereAStepMayTakeThem) {
     s.run("a");
     EXPECT_EQ(s.text(), "running: b due");
     EXPECT_EQ(s.signal_loads, 1);
-    EXPECT_EQ(s.progress_loads, 0);
+    EXPECT_EQ(s.effect_loads, 0);
+    EXPECT_EQ(s.failure_loads, 0);
 }
 
 TEST(SagaReads, ProgressIsReadOnceWhenItIsAskedFor) {
@@ -233,12 +235,14 @@ TEST(SagaReads, ProgressIsReadOnceWhenItIsAskedFor) {
     s.start();
     s.serve("a");
     s.serve("b");
-    EXPECT_EQ(s.progress_loads, 0);
+    EXPECT_EQ(s.effect_loads, 0);
+    EXPECT_EQ(s.failure_loads, 0);
     s.refuse("c");
     s.serve("b", undo);
     s.serve("a", undo);
     EXPECT_EQ(s.text(), "failed");
-    EXPECT_EQ(s.progress_loads, 1);
+    EXPECT_EQ(s.effect_loads, 1);
+    EXPECT_EQ(s.failure_loads, 1);
 }
 
 /// The same events with progress read before, when it is asked for, and over what is not written.

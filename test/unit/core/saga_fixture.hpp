@@ -97,7 +97,8 @@ public:
     Tables tables;
     std::map<std::int16_t, Child> children; ///< the latest of each step
     std::int64_t now = 1000 * second;
-    int progress_loads = 0;
+    int effect_loads = 0;
+    int failure_loads = 0;
     int signal_loads = 0;
     bool loads_progress_first = false;
 

@@ -17,13 +17,18 @@ TestSaga &test_of(SagaState &saga) {
     return *static_cast<LoadedSaga &>(saga).test;
 }
 
-void load_progress(SagaState &saga) {
+void load_effects(SagaState &saga) {
     TestSaga &test = test_of(saga);
-    ++test.progress_loads;
+    ++test.effect_loads;
     for (const Effect &e : test.tables.effects)
         (e.direction == Direction::act
              ? saga.progress.acted
              : saga.progress.compensated)[static_cast<std::size_t>(e.step_no - 1)] = true;
+}
+
+void load_failures(SagaState &saga) {
+    TestSaga &test = test_of(saga);
+    ++test.failure_loads;
     for (const StoredFailure &f : test.tables.failures)
         saga.progress.failures.push(
             saga.memory, {f.step_no, f.direction, f.attempt, f.failure_class, f.outcome_known});
@@ -37,7 +42,8 @@ void load_signals(SagaState &saga) {
             saga.signals.push(saga.memory, test.tables.signals[i]);
 }
 
-constexpr Source source{.load_progress = load_progress, .load_signals = load_signals};
+constexpr Source source{
+    .load_effects = load_effects, .load_failures = load_failures, .load_signals = load_signals};
 
 /// As leases are made, but without randomness.
 std::int64_t lease_of(const Step &step, const Work &work) {
