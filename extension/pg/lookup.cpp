@@ -2,6 +2,7 @@
 
 #include "pg/citus.hpp"
 #include "pg/compat.hpp"
+#include "pg/relation_change.hpp"
 
 namespace stacksaga::pg {
 
@@ -48,9 +49,31 @@ bool take_first(TupleTableSlot *slot, void *state) {
     return false;
 }
 
+/// The relations that were looked up last, by the literal that names them.
+struct KnownRelation {
+    const char *name;
+    Oid id;
+};
+constinit std::array<KnownRelation, 64> known_relations{};
+
+void forget_relations(Datum, Oid) {
+    known_relations.fill({});
+}
+
 Oid relation_named(const char *name) {
-    Oid schema = get_namespace_oid("stacksaga", true);
-    return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+    static constinit bool is_watching = false;
+    if (!is_watching)
+        watch_relations(forget_relations);
+    is_watching = true;
+    KnownRelation &known =
+        known_relations[(reinterpret_cast<uintptr_t>(name) >> 3) % known_relations.size()];
+    if (known.name == name)
+        return known.id;
+    const Oid schema = get_namespace_oid("stacksaga", true);
+    const Oid id = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+    if (OidIsValid(id))
+        known = {.name = name, .id = id};
+    return id;
 }
 
 bool is_plain(Relation table) {

@@ -1,5 +1,6 @@
 // Rows by an index, straight from it and its table: a quarter of what the executor needs for one of
 // them, and no plan that could choose another way once the tables have grown.
+// Tables and indexes are named by literals.
 // For reads that are a hint or that are final; whoever must know that a row is absent asks by a
 // Statement, which also finds it where the table has been distributed or partitioned.
 #pragma once

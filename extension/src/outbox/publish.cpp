@@ -22,12 +22,11 @@ namespace {
 
 constexpr int batch_max = 100'000;
 
-/// The ring that the session publishes in. The default ring is there from the start, as number 1.
+/// The ring that the session publishes in.
 int32 ring_of_session() {
-    constexpr int32 default_ring = 1;
-    if (strcmp(pg::settings.region, "default") == 0 && strcmp(pg::settings.cluster, "default") == 0)
-        return default_ring;
-    return pg::with_pinned_path([] { return pg::with_spi([] { return current_ring().ring_id; }); });
+    if (is_default_ring_current())
+        return default_ring.ring_id;
+    return pg::with_spi([] { return current_ring().ring_id; });
 }
 
 void check_topic(std::string_view topic) {

@@ -78,7 +78,14 @@ Ring find_ring(std::string_view region, std::string_view cluster) {
     return ring_of_rows(rows);
 }
 
+bool is_default_ring_current() {
+    return strcmp(pg::settings.region, "default") == 0 &&
+           strcmp(pg::settings.cluster, "default") == 0;
+}
+
 Ring current_ring() {
+    if (is_default_ring_current())
+        return default_ring;
     return find_ring(pg::settings.region, pg::settings.cluster);
 }
 

@@ -12,10 +12,17 @@ static_assert(std::is_trivially_destructible_v<Ring>);
 
 inline constexpr int ring_name_bytes_max = 63;
 
-/// All inside with_spi; each reads one row with a saved plan.
+/// The ring that is there from the start (tables/10_ring.sql); neither its number nor its slots
+/// can change.
+inline constexpr Ring default_ring{.ring_id = 1, .slots = 256};
+
+/// Whether the settings stacksaga.region and stacksaga.cluster name the default ring.
+bool is_default_ring_current();
+
+/// All inside with_spi; each reads one row.
 
 /// The ring that the settings stacksaga.region and stacksaga.cluster name. SG404 when there is
-/// none.
+/// none. Reads nothing for the default ring.
 Ring current_ring();
 
 /// SG404 when there is no such ring.
