@@ -256,7 +256,8 @@ public:
     /// Why the table cannot be accessed directly; null if it can.
     const char *obstacle();
 
-    /// Opens the table and its indexes until release(); false if they are kept open already.
+    /// Keeps the table and those of its indexes that are used open until release(), under the lock
+    /// of a writer; false if they are kept open already.
     bool keep_open();
     void release();
 

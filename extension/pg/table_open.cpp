@@ -95,15 +95,18 @@ TableState &state_of(Table &table) {
 OpenTable open_table(Table &table, LOCKMODE mode) {
     TableState &state = state_of(table);
     Relation heap = state.kept_heap != nullptr ? state.kept_heap : lock_and_open(state, mode);
-    if (!state.is_checked)
-        check_table(state, heap);
+    if (!state.is_checked) // its expressions are compared as text, in which names depend on the path
+        with_pinned_path([&] { check_table(state, heap); });
     return {.state = state, .heap = heap, .mode = mode};
 }
 
 Relation OpenTable::index(size_t i) {
-    Relation kept = state.kept_indexes[i];
+    Relation &kept = state.kept_indexes[i];
     if (kept != nullptr && RelationGetRelid(kept) == state.indexes[i].id)
         return kept;
+    // What a subtransaction of the keeper's opens is closed with it.
+    if (kept == nullptr && state.kept_heap != nullptr && state.kept_by == CurrentResourceOwner)
+        return kept = index_open(state.indexes[i].id, RowExclusiveLock);
     if (indexes[i] == nullptr)
         indexes[i] = index_open(state.indexes[i].id, mode);
     return indexes[i];
@@ -120,13 +123,9 @@ void OpenTable::close() {
 bool Table::keep_open() {
     if (state_of(*this).kept_heap != nullptr)
         return false;
-    OpenTable open = open_table(*this, RowExclusiveLock);
-    if (open.is_direct())
-        for (size_t i = 0; i < description_.indexes.size(); ++i)
-            static_cast<void>(open.index(i));
-    state_->kept_indexes = open.indexes;
-    state_->kept_heap = open.heap;
+    state_->kept_heap = open_table(*this, RowExclusiveLock).heap;
     state_->kept_in = GetCurrentSubTransactionId();
+    state_->kept_by = CurrentResourceOwner;
     return true;
 }
 

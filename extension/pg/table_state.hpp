@@ -38,6 +38,7 @@ struct TableState {
     Relation kept_heap;
     std::array<Relation, table_indexes_max> kept_indexes;
     SubTransactionId kept_in;
+    ResourceOwner kept_by;
 };
 
 TableState &state_of(Table &table);
