@@ -158,9 +158,51 @@ SET search_path = pg_temp, pg_catalog;
 SELECT created FROM stacksaga.start_saga('privileges', key => 'shadowed');
 SELECT status FROM stacksaga.sagas WHERE key = 'shadowed';
 RESET search_path;
+-- What a service calls with each step becomes the owner by itself, and pins the path around its
+-- queries: those for a claimer that is a node, and for a queue with limits, too.
+RESET ROLE;
+CREATE SCHEMA privileges_shadow AUTHORIZATION privileges_service;
+SELECT stacksaga.define_saga('privileges_shadow', ARRAY[stacksaga.queue_step('a', 'privileges_shadow')]);
+SELECT stacksaga.set_queue('privileges_shadow', max_running => 10, rate => 100, rate_interval => '1 second');
+SELECT stacksaga.register_node('privileges_node') > 0 AS registered;
+SET ROLE privileges_service;
+DO $do$
+DECLARE type text; operator text;
+BEGIN
+    FOREACH type IN ARRAY '{text,integer,bigint,uuid,boolean,timestamptz,smallint}'::text[] LOOP
+        EXECUTE format('CREATE FUNCTION privileges_shadow.called(%1$s, %1$s) RETURNS boolean LANGUAGE plpgsql'
+                       ' AS $$ BEGIN RAISE ''called''; END $$', type);
+        FOREACH operator IN ARRAY '{=,<,<=,>,>=,<>}'::text[] LOOP
+            EXECUTE format('CREATE OPERATOR privileges_shadow.%s (LEFTARG = %2$s, RIGHTARG = %2$s,'
+                           ' FUNCTION = privileges_shadow.called)', operator, type);
+        END LOOP;
+    END LOOP;
+END $do$;
+SET search_path = privileges_shadow, pg_catalog;
+SELECT created FROM stacksaga.start_saga('privileges_shadow', key => 'operators') \gset
+SELECT (SELECT created FROM stacksaga.start_saga('privileges_shadow', key => 'operators')) AS again;
+SELECT created FROM stacksaga.start_sagas('privileges_shadow', ARRAY['{}', '{}']::jsonb[]);
+SELECT saga_id, step, lease FROM stacksaga.claim_steps('privileges_shadow', 'privileges_node') \gset
+SELECT cancel_requested FROM stacksaga.extend_step(:'saga_id', :'step', :lease);
+SELECT stacksaga.fail_step(:'saga_id', :'step', :lease, 'again', retry_after => '0');
+SELECT saga_id, step, lease FROM stacksaga.claim_steps('privileges_shadow', 'somebody') \gset
+SELECT stacksaga.complete_step(:'saga_id', :'step', :lease);
+SELECT saga_id, step, lease FROM stacksaga.claim_steps('privileges_shadow', 'somebody') \gset
+SELECT sqlstate FROM stacksaga.complete_steps(ARRAY[:'saga_id'::uuid], ARRAY[:'step'], ARRAY[:lease]);
+-- The caller is itself again, after an error, too.
+\set VERBOSITY sqlstate
+SELECT stacksaga.complete_step(:'saga_id', 'nothing', 1);
+\set VERBOSITY default
+SELECT current_user, current_setting('search_path');
+SELECT FROM stacksaga.work;
+RESET search_path;
 RESET ROLE;
 
 SET client_min_messages = warning;
+DELETE FROM stacksaga.node WHERE node = 'privileges_node';
+DELETE FROM stacksaga.queue WHERE queue = 'privileges_shadow';
+DELETE FROM stacksaga.queue_claims WHERE queue = 'privileges_shadow';
+DROP SCHEMA privileges_shadow CASCADE;
 DROP SCHEMA privileges CASCADE;
 DROP OWNED BY privileges_nobody, privileges_service, privileges_coordinator, privileges_operator,
     privileges_monitor, "Privileges; DROP ROLE x" CASCADE;

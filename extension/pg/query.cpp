@@ -2,6 +2,7 @@
 
 #include "pg/citus.hpp"
 #include "pg/function.hpp"
+#include "pg/scope.hpp"
 
 namespace stacksaga::pg {
 
@@ -104,19 +105,7 @@ bool Statement::has_other_options() {
     return false;
 }
 
-int Statement::execute_plan(Datum *values, const char *nulls, Snapshots snapshots) {
-    if (snapshots == Snapshots::latest && IsolationUsesXactSnapshot()) {
-        // In READ COMMITTED SPI itself takes a new snapshot for each statement that may write.
-        Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-        const int code =
-            SPI_execute_snapshot(plan_, values, nulls, latest, InvalidSnapshot, false, true, 0);
-        UnregisterSnapshot(latest);
-        return code;
-    }
-    return SPI_execute_plan(plan_, values, nulls, snapshots == Snapshots::of_query, 0);
-}
-
-Rows Statement::execute(std::span<const Param> params, Snapshots snapshots) {
+int Statement::execute_plan(std::span<const Param> params, Snapshots snapshots) {
     if (plan_ == nullptr || has_other_options())
         prepare(params);
     std::array<Datum, params_max> values{};
@@ -125,9 +114,23 @@ Rows Statement::execute(std::span<const Param> params, Snapshots snapshots) {
         values[i] = params[i].value;
         nulls[i] = params[i].isnull ? 'n' : ' ';
     }
+    if (snapshots == Snapshots::latest && IsolationUsesXactSnapshot()) {
+        // In READ COMMITTED SPI itself takes a new snapshot for each statement that may write.
+        Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+        const int code = SPI_execute_snapshot(plan_, values.data(), nulls.data(), latest,
+                                              InvalidSnapshot, false, true, 0);
+        UnregisterSnapshot(latest);
+        return code;
+    }
+    return SPI_execute_plan(plan_, values.data(), nulls.data(), snapshots == Snapshots::of_query,
+                            0);
+}
+
+Rows Statement::execute(std::span<const Param> params, Snapshots snapshots) {
     // SPI leaves its own procedure context current, whatever was before.
     MemoryContext caller = CurrentMemoryContext;
-    const int code = execute_plan(values.data(), nulls.data(), snapshots);
+    const auto run = [&] { return execute_plan(params, snapshots); };
+    const int code = path_ == Path::pinned ? with_pinned_path(run) : run();
     MemoryContextSwitchTo(caller);
     if (code < 0)
         elog(ERROR, "SPI execution failed: %s", SPI_result_code_string(code));

@@ -107,11 +107,18 @@ private:
     uint64 count_;
 };
 
+/// The search_path that a statement runs with.
+enum class Path : uint8_t {
+    pinned,  ///< PostgreSQL's own names only
+    in_force ///< for what fires triggers of users
+};
+
 class Statement {
 public:
     /// `sql` must be a literal: plans are kept for the session.
-    constexpr explicit Statement(const char *sql, Plans plans = Plans::by_index)
-        : sql_(sql), plans_(plans) {}
+    constexpr explicit Statement(const char *sql, Plans plans = Plans::by_index,
+                                 Path path = Path::pinned)
+        : sql_(sql), plans_(plans), path_(path) {}
 
     /// Executes with what is committed now, whatever the transaction's isolation level, and returns
     /// its rows: what is read after a lock must be newer than the lock.
@@ -140,13 +147,14 @@ public:
 private:
     enum class Snapshots : uint8_t { latest, of_query, of_transaction };
     Rows execute(std::span<const Param> params, Snapshots snapshots);
-    int execute_plan(Datum *values, const char *nulls, Snapshots snapshots);
+    int execute_plan(std::span<const Param> params, Snapshots snapshots);
     void prepare(std::span<const Param> params);
     /// Whether Citus manages a table now, or no longer, that the statement names.
     bool has_other_options();
 
     const char *sql_;
     Plans plans_;
+    Path path_;
     SPIPlanPtr plan_ = nullptr;
     int options_ = 0;        ///< of the plan
     uint64 citus_state_ = 0; ///< when they were chosen

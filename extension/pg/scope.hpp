@@ -40,8 +40,8 @@ template <class F> auto as_role(Oid role, F &&body) -> decltype(body()) {
 /// The role that owns the extension; its rights are those of every table access.
 Oid extension_owner();
 
-/// Runs `body` as the extension's owner: for functions that stay SECURITY INVOKER because they
-/// need to know who called them.
+/// Runs `body` as the extension's owner: for functions that are not SECURITY DEFINER, because they
+/// need to know who called them, or because PostgreSQL's way of it costs as much as a short call.
 template <class F> auto as_owner(F &&body) -> decltype(body()) {
     return as_role(extension_owner(), static_cast<F &&>(body));
 }
@@ -73,6 +73,8 @@ inline constexpr Setting pinned_path{"search_path", "pg_catalog, pg_temp"};
 /// Runs `body` with nothing but PostgreSQL's own names in sight, as a function with a pinned
 /// search_path: for functions that do without one, since setting it costs as much as a short call.
 template <class F> auto with_pinned_path(F &&body) -> decltype(body()) {
+    if (strcmp(namespace_search_path, pinned_path.value) == 0)
+        return body();
     return with_settings({&pinned_path, 1}, static_cast<F &&>(body));
 }
 

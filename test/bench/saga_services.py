@@ -16,7 +16,7 @@ DEFINE = f"""
 
 
 NOTHING_CLAIMED = {f'{queue}_claimed': 0 for _, queue in STEPS}
-CLAIMED = 'count(*) AS claimed, max(saga_id::text) AS saga_id, max(lease) AS lease'
+CLAIMED = '(saga_id IS NOT NULL)::int AS claimed, saga_id, lease'
 
 
 def by_services():
@@ -24,17 +24,19 @@ def by_services():
     claimed in its last turn and claims the next one.
 
     A driver that pipelines sends a turn as two statements; pgbench reads no result within a pipeline, so that here
-    it is one, in which the claim depends on the answer.
+    it is one, in which the claim depends on the answer and returns one row also when there is nothing to claim.
     """
     turns = ["SELECT * FROM stacksaga.start_saga('order', '{\"amount\": 20}');"]
     for step, queue in STEPS:
         answer = f"stacksaga.complete_step(:{queue}_saga_id, '{step}', :{queue}_lease, '{{\"receipt\": 4711}}')"
         turns.append(f"""
 \\if :{queue}_claimed
-SELECT {CLAIMED} FROM (SELECT {answer} AS status OFFSET 0) AS done,
-       LATERAL stacksaga.claim_steps('{queue}', left(done.status, 0) || '{queue}-' || :client_id::int) \\gset {queue}_
+SELECT {CLAIMED} FROM (SELECT {answer} AS status OFFSET 0) AS done
+  LEFT JOIN LATERAL stacksaga.claim_steps('{queue}', left(done.status, 0) || '{queue}-' || :client_id::int) ON true
+\\gset {queue}_
 \\else
-SELECT {CLAIMED} FROM stacksaga.claim_steps('{queue}', '{queue}-' || :client_id::int) \\gset {queue}_
+SELECT {CLAIMED} FROM (SELECT) AS one LEFT JOIN stacksaga.claim_steps('{queue}', '{queue}-' || :client_id::int) ON true
+\\gset {queue}_
 \\endif""")
     return '\n'.join(turns)
 

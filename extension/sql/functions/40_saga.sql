@@ -26,7 +26,7 @@ CREATE OR REPLACE FUNCTION stacksaga.start_saga(
     group_key   text        DEFAULT NULL,
     attributes  jsonb       DEFAULT '{}'
 ) RETURNS TABLE (saga_id uuid, token bigint, created boolean)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'stacksaga_start_saga';
 COMMENT ON FUNCTION stacksaga.start_saga IS
     'Starts a saga, or returns the one that its key stands for. Raises SG400, SG404 (no such saga or version), SG409 (on_conflict fail), SG413, SG422 (the same key with another input)';
@@ -46,7 +46,7 @@ CREATE OR REPLACE FUNCTION stacksaga.start_sagas(
     group_keys text[]  DEFAULT NULL,
     attributes jsonb[] DEFAULT NULL
 ) RETURNS TABLE (saga_id uuid, token bigint, created boolean)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'stacksaga_start_sagas';
 COMMENT ON FUNCTION stacksaga.start_sagas IS
     'Starts one saga per input, in order, as start_saga() does. Raises SG400, SG404, SG413, SG422';
@@ -86,7 +86,7 @@ CREATE OR REPLACE FUNCTION stacksaga.claim_steps(
     max_steps integer  DEFAULT 1,
     lease     interval DEFAULT '30 seconds'
 ) RETURNS SETOF stacksaga.claimed_step
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'stacksaga_claim_steps';
 COMMENT ON FUNCTION stacksaga.claim_steps IS
     'Claims due steps of a queue under a lease. Raises SG400';
@@ -104,7 +104,7 @@ COMMENT ON PROCEDURE stacksaga.wait_for_steps IS
 CREATE OR REPLACE FUNCTION stacksaga.complete_step(
     saga_id uuid, step text, lease bigint, output jsonb DEFAULT NULL
 ) RETURNS text
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'stacksaga_complete_step';
 COMMENT ON FUNCTION stacksaga.complete_step IS
     'Completes a claimed step and returns the status of its saga; repeating a completion changes nothing. Raises SG404, SG409 (compensation has begun), SG412 (the lease is lost), SG413, SG422 (repeated with another output)';
@@ -115,7 +115,7 @@ CREATE OR REPLACE FUNCTION stacksaga.complete_steps(
     leases   bigint[],
     outputs  jsonb[] DEFAULT NULL
 ) RETURNS TABLE (saga_id uuid, step text, status text, sqlstate text)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'stacksaga_complete_steps';
 COMMENT ON FUNCTION stacksaga.complete_steps IS
     'Completes many claimed steps, in order; a row that complete_step() would refuse gets the SQLSTATE, and the others are completed. Raises SG400';
@@ -125,7 +125,7 @@ CREATE OR REPLACE FUNCTION stacksaga.fail_step(
     error_class text     DEFAULT 'retryable',
     retry_after interval DEFAULT NULL
 ) RETURNS text
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'stacksaga_fail_step';
 COMMENT ON FUNCTION stacksaga.fail_step IS
     'Records that a claimed step failed (retryable, non_retryable or unknown) and returns the status of its saga. Raises SG400, SG404, SG409, SG412, SG413';
@@ -133,7 +133,7 @@ COMMENT ON FUNCTION stacksaga.fail_step IS
 CREATE OR REPLACE FUNCTION stacksaga.extend_step(
     saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '30 seconds'
 ) RETURNS TABLE (lease_until timestamptz, cancel_requested boolean)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'stacksaga_extend_step';
 COMMENT ON FUNCTION stacksaga.extend_step IS
     'Extends the lease of a claimed step, at most to the timeout of the attempt, and returns whether the saga compensates. Raises SG400, SG404, SG409, SG412';

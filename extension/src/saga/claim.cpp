@@ -15,6 +15,7 @@
 #include "src/saga/step_call.hpp"
 #include "src/saga/step_results.hpp"
 #include "src/saga/store.hpp"
+#include "src/saga/tables.hpp"
 #include "src/saga/unnamed_queue.hpp"
 
 namespace stacksaga {
@@ -45,6 +46,9 @@ struct Claim {
 };
 
 enum class Claimed : uint8_t { yes, no, deferred };
+
+/// What a claim reads and then writes.
+constexpr std::array written_tables{&saga_table, &work_table};
 
 void add_claimed(pg::ResultSet &result, const StepCall &call, int64 lease, TimestampTz until) {
     constexpr int columns = step_call_columns + 2;
@@ -147,7 +151,8 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
             ++tried.refused;
             continue;
         }
-        const Claimed outcome = claim_one(claim, *candidate, result);
+        const Claimed outcome =
+            pg::with_tables(written_tables, [&] { return claim_one(claim, *candidate, result); });
         if (outcome == Claimed::yes)
             order.note_claimed();
         tried.claimed += outcome == Claimed::yes ? 1 : 0;
@@ -250,7 +255,7 @@ STACKSAGA_FUNCTION(claim_steps) {
     arguments.require(3, "lease");
     claim.lease_us = pg::interval_microseconds(arguments.datum(3), "lease", true);
     pg::ResultSet result(fcinfo);
-    pg::with_spi([&] { claim_steps(claim, result); });
+    pg::as_owner([&] { pg::with_spi([&] { claim_steps(claim, result); }); });
     return result.finish();
 }
 

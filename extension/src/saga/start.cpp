@@ -162,7 +162,7 @@ Started start_saga(const Start &start) {
 }
 
 Started start_with_arguments(const Start &start) {
-    return pg::with_spi([&] { return start_saga(start); });
+    return pg::as_owner([&] { return pg::with_spi([&] { return start_saga(start); }); });
 }
 
 /// The order in which keys are taken is the same for all batches, so that two of them never wait

@@ -1,7 +1,7 @@
 -- no function has a mutable search_path
 -- An IMMUTABLE function in C looks no name up. The exceptions resolve the names that their callers
 -- give them, in the caller's path; those of subscriptions pin the path before they read a table.
--- Those that publish, the procedure that commits, and the two that each idempotent request calls, pin it
+-- Those that publish, the procedure that commits, and those that each request or step calls pin it
 -- where they run SQL.
 SELECT p.oid::regprocedure
 FROM pg_depend d
@@ -14,4 +14,6 @@ WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
   AND (p.prosecdef OR p.proname NOT IN ('sql_step', 'queue_step', 'message_step', 'create_subscription',
                                            'alter_subscription'))
   AND p.proname NOT IN ('publish', 'publish_batch', 'run_pending', 'wait_for_steps', 'idempotency_begin', 'idempotency_finish')
+  AND (p.prosecdef OR p.proname NOT IN ('start_saga', 'start_sagas', 'claim_steps', 'complete_step', 'complete_steps',
+                                        'fail_step', 'extend_step'))
 ORDER BY 1;
