@@ -36,9 +36,9 @@ struct Descriptor {
     int number;
 };
 
-/// Whether the file stands below the folder in which systemd hands over credentials (LoadCredential=).
-/// They belong to root; that the daemon's user may read them is an entry of an access control list,
-/// which stat() shows as the right of a group.
+/// Whether the file stands below the folder in which systemd hands over credentials
+/// (LoadCredential=). They belong to root; that the daemon's user may read them is an entry of an
+/// access control list, which stat() shows as the right of a group.
 bool is_credential(const std::string &file) {
     const char *folder = std::getenv("CREDENTIALS_DIRECTORY");
     std::error_code error;

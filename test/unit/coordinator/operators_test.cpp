@@ -145,8 +145,9 @@ TEST(Operators, AreReadFromNoOtherFileThatItsGroupCanRead) {
     const std::string longer = credentials.folder + "x";
     std::filesystem::create_directory(longer);
     std::filesystem::copy_file(beside.name, longer + "/operators");
-    for (const std::string &file : {beside.name, credentials.folder + "/../" + beside.name.substr(5),
-                                    link, longer + "/operators"})
+    for (const std::string &file :
+         {beside.name, credentials.folder + "/../" + beside.name.substr(5), link,
+          longer + "/operators"})
         EXPECT_TRUE(mode_is_refused(file)) << file;
     std::filesystem::remove_all(longer);
     ::setenv("CREDENTIALS_DIRECTORY", "", 1);
