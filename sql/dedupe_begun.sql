@@ -6,7 +6,7 @@ SET client_min_messages = warning;
 TRUNCATE stacksaga.idempotency_key;
 CREATE SCHEMA begun;
 CREATE TABLE begun.charge (amount int);
--- What this transaction has done to the table so far.
+-- What this transaction has done to the table so far, if it is its session's first.
 CREATE VIEW begun.writes AS
     SELECT pg_stat_get_xact_tuples_inserted(oid) AS ins, pg_stat_get_xact_tuples_updated(oid) AS upd,
            pg_stat_get_xact_tuples_deleted(oid) AS del
@@ -15,7 +15,8 @@ CREATE VIEW begun.state AS
     SELECT key, attempt, completed_at IS NOT NULL AS completed, recovery_point, response
       FROM stacksaga.idempotency_key ORDER BY key COLLATE "C";
 -- Begins and keeps the lease in a setting; the outcome, or the error in a subtransaction that is gone.
-CREATE FUNCTION begun.begin(key text, lease interval DEFAULT '60 seconds') RETURNS text LANGUAGE plpgsql AS $$
+-- (Unquoted, psql would look for the END of a body in SQL.)
+CREATE FUNCTION begun."begin"(key text, lease interval DEFAULT '60 seconds') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     b record;
 BEGIN
@@ -33,7 +34,7 @@ CREATE FUNCTION begun.finish(key text, response jsonb DEFAULT '"done"') RETURNS 
 $$;
 
 -- One transaction, one row; two keys are two.
-SELECT pg_stat_force_next_flush();
+\c -
 BEGIN;
 SELECT begun.begin('a'), begun.begin('b');
 SELECT * FROM begun.writes;
@@ -65,7 +66,8 @@ SELECT count(*), bool_and(completed) FROM begun.state WHERE key LIKE 'many %';
 TRUNCATE stacksaga.idempotency_key;
 
 -- Answers other than the finish.
-SELECT pg_stat_force_next_flush();
+\c -
+SET client_min_messages = warning;
 BEGIN;
 SELECT begun.begin('a');
 SELECT stacksaga.idempotency_checkpoint('begun', 'a', begun.lease('a'), 'half');

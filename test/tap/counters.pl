@@ -93,12 +93,12 @@ is(wrong_statuses(), 0, 'it is when it commits');
 $open->quit;
 
 # A server process is killed: the postmaster survives, the memory of the server does not.
-my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+my $postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 kill 'KILL', $node->safe_psql('postgres',
 	q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'stacksaga worker'});
 $node->wait_for_log(qr/all server processes terminated; reinitializing/);
 $node->poll_query_until('postgres', 'SELECT true');
-is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'it is the same postmaster');
+is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $postmaster, 'it is the same postmaster');
 $node->poll_query_until('postgres', q{SELECT count(*) = 7 FROM stacksaga_internal.sagas_by_status()});
 is(wrong_statuses(), 0, 'sagas are counted again after a process was killed');
 
