@@ -38,7 +38,7 @@ sub count
 # The server that is left has been promoted twice, so that the timeline of a new one is smaller.
 my $one = StacksagaCluster->new('one');
 $one->init(worker_databases => ['shop'], allows_streaming => 'logical');
-plan skip_all => 'FOR TABLES IN SCHEMA is of PostgreSQL 15' if $one->pg_version < 15;
+plan skip_all => 'FOR TABLES IN SCHEMA is of PostgreSQL 15' if $one->major < 15;
 $one->append_conf('postgresql.conf', "stacksaga.saga_retention = '-1'");
 $one->start;
 raise_timeline($one) for 1 .. 2;

@@ -206,7 +206,7 @@ sql(q{
 	END $$;
 });
 # A COMMIT may fail in SERIALIZABLE, and pgbench tries again since 15.
-my @levels = ('READ COMMITTED', 'REPEATABLE READ', $node->pg_version >= 15 ? 'SERIALIZABLE' : ());
+my @levels = ('READ COMMITTED', 'REPEATABLE READ', $node->major >= 15 ? 'SERIALIZABLE' : ());
 my @scripts;
 for my $level (@levels)
 {

@@ -37,6 +37,13 @@ sub init
 	return;
 }
 
+# The server's major version. The modules of 14 have no pg_version.
+sub major
+{
+	my ($version) = run_command([ 'postgres', '--version' ]);
+	return $version =~ /(\d+)/ ? $1 : die "no version in '$version'";
+}
+
 # Creates the extension in a database.
 sub create_extension
 {
