@@ -1,6 +1,8 @@
-# Root folders of Debian suites, and commands inside them; sourced after lib.sh. Wants root and debootstrap.
+# Root folders of Debian's and Ubuntu's suites, and commands inside them; sourced after lib.sh. Wants root and debootstrap.
 
 mirror=http://deb.debian.org/debian
+ubuntu_mirror=http://archive.ubuntu.com/ubuntu
+ubuntu_keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg
 chroots=${STACKSAGA_CHROOTS:-/var/cache/stacksaga}
 
 need_chroots() {
@@ -9,16 +11,31 @@ need_chroots() {
     mkdir -p "$chroots"
 }
 
+# The suites of Ubuntu that have a PostgreSQL which no suite of Debian has: 14 and 16.
+is_ubuntu() { [ "$1" = jammy ] || [ "$1" = noble ]; }
+
+need_ubuntu_keyring() {
+    [ -e "$ubuntu_keyring" ] || fail "$ubuntu_keyring is missing: it is in the package ubuntu-keyring, of Debian from 13 on"
+}
+
 # unpack_suite SUITE ROOT PACKAGES: what is there stays. A suite that this machine's debootstrap does not know
-# yet is made as sid is.
+# yet is made as sid is, or as all of Ubuntu's are.
 unpack_suite() {
-    local suite=$1 root=$2 packages=$3 script=()
+    local suite=$1 root=$2 packages=$3 from=$mirror script=sid options=()
     [ ! -e "$root" ] || return 0
-    [ -e "/usr/share/debootstrap/scripts/$suite" ] || script=(/usr/share/debootstrap/scripts/sid)
+    if is_ubuntu "$suite"; then
+        need_ubuntu_keyring
+        from=$ubuntu_mirror script=gutsy options=(--keyring="$ubuntu_keyring" --components=main,universe)
+    elif [ -e "/usr/share/debootstrap/scripts/$suite" ]; then
+        script=$suite
+    fi
     say "$suite is unpacked into $root"
     rm -rf "$root.new"
-    debootstrap --variant=minbase --include="$packages" "$suite" "$root.new" "$mirror" "${script[@]}" \
+    debootstrap --variant=minbase --include="$packages" "${options[@]}" "$suite" "$root.new" "$from" "$script" \
         >"$root.log" 2>&1 || { tail -n 20 "$root.log" >&2; fail "debootstrap of $suite failed"; }
+    # Its PostgreSQL would be the first of its version.
+    ! is_ubuntu "$suite" || printf "deb $from %s main universe\n" "$suite" "$suite-updates" "$suite-security" \
+        >"$root.new/etc/apt/sources.list"
     # A mirror that lags behind its suite is good enough for a test.
     printf 'Acquire::Check-Valid-Until "false";\n' >"$root.new/etc/apt/apt.conf.d/99late-mirror"
     mv "$root.new" "$root"
