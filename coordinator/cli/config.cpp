@@ -284,6 +284,13 @@ public:
     }
 };
 
+/// A newer CLI11, as 2.6, fills a footer's lines up like those of a paragraph: it would run the
+/// examples together.
+template <class Formatter> void keep_footer_lines(Formatter &formatter) {
+    if constexpr (requires { formatter.enable_footer_formatting(false); })
+        formatter.enable_footer_formatting(false);
+}
+
 } // namespace
 
 CommandLine parse_command_line(int argc, const char *const *argv,
@@ -293,6 +300,7 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     app.set_version_flag("--version", "stacksaga-coordinator " STACKSAGA_VERSION);
     app.require_subcommand(1);
     app.footer(help_footer());
+    keep_footer_lines(*app.get_formatter());
     app.fallthrough();
     app.allow_config_extras(CLI::config_extras_mode::error);
     app.config_formatter(std::make_shared<SettingsFormat>());
