@@ -65,10 +65,19 @@ bool is_managed_by_citus(Oid relation) {
 }
 
 bool names_table_of_citus(std::string_view sql) {
+    bool has_any = false;
+    if (is_citus_loaded())
+        each_table(sql, [&](std::string_view, Oid relation) {
+            has_any = has_any || is_managed_by_citus(relation);
+        });
+    return has_any;
+}
+
+Oid first_table(std::string_view sql, size_t &end) {
     constexpr std::string_view schema_name = "stacksaga.";
-    if (!is_citus_loaded())
-        return false;
     const Oid schema = get_namespace_oid("stacksaga", true);
+    if (!OidIsValid(schema))
+        return InvalidOid;
     for (size_t at = 0; (at = sql.find(schema_name, at)) != std::string_view::npos;) {
         at += schema_name.size();
         const std::string_view rest{sql.data() + at, sql.size() - at};
@@ -76,12 +85,13 @@ bool names_table_of_citus(std::string_view sql) {
             std::min(rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), rest.size());
         NameData name{};
         std::copy_n(rest.data(), std::min<size_t>(size, NAMEDATALEN - 1), NameStr(name));
-        const Oid relation =
-            OidIsValid(schema) ? get_relname_relid(NameStr(name), schema) : InvalidOid;
-        if (OidIsValid(relation) && is_managed_by_citus(relation))
-            return true;
+        const Oid relation = get_relname_relid(NameStr(name), schema);
+        if (OidIsValid(relation)) {
+            end = at + size;
+            return relation;
+        }
     }
-    return false;
+    return InvalidOid;
 }
 
 } // namespace stacksaga::pg

@@ -22,6 +22,19 @@ bool is_managed_by_citus(Oid relation);
 /// Whether a statement names such a table, as stacksaga.NAME.
 bool names_table_of_citus(std::string_view sql);
 
+/// The first table, or other relation, that a statement names as stacksaga.NAME, and where the name
+/// ends.
+Oid first_table(std::string_view sql, size_t &end);
+
+/// Calls `visit` for each of them, with the text from the one before up to the end of its name.
+/// Returns what follows the last.
+template <class F> std::string_view each_table(std::string_view sql, F &&visit) {
+    size_t end = 0;
+    for (Oid relation; OidIsValid(relation = first_table(sql, end)); sql.remove_prefix(end))
+        visit(std::string_view{sql.data(), end}, relation);
+    return sql;
+}
+
 /// Another number whenever what the two above return may have changed; 0 without Citus.
 uint64 state_of_citus();
 

@@ -2,6 +2,7 @@
 
 #include "pg/citus.hpp"
 #include "pg/function.hpp"
+#include "pg/local_shards.hpp"
 #include "pg/scope.hpp"
 
 namespace stacksaga::pg {
@@ -19,6 +20,10 @@ Param array_of(std::span<const T> values, Oid array_type, Oid type, int16 length
     ArrayType *array =
         construct_array(datums, static_cast<int>(values.size()), type, length, byval, align);
     return {array_type, PointerGetDatum(array), false};
+}
+
+const char *text_in_force(const char *sql, Reads reads) {
+    return reads == Reads::this_node && is_citus_loaded() ? with_local_shards(sql) : sql;
 }
 } // namespace
 
@@ -83,30 +88,37 @@ void Statement::prepare(std::span<const Param> params) {
         types[i] = params[i].type;
     MemoryContext caller = CurrentMemoryContext;
     const uint64 state = state_of_citus();
-    const int options = cursor_options(plans_, sql_);
+    const char *text = text_in_force(sql_, reads_);
+    const int options = cursor_options(plans_, text);
     SPIPlanPtr plan =
-        SPI_prepare_cursor(sql_, static_cast<int>(params.size()), types.data(), options);
+        SPI_prepare_cursor(text, static_cast<int>(params.size()), types.data(), options);
     if (plan == nullptr)
         elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+    if (text != sql_)
+        text = MemoryContextStrdup(TopMemoryContext, text);
     SPI_keepplan(plan);
     MemoryContextSwitchTo(caller);
     plan_ = plan; // another one may be running, and is left
+    if (text_ != sql_ && text_ != nullptr)
+        pfree(const_cast<char *>(text_));
+    text_ = text;
     options_ = options;
     citus_state_ = state;
 }
 
-bool Statement::has_other_options() {
+bool Statement::is_outdated() {
     const uint64 state = state_of_citus();
     if (state == citus_state_)
         return false;
-    if (cursor_options(plans_, sql_) != options_)
+    const char *text = text_in_force(sql_, reads_);
+    if (strcmp(text, text_) != 0 || cursor_options(plans_, text) != options_)
         return true;
     citus_state_ = state;
     return false;
 }
 
 int Statement::execute_plan(std::span<const Param> params, Snapshots snapshots) {
-    if (plan_ == nullptr || has_other_options())
+    if (plan_ == nullptr || is_outdated())
         prepare(params);
     std::array<Datum, params_max> values{};
     std::array<char, params_max> nulls{};

@@ -113,12 +113,20 @@ enum class Path : uint8_t {
     in_force ///< for what fires triggers of users
 };
 
+/// Which rows of a table that Citus manages a Statement reads.
+enum class Reads : uint8_t {
+    all_nodes,
+    this_node, ///< those of the shards here, as a hint (pg/local_shards.hpp)
+};
+
 class Statement {
 public:
     /// `sql` must be a literal: plans are kept for the session.
     constexpr explicit Statement(const char *sql, Plans plans = Plans::by_index,
-                                 Path path = Path::pinned)
-        : sql_(sql), plans_(plans), path_(path) {}
+                                 Reads reads = Reads::all_nodes)
+        : sql_(sql), plans_(plans), reads_(reads) {}
+    constexpr Statement(const char *sql, Reads reads) : Statement(sql, Plans::by_index, reads) {}
+    constexpr Statement(const char *sql, Path path) : Statement(sql) { path_ = path; }
 
     /// Executes with what is committed now, whatever the transaction's isolation level, and returns
     /// its rows: what is read after a lock must be newer than the lock.
@@ -149,15 +157,18 @@ private:
     Rows execute(std::span<const Param> params, Snapshots snapshots);
     int execute_plan(std::span<const Param> params, Snapshots snapshots);
     void prepare(std::span<const Param> params);
-    /// Whether Citus manages a table now, or no longer, that the statement names.
-    bool has_other_options();
+    /// Whether Citus manages a table now, or no longer, that the statement names, or has moved a
+    /// shard that it reads.
+    bool is_outdated();
 
     const char *sql_;
     Plans plans_;
-    Path path_;
+    Reads reads_;
+    Path path_ = Path::pinned;
     SPIPlanPtr plan_ = nullptr;
-    int options_ = 0;        ///< of the plan
-    uint64 citus_state_ = 0; ///< when they were chosen
+    const char *text_ = nullptr; ///< of the plan: `sql_`, or what Reads made of it
+    int options_ = 0;            ///< of the plan
+    uint64 citus_state_ = 0;     ///< when these were chosen
 };
 
 } // namespace stacksaga::pg

@@ -192,8 +192,7 @@ KnownHandler &find_handler(const HandlerCaller &caller, const FunctionRef &funct
     return handler;
 }
 
-constinit pg::Statement set_immediate{"SET CONSTRAINTS ALL IMMEDIATE", pg::Plans::by_index,
-                                      pg::Path::in_force};
+constinit pg::Statement set_immediate{"SET CONSTRAINTS ALL IMMEDIATE", pg::Path::in_force};
 // Leaves out a name that a constraint that is not deferred has too.
 constinit pg::Statement list_deferred{
     "SELECT n.nspname::text, c.conname::text FROM pg_catalog.pg_constraint AS c"

@@ -16,31 +16,31 @@ namespace {
 
 constinit pg::Statement list_held_slots{SLOTS_HELD("$1", "$2", "$3")};
 
-// Where the table is not accessed directly: somebody has partitioned it, say. Its first columns, as
-// far as a search looks at them.
+// Where the table is not accessed directly: somebody has partitioned it, or Citus manages it. Its
+// first columns, as far as a search looks at them.
 #define STEP_COLUMNS                                                                               \
     "saga_id, step_no, rank, direction, token, ring_id, slot, due_at, attempt,"                    \
     " NULL, NULL, lease_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, group_key"
 constinit pg::Statement list_leased{
-    "SELECT " STEP_COLUMNS "  FROM stacksaga.work"
+    "SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
     " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NOT NULL"
     "   AND NOT verifying AND due_at <= $3"
     " ORDER BY due_at LIMIT $4",
-    pg::Plans::by_statistics};
+    pg::Plans::by_statistics, pg::Reads::this_node};
 // Of each rank the oldest, however many are due of another.
 constinit pg::Statement list_waiting{
-    "(SELECT " STEP_COLUMNS "  FROM stacksaga.work"
+    "(SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
     "  WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NULL"
     "    AND NOT verifying AND rank = 3 AND group_key = '' AND due_at <= $3"
     "  ORDER BY due_at LIMIT $4)"
     " UNION ALL"
     " (SELECT w.* FROM generate_series(0, 5) AS r(of_rank), LATERAL ("
-    "         SELECT " STEP_COLUMNS "  FROM stacksaga.work"
+    "         SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
     "          WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NULL"
     "            AND NOT verifying AND rank = r.of_rank::smallint"
     "            AND (rank <> 3 OR group_key <> '') AND due_at <= $3"
     "          ORDER BY due_at LIMIT $4) AS w)",
-    pg::Plans::by_statistics};
+    pg::Plans::by_statistics, pg::Reads::this_node};
 // Of a rank, more than a search wants at most. Groups behind so many steps wait until these are
 // fewer.
 constexpr int64 listed_max = 8192;

@@ -9,13 +9,13 @@ namespace stacksaga {
 
 namespace {
 
-// Where the table is not accessed directly: somebody has partitioned it, say.
+// Where the table is not accessed directly: somebody has partitioned it, or Citus manages it.
 constinit pg::Statement count_by_sql{
     "SELECT count(*) FILTER (WHERE due_at <= $3 AND (lease_until IS NOT NULL OR rank = 0 OR NOT $4)),"
     "       min(due_at) FILTER (WHERE due_at > $3)"
-    "  FROM stacksaga.work"
+    "  FROM stacksaga.work AS w"
     " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND NOT verifying",
-    pg::Plans::by_statistics};
+    pg::Plans::by_statistics, pg::Reads::this_node};
 
 /// One look at a queue.
 struct Look {

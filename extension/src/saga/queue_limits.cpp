@@ -20,11 +20,13 @@ constexpr int claim_wait_ms = 50;
 /// set_queue() stands in line so long at a time, for claims wait behind it, and pauses as long.
 constexpr int change_wait_ms = 100;
 
-// Where the table of work is not accessed directly: somebody has partitioned it, say.
+// Where the table of work is not accessed directly: somebody has partitioned it, or Citus
+// manages it.
 constinit pg::Statement count_by_sql{
-    "SELECT count(*)::int FROM (SELECT 1 FROM stacksaga.work"
+    "SELECT count(*)::int FROM (SELECT 1 FROM stacksaga.work AS w"
     "  WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NOT NULL"
-    "    AND ($3::text IS NULL OR group_key = $3) LIMIT $4) AS leased"};
+    "    AND ($3::text IS NULL OR group_key = $3) LIMIT $4) AS leased",
+    pg::Reads::this_node};
 
 constinit uint64 relation_changes = 1; // 0 is a state that has never been
 constinit bool is_watching = false;

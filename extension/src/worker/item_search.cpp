@@ -21,9 +21,11 @@ constinit pg::Statement list_slots{"SELECT slot FROM " SLOTS_TO_WORK_IN};
 constinit pg::Statement list_ranks{
     "SELECT r.rank::smallint FROM generate_series(0, 5) AS r(rank), LATERAL ("
     "       SELECT FROM stacksaga.work w"
-    "        WHERE w.ring_id = $1" IS_OF_RANK("r.rank::smallint") " LIMIT 1) AS w"};
+    "        WHERE w.ring_id = $1" IS_OF_RANK("r.rank::smallint") " LIMIT 1) AS w",
+    pg::Reads::this_node};
 
-// The same search where the table is not accessed directly: somebody has partitioned it, say.
+// The same search where the table is not accessed directly: somebody has partitioned it, or Citus
+// manages it.
 #define FIND_DUE(OF_ITS_RANK)                                                                      \
     "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.attempt, w.is_retry,"    \
     "       w.due_at"                                                                              \
@@ -35,16 +37,17 @@ constinit pg::Statement list_ranks{
     "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at >= $3 AND w.due_at <= $4"       \
     "" OF_ITS_RANK " ORDER BY w.due_at LIMIT $5) AS w"                                             \
     " LIMIT $5"
-constinit pg::Statement find_due_usual{FIND_DUE(IS_OF_USUAL_RANK)};
-constinit pg::Statement find_due_of_rank{FIND_DUE(IS_OF_RANK("$7"))};
+constinit pg::Statement find_due_usual{FIND_DUE(IS_OF_USUAL_RANK), pg::Reads::this_node};
+constinit pg::Statement find_due_of_rank{FIND_DUE(IS_OF_RANK("$7")), pg::Reads::this_node};
 #define FIND_NEXT_DUE(OF_ITS_RANK)                                                                 \
     "SELECT min(w.due_at)"                                                                         \
     "  FROM (SELECT slot FROM " SLOTS_TO_WORK_IN ") AS s, LATERAL ("                               \
     "       SELECT due_at FROM stacksaga.work w"                                                   \
     "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at > $3" OF_ITS_RANK               \
     "        ORDER BY w.due_at LIMIT 1) AS w"
-constinit pg::Statement find_next_due_usual{FIND_NEXT_DUE(IS_OF_USUAL_RANK)};
-constinit pg::Statement find_next_due_of_rank{FIND_NEXT_DUE(IS_OF_RANK("$4"))};
+constinit pg::Statement find_next_due_usual{FIND_NEXT_DUE(IS_OF_USUAL_RANK), pg::Reads::this_node};
+constinit pg::Statement find_next_due_of_rank{FIND_NEXT_DUE(IS_OF_RANK("$4")),
+                                              pg::Reads::this_node};
 
 /// What a search has to know.
 struct Search {

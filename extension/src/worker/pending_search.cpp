@@ -9,7 +9,7 @@ namespace stacksaga {
 
 namespace {
 
-// Where the table is not accessed directly: somebody has partitioned it, say.
+// Where the table is not accessed directly: somebody has partitioned it, or Citus manages it.
 #define FIND_PENDING(OF_ITS_RANK)                                                                  \
     "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.due_at"                  \
     "  FROM generate_series(0, $2 - 1) AS s(slot), LATERAL ("                                      \
@@ -17,8 +17,8 @@ namespace {
     "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at <= $3" OF_ITS_RANK              \
     "        ORDER BY w.due_at LIMIT $4) AS w"                                                     \
     " ORDER BY w.due_at LIMIT $4"
-constinit pg::Statement find_usual{FIND_PENDING(IS_OF_USUAL_RANK)};
-constinit pg::Statement find_of_rank{FIND_PENDING(IS_OF_RANK("$5"))};
+constinit pg::Statement find_usual{FIND_PENDING(IS_OF_USUAL_RANK), pg::Reads::this_node};
+constinit pg::Statement find_of_rank{FIND_PENDING(IS_OF_RANK("$5")), pg::Reads::this_node};
 
 // To seek a slot costs as much as reading so many rows.
 constexpr int32 unwanted_max = 6;

@@ -1,0 +1,17 @@
+// Statements that read this node alone: on Citus the shards that it holds.
+//
+// Citus sends a statement on one of its tables to all nodes unless the statement names the token,
+// and plans it anew each time. A search for work wants what this node holds, by an index, and only
+// as a hint. So its statement names the shards themselves. Whoever found a row so locks and changes
+// it through the table, where Citus knows by then whether the shard has moved.
+#pragma once
+#include "pg/pg.hpp"
+
+namespace stacksaga::pg {
+
+/// The statement with each stacksaga.NAME that is a table of Citus replaced by its shards on this
+/// node, as a subquery, so each NAME has an alias; `sql` itself where there is none of them. What
+/// it returns for the same tables changes only when state_of_citus() does. Inside with_spi.
+const char *with_local_shards(const char *sql);
+
+} // namespace stacksaga::pg
