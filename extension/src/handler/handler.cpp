@@ -16,39 +16,6 @@ namespace stacksaga {
 
 namespace {
 
-/// to_regprocedure raises for bad syntax and unknown types; here both just mean "not found".
-Oid find_function(const char *text) {
-    if (strchr(text, '(') == nullptr) // a bare number or name would be taken as well
-        return InvalidOid;
-    volatile Oid found = InvalidOid;
-    MemoryContext memory = CurrentMemoryContext;
-    ResourceOwner owner = CurrentResourceOwner;
-    BeginInternalSubTransaction(nullptr);
-    MemoryContextSwitchTo(memory);
-    PG_TRY();
-    {
-        // Called through fmgr with a result flag, since "no such function" is a NULL.
-        LOCAL_FCINFO(fcinfo, 1);
-        InitFunctionCallInfoData(*fcinfo, nullptr, 1, InvalidOid, nullptr, nullptr);
-        fcinfo->args[0].value = CStringGetTextDatum(text);
-        fcinfo->args[0].isnull = false;
-        Datum result = to_regprocedure(fcinfo);
-        if (!fcinfo->isnull)
-            found = DatumGetObjectId(result);
-        ReleaseCurrentSubTransaction();
-    }
-    PG_CATCH();
-    {
-        MemoryContextSwitchTo(memory);
-        FlushErrorState();
-        RollbackAndReleaseCurrentSubTransaction();
-    }
-    PG_END_TRY();
-    MemoryContextSwitchTo(memory);
-    CurrentResourceOwner = owner;
-    return found;
-}
-
 /// As regprocedure prints it, whatever the session wants to have quoted: it is stored and compared.
 char *qualified_name(Oid function) {
     if (!quote_all_identifiers)
@@ -312,6 +279,39 @@ void reset_constraints() {
 }
 
 } // namespace
+
+/// to_regprocedure raises for bad syntax and unknown types; here both just mean "not found".
+Oid find_function(const char *text) {
+    if (strchr(text, '(') == nullptr) // a bare number or name would be taken as well
+        return InvalidOid;
+    volatile Oid found = InvalidOid;
+    MemoryContext memory = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    BeginInternalSubTransaction(nullptr);
+    MemoryContextSwitchTo(memory);
+    PG_TRY();
+    {
+        // Called through fmgr with a result flag, since "no such function" is a NULL.
+        LOCAL_FCINFO(fcinfo, 1);
+        InitFunctionCallInfoData(*fcinfo, nullptr, 1, InvalidOid, nullptr, nullptr);
+        fcinfo->args[0].value = CStringGetTextDatum(text);
+        fcinfo->args[0].isnull = false;
+        Datum result = to_regprocedure(fcinfo);
+        if (!fcinfo->isnull)
+            found = DatumGetObjectId(result);
+        ReleaseCurrentSubTransaction();
+    }
+    PG_CATCH();
+    {
+        MemoryContextSwitchTo(memory);
+        FlushErrorState();
+        RollbackAndReleaseCurrentSubTransaction();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(memory);
+    CurrentResourceOwner = owner;
+    return found;
+}
 
 HandlerCheck resolve_handler(std::string_view text, HandlerKind kind, Oid definer) {
     HandlerCheck check;

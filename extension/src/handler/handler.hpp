@@ -26,6 +26,10 @@ struct HandlerCheck {
 /// raises for what `text` says.
 HandlerCheck resolve_handler(std::string_view text, HandlerKind kind, Oid definer);
 
+/// The function that `text` names in the current search_path, with its arguments; InvalidOid where
+/// there is none or `text` is no signature.
+Oid find_function(const char *text);
+
 /// The qualified signature of `text`, or `text` itself where it names no function.
 const char *qualified_signature(std::string_view text);
 

@@ -1,5 +1,6 @@
 #include "src/saga/definition.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
@@ -7,6 +8,7 @@
 #include "pg/query.hpp"
 #include "pg/relation_change.hpp"
 #include "pg/scope.hpp"
+#include "src/saga/local_oids.hpp"
 
 namespace stacksaga {
 
@@ -23,6 +25,8 @@ constinit HTAB *cache = nullptr;
 constinit Oid cached_table = InvalidOid;
 // A refresh invalidates the table, in this session also when the refresh is rolled back.
 constinit bool is_stale = false;
+// On Citus a refresh invalidates nothing on other nodes, so there a transaction reads anew.
+constinit TimestampTz read_at = 0; ///< the start of the transaction that began the cache
 
 constinit pg::Statement select_definition{
     "SELECT saga, version, definer::text, definer_oid, deadline, on_compensation_failure,"
@@ -30,18 +34,22 @@ constinit pg::Statement select_definition{
     "       (compensation_retry).multiplier, (compensation_retry).max_interval,"
     "       (compensation_retry).jitter, (compensation_retry).retry_on,"
     "       (compensation_retry).never_on"
-    "  FROM stacksaga.saga_definition WHERE definition_id = $1"};
+    "  FROM stacksaga.saga_definition AS d WHERE definition_id = $1",
+    pg::Reads::this_node};
 constinit pg::Statement select_steps{
     "SELECT step_no, stage, kind, step, queue, action, action_oid, compensation, compensation_oid,"
     "       verify, verify_oid, search_path, timeout, effect, compensate_when, signal, delay,"
     "       child_saga, fallback, fallback_oid, topic, compensation_topic,"
     "       (retry).max_attempts, (retry).initial_interval, (retry).multiplier,"
     "       (retry).max_interval, (retry).jitter, (retry).retry_on, (retry).never_on"
-    "  FROM stacksaga.definition_step WHERE definition_id = $1 ORDER BY step_no"};
+    "  FROM stacksaga.definition_step AS s WHERE definition_id = $1 ORDER BY step_no",
+    pg::Reads::this_node};
 constinit pg::Statement select_current{
-    "SELECT definition_id FROM stacksaga.saga_definition WHERE saga = $1 AND is_current"};
+    "SELECT definition_id FROM stacksaga.saga_definition AS d WHERE saga = $1 AND is_current",
+    pg::Reads::this_node};
 constinit pg::Statement select_version{
-    "SELECT definition_id FROM stacksaga.saga_definition WHERE saga = $1 AND version = $2"};
+    "SELECT definition_id FROM stacksaga.saga_definition AS d WHERE saga = $1 AND version = $2",
+    pg::Reads::this_node};
 
 StepFunctions read_functions(const pg::Rows &rows, uint64 row, const Step &step) {
     StepFunctions f{};
@@ -111,6 +119,8 @@ Definition *read_definition(int32 id) {
     }
     d->steps = {steps, rows.count()};
     d->functions = {functions, rows.count()};
+    if (has_own_oids())
+        use_own_oids(*d, {functions, rows.count()});
     return d;
 }
 
@@ -135,6 +145,7 @@ void reset_cache_of(Oid table) {
         cache = nullptr;
     }
     is_stale = false;
+    read_at = GetCurrentTransactionStartTimestamp();
     HASHCTL control{};
     control.keysize = sizeof(int32);
     control.entrysize = sizeof(CacheEntry);
@@ -159,7 +170,8 @@ std::optional<int32> look_up_current(std::string_view saga) {
 
 const Definition &load_definition(int32 definition_id) {
     Oid table = get_relname_relid("saga_definition", get_namespace_oid("stacksaga", false));
-    if (cache == nullptr || is_stale || table != cached_table)
+    if (cache == nullptr || is_stale || table != cached_table ||
+        (read_at != GetCurrentTransactionStartTimestamp() && pg::is_managed_by_citus(table)))
         reset_cache_of(table);
     auto *entry = static_cast<CacheEntry *>(hash_search(cache, &definition_id, HASH_FIND, nullptr));
     if (entry != nullptr)
