@@ -10,6 +10,7 @@
 #include "src/ring/fingerprint.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/start.hpp"
+#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 
@@ -21,13 +22,13 @@ using core::WorkPurpose;
 // Status and compensation request in one statement: a child that begins to compensate removes the
 // request and changes its status in one transaction. Two statements could see the request removed
 // and the status unchanged, which is how a refused request looks.
-constinit pg::Statement find_latest_child{
-    "SELECT c.saga_id, c.status, c.run, c.error,"
+constinit pg::Statement read_child{
+    "SELECT c.status, c.error,"
     "       EXISTS (SELECT FROM stacksaga.work w"
-    "                WHERE w.saga_id = c.saga_id AND w.token OPERATOR(stacksaga.=) c.token"
+    "                WHERE w.saga_id = $1 AND w.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "                  AND w.purpose = 'compensation_request')"
     "  FROM stacksaga.saga c"
-    " WHERE c.parent_id = $1 AND c.parent_step = $2 ORDER BY c.run DESC LIMIT 1"};
+    " WHERE c.saga_id = $1 AND c.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 // Adds a row to another saga's work, in that saga's ring and slot. A row that is there is written
 // again, so that its reader waits for this commit and sees what the row announces.
 constinit pg::Statement add_notice{
@@ -42,7 +43,8 @@ constinit pg::Statement select_output{
     "SELECT coalesce(jsonb_object_agg(d.step, e.output), '{}')"
     "  FROM stacksaga.saga s"
     "  JOIN stacksaga.effect e"
-    "    ON e.saga_id = s.saga_id AND e.token OPERATOR(stacksaga.=) s.token AND e.direction = 'act'"
+    "    ON e.saga_id = s.saga_id AND e.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND e.direction = 'act'"
     "  JOIN stacksaga.definition_step d"
     "    ON d.definition_id = s.definition_id AND d.step_no = e.step_no"
     " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
@@ -59,15 +61,24 @@ pg::Param token_param(const pg_uuid_t &id) {
     return pg::param(core::token_of_uuid(id.data).value());
 }
 
+bool exists(const pg_uuid_t &id) {
+    const std::array key{pg::param(id), token_param(id)};
+    return saga_table.find_one({.key = key}).has_value();
+}
+
 std::optional<FoundChild> find_child(const Saga &saga, int16 step_no) {
-    pg::Rows rows = find_latest_child.run(pg::param(saga.id), pg::param(step_no));
-    if (rows.empty())
+    const int32 runs = count_child_runs(saga.id, step_no);
+    if (runs == 0)
         return std::nullopt;
-    return FoundChild{.id = rows.uuid(0, 0),
-                      .status = *core::status_of(rows.text(0, 1)),
-                      .run = rows.int4(0, 2),
-                      .error = rows.optional_text(0, 3).value_or(""),
-                      .is_requested = rows.boolean(0, 4)};
+    const pg_uuid_t id = child_id(saga.id, step_no, runs - 1);
+    pg::Rows rows = read_child.run(pg::param(id), token_param(id));
+    if (rows.empty())
+        elog(ERROR, "child saga %s has disappeared", uuid_text(id));
+    return FoundChild{.id = id,
+                      .status = *core::status_of(rows.text(0, 0)),
+                      .run = runs - 1,
+                      .error = rows.optional_text(0, 1).value_or(""),
+                      .is_requested = rows.boolean(0, 2)};
 }
 
 void notify(const pg_uuid_t &id, WorkPurpose purpose, int16 step_no, TimestampTz now) {
@@ -77,14 +88,9 @@ void notify(const pg_uuid_t &id, WorkPurpose purpose, int16 step_no, TimestampTz
     wake_workers_at_commit();
 }
 
-/// No key gives the same id: names of sagas are not empty.
-pg_uuid_t child_id(const Saga &saga, const Step &step, int32 run) {
-    return keyed_saga_id("", psprintf("%s:%d", uuid_text(saga.id), step.no), run);
-}
-
 void start_child(const Saga &saga, const Step &step, int32 run) {
     const Definition &definition = find_definition(step.child_saga, std::nullopt);
-    NewSaga child{.id = child_id(saga, step, run),
+    NewSaga child{.id = child_id(saga.id, step.no, run),
                   .definition = &definition,
                   .ring = ring_of_id(saga.ring_id),
                   .run = run,
@@ -135,6 +141,28 @@ core::Child describe(const FoundChild &found) {
 }
 
 } // namespace
+
+/// No key gives the same id: names of sagas are not empty.
+pg_uuid_t child_id(const pg_uuid_t &parent, int16 step_no, int32 run) {
+    return keyed_saga_id("", psprintf("%s:%d", uuid_text(parent), step_no), run);
+}
+
+/// Asks for the runs 0, 1, 3, 7.. and then between the last one that is there and the first that is
+/// not.
+int32 count_child_runs(const pg_uuid_t &parent, int16 step_no) {
+    int32 count_max = 0;
+    while (exists(child_id(parent, step_no, count_max)))
+        count_max = 2 * count_max + 1;
+    int32 count_min = (count_max + 1) / 2;
+    while (count_min < count_max) {
+        const int32 middle = count_min + (count_max - count_min) / 2;
+        if (exists(child_id(parent, step_no, middle)))
+            count_min = middle + 1;
+        else
+            count_max = middle;
+    }
+    return count_min;
+}
 
 std::optional<core::Child> load_child(const Saga &saga, const Step &step) {
     const std::optional<FoundChild> found = find_child(saga, step.no);

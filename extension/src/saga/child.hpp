@@ -12,6 +12,14 @@ namespace stacksaga {
 
 /// All inside with_spi.
 
+/// The id of a run of the step's child. It follows from the parent's, so on Citus the child is on
+/// one known shard, which may be another than the parent's.
+pg_uuid_t child_id(const pg_uuid_t &parent, int16 step_no, int32 run);
+
+/// How many runs of it there are: each was started after the one before, and they are removed
+/// together.
+int32 count_child_runs(const pg_uuid_t &parent, int16 step_no);
+
 /// The latest saga that this step has started, as the engine needs it.
 std::optional<core::Child> load_child(const Saga &saga, const Step &step);
 
