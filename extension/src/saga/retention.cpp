@@ -1,5 +1,6 @@
 #include "src/saga/retention.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
@@ -10,6 +11,7 @@
 #include "src/common/counters.hpp"
 #include "src/ring/fingerprint.hpp"
 #include "src/ring/ring.hpp"
+#include "src/saga/child.hpp"
 
 namespace stacksaga {
 
@@ -17,37 +19,47 @@ namespace {
 
 constexpr int32 sagas_max = 100000;
 
+#define OF_SAGA " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+#define OF_SAGAS " WHERE saga_id = ANY ($1)"
+
 // Completed sagas have direction act, failed ones compensate: so the index that finds both by the
 // instant of their end needs no status.
-constinit pg::Statement find_expired{
-    "SELECT s.saga_id, s.latest_run, s.key, s.saga"
-    "  FROM unnest($2::integer[]) AS o(slot), LATERAL ("
-    "       SELECT saga_id, latest_run, key,"
-    "              (SELECT d.saga FROM stacksaga.saga_definition d"
-    "                WHERE d.definition_id = s.definition_id) AS saga"
-    "         FROM stacksaga.saga s"
-    "        WHERE s.ring_id = $1 AND s.slot = o.slot AND s.direction = $3"
-    "          AND s.finished_at > $4 AND s.finished_at <= $5"
-    "          AND s.parent_id IS NULL AND s.run = 0"
-    "        ORDER BY s.finished_at LIMIT $6 FOR UPDATE SKIP LOCKED) AS s"
-    " LIMIT $6"};
-constinit pg::Statement lock_run{
-    "SELECT direction, finished_at FROM stacksaga.saga"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   FOR UPDATE SKIP LOCKED"};
-constinit pg::Statement find_children{"SELECT saga_id, finished_at IS NULL FROM stacksaga.saga"
-                                      " WHERE parent_id = ANY ($1) FOR UPDATE"};
+#define FIND_EXPIRED(LOCK)                                                                         \
+    "SELECT s.saga_id, s.definition_id, s.latest_run, s.key"                                       \
+    "  FROM unnest($2::integer[]) AS o(slot), LATERAL ("                                           \
+    "       SELECT saga_id, definition_id, latest_run, key FROM stacksaga.saga AS s"               \
+    "        WHERE s.ring_id = $1 AND s.slot = o.slot AND s.direction = $3"                        \
+    "          AND s.finished_at > $4 AND s.finished_at <= $5"                                     \
+    "          AND s.parent_id IS NULL AND s.run = 0"                                              \
+    "        ORDER BY s.finished_at LIMIT $6" LOCK ") AS s"                                        \
+    " LIMIT $6"
+constinit pg::Statement find_and_lock{FIND_EXPIRED(" FOR UPDATE SKIP LOCKED")};
+constinit pg::Statement find_here{FIND_EXPIRED(""), pg::Reads::this_node};
+#define LOCK_SAGA                                                                                  \
+    "SELECT definition_id, latest_run, direction, finished_at, key FROM stacksaga.saga" OF_SAGA    \
+    " FOR UPDATE"
+constinit pg::Statement lock_run{LOCK_SAGA " SKIP LOCKED"};
+constinit pg::Statement lock_child{LOCK_SAGA};
 
-constinit std::array deletions{
-    pg::Statement{"DELETE FROM stacksaga.effect WHERE saga_id = ANY ($1)"},
-    pg::Statement{"DELETE FROM stacksaga.failure WHERE saga_id = ANY ($1)"},
-    pg::Statement{"DELETE FROM stacksaga.work WHERE saga_id = ANY ($1)"},
-    pg::Statement{"DELETE FROM stacksaga.saga_signal WHERE saga_id = ANY ($1)"},
-    pg::Statement{"DELETE FROM stacksaga.saga_action WHERE saga_id = ANY ($1)"}};
-constinit pg::Statement delete_sagas{"DELETE FROM stacksaga.saga WHERE saga_id = ANY ($1)"
-                                     " RETURNING status, saga_id, attributes IS NOT NULL"};
-constinit pg::Statement delete_attributes{
-    "DELETE FROM stacksaga.saga_attribute WHERE saga_id = ANY ($1)"};
+/// What a saga leaves in other tables, and the saga.
+struct Deletions {
+    std::array<pg::Statement, 5> rows;
+    pg::Statement sagas;
+    pg::Statement attributes;
+};
+#define DELETIONS(OF)                                                                              \
+    {                                                                                              \
+        .rows = {pg::Statement{"DELETE FROM stacksaga.effect" OF},                                 \
+                 pg::Statement{"DELETE FROM stacksaga.failure" OF},                                \
+                 pg::Statement{"DELETE FROM stacksaga.work" OF},                                   \
+                 pg::Statement{"DELETE FROM stacksaga.saga_signal" OF},                            \
+                 pg::Statement{"DELETE FROM stacksaga.saga_action" OF}},                           \
+        .sagas = pg::Statement{"DELETE FROM stacksaga.saga" OF                                     \
+                               " RETURNING status, saga_id, attributes IS NOT NULL"},              \
+        .attributes = pg::Statement{"DELETE FROM stacksaga.saga_attribute" OF},                    \
+    }
+constinit Deletions of_many DELETIONS(OF_SAGAS);
+constinit Deletions of_one DELETIONS(OF_SAGA);
 
 /// When the retention of what finishes at the latest at this instant is over now; DT_NOBEGIN:
 /// never.
@@ -80,17 +92,24 @@ private:
     size_t capacity_ = 0;
 };
 
+pg::Param token_param(const pg_uuid_t &id) {
+    return pg::param(core::token_of_uuid(id.data).value());
+}
+
 /// Adds the saga and all that it and they have started. False when one of those has not finished.
-bool add_tree(const pg_uuid_t &root, Ids &doomed) {
-    size_t level = doomed.count();
+bool add_tree(const pg_uuid_t &root, const Definition &definition, Ids &doomed) {
+    check_stack_depth();
     doomed.add(root);
-    while (level < doomed.count()) {
-        pg::Rows children = find_children.run(pg::param_array(doomed.from(level)));
-        level = doomed.count();
-        for (uint64 i = 0; i < children.count(); ++i) {
-            if (children.boolean(i, 1))
+    for (const Step &step : definition.steps) {
+        if (step.waits_for() != core::StepWait::child)
+            continue;
+        for (int32 run = 0;; ++run) {
+            const pg_uuid_t id = child_id(root, step.no, run);
+            const pg::Rows child = lock_child.run(pg::param(id), token_param(id));
+            if (child.empty())
+                break;
+            if (child.is_null(0, 3) || !add_tree(id, load_definition(child.int4(0, 0)), doomed))
                 return false;
-            doomed.add(children.uuid(i, 0));
         }
     }
     return true;
@@ -102,27 +121,24 @@ bool add_later_runs(std::string_view saga, std::string_view key, int32 latest, T
                     Ids &doomed) {
     for (int32 run = 1; run <= latest; ++run) {
         const pg_uuid_t id = keyed_saga_id(saga, key, run);
-        pg::Rows rows =
-            lock_run.run(pg::param(id), pg::param(core::token_of_uuid(id.data).value()));
+        pg::Rows rows = lock_run.run(pg::param(id), token_param(id));
         if (rows.empty())
             return false;
-        const std::optional<TimestampTz> finished_at = rows.optional_time(0, 1);
-        if (!finished_at || *finished_at > cutoff_of(*core::direction_of(rows.text(0, 0)), now) ||
-            !add_tree(id, doomed))
+        const std::optional<TimestampTz> finished_at = rows.optional_time(0, 3);
+        if (!finished_at || *finished_at > cutoff_of(*core::direction_of(rows.text(0, 2)), now) ||
+            !add_tree(id, load_definition(rows.int4(0, 0)), doomed))
             return false;
     }
     return true;
 }
 
-int64 remove(const Ids &doomed) {
-    if (doomed.count() == 0)
-        return 0;
-    const pg::Param ids = pg::param_array(doomed.from(0));
+int64 remove_together(std::span<const pg_uuid_t> doomed) {
+    const pg::Param ids = pg::param_array(doomed);
     CRASH_POINT("retention: before the rows of sagas");
-    for (pg::Statement &deletion : deletions)
+    for (pg::Statement &deletion : of_many.rows)
         deletion.touch(ids);
     CRASH_POINT("retention: only the sagas are left");
-    pg::Rows removed = delete_sagas.run(ids);
+    pg::Rows removed = of_many.sagas.run(ids);
     Ids with_attributes;
     for (uint64 i = 0; i < removed.count(); ++i) {
         count_saga(*core::status_of(removed.text(i, 0)), -1);
@@ -130,9 +146,58 @@ int64 remove(const Ids &doomed) {
             with_attributes.add(removed.uuid(i, 1));
     }
     if (with_attributes.count() > 0)
-        delete_attributes.touch(pg::param_array(with_attributes.from(0)));
+        of_many.attributes.touch(pg::param_array(with_attributes.from(0)));
     CRASH_POINT("retention: sagas removed");
     return static_cast<int64>(removed.count());
+}
+
+/// On Citus, where a statement names the shard.
+int64 remove_one_by_one(std::span<const pg_uuid_t> doomed) {
+    for (const pg_uuid_t &saga_id : doomed) {
+        CHECK_FOR_INTERRUPTS();
+        const pg::Param id = pg::param(saga_id), token = token_param(saga_id);
+        for (pg::Statement &deletion : of_one.rows)
+            deletion.touch(id, token);
+        pg::Rows removed = of_one.sagas.run(id, token);
+        if (removed.empty())
+            continue;
+        count_saga(*core::status_of(removed.text(0, 0)), -1);
+        if (removed.boolean(0, 2))
+            of_one.attributes.touch(id, token);
+    }
+    return static_cast<int64>(doomed.size());
+}
+
+/// A saga whose retention is over, and the first run of its key.
+struct Expired {
+    pg_uuid_t id;
+    int32 definition_id;
+    int32 latest_run;
+    std::string_view key;
+};
+
+/// Locked. nullopt: on Citus, where it was found in a shard that has moved or changed since.
+std::optional<Expired> read_expired(const pg::Rows &found, uint64 row, bool is_locked) {
+    const pg_uuid_t id = found.uuid(row, 0);
+    if (is_locked)
+        return Expired{.id = id,
+                       .definition_id = found.int4(row, 1),
+                       .latest_run = found.int4(row, 2),
+                       .key = found.optional_text(row, 3).value_or("")};
+    pg::Rows now = lock_run.run(pg::param(id), token_param(id));
+    if (now.empty())
+        return std::nullopt;
+    return Expired{.id = id,
+                   .definition_id = now.int4(0, 0),
+                   .latest_run = now.int4(0, 1),
+                   .key = now.optional_text(0, 4).value_or("")};
+}
+
+/// Adds what is removed with it; false where some of that has to stay.
+bool add_all_runs(const Expired &e, TimestampTz now, Ids &doomed) {
+    const Definition &definition = load_definition(e.definition_id);
+    return add_tree(e.id, definition, doomed) &&
+           (e.latest_run == 0 || add_later_runs(definition.saga, e.key, e.latest_run, now, doomed));
 }
 
 int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction direction,
@@ -140,18 +205,21 @@ int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction dir
     const TimestampTz until = cutoff_of(direction, now);
     if (until <= from)
         return 0;
-    pg::Rows rows = find_expired.run(pg::param(ring_id), pg::param_array(slots),
-                                     pg::param(core::name_of(direction)), pg::param_time(from),
-                                     pg::param_time(until), pg::param(limit));
+    const bool is_locked = !pg::names_table_of_citus("stacksaga.saga");
+    pg::Rows rows =
+        (is_locked ? find_and_lock : find_here)
+            .run(pg::param(ring_id), pg::param_array(slots), pg::param(core::name_of(direction)),
+                 pg::param_time(from), pg::param_time(until), pg::param(limit));
     Ids doomed;
     for (uint64 i = 0; i < rows.count(); ++i) {
         const size_t before = doomed.count();
-        const int32 latest = rows.int4(i, 1);
-        if (!add_tree(rows.uuid(i, 0), doomed) ||
-            (latest > 0 && !add_later_runs(rows.text(i, 3), rows.text(i, 2), latest, now, doomed)))
+        const std::optional<Expired> expired = read_expired(rows, i, is_locked);
+        if (!expired || !add_all_runs(*expired, now, doomed))
             doomed.shrink(before);
     }
-    const int64 removed = remove(doomed);
+    int64 removed = 0;
+    if (doomed.count() > 0)
+        removed = is_locked ? remove_together(doomed.from(0)) : remove_one_by_one(doomed.from(0));
     // What was found and has to stay must not be found for ever.
     if (static_cast<int64>(rows.count()) < limit || removed == 0)
         from = until;
