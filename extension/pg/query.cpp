@@ -107,6 +107,8 @@ void Statement::prepare(std::span<const Param> params) {
 }
 
 bool Statement::is_outdated() {
+    if (reads_ == Reads::this_node && is_citus_loaded())
+        AcceptInvalidationMessages(); // a shard that was moved away is dropped some time later
     const uint64 state = state_of_citus();
     if (state == citus_state_)
         return false;

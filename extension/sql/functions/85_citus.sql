@@ -1,4 +1,4 @@
--- Citus: the tables of the dedupe ladder distributed by token, and transactions that write here and on another node
+-- Citus: the tables of the dedupe ladder and of sagas distributed by token, definitions copied to each node, and transactions that write here and on another node
 -- committed in two phases (extension/src/common/two_phase.cpp). Statements that name what Citus makes are dynamic, since
 -- Citus may not be there.
 
@@ -12,6 +12,24 @@ AS $$
 $$;
 COMMENT ON FUNCTION stacksaga_internal.ladder_tables IS
     'Internal: returns the tables that citus_enable() distributes, the first one first';
+
+-- These stay members of the extension: views depend on them.
+CREATE OR REPLACE FUNCTION stacksaga_internal.saga_tables() RETURNS regclass[]
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ARRAY['stacksaga.saga', 'stacksaga.saga_attribute', 'stacksaga.work', 'stacksaga.effect',
+                 'stacksaga.failure', 'stacksaga.saga_signal', 'stacksaga.saga_action', 'stacksaga.parked_saga']::regclass[]
+$$;
+COMMENT ON FUNCTION stacksaga_internal.saga_tables IS
+    'Internal: returns the tables of sagas that citus_enable() distributes by token';
+
+CREATE OR REPLACE FUNCTION stacksaga_internal.definition_tables() RETURNS regclass[]
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ARRAY['stacksaga.saga_definition', 'stacksaga.definition_step']::regclass[]
+$$;
+COMMENT ON FUNCTION stacksaga_internal.definition_tables IS
+    'Internal: returns the tables that citus_enable() copies to each node';
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.require_citus(caller text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -100,6 +118,80 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.touch_citus_guard IS
     'Internal: has Citus commit the transaction in two phases if it has written another node. Raises SG409';
 
+-- A saga's rows lie beside the rows of an idempotency key with the same token.
+CREATE OR REPLACE FUNCTION stacksaga_internal.distribute_sagas(beside regclass) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    a_table regclass;
+    node text;
+BEGIN
+    EXECUTE $query$SELECT format('%s:%s', nodename, nodeport) FROM run_command_on_workers(
+        'SELECT EXISTS (SELECT FROM stacksaga.saga_definition)') WHERE success AND result = 't' LIMIT 1$query$ INTO node;
+    IF node IS NOT NULL THEN
+        RAISE EXCEPTION 'a worker of Citus has sagas of its own' USING ERRCODE = 'SG409',
+            DETAIL = format('Node %s defines some. They would be hidden by those of the coordinator.', node),
+            HINT = 'Have them end there, and DROP EXTENSION stacksaga on that node before it joins again.';
+    END IF;
+    -- Citus distributes no table that has a trigger. The extension does itself what these do.
+    DROP TRIGGER saga_transition ON stacksaga.saga;
+    DROP TRIGGER saga_definition_definer ON stacksaga.saga_definition;
+    FOREACH a_table IN ARRAY stacksaga_internal.definition_tables() LOOP
+        EXECUTE 'SELECT create_reference_table($1)' USING a_table;
+        EXECUTE 'SELECT truncate_local_data_after_distributing_table($1)' USING a_table;
+    END LOOP;
+    FOREACH a_table IN ARRAY stacksaga_internal.saga_tables() LOOP
+        EXECUTE 'SELECT create_distributed_table($1, ''token'', colocate_with => $2)' USING a_table, beside::text;
+        EXECUTE 'SELECT truncate_local_data_after_distributing_table($1)' USING a_table;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION stacksaga_internal.distribute_sagas IS
+    'Internal: distributes the tables of sagas like a table that is distributed, and copies definitions to each node';
+
+-- As undistribute_table() does, which refuses members of an extension.
+CREATE OR REPLACE FUNCTION stacksaga_internal.undistribute(a_table regclass) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    schema_name text;
+    table_name text;
+BEGIN
+    SELECT n.nspname, c.relname INTO schema_name, table_name
+      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = a_table;
+    EXECUTE format('CREATE TEMPORARY TABLE citus_rows ON COMMIT DROP AS SELECT * FROM %s', a_table);
+    -- What Citus does when one of its tables is dropped.
+    EXECUTE 'SELECT master_remove_distributed_table_metadata_from_workers($1, $2, $3)'
+      USING a_table, schema_name, table_name;
+    EXECUTE 'SELECT citus_drop_all_shards($1, $2, $3, drop_shards_metadata_only => false)'
+      USING a_table, schema_name, table_name;
+    EXECUTE 'SELECT master_remove_partition_metadata($1, $2, $3)' USING a_table, schema_name, table_name;
+    EXECUTE format('INSERT INTO %s OVERRIDING SYSTEM VALUE SELECT * FROM pg_temp.citus_rows', a_table);
+    DROP TABLE pg_temp.citus_rows;
+END
+$$;
+COMMENT ON FUNCTION stacksaga_internal.undistribute IS
+    'Internal: makes a member of the extension that Citus manages a table of the coordinator again, with its rows';
+
+CREATE OR REPLACE FUNCTION stacksaga_internal.undistribute_sagas() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM stacksaga_internal.undistribute(t)
+       FROM unnest(stacksaga_internal.saga_tables() || stacksaga_internal.definition_tables()) AS t;
+    CREATE TRIGGER saga_transition BEFORE UPDATE ON stacksaga.saga FOR EACH ROW
+        EXECUTE FUNCTION stacksaga_internal.enforce_transition();
+    COMMENT ON TRIGGER saga_transition ON stacksaga.saga IS
+        'Refuses changes that are not allowed, to the owner of the table too';
+    CREATE TRIGGER saga_definition_definer BEFORE INSERT ON stacksaga.saga_definition
+        FOR EACH ROW EXECUTE FUNCTION stacksaga_internal.find_definer();
+    COMMENT ON TRIGGER saga_definition_definer ON stacksaga.saga_definition IS
+        'Records the oid of the definer';
+END
+$$;
+COMMENT ON FUNCTION stacksaga_internal.undistribute_sagas IS
+    'Internal: undoes distribute_sagas()';
+
 CREATE OR REPLACE FUNCTION stacksaga.citus_enable(shard_count integer DEFAULT 32) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -127,10 +219,11 @@ BEGIN
     COMMENT ON TABLE stacksaga.citus_guard IS
         'Empty. A transaction that has written on this node updates it, so that Citus commits in two phases';
     EXECUTE 'SELECT citus_add_local_table_to_metadata(''stacksaga.citus_guard'')';
+    PERFORM stacksaga_internal.distribute_sagas(ladder[1]);
 END
 $$;
 COMMENT ON FUNCTION stacksaga.citus_enable IS
-    'Distributes idempotency keys and the other tables of the dedupe ladder over the nodes of Citus by token, and makes transactions that write here and on another node commit in two phases. For superusers, on the coordinator. Raises SG400, SG409, 42501';
+    'Distributes sagas, idempotency keys and the rest of the dedupe ladder over the nodes of Citus by token, and makes transactions that write here and on another node commit in two phases. For superusers, on the coordinator. Raises SG400, SG409, 42501';
 
 CREATE OR REPLACE FUNCTION stacksaga.citus_disable() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -144,6 +237,7 @@ BEGIN
         RAISE EXCEPTION 'stacksaga is not enabled on Citus' USING ERRCODE = 'SG409',
             DETAIL = 'Its tables are local.', HINT = 'Nothing is to be done.';
     END IF;
+    PERFORM stacksaga_internal.undistribute_sagas();
     FOREACH ladder_table IN ARRAY stacksaga_internal.ladder_tables() LOOP
         EXECUTE 'SELECT undistribute_table($1)' USING ladder_table;
     END LOOP;
@@ -158,7 +252,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION stacksaga.citus_disable IS
-    'Undoes citus_enable(): the tables of the dedupe ladder come back to the coordinator with all their rows. Needed before DROP EXTENSION, pg_dump and removing Citus. Raises SG409, 42501';
+    'Undoes citus_enable(): sagas and the dedupe ladder come back to the coordinator with all their rows. Needed before DROP EXTENSION, pg_dump and removing Citus. Raises SG409, 42501';
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.citus_problems()
 RETURNS TABLE (severity text, problem text, detail text, hint text)
@@ -180,8 +274,8 @@ BEGIN
            format('SELECT undistribute_table(%L);', p.logicalrelid)
       FROM pg_dist_partition p JOIN pg_class c ON c.oid = p.logicalrelid
      WHERE c.relnamespace = 'stacksaga'::regnamespace
-       AND c.relname NOT IN ('idempotency_key', 'accepted_message', 'producer_sequence', 'versioned_value',
-                             'citus_guard')
+       AND c.oid <> ALL (stacksaga_internal.ladder_tables() || stacksaga_internal.saga_tables()
+                         || stacksaga_internal.definition_tables() || to_regclass('stacksaga.citus_guard'))
     UNION ALL
     SELECT 'warning', 'local_table',
            format('%s is a table of this node that Citus does not know: a transaction that writes it and one other node without a call of stacksaga can commit the one without the other', c.oid::regclass),
@@ -217,12 +311,23 @@ BEGIN
        AND to_regclass('stacksaga.citus_guard') IS NOT NULL
     UNION ALL
     SELECT 'error', 'sagas_on_worker',
-           format('node %s:%s defines sagas of its own: a saga started with the same key there and here runs twice',
-                  n.nodename, n.nodeport),
-           'Define and start each saga on one node only.'
-      FROM run_command_on_workers('SELECT count(*) FROM stacksaga.saga_definition') w
+           format('node %s:%s has sagas of its own', n.nodename, n.nodeport),
+           'Have them end there, or drop the extension on that node before it joins.'
+      FROM run_command_on_workers('SELECT EXISTS (SELECT FROM stacksaga.saga_definition)') w
       JOIN pg_dist_node n USING (nodename, nodeport)
-     WHERE w.success AND w.result <> '0'
+     WHERE w.success AND w.result = 't' AND to_regclass('stacksaga.citus_guard') IS NULL
+    UNION ALL
+    SELECT 'error', 'rings_differ',
+           format('node %s:%s has other rings than the coordinator: %s; sagas of the others are not run there',
+                  n.nodename, n.nodeport, w.result),
+           'Make the same rings with stacksaga.create_ring() on each node, in the same order.'
+      FROM run_command_on_workers($rings$
+               SELECT string_agg(format('%s %s/%s of %s slots', ring_id, region, cluster, slots), ', ' ORDER BY ring_id)
+                 FROM stacksaga.ring$rings$) w
+      JOIN pg_dist_node n USING (nodename, nodeport),
+           (SELECT string_agg(format('%s %s/%s of %s slots', ring_id, region, cluster, slots), ', ' ORDER BY ring_id) AS rings
+              FROM stacksaga.ring) AS here
+     WHERE w.success AND w.result IS DISTINCT FROM here.rings
     UNION ALL
     SELECT 'warning', 'node_unreachable',
            format('node %s:%s does not answer: %s', n.nodename, n.nodeport, w.result), 'Start it, or remove its shards.'

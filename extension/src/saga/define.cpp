@@ -11,6 +11,7 @@
 #include "src/common/operator_action.hpp"
 #include "src/dedupe/retry_window.hpp"
 #include "src/saga/define_step.hpp"
+#include "src/saga/local_oids.hpp"
 
 namespace stacksaga {
 
@@ -184,7 +185,16 @@ int32 define_again(const DefinitionArguments &a, const pg::Rows &known,
     return known.int4(0, 1);
 }
 
+void require_coordinator() {
+    if (has_own_oids())
+        ereport(ERROR, (errcode(pg::sg409), errmsg("sagas are defined on the coordinator of Citus"),
+                        errdetail("This node is a worker: it has a copy of the definitions."),
+                        errhint("Call define_saga() on the coordinator. Sagas are started on any "
+                                "node.")));
+}
+
 int32 define(const DefinitionArguments &a) {
+    require_coordinator();
     std::span<NewStep> steps = read_new_steps(a.steps, a.retry, a.caller.role.oid);
     pg::Rows policy = effective_policy.run(a.compensation_retry, a.retry);
     pg::Param compensation_policy = pg::param_datum(JSONBOID, policy.value(0, 0));
