@@ -23,7 +23,7 @@ cancel_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true|TABLE(
 child_step|2|name text, saga text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
 citus_check|0||TABLE(severity text, problem text, detail text, hint text)
 citus_disable|0||void
-citus_enable|0|shard_count integer DEFAULT 32|void
+citus_enable|0|shard_count integer DEFAULT 32, sagas boolean DEFAULT false|void
 claim_steps|2|queue text, worker text, max_steps integer DEFAULT 1, lease interval DEFAULT '00:00:30'::interval|SETOF stacksaga.claimed_step
 clock_now|0||timestamp with time zone
 cloudevent|7|topic text, key text, type text, payload jsonb, headers jsonb, message_id uuid, published_at timestamp with time zone|jsonb

@@ -43,7 +43,7 @@ sql(q{
 		stacksaga.start_saga('served', jsonb_build_object('id', i), key => 'before ' || i)});
 
 # The way there: what runs goes on.
-sql('SELECT stacksaga.citus_enable(shard_count => 4)');
+sql('SELECT stacksaga.citus_enable(shard_count => 4, sagas => true)');
 is(sql('SELECT severity, problem FROM stacksaga.citus_check()'), '', 'the check finds nothing');
 is(sql(q{SELECT count(*) FROM stacksaga.work}), 5, 'sagas of before are there');
 is(sql(q{SELECT count(*) FROM stacksaga.claim_steps('pay', 'w', 10) AS s,

@@ -192,7 +192,7 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.undistribute_sagas IS
     'Internal: undoes distribute_sagas()';
 
-CREATE OR REPLACE FUNCTION stacksaga.citus_enable(shard_count integer DEFAULT 32) RETURNS void
+CREATE OR REPLACE FUNCTION stacksaga.citus_enable(shard_count integer DEFAULT 32, sagas boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -200,6 +200,10 @@ DECLARE
     ladder_table regclass;
 BEGIN
     PERFORM stacksaga_internal.require_citus_coordinator('citus_enable()');
+    IF sagas IS NULL THEN
+        RAISE EXCEPTION 'argument "sagas" is NULL' USING ERRCODE = 'SG400',
+            DETAIL = 'It says whether sagas are distributed.', HINT = 'Use true or false.';
+    END IF;
     IF shard_count IS NULL OR shard_count NOT BETWEEN 1 AND 4096 THEN
         RAISE EXCEPTION 'argument "shard_count" is out of range' USING ERRCODE = 'SG400',
             DETAIL = format('The value is %s.', coalesce(shard_count::text, 'NULL')), HINT = 'Use 1 to 4096.';
@@ -219,11 +223,13 @@ BEGIN
     COMMENT ON TABLE stacksaga.citus_guard IS
         'Empty. A transaction that has written on this node updates it, so that Citus commits in two phases';
     EXECUTE 'SELECT citus_add_local_table_to_metadata(''stacksaga.citus_guard'')';
-    PERFORM stacksaga_internal.distribute_sagas(ladder[1]);
+    IF sagas THEN
+        PERFORM stacksaga_internal.distribute_sagas(ladder[1]);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION stacksaga.citus_enable IS
-    'Distributes sagas, idempotency keys and the rest of the dedupe ladder over the nodes of Citus by token, and makes transactions that write here and on another node commit in two phases. For superusers, on the coordinator. Raises SG400, SG409, 42501';
+    'Distributes idempotency keys and the rest of the dedupe ladder over the nodes of Citus by token, with sagas => true sagas as well, and makes transactions that write here and on another node commit in two phases. For superusers, on the coordinator. Raises SG400, SG409, 42501';
 
 CREATE OR REPLACE FUNCTION stacksaga.citus_disable() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -237,7 +243,9 @@ BEGIN
         RAISE EXCEPTION 'stacksaga is not enabled on Citus' USING ERRCODE = 'SG409',
             DETAIL = 'Its tables are local.', HINT = 'Nothing is to be done.';
     END IF;
-    PERFORM stacksaga_internal.undistribute_sagas();
+    IF stacksaga_internal.is_of_citus('stacksaga.saga') THEN
+        PERFORM stacksaga_internal.undistribute_sagas();
+    END IF;
     FOREACH ladder_table IN ARRAY stacksaga_internal.ladder_tables() LOOP
         EXECUTE 'SELECT undistribute_table($1)' USING ladder_table;
     END LOOP;
@@ -312,10 +320,18 @@ BEGIN
     UNION ALL
     SELECT 'error', 'sagas_on_worker',
            format('node %s:%s has sagas of its own', n.nodename, n.nodeport),
-           'Have them end there, or drop the extension on that node before it joins.'
+           'Define and start each saga on one node only: a saga started with the same key there and here runs twice.'
       FROM run_command_on_workers('SELECT EXISTS (SELECT FROM stacksaga.saga_definition)') w
       JOIN pg_dist_node n USING (nodename, nodeport)
-     WHERE w.success AND w.result = 't' AND to_regclass('stacksaga.citus_guard') IS NULL
+     WHERE w.success AND w.result = 't' AND NOT stacksaga_internal.is_of_citus('stacksaga.saga')
+    UNION ALL
+    SELECT 'error', 'definitions_missing',
+           format('node %s:%s has no copy of the definitions of sagas, and gets no shards before', n.nodename, n.nodeport),
+           'SELECT replicate_reference_tables();'
+      FROM pg_dist_node n
+     WHERE n.noderole = 'primary' AND n.isactive AND stacksaga_internal.is_of_citus('stacksaga.saga')
+       AND NOT EXISTS (SELECT FROM pg_dist_shard s JOIN pg_dist_placement p USING (shardid)
+                        WHERE s.logicalrelid = 'stacksaga.saga_definition'::regclass AND p.groupid = n.groupid)
     UNION ALL
     SELECT 'error', 'rings_differ',
            format('node %s:%s has other rings than the coordinator: %s; sagas of the others are not run there',
@@ -327,7 +343,7 @@ BEGIN
       JOIN pg_dist_node n USING (nodename, nodeport),
            (SELECT string_agg(format('%s %s/%s of %s slots', ring_id, region, cluster, slots), ', ' ORDER BY ring_id) AS rings
               FROM stacksaga.ring) AS here
-     WHERE w.success AND w.result IS DISTINCT FROM here.rings
+     WHERE w.success AND w.result IS DISTINCT FROM here.rings AND stacksaga_internal.is_of_citus('stacksaga.saga')
     UNION ALL
     SELECT 'warning', 'node_unreachable',
            format('node %s:%s does not answer: %s', n.nodename, n.nodeport, w.result), 'Start it, or remove its shards.'

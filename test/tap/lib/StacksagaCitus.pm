@@ -56,6 +56,8 @@ sub _start
 		max_prepared_transactions = 100
 		max_worker_processes = 32
 		wal_level = logical
+		max_wal_senders = 10
+		max_replication_slots = 10
 		citus.enable_version_checks = off
 		citus.enable_statistics_collection = off
 		citus.node_conninfo = 'sslmode=prefer'
