@@ -110,6 +110,15 @@ inline void insert_into_indexes(ResultRelInfo *table, TupleTableSlot *slot, ESta
 }
 
 /// 16 folded the per-object ACL checks into one function.
+/// Another number for each transaction of this process, whether or not it writes.
+inline LocalTransactionId local_transaction_id() {
+#if PG_VERSION_NUM >= 170000
+    return MyProc->vxid.lxid;
+#else
+    return MyProc->lxid;
+#endif
+}
+
 inline bool may_execute(Oid function, Oid role) {
 #if PG_VERSION_NUM >= 160000
     return object_aclcheck(ProcedureRelationId, function, role, ACL_EXECUTE) == ACLCHECK_OK;

@@ -4,6 +4,7 @@
 
 #include "pg/function.hpp"
 #include "pg/scope.hpp"
+#include "pg/shard_lock.hpp"
 
 namespace stacksaga::pg {
 
@@ -137,6 +138,20 @@ void add_search(Sql &sql, const TableDescription &table, const TableScan &scan) 
         sql.add_limit(scan.limit);
 }
 
+/// The token of all rows of a scan that names it.
+std::optional<int64> token_of(const TableDescription &table, const TableScan &scan) {
+    const auto is_token = [&](uint8 column) {
+        const char *type = table.columns[column - 1u].own_type;
+        return type != nullptr && std::string_view{type} == "ring_token";
+    };
+    if (scan.implied && is_token(scan.implied->column))
+        return DatumGetInt64(scan.implied->value.value);
+    for (size_t i = 0; i < scan.key.size(); ++i)
+        if (is_token(table.indexes[scan.index].key.columns[i]))
+            return DatumGetInt64(scan.key[i].value);
+    return std::nullopt;
+}
+
 void add_lock(Sql &sql, RowLock lock, IfLocked if_locked) {
     if (lock == RowLock::none)
         return;
@@ -239,6 +254,8 @@ void stand_in_for_triggers(const TableState &table, const TableRow &row,
 std::span<TableRow> find_by_sql(TableState &table, const TableScan &scan) {
     MemoryContext caller = CurrentMemoryContext;
     return with_spi([&]() -> std::span<TableRow> {
+        if (const std::optional<int64> token = token_of(*table.description, scan))
+            hold_shard(table.relation, *token);
         Sql sql(table);
         sql.add("SELECT ");
         sql.add_columns();

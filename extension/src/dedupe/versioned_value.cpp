@@ -11,6 +11,7 @@
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "pg/shard_lock.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/dedupe.hpp"
 #include "src/ring/key_lock.hpp"
@@ -109,6 +110,7 @@ STACKSAGA_FUNCTION(read_value) {
     Key key = key_arguments(pg::Arguments(fcinfo));
     pg::ResultSet result(fcinfo);
     pg::with_spi([&] {
+        pg::hold_shard("versioned_value", key.token.value()); // compare_and_set() may follow
         pg::Rows rows = select_value.read(pg::param(key.token.value()), pg::param(key.scope),
                                           pg::param(key.name));
         if (!rows.empty() && !rows.is_null(0, 0))

@@ -2,6 +2,7 @@
 
 #include "pg/citus.hpp"
 #include "pg/clock.hpp"
+#include "pg/compat.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
@@ -26,7 +27,7 @@ constinit Oid cached_table = InvalidOid;
 // A refresh invalidates the table, in this session also when the refresh is rolled back.
 constinit bool is_stale = false;
 // On Citus a refresh invalidates nothing on other nodes, so there a transaction reads anew.
-constinit TimestampTz read_at = 0; ///< the start of the transaction that began the cache
+constinit LocalTransactionId read_in = InvalidLocalTransactionId; ///< the one that began the cache
 
 constinit pg::Statement select_definition{
     "SELECT saga, version, definer::text, definer_oid, deadline, on_compensation_failure,"
@@ -145,7 +146,7 @@ void reset_cache_of(Oid table) {
         cache = nullptr;
     }
     is_stale = false;
-    read_at = GetCurrentTransactionStartTimestamp();
+    read_in = pg::local_transaction_id();
     HASHCTL control{};
     control.keysize = sizeof(int32);
     control.entrysize = sizeof(CacheEntry);
@@ -171,7 +172,7 @@ std::optional<int32> look_up_current(std::string_view saga) {
 const Definition &load_definition(int32 definition_id) {
     Oid table = get_relname_relid("saga_definition", get_namespace_oid("stacksaga", false));
     if (cache == nullptr || is_stale || table != cached_table ||
-        (read_at != GetCurrentTransactionStartTimestamp() && pg::is_managed_by_citus(table)))
+        (read_in != pg::local_transaction_id() && pg::is_managed_by_citus(table)))
         reset_cache_of(table);
     auto *entry = static_cast<CacheEntry *>(hash_search(cache, &definition_id, HASH_FIND, nullptr));
     if (entry != nullptr)

@@ -8,6 +8,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "pg/shard_lock.hpp"
 #include "src/common/counters.hpp"
 #include "src/ring/fingerprint.hpp"
 #include "src/ring/ring.hpp"
@@ -96,6 +97,10 @@ pg::Param token_param(const pg_uuid_t &id) {
     return pg::param(core::token_of_uuid(id.data).value());
 }
 
+void hold_shard_of(const pg_uuid_t &id) {
+    pg::hold_shard("saga", core::token_of_uuid(id.data).value());
+}
+
 /// Adds the saga and all that it and they have started. False when one of those has not finished.
 bool add_tree(const pg_uuid_t &root, const Definition &definition, Ids &doomed) {
     check_stack_depth();
@@ -105,6 +110,7 @@ bool add_tree(const pg_uuid_t &root, const Definition &definition, Ids &doomed) 
             continue;
         for (int32 run = 0;; ++run) {
             const pg_uuid_t id = child_id(root, step.no, run);
+            hold_shard_of(id);
             const pg::Rows child = lock_child.run(pg::param(id), token_param(id));
             if (child.empty())
                 break;
@@ -121,6 +127,7 @@ bool add_later_runs(std::string_view saga, std::string_view key, int32 latest, T
                     Ids &doomed) {
     for (int32 run = 1; run <= latest; ++run) {
         const pg_uuid_t id = keyed_saga_id(saga, key, run);
+        hold_shard_of(id);
         pg::Rows rows = lock_run.run(pg::param(id), token_param(id));
         if (rows.empty())
             return false;
@@ -184,6 +191,7 @@ std::optional<Expired> read_expired(const pg::Rows &found, uint64 row, bool is_l
                        .definition_id = found.int4(row, 1),
                        .latest_run = found.int4(row, 2),
                        .key = found.optional_text(row, 3).value_or("")};
+    hold_shard_of(id);
     pg::Rows now = lock_run.run(pg::param(id), token_param(id));
     if (now.empty())
         return std::nullopt;

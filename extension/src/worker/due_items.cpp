@@ -5,6 +5,7 @@
 #include "pg/crash_point.hpp"
 #include "pg/query.hpp"
 #include "pg/settings.hpp"
+#include "pg/shard_lock.hpp"
 #include "src/ring/fence.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/saga/tables.hpp"
@@ -148,6 +149,7 @@ bool DueItems::is_found_deferred() {
 void DueItems::run() {
     outcome = {};
     is_deferred = false;
+    pg::hold_shard("saga", core::token_of_uuid(item.saga_id.data).value());
     if (ahead == 0 && is_found_deferred()) {
         is_deferred = postpone_retry(item, *at(next).deferral);
         return;

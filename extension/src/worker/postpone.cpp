@@ -3,6 +3,7 @@
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
 #include "pg/random.hpp"
+#include "pg/shard_lock.hpp"
 #include "src/common/limits.hpp"
 
 namespace stacksaga {
@@ -43,6 +44,7 @@ pg::Param token_param(const DueItem &item) {
 }
 
 bool try_lock_saga(const DueItem &item) {
+    pg::hold_shard("saga", core::token_of_uuid(item.saga_id.data).value());
     return lock_saga.touch(pg::param(item.saga_id), token_param(item)) == 1;
 }
 
