@@ -264,3 +264,15 @@ AS $$
 $$;
 COMMENT ON FUNCTION stacksaga_internal.oldest_due IS
     'Internal: returns when the work of a ring that waits longest was or will be due, or its lease runs out; NULL where there is none';
+
+CREATE OR REPLACE FUNCTION stacksaga_internal.ring_region(ring_id integer) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT r.region FROM stacksaga.ring r WHERE r.ring_id = $1 $$;
+COMMENT ON FUNCTION stacksaga_internal.ring_region IS
+    'Internal: returns the region of a ring';
+
+CREATE OR REPLACE FUNCTION stacksaga_internal.ring_cluster(ring_id integer) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT r.cluster FROM stacksaga.ring r WHERE r.ring_id = $1 $$;
+COMMENT ON FUNCTION stacksaga_internal.ring_cluster IS
+    'Internal: returns the cluster of a ring';

@@ -10,7 +10,7 @@ SELECT kind, object
         ('{service,operator,support}', '{start_saga,start_sagas,signal_saga}'),
         ('{service}', '{claim_steps,wait_for_steps,complete_step,complete_steps,fail_step,extend_step,fencing_token}'),
         ('{service,operator,support}', '{await_saga}'),
-        ('{service,operator,support,monitor}', '{saga_result,saga_timeline,clock_now,statement_clock,sagas,saga_history}'),
+        ('{service,operator,support,monitor}', '{saga_result,saga_timeline,clock_now,statement_clock,ring_region,ring_cluster,sagas,saga_history}'),
         ('{operator,support}',
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,redact_saga,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),

@@ -14,7 +14,8 @@ COMMENT ON VIEW stacksaga_internal.step_work IS
     'Internal: the steps of a saga that are due or will be; definition_id must be the saga''s';
 
 -- No joins: a subquery runs for the rows that are returned and for none beyond a LIMIT, and an index
--- that has the rows in order can be used whatever the statistics say.
+-- that has the rows in order can be used whatever the statistics say. Rings are read by functions, as Citus joins
+-- no table that is distributed with one that is not.
 CREATE OR REPLACE VIEW stacksaga.sagas AS
 SELECT s.saga_id,
        (SELECT d.saga FROM stacksaga.saga_definition d
@@ -38,8 +39,8 @@ SELECT s.saga_id,
              WHERE w.definition_id = s.definition_id AND w.saga_id = s.saga_id
                AND w.token OPERATOR(stacksaga.=) s.token
              ORDER BY w.due_at, w.step_no LIMIT 1) AS paused_until,
-       (SELECT r.region FROM stacksaga.ring r WHERE r.ring_id = s.ring_id) AS region,
-       (SELECT r.cluster FROM stacksaga.ring r WHERE r.ring_id = s.ring_id) AS cluster,
+       stacksaga_internal.ring_region(s.ring_id) AS region,
+       stacksaga_internal.ring_cluster(s.ring_id) AS cluster,
        s.token::bigint AS token,
        s.input,
        CASE WHEN s.status = 'completed' THEN (

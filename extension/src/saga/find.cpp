@@ -29,7 +29,7 @@ constinit pg::Statement list_sagas{
     " ORDER BY s.created_at DESC, s.saga_id DESC LIMIT $8",
     pg::Plans::by_statistics};
 constinit pg::Statement count_live{
-    "SELECT count(*) FROM (SELECT FROM stacksaga.saga WHERE definition_id = $1"
+    "SELECT count(*) FROM (SELECT 1 FROM stacksaga.saga WHERE definition_id = $1"
     "   AND status <> ALL ('{completed,failed}') LIMIT $2) AS s",
     pg::Plans::by_statistics};
 constinit pg::Statement read_sagas{
