@@ -119,6 +119,40 @@ is($claimed[0] + $claimed[1], 20, 'and all of them together');
 is($main->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.claim_steps('ship', 'shipper', 100)}), 0, 'a node without shards has none');
 check_bank('with children');
 
+# Any node answers for all of them.
+for my $node ($main, @workers)
+{
+	is($node->safe_psql('postgres', q{SELECT saga, status, output, region FROM stacksaga.sagas
+		WHERE saga_id = stacksaga.saga_id_of('order', '7')}), 'order|completed|{"pay": {"debit": {}, "credit": {}}, "ship": null}|default', $node->name . ' shows a saga');
+	is($node->safe_psql('postgres', q{SELECT sum(live_sagas) FROM stacksaga.definitions}), 0, 'counts those that live');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.find_sagas(saga => 'order', max_sagas => 100)}), 20, 'and finds some');
+}
+
+# What a step publishes is in the log of the node that ran it, and each node has subscriptions of its own.
+$main->safe_psql('postgres', q{
+	CREATE FUNCTION announce(step stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM stacksaga.publish('announced', step.input, key => step.input ->> 'id');
+		RETURN '{}';
+	END $$;
+	SELECT stacksaga.define_saga('announce', ARRAY[stacksaga.sql_step('announce', 'announce(stacksaga.step_call)')]);
+	SELECT stacksaga.create_subscription('listener', 'announced')});
+is(problems(), "warning|subscriptions_differ\nwarning|subscriptions_differ", 'the check names nodes without a subscription');
+$_->safe_psql('postgres', q{SELECT stacksaga.create_subscription('listener', 'announced')}) for @workers;
+is(problems(), '', 'and is content when they have it');
+$main->safe_psql('postgres', q{SELECT count(*) FROM generate_series(1, 20) AS i,
+	stacksaga.start_saga('announce', jsonb_build_object('id', 'order ' || i), key => 'announce ' || i)});
+is_soon(q{SELECT count(*) FROM stacksaga.saga WHERE key LIKE 'announce%' AND status = 'completed'}, 20, 'steps publish');
+my @heard;
+for (my $tries = 0; @heard < 20 && $tries < 300; ++$tries)
+{
+	push @heard, map { split /\n/, $_->safe_psql('postgres', q{
+		SELECT key FROM stacksaga.receive_messages('listener', 'consumer', 100)}) } $main, @workers;
+	select undef, undef, undef, 0.1;
+}
+my %heard = map { $_ => 1 } @heard;
+is(scalar(@heard) . ' ' . scalar(keys %heard), '20 20', 'each message is heard once, on the node of its saga');
+
 # Sessions that start transfers on a node, whatever becomes of the others.
 my $folder = PostgreSQL::Test::Utils::tempdir();
 sub start_transfers
@@ -194,6 +228,7 @@ check_bank('a start that has waited for a move');
 # A node joins.
 my $third = $cluster->add_worker;
 push @workers, $third;
+$third->safe_psql('postgres', q{SELECT stacksaga.create_subscription('listener', 'announced')});
 $third->safe_psql('postgres', q{SELECT stacksaga.grant_usage('bank', 'service')});
 is(problems(), 'error|definitions_missing', 'the check says what a node that joins lacks');
 $main->safe_psql('postgres', q{SELECT replicate_reference_tables('block_writes')});

@@ -120,12 +120,13 @@ COMMENT ON FUNCTION stacksaga_internal.touch_citus_guard IS
 
 -- A saga's rows lie beside the rows of an idempotency key with the same token.
 CREATE OR REPLACE FUNCTION stacksaga_internal.distribute_sagas(beside regclass) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     a_table regclass;
     node text;
 BEGIN
+    PERFORM stacksaga_internal.require_citus_coordinator('distribute_sagas()');
     EXECUTE $query$SELECT format('%s:%s', nodename, nodeport) FROM run_command_on_workers(
         'SELECT EXISTS (SELECT FROM stacksaga.saga_definition)') WHERE success AND result = 't' LIMIT 1$query$ INTO node;
     IF node IS NOT NULL THEN
@@ -151,12 +152,13 @@ COMMENT ON FUNCTION stacksaga_internal.distribute_sagas IS
 
 -- As undistribute_table() does, which refuses members of an extension.
 CREATE OR REPLACE FUNCTION stacksaga_internal.undistribute(a_table regclass) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     schema_name text;
     table_name text;
 BEGIN
+    PERFORM stacksaga_internal.require_citus_coordinator('undistribute()');
     SELECT n.nspname, c.relname INTO schema_name, table_name
       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = a_table;
     EXECUTE format('CREATE TEMPORARY TABLE citus_rows ON COMMIT DROP AS SELECT * FROM %s', a_table);
@@ -177,6 +179,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.undistribute_sagas() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    PERFORM stacksaga_internal.require_citus_coordinator('undistribute_sagas()');
     PERFORM stacksaga_internal.undistribute(t)
        FROM unnest(stacksaga_internal.saga_tables() || stacksaga_internal.definition_tables()) AS t;
     CREATE TRIGGER saga_transition BEFORE UPDATE ON stacksaga.saga FOR EACH ROW
@@ -332,6 +335,17 @@ BEGIN
      WHERE n.noderole = 'primary' AND n.isactive AND stacksaga_internal.is_of_citus('stacksaga.saga')
        AND NOT EXISTS (SELECT FROM pg_dist_shard s JOIN pg_dist_placement p USING (shardid)
                         WHERE s.logicalrelid = 'stacksaga.saga_definition'::regclass AND p.groupid = n.groupid)
+    UNION ALL
+    SELECT 'warning', 'subscriptions_differ',
+           format('node %s:%s has other subscriptions than the coordinator: %s; what its steps publish is delivered to these alone',
+                  n.nodename, n.nodeport, coalesce(nullif(w.result, ''), 'none')),
+           'Make the same subscriptions with stacksaga.create_subscription() on each node.'
+      FROM run_command_on_workers($subscriptions$
+               SELECT string_agg(subscription, ', ' ORDER BY subscription) FROM stacksaga.subscription$subscriptions$) w
+      JOIN pg_dist_node n USING (nodename, nodeport),
+           (SELECT string_agg(subscription, ', ' ORDER BY subscription) AS names FROM stacksaga.subscription) AS here
+     WHERE w.success AND coalesce(w.result, '') <> coalesce(here.names, '')
+       AND stacksaga_internal.is_of_citus('stacksaga.saga')
     UNION ALL
     SELECT 'error', 'rings_differ',
            format('node %s:%s has other rings than the coordinator: %s; sagas of the others are not run there',
