@@ -109,7 +109,6 @@ inline void insert_into_indexes(ResultRelInfo *table, TupleTableSlot *slot, ESta
 #endif
 }
 
-/// 16 folded the per-object ACL checks into one function.
 /// Another number for each transaction of this process, whether or not it writes.
 inline LocalTransactionId local_transaction_id() {
 #if PG_VERSION_NUM >= 170000
@@ -119,6 +118,7 @@ inline LocalTransactionId local_transaction_id() {
 #endif
 }
 
+/// 16 folded the per-object ACL checks into one function.
 inline bool may_execute(Oid function, Oid role) {
 #if PG_VERSION_NUM >= 160000
     return object_aclcheck(ProcedureRelationId, function, role, ACL_EXECUTE) == ACLCHECK_OK;
