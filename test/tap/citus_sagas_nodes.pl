@@ -208,23 +208,6 @@ ok(until_done(q{
 finish_transfers(@sessions);
 check_bank('after moves and a split');
 
-# Trap: Citus knows a shard that a transaction has read by an id that the move leaves as it is, and would send what the
-# transaction writes behind the move to where the shard was.
-my $number = $transfers + 1;
-my ($shard, $source) = split /\|/, $main->safe_psql('postgres', qq{
-	SELECT shardid, nodeport FROM pg_dist_shard_placement WHERE shardid = get_shard_id_for_distribution_column('stacksaga.saga',
-		stacksaga.token_uuid(stacksaga.saga_id_of('transfer', '$number'))::stacksaga.ring_token)});
-my ($target) = map { $_->port } grep { $_->port != $source } @workers;
-my $mover = $main->background_psql('postgres');
-$mover->query_safe('BEGIN');
-$mover->query_safe("SELECT citus_move_shard_placement($shard, '127.0.0.1', $source, '127.0.0.1', $target, 'block_writes')");
-my $waiting = start_transfers($workers[0], 1);
-$workers[0]->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
-$mover->query_safe('COMMIT');
-$mover->quit;
-finish_transfers($waiting);
-check_bank('a start that has waited for a move');
-
 # A node joins.
 my $third = $cluster->add_worker;
 push @workers, $third;
@@ -238,6 +221,23 @@ is(move_shards($workers[0], $third, 2, 'block_writes'), 2, 'shards move to a nod
 finish_transfers(@sessions);
 check_bank('on three nodes');
 ok($third->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.citus_oid}) > 0, 'the new node has run sagas');
+
+# Trap: Citus knows a shard that a transaction has read by an id that the move leaves as it is, and would send what the
+# transaction writes behind the move to where the shard was, unless the transaction runs on the node that it moves to.
+my $number = $transfers + 1;
+my ($shard, $source) = split /\|/, $main->safe_psql('postgres', qq{
+	SELECT shardid, nodeport FROM pg_dist_shard_placement WHERE shardid = get_shard_id_for_distribution_column('stacksaga.saga',
+		stacksaga.token_uuid(stacksaga.saga_id_of('transfer', '$number'))::stacksaga.ring_token)});
+my ($starter, $target) = grep { $_->port != $source } @workers;
+my $mover = $main->background_psql('postgres');
+$mover->query_safe('BEGIN');
+$mover->query_safe("SELECT citus_move_shard_placement($shard, '127.0.0.1', $source, '127.0.0.1', " . $target->port . ", 'block_writes')");
+my $waiting = start_transfers($starter, 1);
+$starter->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
+$mover->query_safe('COMMIT');
+$mover->quit;
+finish_transfers($waiting);
+check_bank('a start that has waited for a move');
 
 # A node is killed.
 @sessions = map { start_transfers($_, 100) } $main, $workers[0], $third;
