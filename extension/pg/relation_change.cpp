@@ -4,7 +4,7 @@ namespace stacksaga::pg {
 
 namespace {
 
-constinit std::array<RelcacheCallbackFunction, 10> callbacks{};
+constinit std::array<RelcacheCallbackFunction, 16> callbacks{};
 constinit size_t count = 0;
 
 void call_all(Datum, Oid relation) {
