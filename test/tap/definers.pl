@@ -72,11 +72,7 @@ is($node->safe_psql('postgres', $timeline), 2, 'a promotion raises the timeline'
 $node->stop;
 my $upgraded = StacksagaCluster->new('upgraded');
 $upgraded->init(worker_databases => ['postgres']);
-my $bin = $node->config_data('--bindir');
-chdir $PostgreSQL::Test::Utils::tmp_check or die $!;
-command_ok([ 'pg_upgrade', '--no-sync', '-b', $bin, '-B', $bin, '-d', $node->data_dir,
-		'-D', $upgraded->data_dir, '-s', $upgraded->host, '-p', $node->port, '-P', $upgraded->port ],
-	'pg_upgrade');
+$upgraded->upgrade_from($node);
 $upgraded->start;
 is($upgraded->safe_psql('postgres', $timeline), 1, 'pg_upgrade begins at the first one again');
 is(runner($upgraded), 'bob', 'after pg_upgrade a definer is who it was');

@@ -3,7 +3,6 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
 use StacksagaCluster;
 use Test::More;
 
@@ -185,10 +184,7 @@ $old->stop;
 
 my $new = StacksagaCluster->new('new');
 $new->init;
-my $bin = $old->config_data('--bindir');
-chdir $PostgreSQL::Test::Utils::tmp_check or die $!;
-command_ok([ 'pg_upgrade', '--no-sync', '-b', $bin, '-B', $bin, '-d', $old->data_dir,
-		'-D', $new->data_dir, '-s', $new->host, '-p', $old->port, '-P', $new->port ], 'pg_upgrade');
+$new->upgrade_from($old);
 $new->start;
 is(contents($new), $contents, 'every row of every table is what it was');
 is(query($new, $sequences), $numbers, 'so are sequences');

@@ -51,6 +51,19 @@ sub create_extension
 	return $self->safe_psql($database, 'CREATE EXTENSION stacksaga');
 }
 
+# Takes over what another server holds, by pg_upgrade: that one is stopped, and this one was not started yet.
+sub upgrade_from
+{
+	my ($self, $old) = @_;
+	my $bin = $self->config_data('--bindir');
+	# Scripts are left where it is called.
+	chdir $PostgreSQL::Test::Utils::tmp_check or die $!;
+	ok(run_log([ 'pg_upgrade', '--no-sync', '-b', $bin, '-B', $bin, '-d', $old->data_dir,
+				'-D', $self->data_dir, '-s', $self->host, '-p', $old->port, '-P', $self->port ]), 'pg_upgrade')
+	  or die 'pg_upgrade failed: there is nothing to look at after it';
+	return;
+}
+
 # A test that succeeds when the statement fails with the SQLSTATE given.
 sub raises_sqlstate
 {
