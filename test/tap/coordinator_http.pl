@@ -312,7 +312,7 @@ answers('/readyz', 200, 'it is ready again');
 for my $path ("/saga/$id", '/readyz', '/health')
 {
 	answers("/saga/$id", 200, 'the daemon has a connection');
-	$node->restart('fast');
+	$node->restart;
 	is(get($path)->{status}, 200, "$path: the first question after a restart is answered");
 }
 $watch->pump while $watched !~ /Checks.*(failed|closed|terminat|shut).*^Checks/ms;

@@ -49,7 +49,7 @@ ok($node->poll_query_until('postgres',
 		q{SELECT bool_and(status = 'completed') FROM (} . runs('seconds') . ') AS r'),
 	'what it starts runs');
 
-# Workers that are ended again and again, and a server that restarts: no second is lost, and none is there twice.
+# Workers that are ended again and again, and a server that crashes: no second is lost, and none is there twice.
 query(q{SELECT stacksaga.create_schedule('restarts', 'answer', '* * * * * *', catch_up => 'all')});
 foreach my $round (1 .. 8)
 {
@@ -57,7 +57,8 @@ foreach my $round (1 .. 8)
 	query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'stacksaga worker'
 		ORDER BY random() LIMIT 2});
 }
-$node->restart('immediate');
+$node->stop('immediate');
+$node->start;
 $node->poll_query_until('postgres', q{SELECT next_run >= created_at + interval '12 seconds'
 	FROM stacksaga.schedule WHERE schedule = 'restarts'});
 query(q{SELECT stacksaga.pause_schedule('restarts', 'enough')});
