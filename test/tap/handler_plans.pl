@@ -73,15 +73,17 @@ sub deliver
 	return ($result, $dead);
 }
 
-my @five = ('x') x 5;
+# From 18 on PostgreSQL plans a statement of an SQL function for its arguments five times before it keeps a plan for all.
+my $plans = $node->major < 18 ? 4 : 9;
+my @ten = ('x') x 10;
 for my $handler ('atomic', 'in_text', 'in_plpgsql')
 {
-	my ($result, $dead) = deliver($handler, @five, 'alter', @five);
-	is($result, join(',', map { "$_ planned" } @five, 'alter', @five), "$handler: every message is handled");
+	my ($result, $dead) = deliver($handler, @ten, 'alter', @ten);
+	is($result, join(',', map { "$_ planned" } @ten, 'alter', @ten), "$handler: every message is handled");
 	is($dead, 0, "$handler: and no call met the table as it was");
 	next if $handler eq 'in_plpgsql';
-	cmp_ok($node->safe_psql('postgres', 'SELECT last_value FROM made'), '<=', 4,
-		"$handler: its statements are planned once, and once more after the change");
+	cmp_ok($node->safe_psql('postgres', 'SELECT last_value FROM made'), '<=', $plans,
+		"$handler: its statements are planned and kept, and planned once more after the change");
 }
 for my $handler ('fails', 'fails_atomic')
 {

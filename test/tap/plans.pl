@@ -19,6 +19,8 @@ autovacuum = off
 max_locks_per_transaction = 2000
 stacksaga.retry_budget = -1
 });
+# From 16 on the values of parameters would be logged as a part of the plan.
+$node->append_conf('postgresql.conf', "auto_explain.log_parameter_max_length = 0\n") if $node->major >= 16;
 $node->start;
 $node->create_extension('postgres');
 
