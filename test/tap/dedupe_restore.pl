@@ -77,6 +77,7 @@ sub remembers
 
 # A dump, and a restore into another server.
 my $dump = "$PostgreSQL::Test::Utils::tmp_check/dedupe.dump";
+$primary->prepare_dump('postgres');
 command_ok([ 'pg_dump', '-Fc', '-f', $dump, '-d', $primary->connstr('postgres') ], 'pg_dump');
 my $restored = StacksagaCluster->new('restored');
 $restored->init;

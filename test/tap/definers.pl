@@ -45,6 +45,7 @@ is(runner($node), 'bob', 'a worker hears of a new definer of a version that it k
 
 # A restore goes by name, where oids are others. No worker serves the database before it is whole.
 my $dump = "$PostgreSQL::Test::Utils::tmp_check/definers.dump";
+$node->prepare_dump('postgres');
 command_ok([ 'pg_dump', '-Fc', '-f', $dump, '-d', $node->connstr('postgres') ], 'pg_dump');
 my $after = StacksagaCluster->new('after');
 $after->init;

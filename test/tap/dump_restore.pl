@@ -159,6 +159,7 @@ query($before, q{
 
 # The dump, and a restore into an empty database of another server.
 my $dump = "$PostgreSQL::Test::Utils::tmp_check/sagas.dump";
+$before->prepare_dump('postgres');
 command_ok([ 'pg_dump', '-Fc', '-f', $dump, '-d', $before->connstr('postgres') ], 'pg_dump');
 my $after = StacksagaCluster->new('after');
 $after->init;
@@ -193,6 +194,7 @@ foreach my $question (
 
 # Nor does the encoding of the database change who a saga is.
 my $latin = "$PostgreSQL::Test::Utils::tmp_check/latin.dump";
+$before->prepare_dump('latin');
 command_ok([ 'pg_dump', '-Fc', '-f', $latin, '-d', $before->connstr('latin') ], 'pg_dump of LATIN1');
 query($after, q{CREATE DATABASE latin TEMPLATE template0 ENCODING 'UTF8'});
 command_ok([ 'pg_restore', '--exit-on-error', '-d', $after->connstr('latin'), $latin ],

@@ -84,6 +84,7 @@ my ($batch, $id) = split /\|/, query($before, q{
 query($before, "SELECT stacksaga.fail_message($batch, '$id', 'no', retry_after => '1 hour')");
 
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
+$before->prepare_dump('postgres');
 command_ok([ 'pg_dump', '-f', $dump, '-d', $before->connstr('postgres') ], 'the dump');
 put($before, 8, 'k');
 

@@ -162,6 +162,7 @@ psql(q{SELECT stacksaga.set_queue('q', max_running => 4, rate => 5, rate_interva
 	SELECT stacksaga.pause_queue('soaked', 'before the dump')});
 is(psql(q{SELECT count(*) FROM stacksaga.claim_steps('q', 'w', 10, '10 minutes')}), 1, 'one more before the dump');
 my $dump = $node->basedir . '/dump.sql';
+$node->prepare_dump('postgres');
 command_ok([ 'pg_dump', '-f', $dump, $node->connstr('postgres') ], 'dumped');
 $node->safe_psql('postgres', 'CREATE DATABASE restored');
 command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, $node->connstr('restored') ], 'restored');

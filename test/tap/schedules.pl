@@ -158,6 +158,7 @@ query(q{
 		'all', 'skip');
 	SELECT stacksaga.pause_schedule('kept', 'moving house')});
 my $dump = "$PostgreSQL::Test::Utils::tmp_check/schedules.dump";
+$node->prepare_dump('postgres');
 command_ok([ 'pg_dump', '-Fc', '-f', $dump, '-d', $node->connstr('postgres') ], 'pg_dump');
 my $after = StacksagaCluster->new('after');
 $after->init;

@@ -193,6 +193,7 @@ stop_load('in the update');
 answers(q{SELECT count(*) FROM pg_proc WHERE pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace) AND provolatile <> 'i'
 	AND EXISTS (SELECT FROM aclexplode(coalesce(proacl, acldefault('f', proowner))) WHERE grantee = 0)},
 	0, 'no new function is left to PUBLIC');
+$node->prepare_dump('postgres');
 my ($dump) = run_command([ 'pg_dump', '--schema-only', '-d', $node->connstr('postgres') ]);
 like($dump, qr/GRANT (ALL|EXECUTE) ON FUNCTION stacksaga\.claim_steps\(.*\) TO shop/, 'a dump has the grants');
 my $fixes = $node->safe_psql('postgres', q{SELECT fix FROM stacksaga.doctor() WHERE check_name = 'grants'});
