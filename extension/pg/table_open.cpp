@@ -95,7 +95,8 @@ TableState &state_of(Table &table) {
 OpenTable open_table(Table &table, LOCKMODE mode) {
     TableState &state = state_of(table);
     Relation heap = state.kept_heap != nullptr ? state.kept_heap : lock_and_open(state, mode);
-    if (!state.is_checked) // its expressions are compared as text, in which names depend on the path
+    if (!state
+             .is_checked) // its expressions are compared as text, in which names depend on the path
         with_pinned_path([&] { check_table(state, heap); });
     return {.state = state, .heap = heap, .mode = mode};
 }

@@ -20,12 +20,13 @@ using core::AnswerOutcome;
 using core::Direction;
 using core::FailureClass;
 
-/// Runs what answers as the owner, which costs less than SECURITY DEFINER, with the tables open that
-/// it reads and then writes.
+/// Runs what answers as the owner, which costs less than SECURITY DEFINER, with the tables open
+/// that it reads and then writes.
 template <class F> auto as_writing_owner(F &&answers) -> decltype(answers()) {
     return pg::as_owner([&] {
         return pg::with_spi([&] {
-            return pg::with_tables(std::array{&saga_table, &work_table}, static_cast<F &&>(answers));
+            return pg::with_tables(std::array{&saga_table, &work_table},
+                                   static_cast<F &&>(answers));
         });
     });
 }
