@@ -220,6 +220,10 @@ struct TableScan {
 
 struct TableState; // table_state.hpp
 
+/// Which indexes Table::keep_open() opens: those that are used, at their first use outside of a
+/// subtransaction; or all at once, for a batch whose items are subtransactions.
+enum class KeptIndexes : uint8_t { used, all };
+
 class Table {
 public:
     constexpr explicit Table(const TableDescription &description) : description_(description) {}
@@ -256,9 +260,9 @@ public:
     /// Why the table cannot be accessed directly; null if it can.
     const char *obstacle();
 
-    /// Keeps the table and those of its indexes that are used open until release(), under the lock
-    /// of a writer; false if they are kept open already.
-    bool keep_open();
+    /// Keeps the table and its indexes open until release(), under the lock of a writer; false if
+    /// they are kept open already.
+    bool keep_open(KeptIndexes indexes);
     void release();
 
 private:
@@ -268,13 +272,14 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<Table>);
 
-/// Keeps tables open while `body` runs, for a batch of operations that write: opening them for each
-/// one takes about as long as reading a row. After an error the server's abort closes them.
+/// Keeps tables open while `body` runs, which reads and writes few of their rows: opening them for
+/// each operation takes about as long as reading a row. After an error the server's abort closes
+/// them.
 template <size_t n, class F>
 auto with_tables(const std::array<Table *, n> &tables, F &&body) -> decltype(body()) {
     std::array<bool, n> is_kept{};
     for (size_t i = 0; i < n; ++i)
-        is_kept[i] = tables[i]->keep_open();
+        is_kept[i] = tables[i]->keep_open(KeptIndexes::used);
     auto release = [&] {
         for (size_t i = 0; i < n; ++i)
             if (is_kept[i])

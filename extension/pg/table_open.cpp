@@ -95,8 +95,8 @@ TableState &state_of(Table &table) {
 OpenTable open_table(Table &table, LOCKMODE mode) {
     TableState &state = state_of(table);
     Relation heap = state.kept_heap != nullptr ? state.kept_heap : lock_and_open(state, mode);
-    if (!state
-             .is_checked) // its expressions are compared as text, in which names depend on the path
+    // Expressions are compared as text, in which names depend on the path.
+    if (!state.is_checked)
         with_pinned_path([&] { check_table(state, heap); });
     return {.state = state, .heap = heap, .mode = mode};
 }
@@ -121,12 +121,16 @@ void OpenTable::close() {
         table_close(heap, NoLock);
 }
 
-bool Table::keep_open() {
+bool Table::keep_open(KeptIndexes indexes) {
     if (state_of(*this).kept_heap != nullptr)
         return false;
-    state_->kept_heap = open_table(*this, RowExclusiveLock).heap;
+    OpenTable open = open_table(*this, RowExclusiveLock);
+    state_->kept_heap = open.heap;
     state_->kept_in = GetCurrentSubTransactionId();
     state_->kept_by = CurrentResourceOwner;
+    if (indexes == KeptIndexes::all && open.is_direct())
+        for (size_t i = 0; i < description_.indexes.size(); ++i)
+            static_cast<void>(open.index(i));
     return true;
 }
 

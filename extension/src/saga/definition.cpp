@@ -120,8 +120,8 @@ Definition *read_definition(int32 id) {
     }
     d->steps = {steps, rows.count()};
     d->functions = {functions, rows.count()};
-    if (has_own_oids())
-        use_own_oids(*d, {functions, rows.count()});
+    if (has_own_oids()) // by names, which services' calls would look up in the caller's path
+        pg::with_pinned_path([&] { use_own_oids(*d, {functions, rows.count()}); });
     return d;
 }
 

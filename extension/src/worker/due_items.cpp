@@ -70,7 +70,7 @@ void DueItems::open(int32 room, bool is_guarded) {
     if (has_ranks() && !keeps_first)
         plan();
     for (pg::Table *table : saga_tables)
-        static_cast<void>(table->keep_open());
+        static_cast<void>(table->keep_open(pg::KeptIndexes::all));
     lock_slots_of(state.search.node(), from(first, end));
 }
 

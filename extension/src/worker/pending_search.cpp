@@ -169,10 +169,6 @@ size_t SqlSearch::read(int16 rank, std::span<FoundItem> room) const {
     return count;
 }
 
-} // namespace
-
-namespace {
-
 std::span<FoundItem> search_once(const Search &search, std::span<FoundItem> room, size_t limit) {
     std::span<FoundItem> found;
     if (work_table.obstacle() != nullptr ||
