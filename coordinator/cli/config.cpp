@@ -83,6 +83,23 @@ bool is_in_environment(const CLI::Option &option) {
     return !option.get_envname().empty() && std::getenv(option.get_envname().c_str()) != nullptr;
 }
 
+/// Takes variables anew whose options no flag has: CLI11 2.4 passes over one whose value, or list
+/// of values as a whole, the option refuses. Throws what a flag with the value would.
+void take_variables(const CLI::App &app, int argc, const char *const *argv) {
+    for (CLI::App *command : app.get_subcommands())
+        for (CLI::Option *option : command->get_options()) {
+            if (option->get_items_expected_max() == 0 || !is_in_environment(*option) ||
+                is_flagged(*option, argc, argv))
+                continue;
+            const std::string value = std::getenv(option->get_envname().c_str());
+            if (value.empty())
+                continue;
+            option->clear();
+            option->add_result(value);
+            option->run_callback();
+        }
+}
+
 /// The file and the line that a complaint is about. Flags and the environment go before the file,
 /// so a complaint about a setting that they have is not about the file's.
 std::optional<std::string> place_of(const CLI::App &app, const std::string &complaint, int argc,
@@ -320,6 +337,7 @@ CommandLine parse_command_line(int argc, const char *const *argv,
     std::optional<CommandLine> failure;
     try {
         app.parse(argc, argv);
+        take_variables(app, argc, argv);
     } catch (const CLI::ParseError &error) {
         failure = failed_parse(app, error, argc, argv);
     }
