@@ -46,7 +46,9 @@ const parked = state => state.parked_errors.map(e => {
 
 const blocked = state => grouped(state.blocked_keys, b => JSON.stringify([b.subscription, pattern_of(b.last_error)]))
   .map(([key, rows]) => problem(`blocked ${key}`, "bad",
-    `${rows.length} × key blocked in ${rows[0].subscription}: ${error_of(rows.map(b => b.last_error))}`,
+    // Of all keys only so many are here: others may belong to any group.
+    `${at_least(rows.length, state.blocked_keys.length < rows_max ? Infinity : rows.length)} × key blocked in ${rows[0].subscription}: ${
+      error_of(rows.map(b => b.last_error))}`,
     table("Blocked keys", ["Topic", "Key", "Since", "Attempts", "Waiting", "Error"], rows.map(b => ({key: b.message_id, cells: [
       b.topic, make("a", {href: `#/outbox/${encodeURIComponent(b.subscription)}`}, b.key),
       when(b.blocked_since, state.time), b.attempts, at_least(b.waiting, 10000), long_text(b.last_error)]})))));
