@@ -42,14 +42,15 @@ enum class Duplicates : uint8 {
 
 /// Adds the entry of index `i` for a new row; false for a duplicate that is to be reported.
 /// `unchanged`: the row is a version of an older one with the same key, which tells the btree that
-/// the older entry may go.
+/// the older entry may go. Nobody else can have inserted such a key: he would have met the older
+/// version, and waits until it is known whether that is gone.
 bool insert_entry(OpenTable &table, size_t i, const RowImage &image, ItemPointer place,
                   Duplicates duplicates, bool unchanged) {
     const TableIndex &described = table.description().indexes[i];
     Relation index = table.index(i);
     IndexEntry entry(described.key, image);
     IndexUniqueCheck check = UNIQUE_CHECK_NO;
-    if (described.is_unique)
+    if (described.is_unique && !unchanged)
         check =
             i == 0 && duplicates == Duplicates::reported ? UNIQUE_CHECK_PARTIAL : UNIQUE_CHECK_YES;
     // The btree wants none of what it holds: the entry and the predicate are made here.
