@@ -2,7 +2,8 @@
 //
 // Work rows are deleted when done. While somebody holds a snapshot open their index entries cannot
 // be removed, and a probe from the beginning steps over all of them: tens of milliseconds where a
-// fraction of one is usual. Once that has happened, probes begin at a remembered instant, and only
+// fraction of one is usual. Once that has happened three times in a row (a single time it may have
+// been the processor's, which somebody else had), probes begin at a remembered instant, and only
 // one every ten seconds, or as rarely as its cost demands, reads from the beginning, for work whose
 // transaction was long or whose saga was locked.
 #pragma once
@@ -20,7 +21,7 @@ public:
     /// The instant from which to look for what is due at `now`. The probe follows at once.
     TimestampTz begin(TimestampTz now) {
         started_at_ = clock_();
-        is_full_ = is_cheap_ || full_at_ <= now - full_interval_us_ || full_at_ > now;
+        is_full_ = dear_ < dear_max || full_at_ <= now - full_interval_us_ || full_at_ > now;
         return is_full_ ? DT_NOBEGIN : read_from_;
     }
 
@@ -32,7 +33,7 @@ public:
         if (!is_full_)
             return;
         const int64 cost_us = clock_() - started_at_;
-        is_cheap_ = cost_us < cheap_us_;
+        dear_ = cost_us < cheap_us_ ? 0 : std::min(dear_ + 1, dear_max);
         full_interval_us_ = std::max(full_interval_min_us, cost_us * full_cost_share);
         full_at_ = now;
     }
@@ -54,6 +55,7 @@ private:
     // Work is inserted at an instant and seen at its commit; so long may usually lie between.
     static constexpr int64 commit_lag_us = 5 * USECS_PER_SEC;
     static constexpr int64 full_interval_min_us = 10 * USECS_PER_SEC;
+    static constexpr int dear_max = 3;
     static constexpr int64 full_cost_share = 50; // full probes take at most 2 % of the time
 
     int64 (*clock_)() = pg::steady_now;
@@ -62,8 +64,8 @@ private:
     TimestampTz read_from_ = DT_NOBEGIN;
     TimestampTz full_at_ = DT_NOBEGIN;
     int64 started_at_ = 0;
+    int dear_ = 0; ///< so many full probes in a row were not cheap
     bool is_full_ = true;
-    bool is_cheap_ = true;
 };
 static_assert(std::is_trivially_destructible_v<ProbeMemory>);
 
