@@ -3,6 +3,7 @@
 #include "pg/citus.hpp"
 #include "pg/compat.hpp"
 #include "pg/relation_change.hpp"
+#include "pg/table_state.hpp"
 
 namespace stacksaga::pg {
 
@@ -24,14 +25,12 @@ void copy_columns(TupleTableSlot *slot, std::span<Datum> values, std::span<bool>
     }
 }
 
-void scan(Relation table, Relation index, std::span<const KeyColumn> key, ScanDirection direction,
-          RowVisitor visitor, void *state) {
-    IndexReader reader(table, index, direction);
-    reader.seek(key);
+void visit_from(IndexReader &reader, std::span<const KeyColumn> prefix, RowVisitor visitor,
+                void *state) {
+    reader.seek(prefix);
     TupleTableSlot *row;
     while ((row = reader.next()) != nullptr && visitor(row, state))
         ;
-    reader.close();
 }
 
 /// Where the first row goes.
@@ -94,7 +93,9 @@ bool find(const char *name, std::span<const KeyColumn> key, ScanDirection direct
     const Oid primary_key = is_plain(table) && has_columns ? primary_key_index(table) : InvalidOid;
     if (OidIsValid(primary_key)) {
         Relation index = index_open(primary_key, AccessShareLock);
-        scan(table, index, key, direction, take_first, &row);
+        IndexReader reader(table, index, direction);
+        visit_from(reader, key, take_first, &row);
+        reader.close();
         index_close(index, NoLock);
     }
     table_close(table, NoLock);
@@ -201,16 +202,32 @@ bool is_newer_than_snapshot(TupleTableSlot *row) {
     return !is_seen;
 }
 
+bool read_index(Table &table, size_t index, ReaderBody body, void *state) {
+    OpenTable open = open_table(table, AccessShareLock);
+    if (open.is_direct()) {
+        IndexReader reader(open.heap, open.index(index), ForwardScanDirection);
+        body(reader, state);
+        reader.close();
+    }
+    open.close();
+    return open.is_direct();
+}
+
 void visit_rows(const char *table, const char *index, std::span<const KeyColumn> prefix,
                 RowVisitor visitor, void *state) {
-    const bool is_read = with_index(table, index, [&](IndexReader &reader) {
-        reader.seek(prefix);
-        TupleTableSlot *row;
-        while ((row = reader.next()) != nullptr && visitor(row, state))
-            ;
-    });
+    const bool is_read = with_index(
+        table, index, [&](IndexReader &reader) { visit_from(reader, prefix, visitor, state); });
     if (!is_read)
         elog(ERROR, "stacksaga.%s is no plain table with an index %s", table, index);
+}
+
+void visit_rows(Table &table, size_t index, std::span<const KeyColumn> prefix, RowVisitor visitor,
+                void *state) {
+    const bool is_read = with_index(
+        table, index, [&](IndexReader &reader) { visit_from(reader, prefix, visitor, state); });
+    if (!is_read)
+        elog(ERROR, "stacksaga.%s is not accessed directly: %s", table.description().name,
+             table.obstacle());
 }
 
 } // namespace stacksaga::pg

@@ -4,7 +4,7 @@
 // For reads that are a hint or that are final; whoever must know that a row is absent asks by a
 // Statement, which also finds it where the table has been distributed or partitioned.
 #pragma once
-#include "pg/pg.hpp"
+#include "pg/table.hpp"
 
 namespace stacksaga::pg {
 
@@ -83,6 +83,17 @@ bool with_index(const char *table, const char *index, F &&body) {
         [](IndexReader &reader, void *state) { (*static_cast<Body *>(state))(reader); }, &body);
 }
 
+/// The same for an index of a described table, by its place in the description. While with_tables()
+/// keeps the table open, reading it takes no lock of its own. False where it is not accessed
+/// directly.
+bool read_index(Table &table, size_t index, ReaderBody body, void *state);
+template <class I, class F> bool with_index(Table &table, I index, F &&body) {
+    using Body = std::remove_reference_t<F>;
+    return read_index(
+        table, static_cast<size_t>(index),
+        [](IndexReader &reader, void *state) { (*static_cast<Body *>(state))(reader); }, &body);
+}
+
 /// What is done with a row; false ends it. What it reads of the slot lives until it returns.
 using RowVisitor = bool (*)(TupleTableSlot *row, void *state);
 void visit_rows(const char *table, const char *index, std::span<const KeyColumn> prefix,
@@ -95,6 +106,18 @@ void each_row(const char *table, const char *index, std::span<const KeyColumn> p
     using Visit = std::remove_reference_t<F>;
     visit_rows(
         table, index, prefix,
+        [](TupleTableSlot *row, void *state) { return (*static_cast<Visit *>(state))(row); },
+        &visit);
+}
+
+/// The same for a described table, which must be accessed directly.
+void visit_rows(Table &table, size_t index, std::span<const KeyColumn> prefix, RowVisitor visitor,
+                void *state);
+template <class I, class F>
+void each_row(Table &table, I index, std::span<const KeyColumn> prefix, F &&visit) {
+    using Visit = std::remove_reference_t<F>;
+    visit_rows(
+        table, static_cast<size_t>(index), prefix,
         [](TupleTableSlot *row, void *state) { return (*static_cast<Visit *>(state))(row); },
         &visit);
 }

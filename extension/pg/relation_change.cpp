@@ -12,6 +12,12 @@ void call_all(Datum, Oid relation) {
         callbacks[i](Datum{0}, relation);
 }
 
+constinit uint64 changes = 1;
+
+void count_change(Datum, Oid) {
+    ++changes;
+}
+
 } // namespace
 
 void watch_relations(RelcacheCallbackFunction callback) {
@@ -20,6 +26,19 @@ void watch_relations(RelcacheCallbackFunction callback) {
     if (count == 0)
         CacheRegisterRelcacheCallback(call_all, Datum{0});
     callbacks[count++] = callback;
+}
+
+uint64 relations_state() {
+    static constinit bool is_watching = false;
+    if (!is_watching)
+        watch_relations(count_change);
+    is_watching = true;
+    AcceptInvalidationMessages();
+    return changes;
+}
+
+void announce_change(const char *table) {
+    CacheInvalidateRelcacheByRelid(get_relname_relid(table, get_namespace_oid("stacksaga", false)));
 }
 
 } // namespace stacksaga::pg

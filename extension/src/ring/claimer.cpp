@@ -8,6 +8,7 @@
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
+#include "pg/relation_change.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/ranges.hpp"
 
@@ -58,15 +59,37 @@ void warn_that_it_holds_nothing(const Ring &ring, std::string_view name, const p
                            "that is due.")));
 }
 
-/// Most claimers are not nodes: looked up without a statement. True also when that cannot be.
-bool may_be_node(std::string_view name) {
-    const pg::KeyColumn key{F_TEXTEQ, DEFAULT_COLLATION_OID, PointerGetDatum(pg::make_text(name))};
+/// Whether there is a row of `key` in the table of nodes, looked up without a statement. True also
+/// when that cannot be.
+bool may_have_node(std::span<const pg::KeyColumn> key) {
     bool is_found = false;
     const bool is_read = pg::with_index("node", "node_pkey", [&](pg::IndexReader &reader) {
-        reader.seek({&key, 1});
+        reader.seek(key);
         is_found = reader.next() != nullptr;
     });
     return is_found || !is_read;
+}
+
+/// Most databases have no node, which a session remembers until one is registered.
+bool may_have_nodes() {
+    static constinit struct {
+        uint64 state;
+        bool is_any;
+    } known{};
+    const uint64 state = pg::relations_state();
+    if (known.state != state) {
+        const bool is_any = may_have_node({});
+        known = {.state = state, .is_any = is_any};
+    }
+    return known.is_any;
+}
+
+/// Most claimers are not nodes.
+bool may_be_node(std::string_view name) {
+    if (!may_have_nodes())
+        return false;
+    const pg::KeyColumn key{F_TEXTEQ, DEFAULT_COLLATION_OID, PointerGetDatum(pg::make_text(name))};
+    return may_have_node({&key, 1});
 }
 
 } // namespace

@@ -11,6 +11,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
+#include "pg/relation_change.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
@@ -141,6 +142,7 @@ int64 register_in_ring(const Ring &ring, const Registration &r) {
                           pg::param(r.weight), agent, pid_param(r), pg::param_time(now));
         if (!rows.empty()) {
             const int64 incarnation = rows.int8(0, 0);
+            pg::announce_change("node"); // sessions remember that there is none
             ensure_slots(ring);
             return incarnation;
         }

@@ -151,8 +151,7 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
             ++tried.refused;
             continue;
         }
-        const Claimed outcome =
-            pg::with_tables(written_tables, [&] { return claim_one(claim, *candidate, result); });
+        const Claimed outcome = claim_one(claim, *candidate, result);
         if (outcome == Claimed::yes)
             order.note_claimed();
         tried.claimed += outcome == Claimed::yes ? 1 : 0;
@@ -255,7 +254,9 @@ STACKSAGA_FUNCTION(claim_steps) {
     arguments.require(3, "lease");
     claim.lease_us = pg::interval_microseconds(arguments.datum(3), "lease", true);
     pg::ResultSet result(fcinfo);
-    pg::as_owner([&] { pg::with_spi([&] { claim_steps(claim, result); }); });
+    pg::as_owner([&] {
+        pg::with_spi([&] { pg::with_tables(written_tables, [&] { claim_steps(claim, result); }); });
+    });
     return result.finish();
 }
 

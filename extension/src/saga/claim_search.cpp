@@ -27,12 +27,13 @@ constinit pg::Statement list_leased{
     "   AND NOT verifying AND due_at <= $3"
     " ORDER BY due_at LIMIT $4",
     pg::Plans::by_statistics, pg::Reads::this_node};
-// Of each rank the oldest, however many are due of another.
+// Of each rank the oldest, however many are due of another. Of those without a group, which have
+// no turns, no more than are wanted.
 constinit pg::Statement list_waiting{
     "(SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
     "  WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NULL"
     "    AND NOT verifying AND rank = 3 AND group_key = '' AND due_at <= $3"
-    "  ORDER BY due_at LIMIT $4)"
+    "  ORDER BY due_at LIMIT $5)"
     " UNION ALL"
     " (SELECT w.* FROM generate_series(0, 5) AS r(of_rank), LATERAL ("
     "         SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
@@ -44,6 +45,9 @@ constinit pg::Statement list_waiting{
 // Of a rank, more than a search wants at most. Groups behind so many steps wait until these are
 // fewer.
 constexpr int64 listed_max = 8192;
+
+// A list has so many more than it wants, since the lower ranks have their turns among them.
+constexpr int32 order_spare = 16;
 
 // A search inside a queue reads so many more than it wants, as some of them may be locked.
 constexpr size_t spare = 3;
@@ -72,7 +76,7 @@ template <class F> void each_expired(const ClaimSearch &search, TimestampTz from
                          pg::KeyColumn{F_TIMESTAMPTZ_LE, InvalidOid,
                                        TimestampTzGetDatum(search.now), BTLessEqualStrategyNumber,
                                        index_due_at}};
-    pg::each_row("work", "work_leased", key, visit);
+    pg::each_row(work_table, WorkIndex::leased, key, visit);
 }
 
 /// The due steps without a group of the usual rank, from the oldest on, or from so many entries of
@@ -86,7 +90,7 @@ std::span<const Candidate> read_usual_behind(const ClaimSearch &search, size_t e
     auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * std::max<size_t>(1, limit)));
     size_t count = 0;
     TimestampTz first_left = search.now;
-    pg::with_index("work", "work_for_services", [&](pg::IndexReader &reader) {
+    pg::with_index(work_table, WorkIndex::for_services, [&](pg::IndexReader &reader) {
         reader.seek(key);
         TupleTableSlot *row = reader.next();
         if (row != nullptr)
@@ -133,6 +137,14 @@ Candidates find_usual(const ClaimSearch &search, const QueueMemory &memory) {
     return {.list = {list, count}, .is_cut = count == limit};
 }
 
+/// How many steps of the usual rank without a group a list needs. A registered node may have to
+/// pass over any number of retries that are not its own.
+int64 usual_listed(const ClaimSearch &search) {
+    if (search.node)
+        return listed_max;
+    return std::min(listed_max, int64{search.wanted} + search.skipped + order_spare);
+}
+
 /// Also from a procedure, which runs as its caller, in the caller's search_path.
 std::span<const Candidate> list_by_sql(const ClaimSearch &search, bool leased) {
     const RowFilter filter(search);
@@ -140,9 +152,11 @@ std::span<const Candidate> list_by_sql(const ClaimSearch &search, bool leased) {
     size_t count = 0;
     const MemoryContext memory = CurrentMemoryContext;
     const auto list = [&] {
-        const pg::Rows rows = (leased ? list_leased : list_waiting)
-                                  .run(pg::param(search.ring_id), pg::param(search.queue),
-                                       pg::param_time(search.now), pg::param(listed_max));
+        const pg::Param ring = pg::param(search.ring_id), queue = pg::param(search.queue),
+                        now = pg::param_time(search.now), most = pg::param(listed_max);
+        const pg::Rows rows =
+            leased ? list_leased.run(ring, queue, now, most)
+                   : list_waiting.run(ring, queue, now, most, pg::param(usual_listed(search)));
         SPITupleTable *found = SPI_tuptable;
         TupleTableSlot *slot = MakeSingleTupleTableSlot(found->tupdesc, &TTSOpsHeapTuple);
         pg::in_context(memory, [&] {

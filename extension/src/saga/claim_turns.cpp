@@ -116,7 +116,7 @@ private:
 bool TurnSearch::read_oldest(int16 rank, size_t limit, Steps &steps) {
     const std::array key{ring_key(search_.ring_id), queue_key(search_.queue), rank_key(rank)};
     size_t read = 0;
-    pg::each_row("work", "work_by_rank", key, [&](TupleTableSlot *row) {
+    pg::each_row(work_table, WorkIndex::by_rank, key, [&](TupleTableSlot *row) {
         if (due_at_of(row) > search_.now)
             return false;
         if (filter_.passes(row))
@@ -175,7 +175,7 @@ void TurnSearch::begin_anywhere(pg::IndexReader &reader, int16 rank, const Steps
 /// groups than steps are wanted.
 Steps TurnSearch::visit_groups(int16 rank, const Steps &oldest) {
     Steps steps;
-    pg::with_index("work", "work_by_group", [&](pg::IndexReader &reader) {
+    pg::with_index(work_table, WorkIndex::by_group, [&](pg::IndexReader &reader) {
         GroupCursor &cursor = queue_.cursors[static_cast<size_t>(rank)];
         if (!cursor.is_set)
             begin_anywhere(reader, rank, oldest);
@@ -315,7 +315,7 @@ uint32 find_due_ranks(const ClaimSearch &search, QueueMemory &memory) {
     uint32 ranks = 0;
     const TimestampTz from = memory.ranks.begin(search.now);
     TimestampTz first = search.now;
-    pg::with_index("work", "work_by_rank", [&](pg::IndexReader &reader) {
+    pg::with_index(work_table, WorkIndex::by_rank, [&](pg::IndexReader &reader) {
         for (int16 rank = 0; rank <= core::lowest_rank; ++rank) {
             pg::KeyColumn rank_column = rank_key(rank);
             if (from == DT_NOBEGIN) { // the next rank of which there is a step

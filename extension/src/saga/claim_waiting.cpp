@@ -31,7 +31,7 @@ struct Look {
     void see_by_sql();
 
 private:
-    template <class F> void see_range(const char *index, ProbeMemory &memory, F &&visit);
+    template <class F> void see_range(WorkIndex index, ProbeMemory &memory, F &&visit);
 };
 
 bool Look::see(TupleTableSlot *row) {
@@ -47,11 +47,11 @@ bool Look::see(TupleTableSlot *row) {
     return ++found.due < enough;
 }
 
-template <class F> void Look::see_range(const char *index, ProbeMemory &memory, F &&visit) {
+template <class F> void Look::see_range(WorkIndex index, ProbeMemory &memory, F &&visit) {
     TimestampTz first = search.now;
     const std::array key{ring_key(search.ring_id), queue_key(search.queue),
                          due_key(memory.begin(search.now))};
-    pg::each_row("work", index, key, [&](TupleTableSlot *row) {
+    pg::each_row(work_table, index, key, [&](TupleTableSlot *row) {
         first = std::min(first, due_at_of(row));
         return visit(row);
     });
@@ -60,16 +60,16 @@ template <class F> void Look::see_range(const char *index, ProbeMemory &memory, 
 }
 
 void Look::see_usual(ProbeMemory &memory) {
-    see_range("work_for_services", memory, [&](TupleTableSlot *row) { return see(row); });
+    see_range(WorkIndex::for_services, memory, [&](TupleTableSlot *row) { return see(row); });
 }
 
 void Look::see_leases(ProbeMemory &memory) {
-    see_range("work_leased", memory, [&](TupleTableSlot *row) { return see(row); });
+    see_range(WorkIndex::leased, memory, [&](TupleTableSlot *row) { return see(row); });
 }
 
 /// What is due of some ranks, and of each rank the first step that is not.
 void Look::see_ranks(uint32 due_ranks) {
-    pg::with_index("work", "work_by_rank", [&](pg::IndexReader &reader) {
+    pg::with_index(work_table, WorkIndex::by_rank, [&](pg::IndexReader &reader) {
         const int16 last = search.only_compensations ? core::compensation_rank : core::lowest_rank;
         for (int16 rank = 0; rank <= last; ++rank) {
             const bool has_due = (due_ranks & (1U << rank)) != 0 && found.due < enough;

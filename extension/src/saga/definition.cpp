@@ -190,8 +190,7 @@ const Definition &load_definition(int32 definition_id) {
 }
 
 void refresh_definitions() {
-    CacheInvalidateRelcacheByRelid(
-        get_relname_relid("saga_definition", get_namespace_oid("stacksaga", false)));
+    pg::announce_change("saga_definition");
     is_stale = true;
 }
 

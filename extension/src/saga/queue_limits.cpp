@@ -28,22 +28,6 @@ constinit pg::Statement count_by_sql{
     "    AND ($3::text IS NULL OR group_key = $3) LIMIT $4) AS leased",
     pg::Reads::this_node};
 
-constinit uint64 relation_changes = 1; // 0 is a state that has never been
-constinit bool is_watching = false;
-
-void note_relation_change(Datum, Oid) {
-    ++relation_changes;
-}
-
-/// The state of the table of limits, for this session: rises at least with each of its changes.
-uint64 limits_state() {
-    if (!is_watching)
-        pg::watch_relations(note_relation_change);
-    is_watching = true;
-    AcceptInvalidationMessages();
-    return relation_changes;
-}
-
 uint32 hash_of(std::string_view queue) {
     return hash_bytes(reinterpret_cast<const unsigned char *>(queue.data()),
                       static_cast<int>(queue.size()));
@@ -83,9 +67,9 @@ core::ClaimWindow read_claims(const std::optional<pg::TableRow> &row) {
 }
 
 /// Rows of an index of leased work that begin with these columns, at most so many.
-int32 count_rows(const char *index, std::span<const pg::KeyColumn> key, int32 enough) {
+int32 count_rows(WorkIndex index, std::span<const pg::KeyColumn> key, int32 enough) {
     int32 count = 0;
-    pg::each_row("work", index, key, [&](TupleTableSlot *) { return ++count < enough; });
+    pg::each_row(work_table, index, key, [&](TupleTableSlot *) { return ++count < enough; });
     return count;
 }
 
@@ -126,7 +110,7 @@ QueueLimits limits_of(int32 ring_id, std::string_view queue) {
     static constinit std::array<Place, 16> places{};
     const uint64 key = core::murmur3_x64_128(queue, static_cast<uint32>(ring_id)).h1;
     Place &place = places[key % places.size()];
-    const uint64 state = limits_state();
+    const uint64 state = pg::relations_state();
     if (place.key != key || place.state != state) {
         const QueueLimits limits = read_limits(ring_id, queue);
         place = {.key = key, .state = state, .limits = limits};
@@ -135,8 +119,7 @@ QueueLimits limits_of(int32 ring_id, std::string_view queue) {
 }
 
 void announce_limits() {
-    CacheInvalidateRelcacheByRelid(
-        get_relname_relid("queue", get_namespace_oid("stacksaga", false)));
+    pg::announce_change("queue");
 }
 
 std::optional<QueueLimits> enter_queue(int32 ring_id, std::string_view queue) {
@@ -170,7 +153,7 @@ int32 count_leased(int32 ring_id, std::string_view queue, int32 enough) {
         return count_rows_by_sql(ring_id, queue, std::nullopt, enough);
     const std::array key{pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(ring_id)},
                          text_key(queue)};
-    return count_rows("work_leased", key, enough);
+    return count_rows(WorkIndex::leased, key, enough);
 }
 
 int32 count_leased(int32 ring_id, std::string_view queue, std::string_view group, int32 enough) {
@@ -178,7 +161,7 @@ int32 count_leased(int32 ring_id, std::string_view queue, std::string_view group
         return count_rows_by_sql(ring_id, queue, group, enough);
     const std::array key{pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(ring_id)},
                          text_key(queue), text_key(group)};
-    return count_rows("work_leased_by_group", key, enough);
+    return count_rows(WorkIndex::leased_by_group, key, enough);
 }
 
 QueueRoom room_of(int32 ring_id, std::string_view queue, const QueueLimits &limits, int32 wanted,
