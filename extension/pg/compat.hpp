@@ -264,4 +264,57 @@ inline uint32 wait_event_of_worker() {
 #endif
 }
 
+/// 15 gave parse analysis another name.
+inline Query *analyze(RawStmt *statement, const char *text) {
+#if PG_VERSION_NUM >= 150000
+    return parse_analyze_fixedparams(statement, text, nullptr, 0, nullptr);
+#else
+    return parse_analyze(statement, text, nullptr, 0, nullptr);
+#endif
+}
+
+/// The role whose right to read a table is checked, or InvalidOid: who runs the query. 16 keeps
+/// that in a list of its own.
+inline Oid checked_role(Query *query, RangeTblEntry *table) {
+#if PG_VERSION_NUM >= 160000
+    return table->perminfoindex == 0
+               ? InvalidOid
+               : getRTEPermissionInfo(query->rteperminfos, table)->checkAsUser;
+#else
+    (void)query;
+    return table->checkAsUser;
+#endif
+}
+
+/// Calls `visit` with the role that is checked for each table of the query itself, to be changed.
+template <class F> void each_permission(Query *query, F &&visit) {
+    ListCell *cell;
+#if PG_VERSION_NUM >= 160000
+    foreach (cell, query->rteperminfos)
+        visit(static_cast<RTEPermissionInfo *>(lfirst(cell))->checkAsUser);
+#else
+    foreach (cell, query->rtable)
+        visit(static_cast<RangeTblEntry *>(lfirst(cell))->checkAsUser);
+#endif
+}
+
+/// Makes a table in a query a subquery, as a rule does with a view. The rights of the table are
+/// those of who reads the subquery's tables.
+inline void make_subquery(RangeTblEntry *table, Query *query) {
+    table->rtekind = RTE_SUBQUERY;
+    table->subquery = query;
+    table->relid = InvalidOid;
+    table->relkind = 0;
+    table->rellockmode = 0;
+    table->tablesample = nullptr;
+    table->inh = false;
+#if PG_VERSION_NUM >= 160000
+    table->perminfoindex = 0;
+#else
+    table->requiredPerms = 0;
+    table->checkAsUser = InvalidOid;
+    table->selectedCols = nullptr;
+#endif
+}
+
 } // namespace stacksaga::pg

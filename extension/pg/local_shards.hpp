@@ -14,4 +14,8 @@ namespace stacksaga::pg {
 /// it returns for the same tables changes only when state_of_citus() does. Inside with_spi.
 const char *with_local_shards(const char *sql);
 
+/// A query of all rows, and all columns in their order, that the shards of a table of Citus hold on
+/// this node. Inside with_spi.
+const char *shards_of(Oid relation);
+
 } // namespace stacksaga::pg

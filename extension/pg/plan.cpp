@@ -1,6 +1,7 @@
 #include "pg/plan.hpp"
 
 #include "pg/citus.hpp"
+#include "pg/node_reads.hpp"
 #include "pg/plan_check.hpp"
 #include "pg/settings.hpp"
 
@@ -109,6 +110,7 @@ PlannedStmt *plan_by_index(Query *query, const char *text, int options, ParamLis
 }
 
 PlannedStmt *plan_statement(Query *query, const char *text, int options, ParamListInfo params) {
+    read_this_node(query);
     if ((options & option_by_index) == 0)
         return plan_with_previous(query, text, options, params);
     PlannedStmt *plan = plan_by_index(query, text, options, params);

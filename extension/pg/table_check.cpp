@@ -19,8 +19,9 @@ bool is_described(std::span<const TableTrigger> triggers, const char *name) {
                        [&](const TableTrigger &t) { return strcmp(t.name, name) == 0; });
 }
 
+/// On a worker of Citus a table keeps the triggers that it had, and its shards have none.
 bool fires(Relation heap, const char *name) {
-    if (heap->trigdesc == nullptr)
+    if (heap->trigdesc == nullptr || is_managed_by_citus(RelationGetRelid(heap)))
         return false;
     const std::span triggers{heap->trigdesc->triggers,
                              static_cast<size_t>(heap->trigdesc->numtriggers)};

@@ -163,7 +163,7 @@ COMMENT ON FUNCTION stacksaga.node_transitions IS
 CREATE OR REPLACE FUNCTION stacksaga_internal.queues_with_work(ring_id integer) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH RECURSIVE named (queue) AS (
+    WITH RECURSIVE stacksaga_this_node AS (SELECT), named (queue) AS (
         SELECT ''::text COLLATE "C"
         UNION ALL
         SELECT least(
@@ -193,6 +193,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.oldest_due_of_queues(ring_id integ
 RETURNS TABLE (queue text, due_at timestamptz, is_retry boolean)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT DISTINCT ON (n.queue) n.queue, first.due_at, first.is_retry
       FROM stacksaga_internal.queues_with_work(oldest_due_of_queues.ring_id) AS n(queue)
      CROSS JOIN LATERAL (
@@ -225,6 +226,7 @@ COMMENT ON FUNCTION stacksaga_internal.oldest_due_of_queues IS
 CREATE OR REPLACE FUNCTION stacksaga_internal.oldest_due_of_workers(ring_id integer) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT least(
         (SELECT min(first.due_at)
            FROM stacksaga.ring r

@@ -34,6 +34,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.queue_names()
 RETURNS TABLE (ring_id integer, region text, cluster text, queue text)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT r.ring_id, r.region, r.cluster, q.queue
       FROM stacksaga.ring r, stacksaga.definition_step d
      CROSS JOIN LATERAL (
@@ -55,6 +56,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.waiting_by_rank(ring_id integer, q
 RETURNS TABLE (rank integer, waiting bigint, oldest_due timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 6 SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT r.rank, least(u.n + t.n, enough), least(u.oldest, t.oldest)
       FROM (SELECT generate_series(0, 5), stacksaga.clock_now()) AS r(rank, instant)
      CROSS JOIN LATERAL (
@@ -81,6 +83,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.running_in_queue(ring_id integer, 
 RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT count(*)
       FROM (SELECT FROM stacksaga.work w
              WHERE w.ring_id = running_in_queue.ring_id AND w.queue = running_in_queue.queue
@@ -95,7 +98,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.waiting_in_full_groups(
 ) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH full_group AS MATERIALIZED (
+    WITH stacksaga_this_node AS (SELECT), full_group AS MATERIALIZED (
         SELECT l.group_key
           FROM (SELECT w.group_key FROM stacksaga.work w
                  WHERE w.ring_id = waiting_in_full_groups.ring_id

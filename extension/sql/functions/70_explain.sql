@@ -31,7 +31,7 @@ RETURNS TABLE (part integer, place integer, line text)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
 AS $$
-    WITH step AS (
+    WITH stacksaga_this_node AS (SELECT), step AS (
         SELECT ds.step_no AS no, ds.stage, ds.kind, ds.effect = 'irreversible' AS is_pivot,
                ds.effect = 'compensable' AS is_compensable, ds.fallback IS NOT NULL AS has_fallback,
                count(*) OVER (PARTITION BY ds.stage) AS siblings,
@@ -105,6 +105,7 @@ CREATE OR REPLACE FUNCTION stacksaga.saga_diagram(saga text, version integer DEF
 RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT E'flowchart TD\n'
            || format(E'    begin(("%s<br/>version %s"))\n',
                      stacksaga_internal.diagram_label(d.saga), d.version)

@@ -33,6 +33,7 @@ BEGIN
             DETAIL = format('The value is %s.', coalesce(max_sagas::text, 'NULL')), HINT = 'Use 1 to 10000.';
     END IF;
     RETURN QUERY
+    WITH stacksaga_this_node AS (SELECT)
     SELECT s.saga_id, s.finished_at
       FROM stacksaga.saga s
      WHERE s.finished_at IS NOT NULL AND s.headers ? 'traceparent'
@@ -42,24 +43,32 @@ END $$;
 COMMENT ON FUNCTION stacksaga.traced_sagas IS
     'Lists sagas that were started with a traceparent and have finished after an instant, in that order. Raises SG400';
 
+-- By the token, since on Citus a parent may be on another node than its child.
+CREATE OR REPLACE FUNCTION stacksaga_internal.step_name(saga_id uuid, step_no smallint) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN (SELECT ds.step
+              FROM stacksaga.saga s JOIN stacksaga.definition_step ds ON ds.definition_id = s.definition_id
+             WHERE s.saga_id = step_name.saga_id AND ds.step_no = step_name.step_no
+               AND s.token OPERATOR(stacksaga.=) stacksaga.token_uuid(step_name.saga_id)::stacksaga.ring_token);
+END $$;
+COMMENT ON FUNCTION stacksaga_internal.step_name IS
+    'Internal: returns the name of a step of a saga, NULL where there is none';
+
 CREATE OR REPLACE FUNCTION stacksaga.saga_spans(saga_ids uuid[])
 RETURNS TABLE (saga_id uuid, trace_id text, span_id text, parent_span_id text, name text,
                started_at timestamptz, finished_at timestamptz, error text, attributes jsonb)
-LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH traced AS MATERIALIZED (
+    WITH stacksaga_this_node AS (SELECT), traced AS MATERIALIZED (
         SELECT s.saga_id, d.saga, s.key, s.status::text AS status, s.error, s.created_at,
-               s.finished_at, s.parent_id, p.step AS parent_step, c.trace_id, c.parent_span_id
+               s.finished_at, s.parent_id, n.step AS parent_step, c.trace_id, c.parent_span_id
           FROM unnest(saga_ids) AS f(saga_id)
                CROSS JOIN LATERAL (SELECT * FROM stacksaga.saga s WHERE s.saga_id = f.saga_id) AS s
                JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
                CROSS JOIN LATERAL stacksaga_internal.trace_context(s.headers) AS c
-               LEFT JOIN LATERAL (
-                   SELECT ds.step
-                     FROM stacksaga.saga parent
-                          JOIN stacksaga.definition_step ds
-                          ON ds.definition_id = parent.definition_id AND ds.step_no = s.parent_step
-                    WHERE parent.saga_id = s.parent_id) AS p ON true
+               CROSS JOIN LATERAL stacksaga_internal.step_name(s.parent_id, s.parent_step) AS n(step)
          WHERE s.finished_at IS NOT NULL AND c.trace_id IS NOT NULL),
     attempt AS MATERIALIZED (
         SELECT t.saga_id, t.trace_id, h.step, h.direction, h.attempt, h.status,

@@ -44,6 +44,7 @@ COMMENT ON FUNCTION stacksaga_internal.seconds_overdue IS
 CREATE OR REPLACE FUNCTION stacksaga_internal.parked_count(count_max integer DEFAULT 1000) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT count(*)
       FROM (SELECT FROM stacksaga.saga s
              WHERE s.status = 'parked' LIMIT greatest(count_max, 0)) AS parked
@@ -240,6 +241,7 @@ RETURNS TABLE (name text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 100
 SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT 'stacksaga_build_info',
            jsonb_build_object('version', e.extversion, 'library', stacksaga_internal.library_version(),
                               'postgresql', current_setting('server_version')),

@@ -31,6 +31,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.effect_placement(
 ) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT coalesce(min(t.kind), 'local')
       FROM (SELECT unnest(ARRAY[d.action, d.compensation, d.fallback])
               FROM stacksaga.definition_step d
@@ -47,7 +48,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_effects()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH handler AS (
+    WITH stacksaga_this_node AS (SELECT), handler AS (
         SELECT format('%s "%s" of saga "%s" (version %s)', h.what, s.step, d.saga, d.version) AS name,
                h.signature
           FROM stacksaga.saga_definition d

@@ -94,7 +94,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_workers()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH number AS (
+    WITH stacksaga_this_node AS (SELECT), number AS (
         SELECT stacksaga_internal.setting('workers')::integer AS wanted,
                (SELECT count(*) FROM pg_stat_activity a
                  WHERE a.backend_type = 'stacksaga worker' AND a.datname = current_database())
@@ -155,7 +155,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_definitions()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH definition AS (
+    WITH stacksaga_this_node AS (SELECT), definition AS (
         SELECT d.*, stacksaga_internal.role_objection(d.definer, d.definer_oid) AS objection
           FROM stacksaga.saga_definition d WHERE d.is_current
     ), handler AS (

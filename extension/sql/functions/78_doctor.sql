@@ -175,7 +175,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_schedules()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH schedule AS (
+    WITH stacksaga_this_node AS (SELECT), schedule AS (
         SELECT s.*, stacksaga_internal.role_objection(s.definer, s.definer_oid) AS objection,
                stacksaga_internal.seconds_overdue(s.next_run) AS overdue,
                format('SELECT stacksaga.drop_schedule(%L); -- ', s.schedule) AS drop_it
@@ -213,7 +213,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_queues()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH defined AS (
+    WITH stacksaga_this_node AS (SELECT), defined AS (
         SELECT DISTINCT n.queue
           FROM stacksaga.definition_step d
          CROSS JOIN LATERAL (

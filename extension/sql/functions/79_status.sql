@@ -100,7 +100,7 @@ COMMENT ON FUNCTION stacksaga_internal.status_rings IS
 CREATE OR REPLACE FUNCTION stacksaga_internal.status_sagas_seen(count_max integer DEFAULT 1000) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH first AS MATERIALIZED (
+    WITH stacksaga_this_node AS (SELECT), first AS MATERIALIZED (
         SELECT w.saga_id, w.token FROM stacksaga.work w ORDER BY w.saga_id LIMIT greatest(count_max, 0)
     ), live AS MATERIALIZED (
         SELECT s.status
@@ -249,7 +249,7 @@ COMMENT ON FUNCTION stacksaga_internal.status_schedules IS
 CREATE OR REPLACE FUNCTION stacksaga_internal.status_parked_errors(count_max integer DEFAULT 1000) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH parked AS MATERIALIZED (
+    WITH stacksaga_this_node AS (SELECT), parked AS MATERIALIZED (
         SELECT k.saga_id, k.since, s.definition_id, s.parked_step, s.parked_direction,
                left(coalesce(f.error, s.error), 500) AS error
           FROM stacksaga.parked_saga k
@@ -295,6 +295,7 @@ CREATE OR REPLACE FUNCTION stacksaga.status() RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET max_parallel_workers_per_gather = 0
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT jsonb_build_object(
         'time', stacksaga.clock_now(),
         'database', current_database(),

@@ -121,9 +121,11 @@ SELECT d.saga, d.version, d.is_current,
 COMMENT ON VIEW stacksaga.definitions IS
     'One row per version of a saga definition; live_sagas counts up to 1,000 sagas that have not ended';
 
-CREATE OR REPLACE FUNCTION stacksaga.saga_timeline(saga_id uuid) RETURNS SETOF text
+-- On Citus by the node that has the saga: Citus sends the call there beside the saga's row.
+CREATE OR REPLACE FUNCTION stacksaga_internal.timeline_here(saga_id uuid) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH stacksaga_this_node AS (SELECT)
     SELECT line
       FROM (SELECT s.created_at AS at, 0 AS rank, 0 AS attempt,
                    format('%s of saga %s (version %s)%s', 'start', s.saga, s.version,
@@ -161,12 +163,25 @@ AS $$
                        WHEN 'parked' THEN coalesce(': ' || s.last_error, '') ELSE '' END
               FROM stacksaga.sagas s
               JOIN stacksaga.saga t ON t.saga_id = s.saga_id AND t.token::bigint = s.token
-             WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked', 'suspended')
-            UNION ALL
-            SELECT NULL, NULL, NULL, w.what -- last, and of no instant
-              FROM stacksaga_internal.saga_waits_for($1) AS w(what) WHERE w.what IS NOT NULL) AS events,
+             WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked', 'suspended')) AS events,
            LATERAL (SELECT concat(to_char(at, 'YYYY-MM-DD HH24:MI:SS.MS') || '  ', event)) AS l(line)
-     ORDER BY at NULLS LAST, rank, attempt
+     ORDER BY at, rank, attempt
+$$;
+COMMENT ON FUNCTION stacksaga_internal.timeline_here IS
+    'Internal: returns what happened to a saga of this node, one line an event, in order';
+
+CREATE OR REPLACE FUNCTION stacksaga.saga_timeline(saga_id uuid) RETURNS SETOF text
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT stacksaga_internal.timeline_here(s.saga_id)
+      FROM stacksaga.saga s
+     WHERE s.saga_id = saga_timeline.saga_id
+       AND s.token OPERATOR(stacksaga.=) stacksaga.token_uuid(saga_timeline.saga_id)::stacksaga.ring_token;
+    RETURN QUERY
+    SELECT w.what FROM stacksaga_internal.saga_waits_for(saga_timeline.saga_id) AS w(what) WHERE w.what IS NOT NULL;
+END
 $$;
 COMMENT ON FUNCTION stacksaga.saga_timeline IS
     'Returns what happened to one saga, one line an event, in order, and last what it waits for';

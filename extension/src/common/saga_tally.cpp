@@ -1,5 +1,6 @@
 #include "src/common/saga_tally.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/clock.hpp"
 #include "pg/function.hpp"
 #include "pg/lock.hpp"
@@ -34,6 +35,11 @@ SagaTallies *live_tallies() {
 
 Oid saga_table() {
     return get_relname_relid("saga", get_namespace_oid("stacksaga", true));
+}
+
+/// Where Citus has distributed sagas, one changes on other nodes than that which has counted it.
+bool is_countable() {
+    return !pg::is_managed_by_citus(saga_table());
 }
 
 std::span<uint64> running_of(SagaTallies &all, const SagaTally &tally) {
@@ -117,7 +123,7 @@ void add_to_tallies(const SagaCounts &changes) {
 
 std::optional<SagaCounts> tallied_sagas() {
     SagaTallies *all = live_tallies();
-    if (all == nullptr)
+    if (all == nullptr || !is_countable())
         return std::nullopt;
     std::optional<SagaCounts> result;
     LWLockAcquire(&all->lock, LW_EXCLUSIVE); // a change of status is seen whole
@@ -133,7 +139,7 @@ std::optional<SagaCounts> tallied_sagas() {
 }
 
 bool is_tally_due() {
-    if (counter_file() == nullptr)
+    if (counter_file() == nullptr || !is_countable())
         return false;
     SagaTallies *all = live_tallies();
     if (all == nullptr || !tallied_sagas())
