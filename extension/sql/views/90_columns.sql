@@ -206,3 +206,13 @@ COMMENT ON COLUMN stacksaga.operator_actions.object IS 'What it was done to, suc
 COMMENT ON COLUMN stacksaga.operator_actions.reason IS 'The reason that it gave';
 COMMENT ON COLUMN stacksaga.operator_actions.detail IS
     'What else is to be known, such as a version or a setting and its value';
+
+COMMENT ON COLUMN stacksaga_internal.step_work.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga_internal.step_work.token IS 'The token of the saga';
+COMMENT ON COLUMN stacksaga_internal.step_work.definition_id IS 'The version of its definition';
+COMMENT ON COLUMN stacksaga_internal.step_work.step_no IS 'The number of the step';
+COMMENT ON COLUMN stacksaga_internal.step_work.step IS 'The name of the step';
+COMMENT ON COLUMN stacksaga_internal.step_work.attempt IS 'The attempt that is due or runs';
+COMMENT ON COLUMN stacksaga_internal.step_work.due_at IS 'When it is due, or its lease runs out';
+COMMENT ON COLUMN stacksaga_internal.step_work.paused_until IS 'When the next attempt is due, while that lies in the future';
+COMMENT ON COLUMN stacksaga_internal.step_work.pause_reason IS 'SR429 while a retry waits for the retry budget';
