@@ -98,10 +98,14 @@ class Story:
         return self.answer[1]['order']
 
     def pid_of(self, program):
-        for keeper in children(self.start.pid):
-            for service in children(keeper):
-                if program in pathlib.Path(f'/proc/{service}/cmdline').read_text():
-                    return service
+        try:
+            for keeper in children(self.start.pid):
+                for service in children(keeper):
+                    if program in pathlib.Path(f'/proc/{service}/cmdline').read_text():
+                        return service
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # one has ended between two looks
+        return None
 
     def kill(self, program):
         killed = self.pid_of(program)

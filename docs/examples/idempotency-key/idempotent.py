@@ -21,4 +21,4 @@ def idempotent(pool, scope, header, body, handler):
     except psycopg.Error as error:
         state = error.diag.sqlstate or ''
         status = int(state[2:]) if re.match('S[GR]', state) else 400 if state[:2] == '22' else 500
-        return {'status': status, 'title': str(error), 'detail': error.diag.message_hint}
+        return {'status': status, 'title': error.diag.message_primary or str(error), 'detail': error.diag.message_hint}
