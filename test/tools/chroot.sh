@@ -36,6 +36,12 @@ unpack_suite() {
     # Its PostgreSQL would be the first of its version.
     ! is_ubuntu "$suite" || printf "deb $from %s main universe\n" "$suite" "$suite-updates" "$suite-security" \
         >"$root.new/etc/apt/sources.list"
+    # Where certificates of this machine's own are trusted, as for a proxy, they are there as well.
+    if [ -d "$root.new/etc/ssl/certs" ]; then
+        mkdir -p "$root.new/usr/local/share/ca-certificates"
+        find /usr/local/share/ca-certificates -name '*.crt' -exec cp -t "$root.new/usr/local/share/ca-certificates" {} +
+        chroot "$root.new" update-ca-certificates >>"$root.log" 2>&1
+    fi
     # A mirror that lags behind its suite is good enough for a test.
     printf 'Acquire::Check-Valid-Until "false";\n' >"$root.new/etc/apt/apt.conf.d/99late-mirror"
     mv "$root.new" "$root"
@@ -59,6 +65,7 @@ inside() {
         [ -z "$archives" ] || mount --bind "$archives" "$root/var/cache/apt/archives"
         exec chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
             LANG=C.UTF-8 TERM=dumb DEBIAN_FRONTEND=noninteractive ${CI:+CI="$CI"} \
+            NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt \
             ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
             bash -c '\''cd "$1" && shift && exec "$@"'\'' - "$folder" "$@"
     ' - "$root" "${archives:-}" "$@"
