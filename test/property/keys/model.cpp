@@ -102,13 +102,18 @@ void Model::end_transaction(Session &s) {
     for (Level &level : s.levels)
         locks.merge(level.locks);
     s = {};
+    end_waits_on(s);
+    ++commits_;
+    unlock(locks);
+}
+
+/// Nobody waits any longer for the end of its transaction.
+void Model::end_waits_on(const Session &s) {
     for (Session &other : sessions_)
         if (other.waits_on && &at(*other.waits_on) == &s) {
             other.waits_on.reset();
             other.may_wait_on = false;
         }
-    ++commits_;
-    unlock(locks);
 }
 
 /// Those who wait for a row of the levels that are about to be undone may go on waiting.
@@ -134,7 +139,11 @@ void Model::waits_on(int session, bool waits) {
 }
 
 void Model::abort(Session &s) {
-    keep_waiting(s, s.levels.size() - 1);
+    // An error outside of savepoints ends the transaction, before its ROLLBACK.
+    if (s.levels.size() == 1)
+        end_waits_on(s);
+    else
+        keep_waiting(s, s.levels.size() - 1);
     const std::set<Thing> locks = std::move(s.levels.back().locks);
     s.levels.back() = {};
     s.is_aborted = s.in_transaction;

@@ -202,6 +202,7 @@ private:
     [[nodiscard]] Expected decide(int session, const Call &call) const;
     void note_row_waits();
     void keep_waiting(const Session &holder, size_t level);
+    void end_waits_on(const Session &s);
     void abort(Session &s);
     void end_call(int session, bool accepted);
     void end_transaction(Session &s);
