@@ -90,8 +90,8 @@ foreach my $file ('coordinator/monitoring/prometheus/alerts.yml', 'coordinator/m
 }
 my $dashboard = slurp_file('coordinator/monitoring/grafana/stacksaga.json');
 decode_json($dashboard);
-is(join(' ', sort grep { /_(saga|queue|schedule|worker)s?(_|$)/ && $dashboard !~ /\b\Q$_\E\b/ } keys %known), '',
-	'the dashboard has every metric of sagas, queues, schedules and workers');
+is(join(' ', sort grep { /_(saga|queue|schedule|worker)s?(_|$)|_total$/ && $dashboard !~ /\b\Q$_\E\b/ } keys %known), '',
+	'the dashboard has every metric of sagas, queues, schedules and workers, and every counter');
 # Of all that it shows it says which database, and shows it once however many daemons serve it.
 my @shown = map { @{ $_->{targets} // [] } } @{ decode_json($dashboard)->{panels} };
 cmp_ok(scalar(@shown), '>=', 25, 'the dashboard has panels');
