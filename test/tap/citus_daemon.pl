@@ -53,7 +53,7 @@ for (my $tries = 0; $tries < 10 && keys %spans < 30; ++$tries)
 	local $/ = "\r\n\r\n";
 	my $head = <$connection>;
 	my ($length) = $head =~ /^content-length: (\d+)/mi;
-	read $connection, my $body, $length;
+	read($connection, my $body, $length);
 	print $connection "HTTP/1.1 200 Answer\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
 	close $connection;
 	++$spans{ $_->{spanId} } for grep { $_->{name} eq 'tick' } map { @{ $_->{spans} } } map { @{ $_->{scopeSpans} } }
