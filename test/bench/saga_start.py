@@ -40,10 +40,14 @@ WITH new AS (
 SELECT saga_id FROM new;
 """
 
+# A transaction of one row: the floor of anything that commits for each saga.
+BARE_COMMIT = "INSERT INTO hand.bare (written_at) VALUES (clock_timestamp());"
+
 
 def run(bench):
     db = bench.database()
     db.sql((pathlib.Path(__file__).parent / 'hand_saga.sql').read_text())
+    db.sql('CREATE TABLE hand.bare (written_at timestamptz)')
     db.sql(DEFINE)
     started = {}
 
@@ -62,6 +66,8 @@ def run(bench):
         bench.compare('`start_saga` with a key', starts(OURS_KEYED, 'stacksaga.saga', clients),
                       'INSERT … ON CONFLICT', starts(THEIRS_KEYED, 'hand.saga', clients),
                       clients=clients, cpu_goal=1.1)
+    bench.compare('as many transactions of one INSERT', starts(BARE_COMMIT, 'hand.bare', 16), 'INSERT … ON CONFLICT',
+                  starts(THEIRS_KEYED, 'hand.saga', 16), clients=16)
     for table, count in started.items():
         db.must(f'SELECT count(*) = %s FROM {table}', count)
 

@@ -65,6 +65,9 @@ $node->safe_psql('postgres', q{
 	SELECT stacksaga.define_saga('signals', ARRAY[
 		step_of('a', 'note'), step_of('b', 'signal'), stacksaga.signal_step('go', 'go', timeout => '1 hour'), step_of('c', 'note')]);
 	SELECT stacksaga.define_saga('no signals', ARRAY[step_of('a', 'note'), step_of('b', 'signal_in_vain'), step_of('c', 'note')]);
+	SELECT stacksaga.define_saga('child', ARRAY[stacksaga.queue_step('q', 'child')]);
+	SELECT stacksaga.define_saga('all kinds', ARRAY[step_of('a', 'note'), stacksaga.timer_step('t', '0'), step_of('b', 'note'),
+		stacksaga.signal_step('go', 'go'), step_of('c', 'note'), stacksaga.child_step('child', 'child'), step_of('d', 'note')]);
 	SELECT stacksaga.define_saga('short', ARRAY[step_of('a', 'note')]);
 	SELECT stacksaga.define_saga('long', array_agg(step_of('s' || n, 'note'))) FROM generate_series(1, 60) AS n;});
 
@@ -117,6 +120,25 @@ await_status('completed', @ids);
 is(transactions($ids[0]), 'a+b+c', 'a handler whose signal to its own saga is refused');
 is($node->safe_psql('postgres', "SELECT count(*) FROM stacksaga.failure WHERE saga_id = '$ids[0]'"), 0,
 	'has no step run again');
+
+# A timer without delay, a signal that has arrived and the start of a child are no reason to end it. A service does the
+# child's step, so the child's row is as it was inserted.
+($ids[0]) = split /\n/, $node->safe_psql('postgres', q{
+	BEGIN;
+	SELECT saga_id AS id FROM stacksaga.start_saga('all kinds') \gset
+	SELECT :'id';
+	SELECT stacksaga.signal_saga(:'id', 'go', '"gone"');
+	COMMIT});
+$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM stacksaga.work WHERE queue = 'child'") or die 'no child';
+is(transactions($ids[0]), 'a+b+c', 'timers and signals that are due at once go along');
+is($node->safe_psql('postgres', qq{
+	SELECT count(*) FROM stacksaga.saga s WHERE parent_id = '$ids[0]'
+	   AND s.xmin::text = (SELECT transaction FROM seen WHERE saga_id = '$ids[0]' AND step = 'c')}), 1,
+	'and so does the start of a child');
+$node->safe_psql('postgres', q{
+	SELECT stacksaga.complete_step(saga_id, step, lease, '"done"') FROM stacksaga.claim_steps('child', 'service')});
+await_status('completed', @ids);
+is(transactions($ids[0]), 'a+b+c | d', 'whose end the saga waits for');
 
 @ids = start_sagas('again');
 await_status('completed', @ids);
