@@ -130,7 +130,8 @@ SELECT stacksaga.define_saga('family', ARRAY[
     stacksaga.child_step('child', 'transfer'),
     stacksaga.signal_step('go', signal => 'go', timeout => '10 seconds'),
     stacksaga.timer_step('pause', delay => '100 milliseconds'),
-    stacksaga.message_step('ship', topic => 'ship', compensation_topic => 'ship', timeout => '5 seconds',
+    -- Longer than its messages wait on a busy machine: each attempt that times out before is one more message.
+    stacksaga.message_step('ship', topic => 'ship', compensation_topic => 'ship', timeout => '20 seconds',
                            retry => bank.short(6)),
     stacksaga.sql_step('close', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)')],
     retry => bank.short(0), compensation_retry => bank.short(0));

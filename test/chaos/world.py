@@ -17,7 +17,7 @@ SERVER = HERE.parent / 'tools' / 'server'
 COORDINATOR = pathlib.Path(os.environ.get(
     'CHAOS_COORDINATOR', HERE.parents[1] / 'build' / 'coordinator' / 'stacksaga-coordinator'))
 CLIENTS = {'starter': 2, 'publisher': 2, 'payer': 2, 'deduper': 2, 'brawler': 1, 'operator': 1,
-           'service': 2, 'receiver': 2, 'shipper': 1, 'watcher': 1}
+           'service': 2, 'receiver': 2, 'shipper': 2, 'watcher': 1}
 # Room on a disk that faults fill, in bytes; a file system in memory, which takes what is on it.
 DISK = 8 << 30
 DAEMONS = {'master': 2, 'agent': 1}
