@@ -72,6 +72,12 @@ class Programs:
         cls.db.execute('DROP SCHEMA public CASCADE; CREATE SCHEMA public')
         cls.db.close()
 
+    def run(self, result=None):
+        bad = len(result.errors) + len(result.failures)
+        super().run(result)
+        if len(result.errors) + len(result.failures) > bad:
+            print('what its programs said:', pathlib.Path(self.log.name).read_text(errors='replace')[-4000:], sep='\n')
+
     def setUp(self):
         self.db.execute('TRUNCATE charge, ledger')
         self.db.execute('UPDATE account SET balance = %s', (BALANCE,))
@@ -167,6 +173,22 @@ class Programs:
         self.wait_for_all()
         self.assert_charged(1)
         self.assertEqual(self.value('SELECT max(attempt) FROM stacksaga.saga_history WHERE saga_id = %s', saga_id), 1)
+
+    def test_a_worker_ends_though_its_heartbeat_is_connecting(self):
+        with psycopg.connect() as gate, psycopg.connect() as startup:
+            gate.execute('SELECT pg_advisory_xact_lock(1)')
+            self.start_sagas(1, gate=1)
+            worker = self.start('work', lease=1)
+            self.wait_for_gate()
+            # New sessions read it before they are ready.
+            startup.execute('LOCK TABLE pg_db_role_setting IN ACCESS EXCLUSIVE MODE')
+            wait_until(lambda: self.value("SELECT count(*) FROM pg_locks WHERE NOT granted"
+                                          " AND relation = 'pg_db_role_setting'::regclass") > 0, 'its heartbeat connects')
+            worker.terminate()
+            gate.rollback()
+            self.wait_for_all()
+        self.assertEqual(worker.wait(timeout=PATIENCE), 0)
+        self.assert_charged(1)
 
     def test_a_failure_is_answered_by_the_class_of_its_sqlstate(self):
         self.start('work')
@@ -340,6 +362,8 @@ class Go(Programs, unittest.TestCase):
 
 
 class ThroughPgBouncer:
+    test_a_worker_ends_though_its_heartbeat_is_connecting = None  # PgBouncer lets it connect at once
+
     @classmethod
     def setUpClass(cls):
         pooler = cls.pooler = PgBouncer()

@@ -44,8 +44,7 @@ exports.Client = class Client {
     // The heartbeat: prolongs the lease of what is at hand, in a session of its own.
     async beat(extend) {
         const { name, item } = this.held ?? {};
-        if (!name || item.lost || this.beats) return;
-        this.beats = true;
+        if (!name || item.lost) return;
         try {
             if (!this.other || this.other.lost) this.other = await connect();
             Object.assign(item, (await this.other.query(extend, [...name, this.lease])).rows[0]);
@@ -53,12 +52,12 @@ exports.Client = class Client {
             log('heartbeat', error);
             item.lost = stateOf(error).startsWith('SG');  // somebody else's by now
         }
-        this.beats = false;
     }
 
     // One turn after the other. After an error it connects again, later and later, and not all at once.
     async run(extend, turn) {
-        const timer = setInterval(() => this.beat(extend), this.beatEvery);
+        const beat = () => { this.beats ??= this.beat(extend).finally(() => { this.beats = null; }); };
+        const timer = setInterval(beat, this.beatEvery);
         for (let errors = 0; this.answer || !this.stopping;) {
             try {
                 if (!this.db || this.db.lost) this.db = await connect();
@@ -72,6 +71,7 @@ exports.Client = class Client {
             }
         }
         clearInterval(timer);
+        await this.beats;  // it may be connecting, and an open connection keeps the process
         await Promise.allSettled([this.db?.end(), this.other?.end()]);
     }
 
