@@ -1,5 +1,4 @@
-"""Tests docs/examples/clients: workers and consumers in each language that is at hand, killed, cut off and told to end;
-then the same through a PgBouncer in transaction mode.
+"""Tests docs/examples/clients: workers and consumers in each language that is at hand, killed, cut off and told to end.
 
 Run by test/tools/examples inside a private PostgreSQL server. What the programs print is left in
 tmp_check/examples. What is not installed of Java (a compiler, the JDBC driver) and Go (a compiler, pgx below GOPATH) is left out and said.
@@ -17,8 +16,7 @@ import psycopg
 import psycopg.types.json
 
 from tcp_to_server import serve_by_tcp
-from through_pgbouncer import PgBouncer, needs_pgbouncer
-from waiting import LOGS, PATIENCE, TOP, wait_until
+from waiting import LOGS, TOP, wait_for_end, wait_until
 
 FOLDER = TOP / 'docs' / 'examples' / 'clients'
 JDBC = pathlib.Path('/usr/share/java/postgresql.jar')
@@ -142,7 +140,7 @@ class Programs:
             self.wait_for_sessions(2)
             killed.kill()
             told.terminate()
-            self.assertEqual(told.wait(timeout=PATIENCE), 0)
+            self.assertEqual(wait_for_end(told), 0)
         self.start('work', lease=1)
         self.wait_for_all()
         self.assert_charged(300)
@@ -187,7 +185,7 @@ class Programs:
             worker.terminate()
             gate.rollback()
             self.wait_for_all()
-        self.assertEqual(worker.wait(timeout=PATIENCE), 0)
+        self.assertEqual(wait_for_end(worker), 0)
         self.assert_charged(1)
 
     def test_a_failure_is_answered_by_the_class_of_its_sqlstate(self):
@@ -248,7 +246,7 @@ class Programs:
         self.wait_for_waiting(1)
         started = time.monotonic()
         worker.terminate()
-        self.assertEqual(worker.wait(timeout=PATIENCE), 0)
+        self.assertEqual(wait_for_end(worker), 0)
         self.wait_for_waiting(0)
         self.assertLess(time.monotonic() - started, 10)  # the wait is of 20 seconds
 
@@ -265,7 +263,7 @@ class Programs:
                        'both are in the middle of a batch')
             killed.kill()
             told.terminate()
-        self.assertEqual(told.wait(timeout=PATIENCE), 0)
+        self.assertEqual(wait_for_end(told), 0)
         self.publish(1000, 7)
         self.start('consume', lease=1)
         wait_until(lambda: self.value('SELECT count(*) FROM ledger') >= 2000, 'all messages are booked')
@@ -359,41 +357,6 @@ class Go(Programs, unittest.TestCase):
     def tearDownClass(cls):
         super().tearDownClass()
         cls.folder.cleanup()
-
-
-class ThroughPgBouncer:
-    test_a_worker_ends_though_its_heartbeat_is_connecting = None  # PgBouncer lets it connect at once
-
-    @classmethod
-    def setUpClass(cls):
-        pooler = cls.pooler = PgBouncer()
-        cls.addClassCleanup(pooler.stop)
-        cls.address = {**cls.address, **pooler.address}
-        super().setUpClass()
-
-    def wait_for_sessions(self, count):
-        # The server sees sessions of the pooler. A program that has connected knows what to do when it is told to end.
-        wait_until(lambda: self.pooler.clients() >= count, f'{count} programs have connected')
-
-
-@needs_pgbouncer
-class PythonThroughPgBouncer(ThroughPgBouncer, Python):
-    pass
-
-
-@needs_pgbouncer
-class JavaScriptThroughPgBouncer(ThroughPgBouncer, JavaScript):
-    pass
-
-
-@needs_pgbouncer
-class JavaThroughPgBouncer(ThroughPgBouncer, Java):
-    pass
-
-
-@needs_pgbouncer
-class GoThroughPgBouncer(ThroughPgBouncer, Go):
-    pass
 
 
 if __name__ == '__main__':

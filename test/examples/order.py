@@ -23,7 +23,7 @@ import urllib.request
 import psycopg
 
 from tcp_to_server import serve_by_tcp
-from waiting import LOGS, PATIENCE, TOP, wait_until
+from waiting import LOGS, TOP, wait_for_end, wait_until
 
 FOLDER = TOP / 'docs' / 'examples' / 'order'
 JDBC = pathlib.Path('/usr/share/java/postgresql.jar')
@@ -179,7 +179,7 @@ class ShippingInPython(Story, unittest.TestCase):
             services = [pid for keeper in children(self.start.pid) for pid in children(keeper)]
             self.assertEqual(len(services), 4)
             self.start.send_signal(ending)
-            self.assertEqual(self.start.wait(timeout=PATIENCE), status)
+            self.assertEqual(wait_for_end(self.start), status)
             wait_until(lambda: not any(pathlib.Path(f'/proc/{pid}').exists() for pid in services), 'all services end')
             if ending != signal.SIGINT:
                 self.start_all()

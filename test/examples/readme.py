@@ -4,7 +4,6 @@ Run by test/tools/examples inside a private PostgreSQL server.
 """
 
 import os
-import pathlib
 import re
 import subprocess
 import time
@@ -12,8 +11,9 @@ import unittest
 
 import psycopg
 
-README = (pathlib.Path(__file__).parents[2] / 'README.md').read_text()
-PATIENCE = 60  # seconds until a condition that does not come true fails the test
+from waiting import TOP, wait_until
+
+README = (TOP / 'README.md').read_text()
 
 
 class FirstScreen(unittest.TestCase):
@@ -34,11 +34,8 @@ class FirstScreen(unittest.TestCase):
             self.assertEqual(db.execute('TABLE stock').fetchall(), [('book', 0)])
 
     def wait_for_completed(self, db, count):
-        deadline = time.monotonic() + PATIENCE
         query = "SELECT count(*) FROM stacksaga.sagas WHERE status = 'completed'"
-        while db.execute(query).fetchone()[0] < count:
-            self.assertLess(time.monotonic(), deadline, f'{count} sagas completed')
-            time.sleep(0.01)
+        wait_until(lambda: db.execute(query).fetchone()[0] >= count, f'{count} sagas complete')
 
 
 if __name__ == '__main__':

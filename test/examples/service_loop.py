@@ -10,7 +10,7 @@ import unittest
 
 import psycopg
 
-from waiting import LOGS, PATIENCE, TOP, wait_until
+from waiting import LOGS, TOP, wait_for_end, wait_until
 
 FOLDER = TOP / 'docs' / 'examples' / 'service-loop'
 
@@ -104,7 +104,7 @@ class ServiceLoop(unittest.TestCase):
         self.start_sagas(500)
         wait_until(lambda: self.value('SELECT count(*) > 0 FROM charge'), 'it works')
         service.terminate()
-        self.assertEqual(service.wait(timeout=PATIENCE), 0)
+        self.assertEqual(wait_for_end(service), 0)
         self.assertEqual(self.value('SELECT count(*) FROM stacksaga.work WHERE lease IS NOT NULL'), 0)
         self.start_service()
         self.wait_for_all()
