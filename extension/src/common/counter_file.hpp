@@ -1,4 +1,5 @@
-// The small file that every process of the server maps to count in, one for each database.
+// The small file that every process of the server maps, to count in and to share what was found,
+// one for each database.
 //
 // It is in pg_stat_tmp, which survives restarts and crashes of the server and which base backups
 // leave out. No WAL is written for it.
@@ -7,8 +8,14 @@
 
 namespace stacksaga {
 
+/// A place of shared_probe.hpp.
+struct SharedProbe {
+    pg_atomic_uint64 checksum, at, first_left, interval_us;
+};
+
 struct CounterFile {
     std::array<pg_atomic_uint64, 512> counters; ///< as counters.hpp numbers them
+    std::array<SharedProbe, 512> probes;        ///< by the hash of what was probed
     SagaTallies sagas;                          ///< its last array goes on behind the struct
 };
 

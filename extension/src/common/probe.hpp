@@ -8,6 +8,7 @@
 // transaction was long or whose saga was locked.
 #pragma once
 #include "pg/clock.hpp"
+#include "src/common/shared_probe.hpp"
 
 namespace stacksaga {
 
@@ -21,12 +22,32 @@ public:
     /// The instant from which to look for what is due at `now`. The probe follows at once.
     TimestampTz begin(TimestampTz now) {
         started_at_ = clock_();
-        is_full_ = dear_ < dear_max || full_at_ <= now - full_interval_us_ || full_at_ > now;
+        is_full_ = is_full_due(now);
         return is_full_ ? DT_NOBEGIN : read_from_;
     }
 
+    /// Whether a probe that begins now reads from the beginning.
+    bool is_full_due(TimestampTz now) const {
+        return dear_ < dear_max || full_at_ <= now - full_interval_us_ || full_at_ > now;
+    }
     /// Whether the probe that began last reads from the beginning.
     bool is_full() const { return is_full_; }
+    /// Whether full probes are known to be dear.
+    bool is_dear() const { return dear_ == dear_max; }
+    /// Whether one more full probe that is dear makes that known.
+    bool may_become_dear() const { return dear_ >= dear_max - 1; }
+
+    /// Another session's full probe, which was dear, counts as one of this session.
+    void adopt(const FullProbe &probe) {
+        dear_ = dear_max;
+        full_at_ = probe.at;
+        full_interval_us_ = probe.interval_us;
+        read_from_ = probe.first_left;
+    }
+    /// The last full one, for others to adopt; after settle_at().
+    FullProbe last_full() const {
+        return {.at = full_at_, .first_left = read_from_, .interval_us = full_interval_us_};
+    }
 
     /// The probe has returned.
     void end(TimestampTz now) {

@@ -25,12 +25,40 @@ struct GroupCursor {
     }
 };
 
+/// Where to begin to read one of a queue's indexes; see probe.hpp. What a full probe of one session
+/// found dearly serves all of them.
+class QueueProbe {
+public:
+    constexpr explicit QueueProbe(uint64 key) : key_(key) {}
+
+    /// The instant from which to look for what is due at `now`. The probe follows at once.
+    TimestampTz begin(TimestampTz now);
+    /// It has met a row that is there: what it took until the first one was for dead entries.
+    void note_row(TimestampTz now);
+    /// The probe has returned. What it left begins at this instant, which is `now` when it left
+    /// nothing.
+    void end(TimestampTz now, TimestampTz first_left);
+
+private:
+    uint64 key_ = 0;
+    ProbeMemory memory_{cheap_probe_us};
+    int64 processor_at_ = 0;
+    bool is_searching_ = false; ///< no row was met yet
+    bool is_timed_ = false;     ///< by the processor's time
+    bool is_dear_ = false;      ///< by that time
+    bool is_announced_ = false; ///< others believe the last full probe until this one returns
+};
+
 struct QueueMemory {
-    uint64 key = 0;
-    ProbeMemory usual{cheap_probe_us};  ///< of steps of the usual rank and of no group
-    ProbeMemory ranks{cheap_probe_us};  ///< of the others
-    ProbeMemory leases{cheap_probe_us}; ///< of leases that ran out
-    int64 settled_at = 0;               ///< when these were looked for, by the steady clock
+    constexpr QueueMemory() : QueueMemory(0, {}) {}
+    constexpr QueueMemory(uint64 of_key, core::LowerRankTurn of_turn)
+        : key(of_key), usual(of_key + 1), ranks(of_key + 2), leases(of_key + 3), turn(of_turn) {}
+
+    uint64 key;
+    QueueProbe usual;     ///< of steps of the usual rank and of no group
+    QueueProbe ranks;     ///< of the others
+    QueueProbe leases;    ///< of leases that ran out
+    int64 settled_at = 0; ///< when these were looked for, by the steady clock
     Spread spread{};
     core::LowerRankTurn turn{};
     std::array<GroupCursor, core::lowest_rank + 1> cursors{}; ///< by rank

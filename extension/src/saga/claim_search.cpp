@@ -1,5 +1,3 @@
-#include "core/murmur3.hpp"
-
 #include "src/saga/claim_search.hpp"
 
 #include "pg/query.hpp"
@@ -83,16 +81,17 @@ template <class F> void each_expired(const ClaimSearch &search, TimestampTz from
 /// the index behind it.
 std::span<const Candidate> read_usual_behind(const ClaimSearch &search, size_t entries,
                                              size_t limit) {
-    ProbeMemory &memory = memory_of(search.ring_id, search.queue).usual;
+    QueueProbe &probe = memory_of(search.ring_id, search.queue).usual;
     const RowFilter filter(search);
     const std::array key{ring_key(search.ring_id), queue_key(search.queue),
-                         due_key(memory.begin(search.now))};
+                         due_key(probe.begin(search.now))};
     auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * std::max<size_t>(1, limit)));
     size_t count = 0;
     TimestampTz first_left = search.now;
     pg::with_index(work_table, WorkIndex::for_services, [&](pg::IndexReader &reader) {
         reader.seek(key);
         TupleTableSlot *row = reader.next();
+        probe.note_row(search.now);
         if (row != nullptr)
             first_left = std::min(first_left, due_at_of(row));
         if (row != nullptr && entries > 0)
@@ -104,8 +103,7 @@ std::span<const Candidate> read_usual_behind(const ClaimSearch &search, size_t e
                 break;
         }
     });
-    memory.end(search.now);
-    memory.settle_at(search.now, first_left);
+    probe.end(search.now, first_left);
     return {list, count};
 }
 
@@ -177,15 +175,6 @@ std::span<const Candidate> list_by_sql(const ClaimSearch &search, bool leased) {
 RowFilter::RowFilter(const ClaimSearch &search)
     : held_(search.node ? held_slots(search) : nullptr) {}
 
-QueueMemory &memory_of(int32 ring_id, std::string_view queue) {
-    static constinit std::array<QueueMemory, 16> places{};
-    const uint64 key = core::murmur3_x64_128(queue, static_cast<uint32>(ring_id)).h1;
-    QueueMemory &place = places[key % places.size()];
-    if (place.key != key)
-        place = QueueMemory{.key = key, .turn = core::LowerRankTurn(pg::random_fraction())};
-    return place;
-}
-
 Candidates find_candidates(const ClaimSearch &search) {
     QueueMemory &memory = memory_of(search.ring_id, search.queue);
     if (work_table.obstacle() != nullptr)
@@ -211,6 +200,7 @@ std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit)
     size_t count = 0;
     TimestampTz first_left = search.now;
     each_expired(search, memory.leases.begin(search.now), [&](TupleTableSlot *row) {
+        memory.leases.note_row(search.now);
         first_left = std::min(first_left, due_at_of(row));
         if (!filter)
             filter.emplace(search);
@@ -218,8 +208,7 @@ std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit)
             list[count++] = candidate_of(row);
         return count < limit;
     });
-    memory.leases.end(search.now);
-    memory.leases.settle_at(search.now, first_left);
+    memory.leases.end(search.now, first_left);
     return {list, count};
 }
 

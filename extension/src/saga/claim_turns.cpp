@@ -339,8 +339,7 @@ uint32 find_due_ranks(const ClaimSearch &search, QueueMemory &memory) {
                 ranks |= 1U << rank;
         }
     });
-    memory.ranks.end(search.now);
-    memory.ranks.settle_at(search.now, first);
+    memory.ranks.end(search.now, first);
     return ranks;
 }
 

@@ -25,13 +25,13 @@ struct Look {
 
     /// Whether to go on to the next row of a range that is in the order of due_at.
     bool see(TupleTableSlot *row);
-    void see_usual(ProbeMemory &memory);
-    void see_leases(ProbeMemory &memory);
+    void see_usual(QueueProbe &probe);
+    void see_leases(QueueProbe &probe);
     void see_ranks(uint32 due_ranks);
     void see_by_sql();
 
 private:
-    template <class F> void see_range(WorkIndex index, ProbeMemory &memory, F &&visit);
+    template <class F> void see_range(WorkIndex index, QueueProbe &probe, F &&visit);
 };
 
 bool Look::see(TupleTableSlot *row) {
@@ -47,24 +47,24 @@ bool Look::see(TupleTableSlot *row) {
     return ++found.due < enough;
 }
 
-template <class F> void Look::see_range(WorkIndex index, ProbeMemory &memory, F &&visit) {
+template <class F> void Look::see_range(WorkIndex index, QueueProbe &probe, F &&visit) {
     TimestampTz first = search.now;
     const std::array key{ring_key(search.ring_id), queue_key(search.queue),
-                         due_key(memory.begin(search.now))};
+                         due_key(probe.begin(search.now))};
     pg::each_row(work_table, index, key, [&](TupleTableSlot *row) {
+        probe.note_row(search.now);
         first = std::min(first, due_at_of(row));
         return visit(row);
     });
-    memory.end(search.now);
-    memory.settle_at(search.now, first);
+    probe.end(search.now, first);
 }
 
-void Look::see_usual(ProbeMemory &memory) {
-    see_range(WorkIndex::for_services, memory, [&](TupleTableSlot *row) { return see(row); });
+void Look::see_usual(QueueProbe &probe) {
+    see_range(WorkIndex::for_services, probe, [&](TupleTableSlot *row) { return see(row); });
 }
 
-void Look::see_leases(ProbeMemory &memory) {
-    see_range(WorkIndex::leased, memory, [&](TupleTableSlot *row) { return see(row); });
+void Look::see_leases(QueueProbe &probe) {
+    see_range(WorkIndex::leased, probe, [&](TupleTableSlot *row) { return see(row); });
 }
 
 /// What is due of some ranks, and of each rank the first step that is not.

@@ -1,0 +1,62 @@
+# While a transaction is held open the index entries of steps that are done stay. One session reads over them
+# now and then, and tells all others where to begin.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use StacksagaCluster;
+
+my $steps = 20000;
+my $node = StacksagaCluster->new('snapshot');
+$node->init;
+$node->append_conf('postgresql.conf', 'max_prepared_transactions = 2');
+$node->start;
+$node->create_extension('postgres');
+
+sub psql { return $node->safe_psql('postgres', @_) }
+
+# What a new session reads of the index of waiting steps for its first claim, and what it claims.
+sub claim
+{
+	my ($read, $claimed) = split /\|/, psql(q{
+		BEGIN;
+		CREATE TEMPORARY TABLE claimed AS SELECT * FROM stacksaga.claim_steps('here', 'w');
+		SELECT pg_stat_get_xact_tuples_returned('stacksaga.work_for_services'::regclass), (SELECT input->>'name' FROM claimed);
+		COMMIT});
+	return ($read, $claimed);
+}
+
+psql(q{SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('a', 'here')])});
+psql(q{BEGIN; SELECT txid_current(); PREPARE TRANSACTION 'holder'});
+psql(qq{
+	SET stacksaga.clock_offset = '-1 minute';
+	SELECT count(*) FROM generate_series(1, $steps) AS n, stacksaga.start_saga('one', jsonb_build_object('name', -n));
+	SELECT count(stacksaga.complete_step(saga_id, step, lease))
+	  FROM generate_series(1, $steps / 1000) AS n, stacksaga.claim_steps('here', 'w' || n, 1000);
+	SELECT count(*) FROM generate_series(1, 20) AS n, stacksaga.start_saga('one', jsonb_build_object('name', n))});
+is(psql('SELECT count(*) FROM stacksaga.work'), 20, 'all but the last ones are done');
+cmp_ok((claim())[0], '>', $steps, 'a session that nobody has told anything reads over all of it');
+
+# It does so three times before it believes that it is no accident.
+psql(q{SELECT count(*) FROM stacksaga.claim_steps('here', 'w');} x 4);
+my ($read, $claimed) = claim();
+cmp_ok($read, '<', 1000, 'the next one begins where that session ended');
+is($claimed, 6, 'and claims the oldest step that is left');
+
+# As if its transaction had lasted for an hour.
+psql(q{
+	SET stacksaga.clock_offset = '-1 hour';
+	SELECT count(*) FROM stacksaga.start_saga('one', '{"name": "late"}')});
+ok($node->poll_query_until('postgres',
+		q{SELECT input->>'name' = 'late' FROM stacksaga.claim_steps('here', 'w')}),
+	'what comes before the place where they begin is claimed, after some time');
+
+psql(q{ROLLBACK PREPARED 'holder'});
+psql('VACUUM stacksaga.work');
+psql(q{SELECT count(*) FROM stacksaga.start_saga('one')}) for 1 .. 3;
+ok($node->poll_query_until('postgres',
+		q{SELECT count(*) = 0 FROM stacksaga.claim_steps('here', 'w', 1000)}), 'nothing is left');
+$node->stop;
+done_testing();
