@@ -37,6 +37,9 @@ public:
     /// Whether one more full probe that is dear makes that known.
     bool may_become_dear() const { return dear_ >= dear_max - 1; }
 
+    /// Others have found it so: one more of this session makes it known to it.
+    void expect_dear() { dear_ = std::max(dear_, dear_max - 1); }
+
     /// Another session's full probe, which was dear, counts as one of this session.
     void adopt(const FullProbe &probe) {
         dear_ = dear_max;

@@ -17,6 +17,7 @@ TimestampTz QueueProbe::begin(TimestampTz now) {
             // One session reads it all, and the others need not wait for what it finds.
             share_probe(key_, {now, shared->first_left, shared->interval_us});
             is_announced_ = true;
+            memory_.expect_dear();
         }
     }
     const TimestampTz from = memory_.begin(now);
