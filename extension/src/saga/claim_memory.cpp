@@ -13,7 +13,7 @@ TimestampTz QueueProbe::begin(TimestampTz now) {
         const std::optional<FullProbe> shared = shared_probe(key_);
         if (shared && shared->is_recent(now)) {
             memory_.adopt(*shared);
-        } else if (shared) {
+        } else if (shared && shared->at <= now) { // else the clock was set back
             // One session reads it all, and the others need not wait for what it finds.
             share_probe(key_, {now, shared->first_left, shared->interval_us});
             is_announced_ = true;
