@@ -176,7 +176,7 @@ class Programs:
         with psycopg.connect() as gate, psycopg.connect() as startup:
             gate.execute('SELECT pg_advisory_xact_lock(1)')
             self.start_sagas(1, gate=1)
-            worker = self.start('work', lease=1)
+            worker = self.start('work', lease=15)  # the first heartbeat comes after five seconds, behind the lock
             self.wait_for_gate()
             # New sessions read it before they are ready.
             startup.execute('LOCK TABLE pg_db_role_setting IN ACCESS EXCLUSIVE MODE')
