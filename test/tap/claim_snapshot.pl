@@ -45,6 +45,13 @@ my ($read, $claimed) = claim();
 cmp_ok($read, '<', 1000, 'the next one begins where that session ended');
 is($claimed, 6, 'and claims the oldest step that is left');
 
+# What others found at an instant that is still to come is not believed.
+is( psql(q{
+		SET stacksaga.clock_offset = '-2 hours';
+		DO $$ BEGIN PERFORM stacksaga.start_saga('one', '{"name": "early"}'); END $$;
+		SELECT input->>'name' FROM stacksaga.claim_steps('here', 'w')}),
+	'early', 'a session whose clock was set back claims what is due by its clock');
+
 # As if its transaction had lasted for an hour.
 psql(q{
 	SET stacksaga.clock_offset = '-1 hour';
