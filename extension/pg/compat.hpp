@@ -30,6 +30,14 @@ inline void init_materialized_srf(FunctionCallInfo fcinfo) {
 #endif
 }
 
+/// The flag of a setting that may be set while a query runs in parallel: minor versions of August
+/// 2024 added it.
+#ifdef GUC_ALLOW_IN_PARALLEL
+inline constexpr int allow_in_parallel = GUC_ALLOW_IN_PARALLEL;
+#else
+inline constexpr int allow_in_parallel = 0;
+#endif
+
 /// The process of a transaction that runs now; nullptr when it has gone. 17 counts processes from
 /// 0.
 inline PGPROC *process_of(const VirtualTransactionId &transaction) {
