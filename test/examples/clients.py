@@ -123,6 +123,10 @@ class Programs:
                        AND query ~ 'claim_steps|complete_step|wait_for_steps'"""
         wait_until(lambda: self.value(asking) >= count, f'{count} programs have asked for steps')
 
+    def forget_killed(self):
+        """Afterwards wait_for_sessions() does not count programs that were killed."""
+        self.end_sessions()
+
     def wait_for_gate(self, count=1):
         wait_until(lambda: self.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
                    == count, f'{count} steps or messages wait at the gate')
@@ -141,6 +145,7 @@ class Programs:
             killed.kill()
             told.terminate()
             self.assertEqual(wait_for_end(told), 0)
+            self.forget_killed()
         self.start('work', lease=1)
         self.wait_for_all()
         self.assert_charged(300)

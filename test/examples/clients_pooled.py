@@ -24,6 +24,9 @@ class ThroughPgBouncer:
         # The server sees sessions of the pooler. A program that has connected knows what to do when it is told to end.
         wait_until(lambda: self.pooler.clients() >= count, f'{count} programs have connected')
 
+    def forget_killed(self):
+        wait_until(lambda: self.pooler.clients() == 0, 'the pooler has seen that they are gone')
+
 
 @needs_pgbouncer
 class PythonThroughPgBouncer(ThroughPgBouncer, clients.Python):
