@@ -113,7 +113,7 @@ is( $node->safe_psql('postgres', q{
 	0, 'no window is published after its start or before its lead');
 my $major = $node->major;
 like((split /\n/, log_of('first'))[0],
-	qr/msg=coordinating version=\S+ .*server_version="$major\..*default\/default \(window 1s, lead 900ms\)/,
+	qr/msg=coordinating version=\S+ .*server_version="?$major\..*default\/default \(window 1s, lead 900ms\)/,
 	'the first line has versions, ring and intervals');
 
 # Nodes take over the slots that were assigned to them, by weight.
