@@ -15,6 +15,10 @@ from filled import add_messages, add_sagas
 # What a transaction by hand does that does as little as a call: on few processors that is slower with more clients, too.
 WRITE = "INSERT INTO floor (payload) VALUES ('{}');"
 READ = "\\set n random(1, 1000)\nSELECT payload FROM floor_row WHERE n = :n;"
+# A row goes into a queue, and the oldest one out. It loses most: sessions that were interrupted hold what is oldest, and
+# what they may still see has to be passed over.
+TAKE = """INSERT INTO floor_queue DEFAULT VALUES;
+DELETE FROM floor_queue WHERE id = (SELECT id FROM floor_queue ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED);"""
 
 # The first second of a round opens sessions, which plan and load what they need: it is not counted.
 WARM = 1
@@ -46,7 +50,6 @@ class Call:
     script = ''
     # How many rows a database has for it that counts as empty: a call that reads rows needs some.
     least = 0
-    # WRITE or READ.
     floor = WRITE
     # What brings a database without rows back to none before each round, where the call adds some.
     empty = ''
@@ -55,6 +58,10 @@ class Call:
         """Makes what a round will use up."""
         if rows == 0 and self.empty:
             db.sql(self.empty)
+
+    def floor_under(self, conditions):
+        """WRITE, READ or TAKE."""
+        return self.floor
 
     def items(self, db):
         """A number that rises by one with each item; None: each transaction is one."""
@@ -75,9 +82,12 @@ class Call:
 
 
 def floor_rate(db, script, clients, seconds, seed):
-    """Transactions a second of WRITE or READ in one round."""
+    """How often a second WRITE, READ or TAKE is done in one round."""
     db.sql('CREATE TABLE IF NOT EXISTS floor (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), payload jsonb)')
-    db.sql('TRUNCATE floor')
+    db.sql('CREATE TABLE IF NOT EXISTS floor_queue (id uuid PRIMARY KEY DEFAULT gen_random_uuid(),'
+           ' due_at timestamptz NOT NULL DEFAULT clock_timestamp())')
+    db.sql('CREATE INDEX IF NOT EXISTS floor_queue_due_at ON floor_queue (due_at)')
+    db.sql('TRUNCATE floor, floor_queue')
     db.sql("CREATE TABLE IF NOT EXISTS floor_row AS SELECT n, '{}'::jsonb AS payload FROM generate_series(1, 1000) AS n")
     db.sql('CREATE UNIQUE INDEX IF NOT EXISTS floor_row_n ON floor_row (n)')
     return pgbench(db, script, clients, ['-T', str(WARM + seconds)], seed)[1]
@@ -165,6 +175,9 @@ class SqlSteps(Call):
     name = 'sql_steps'
     script = "SELECT * FROM stacksaga.start_saga('transfer');\n"
     pool = 3000
+
+    def floor_under(self, conditions):
+        return WRITE if conditions.worker == 'worker' else TAKE
 
     def rate(self, db, rows, clients, seconds, seed, conditions):
         if conditions.worker != 'worker':

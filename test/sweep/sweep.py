@@ -94,7 +94,7 @@ class Sweep:
                 # There and back, so that a place is not always measured after the same other one.
                 for place in places if number % 2 == 0 else reversed(places):
                     group.rates.setdefault(place, []).append(rate(place, SECONDS))
-            group.floors = self.floors_of(call, databases[min(self.chosen.rows)])
+            group.floors = self.floors_of(call.floor_under(conditions), databases[min(self.chosen.rows)])
             for pair in group.below(self.chosen.limit):
                 group.again[pair] = self.measure_pair(rate, pair, group.allowed(pair, self.chosen.limit))
         self.groups.append(group)
@@ -104,15 +104,15 @@ class Sweep:
         for pair in failures:
             print(f'  {group.explain(pair, self.chosen.limit)}', flush=True)
 
-    def floors_of(self, call, db):
+    def floors_of(self, floor, db):
         """The floor's rates at each number of clients, measured once for all calls that have this one."""
-        if call.floor not in self.floors:
+        if floor not in self.floors:
             rates = {clients: [] for clients in self.chosen.clients}
             for _, clients in itertools.product(range(self.chosen.rounds_of_floor), self.chosen.clients):
                 self.seed += 1
-                rates[clients].append(floor_rate(db, call.floor, clients, SECONDS, self.seed))
-            self.floors[call.floor] = rates
-        return self.floors[call.floor]
+                rates[clients].append(floor_rate(db, floor, clients, SECONDS, self.seed))
+            self.floors[floor] = rates
+        return self.floors[floor]
 
     def measure_pair(self, rate, pair, allowed):
         """Both places of a pair in rounds that take turns, A B, B A, ..., until they are clear, or for all rounds."""
