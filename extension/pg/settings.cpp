@@ -24,10 +24,6 @@ constexpr int poll_interval_default = 1000, poll_interval_min = 10, poll_interva
 constexpr double retry_budget_default = 0.2, retry_budget_max = 1000;
 constexpr int workers_default = 1, workers_max = 64;
 
-// The library may be loaded by a function of a query that runs in parallel, or by VACUUM. Without
-// this flag the session would lose what its configuration says.
-constexpr int always_settable = allow_in_parallel;
-
 const config_enum_entry coordination_options[] = {
     {"standalone", static_cast<int>(Coordination::standalone), false},
     {"coordinator", static_cast<int>(Coordination::coordinator), false},
@@ -72,82 +68,84 @@ bool check_on_behalf_of(char **value, void **, GucSource) {
 
 constinit const Settings &settings = values;
 
+// All have the flag allow_in_parallel: a function of a query that runs in parallel, or VACUUM, may
+// load the library, and without the flag the session would lose what its configuration says.
 void define_settings() {
     DefineCustomIntVariable("stacksaga.batch_size",
                             "Sets how many due items a worker takes in one transaction.", nullptr,
                             &values.batch_size, batch_size_default, 1, batch_size_max, PGC_SIGHUP,
-                            always_settable, nullptr, nullptr, nullptr);
+                            allow_in_parallel, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable(
         "stacksaga.check_plans",
         "Refuses statements of the extension that are not planned by an index, for tests.", nullptr,
-        &values.check_plans, false, PGC_SUSET, always_settable | GUC_NOT_IN_SAMPLE, nullptr,
+        &values.check_plans, false, PGC_SUSET, allow_in_parallel | GUC_NOT_IN_SAMPLE, nullptr,
         nullptr, nullptr);
     DefineCustomStringVariable(
         "stacksaga.clock_offset", "Moves the extension's clock by an interval, for tests.", nullptr,
-        &values.clock_offset, "0", PGC_SUSET, always_settable | GUC_NOT_IN_SAMPLE,
+        &values.clock_offset, "0", PGC_SUSET, allow_in_parallel | GUC_NOT_IN_SAMPLE,
         check_clock_offset, assign_clock_offset, nullptr);
     DefineCustomStringVariable("stacksaga.cluster",
                                "Names the virtual cluster that new work belongs to.", nullptr,
-                               &values.cluster, "default", PGC_USERSET, always_settable,
+                               &values.cluster, "default", PGC_USERSET, allow_in_parallel,
                                check_ring_name, nullptr, nullptr);
     DefineCustomEnumVariable(
         "stacksaga.coordination", "Says who assigns slots to this server's workers.",
         "standalone: they share it; coordinator: they take granted ranges.", &values.coordination,
         static_cast<int>(Coordination::standalone), coordination_options, PGC_SIGHUP,
-        always_settable, nullptr, nullptr, nullptr);
+        allow_in_parallel, nullptr, nullptr, nullptr);
     DefineCustomStringVariable("stacksaga.databases",
                                "Lists the databases in which preloaded workers run.", nullptr,
-                               &values.databases, "", PGC_SIGHUP, always_settable | GUC_LIST_INPUT,
-                               nullptr, nullptr, nullptr);
+                               &values.databases, "", PGC_SIGHUP,
+                               allow_in_parallel | GUC_LIST_INPUT, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.dedupe_retention",
                             "Sets how long idempotency keys and accepted messages are remembered.",
                             "A saga whose retries may take longer cannot be defined.",
                             &values.dedupe_retention, dedupe_retention_default, 1,
-                            dedupe_retention_max, PGC_SUSET, always_settable | GUC_UNIT_S, nullptr,
-                            nullptr, nullptr);
+                            dedupe_retention_max, PGC_SUSET, allow_in_parallel | GUC_UNIT_S,
+                            nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.failed_saga_retention", "Sets how long a failed saga is kept after its end.",
         "-1 keeps them for ever.", &values.failed_saga_retention, failed_saga_retention_default, -1,
-        INT_MAX, PGC_SIGHUP, always_settable | GUC_UNIT_S, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("stacksaga.max_payload",
-                            "Sets the largest input, output or payload that is accepted.", nullptr,
-                            &values.max_payload, max_payload_default, 1024, payload_limit,
-                            PGC_SUSET, always_settable | GUC_UNIT_BYTE, nullptr, nullptr, nullptr);
+        INT_MAX, PGC_SIGHUP, allow_in_parallel | GUC_UNIT_S, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "stacksaga.max_payload", "Sets the largest input, output or payload that is accepted.",
+        nullptr, &values.max_payload, max_payload_default, 1024, payload_limit, PGC_SUSET,
+        allow_in_parallel | GUC_UNIT_BYTE, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.message_timeout",
                             "Sets how long one call of a message handler may take.", "0: no limit.",
                             &values.message_timeout, message_timeout_default, 0, INT_MAX,
-                            PGC_SIGHUP, always_settable | GUC_UNIT_MS, nullptr, nullptr, nullptr);
+                            PGC_SIGHUP, allow_in_parallel | GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable(
         "stacksaga.notify", "Makes ticks of the outbox notify the channel stacksaga_outbox.",
-        nullptr, &values.notify, false, PGC_SIGHUP, always_settable, nullptr, nullptr, nullptr);
+        nullptr, &values.notify, false, PGC_SIGHUP, allow_in_parallel, nullptr, nullptr, nullptr);
     DefineCustomStringVariable("stacksaga.on_behalf_of",
                                "Says whom the session's operator acts for, as it is recorded.",
-                               nullptr, &values.on_behalf_of, "", PGC_USERSET, always_settable,
+                               nullptr, &values.on_behalf_of, "", PGC_USERSET, allow_in_parallel,
                                check_on_behalf_of, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.outbox_retention",
         "Sets how long the log keeps messages for subscriptions that do not read them.", nullptr,
         &values.outbox_retention, outbox_retention_default, 1, INT_MAX, PGC_SIGHUP,
-        always_settable | GUC_UNIT_S, nullptr, nullptr, nullptr);
+        allow_in_parallel | GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.poll_interval", "Sets how often an idle worker polls for due work.", nullptr,
         &values.poll_interval, poll_interval_default, poll_interval_min, poll_interval_max,
-        PGC_SIGHUP, always_settable | GUC_UNIT_MS, nullptr, nullptr, nullptr);
+        PGC_SIGHUP, allow_in_parallel | GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomRealVariable(
         "stacksaga.retry_budget", "Sets how many retries a first attempt pays for.",
         "For each queue, definition of SQL steps, and subscription with a handler; ten a second are always let through; -1: all.",
         &values.retry_budget, retry_budget_default, -1, retry_budget_max, PGC_SUSET,
-        always_settable, nullptr, nullptr, nullptr);
+        allow_in_parallel, nullptr, nullptr, nullptr);
     DefineCustomStringVariable("stacksaga.region", "Names the region that new work belongs to.",
-                               nullptr, &values.region, "default", PGC_USERSET, always_settable,
+                               nullptr, &values.region, "default", PGC_USERSET, allow_in_parallel,
                                check_ring_name, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.saga_retention", "Sets how long a completed saga is kept after its end.",
         "-1 keeps them for ever.", &values.saga_retention, saga_retention_default, -1, INT_MAX,
-        PGC_SIGHUP, always_settable | GUC_UNIT_S, nullptr, nullptr, nullptr);
+        PGC_SIGHUP, allow_in_parallel | GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.workers", "Sets how many workers a database gets.", nullptr,
                             &values.workers, workers_default, 0, workers_max, PGC_SIGHUP,
-                            always_settable, nullptr, nullptr, nullptr);
+                            allow_in_parallel, nullptr, nullptr, nullptr);
     reserve_settings_prefix("stacksaga");
 }
 

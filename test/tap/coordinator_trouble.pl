@@ -31,12 +31,11 @@ $node->safe_psql('postgres', q{
 	  FROM (VALUES ('coordinator'), ('operator'), ('monitor')) AS v(k)});
 my $superuser = $node->connstr('postgres');
 
-my @tables = split /\n/, $node->safe_psql('postgres', q{
-	SELECT oid::regclass FROM pg_class WHERE relnamespace = 'stacksaga'::regnamespace AND relkind = 'r'});
-
 # All rows of the extension, and what any role or database sets.
 sub everything
 {
+	my @tables = split /\n/, $node->safe_psql('postgres', q{
+		SELECT oid::regclass FROM pg_class WHERE relnamespace = 'stacksaga'::regnamespace AND relkind = 'r'});
 	my $rows = join ' UNION ALL ', map { "SELECT '$_', r::text FROM $_ AS r" } @tables;
 	return $node->safe_psql('postgres', "
 		SELECT md5(string_agg(name || row, '' ORDER BY name, row)), (SELECT count(*) FROM pg_db_role_setting)
