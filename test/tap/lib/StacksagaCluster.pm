@@ -51,6 +51,19 @@ sub create_extension
 	return $self->safe_psql($database, 'CREATE EXTENSION stacksaga');
 }
 
+# Polls on while the server recovers from a crash: psql then ends at once, sometimes before it was given the query.
+sub poll_query_until
+{
+	my ($self, @query) = @_;
+	my $deadline = time() + 180;
+	while (1)
+	{
+		my $is_met = eval { $self->SUPER::poll_query_until(@query) };
+		return $is_met unless $@;
+		die $@ unless $@ =~ /Broken pipe/ && time() < $deadline;
+	}
+}
+
 # Lets pg_dump dump the database, by the statement of docs/compatibility.md that 14 needs first.
 sub prepare_dump
 {
