@@ -34,7 +34,9 @@ class Network:
 
     def cut(self):
         """Closes every other connection with what is still under way in it lost."""
-        for writer in random.sample(sorted(self.writers, key=id), (len(self.writers) + 1) // 2):
+        # A piece may be held for a peer that is gone: that socket is closed already.
+        there = [writer for writer in self.writers if not writer.is_closing()]
+        for writer in random.sample(there, (len(there) + 1) // 2):
             writer.transport.get_extra_info('socket').setsockopt(
                 socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
             writer.transport.abort()

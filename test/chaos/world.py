@@ -180,9 +180,9 @@ class World:
     # Clients, and the proxy between every other one of them and the server.
 
     def start_proxy(self):
-        self.proxy_folder.mkdir()
+        self.proxy_folder.mkdir(exist_ok=True)
         self.set_network('pass')
-        with open(self.folder / 'proxy.log', 'w', encoding='utf-8') as log:
+        with open(self.folder / 'proxy.log', 'a', encoding='utf-8') as log:
             self.proxy = subprocess.Popen(
                 [sys.executable, '-B', HERE / 'proxy.py', self.proxy_folder,
                  pathlib.Path(os.environ['PGHOST']) / f".s.PGSQL.{os.environ['PGPORT']}"], stderr=log)
@@ -219,6 +219,10 @@ class World:
                 self.start_client(kind, number)
 
     def replace_dead_clients(self):
+        if self.proxy.poll() is not None:
+            # No fault ends it; without it half of the clients would do nothing.
+            self.deaths.append(('proxy', self.proxy.returncode))
+            self.start_proxy()
         for name, process in list(self.clients.items()):
             kind = name.rsplit('-', 1)[0]
             if process.poll() is not None and (process.returncode != 0 or kind in DAEMONS):
