@@ -192,7 +192,7 @@ def one_completion(history, tables):
 
 @promise('an answer counts only under the latest lease of its step or batch')
 def latest_lease(history, tables):
-    # Every lease that was seen for a step or a message: when the answer to the claim had come, and which.
+    # Every lease that was seen for a step or a message: when its claim began, when the answer had come, and which.
     leases, answers, wrong, doubtful = defaultdict(list), [], [], set()
     for call in history.of('claim', 'receive', outcomes=('ok', 'unknown')):
         for item in call['value'] or ():
@@ -201,7 +201,7 @@ def latest_lease(history, tables):
             else:
                 name, lease = (call['args']['subscription'], item['message_id']), item['batch']
             if call['outcome'] == 'ok':
-                leases[name].append((call['end'], lease))
+                leases[name].append((call['begin'], call['end'], lease))
             else:   # a failover may have lost the claim, or not
                 doubtful.add((name, lease))
     for call in history.of('complete', 'ack', outcomes=('ok',)):
@@ -212,9 +212,12 @@ def latest_lease(history, tables):
             answers += [(call['begin'], (args['subscription'], message_id), args['batch'])
                         for message_id in args['message_ids']]
     for begin, name, lease in answers:
-        latest = max(((end, other) for end, other in leases[name] if end < begin), default=None)
-        if latest is not None and latest[1] != lease and (name, lease) not in doubtful:
-            wrong.append(f'{name} was answered under {lease}, after {latest[1]} had been handed out')
+        # Of two claims that were under way together nobody knows which came first: an answer may be on its way
+        # for longer than its lease lasts.
+        own = max((end for _, end, other in leases[name] if other == lease), default=0)
+        later = [other for start, end, other in leases[name] if other != lease and own < start and end < begin]
+        if later and (name, lease) not in doubtful:
+            wrong.append(f'{name} was answered under {lease}, after {later[-1]} had been handed out')
     return len(answers), wrong
 
 

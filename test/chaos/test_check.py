@@ -393,6 +393,18 @@ class CheckerTest(unittest.TestCase):
             run.lose()
             self.assertNotIn(missing[function], run.violations()[0])
 
+    def test_the_order_of_claims_that_were_under_way_together_is_not_known(self):
+        run = self.run_of()
+        calls = read_history(run.path / 'history')
+        claim = calls[index([(call['op'],) for call in calls], 'claim')]
+        step, = claim['value']
+        # Handed out before it, and the answer comes after its own: the client was told of a lease that had ended.
+        (run.path / 'history' / 'client-2.1.jsonl').write_text('\n'.join(map(json.dumps, (
+            {'call': 1, 'op': 'claim', 'args': {}, 'at': claim['begin'] - 1},
+            {'answer': 1, 'outcome': 'ok', 'value': [{**step, 'attempt': 0, 'lease': 6}], 'sqlstate': None,
+             'at': claim['end'] + 1}))))
+        self.assertEqual(run.violations(), (set(), set()))
+
     def test_a_failover_does_not_excuse_an_effect_twice(self):
         run = self.run_of(an_effect_twice)
         run.lose()
