@@ -82,11 +82,16 @@ class Proof:
     def promise_rows(self):
         for promise in self.promises:
             checked = self.checked(promise['chaos'])
-            caught = sum(self.is_caught(bug) for bug in promise['bugs'])
             yield (promise['promise'], promise['ends'], ', '.join(f'`{test}`' for test in promise['tests']),
                    f"{sum(c['checked'] for c in checked):,}" if checked else '–',
                    sum(c['violations'] for c in checked) if checked else '–',
-                   f"{caught} of {len(promise['bugs'])}" if self.bugs else '–')
+                   self.caught_of(promise['bugs']))
+
+    def caught_of(self, bugs):
+        planted = [bug for bug in bugs if bug in self.bugs]
+        caught = sum(self.is_caught(bug) for bug in planted)
+        later = f', {len(bugs) - len(planted)} not planted yet' if len(planted) < len(bugs) else ''
+        return f'{caught} of {len(planted)}{later}' if self.bugs else '–'
 
     def bug_rows(self):
         for name, bug in sorted(self.bugs.items()):
@@ -137,8 +142,8 @@ class Proof:
         chaos = self.chaos
         yield '## Faults'
         yield ''
-        yield paragraph(f'''{chaos['seconds']} seconds of faults (seed {chaos['seed']}), {chaos['calls']:,} recorded
-            calls and {chaos['sagas']:,} sagas: {chaos['refused']:,} calls were refused, {chaos['fenced']:,} of them by
+        yield paragraph(f'''In {chaos['seconds']:,} seconds (seed {chaos['seed']}) {sum(chaos['faults'].values()):,}
+            faults of {len(chaos['faults'])} kinds, {chaos['calls']:,} recorded calls and {chaos['sagas']:,} sagas: {chaos['refused']:,} calls were refused, {chaos['fenced']:,} of them by
             a fence (`SG412`), and of {chaos['unknown']:,} the answer was lost. The checker shares no code and no query
             with the extension.''')
         yield ''
