@@ -143,8 +143,8 @@ class Proof:
         yield '## Faults'
         yield ''
         yield paragraph(f'''In {chaos['seconds']:,} seconds (seed {chaos['seed']}) {sum(chaos['faults'].values()):,}
-            faults of {len(chaos['faults'])} kinds, {chaos['calls']:,} recorded calls and {chaos['sagas']:,} sagas: {chaos['refused']:,} calls were refused, {chaos['fenced']:,} of them by
-            a fence (`SG412`), and of {chaos['unknown']:,} the answer was lost. The checker shares no code and no query
+            faults of {len(chaos['faults'])} kinds, {chaos['calls']:,} recorded calls and {chaos['sagas']:,} sagas:
+            {chaos['refused']:,} calls were refused, {chaos['fenced']:,} of them by a fence (`SG412`), and of {chaos['unknown']:,} the answer was lost. The checker shares no code and no query
             with the extension.''')
         yield ''
         yield from table(('fault', 'times'), sorted(chaos['faults'].items()))
