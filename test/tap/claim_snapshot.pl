@@ -7,6 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 use StacksagaCluster;
+use StacksagaWaiter;
 
 my $steps = 20000;
 my $node = StacksagaCluster->new('snapshot');
@@ -59,6 +60,16 @@ psql(q{
 ok($node->poll_query_until('postgres',
 		q{SELECT input->>'name' = 'late' FROM stacksaga.claim_steps('here', 'w')}),
 	'what comes before the place where they begin is claimed, after some time');
+
+# Woken by such a commit, a service looks where the others begin, and once more.
+my $service = StacksagaWaiter->new($node, 'here', 6);
+psql(q{SELECT count(*) FROM stacksaga.claim_steps('here', 'w', 1000)});
+$service->woken_by('a service that waits finds it soon', sub {
+	my $look = q{SELECT count(*) FROM stacksaga.claim_steps('here', 'w');};
+	psql($look x 4 . q{
+		SET stacksaga.clock_offset = '-1 hour';
+		SELECT count(*) FROM stacksaga.start_saga('one', '{"name": "late again"}')}) });
+$service->quit;
 
 psql(q{ROLLBACK PREPARED 'holder'});
 psql('VACUUM stacksaga.work');

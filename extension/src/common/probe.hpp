@@ -1,11 +1,11 @@
 // Where to begin reading an index whose head may be full of dead entries.
 //
-// Work rows are deleted when done. While somebody holds a snapshot open their index entries cannot
-// be removed, and a probe from the beginning steps over all of them: tens of milliseconds where a
-// fraction of one is usual. Once that has happened three times in a row (a single time it may have
-// been the processor's, which somebody else had), probes begin at a remembered instant, and only
-// one every ten seconds, or as rarely as its cost demands, reads from the beginning, for work whose
-// transaction was long or whose saga was locked.
+// Work rows are deleted when done. Until they are vacuumed, and while somebody holds a snapshot
+// open nothing is, their index entries stay, and a probe from the beginning steps over all of them:
+// tens of milliseconds where a fraction of one is usual. Once that has been dear three times in a
+// row (a single time it may have been the processor's, which somebody else had), probes begin at a
+// remembered instant, and only one in some seconds, or as rarely as its cost demands, reads from
+// the beginning, for work whose transaction was long or whose saga was locked.
 #pragma once
 #include "pg/clock.hpp"
 #include "src/common/shared_probe.hpp"
@@ -15,14 +15,17 @@ namespace stacksaga {
 class ProbeMemory {
 public:
     constexpr ProbeMemory() = default;
-    /// A probe that takes less than `cheap_us` of the clock is cheap.
-    constexpr explicit ProbeMemory(int64 cheap_us, int64 (*clock)() = pg::steady_now)
-        : clock_(clock), cheap_us_(cheap_us) {}
+    /// A probe that takes less than `cheap_us` of the clock is cheap. Where probes are dear one in
+    /// `full_interval_us`, or as rarely as its cost demands, reads from the beginning.
+    constexpr explicit ProbeMemory(int64 cheap_us, int64 (*clock)() = pg::steady_now,
+                                   int64 full_interval_us = 10 * USECS_PER_SEC)
+        : clock_(clock), cheap_us_(cheap_us), full_interval_min_us_(full_interval_us) {}
 
     /// The instant from which to look for what is due at `now`. The probe follows at once.
     TimestampTz begin(TimestampTz now) {
-        started_at_ = clock_();
         is_full_ = is_full_due(now);
+        if (is_full_)
+            started_at_ = clock_();
         return is_full_ ? DT_NOBEGIN : read_from_;
     }
 
@@ -32,6 +35,9 @@ public:
     }
     /// Whether the probe that began last reads from the beginning.
     bool is_full() const { return is_full_; }
+    /// What was committed by then, a full probe has seen: the last one of this session, or one that
+    /// it believes.
+    TimestampTz full_at() const { return full_at_; }
     /// Whether full probes are known to be dear.
     bool is_dear() const { return dear_ == dear_max; }
     /// Whether one more full probe that is dear makes that known.
@@ -58,7 +64,7 @@ public:
             return;
         const int64 cost_us = clock_() - started_at_;
         dear_ = cost_us < cheap_us_ ? 0 : std::min(dear_ + 1, dear_max);
-        full_interval_us_ = std::max(full_interval_min_us, cost_us * full_cost_share);
+        full_interval_us_ = std::max(full_interval_min_us_, cost_us * full_cost_share);
         full_at_ = now;
     }
 
@@ -78,13 +84,13 @@ public:
 private:
     // Work is inserted at an instant and seen at its commit; so long may usually lie between.
     static constexpr int64 commit_lag_us = 5 * USECS_PER_SEC;
-    static constexpr int64 full_interval_min_us = 10 * USECS_PER_SEC;
     static constexpr int dear_max = 3;
     static constexpr int64 full_cost_share = 50; // full probes take at most 2 % of the time
 
     int64 (*clock_)() = pg::steady_now;
     int64 cheap_us_ = 5000;
-    int64 full_interval_us_ = full_interval_min_us;
+    int64 full_interval_min_us_ = 10 * USECS_PER_SEC;
+    int64 full_interval_us_ = 0;
     TimestampTz read_from_ = DT_NOBEGIN;
     TimestampTz full_at_ = DT_NOBEGIN;
     int64 started_at_ = 0;

@@ -28,6 +28,8 @@ constexpr int32 claim_max = 1000;
 // often for steps behind them, or behind those that other claimers took.
 constexpr int32 deferred_max = 100;
 constexpr int32 searches_max = 4;
+// Where all that a search inside the queue found was locked, so many more look at another place.
+constexpr int32 inside_max = 2;
 // After a list whose sagas were all locked the next one is longer, up to this.
 constexpr int32 wanted_max = 4096;
 // A call settles so many leases that ran out at most. A worker settles them as well.
@@ -182,7 +184,7 @@ bool settle_expired(const ClaimSearch &search) {
 /// Returns how many it claimed, at most `wanted`.
 int32 claim_due(const Claim &claim, ClaimSearch search, int32 wanted, pg::ResultSet &result) {
     search.wanted = wanted;
-    int32 claimed = 0;
+    int32 claimed = 0, inside = 0;
     for (int32 searches = 0; searches < searches_max && claimed < wanted;) {
         const Tried tried = claim_some(claim, search, wanted - claimed, result);
         claimed += tried.claimed;
@@ -194,8 +196,9 @@ int32 claim_due(const Claim &claim, ClaimSearch search, int32 wanted, pg::Result
         search.skipped = tried.is_cut && !tried.is_inside && tried.claimed == 0
                              ? search.skipped + tried.found - tried.deferred
                              : 0;
-        search.is_from_head = true;
-        search.wanted = std::clamp(search.wanted * 4, deferred_max, wanted_max);
+        search.is_from_head = !tried.is_inside || ++inside > inside_max;
+        if (search.is_from_head)
+            search.wanted = std::clamp(search.wanted * 4, deferred_max, wanted_max);
     }
     return claimed;
 }

@@ -77,6 +77,7 @@ struct Claimable {
     size_t due;       ///< steps that are due and that nobody is changing now
     TimestampTz next; ///< when the next one falls due; DT_NOEND: there is none, or enough are due
     bool is_being_changed; ///< there are others, which may be as they were when a change is undone
+    TimestampTz whole_at;  ///< of what long transactions committed later, some may be missing
 };
 
 /// Counts what is due and what the limits of the queue let through, up to `enough`.

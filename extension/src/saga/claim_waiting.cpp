@@ -21,7 +21,7 @@ constinit pg::Statement count_by_sql{
 struct Look {
     const ClaimSearch &search;
     size_t enough;
-    Claimable found{.due = 0, .next = DT_NOEND, .is_being_changed = false};
+    Claimable found{.due = 0, .next = DT_NOEND, .is_being_changed = false, .whole_at = search.now};
 
     /// Whether to go on to the next row of a range that is in the order of due_at.
     bool see(TupleTableSlot *row);
@@ -57,6 +57,7 @@ template <class F> void Look::see_range(WorkIndex index, QueueProbe &probe, F &&
         return visit(row);
     });
     probe.end(search.now, first);
+    found.whole_at = std::min(found.whole_at, probe.whole_at());
 }
 
 void Look::see_usual(QueueProbe &probe) {
@@ -101,8 +102,10 @@ Claimable look(const ClaimSearch &search, const QueueLimits &limits, size_t enou
         look.see_leases(memory.leases);
         if (room.steps > 0 && !search.only_compensations)
             look.see_usual(memory.usual);
-        if (room.steps > 0)
+        if (room.steps > 0) {
             look.see_ranks(find_due_ranks(search, memory));
+            look.found.whole_at = std::min(look.found.whole_at, memory.ranks.whole_at());
+        }
     }
     if (room.steps <= 0)
         look.found.next = std::min(look.found.next, room.more_at);

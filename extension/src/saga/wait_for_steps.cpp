@@ -44,8 +44,9 @@ void begin_anew() {
 /// How long a step is left to those who stand before in line: some times as long as one of them
 /// takes from its wake to its claim.
 constexpr int64 patience_us = 2000;
-/// When to look again at steps that another transaction is changing, for it may roll back.
-constexpr int64 changed_again_us = USECS_PER_SEC;
+/// When the first in line looks again: at steps that another transaction is changing, for it may
+/// roll back, and for those that a look from a remembered instant (probe.hpp) may have missed.
+constexpr int64 look_again_us = USECS_PER_SEC;
 
 Claimable look(int32 ring_id, std::string_view queue, size_t enough) {
     Claimable found{};
@@ -53,24 +54,29 @@ Claimable look(int32 ring_id, std::string_view queue, size_t enough) {
     return found;
 }
 
-void sleep(int64 microseconds) {
+/// Whether somebody woke this session.
+bool sleep(int64 microseconds) {
     // Rounded up: before its time nothing is due.
-    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-                    static_cast<long>((microseconds + 999) / 1000), PG_WAIT_EXTENSION);
+    const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                                 static_cast<long>((microseconds + 999) / 1000), PG_WAIT_EXTENSION);
     ResetLatch(MyLatch);
     CHECK_FOR_INTERRUPTS();
+    return (events & WL_LATCH_SET) != 0;
 }
 
-/// How long nothing will be due unless somebody wakes this session.
-int64 rest(const Claimable &found, size_t place) {
+/// How long nothing will be due unless somebody wakes this session. `woken_at`: when it was woken
+/// last, or came.
+int64 rest(const Claimable &found, size_t place, TimestampTz woken_at) {
     const int64 until_due = found.next == DT_NOEND ? wait_max_us : found.next - pg::clock_now();
-    return found.is_being_changed && place == 0 ? std::min(until_due, changed_again_us) : until_due;
+    const bool is_unsure = found.is_being_changed || found.whole_at < woken_at;
+    return is_unsure && place == 0 ? std::min(until_due, look_again_us) : until_due;
 }
 
 /// Waits until a step of the queue is due and left to this session, or `end`, an instant of the
 /// steady clock. Whether one was due at the first look.
 bool wait_until_due(int32 ring_id, std::string_view queue, int64 end) {
     size_t place = place_in_line();
+    TimestampTz woken_at = pg::clock_now();
     Claimable found = look(ring_id, queue, place + 1);
     const bool was_due = found.due > 0;
     int64 patience_end = 0; // 0: nothing is due
@@ -87,8 +93,9 @@ bool wait_until_due(int32 ring_id, std::string_view queue, int64 end) {
         // The place before it sleeps counts: when those before it leave for the same step, it is
         // not first for that one.
         place = place_in_line();
-        const int64 until = found.due > 0 ? patience_end : now + rest(found, place);
-        sleep(std::max<int64>(0, std::min(until, end) - now));
+        const int64 until = found.due > 0 ? patience_end : now + rest(found, place, woken_at);
+        if (sleep(std::max<int64>(0, std::min(until, end) - now)))
+            woken_at = pg::clock_now();
         found = look(ring_id, queue, place + 1);
     }
 }
@@ -100,7 +107,7 @@ void wait_for_steps(int32 ring_id, std::string_view queue, int64 wait_us) {
     begin_waiting(ring_id, queue);
     const bool was_due = wait_until_due(ring_id, queue, begun + wait_us);
     if (was_due && pause.next_us > 0)
-        sleep(std::min(pause.next_us, wait_us));
+        (void)sleep(std::min(pause.next_us, wait_us));
     pause.next_us = was_due ? std::clamp<int64>(2 * pause.next_us, 1000, pause_max_us) : 0;
     stop_waiting();
     pause.returned_at = pg::steady_now();
