@@ -29,6 +29,13 @@ SELECT n, key, input, created FROM batch.started JOIN stacksaga.sagas USING (sag
  ORDER BY n;
 SELECT created FROM stacksaga.start_sagas('batch', ARRAY['20', '10']::jsonb[], '{k2,k1}');
 SELECT count(*) FROM stacksaga.start_sagas('batch', '{}');
+-- They fall due in their order, few at one instant, and all of them before the call returns.
+SELECT stacksaga.define_saga('batch in order', ARRAY[stacksaga.queue_step('one', 'batch in order')]);
+SELECT count(*) FROM stacksaga.start_sagas('batch in order', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 1000) AS n));
+SELECT count(DISTINCT due_at), max(due_at) < stacksaga.clock_now() AS are_due
+  FROM stacksaga.work WHERE queue = 'batch in order';
+SELECT count(*), array_agg(input) = array_agg(input ORDER BY input) AS in_order
+  FROM stacksaga.claim_steps('batch in order', 'w', 1000);
 -- One that is refused refuses all, and says which.
 SELECT count(*) AS sagas FROM stacksaga.saga \gset
 SELECT line FROM unnest(ARRAY[

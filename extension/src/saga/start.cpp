@@ -233,6 +233,11 @@ bool insert_saga(const NewSaga &n) {
     return true;
 }
 
+// So many sagas of one call fall due together, and the next ones a microsecond later, which is long
+// over when the call returns: a claim steps over those that were claimed at the same instant, since
+// the place where it begins to read an index is an instant. Fewer would make the indexes larger.
+static constexpr int due_together = 64;
+
 // start_sagas(saga, inputs, keys, priority, group_keys, attributes)
 //   -> SETOF (saga_id uuid, token bigint, created boolean)
 STACKSAGA_FUNCTION(start_sagas) {
@@ -247,6 +252,7 @@ STACKSAGA_FUNCTION(start_sagas) {
     for (int i = 0; i < batch.inputs.count; ++i) {
         CHECK_FOR_INTERRUPTS();
         starts[i] = element_of(batch, i, saga, now);
+        starts[i].run_at = pg::time_plus(now, i / due_together);
     }
     int *order = order_of_keys(starts, batch.inputs.count);
     for (int i = 0; i < batch.inputs.count; ++i) {
