@@ -56,13 +56,15 @@ private:
 struct QueueMemory {
     constexpr QueueMemory() : QueueMemory(0, {}) {}
     constexpr QueueMemory(uint64 of_key, core::LowerRankTurn of_turn)
-        : key(of_key), usual(of_key + 1), ranks(of_key + 2), leases(of_key + 3), turn(of_turn) {}
+        : key(of_key), usual(of_key + 1), ranks(of_key + 2), leases(of_key + 3),
+          settled_key(of_key + 4), turn(of_turn) {}
 
     uint64 key;
     QueueProbe usual;     ///< of steps of the usual rank and of no group
     QueueProbe ranks;     ///< of the others
     QueueProbe leases;    ///< of leases that ran out
-    int64 settled_at = 0; ///< when these were looked for, by the steady clock
+    uint64 settled_key;   ///< of what sessions share of the last look for these
+    int64 settled_at = 0; ///< when this session looked, by the steady clock
     Spread spread{};
     core::LowerRankTurn turn{};
     std::array<GroupCursor, core::lowest_rank + 1> cursors{}; ///< by rank

@@ -50,7 +50,7 @@ constexpr int32 order_spare = 16;
 // A search inside a queue reads so many more than it wants, as some of them may be locked.
 constexpr size_t spare = 3;
 
-// A busy session looks so often for leases that ran out, which a worker settles as well.
+// So often one of the busy sessions looks for leases that ran out, which a worker settles as well.
 constexpr int64 settle_interval_us = 100 * 1000;
 
 /// The slots from which a registered node gets retries, one flag for each slot of the ring.
@@ -186,8 +186,11 @@ Candidates find_candidates(const ClaimSearch &search) {
 }
 
 bool is_time_to_settle(const ClaimSearch &search) {
-    return pg::steady_now() - memory_of(search.ring_id, search.queue).settled_at >
-           settle_interval_us;
+    const QueueMemory &memory = memory_of(search.ring_id, search.queue);
+    if (pg::steady_now() - memory.settled_at <= settle_interval_us)
+        return false;
+    const std::optional<FullProbe> shared = shared_probe(memory.settled_key);
+    return !shared || !shared->is_recent(search.now);
 }
 
 std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit) {
@@ -209,6 +212,10 @@ std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit)
         return count < limit;
     });
     memory.leases.end(search.now, first_left);
+    if (count < limit)
+        share_probe(
+            memory.settled_key,
+            {.at = search.now, .first_left = first_left, .interval_us = settle_interval_us});
     return {list, count};
 }
 

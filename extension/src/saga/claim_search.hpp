@@ -86,7 +86,7 @@ Claimable count_claimable(int32 ring_id, std::string_view queue, TimestampTz now
 /// As many candidates as are wanted, and more where other claimers were met. Inside with_spi.
 Candidates find_candidates(const ClaimSearch &search);
 
-/// Whether this session has not looked for leases that ran out for some time.
+/// Whether no session has looked for leases that ran out for some time.
 bool is_time_to_settle(const ClaimSearch &search);
 /// Steps whose lease ran out, at most so many.
 std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit);
