@@ -232,3 +232,15 @@ RESET stacksaga.clock_offset;
 SELECT stacksaga.fencing_token(1), stacksaga.fencing_token(9223372036854775807), stacksaga.fencing_token(NULL) IS NULL AS of_null;
 SELECT bool_and(stacksaga.fencing_token(older) < stacksaga.fencing_token(newer)) AS rises
   FROM (VALUES (9::bigint, 10::bigint), (255, 256), (2199023255551, 2199023255552), (2199023255552, 4398046511104)) AS l(older, newer);
+
+-- Of sessions that find enough to claim, some settle leases that ran out: the first one that has not heard of another's look.
+SELECT stacksaga.define_saga('lease busy', ARRAY[stacksaga.queue_step('a', 'lease busy')]);
+SELECT count(*) FROM stacksaga.start_sagas('lease busy', array_fill('{}'::jsonb, ARRAY[5]));
+SELECT count(*) FROM stacksaga.claim_steps('lease busy', 'w', 1, '5 s');
+\c -
+SET stacksaga.clock_offset = '6 s';
+SELECT count(*) FROM stacksaga.claim_steps('lease busy', 'w', 1);
+SELECT count(*) FROM stacksaga.work WHERE queue = 'lease busy' AND lease_until < stacksaga.clock_now();
+RESET stacksaga.clock_offset;
+SET client_min_messages = warning;
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;
