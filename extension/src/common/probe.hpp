@@ -29,6 +29,10 @@ public:
         return is_full_ ? DT_NOBEGIN : read_from_;
     }
 
+    /// The same for a look at a part of the rows, which says nothing of the others: no probe
+    /// follows.
+    TimestampTz begin_of_part() const { return is_dear() ? read_from_ : DT_NOBEGIN; }
+
     /// Whether a probe that begins now reads from the beginning.
     bool is_full_due(TimestampTz now) const {
         return dear_ < dear_max || full_at_ <= now - full_interval_us_ || full_at_ > now;

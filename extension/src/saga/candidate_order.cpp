@@ -46,6 +46,7 @@ bool CandidateOrder::was_tried(const Candidate &candidate) const {
 void CandidateOrder::note_claimed() {
     QueueMemory &memory = memory_of(search_.ring_id, search_.queue);
     memory.turn.note(was_turn_);
+    memory.last_claim.note(last_->due_at, search_.now);
     memory.cursors[static_cast<size_t>(last_->rank)].set(last_->group);
 }
 

@@ -4,7 +4,6 @@
 #include "pg/pg.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/probe.hpp"
-#include "src/common/spread.hpp"
 
 namespace stacksaga {
 
@@ -65,7 +64,8 @@ struct QueueMemory {
     QueueProbe leases;    ///< of leases that ran out
     uint64 settled_key;   ///< of what sessions share of the last look for these
     int64 settled_at = 0; ///< when this session looked, by the steady clock
-    Spread spread{};
+    core::SearchStart start{};
+    core::LastClaim last_claim{};
     core::LowerRankTurn turn{};
     std::array<GroupCursor, core::lowest_rank + 1> cursors{}; ///< by rank
 };

@@ -111,19 +111,46 @@ std::span<const Candidate> read_usual(const ClaimSearch &search, size_t limit) {
     return read_usual_behind(search, 0, limit);
 }
 
-/// Only steps of the usual rank without a group are due.
-Candidates find_usual(const ClaimSearch &search, const QueueMemory &memory) {
+/// The same from an instant on, and no more than these.
+std::span<const Candidate> read_usual_from(const ClaimSearch &search, TimestampTz from,
+                                           size_t limit) {
+    const RowFilter filter(search);
+    auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * limit));
+    size_t count = 0;
+    const std::array key{ring_key(search.ring_id), queue_key(search.queue), due_key(from)};
+    pg::each_row(work_table, WorkIndex::for_services, key, [&](TupleTableSlot *row) {
+        if (due_at_of(row) > search.now)
+            return false;
+        if (filter.passes(row))
+            list[count++] = candidate_of(row);
+        return count < limit;
+    });
+    return {list, count};
+}
+
+/// A few steps inside the queue, where other claimers were met at its head. Older ones may be free.
+std::span<const Candidate> read_inside(const ClaimSearch &search, QueueMemory &memory, size_t few) {
+    const std::optional<TimestampTz> last = memory.last_claim.take(search.now);
+    if (last && memory.start.is_elsewhere())
+        if (const auto found = read_usual_from(search, *last, few); found.size() == few)
+            return found;
     // Entries that are stepped over cost little, because their rows are not read.
-    const auto stepped_over = static_cast<size_t>(memory.spread.passed());
-    if (stepped_over > 0 && !search.is_from_head) {
+    const auto stepped_over = static_cast<size_t>(memory.start.passed(pg::random_fraction()));
+    return stepped_over > 0 ? read_usual_behind(search, stepped_over, few)
+                            : std::span<const Candidate>();
+}
+
+/// Only steps of the usual rank without a group are due.
+Candidates find_usual(const ClaimSearch &search, QueueMemory &memory) {
+    if (!search.is_from_head) {
         const size_t few = static_cast<size_t>(search.wanted) + spare;
-        const std::span<const Candidate> inside = read_usual_behind(search, stepped_over, few);
+        const std::span<const Candidate> inside = read_inside(search, memory, few);
         if (inside.size() == few)
             return {.list = inside, .is_cut = true, .is_inside = true};
     }
     const auto wanted = static_cast<size_t>(search.wanted);
     const auto skipped = static_cast<size_t>(search.skipped);
-    const size_t limit = wanted + static_cast<size_t>(memory.spread.items());
+    const size_t limit = wanted + static_cast<size_t>(memory.start.items());
     const std::span<const Candidate> read = read_usual(search, skipped + limit);
     auto *list = const_cast<Candidate *>(read.data()) + std::min(skipped, read.size());
     const size_t count = read.size() - std::min(skipped, read.size());
@@ -220,7 +247,7 @@ std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit)
 }
 
 void note_conflicts(const ClaimSearch &search, int32 conflicts) {
-    memory_of(search.ring_id, search.queue).spread.note(conflicts);
+    memory_of(search.ring_id, search.queue).start.note(conflicts);
 }
 
 } // namespace stacksaga

@@ -2,6 +2,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
+#include "pg/random.hpp"
 #include "src/common/probe.hpp"
 #include "src/worker/worker_index.hpp"
 
@@ -12,13 +13,13 @@ namespace {
 // Where the table is not accessed directly: somebody has partitioned it, or Citus manages it.
 #define FIND_PENDING(OF_ITS_RANK)                                                                  \
     "SELECT w.saga_id, w.slot, w.purpose::text, w.step_no, w.direction, w.due_at"                  \
-    "  FROM generate_series(0, $2 - 1) AS s(slot), LATERAL ("                                      \
+    "  FROM generate_series($2, $3 - 1) AS s(slot), LATERAL ("                                     \
     "       SELECT saga_id, slot, purpose, step_no, direction, due_at FROM stacksaga.work w"       \
-    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at <= $3" OF_ITS_RANK              \
-    "        ORDER BY w.due_at LIMIT $4) AS w"                                                     \
-    " ORDER BY w.due_at LIMIT $4"
+    "        WHERE w.ring_id = $1 AND w.slot = s.slot AND w.due_at <= $4" OF_ITS_RANK              \
+    "        ORDER BY w.due_at LIMIT $5) AS w"                                                     \
+    " ORDER BY w.due_at LIMIT $5"
 constinit pg::Statement find_usual{FIND_PENDING(IS_OF_USUAL_RANK), pg::Reads::this_node};
-constinit pg::Statement find_of_rank{FIND_PENDING(IS_OF_RANK("$5")), pg::Reads::this_node};
+constinit pg::Statement find_of_rank{FIND_PENDING(IS_OF_RANK("$6")), pg::Reads::this_node};
 
 // To seek a slot costs as much as reading so many rows.
 constexpr int32 unwanted_max = 6;
@@ -45,8 +46,13 @@ std::array<ProbeMemory, core::lowest_rank + 1> &probes_of(int32 ring_id) {
 /// What both ways to search have to know.
 struct Search {
     const Ring &ring;
+    const SlotRange usual_slots;
     const LeftItems &left;
     TimestampTz now;
+
+    SlotRange slots_of(int16 rank) const {
+        return rank == core::usual_rank ? usual_slots : all_slots(ring);
+    }
 };
 
 /// A search by the indexes. Of the items that it keeps, the one that is due last is in front: they
@@ -82,18 +88,21 @@ bool goes_before(const FoundItem &a, const FoundItem &b) {
 size_t IndexSearch::read(int16 rank, std::span<FoundItem> room) {
     const WorkerIndex &index = rank == core::usual_rank ? usual_ : by_rank_;
     ProbeMemory &probe = probes_of(search_.ring.ring_id)[static_cast<size_t>(rank)];
-    const TimestampTz from = probe.begin(search_.now);
-    const int32 end = search_.ring.slots;
+    const SlotRange slots = search_.slots_of(rank);
+    const bool is_of_all = slots == all_slots(search_.ring);
+    const TimestampTz from = is_of_all ? probe.begin(search_.now) : probe.begin_of_part();
     first_ = search_.now;
     room_ = room;
     count_ = 0;
-    for (int32 slot = 0; slot < end && !room.empty();) {
-        const int32 last = from == DT_NOBEGIN ? end - 1 : slot;
+    for (int32 slot = slots.first; slot < slots.end && !room.empty();) {
+        const int32 last = from == DT_NOBEGIN ? slots.end - 1 : slot;
         index.seek(search_.ring.ring_id, rank, slot, last, from);
         slot = read_slots(index, last);
     }
-    probe.end(search_.now);
-    probe.settle_at(search_.now, first_);
+    if (is_of_all) {
+        probe.end(search_.now);
+        probe.settle_at(search_.now, first_);
+    }
     std::sort_heap(room_.begin(), room_.begin() + static_cast<ptrdiff_t>(count_), goes_before);
     return count_;
 }
@@ -146,10 +155,14 @@ struct SqlSearch {
 size_t SqlSearch::read(int16 rank, std::span<FoundItem> room) const {
     if ((ranks & (1U << rank)) == 0)
         return 0;
-    const std::array params{
-        pg::param(search.ring.ring_id), pg::param(search.ring.slots), pg::param_time(search.now),
-        pg::param(static_cast<int32>(room.size()) + search.left.count), pg::param(rank)};
-    pg::Rows rows = rank == core::usual_rank ? find_usual.run_with(std::span{params}.first(4))
+    const SlotRange slots = search.slots_of(rank);
+    const std::array params{pg::param(search.ring.ring_id),
+                            pg::param(slots.first),
+                            pg::param(slots.end),
+                            pg::param_time(search.now),
+                            pg::param(static_cast<int32>(room.size()) + search.left.count),
+                            pg::param(rank)};
+    pg::Rows rows = rank == core::usual_rank ? find_usual.run_with(std::span{params}.first(5))
                                              : find_of_rank.run_with(params);
     size_t count = 0;
     for (uint64 i = 0; i < rows.count() && count < room.size(); ++i) {
@@ -184,15 +197,24 @@ std::span<FoundItem> search_once(const Search &search, std::span<FoundItem> room
 
 } // namespace
 
-std::span<FoundItem> find_pending(const Ring &ring, const LeftItems &left,
+SlotRange some_slots(const Ring &ring) {
+    constexpr int32 parts = 8; // the number of slots is a power of two, and no smaller
+    const int32 count = ring.slots / parts;
+    const auto part = static_cast<int32>(pg::random_fraction() * parts);
+    return {part * count, (part + 1) * count};
+}
+
+std::span<FoundItem> find_pending(const Ring &ring, SlotRange usual_slots, const LeftItems &left,
                                   std::span<FoundItem> room, size_t limit) {
-    const Search search{.ring = ring, .left = left, .now = pg::clock_now()};
+    const Search search{
+        .ring = ring, .usual_slots = usual_slots, .left = left, .now = pg::clock_now()};
     CommandCounterIncrement(); // what this transaction has written counts as well
     std::span<FoundItem> found = search_once(search, room, limit);
     auto &probes = probes_of(ring.ring_id);
     const bool is_whole = std::all_of(probes.begin(), probes.end(),
                                       [](const ProbeMemory &probe) { return probe.is_full(); });
-    if (found.empty() && !is_whole) { // nothing is due only when nothing older is either
+    // Nothing is due only when nothing older is either.
+    if (found.empty() && usual_slots == all_slots(ring) && !is_whole) {
         probes.fill(ProbeMemory(cheap_search_us, pg::processor_now));
         found = search_once(search, room, limit);
     }

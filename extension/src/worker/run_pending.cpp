@@ -6,7 +6,6 @@
 #include "pg/random.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
-#include "src/common/spread.hpp"
 #include "src/handler/handler.hpp"
 #include "src/outbox/delivery_worker.hpp"
 #include "src/outbox/log_tick.hpp"
@@ -28,7 +27,18 @@ constexpr int32 probe_max = 256;
 // Of the calls of this session.
 constinit core::LowerRankTurn lower_ranks{};
 constinit bool has_begun = false;
-constinit Spread spread{};
+constinit core::SearchStart search_start{};
+
+/// Where a search begins: further from the oldest items the more sessions were met there.
+enum class Place : uint8_t {
+    in_some_slots, ///< at their oldest items
+    behind_oldest, ///< of all slots; at them, if nobody was met
+    at_oldest,
+};
+
+Place first_place() {
+    return search_start.is_elsewhere() ? Place::in_some_slots : Place::behind_oldest;
+}
 
 void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
     if (left.count % probe_max == 0)
@@ -124,6 +134,30 @@ std::span<FoundItem> pass_over(std::span<FoundItem> found, int32 passed, int64 w
     return found.subspan(static_cast<size_t>(std::clamp<int64>(spare, 0, passed)));
 }
 
+struct Searched {
+    int64 done;
+    bool is_all; ///< nothing else was due
+};
+
+/// Searches from this place, and runs what it finds, no more than are wanted.
+Searched search_from(Place place, const Ring &ring, int64 wanted, std::span<FoundItem> room,
+                     LeftItems &left) {
+    const bool is_of_all = place != Place::in_some_slots;
+    const int32 passed = place == Place::behind_oldest
+                             ? search_start.passed(pg::random_fraction(), probe_max - probe_spare)
+                             : 0;
+    const int64 listed = std::min<int64>(
+        place == Place::at_oldest ? probe_max : wanted + passed + probe_spare, probe_max);
+    const std::span<FoundItem> found =
+        find_pending(ring, is_of_all ? all_slots(ring) : some_slots(ring), left, room,
+                     static_cast<size_t>(listed));
+    const Ran ran = run_found(pass_over(found, passed, wanted),
+                              has_reserve(found) ? std::min(wanted, listed) : wanted, left);
+    search_start.note(ran.held);
+    return {.done = ran.done,
+            .is_all = is_of_all && passed == 0 && found.size() < static_cast<size_t>(listed)};
+}
+
 int64 run_pending(int32 limit) {
     Ring ring = current_ring();
     tick_soon(); // before this transaction has an id, or at its end
@@ -136,25 +170,19 @@ int64 run_pending(int32 limit) {
     const std::span room{
         static_cast<FoundItem *>(palloc(sizeof(FoundItem) * room_of_list(probe_max))),
         room_of_list(probe_max)};
-    bool is_from_head = false;
+    Place place = first_place();
     while (count < limit) {
         const int64 wanted = limit - count;
-        const int32 passed = is_from_head ? 0 : spread.passed(probe_max - probe_spare);
-        const auto listed = static_cast<int32>(
-            std::min<int64>(is_from_head ? probe_max : wanted + passed + probe_spare, probe_max));
-        const std::span<FoundItem> found =
-            find_pending(ring, left, room, static_cast<size_t>(listed));
-        const bool is_whole = found.size() < static_cast<size_t>(listed) && passed == 0;
-        const int64 before = count + left.count;
-        const Ran ran =
-            run_found(pass_over(found, passed, wanted),
-                      has_reserve(found) ? std::min<int64>(wanted, listed) : wanted, left);
-        spread.note(ran.held);
-        count += ran.done;
-        if (count + left.count > before)
+        const int32 left_before = left.count;
+        const Searched searched = search_from(place, ring, wanted, room, left);
+        count += searched.done;
+        if (searched.done > 0 || left.count > left_before) {
+            if (place == Place::in_some_slots)
+                place = first_place();
             continue;
-        if (!is_whole && !is_from_head) {
-            is_from_head = true;
+        }
+        if (place != Place::at_oldest && !searched.is_all) {
+            place = place == Place::in_some_slots ? Place::behind_oldest : Place::at_oldest;
             continue;
         }
         // Nothing is due, or other sessions hold what is.

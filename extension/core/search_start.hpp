@@ -1,0 +1,75 @@
+// Where a session begins to search what is due. Who meets no other session begins at the oldest;
+// those who do begin each at another place, so that they do not all try the same ones.
+#pragma once
+#ifdef POSTGRES_H
+#error "core comes before PostgreSQL headers"
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace stacksaga::core {
+
+/// By how many sessions this one has met.
+class SearchStart {
+    // Reading so many candidates costs as much as some claims do.
+    static constexpr std::int32_t items_max = 1024;
+    static constexpr std::int32_t items_per_conflict = 16;
+    static constexpr std::int32_t elsewhere_max = 7;
+
+public:
+    /// So many items had been locked by others.
+    constexpr void note(std::int32_t conflicts) {
+        if (conflicts > 0)
+            items_ = std::min(items_max, items_ + items_per_conflict * conflicts);
+        else
+            items_ -= (items_ + 7) / 8;
+    }
+
+    /// Of so many items one is to be the first.
+    constexpr std::int32_t items() const { return items_; }
+    /// So many of them are passed over, fewer than `most`. `random01` in [0, 1).
+    constexpr std::int32_t passed(double random01, std::int32_t most = items_max) const {
+        return static_cast<std::int32_t>(random01 * std::min(items_, most));
+    }
+
+    /// Whether to search where the oldest are not. Not where nobody was met, nor the eighth time
+    /// in a row: what is old and free again may not be left until the others are gone.
+    constexpr bool is_elsewhere() {
+        elsewhere_ = items_ > 0 && elsewhere_ < elsewhere_max ? elsewhere_ + 1 : 0;
+        return elsewhere_ > 0;
+    }
+
+private:
+    std::int32_t items_ = 0;
+    std::int32_t elsewhere_ = 0; ///< so many searches in a row
+};
+
+/// Behind the step that a session claimed last the next free ones are, while the oldest are what
+/// others have claimed and not committed yet. Instants are in microseconds.
+class LastClaim {
+public:
+    /// A step that was due at this instant was claimed at `now`.
+    constexpr void note(std::int64_t due_at, std::int64_t now) {
+        due_at_ = due_at;
+        at_ = now;
+    }
+
+    /// Where to search at `now`; nullopt: there was no claim recently, or none since the last call.
+    constexpr std::optional<std::int64_t> take(std::int64_t now) {
+        const std::optional<std::int64_t> at = std::exchange(at_, std::nullopt);
+        if (!at || *at > now || now - *at > recent_us)
+            return std::nullopt;
+        return due_at_;
+    }
+
+private:
+    // What others have claimed in the meantime lies behind the step, and is stepped over.
+    static constexpr std::int64_t recent_us = 100'000;
+    std::int64_t due_at_ = 0;
+    std::optional<std::int64_t> at_{};
+};
+
+} // namespace stacksaga::core
