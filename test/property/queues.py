@@ -24,13 +24,14 @@ class Step:
 
     def __init__(self, saga, rank, group, due, number):
         self.saga, self.rank, self.group, self.due, self.number = saga, rank, group, due, number
+        self.due_by = due  # later than `due`, if its place is that of the settlement of its lease
         self.lease = self.lease_end = None
         self.ran_out = False  # its last lease did, and it may not be settled
 
 
 def is_before(a, b):
     """Steps that fell due at the same instant of the model have an order while they are new."""
-    return a.due < b.due or (a.due == b.due and 0 < a.number < b.number)
+    return a.due_by < b.due or (a.due_by == b.due and 0 < a.number < b.number)
 
 
 class Model:
@@ -52,7 +53,8 @@ class Model:
         """Under limits a claim settles what ran out; without, only now and then while there is enough else to claim."""
         if (self.max_running, self.per_group, self.rate) != (None, None, None):
             for step in self.steps.values():
-                step.ran_out = False
+                if step.ran_out:
+                    step.ran_out, step.due_by = False, max(step.due, self.now)
 
     def due(self):
         return [s for s in self.steps.values()
@@ -159,7 +161,8 @@ class Episode:
             if self.rng.random() < 0.2:
                 self.sql("SELECT stacksaga.fail_step(%s, 'a', %s, 'no', 'retryable', make_interval(mins => 15))",
                          step.saga, step.lease)
-                step.due, step.number, step.lease, step.lease_end = self.model.now + RETRY, 0, None, None
+                step.due = step.due_by = self.model.now + RETRY
+                step.number, step.lease, step.lease_end = 0, None, None
                 continue
             self.sql("SELECT stacksaga.complete_step(%s, 'a', %s)", step.saga, step.lease)
             del self.model.steps[step.saga]

@@ -15,7 +15,7 @@ from filled import add_messages, add_sagas
 # What a transaction by hand does that does as little as a call: on few processors that is slower with more clients, too.
 WRITE = "INSERT INTO floor (payload) VALUES ('{}');"
 READ = "\\set n random(1, 1000)\nSELECT payload FROM floor_row WHERE n = :n;"
-# A row goes into a queue, and the oldest one out. It loses most: sessions that were interrupted hold what is oldest, and
+# A row goes into a queue, and the oldest one out, as by a claim. It loses most: sessions that were interrupted hold what is oldest, and
 # what they may still see has to be passed over.
 TAKE = """INSERT INTO floor_queue DEFAULT VALUES;
 DELETE FROM floor_queue WHERE id = (SELECT id FROM floor_queue ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED);"""
@@ -125,6 +125,7 @@ class Start(Call):
 class Claim(PooledCall):
     name = 'claim'
     script = "SELECT count(*) FROM stacksaga.claim_steps('payments', 'till-' || :client_id::int, lease => '1 day');"
+    floor = TAKE
     add = staticmethod(add_sagas)
 
     def left(self, db):

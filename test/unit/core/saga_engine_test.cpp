@@ -213,6 +213,17 @@ TEST(SagaForward, ALeaseThatRanOutLeavesAnUnknownOutcome) {
     EXPECT_EQ(s.text(), "completed");
 }
 
+TEST(SagaForward, ALeaseThatIsSettledLateIsDueThenAndNotBefore) {
+    TestSaga s("a queue");
+    s.start();
+    s.claim("a");
+    const std::int64_t ran_out = s.work("a")->due_at;
+    s.pass(3600);
+    s.run("a");
+    EXPECT_GT(s.now, ran_out + 5 * second);
+    EXPECT_EQ(s.work("a")->due_at, s.now);
+}
+
 TEST(SagaForward, AnAttemptThatTakesTooLongIsSettledWhileItsLeaseHolds) {
     TestSaga s("a queue; deadline");
     s.start();
