@@ -15,8 +15,8 @@ from filled import add_messages, add_sagas
 # What a transaction by hand does that does as little as a call: on few processors that is slower with more clients, too.
 WRITE = "INSERT INTO floor (payload) VALUES ('{}');"
 READ = "\\set n random(1, 1000)\nSELECT payload FROM floor_row WHERE n = :n;"
-# A row goes into a queue, and the oldest one out, as by a claim. It loses most: sessions that were interrupted hold what is oldest, and
-# what they may still see has to be passed over.
+# A row goes into a queue, and the oldest one out, as by a claim. It loses most: sessions that were interrupted hold what
+# is oldest, and what they may still see has to be passed over.
 TAKE = """INSERT INTO floor_queue DEFAULT VALUES;
 DELETE FROM floor_queue WHERE id = (SELECT id FROM floor_queue ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED);"""
 
