@@ -42,11 +42,19 @@ def best(rates):
     return max(rates)
 
 
+def floor_part(floors, place, neighbour):
+    """What part of its rate the floor keeps from the neighbour to the place: 1 where it is no slower."""
+    rates, others = floors.get(place.clients), floors.get(neighbour.clients)
+    return min(1.0, best(rates) / max(best(others), 1e-9)) if rates and others else 1.0
+
+
 @dataclasses.dataclass
 class Again:
-    """A place and its neighbour, measured again in turns."""
+    """A place and its neighbour, measured again in turns, and between them the floor at both numbers of clients: the
+    machine may be another one than when the floor was measured first."""
     rates: list
     others: list
+    floors: dict = dataclasses.field(default_factory=dict)
 
     def part(self):
         """What part of its neighbour's rate the point reached."""
@@ -77,14 +85,14 @@ class Group:
         fewer_rows = [other for other in self.rates if other.clients == place.clients and other.rows < place.rows]
         return [max(others) for others in (fewer_clients, fewer_rows) if others]
 
-    def floor_part(self, place, neighbour):
-        """What part of its rate the floor keeps from the neighbour to the place: 1 where it is no slower."""
-        rates, others = self.floors.get(place.clients), self.floors.get(neighbour.clients)
-        return min(1.0, best(rates) / max(best(others), 1e-9)) if rates and others else 1.0
+    def floor_part(self, pair):
+        """What the floor keeps, by its last measurement."""
+        floors = self.again[pair].floors if pair in self.again else {}
+        return floor_part(floors or self.floors, *pair)
 
     def allowed(self, pair, limit):
         """What part of its neighbour's rate a place must reach: the limit times what the floor keeps."""
-        return limit * self.floor_part(*pair)
+        return limit * self.floor_part(pair)
 
     def below(self, limit):
         """Pairs of a place and a neighbour whose rate it does not reach as far as it must."""
@@ -102,7 +110,7 @@ class Group:
         again = self.again[pair]
         return (f'{self.call} {self.conditions}: {place}: {best(again.rates):,.0f}/s against '
                 f'{best(again.others):,.0f}/s with {neighbour}, {again.part():.2f} of it where '
-                f'{self.allowed(pair, limit):.2f} is allowed (the floor keeps {self.floor_part(*pair):.2f}; '
+                f'{self.allowed(pair, limit):.2f} is allowed (the floor keeps {self.floor_part(pair):.2f}; '
                 f'at first {first:,.0f}/s against {other:,.0f}/s, {first / other:.2f})')
 
 

@@ -94,9 +94,14 @@ class Sweep:
                 # There and back, so that a place is not always measured after the same other one.
                 for place in places if number % 2 == 0 else reversed(places):
                     group.rates.setdefault(place, []).append(rate(place, SECONDS))
-            group.floors = self.floors_of(call.floor_under(conditions), databases[min(self.chosen.rows)])
+            def floor(clients, seconds):
+                self.seed += 1
+                return floor_rate(databases[min(self.chosen.rows)], script, clients, seconds, self.seed)
+
+            script = call.floor_under(conditions)
+            group.floors = self.floors_of(script, floor)
             for pair in group.below(self.chosen.limit):
-                group.again[pair] = self.measure_pair(rate, pair, group.allowed(pair, self.chosen.limit))
+                self.measure_pair(group, pair, rate, floor)
         self.groups.append(group)
         failures = group.failures(self.chosen.limit)
         print(f'{group.call} {conditions}: {len(group.rates)} points in {time.monotonic() - started:.0f} s, '
@@ -104,26 +109,28 @@ class Sweep:
         for pair in failures:
             print(f'  {group.explain(pair, self.chosen.limit)}', flush=True)
 
-    def floors_of(self, floor, db):
+    def floors_of(self, script, floor):
         """The floor's rates at each number of clients, measured once for all calls that have this one."""
-        if floor not in self.floors:
+        if script not in self.floors:
             rates = {clients: [] for clients in self.chosen.clients}
             for _, clients in itertools.product(range(self.chosen.rounds_of_floor), self.chosen.clients):
-                self.seed += 1
-                rates[clients].append(floor_rate(db, floor, clients, SECONDS, self.seed))
-            self.floors[floor] = rates
-        return self.floors[floor]
+                rates[clients].append(floor(clients, SECONDS))
+            self.floors[script] = rates
+        return self.floors[script]
 
-    def measure_pair(self, rate, pair, allowed):
-        """Both places of a pair in rounds that take turns, A B, B A, ..., until they are clear, or for all rounds."""
-        again = Again([], [])
+    def measure_pair(self, group, pair, rate, floor):
+        """Both places of a pair, and the floor under their clients where these are not as many, in rounds that take
+        turns, A B, B A, ..., until they are clear, or for all rounds."""
+        again = group.again[pair] = Again([], [])
         kept = {pair[0]: again.rates, pair[1]: again.others}
+        has_floor = pair[0].clients != pair[1].clients
         for number in range(self.chosen.rounds_again):
             for place in pair if number % 2 == 0 else reversed(pair):
                 kept[place].append(rate(place, SECONDS_AGAIN))
-            if number + 1 >= FEWEST_AGAIN and again.is_clear(allowed):
+                if has_floor:
+                    again.floors.setdefault(place.clients, []).append(floor(place.clients, SECONDS_AGAIN))
+            if number + 1 >= FEWEST_AGAIN and again.is_clear(group.allowed(pair, self.chosen.limit)):
                 break
-        return again
 
     def run(self):
         """Measures everything that is not reported yet; returns what failed, in words."""

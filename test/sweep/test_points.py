@@ -98,6 +98,15 @@ class MeasuredAgain(unittest.TestCase):
         self.assertEqual(slow.failures(LIMIT), [self.pair])
         self.assertIn('0.56 is allowed (the floor keeps 0.70', slow.explain(self.pair, LIMIT))
 
+    def test_the_floor_of_the_same_minutes_counts(self):
+        slow = group(r0c16=60.0)
+        slow.floors = {4: [1000.0], 16: [1000.0]}
+        slow.again[self.pair] = Again([60.0], [100.0], {4: [900.0, 800.0], 16: [540.0, 630.0]})
+        self.assertEqual(slow.failures(LIMIT), [])
+        self.assertIn('0.56 is allowed (the floor keeps 0.70', slow.explain(self.pair, LIMIT))
+        slow.again[self.pair].floors[16] = [900.0]
+        self.assertEqual(slow.failures(LIMIT), [self.pair])
+
     def test_more_rounds_are_spared_where_a_tenth_is_left(self):
         self.assertTrue(Again([89.0], [100.0]).is_clear(LIMIT))
         self.assertFalse(Again([87.0], [100.0]).is_clear(LIMIT))
