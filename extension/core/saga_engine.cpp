@@ -116,7 +116,7 @@ void try_again(SagaState &saga, const Step &step, const Work &work, const Failur
     const std::int64_t delay = f.retry_after_us.value_or(
         delay_before(work.attempt - work.attempt_base + 1, policy, random));
     ++saga.changes.retries;
-    // Who searches what is due may not look for it in the past: others were there already.
+    // Not in the past: sessions that have looked since then begin their searches behind it.
     const std::int64_t due_at = std::max(saga.now, time_plus(f.since, delay));
     pause_work(saga, work, due_at, f.keep_lease, false);
 }

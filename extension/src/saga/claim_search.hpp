@@ -4,9 +4,11 @@
 // Most queues hold steps of the usual rank without a group only: one range of one index, in the
 // order of due_at. Ranks and groups, where there are any, are claim_turns.hpp's.
 //
-// Claimers that meet at the head of a queue step over some entries of the index, at random, so that
-// each one finds steps that no other has just locked; where the queue is shorter than that, they
-// choose from all of it. A claimer that meets nobody takes the oldest steps.
+// Claimers that meet at the head of a queue go on behind the step that each claimed last. Every
+// eighth time, and after a search that claimed nothing, they step over some entries of the index
+// from the head on, at random, so that each one finds steps that no other has just locked; where
+// the queue is shorter than that, they choose from all of it. A claimer that meets nobody takes the
+// oldest steps.
 #pragma once
 #include "pg/pg.hpp"
 #include "src/ring/node.hpp"
