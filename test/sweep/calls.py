@@ -4,44 +4,11 @@ To add one, write a subclass of Call that has a name; the sweep finds it by itse
 """
 
 import pathlib
-import re
-import subprocess
-import sys
-import tempfile
 
 import measure
 from filled import add_messages, add_sagas
-
-# What a transaction by hand does that does as little as a call: on few processors that is slower with more clients, too.
-WRITE = "INSERT INTO floor (payload) VALUES ('{}');"
-READ = "\\set n random(1, 1000)\nSELECT payload FROM floor_row WHERE n = :n;"
-# A row goes into a queue, and the oldest one out, as by a claim. It loses most: sessions that were interrupted hold what
-# is oldest, and what they may still see has to be passed over.
-TAKE = """INSERT INTO floor_queue DEFAULT VALUES;
-DELETE FROM floor_queue WHERE id = (SELECT id FROM floor_queue ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED);"""
-
-# The first second of a round opens sessions, which plan and load what they need: it is not counted.
-WARM = 1
-
-
-def pgbench(db, script, clients, extent, seed):
-    """Runs a script of pgbench; returns how many transactions it did, and how many a second after the first one."""
-    with tempfile.NamedTemporaryFile('w', suffix='.sql') as file:
-        file.write(script)
-        file.flush()
-        done = subprocess.run(
-            [measure.PGBENCH, '-n', '-M', 'prepared', '-c', str(clients), '-j', str(min(clients, 2)), '-P', '1',
-             '--random-seed', str(seed), *extent, '-f', file.name, db.name], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f'pgbench failed in {db.name}:\n{done.stdout}{done.stderr}')
-    count = int(re.search(r'actually processed: (\d+)', done.stdout)[1])
-    if count == 0:
-        return 0, 0.0
-    seconds = count / float(re.search(r'tps = ([\d.]+) \(without', done.stdout)[1])
-    begun, early = map(float, re.search(r'progress: ([\d.]+) s, ([\d.]+) tps', done.stderr).groups()) \
-        if '-T' in extent else (0, 0)
-    return count, (count - begun * early) / (seconds - begun)
-
+from floors import ANSWER, READ, START, TAKE, WRITE
+from load import WARM, pgbench
 
 class Call:
     """A call whose every transaction is one item, and that needs nothing but the rows of its database."""
@@ -60,7 +27,7 @@ class Call:
             db.sql(self.empty)
 
     def floor_under(self, conditions):
-        """WRITE, READ or TAKE."""
+        """What is done by hand under the same conditions."""
         return self.floor
 
     def items(self, db):
@@ -79,18 +46,6 @@ class Call:
                                         ['-T', str(WARM + seconds)], seed)
             if not self.used_up(db):
                 return per_second if before is None else per_second * (self.items(db) - before) / max(1, count)
-
-
-def floor_rate(db, script, clients, seconds, seed):
-    """How often a second WRITE, READ or TAKE is done in one round."""
-    db.sql('CREATE TABLE IF NOT EXISTS floor (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), payload jsonb)')
-    db.sql('CREATE TABLE IF NOT EXISTS floor_queue (id uuid PRIMARY KEY DEFAULT gen_random_uuid(),'
-           ' due_at timestamptz NOT NULL DEFAULT clock_timestamp())')
-    db.sql('CREATE INDEX IF NOT EXISTS floor_queue_due_at ON floor_queue (due_at)')
-    db.sql('TRUNCATE floor, floor_queue')
-    db.sql("CREATE TABLE IF NOT EXISTS floor_row AS SELECT n, '{}'::jsonb AS payload FROM generate_series(1, 1000) AS n")
-    db.sql('CREATE UNIQUE INDEX IF NOT EXISTS floor_row_n ON floor_row (n)')
-    return pgbench(db, script, clients, ['-T', str(WARM + seconds)], seed)[1]
 
 
 class PooledCall(Call):
@@ -119,6 +74,7 @@ class PooledCall(Call):
 class Start(Call):
     name = 'start'
     script = """SELECT * FROM stacksaga.start_saga('order', '{"amount": 20}');"""
+    floor = START
     empty = 'TRUNCATE stacksaga.saga, stacksaga.work'
 
 
@@ -138,6 +94,7 @@ class Claim(PooledCall):
 class Complete(PooledCall):
     """Answers of steps that were claimed before the round, each by one session."""
     name = 'complete'
+    floor = ANSWER
     answer = """complete_step(saga_id, 'charge', lease, '{"receipt": 4711}')"""
     BATCH = 1000
 

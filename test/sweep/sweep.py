@@ -13,8 +13,9 @@ import time
 
 import psycopg
 
-from calls import WARM, every_call, floor_rate
+from calls import every_call
 from filled import Filled
+from load import WARM
 from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, table
 
 # How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
@@ -96,10 +97,10 @@ class Sweep:
                     group.rates.setdefault(place, []).append(rate(place, SECONDS))
             def floor(clients, seconds):
                 self.seed += 1
-                return floor_rate(databases[min(self.chosen.rows)], script, clients, seconds, self.seed)
+                return by_hand.rate(databases[min(self.chosen.rows)], clients, seconds, self.seed)
 
-            script = call.floor_under(conditions)
-            group.floors = self.floors_of(script, floor)
+            by_hand = call.floor_under(conditions)
+            group.floors = self.floors_of(by_hand, floor)
             for pair in group.below(self.chosen.limit):
                 self.measure_pair(group, pair, rate, floor)
         self.groups.append(group)
@@ -109,14 +110,14 @@ class Sweep:
         for pair in failures:
             print(f'  {group.explain(pair, self.chosen.limit)}', flush=True)
 
-    def floors_of(self, script, floor):
+    def floors_of(self, by_hand, floor):
         """The floor's rates at each number of clients, measured once for all calls that have this one."""
-        if script not in self.floors:
+        if by_hand not in self.floors:
             rates = {clients: [] for clients in self.chosen.clients}
             for _, clients in itertools.product(range(self.chosen.rounds_of_floor), self.chosen.clients):
                 rates[clients].append(floor(clients, SECONDS))
-            self.floors[script] = rates
-        return self.floors[script]
+            self.floors[by_hand] = rates
+        return self.floors[by_hand]
 
     def measure_pair(self, group, pair, rate, floor):
         """Both places of a pair, and the floor under their clients where these are not as many, in rounds that take
