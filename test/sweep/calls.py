@@ -10,6 +10,7 @@ from filled import add_messages, add_sagas
 from floors import ANSWER, READ, START, TAKE, WRITE
 from load import WARM, pgbench
 
+
 class Call:
     """A call whose every transaction is one item, and that needs nothing but the rows of its database."""
     name = ''
