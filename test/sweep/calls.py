@@ -7,7 +7,7 @@ import pathlib
 
 import measure
 from filled import add_messages, add_sagas
-from floors import ANSWER, READ, START, TAKE, WRITE
+from floors import ANSWER, BATCH, READ, READ_KEY, START, TAKE, WRITE
 from load import WARM, pgbench
 
 
@@ -171,6 +171,7 @@ class Receive(PooledCall):
     """Ten messages received, and acknowledged in a transaction of their own; an item is a message."""
     name = 'receive'
     area = 'messages'
+    floor = BATCH
     pool = 20_000
     script = """
 SELECT count(*) AS messages, max(batch_id) AS batch
@@ -204,7 +205,7 @@ END;
 class Replay(Call):
     """A key that is completed, begun again."""
     name = 'replay'
-    floor = READ
+    floor = READ_KEY
     area = 'keys'
     least = 1000
     script = ("\\set key random(1, {rows})\n"

@@ -42,27 +42,29 @@ def best(rates):
     return max(rates)
 
 
-def floor_part(floors, place, neighbour):
-    """What part of its rate the floor keeps from the neighbour to the place: 1 where it is no slower."""
-    rates, others = floors.get(place.clients), floors.get(neighbour.clients)
-    return min(1.0, best(rates) / max(best(others), 1e-9)) if rates and others else 1.0
+def part(rates, others):
+    return best(rates) / max(best(others), 1e-9)
+
+
+# After how many rounds a doubtful point passes, and how far it must be above what is allowed then.
+PASSES = ((2, 1.1), (5, 1.0))
 
 
 @dataclasses.dataclass
 class Again:
-    """A place and its neighbour, measured again in turns, and between them the floor at both numbers of clients: the
-    machine may be another one than when the floor was measured first."""
+    """A place and its neighbour, measured again in turns, and between them the floor at both: the machine may be
+    another one than when the floor was measured first."""
     rates: list
     others: list
     floors: dict = dataclasses.field(default_factory=dict)
 
     def part(self):
         """What part of its neighbour's rate the point reached."""
-        return best(self.rates) / max(best(self.others), 1e-9)
+        return part(self.rates, self.others)
 
-    def is_clear(self, allowed):
-        """Whether more rounds would hardly make it a failure: it is above what is allowed by a tenth."""
-        return self.part() >= 1.1 * allowed
+    def passes(self, allowed):
+        """Whether the rounds so far are enough to say that it does."""
+        return any(len(self.rates) >= rounds and self.part() >= margin * allowed for rounds, margin in PASSES)
 
 
 @dataclasses.dataclass
@@ -86,9 +88,10 @@ class Group:
         return [max(others) for others in (fewer_clients, fewer_rows) if others]
 
     def floor_part(self, pair):
-        """What the floor keeps, by its last measurement."""
-        floors = self.again[pair].floors if pair in self.again else {}
-        return floor_part(floors or self.floors, *pair)
+        """What part of its rate the floor keeps, by its last measurement: 1 where it is no slower."""
+        again = self.again[pair].floors if pair in self.again else {}
+        rates, others = (again.get(place) or self.floors.get(place.clients) for place in pair)
+        return min(1.0, part(rates, others)) if rates and others else 1.0
 
     def allowed(self, pair, limit):
         """What part of its neighbour's rate a place must reach: the limit times what the floor keeps."""

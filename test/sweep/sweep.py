@@ -20,8 +20,6 @@ from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, table
 
 # How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
 SECONDS, SECONDS_AGAIN = 1, 2
-# The fewest rounds in which a doubtful pair may become clear.
-FEWEST_AGAIN = 2
 
 # What the cut leaves: points far apart, under the conditions that are hardest on a plan, and a limit
 # that only a collapse falls below, because it runs beside anything.
@@ -29,7 +27,7 @@ CUT = {'calls': 'start,claim,complete,publish,receive,idempotency,sagas,metrics'
        'rows': '0,100000', 'seconds_per_point': 1, 'conditions': 'stale/worker/held', 'limit': 0.5,
        'rounds_again': 3, 'rounds_of_floor': 2}
 FULL = {'calls': ','.join(every_call()), 'clients': '1,4,16,64', 'rows': '0,100000,1000000', 'seconds_per_point': 1,
-        'conditions': ','.join(map(str, PAIRWISE)), 'limit': 0.8, 'rounds_again': 5, 'rounds_of_floor': 8}
+        'conditions': ','.join(map(str, PAIRWISE)), 'limit': 0.8, 'rounds_again': 12, 'rounds_of_floor': 8}
 
 
 def numbers(text):
@@ -95,14 +93,17 @@ class Sweep:
                 # There and back, so that a place is not always measured after the same other one.
                 for place in places if number % 2 == 0 else reversed(places):
                     group.rates.setdefault(place, []).append(rate(place, SECONDS))
-            def floor(clients, seconds):
-                self.seed += 1
-                return by_hand.rate(databases[min(self.chosen.rows)], clients, seconds, self.seed)
-
             by_hand = call.floor_under(conditions)
+
+            def floor(place, seconds):
+                self.seed += 1
+                rows = place.rows if by_hand.is_of_rows else min(self.chosen.rows)
+                return by_hand.rate(databases[rows], max(rows, call.least), place.clients, seconds, self.seed)
+
             group.floors = self.floors_of(by_hand, floor)
             for pair in group.below(self.chosen.limit):
-                self.measure_pair(group, pair, rate, floor)
+                has_floor = by_hand.is_of_rows or pair[0].clients != pair[1].clients
+                self.measure_pair(group, pair, rate, floor if has_floor else None)
         self.groups.append(group)
         failures = group.failures(self.chosen.limit)
         print(f'{group.call} {conditions}: {len(group.rates)} points in {time.monotonic() - started:.0f} s, '
@@ -115,22 +116,21 @@ class Sweep:
         if by_hand not in self.floors:
             rates = {clients: [] for clients in self.chosen.clients}
             for _, clients in itertools.product(range(self.chosen.rounds_of_floor), self.chosen.clients):
-                rates[clients].append(floor(clients, SECONDS))
+                rates[clients].append(floor(Place(min(self.chosen.rows), clients), SECONDS))
             self.floors[by_hand] = rates
         return self.floors[by_hand]
 
     def measure_pair(self, group, pair, rate, floor):
-        """Both places of a pair, and the floor under their clients where these are not as many, in rounds that take
-        turns, A B, B A, ..., until they are clear, or for all rounds."""
+        """Both places of a pair, and the floor at both where it may differ, in rounds that take turns, A B, B A, ...,
+        until it passes, or for all rounds."""
         again = group.again[pair] = Again([], [])
         kept = {pair[0]: again.rates, pair[1]: again.others}
-        has_floor = pair[0].clients != pair[1].clients
         for number in range(self.chosen.rounds_again):
             for place in pair if number % 2 == 0 else reversed(pair):
                 kept[place].append(rate(place, SECONDS_AGAIN))
-                if has_floor:
-                    again.floors.setdefault(place.clients, []).append(floor(place.clients, SECONDS_AGAIN))
-            if number + 1 >= FEWEST_AGAIN and again.is_clear(group.allowed(pair, self.chosen.limit)):
+                if floor:
+                    again.floors.setdefault(place, []).append(floor(place, SECONDS_AGAIN))
+            if again.passes(group.allowed(pair, self.chosen.limit)):
                 break
 
     def run(self):

@@ -101,15 +101,29 @@ class MeasuredAgain(unittest.TestCase):
     def test_the_floor_of_the_same_minutes_counts(self):
         slow = group(r0c16=60.0)
         slow.floors = {4: [1000.0], 16: [1000.0]}
-        slow.again[self.pair] = Again([60.0], [100.0], {4: [900.0, 800.0], 16: [540.0, 630.0]})
+        slow.again[self.pair] = Again([60.0], [100.0], {self.pair[1]: [900.0, 800.0], self.pair[0]: [540.0, 630.0]})
         self.assertEqual(slow.failures(LIMIT), [])
         self.assertIn('0.56 is allowed (the floor keeps 0.70', slow.explain(self.pair, LIMIT))
-        slow.again[self.pair].floors[16] = [900.0]
+        slow.again[self.pair].floors[self.pair[0]] = [900.0]
         self.assertEqual(slow.failures(LIMIT), [self.pair])
 
-    def test_more_rounds_are_spared_where_a_tenth_is_left(self):
-        self.assertTrue(Again([89.0], [100.0]).is_clear(LIMIT))
-        self.assertFalse(Again([87.0], [100.0]).is_clear(LIMIT))
+    def test_two_rounds_are_enough_where_a_tenth_is_left(self):
+        self.assertFalse(Again([89.0], [100.0]).passes(LIMIT))
+        self.assertTrue(Again([89.0, 10.0], [100.0, 10.0]).passes(LIMIT))
+        self.assertFalse(Again([87.0, 10.0], [100.0, 10.0]).passes(LIMIT))
+
+    def test_five_rounds_are_enough_at_the_limit(self):
+        self.assertFalse(Again([80.0] * 4, [100.0] * 4).passes(LIMIT))
+        self.assertTrue(Again([80.0] * 5, [100.0] * 5).passes(LIMIT))
+        self.assertFalse(Again([79.0] * 5, [100.0] * 5).passes(LIMIT))
+
+    def test_a_floor_that_knows_the_rows_allows_fewer_with_more_rows(self):
+        slow = group(r1000c4=60.0)
+        pair = (Place(1000, 4), Place(0, 4))
+        slow.again[pair] = Again([60.0], [100.0])
+        self.assertEqual(slow.failures(LIMIT), [pair])
+        slow.again[pair].floors = {pair[0]: [700.0], pair[1]: [1000.0]}
+        self.assertEqual(slow.failures(LIMIT), [])
 
     def test_a_floor_that_gains_asks_for_no_more(self):
         slow = group(r0c16=40.0)
