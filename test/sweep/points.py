@@ -7,6 +7,7 @@ points with the next smaller number of clients, and of rows, and all else equal.
 import csv
 import dataclasses
 import itertools
+import statistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,29 +43,55 @@ def best(rates):
     return max(rates)
 
 
-def part(rates, others):
-    return best(rates) / max(best(others), 1e-9)
+def part(rate, other):
+    return rate / max(other, 1e-9)
 
 
-# After how many rounds a doubtful point passes, and how far it must be above what is allowed then.
-PASSES = ((2, 1.1), (5, 1.0))
+@dataclasses.dataclass
+class Round:
+    """A place and its neighbour measured one behind the other, and the floor at both where it may differ."""
+    rate: float
+    other: float
+    floor: float = 0.0
+    other_floor: float = 0.0
+
+    def kept(self):
+        """What part of its neighbour's rate the place reached."""
+        return part(self.rate, self.other)
+
+    def floor_kept(self):
+        """The same of the floor: 1 where it is no slower."""
+        return min(1.0, part(self.floor, self.other_floor)) if self.floor else 1.0
+
+    def reaches(self, limit):
+        return self.kept() >= limit * self.floor_kept()
 
 
 @dataclasses.dataclass
 class Again:
-    """A place and its neighbour, measured again in turns, and between them the floor at both: the machine may be
-    another one than when the floor was measured first."""
-    rates: list
-    others: list
-    floors: dict = dataclasses.field(default_factory=dict)
+    """A place and its neighbour measured again, in rounds that take turns: what a machine does differs more from one
+    minute to the next than from one half of a round to the other."""
+    # It fails if fewer of its rounds reach the limit, one in so many: by chance that is 2 of 100 of the points that are
+    # just at the limit, with twelve rounds.
+    ONE_IN = 4
+    rounds: list = dataclasses.field(default_factory=list)
 
-    def part(self):
-        """What part of its neighbour's rate the point reached."""
-        return part(self.rates, self.others)
+    def reached(self, limit):
+        """How many rounds reach the limit."""
+        return sum(again.reaches(limit) for again in self.rounds)
 
-    def passes(self, allowed):
-        """Whether the rounds so far are enough to say that it does."""
-        return any(len(self.rates) >= rounds and self.part() >= margin * allowed for rounds, margin in PASSES)
+    def failed(self, limit):
+        return self.reached(limit) * self.ONE_IN < len(self.rounds)
+
+    def is_decided(self, limit, rounds):
+        """Whether the rest of so many rounds would change nothing."""
+        reached = self.reached(limit)
+        most = reached + rounds - len(self.rounds)
+        return reached * self.ONE_IN >= rounds or most * self.ONE_IN < rounds
+
+    def median(self, what):
+        """The median of something of its rounds."""
+        return statistics.median(map(what, self.rounds))
 
 
 @dataclasses.dataclass
@@ -87,34 +114,30 @@ class Group:
         fewer_rows = [other for other in self.rates if other.clients == place.clients and other.rows < place.rows]
         return [max(others) for others in (fewer_clients, fewer_rows) if others]
 
-    def floor_part(self, pair):
-        """What part of its rate the floor keeps, by its last measurement: 1 where it is no slower."""
-        again = self.again[pair].floors if pair in self.again else {}
-        rates, others = (again.get(place) or self.floors.get(place.clients) for place in pair)
-        return min(1.0, part(rates, others)) if rates and others else 1.0
-
-    def allowed(self, pair, limit):
-        """What part of its neighbour's rate a place must reach: the limit times what the floor keeps."""
-        return limit * self.floor_part(pair)
+    def first(self, pair):
+        """The first measurement of a pair, as a round. Where only rows differ the floor is the same."""
+        place, neighbour = pair
+        floors = [best(self.floors.get(each.clients, [0.0])) for each in pair]
+        return Round(self.rate(place), self.rate(neighbour), *floors)
 
     def below(self, limit):
         """Pairs of a place and a neighbour whose rate it does not reach as far as it must."""
         pairs = [(place, neighbour) for place in sorted(self.rates) for neighbour in self.neighbours(place)]
-        return [pair for pair in pairs if self.rate(pair[0]) < self.allowed(pair, limit) * self.rate(pair[1])]
+        return [pair for pair in pairs if not self.first(pair).reaches(limit)]
 
     def failures(self, limit):
         """The pairs that were below what is allowed both times."""
-        return [pair for pair, again in self.again.items() if again.part() < self.allowed(pair, limit)]
+        return [pair for pair, again in self.again.items() if again.failed(limit)]
 
     def explain(self, pair, limit):
         """A failure in words, with what was measured at first and then."""
         place, neighbour = pair
-        first, other = self.rate(place), self.rate(neighbour)
-        again = self.again[pair]
-        return (f'{self.call} {self.conditions}: {place}: {best(again.rates):,.0f}/s against '
-                f'{best(again.others):,.0f}/s with {neighbour}, {again.part():.2f} of it where '
-                f'{self.allowed(pair, limit):.2f} is allowed (the floor keeps {self.floor_part(pair):.2f}; '
-                f'at first {first:,.0f}/s against {other:,.0f}/s, {first / other:.2f})')
+        first, again = self.first(pair), self.again[pair]
+        return (f'{self.call} {self.conditions}: {place}: {again.median(lambda each: each.rate):,.0f}/s against '
+                f'{again.median(lambda each: each.other):,.0f}/s with {neighbour}, {again.median(Round.kept):.2f} of it '
+                f'where the floor keeps {again.median(Round.floor_kept):.2f} (medians); {again.reached(limit)} of '
+                f'{len(again.rounds)} rounds reach {limit} of that (at first {first.rate:,.0f}/s against '
+                f'{first.other:,.0f}/s, {first.kept():.2f})')
 
 
 def table(groups, limit):

@@ -2,7 +2,7 @@
 
 Points are measured in short rounds that take turns. A point whose best round falls below the limit, times that of its
 neighbour with fewer clients or rows, is measured again together with that neighbour, in more and longer rounds,
-and fails only if it is below the limit once more. Runs inside test/tools/with-postgres.
+and fails if most of these say so, too. Runs inside test/tools/with-postgres.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import psycopg
 from calls import every_call
 from filled import Filled
 from load import WARM
-from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, table
+from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, Round, table
 
 # How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
 SECONDS, SECONDS_AGAIN = 1, 2
@@ -122,16 +122,14 @@ class Sweep:
 
     def measure_pair(self, group, pair, rate, floor):
         """Both places of a pair, and the floor at both where it may differ, in rounds that take turns, A B, B A, ...,
-        until it passes, or for all rounds."""
-        again = group.again[pair] = Again([], [])
-        kept = {pair[0]: again.rates, pair[1]: again.others}
-        for number in range(self.chosen.rounds_again):
-            for place in pair if number % 2 == 0 else reversed(pair):
-                kept[place].append(rate(place, SECONDS_AGAIN))
-                if floor:
-                    again.floors.setdefault(place, []).append(floor(place, SECONDS_AGAIN))
-            if again.passes(group.allowed(pair, self.chosen.limit)):
-                break
+        until the rest would change nothing."""
+        again = group.again[pair] = Again()
+        while not again.is_decided(self.chosen.limit, self.chosen.rounds_again):
+            rates, floors = {}, {}
+            for place in pair if len(again.rounds) % 2 == 0 else reversed(pair):
+                rates[place] = rate(place, SECONDS_AGAIN)
+                floors[place] = floor(place, SECONDS_AGAIN) if floor else 0.0
+            again.rounds.append(Round(*(by_place[place] for by_place in (rates, floors) for place in pair)))
 
     def run(self):
         """Measures everything that is not reported yet; returns what failed, in words."""
