@@ -18,14 +18,16 @@ class Floor:
     made_by: str
     emptied: tuple = ()         # before each round
     is_of_rows: bool = False    # it has as many rows as the point
+    needs_vacuum: bool = False  # under a held snapshot it is as slow with few clients as with many
 
     def rate(self, db, rows, clients, seconds, seed):
-        """How often a second it is done in one round, in a database of so many rows."""
-        if not db.sql('SELECT to_regclass(%s) IS NOT NULL', self.table):
-            db.sql(self.made_by.replace('{rows}', str(rows)))
+        """How often a second it is done in one round, with so many rows."""
+        table, made_by, script = (text.replace('{rows}', str(rows)) for text in (self.table, self.made_by, self.script))
+        if not db.sql('SELECT to_regclass(%s) IS NOT NULL', table):
+            db.sql(made_by)
         if self.emptied:
             db.sql(f'TRUNCATE {", ".join(self.emptied)}')
-        return pgbench(db, self.script.replace('{rows}', str(rows)), clients, ['-T', str(WARM + seconds)], seed)[1]
+        return pgbench(db, script, clients, ['-T', str(WARM + seconds)], seed)[1]
 
 
 WRITE = Floor(
@@ -41,10 +43,10 @@ READ = Floor(
 # caches, and sessions that take turns leave fewer there.
 READ_KEY = Floor(
     """\\set n random(1, {rows})
-SELECT request_hash, response FROM floor_key WHERE scope = 'charges' AND key = 'key-' || :n::int;""", 'floor_key',
-    """CREATE TABLE floor_key AS SELECT 'charges' AS scope, 'key-' || n AS key, sha256('20') AS request_hash,
+SELECT request_hash, response FROM floor_key_{rows} WHERE scope = 'charges' AND key = 'key-' || :n::int;""",
+    'floor_key_{rows}', """CREATE TABLE floor_key_{rows} AS SELECT 'charges' AS scope, 'key-' || n AS key, sha256('20') AS request_hash,
            '{"status": 201}'::jsonb AS response FROM generate_series(1, {rows}) AS n;
-       CREATE UNIQUE INDEX floor_key_key ON floor_key (scope, key)""", is_of_rows=True)
+       CREATE UNIQUE INDEX ON floor_key_{rows} (scope, key)""", is_of_rows=True)
 
 # A row goes into a queue, and the oldest one out, as by a claim. It loses most: sessions that were interrupted hold what
 # is oldest, and what they may still see has to be passed over.
@@ -54,7 +56,7 @@ DELETE FROM floor_queue WHERE id = (SELECT id FROM floor_queue ORDER BY due_at L
     'floor_queue',
     """CREATE TABLE floor_queue (id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
            due_at timestamptz NOT NULL DEFAULT clock_timestamp());
-       CREATE INDEX floor_queue_due_at ON floor_queue (due_at)""", ('floor_queue',))
+       CREATE INDEX floor_queue_due_at ON floor_queue (due_at)""", ('floor_queue',), needs_vacuum=True)
 
 # Ten messages are read in order, with a row that says who has them, and a row of a second transaction that says they
 # are done.

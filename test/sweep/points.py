@@ -49,22 +49,18 @@ def part(rate, other):
 
 @dataclasses.dataclass
 class Round:
-    """A place and its neighbour measured one behind the other, and the floor at both where it may differ."""
+    """A place and its neighbour measured one behind the other, and what part of its rate the floor kept."""
     rate: float
     other: float
-    floor: float = 0.0
-    other_floor: float = 0.0
+    floor_kept: float = 1.0
 
     def kept(self):
         """What part of its neighbour's rate the place reached."""
         return part(self.rate, self.other)
 
-    def floor_kept(self):
-        """The same of the floor: 1 where it is no slower."""
-        return min(1.0, part(self.floor, self.other_floor)) if self.floor else 1.0
-
     def reaches(self, limit):
-        return self.kept() >= limit * self.floor_kept()
+        # Where the floor gains no more is asked for.
+        return self.kept() >= limit * min(1.0, self.floor_kept)
 
 
 @dataclasses.dataclass
@@ -117,8 +113,8 @@ class Group:
     def first(self, pair):
         """The first measurement of a pair, as a round. Where only rows differ the floor is the same."""
         place, neighbour = pair
-        floors = [best(self.floors.get(each.clients, [0.0])) for each in pair]
-        return Round(self.rate(place), self.rate(neighbour), *floors)
+        floors = [self.floors.get(each.clients, [1.0]) for each in pair]
+        return Round(self.rate(place), self.rate(neighbour), statistics.median(map(part, *floors)))
 
     def below(self, limit):
         """Pairs of a place and a neighbour whose rate it does not reach as far as it must."""
@@ -135,7 +131,7 @@ class Group:
         first, again = self.first(pair), self.again[pair]
         return (f'{self.call} {self.conditions}: {place}: {again.median(lambda each: each.rate):,.0f}/s against '
                 f'{again.median(lambda each: each.other):,.0f}/s with {neighbour}, {again.median(Round.kept):.2f} of it '
-                f'where the floor keeps {again.median(Round.floor_kept):.2f} (medians); {again.reached(limit)} of '
+                f'where the floor keeps {again.median(lambda each: each.floor_kept):.2f} (medians); {again.reached(limit)} of '
                 f'{len(again.rounds)} rounds reach {limit} of that (at first {first.rate:,.0f}/s against '
                 f'{first.other:,.0f}/s, {first.kept():.2f})')
 

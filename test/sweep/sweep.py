@@ -1,7 +1,7 @@
 """sweep.py [OPTION]...: measures each hot call at many loads, and fails where more clients or rows make it slow.
 
 Points are measured in short rounds that take turns. A point whose best round falls below the limit, times that of its
-neighbour with fewer clients or rows, is measured again together with that neighbour, in more and longer rounds,
+neighbour with fewer clients or rows, is measured again together with that neighbour, in more rounds,
 and fails if most of these say so, too. Runs inside test/tools/with-postgres.
 """
 
@@ -14,12 +14,12 @@ import time
 import psycopg
 
 from calls import every_call
-from filled import Filled
+from filled import Database, Filled
 from load import WARM
-from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, Round, table
+from points import EVERY_CONDITION, PAIRWISE, Again, Group, Place, Report, Round, part, table
 
-# How many seconds a round lasts at first, and when a doubtful point and its neighbour are measured again.
-SECONDS, SECONDS_AGAIN = 1, 2
+# How many seconds a round lasts, besides its first one.
+SECONDS = 1
 
 # What the cut leaves: points far apart, under the conditions that are hardest on a plan, and a limit
 # that only a collapse falls below, because it runs beside anything.
@@ -69,11 +69,12 @@ def options():
 
 
 class Sweep:
-    """One run: the filled databases, and the groups that were measured."""
+    """One run: the filled databases, the one of the floors, and the groups that were measured."""
 
     def __init__(self, chosen):
         self.chosen = chosen
         self.filled = Filled(chosen.plant)
+        self.by_hand = Database('by_hand')
         self.report = Report(chosen.report, chosen.go_on) if chosen.report else None
         self.groups = []
         self.floors = {}
@@ -81,29 +82,28 @@ class Sweep:
 
     def measure_group(self, call, conditions):
         """All points of one call under one set of conditions, and the doubtful ones again."""
-        group = Group(call.name, conditions, {})
+        by_hand = call.floor_under(conditions)
+
+        def floor(place):
+            self.seed += 1
+            return by_hand.rate(self.by_hand, max(place.rows, call.least), place.clients, SECONDS, self.seed)
+
         started = time.monotonic()
+        group = Group(call.name, conditions, {}, floors=self.floors_of(by_hand, floor))
         with self.filled.copies(call, self.chosen.rows, conditions) as databases:
-            def rate(place, seconds):
+            def rate(place):
                 self.seed += 1
-                return call.rate(databases[place.rows], place.rows, place.clients, seconds, self.seed, conditions)
+                return call.rate(databases[place.rows], place.rows, place.clients, SECONDS, self.seed, conditions)
 
             places = [Place(rows, clients) for clients in self.chosen.clients for rows in self.chosen.rows]
             for number in range(self.chosen.seconds_per_point):
                 # There and back, so that a place is not always measured after the same other one.
                 for place in places if number % 2 == 0 else reversed(places):
-                    group.rates.setdefault(place, []).append(rate(place, SECONDS))
-            by_hand = call.floor_under(conditions)
-
-            def floor(place, seconds):
-                self.seed += 1
-                rows = place.rows if by_hand.is_of_rows else min(self.chosen.rows)
-                return by_hand.rate(databases[rows], max(rows, call.least), place.clients, seconds, self.seed)
-
-            group.floors = self.floors_of(by_hand, floor)
+                    group.rates.setdefault(place, []).append(rate(place))
             for pair in group.below(self.chosen.limit):
-                has_floor = by_hand.is_of_rows or pair[0].clients != pair[1].clients
-                self.measure_pair(group, pair, rate, floor if has_floor else None)
+                may_differ = by_hand.is_of_rows or pair[0].clients != pair[1].clients
+                is_measured = may_differ and not (by_hand.needs_vacuum and conditions.snapshot == 'held')
+                self.measure_pair(group, pair, rate, floor if is_measured else None)
         self.groups.append(group)
         failures = group.failures(self.chosen.limit)
         print(f'{group.call} {conditions}: {len(group.rates)} points in {time.monotonic() - started:.0f} s, '
@@ -112,24 +112,28 @@ class Sweep:
             print(f'  {group.explain(pair, self.chosen.limit)}', flush=True)
 
     def floors_of(self, by_hand, floor):
-        """The floor's rates at each number of clients, measured once for all calls that have this one."""
+        """The floor's rates at each number of clients, measured once for all calls that have this one, and while no
+        snapshot is held."""
         if by_hand not in self.floors:
             rates = {clients: [] for clients in self.chosen.clients}
             for _, clients in itertools.product(range(self.chosen.rounds_of_floor), self.chosen.clients):
-                rates[clients].append(floor(Place(min(self.chosen.rows), clients), SECONDS))
+                rates[clients].append(floor(Place(min(self.chosen.rows), clients)))
             self.floors[by_hand] = rates
         return self.floors[by_hand]
 
     def measure_pair(self, group, pair, rate, floor):
-        """Both places of a pair, and the floor at both where it may differ, in rounds that take turns, A B, B A, ...,
-        until the rest would change nothing."""
+        """Both places of a pair, and the floor at both if there is one, in rounds that take turns, A B, B A, ..., until
+        the rest would change nothing."""
         again = group.again[pair] = Again()
+        first = group.first(pair)
         while not again.is_decided(self.chosen.limit, self.chosen.rounds_again):
             rates, floors = {}, {}
             for place in pair if len(again.rounds) % 2 == 0 else reversed(pair):
-                rates[place] = rate(place, SECONDS_AGAIN)
-                floors[place] = floor(place, SECONDS_AGAIN) if floor else 0.0
-            again.rounds.append(Round(*(by_place[place] for by_place in (rates, floors) for place in pair)))
+                rates[place] = rate(place)
+                if floor:
+                    floors[place] = floor(place)
+            kept = part(floors[pair[0]], floors[pair[1]]) if floor else first.floor_kept
+            again.rounds.append(Round(rates[pair[0]], rates[pair[1]], kept))
 
     def run(self):
         """Measures everything that is not reported yet; returns what failed, in words."""

@@ -45,7 +45,7 @@ class Comparing(unittest.TestCase):
 
     def test_what_the_floor_loses_is_not_doubted(self):
         slow = group(r0c16=60.0, r1000c16=50.0)
-        slow.floors = {1: [900.0], 4: [1000.0, 1010.0, 990.0], 16: [700.0]}
+        slow.floors = {1: [900.0] * 3, 4: [1000.0, 500.0, 900.0], 16: [700.0, 490.0, 600.0]}
         self.assertEqual(slow.below(LIMIT), [(Place(1000, 16), Place(1000, 4))])
 
     def test_a_rate_of_nothing_is_doubted(self):
@@ -94,15 +94,15 @@ class MeasuredAgain(unittest.TestCase):
     def test_what_the_floor_loses_in_the_same_round_is_no_failure(self):
         slow = group(r0c16=40.0)
         slow.floors = {4: [1000.0], 16: [1000.0]}
-        slow.again[self.pair] = Again([Round(60.0, 100.0, 630.0, 900.0)])
+        slow.again[self.pair] = Again([Round(60.0, 100.0, 0.7)])
         self.assertEqual(slow.failures(LIMIT), [])
         self.assertIn('the floor keeps 0.70', slow.explain(self.pair, LIMIT))
-        slow.again[self.pair] = Again([Round(60.0, 100.0, 900.0, 900.0)])
+        slow.again[self.pair] = Again([Round(60.0, 100.0, 1.0)])
         self.assertEqual(slow.failures(LIMIT), [self.pair])
 
     def test_a_floor_that_gains_asks_for_no_more(self):
-        self.assertTrue(Round(80.0, 100.0, 2000.0, 1000.0).reaches(LIMIT))
-        self.assertFalse(Round(79.0, 100.0, 2000.0, 1000.0).reaches(LIMIT))
+        self.assertTrue(Round(80.0, 100.0, 2.0).reaches(LIMIT))
+        self.assertFalse(Round(79.0, 100.0, 2.0).reaches(LIMIT))
 
     def test_a_quarter_of_the_rounds_decides(self):
         good, bad = Round(80.0, 100.0), Round(79.0, 100.0)
