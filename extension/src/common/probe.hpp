@@ -16,10 +16,13 @@ class ProbeMemory {
 public:
     constexpr ProbeMemory() = default;
     /// A probe that takes less than `cheap_us` of the clock is cheap. Where probes are dear one in
-    /// `full_interval_us`, or as rarely as its cost demands, reads from the beginning.
+    /// `full_interval_us`, or as rarely as its cost demands, reads from the beginning, and the
+    /// others what was inserted since `commit_lag_us` before the last one that left nothing.
     constexpr explicit ProbeMemory(int64 cheap_us, int64 (*clock)() = pg::steady_now,
-                                   int64 full_interval_us = 10 * USECS_PER_SEC)
-        : clock_(clock), cheap_us_(cheap_us), full_interval_min_us_(full_interval_us) {}
+                                   int64 full_interval_us = 10 * USECS_PER_SEC,
+                                   int64 commit_lag_us = 5 * USECS_PER_SEC)
+        : clock_(clock), cheap_us_(cheap_us), full_interval_min_us_(full_interval_us),
+          commit_lag_us_(commit_lag_us) {}
 
     /// The instant from which to look for what is due at `now`. The probe follows at once.
     TimestampTz begin(TimestampTz now) {
@@ -42,10 +45,14 @@ public:
     /// What was committed by then, a full probe has seen: the last one of this session, or one that
     /// it believes.
     TimestampTz full_at() const { return full_at_; }
+    int64 cheap_us() const { return cheap_us_; }
     /// Whether full probes are known to be dear.
     bool is_dear() const { return dear_ == dear_max; }
     /// Whether one more full probe that is dear makes that known.
     bool may_become_dear() const { return dear_ >= dear_max - 1; }
+
+    /// The next probe reads from the beginning. What is known of its cost stays.
+    void demand_full() { full_at_ = DT_NOBEGIN; }
 
     /// Others have found it so: one more of this session makes it known to it.
     void expect_dear() { dear_ = std::max(dear_, dear_max - 1); }
@@ -75,25 +82,25 @@ public:
     /// Whether the probe of `now` saw all that was due, and nothing of it is left.
     void settle(TimestampTz now, bool drained) {
         if (drained)
-            read_from_ = now - commit_lag_us;
+            read_from_ = now - commit_lag_us_;
         else if (is_full_)
             read_from_ = DT_NOBEGIN;
     }
 
     /// What the probe of `now` left begins at this instant, which is `now` when it left nothing.
     void settle_at(TimestampTz now, TimestampTz first_left) {
-        read_from_ = std::min(first_left, now - commit_lag_us);
+        read_from_ = std::min(first_left, now - commit_lag_us_);
     }
 
 private:
-    // Work is inserted at an instant and seen at its commit; so long may usually lie between.
-    static constexpr int64 commit_lag_us = 5 * USECS_PER_SEC;
     static constexpr int dear_max = 3;
     static constexpr int64 full_cost_share = 50; // full probes take at most 2 % of the time
 
     int64 (*clock_)() = pg::steady_now;
     int64 cheap_us_ = 5000;
     int64 full_interval_min_us_ = 10 * USECS_PER_SEC;
+    // Work is inserted at an instant and seen at its commit; so long may usually lie between.
+    int64 commit_lag_us_ = 5 * USECS_PER_SEC;
     int64 full_interval_us_ = 0;
     TimestampTz read_from_ = DT_NOBEGIN;
     TimestampTz full_at_ = DT_NOBEGIN;

@@ -81,7 +81,7 @@ template <class F> void each_expired(const ClaimSearch &search, TimestampTz from
 /// the index behind it.
 std::span<const Candidate> read_usual_behind(const ClaimSearch &search, size_t entries,
                                              size_t limit) {
-    QueueProbe &probe = memory_of(search.ring_id, search.queue).usual;
+    SessionProbe &probe = memory_of(search.ring_id, search.queue).usual;
     const RowFilter filter(search);
     const std::array key{ring_key(search.ring_id), queue_key(search.queue),
                          due_key(probe.begin(search.now))};

@@ -25,13 +25,13 @@ struct Look {
 
     /// Whether to go on to the next row of a range that is in the order of due_at.
     bool see(TupleTableSlot *row);
-    void see_usual(QueueProbe &probe);
-    void see_leases(QueueProbe &probe);
+    void see_usual(SessionProbe &probe);
+    void see_leases(SessionProbe &probe);
     void see_ranks(uint32 due_ranks);
     void see_by_sql();
 
 private:
-    template <class F> void see_range(WorkIndex index, QueueProbe &probe, F &&visit);
+    template <class F> void see_range(WorkIndex index, SessionProbe &probe, F &&visit);
 };
 
 bool Look::see(TupleTableSlot *row) {
@@ -47,7 +47,7 @@ bool Look::see(TupleTableSlot *row) {
     return ++found.due < enough;
 }
 
-template <class F> void Look::see_range(WorkIndex index, QueueProbe &probe, F &&visit) {
+template <class F> void Look::see_range(WorkIndex index, SessionProbe &probe, F &&visit) {
     TimestampTz first = search.now;
     const std::array key{ring_key(search.ring_id), queue_key(search.queue),
                          due_key(probe.begin(search.now))};
@@ -60,11 +60,11 @@ template <class F> void Look::see_range(WorkIndex index, QueueProbe &probe, F &&
     found.whole_at = std::min(found.whole_at, probe.whole_at());
 }
 
-void Look::see_usual(QueueProbe &probe) {
+void Look::see_usual(SessionProbe &probe) {
     see_range(WorkIndex::for_services, probe, [&](TupleTableSlot *row) { return see(row); });
 }
 
-void Look::see_leases(QueueProbe &probe) {
+void Look::see_leases(SessionProbe &probe) {
     see_range(WorkIndex::leased, probe, [&](TupleTableSlot *row) { return see(row); });
 }
 

@@ -1,9 +1,11 @@
 #include "src/worker/pending_search.hpp"
 
+#include "core/murmur3.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
 #include "pg/random.hpp"
-#include "src/common/probe.hpp"
+#include "src/common/session_probe.hpp"
 #include "src/worker/worker_index.hpp"
 
 namespace stacksaga {
@@ -24,23 +26,32 @@ constinit pg::Statement find_of_rank{FIND_PENDING(IS_OF_RANK("$6")), pg::Reads::
 // To seek a slot costs as much as reading so many rows.
 constexpr int32 unwanted_max = 6;
 
-// A search of slots that have something due each takes less. Where many sessions search at once,
-// most of the time passes while another one has the processor.
-constexpr int64 cheap_search_us = 5000;
+// A search of slots that have something due each takes less. One that begins at an instant seeks
+// each slot, for about half of that.
+constexpr int64 cheap_slot_us = 4;
 
-/// From where this session searches, by rank. Of one ring.
-struct PendingMemory {
-    int32 ring_id = 0;
-    std::array<ProbeMemory, core::lowest_rank + 1> probes{};
-};
+// Between the start of a saga and its commit. Where sagas are done as they come, a search reads
+// what was done in this time.
+constexpr int64 commit_lag_us = USECS_PER_SEC;
 
-std::array<ProbeMemory, core::lowest_rank + 1> &probes_of(int32 ring_id) {
-    static constinit PendingMemory memory{};
-    if (memory.ring_id != ring_id) {
-        memory.ring_id = ring_id;
-        memory.probes.fill(ProbeMemory(cheap_search_us, pg::processor_now));
+/// From where a session searches, by rank.
+using Probes = std::array<SessionProbe, core::lowest_rank + 1>;
+
+/// Of the ring, which is the only one that is remembered. By the processor's time, since most of
+/// the other passes while another session has the processor.
+Probes &probes_of(const Ring &ring) {
+    static constinit Probes probes{};
+    static constinit int32 ring_id = 0;
+    if (ring_id != ring.ring_id) {
+        ring_id = ring.ring_id;
+        // No queue's, since no ring has a negative number.
+        const uint64 key =
+            core::murmur3_x64_128("run_pending", static_cast<uint32>(~ring.ring_id)).h1;
+        const ProbeMemory memory(cheap_slot_us * ring.slots, pg::processor_now, 0, commit_lag_us);
+        for (size_t rank = 0; rank < probes.size(); ++rank)
+            probes[rank] = SessionProbe(key + rank, memory);
     }
-    return memory.probes;
+    return probes;
 }
 
 /// What both ways to search have to know.
@@ -87,7 +98,7 @@ bool goes_before(const FoundItem &a, const FoundItem &b) {
 
 size_t IndexSearch::read(int16 rank, std::span<FoundItem> room) {
     const WorkerIndex &index = rank == core::usual_rank ? usual_ : by_rank_;
-    ProbeMemory &probe = probes_of(search_.ring.ring_id)[static_cast<size_t>(rank)];
+    SessionProbe &probe = probes_of(search_.ring)[static_cast<size_t>(rank)];
     const SlotRange slots = search_.slots_of(rank);
     const bool is_of_all = slots == all_slots(search_.ring);
     const TimestampTz from = is_of_all ? probe.begin(search_.now) : probe.begin_of_part();
@@ -99,10 +110,8 @@ size_t IndexSearch::read(int16 rank, std::span<FoundItem> room) {
         index.seek(search_.ring.ring_id, rank, slot, last, from);
         slot = read_slots(index, last);
     }
-    if (is_of_all) {
-        probe.end(search_.now);
-        probe.settle_at(search_.now, first_);
-    }
+    if (is_of_all)
+        probe.end(search_.now, first_);
     std::sort_heap(room_.begin(), room_.begin() + static_cast<ptrdiff_t>(count_), goes_before);
     return count_;
 }
@@ -210,12 +219,13 @@ std::span<FoundItem> find_pending(const Ring &ring, SlotRange usual_slots, const
         .ring = ring, .usual_slots = usual_slots, .left = left, .now = pg::clock_now()};
     CommandCounterIncrement(); // what this transaction has written counts as well
     std::span<FoundItem> found = search_once(search, room, limit);
-    auto &probes = probes_of(ring.ring_id);
+    Probes &probes = probes_of(ring);
     const bool is_whole = std::all_of(probes.begin(), probes.end(),
-                                      [](const ProbeMemory &probe) { return probe.is_full(); });
+                                      [](const SessionProbe &probe) { return probe.is_full(); });
     // Nothing is due only when nothing older is either.
     if (found.empty() && usual_slots == all_slots(ring) && !is_whole) {
-        probes.fill(ProbeMemory(cheap_search_us, pg::processor_now));
+        for (SessionProbe &probe : probes)
+            probe.demand_full();
         found = search_once(search, room, limit);
     }
     return found;
