@@ -67,9 +67,21 @@ class Network:
                              self.forward(server_reader, client_writer, ('hold', 'mute')))
 
 
+def listening_socket(path):
+    """One whose file is there only when it listens, as whoever sees the file connects at once."""
+    new = path.with_suffix('.new')
+    new.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(new))
+    listener.listen(100)
+    new.rename(path)
+    return listener
+
+
 async def main():
     network = Network()
-    server = await asyncio.start_unix_server(network.serve, FOLDER / pathlib.Path(TARGET).name)
+    server = await asyncio.start_unix_server(
+        network.serve, sock=listening_socket(FOLDER / pathlib.Path(TARGET).name))
     async with server:
         await network.follow()
 
