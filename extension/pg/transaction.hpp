@@ -12,10 +12,12 @@ inline void open_block() {
     StartTransactionCommand();
 }
 
-/// Runs `body` in a READ COMMITTED transaction of its own, with an active snapshot. After an error
-/// the transaction is the caller's to abort.
+/// Runs `body` in a READ COMMITTED transaction of its own, with an active snapshot. The caller's
+/// memory context is current again afterwards: a transaction leaves TopMemoryContext, where what is
+/// allocated stays for the process's life. After an error the transaction is the caller's to abort.
 template <class F> void in_transaction(F &&body) {
     static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
+    MemoryContext caller = CurrentMemoryContext;
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
     const bool has_block = is_citus_loaded();
@@ -30,6 +32,7 @@ template <class F> void in_transaction(F &&body) {
     if (has_block)
         EndTransactionBlock(false);
     CommitTransactionCommand();
+    MemoryContextSwitchTo(caller);
 }
 
 /// Lets the current transaction commit without waiting for a standby: what a worker writes for

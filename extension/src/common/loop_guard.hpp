@@ -14,9 +14,11 @@ public:
     /// its transaction is aborted, the server's log has the error if it differs from the last one,
     /// and remaining() says when to try again: after a tenth of a second for a passing error (a
     /// deadlock, a lock that was not granted, a cancel), and after up to ten seconds, ever longer,
-    /// for others. A round that returns true means that the loop has recovered.
+    /// for others. A round that returns true means that the loop has recovered. The caller's memory
+    /// context is current again afterwards.
     template <class F> bool guard(F &&round) {
         static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
+        MemoryContext memory = CurrentMemoryContext;
         volatile bool raised = false;
         PG_TRY();
         {
@@ -29,6 +31,7 @@ public:
             note_error();
         }
         PG_END_TRY();
+        MemoryContextSwitchTo(memory);
         return !raised;
     }
 

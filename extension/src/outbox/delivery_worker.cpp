@@ -256,7 +256,6 @@ void maintain_log_at_times(MemoryContext memory) {
         in_transaction([&] { more = maintain_log(false) || more; });
         return true;
     });
-    MemoryContextSwitchTo(memory);
     const int64 ended = pg::steady_now();
     state.maintain_at = ended + (more ? ended - begun : maintenance_interval_us);
 }
@@ -345,7 +344,6 @@ void deliver_guarded(const NodeIdentity &node, int32 id, bool has_due, MemoryCon
             error_context_stack = context.previous;
             return true;
         });
-    MemoryContextSwitchTo(memory);
     if (subscription.guard.remaining() == 0)
         return;
     const TimestampTz again = pg::time_plus(pg::clock_now(), subscription.guard.remaining());

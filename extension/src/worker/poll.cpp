@@ -60,7 +60,6 @@ DeliveryOutcome deliver(const NodeIdentity &node, MemoryContext memory) {
             delivered = deliver_messages(node, memory);
             return true;
         });
-    MemoryContextSwitchTo(memory);
     if (delivery_guard.remaining() > 0)
         delivered.next_due = std::min(delivered.next_due,
                                       pg::time_plus(pg::clock_now(), delivery_guard.remaining()));

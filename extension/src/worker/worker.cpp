@@ -405,7 +405,6 @@ void fire_if_due() {
             self.turn_at = 0;
         return true;
     });
-    MemoryContextSwitchTo(self.memory);
     pgstat_report_activity(STATE_IDLE, nullptr);
 }
 
