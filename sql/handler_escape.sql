@@ -86,6 +86,47 @@ RESET ROLE;
 SELECT * FROM escape.log;
 SELECT status FROM stacksaga.sagas WHERE key = 'fired';
 
+-- A deferred trigger that defers another one fires it as the definer, too, ...
+SET ROLE escape_definer;
+CREATE TABLE escape.queue (what text, again integer);
+CREATE FUNCTION escape.queue_again() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    SET CONSTRAINTS ALL DEFERRED;
+    INSERT INTO escape.log VALUES (new.what || ' ' || new.again);
+    IF new.again <> 0 THEN
+        INSERT INTO escape.queue VALUES (new.what, new.again - 1);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER queue_again AFTER INSERT ON escape.queue DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION escape.queue_again();
+RESET ROLE;
+SELECT created FROM stacksaga.start_saga('escape_hold', '["INSERT INTO escape.queue VALUES (''handler'', 2)"]', 'queues');
+SELECT stacksaga.publish('escape', '["INSERT INTO escape.queue VALUES (''message'', 2)"]') IS NOT NULL AS published;
+SELECT stacksaga.run_pending();
+SELECT stacksaga.run_pending();
+SELECT status FROM stacksaga.sagas WHERE key = 'queues';
+SELECT role, what FROM escape.log WHERE what LIKE 'handler%' OR what LIKE 'message%' ORDER BY what DESC;
+-- ... at most 1,000 times: then it has failed for good.
+SELECT created FROM stacksaga.start_saga('escape_hold', '["INSERT INTO escape.queue VALUES (''endless'', -1)"]', 'endless');
+SELECT stacksaga.run_pending();
+SELECT status, last_error FROM stacksaga.sagas WHERE key = 'endless';
+-- So does one that the caller has deferred: the handler behind it fires nothing of the caller's.
+GRANT ALL ON escape.queue TO escape_caller;
+SET ROLE escape_caller;
+BEGIN;
+INSERT INTO escape.queue VALUES ('caller', 2);
+SELECT created FROM stacksaga.start_saga('escape_hold', '["SELECT 1"]', 'after the caller');
+SELECT stacksaga.run_pending();
+COMMIT;
+BEGIN;
+INSERT INTO escape.queue VALUES ('endless', -1);
+SELECT stacksaga.run_pending();
+ROLLBACK;
+RESET ROLE;
+SELECT role, what FROM escape.log WHERE what LIKE 'caller%' ORDER BY what DESC;
+SELECT status FROM stacksaga.sagas WHERE key = 'after the caller';
+
 -- What is deferred from the start is so for every handler, and for the caller afterwards.
 CREATE TABLE escape.parent (id integer PRIMARY KEY);
 CREATE TABLE escape.child (id integer REFERENCES escape.parent DEFERRABLE INITIALLY DEFERRED);

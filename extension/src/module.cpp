@@ -4,6 +4,7 @@
 #include "pg/settings.hpp"
 #include "src/common/late_rows.hpp"
 #include "src/common/two_phase.hpp"
+#include "src/handler/deferred_constraints.hpp"
 #include "src/handler/handler_guard.hpp"
 #include "src/handler/session_guard.hpp"
 #include "src/worker/launcher.hpp"
@@ -20,6 +21,7 @@ extern "C" void _PG_init(void) {
     stacksaga::pg::define_settings();
     stacksaga::pg::install_planner_hooks();
     stacksaga::guard_against_handlers();
+    stacksaga::watch_deferred_constraints();
     stacksaga::guard_session_locks();
     stacksaga::write_late_rows_before_utilities();
     stacksaga::commit_in_two_phases();

@@ -8,6 +8,7 @@
 #include "pg/scope.hpp"
 #include "src/common/late_rows.hpp"
 #include "src/handler/catalog_watch.hpp"
+#include "src/handler/deferred_constraints.hpp"
 #include "src/handler/known_handler.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/handler/session_guard.hpp"
@@ -159,90 +160,6 @@ KnownHandler &find_handler(const HandlerCaller &caller, const FunctionRef &funct
     return handler;
 }
 
-constinit pg::Statement set_immediate{"SET CONSTRAINTS ALL IMMEDIATE", pg::Path::in_force};
-// Leaves out a name that a constraint that is not deferred has too.
-constinit pg::Statement list_deferred{
-    "SELECT n.nspname::text, c.conname::text FROM pg_catalog.pg_constraint AS c"
-    "  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.connamespace"
-    " WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
-    " GROUP BY n.nspname, c.conname HAVING bool_and(c.condeferred)",
-    pg::Plans::by_statistics};
-
-constinit pg::Statement find_deferred{
-    "SELECT FROM pg_catalog.pg_constraint WHERE condeferred LIMIT 1", pg::Plans::by_statistics};
-
-// Whether a constraint of the database is deferred from the start, as far as this session knows.
-enum class Deferred : uint8_t { unknown, none, some };
-constinit Deferred deferred = Deferred::unknown;
-// The call_state() in which all that is deferred from the start was deferred again.
-constinit uint64 deferred_at = 0;
-
-void note_constraint_change(Datum, int, uint32) {
-    deferred = Deferred::unknown;
-}
-
-/// Reads the catalog whole where it has to: once after a change of any constraint.
-void look_for_deferred() {
-    static constinit bool is_registered = false;
-    if (!is_registered) {
-        CacheRegisterSyscacheCallback(CONSTROID, note_constraint_change, Datum{0});
-        is_registered = true;
-    }
-    if (deferred != Deferred::unknown)
-        return;
-    pg::with_spi([] {
-        deferred = Deferred::none; // unless the query hears of a change
-        if (!find_deferred.run().empty())
-            deferred = Deferred::some;
-    });
-}
-
-/// A handler at the top of a worker's transaction, where what is deferred can be fired by itself.
-bool is_outermost() {
-    return running_handler.is_at_top_level() && !IsSubTransaction();
-}
-
-/// Fires the handler's deferred constraint triggers now, as the role that is current.
-void check_deferred_constraints() {
-    CommandCounterIncrement();
-    if (is_outermost())
-        AfterTriggerFireDeferred();
-    else if (deferred != Deferred::none || running_handler.has_set_constraints())
-        pg::with_spi([] { set_immediate.run(); });
-}
-
-/// SET CONSTRAINTS lasts to the end of the transaction. Resets it, so that the next handler and the
-/// caller of run_pending() find deferred what is deferred from the start.
-void defer_constraints_again() {
-    look_for_deferred();
-    deferred_at = call_state();
-    if (deferred == Deferred::none)
-        return;
-    pg::with_spi([] {
-        pg::Rows rows = list_deferred.run();
-        if (rows.empty())
-            return;
-        auto *statement = makeNode(ConstraintsSetStmt);
-        statement->deferred = true;
-        auto copy = [&](uint64 row, int column) {
-            const std::string_view name = rows.text(row, column);
-            return pnstrdup(name.data(), name.size());
-        };
-        for (uint64 row = 0; row < rows.count(); ++row)
-            statement->constraints =
-                lappend(statement->constraints, makeRangeVar(copy(row, 0), copy(row, 1), -1));
-        AfterTriggerSetState(statement);
-    });
-}
-
-/// Before the handler can change a constraint: others may have made one since all of them were set
-/// to immediate, and a handler that failed after that has undone what was done about it.
-void defer_what_has_become_deferred() {
-    look_for_deferred();
-    if (deferred != Deferred::none && deferred_at != call_state())
-        defer_constraints_again();
-}
-
 // The definer whose handlers may have left temporary tables in this session; none: unknown.
 constinit Oid temporary_role = InvalidOid;
 constinit bool is_watching = false;
@@ -270,12 +187,6 @@ void drop_temporary_tables_of_others(Oid definer) {
     }
     ResetTempTableNamespace();
     temporary_role = definer;
-}
-
-/// For the next handler and the caller: nothing is pending.
-void reset_constraints() {
-    pg::with_spi([] { set_immediate.run(); });
-    defer_constraints_again();
 }
 
 } // namespace
@@ -347,12 +258,6 @@ Oid message_type() {
     return type_of_schema("message");
 }
 
-void check_constraints_of_caller() {
-    CommandCounterIncrement();
-    pg::as_role(GetOuterUserId(), [] { pg::with_spi([] { set_immediate.run(); }); });
-    pg::with_pinned_path([] { defer_constraints_again(); });
-}
-
 Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
                       Datum argument, bool *isnull) {
     CommandCounterIncrement();    // what this transaction has changed is known,
@@ -364,7 +269,7 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     const char *temporary_objects = nullptr;
     if (!running_handler.is_at_top_level())
         temporary_objects = enter_session(definer);
-    if (!is_outermost())
+    if (!running_handler.is_outermost())
         defer_what_has_become_deferred();
 
     Datum result = pg::as_role(definer, [&] {
@@ -375,16 +280,15 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
             CRASH_POINT("handler: before deferred constraints");
             write_late_rows(); // an error is the handler's
             PopActiveSnapshot();
-            check_deferred_constraints();
+            fire_deferred_constraints();
+            if (running_handler.is_at_top_level())
+                PortalHashTableDeleteAll(); // the next handler may open cursors of the same names
             CRASH_POINT("handler: after deferred constraints");
             return value;
         });
     });
-    if (running_handler.has_set_constraints())
-        reset_constraints();
-    if (running_handler.is_at_top_level())
-        PortalHashTableDeleteAll(); // the next handler may open cursors of the same names
-    else
+    reset_constraints();
+    if (!running_handler.is_at_top_level())
         leave_session(temporary_objects);
     return result;
 }

@@ -49,10 +49,6 @@ struct HandlerCaller {
 Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, HandlerKind kind,
                       Datum argument, bool *isnull);
 
-/// Fires the deferred triggers of the transaction that run_pending() is called in, as its role and
-/// with its search_path: after a handler they would be fired as the definer of that one.
-void check_constraints_of_caller();
-
 /// A composite type of the extension, such as the one that handlers of messages take.
 Oid type_of_schema(const char *name);
 Oid message_type();

@@ -47,8 +47,6 @@ void check_utility(PlannedStmt *statement, const char *text, bool is_read_only_t
                  errdetail("What it does would last in a session that runs other roles' functions, "
                            "or be run as another role when the transaction commits."),
                  errhint("Remove the statement; declare a cursor without WITH HOLD.")));
-    if (IsA(statement->utilityStmt, ConstraintsSetStmt))
-        running_handler.note_set_constraints();
     const ProcessUtility_hook_type next =
         next_hook != nullptr ? next_hook : standard_ProcessUtility;
     next(statement, text, is_read_only_tree, context, params, environment, destination, completion);

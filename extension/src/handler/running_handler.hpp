@@ -12,6 +12,8 @@ public:
     /// to do.
     void enter_top_level() { is_at_top_level_ = true; }
     bool is_at_top_level() const { return is_at_top_level_; }
+    /// At the top of a worker's transaction, where what is deferred can be fired by itself.
+    bool is_outermost() const { return is_at_top_level_ && !IsSubTransaction(); }
 
     /// A handler or fallback of this subscription is about to be called.
     void begin_message(int32 subscription) {
