@@ -52,7 +52,7 @@ explain_retries|1|saga text, outer_attempts integer[] DEFAULT '{}'::integer[]|TA
 extend_batch|1|batch_id bigint, extend_by interval DEFAULT '00:00:30'::interval|timestamp with time zone
 extend_step|3|saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '00:00:30'::interval|TABLE(lease_until timestamp with time zone, cancel_requested boolean)
 fail_message|3|batch_id bigint, message_id uuid, error text, error_class text DEFAULT 'retryable'::text, retry_after interval DEFAULT NULL::interval|void
-fail_step|4|saga_id uuid, step text, lease bigint, error text, error_class text DEFAULT 'retryable'::text, retry_after interval DEFAULT NULL::interval|text
+fail_step|4|saga_id uuid, step text, lease bigint, error text, error_class text DEFAULT 'unknown'::text, retry_after interval DEFAULT NULL::interval|text
 fencing_token|1|lease bigint|text
 find_sagas|0|saga text DEFAULT NULL::text, status text DEFAULT NULL::text, key_prefix text DEFAULT NULL::text, attributes jsonb DEFAULT NULL::jsonb, created_before timestamp with time zone DEFAULT NULL::timestamp with time zone, before_saga_id uuid DEFAULT NULL::uuid, max_sagas integer DEFAULT 50|TABLE(saga_id uuid, saga text, version integer, key text, status text, waits_for text, attributes jsonb, priority integer, group_key text, created_at timestamp with time zone, updated_at timestamp with time zone, finished_at timestamp with time zone)
 fingerprint|1|request jsonb|bytea

@@ -144,7 +144,7 @@ SELECT stacksaga.create_ring('default', 'doctor') > 0 AS created;
 SET LOCAL stacksaga.cluster = 'doctor';
 SELECT count(*) FROM stacksaga.start_saga('doctor queue');
 SELECT saga_id, step, lease FROM stacksaga.claim_steps('doctor ''queue''', 'w') \gset
-SELECT stacksaga.fail_step(:'saga_id', :'step', :lease, 'no', retry_after => '0');
+SELECT stacksaga.fail_step(:'saga_id', :'step', :lease, 'no', 'retryable', retry_after => '0');
 SET LOCAL stacksaga.clock_offset = '90 s';
 SELECT fix FROM doctor.found('overdue') WHERE detail LIKE '%doctor%';
 SELECT stacksaga.register_node('doctor s', 'default', 'doctor', 'standard') IS NOT NULL AS s;

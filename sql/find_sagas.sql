@@ -87,7 +87,7 @@ SELECT saga_id AS id FROM stacksaga.start_saga('find order') \gset
 SELECT * FROM find.waits(:'id');
 SELECT saga_id, lease FROM stacksaga.claim_steps('payments', 'till 7') \gset
 SELECT * FROM find.waits(:'id');
-SELECT stacksaga.fail_step(:'id', 'charge', :lease, 'busy');
+SELECT stacksaga.fail_step(:'id', 'charge', :lease, 'busy', 'retryable');
 SELECT * FROM find.waits(:'id');
 SELECT stacksaga.suspend_saga(:'id', 'a look');
 SELECT * FROM find.waits(:'id');

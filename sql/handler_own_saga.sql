@@ -68,7 +68,7 @@ SELECT * FROM own.try($$PERFORM stacksaga.resolve_step(THIS, 'beside', 'not_done
 -- Nor a service of its own saga.
 SELECT * FROM own.try($$PERFORM stacksaga.claim_steps('own', 'w')$$);
 SELECT * FROM own.try($$PERFORM stacksaga.complete_step(THIS, 'beside', 1)$$);
-SELECT * FROM own.try($$PERFORM stacksaga.fail_step(THIS, 'beside', 1, 'no')$$);
+SELECT * FROM own.try($$PERFORM stacksaga.fail_step(THIS, 'beside', 1, 'no', 'retryable')$$);
 SELECT * FROM own.try($$PERFORM stacksaga.extend_step(THIS, 'beside', 1)$$);
 SELECT * FROM own.try($$
     INSERT INTO own.log (step, what) SELECT 'many', sqlstate

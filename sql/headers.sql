@@ -59,13 +59,13 @@ BEGIN
     RETURN c;
 END
 $$;
-SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'busy') FROM headers.claim() c;
+SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'busy', 'retryable') FROM headers.claim() c;
 SELECT attempt FROM headers.claim() c;
 SET stacksaga.clock_offset = '11 s';
 SELECT stacksaga.run_pending() > 0 AS ran;
 SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease) FROM headers.claim() c;
 SELECT stacksaga.run_pending() > 0 AS ran;
-SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'busy') FROM headers.claim() c;
+SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'busy', 'retryable') FROM headers.claim() c;
 SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease) FROM headers.claim() c;
 SELECT stacksaga.run_pending() > 0 AS ran;
 SELECT status FROM stacksaga.saga_result(:'id');

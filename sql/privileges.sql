@@ -136,7 +136,7 @@ SET ROLE privileges_service;
 SELECT lease, results FROM stacksaga.claim_steps('privileges', 'w') \gset
 \echo :results
 SELECT cancel_requested FROM stacksaga.extend_step(:'id', 'a', :lease);
-SELECT stacksaga.fail_step(:'id', 'a', :lease, 'again', retry_after => '0');
+SELECT stacksaga.fail_step(:'id', 'a', :lease, 'again', 'retryable', retry_after => '0');
 SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('privileges', 'w');
 SELECT status FROM stacksaga.saga_result(:'id');
 SELECT stacksaga.await_saga(:'id');
@@ -184,7 +184,7 @@ SELECT (SELECT created FROM stacksaga.start_saga('privileges_shadow', key => 'op
 SELECT created FROM stacksaga.start_sagas('privileges_shadow', ARRAY['{}', '{}']::jsonb[]);
 SELECT saga_id, step, lease FROM stacksaga.claim_steps('privileges_shadow', 'privileges_node') \gset
 SELECT cancel_requested FROM stacksaga.extend_step(:'saga_id', :'step', :lease);
-SELECT stacksaga.fail_step(:'saga_id', :'step', :lease, 'again', retry_after => '0');
+SELECT stacksaga.fail_step(:'saga_id', :'step', :lease, 'again', 'retryable', retry_after => '0');
 SELECT saga_id, step, lease FROM stacksaga.claim_steps('privileges_shadow', 'somebody') \gset
 SELECT stacksaga.complete_step(:'saga_id', :'step', :lease);
 SELECT saga_id, step, lease FROM stacksaga.claim_steps('privileges_shadow', 'somebody') \gset

@@ -58,7 +58,7 @@ SELECT limits.complete(100);
 -- rate: retries are claims too, and any window counts, wherever it begins.
 SELECT stacksaga.set_queue('limited', rate => 4, rate_interval => '10 seconds');
 SELECT limits.claim(3);
-SELECT count(stacksaga.fail_step(w.saga_id, 'a', w.lease, 'no')) FROM stacksaga.work w WHERE w.queue = 'limited'
+SELECT count(stacksaga.fail_step(w.saga_id, 'a', w.lease, 'no', 'retryable')) FROM stacksaga.work w WHERE w.queue = 'limited'
    AND w.lease_until IS NOT NULL;
 SET stacksaga.clock_offset = '49 seconds';
 SELECT limits.claim(3), limits.claim(3);

@@ -11,7 +11,7 @@ SELECT stacksaga.clock_now() AS first_began \gset
 CREATE TEMPORARY TABLE claimed AS
     SELECT saga_id, lease FROM stacksaga.claim_steps('budget', 'a service', 1000);
 SELECT count(*) FROM claimed;
-SELECT count(stacksaga.fail_step(saga_id, 'first', lease, 'it is down', retry_after => '0 s'))
+SELECT count(stacksaga.fail_step(saga_id, 'first', lease, 'it is down', 'retryable', retry_after => '0 s'))
   FROM claimed;
 
 -- of a hundred retries about a fifth and ten more are let through, as 100 first attempts were: with each

@@ -148,7 +148,7 @@ SELECT stacksaga.define_saga('paused', ARRAY[stacksaga.queue_step('a', 'paused',
 SET stacksaga.region = 'o';
 SET stacksaga.cluster = 'pause';
 SELECT count(*) FROM stacksaga.start_sagas('paused', array_fill('{}'::jsonb, ARRAY[40]));
-SELECT count(stacksaga.fail_step(saga_id, step, lease, 'no', retry_after => '0'))
+SELECT count(stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable', retry_after => '0'))
   FROM stacksaga.claim_steps('paused', 'p1', 40);
 CREATE FUNCTION pg_temp.claimed_as_told() RETURNS TABLE (any_claimed boolean, as_told boolean) LANGUAGE plpgsql AS $$
 DECLARE

@@ -259,7 +259,7 @@ SELECT stacksaga.define_saga('call', ARRAY[
         retry => stacksaga.retry_policy(max_attempts => 1)),
     stacksaga.signal_step('s', 'go', timeout => '1 minute', fallback => 'kinds_spare')]);
 SELECT kinds.start('call') AS id \gset
-SELECT stacksaga.fail_step(saga_id, step, lease, 'down') FROM stacksaga.claim_steps('kinds_main', 'w');
+SELECT stacksaga.fail_step(saga_id, step, lease, 'down', 'retryable') FROM stacksaga.claim_steps('kinds_main', 'w');
 SELECT step, direction, attempt FROM stacksaga.claim_steps('kinds_main', 'w');
 SELECT step, direction, attempt, stacksaga.complete_step(saga_id, step, lease, '"spare"') AS status
   FROM stacksaga.claim_steps('kinds_spare', 'w');
@@ -291,7 +291,7 @@ SELECT stacksaga.define_saga('doubted', ARRAY[
 SELECT kinds.start('doubted') AS id \gset
 SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
   FROM stacksaga.claim_steps('kinds_main', 'w');
-SELECT stacksaga.fail_step(saga_id, step, lease, 'busy')
+SELECT stacksaga.fail_step(saga_id, step, lease, 'busy', 'retryable')
   FROM stacksaga.claim_steps('kinds_main', 'w');
 SELECT count(*) FROM stacksaga.claim_steps('kinds_spare', 'w');
 -- A saga that is parked for a step whose fallback is due now compensates if a sibling has failed.

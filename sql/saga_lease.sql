@@ -60,7 +60,7 @@ SET stacksaga.clock_offset = '31 s';
 SELECT lease.claim('second');
 SELECT lease.state() AS before \gset
 SELECT * FROM lease.answer('first', 'complete_step((held))');
-SELECT * FROM lease.answer('first', $$ fail_step((held), 'no') $$);
+SELECT * FROM lease.answer('first', $$ fail_step((held), 'no', 'retryable') $$);
 SELECT * FROM lease.answer('first', 'extend_step((held))');
 SELECT lease.state() = :'before' AS nothing_changed;
 SELECT * FROM lease.history;
@@ -73,7 +73,7 @@ SELECT * FROM lease.answer('second', $$ complete_step((held), '2') $$);
 SELECT * FROM lease.answer('second', $$ complete_step((held), '2.0') $$);
 SELECT line FROM lease.answer('second', $$ complete_step((held), '3') $$) AS line;
 SELECT line FROM lease.answer('second', $$ complete_step((held)) $$) AS line;
-SELECT line FROM lease.answer('second', $$ fail_step((held), 'no') $$) AS line;
+SELECT line FROM lease.answer('second', $$ fail_step((held), 'no', 'retryable') $$) AS line;
 SELECT line FROM lease.answer('second', $$ extend_step((held)) $$) AS line;
 SELECT line FROM lease.answer('first', $$ complete_step((held), '2') $$) AS line;
 SELECT lease.state() = :'before' AS nothing_changed;

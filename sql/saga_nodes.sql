@@ -16,7 +16,7 @@ SELECT count(*) FROM generate_series(1, 40) n,
 -- Claims all that a node gets, and has it tried again.
 CREATE FUNCTION nodes.claim(worker text) RETURNS TABLE (attempt int, claimed bigint, slots text)
 LANGUAGE sql AS $$
-    WITH c AS (SELECT c.*, s.slot, stacksaga.fail_step(saga_id, step, c.lease, 'again') AS status
+    WITH c AS (SELECT c.*, s.slot, stacksaga.fail_step(saga_id, step, c.lease, 'again', 'retryable') AS status
                  FROM stacksaga.claim_steps('nodes', worker, 1000) c
                      JOIN stacksaga.saga s USING (saga_id))
     SELECT attempt, count(*), CASE WHEN max(slot) < 32 THEN 'left' WHEN min(slot) >= 32 THEN 'right'

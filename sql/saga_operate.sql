@@ -327,7 +327,7 @@ SET stacksaga.clock_offset = '1 minute';
 SELECT stacksaga.run_pending();
 SELECT stacksaga.fail_step(:'id', 'r', op.claim('op r'), 'no', 'non_retryable');
 SELECT * FROM op.now;
-SELECT stacksaga.fail_step(:'id', 'p', :p, 'down');
+SELECT stacksaga.fail_step(:'id', 'p', :p, 'down', 'retryable');
 SELECT stacksaga.run_pending();
 SELECT * FROM op.now;
 SELECT what FROM op.log ORDER BY n;

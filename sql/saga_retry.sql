@@ -68,7 +68,7 @@ BEGIN
             multiplier => 2, max_interval => '10 s', jitter => jitter))]);
     PERFORM stacksaga.start_saga('retry', key => n::text) FROM generate_series(1, 50) n;
     FOR attempt IN 1..7 LOOP
-        PERFORM stacksaga.fail_step(saga_id, step, lease, 'no')
+        PERFORM stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable')
            FROM stacksaga.claim_steps('retry', 'w', 1000);
         INSERT INTO retry.pause
             SELECT f.attempt, w.due_at - f.finished_at
@@ -93,18 +93,18 @@ SELECT stacksaga.define_saga('retry long', ARRAY[stacksaga.queue_step('a', 'retr
     retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '100000 years',
         multiplier => 1000, max_interval => '290000 years', jitter => 1))]);
 SELECT created FROM stacksaga.start_saga('retry');
-SELECT stacksaga.fail_step(saga_id, step, lease, 'no') FROM stacksaga.claim_steps('retry', 'w');
-SELECT attempt, stacksaga.fail_step(saga_id, step, lease, 'no')
+SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable') FROM stacksaga.claim_steps('retry', 'w');
+SELECT attempt, stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable')
   FROM stacksaga.claim_steps('retry', 'w');
 SELECT attempt FROM stacksaga.claim_steps('retry', 'w');
 SELECT created FROM stacksaga.start_saga('retry long');
-SELECT stacksaga.fail_step(saga_id, step, lease, 'no') FROM stacksaga.claim_steps('retry long',
+SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable') FROM stacksaga.claim_steps('retry long',
     'w');
 SELECT attempt, paused_until > stacksaga.clock_now() AS paused FROM stacksaga.sagas
   WHERE saga = 'retry long';
 -- Attempt 4,194,304 and later: the lease cannot count on, and is still one of its attempt's own.
 UPDATE stacksaga.work SET attempt = 2147483645, lease_until = NULL, due_at = stacksaga.clock_now();
-SELECT attempt, stacksaga.fail_step(saga_id, step, lease, 'no')
+SELECT attempt, stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable')
   FROM stacksaga.claim_steps('retry', 'w');
 UPDATE stacksaga.work SET due_at = stacksaga.clock_now();
 SELECT attempt, stacksaga.complete_step(saga_id, step, lease)
@@ -115,16 +115,16 @@ SELECT retry.clean();
 SELECT stacksaga.define_saga('retry',
     ARRAY[stacksaga.queue_step('a', 'retry', retry => stacksaga.retry_policy(max_attempts => 3))]);
 SELECT created FROM stacksaga.start_saga('retry');
-SELECT stacksaga.fail_step(saga_id, step, lease, 'busy', retry_after => '1 hour')
+SELECT stacksaga.fail_step(saga_id, step, lease, 'busy', 'retryable', retry_after => '1 hour')
   FROM stacksaga.claim_steps('retry', 'w');
 SELECT paused_until - stacksaga.clock_now() BETWEEN '59 minutes 50 s' AND '1 hour' AS in_an_hour
   FROM stacksaga.sagas;
 SET stacksaga.clock_offset = '1 hour';
-SELECT stacksaga.fail_step(saga_id, step, lease, 'busy', retry_after => '0')
+SELECT stacksaga.fail_step(saga_id, step, lease, 'busy', 'retryable', retry_after => '0')
   FROM stacksaga.claim_steps('retry', 'w');
 SELECT attempt, paused_until FROM stacksaga.sagas;
 -- The third and last attempt: retry_after grants no further one.
-SELECT attempt, stacksaga.fail_step(saga_id, step, lease, 'busy', retry_after => '1 s')
+SELECT attempt, stacksaga.fail_step(saga_id, step, lease, 'busy', 'retryable', retry_after => '1 s')
   FROM stacksaga.claim_steps('retry', 'w');
 SELECT * FROM retry.now;
 SELECT * FROM retry.history;

@@ -170,7 +170,7 @@ SELECT * FROM verify.now;
 SELECT stacksaga.complete_step(saga_id, step, lease) FROM verify.held;
 \set VERBOSITY sqlstate
 SELECT stacksaga.complete_step(saga_id, step, lease, '1') FROM verify.held;
-SELECT stacksaga.fail_step(saga_id, step, lease, 'no') FROM verify.held;
+SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable') FROM verify.held;
 \set VERBOSITY default
 RESET stacksaga.clock_offset;
 

@@ -15,7 +15,7 @@ SELECT lease FROM stacksaga.claim_steps('waits', 'w') \gset
 SET stacksaga.clock_offset = '31 seconds';
 CALL stacksaga.wait_for_steps('waits', '1 minute');
 RESET stacksaga.clock_offset;
-SELECT stacksaga.fail_step(:'saga_id', 'a', :lease, 'no');
+SELECT stacksaga.fail_step(:'saga_id', 'a', :lease, 'no', 'retryable');
 CALL stacksaga.wait_for_steps('waits', '10 milliseconds');
 SET stacksaga.clock_offset = '2 hours';
 CALL stacksaga.wait_for_steps('waits', '1 minute');

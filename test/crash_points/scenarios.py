@@ -200,7 +200,7 @@ class Service(SagaScenario):
                 " FROM stacksaga.claim_steps(%s, 'till', lease => '1 second')", self.saga):
             under_lease = (claimed, step, lease)
             if attempt == 1 and direction == 'act':
-                answer(client, [("SELECT stacksaga.fail_step(%s, %s, %s, 'closed', retry_after => '0')", under_lease)])
+                answer(client, [("SELECT stacksaga.fail_step(%s, %s, %s, 'closed', 'retryable', retry_after => '0')", under_lease)])
             elif answer(client, [("SELECT stacksaga.extend_step(%s, %s, %s, '1 second')", under_lease)]):
                 answer(client, [effect(claimed, step, direction),
                                 ("SELECT stacksaga.complete_step(%s, %s, %s, '{}')", under_lease)])

@@ -227,7 +227,7 @@ class Programs:
             self.wait_for_gate()
             step, lease = self.db.execute("SELECT step, lease FROM stacksaga.work JOIN stacksaga.saga_history"
                                           " USING (saga_id) WHERE saga_id = %s", (saga_id,)).fetchone()
-            self.db.execute("SELECT stacksaga.fail_step(%s, %s, %s, 'by hand', retry_after => '0')",
+            self.db.execute("SELECT stacksaga.fail_step(%s, %s, %s, 'by hand', 'retryable', retry_after => '0')",
                             (saga_id, step, lease))
             lease = self.value("SELECT lease FROM stacksaga.claim_steps('payments', 'by hand')")
         wait_until(lambda: b'lost' in pathlib.Path(self.log.name).read_bytes(), 'it logs that the lease is lost')

@@ -121,7 +121,7 @@ class Complete(PooledCall):
 
 class Fail(Complete):
     name = 'fail'
-    answer = "fail_step(saga_id, 'charge', lease, 'the bank is closed', retry_after => '1 day')"
+    answer = "fail_step(saga_id, 'charge', lease, 'the bank is closed', 'retryable', retry_after => '1 day')"
 
 
 def queued_seconds(pid):

@@ -47,7 +47,7 @@ $node->safe_psql('postgres', qq{
 $node->safe_psql('postgres', q{
 	SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease)
 	  FROM stacksaga.claim_steps((SELECT queue FROM stacksaga.queues), 'pricer', 7) AS c;
-	SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet')
+	SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet', 'retryable')
 	  FROM stacksaga.claim_steps((SELECT queue FROM stacksaga.queues), 'pricer', 2) AS c});
 
 my $browser = StacksagaBrowser->new($chromium);
@@ -78,7 +78,7 @@ if ($pictures)
 		$node->safe_psql('postgres', qq{
 			SELECT count(*) FROM generate_series(1, $n) AS i, LATERAL stacksaga.start_saga('parcel', key => 'parcel-$n-' || i);
 			SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease) FROM stacksaga.claim_steps('pricing', 'pricer', $n) AS c;
-			SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet') FROM stacksaga.claim_steps('pricing', 'pricer', 1 + $n % 3) AS c;
+			SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no price yet', 'retryable') FROM stacksaga.claim_steps('pricing', 'pricer', 1 + $n % 3) AS c;
 			SELECT stacksaga.run_pending()});
 		my $points = @{ $site->get('/api/history')->{at} };
 		diag('waits for the next point of the charts, half a minute');

@@ -31,8 +31,8 @@ sql(q{
 
 my %calls = (
 	failing => [
-		q{stacksaga.fail_step(saga_id, step, lease, 'no')},
-		q{stacksaga.fail_step(saga_id, step, lease, 'no')},
+		q{stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable')},
+		q{stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable')},
 		q{stacksaga.cancel_saga(saga_id, 'enough')} ],
 	claimed => [
 		q{stacksaga.extend_step(saga_id, step, lease, '1 minute')},

@@ -79,7 +79,7 @@ $service->woken_by('a completion makes room',
 		psql("SELECT stacksaga.complete_step('$id', 'a', $lease)");
 	});
 ($id, $lease) = split /\|/, psql(q{SELECT saga_id, lease FROM stacksaga.claim_steps('q', 'w', 10, '10 minutes')});
-$service->woken_by('a failure makes room', sub { psql("SELECT stacksaga.fail_step('$id', 'a', $lease, 'no')") });
+$service->woken_by('a failure makes room', sub { psql("SELECT stacksaga.fail_step('$id', 'a', $lease, 'no', 'retryable')") });
 psql(q{SELECT stacksaga.claim_steps('q', 'w', 10, '10 minutes')});
 $service->woken_by('a higher limit makes room', sub { psql(q{SELECT stacksaga.set_queue('q', max_running => 2)}) });
 psql(q{SELECT stacksaga.claim_steps('q', 'w', 10, '3 seconds')});

@@ -117,7 +117,7 @@ sub statements
 		SELECT stacksaga.start_saga('queued');
 		SET search_path = '';
 		CALL stacksaga.wait_for_steps('only', '0.1 seconds');
-		SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no'), stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no') $claim_one;
+		SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no', 'retryable'), stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no', 'retryable') $claim_one;
 		SELECT stacksaga.extend_step(c.saga_id, c.step, c.lease, '1 minute'), stacksaga.complete_step(c.saga_id, c.step, c.lease),
 		       stacksaga.complete_step(c.saga_id, c.step, c.lease) $claim_one;
 	});

@@ -54,7 +54,7 @@ $service->woken_by(
 	});
 my ($id, $lease) = split /\|/, psql(q{SELECT saga_id, lease FROM stacksaga.claim_steps('here', 'w')});
 $service->woken_by('a retry wakes it when it falls due',
-	sub { psql("SELECT stacksaga.fail_step('$id', 'a', $lease, 'no')") });
+	sub { psql("SELECT stacksaga.fail_step('$id', 'a', $lease, 'no', 'retryable')") });
 psql(qq{SELECT stacksaga.suspend_saga('$id', 'a test')});
 $service->woken_by('a saga that is resumed wakes it', sub { psql("SELECT stacksaga.resume_saga('$id', 'a test')") });
 psql(qq{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('here', 'w')});

@@ -65,7 +65,7 @@ cmp_ok(turns_of((q{SELECT stacksaga.publish('orders.new', '1')}) x 300), '<=', $
 my $queued = q{
 SELECT count(*) FROM stacksaga.start_saga('queued');
 SELECT count(stacksaga.complete_step(c.saga_id, c.step, c.lease)) FROM stacksaga.claim_steps('q', 'w') c;
-SELECT count(stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no', retry_after => '0'))
+SELECT count(stacksaga.fail_step(c.saga_id, c.step, c.lease, 'no', 'retryable', retry_after => '0'))
   FROM stacksaga.claim_steps('q', 'w') c;
 SELECT count(stacksaga.complete_step(c.saga_id, c.step, c.lease)) FROM stacksaga.claim_steps('q', 'w') c};
 cmp_ok(turns_of(($queued) x 100), '<=', $few, 'sagas of queue steps');

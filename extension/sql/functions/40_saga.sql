@@ -122,13 +122,13 @@ COMMENT ON FUNCTION stacksaga.complete_steps IS
 
 CREATE OR REPLACE FUNCTION stacksaga.fail_step(
     saga_id uuid, step text, lease bigint, error text,
-    error_class text     DEFAULT 'retryable',
+    error_class text     DEFAULT 'unknown',
     retry_after interval DEFAULT NULL
 ) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'stacksaga_fail_step';
 COMMENT ON FUNCTION stacksaga.fail_step IS
-    'Records that a claimed step failed (retryable, non_retryable or unknown) and returns the status of its saga. Raises SG400, SG404, SG409, SG412, SG413';
+    'Records that an attempt failed (retryable, non_retryable or unknown) and returns the status of its saga; the same report again changes nothing. Raises SG400, SG404, SG409, SG412, SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.extend_step(
     saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '30 seconds'

@@ -7,6 +7,7 @@
 #include "pg/random.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "pg/settings.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/saga/store.hpp"
@@ -115,14 +116,16 @@ void accept(const Answer &a, const pg::Param &output) {
     write_saga(a.saga);
 }
 
+/// The same report was taken under this lease before. `unknown` asserts nothing, so it repeats
+/// whatever is recorded of the attempt.
 bool was_failed(const Answer &a, FailureClass failure_class) {
     const std::array key{pg::param(a.saga.id), pg::param(a.step.no),
                          pg::param(core::name_of(a.direction()))};
     for (const pg::TableRow &failure : failure_table.find(
              {.key = key, .implied = pg::assign(FailureColumn::token, pg::param(a.saga.token))}))
-        if (failure.optional_int8(FailureColumn::lease) == a.lease &&
-            failure.boolean(FailureColumn::outcome_known))
-            return failure.text(FailureColumn::error_class) == core::name_of(failure_class);
+        if (failure.optional_int8(FailureColumn::lease) == a.lease)
+            return failure_class == FailureClass::unknown ||
+                   failure.text(FailureColumn::error_class) == core::name_of(failure_class);
     return false;
 }
 
@@ -151,6 +154,19 @@ std::string_view complete(const pg::Arguments &arguments) {
     }
     CRASH_POINT("answer: completed");
     return status_of(a.saga);
+}
+
+/// After a longer pause the service has forgotten the key that the attempt is repeated under.
+int64 retry_after(Datum interval) {
+    const int64 after_us = pg::interval_microseconds(interval, "retry_after", false);
+    const int64 retention_us = int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
+    if (after_us > retention_us)
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("argument \"retry_after\" is longer than keys are kept"),
+                 errdetail("The value is %s, and stacksaga.dedupe_retention is %s.",
+                           interval_text(after_us), interval_text(retention_us)),
+                 errhint("Use a shorter retry_after, or raise stacksaga.dedupe_retention.")));
+    return after_us;
 }
 
 std::string_view fail(const pg::Arguments &arguments, core::Failure failure) {
@@ -332,8 +348,7 @@ STACKSAGA_FUNCTION(fail_step) {
     failure.was_never_done = *failure_class == FailureClass::non_retryable;
     failure.error = error;
     if (!arguments.is_null(5))
-        failure.retry_after_us =
-            pg::interval_microseconds(arguments.datum(5), "retry_after", false);
+        failure.retry_after_us = retry_after(arguments.datum(5));
     std::string_view status = as_writing_owner([&] { return fail(arguments, failure); });
     PG_RETURN_TEXT_P(pg::make_text(status));
 }

@@ -24,7 +24,7 @@ BEGIN
        FROM (SELECT DISTINCT ON (stacksaga.slot(stacksaga.token_uuid(id), 64)) id
                FROM (SELECT md5(salt || n)::uuid AS id FROM generate_series(1, 512) AS n) AS ids) AS chosen,
             stacksaga.start_saga('work', saga_id => chosen.id) AS s;
-    PERFORM stacksaga.fail_step(c.saga_id, c.step, c.lease, 'again', retry_after => '0')
+    PERFORM stacksaga.fail_step(c.saga_id, c.step, c.lease, 'again', 'retryable', retry_after => '0')
        FROM stacksaga.claim_steps('work', 'nobody', 1000) AS c;
 END
 $$;
