@@ -34,3 +34,6 @@ SELECT saga_id AS id FROM stacksaga.start_saga('outcomes report') \gset
 SELECT lease FROM stacksaga.claim_steps('outcomes report', 'w') \gset
 SELECT * FROM outcome.say(format($$SELECT stacksaga.fail_step('%s', 'charge', %s, 'busy', retry_after => '8 days')$$, :'id', :lease));
 SELECT stacksaga.fail_step(:'id', 'charge', :lease, 'busy', 'retryable', '7 days');
+
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;
+DROP SCHEMA outcome CASCADE;

@@ -14,6 +14,15 @@ CREATE DOMAIN stacksaga.failure_class AS text COLLATE "C"
     CHECK (VALUE IN ('retryable', 'non_retryable', 'unknown'));
 COMMENT ON DOMAIN stacksaga.failure_class IS 'What a failed attempt means; see outcome_rules()';
 
+CREATE DOMAIN stacksaga.compensation_request AS text COLLATE "C"
+    CHECK (VALUE IN ('cancel', 'deadline', 'failure'));
+COMMENT ON DOMAIN stacksaga.compensation_request IS
+    'Why compensation starts once no irreversible step of the saga is in flight or in doubt';
+
+CREATE DOMAIN stacksaga.settled_by AS text COLLATE "C" CHECK (VALUE IN ('verify', 'resolve', 'person'));
+COMMENT ON DOMAIN stacksaga.settled_by IS
+    'What said that a step is done: its verify function, an operator about an attempt in doubt, or a person who did it';
+
 CREATE TYPE stacksaga.work_purpose AS ENUM (
     'step', 'deadline', 'child_settled', 'compensation_request'
 );

@@ -116,10 +116,12 @@ CREATE TABLE stacksaga.saga (
     failed_step      smallint,
     parked_step      smallint,
     parked_direction stacksaga.step_direction,
+    compensation_requested stacksaga.compensation_request,
     deadline_at      timestamptz,
     created_at       timestamptz NOT NULL,
     updated_at       timestamptz NOT NULL,
     finished_at      timestamptz,
+    suspended_at     timestamptz,
     parent_id        uuid,
     parent_step      smallint,
     key              text,
@@ -154,6 +156,10 @@ COMMENT ON COLUMN stacksaga.saga.status IS 'pending, running, suspended, compens
 COMMENT ON COLUMN stacksaga.saga.failed_step IS 'The step whose failure made the saga compensate';
 COMMENT ON COLUMN stacksaga.saga.parked_step IS 'The step that parked the saga';
 COMMENT ON COLUMN stacksaga.saga.parked_direction IS 'Whether its act or its compensation did';
+COMMENT ON COLUMN stacksaga.saga.compensation_requested IS
+    'What waits for an irreversible step that is in flight or in doubt: compensation starts unless that step is done; null: nothing';
+COMMENT ON COLUMN stacksaga.saga.suspended_at IS
+    'Since when it is suspended, also while it is parked: its deadline does not run; null: it is not suspended';
 COMMENT ON COLUMN stacksaga.saga.deadline_at IS 'When it compensates unless it has ended; null: it has no deadline';
 COMMENT ON COLUMN stacksaga.saga.created_at IS 'When it was started';
 COMMENT ON COLUMN stacksaga.saga.updated_at IS 'When the row was last changed';
@@ -223,6 +229,7 @@ CREATE TABLE stacksaga.work (
     due_at       timestamptz NOT NULL,
     attempt      integer NOT NULL DEFAULT 0,
     attempt_base integer NOT NULL DEFAULT 0,
+    verify_attempts integer,
     lease        bigint,
     lease_until  timestamptz,
     started_at   timestamptz,
@@ -271,6 +278,8 @@ COMMENT ON COLUMN stacksaga.work.lease_until IS
 COMMENT ON COLUMN stacksaga.work.started_at IS 'When that attempt began, or a signal step began to wait';
 COMMENT ON COLUMN stacksaga.work.purpose IS 'Why the row is there';
 COMMENT ON COLUMN stacksaga.work.verifying IS 'Whether the verify function of the step is to be asked';
+COMMENT ON COLUMN stacksaga.work.verify_attempts IS
+    'How often in a row the verify function did not decide; null: never';
 COMMENT ON COLUMN stacksaga.work.queue IS 'The queue that services claim it from; null: a worker does it';
 COMMENT ON COLUMN stacksaga.work.worker IS 'Who claimed it last';
 COMMENT ON INDEX stacksaga.work_for_workers IS
@@ -297,7 +306,7 @@ COMMENT ON COLUMN stacksaga.work.resume_at IS
     'While the saga is suspended, and due_at infinite: when it would be due';
 COMMENT ON COLUMN stacksaga.work.deferred IS
     'The retry budget of the queue or definition was empty: this pause is not the policy''s';
-COMMENT ON COLUMN stacksaga.work.falling_back IS 'The fallback of the step is tried';
+COMMENT ON COLUMN stacksaga.work.falling_back IS 'The fallback of the step is tried, or undone: it acted';
 COMMENT ON COLUMN stacksaga.work.lease IS
     'Fencing token of the latest claim; kept after the lease ran out, since a late answer counts until the next claim';
 
@@ -312,6 +321,8 @@ CREATE TABLE stacksaga.effect (
     started_at   timestamptz NOT NULL,
     completed_at timestamptz NOT NULL,
     worker       text,
+    by_fallback  boolean,
+    settled_by   stacksaga.settled_by,
     output       jsonb,
     published    jsonb,
     PRIMARY KEY (saga_id, step_no, direction, token)
@@ -327,6 +338,8 @@ COMMENT ON COLUMN stacksaga.effect.lease IS 'The lease under which it was answer
 COMMENT ON COLUMN stacksaga.effect.started_at IS 'When that attempt began';
 COMMENT ON COLUMN stacksaga.effect.completed_at IS 'When it was completed';
 COMMENT ON COLUMN stacksaga.effect.worker IS 'Who did it';
+COMMENT ON COLUMN stacksaga.effect.by_fallback IS 'Whether the fallback of the step did it; null: its action did';
+COMMENT ON COLUMN stacksaga.effect.settled_by IS 'What said that it is done; null: an answer under its lease, or its worker';
 COMMENT ON COLUMN stacksaga.effect.output IS 'What it returned';
 COMMENT ON COLUMN stacksaga.effect.published IS
     'What its handler published: how many messages, and topic, key and id of the first 20; null: none';
@@ -340,6 +353,7 @@ CREATE TABLE stacksaga.failure (
     lease         bigint,
     error_class   stacksaga.failure_class NOT NULL,
     outcome_known boolean NOT NULL,
+    by_fallback   boolean,
     started_at    timestamptz NOT NULL,
     finished_at   timestamptz NOT NULL,
     worker        text,
@@ -358,6 +372,7 @@ COMMENT ON COLUMN stacksaga.failure.error_class IS 'What the failure means';
 COMMENT ON COLUMN stacksaga.failure.started_at IS 'When the attempt began';
 COMMENT ON COLUMN stacksaga.failure.finished_at IS 'When it failed';
 COMMENT ON COLUMN stacksaga.failure.worker IS 'Who did it';
+COMMENT ON COLUMN stacksaga.failure.by_fallback IS 'Whether it was an attempt of the fallback; null: of the action';
 COMMENT ON COLUMN stacksaga.failure.sqlstate IS 'The SQLSTATE of the error, where it has one';
 COMMENT ON COLUMN stacksaga.failure.error IS 'The text of the error';
 COMMENT ON COLUMN stacksaga.failure.outcome_known IS

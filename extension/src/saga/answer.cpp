@@ -162,7 +162,8 @@ int64 retry_after(Datum interval) {
     const int64 retention_us = int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
     if (after_us > retention_us)
         ereport(ERROR,
-                (errcode(pg::sg400), errmsg("argument \"retry_after\" is longer than keys are kept"),
+                (errcode(pg::sg400),
+                 errmsg("argument \"retry_after\" is longer than keys are kept"),
                  errdetail("The value is %s, and stacksaga.dedupe_retention is %s.",
                            interval_text(after_us), interval_text(retention_us)),
                  errhint("Use a shorter retry_after, or raise stacksaga.dedupe_retention.")));
