@@ -27,28 +27,35 @@ struct Step {
     std::string_view queue;              ///< of a queue step
     std::string_view signal;             ///< of a signal step
     std::string_view child_saga;         ///< of a child step
+    std::string_view compensation_queue; ///< of a queue step; empty: its queue
     std::string_view topic;              ///< of a message step
     std::string_view compensation_topic; ///< of a message step
     std::string_view fallback_queue; ///< of a step that no worker calls; of a message step: a topic
-    std::int64_t delay_us;           ///< of a timer step
+    std::string_view fallback_compensation_topic; ///< of a message step; empty: compensation_topic
+    std::int64_t delay_us;                        ///< of a timer step
     std::int64_t timeout_us;
     RetryPolicy policy;
     bool has_verify;
     bool has_fallback;
     bool compensable; ///< effect = 'compensable'
     bool irreversible;
+    bool idempotent;              ///< effect = 'idempotent'
     bool compensate_when_started; ///< also undo it when its outcome is not known
+    OnFailure on_failure;
 
     const StepKindTraits &traits() const { return traits_of(kind); }
     StepWait waits_for() const { return traits().waits_for; }
 
-    /// The queue that its work is claimed from; nothing: a worker runs it.
-    std::optional<std::string_view> queue_of(bool falling_back) const {
+    /// The queue that its work is claimed from; nothing: a worker runs it. A compensation goes to
+    /// the service that acted: to the fallback's queue when the fallback did.
+    std::optional<std::string_view> queue_of(Direction direction, bool falling_back) const {
         if (falling_back && traits().fallback == FallbackKind::queue)
             return fallback_queue;
-        if (waits_for() == StepWait::claim)
-            return queue;
-        return std::nullopt;
+        if (waits_for() != StepWait::claim)
+            return std::nullopt;
+        return direction == Direction::compensate && !compensation_queue.empty()
+                   ? compensation_queue
+                   : queue;
     }
 };
 
@@ -59,6 +66,7 @@ struct Definition {
     std::optional<std::int64_t> deadline_us;
     RetryPolicy compensation_policy;
     bool continue_compensating;  ///< on_compensation_failure = 'continue'
+    OnFailure on_failure;        ///< of the saga itself: what its deadline leads to
     std::span<const Step> steps; ///< in order of step_no, which counts from 1
     std::int16_t stages;
     bool has_children; ///< some step is a child step

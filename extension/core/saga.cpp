@@ -46,9 +46,14 @@ void remove_row(WorkRow &row) {
 }
 
 void note_effect(SagaState &saga, const Effect &effect) {
-    List<bool> &done =
-        effect.direction == Direction::act ? saga.progress.acted : saga.progress.compensated;
-    done[static_cast<std::size_t>(effect.step_no - 1)] = true;
+    const auto i = static_cast<std::size_t>(effect.step_no - 1);
+    if (effect.direction == Direction::compensate) {
+        saga.progress.compensated[i] = true;
+        return;
+    }
+    saga.progress.acted[i] = true;
+    saga.progress.acted_by_fallback[i] = effect.by_fallback;
+    saga.progress.acted_by_person[i] = effect.settled_by == SettledBy::person;
 }
 
 void note_failure(SagaState &saga, const NewFailure &failure) {
@@ -56,7 +61,11 @@ void note_failure(SagaState &saga, const NewFailure &failure) {
                            .direction = failure.direction,
                            .attempt = failure.attempt,
                            .failure_class = failure.failure.failure_class,
-                           .outcome_known = failure.failure.outcome_known};
+                           .outcome_known = failure.failure.outcome_known,
+                           .by_fallback = failure.by_fallback,
+                           .lease = failure.lease,
+                           .started_at = failure.started_at,
+                           .failed_at = failure.failure.since};
     for (PastFailure &f : saga.progress.failures)
         if (f.step_no == past.step_no && f.direction == past.direction &&
             f.attempt == past.attempt) {
@@ -262,6 +271,8 @@ namespace {
 
 void begin_effects(SagaState &saga) {
     saga.progress.acted.assign(saga.memory, saga.definition->steps.size());
+    saga.progress.acted_by_fallback.assign(saga.memory, saga.definition->steps.size());
+    saga.progress.acted_by_person.assign(saga.memory, saga.definition->steps.size());
     saga.progress.compensated.assign(saga.memory, saga.definition->steps.size());
     saga.progress.has_effects = true;
 }
@@ -343,7 +354,8 @@ void write_effect(SagaState &saga, const Work &work, Value output, Value publish
                         .started_at = work.started_at.value_or(saga.now),
                         .worker = work.worker,
                         .output = output,
-                        .published = published};
+                        .published = published,
+                        .by_fallback = work.falling_back};
     saga.changes.effects.push(saga.memory, effect);
     if (saga.progress.has_effects)
         note_effect(saga, effect);
@@ -356,6 +368,7 @@ void write_failure(SagaState &saga, const Work &work, const Failure &failure) {
                              .lease = work.lease,
                              .started_at = work.started_at.value_or(saga.now),
                              .worker = work.worker,
+                             .by_fallback = work.falling_back,
                              .failure = failure};
     saga.changes.failures.push(saga.memory, written);
     if (saga.progress.has_failures)

@@ -41,7 +41,8 @@ struct Work {
     std::optional<std::int64_t> started_at{};
     std::optional<std::int64_t> resume_at{}; ///< while the saga is suspended: when it would be due
     bool verifying = false;
-    bool falling_back = false; ///< the fallback is tried
+    std::int32_t verify_attempts = 0; ///< how often in a row verify has not decided
+    bool falling_back = false; ///< the fallback is tried; of a compensation: it undoes the fallback
     bool deferred = false;     ///< the retry budget was empty
     std::optional<std::string_view> worker{};
 
@@ -82,7 +83,9 @@ struct Effect {
     std::int64_t started_at;
     std::optional<std::string_view> worker;
     Value output;
-    Value published; ///< the messages of its handler
+    Value published;          ///< the messages of its handler
+    bool by_fallback = false; ///< the fallback did it
+    SettledBy settled_by = SettledBy::answer;
 };
 
 /// Why an attempt failed.
@@ -107,6 +110,7 @@ struct NewFailure {
     std::optional<std::int64_t> lease;
     std::int64_t started_at;
     std::optional<std::string_view> worker;
+    bool by_fallback;
     Failure failure;
 };
 
@@ -117,6 +121,10 @@ struct PastFailure {
     std::int32_t attempt;
     FailureClass failure_class;
     bool outcome_known;
+    bool by_fallback;
+    std::optional<std::int64_t> lease;
+    std::int64_t started_at;
+    std::int64_t failed_at;
 };
 
 /// What has been done, compensated and failed so far. Each half is loaded when it is first asked
@@ -124,7 +132,9 @@ struct PastFailure {
 struct Progress {
     bool has_effects = false;
     bool has_failures = false;
-    List<bool> acted; ///< by step_no - 1
+    List<bool> acted;             ///< by step_no - 1
+    List<bool> acted_by_fallback; ///< of those
+    List<bool> acted_by_person;   ///< of those: settled by a person while nothing was in doubt
     List<bool> compensated;
     List<PastFailure> failures;
 };
@@ -145,6 +155,10 @@ struct SagaRow {
     std::optional<std::string_view> error{};
     std::optional<std::int16_t> parked_step{};
     std::optional<Direction> parked_direction{};
+    /// A pending compensation. Its reason is in failed_step and error.
+    std::optional<CompensationRequest> compensation_requested{};
+    /// Since when the saga is suspended: its deadline does not run. A park does not end it.
+    std::optional<std::int64_t> suspended_at{};
 };
 
 /// The engine asks another saga for something.
@@ -174,6 +188,7 @@ struct Changes {
     List<TakenSignal> taken;
     List<ChildRequest> children;
     std::int32_t retries = 0;     ///< how many were decided, to be counted
+    bool moves_deadline = false;  ///< deadline_at is another one
     bool removes_notices = false; ///< a final saga has no use for what its children announce
     bool notifies_parent = false;
 };

@@ -13,7 +13,7 @@ std::optional<Work> find_claimable(SagaState &saga, const Step &step, Direction 
     settle_claim(saga, step, direction, random);
     const std::optional<Work> work = find_work(saga, step.no, direction);
     const bool is_free = work && !work->is_claimed() && !work->verifying &&
-                         work->due_at <= saga.now && step.queue_of(work->falling_back) == queue &&
+                         work->due_at <= saga.now && step.queue_of(direction, work->falling_back) == queue &&
                          !saga.is_suspended();
     return is_free && !deadline_passed(saga) ? work : std::nullopt;
 }

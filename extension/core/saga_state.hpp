@@ -55,6 +55,37 @@ constexpr std::optional<Direction> direction_of(std::string_view name) {
     return enum_of<Direction>(direction_names, name);
 }
 
+/// Why compensation starts once no irreversible step is in flight or in doubt: a pending
+/// compensation.
+enum class CompensationRequest : uint8_t { cancel, deadline, failure };
+inline constexpr std::array<std::string_view, 3> compensation_request_names{"cancel", "deadline",
+                                                                            "failure"};
+constexpr std::string_view name_of(CompensationRequest r) {
+    return compensation_request_names[static_cast<size_t>(r)];
+}
+constexpr std::optional<CompensationRequest> compensation_request_of(std::string_view name) {
+    return enum_of<CompensationRequest>(compensation_request_names, name);
+}
+
+/// What follows a step that has failed for good before an irreversible one is done.
+enum class OnFailure : uint8_t { compensate, park };
+
+/// What said that a step is done.
+enum class SettledBy : uint8_t {
+    answer,  ///< a service or a worker: nothing is stored
+    verify,  ///< the verify function
+    resolve, ///< an operator, of an attempt in doubt
+    person,  ///< an operator while no attempt was in doubt: a person did it
+};
+inline constexpr std::array<std::string_view, 4> settled_by_names{"answer", "verify", "resolve",
+                                                                  "person"};
+constexpr std::string_view name_of(SettledBy s) {
+    return settled_by_names[static_cast<size_t>(s)];
+}
+constexpr std::optional<SettledBy> settled_by_of(std::string_view name) {
+    return enum_of<SettledBy>(settled_by_names, name);
+}
+
 /// The saga has ended.
 constexpr bool is_final(Status s) {
     return s == Status::completed || s == Status::failed;

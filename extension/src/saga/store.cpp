@@ -52,7 +52,11 @@ void load_failures(SagaState &state) {
              .direction = *core::direction_of(row.text(FailureColumn::direction)),
              .attempt = row.int4(FailureColumn::attempt),
              .failure_class = *core::failure_class_of(row.text(FailureColumn::error_class)),
-             .outcome_known = row.boolean(FailureColumn::outcome_known)});
+             .outcome_known = row.boolean(FailureColumn::outcome_known),
+             .by_fallback = false,
+             .lease = row.optional_int8(FailureColumn::lease),
+             .started_at = row.time(FailureColumn::started_at),
+             .failed_at = row.time(FailureColumn::finished_at)});
 }
 
 void load_signals(SagaState &state) {

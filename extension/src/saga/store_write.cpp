@@ -53,7 +53,7 @@ StoredWork *find_stored(Saga &saga, core::WorkPurpose purpose, int16 step_no, Di
 /// row, which is written later.
 void count_attempt(Saga &saga, int16 step_no, Direction direction, bool is_completed) {
     const StoredWork *before = find_stored(saga, core::WorkPurpose::step, step_no, direction);
-    std::optional<std::string_view> queue = saga.definition->step(step_no).queue_of(false);
+    std::optional<std::string_view> queue = saga.definition->step(step_no).queue_of(direction, false);
     if (before != nullptr && !before->row.is_null(WorkColumn::queue))
         queue = before->row.text(WorkColumn::queue); // it may be that of the fallback
     if (queue)
@@ -148,7 +148,7 @@ void write_failures(Saga &saga) {
 std::optional<std::string_view> queue_of(const Saga &saga, const Work &work) {
     if (work.purpose != core::WorkPurpose::step)
         return std::nullopt;
-    return saga.definition->step(work.step_no).queue_of(work.falling_back);
+    return saga.definition->step(work.step_no).queue_of(work.direction, work.falling_back);
 }
 
 /// Wakes who can do what falls due: the services that wait for this queue, or the workers.

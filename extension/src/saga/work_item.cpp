@@ -38,7 +38,7 @@ std::optional<DueItem> find_next(const Saga &saga) {
         const Work &w = row.work;
         if (row.is_live() && w.purpose == WorkPurpose::step && w.due_at <= saga.now &&
             w.attempt == w.attempt_base && !w.is_claimed() && !w.verifying &&
-            !saga.definition->step(w.step_no).queue_of(w.falling_back))
+            !saga.definition->step(w.step_no).queue_of(w.direction, w.falling_back))
             return DueItem{.saga_id = saga.id,
                            .slot = saga.slot,
                            .purpose = w.purpose,
@@ -220,7 +220,7 @@ ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker) 
         run_verify(saga, step, *work);
     else if (work->is_claimed())
         core::lease_expired(*saga, step, *work, pg::random_fraction());
-    else if (step.queue_of(work->falling_back))
+    else if (step.queue_of(work->direction, work->falling_back))
         return {};                            // a service claims it
     else if (!core::deadline_passed(*saga)) { // else the compensation has started instead
         outcome = outcome_of(*saga, step, *work);

@@ -138,6 +138,10 @@ void write_failure_row(std::vector<StoredFailure> &table, const NewFailure &n) {
                       .attempt = n.attempt,
                       .failure_class = n.failure.failure_class,
                       .outcome_known = n.failure.outcome_known,
+                      .by_fallback = n.by_fallback,
+                      .lease = n.lease,
+                      .started_at = n.started_at,
+                      .failed_at = n.failure.since,
                       .error = std::string(n.failure.error)};
     for (StoredFailure &f : table)
         if (f.step_no == row.step_no && f.direction == row.direction && f.attempt == row.attempt) {

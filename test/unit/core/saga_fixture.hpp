@@ -49,6 +49,10 @@ struct StoredFailure {
     std::int32_t attempt;
     FailureClass failure_class;
     bool outcome_known;
+    bool by_fallback;
+    std::optional<std::int64_t> lease;
+    std::int64_t started_at;
+    std::int64_t failed_at;
     std::string error;
 };
 

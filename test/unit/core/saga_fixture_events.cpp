@@ -20,10 +20,16 @@ TestSaga &test_of(SagaState &saga) {
 void load_effects(SagaState &saga) {
     TestSaga &test = test_of(saga);
     ++test.effect_loads;
-    for (const Effect &e : test.tables.effects)
-        (e.direction == Direction::act
-             ? saga.progress.acted
-             : saga.progress.compensated)[static_cast<std::size_t>(e.step_no - 1)] = true;
+    for (const Effect &e : test.tables.effects) {
+        const auto i = static_cast<std::size_t>(e.step_no - 1);
+        if (e.direction == Direction::compensate) {
+            saga.progress.compensated[i] = true;
+            continue;
+        }
+        saga.progress.acted[i] = true;
+        saga.progress.acted_by_fallback[i] = e.by_fallback;
+        saga.progress.acted_by_person[i] = e.settled_by == SettledBy::person;
+    }
 }
 
 void load_failures(SagaState &saga) {
@@ -31,7 +37,8 @@ void load_failures(SagaState &saga) {
     ++test.failure_loads;
     for (const StoredFailure &f : test.tables.failures)
         saga.progress.failures.push(
-            saga.memory, {f.step_no, f.direction, f.attempt, f.failure_class, f.outcome_known});
+            saga.memory, {f.step_no, f.direction, f.attempt, f.failure_class, f.outcome_known,
+                          f.by_fallback, f.lease, f.started_at, f.failed_at});
 }
 
 void load_signals(SagaState &saga) {
@@ -145,7 +152,7 @@ bool TestSaga::claim(std::string_view name, Direction d) {
     const Step &s = step(name);
     std::string_view queue = s.queue;
     if (const std::optional<Work> row = find_work(*state_, s.no, d))
-        queue = s.queue_of(row->falling_back).value_or("");
+        queue = s.queue_of(d, row->falling_back).value_or("");
     const std::optional<Work> row = find_claimable(*state_, s, d, queue, 0.5);
     if (row)
         begin_claim(*state_, s, *row, lease_of(s, *row), now + 30 * second, "service");

@@ -133,7 +133,7 @@ private:
         } else if (w.is_claimed()) {
             add(20, "expire", step, d, [=](TestSaga &s) { s.run(name, d); });
             add(10, "claim", step, d, [=](TestSaga &s) { s.claim(name, d); });
-        } else if (step.queue_of(w.falling_back)) {
+        } else if (step.queue_of(d, w.falling_back)) {
             add(40, "claim", step, d, [=](TestSaga &s) { s.claim(name, d); });
         } else {
             add(40, "run", step, d, [=](TestSaga &s) { s.run(name, d); });
