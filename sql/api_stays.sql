@@ -11,6 +11,7 @@ COPY api_of_1_0 FROM stdin (DELIMITER '|');
 accept_message|2|consumer text, message_id text, retention interval DEFAULT NULL::interval|boolean
 accept_sequence|3|producer text, epoch bigint, sequence bigint|text
 ack_messages|1|batch_id bigint|bigint
+acknowledge_contradiction|3|saga_id uuid, step text, reason text|void
 acknowledge_checkpoint|3|node text, incarnation bigint, progress jsonb|void
 adopt_ring|5|from_region text, from_cluster text, to_region text, to_cluster text, reason text|bigint
 agent_slots|2|agent text, window_start timestamp with time zone|TABLE(slot integer, range_start bigint, range_end bigint, node text)
@@ -119,7 +120,7 @@ saga_result|1|saga_id uuid|TABLE(status text, output jsonb, error text, failed_s
 saga_spans|1|saga_ids uuid[]|TABLE(saga_id uuid, trace_id text, span_id text, parent_span_id text, name text, started_at timestamp with time zone, finished_at timestamp with time zone, error text, attributes jsonb)
 saga_timeline|1|saga_id uuid|SETOF text
 saga_transitions|0||TABLE(from_status text, to_status text, direction text, sentence text, of_child boolean)
-sagas|\N||saga_id uuid, saga text, version integer, key text, status text, current_step text, attempt integer, paused_until timestamp with time zone, region text, cluster text, token bigint, input jsonb, output jsonb, last_error text, created_at timestamp with time zone, updated_at timestamp with time zone, finished_at timestamp with time zone, parent_id uuid, pause_reason text, priority integer, group_key text, attributes jsonb
+sagas|\N||saga_id uuid, saga text, version integer, key text, status text, current_step text, attempt integer, paused_until timestamp with time zone, region text, cluster text, token bigint, input jsonb, output jsonb, last_error text, created_at timestamp with time zone, updated_at timestamp with time zone, finished_at timestamp with time zone, parent_id uuid, pause_reason text, priority integer, group_key text, attributes jsonb, compensation_requested text
 schedules|\N||schedule text, saga text, cron text, timezone text, paused boolean, next_run timestamp with time zone, last_run timestamp with time zone, last_saga_id uuid, catch_up text, overlap text, input jsonb, role text, failures integer, failed_since timestamp with time zone, last_error text, next_attempt timestamp with time zone, paused_since timestamp with time zone, pause_reason text, region text, cluster text
 set_queue|1|queue text, max_running integer DEFAULT NULL::integer, max_running_per_group integer DEFAULT NULL::integer, rate integer DEFAULT NULL::integer, rate_interval interval DEFAULT '00:00:01'::interval|void
 signal_saga|2|saga_id uuid, signal text, payload jsonb DEFAULT '{}'::jsonb, message_id text DEFAULT NULL::text|boolean

@@ -105,6 +105,7 @@ CREATE FUNCTION refused.returns_json(stacksaga.step_call) RETURNS json
 CREATE FUNCTION refused.returns_text(stacksaga.step_call) RETURNS text
   LANGUAGE sql AS $$ SELECT '1' $$;
 CREATE FUNCTION refused.returns_void(stacksaga.step_call) RETURNS void LANGUAGE sql AS $$ $$;
+CREATE FUNCTION refused.counts(stacksaga.step_call) RETURNS integer LANGUAGE sql RETURN 1;
 CREATE FUNCTION refused.returns_set(stacksaga.step_call) RETURNS SETOF jsonb
   LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
 CREATE FUNCTION refused.returns_table(stacksaga.step_call) RETURNS TABLE (j jsonb)
@@ -131,7 +132,7 @@ SELECT function, line
  WHERE n = 1;
 SELECT * FROM refused.step($$ 'refused.verify(stacksaga.step_call)' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
-    verify => 'refused.act(stacksaga.step_call)' $$);
+    verify => 'refused.counts(stacksaga.step_call)' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
     'refused.returns_set(stacksaga.step_call)' $$);
 

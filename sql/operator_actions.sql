@@ -143,7 +143,7 @@ RESET stacksaga.on_behalf_of;
 SELECT p.object FROM stacksaga.privilege p JOIN pg_proc f ON f.proname = p.object AND f.pronamespace = 'stacksaga'::regnamespace
  WHERE p.kind IN ('operator', 'support')
    AND p.object NOT IN (SELECT object FROM stacksaga.privilege WHERE kind IN ('service', 'monitor'))
-   AND p.object <> ALL ('{define_saga,cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,redact_saga,cancel_sagas,suspend_sagas,
+   AND p.object <> ALL ('{define_saga,cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,acknowledge_contradiction,redact_saga,cancel_sagas,suspend_sagas,
         resume_sagas,retry_sagas,set_queue,drop_queue,pause_queue,resume_queue,create_schedule,drop_schedule,pause_schedule,resume_schedule,
         create_subscription,alter_subscription,drop_subscription,redrive_message,redrive_messages,discard_message,create_ring,alter_ring,
         adopt_ring,drain_node}'::text[])

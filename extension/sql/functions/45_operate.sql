@@ -47,6 +47,19 @@ AS 'MODULE_PATHNAME', 'stacksaga_resolve_step';
 COMMENT ON FUNCTION stacksaga.resolve_step IS
     'Records that a step, or its compensation, is done or not_done where no attempt could say so. Raises SG400, SG404, SG409 (the step neither runs nor waits), SG413';
 
+CREATE OR REPLACE FUNCTION stacksaga.acknowledge_contradiction(saga_id uuid, step text, reason text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_acknowledge_contradiction';
+COMMENT ON FUNCTION stacksaga.acknowledge_contradiction IS
+    'Records that somebody has looked at the answers that contradict what settled a step; doctor() shows them until then. Raises SG400, SG404, SG409 (there is none)';
+
+CREATE OR REPLACE FUNCTION stacksaga_internal.kept_contradictions()
+RETURNS TABLE (saga_id uuid, step_no smallint, direction text, lease bigint, answer text, answered_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_kept_contradictions';
+COMMENT ON FUNCTION stacksaga_internal.kept_contradictions IS
+    'Internal: returns the refused answers that contradict others and that no worker has written to the table yet';
+
 CREATE OR REPLACE FUNCTION stacksaga.redact_saga(saga_id uuid, reason text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_redact_saga';

@@ -111,6 +111,45 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_rings IS
     'Internal: returns what doctor() says of work, nodes and windows';
 
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_sagas()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH kept AS (
+        SELECT c.saga_id, c.step_no, c.direction::text AS direction, c.answer, c.answered_at
+          FROM stacksaga.saga_contradiction c WHERE c.acknowledged_at IS NULL
+        UNION ALL
+        SELECT k.saga_id, k.step_no, k.direction, k.answer, k.answered_at
+          FROM stacksaga_internal.kept_contradictions() AS k
+         WHERE NOT EXISTS (
+               SELECT FROM stacksaga.saga_contradiction c
+                WHERE c.saga_id = k.saga_id AND c.step_no = k.step_no AND c.direction = k.direction
+                  AND c.lease = k.lease AND c.answer = k.answer)
+    )
+    SELECT 'error', 'contradictions', format(
+               'a refused answer says %s of %sstep "%s" of saga %s ("%s"), which was settled otherwise',
+               replace(k.answer, '_', '-'), CASE k.direction WHEN 'act' THEN '' ELSE 'the compensation of ' END,
+               ds.step, k.saga_id, d.saga),
+           format('Find out what is true (saga_timeline() shows what settled it), put it right outside, then '
+                  'SELECT stacksaga.acknowledge_contradiction(%L, %L, ''why'');', k.saga_id, ds.step)
+      FROM (SELECT * FROM kept ORDER BY answered_at LIMIT 100) AS k
+      JOIN stacksaga.saga s ON s.saga_id = k.saga_id
+      JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
+      JOIN stacksaga.definition_step ds ON ds.definition_id = s.definition_id AND ds.step_no = k.step_no
+    UNION ALL
+    SELECT 'warning', 'signals', format(
+               '%s signals "%s" arrived for sagas "%s" that ended before a step took them, the latest for saga %s',
+               count(*), g.signal, d.saga, (array_agg(g.saga_id ORDER BY g.arrived_at DESC))[1]),
+           'What they say did not reach the sagas: act on it elsewhere. saga_timeline() lists them until the sagas are removed.'
+      FROM (SELECT * FROM stacksaga.saga_signal WHERE step_no IS NULL ORDER BY arrived_at DESC LIMIT 1000) AS g
+      JOIN stacksaga.saga s ON s.saga_id = g.saga_id AND s.token OPERATOR(stacksaga.=) g.token
+      JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
+     WHERE s.status IN ('completed', 'failed')
+     GROUP BY d.saga, g.signal
+$$;
+COMMENT ON FUNCTION stacksaga_internal.doctor_sagas IS
+    'Internal: returns what doctor() says of answers that contradict others and of signals that no step took';
+
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_subscriptions()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -347,6 +386,7 @@ AS $$
             UNION ALL SELECT * FROM stacksaga_internal.doctor_effects()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_grants()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_rings()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_sagas()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_subscriptions()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_queues()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_schedules()

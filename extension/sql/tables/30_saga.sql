@@ -391,6 +391,7 @@ CREATE TABLE stacksaga.saga_signal (
 );
 CREATE UNIQUE INDEX saga_signal_message ON stacksaga.saga_signal (saga_id, message_id, token)
     WHERE message_id IS NOT NULL;
+CREATE INDEX saga_signal_untaken ON stacksaga.saga_signal (arrived_at) WHERE step_no IS NULL;
 COMMENT ON TABLE stacksaga.saga_signal IS
     'One row per accepted signal, in the order of arrival; step_no is the step that has taken it';
 COMMENT ON COLUMN stacksaga.saga_signal.saga_id IS 'The id of the saga';
@@ -401,6 +402,7 @@ COMMENT ON COLUMN stacksaga.saga_signal.message_id IS 'The id under which it is 
 COMMENT ON COLUMN stacksaga.saga_signal.step_no IS 'The step that has taken it; null: none yet';
 COMMENT ON COLUMN stacksaga.saga_signal.arrived_at IS 'When it arrived';
 COMMENT ON COLUMN stacksaga.saga_signal.payload IS 'What came with it';
+COMMENT ON INDEX stacksaga.saga_signal_untaken IS 'Signals that no step has taken';
 COMMENT ON INDEX stacksaga.saga_signal_message IS 'A message is accepted once per saga';
 
 CREATE TABLE stacksaga.saga_action (
@@ -408,9 +410,9 @@ CREATE TABLE stacksaga.saga_action (
     action_no     integer NOT NULL,
     token         stacksaga.ring_token NOT NULL,
     action        text NOT NULL
-                  CHECK (action IN ('cancel', 'suspend', 'resume', 'retry', 'resolve', 'redact')),
+                  CHECK (action IN ('cancel', 'suspend', 'resume', 'retry', 'resolve', 'redact', 'acknowledge', 'void')),
     step_no       smallint,
-    outcome       text CHECK (outcome IN ('done', 'not_done')),
+    outcome       text CHECK (outcome IN ('done', 'not_done', 'never')),
     role          name NOT NULL,
     acted_at      timestamptz NOT NULL,
     status_before stacksaga.saga_status NOT NULL,
@@ -425,9 +427,10 @@ COMMENT ON TABLE stacksaga.saga_action IS
 COMMENT ON COLUMN stacksaga.saga_action.saga_id IS 'The id of the saga';
 COMMENT ON COLUMN stacksaga.saga_action.action_no IS 'Counts the actions on the saga';
 COMMENT ON COLUMN stacksaga.saga_action.token IS 'Its place on the ring: the token of the saga';
-COMMENT ON COLUMN stacksaga.saga_action.action IS 'cancel, suspend, resume, retry, resolve or redact';
-COMMENT ON COLUMN stacksaga.saga_action.step_no IS 'The step that was resolved';
-COMMENT ON COLUMN stacksaga.saga_action.outcome IS 'done or not_done, of a step that was resolved';
+COMMENT ON COLUMN stacksaga.saga_action.action IS
+    'cancel, suspend, resume, retry, resolve, redact or acknowledge; void: an irreversible step was done, so a pending compensation ended';
+COMMENT ON COLUMN stacksaga.saga_action.step_no IS 'The step that was resolved, whose answer was acknowledged, or that is irreversible and done';
+COMMENT ON COLUMN stacksaga.saga_action.outcome IS 'done, not_done or never, of a step that was resolved';
 COMMENT ON COLUMN stacksaga.saga_action.role IS 'The role that acted';
 COMMENT ON COLUMN stacksaga.saga_action.acted_at IS 'When it was';
 COMMENT ON COLUMN stacksaga.saga_action.status_before IS 'The status of the saga before';
@@ -435,6 +438,32 @@ COMMENT ON COLUMN stacksaga.saga_action.status_after IS 'The status of the saga 
 COMMENT ON COLUMN stacksaga.saga_action.reason IS 'The reason that it gave';
 COMMENT ON COLUMN stacksaga.saga_action.on_behalf_of IS 'Whom the role acted for, by its own account';
 COMMENT ON INDEX stacksaga.saga_action_acted IS 'The newest actions';
+
+-- Written by workers, from the file that refused answers are kept in first.
+CREATE TABLE stacksaga.saga_contradiction (
+    saga_id         uuid NOT NULL,
+    step_no         smallint NOT NULL,
+    direction       stacksaga.step_direction NOT NULL,
+    token           stacksaga.ring_token NOT NULL,
+    lease           bigint NOT NULL,
+    answer          text NOT NULL CHECK (answer IN ('done', 'retryable', 'non_retryable')),
+    answered_at     timestamptz NOT NULL,
+    acknowledged_at timestamptz,
+    PRIMARY KEY (saga_id, step_no, direction, lease, answer, token)
+);
+CREATE INDEX saga_contradiction_open ON stacksaga.saga_contradiction (answered_at)
+    WHERE acknowledged_at IS NULL;
+COMMENT ON TABLE stacksaga.saga_contradiction IS
+    'One row per refused answer that contradicts what settled its step; doctor() shows those that nobody has acknowledged';
+COMMENT ON COLUMN stacksaga.saga_contradiction.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.saga_contradiction.step_no IS 'The step';
+COMMENT ON COLUMN stacksaga.saga_contradiction.direction IS 'act or compensate';
+COMMENT ON COLUMN stacksaga.saga_contradiction.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.saga_contradiction.lease IS 'The lease under which it was answered';
+COMMENT ON COLUMN stacksaga.saga_contradiction.answer IS 'done, retryable or non_retryable: what the answer says';
+COMMENT ON COLUMN stacksaga.saga_contradiction.answered_at IS 'When it was answered first';
+COMMENT ON COLUMN stacksaga.saga_contradiction.acknowledged_at IS 'When an operator acknowledged it; null: not yet';
+COMMENT ON INDEX stacksaga.saga_contradiction_open IS 'What nobody has acknowledged';
 
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition_definition_id_seq', '');
@@ -446,4 +475,5 @@ SELECT pg_catalog.pg_extension_config_dump('stacksaga.effect', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.failure', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_signal', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_action', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_contradiction', '');
 COMMENT ON SEQUENCE stacksaga.saga_definition_definition_id_seq IS 'Numbers saga definitions';

@@ -65,7 +65,8 @@ SELECT s.saga_id,
              ORDER BY w.due_at, w.step_no LIMIT 1) AS pause_reason,
        s.priority::integer AS priority,
        s.group_key,
-       coalesce(s.attributes, '{}') AS attributes
+       coalesce(s.attributes, '{}') AS attributes,
+       s.compensation_requested::text AS compensation_requested
   FROM stacksaga.saga s
  CROSS JOIN (SELECT true) AS read_only; -- a view of one table could be written through
 COMMENT ON VIEW stacksaga.sagas IS
@@ -152,13 +153,15 @@ AS $$
               FROM stacksaga.saga_history h WHERE h.saga_id = $1
             UNION ALL
             SELECT a.acted_at, 2, 0,
-                   format('%s by %s', CASE WHEN a.step IS NULL THEN a.action
-                                      ELSE format('%s step %s as %s', a.action, a.step, a.outcome)
-                                      END, a.role) || coalesce(': ' || a.reason, '')
+                   format('%s by %s', concat_ws(' ', a.action, 'step ' || a.step, 'as ' || a.outcome), a.role) || coalesce(': ' || a.reason, '')
               FROM stacksaga.saga_actions a WHERE a.saga_id = $1
             UNION ALL
+            SELECT g.arrived_at, 2, 0, format('signal %s arrived, no step has taken it', g.signal)
+              FROM stacksaga.saga_signal g WHERE g.saga_id = $1 AND g.step_no IS NULL
+            UNION ALL
             SELECT s.updated_at, 3, 0,
-                   format('saga %s', s.status) || CASE s.status
+                   format('saga %s%s', s.status, CASE WHEN s.status = 'parked' AND t.suspended_at IS NOT NULL
+                                                      THEN ', still suspended' ELSE '' END) || CASE s.status
                        WHEN 'failed' THEN coalesce(': ' || t.error, '')
                        WHEN 'parked' THEN coalesce(': ' || s.last_error, '') ELSE '' END
               FROM stacksaga.sagas s

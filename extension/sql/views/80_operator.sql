@@ -8,7 +8,7 @@ SELECT a.acted_at AS at, a.role::text AS role_name, a.on_behalf_of, a.action, a.
   FROM stacksaga.operator_action a
 UNION ALL
 SELECT a.acted_at, a.role::text, a.on_behalf_of, a.action, 'saga ' || a.saga_id::text, a.reason,
-       (SELECT format('step %s %s', d.step, replace(a.outcome, '_', ' '))
+       (SELECT concat_ws(' ', 'step', d.step, replace(a.outcome, '_', ' '))
           FROM stacksaga.saga s
           JOIN stacksaga.definition_step d ON d.definition_id = s.definition_id
          WHERE a.step_no IS NOT NULL AND s.saga_id = a.saga_id

@@ -75,6 +75,8 @@ COMMENT ON COLUMN stacksaga.sagas.pause_reason IS 'SR429 while a retry waits for
 COMMENT ON COLUMN stacksaga.sagas.priority IS '1 (first) to 5';
 COMMENT ON COLUMN stacksaga.sagas.group_key IS 'Groups of a queue take turns; null: no group';
 COMMENT ON COLUMN stacksaga.sagas.attributes IS 'What find_sagas() may look for';
+COMMENT ON COLUMN stacksaga.sagas.compensation_requested IS
+    'cancel, deadline or failure: compensation starts once no irreversible step is in flight or in doubt; null: nothing waits so';
 
 COMMENT ON COLUMN stacksaga.saga_history.saga_id IS 'The id of the saga';
 COMMENT ON COLUMN stacksaga.saga_history.step IS 'The name of the step';
@@ -90,9 +92,10 @@ COMMENT ON COLUMN stacksaga.saga_history.published IS
     'How many messages its handler published, and topic, key and id of the first 20; null: none';
 
 COMMENT ON COLUMN stacksaga.saga_actions.saga_id IS 'The id of the saga';
-COMMENT ON COLUMN stacksaga.saga_actions.action IS 'cancel, suspend, resume, retry, resolve or redact';
-COMMENT ON COLUMN stacksaga.saga_actions.step IS 'The step that was resolved';
-COMMENT ON COLUMN stacksaga.saga_actions.outcome IS 'done or not_done, of a step that was resolved';
+COMMENT ON COLUMN stacksaga.saga_actions.action IS
+    'cancel, suspend, resume, retry, resolve, redact or acknowledge; void: an irreversible step was done, so a pending compensation ended';
+COMMENT ON COLUMN stacksaga.saga_actions.step IS 'The step that was resolved, whose answer was acknowledged, or that is irreversible and done';
+COMMENT ON COLUMN stacksaga.saga_actions.outcome IS 'done, not_done or never, of a step that was resolved';
 COMMENT ON COLUMN stacksaga.saga_actions.role IS 'The role that acted';
 COMMENT ON COLUMN stacksaga.saga_actions.reason IS 'The reason that it gave';
 COMMENT ON COLUMN stacksaga.saga_actions.acted_at IS 'When it was';

@@ -107,6 +107,11 @@ void count_event(Counter counter, int64 amount) {
         level->counts[static_cast<size_t>(counter)] += amount;
 }
 
+void count_at_once(Counter counter) {
+    if (CounterFile *file = counter_file())
+        pg_atomic_fetch_add_u64(&file->counters[static_cast<size_t>(counter)], 1);
+}
+
 void count_saga(core::Status status, int64 change) {
     if (Level *level = counting_level())
         level->sagas[static_cast<size_t>(status)] += change;

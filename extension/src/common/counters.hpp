@@ -29,6 +29,7 @@ enum class Counter : uint8_t {
     schedule_runs_started,
     schedule_runs_skipped,
     schedule_runs_failed,
+    contradictions,
 };
 
 /// How a counter is shown; `labels` is the text of a jsonb object.
@@ -67,12 +68,16 @@ inline constexpr std::array counter_names{
                 R"({"outcome": "skipped"})"},
     CounterName{Counter::schedule_runs_failed, "stacksaga_schedule_runs_total",
                 R"({"outcome": "failed"})"},
+    CounterName{Counter::contradictions, "stacksaga_contradictions_total", "{}"},
 };
 inline constexpr size_t counter_count = counter_names.size();
 
 /// Counts once the transaction commits. Never raises but for want of memory; where the file cannot
 /// be had, a line in the server's log says so and nothing is counted.
 void count_event(Counter counter, int64 amount = 1);
+
+/// Counts now, whatever becomes of the transaction.
+void count_at_once(Counter counter);
 
 /// One saga more (1) or less (-1) of a status, once the transaction commits; see saga_tally.hpp.
 void count_saga(core::Status status, int64 change);

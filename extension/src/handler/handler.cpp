@@ -31,6 +31,7 @@ struct HandlerShape {
     Oid result;
     const char *wrong_argument;
     const char *wrong_result;
+    Oid other_result = InvalidOid; ///< which it may return as well
 };
 
 HandlerShape shape_of(HandlerKind kind) {
@@ -42,7 +43,8 @@ HandlerShape shape_of(HandlerKind kind) {
     case HandlerKind::action:
         return {type_of_schema("step_call"), JSONBOID, takes_call, "it must return jsonb"};
     case HandlerKind::verify:
-        return {type_of_schema("step_call"), TEXTOID, takes_call, "it must return text"};
+        return {type_of_schema("step_call"), TEXTOID, takes_call, "it must return text or jsonb",
+                JSONBOID};
     case HandlerKind::message:
         return {message_type(), VOIDOID, takes_message, "it must return void"};
     case HandlerKind::message_batch:
@@ -65,7 +67,7 @@ const char *objection(Oid oid, HandlerKind kind, Oid definer) {
         reason = "it returns a set";
     else if (form->pronargs != 1 || form->proargtypes.values[0] != shape.argument)
         reason = shape.wrong_argument;
-    else if (form->prorettype != shape.result)
+    else if (form->prorettype != shape.result && form->prorettype != shape.other_result)
         reason = shape.wrong_result;
     const Oid schema = form->pronamespace;
     ReleaseSysCache(tuple);
@@ -123,6 +125,15 @@ Oid current_function(const FunctionRef &f, HandlerKind kind, const HandlerCaller
     if (!is_trusted_replacement(found.function, definer))
         raise_unusable(f, c, "it was replaced by another role's function");
     return found.function;
+}
+
+Datum jsonb_string(Datum text) {
+    const std::string_view s = pg::view_of_text(text);
+    JsonbValue value{};
+    value.type = jbvString;
+    value.val.string.val = const_cast<char *>(s.data());
+    value.val.string.len = static_cast<int>(s.size());
+    return JsonbPGetDatum(JsonbValueToJsonb(&value));
 }
 
 /// A type of the extension, looked up once for each call of a handler and more.
@@ -287,6 +298,8 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
             return value;
         });
     });
+    if (kind == HandlerKind::verify && !*isnull && get_func_rettype(handler.function) == TEXTOID)
+        result = jsonb_string(result);
     reset_constraints();
     if (!running_handler.is_at_top_level())
         leave_session(temporary_objects);

@@ -9,7 +9,7 @@ namespace stacksaga {
 
 enum class HandlerKind : uint8_t {
     action,        ///< f(stacksaga.step_call) RETURNS jsonb
-    verify,        ///< f(stacksaga.step_call) RETURNS text
+    verify,        ///< f(stacksaga.step_call) RETURNS text or jsonb: as jsonb
     message,       ///< f(stacksaga.message) RETURNS void
     message_batch, ///< f(stacksaga.message[]) RETURNS void
 };

@@ -44,7 +44,7 @@ constinit pg::Statement lock_child{LOCK_SAGA};
 
 /// What a saga leaves in other tables, and the saga.
 struct Deletions {
-    std::array<pg::Statement, 5> rows;
+    std::array<pg::Statement, 6> rows;
     pg::Statement sagas;
     pg::Statement attributes;
 };
@@ -54,7 +54,8 @@ struct Deletions {
                  pg::Statement{"DELETE FROM stacksaga.failure" OF},                                \
                  pg::Statement{"DELETE FROM stacksaga.work" OF},                                   \
                  pg::Statement{"DELETE FROM stacksaga.saga_signal" OF},                            \
-                 pg::Statement{"DELETE FROM stacksaga.saga_action" OF}},                           \
+                 pg::Statement{"DELETE FROM stacksaga.saga_action" OF},                            \
+                 pg::Statement{"DELETE FROM stacksaga.saga_contradiction" OF}},                    \
         .sagas = pg::Statement{"DELETE FROM stacksaga.saga" OF                                     \
                                " RETURNING status, saga_id, attributes IS NOT NULL"},              \
         .attributes = pg::Statement{"DELETE FROM stacksaga.saga_attribute" OF},                    \

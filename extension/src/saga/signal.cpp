@@ -15,7 +15,7 @@ namespace {
 constexpr int message_id_bytes_max = 255;
 
 constinit pg::Statement find_message{
-    "SELECT 1 FROM stacksaga.saga_signal"
+    "SELECT step_no IS NOT NULL FROM stacksaga.saga_signal"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND message_id = $3"};
 // Under the saga's lock, so numbers are given one at a time.
@@ -39,12 +39,27 @@ bool is_waited_for(const core::Definition &d, std::string_view signal) {
     });
 }
 
+/// Accepted before, whether a step has taken it or one still may. SG409 where none ever will.
+bool was_accepted(const Saga &saga, const Signal &signal) {
+    if (!signal.message_id)
+        return false;
+    const pg::Rows rows =
+        find_message.run(pg::param(saga.id), pg::param(saga.token), pg::param(*signal.message_id));
+    if (!rows.empty() && !rows.boolean(0, 0) && core::is_final(saga.status()))
+        ereport(ERROR,
+                (errcode(pg::sg409),
+                 errmsg("saga %s ended before a step took signal \"%s\"", uuid_text(saga.id),
+                        clip(signal.name)),
+                 errdetail("Message \"%s\" was accepted, and the saga is %s.",
+                           clip(*signal.message_id), core::name_of(saga.status()).data()),
+                 errhint("What the signal says did not reach the saga: act on it elsewhere.")));
+    return !rows.empty();
+}
+
 /// False when the message was accepted before.
 bool accept(const Signal &signal) {
     Saga &saga = require_saga_to_signal(signal.saga_id, pg::clock_now());
-    if (signal.message_id &&
-        !find_message.run(pg::param(saga.id), pg::param(saga.token), pg::param(*signal.message_id))
-             .empty())
+    if (was_accepted(saga, signal))
         return false;
     if (!is_waited_for(*saga.definition, signal.name))
         ereport(ERROR, (errcode(pg::sg404),

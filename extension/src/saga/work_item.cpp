@@ -105,14 +105,45 @@ void run_action(Saga *&saga, const Step &step, const Work &work, std::string_vie
     core::step_completed(*saga, step, attempt, value_or_null(output, isnull), published_messages());
 }
 
+/// What a verify function has returned: an outcome, or an object that has the step's output too.
+struct VerifyResult {
+    std::string_view outcome; ///< empty: none that is known
+    core::Value output;
+};
+
+std::string_view string_in(const JsonbValue *value) {
+    if (value == nullptr || value->type != jbvString)
+        return {};
+    return {value->val.string.val, static_cast<size_t>(value->val.string.len)};
+}
+
+VerifyResult read_result(Datum answer) {
+    Jsonb *json = DatumGetJsonbP(answer);
+    JsonbValue scalar;
+    if (JB_ROOT_IS_SCALAR(json))
+        return {.outcome = JsonbExtractScalar(&json->root, &scalar) ? string_in(&scalar)
+                                                                    : std::string_view{},
+                .output = {}};
+    if (!JB_ROOT_IS_OBJECT(json))
+        return {};
+    const auto find = [&](std::string_view key) {
+        return getKeyJsonValueFromContainer(&json->root, key.data(), static_cast<int>(key.size()),
+                                            nullptr);
+    };
+    VerifyResult result{.outcome = string_in(find("outcome")), .output = {}};
+    if (JsonbValue *output = find("output"))
+        result.output = value_of(JsonbPGetDatum(JsonbValueToJsonb(output)));
+    return result;
+}
+
 /// What verify answers decides an attempt whose outcome is unknown. `error`: why it gave no answer.
-void settle_verified(Saga &saga, const Step &step, const Work &work, std::string_view answer,
+void settle_verified(Saga &saga, const Step &step, const Work &work, const VerifyResult &answer,
                      const HandlerError *error = nullptr) {
-    if (answer == "done") {
-        core::step_completed(saga, step, work, {}, published_messages());
+    if (answer.outcome == "done") {
+        core::step_completed(saga, step, work, answer.output, published_messages());
         return;
     }
-    bool known = answer == "not_done";
+    bool known = answer.outcome == "not_done";
     core::Failure failure{.failure_class = known ? FailureClass::retryable : FailureClass::unknown,
                           .outcome_known = known,
                           .error = known ? "verify says that the step was not done"
@@ -135,7 +166,7 @@ void run_verify(Saga *&saga, const Step &step, const Work &work) {
     const FunctionRef &function = saga->full_definition().functions_of(step).verify;
     record_verify();
     const Datum answer = call(saga, step, function, HandlerKind::verify, work, &isnull);
-    settle_verified(*saga, step, work, isnull ? "unknown" : pg::view_of_text(answer));
+    settle_verified(*saga, step, work, isnull ? VerifyResult{} : read_result(answer));
 }
 
 /// Runs an item of another purpose than `step`. All but a deadline are due while the saga is
@@ -299,7 +330,7 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
     const ItemOutcome outcome = outcome_of(saga, step, *work);
     if (work->verifying &&
         !error.has_crashed_too_often) { // a verify function that fails gives no answer
-        settle_verified(saga, step, *work, "unknown", &error);
+        settle_verified(saga, step, *work, {}, &error);
         write_saga(saga);
         return outcome;
     }

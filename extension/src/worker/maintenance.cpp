@@ -9,6 +9,7 @@
 #include "src/common/extension_lock.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/dedupe/expiry.hpp"
+#include "src/saga/contradiction.hpp"
 #include "src/saga/retention.hpp"
 #include "src/worker/saga_counter.hpp"
 
@@ -77,6 +78,7 @@ int64 run_maintenance(const NodeIdentity &node) {
         require_extension();
         ensure_sagas_are_counted();
     });
+    store_contradictions();
     const bool more_sagas = remove(sagas_per_step, [&] {
         return remove_expired_sagas(node.ring_id, slots_of(node), sagas_per_step, state.retention);
     });
