@@ -26,6 +26,11 @@ Saga &saga_of(SagaState &state) {
     return static_cast<Saga &>(state);
 }
 
+/// Of a column whose null stands for false, which costs nothing.
+template <class C> bool is_true(const pg::TableRow &row, C column) {
+    return !row.is_null(column) && row.boolean(column);
+}
+
 void load_effects(SagaState &state) {
     Saga &saga = saga_of(state);
     for (const pg::TableRow &row :
@@ -36,8 +41,13 @@ void load_effects(SagaState &state) {
             row.text(EffectColumn::direction) == core::name_of(core::Direction::act);
         core::List<bool> &done = is_act ? saga.progress.acted : saga.progress.compensated;
         done[static_cast<size_t>(step_no - 1)] = true;
-        if (is_act)
-            note_output(saga, step_no, value_of(row, EffectColumn::output));
+        if (!is_act)
+            continue;
+        const auto at = static_cast<size_t>(step_no - 1);
+        saga.progress.acted_by_fallback[at] = is_true(row, EffectColumn::by_fallback);
+        saga.progress.acted_by_person[at] =
+            row.optional_text(EffectColumn::settled_by) == core::name_of(core::SettledBy::person);
+        note_output(saga, step_no, value_of(row, EffectColumn::output));
     }
 }
 
@@ -53,7 +63,7 @@ void load_failures(SagaState &state) {
              .attempt = row.int4(FailureColumn::attempt),
              .failure_class = *core::failure_class_of(row.text(FailureColumn::error_class)),
              .outcome_known = row.boolean(FailureColumn::outcome_known),
-             .by_fallback = false,
+             .by_fallback = is_true(row, FailureColumn::by_fallback),
              .lease = row.optional_int8(FailureColumn::lease),
              .started_at = row.time(FailureColumn::started_at),
              .failed_at = row.time(FailureColumn::finished_at)});
@@ -99,6 +109,10 @@ Saga &read_saga(const pg::TableRow &row, TimestampTz now) {
     s.row.parked_step = row.optional_int2(Column::parked_step);
     if (!row.is_null(Column::parked_direction))
         s.row.parked_direction = core::direction_of(row.text(Column::parked_direction));
+    if (!row.is_null(Column::compensation_requested))
+        s.row.compensation_requested =
+            core::compensation_request_of(row.text(Column::compensation_requested));
+    s.row.suspended_at = row.optional_time(Column::suspended_at);
     s.stored = s.row;
     s.input = row.value(Column::input);
     s.headers = row.value(Column::headers);
@@ -128,6 +142,8 @@ Work read_work(const pg::TableRow &row, WorkPurpose purpose) {
             .started_at = row.optional_time(Column::started_at),
             .resume_at = row.optional_time(Column::resume_at),
             .verifying = row.boolean(Column::verifying),
+            .verify_attempts =
+                row.is_null(Column::verify_attempts) ? 0 : row.int4(Column::verify_attempts),
             .falling_back = row.boolean(Column::falling_back),
             .deferred = row.boolean(Column::deferred),
             .worker = row.optional_text(Column::worker)};

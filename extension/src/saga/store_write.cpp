@@ -37,6 +37,10 @@ pg::Param param(std::optional<int64> value) {
 pg::Param param(std::optional<int16> value) {
     return value ? pg::param(*value) : pg::param_null(INT2OID);
 }
+/// A null stands for false, and costs nothing.
+pg::Param true_or_null(bool value) {
+    return value ? pg::param(true) : pg::param_null(BOOLOID);
+}
 pg::Param param(core::Value json) {
     return pg::param_datum(JSONBOID, json.bits, json.is_null);
 }
@@ -53,7 +57,8 @@ StoredWork *find_stored(Saga &saga, core::WorkPurpose purpose, int16 step_no, Di
 /// row, which is written later.
 void count_attempt(Saga &saga, int16 step_no, Direction direction, bool is_completed) {
     const StoredWork *before = find_stored(saga, core::WorkPurpose::step, step_no, direction);
-    std::optional<std::string_view> queue = saga.definition->step(step_no).queue_of(direction, false);
+    std::optional<std::string_view> queue =
+        saga.definition->step(step_no).queue_of(direction, false);
     if (before != nullptr && !before->row.is_null(WorkColumn::queue))
         queue = before->row.text(WorkColumn::queue); // it may be that of the fallback
     if (queue)
@@ -66,6 +71,9 @@ void write_effects(Saga &saga) {
         CRASH_POINT("step: before the marker");
         count_completed(e.direction);
         count_attempt(saga, e.step_no, e.direction, true);
+        const pg::Param settled_by = e.settled_by == core::SettledBy::answer
+                                         ? pg::param_null(TEXTOID)
+                                         : pg::param(core::name_of(e.settled_by));
         effect_table.insert(std::array{
             assign(Column::saga_id, pg::param(saga.id)),
             assign(Column::step_no, pg::param(e.step_no)),
@@ -74,7 +82,9 @@ void write_effects(Saga &saga) {
             assign(Column::attempt, pg::param(e.attempt)), assign(Column::lease, param(e.lease)),
             assign(Column::started_at, pg::param_time(e.started_at)),
             assign(Column::completed_at, pg::param_time(saga.now)),
-            assign(Column::worker, pg::param(e.worker)), assign(Column::output, param(e.output)),
+            assign(Column::worker, pg::param(e.worker)),
+            assign(Column::by_fallback, true_or_null(e.by_fallback)),
+            assign(Column::settled_by, settled_by), assign(Column::output, param(e.output)),
             assign(Column::published, param(e.published))});
         if (e.direction == Direction::act && saga.progress.has_effects)
             note_output(saga, e.step_no, e.output);
@@ -126,7 +136,8 @@ void write_failure(Saga &saga, const core::NewFailure &n) {
                                   assign(Column::token, key[4]),
                                   assign(Column::lease, param(n.lease)),
                                   assign(Column::started_at, pg::param_time(n.started_at)),
-                                  assign(Column::worker, pg::param(n.worker))};
+                                  assign(Column::worker, pg::param(n.worker)),
+                                  assign(Column::by_fallback, true_or_null(n.by_fallback))};
         std::array<pg::Assignment, identity.size() + what.size()> row;
         std::copy(what.begin(), what.end(),
                   std::copy(identity.begin(), identity.end(), row.begin()));
@@ -187,7 +198,7 @@ int16 rank_of(const Saga &saga, const Work &work) {
                : saga.traits.priority;
 }
 
-using WorkValues = std::array<pg::Assignment, 12>;
+using WorkValues = std::array<pg::Assignment, 13>;
 
 /// What changes of a row of work.
 WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
@@ -201,6 +212,8 @@ WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
             assign(Column::started_at, pg::param_time(w.started_at)),
             assign(Column::resume_at, pg::param_time(w.resume_at)),
             assign(Column::verifying, pg::param(w.verifying)),
+            assign(Column::verify_attempts,
+                   w.verify_attempts > 0 ? pg::param(w.verify_attempts) : pg::param_null(INT4OID)),
             assign(Column::falling_back, pg::param(w.falling_back)),
             assign(Column::deferred, pg::param(w.deferred)),
             assign(Column::worker, pg::param(w.worker))};
@@ -275,6 +288,9 @@ void write_status(Saga &saga, const core::SagaRow &row) {
     std::optional<std::string_view> parked_direction;
     if (row.parked_direction)
         parked_direction = core::name_of(*row.parked_direction);
+    std::optional<std::string_view> requested;
+    if (row.compensation_requested)
+        requested = core::name_of(*row.compensation_requested);
     CRASH_POINT("saga: before the status");
     saga_table.update(*saga.table_row,
                       std::array{assign(Column::status, pg::param(core::name_of(row.status))),
@@ -284,7 +300,10 @@ void write_status(Saga &saga, const core::SagaRow &row) {
                                  assign(Column::failed_step, param(row.failed_step)),
                                  assign(Column::error, pg::param(row.error)),
                                  assign(Column::parked_step, param(row.parked_step)),
-                                 assign(Column::parked_direction, pg::param(parked_direction))});
+                                 assign(Column::parked_direction, pg::param(parked_direction)),
+                                 assign(Column::compensation_requested, pg::param(requested)),
+                                 assign(Column::suspended_at, pg::param_time(row.suspended_at)),
+                                 assign(Column::deadline_at, pg::param_time(saga.deadline_at))});
     CRASH_POINT("saga: status written");
 }
 

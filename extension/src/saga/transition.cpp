@@ -21,9 +21,10 @@ std::string_view column_text(HeapTuple tuple, TupleDesc descriptor, const char *
 }
 
 /// The columns of a saga that change while it runs; all others say which saga it is.
-constexpr std::array<std::string_view, 9> changing_columns{
-    "status",     "direction",   "failed_step", "parked_step", "parked_direction",
-    "updated_at", "finished_at", "latest_run",  "error"};
+constexpr std::array<std::string_view, 12> changing_columns{
+    "status",       "direction",   "failed_step", "parked_step", "parked_direction",
+    "updated_at",   "finished_at", "latest_run",  "error",       "compensation_requested",
+    "suspended_at", "deadline_at"};
 
 /// Its ring, and the slot there, are changed by adopt_ring() alone, which holds the fence.
 bool is_moved_under_fence(std::string_view column, HeapTuple before, TupleDesc descriptor) {
