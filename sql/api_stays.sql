@@ -44,7 +44,7 @@ doctor|0||TABLE(severity text, check_name text, detail text, fix text)
 drain_node|2|node text, incarnation bigint|void
 drop_queue|1|queue text|void
 drop_schedule|1|schedule text|void
-drop_subscription|1|subscription text|void
+drop_subscription|1|subscription text, discard boolean DEFAULT false|void
 effects|\N||source text, step text, effect text, rung text, guarantee text, version integer, domain text, placement text
 expire_actions|0|max_actions integer DEFAULT 1000|bigint
 expire_dedupe|0|max_rows integer DEFAULT 1000|bigint
@@ -94,8 +94,8 @@ queues|\N||queue text, waiting bigint, running bigint, oldest_due timestamp with
 read_value|2|scope text, key text|TABLE(value jsonb, version bigint)
 receive_messages|2|subscription text, consumer text, max_messages integer DEFAULT 100, lease interval DEFAULT '00:00:30'::interval|SETOF stacksaga.message
 redact_saga|2|saga_id uuid, reason text|void
-redrive_message|2|subscription text, message_id uuid|void
-redrive_messages|1|subscription text, topic text DEFAULT NULL::text, max_messages integer DEFAULT 1000, reason text DEFAULT NULL::text, dry_run boolean DEFAULT true, spread interval DEFAULT '00:00:00'::interval|TABLE(message_id uuid, topic text, key text, dead_since timestamp with time zone, last_error text)
+redrive_message|2|subscription text, message_id uuid, reason text DEFAULT NULL::text, past_dedupe_retention boolean DEFAULT false|void
+redrive_messages|1|subscription text, topic text DEFAULT NULL::text, max_messages integer DEFAULT 1000, reason text DEFAULT NULL::text, dry_run boolean DEFAULT true, spread interval DEFAULT '00:00:00'::interval, past_dedupe_retention boolean DEFAULT false|TABLE(message_id uuid, topic text, key text, dead_since timestamp with time zone, last_error text)
 register_node|1|node text, region text DEFAULT 'default'::text, cluster text DEFAULT 'default'::text, kind text DEFAULT 'worker'::text, weight double precision DEFAULT 1, agent text DEFAULT NULL::text|bigint
 resolve_step|3|saga_id uuid, step text, outcome text, output jsonb DEFAULT NULL::jsonb, reason text DEFAULT NULL::text|text
 resume_queue|2|queue text, reason text|void

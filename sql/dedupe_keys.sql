@@ -147,6 +147,32 @@ SELECT outcome, attempt, lease AS new FROM stacksaga.idempotency_begin('shop', '
 SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_finish('shop', 'released', %s, '1') $$, :old));
 SELECT stacksaga.idempotency_finish('shop', 'released', :new, '2');
 
+-- Something may have been done: only the lease ends, and the next attempt resumes at once.
+SELECT lease AS first FROM stacksaga.idempotency_begin('shop', 'in doubt', '1') \gset
+SELECT stacksaga.idempotency_checkpoint('shop', 'in doubt', :first, 'charged');
+SELECT stacksaga.idempotency_release('shop', 'in doubt', :first);
+SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_release('shop', 'in doubt', %s) $$, :first));
+SELECT keys.begins('in doubt', '2');
+SELECT keys.begins('in doubt', '1');
+SELECT lease AS second FROM stacksaga.idempotency_begin('shop', 'lost', '1') \gset
+SET stacksaga.clock_offset = '61 seconds';
+SELECT outcome, attempt, lease AS second FROM stacksaga.idempotency_begin('shop', 'lost', '1') \gset
+\echo :outcome :attempt
+SELECT stacksaga.idempotency_release('shop', 'lost', :second);
+SELECT keys.begins('lost', '1');
+SELECT * FROM keys.state WHERE key IN ('in doubt', 'lost');
+RESET stacksaga.clock_offset;
+
+-- What jsonb calls equal is one request, and a fingerprint that an earlier version has stored matches the same one.
+SELECT keys.begins('equal', '{"amount": 10.0, "note": "10.0"}');
+SELECT keys.begins('equal', '{"amount": 10, "note": "10.0"}');
+SELECT keys.begins('equal', '{"amount": 10.00, "note": "10"}');
+SELECT lease FROM stacksaga.idempotency_begin('shop', 'stored', '{"amount": 10.0}') \gset
+SELECT stacksaga.idempotency_finish('shop', 'stored', :lease);
+UPDATE stacksaga.idempotency_key SET fingerprint = sha256('{"amount": 10.0}'), fingerprint_version = 1 WHERE key = 'stored';
+SELECT keys.begins('stored', '{"amount": 10.0}');
+SELECT keys.begins('stored', '{"amount": 11}');
+
 -- Fingerprints: canonical, and a mismatch names both.
 SELECT stacksaga.fingerprint('{"b": [1, 2], "a": "x"}') = stacksaga.fingerprint('  {"a":"x","b":[1,2]}') AS same,
        stacksaga.fingerprint('{"a": 1}') = stacksaga.fingerprint('{"a": 1.0}') AS scale,
@@ -184,6 +210,7 @@ SELECT keys.begins('expires', '1');
 SELECT stacksaga.expire_dedupe();
 SELECT keys.begins('expires', '1');
 SET stacksaga.clock_offset = '91 minutes';
+-- A key that has expired is new, also for another request and before a sweep has passed.
 SELECT keys.begins('expires', '2');
 SELECT keys.begins('expires', '1');
 SELECT keys.outcome(format($$ SELECT stacksaga.idempotency_finish('shop', 'expires', %s, '"kept"') $$, :lease));

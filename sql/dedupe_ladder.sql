@@ -42,7 +42,7 @@ CREATE FUNCTION ladder.handle(stacksaga.message) RETURNS void LANGUAGE sql AS ''
 SELECT stacksaga.create_subscription('ladder handled', 'ladder', handler => 'ladder.handle(stacksaga.message)');
 SELECT stacksaga.create_subscription('ladder fetched', 'ladder');
 SELECT source, step, effect, rung, guarantee, version FROM stacksaga.effects WHERE source LIKE 'ladder %' ORDER BY source, step;
-SELECT stacksaga.drop_subscription(s) FROM unnest(ARRAY['ladder handled', 'ladder fetched']) AS s;
+SELECT stacksaga.drop_subscription(s, true) FROM unnest(ARRAY['ladder handled', 'ladder fetched']) AS s;
 SELECT count(*) FROM stacksaga.idempotency_key UNION ALL SELECT count(*) FROM stacksaga.accepted_message;
 SELECT saga_id FROM stacksaga.start_saga('ladder', '{"total": 130}') \gset
 SELECT stacksaga.run_pending();

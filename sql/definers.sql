@@ -47,7 +47,7 @@ SELECT status, last_error FROM stacksaga.sagas WHERE saga_id = :'closed';
 SELECT count(*) FROM definers.ran;
 SELECT check_name, detail, fix FROM stacksaga.doctor()
  WHERE check_name = 'handlers' AND detail LIKE '%definers closed%' ORDER BY detail;
-SELECT stacksaga.drop_subscription('definers closed');
+SELECT stacksaga.drop_subscription('definers closed', true);
 
 -- Who makes a new version: the definer, a member of it, a superuser.
 SET SESSION AUTHORIZATION definers_alice;
@@ -127,7 +127,7 @@ SELECT definer = current_user AS by_caller, definer_oid = definer::text::regrole
 ROLLBACK;
 SELECT count(*) FROM stacksaga.doctor() WHERE check_name = 'definers' AND detail LIKE '%"definers"%';
 
-SELECT stacksaga.drop_subscription('definers'), stacksaga.drop_subscription('definers all');
+SELECT stacksaga.drop_subscription('definers', true), stacksaga.drop_subscription('definers all', true);
 SET client_min_messages = warning;
 DROP SCHEMA definers, definers_closed CASCADE;
 DELETE FROM stacksaga.usage_grant WHERE role LIKE 'definers%';

@@ -70,7 +70,7 @@ SELECT labels ->> 'subscription' AS subscription, value > 700 AS lags FROM stack
 SELECT stacksaga.ack_messages(batch_id) FROM stacksaga.receive_messages('doctor ''idle', 'c');
 SELECT * FROM doctor.found('lag');
 RESET stacksaga.clock_offset;
-SELECT stacksaga.drop_subscription('doctor ''idle'), stacksaga.drop_subscription('doctor busy');
+SELECT stacksaga.drop_subscription('doctor ''idle', true), stacksaga.drop_subscription('doctor busy', true);
 TRUNCATE stacksaga.outbox_message;
 
 -- Handlers that were dropped or changed, or that their definer may no longer run; definers.

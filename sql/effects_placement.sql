@@ -55,7 +55,7 @@ DROP FOREIGN TABLE place."Far away";
 SELECT placement, count(*) FROM stacksaga.effects WHERE source LIKE 'place%' GROUP BY 1 ORDER BY 1;
 SELECT count(*) FROM stacksaga.doctor() WHERE check_name = 'effects' AND detail LIKE '%place%';
 
-SELECT stacksaga.drop_subscription('place handled'), stacksaga.drop_subscription('place fetched');
+SELECT stacksaga.drop_subscription('place handled', true), stacksaga.drop_subscription('place fetched', true);
 DELETE FROM stacksaga.definition_step USING stacksaga.saga_definition d
  WHERE d.definition_id = definition_step.definition_id AND d.saga = 'place';
 DELETE FROM stacksaga.saga_definition WHERE saga = 'place';

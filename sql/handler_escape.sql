@@ -166,7 +166,7 @@ SELECT stacksaga.ack_messages(:batch_id);
 RESET ROLE;
 
 SET client_min_messages = warning;
-SELECT stacksaga.drop_subscription('escape'), stacksaga.drop_subscription('escape_received');
+SELECT stacksaga.drop_subscription('escape', true), stacksaga.drop_subscription('escape_received', true);
 DROP SCHEMA escape CASCADE;
 DROP OWNED BY escape_definer, escape_caller;
 DELETE FROM stacksaga.usage_grant WHERE role LIKE 'escape%';

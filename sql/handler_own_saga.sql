@@ -175,7 +175,7 @@ SELECT stacksaga.run_pending() > 0 AS done;
 SELECT * FROM own.shown(:'id');
 
 SET client_min_messages = warning;
-SELECT stacksaga.drop_subscription('own');
+SELECT stacksaga.drop_subscription('own', true);
 DROP SCHEMA own CASCADE;
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure,
     stacksaga.parked_saga, stacksaga.saga_signal, stacksaga.saga_action;

@@ -213,7 +213,7 @@ SELECT what FROM plans.log ORDER BY n;
 SELECT plans.only(1), last_value FROM plans.rows;
 
 SET client_min_messages = warning;
-SELECT stacksaga.drop_subscription(s) FROM unnest(ARRAY['handle', 'ignore', 'selects']) AS s;
+SELECT stacksaga.drop_subscription(s, true) FROM unnest(ARRAY['handle', 'ignore', 'selects']) AS s;
 DROP SCHEMA plans, plans_2 CASCADE;
 DROP OWNED BY plans_definer, plans_other;
 DELETE FROM stacksaga.usage_grant WHERE role LIKE 'plans%';

@@ -119,7 +119,7 @@ SELECT lag_messages, dead_messages, blocked_keys FROM stacksaga.subscriptions WH
 SELECT what, role FROM session.log;
 
 SET client_min_messages = warning;
-SELECT stacksaga.drop_subscription('session');
+SELECT stacksaga.drop_subscription('session', true);
 DROP SCHEMA session CASCADE;
 DROP OWNED BY session_definer, session_caller;
 DELETE FROM stacksaga.usage_grant WHERE role LIKE 'session%';

@@ -105,7 +105,7 @@ SET ROLE actions_support;
 SELECT stacksaga.discard_message('actions', :'first', 'nobody wants it');
 RESET stacksaga.on_behalf_of;
 SET ROLE actions_operator;
-SELECT stacksaga.drop_subscription('actions');
+SELECT stacksaga.drop_subscription('actions', true);
 RESET ROLE;
 SELECT * FROM new_actions();
 

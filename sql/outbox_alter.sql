@@ -88,7 +88,7 @@ SELECT stacksaga.fail_message(:batch, :'first', 'no ink', retry_after => '0'), s
 SELECT stacksaga.alter_subscription('fewer', retry => stacksaga.retry_policy(1));
 SELECT take('fewer');
 SELECT attempts, last_error FROM stacksaga.dead_messages;
-SELECT stacksaga.drop_subscription('fewer');
+SELECT stacksaga.drop_subscription('fewer', true);
 
 -- A failure stops its key no longer: held messages are delivered in order, before new ones.
 SELECT stacksaga.create_subscription('stops', 's', retry => stacksaga.retry_policy(1)),
@@ -218,7 +218,7 @@ SELECT stacksaga.alter_subscription('between', stop_on_first_failure => false);
 SELECT payload FROM stacksaga.receive_messages('between', 'c', 1);
 
 SET stacksaga.clock_offset = '5 minutes';
-SELECT stacksaga.drop_subscription(s)
+SELECT stacksaga.drop_subscription(s, true)
   FROM unnest('{handled,stops,late,between,ticks,own}'::text[]) AS s;
 RESET search_path;
 RESET stacksaga.clock_offset;

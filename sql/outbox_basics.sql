@@ -28,7 +28,7 @@ SELECT message_id, topic, key, type, payload, headers, attempt,
   FROM stacksaga.receive_messages('one', 'c');
 SELECT stacksaga.ack_messages(max(batch_id)) FROM stacksaga.message_batch;
 SELECT * FROM outbox.receive('one');
-SELECT stacksaga.drop_subscription('one');
+SELECT stacksaga.drop_subscription('one', true);
 
 -- From now on, or from the earliest message; a topic or a prefix; each subscription on its own.
 SELECT stacksaga.create_subscription('now', 'orders');
@@ -46,7 +46,7 @@ SELECT subscription, topic, lag_messages, lag_seconds >= 0 AS lag, blocked_keys,
 SELECT subscription_id > 0 AS known, stacksaga.ack_messages(batch_id) FROM stacksaga.message_batch
     WHERE batch_id > 1 ORDER BY batch_id;
 SELECT subscription, lag_messages FROM stacksaga.subscriptions ORDER BY 1;
-SELECT stacksaga.drop_subscription(subscription) FROM stacksaga.subscriptions;
+SELECT stacksaga.drop_subscription(subscription, true) FROM stacksaga.subscriptions;
 
 -- The same settings again change nothing, others are refused.
 SELECT stacksaga.create_subscription('s', 'orders');
@@ -86,7 +86,7 @@ SELECT batch AS second, key, n, attempt FROM outbox.receive('s', 1, 'd') \gset
 SELECT :first <> :second AS others;
 SELECT * FROM outbox.receive('s');
 \set VERBOSITY terse
-SELECT stacksaga.drop_subscription('s');
+SELECT stacksaga.drop_subscription('s', true);
 \set VERBOSITY default
 SELECT stacksaga.ack_messages(:second);
 SELECT stacksaga.extend_batch(:first, '1 minute') > stacksaga.clock_now() + interval '50 s' AS extended;

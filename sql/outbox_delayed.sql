@@ -80,7 +80,7 @@ SET stacksaga.clock_offset = '16 minutes';
 SELECT messages FROM pg_temp.receive('delayed_d', 10);
 SELECT subscription, payload FROM stacksaga.dead_messages;
 
--- A message that has just been held behind the fallback of an earlier one is not delivered either.
+-- A message that has just been held behind an earlier one, which was given up on, is not delivered either.
 SELECT pg_temp.publish('delayed_e', 41), pg_temp.publish('delayed_e', 42);
 SELECT * FROM pg_temp.receive('delayed_e', 10, '1 minute') \gset
 SELECT :'messages' AS messages, pg_temp.fail(:batch, 42);
@@ -105,7 +105,7 @@ SELECT :'messages' AS messages, stacksaga.ack_messages(:batch);
 SELECT stacksaga.run_pending();
 
 SET stacksaga.clock_offset = '1 hour';
-SELECT stacksaga.drop_subscription(name)
+SELECT stacksaga.drop_subscription(name, true)
   FROM unnest(ARRAY['delayed_a', 'delayed_b', 'delayed_c', 'delayed_d', 'delayed_e', 'delayed_f']) AS name;
 RESET stacksaga.clock_offset;
 DROP FUNCTION public.delayed_fallback(stacksaga.message);

@@ -64,7 +64,7 @@ SELECT subscription, lag_messages, blocked_keys FROM stacksaga.subscriptions ORD
 SELECT payload -> 'n' AS n, key, attempt FROM stacksaga.receive_messages('slow', 'c');
 SELECT stacksaga.ack_messages(8);
 SELECT count(*) FROM stacksaga.message_retry;
-SELECT stacksaga.drop_subscription('slow'), stacksaga.drop_subscription('fast');
+SELECT stacksaga.drop_subscription('slow', true), stacksaga.drop_subscription('fast', true);
 
 -- Without any subscription the log is kept for as long.
 SELECT generations.put(31, 31);

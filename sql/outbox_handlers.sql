@@ -87,7 +87,7 @@ SELECT key, attempts, last_error FROM stacksaga.dead_messages ORDER BY key;
 SELECT subscription, blocked_keys, dead_messages FROM stacksaga.subscriptions;
 SELECT stacksaga.discard_message(subscription, message_id, 'over') FROM stacksaga.dead_messages;
 RESET stacksaga.clock_offset;
-SELECT stacksaga.drop_subscription('one');
+SELECT stacksaga.drop_subscription('one', true);
 TRUNCATE handled.done;
 
 -- A fallback gets a message that failed for good: its success ends the message, its failure makes it dead.
@@ -99,7 +99,7 @@ SELECT left(stacksaga.publish('t', '{"n": 4, "fails": 1, "code": "SG424", "fallb
 SELECT stacksaga.run_pending();
 SELECT subscription, key, n, attempt FROM handled.done ORDER BY at;
 SELECT key, attempts, last_error FROM stacksaga.dead_messages;
-SELECT stacksaga.drop_subscription('with fallback');
+SELECT stacksaga.drop_subscription('with fallback', true);
 TRUNCATE handled.done;
 -- A subscription of services may have one, too.
 SELECT stacksaga.create_subscription('service', 't', fallback => 'handled.fallback(stacksaga.message)');
@@ -112,7 +112,7 @@ SELECT stacksaga.run_pending();
 SELECT subscription, key, n, attempt FROM handled.done ORDER BY at;
 SELECT payload -> 'n' AS n, stacksaga.ack_messages(batch_id)
   FROM stacksaga.receive_messages('service', 'c');
-SELECT stacksaga.drop_subscription('service');
+SELECT stacksaga.drop_subscription('service', true);
 TRUNCATE handled.done;
 
 -- A whole batch at once; when it fails, its messages are tried one by one.
@@ -129,7 +129,7 @@ SET stacksaga.clock_offset = '11 s';
 SELECT stacksaga.run_pending();
 SELECT subscription, n, attempt FROM handled.done ORDER BY n;
 RESET stacksaga.clock_offset;
-SELECT stacksaga.drop_subscription('batch');
+SELECT stacksaga.drop_subscription('batch', true);
 TRUNCATE handled.done;
 
 -- A message that a handler publishes is delivered in a later transaction.
@@ -148,7 +148,7 @@ SELECT stacksaga.run_pending();
 SELECT stacksaga.run_pending();
 SELECT stacksaga.run_pending();
 SELECT key, n FROM handled.done ORDER BY at;
-SELECT stacksaga.drop_subscription('chain');
+SELECT stacksaga.drop_subscription('chain', true);
 TRUNCATE handled.done;
 
 -- As the role that created the subscription, with its search_path; without it, not at all.
@@ -186,12 +186,12 @@ REVOKE EXECUTE ON FUNCTION handled.one(stacksaga.message) FROM PUBLIC;
 SET ROLE handled_owner;
 SELECT stacksaga.create_subscription('not mine', 't', 'handled.one(stacksaga.message)');
 RESET ROLE;
-SELECT stacksaga.drop_subscription('owned');
+SELECT stacksaga.drop_subscription('owned', true);
 
 -- A handler cannot take its own subscription away from under itself; another one can.
 CREATE FUNCTION handled.drops(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM stacksaga.drop_subscription(m.type);
+    PERFORM stacksaga.drop_subscription(m.type, true);
 END
 $$;
 SELECT stacksaga.create_subscription('a drops', 'drop', 'handled.drops(stacksaga.message)'),
@@ -205,7 +205,7 @@ SELECT subscription FROM stacksaga.subscriptions;
 SELECT count(*) FROM stacksaga.subscription_position
  WHERE subscription_id NOT IN (SELECT subscription_id FROM stacksaga.subscription);
 -- Once it has ended, with an error or without, it blocks no alteration.
-SELECT stacksaga.drop_subscription(subscription) FROM stacksaga.subscriptions;
+SELECT stacksaga.drop_subscription(subscription, true) FROM stacksaga.subscriptions;
 
 -- Deferred constraints are the handler's own failure.
 CREATE TABLE handled.parent (id int PRIMARY KEY);
@@ -218,7 +218,7 @@ SELECT handled.put(1, 'a'), handled.put(2, 'b');
 SELECT stacksaga.run_pending();
 SELECT id FROM handled.child;
 SELECT key, last_error FROM stacksaga.dead_messages;
-SELECT stacksaga.drop_subscription('orphans');
+SELECT stacksaga.drop_subscription('orphans', true);
 
 DROP OWNED BY handled_owner;
 DROP ROLE handled_owner;

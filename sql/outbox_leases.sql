@@ -100,7 +100,7 @@ SELECT n FROM leases.receive('delayed');
 RESET stacksaga.clock_offset;
 
 SET stacksaga.clock_offset = '12 days';
-SELECT stacksaga.drop_subscription(s) FROM unnest(ARRAY['fallback', 'redrive', 'discard', 'late', 'again', 'delayed']) AS s;
+SELECT stacksaga.drop_subscription(s, true) FROM unnest(ARRAY['fallback', 'redrive', 'discard', 'late', 'again', 'delayed']) AS s;
 RESET stacksaga.clock_offset;
 DROP SCHEMA leases CASCADE;
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick, stacksaga.message_batch;

@@ -72,7 +72,7 @@ COMMIT;
 SELECT dead_messages, lag_messages FROM stacksaga.subscriptions WHERE subscription = 'dead';
 
 SET stacksaga.clock_offset = '1 minute';
-SELECT stacksaga.drop_subscription('many'), stacksaga.drop_subscription('none'), stacksaga.drop_subscription('dead');
+SELECT stacksaga.drop_subscription('many', true), stacksaga.drop_subscription('none', true), stacksaga.drop_subscription('dead', true);
 RESET stacksaga.clock_offset;
 DROP FUNCTION public.raise_never(stacksaga.message);
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick, stacksaga.message_batch;

@@ -173,7 +173,7 @@ SET stacksaga.clock_offset = '250 minutes';
 CALL outbox.drain(100);
 
 SELECT count(*) FROM stacksaga.message_retry;
-SELECT stacksaga.drop_subscription('s');
+SELECT stacksaga.drop_subscription('s', true);
 TRUNCATE stacksaga.outbox_message;
 SET client_min_messages = warning;
 DROP SCHEMA outbox CASCADE;

@@ -115,7 +115,7 @@ SELECT count(*) AS out_of_order
                lag(place, 2) OVER (PARTITION BY key ORDER BY n, place) AS place_before, place FROM handled) AS x
  WHERE place_before > place;
 
-SELECT count(stacksaga.drop_subscription(subscription)) FROM stacksaga.subscriptions;
+SELECT count(stacksaga.drop_subscription(subscription, true)) FROM stacksaga.subscriptions;
 SELECT count(*) FROM stacksaga.subscription_position;
 DROP PROCEDURE drain;
 DROP FUNCTION consumers, key_of, handle;

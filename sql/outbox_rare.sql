@@ -30,6 +30,6 @@ SELECT max((SELECT max(tick) FROM stacksaga.outbox_tick) - p.tick) < 70 AS all_a
           JOIN stacksaga.subscription AS s USING (subscription_id)
          WHERE s.subscription = 'rare' ORDER BY l.partition, l.version DESC) AS p;
 
-SELECT stacksaga.drop_subscription('rare'), stacksaga.drop_subscription('none');
+SELECT stacksaga.drop_subscription('rare', true), stacksaga.drop_subscription('none', true);
 DROP PROCEDURE rare_tick(int);
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick, stacksaga.message_batch;

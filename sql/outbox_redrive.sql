@@ -150,7 +150,7 @@ SELECT stacksaga.maintain_outbox(true) IS NOT NULL AS maintained;
 SELECT payload -> 'n' AS n, discarded_at IS NOT NULL AS discarded FROM stacksaga.dead_message
  WHERE payload ->> 'n' IN ('91', '92', '93') ORDER BY 1;
 
-SELECT stacksaga.drop_subscription('redrive');
+SELECT stacksaga.drop_subscription('redrive', true);
 RESET stacksaga.clock_offset;
 TRUNCATE stacksaga.outbox_message, stacksaga.message_batch;
 SET client_min_messages = warning;

@@ -128,7 +128,7 @@ PREPARE TRANSACTION 'refused';
 -- nothing was lost on the way
 SELECT stacksaga.ack_messages(:batch);
 SELECT refused.refusal('SELECT stacksaga.ack_messages(' || :batch || ')');
-SELECT stacksaga.drop_subscription('s'), stacksaga.drop_subscription('handled');
+SELECT stacksaga.drop_subscription('s', true), stacksaga.drop_subscription('handled', true);
 SELECT refused.refusal('SELECT stacksaga.ack_messages(' || :batch || ')');
 -- An error names a column that was added to the log; the rows in it are read all the same.
 SELECT stacksaga.publish('altered', '{}') IS NOT NULL AS published;
@@ -146,7 +146,7 @@ ALTER TABLE stacksaga.outbox_message DROP COLUMN remark;
 SELECT count(*) FROM stacksaga.publish_batch('altered', ARRAY['1', '2']::jsonb[]);
 SELECT count(*) FROM stacksaga.receive_messages('altered', 'refused');
 SELECT stacksaga.ack_messages(max(batch_id)) FROM stacksaga.message_batch;
-SELECT stacksaga.drop_subscription('altered');
+SELECT stacksaga.drop_subscription('altered', true);
 
 DROP SCHEMA refused CASCADE;
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick;

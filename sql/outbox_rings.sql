@@ -32,10 +32,10 @@ SET stacksaga.cluster = 'r';
 SELECT batch_id AS batch, payload FROM stacksaga.receive_messages('same', 'c') \gset
 \echo :payload
 SELECT stacksaga.ack_messages(:batch);
-SELECT stacksaga.drop_subscription('same');
-SELECT stacksaga.drop_subscription('same');
+SELECT stacksaga.drop_subscription('same', true);
+SELECT stacksaga.drop_subscription('same', true);
 RESET stacksaga.region;
 RESET stacksaga.cluster;
-SELECT stacksaga.drop_subscription('same');
+SELECT stacksaga.drop_subscription('same', true);
 DELETE FROM stacksaga.ring WHERE region = 'outbox';
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick;

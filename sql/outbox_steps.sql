@@ -33,7 +33,7 @@ SELECT subscription, waiting FROM stacksaga.blocked_keys ORDER BY subscription;
 SELECT lag_messages FROM stacksaga.subscriptions WHERE subscription = 'handled';
 
 SET stacksaga.clock_offset = '1 minute';
-SELECT stacksaga.drop_subscription('service'), stacksaga.drop_subscription('handled');
+SELECT stacksaga.drop_subscription('service', true), stacksaga.drop_subscription('handled', true);
 RESET stacksaga.clock_offset;
 DROP SCHEMA steps CASCADE;
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick, stacksaga.message_batch;

@@ -97,7 +97,7 @@ SET stacksaga.cluster = 'new';
 SELECT stacksaga.run_pending();
 SELECT n FROM adopt.handled;
 SET stacksaga.cluster = 'old';
-SELECT stacksaga.drop_subscription('adopted');
+SELECT stacksaga.drop_subscription('adopted', true);
 TRUNCATE stacksaga.outbox_message;
 
 -- Again: nothing is left to move.

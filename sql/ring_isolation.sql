@@ -178,7 +178,7 @@ SELECT count(stacksaga.leave_ring(node, incarnation)) FROM stacksaga.node JOIN s
 SELECT count(stacksaga.ack_messages(batch_id)) FROM stacksaga.message_batch WHERE consumer = 'someone';
 SELECT r.region, r.cluster, count(set_config('stacksaga.region', r.region, false)
            || set_config('stacksaga.cluster', r.cluster, false)
-           || stacksaga.drop_subscription(s.subscription)::text) AS dropped
+           || stacksaga.drop_subscription(s.subscription, true)::text) AS dropped
   FROM stacksaga.subscription s JOIN stacksaga.ring r USING (ring_id)
  WHERE r.region IN ('iso-eu', 'iso-us') GROUP BY 1, 2 ORDER BY 1, 2;
 RESET stacksaga.region;

@@ -101,7 +101,7 @@ SELECT many.receive(false) < 2000 AS few;
 SET stacksaga.clock_offset = '10 minutes';
 SELECT many.receive(false) > 8000 AS the_rest;
 SELECT count(*) FROM stacksaga.message_retry;
-SELECT stacksaga.drop_subscription('spread_many');
+SELECT stacksaga.drop_subscription('spread_many', true);
 
 RESET stacksaga.clock_offset;
 SET client_min_messages = warning;

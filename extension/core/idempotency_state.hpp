@@ -28,16 +28,17 @@ inline constexpr std::array<std::string_view, 5> idempotency_state_names{
 /// What a caller does, or what time does.
 enum class IdempotencyEvent : std::uint8_t {
     begin,
-    checkpoint, ///< this one, finish and release: under the lease of the latest begin
+    checkpoint, ///< from here on to release_lease: under the lease of the latest begin
     finish,
-    release,
-    stale_answer, ///< one of those three under an older lease
+    release,       ///< nothing was done, and this attempt was the first, without a recovery point
+    release_lease, ///< the same of a later attempt, or behind a recovery point
+    stale_answer,  ///< one of those four under an older lease
     lease_ends,
     retention_ends,
     sweep, ///< expire_dedupe() comes by
 };
-inline constexpr std::array<std::string_view, 8> idempotency_event_names{
-    "begin",        "checkpoint", "finish",         "release",
+inline constexpr std::array<std::string_view, 9> idempotency_event_names{
+    "begin",        "checkpoint", "finish",         "release", "release_lease",
     "stale_answer", "lease_ends", "retention_ends", "sweep"};
 
 /// What the caller gets.
@@ -91,6 +92,8 @@ inline constexpr auto idempotency_transitions = [] {
                               "the response is kept"},
         IdempotencyTransition{S::in_progress, E::release, S::absent, R::done,
                               "nothing was done, and the key is free"},
+        IdempotencyTransition{S::in_progress, E::release_lease, S::abandoned, R::done,
+                              "something may have been done before: the next attempt resumes"},
         IdempotencyTransition{S::in_progress, E::stale_answer, S::in_progress, R::lost,
                               "a later attempt has begun"},
         IdempotencyTransition{S::in_progress, E::lease_ends, S::abandoned, R::none,
@@ -103,6 +106,8 @@ inline constexpr auto idempotency_transitions = [] {
                               "no other attempt has begun, so the late response counts"},
         IdempotencyTransition{S::abandoned, E::release, S::absent, R::done,
                               "nothing was done, and the key is free"},
+        IdempotencyTransition{S::abandoned, E::release_lease, S::abandoned, R::done,
+                              "something may have been done before: the next attempt resumes"},
         IdempotencyTransition{S::abandoned, E::stale_answer, S::abandoned, R::lost,
                               "a later attempt has begun"},
         IdempotencyTransition{S::completed, E::begin, S::completed, R::replayed,
@@ -113,17 +118,21 @@ inline constexpr auto idempotency_transitions = [] {
                               "the first response holds"},
         IdempotencyTransition{S::completed, E::release, S::completed, R::refused,
                               "a completed key is not free before it expires"},
+        IdempotencyTransition{S::completed, E::release_lease, S::completed, R::refused,
+                              "a completed key is not free before it expires"},
         IdempotencyTransition{S::completed, E::stale_answer, S::completed, R::lost,
                               "a later attempt has completed the key"},
         IdempotencyTransition{S::completed, E::retention_ends, S::expired, R::none,
                               "the response is forgotten"},
         IdempotencyTransition{S::expired, E::begin, S::in_progress, R::begun,
-                              "the key stands for a new intent, with the same request"},
+                              "the key stands for a new intent, whatever its request"},
         IdempotencyTransition{S::expired, E::checkpoint, S::expired, R::refused,
                               "a completed key has no recovery point"},
         IdempotencyTransition{S::expired, E::finish, S::expired, R::repeated,
                               "the first response holds"},
         IdempotencyTransition{S::expired, E::release, S::expired, R::refused,
+                              "a completed key is free at its next begin"},
+        IdempotencyTransition{S::expired, E::release_lease, S::expired, R::refused,
                               "a completed key is free at its next begin"},
         IdempotencyTransition{S::expired, E::stale_answer, S::expired, R::lost,
                               "a later attempt has completed the key"},

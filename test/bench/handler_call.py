@@ -83,7 +83,7 @@ class Calls:
         seconds = measure.cpu_of(self.worker) - before
         self.must_have(handler, calls)
         self.db.must('SELECT pid = %s FROM stacksaga.worker_stats', self.worker)
-        self.db.sql("SELECT stacksaga.drop_subscription('call')")
+        self.db.sql("SELECT stacksaga.drop_subscription('call', true)")
         self.db.sql('TRUNCATE stacksaga.outbox_message')
         return seconds / calls * 1e6
 

@@ -63,7 +63,7 @@ def run(bench):
                 " WHERE subscription = 'drain'")
         if handler == 'book':
             db.must('SELECT count(*) = %s FROM ledger', messages)
-        db.sql("SELECT stacksaga.drop_subscription('drain')")
+        db.sql("SELECT stacksaga.drop_subscription('drain', true)")
         db.sql('TRUNCATE stacksaga.outbox_message')
         print(f'  {handler}: {cost}', flush=True)
         return cost

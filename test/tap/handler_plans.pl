@@ -69,7 +69,7 @@ sub deliver
 	my $result = $node->safe_psql('postgres', q{SELECT string_agg(what, ',' ORDER BY n) FROM log});
 	my $dead = $node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.dead_messages});
 	$node->safe_psql('postgres', qq{
-		SELECT stacksaga.drop_subscription('$handler'); TRUNCATE stacksaga.outbox_message});
+		SELECT stacksaga.drop_subscription('$handler', true); TRUNCATE stacksaga.outbox_message});
 	return ($result, $dead);
 }
 

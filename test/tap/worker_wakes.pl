@@ -101,7 +101,7 @@ happens_at_once(q{SELECT count(*) = 1 FROM handled WHERE topic = 'late'},
 $session->query_safe(q{SELECT stacksaga.publish('late', '2')});
 happens_at_once(q{SELECT count(*) = 2 FROM handled WHERE topic = 'late'},
 	'a session that published before learns of a subscription');
-$node->safe_psql('postgres', q{SELECT stacksaga.drop_subscription('late')});
+$node->safe_psql('postgres', q{SELECT stacksaga.drop_subscription('late', true)});
 turns();
 my $before = turns();
 $session->query_safe(q{SELECT stacksaga.publish('late', '3')}) for 1 .. 50;

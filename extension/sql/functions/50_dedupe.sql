@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION stacksaga.fingerprint(request jsonb) RETURNS bytea
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_fingerprint';
 COMMENT ON FUNCTION stacksaga.fingerprint IS
-    'Returns the SHA-256 of a request in canonical form: the order of keys and white space do not matter';
+    'Returns the SHA-256 of a request in canonical form: what jsonb calls equal has the same one';
 
 CREATE OR REPLACE FUNCTION stacksaga.idempotency_begin(
     scope     text,
@@ -40,7 +40,7 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_idempotency_release';
 COMMENT ON FUNCTION stacksaga.idempotency_release IS
-    'Says that nothing was done: the key is free again. Raises SG400, SG409 (it is completed), SG412 (the lease is lost), 25006';
+    'Says that this attempt did nothing: the key is free again; where it has a recovery point, or an earlier attempt was lost, only the lease ends. Raises SG400, SG409 (it is completed), SG412 (the lease is lost), 25006';
 
 CREATE OR REPLACE FUNCTION stacksaga.accept_message(
     consumer text, message_id text, retention interval DEFAULT NULL
@@ -89,7 +89,7 @@ COMMENT ON FUNCTION stacksaga.expire_dedupe IS
 
 CREATE OR REPLACE FUNCTION stacksaga.idempotency_transitions()
 RETURNS TABLE (from_state text, event text, to_state text, reply text, sentence text)
-LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 25
+LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 29
 AS 'MODULE_PATHNAME', 'stacksaga_idempotency_transitions';
 COMMENT ON FUNCTION stacksaga.idempotency_transitions IS
     'Returns what each call, and time, does to an idempotency key in each state, with a sentence for each';

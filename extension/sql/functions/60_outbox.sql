@@ -51,11 +51,13 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_alter_subsc
 COMMENT ON FUNCTION stacksaga.alter_subscription IS
     'Changes settings of a subscription, null for no change; it keeps its position, its retries and its dead messages. Raises SG400, SG404, SG409 (a consumer holds a batch, its own handler is calling, or a function of another role stays)';
 
-CREATE OR REPLACE FUNCTION stacksaga.drop_subscription(subscription text) RETURNS void
+CREATE OR REPLACE FUNCTION stacksaga.drop_subscription(
+    subscription text, discard boolean DEFAULT false
+) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_drop_subscription';
 COMMENT ON FUNCTION stacksaga.drop_subscription IS
-    'Removes a subscription with its positions, retries and dead messages. Raises SG404, SG409 (a session works on its messages)';
+    'Removes a subscription with its positions, and with discard also with the messages that it has not handled. Raises SG400, SG404, SG409 (it has unread, waiting or dead messages, or a session works on them)';
 
 CREATE OR REPLACE FUNCTION stacksaga.receive_messages(
     subscription text,
@@ -74,7 +76,7 @@ CREATE OR REPLACE FUNCTION stacksaga.extend_batch(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_extend_batch';
 COMMENT ON FUNCTION stacksaga.extend_batch IS
-    'Extends the lease on a batch and returns until when. Raises SG400, SG404, SG412 (the lease is lost)';
+    'Extends the lease on a batch, never shortens it, and returns until when. Raises SG400, SG404, SG412 (the lease is lost)';
 
 CREATE OR REPLACE FUNCTION stacksaga.fail_message(
     batch_id    bigint,
@@ -94,25 +96,30 @@ AS 'MODULE_PATHNAME', 'stacksaga_ack_messages';
 COMMENT ON FUNCTION stacksaga.ack_messages IS
     'Acknowledges a batch except for the messages that failed and those held behind them, and returns how many it acknowledged. Raises SG404, SG412 (the lease is lost)';
 
-CREATE OR REPLACE FUNCTION stacksaga.redrive_message(subscription text, message_id uuid)
-RETURNS void
+CREATE OR REPLACE FUNCTION stacksaga.redrive_message(
+    subscription          text,
+    message_id            uuid,
+    reason                text    DEFAULT NULL,
+    past_dedupe_retention boolean DEFAULT false
+) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_redrive_message';
 COMMENT ON FUNCTION stacksaga.redrive_message IS
-    'Delivers a dead message again, with all its attempts. Raises SG404';
+    'Delivers a dead message again, with all its attempts. Raises SG400, SG404, SG409 (it is older than stacksaga.dedupe_retention), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.redrive_messages(
-    subscription text,
-    topic        text     DEFAULT NULL,
-    max_messages integer  DEFAULT 1000,
-    reason       text     DEFAULT NULL,
-    dry_run      boolean  DEFAULT true,
-    spread       interval DEFAULT '0'
+    subscription          text,
+    topic                 text     DEFAULT NULL,
+    max_messages          integer  DEFAULT 1000,
+    reason                text     DEFAULT NULL,
+    dry_run               boolean  DEFAULT true,
+    spread                interval DEFAULT '0',
+    past_dedupe_retention boolean  DEFAULT false
 ) RETURNS TABLE (message_id uuid, topic text, key text, dead_since timestamptz, last_error text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_redrive_messages';
 COMMENT ON FUNCTION stacksaga.redrive_messages IS
-    'Delivers the oldest dead messages of a subscription, or of one topic or of those that begin with the text before its *, again, with all their attempts, and returns them; they fall due evenly over spread, those of a key in order; a dry run only returns them. Raises SG400, SG404, SG413';
+    'Delivers the oldest dead messages of a subscription, or of one topic or of those that begin with the text before its *, again, with all their attempts, and returns them; they fall due evenly over spread, those of a key in order; a dry run only returns them. Raises SG400, SG404, SG409 (some are older than stacksaga.dedupe_retention), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.discard_message(
     subscription text, message_id uuid, reason text

@@ -169,6 +169,21 @@ AS $$
       FROM named s, stacksaga_internal.dead_count(s.subscription_id) AS n
      WHERE n > 0
     UNION ALL
+    SELECT 'error', 'dead_messages',
+           format('the fallback of %s was not run for message %s%s: an attempt may have taken effect',
+                  s.name, d.message_id, CASE WHEN d.n > 1 THEN format(' and %s others',
+                      CASE WHEN d.n < 1000 THEN (d.n - 1)::text ELSE '999 or more' END) END),
+           format('Look whether it took effect; then SELECT stacksaga.discard_message(%L, %L, ''...'');'
+                  ' -- or redrive_message()', s.subscription, d.message_id)
+      FROM named s, LATERAL (
+           SELECT (array_agg(f.message_id ORDER BY f.dead_since, f.tick, f.number))[1] AS message_id,
+                  count(*) AS n
+             FROM (SELECT message_id, dead_since, tick, number FROM stacksaga.dead_message AS f
+                    WHERE f.subscription_id = s.subscription_id AND f.discarded_at IS NULL
+                      AND f.in_doubt
+                    ORDER BY dead_since, tick, number LIMIT 1000) AS f) AS d
+     WHERE s.fallback IS NOT NULL AND d.n > 0
+    UNION ALL
     SELECT CASE WHEN lag < 600 THEN 'warning' ELSE 'error' END, 'lag',
            format('%s has not read messages that are %s old; after '
                   'stacksaga.outbox_retention (%s) they are copied out of the log for it', s.name,
@@ -176,7 +191,7 @@ AS $$
                   current_setting('stacksaga.outbox_retention')),
            CASE WHEN s.handler IS NULL
                 THEN format('Start a service that calls stacksaga.receive_messages(%L, ...); or '
-                            'stacksaga.drop_subscription(%1$L);', s.subscription)
+                            'stacksaga.drop_subscription(%1$L, discard => true);', s.subscription)
                 ELSE 'SELECT stacksaga.worker_ensure(); -- or stacksaga.run_pending()' END
       FROM named s,
            stacksaga_internal.seconds_overdue(stacksaga_internal.outbox_unread_since(s.subscription_id)) AS lag

@@ -202,6 +202,8 @@ CREATE TABLE stacksaga.subscription_position (
     deliveries      integer NOT NULL DEFAULT 0,
     lease_until     timestamptz,
     consumer        text,
+    lost_tick       bigint,
+    lost_number     bigint,
     PRIMARY KEY (subscription_id, partition, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
@@ -217,6 +219,9 @@ COMMENT ON COLUMN stacksaga.subscription_position.batch_number IS
 COMMENT ON COLUMN stacksaga.subscription_position.batch_size IS 'How many messages of the log are in the batch';
 COMMENT ON COLUMN stacksaga.subscription_position.lease_until IS 'When the lease of the batch runs out';
 COMMENT ON COLUMN stacksaga.subscription_position.consumer IS 'Who has the batch';
+COMMENT ON COLUMN stacksaga.subscription_position.lost_number IS 'See lost_tick';
+COMMENT ON COLUMN stacksaga.subscription_position.lost_tick IS
+    'Messages up to (lost_tick, lost_number) were in a batch that its consumer never answered: they may have taken effect';
 COMMENT ON COLUMN stacksaga.subscription_position.partition IS
     'The top bits of a token: a message is in the partition that its token falls into';
 COMMENT ON COLUMN stacksaga.subscription_position.tick IS
@@ -271,6 +276,7 @@ CREATE TABLE stacksaga.message_retry (
     payload         jsonb,
     headers         jsonb NOT NULL,
     last_error      text,
+    in_doubt        boolean NOT NULL DEFAULT false,
     CHECK (due_at = 'infinity' OR state NOT IN ('held', 'held_fallback'))
 ) WITH (fillfactor = 80);
 CREATE INDEX message_retry_due ON stacksaga.message_retry
@@ -300,6 +306,8 @@ COMMENT ON COLUMN stacksaga.message_retry.type IS 'What publish() got as its typ
 COMMENT ON COLUMN stacksaga.message_retry.payload IS 'What was published';
 COMMENT ON COLUMN stacksaga.message_retry.headers IS 'Headers, such as a traceparent';
 COMMENT ON COLUMN stacksaga.message_retry.last_error IS 'Its last error';
+COMMENT ON COLUMN stacksaga.message_retry.in_doubt IS
+    'Whether an attempt may have taken effect, since its lease ran out or its consumer reported it unknown: its fallback is not run';
 COMMENT ON INDEX stacksaga.message_retry_due IS 'What is due in a partition';
 COMMENT ON INDEX stacksaga.message_retry_active IS 'Messages that block the later ones of their key';
 COMMENT ON INDEX stacksaga.message_retry_next IS 'When the next message is due';
@@ -340,6 +348,7 @@ CREATE TABLE stacksaga.dead_message (
     discarded_at    timestamptz,
     discarded_by    name,
     discard_reason  text,
+    in_doubt        boolean NOT NULL DEFAULT false,
     PRIMARY KEY (subscription_id, token, tick, number)
 );
 CREATE INDEX dead_message_id ON stacksaga.dead_message (subscription_id, message_id);
@@ -382,6 +391,8 @@ COMMENT ON COLUMN stacksaga.dead_message.last_error IS 'Its last error';
 COMMENT ON COLUMN stacksaga.dead_message.discarded_at IS 'When it was discarded; null: it was not';
 COMMENT ON COLUMN stacksaga.dead_message.discarded_by IS 'The role that discarded it';
 COMMENT ON COLUMN stacksaga.dead_message.discard_reason IS 'The reason that it gave';
+COMMENT ON COLUMN stacksaga.dead_message.in_doubt IS
+    'Whether an attempt may have taken effect, since its lease ran out or its consumer reported it unknown';
 COMMENT ON INDEX stacksaga.dead_message_id IS 'Dead messages by the id that operators know';
 COMMENT ON INDEX stacksaga.dead_message_oldest IS 'What redrive_messages() takes';
 COMMENT ON INDEX stacksaga.dead_message_blocking IS 'Messages that block the later ones of their key, the oldest first';

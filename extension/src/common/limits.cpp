@@ -34,6 +34,21 @@ int64 spread_argument(const pg::Arguments &arguments, int i) {
     return spread;
 }
 
+std::optional<int64> retry_after_argument(const pg::Arguments &arguments, int i) {
+    if (arguments.is_null(i))
+        return std::nullopt;
+    const int64 after = pg::interval_microseconds(arguments.datum(i), "retry_after", false);
+    const int64 retention = int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
+    if (after > retention)
+        ereport(ERROR,
+                (errcode(pg::sg400),
+                 errmsg("argument \"retry_after\" is longer than keys are kept"),
+                 errdetail("The value is %s, and stacksaga.dedupe_retention is %s.",
+                           interval_text(after), interval_text(retention)),
+                 errhint("Use a shorter retry_after, or raise stacksaga.dedupe_retention.")));
+    return after;
+}
+
 void raise_unknown_saga(const pg_uuid_t &id) {
     ereport(ERROR, (errcode(pg::sg404), errmsg("saga %s does not exist", uuid_text(id)),
                     errdetail("No saga in this database has this id."),

@@ -45,6 +45,10 @@ void check_error_text(std::string_view text, const char *argument);
 /// longer than core::spread_max.
 int64 spread_argument(const pg::Arguments &arguments, int i);
 
+/// Argument `i`, named retry_after, in microseconds; nothing when it is NULL. SG400 when it is
+/// longer than stacksaga.dedupe_retention: the key would be forgotten before the next attempt.
+std::optional<int64> retry_after_argument(const pg::Arguments &arguments, int i);
+
 /// The first element of a policy's retry_on or never_on, a text[], that is neither an SQLSTATE nor
 /// a class of them, for a message; nothing when all are.
 const char *find_bad_state(Datum list);

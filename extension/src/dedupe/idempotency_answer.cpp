@@ -157,8 +157,16 @@ STACKSAGA_FUNCTION(idempotency_release) {
     explaining_locks([&] {
         if (BegunKey *begun = find_held(a))
             return release_begun_key(*begun);
-        under_lease(a, core::IdempotencyEvent::release, pg::param_null(JSONBOID),
-                    [&](KeyEntry &entry) { return idempotency_keys.remove(entry.row); });
+        under_lease(
+            a, core::IdempotencyEvent::release, pg::param_null(JSONBOID), [&](KeyEntry &entry) {
+                // What an earlier attempt did, or this one before its recovery point, stays
+                // known.
+                if (entry.attempt == 1 && !entry.recovery_point)
+                    return idempotency_keys.remove(entry.row);
+                const TimestampTz now = std::min(pg::clock_now(), entry.lease_until);
+                return idempotency_keys.update(
+                    entry.row, std::array{pg::assign(KeyColumn::lease_until, pg::param_time(now))});
+            });
     });
     CRASH_POINT("key: released");
     PG_RETURN_VOID();

@@ -26,7 +26,7 @@ namespace {
 
 struct Begin {
     IdempotencyKey key;
-    std::optional<std::string_view> request; ///< its canonical text
+    std::optional<Datum> request; ///< jsonb
     pg::Param fingerprint;
     int64 lease_us;
     int64 retention_us;
@@ -47,7 +47,7 @@ const char *describe(core::IdempotencyState state) {
     case core::IdempotencyState::completed:
         return "which is completed";
     default:
-        return "which has expired";
+        return "which is not there"; // nobody asks
     }
 }
 
@@ -67,18 +67,25 @@ const char *describe_difference(const KeyEntry &entry, const Begin &begin) {
                     short_fingerprint(pg::view_of_text(begin.fingerprint.value)));
 }
 
-/// A request is compared in every state, also when its key has expired and is still there.
+/// Whether the key was begun with this request.
+bool is_same_request(const Begin &begin, const KeyEntry &entry) {
+    if (!begin.request || !entry.fingerprint)
+        return !begin.request && !entry.fingerprint;
+    if (pg::view_of_text(begin.fingerprint.value) == *entry.fingerprint)
+        return true;
+    return entry.fingerprint_version == fingerprint_version_printed &&
+           pg::view_of_text(fingerprint_as_printed(*begin.request)) == *entry.fingerprint;
+}
+
 void require_same_request(const Begin &begin, const KeyEntry &entry) {
-    if (entry.fingerprint_version != fingerprint_version)
+    if (entry.fingerprint_version > fingerprint_version)
         ereport(ERROR,
                 (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                  errmsg("key \"%s\" has an unsupported fingerprint version", clip(begin.key.name)),
-                 errdetail("Its algorithm is %d; this version of stacksaga knows %d.",
+                 errdetail("Its algorithm is %d; this version of stacksaga knows 1 to %d.",
                            entry.fingerprint_version, fingerprint_version),
                  errhint("Install the version of stacksaga that wrote it, or a later one.")));
-    const bool has_request = begin.request.has_value();
-    if (has_request == entry.fingerprint.has_value() &&
-        (!has_request || pg::view_of_text(begin.fingerprint.value) == *entry.fingerprint))
+    if (is_same_request(begin, entry))
         return;
     ereport(ERROR,
             (errcode(pg::sg422),
@@ -153,6 +160,8 @@ std::optional<Begun> take(const Begin &begin, KeyEntry &entry, bool resumes) {
     std::optional<std::string_view> recovery_point =
         resumes ? entry.recovery_point : std::optional<std::string_view>{};
     const std::array changes{
+        pg::assign(KeyColumn::fingerprint_version, pg::param(fingerprint_version)),
+        pg::assign(KeyColumn::fingerprint, begin.fingerprint),
         pg::assign(KeyColumn::lease, pg::param(lease)),
         pg::assign(KeyColumn::lease_until,
                    pg::param_time(pg::time_plus(begin.now, begin.lease_us))),
@@ -180,8 +189,9 @@ Begun begin_key(const Begin &begin) {
         std::optional<KeyEntry> entry = find_entry(begin.key); // before the lock a hint
         core::IdempotencyReply reply = core::IdempotencyReply::begun;
         if (entry) {
-            require_same_request(begin, *entry);
             reply = core::reply_to(entry->state(begin.now), core::IdempotencyEvent::begin);
+            if (reply != core::IdempotencyReply::begun) // an expired key is new
+                require_same_request(begin, *entry);
             if (reply == core::IdempotencyReply::replayed)
                 return {"replay", entry->response, entry->recovery_point, entry->attempt,
                         std::nullopt};
@@ -216,8 +226,8 @@ Begin begin_arguments(const pg::Arguments &arguments) {
                 .now = pg::clock_now()};
     if (!arguments.is_null(2)) {
         check_payload(arguments.datum(2), "request");
-        begin.request = canonical_text(arguments.datum(2));
-        begin.fingerprint = pg::param_datum(BYTEAOID, fingerprint_of_text(*begin.request));
+        begin.request = arguments.datum(2);
+        begin.fingerprint = pg::param_datum(BYTEAOID, fingerprint_of(*begin.request));
     }
     arguments.require(3, "lease");
     begin.lease_us = duration_argument(arguments.datum(3), "lease");

@@ -7,6 +7,7 @@
 #include "pg/query.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "pg/settings.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
@@ -19,26 +20,29 @@ namespace {
 
 // The condition on discarded_at is written so that the index of what is not discarded, which knows
 // nothing of ids, does not match it.
-constinit pg::Statement find_dead{
-    "SELECT token::bigint, tick, number, partition, key FROM stacksaga.dead_message"
-    " WHERE subscription_id = $1 AND message_id = $2"
-    "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
+constinit pg::Statement find_dead{"SELECT token::bigint, tick, number, partition, key, published_at"
+                                  "  FROM stacksaga.dead_message"
+                                  " WHERE subscription_id = $1 AND message_id = $2"
+                                  "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
 constinit pg::Statement find_oldest{
-    "SELECT token::bigint, tick, number, partition, key FROM stacksaga.dead_message"
+    "SELECT token::bigint, tick, number, partition, key, published_at"
+    "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL"
     " ORDER BY dead_since, tick, number LIMIT $2"};
 constinit pg::Statement find_oldest_of_topic{
-    "SELECT token::bigint, tick, number, partition, key FROM stacksaga.dead_message"
+    "SELECT token::bigint, tick, number, partition, key, published_at"
+    "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL AND topic = $3"
     " ORDER BY topic, dead_since, tick, number LIMIT $2"};
 constinit pg::Statement find_oldest_of_topics{
-    "SELECT token::bigint, tick, number, partition, key FROM stacksaga.dead_message"
+    "SELECT token::bigint, tick, number, partition, key, published_at"
+    "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL AND pg_catalog.starts_with(topic, $3)"
     " ORDER BY dead_since, tick, number LIMIT $2"};
 // Without those that another session has redriven or discarded meanwhile.
 constinit pg::Statement read_dead{
-    "SELECT d.token::bigint, d.tick, d.number, d.partition, d.key, d.message_id, d.topic,"
-    "       d.dead_since, d.last_error"
+    "SELECT d.token::bigint, d.tick, d.number, d.partition, d.key, d.published_at, d.message_id,"
+    "       d.topic, d.dead_since, d.last_error"
     "  FROM unnest($2, $3, $4) AS p(token, tick, number)"
     "  JOIN stacksaga.dead_message AS d"
     "    ON d.subscription_id = $1 AND d.tick = p.tick AND d.number = p.number"
@@ -53,9 +57,10 @@ constinit pg::Statement revive{
     "     AND d.discarded_at IS NULL RETURNING d.*, p.state, p.due_at)"
     " INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       state, due_at, failed_since, published_at, failed_in, message_id, topic, key, type,"
-    "       payload, headers, last_error)"
+    "       payload, headers, last_error, in_doubt)"
     " SELECT subscription_id, token, number, tick, partition, 0, state, due_at, since, published_at,"
-    "        failed_in, message_id, topic, key, type, payload, headers, last_error FROM dead"};
+    "        failed_in, message_id, topic, key, type, payload, headers, last_error,"
+    "        in_doubt FROM dead"};
 constinit pg::Statement discard{
     "UPDATE stacksaga.dead_message"
     "   SET discarded_at = $5, discarded_by = $6::name, discard_reason = $7"
@@ -73,6 +78,7 @@ std::span<Message> places_of(const pg::Rows &rows) {
         messages[row].number = rows.int8(row, 2);
         messages[row].partition = rows.int2(row, 3);
         messages[row].key = isnull ? Datum{0} : key;
+        messages[row].published_at = rows.time(row, 5);
     }
     std::sort(messages, messages + rows.count(), by_place);
     return {messages, static_cast<size_t>(rows.count())};
@@ -182,11 +188,33 @@ void bring_back(const Subscription &s, std::span<const Message> dead, int64 spre
     wake_for(s);
 }
 
-void redrive(std::string_view name, const pg_uuid_t &id) {
+/// SG409 when one of them is so old that its consumer may have forgotten that it took effect.
+void require_remembered(const Subscription &s, std::span<const Message> dead, bool is_past_wanted) {
+    const int64 retention = int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
+    const TimestampTz since = pg::time_plus(pg::clock_now(), -retention);
+    const auto is_old = [&](const Message &m) { return m.published_at < since; };
+    const auto old = std::count_if(dead.begin(), dead.end(), is_old);
+    if (is_past_wanted || old == 0)
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg409),
+             errmsg("dead messages of subscription \"%s\" are older than "
+                    "stacksaga.dedupe_retention",
+                    clip(s.name)),
+             errdetail("Of %zu messages " INT64_FORMAT " were published more than %s ago: their "
+                       "consumer may have forgotten that an attempt took effect.",
+                       dead.size(), static_cast<int64>(old), interval_text(retention)),
+             errhint("Look whether they took effect. Then pass past_dedupe_retention => true to "
+                     "deliver them all the same, or discard_message() them.")));
+}
+
+void redrive(std::string_view name, const pg_uuid_t &id, std::optional<std::string_view> reason,
+             bool past_dedupe_retention) {
     const Subscription &s = hold_named(name);
     const Message m = lock_dead(s, id);
+    require_remembered(s, {&m, 1}, past_dedupe_retention);
     bring_back(s, {&m, 1}, 0);
-    record("redrive", s, id);
+    record("redrive", s, id, reason);
 }
 
 struct Redrive {
@@ -196,6 +224,7 @@ struct Redrive {
     std::optional<std::string_view> reason;
     bool dry_run;
     int64 spread;
+    bool past_dedupe_retention;
 };
 
 /// In ascending order: two calls never wait for each other in a circle.
@@ -233,13 +262,15 @@ void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
             const Datum value = rows.datum(row, number, &isnull);
             return isnull ? pg::null() : pg::of(value);
         };
-        result.add(column(5), column(6), column(4), column(7), column(8));
+        result.add(column(6), column(7), column(4), column(8), column(9));
     }
     if (r.dry_run || rows.empty())
         return;
-    bring_back(s, places_of(rows), r.spread);
+    const std::span<const Message> dead = places_of(rows);
+    require_remembered(s, dead, r.past_dedupe_retention);
+    bring_back(s, dead, r.spread);
     for (uint64 row = 0; row < rows.count(); ++row)
-        record("redrive", s, rows.uuid(row, 5), r.reason);
+        record("redrive", s, rows.uuid(row, 6), r.reason);
 }
 
 void discard_message(std::string_view name, const pg_uuid_t &id, std::string_view reason) {
@@ -257,16 +288,21 @@ void discard_message(std::string_view name, const pg_uuid_t &id, std::string_vie
 
 } // namespace
 
-// redrive_message(subscription, message_id) -> void
+// redrive_message(subscription, message_id, reason, past_dedupe_retention) -> void
 STACKSAGA_FUNCTION(redrive_message) {
     pg::Arguments arguments(fcinfo);
     const std::string_view name = arguments.required_text(0, "subscription");
     const pg_uuid_t id = arguments.required_uuid(1, "message_id");
-    pg::with_spi([&] { redrive(name, id); });
+    const std::optional<std::string_view> reason = arguments.optional_text(2);
+    if (reason)
+        check_error_text(*reason, "reason");
+    const bool past = arguments.required_bool(3, "past_dedupe_retention");
+    pg::with_spi([&] { redrive(name, id, reason, past); });
     PG_RETURN_VOID();
 }
 
-// redrive_messages(subscription, topic, max_messages, reason, dry_run, spread)
+// redrive_messages(subscription, topic, max_messages, reason, dry_run, spread,
+//                  past_dedupe_retention)
 //   -> TABLE(message_id, topic, key, dead_since, last_error)
 STACKSAGA_FUNCTION(redrive_messages) {
     pg::Arguments arguments(fcinfo);
@@ -275,7 +311,8 @@ STACKSAGA_FUNCTION(redrive_messages) {
                     .max_messages = arguments.required_int4(2, "max_messages"),
                     .reason = arguments.optional_text(3),
                     .dry_run = arguments.required_bool(4, "dry_run"),
-                    .spread = spread_argument(arguments, 5)};
+                    .spread = spread_argument(arguments, 5),
+                    .past_dedupe_retention = arguments.required_bool(6, "past_dedupe_retention")};
     if (r.max_messages < 1 || r.max_messages > pg::array_elements_max)
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_messages\" is out of range"),
                         errdetail("The value is %d.", r.max_messages),

@@ -111,12 +111,14 @@ void cut_last(Part &part, int32 room) {
 /// log.
 Part read_part(const Subscription &s, Position position, const LogPart &whole, int32 room,
                TimestampTz now) {
+    note_lost_batch(s, position);
     Part part{.position = position, .end = position.at, .retries = {}, .log = {}, .more = false};
     DueMessages due = due_messages(s, position.partition, room, now);
     bool have_changed = due.have_changed;
     const int32 left = std::max(1, room - static_cast<int32>(due.messages.size()));
     const LogPart log =
         whole.of_partition(position.partition, position.at, log_room(position, left));
+    mark_in_doubt(position, log.messages);
     part.log = sift(s, log.messages, now, part.copied);
     count_deliveries_anew(part);
     const bool given_up = give_up_on_first(s, part, now);
@@ -359,8 +361,10 @@ std::span<Message> gather_fallbacks(const Subscription &s, const PartitionSet &w
         // The consumer of the batch in which it failed leaves out the later messages of its key.
         if (!position || position->is_leased(now))
             continue;
-        if (position->batch_id != 0)
+        if (position->batch_id != 0) {
+            note_lost_batch(s, *position);
             move_position(s.id, *position, position->at, now);
+        }
         for (const Message &m : due_fallbacks(s, partition, room, now))
             if (position_behind(m, position->at) == position->at)
                 messages[count++] = m;

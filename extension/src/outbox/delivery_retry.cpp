@@ -124,6 +124,14 @@ bool give_up_or_hold(const Subscription &s, std::span<const Message> messages, T
     return are_kept;
 }
 
+/// Says also why the fallback was not run, where there is one.
+std::string_view error_of_dead(const Subscription &s, const Message &m, std::string_view error) {
+    if (!s.fallback || !m.in_doubt)
+        return error;
+    return psprintf("%.*s; its fallback was not run, since an attempt may have taken effect",
+                    static_cast<int>(error.size()), error.data());
+}
+
 } // namespace
 
 DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, TimestampTz now) {
@@ -238,14 +246,17 @@ void finish_retry(const Subscription &s, const Message &m, TimestampTz now) {
         release_key(s, m.token, now);
 }
 
-void fail_message(const Subscription &s, const Message &m, const MessageFailure &failure,
+void fail_message(const Subscription &s, const Message &failed, const MessageFailure &failure,
                   TimestampTz now) {
+    Message m = failed;
+    m.in_doubt = m.in_doubt || failure.failure_class == core::FailureClass::unknown;
     const core::RetryPolicy &policy = s.retry.policy;
-    const Event event = core::event_of_failure(failure.failure_class,
-                                               core::may_retry(m.attempt, policy), !!s.fallback);
+    // An effect and its fallback must never both be there.
+    const Event event = core::event_of_failure(
+        failure.failure_class, core::may_retry(m.attempt, policy), s.fallback && !m.in_doubt);
     const State state = next_state(m.state, event);
     if (state == State::dead) {
-        write_dead(s, m, failure.batch_id, failure.error, now);
+        write_dead(s, m, failure.batch_id, error_of_dead(s, m, failure.error), now);
     } else {
         int64 delay = 0;
         if (event == Event::fail)

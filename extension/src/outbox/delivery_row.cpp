@@ -17,7 +17,7 @@ using Event = core::MessageEvent;
     "   AND tick = $3 AND number = $4"
 #define MESSAGE_COLUMNS                                                                            \
     "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type," \
-    " payload, headers, state, deaths, failed_since IS NOT NULL, last_error"
+    " payload, headers, state, deaths, failed_since IS NOT NULL, last_error, in_doubt"
 constinit pg::Statement select_due{"SELECT " MESSAGE_COLUMNS " FROM stacksaga.message_retry"
                                    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3"
                                    "   AND state = ANY ($5)"
@@ -33,23 +33,24 @@ constinit pg::Statement select_given{
 constinit pg::Statement insert_retry{
     "INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       deaths, state, due_at, failed_since, published_at, failed_in, message_id, topic, key,"
-    "       type, payload, headers, last_error)"
+    "       type, payload, headers, last_error, in_doubt)"
     " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
-    "         $15, $16, $17, $18, $19)"
+    "         $15, $16, $17, $18, $19, $20)"
     " ON CONFLICT (subscription_id, token, tick, number) DO UPDATE"
     "   SET attempt = excluded.attempt, deaths = excluded.deaths, state = excluded.state,"
     "       due_at = excluded.due_at,"
     "       failed_since = coalesce(message_retry.failed_since, excluded.failed_since),"
-    "       batch_id = NULL, failed_in = excluded.failed_in, last_error = excluded.last_error"};
+    "       batch_id = NULL, failed_in = excluded.failed_in, last_error = excluded.last_error,"
+    "       in_doubt = message_retry.in_doubt OR excluded.in_doubt"};
 constinit pg::Statement insert_dead{
     "INSERT INTO stacksaga.dead_message (subscription_id, token, number, tick, partition, attempts,"
     "       since, dead_since, published_at, failed_in, message_id, topic, key, type, payload,"
-    "       headers, last_error)"
+    "       headers, last_error, in_doubt)"
     " SELECT $1, $2::stacksaga.ring_token, $3, $4, $5, $6,"
     "        coalesce((SELECT r.failed_since FROM stacksaga.message_retry AS r"
     "                   WHERE r.subscription_id = $1 AND r.tick = $4 AND r.number = $3"
     "                     AND r.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token), $7),"
-    "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
+    "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17"
     " ON CONFLICT DO NOTHING"};
 constinit pg::Statement delete_row{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
 // Those that were in the batch: one that failed or whose process died before is delivered alone.
@@ -79,6 +80,10 @@ constinit pg::Statement hold_all{
     "    AND (r.tick, r.number) > (f.tick, f.number) AND r.state = $2"};
 constinit pg::Statement give_to_consumer{
     "UPDATE stacksaga.message_retry SET state = $5, attempt = $6, batch_id = $7" OF_MESSAGE};
+constinit pg::Statement doubt_given{
+    "UPDATE stacksaga.message_retry SET in_doubt = true"
+    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
+    "   AND NOT in_doubt"};
 
 pg::Param text_param(Datum value) {
     return pg::param_datum(TEXTOID, value, value == 0);
@@ -126,6 +131,7 @@ Message message_of_row(const pg::Rows &rows, uint64 row) {
     m.deaths = rows.int4(row, 13);
     m.has_failed = rows.boolean(row, 14);
     m.last_error = or_zero(15);
+    m.in_doubt = rows.boolean(row, 16);
     return m;
 }
 
@@ -189,7 +195,7 @@ void write_retry(const Subscription &s, const Message &m, const RetryRow &row) {
                      pg::param_time(row.failed_since), pg::param_time(m.published_at),
                      batch_param(row.failed_in), pg::param(m.id), text_param(m.topic),
                      text_param(m.key), text_param(m.type), jsonb_param(m.payload),
-                     jsonb_param(m.headers), pg::param(row.error));
+                     jsonb_param(m.headers), pg::param(row.error), pg::param(m.in_doubt));
     CRASH_POINT("retry: written");
 }
 
@@ -204,7 +210,8 @@ void write_dead(const Subscription &s, const Message &m, int64 failed_in, std::s
                     pg::param(m.tick), pg::param(m.partition), pg::param(m.attempt),
                     pg::param_time(now), pg::param_time(m.published_at), batch_param(failed_in),
                     pg::param(m.id), text_param(m.topic), text_param(m.key), text_param(m.type),
-                    jsonb_param(m.payload), jsonb_param(m.headers), pg::param(error));
+                    jsonb_param(m.payload), jsonb_param(m.headers), pg::param(error),
+                    pg::param(m.in_doubt));
     CRASH_POINT("dead: written, still a retry");
     delete_retry(s, m);
 }
@@ -223,6 +230,19 @@ void note_delivery(const Subscription &s, std::span<const Message> messages, int
                                  pg::param(m.number),
                                  state_param(next_state(m.state, Event::hand_out)),
                                  pg::param(m.attempt), pg::param(batch_id));
+}
+
+void note_lost_batch(const Subscription &s, Position &p) {
+    if (p.batch_id == 0)
+        return;
+    if (p.batch_size > 0)
+        p.lost_until = std::max(p.lost_until, p.batch_end);
+    doubt_given.run(pg::param(s.id), pg::param(p.partition), pg::param(p.batch_id));
+}
+
+void mark_in_doubt(const Position &p, std::span<Message> messages) {
+    for (Message &m : messages)
+        m.in_doubt = m.end() <= p.lost_until;
 }
 
 void apply_stopping(int32 subscription_id, bool stops) {

@@ -152,7 +152,7 @@ void copy_out_expired(const Subscription &s, std::span<const Message> messages, 
 struct Move {
     Position from;
     core::LogPosition to;
-    std::span<const Message> expired;
+    std::span<Message> expired;
     bool more; ///< there are more of them behind `to`
 };
 
@@ -193,6 +193,8 @@ bool carry_out(const Subscription &s, const Move &move, TimestampTz now) {
     std::optional<Position> position = lock_position(s.id, move.from.partition, false);
     if (!position || position->version != move.from.version || position->is_leased(now))
         return false;
+    note_lost_batch(s, *position);
+    mark_in_doubt(*position, move.expired);
     copy_out_expired(s, move.expired, now);
     // A batch whose lease ran out may still be acknowledged, unless its messages were given to
     // others or copied out; a batch of retries alone has none in the log.

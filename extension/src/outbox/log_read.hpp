@@ -19,6 +19,7 @@ struct Message {
     core::MessageState state;
     int32 deaths;    ///< how often in a row the process of its handler has died
     bool has_failed; ///< an attempt failed, whatever has happened since
+    bool in_doubt;   ///< an attempt before this one may have taken effect: it was lost or unknown
     pg_uuid_t id;
     TimestampTz published_at;
     std::optional<TimestampTz> deliver_at;

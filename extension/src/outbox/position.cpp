@@ -12,8 +12,8 @@ namespace {
 constinit pg::Statement append{
     "INSERT INTO stacksaga.subscription_position (subscription_id, partition, version, tick,"
     "       number, written_at, batch_id, batch_tick, batch_number, batch_size, deliveries,"
-    "       lease_until, consumer)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"};
+    "       lease_until, consumer, lost_tick, lost_number)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"};
 // Versions rise by one.
 constinit pg::Statement forget{
     "DELETE FROM stacksaga.subscription_position"
@@ -36,6 +36,8 @@ enum column {
     deliveries,
     lease_until,
     consumer,
+    lost_tick,
+    lost_number,
     columns
 };
 
@@ -53,6 +55,9 @@ Position position_of(const Datum *row, const bool *nulls) {
     p.version = DatumGetInt64(row[version]);
     p.at = {.tick = DatumGetInt64(row[tick]), .number = DatumGetInt64(row[number])};
     p.deliveries = DatumGetInt32(row[deliveries]);
+    if (!nulls[lost_tick])
+        p.lost_until = {.tick = DatumGetInt64(row[lost_tick]),
+                        .number = DatumGetInt64(row[lost_number])};
     if (nulls[batch_id])
         return p;
     p.batch_id = DatumGetInt64(row[batch_id]);
@@ -113,6 +118,11 @@ void write_position(int32 subscription_id, Position &p, TimestampTz now,
                     std::optional<std::string_view> consumer) {
     ++p.version;
     const bool has_batch = p.batch_id != 0;
+    if (p.lost_until <= p.at)
+        p.lost_until = {};
+    auto of_loss = [&](int64 value) {
+        return p.lost_until == core::LogPosition{} ? pg::param_null(INT8OID) : pg::param(value);
+    };
     auto of_batch = [&](int64 value) {
         return has_batch ? pg::param(value) : pg::param_null(INT8OID);
     };
@@ -122,7 +132,7 @@ void write_position(int32 subscription_id, Position &p, TimestampTz now,
                has_batch ? pg::param(p.batch_size) : pg::param_null(INT4OID),
                pg::param(p.deliveries),
                has_batch ? pg::param_time(p.lease_until) : pg::param_null(TIMESTAMPTZOID),
-               pg::param(consumer));
+               pg::param(consumer), of_loss(p.lost_until.tick), of_loss(p.lost_until.number));
     CRASH_POINT("position: written");
 }
 

@@ -15,6 +15,7 @@ struct Position {
     int32 batch_size; ///< messages of the log in it
     int32 deliveries; ///< how often the messages behind `at` have been given to a service
     TimestampTz lease_until;
+    core::LogPosition lost_until{}; ///< up to it batches were lost; behind `at`, or {}
 
     bool is_leased(TimestampTz now) const { return batch_id != 0 && lease_until > now; }
 };

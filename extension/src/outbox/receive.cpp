@@ -181,7 +181,10 @@ HeldBatch hold_batch(int64 batch_id) {
 
 /// The messages of the log that the batch was given in a partition, failed ones included.
 std::span<Message> log_of(const HeldBatch &batch, const Position &p) {
-    return read_log_again(batch.subscription->filter, p.partition, p.at, p.batch_end).messages;
+    const std::span<Message> messages =
+        read_log_again(batch.subscription->filter, p.partition, p.at, p.batch_end).messages;
+    mark_in_doubt(p, messages);
+    return messages;
 }
 
 bool is_behind_failure(const Message &m, const pg::Rows &failures) {
@@ -250,9 +253,10 @@ int64 ack(int64 batch_id) {
 TimestampTz extend(int64 batch_id, int64 extend_by_us) {
     HeldBatch batch = hold_batch(batch_id);
     const TimestampTz now = pg::clock_now();
-    const TimestampTz until = pg::time_plus(now, extend_by_us);
+    TimestampTz until = DT_NOEND;
     for (Position &p : batch.parts) {
-        p.lease_until = until;
+        p.lease_until = std::max(p.lease_until, pg::time_plus(now, extend_by_us));
+        until = std::min(until, p.lease_until);
         write_position(batch.subscription->id, p, now, batch.consumer);
     }
     CRASH_POINT("receive: lease extended");
@@ -362,9 +366,7 @@ STACKSAGA_FUNCTION(fail_message) {
     failure.error = arguments.required_text(2, "error");
     check_error_text(failure.error, "error");
     failure.failure_class = class_argument(arguments, 3);
-    if (!arguments.is_null(4))
-        failure.retry_after_us =
-            pg::interval_microseconds(arguments.datum(4), "retry_after", false);
+    failure.retry_after_us = retry_after_argument(arguments, 4);
     pg::with_spi([&] { fail(batch_id, id, failure); });
     PG_RETURN_VOID();
 }

@@ -41,6 +41,10 @@ constinit pg::Statement alter_content{
 constinit pg::Statement find_consumer{
     "SELECT consumer FROM stacksaga.subscription_position"
     " WHERE subscription_id = $1 AND partition = $2 ORDER BY version DESC LIMIT 1"};
+constinit pg::Statement count_unhandled{
+    "SELECT b.messages, (SELECT count(*) FROM stacksaga.dead_message AS d"
+    "                     WHERE d.subscription_id = $1 AND d.discarded_at IS NULL)"
+    "  FROM stacksaga_internal.outbox_backlog($1) AS b"};
 constinit pg::Statement delete_positions{
     "DELETE FROM stacksaga.subscription_position WHERE subscription_id = $1"};
 constinit pg::Statement delete_batches{
@@ -81,7 +85,22 @@ void require_free(const Subscription &s, int16 partition, TimestampTz now) {
     require_unleased(s, *position, now);
 }
 
-void drop(std::string_view name) {
+/// SG409 while it has messages that were not handled.
+void require_handled(const Subscription &s) {
+    const pg::Rows rows = count_unhandled.run(pg::param(s.id));
+    const int64 unread = rows.int8(0, 0), dead = rows.int8(0, 1);
+    if (unread == 0 && dead == 0)
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg409),
+             errmsg("subscription \"%s\" has messages that were not handled", clip(s.name)),
+             errdetail("Unread or to be tried again: " INT64_FORMAT "; dead: " INT64_FORMAT ".",
+                       unread, dead),
+             errhint("Let its consumers handle them, redrive or discard the dead ones; or pass "
+                     "discard => true, which deletes them all for this subscription.")));
+}
+
+void drop(std::string_view name, bool discards) {
     const Subscription &s = find_subscription(name);
     if (running_handler.is_of_subscription(s.id))
         raise_in_use(s, "Its own handler is calling.",
@@ -89,6 +108,8 @@ void drop(std::string_view name) {
     const TimestampTz now = pg::clock_now();
     for (int16 partition = 0; partition < s.partitions; ++partition)
         require_free(s, partition, now);
+    if (!discards)
+        require_handled(s);
     delete_positions.run(pg::param(s.id));
     delete_batches.run(pg::param(s.id));
     delete_retries.run(pg::param(s.id));
@@ -150,8 +171,10 @@ void end_batches(const Subscription &s, TimestampTz now) {
         elog(ERROR, "subscription %d has no positions", s.id);
     for (Position position : *positions) {
         require_unleased(s, position, now);
-        if (position.batch_id != 0)
-            move_position(s.id, position, position.at, now);
+        if (position.batch_id == 0)
+            continue;
+        note_lost_batch(s, position);
+        move_position(s.id, position, position.at, now);
     }
 }
 
@@ -207,10 +230,12 @@ STACKSAGA_FUNCTION(alter_subscription) {
     PG_RETURN_VOID();
 }
 
-// drop_subscription(subscription) -> void
+// drop_subscription(subscription, discard) -> void
 STACKSAGA_FUNCTION(drop_subscription) {
-    const std::string_view name = pg::Arguments(fcinfo).required_text(0, "subscription");
-    pg::with_spi([&] { drop(name); });
+    pg::Arguments arguments(fcinfo);
+    const std::string_view name = arguments.required_text(0, "subscription");
+    const bool discards = arguments.required_bool(1, "discard");
+    pg::with_spi([&] { drop(name, discards); });
     PG_RETURN_VOID();
 }
 

@@ -1,3 +1,4 @@
+#include "core/json_numbers.hpp"
 #include "core/token.hpp"
 
 #include "src/ring/fingerprint.hpp"
@@ -7,19 +8,31 @@
 
 namespace stacksaga {
 
-std::string_view canonical_text(Datum jsonb) {
+namespace {
+
+std::string_view printed_text(Datum jsonb) {
     Jsonb *value = DatumGetJsonbP(jsonb);
     return utf8_of_text(JsonbToCString(nullptr, &value->root, static_cast<int>(VARSIZE(value))));
 }
 
-Datum fingerprint_of_text(std::string_view canonical) {
-    const Datum bytes = PointerGetDatum(
-        cstring_to_text_with_len(canonical.data(), static_cast<int>(canonical.size())));
+Datum sha256_of(std::string_view text) {
+    const Datum bytes =
+        PointerGetDatum(cstring_to_text_with_len(text.data(), static_cast<int>(text.size())));
     return DirectFunctionCall1(sha256_bytea, bytes);
 }
 
+} // namespace
+
 Datum fingerprint_of(Datum jsonb) {
-    return fingerprint_of_text(canonical_text(jsonb));
+    const std::string_view text = printed_text(jsonb);
+    if (!core::has_padded_number(text))
+        return sha256_of(text);
+    auto *shorter = static_cast<char *>(palloc_extended(text.size() + 1, MCXT_ALLOC_HUGE));
+    return sha256_of({shorter, core::shorten_numbers(text, shorter)});
+}
+
+Datum fingerprint_as_printed(Datum jsonb) {
+    return sha256_of(printed_text(jsonb));
 }
 
 pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) {
@@ -30,7 +43,7 @@ pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) 
         psprintf("%zu %d %.*s%.*s", saga_utf8.size(), run, static_cast<int>(saga_utf8.size()),
                  saga_utf8.data(), static_cast<int>(key_utf8.size()), key_utf8.data());
     pg_uuid_t id;
-    memcpy(id.data, VARDATA(DatumGetByteaP(fingerprint_of_text(identity))), UUID_LEN);
+    memcpy(id.data, VARDATA(DatumGetByteaP(sha256_of(identity))), UUID_LEN);
     id.data[6] = static_cast<unsigned char>((id.data[6] & 0x0f) | 0x80);
     id.data[8] = static_cast<unsigned char>((id.data[8] & 0x3f) | 0x80);
     return id;

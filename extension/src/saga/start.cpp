@@ -68,13 +68,20 @@ std::optional<pg::TableRow> find_row(const pg_uuid_t &id, pg::RowLock lock = pg:
         {.key = std::array{pg::param(id), pg::param(token_of(id))}, .lock = lock});
 }
 
+/// Whether this is the fingerprint of the input, also as earlier versions of the extension made it.
+bool has_input(const Start &start, Datum fingerprint) {
+    const auto is_equal = [&](Datum of_input) {
+        return DatumGetBool(DirectFunctionCall2(byteaeq, fingerprint, of_input));
+    };
+    return is_equal(start.fingerprint) || is_equal(fingerprint_as_printed(start.input));
+}
+
 std::optional<Existing> find_existing(const Start &start, const pg_uuid_t &id) {
     const std::optional<pg::TableRow> row = find_row(id);
     if (!row)
         return std::nullopt;
     return Existing{.status = *core::status_of(row->text(SagaColumn::status)),
-                    .same_input = DatumGetBool(DirectFunctionCall2(
-                        byteaeq, row->value(SagaColumn::fingerprint), start.fingerprint)),
+                    .same_input = has_input(start, row->value(SagaColumn::fingerprint)),
                     .latest_run = row->int4(SagaColumn::latest_run),
                     .saga = load_definition(row->int4(SagaColumn::definition_id)).saga};
 }

@@ -52,6 +52,7 @@ std::optional<Message> find_named(const Subscription &s, const RecordedMessage &
         read_log_again(s.filter, named.partition, position.at, named.end).messages;
     if (messages.empty() || messages.back().number != named.number)
         return std::nullopt;
+    mark_in_doubt(position, messages);
     Disposition disposition;
     decide_dispositions(s, messages.last(1), now, {&disposition, 1});
     if (disposition != Disposition::deliver)
@@ -126,6 +127,7 @@ bool charge_batch(const RecordedBatch &batch, std::string_view worker) {
         count_death(*s, part.partition, batch_error, now);
         std::span<Message> messages =
             read_log_again(s->filter, part.partition, position->at, part.until).messages;
+        mark_in_doubt(*position, messages);
         auto *dispositions =
             static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
         decide_dispositions(*s, messages, now, {dispositions, messages.size()});

@@ -2,6 +2,8 @@
 // call.
 #include "rules.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace stacksaga::property::keys {
@@ -76,7 +78,11 @@ Expected answer(const Call &c, const std::optional<Row> &found) {
     }
     Expected expected = nothing();
     if (c.function == Function::release) {
-        expected.write.emplace(std::nullopt);
+        row.lease_until = std::min(row.lease_until, c.now);
+        if (row.attempt > 1 || row.recovery_point)
+            expected.write = row;
+        else
+            expected.write.emplace(std::nullopt);
         return expected;
     }
     if (c.function == Function::checkpoint) {
@@ -97,10 +103,10 @@ Expected begin_key(const Call &c, const std::optional<Row> &found) {
     if (!found)
         return begun(c, 1, std::nullopt);
     const KeyRow &row = std::get<KeyRow>(*found);
-    if (row.request != c.request)
-        return refusal("SG422");
     if (row.has_expired(c.now))
         return begun(c, 1, std::nullopt);
+    if (row.request != c.request)
+        return refusal("SG422");
     if (row.completed_at)
         return {.row = {"replay", row.response, row.recovery_point, fmt::format("{}", row.attempt),
                         std::nullopt}};

@@ -596,7 +596,8 @@ void Episode::check_end() {
 void Episode::tear_down() {
     advance(60);
     for (const auto &model : models_)
-        run_sql(fmt::format("SELECT stacksaga.drop_subscription('{}')", model->settings().name));
+        run_sql(
+            fmt::format("SELECT stacksaga.drop_subscription('{}', true)", model->settings().name));
     run_sql("TRUNCATE property.handled");
     maintain();
 }

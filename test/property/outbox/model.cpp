@@ -112,7 +112,7 @@ void Model::give(const std::vector<Given> &messages, int64_t batch, int now) {
             if (!old.is_over && old.lease_until > now && !old.failed.contains(given.number))
                 object(given.number, fmt::format("is leased with batch {}", d.batch));
             if (!old.failed.contains(given.number))
-                old.is_over = true;
+                old.is_over = d.in_doubt = true;
         }
         require_order(published(given.number), before, together);
         before.insert(given.number);
@@ -159,11 +159,12 @@ Model::Batch &Model::answer(int64_t id, bool accepted, int now, const char *what
 
 void Model::fail(int number, FailureClass failure_class, int retry_after, int now) {
     Delivery &d = deliveries_[number];
+    d.in_doubt = d.in_doubt || failure_class == FailureClass::unknown;
     if (failure_class != FailureClass::non_retryable && settings_.may_retry(d.attempt)) {
         d.due = now + (retry_after >= 0 ? retry_after : pause_after(d.attempt));
         d.next_attempt = d.attempt + 1;
     } else {
-        d.status = settings_.has_fallback ? Status::fallback : Status::dead;
+        d.status = settings_.has_fallback && !d.in_doubt ? Status::fallback : Status::dead;
     }
 }
 
@@ -177,7 +178,7 @@ void Model::failed(int64_t id, int number, FailureClass failure_class, int retry
 void Model::extended(int64_t id, int minutes, bool accepted, int now) {
     Batch &batch = answer(id, accepted, now, "an extension");
     if (accepted)
-        batch.lease_until = now + minutes;
+        batch.lease_until = std::max(batch.lease_until, now + minutes);
 }
 
 void Model::acknowledged(int64_t id, bool accepted, long long count, int now) {
@@ -195,6 +196,8 @@ void Model::acknowledged(int64_t id, bool accepted, long long count, int now) {
         } else if (!stopped.contains(key)) {
             deliveries_[number].status = Status::done;
             ++settled;
+        } else {
+            deliveries_[number].batch = 0; // its consumer has left it out
         }
     }
     if (count != settled)
@@ -208,9 +211,11 @@ void Model::gave_up(int number, Delivery &d) {
     const bool has_attempts = settings_.may_retry(d.attempt) && !d.may_be_given_up;
     if (d.status != Status::open || !d.was_given || has_attempts)
         object(number, "is given up");
-    if (const auto batch = batches_.find(d.batch); batch != batches_.end())
+    if (const auto batch = batches_.find(d.batch); batch != batches_.end()) {
         batch->second.is_over = true;
-    d.status = settings_.has_fallback ? Status::fallback : Status::dead;
+        d.in_doubt = d.in_doubt || !batch->second.failed.contains(number);
+    }
+    d.status = settings_.has_fallback && !d.in_doubt ? Status::fallback : Status::dead;
 }
 
 void Model::handled(const std::vector<Given> &messages, bool by_fallback, bool succeeded,

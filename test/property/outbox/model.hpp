@@ -108,6 +108,7 @@ private:
         int next_attempt = 0; ///< the one that must come next; 0: not known
         int due = 0;          ///< minute
         int64_t batch = 0;
+        bool in_doubt = false;        ///< a batch was lost with it, or it was reported unknown
         bool may_be_given_up = false; ///< under settings that it had before, unseen
     };
     struct Batch {
