@@ -48,7 +48,7 @@ constexpr void walk(std::string_view json, Take &&take, Drop &&drop) {
             if (json[last - 1] == '.')
                 --last;
             if (last < end) {
-                take(json.substr(from, last - from));
+                take({json.data() + from, last - from});
                 if (!drop())
                     return;
                 from = end;
@@ -58,7 +58,7 @@ constexpr void walk(std::string_view json, Take &&take, Drop &&drop) {
             ++at;
         }
     }
-    take(json.substr(from));
+    take({json.data() + from, json.size() - from});
 }
 
 } // namespace json_numbers
