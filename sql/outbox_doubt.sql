@@ -125,4 +125,5 @@ SELECT stacksaga.create_subscription('doubt', 'doubt');
 SELECT stacksaga.drop_subscription('doubt');
 \echo :SQLSTATE
 RESET stacksaga.clock_offset;
+TRUNCATE stacksaga.outbox_message;
 DROP SCHEMA doubt CASCADE;
