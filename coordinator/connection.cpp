@@ -33,6 +33,9 @@ using Hosts = Connection::Hosts;
 constexpr Duration default_connect_timeout = std::chrono::seconds(10);
 
 constexpr const char *SQL_PROCESS = "SELECT pg_catalog.pg_backend_pid()";
+/// Operators, types and functions are PostgreSQL's, whatever the role or the database sets.
+constexpr const char *SQL_PIN_PATH =
+    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)";
 
 /// Of this process; set before the first connection.
 bool poolers_keep_sessions = false;
@@ -400,6 +403,8 @@ asio::awaitable<void> Connection::open(const std::string &conninfo) {
             throw connect_error(connection_);
         if (!poolers_keep_sessions)
             co_await require_own_session();
+        const Parameters none;
+        co_await query(SQL_PIN_PATH, none, default_connect_timeout);
     } catch (...) {
         close();
         throw;

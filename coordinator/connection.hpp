@@ -76,7 +76,8 @@ public:
     /// be empty), then PG* environment, service file and password file. Defaults for the rest:
     /// libpq decides about encryption, the server must accept writes, the daemon detects a dead
     /// peer within seconds. The deadline is connect_timeout (default 10 s) for each host; a host
-    /// that misses it delays the next one and does not prevent it.
+    /// that misses it delays the next one and does not prevent it. The session's search_path is
+    /// then pg_catalog alone.
     asio::awaitable<void> open(const std::string &conninfo);
 
     /// Runs one statement within the deadline.

@@ -17,8 +17,7 @@ constexpr std::array<std::string_view, 1> role_kinds{"coordinator"};
 constexpr Duration longest_interval = std::chrono::hours(24 * 366);
 
 constexpr const char *SQL_SESSION =
-    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
-    "       pg_catalog.set_config('statement_timeout', '6s', false),"
+    "SELECT pg_catalog.set_config('statement_timeout', '6s', false),"
     "       pg_catalog.set_config('idle_in_transaction_session_timeout', '6s', false)";
 
 constexpr const char *SQL_RING_STATE =

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace stacksaga::coordinator {
@@ -32,8 +34,23 @@ constexpr std::array action_shapes{
     ActionShape{"resume-schedule", "SCHEDULE", "The schedule"},
 };
 
+std::string one_word_of(std::span<const std::string_view> words, const std::string &text) {
+    std::string complaint;
+    if (std::ranges::find(words, text) == words.end())
+        for (const std::string_view word : words)
+            complaint += (complaint.empty() ? "must be " : ", ") + std::string(word);
+    return complaint;
+}
+
 std::string outcome(const std::string &text) {
-    return text == "done" || text == "not_done" ? "" : "must be done or not_done";
+    static constexpr std::array<std::string_view, 3> words{"done", "not_done", "never"};
+    return one_word_of(words, text);
+}
+
+std::string status(const std::string &text) {
+    static constexpr std::array<std::string_view, 7> words{
+        "pending", "running", "suspended", "compensating", "parked", "completed", "failed"};
+    return one_word_of(words, text);
 }
 
 } // namespace
@@ -41,6 +58,7 @@ std::string outcome(const std::string &text) {
 void add_filter(CLI::App &command, Config &config) {
     command.add_option("--name", config.filter.saga, "Only sagas of this name")->type_name("SAGA");
     command.add_option("--status", config.filter.status, "Only sagas of this status")
+        ->check(status, "")
         ->type_name("STATUS");
     command.add_option("--key", config.filter.key_prefix, "Only sagas whose key begins so")
         ->type_name("PREFIX");
@@ -78,7 +96,7 @@ void add_action(CLI::App &command, Config &config) {
             ->type_name("INTERVAL");
     if (shape->name == "resolve") {
         command.add_option("--step", words.step, "The step")->required()->type_name("STEP");
-        command.add_option("--outcome", words.outcome, "done or not_done")
+        command.add_option("--outcome", words.outcome, "done, not_done or never")
             ->required()
             ->check(outcome, "")
             ->type_name("OUTCOME");

@@ -26,12 +26,12 @@ constexpr Duration watch_period = std::chrono::seconds(2);
 
 constexpr const char *SQL_RINGS =
     "SELECT region, cluster, epoch, window_start, publisher, active_nodes, total_nodes,"
-    "       round((100 * coverage)::numeric, 1) || ' %' AS owned, oldest_due"
+    "       pg_catalog.round((100 * coverage)::numeric, 1) || ' %' AS owned, oldest_due"
     "  FROM stacksaga.ring_status ORDER BY region, cluster";
 constexpr const char *SQL_NODES =
-    "SELECT region, cluster, node, kind, state, round((100 * share)::numeric, 1) || ' %' AS share,"
-    "       load, date_trunc('milliseconds', heartbeat_age) AS heartbeat_age, progress,"
-    "       date_trunc('milliseconds', checkpoint_age) AS checkpoint_age"
+    "SELECT region, cluster, node, kind, state, pg_catalog.round((100 * share)::numeric, 1) || ' %' AS share,"
+    "       load, pg_catalog.date_trunc('milliseconds', heartbeat_age) AS heartbeat_age, progress,"
+    "       pg_catalog.date_trunc('milliseconds', checkpoint_age) AS checkpoint_age"
     "  FROM stacksaga.nodes ORDER BY region, cluster, node";
 constexpr const char *SQL_PROBLEMS =
     "SELECT severity, check_name, detail, fix FROM stacksaga.doctor()";
@@ -51,7 +51,7 @@ constexpr const char *SQL_SAGAS =
     "       AS x(status text, sagas bigint, more boolean)";
 constexpr const char *SQL_SUBSCRIPTIONS =
     "SELECT subscription, topic, coalesce(handler, 'services') AS handler,"
-    "       round(lag_seconds::numeric, 1) || ' s' AS unread_for, held, dead"
+    "       pg_catalog.round(lag_seconds::numeric, 1) || ' s' AS unread_for, held, dead"
     "  FROM pg_catalog.jsonb_to_recordset(stacksaga.status() -> 'subscriptions')"
     "       AS x(subscription text, topic text, handler text, lag_seconds double precision,"
     "            held bigint, dead bigint)";

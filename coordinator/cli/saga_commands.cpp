@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char *SQL_SAGAS =
     "SELECT f.saga_id, f.saga, f.key, f.status, f.waits_for,"
-    "       date_trunc('seconds', f.created_at) AS started,"
-    "       date_trunc('seconds', f.updated_at) AS changed"
+    "       pg_catalog.date_trunc('seconds', f.created_at) AS started,"
+    "       pg_catalog.date_trunc('seconds', f.updated_at) AS changed"
     "  FROM stacksaga.find_sagas(saga => $1::text, status => $2::text, key_prefix => $3::text,"
     "           attributes => $4::jsonb, max_sagas => $5::integer) AS f";
 // What --json prints: every column, and as many rows as the table has.
@@ -39,7 +39,7 @@ constexpr const char *SQL_SAGAS_OF_KEY =
     " ORDER BY s.created_at DESC, s.saga_id DESC LIMIT 1000";
 constexpr const char *SQL_SAGA =
     "SELECT saga_id, saga, version, key, status, current_step, attempt,"
-    "       date_trunc('seconds', paused_until) AS paused_until, created_at, finished_at"
+    "       pg_catalog.date_trunc('seconds', paused_until) AS paused_until, created_at, finished_at"
     "  FROM stacksaga.sagas WHERE saga_id = $1::uuid";
 constexpr const char *SQL_ATTEMPTS =
     "SELECT step, direction, attempt, status, started_at, finished_at - started_at AS took, worker,"
@@ -50,7 +50,7 @@ constexpr const char *SQL_TIMELINE =
     "SELECT line FROM stacksaga.saga_timeline($1::uuid) WITH ORDINALITY AS t(line, n) ORDER BY n";
 constexpr const char *SQL_QUEUES =
     "SELECT queue, waiting, running, completed, failed,"
-    "       date_trunc('seconds', oldest_due) AS oldest_due, paused,"
+    "       pg_catalog.date_trunc('seconds', oldest_due) AS oldest_due, paused,"
     "       max_running, max_running_per_group AS per_group,"
     "       CASE WHEN rate IS NOT NULL THEN rate || ' in ' || rate_interval END AS rate"
     "  FROM stacksaga.queues ORDER BY queue";
@@ -60,10 +60,10 @@ constexpr const char *SQL_SCHEDULES =
     "SELECT schedule, saga, cron, timezone, paused, next_run, last_run, failures, last_error"
     "  FROM stacksaga.schedules ORDER BY schedule";
 constexpr const char *SQL_DEFINITIONS =
-    "SELECT saga, version, definer, date_trunc('seconds', defined_at) AS defined_at, live_sagas"
+    "SELECT saga, version, definer, pg_catalog.date_trunc('seconds', defined_at) AS defined_at, live_sagas"
     "  FROM stacksaga.definitions WHERE is_current ORDER BY saga";
 constexpr const char *SQL_DEAD_MESSAGES =
-    "SELECT subscription, topic, key, message_id, date_trunc('seconds', dead_since) AS dead_since,"
+    "SELECT subscription, topic, key, message_id, pg_catalog.date_trunc('seconds', dead_since) AS dead_since,"
     "       attempts, last_error"
     "  FROM stacksaga.dead_messages ORDER BY dead_since LIMIT 1000";
 constexpr const char *SQL_ANSWER =

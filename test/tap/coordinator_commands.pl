@@ -19,6 +19,35 @@ $node->create_extension('postgres');
 StacksagaSite::fill($node, '');
 $node->safe_psql('postgres', q{SELECT stacksaga.start_saga('transfer', key => E'pay \x1b[2J\nall')});
 
+# In front of PostgreSQL's operators the role finds those of somebody else, which run as the role that uses them.
+$node->safe_psql('postgres', q{
+	CREATE SCHEMA evil;
+	CREATE TABLE evil.caught (role name, what text);
+	CREATE FUNCTION evil.seize(what text) RETURNS void LANGUAGE sql
+		AS $$ INSERT INTO evil.caught VALUES (current_user, what) $$;
+	CREATE FUNCTION evil.equal(a name, b name) RETURNS boolean LANGUAGE sql AS $$ SELECT evil.seize('= name'); SELECT a::text COLLATE "C" OPERATOR(pg_catalog.=) b $$;
+	CREATE FUNCTION evil.equal(a text, b text) RETURNS boolean LANGUAGE sql AS $$ SELECT evil.seize('= text'); SELECT a OPERATOR(pg_catalog.=) b $$;
+	CREATE FUNCTION evil.times(a integer, b double precision) RETURNS double precision LANGUAGE sql
+		AS $$ SELECT evil.seize('*'); SELECT a OPERATOR(pg_catalog.*) b $$;
+	CREATE FUNCTION evil.add(a numeric, b text) RETURNS text LANGUAGE sql AS $$ SELECT evil.seize('||'); SELECT a OPERATOR(pg_catalog.||) b $$;
+	CREATE FUNCTION evil.add(a bigint, b text) RETURNS text LANGUAGE sql AS $$ SELECT evil.seize('||'); SELECT a OPERATOR(pg_catalog.||) b $$;
+	CREATE FUNCTION evil.get(a jsonb, b text) RETURNS text LANGUAGE sql AS $$ SELECT evil.seize('->>'); SELECT a OPERATOR(pg_catalog.->>) b $$;
+	CREATE FUNCTION evil.round(a numeric, b integer) RETURNS numeric LANGUAGE sql AS $$ SELECT evil.seize('round'); SELECT pg_catalog.round(a, b) $$;
+	CREATE FUNCTION evil.date_trunc(a text, b timestamptz) RETURNS timestamptz LANGUAGE sql
+		AS $$ SELECT evil.seize('date_trunc'); SELECT pg_catalog.date_trunc(a, b) $$;
+	CREATE OPERATOR evil.= (FUNCTION = evil.equal, LEFTARG = name, RIGHTARG = name);
+	CREATE OPERATOR evil.= (FUNCTION = evil.equal, LEFTARG = text, RIGHTARG = text);
+	CREATE OPERATOR evil.* (FUNCTION = evil.times, LEFTARG = integer, RIGHTARG = double precision);
+	CREATE OPERATOR evil.|| (FUNCTION = evil.add, LEFTARG = numeric, RIGHTARG = text);
+	CREATE OPERATOR evil.|| (FUNCTION = evil.add, LEFTARG = bigint, RIGHTARG = text);
+	CREATE OPERATOR evil.->> (FUNCTION = evil.get, LEFTARG = jsonb, RIGHTARG = text);
+	GRANT USAGE ON SCHEMA evil TO PUBLIC;
+	GRANT INSERT ON evil.caught TO PUBLIC;
+	ALTER ROLE page SET search_path = evil, pg_catalog});
+$node->safe_psql('postgres', q{SELECT 2 * 1.0::float8 WHERE 'a'::name = 'a'}, connstr => $node->connstr('postgres') . ' user=page');
+is($node->safe_psql('postgres', q{SELECT string_agg(role || ' ' || what, ', ' ORDER BY what) FROM evil.caught; DELETE FROM evil.caught}),
+	'page *, page = name', 'operators of somebody else are found where the path is not pinned');
+
 sub execute
 {
 	my (@arguments) = @_;
@@ -51,8 +80,9 @@ for my $command ('queues', 'schedules', 'definitions', 'dead-messages')
 }
 
 ($code, $out, $err) = execute('sagas', '--status', 'broken');
-is($code, 1, 'a status that is none is refused with 1');
-like($err, qr/"broken".*parked/s, 'and the error names those there are');
+is($code, 64, 'a status that is none is a usage error');
+like($err, qr/--status: must be pending, running, .*parked/, 'and the error names those there are');
+is((execute('retry', '--status', 'Parked', '--reason', 'r'))[0], 64, 'also for an action');
 my $status = q{SELECT status FROM stacksaga.sagas WHERE key = 'order-4711'};
 is((execute('retry', 'order-4711'))[0], 64, 'an action needs a reason');
 $node->safe_psql('postgres', 'UPDATE bank SET is_open = true');
@@ -143,4 +173,9 @@ for my $shell ('bash', 'zsh')
 IPC::Run::run([ 'bash', '-c', 'source <("$1" completion bash); COMP_WORDS=(x sag); COMP_CWORD=1; _stacksaga_coordinator; echo "${COMPREPLY[*]}"', 'bash', $program ],
 	'>', \my $completed);
 is($completed, "sagas saga\n", 'which completes commands');
+
+# The daemon's own session, and all of the above.
+is((execute('master', '--once', '--http', ''))[0], 0, 'a window is published');
+is($node->safe_psql('postgres', 'SELECT string_agg(DISTINCT what, $$, $$) FROM evil.caught'), '',
+	'no command and no role of the daemon has run an operator or a function of the path of its role');
 done_testing();
