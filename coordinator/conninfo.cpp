@@ -110,4 +110,21 @@ std::string without_secrets(const std::string &conninfo) {
     return text;
 }
 
+std::string url_without_secrets(const std::string &url) {
+    const auto scheme = url.find("://");
+    const auto begin = scheme == std::string::npos ? 0 : scheme + 3;
+    const auto query = std::min(url.find_first_of("?#"), url.size());
+    const auto at = url.rfind('@');
+    // A password may hold any character that was not written as %40: where an @ comes later than
+    // the query seems to begin, all may be one.
+    if (at != std::string::npos && at > query)
+        return url.substr(0, begin) + hidden;
+    std::string text = url.substr(0, query);
+    if (query < url.size())
+        text += url.substr(query, 1) + hidden;
+    if (at != std::string::npos && at >= begin)
+        text.replace(begin, at - begin, hidden);
+    return text;
+}
+
 } // namespace stacksaga::coordinator

@@ -1,5 +1,5 @@
 // Connection strings: checks one, names its database, and prints one without its secrets. libpq
-// parses them, so that no spelling of a secret is missed.
+// parses them, so that no spelling of a secret is missed. URLs are printed in the same way.
 #pragma once
 
 #include <libpq-fe.h>
@@ -31,5 +31,8 @@ using ConninfoOptions = std::unique_ptr<PQconninfoOption, FreeConninfo>;
 /// The connection string as KEY=VALUE words, each secret as ****; "****" for a string that libpq
 /// cannot parse.
 [[nodiscard]] std::string without_secrets(const std::string &conninfo);
+
+/// A URL with **** for what may be a secret: user and password, query and fragment.
+[[nodiscard]] std::string url_without_secrets(const std::string &url);
 
 } // namespace stacksaga::coordinator

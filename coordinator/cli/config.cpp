@@ -146,8 +146,10 @@ std::string print_settings(const CLI::App &command, int argc, const char *const 
         }
         std::string value;
         for (const std::string &word : option->results())
-            value += (value.empty() ? "" : ",") +
-                     (name == "otlp-header" ? word.substr(0, word.find(':')) : word);
+            value +=
+                (value.empty() ? "" : ",") + (name == "otlp-header" ? word.substr(0, word.find(':'))
+                                              : name == "otlp-endpoint" ? url_without_secrets(word)
+                                                                        : word);
         out += setting_line(name, option->count() > 0 ? value : default_of(*option), source);
     }
     return out;

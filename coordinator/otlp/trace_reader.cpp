@@ -10,11 +10,9 @@ constexpr Duration statement_deadline = std::chrono::seconds(10);
 constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 
 constexpr const char *SQL_SESSION =
-    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
-    "       pg_catalog.set_config('statement_timeout', '11s', false),"
+    "SELECT pg_catalog.set_config('statement_timeout', '11s', false),"
     "       pg_catalog.set_config('default_transaction_read_only', 'on', false)";
-// "stks" and "otlp". A session that has the lock gets it again.
-constexpr const char *SQL_LOCK = "SELECT pg_try_advisory_lock(1937009523, 1869900912)";
+constexpr const char *SQL_HOLD = "SELECT stacksaga_internal.hold_span_export()";
 constexpr const char *SQL_NOW =
     "SELECT (extract(epoch FROM stacksaga.clock_now()) * 1000000)::bigint";
 constexpr const char *SQL_FINISHED =
@@ -22,26 +20,26 @@ constexpr const char *SQL_FINISHED =
     "  FROM stacksaga.traced_sagas('epoch'::timestamptz + $1::bigint * interval '1 microsecond',"
     "           nullif($2::text, '')::uuid, $3::integer)";
 constexpr const char *SQL_SPANS =
-    "SELECT count(*), jsonb_build_object('resourceSpans', jsonb_build_array(jsonb_build_object("
-    "           'resource', jsonb_build_object('attributes', jsonb_build_array("
-    "               jsonb_build_object('key', 'service.name', 'value', '{\"stringValue\": \"stacksaga\"}'::jsonb),"
-    "               jsonb_build_object('key', 'db.namespace', 'value',"
-    "                   jsonb_build_object('stringValue', current_database())))),"
-    "           'scopeSpans', jsonb_build_array(jsonb_build_object("
-    "               'scope', jsonb_build_object('name', 'stacksaga', 'version', $2::text),"
-    "               'spans', coalesce(jsonb_agg(s.span), '[]'))))))"
-    "  FROM (SELECT jsonb_strip_nulls(jsonb_build_object("
+    "SELECT pg_catalog.count(*), pg_catalog.jsonb_build_object('resourceSpans', pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object("
+    "           'resource', pg_catalog.jsonb_build_object('attributes', pg_catalog.jsonb_build_array("
+    "               pg_catalog.jsonb_build_object('key', 'service.name', 'value', '{\"stringValue\": \"stacksaga\"}'::jsonb),"
+    "               pg_catalog.jsonb_build_object('key', 'db.namespace', 'value',"
+    "                   pg_catalog.jsonb_build_object('stringValue', pg_catalog.current_database())))),"
+    "           'scopeSpans', pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object("
+    "               'scope', pg_catalog.jsonb_build_object('name', 'stacksaga', 'version', $2::text),"
+    "               'spans', coalesce(pg_catalog.jsonb_agg(s.span), '[]'))))))"
+    "  FROM (SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object("
     "                   'traceId', trace_id, 'spanId', span_id, 'parentSpanId', parent_span_id,"
     "                   'name', name, 'kind', 1,"
     "                   'startTimeUnixNano', (extract(epoch FROM started_at) * 1000000)::bigint || '000',"
     "                   'endTimeUnixNano', (extract(epoch FROM finished_at) * 1000000)::bigint || '000',"
     "                   'attributes', ("
-    "                       SELECT jsonb_agg(jsonb_build_object('key', a.key, 'value', jsonb_build_object("
-    "                                  CASE jsonb_typeof(a.value) WHEN 'number' THEN 'intValue'"
+    "                       SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('key', a.key, 'value', pg_catalog.jsonb_build_object("
+    "                                  CASE pg_catalog.jsonb_typeof(a.value) WHEN 'number' THEN 'intValue'"
     "                                  ELSE 'stringValue' END, a.value #>> '{}')))"
-    "                         FROM jsonb_each(attributes) AS a),"
-    "                   'status', CASE WHEN error IS NULL THEN jsonb_build_object('code', 1)"
-    "                             ELSE jsonb_build_object('code', 2, 'message', left(error, 1000)) END)) AS span"
+    "                         FROM pg_catalog.jsonb_each(attributes) AS a),"
+    "                   'status', CASE WHEN error IS NULL THEN pg_catalog.jsonb_build_object('code', 1)"
+    "                             ELSE pg_catalog.jsonb_build_object('code', 2, 'message', pg_catalog.left(error, 1000)) END)) AS span"
     "          FROM stacksaga.saga_spans($1::uuid[])) AS s";
 
 } // namespace
@@ -53,7 +51,7 @@ TraceReader::TraceReader(const asio::any_io_executor &executor, std::string conn
 
 asio::awaitable<bool> TraceReader::is_exporter() {
     const Parameters none;
-    const Rows rows = co_await connection_.query(SQL_LOCK, none);
+    const Rows rows = co_await connection_.query(SQL_HOLD, none);
     co_return rows.text(0, 0) == "t";
 }
 

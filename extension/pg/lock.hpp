@@ -18,6 +18,7 @@ enum class LockClass : uint16 {
     unnamed_queue = 0x554c,   ///< ring, hash of the queue: sessions that claim from it in vain
     queue_limits = 0x514c,    ///< ring, hash of the queue: claims, exclusive where it has limits
     saga_tally = 0x534e,      ///< 0, 0: whoever counts the sagas of this database
+    span_export = 0x5345,     ///< 0, 0: the session of the daemon that exports spans
     turn = 0x5354,            ///< 0, 0: batches that would meet each other's locks all the time
     worker = 0x5357,          ///< number of a worker, 0
 };

@@ -87,6 +87,12 @@ my @options = ('--otlp-endpoint', "http://127.0.0.1:$port/", '--otlp-header', 'A
 run_saga('not traced');
 run_saga('not recorded', "00-$trace-$caller-00");
 run_saga('first', "00-$trace-$caller-01");
+# What anybody can lock stops nobody. A session without privileges is not asked for spans.
+$node->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
+my $stranger = $node->background_psql('postgres', extra_params => [ '-U', 'stranger' ]);
+$stranger->query_safe('SELECT pg_advisory_lock(1937009523, 1869900912)');
+like(($node->psql('postgres', 'SET ROLE stranger; SELECT stacksaga_internal.hold_span_export()'))[2], qr/permission denied/,
+	'a role without the kind cannot be the one that exports');
 my $site = StacksagaSite->new($node, $program, @options);
 
 my $refused = receive(503);
@@ -146,6 +152,8 @@ my ($id) = map { $_->{spanId} } grep { $_->{name} eq 'order' && text_of($_, 'sta
 my ($same) = map { $_->{spanId} } grep { $_->{name} eq 'order' && text_of($_, 'stacksaga.key') eq 'first' } @{ $again->{spans} };
 is($same, $id, 'with the same ids');
 
+$stranger->quit;
+
 # No collector: what finishes meanwhile waits for it.
 close $collector;
 run_saga('sixth', "00-$trace-$caller-01");
@@ -168,5 +176,15 @@ refuses('a header has a name', '--otlp-header', 'confidential');
 IPC::Run::run([ $program, 'master', '--print-config', @options ], '>', \my $printed);
 like($printed, qr/otlp-header = "?Authorization/, 'settings are printed');
 unlike($printed, qr/confidential/, 'without the token');
+for my $endpoint ('https://me:confidential@collector/', 'https://collector/v1/traces?key=confidential', 'https://confidential@collector#confidential')
+{
+	for my $command ('master', 'check-config')
+	{
+		IPC::Run::run([ $program, $command, ($command eq 'master' ? '--print-config' : ()), '--otlp-endpoint', $endpoint, '-d', 'host=/nowhere' ],
+			'>', \$printed, '2>', \my $error);
+		like("$printed", qr/otlp-endpoint = "https:/, 'an endpoint is printed') if $command eq 'master';
+		unlike("$printed$error", qr/confidential/, "$command prints no secret of it");
+	}
+}
 
 done_testing;

@@ -107,3 +107,10 @@ AS $$
 $$;
 COMMENT ON FUNCTION stacksaga.saga_spans IS
     'One row per span of each of these sagas that has finished and is traced: the saga below its caller''s span, its steps below it, their attempts below those';
+
+-- The session's, until it ends. An advisory lock would be anybody's to take.
+CREATE OR REPLACE FUNCTION stacksaga_internal.hold_span_export() RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'stacksaga_hold_span_export';
+COMMENT ON FUNCTION stacksaga_internal.hold_span_export IS
+    'Internal: makes this session the one that exports the spans of its database; false while another one is';

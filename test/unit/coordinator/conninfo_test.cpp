@@ -72,5 +72,21 @@ TEST(WithoutSecrets, HidesThemInEverySpelling) {
               std::string::npos);
 }
 
+TEST(Url, IsPrintedWithoutSecrets) {
+    EXPECT_EQ(url_without_secrets(""), "");
+    EXPECT_EQ(url_without_secrets("http://127.0.0.1:4318/v1/traces"),
+              "http://127.0.0.1:4318/v1/traces");
+    EXPECT_EQ(url_without_secrets("https://me:secret@host/path"), "https://****@host/path");
+    for (const char *url :
+         {"https://secret@host", "https://me:a/secret@host", "https://me:a@secret@host",
+          "https://host?key=secret", "https://host/v1/traces?a=b&key=secret#secret",
+          "https://me:secret?@host", "https://me:#secret@host", "https://host?key=a@secret",
+          "me:secret@host"}) {
+        const std::string shown = url_without_secrets(url);
+        EXPECT_EQ(shown.find("secret"), std::string::npos) << shown;
+        EXPECT_NE(shown.find("****"), std::string::npos) << shown;
+    }
+}
+
 } // namespace
 } // namespace stacksaga::coordinator
