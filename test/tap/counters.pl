@@ -118,6 +118,20 @@ is(value('stacksaga_sagas_started_total'), $before + 1, 'a prepared transaction 
 $node->safe_psql('postgres', q{COMMIT PREPARED 'started'});
 is(value('stacksaga_sagas_started_total'), $before + 1, 'once');
 
+# Files that somebody truncates end no process: what they held is lost, and all goes on.
+wait_until_works($node, 'postgres', 1);
+my $counting = $node->background_psql('postgres');
+$counting->query_safe(q{SELECT count(*) FROM stacksaga.start_saga('answer', key => 'before')});
+my $completed = q{SELECT status = 'completed' FROM stacksaga.sagas WHERE key = };
+$node->poll_query_until('postgres', "$completed 'before'") or die 'the worker does not work';
+my @mapped = glob $node->data_dir . '/pg_stat_tmp/stacksaga.*';
+cmp_ok(scalar(@mapped), '>=', 2, 'a worker and its database have files');
+truncate $_, 0 or die "$_: $!" for @mapped;
+is($counting->query_safe(q{SELECT count(*) FROM stacksaga.start_saga('answer', key => 'after')}), '1', 'a session whose file is truncated counts into memory of its own');
+ok($node->poll_query_until('postgres', "$completed 'after'"), 'and a worker goes on');
+unlike(slurp_file($node->logfile), qr/terminated by signal 7b/, 'no process ends');
+$counting->quit;
+
 # Where the file cannot be had nothing is counted, everything else works, and the log says so.
 my $file = $node->data_dir . '/pg_stat_tmp/stacksaga.'
   . $node->safe_psql('other', 'SELECT oid FROM pg_database WHERE datname = current_database()') . '.0';

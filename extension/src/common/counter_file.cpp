@@ -1,5 +1,7 @@
 #include "src/common/counter_file.hpp"
 
+#include "pg/mapped_file.hpp"
+
 namespace stacksaga {
 
 namespace {
@@ -14,8 +16,7 @@ CounterFile *map_file(int descriptor) {
     errno = posix_fallocate(descriptor, 0, static_cast<off_t>(size));
     if (errno != 0)
         return nullptr;
-    void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    return memory == MAP_FAILED ? nullptr : static_cast<CounterFile *>(memory);
+    return static_cast<CounterFile *>(pg::map_file(descriptor, size));
 }
 
 } // namespace

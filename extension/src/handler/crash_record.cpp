@@ -1,5 +1,7 @@
 #include "src/handler/crash_record.hpp"
 
+#include "pg/mapped_file.hpp"
+
 namespace stacksaga {
 
 namespace {
@@ -74,9 +76,7 @@ CrashRecord *map_file(int descriptor) {
             return nullptr;
         }
     }
-    void *memory =
-        mmap(nullptr, sizeof(CrashRecord), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    return memory == MAP_FAILED ? nullptr : static_cast<CrashRecord *>(memory);
+    return static_cast<CrashRecord *>(pg::map_file(descriptor, sizeof(CrashRecord)));
 }
 
 } // namespace
@@ -118,7 +118,7 @@ void open_crash_record(int32 number) {
 
 void abandon_crash_record() {
     if (file != nullptr)
-        munmap(file, sizeof(CrashRecord));
+        pg::unmap_file(file, sizeof(CrashRecord));
     file = nullptr;
 }
 
