@@ -77,6 +77,8 @@ struct HttpReader::State {
     std::string value;
     bool in_value = false;
     bool in_trailer = false; ///< after the body: those headers count for nothing
+    bool in_lines = true;    ///< lines come, not the bytes of a body
+    char last = '\n';        ///< the byte before, of the lines
     std::size_t headers = 0;
     std::size_t header_bytes = 0;
     int refusal = 0;
@@ -104,6 +106,8 @@ struct HttpReader::State {
     int add_name(std::string_view text) {
         if (in_value)
             end_header();
+        if (text.find_first_of(" \t") != std::string_view::npos)
+            return refuse(400); // a proxy may have read another name
         if (name.empty() && ++headers > headers_max)
             return refuse(431);
         name += text;
@@ -121,6 +125,24 @@ struct HttpReader::State {
         return header_bytes > header_bytes_max ? refuse(431) : 0;
     }
 
+    /// The bytes up to the end of the next line, or of the text. Refuses lines that a proxy may
+    /// divide in another way: those that end without CR LF, and those that go on in the next one.
+    std::string_view take_line(std::string_view text) {
+        std::size_t at = 0;
+        while (at < text.size()) {
+            const char c = text[at++];
+            const bool is_folded = last == '\n' && (c == ' ' || c == '\t');
+            if (is_folded || (c == '\n') != (last == '\r')) {
+                refusal = 400;
+                return {};
+            }
+            last = c;
+            if (c == '\n')
+                break;
+        }
+        return text.substr(0, at);
+    }
+
     void begin() {
         message = {};
         name.clear();
@@ -133,6 +155,14 @@ struct HttpReader::State {
         message.method = http_method_str(static_cast<http_method>(parser.method));
         message.keeps_alive = http_should_keep_alive(&parser) != 0 && parser.upgrade == 0;
         complete.push_back(std::move(message));
+        begin_lines();
+    }
+
+    /// Ends a body, or a part of one: the parser stops, so that the lines are looked at first.
+    void begin_lines() {
+        in_lines = true;
+        last = '\n';
+        http_parser_pause(&parser, 1);
     }
 };
 
@@ -157,6 +187,7 @@ HttpReader::HttpReader() : state_(std::make_unique<State>()) {
         State &state = State::of(parser);
         state.end_header();
         state.in_trailer = true;
+        state.in_lines = (parser->flags & F_CHUNKED) != 0;
         if (const auto host = state.message.headers.find("host");
             host != state.message.headers.end())
             state.message.host = host->second;
@@ -171,6 +202,15 @@ HttpReader::HttpReader() : state_(std::make_unique<State>()) {
         state.message.body.append(at, length);
         return 0;
     };
+    on.on_chunk_header = [](http_parser *parser) {
+        State::of(parser).in_lines = parser->content_length == 0;
+        return 0;
+    };
+    on.on_chunk_complete = [](http_parser *parser) {
+        if ((parser->flags & F_TRAILING) == 0) // the last one ends with the message
+            State::of(parser).begin_lines();
+        return 0;
+    };
     on.on_message_complete = [](http_parser *parser) {
         State::of(parser).end();
         return 0;
@@ -182,13 +222,21 @@ HttpReader::HttpReader() : state_(std::make_unique<State>()) {
 HttpReader::~HttpReader() = default;
 
 bool HttpReader::feed(std::string_view bytes) {
-    if (state_->refusal != 0)
-        return false;
-    http_parser_execute(&state_->parser, &state_->settings, bytes.data(), bytes.size());
-    if (HTTP_PARSER_ERRNO(&state_->parser) == HPE_HEADER_OVERFLOW)
-        state_->refusal = 431;
-    else if (HTTP_PARSER_ERRNO(&state_->parser) != HPE_OK && state_->refusal == 0)
-        state_->refusal = 400;
+    http_parser *parser = &state_->parser;
+    while (state_->refusal == 0 && !bytes.empty()) {
+        const std::string_view part = state_->in_lines ? state_->take_line(bytes) : bytes;
+        if (state_->refusal != 0)
+            break;
+        const std::size_t parsed =
+            http_parser_execute(parser, &state_->settings, part.data(), part.size());
+        if (HTTP_PARSER_ERRNO(parser) == HPE_PAUSED)
+            http_parser_pause(parser, 0);
+        else if (HTTP_PARSER_ERRNO(parser) == HPE_HEADER_OVERFLOW)
+            state_->refusal = 431;
+        else if ((HTTP_PARSER_ERRNO(parser) != HPE_OK || parsed == 0) && state_->refusal == 0)
+            state_->refusal = 400;
+        bytes.remove_prefix(parsed);
+    }
     return state_->refusal == 0;
 }
 

@@ -17,6 +17,7 @@
 #include <array>
 #include <chrono>
 #include <list>
+#include <optional>
 #include <stdexcept>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -72,6 +73,21 @@ HttpResponse failed(const std::exception_ptr &failure) {
     return plain(500, "Internal error.\n");
 }
 
+/// Which file a name stands for, without following a link.
+struct FileIdentity {
+    dev_t device;
+    ino_t number;
+    bool is_socket;
+    bool operator==(const FileIdentity &) const = default;
+};
+
+std::optional<FileIdentity> file_at(const std::string &path) {
+    struct stat about {};
+    if (::lstat(path.c_str(), &about) != 0)
+        return std::nullopt;
+    return FileIdentity{about.st_dev, about.st_ino, S_ISSOCK(about.st_mode)};
+}
+
 /// One client. It has the turn while it sends a request or reads an answer; the daemon has it while
 /// a handler runs.
 struct Client {
@@ -122,7 +138,8 @@ public:
         acceptor_.close(ignored);
         if (local_acceptor_.is_open()) {
             local_acceptor_.close(ignored);
-            ::unlink(address_.path.c_str());
+            if (file_at(address_.path) == socket_file_)
+                ::unlink(address_.path.c_str());
         }
         pause_.cancel();
         sweep_timer_.cancel();
@@ -145,9 +162,14 @@ private:
     }
 
     /// Only the daemon's user and group may connect. The socket that an earlier daemon left behind
-    /// is removed, unless somebody answers there.
+    /// is removed, unless somebody answers there; any other file is left alone.
     void open_local_socket() {
         const Local::endpoint endpoint(address_.path);
+        const auto there = file_at(address_.path);
+        if (there && !there->is_socket)
+            throw std::runtime_error(
+                fmt::format("cannot listen on {}: there is a file of that name, which is no socket",
+                            address_.text()));
         asio::error_code refused;
         Local::socket probe(io_);
         probe.connect(endpoint, refused);
@@ -158,6 +180,7 @@ private:
         if (::chmod(address_.path.c_str(), S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP) != 0)
             throw asio::system_error(asio::error_code(errno, asio::error::get_system_category()));
         local_acceptor_.listen();
+        socket_file_ = file_at(address_.path);
         asio::co_spawn(io_, accept(shared_from_this(), local_acceptor_), asio::detached);
     }
 
@@ -300,6 +323,7 @@ private:
     asio::steady_timer sweep_timer_;
     bool is_sweeping_ = false;
     HttpAddress address_;
+    std::optional<FileIdentity> socket_file_; ///< that this listener made
     Handler handler_;
     Clients clients_;
 };

@@ -3,9 +3,12 @@
 #include "web/random_text.hpp"
 
 #include <asio/co_spawn.hpp>
+#include <asio/redirect_error.hpp>
 #include <asio/use_awaitable.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 
 namespace stacksaga::coordinator {
@@ -14,17 +17,43 @@ namespace {
 constexpr const char *json = "application/json";
 constexpr const char *cookie_name = "stacksaga_session";
 constexpr std::size_t password_bytes_max = 512;
-/// More passwords than this wait for no one: their senders are told to come back.
-constexpr int checking_max = 8;
+/// Passwords that wait for their check; the senders of more are told to come back. The last places
+/// are for those who logged in from their address before.
+constexpr int checking_max = 32;
+constexpr int checking_reserve = 8;
 
 SteadyTime now() {
     return std::chrono::steady_clock::now();
 }
 
-/// The browser speaks TLS with a proxy when the page's own origin says so.
+/// Whether a proxy ends TLS, as the page's own origin or a header of the proxy says. A wrong one
+/// costs its sender nothing but his own session.
 bool is_behind_tls(const HttpRequest &request) {
-    return request.header("origin").starts_with("https://") ||
-           request.header("x-forwarded-proto") == "https";
+    const auto says = [&request](const char *name, std::string_view word) {
+        std::string text(request.header(name));
+        std::ranges::transform(text, text.begin(),
+                               [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+        const auto at = text.find(word);
+        return at != std::string::npos &&
+               (at + word.size() == text.size() ||
+                std::isalnum(static_cast<unsigned char>(text[at + word.size()])) == 0);
+    };
+    return says("origin", "https") || says("x-forwarded-proto", "https") ||
+           says("x-forwarded-protocol", "https") || says("x-forwarded-scheme", "https") ||
+           says("x-url-scheme", "https") || says("forwarded", "proto=https") ||
+           says("forwarded", "proto=\"https") || says("x-forwarded-ssl", "on") ||
+           says("front-end-https", "on");
+}
+
+/// What limits count as one address: of IPv6 the network, since a client has all of its addresses.
+std::string counted_address(const asio::ip::address &address) {
+    if (address.is_v4())
+        return address.to_string();
+    auto bytes = address.to_v6().to_bytes();
+    if (address.to_v6().is_v4_mapped())
+        return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
+    std::fill(bytes.begin() + bytes.size() / 2, bytes.end(), 0);
+    return asio::ip::address_v6(bytes).to_string() + "/64";
 }
 
 std::string session_cookie(const HttpRequest &request, std::string_view value,
@@ -53,7 +82,16 @@ Access::Access(const asio::any_io_executor &executor, AccessSettings settings, L
 }
 
 void Access::close() noexcept {
+    for (asio::steady_timer &each : waiting_)
+        each.cancel();
     password_thread_.stop();
+}
+
+asio::awaitable<void> Access::wait(Duration duration) {
+    const auto timer = waiting_.emplace(waiting_.end(), executor_, duration);
+    asio::error_code stopped;
+    co_await timer->async_wait(asio::redirect_error(asio::use_awaitable, stopped));
+    waiting_.erase(timer);
 }
 
 void Access::reload() {
@@ -96,9 +134,9 @@ std::string Access::client_address(const HttpRequest &request) const {
         asio::error_code not_an_address;
         const auto address = asio::ip::make_address(std::string(list), not_an_address);
         if (!not_an_address)
-            return address.to_string();
+            return counted_address(address);
     }
-    return request.peer.is_local_socket ? "local" : request.peer.address.to_string();
+    return request.peer.is_local_socket ? "local" : counted_address(request.peer.address);
 }
 
 const Session *Access::session_of(const HttpRequest &request) {
@@ -177,22 +215,22 @@ asio::awaitable<HttpResponse> Access::login(HttpRequest request) {
     if (!is_operator_name(user) || password.size() > password_bytes_max)
         co_return json_error(401, "user or password is wrong");
     const std::string address = client_address(request);
-    const Duration wait = failures_.wait(user, address, now());
-    if (wait > Duration::zero() || checking_ >= checking_max) {
-        const bool is_guessing = wait > Duration::zero();
+    const LoginLimits::Verdict verdict = limits_.admit(user, address, now());
+    if (verdict.is_admitted && verdict.wait > Duration::zero())
+        co_await wait(verdict.wait);
+    const int places = verdict.has_reserve ? checking_max : checking_max - checking_reserve;
+    if (!verdict.is_admitted || checking_ >= places) {
         const auto seconds =
-            is_guessing ? std::chrono::ceil<std::chrono::seconds>(wait).count() : 1;
+            verdict.is_admitted ? 1 : std::chrono::ceil<std::chrono::seconds>(verdict.wait).count();
         log_.warn("login refused", {{"user", user}, {"address", address}});
-        HttpResponse refused =
-            json_error(429, is_guessing ? "too many attempts failed" : "too many log in at once",
-                       fmt::format("Try again in {} s.", seconds));
+        HttpResponse refused = json_error(
+            429, verdict.is_guessing ? "too many attempts failed" : "too many log in at once",
+            fmt::format("Try again in {} s.", seconds));
         refused.headers.emplace_back("Retry-After", std::to_string(seconds));
         co_return refused;
     }
-    failures_.add(user, address, now());
-    const auto found = operators_.find(user);
-    const bool is_known = found != operators_.end();
-    const std::string hash = is_known ? found->second : hash_of_nobody();
+    const bool is_known = operators_.contains(user);
+    const std::string hash = hash_to_check(operators_, user);
     ++checking_;
     bool is_right = false;
     try {
@@ -208,7 +246,7 @@ asio::awaitable<HttpResponse> Access::login(HttpRequest request) {
         log_.warn("login failed", {{"user", user}, {"address", address}});
         co_return json_error(401, "user or password is wrong");
     }
-    failures_.clear(user, address);
+    limits_.succeeded(user, address, verdict, now());
     log_.info("login", {{"user", user}, {"address", address}});
     co_return begin_session(request, user);
 }

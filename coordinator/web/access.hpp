@@ -5,14 +5,16 @@
 #include "http/message.hpp"
 #include "http/network.hpp"
 #include "log.hpp"
-#include "web/login_failures.hpp"
+#include "web/login_limits.hpp"
 #include "web/operators.hpp"
 #include "web/sessions.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>
+#include <asio/steady_timer.hpp>
 #include <asio/thread_pool.hpp>
 
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,6 +72,7 @@ private:
     [[nodiscard]] const Session *session_of(const HttpRequest &request);
     [[nodiscard]] std::optional<HttpResponse> origin_objection(const HttpRequest &request) const;
     asio::awaitable<bool> check_password(std::string password, std::string hash);
+    asio::awaitable<void> wait(Duration duration);
     HttpResponse begin_session(const HttpRequest &request, const std::string &user);
 
     asio::any_io_executor executor_;
@@ -77,7 +80,8 @@ private:
     Log &log_;
     Operators operators_;
     Sessions sessions_;
-    LoginFailures failures_;
+    LoginLimits limits_;
+    std::list<asio::steady_timer> waiting_; ///< for their turn to have a password checked
     int checking_ = 0;
     asio::thread_pool password_thread_;
 };

@@ -31,6 +31,24 @@ namespace {
 constexpr std::array all{
     Action{"retry", ON_SAGAS("retry_sagas", SPREAD)},
     Action{"resume", ON_SAGAS("resume_sagas", SPREAD)},
+    // A page of a group of the page's problems: sagas behind an id, messages the oldest first.
+    Action{"retry-group", "SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(r)), '[]')"
+                          "  FROM stacksaga.retry_sagas(ARRAY("
+                          "           SELECT stacksaga_internal.parked_of_pattern("
+                          "               $1::jsonb ->> 'pattern', ($1::jsonb ->> 'after')::uuid)),"
+                          "           $1::jsonb ->> 'reason', $2::boolean" SPREAD ") AS r"},
+    Action{
+        "redrive-group",
+        "SELECT coalesce(pg_catalog.json_agg(pg_catalog.json_build_object('message_id', m.id)), '[]')"
+        "  FROM (SELECT d.message_id FROM stacksaga.dead_messages AS d"
+        "         WHERE d.subscription = $1::jsonb ->> 'subscription'"
+        "           AND d.region = pg_catalog.current_setting('stacksaga.region')"
+        "           AND d.cluster = pg_catalog.current_setting('stacksaga.cluster')"
+        "           AND stacksaga_internal.error_pattern(coalesce(d.last_error, ''))"
+        "               = $1::jsonb ->> 'pattern'"
+        "         ORDER BY d.dead_since, d.message_id LIMIT 1000) AS m(id),"
+        "       LATERAL stacksaga.redrive_message($1::jsonb ->> 'subscription', m.id) AS r"
+        " WHERE $2::boolean IS NOT NULL"},
     Action{"cancel", ON_SAGAS("cancel_sagas", "")},
     Action{"suspend", ON_SAGAS("suspend_sagas", "")},
     Action{"resolve", "SELECT pg_catalog.json_build_array(pg_catalog.json_build_object("
@@ -56,8 +74,7 @@ constexpr Duration statement_deadline = std::chrono::seconds(20);
 constexpr std::array<std::string_view, 1> role_kinds{"support"};
 
 constexpr const char *SQL_SESSION =
-    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
-    "       pg_catalog.set_config('statement_timeout', '15s', false),"
+    "SELECT pg_catalog.set_config('statement_timeout', '15s', false),"
     "       pg_catalog.set_config('lock_timeout', '5s', false),"
     "       pg_catalog.set_config('idle_in_transaction_session_timeout', '30s', false)";
 constexpr const char *SQL_BEGIN = "BEGIN";

@@ -24,6 +24,13 @@ constexpr const char *SQL_DEPTHS =
     "         WHERE pg_catalog.concat(region, cluster, queue) !~ '[[:cntrl:]]'"
     "         ORDER BY region, cluster, queue LIMIT 200) AS q";
 
+constexpr int operators_waiting_max = 64;
+constexpr int anonymous_waiting_max = 32;
+
+Connection::NoticeHandler debug_notices(Log &log) {
+    return [&log](std::string_view notice) { log.debug("notice", {{"notice", notice}}); };
+}
+
 std::optional<double> number_of(std::string_view text) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -66,12 +73,16 @@ int status_of(const StoreError &error) {
     return state.starts_with("22") || state.starts_with("23") ? 400 : 503;
 }
 
-HttpResponse failed(const StoreError &error) {
+/// PostgreSQL's DETAIL may hold values of rows: it is for operators.
+HttpResponse failed(const StoreError &error, bool is_operator) {
+    const bool is_down = error.kind == ErrorClass::reconnect;
     return {status_of(error),
             json,
             fmt::format("{{\"error\": {}, \"detail\": {}, \"hint\": {}, \"sqlstate\": {}}}",
-                        quoted_json(error.what()), quoted_json(error.detail),
-                        quoted_json(error.hint), quoted_json(error.sqlstate)),
+                        quoted_json(is_down ? no_answer : error.what()),
+                        quoted_json(is_operator && !is_down ? error.detail : ""),
+                        quoted_json(is_down ? "" : error.hint),
+                        quoted_json(is_down ? "" : error.sqlstate)),
             {}};
 }
 
@@ -85,10 +96,9 @@ HttpResponse not_allowed(const char *method) {
 
 Api::Database::Database(const asio::any_io_executor &executor, std::string name_of,
                         const std::string &conninfo, StatusReader &status_of_it, Log &log)
-    : name(std::move(name_of)), views(executor, conninfo,
-                                      [&log](std::string_view notice) {
-                                          log.debug("notice", {{"notice", notice}});
-                                      }),
+    : name(std::move(name_of)),
+      views(executor, conninfo, debug_notices(log), operators_waiting_max),
+      anonymous_views(executor, conninfo, debug_notices(log), anonymous_waiting_max),
       actions(executor, conninfo,
               [&log](std::string_view notice) {
                   log.info("notice", {{"notice", notice}});
@@ -113,6 +123,7 @@ void Api::close() noexcept {
         timer.cancel();
     for (Database &each : databases_) {
         each.views.close();
+        each.anonymous_views.close();
         each.actions.close();
     }
 }
@@ -183,7 +194,7 @@ asio::awaitable<HttpResponse> Api::answer(HttpRequest request) {
             path.starts_with(action_prefix) ? act(*database, request) : view(*database, request);
         response = co_await std::move(answer);
     } catch (const StoreError &error) {
-        response = failed(error);
+        response = failed(error, !access_.viewer(request).user.empty());
     }
     co_return response;
 }
@@ -204,7 +215,8 @@ asio::awaitable<HttpResponse> Api::view(Database &database, const HttpRequest &r
         else
             parameters.push_back(value.empty() ? std::nullopt : std::optional(value));
     }
-    auto body = co_await database.views.read(found->sql, parameters);
+    ViewReader &reader = viewer.user.empty() ? database.anonymous_views : database.views;
+    auto body = co_await reader.read(found->sql, parameters);
     if (!body)
         co_return json_error(404, found->missing);
     co_return HttpResponse{200, json, std::move(*body), {}};
@@ -230,8 +242,12 @@ asio::awaitable<HttpResponse> Api::act(Database &database, const HttpRequest &re
     log_.info(
         is_dry_run ? "action tried" : "action",
         {{"action", action->name}, {"user", user}, {"on", database.name}, {"outcome", outcome}});
+    if (!is_dry_run) {
+        database.views.forget();
+        database.anonymous_views.forget();
+    }
     if (failure)
-        co_return failed(*failure);
+        co_return failed(*failure, true);
     co_return HttpResponse{
         200, json, fmt::format("{{\"dry_run\": {}, \"rows\": {}}}", is_dry_run, rows), {}};
 }

@@ -47,7 +47,8 @@ private:
         Database(const asio::any_io_executor &executor, std::string name_of,
                  const std::string &conninfo, StatusReader &status_of_it, Log &log);
         std::string name;
-        ViewReader views;
+        ViewReader views;           ///< of operators, and of the charts
+        ViewReader anonymous_views; ///< of everybody else: they delay no operator
         ActionRunner actions;
         StatusReader &status;
         History history;

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <sys/stat.h>
 #include <system_error>
@@ -160,9 +162,12 @@ bool is_password(const std::string &password, const std::string &hash) {
     return !made.empty() && equal_secrets(made, hash);
 }
 
-const std::string &hash_of_nobody() {
-    static const std::string hash = new_hash(random_text(16));
-    return hash;
+const std::string &hash_to_check(const Operators &operators, const std::string &user) {
+    const auto found = operators.find(user);
+    if (found != operators.end())
+        return found->second;
+    const std::size_t number = std::hash<std::string>{}(user) % operators.size();
+    return std::next(operators.begin(), static_cast<std::ptrdiff_t>(number))->second;
 }
 
 } // namespace stacksaga::coordinator

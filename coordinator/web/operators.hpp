@@ -31,8 +31,9 @@ struct OperatorsError : std::runtime_error {
 /// Whether the password has this hash. Takes as long as the hash demands, a tenth of a second say.
 [[nodiscard]] bool is_password(const std::string &password, const std::string &hash);
 
-/// A hash that no password has, checked for unknown names so that they take as long as known ones.
-[[nodiscard]] const std::string &hash_of_nobody();
+/// The hash to check a password of this user against. For an unknown user it is one of the others',
+/// the same each time: whatever parameters the hashes have, the work does not tell who is known.
+[[nodiscard]] const std::string &hash_to_check(const Operators &operators, const std::string &user);
 
 /// Whether a name can be an operator's: 1 to 63 bytes, without control characters and colons.
 [[nodiscard]] bool is_operator_name(std::string_view name);

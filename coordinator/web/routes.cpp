@@ -19,8 +19,15 @@ namespace {
 
 constexpr const char *plain = "text/plain; charset=utf-8";
 
+/// For every viewer, so without PostgreSQL's DETAIL, which may hold values of rows.
+std::string explain_to_viewers(const StoreError &error) {
+    if (error.kind == ErrorClass::reconnect)
+        return fmt::format("{}\n", no_answer);
+    return explain({error.kind, error.what(), error.sqlstate, {}, error.hint});
+}
+
 HttpResponse unavailable(const StoreError &error) {
-    return {503, plain, explain(error)};
+    return {503, plain, explain_to_viewers(error)};
 }
 
 bool is_uuid(const std::string &text) {
@@ -204,10 +211,11 @@ asio::awaitable<HttpResponse> HttpRoutes::status(Databases databases) {
     }
     std::string list;
     for (std::size_t i = 0; i < answers.size(); ++i)
-        list += fmt::format(
-            "{}{{\"name\": {}, {}: {}}}", list.empty() ? "" : ", ", quoted_json(databases[i]->name),
-            answers[i].value ? "\"status\"" : "\"error\"",
-            answers[i].value ? *answers[i].value : quoted_json(explain(*answers[i].error)));
+        list += fmt::format("{}{{\"name\": {}, {}: {}}}", list.empty() ? "" : ", ",
+                            quoted_json(databases[i]->name),
+                            answers[i].value ? "\"status\"" : "\"error\"",
+                            answers[i].value ? *answers[i].value
+                                             : quoted_json(explain_to_viewers(*answers[i].error)));
     std::string body = fmt::format("{{\"databases\": [{}]}}", list);
     co_return HttpResponse{200, "application/json", std::move(body)};
 }

@@ -7,7 +7,6 @@
 namespace stacksaga::coordinator {
 namespace {
 
-constexpr int waiting_max = 64;
 /// A connection that fails within this time was broken before.
 constexpr Duration broken_within = std::chrono::seconds(1);
 
@@ -21,7 +20,7 @@ SharedConnection::SharedConnection(const asio::any_io_executor &executor, std::s
 }
 
 asio::awaitable<std::unique_ptr<SharedConnection::Turn>> SharedConnection::take_turn() {
-    if (waiting_ >= waiting_max)
+    if (waiting_ >= settings_.waiting_max)
         throw StoreError(ErrorClass::refused, "too many queries wait for the database");
     ++waiting_;
     try {

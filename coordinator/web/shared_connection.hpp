@@ -14,11 +14,15 @@
 
 namespace stacksaga::coordinator {
 
+/// What viewers are told of a database that is down; why it is, only the log and /readyz say.
+inline constexpr const char *no_answer = "the database does not answer";
+
 /// How a SharedConnection behaves.
 struct SessionSettings {
-    const char *sql;   ///< a query that sets up each new session
-    RoleKinds kinds;   ///< what the role needs, for the hint of an error
-    Duration deadline; ///< of each statement
+    const char *sql;      ///< a query that sets up each new session
+    RoleKinds kinds;      ///< what the role needs, for the hint of an error
+    Duration deadline;    ///< of each statement
+    int waiting_max = 64; ///< coroutines that wait for their turn; others are refused
 };
 
 /// Lifecycle: constructed; take_turn(), then query() as long as the turn lives; close() at the end.

@@ -1,6 +1,7 @@
 #include "web/status_reader.hpp"
 
 #include <array>
+#include <limits>
 
 namespace stacksaga::coordinator {
 namespace {
@@ -10,15 +11,14 @@ constexpr Duration statement_deadline = std::chrono::seconds(5);
 constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 
 constexpr const char *SQL_SESSION =
-    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
-    "       pg_catalog.set_config('statement_timeout', '6s', false),"
+    "SELECT pg_catalog.set_config('statement_timeout', '6s', false),"
     "       pg_catalog.set_config('default_transaction_read_only', 'on', false)";
 constexpr const char *SQL_PING = "SELECT 1";
 constexpr const char *SQL_STATUS = "SELECT stacksaga.status()";
 // One row for each label; a sample without labels has one row with NULLs.
 constexpr const char *SQL_METRICS =
     "SELECT m.n, m.name, m.value, l.key, l.value"
-    "  FROM (SELECT row_number() OVER () AS n, * FROM stacksaga.metrics()) AS m"
+    "  FROM (SELECT pg_catalog.row_number() OVER () AS n, * FROM stacksaga.metrics()) AS m"
     "  LEFT JOIN LATERAL pg_catalog.jsonb_each_text(m.labels) AS l ON true"
     " ORDER BY m.n";
 constexpr const char *SQL_DESCRIPTIONS =
@@ -26,40 +26,59 @@ constexpr const char *SQL_DESCRIPTIONS =
 constexpr const char *SQL_TIMELINE =
     "SELECT line FROM stacksaga.saga_timeline($1::uuid) WITH ORDINALITY AS t(line, n) ORDER BY n";
 
+/// The server bounds the requests that can wait.
+constexpr int unbounded = std::numeric_limits<int>::max();
+
+SessionSettings settings_for(int waiting_max) {
+    return {SQL_SESSION, role_kinds, statement_deadline, waiting_max};
+}
+
 } // namespace
 
-StatusReader::StatusReader(const asio::any_io_executor &executor, std::string conninfo,
-                           Connection::NoticeHandler on_notice)
-    : connection_(executor, std::move(conninfo), std::move(on_notice),
-                  {SQL_SESSION, role_kinds, statement_deadline}) {}
+StatusReader::StatusReader(const asio::any_io_executor &executor, const std::string &conninfo,
+                           const Connection::NoticeHandler &on_notice)
+    : probe_connection_(executor, conninfo, on_notice, settings_for(unbounded)),
+      connection_(executor, conninfo, on_notice, settings_for(unbounded)),
+      timeline_connection_(executor, conninfo, on_notice, settings_for(timelines_max)) {}
 
 template <class Value, class Ask>
-asio::awaitable<Value> StatusReader::keep(Kept<Value> &kept, Ask ask) {
-    const auto is_fresh = [&kept] {
-        return kept.value && std::chrono::steady_clock::now() < kept.until;
+asio::awaitable<Value> StatusReader::keep(SharedConnection &connection, Kept<Value> &kept,
+                                          Ask ask) {
+    // A failure is only for those who waited for it: the next one asks again.
+    const SteadyTime asked = std::chrono::steady_clock::now();
+    const auto is_known = [&kept, asked] {
+        return kept.failure ? kept.at >= asked
+                            : kept.value && std::chrono::steady_clock::now() < kept.at + keep_for;
     };
-    if (is_fresh())
-        co_return *kept.value;
-    const auto turn = co_await connection_.take_turn();
-    if (!is_fresh()) { // the query before may have read the same
-        kept.value.reset();
-        kept.value = co_await ask();
-        kept.until = std::chrono::steady_clock::now() + keep_for;
+    if (!is_known()) {
+        const auto turn = co_await connection.take_turn();
+        if (!is_known()) { // the query before may have asked the same
+            kept.value.reset();
+            kept.failure.reset();
+            try {
+                kept.value = co_await ask();
+            } catch (const StoreError &error) {
+                kept.failure = error;
+            }
+            kept.at = std::chrono::steady_clock::now();
+        }
     }
+    if (kept.failure)
+        throw StoreError(*kept.failure);
     co_return *kept.value;
 }
 
 asio::awaitable<void> StatusReader::check_ready() {
-    co_await keep(ready_, [this]() -> asio::awaitable<bool> {
+    co_await keep(probe_connection_, ready_, [this]() -> asio::awaitable<bool> {
         const Parameters none;
-        co_await connection_.query(SQL_PING, none); // replaces a broken connection
-        co_await require_extension(connection_.connection(), statement_deadline);
+        co_await probe_connection_.query(SQL_PING, none); // replaces a broken connection
+        co_await require_extension(probe_connection_.connection(), statement_deadline);
         co_return true;
     });
 }
 
 asio::awaitable<std::string> StatusReader::status() {
-    co_return co_await keep(status_, [this]() -> asio::awaitable<std::string> {
+    co_return co_await keep(connection_, status_, [this]() -> asio::awaitable<std::string> {
         const Parameters none;
         const Rows rows = co_await connection_.query(SQL_STATUS, none);
         co_return std::string(rows.text(0, 0));
@@ -79,32 +98,31 @@ asio::awaitable<void> StatusReader::describe() {
 }
 
 asio::awaitable<std::vector<Sample>> StatusReader::metrics() {
-    co_return co_await keep(metrics_, [this]() -> asio::awaitable<std::vector<Sample>> {
-        const Parameters none;
-        const Rows rows = co_await connection_.query(SQL_METRICS, none);
-        if (described_ != connection_.connections())
-            co_await describe();
-        std::vector<Sample> samples;
-        for (int row = 0; row < rows.size(); ++row) {
-            if (row == 0 || rows.text(row, 0) != rows.text(row - 1, 0))
-                samples.push_back({std::string(rows.text(row, 1)), {}, rows.float8(row, 2)});
-            if (!rows.is_null(row, 3))
-                samples.back().labels.emplace(rows.text(row, 3), rows.text(row, 4));
-        }
-        co_return samples;
-    });
+    co_return co_await keep(
+        connection_, metrics_, [this]() -> asio::awaitable<std::vector<Sample>> {
+            const Parameters none;
+            const Rows rows = co_await connection_.query(SQL_METRICS, none);
+            if (described_ != connection_.connections())
+                co_await describe();
+            std::vector<Sample> samples;
+            for (int row = 0; row < rows.size(); ++row) {
+                if (row == 0 || rows.text(row, 0) != rows.text(row - 1, 0))
+                    samples.push_back({std::string(rows.text(row, 1)), {}, rows.float8(row, 2)});
+                if (!rows.is_null(row, 3))
+                    samples.back().labels.emplace(rows.text(row, 3), rows.text(row, 4));
+            }
+            co_return samples;
+        });
 }
 
 asio::awaitable<std::vector<std::string>> StatusReader::timeline(const std::string &saga_id) {
-    Kept<std::vector<std::string>> not_kept;
-    co_return co_await keep(not_kept, [&]() -> asio::awaitable<std::vector<std::string>> {
-        const Parameters parameters{saga_id};
-        const Rows rows = co_await connection_.query(SQL_TIMELINE, parameters);
-        std::vector<std::string> lines;
-        for (int row = 0; row < rows.size(); ++row)
-            lines.emplace_back(rows.text(row, 0));
-        co_return lines;
-    });
+    const auto turn = co_await timeline_connection_.take_turn();
+    const Parameters parameters{saga_id};
+    const Rows rows = co_await timeline_connection_.query(SQL_TIMELINE, parameters);
+    std::vector<std::string> lines;
+    for (int row = 0; row < rows.size(); ++row)
+        lines.emplace_back(rows.text(row, 0));
+    co_return lines;
 }
 
 } // namespace stacksaga::coordinator

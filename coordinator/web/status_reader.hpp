@@ -1,5 +1,5 @@
-// Reads the status, metrics and timelines of a database over a connection of its own, so that a
-// slow answer delays no window.
+// Reads the status, metrics and timelines of a database over connections of its own, so that a slow
+// answer delays no window and no probe.
 #pragma once
 
 #include "web/exposition.hpp"
@@ -15,13 +15,18 @@
 namespace stacksaga::coordinator {
 
 /// Lifecycle: constructed, queried at any time, close() at the end. A query connects if there is no
-/// connection. Any number of queries may run concurrently on the executor's thread; the database
-/// gets one at a time, and an answer is kept for a second, so that the database never gets more
-/// than a few queries a second. A failure is thrown as StoreError.
+/// connection. Any number of queries may run concurrently on the executor's thread. Probes have a
+/// connection, status and metrics another, and timelines a third; the database gets one query at a
+/// time on each. An answer that is the same for everybody, or the failure to give one, is kept for
+/// a second, and all who ask meanwhile wait for it, however many. Timelines, which anybody may ask
+/// for, have a bound: more than `timelines_max` at a time are refused. A failure is thrown as
+/// StoreError.
 class StatusReader {
 public:
-    StatusReader(const asio::any_io_executor &executor, std::string conninfo,
-                 Connection::NoticeHandler on_notice);
+    static constexpr int timelines_max = 16;
+
+    StatusReader(const asio::any_io_executor &executor, const std::string &conninfo,
+                 const Connection::NoticeHandler &on_notice);
 
     /// Returns when the database answers and has the extension.
     asio::awaitable<void> check_ready();
@@ -40,18 +45,26 @@ public:
     asio::awaitable<std::vector<std::string>> timeline(const std::string &saga_id);
 
     /// Closes the reader for good: running and waiting queries end with a StoreError.
-    void close() noexcept { connection_.close(); }
+    void close() noexcept {
+        probe_connection_.close();
+        connection_.close();
+        timeline_connection_.close();
+    }
 
 private:
     template <class Value> struct Kept {
         std::optional<Value> value;
-        SteadyTime until;
+        std::optional<StoreError> failure; ///< in place of a value
+        SteadyTime at{};
     };
 
     asio::awaitable<void> describe();
-    template <class Value, class Ask> asio::awaitable<Value> keep(Kept<Value> &kept, Ask ask);
+    template <class Value, class Ask>
+    static asio::awaitable<Value> keep(SharedConnection &connection, Kept<Value> &kept, Ask ask);
 
+    SharedConnection probe_connection_;
     SharedConnection connection_;
+    SharedConnection timeline_connection_;
     Kept<bool> ready_;
     Kept<std::string> status_;
     Kept<std::vector<Sample>> metrics_;

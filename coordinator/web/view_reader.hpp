@@ -11,15 +11,19 @@
 namespace stacksaga::coordinator {
 
 /// Lifecycle: constructed, read() at any time, close() at the end. The database gets one query at a
-/// time, each with a deadline; an answer is kept for a second, so that many viewers of one view
-/// cost as much as one. Failures are thrown as StoreError.
+/// time, each with a deadline; an answer is kept for a second, or ten times as long as it took, so
+/// that many viewers of one view cost as much as one. Failures are thrown as StoreError.
 class ViewReader {
 public:
+    /// More than `waiting_max` queries at a time are refused.
     ViewReader(const asio::any_io_executor &executor, std::string conninfo,
-               Connection::NoticeHandler on_notice);
+               Connection::NoticeHandler on_notice, int waiting_max);
 
     /// The JSON that a query of one row and column returns; nothing for NULL or no row.
     asio::awaitable<std::optional<std::string>> read(const char *sql, Parameters parameters);
+
+    /// Keeps no answer any longer: something was done.
+    void forget() noexcept { kept_.clear(); }
 
     void close() noexcept { connection_.close(); }
 
@@ -30,7 +34,8 @@ private:
     };
 
     [[nodiscard]] const Kept *fresh(const std::string &question);
-    void keep(const std::string &question, const std::optional<std::string> &body);
+    void keep(const std::string &question, const std::optional<std::string> &body,
+              Duration duration);
 
     SharedConnection connection_;
     std::map<std::string, Kept> kept_;

@@ -1,9 +1,9 @@
 #include "web/views.hpp"
 
 // A payload as {"text", "bytes"}: at most 64 kB of it. A character has at most four bytes.
-#define PAYLOAD(VALUE)                                                                             \
-    "(SELECT pg_catalog.json_build_object('bytes', octet_length(t), 'text',"                       \
-    "            CASE WHEN octet_length(t) <= 65536 THEN t ELSE left(t, 16384) END)"               \
+#define PAYLOAD(VALUE)                                                                                     \
+    "(SELECT pg_catalog.json_build_object('bytes', pg_catalog.octet_length(t), 'text',"                    \
+    "            CASE WHEN pg_catalog.octet_length(t) <= 65536 THEN t ELSE pg_catalog.left(t, 16384) END)" \
     "   FROM (SELECT " VALUE "::text) AS v(t) WHERE t IS NOT NULL)"
 
 // The rows of a query as a JSON list in their order.
@@ -45,7 +45,7 @@ constexpr const char *SQL_SAGA =
     "WITH s AS MATERIALIZED ("
     "    SELECT saga_id, saga, version, key, status, current_step, attempt, paused_until,"
     "           pause_reason, region, cluster, token::text AS token, input,"
-    "           left(last_error, 8192) AS last_error, created_at, updated_at, finished_at,"
+    "           pg_catalog.left(last_error, 8192) AS last_error, created_at, updated_at, finished_at,"
     "           parent_id, priority, group_key, attributes"
     "      FROM stacksaga.sagas WHERE saga_id = $1::uuid)"
     "SELECT pg_catalog.json_build_object("
@@ -54,17 +54,17 @@ constexpr const char *SQL_SAGA =
     "    'attributes', CASE WHEN $2::boolean THEN s.attributes END,"
     "    'input', CASE WHEN $2 THEN " PAYLOAD("s.input") " END,"
     "    'result', (SELECT pg_catalog.json_build_object('failed_step', r.failed_step,"
-    "                   'error', left(r.error, 8192),"
+    "                   'error', pg_catalog.left(r.error, 8192),"
     "                   'output', CASE WHEN $2 THEN " PAYLOAD("r.output") " END)"
     "                 FROM stacksaga.saga_result(s.saga_id) AS r),"
     "    'attempts', " LIST(
-        "SELECT h.step, h.direction, h.attempt, h.status, left(h.error, 8192) AS error,"
+        "SELECT h.step, h.direction, h.attempt, h.status, pg_catalog.left(h.error, 8192) AS error,"
         "       h.error_class, h.started_at, h.finished_at, h.worker, h.published"
         "  FROM stacksaga.saga_history AS h WHERE h.saga_id = s.saga_id"
         " ORDER BY h.started_at, h.finished_at LIMIT 500") ","
     "    'actions', " LIST(
-        "SELECT a.action, a.step, a.outcome, a.role, a.reason, a.acted_at, a.status_before,"
-        "       a.status_after"
+        "SELECT a.action, a.step, a.outcome, a.role, a.on_behalf_of, a.reason, a.acted_at,"
+        "       a.status_before, a.status_after"
         "  FROM stacksaga.saga_actions AS a WHERE a.saga_id = s.saga_id"
         " ORDER BY a.acted_at LIMIT 200") ","
     "    'children', " LIST(
@@ -78,7 +78,7 @@ constexpr const char *SQL_SAGA =
     "                   'direction', p.direction, 'since', p.since, 'hint', p.hint)"
     "                 FROM stacksaga.parked_sagas AS p WHERE p.saga_id = s.saga_id),"
     "    'timeline', (SELECT pg_catalog.json_agg(l.line ORDER BY l.n)"
-    "                   FROM (SELECT left(t.line, 8192) AS line, t.n"
+    "                   FROM (SELECT pg_catalog.left(t.line, 8192) AS line, t.n"
     "                           FROM stacksaga.saga_timeline(s.saga_id)"
     "                                WITH ORDINALITY AS t(line, n)"
     "                          LIMIT 1000) AS l),"
@@ -86,20 +86,32 @@ constexpr const char *SQL_SAGA =
     "    'now', stacksaga.clock_now())"
     "  FROM s, LATERAL (SELECT stacksaga_internal.saga_waits_for(s.saga_id)) AS w(waits_for)";
 
+constexpr const char *SQL_PROBLEMS = "SELECT pg_catalog.json_build_object('saga_groups', " LIST(
+    "SELECT g.pattern, g.error, g.first_seen, g.last_seen, g.parked, g.retrying, g.sagas, g.steps,"
+    "       g.versions, (SELECT coalesce(pg_catalog.json_agg(pg_catalog.json_build_object("
+    "                       'saga_id', p.saga_id, 'key', p.key, 'step', p.step,"
+    "                       'direction', p.direction, 'since', p.since,"
+    "                       'error', pg_catalog.left(p.error, 2000), 'hint', p.hint)"
+    "                   ORDER BY p.since, p.saga_id), '[]')"
+    "              FROM pg_catalog.unnest(g.first_parked) AS f(saga_id)"
+    "              JOIN stacksaga.parked_sagas AS p ON p.saga_id = f.saga_id) AS first"
+    "  FROM stacksaga_internal.saga_error_groups() AS g") ", 'message_groups', " LIST(
+    "SELECT * FROM stacksaga_internal.message_error_groups()") ", 'now', stacksaga.clock_now())";
+
 constexpr const char *SQL_QUEUES = "SELECT pg_catalog.json_build_object('queues', " LIST(
     "SELECT * FROM stacksaga.queues ORDER BY queue LIMIT 500") ", 'now', stacksaga.clock_now())";
 
 constexpr const char *SQL_BLOCKED_KEYS =
     "SELECT pg_catalog.json_build_object('blocked_keys', " LIST(
         "SELECT b.subscription, b.region, b.cluster, b.topic, b.key, b.message_id,"
-        "       b.blocked_since, b.attempts, left(b.last_error, 2048) AS last_error, b.waiting"
+        "       b.blocked_since, b.attempts, pg_catalog.left(b.last_error, 2048) AS last_error, b.waiting"
         "  FROM stacksaga_internal.first_blocked_keys($1::text) AS b"
         " ORDER BY b.blocked_since LIMIT 50") ", 'now', stacksaga.clock_now())";
 
 constexpr const char *SQL_DEAD_MESSAGES =
     "SELECT pg_catalog.json_build_object('dead_messages', " LIST(
         "SELECT d.subscription, d.region, d.cluster, d.topic, d.key, d.message_id, d.dead_since,"
-        "       d.attempts, left(d.last_error, 2048) AS last_error"
+        "       d.attempts, pg_catalog.left(d.last_error, 2048) AS last_error"
         "  FROM stacksaga.dead_messages AS d"
         " WHERE ($1::text IS NULL OR d.subscription = $1)"
         "   AND ($2::timestamptz IS NULL OR (d.dead_since, d.message_id) > ($2, $3::uuid))"
@@ -108,7 +120,7 @@ constexpr const char *SQL_DEAD_MESSAGES =
 constexpr const char *SQL_MESSAGE =
     "SELECT pg_catalog.json_build_object('message_id', d.message_id, 'subscription',"
     "           d.subscription, 'topic', d.topic, 'key', d.key, 'dead_since', d.dead_since,"
-    "           'attempts', d.attempts, 'last_error', left(d.last_error, 8192),"
+    "           'attempts', d.attempts, 'last_error', pg_catalog.left(d.last_error, 8192),"
     "           'payload', CASE WHEN $3::boolean THEN " PAYLOAD("d.payload") " END)"
     "  FROM stacksaga.dead_messages AS d"
     " WHERE d.subscription = $1::text AND d.message_id = $2::uuid LIMIT 1";
@@ -117,7 +129,9 @@ constexpr const char *SQL_SCHEDULES = "SELECT pg_catalog.json_build_object('sche
     "SELECT s.schedule, s.region, s.cluster, s.saga, s.cron, s.timezone, s.paused,"
     "       s.paused_since, s.pause_reason, s.next_run, s.last_run, s.last_saga_id,"
     "       s.catch_up, s.overlap, s.role, s.failures, s.failed_since,"
-    "       left(s.last_error, 2048) AS last_error, s.next_attempt,"
+    "       pg_catalog.left(s.last_error, 2048) AS last_error, s.next_attempt,"
+    "       pg_catalog.to_jsonb(s) -> 'skipped' AS skipped,"
+    "       pg_catalog.to_jsonb(s) -> 'skipped_since' AS skipped_since,"
     "       CASE WHEN $2::boolean THEN " PAYLOAD("s.input") " END AS input"
     "  FROM stacksaga.schedules AS s WHERE $1::text IS NULL OR s.schedule > $1"
     " ORDER BY s.schedule LIMIT 51") ", 'now', stacksaga.clock_now())";
@@ -149,6 +163,7 @@ std::span<const View> views() {
          SQL_SAGAS},
         {"/api/sagas-of-key", {"key"}, SQL_SAGAS_OF_KEY},
         {"/api/saga", {"id", "payloads"}, SQL_SAGA, "No saga has this id."},
+        {"/api/problems", {}, SQL_PROBLEMS},
         {"/api/queues", {}, SQL_QUEUES},
         {"/api/blocked-keys", {"subscription"}, SQL_BLOCKED_KEYS},
         {"/api/dead-messages", {"subscription", "after", "after_id"}, SQL_DEAD_MESSAGES},

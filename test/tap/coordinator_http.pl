@@ -137,6 +137,21 @@ my $id = $node->safe_psql('postgres', q{
 $id =~ s/.*\n//s;
 like(get("/saga/$id")->{content}, qr/start of saga s \(version 1\)/, "a saga's timeline is served");
 is(get('/saga/00000000-0000-0000-0000-000000000000')->{status}, 404, 'an unknown saga is not found');
+
+# Eighty readers of a timeline that takes long delay no probe and no scrape; more than sixteen at a time are refused.
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE stacksaga.saga IN ACCESS EXCLUSIVE MODE');
+my @readers = map {
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
+	print {$socket} "GET /saga/$id HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+	$socket
+} 1 .. 80;
+my @refused = map { join '', readline $_ } @readers[ 17 .. 79 ];
+is(scalar(grep { m{^HTTP/1\.1 503 .*too many}s } @refused), 63, 'those who come too late are refused at once');
+is(get('/readyz')->{status}, 200, 'a probe is answered meanwhile');
+$locker->query_safe('COMMIT');
+$locker->quit;
+is(scalar(grep { (join '', readline $_) =~ m{^HTTP/1\.1 200 } } @readers[ 0 .. 16 ]), 17, 'and the first ones when it can be read');
 is(get("/saga/x'--")->{status}, 400, 'an invalid id is refused');
 is(get('/nothing')->{status}, 404, 'an unknown path is not found');
 is($http->post("http://127.0.0.1:$port/")->{status}, 405, 'nothing can be posted');

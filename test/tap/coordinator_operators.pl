@@ -8,6 +8,7 @@ use IO::Socket::INET;
 use IO::Socket::UNIX;
 use IPC::Run;
 use JSON::PP;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use StacksagaCluster;
 use StacksagaSite;
@@ -23,7 +24,7 @@ $node->create_extension('postgres');
 my $markup = '<script>alert(1)</script>';
 StacksagaSite::fill($node, $markup);
 
-my $operators = StacksagaSite::operators_file($program, alice => 'right', bob => 'other');
+my $operators = StacksagaSite::operators_file($program, alice => 'right', bob => 'other', dave => 'fourth');
 my $site = StacksagaSite->new($node, $program, '--operators-file', $operators);
 my $origin = $site->origin;
 
@@ -56,6 +57,11 @@ like($login->{headers}{'set-cookie'}, qr/^stacksaga_session=[0-9a-f]{64}; Path=\
 	'the cookie is for this site and not for scripts');
 like($site->login('bob', 'other', origin => "https://127.0.0.1:" . $site->port)->{headers}{'set-cookie'}, qr/; Secure$/,
 	'and for TLS alone where the page came by TLS');
+for my $header ([ 'x-forwarded-proto' => 'https' ], [ 'x-forwarded-proto' => 'HTTPS, http' ], [ forwarded => 'for=192.0.2.1;Proto="https"' ],
+	[ 'x-forwarded-ssl' => 'on' ])
+{
+	like($site->login('bob', 'other', @$header)->{headers}{'set-cookie'}, qr/; Secure$/, "so does one whose proxy says $header->[0]: $header->[1]");
+}
 my %alice = StacksagaSite::credentials($login);
 $saga = $site->get("/api/saga?id=$parked->{saga_id}", %alice);
 like($saga->{input}{text}, qr/confidential/, 'an operator sees the input');
@@ -135,6 +141,15 @@ my @late = grep { m{^HTTP/1.1 429} } map { my $socket = $_; join '', <$socket> }
 cmp_ok(scalar(@late), '>', 0, 'of many who log in at once some are refused');
 is(scalar(grep { !/^Retry-After: 1\r$/m || !/too many log in at once.*Try again in 1 s/ } @late), 0, 'and told to come back in a second');
 
+# Eight connections that send one invented name after the other, as fast as they are answered: who is known here
+# logs in all the while, and who is not waits for seconds.
+my @flood = map { my $number = $_; my $pid = fork // die $!; if ($pid == 0) { $site->login("guest$number-$_", 'x') for 1 .. 100_000; POSIX::_exit(0) } $pid } 1 .. 8;
+ok($site->wait_until(sub { () = slurp_file($site->{log}) =~ /user=guest\d+-/g; slurp_file($site->{log}) =~ /user=guest\d+-3\b/ }), 'many invented names are tried');
+is_deeply([ map { $site->login('bob', 'other')->{status} } 1 .. 15 ], [ (200) x 15 ], 'bob, who logged in from here before, does so');
+is($site->login('dave', 'fourth')->{status}, 200, 'dave, who did not, does so too');
+kill 'KILL', @flood;
+waitpid $_, 0 for @flood;
+
 # The file is read again on SIGHUP: who is gone is out at once; a file that others can read changes nothing.
 my %bob = StacksagaSite::credentials($site->login('bob', 'other'));
 is($site->get('/api/session', %bob)->{user}, 'bob', 'bob is known');
@@ -180,6 +195,17 @@ $site = StacksagaSite->new($node, $program, '--operators-file', $operators, '--t
 my @guesses = map { $site->login('carol', "guess $_", 'x-forwarded-for' => '192.0.2.9, 192.0.2.1')->{status} } 1 .. 6;
 is_deeply(\@guesses, [ (401) x 5, 429 ], 'a client of the proxy guesses five times');
 is($site->login('carol', 'third', 'x-forwarded-for' => '192.0.2.1, 192.0.2.2')->{status}, 200, 'another one of its clients is not locked out');
+# Guesses at one name from many addresses at once: a handful passes, and who logged in before still does.
+my @spread = map {
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $site->port);
+	print {$socket} "POST /api/login HTTP/1.1\r\nConnection: close\r\nHost: 127.0.0.1:", $site->port, "\r\nOrigin: ", $site->origin,
+	  "\r\nX-Forwarded-For: 203.0.113.$_\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 21\r\n\r\nuser=carol&password=x";
+	$socket
+} 1 .. 60;
+my $answered = grep { m{^HTTP/1.1 401} } map { my $socket = $_; join '', <$socket> } @spread;
+cmp_ok($answered, '<=', 13, 'of sixty guesses from as many addresses a dozen is answered');
+is($site->login('carol', 'third', 'x-forwarded-for' => '192.0.2.2')->{status}, 200, 'she is not locked out where she logged in before');
+is($site->login('dave', 'nothing', 'x-forwarded-for' => '203.0.113.1')->{status}, 401, 'nor is anybody else');
 $site->stop;
 
 my $socket = PostgreSQL::Test::Utils::tempdir_short() . '/http';
@@ -199,6 +225,18 @@ is($site->act('/api/act/suspend', {saga_ids => [ $site->{running} ], reason => '
 	'and another site cannot use it');
 $site->stop;
 ok(!-e $socket, 'the socket is removed');
+
+# A file that is no socket is not the daemon's to remove, neither at its start nor at its end.
+append_to_file($socket, 'precious');
+IPC::Run::run([ $program, 'master', '-d', $node->connstr('postgres'), '--http', "unix:$socket" ], '<', '/dev/null', '>', \my $no_output, '2>', \my $refusal);
+like($refusal, qr/cannot listen on unix:\Q$socket\E: there is a file of that name, which is no socket/, 'a file in place of the socket is refused');
+is(slurp_file($socket), 'precious', 'and left alone');
+unlink $socket;
+$site = StacksagaSite->new($node, $program, '--http', "unix:$socket");
+rename $socket, "$socket.old" or die $!;
+append_to_file($socket, 'precious');
+$site->stop;
+is(slurp_file($socket), 'precious', 'so is one that has taken its place');
 
 # Without operators the page is read-only; --hide-payloads hides them from operators, too.
 $site = StacksagaSite->new($node, $program);

@@ -93,6 +93,59 @@ TEST(HttpReader, IgnoresHeadersBehindABody) {
     EXPECT_FALSE(message->headers.contains("x-more"));
 }
 
+// A proxy in front may find other requests or headers in such bytes than this daemon does.
+TEST(HttpReader, RefusesLinesThatAProxyMayReadInAnotherWay) {
+    const std::string start = "POST / HTTP/1.1\r\n";
+    const std::string chunked = start + "Host: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (const std::string &text : {std::string("GET / HTTP/1.1\nHost: h\n\n"),
+                                    start + "Host: h\n\r\n",
+                                    start + "Host: h\r\nX: 1\n\r\n",
+                                    start + "Host: h\r\nX: 1\r\n\n",
+                                    start + "Host : h\r\n\r\n",
+                                    start + "Host: h\r\nX-Remote-User : admin\r\n\r\n",
+                                    start + "Host: h\r\nX\t: 1\r\n\r\n",
+                                    start + "Host: h\r\nX Y: 1\r\n\r\n",
+                                    start + "Host: h\r\nX: 1\r\n folded\r\n\r\n",
+                                    start + "Host: h\r\nX: 1\r\n\tfolded\r\n\r\n",
+                                    start + "Host: h\r\nX:\r\n X-Remote-User: admin\r\n\r\n",
+                                    start + " Host: h\r\n\r\n",
+                                    start + "Host: h\r\nX: a\rb\r\n\r\n",
+                                    "\n" + start + "Host: h\r\n\r\n",
+                                    chunked + "4\nbody\r\n0\r\n\r\n",
+                                    chunked + "4\r\nbody\r\n0\n\r\n",
+                                    chunked + "4;a\nb\r\nbody\r\n0\r\n\r\n",
+                                    chunked + "4\r\nbody\n0\r\n\r\n",
+                                    chunked + "0\r\nX : 1\r\n\r\n",
+                                    chunked + "0\r\nX: 1\r\n y\r\n\r\n"})
+        for (const std::size_t piece : {std::size_t{1}, text.size()}) {
+            HttpReader reader;
+            for (std::size_t at = 0; at < text.size(); at += piece)
+                reader.feed(std::string_view(text).substr(at, piece));
+            EXPECT_EQ(reader.refusal(), 400) << text;
+            EXPECT_FALSE(reader.take()) << text;
+        }
+}
+
+TEST(HttpReader, LeavesTheBytesOfABodyAlone) {
+    const std::string body = "a=\n b :\r c\n\n";
+    const std::string form =
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(body.size()) +
+        "\r\n\r\n" + body;
+    const std::string parts =
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\n" +
+        body.substr(0, 2) + "\r\n" + "a\r\n" + body.substr(2) + "\r\n0\r\n\r\n";
+    for (const std::string &text : {form + form + parts + form, parts + parts + form})
+        for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, text.size()}) {
+            HttpReader reader;
+            for (std::size_t at = 0; at < text.size(); at += piece)
+                ASSERT_TRUE(reader.feed(std::string_view(text).substr(at, piece)));
+            int count = 0;
+            for (; const auto message = reader.take(); ++count)
+                EXPECT_EQ(message->body, body);
+            EXPECT_EQ(count, text.starts_with(form) ? 4 : 3);
+        }
+}
+
 TEST(OwnOrigin, IsThatOfTheHostOrANameThatWasGiven) {
     const std::vector<std::string> names{"ops.example", "other.example:8443"};
     for (const char *origin :

@@ -1,16 +1,18 @@
 // Operators: their file, their sessions, how often they may guess, and whom a request comes from.
 #include "http/network.hpp"
-#include "web/login_failures.hpp"
+#include "web/login_limits.hpp"
 #include "web/operators.hpp"
 #include "web/random_text.hpp"
 #include "web/sessions.hpp"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@ namespace stacksaga::coordinator {
 namespace {
 
 using std::chrono::hours;
+using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
@@ -34,7 +37,6 @@ TEST(Operators, HaveAHashThatOnlyTheirPasswordFits) {
          std::vector<std::string>{std::string("Secret"), std::string(), std::string("secret "),
                                   std::string("secret\0more", 11)})
         EXPECT_FALSE(is_password(wrong, hash)) << wrong;
-    EXPECT_FALSE(is_password("", hash_of_nobody()));
     EXPECT_NE(operator_line("alice", "secret"), line) << "each hash has a salt of its own";
 }
 
@@ -210,27 +212,103 @@ TEST(Sessions, OfOneUserAreFew) {
     EXPECT_TRUE(sessions.find(other, start, true));
 }
 
-TEST(LoginFailures, AllowFiveInAMinuteOfOneUserFromOneAddress) {
-    LoginFailures failures;
-    for (int i = 0; i < 5; ++i) {
-        EXPECT_EQ(failures.wait("alice", "a", start + seconds(i)), Duration::zero()) << i;
-        failures.add("alice", "a", start + seconds(i));
-    }
-    EXPECT_EQ(failures.wait("alice", "a", start + seconds(5)), Duration(seconds(55)));
-    EXPECT_EQ(failures.wait("alice", "b", start + seconds(5)), Duration::zero());
-    EXPECT_EQ(failures.wait("bob", "a", start + seconds(5)), Duration::zero());
-    EXPECT_GT(failures.wait("alice", "a", start + seconds(59)), Duration::zero());
-    EXPECT_EQ(failures.wait("alice", "a", start + seconds(60)), Duration::zero());
-    failures.add("alice", "a", start + seconds(60));
-    EXPECT_EQ(failures.wait("alice", "a", start + seconds(60)), Duration(seconds(1)));
+/// Attempts that fail, and of them those that are admitted.
+int admitted(LoginLimits &limits, int attempts, const std::function<std::string(int)> &user,
+             const std::function<std::string(int)> &address, Duration apart) {
+    int count = 0;
+    for (int i = 0; i < attempts; ++i)
+        count += limits.admit(user(i), address(i), start + i * apart).is_admitted ? 1 : 0;
+    return count;
 }
 
-TEST(LoginFailures, AreForgottenWithASuccess) {
-    LoginFailures failures;
-    for (int i = 0; i < 5; ++i)
-        failures.add("alice", "a", start);
-    failures.clear("alice", "a");
-    EXPECT_EQ(failures.wait("alice", "a", start), Duration::zero());
+std::function<std::string(int)> always(const std::string &name) {
+    return [name](int) { return name; };
+}
+
+std::function<std::string(int)> numbered(const std::string &name) {
+    return [name](int i) { return name + std::to_string(i); };
+}
+
+TEST(LoginLimits, AllowFiveInAMinuteOfOneUserFromOneAddress) {
+    LoginLimits limits;
+    EXPECT_EQ(admitted(limits, 5, always("alice"), always("a"), seconds(1)), 5);
+    const auto sixth = limits.admit("alice", "a", start + seconds(5));
+    EXPECT_FALSE(sixth.is_admitted);
+    EXPECT_TRUE(sixth.is_guessing);
+    EXPECT_EQ(sixth.wait, Duration(seconds(55)));
+    EXPECT_EQ(limits.admit("alice", "b", start + seconds(5)).wait, Duration::zero());
+    EXPECT_EQ(limits.admit("bob", "a", start + seconds(5)).wait, Duration::zero());
+    EXPECT_FALSE(limits.admit("alice", "a", start + seconds(59)).is_admitted);
+    EXPECT_TRUE(limits.admit("alice", "a", start + seconds(60)).is_admitted);
+    EXPECT_EQ(limits.admit("alice", "a", start + seconds(60)).wait, Duration(seconds(1)));
+}
+
+TEST(LoginLimits, ForgetTheFailuresWithASuccess) {
+    LoginLimits limits;
+    for (int round = 0; round < 20; ++round) {
+        EXPECT_EQ(admitted(limits, 4, always("alice"), always("a"), seconds(0)), 4) << round;
+        limits.succeeded("alice", "a", limits.admit("alice", "a", start), start);
+    }
+}
+
+// Ten at once and twenty a minute, from however many addresses.
+TEST(LoginLimits, BoundTheGuessesAtOneUserFromManyAddresses) {
+    LoginLimits limits;
+    EXPECT_LE(admitted(limits, 60 * 63, always("alice"), numbered("a"), milliseconds(16)), 32);
+    EXPECT_FALSE(limits.admit("alice", "new", start + seconds(60)).is_admitted);
+    EXPECT_TRUE(limits.admit("bob", "new", start + seconds(60)).is_admitted);
+    EXPECT_TRUE(limits.admit("alice", "new", start + seconds(120)).is_admitted);
+}
+
+TEST(LoginLimits, BoundTheAttemptsOfOneAddressWithManyNames) {
+    LoginLimits limits;
+    const int count = admitted(limits, 60 * 63, numbered("guest"), always("a"), milliseconds(16));
+    EXPECT_GE(count, 240);
+    EXPECT_LE(count, 270);
+    EXPECT_TRUE(limits.admit("guest", "b", start + seconds(60)).is_admitted);
+}
+
+// Eight connections that send one name after the other, and one person.
+TEST(LoginLimits, LetAUserInFromAnAddressThatOthersUseForGuesses) {
+    LoginLimits limits;
+    SteadyTime now = start;
+    std::array<SteadyTime, 8> free{};
+    free.fill(start);
+    int guests = 0;
+    for (; now < start + seconds(60); now += milliseconds(10))
+        for (SteadyTime &at : free)
+            if (at <= now) {
+                const auto verdict = limits.admit("guest" + std::to_string(guests++), "a", now);
+                at = now + (verdict.is_admitted ? verdict.wait : Duration::zero());
+            }
+    const auto first = limits.admit("alice", "a", now);
+    EXPECT_TRUE(first.is_admitted);
+    EXPECT_LE(first.wait, Duration(seconds(3)));
+    limits.succeeded("alice", "a", first, now);
+    for (int i = 0; i < 15; ++i) {
+        const auto again = limits.admit("alice", "a", now);
+        EXPECT_TRUE(again.is_admitted && again.has_reserve);
+        EXPECT_EQ(again.wait, Duration::zero()) << "she has turns in reserve";
+        limits.succeeded("alice", "a", again, now);
+    }
+    int guesses = 0;
+    for (int i = 0; i < 100; ++i)
+        guesses += limits.admit("alice", "b" + std::to_string(i), now).is_admitted ? 1 : 0;
+    EXPECT_EQ(guesses, 11);
+    EXPECT_TRUE(limits.admit("alice", "a", now).is_admitted) << "whatever others try elsewhere";
+}
+
+TEST(Operators, CostUnknownNamesTheSameWork) {
+    const Operators operators{{"alice", "one"}, {"bob", "two"}};
+    EXPECT_EQ(hash_to_check(operators, "alice"), "one");
+    EXPECT_EQ(hash_to_check(operators, "bob"), "two");
+    std::set<std::string> seen;
+    for (int i = 0; i < 100; ++i) {
+        const std::string name = "guest" + std::to_string(i);
+        EXPECT_EQ(hash_to_check(operators, name), hash_to_check(operators, name));
+        seen.insert(hash_to_check(operators, name));
+    }
+    EXPECT_EQ(seen.size(), 2U);
 }
 
 TEST(Network, HoldsItsAddressesAndNoOther) {
