@@ -46,6 +46,7 @@ drop_queue|1|queue text|void
 drop_schedule|1|schedule text|void
 drop_subscription|1|subscription text, discard boolean DEFAULT false|void
 effects|\N||source text, step text, effect text, rung text, guarantee text, version integer, domain text, placement text
+error_groups|0|max_groups integer DEFAULT 100|TABLE(pattern text, first_seen timestamp with time zone, last_seen timestamp with time zone, parked bigint, retrying bigint, sagas text[], steps text[], versions integer[], note text, link text)
 expire_actions|0|max_actions integer DEFAULT 1000|bigint
 expire_dedupe|0|max_rows integer DEFAULT 1000|bigint
 expire_sagas|0|max_sagas integer DEFAULT 1000|bigint
@@ -112,7 +113,7 @@ ring_slots|2|region text, cluster text|TABLE(slot integer, range_start bigint, r
 ring_state|2|region text, cluster text|TABLE(database_time timestamp with time zone, window_length interval, publish_lead interval, strategy text, slots integer, epoch bigint, last_window timestamp with time zone)
 ring_status|\N||region text, cluster text, epoch bigint, window_start timestamp with time zone, window_end timestamp with time zone, active_nodes bigint, total_nodes bigint, coverage double precision, oldest_due timestamp with time zone, publisher text
 run_pending|0|max_items integer DEFAULT 100|bigint
-saga_actions|\N||saga_id uuid, action text, step text, outcome text, role text, reason text, acted_at timestamp with time zone, status_before text, status_after text
+saga_actions|\N||saga_id uuid, action text, step text, outcome text, role text, reason text, acted_at timestamp with time zone, status_before text, status_after text, on_behalf_of text
 saga_diagram|1|saga text, version integer DEFAULT NULL::integer|text
 saga_history|\N||saga_id uuid, step text, direction text, attempt integer, status text, error text, error_class text, started_at timestamp with time zone, finished_at timestamp with time zone, worker text, published jsonb
 saga_id_of|2|saga text, key text, run integer DEFAULT 0|uuid

@@ -5,6 +5,7 @@
 import {act, can_act, session} from "./api.js";
 import {by_id, copyable, make, patch, quoted, table} from "./dom.js";
 import {capitalised} from "./format.js";
+import {clear_selections} from "./selection.js";
 
 /// What is no saga belongs to a ring, which the session names.
 const in_ring = o => !o.region || (o.region === "default" && o.cluster === "default") ? ""
@@ -20,6 +21,8 @@ const on_messages = (name, has_reason) => (o, reason) => in_ring(o) + o.message_
 
 const catalogue = {
   retry: {label: "Retry", sql: on_sagas("retry"), has_spread: true},
+  "retry-group": {label: "Retry", has_spread: true, page: 1000, is_group: true},
+  "redrive-group": {label: "Redrive", page: 1000, is_group: true},
   resume: {label: "Resume", sql: on_sagas("resume"), has_spread: true},
   cancel: {label: "Cancel", sql: on_sagas("cancel")},
   suspend: {label: "Suspend", sql: on_sagas("suspend")},
@@ -28,7 +31,7 @@ const catalogue = {
       : `output => ${quoted(JSON.stringify(o.output))}, `}reason => ${reason});`},
   redrive: {label: "Redrive", sql: on_messages("redrive_message", false)},
   discard: {label: "Discard", sql: on_messages("discard_message", true)},
-  "redrive-all": {label: "Redrive all", has_spread: true, sql: (o, reason) =>
+  "redrive-all": {label: "Redrive all", has_spread: true, page: 1000, sql: (o, reason) =>
     `${in_ring(o)}SELECT * FROM stacksaga.redrive_messages(${quoted(o.subscription)}, reason => ${reason}, dry_run => false` +
     `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`},
   "pause-queue": {label: "Pause", sql: of_name("pause_queue", "queue")},
@@ -46,6 +49,35 @@ export const actions_of = status => ({
 
 let after_action = () => {};
 export const on_action = handler => { after_action = handler; };
+let ask_login = () => {};
+/// How a dialog asks for a login in its place: a function of a message and of what comes after.
+export const on_lost_session = handler => { ask_login = handler; };
+
+/// Runs an action; one that takes all in pages runs until nothing is left. What was done before an error is in its
+/// message.
+async function run(name, object, is_dry_run) {
+  const {page} = catalogue[name];
+  const rows = [];
+  const seen = new Set();
+  let after = null; // of sagas, which may stay in a group, the id of the last one
+  for (;;) {
+    let answer;
+    try {
+      answer = await act(name, after ? {...object, after} : object, is_dry_run);
+    } catch (error) {
+      if (rows.length > 0) error.message = `${rows.length} were done before this: ${error.message}`;
+      throw error;
+    }
+    const id_of = row => row.message_id ?? row.saga_id;
+    const fresh = answer.rows.filter(row => !seen.has(id_of(row)));
+    for (const row of fresh) seen.add(id_of(row));
+    rows.push(...fresh);
+    after = fresh.map(row => row.saga_id).filter(Boolean).reduce((last, id) => id > last ? id : last, "") || null;
+    const is_full = page && answer.rows.length >= page;
+    // What dies again meanwhile comes again: a page without a new one is the end.
+    if (!is_full || is_dry_run || fresh.length === 0) return {rows, is_part: is_full && is_dry_run};
+  }
+}
 
 const rows_max = 100;
 
@@ -75,7 +107,7 @@ function open_dialog(name, object, title) {
     is_tried = false;
     go.textContent = "Try it";
     try {
-      patch(sql, [copyable(sql_of(name, asked(), reason.value || "why"))]);
+      patch(sql, action.is_group ? [] : [make("h3", {}, "SQL"), copyable(sql_of(name, asked(), reason.value || "why"))]);
       output.setCustomValidity("");
     } catch {
       output.setCustomValidity("This is not JSON.");
@@ -86,14 +118,16 @@ function open_dialog(name, object, title) {
     if (is_busy || go.hidden) return;
     is_busy = true;
     try {
-      const answer = await act(name, asked(), !is_tried);
+      const answer = await run(name, asked(), !is_tried);
       const refused = answer.rows.filter(row => row.error).length;
       patch(result, [make("p", {class: refused ? "warn" : "good"},
         `${is_tried ? "Done" : "Nothing has been done yet. This would happen"}` +
+        `${answer.is_part ? ` to these ${answer.rows.length} first, and then to all others` : ""}` +
         `${refused ? `; ${refused} of ${answer.rows.length} refused` : ""}${is_tried ? "." : ":"}`), rows_of(answer.rows)]);
       if (is_tried) {
         close.focus();
         go.hidden = true;
+        clear_selections();
         after_action();
       } else {
         is_tried = true;
@@ -101,6 +135,11 @@ function open_dialog(name, object, title) {
       }
     } catch (error) {
       patch(result, [make("p", {class: "bad"}, error.message)]);
+      // The form comes back as it is, with what was typed.
+      if (error.status === 401 && session.actions === "password") {
+        const form = [...dialog.childNodes];
+        ask_login(error.message, () => { dialog.replaceChildren(...form); patch(result, []); go.focus(); });
+      }
     }
     is_busy = false;
   };
@@ -111,7 +150,7 @@ function open_dialog(name, object, title) {
     action.has_spread ? [make("label", {for: "spread"}, "Spread the next attempts over"), spread] : null,
     object.outcome === "done" ? [make("label", {for: "output"}, "What the step returns, as JSON"), output] : null,
     make("p", {class: "buttons"}, go, close),
-    result, make("h3", {}, "SQL"), sql));
+    result, sql));
   changed();
   dialog.showModal();
   reason.focus();

@@ -10,10 +10,26 @@ export const chosen_of = databases => databases.find(d => d.name === chosen_data
 const of_database = parameters => new URLSearchParams(Object.entries(
   {...parameters, database: chosen_database}).filter(([, v]) => v !== null && v !== undefined && v !== ""));
 
+/// The error of a database or a daemon that does not answer.
+export function is_down(what = "database") {
+  const error = new Error(`The ${what} does not answer.`);
+  error.is_down = true;
+  return error;
+}
+
+async function ask(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch {
+    throw is_down("daemon");
+  }
+}
+
 async function answer_of(response) {
   const text = await response.text();
   let answer;
   try { answer = JSON.parse(text); } catch { answer = {error: text.trim() || response.statusText}; }
+  if (response.status === 503 && answer.error?.startsWith("the database does not answer")) throw is_down();
   if (!response.ok) {
     const error = new Error([answer.error, answer.detail, answer.hint].filter(Boolean)
       .map(text => /[.!?]$/.test(text) ? text : `${text}.`).join(" "));
@@ -26,9 +42,12 @@ async function answer_of(response) {
 /// Reads a view. `is_poll`: the page updates itself, so that a session is not kept alive by it.
 export async function read(path, parameters = {}, is_poll = false) {
   const query = of_database(parameters).toString();
-  return answer_of(await fetch(query ? `${path}?${query}` : path,
+  return answer_of(await ask(query ? `${path}?${query}` : path,
                                is_poll ? {headers: {"X-Stacksaga-Poll": "1"}} : {}));
 }
+
+/// The state of every database of the daemon.
+export const read_status = async () => answer_of(await ask("status"));
 
 let question = 0; // an answer to an earlier one may come late, from before a login
 
@@ -39,12 +58,12 @@ export async function read_session(is_poll = false) {
 }
 
 export async function log_in(user, password) {
-  await answer_of(await fetch("api/login", {method: "POST", body: new URLSearchParams({user, password})}));
+  await answer_of(await ask("api/login", {method: "POST", body: new URLSearchParams({user, password})}));
   await read_session();
 }
 
 async function post(path, object) {
-  return answer_of(await fetch(path, {method: "POST", body: JSON.stringify(object),
+  return answer_of(await ask(path, {method: "POST", body: JSON.stringify(object),
     headers: {"Content-Type": "application/json", "X-CSRF-Token": session.csrf_token ?? ""}}));
 }
 

@@ -11,7 +11,7 @@ export function make(tag, attributes = {}, ...children) {
                                     : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (handlers.includes(name)) element[name] = value;
-    else if (value !== undefined && value !== null && value !== false && value !== "")
+    else if (value !== undefined && value !== null && value !== false && (value !== "" || name === "value"))
       element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter(c => c !== null && c !== undefined && c !== "")

@@ -5,21 +5,38 @@ import {action_button, sql_details} from "./actions.js";
 import {read, session} from "./api.js";
 import * as diagram from "./diagram.js";
 import {copyable, long_text, make, payload, quoted, table} from "./dom.js";
-import {at_least, when} from "./format.js";
+import {at_least, difference, seconds, when} from "./format.js";
 
 const more = (rows, size, href) => rows.length > size ? make("p", {}, make("a", {href}, "More")) : null;
+
+const late_after_seconds = 60;
+
+/// What a schedule does, or why it does not.
+function state_of_schedule(s, now) {
+  if (s.paused) return make("span", {class: "warn"}, `paused: ${s.pause_reason ?? ""}`);
+  const late = s.next_run ? difference(s.next_run, now) : 0;
+  const parts = [
+    s.failures > 0 ? make("span", {class: "bad"}, `failed ${s.failures} times since `, when(s.failed_since, now), ", next attempt ",
+      when(s.next_attempt, now)) : null,
+    late > late_after_seconds ? make("span", {class: "bad"}, `late by ${seconds(late)}: no worker of its ring fires it`) : null,
+    s.skipped > 0 ? make("span", {class: "warn"}, `skipped ${s.skipped} in a row`, s.skipped_since ? " since " : "", when(s.skipped_since, now),
+      ", as its last saga has not ended") : null].filter(Boolean);
+  return parts.length === 0 ? "runs" : make("div", {}, ...parts.map(part => make("p", {}, part)));
+}
+
+const is_default_ring = s => s.region === "default" && s.cluster === "default";
 
 export const schedules = {
   load: ({after}, is_poll) => read("api/schedules", {after}, is_poll),
   draw: data => [make("h2", {}, "Schedules"),
-    table("Schedules", ["Schedule", "Saga", "Cron", "Next", "Last", "State", "Error", ""],
+    table("Schedules", ["Schedule", "Ring", "Saga", "Cron", "Overlap", "Next", "Last", "State", "Error", ""],
       data.schedules.slice(0, 50).map(s => {
         const action = [s.paused ? "resume-schedule" : "pause-schedule", {schedule: s.schedule, region: s.region, cluster: s.cluster}];
-        return {key: s.schedule, cells: [s.schedule, s.saga, make("span", {}, make("code", {}, s.cron), ` ${s.timezone}`),
-          when(s.next_run, data.now), s.last_saga_id
+        return {key: `${s.region} ${s.cluster} ${s.schedule}`, cells: [s.schedule,
+          make("span", {class: is_default_ring(s) ? "dim" : ""}, `${s.region} / ${s.cluster}`), s.saga,
+          make("span", {}, make("code", {}, s.cron), ` ${s.timezone}`), `${s.overlap}, missed: ${s.catch_up}`, when(s.next_run, data.now), s.last_saga_id
             ? make("a", {href: `#/saga/${s.last_saga_id}`}, when(s.last_run, data.now)) : "",
-          s.paused ? make("span", {class: "warn"}, `paused: ${s.pause_reason ?? ""}`)
-            : s.failures > 0 ? make("span", {class: "bad"}, `failed ${s.failures} times`) : "runs", long_text(s.last_error),
+          state_of_schedule(s, data.now), long_text(s.last_error),
           make("div", {}, action_button(...action, `${s.paused ? "Resume" : "Pause"} schedule ${s.schedule}`), sql_details(s.schedule, [action]),
             s.input ? payload("Input", s.input, session.sees_payloads) : null)]};
       })),

@@ -3,12 +3,12 @@
 
 import {action_button, sql_details} from "./actions.js";
 import {chosen_of, read, session} from "./api.js";
-import {long_text, make, patch, payload, table} from "./dom.js";
+import {long_text, make, payload, table} from "./dom.js";
 import {at_least, seconds, when} from "./format.js";
 import {Selection} from "./selection.js";
 
 const page_size = 50;
-const selection = new Selection(d => `${d.subscription} ${d.message_id}`, d => `message ${d.message_id}`);
+const selection = new Selection(d => key_of(d), d => `message ${d.message_id}`);
 
 export async function load(parameters, is_poll) {
   const subscription = parameters.id;
@@ -20,18 +20,31 @@ export async function load(parameters, is_poll) {
 
 const link = name => make("a", {href: `#/outbox/${encodeURIComponent(name)}`}, name);
 
-/// Reads and shows the payload of a dead message when its details are opened.
-async function show_payload(event, message) {
-  const details = event.currentTarget.parentNode;
-  if (details.open || details.dataset.read) return;
-  const place = details.querySelector("div");
-  try {
-    const {subscription, message_id: id} = message;
-    patch(place, [payload("Payload", (await read("api/message", {subscription, id})).payload, session.sees_payloads)]);
-  } catch (error) {
-    patch(place, [make("p", {class: "bad"}, error.message)]);
-  }
+const key_of = message => `${message.subscription} ${message.message_id}`;
+
+/// What was read of dead messages whose details were opened, for as long as they are shown: {payload} or {error}.
+/// What one viewer read is not shown to the next.
+let payloads = new Map();
+let reader = null;
+function keep_payloads(shown) {
+  const keys = new Set(shown.map(key_of));
+  payloads = new Map([...payloads].filter(([key]) => keys.has(key) && reader === session.user));
+  reader = session.user;
 }
+
+async function read_payload(event, message, redraw) {
+  const key = key_of(message);
+  if (event.currentTarget.parentNode.open || payloads.get(key)?.payload) return;
+  const {subscription, message_id: id} = message;
+  const as = session.user;
+  const answer = await read("api/message", {subscription, id}).catch(error => ({error: error.message}));
+  if (as !== session.user) return;
+  payloads.set(key, answer);
+  redraw();
+}
+
+const shown_payload = answer => !answer ? null
+  : answer.error ? make("p", {class: "bad"}, answer.error) : payload("Payload", answer.payload, session.sees_payloads);
 
 /// What an action takes: messages of one subscription of one ring.
 const object_of = messages => ({subscription: messages[0].subscription, region: messages[0].region,
@@ -55,23 +68,24 @@ function draw_selected() {
 }
 
 function draw_dead(data, parameters, redraw) {
-  const shown = data.dead_messages.slice(0, page_size);
+  const {shown, came} = selection.show(data.dead_messages.slice(0, page_size));
   const last = shown.at(-1);
-  selection.keep(shown);
-  return [shown.length > 0 ? make("p", {class: "buttons"}, ...selection.all(shown, redraw)) : null, ...draw_selected(),
+  keep_payloads(shown);
+  return [shown.length > 0 ? make("p", {class: "buttons"}, ...selection.all(shown, came, redraw)) : null, ...draw_selected(),
     table("Dead messages, the oldest first", ["", "Key", "Topic", "Subscription", "Dead since", "Attempts", "Error", ""],
       shown.map(d => {
         const object = object_of([d]);
-        return {key: `${d.subscription} ${d.message_id}`, cells: [selection.box(d, redraw), d.key ?? "", d.topic, link(d.subscription),
+        return {key: key_of(d), class: d.is_gone ? "gone" : "", cells: [selection.box(d, redraw), d.key ?? "", d.topic, link(d.subscription),
           when(d.dead_since, data.now), d.attempts, long_text(d.last_error),
           make("div", {}, action_button("redrive", object, `Redrive message ${d.message_id}`), " ",
             action_button("discard", object, `Discard message ${d.message_id}`),
             sql_of_dead(d.message_id, object),
-            make("details", {"data-key": "payload"}, make("summary", {onclick: event => show_payload(event, d)}, "Payload"),
-              make("div", {class: "payload"})))]};
+            make("details", {"data-key": "payload"}, make("summary", {onclick: event => read_payload(event, d, redraw)}, "Payload"),
+              make("div", {class: "payload"}, shown_payload(payloads.get(key_of(d))))))]};
       })),
     data.dead_messages.length > page_size ? make("p", {}, make("a", {href: `#/outbox/${encodeURIComponent(parameters.id ?? "")}?` +
-      new URLSearchParams({after: last.dead_since, after_id: last.message_id})}, "Younger")) : null];
+      new URLSearchParams({after: last.dead_since, after_id: last.message_id})}, "Younger")) : null,
+    parameters.after ? make("p", {}, make("a", {href: `#/outbox/${encodeURIComponent(parameters.id ?? "")}`}, "Oldest")) : null];
 }
 
 export function draw(data, parameters, redraw) {

@@ -1,8 +1,8 @@
 // The page: views by the address after "#", read again every two seconds; what changed is redrawn.
 "use strict";
 
-import {on_action} from "./actions.js";
-import {chosen_of, log_in, log_out, read, read_session, session} from "./api.js";
+import {on_action, on_lost_session} from "./actions.js";
+import {chosen_of, is_down, log_in, log_out, read, read_session, read_status, session} from "./api.js";
 import {by_id, make, patch} from "./dom.js";
 import {status_class} from "./format.js";
 import {definitions, log, schedules} from "./lists.js";
@@ -38,9 +38,13 @@ function route() {
   return views[name] ? {name, parameters} : {name: "sagas", parameters: {}};
 }
 
+let answered_at = null; // when everything that is shown was read
+
+/// What is wrong, in a sentence. Why a database is down is in the daemon's log and, for probes, at /readyz.
 function show_failure(error) {
   const failure = by_id("failure");
-  const text = error ? error.message : "";
+  const as_of = answered_at ? ` What is shown is as of ${answered_at.toLocaleTimeString()}.` : "";
+  const text = !error ? "" : error.is_down ? `${error.message}${as_of}` : error.message;
   if (failure.textContent !== text) failure.textContent = text;
   failure.hidden = !error;
 }
@@ -94,14 +98,12 @@ function choose(answer) {
     select.replaceChildren(...names.map(n => make("option", {value: n}, n)));
   if (document.activeElement !== select) select.value = one.name;
   by_id("databases").hidden = false;
-  if (one.error) throw new Error(one.error);
+  if (one.error) throw one.error.startsWith("the database does not answer") ? is_down() : new Error(one.error);
   return one.status;
 }
 
-async function show_state() {
-  const response = await fetch("status");
-  if (!response.ok) throw new Error(await response.text());
-  latest = choose(await response.json());
+async function show_state(is_poll) {
+  latest = choose(await read_status());
   by_id("database").textContent = latest.database;
   show_title();
   const states = latest.rings.flatMap(r => r.nodes).map(n => n.state);
@@ -111,7 +113,10 @@ async function show_state() {
       .filter(([s, n]) => n > 0 || s === "active")
       .map(([s, n]) => make("span", {class: `pill ${status_class(s)}`}, `nodes ${s} ${n}`)),
     ...latest.sagas.map(s => make("span", {class: "pill"}, `${s.status} ${s.sagas}${s.more ? " or more" : ""}`))]);
-  problems.show(latest);
+  problems.show(latest, await read("api/problems", {}, is_poll).catch(error => {
+    if (error.is_down) throw error;
+    return {error: error.message};
+  }));
 }
 
 function show_session() {
@@ -125,9 +130,10 @@ export async function update(is_poll = true) {
   try {
     await read_session(is_poll);
     show_session();
-    await show_state();
+    await show_state(is_poll);
     await show_view(is_poll);
     show_failure(null);
+    answered_at = new Date();
     by_id("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
   } catch (error) {
     show_failure(error);
@@ -139,19 +145,20 @@ async function poll() {
   setTimeout(poll, period_ms);
 }
 
-function ask_login() {
+/// Asks for a login in the dialog, which is shown already where a session ended under it. After it the focus goes
+/// back, so that Enter, pressed once more, does nothing.
+function ask_login(message = "", after = () => { by_id("dialog").close(); by_id("view").focus({preventScroll: true}); }) {
   const dialog = by_id("dialog");
   const user = make("input", {id: "login-user", name: "user", required: true, autocomplete: "username"});
   const password = make("input", {id: "login-password", name: "password", type: "password", required: true,
     autocomplete: "current-password"});
-  const failure = make("p", {class: "bad", role: "alert"});
+  const failure = make("p", {class: "bad", role: "alert"}, message);
   dialog.replaceChildren(make("form", {onsubmit: async event => {
     event.preventDefault();
     try {
       await log_in(user.value, password.value);
-      dialog.close();
+      after();
       await update(false);
-      by_id("log-out").focus();
     } catch (error) {
       failure.textContent = error.message;
     }
@@ -159,7 +166,8 @@ function ask_login() {
     make("label", {for: "login-password"}, "Password"), password, failure,
     make("p", {class: "buttons"}, make("button", {class: "primary"}, "Log in"),
       make("button", {type: "button", onclick: () => dialog.close()}, "Close"))));
-  dialog.showModal();
+  if (!dialog.open) dialog.showModal();
+  user.focus();
 }
 
 by_id("views").append(...Object.entries(views).filter(([, view]) => view.title)
@@ -169,7 +177,7 @@ by_id("pause").addEventListener("click", event => {
   event.target.setAttribute("aria-pressed", paused);
   event.target.textContent = paused ? "Resume updates" : "Pause updates";
 });
-by_id("log-in").addEventListener("click", ask_login);
+by_id("log-in").addEventListener("click", () => ask_login());
 by_id("log-out").addEventListener("click", async () => {
   await log_out().catch(show_failure);
   await update(false);
@@ -214,5 +222,6 @@ addEventListener("hashchange", async () => {
   if (top < 0 || covered === 0) scrollBy(0, top);
 });
 on_action(() => update(false));
+on_lost_session(ask_login);
 await update(false);
 setTimeout(poll, period_ms);

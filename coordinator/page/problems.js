@@ -3,12 +3,10 @@
 
 import {action_button, sql_details} from "./actions.js";
 import {by_id, copyable, long_text, make, patch, table} from "./dom.js";
-import {at_least, percent, seconds, short, when} from "./format.js";
+import {percent, seconds, short, when} from "./format.js";
 
 const lag_max_seconds = 60;
 const lines_max = 5;
-const counted_max = 1000; // parked sagas
-const rows_max = 20; // of blocked keys
 // What doctor() finds that the page shows by itself, with what can be done.
 const shown_above = new Set(["parked", "dead_messages", "lag"]);
 const link_to = p => make("a", {href: `#/saga/${p.saga_id}`, id: `parked-${p.saga_id}`}, p.key ?? p.saga_id);
@@ -23,35 +21,43 @@ function grouped(rows, key_of) {
   return [...groups];
 }
 
-/// An error without words that have a digit: ids and amounts differ from saga to saga.
-const pattern_of = error => (error ?? "").replace(/[^\s"'()<>]*\d[^\s"'()<>]*/g, "…");
-/// The error of a group: what its errors have in common, where they differ.
-const error_of = errors => short(errors.every(e => e === errors[0]) ? errors[0] : pattern_of(errors[0]), 200);
-
 const problem = (key, kind, line, ...more) => make("details", {"data-key": key},
   make("summary", {}, make("span", {class: kind}, kind === "bad" ? "Error" : "Warning"), ` ${line}`), ...more);
 
-const parked = state => state.parked_errors.map(e => {
-  const key = JSON.stringify([e.saga, e.step, e.direction, pattern_of(e.error)]);
-  const ids = {saga_ids: e.saga_ids};
-  return problem(`parked ${key}`, "bad", `${e.sagas} × ${e.saga} parked at ${e.step}` +
-    `${e.direction === "compensate" ? ", undoing it" : ""}: ${short(e.error ?? "", 200)}`,
-    make("p", {class: "buttons"}, action_button("retry", ids, `Retry ${e.sagas} parked sagas ${e.saga}`)),
-    sql_details(key, [["retry", ids]]),
-    table(e.sagas > e.first.length ? "The first of them" : "Parked sagas",
-      ["Saga", "Step", "Since", "Why", "SQL"], e.first.map(p => ({key: p.saga_id, cells: [
-        link_to(p), `${p.step} (${p.direction})`, when(p.since, state.time), long_text(p.error), make("code", {}, p.hint)]}))),
-    make("p", {}, make("a", {href: `#/sagas?${new URLSearchParams({status: "parked", saga: e.saga})}`}, `All parked sagas ${e.saga}`)));
-});
+const list_of = words => words.length > 3 ? `${words.slice(0, 3).join(", ")} and ${words.length - 3} more` : words.join(", ");
 
-const blocked = state => grouped(state.blocked_keys, b => JSON.stringify([b.subscription, pattern_of(b.last_error)]))
-  .map(([key, rows]) => problem(`blocked ${key}`, "bad",
-    // Of all keys only so many are here: others may belong to any group.
-    `${at_least(rows.length, state.blocked_keys.length < rows_max ? Infinity : rows.length)} × key blocked in ${rows[0].subscription}: ${
-      error_of(rows.map(b => b.last_error))}`,
-    table("Blocked keys", ["Topic", "Key", "Since", "Attempts", "Waiting", "Error"], rows.map(b => ({key: b.message_id, cells: [
-      b.topic, make("a", {href: `#/outbox/${encodeURIComponent(b.subscription)}`}, b.key),
-      when(b.blocked_since, state.time), b.attempts, at_least(b.waiting, 10000), long_text(b.last_error)]})))));
+/// The errors of sagas and of messages in groups, each with its whole count, the newest first.
+const errors = ({saga_groups, message_groups, now}) => [...saga_groups.map(g => [g, of_sagas]), ...message_groups.map(g => [g, of_messages])]
+  .sort(([a], [b]) => Date.parse(b.first_seen) - Date.parse(a.first_seen)).map(([group, draw]) => draw(group, now));
+
+function of_sagas(g, now) {
+  const key = `sagas ${g.pattern}`;
+  const names = list_of(g.sagas);
+  const place = (g.steps ?? []).length > 0 ? ` at ${list_of(g.steps)}` : "";
+  const group = {pattern: g.pattern};
+  const seen = make("p", {}, "First ", when(g.first_seen, now), ", last ", when(g.last_seen, now), `; version ${g.versions.join(", ")}.`);
+  if (g.parked === 0)
+    return problem(key, "warn", `${g.retrying} × ${names} retrying${place}: ${short(g.error, 200)}`, seen);
+  return problem(key, "bad", `${g.parked} × ${names} parked${place}: ${short(g.error, 200)}`, seen,
+    g.retrying > 0 ? make("p", {}, `${g.retrying} more wait for another attempt.`) : null,
+    make("p", {class: "buttons"}, action_button("retry-group", group, `Retry ${g.parked} parked sagas ${names}`)),
+    sql_details(key, [["retry", {saga_ids: g.first.map(p => p.saga_id)}]]),
+    table(g.parked > g.first.length ? "The first of them" : "Parked sagas",
+      ["Saga", "Step", "Since", "Why", "SQL"], g.first.map(p => ({key: p.saga_id, cells: [
+        link_to(p), `${p.step} (${p.direction})`, when(p.since, now), long_text(p.error), make("code", {}, p.hint)]}))),
+    ...g.sagas.map(name => make("p", {}, make("a", {href: `#/sagas?${new URLSearchParams({status: "parked", saga: name})}`},
+      `All parked sagas ${name}`))));
+}
+
+function of_messages(g, now) {
+  const key = JSON.stringify(["messages", g.region, g.cluster, g.subscription, g.pattern]);
+  const counts = [g.blocked > 0 ? `${g.blocked} × key blocked` : "", g.dead > 0 ? `${g.dead} × message dead` : ""];
+  const group = {subscription: g.subscription, region: g.region, cluster: g.cluster, pattern: g.pattern};
+  return problem(key, "bad", `${counts.filter(Boolean).join(", ")} in ${g.subscription}: ${short(g.error, 200)}`,
+    make("p", {}, "First ", when(g.first_seen, now), ", last ", when(g.last_seen, now), `; of topic ${list_of(g.topics)}.`),
+    g.dead > 0 ? make("p", {class: "buttons"}, action_button("redrive-group", group, `Redrive ${g.dead} dead messages of ${g.subscription}`)) : null,
+    make("p", {}, make("a", {href: `#/outbox/${encodeURIComponent(g.subscription)}`}, `Subscription ${g.subscription}`)));
+}
 
 const lagging = state => state.subscriptions.filter(s => s.lag_seconds > lag_max_seconds)
   .map(s => problem(`lagging ${s.subscription}`, "warn",
@@ -73,23 +79,21 @@ const findings = state => grouped((state.problems ?? []).filter(p =>
 
 // A screen reader announces the summary when it changes, not with each update.
 function show_summary(counts) {
-  const parts = counts.filter(([n]) => n > 0).map(([n, what, max]) =>
-    `${at_least(n, max ?? Infinity)} ${what}${n === 1 ? "" : "s"}`);
+  const parts = counts.filter(([n]) => n > 0).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
   const text = parts.length === 0 ? "Nothing." : `${parts.join(", ")}.`;
   if (by_id("summary").textContent !== text) by_id("summary").textContent = text;
 }
 
-export function show(state) {
-  const kinds = [[parked(state), state.parked, "parked saga", counted_max],
-    [blocked(state), state.blocked_keys.length, "blocked key", rows_max],
-    [lagging(state), null, "lagging subscription"], [unresponsive(state), null, "unresponsive node"],
-    [findings(state), null, "finding"]];
-  show_summary(kinds.map(([lines, count, what, max]) => [count ?? lines.length, what, max]));
-  const lines = kinds.flatMap(([some]) => some);
+/// `groups` is {error} where they could not be read.
+export function show(state, groups) {
+  const of_errors = groups.error ? [problem("errors", "bad", `Errors could not be counted: ${groups.error}`)] : errors(groups);
+  const sum = (rows, name) => groups.error ? 0 : groups[rows].reduce((all, g) => all + g[name], 0);
+  const [lag, nodes, found] = [lagging(state), unresponsive(state), findings(state)];
+  show_summary([[sum("saga_groups", "parked"), "parked saga"], [sum("message_groups", "blocked"), "blocked key"],
+    [sum("message_groups", "dead"), "dead message"], [lag.length, "lagging subscription"], [nodes.length, "unresponsive node"],
+    [found.length, "finding"]]);
+  const lines = [...of_errors, ...lag, ...nodes, ...found];
   const more = lines.slice(lines_max);
-  const grouped_sagas = state.parked_errors.reduce((sum, e) => sum + e.sagas, 0);
-  const rest = state.parked <= grouped_sagas && state.parked < counted_max ? null : make("p", {"data-key": "parked"},
-    `Below are the errors of ${grouped_sagas} parked sagas. `, make("a", {href: "#/sagas?status=parked"}, "All parked sagas"));
-  patch(by_id("problems"), [...(rest ? [rest] : []), ...lines.slice(0, lines_max), ...(more.length === 0 ? [] : [make("details", {"data-key": "more"},
+  patch(by_id("problems"), [...lines.slice(0, lines_max), ...(more.length === 0 ? [] : [make("details", {"data-key": "more"},
     make("summary", {}, `${more.length} more`), ...more)])]);
 }

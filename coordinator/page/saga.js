@@ -22,7 +22,7 @@ function possible_actions(s, attempts, is_parked_step) {
   const actions = actions_of(s.status).map(name => [name, ids]);
   const step = is_parked_step ?? attempts.filter(a => a.status !== "completed").at(-1)?.step ?? s.current_step;
   if (step && actions.length > 0)
-    for (const outcome of ["done", "not_done"])
+    for (const outcome of ["done", "not_done", "never"])
       actions.push(["resolve", {saga_id: s.saga_id, step, outcome}]);
   return actions;
 }
@@ -92,8 +92,8 @@ export function draw(data) {
     data.children.length > 0 ? table("Children", ["Saga", "Name", "Status", "Started"], data.children.map(c =>
       ({key: c.saga_id, cells: [link(c), c.saga, status(c.status), when(c.created_at, now)]}))) : null,
     published(data, now),
-    data.actions.length > 0 ? table("What operators did", ["Action", "Step", "Role", "Reason", "When", "From", "To"],
-      data.actions.map(a => [a.action, a.step ? `${a.step} ${a.outcome ?? ""}` : "", a.role, a.reason ?? "",
+    data.actions.length > 0 ? table("What operators did", ["Action", "Step", "Role", "For", "Reason", "When", "From", "To"],
+      data.actions.map(a => [a.action, a.step ? `${a.step} ${a.outcome ?? ""}` : "", a.role, a.on_behalf_of ?? "", a.reason ?? "",
         when(a.acted_at, now), a.status_before ?? "", a.status_after ?? ""])) : null,
     make("h3", {}, "Timeline"),
     make("pre", {id: "timeline", tabindex: 0, role: "region", "aria-label": "Timeline of the saga"}, (data.timeline ?? []).join("\n"))];

@@ -11,10 +11,21 @@ const page_size = 50;
 const statuses = ["pending", "running", "compensating", "parked", "suspended", "completed", "failed"];
 const selection = new Selection(saga => saga.saga_id, saga => saga.key ?? saga.saga_id);
 
-export const load = (parameters, is_poll) => read("api/sagas", parameters, is_poll);
+// Where a page begins is no filter: those before an instant stay chosen on every page.
+export const load = ({before, created_before, ...others}, is_poll) =>
+  read("api/sagas", {...others, created_before: before ?? created_before}, is_poll).catch(error => {
+    if (error.status !== 400 && error.status !== 403) throw error;
+    return {sagas: [], error: error.message}; // the filter that is refused stays visible
+  });
 
 const address = parameters => `#/sagas?${new URLSearchParams(Object.entries(parameters)
   .filter(([, value]) => value))}`;
+
+/// An instant as a field for local time has it.
+function local_time(instant) {
+  const time = new Date(instant ?? "");
+  return isNaN(time) ? "" : new Date(time - time.getTimezoneOffset() * 60000).toISOString().slice(0, -1);
+}
 
 function filters(parameters) {
   const field = (name, label, type = "text", more = {}) => make("label", {}, label,
@@ -22,40 +33,44 @@ function filters(parameters) {
   const submit = event => {
     event.preventDefault();
     const chosen = Object.fromEntries(new FormData(event.currentTarget));
-    if (chosen.created_before) chosen.created_before = new Date(chosen.created_before).toISOString();
+    if (chosen.created_before) chosen.created_before = chosen.created_before === local_time(parameters.created_before)
+      ? parameters.created_before : new Date(chosen.created_before).toISOString();
     location.hash = address(chosen);
   };
   return make("form", {class: "filters", onsubmit: submit, "aria-label": "Filters", "data-key": JSON.stringify(parameters)},
     field("saga", "Name"),
     make("label", {}, "Status", make("select", {name: "status"}, make("option", {value: ""}, "any"),
-      ...statuses.map(s => make("option", {value: s, selected: s === parameters.status}, s)))),
+      ...[...new Set([...statuses, parameters.status].filter(Boolean))].map(s => make("option", {value: s, selected: s === parameters.status}, s)))),
     field("key", "Key begins with"),
-    session.sees_payloads ? field("attributes", "Attributes", "text", {placeholder: '{"customer": "c1"}'}) : null,
-    field("created_before", "Started before", "datetime-local", {value: ""}),
+    // A viewer whose session has ended keeps what was typed there.
+    field("attributes", "Attributes", "text", session.sees_payloads ? {placeholder: '{"customer": "c1"}'}
+      : {placeholder: "Log in to search", readonly: true}),
+    field("created_before", "Started before", "datetime-local", {value: local_time(parameters.created_before), step: "any"}),
     make("button", {}, "Filter"), make("a", {href: "#/sagas"}, "Clear"));
 }
 
 /// `redraw` shows the view again after a selection.
 export function draw(data, parameters, redraw) {
-  const shown = data.sagas.slice(0, page_size);
+  const {shown, came} = selection.show(data.sagas.slice(0, page_size),
+    (row, first) => !first || Date.parse(row.created_at) >= Date.parse(first.created_at));
   const last = shown.at(-1);
-  selection.keep(shown);
   const selected = selection.rows;
   const names = [...new Set(selected.flatMap(s => actions_of(s.status)))];
   const ids = {saga_ids: selected.map(s => s.saga_id)};
   return [make("h2", {}, "Sagas"), filters(parameters), read_only_note(),
-    shown.length > 0 ? make("p", {class: "buttons"}, ...selection.all(shown, redraw),
+    data.error ? make("p", {class: "bad", role: "alert"}, data.error) : null,
+    shown.length > 0 ? make("p", {class: "buttons"}, ...selection.all(shown, came, redraw),
       ...names.map(name => action_button(name, ids, `${capitalised(name)} ${selected.length} sagas`))) : null,
     sql_details("selected", names.map(name => [name, ids])),
     table("Sagas, the newest first", ["", "Saga", "Name", "Status", "Waits for", "Started", "Changed",
         ...(session.sees_payloads ? ["Attributes"] : [])],
-      shown.map(s => ({key: s.saga_id, cells: [selection.box(s, redraw),
+      shown.map(s => ({key: s.saga_id, class: s.is_gone ? "gone" : "", cells: [selection.box(s, redraw),
         make("a", {href: `#/saga/${s.saga_id}`}, short(s.key ?? s.saga_id, 40)), `${s.saga} ${s.version}`,
         status(s.status), short(short_wait_of(s.waits_for), 80) ?? "", when(s.created_at, data.now), when(s.updated_at, data.now),
         ...(session.sees_payloads ? [s.attributes && Object.keys(s.attributes).length > 0
           ? make("code", {}, JSON.stringify(s.attributes)) : ""] : [])]}))),
     make("p", {class: "buttons"},
-      parameters.before_saga_id ? make("a", {href: address({...parameters, created_before: "", before_saga_id: ""})}, "Newest") : null,
-      data.sagas.length > page_size ? make("a", {href: address({...parameters, created_before: last.created_at,
+      parameters.before_saga_id ? make("a", {href: address({...parameters, before: "", before_saga_id: ""})}, "Newest") : null,
+      data.sagas.length > page_size ? make("a", {href: address({...parameters, before: last.created_at,
         before_saga_id: last.saga_id})}, "Older") : null)];
 }

@@ -232,11 +232,20 @@ AS $$
     WITH stacksaga_this_node AS (SELECT), schedule AS (
         SELECT s.*, stacksaga_internal.role_objection(s.definer, s.definer_oid) AS objection,
                stacksaga_internal.seconds_overdue(s.next_run) AS overdue,
-               format('SELECT stacksaga.drop_schedule(%L); -- ', s.schedule) AS drop_it
-          FROM stacksaga.schedule s WHERE NOT s.paused
+               n.of_ring, n.in_ring,
+               n.in_ring || format('SELECT stacksaga.drop_schedule(%L); -- ', s.schedule) AS drop_it
+          FROM stacksaga.schedule s
+          JOIN stacksaga.ring r ON r.ring_id = s.ring_id
+         CROSS JOIN LATERAL (
+               SELECT CASE WHEN r.region = 'default' AND r.cluster = 'default' THEN ''
+                           ELSE format(' of ring (%s, %s)', r.region, r.cluster) END AS of_ring,
+                      CASE WHEN r.region = 'default' AND r.cluster = 'default' THEN ''
+                           ELSE format('SET stacksaga.region = %L; SET stacksaga.cluster = %L; ',
+                                       r.region, r.cluster) END AS in_ring) AS n
+         WHERE NOT s.paused
     )
-    SELECT 'error', 'schedules', format('schedule "%s" has failed since %s (attempts: %s): %s',
-               s.schedule, date_trunc('second', s.failed_since), s.failures, s.last_error),
+    SELECT 'error', 'schedules', format('schedule "%s"%s has failed since %s (attempts: %s): %s',
+               s.schedule, s.of_ring, date_trunc('second', s.failed_since), s.failures, s.last_error),
            CASE WHEN NOT EXISTS (SELECT FROM stacksaga.saga_definition d
                                   WHERE d.saga = s.saga AND d.is_current)
                 THEN format('SELECT stacksaga.define_saga(%L, ...); or ', s.saga) || s.drop_it
@@ -253,9 +262,9 @@ AS $$
      WHERE s.failures > 0
     UNION ALL
     SELECT CASE WHEN overdue < 600 THEN 'warning' ELSE 'error' END, 'schedules',
-           format('schedule "%s" has been due for %s', s.schedule,
+           format('schedule "%s"%s has been due for %s', s.schedule, s.of_ring,
                   date_trunc('second', make_interval(secs => overdue))),
-           'SELECT stacksaga.worker_ensure(); -- or stacksaga.fire_schedules()'
+           s.in_ring || 'SELECT stacksaga.worker_ensure(); -- or stacksaga.fire_schedules()'
       FROM schedule s WHERE s.failures = 0 AND overdue > 60
 $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_schedules IS

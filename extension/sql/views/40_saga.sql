@@ -103,13 +103,13 @@ COMMENT ON VIEW stacksaga.saga_history IS
 
 CREATE OR REPLACE VIEW stacksaga.saga_actions AS
 SELECT a.saga_id, a.action, ds.step, a.outcome, a.role::text AS role, a.reason, a.acted_at,
-       a.status_before::text AS status_before, a.status_after::text AS status_after
+       a.status_before::text AS status_before, a.status_after::text AS status_after, a.on_behalf_of
   FROM stacksaga.saga_action a
   JOIN stacksaga.saga s ON s.saga_id = a.saga_id AND s.token OPERATOR(stacksaga.=) a.token
   LEFT JOIN stacksaga.definition_step ds
     ON ds.definition_id = s.definition_id AND ds.step_no = a.step_no;
 COMMENT ON VIEW stacksaga.saga_actions IS
-    'What operators did to sagas: which role, when and why';
+    'What operators did to sagas: which role, for whom, when and why';
 
 CREATE OR REPLACE VIEW stacksaga.definitions AS
 SELECT d.saga, d.version, d.is_current,
@@ -153,7 +153,8 @@ AS $$
               FROM stacksaga.saga_history h WHERE h.saga_id = $1
             UNION ALL
             SELECT a.acted_at, 2, 0,
-                   format('%s by %s', concat_ws(' ', a.action, 'step ' || a.step, 'as ' || a.outcome), a.role) || coalesce(': ' || a.reason, '')
+                   format('%s by %s', concat_ws(' ', a.action, 'step ' || a.step, 'as ' || a.outcome), a.role)
+                   || coalesce(' for ' || a.on_behalf_of, '') || coalesce(': ' || a.reason, '')
               FROM stacksaga.saga_actions a WHERE a.saga_id = $1
             UNION ALL
             SELECT g.arrived_at, 2, 0, format('signal %s arrived, no step has taken it', g.signal)

@@ -101,6 +101,8 @@ COMMENT ON COLUMN stacksaga.saga_actions.reason IS 'The reason that it gave';
 COMMENT ON COLUMN stacksaga.saga_actions.acted_at IS 'When it was';
 COMMENT ON COLUMN stacksaga.saga_actions.status_before IS 'The status of the saga before';
 COMMENT ON COLUMN stacksaga.saga_actions.status_after IS 'The status of the saga after';
+COMMENT ON COLUMN stacksaga.saga_actions.on_behalf_of IS
+    'Whom the role acted for, by its own account: stacksaga.on_behalf_of of its session';
 
 COMMENT ON COLUMN stacksaga.definitions.saga IS 'The name of the saga';
 COMMENT ON COLUMN stacksaga.definitions.version IS 'Counts from 1';
