@@ -1,6 +1,7 @@
 -- Errors in groups: words with a digit do not divide them, each has its whole count, the newest comes first.
 
 \set SHOW_CONTEXT never
+BEGIN;
 CREATE SCHEMA groups;
 CREATE FUNCTION groups.act(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT '{}'::jsonb $$;
 CREATE FUNCTION groups.fail(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -36,6 +37,7 @@ SELECT count(*) AS page, count(DISTINCT p) = 5 AS each_once
 SELECT count(*) AS rest FROM stacksaga_internal.parked_of_pattern('account ... is unknown',
     (SELECT max(p::text)::uuid FROM stacksaga_internal.parked_of_pattern('account ... is unknown', NULL, 5) AS p));
 
+ROLLBACK;
+
 SELECT stacksaga.error_groups(0);
 SELECT stacksaga.error_groups(NULL);
-DROP VIEW groups.now;
