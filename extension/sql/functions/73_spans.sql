@@ -110,7 +110,7 @@ COMMENT ON FUNCTION stacksaga.saga_spans IS
 
 -- The session's, until it ends. An advisory lock would be anybody's to take.
 CREATE OR REPLACE FUNCTION stacksaga_internal.hold_span_export() RETURNS boolean
-LANGUAGE c VOLATILE PARALLEL UNSAFE
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_hold_span_export';
 COMMENT ON FUNCTION stacksaga_internal.hold_span_export IS
     'Internal: makes this session the one that exports the spans of its database; false while another one is';
