@@ -40,6 +40,7 @@ define_saga|2|name text, steps stacksaga.step_definition[], deadline interval DE
 define_saga_content|6|name text, steps jsonb, deadline interval, retry jsonb, compensation_retry jsonb, on_compensation_failure text|integer
 definitions|\N||saga text, version integer, is_current boolean, steps integer, definer text, defined_at timestamp with time zone, live_sagas bigint
 discard_message|3|subscription text, message_id uuid, reason text|void
+discarded_messages|\N||subscription text, topic text, key text, message_id uuid, dead_since timestamp with time zone, attempts integer, last_error text, discarded_at timestamp with time zone, discarded_by text, discard_reason text, region text, cluster text
 doctor|0||TABLE(severity text, check_name text, detail text, fix text)
 drain_node|2|node text, incarnation bigint|void
 drop_queue|1|queue text|void
@@ -70,6 +71,7 @@ idempotency_transitions|0||TABLE(from_state text, event text, to_state text, rep
 leave_ring|2|node text, incarnation bigint|void
 locate|1|key text|TABLE(token bigint, slot integer, node text, valid_until timestamp with time zone, next_node text)
 maintain_outbox|0|at_once boolean DEFAULT false|boolean
+message_retries|\N||subscription text, topic text, key text, message_id uuid, state text, attempt integer, due_at timestamp with time zone, failed_since timestamp with time zone, last_error text, region text, cluster text
 message_step|2|name text, topic text, compensation_topic text DEFAULT NULL::text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
 message_transitions|0||TABLE(from_state text, event text, to_state text, sentence text)
 metric_descriptions|0||TABLE(name text, type text, help text)

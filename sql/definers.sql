@@ -128,6 +128,19 @@ ROLLBACK;
 SELECT count(*) FROM stacksaga.doctor() WHERE check_name = 'definers' AND detail LIKE '%"definers"%';
 
 SELECT stacksaga.drop_subscription('definers', true), stacksaga.drop_subscription('definers all', true);
+-- A role that may write every table writes no definer: it would have its functions run as anybody.
+GRANT pg_write_all_data, pg_read_all_data TO definers_mallory;
+SET SESSION AUTHORIZATION definers_mallory;
+UPDATE stacksaga.saga_definition SET definer = 'definers_alice', definer_oid = NULL;
+INSERT INTO stacksaga.saga_definition OVERRIDING SYSTEM VALUE SELECT * FROM stacksaga.saga_definition LIMIT 0;
+UPDATE stacksaga.definition_step SET action = 'definers.act(stacksaga.step_call)', search_path = 'mallory';
+DELETE FROM stacksaga.definition_step;
+UPDATE stacksaga.subscription SET definer = 'definers_alice', definer_oid = NULL;
+UPDATE stacksaga.subscription SET search_path = 'mallory';
+UPDATE stacksaga.schedule SET definer = 'definers_alice';
+INSERT INTO stacksaga.usage_grant VALUES ('definers_mallory', 'operator');
+RESET SESSION AUTHORIZATION;
+
 SET client_min_messages = warning;
 DROP SCHEMA definers, definers_closed CASCADE;
 DELETE FROM stacksaga.usage_grant WHERE role LIKE 'definers%';

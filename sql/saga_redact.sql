@@ -111,6 +111,19 @@ UPDATE stacksaga.saga SET input = '{"redacted": true}' WHERE key = 'bad' AND run
 
 SELECT stacksaga.cancel_saga(saga_id, 'the test ends') AS cancelled FROM stacksaga.sagas
  WHERE saga = 'redact' AND key = 'bad' AND status = 'pending';
+-- Nor has ANALYZE kept a sample of what was there.
+SELECT saga_id AS sampled FROM stacksaga.start_saga('redact', '{"name": "Bo Sample", "refuse": true}', 'sampled',
+    headers => '{"user": "Bo Sample"}', attributes => '{"customer": "Bo Sample"}', group_key => 'Bo Sample') \gset
+SELECT count(*) > 0 AS started FROM stacksaga.start_sagas('redact',
+    (SELECT array_agg('{"name": "Bo Sample"}'::jsonb) FROM generate_series(1, 20)), group_keys => NULL);
+SELECT stacksaga.run_pending() > 0 AS ran;
+SELECT count(stacksaga.signal_saga(saga_id, 'answer', '{"by": "Bo Sample"}')) AS signalled
+  FROM stacksaga.sagas WHERE saga = 'redact' AND status = 'running';
+SELECT stacksaga.run_pending() > 0 AS ran;
+ANALYZE stacksaga.saga, stacksaga.effect, stacksaga.failure, stacksaga.saga_signal, stacksaga.saga_action, stacksaga.saga_attribute;
+SELECT tablename, attname FROM pg_stats WHERE schemaname = 'stacksaga'
+   AND (most_common_vals::text LIKE '%Bo Sample%' OR histogram_bounds::text LIKE '%Bo Sample%' OR most_common_elems::text LIKE '%Bo Sample%');
+
 DROP OWNED BY redact_operator, redact_support, redact_service, redact_monitor;
 DROP ROLE redact_operator, redact_support, redact_service, redact_monitor;
 DROP SCHEMA redact CASCADE;

@@ -49,15 +49,15 @@ CREATE OR REPLACE FUNCTION stacksaga.alter_subscription(
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_alter_subscription';
 COMMENT ON FUNCTION stacksaga.alter_subscription IS
-    'Changes settings of a subscription, null for no change; it keeps its position, its retries and its dead messages. Raises SG400, SG404, SG409 (a consumer holds a batch, its own handler is calling, or a function of another role stays)';
+    'Changes settings of a subscription, null for no change; it keeps its position, its retries and its dead messages. Raises SG400, SG403 (its functions run as another role), SG404, SG409 (a consumer holds a batch, its own handler is calling, or a function of another role stays)';
 
 CREATE OR REPLACE FUNCTION stacksaga.drop_subscription(
     subscription text, discard boolean DEFAULT false
 ) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_drop_subscription';
 COMMENT ON FUNCTION stacksaga.drop_subscription IS
-    'Removes a subscription with its positions, and with discard also with the messages that it has not handled. Raises SG400, SG404, SG409 (it has unread, waiting or dead messages, or a session works on them)';
+    'Removes a subscription with its positions, and with discard also with the messages that it has not handled. Raises SG400, SG403 (its functions run as another role), SG404, SG409 (it has unread, waiting or dead messages, or a session works on them)';
 
 CREATE OR REPLACE FUNCTION stacksaga.receive_messages(
     subscription text,

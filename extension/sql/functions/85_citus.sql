@@ -138,6 +138,8 @@ BEGIN
     -- Citus distributes no table that has a trigger. The extension does itself what these do.
     DROP TRIGGER saga_transition ON stacksaga.saga;
     DROP TRIGGER saga_definition_definer ON stacksaga.saga_definition;
+    DROP TRIGGER saga_definition_guard ON stacksaga.saga_definition;
+    DROP TRIGGER definition_step_guard ON stacksaga.definition_step;
     FOREACH a_table IN ARRAY stacksaga_internal.definition_tables() LOOP
         EXECUTE 'SELECT create_reference_table($1)' USING a_table;
         EXECUTE 'SELECT truncate_local_data_after_distributing_table($1)' USING a_table;
@@ -191,6 +193,14 @@ BEGIN
         FOR EACH ROW EXECUTE FUNCTION stacksaga_internal.find_definer();
     COMMENT ON TRIGGER saga_definition_definer ON stacksaga.saga_definition IS
         'Records the oid of the definer';
+    CREATE TRIGGER saga_definition_guard BEFORE INSERT OR UPDATE OR DELETE ON stacksaga.saga_definition
+        FOR EACH STATEMENT EXECUTE FUNCTION stacksaga_internal.guard_definers();
+    COMMENT ON TRIGGER saga_definition_guard ON stacksaga.saga_definition IS
+        'Lets nobody but the owner of the extension say who runs what';
+    CREATE TRIGGER definition_step_guard BEFORE INSERT OR UPDATE OR DELETE ON stacksaga.definition_step
+        FOR EACH STATEMENT EXECUTE FUNCTION stacksaga_internal.guard_definers();
+    COMMENT ON TRIGGER definition_step_guard ON stacksaga.definition_step IS
+        'Lets nobody but the owner of the extension say who runs what';
 END
 $$;
 COMMENT ON FUNCTION stacksaga_internal.undistribute_sagas IS

@@ -30,13 +30,14 @@ SELECT kind, object
            accept_message,accept_sequence,compare_and_set,read_value}'),
         ('{service,operator,support,monitor}', '{effects,effect_placement}'),
         ('{operator,support}', '{expire_dedupe}'),
+        ('{operator}', '{expire_sagas,expire_actions}'),
         ('{operator,support,monitor}', '{dedupe_state}'),
         -- Outbox
         ('{service,operator,support}', '{publish,publish_batch}'),
         ('{service}', '{receive_messages,extend_batch,fail_message,ack_messages}'),
         ('{operator}', '{create_subscription,alter_subscription,drop_subscription}'),
         ('{operator,support}', '{redrive_message,redrive_messages,discard_message,maintain_outbox}'),
-        ('{operator,support,monitor}', '{outbox_backlog,outbox_unread_since,subscriptions,blocked_keys,first_blocked_keys,dead_messages}'),
+        ('{operator,support,monitor}', '{outbox_backlog,outbox_unread_since,subscriptions,blocked_keys,first_blocked_keys,dead_messages,discarded_messages,message_retries}'),
         -- Workers
         ('{operator}', '{run_pending}'),
         ('{coordinator,operator,support}', '{worker_ensure}'),
@@ -63,14 +64,14 @@ AS $$
 DECLARE
     target text;
 BEGIN
-    IF role IS NULL OR NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = grant_usage.role) THEN
+    IF role IS NULL OR NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = grant_usage.role COLLATE "C") THEN
         RAISE EXCEPTION USING ERRCODE = 'SG404',
             MESSAGE = format('role "%s" does not exist', coalesce(role, 'NULL')),
             DETAIL = 'No role of this server has this name.',
             HINT = 'Create the role first.';
     END IF;
     IF kind IS NULL OR NOT EXISTS (
-        SELECT FROM stacksaga.privilege p WHERE p.kind = grant_usage.kind) THEN
+        SELECT FROM stacksaga.privilege p WHERE p.kind = grant_usage.kind COLLATE "C") THEN
         RAISE EXCEPTION USING ERRCODE = 'SG400',
             MESSAGE = format('"%s" is not a kind of user', coalesce(left(kind, 80), 'NULL')),
             DETAIL = 'A kind stands for a list of functions and views, in stacksaga.privilege.',
@@ -81,7 +82,7 @@ BEGIN
         SELECT format('ROUTINE %s', f.oid::regprocedure)
           FROM stacksaga.privilege p
           JOIN pg_proc f ON f.proname = p.object AND f.pronamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
-         WHERE p.kind = grant_usage.kind
+         WHERE p.kind = grant_usage.kind COLLATE "C"
     LOOP
         EXECUTE format('GRANT EXECUTE ON %s TO %I', target, role);
     END LOOP;
@@ -89,12 +90,12 @@ BEGIN
         SELECT format('%s', c.oid::regclass)
           FROM stacksaga.privilege p
           JOIN pg_class c ON c.relname = p.object AND c.relnamespace IN ('stacksaga'::regnamespace, 'stacksaga_internal'::regnamespace)
-         WHERE p.kind = grant_usage.kind AND c.relkind = 'v'
+         WHERE p.kind = grant_usage.kind COLLATE "C" AND c.relkind = 'v'
     LOOP
         EXECUTE format('GRANT SELECT ON %s TO %I', target, role);
     END LOOP;
     DELETE FROM stacksaga.usage_grant g
-     WHERE g.role = grant_usage.role AND g.kind = grant_usage.kind;
+     WHERE g.role = grant_usage.role COLLATE "C" AND g.kind = grant_usage.kind COLLATE "C";
     INSERT INTO stacksaga.usage_grant VALUES (grant_usage.role, grant_usage.kind);
 END
 $$;

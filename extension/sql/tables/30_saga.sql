@@ -419,6 +419,7 @@ CREATE TABLE stacksaga.saga_action (
     status_after  stacksaga.saga_status NOT NULL,
     reason        text,
     on_behalf_of  text,
+    handler       text,
     PRIMARY KEY (saga_id, action_no, token)
 );
 CREATE INDEX saga_action_acted ON stacksaga.saga_action (acted_at);
@@ -437,6 +438,7 @@ COMMENT ON COLUMN stacksaga.saga_action.status_before IS 'The status of the saga
 COMMENT ON COLUMN stacksaga.saga_action.status_after IS 'The status of the saga after';
 COMMENT ON COLUMN stacksaga.saga_action.reason IS 'The reason that it gave';
 COMMENT ON COLUMN stacksaga.saga_action.on_behalf_of IS 'Whom the role acted for, by its own account';
+COMMENT ON COLUMN stacksaga.saga_action.handler IS 'The step or the subscription whose handler acted, if one did';
 COMMENT ON INDEX stacksaga.saga_action_acted IS 'The newest actions';
 
 -- Written by workers, from the file that refused answers are kept in first.
@@ -464,6 +466,17 @@ COMMENT ON COLUMN stacksaga.saga_contradiction.answer IS 'done, retryable or non
 COMMENT ON COLUMN stacksaga.saga_contradiction.answered_at IS 'When it was answered first';
 COMMENT ON COLUMN stacksaga.saga_contradiction.acknowledged_at IS 'When an operator acknowledged it; null: not yet';
 COMMENT ON INDEX stacksaga.saga_contradiction_open IS 'What nobody has acknowledged';
+
+-- ANALYZE keeps samples of values, which redact_saga() would not reach. No query of the extension plans by these columns.
+ALTER TABLE stacksaga.saga
+    ALTER COLUMN error SET STATISTICS 0, ALTER COLUMN group_key SET STATISTICS 0,
+    ALTER COLUMN attributes SET STATISTICS 0, ALTER COLUMN input SET STATISTICS 0,
+    ALTER COLUMN headers SET STATISTICS 0;
+ALTER TABLE stacksaga.effect
+    ALTER COLUMN output SET STATISTICS 0, ALTER COLUMN published SET STATISTICS 0;
+ALTER TABLE stacksaga.failure ALTER COLUMN error SET STATISTICS 0;
+ALTER TABLE stacksaga.saga_signal ALTER COLUMN payload SET STATISTICS 0;
+ALTER TABLE stacksaga.saga_action ALTER COLUMN reason SET STATISTICS 0;
 
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition_definition_id_seq', '');

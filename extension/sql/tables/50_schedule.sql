@@ -61,6 +61,7 @@ CREATE TABLE stacksaga.schedule_action (
     acted_at  timestamptz NOT NULL,
     reason    text,
     on_behalf_of text,
+    handler   text,
     PRIMARY KEY (schedule, action_no, token)
 );
 CREATE INDEX schedule_action_acted ON stacksaga.schedule_action (acted_at);
@@ -74,6 +75,7 @@ COMMENT ON COLUMN stacksaga.schedule_action.role IS 'The role that acted';
 COMMENT ON COLUMN stacksaga.schedule_action.acted_at IS 'When it was';
 COMMENT ON COLUMN stacksaga.schedule_action.reason IS 'The reason that it gave';
 COMMENT ON COLUMN stacksaga.schedule_action.on_behalf_of IS 'Whom the role acted for, by its own account';
+COMMENT ON COLUMN stacksaga.schedule_action.handler IS 'The step or the subscription whose handler acted, if one did';
 COMMENT ON INDEX stacksaga.schedule_action_acted IS 'The newest actions';
 
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.schedule', '');

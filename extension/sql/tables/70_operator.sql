@@ -7,7 +7,8 @@ CREATE TABLE stacksaga.operator_action (
     action       text NOT NULL,
     object       text NOT NULL,
     reason       text,
-    detail       text
+    detail       text,
+    handler      text
 );
 -- It has no key, and its old rows are deleted: without this a publication of all tables would make that an error.
 ALTER TABLE stacksaga.operator_action REPLICA IDENTITY FULL;
@@ -21,6 +22,8 @@ COMMENT ON COLUMN stacksaga.operator_action.object IS 'What it was done to, such
 COMMENT ON COLUMN stacksaga.operator_action.reason IS 'The reason that it gave';
 COMMENT ON COLUMN stacksaga.operator_action.detail IS
     'What else is to be known, such as a version or a setting and its value';
+COMMENT ON COLUMN stacksaga.operator_action.handler IS
+    'The step or the subscription whose handler acted, if one did';
 COMMENT ON COLUMN stacksaga.operator_action.on_behalf_of IS
     'Whom the role acted for, by its own account: stacksaga.on_behalf_of of its session';
 COMMENT ON INDEX stacksaga.operator_action_acted IS 'The newest actions';

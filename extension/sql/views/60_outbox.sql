@@ -49,6 +49,25 @@ SELECT s.subscription,
 COMMENT ON VIEW stacksaga.dead_messages IS
     'Messages that have failed for good: redrive_message() or discard_message() them';
 
+CREATE OR REPLACE VIEW stacksaga.discarded_messages AS
+SELECT s.subscription, d.topic, d.key, d.message_id, d.dead_since, d.attempts, d.last_error,
+       d.discarded_at, d.discarded_by::text AS discarded_by, d.discard_reason, r.region, r.cluster
+  FROM stacksaga.dead_message d
+  JOIN stacksaga.subscription s ON s.subscription_id = d.subscription_id
+  JOIN stacksaga.ring r ON r.ring_id = s.ring_id
+ WHERE d.discarded_at IS NOT NULL;
+COMMENT ON VIEW stacksaga.discarded_messages IS
+    'Messages that discard_message() has ended, for as long as they are kept: who did it, when and why';
+
+CREATE OR REPLACE VIEW stacksaga.message_retries AS
+SELECT s.subscription, m.topic, m.key, m.message_id, m.state::text AS state, m.attempt,
+       nullif(m.due_at, 'infinity') AS due_at, m.failed_since, m.last_error, r.region, r.cluster
+  FROM stacksaga.message_retry m
+  JOIN stacksaga.subscription s ON s.subscription_id = m.subscription_id
+  JOIN stacksaga.ring r ON r.ring_id = s.ring_id;
+COMMENT ON VIEW stacksaga.message_retries IS
+    'Messages that are delivered on their own: delayed ones, those that have failed, and those that wait behind one';
+
 CREATE OR REPLACE VIEW stacksaga.subscriptions AS
 SELECT s.subscription,
        s.topic,

@@ -4,19 +4,21 @@
 
 CREATE OR REPLACE VIEW stacksaga.operator_actions AS
 SELECT a.acted_at AS at, a.role::text AS role_name, a.on_behalf_of, a.action, a.object, a.reason,
-       a.detail
+       nullif(concat_ws(', ', a.detail, 'by the handler of ' || a.handler), '') AS detail
   FROM stacksaga.operator_action a
 UNION ALL
 SELECT a.acted_at, a.role::text, a.on_behalf_of, a.action, 'saga ' || a.saga_id::text, a.reason,
-       (SELECT concat_ws(' ', 'step', d.step, replace(a.outcome, '_', ' '))
-          FROM stacksaga.saga s
-          JOIN stacksaga.definition_step d ON d.definition_id = s.definition_id
-         WHERE a.step_no IS NOT NULL AND s.saga_id = a.saga_id
-           AND s.token OPERATOR(stacksaga.=) a.token AND d.step_no = a.step_no)
+       nullif(concat_ws(', ',
+           (SELECT concat_ws(' ', 'step', d.step, replace(a.outcome, '_', ' '))
+              FROM stacksaga.saga s
+              JOIN stacksaga.definition_step d ON d.definition_id = s.definition_id
+             WHERE a.step_no IS NOT NULL AND s.saga_id = a.saga_id
+               AND s.token OPERATOR(stacksaga.=) a.token AND d.step_no = a.step_no),
+           'by the handler of ' || a.handler), '')
   FROM stacksaga.saga_action a
 UNION ALL
 SELECT a.acted_at, a.role::text, a.on_behalf_of, a.action, 'schedule ' || a.schedule, a.reason,
-       NULL
+       'by the handler of ' || a.handler
   FROM stacksaga.schedule_action a
 UNION ALL
 SELECT a.adopted_at, a.role::text, a.on_behalf_of, 'adopt',

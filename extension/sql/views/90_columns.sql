@@ -189,6 +189,31 @@ COMMENT ON COLUMN stacksaga.dead_messages.payload IS 'Its payload';
 COMMENT ON COLUMN stacksaga.dead_messages.region IS 'The region of the ring';
 COMMENT ON COLUMN stacksaga.dead_messages.cluster IS 'The cluster of the ring';
 
+COMMENT ON COLUMN stacksaga.discarded_messages.subscription IS 'The name of the subscription';
+COMMENT ON COLUMN stacksaga.discarded_messages.topic IS 'The topic of the message';
+COMMENT ON COLUMN stacksaga.discarded_messages.key IS 'Its key';
+COMMENT ON COLUMN stacksaga.discarded_messages.message_id IS 'Its id';
+COMMENT ON COLUMN stacksaga.discarded_messages.dead_since IS 'Since when it had failed for good';
+COMMENT ON COLUMN stacksaga.discarded_messages.attempts IS 'How often it was given to a consumer';
+COMMENT ON COLUMN stacksaga.discarded_messages.last_error IS 'Its last error';
+COMMENT ON COLUMN stacksaga.discarded_messages.discarded_at IS 'When it was discarded';
+COMMENT ON COLUMN stacksaga.discarded_messages.discarded_by IS 'The role that discarded it';
+COMMENT ON COLUMN stacksaga.discarded_messages.discard_reason IS 'The reason that the role gave';
+COMMENT ON COLUMN stacksaga.discarded_messages.region IS 'The region of the ring';
+COMMENT ON COLUMN stacksaga.discarded_messages.cluster IS 'The cluster of the ring';
+
+COMMENT ON COLUMN stacksaga.message_retries.subscription IS 'The name of the subscription';
+COMMENT ON COLUMN stacksaga.message_retries.topic IS 'The topic of the message';
+COMMENT ON COLUMN stacksaga.message_retries.key IS 'Its key';
+COMMENT ON COLUMN stacksaga.message_retries.message_id IS 'Its id';
+COMMENT ON COLUMN stacksaga.message_retries.state IS 'Its state; message_transitions() lists them';
+COMMENT ON COLUMN stacksaga.message_retries.attempt IS 'How often it was given to a consumer';
+COMMENT ON COLUMN stacksaga.message_retries.due_at IS 'When it is due; null: behind another message of its key';
+COMMENT ON COLUMN stacksaga.message_retries.failed_since IS 'When it failed first; null: it has not';
+COMMENT ON COLUMN stacksaga.message_retries.last_error IS 'Its last error';
+COMMENT ON COLUMN stacksaga.message_retries.region IS 'The region of the ring';
+COMMENT ON COLUMN stacksaga.message_retries.cluster IS 'The cluster of the ring';
+
 COMMENT ON COLUMN stacksaga.subscriptions.subscription IS 'The name of the subscription';
 COMMENT ON COLUMN stacksaga.subscriptions.topic IS 'The topic that it reads';
 COMMENT ON COLUMN stacksaga.subscriptions.handler IS 'The function that it calls; null: services receive its messages';

@@ -5,6 +5,7 @@
 #include "pg/function.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "src/common/caller.hpp"
 
 namespace stacksaga {
 
@@ -12,8 +13,8 @@ namespace {
 
 constinit pg::Statement insert_action{
     "INSERT INTO stacksaga.operator_action (acted_at, role, on_behalf_of, action, object, reason,"
-    "       detail)"
-    " VALUES ($1, $2::name, $3, $4, $5, $6, $7)"};
+    "       detail, handler)"
+    " VALUES ($1, $2::name, $3, $4, $5, $6, $7, $8)"};
 
 // The oldest ones, with all of the instant of the last: a table of records has no other key.
 #define FORGET(table)                                                                              \
@@ -27,12 +28,18 @@ constexpr int32 actions_max = 100000;
 } // namespace
 
 std::string_view acting_role() {
-    return GetUserNameFromId(GetOuterUserId(), false);
+    return GetUserNameFromId(who_asks().recorded_role, false);
 }
 
 pg::Param on_behalf_of() {
     const std::string_view whom{pg::settings.on_behalf_of};
-    return whom.empty() ? pg::param_null(TEXTOID) : pg::param(whom);
+    return whom.empty() || who_asks().handler != nullptr ? pg::param_null(TEXTOID)
+                                                         : pg::param(whom);
+}
+
+pg::Param handler_that_acts() {
+    const char *handler = who_asks().handler;
+    return handler == nullptr ? pg::param_null(TEXTOID) : pg::param(std::string_view{handler});
 }
 
 std::string_view object_text(const char *kind, std::string_view name) {
@@ -42,7 +49,7 @@ std::string_view object_text(const char *kind, std::string_view name) {
 void record_action(const OperatorAction &a) {
     insert_action.run(pg::param_time(pg::clock_now()), pg::param(acting_role()), on_behalf_of(),
                       pg::param(a.action), pg::param(a.object), pg::param(a.reason),
-                      pg::param(a.detail));
+                      pg::param(a.detail), handler_that_acts());
 }
 
 int64 remove_expired_actions(int64 limit) {

@@ -6,11 +6,15 @@
 
 namespace stacksaga {
 
-/// The role that the session acts as, whatever owns the function that it calls.
+/// The role that acts: that of the session, whatever owns the function that it calls, or the
+/// definer of the handler that does.
 std::string_view acting_role();
 
-/// stacksaga.on_behalf_of; NULL when it is empty.
+/// stacksaga.on_behalf_of; NULL when it is empty, and for a handler, which could set it.
 pg::Param on_behalf_of();
+
+/// The step or the subscription whose handler acts; NULL where none does.
+pg::Param handler_that_acts();
 
 /// "subscription mailer"; palloc'ed in the current context.
 std::string_view object_text(const char *kind, std::string_view name);

@@ -1,5 +1,6 @@
 #include "src/handler/definer.hpp"
 
+#include "src/common/caller.hpp"
 #include "src/handler/function_ref.hpp"
 
 namespace stacksaga {
@@ -20,9 +21,9 @@ const char *objection_to(const Definer &definer) {
 }
 
 Caller current_caller() {
-    return {.role = {.name = GetUserNameFromId(GetUserId(), false), .oid = GetUserId()},
-            .is_superuser =
-                superuser() || (!InLocalUserIdChange() && superuser_arg(GetSessionUserId()))};
+    const WhoAsks who = who_asks();
+    return {.role = {.name = GetUserNameFromId(who.role, false), .oid = who.role},
+            .is_superuser = who.is_superuser};
 }
 
 bool may_replace(const Definer &definer, const Caller &caller) {

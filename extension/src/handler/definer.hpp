@@ -22,11 +22,9 @@ Definer read_definer(const pg::Rows &rows, uint64 row, int column);
 /// Why nothing may run as this definer, or nullptr.
 const char *objection_to(const Definer &definer);
 
-/// Who calls a function that defines something, and becomes its definer.
+/// Who calls a function that defines something, and becomes its definer: see WhoAsks.
 struct Caller {
     Definer role;
-    /// Also under SET ROLE in a session of a superuser, but not for what a handler or a SECURITY
-    /// DEFINER function of somebody else calls there.
     bool is_superuser = false;
 };
 static_assert(std::is_trivially_destructible_v<Caller>);

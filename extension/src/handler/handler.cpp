@@ -276,6 +276,7 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     KnownHandler &handler = find_handler(caller, function, kind);
     const Oid definer = caller.definer.oid;
     CRASH_POINT("handler: before it is entered");
+    running_handler.run_as(definer);
     drop_temporary_tables_of_others(definer);
     const char *temporary_objects = nullptr;
     if (!running_handler.is_at_top_level())

@@ -2,6 +2,7 @@
 // the engine run another one (refuse_inside_handler).
 #pragma once
 #include "pg/pg.hpp"
+#include "src/common/caller.hpp"
 
 namespace stacksaga {
 
@@ -16,21 +17,27 @@ public:
     bool is_outermost() const { return is_at_top_level_ && !IsSubTransaction(); }
 
     /// A handler or fallback of this subscription is about to be called.
-    void begin_message(int32 subscription) {
+    void begin_message(int32 subscription, std::string_view name) {
         begin();
         subscription_id_ = subscription;
+        name_ = name;
     }
     /// A handler of a step of this saga is about to be called.
-    void begin_step(const pg_uuid_t &saga) {
+    void begin_step(const pg_uuid_t &saga, std::string_view step) {
         begin();
         is_of_step_ = true;
         saga_id_ = saga;
+        name_ = step;
     }
+    /// The role as which it runs.
+    void run_as(Oid definer);
     /// It has returned, or its error has been read. What it did is known until the next one begins.
     void end() {
         is_active_ = false;
         subscription_id_ = 0;
         is_of_step_ = false;
+        name_ = {};
+        acting_handler = {};
     }
 
     /// From its call to its return: an error then is the handler's.
@@ -60,8 +67,10 @@ public:
     bool is_for_worker() const { return is_for_worker_; }
 
 private:
+    static const char *describe();
     void begin() {
         const bool is_at_top_level = is_at_top_level_;
+        end();
         *this = RunningHandler{};
         is_at_top_level_ = is_at_top_level;
         is_active_ = true;
@@ -76,6 +85,7 @@ private:
     bool is_for_worker_ = false;
     int32 subscription_id_ = 0; ///< 0: a step's, or none
     pg_uuid_t saga_id_{};
+    std::string_view name_{}; ///< of the step or the subscription
 };
 
 extern RunningHandler running_handler;

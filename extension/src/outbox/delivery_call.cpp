@@ -33,7 +33,7 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
         AllocSetContextCreate(CurrentMemoryContext, "stacksaga message", ALLOCSET_DEFAULT_SIZES);
     pg::in_context(scratch, [&] {
         bool isnull;
-        running_handler.begin_message(s.id);
+        running_handler.begin_message(s.id, s.name);
         // A batch that is too large for an array fails as the handler does, and is halved.
         const Datum argument = kind == HandlerKind::message_batch ? message_array_datum(messages)
                                                                   : message_datum(messages[0]);

@@ -100,8 +100,23 @@ void require_handled(const Subscription &s) {
                      "discard => true, which deletes them all for this subscription.")));
 }
 
-void drop(std::string_view name, bool discards) {
+/// What has functions belongs to the role that they run as.
+void require_owner(const Subscription &s, const Caller &caller) {
+    if ((!s.handler && !s.fallback) || may_replace(s.definer, caller))
+        return;
+    const char *objection = objection_to(s.definer);
+    ereport(ERROR,
+            (errcode(pg::sg403), errmsg("subscription \"%s\" is another role's", clip(s.name)),
+             objection == nullptr
+                 ? errdetail("Its functions run as role \"%s\", and \"%s\" is not a member of it.",
+                             s.definer.name, caller.role.name)
+                 : errdetail("Its functions run as role \"%s\": %s.", s.definer.name, objection),
+             errhint("Do it as that role or as a member of it, or ask a superuser.")));
+}
+
+void drop(std::string_view name, bool discards, const Caller &caller) {
     const Subscription &s = find_subscription(name);
+    require_owner(s, caller);
     if (running_handler.is_of_subscription(s.id))
         raise_in_use(s, "Its own handler is calling.",
                      "Drop it in another transaction than that of its handler.");
@@ -180,6 +195,7 @@ void end_batches(const Subscription &s, TimestampTz now) {
 
 void alter(std::string_view name, const Alteration &a) {
     const Subscription &s = lock_subscription(name);
+    require_owner(s, a.caller);
     require_definer(s, a);
     const TimestampTz now = pg::clock_now();
     const bool stops = a.stop_on_first_failure.value_or(s.stop_on_first_failure);
@@ -235,7 +251,8 @@ STACKSAGA_FUNCTION(drop_subscription) {
     pg::Arguments arguments(fcinfo);
     const std::string_view name = arguments.required_text(0, "subscription");
     const bool discards = arguments.required_bool(1, "discard");
-    pg::with_spi([&] { drop(name, discards); });
+    const Caller caller = current_caller();
+    with_fixed_settings([&] { drop(name, discards, caller); });
     PG_RETURN_VOID();
 }
 

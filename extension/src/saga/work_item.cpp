@@ -67,7 +67,7 @@ Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKi
            const Work &attempt, bool *isnull) {
     // After begin_step(), so that results too large for one value are a failure of the step, which
     // no retry changes.
-    running_handler.begin_step(saga->id);
+    running_handler.begin_step(saga->id, step.name);
     forget_published();
     StepCall step_call = make_call(*saga, step, attempt);
     start_handler_timeout(step.timeout_us);

@@ -57,8 +57,9 @@ constinit pg::Statement delete_schedule{"DELETE FROM stacksaga.schedule" OF_SCHE
 // Under the schedule's lock, so numbers are given one at a time.
 constinit pg::Statement insert_action{
     "INSERT INTO stacksaga.schedule_action (schedule, token, action_no, action, role, acted_at,"
-    "       reason, on_behalf_of)"
-    " SELECT $1, $2::stacksaga.ring_token, coalesce(max(action_no), 0) + 1, $3, $4::name, $5, $6, $7"
+    "       reason, on_behalf_of, handler)"
+    " SELECT $1, $2::stacksaga.ring_token, coalesce(max(action_no), 0) + 1, $3, $4::name, $5, $6,"
+    "        $7, $8"
     "   FROM stacksaga.schedule_action" OF_SCHEDULE};
 
 struct NewSchedule {
@@ -80,7 +81,7 @@ void record(std::string_view schedule, std::string_view action, TimestampTz now,
             std::optional<std::string_view> reason = std::nullopt) {
     insert_action.run(pg::param(schedule), token_of(schedule), pg::param(action),
                       pg::param(acting_role()), pg::param_time(now), pg::param(reason),
-                      on_behalf_of());
+                      on_behalf_of(), handler_that_acts());
 }
 
 void check_input(Datum input) {

@@ -5,6 +5,7 @@
 #include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "pg/scope.hpp"
+#include "src/common/caller.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/deferred_constraints.hpp"
 #include "src/handler/handler_error.hpp"
@@ -205,6 +206,7 @@ STACKSAGA_FUNCTION(run_pending) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_items\" is out of range"),
                         errdetail("The value is %d.", limit), errhint("Use 1 to %d.", items_max)));
     refuse_inside_handler("run_pending()");
+    (void)who_asks();
     check_constraints_of_caller();
     PG_RETURN_INT64(
         pg::with_pinned_path([&] { return pg::with_spi([&] { return run_pending(limit); }); }));
