@@ -115,7 +115,7 @@ SET SESSION AUTHORIZATION asks_bob;
 SELECT stacksaga.run_pending();
 RESET SESSION AUTHORIZATION;
 SELECT role_name, on_behalf_of, action, replace(object, :'saga_id', 'ID'), reason, detail
-  FROM stacksaga.operator_actions WHERE object <> 'saga ' || :'before' ORDER BY reason, action, object, detail;
+  FROM stacksaga.operator_actions WHERE object <> 'saga ' || :'before' AND action <> 'adopt' ORDER BY reason, action, object, detail;
 SELECT role_name = current_user AS by_me, on_behalf_of, detail FROM stacksaga.operator_actions WHERE object = 'saga ' || :'before';
 
 SET client_min_messages = warning;
