@@ -71,6 +71,22 @@ $node->safe_psql('postgres', q{
 		stacksaga.sql_step('undone first', 'answer(stacksaga.step_call)', 'answer(stacksaga.step_call)'),
 		stacksaga.sql_step('refused', 'refuse(stacksaga.step_call)')],
 		compensation_retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '0'));
+	CREATE FUNCTION testing_hold_and_quit() RETURNS void
+		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_hold_and_quit';
+	CREATE FUNCTION testing_resume() RETURNS void
+		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_resume';
+	CREATE SEQUENCE quits;
+	CREATE FUNCTION is_told(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+	BEGIN
+		IF nextval('quits') = 1 THEN
+			PERFORM testing_hold_and_quit();
+		END IF;
+		RETURN '1';
+	END $$;
+	CREATE FUNCTION comes_next(stacksaga.step_call) RETURNS jsonb
+		LANGUAGE sql AS $$ SELECT testing_resume(); SELECT '1'::jsonb $$;
+	SELECT stacksaga.define_saga('told', ARRAY[stacksaga.sql_step('first', 'is_told(stacksaga.step_call)'),
+		stacksaga.sql_step('second', 'comes_next(stacksaga.step_call)')]);
 	SELECT stacksaga.define_saga('compute', ARRAY[stacksaga.sql_step('only',
 		'compute(stacksaga.step_call)', timeout => '1 hour')])});
 
@@ -147,6 +163,11 @@ foreach my $saga ('once', 'once ahead')
 	is(scalar(() = failures($once) =~ /ended its process/g), 1, "$saga: one attempt failed");
 	is(runs($once), 1, "$saga: it was run once");
 }
+
+# Told to quit just before the next step is written down: that step is not at fault either.
+my ($told) = start_sagas('told');
+ok(await_status($told, 'completed'), 'a step that begins when its worker has been told to quit is done later');
+is(failures($told), '', 'and is not charged');
 
 # In the middle of a handler: a shutdown, an order to quit, and a crash elsewhere are not its fault.
 my ($innocent) = start_sagas('compute');

@@ -105,6 +105,7 @@ void BatchRun::begin_try() {
     decision_ = Decision::run;
     id_ = -1;
     index_ = -1;
+    failures_ = 0;
     weight_ = 0;
     total_weight_ = 0;
     waiters_ = {};
@@ -204,6 +205,7 @@ bool BatchRun::settles_in_place(bool can_postpone) {
         return false;
     const bool is_decided = decide_next(is_handlers || !is_of_the_server(sqlstate), can_postpone);
     decided_ = -1; // now, and not in another try
+    ++failures_;
     return is_decided;
 }
 
@@ -238,7 +240,8 @@ bool BatchRun::learn_from_item(int sqlstate, bool can_postpone) {
         room_ = weight_ / 2;
         return true;
     }
-    pace_.guarded = guarded_batches;
+    // A subtransaction costs each item an xid, and a multixact on the row of its saga.
+    pace_.guarded = std::max(pace_.guarded, 1);
     return decide_next(is_handlers || !is_of_the_server(sqlstate), can_postpone);
 }
 
@@ -259,6 +262,8 @@ void BatchRun::committed() {
         pace_.next_alone = true;
     if (pace_.guarded > 0)
         --pace_.guarded;
+    if (failures_ > 0)
+        pace_.guarded = std::max(pace_.guarded, 1);
     if (has_turn && is_turn_over())
         end_turn();
     if (pace_.in_turn > 0) {

@@ -9,8 +9,9 @@
 // An item other than the first waits for a lock at most 20 ms; then the batch commits without it,
 // and the item runs next, alone and without that limit, and is charged no attempt. Workers that
 // meet each other's locks after a few items take turns for a while (docs/decisions/0019). Where
-// that does not help, and after a failure, each item runs in a subtransaction for a while, so that
-// a lock, or a failure, undoes that item only.
+// that does not help, each item runs in a subtransaction for a while, so that a lock undoes that
+// item only. So does each item of a batch that a failure has undone, and of the next one as long as
+// more of them fail.
 #pragma once
 #include "pg/attempt.hpp"
 #include "pg/lock.hpp"
@@ -133,6 +134,7 @@ private:
     Decision decision_ = Decision::run; ///< about the item that is at work
     int64 id_ = -1;
     int32 index_ = -1;
+    int32 failures_ = 0; ///< that were settled in place
     int32 weight_ = 0;
     int32 total_weight_ = 0;
     int64 begun_at_ = 0;

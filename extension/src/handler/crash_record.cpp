@@ -13,6 +13,7 @@ constinit CrashRecord *file = nullptr;
 constinit std::array<char, MAXPGPATH> path{};
 constinit CrashRecord last_record{};
 constinit bool is_after_crash = false;
+constinit volatile sig_atomic_t is_told_to_quit = 0;
 
 void set_kind(Recorded kind) {
     pg_compiler_barrier();
@@ -30,6 +31,8 @@ template <class F> void record(Recorded kind, F &&write) {
     file->timeout_at = 0;
     write();
     set_kind(kind);
+    if (is_told_to_quit != 0) // it ends at the next look at its interrupts, whoever it is in
+        set_kind(Recorded::nothing);
 }
 
 // ----------------------------------------------------------------------------- signals
@@ -37,8 +40,10 @@ template <class F> void record(Recorded kind, F &&write) {
 /// SIGTERM: another process asks this one to quit. A handler that sends it to its own process does
 /// not erase the record: it would do so at every attempt.
 void on_terminate(int signal, siginfo_t *info, void *) {
-    if (info->si_pid != MyProcPid)
+    if (info->si_pid != MyProcPid) {
+        is_told_to_quit = 1;
         record_nothing();
+    }
     die(signal);
 }
 

@@ -58,6 +58,25 @@ STACKSAGA_FUNCTION(testing_exit) {
     exit(0);
 }
 
+// testing_hold_and_quit() -> void: another process tells this one to quit, which looks at its
+// interrupts only in testing_resume().
+STACKSAGA_FUNCTION(testing_hold_and_quit) {
+    (void)fcinfo;
+    HOLD_INTERRUPTS();
+    if (system(psprintf("kill -TERM %d", MyProcPid)) != 0)
+        elog(ERROR, "cannot send a signal");
+    PG_RETURN_VOID();
+}
+
+// testing_resume() -> void
+STACKSAGA_FUNCTION(testing_resume) {
+    (void)fcinfo;
+    if (InterruptHoldoffCount > 0)
+        RESUME_INTERRUPTS();
+    CHECK_FOR_INTERRUPTS();
+    PG_RETURN_VOID();
+}
+
 // testing_beat(ring_id integer, incarnation bigint) -> void
 STACKSAGA_FUNCTION(testing_beat) {
     beat({PG_GETARG_INT32(0), PG_GETARG_INT64(1)}, 0, {.turns = 1, .items = 2, .failures = 3});
