@@ -17,6 +17,10 @@ constinit pg::Statement count_by_sql{
     " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND NOT verifying",
     pg::Plans::by_statistics, pg::Reads::this_node};
 
+/// Maximum number of searches among groups in one look, and when the next look goes on.
+constexpr int searches_max = 16;
+constexpr int64 search_on_us = 100 * 1000;
+
 /// One look at a queue.
 struct Look {
     const ClaimSearch &search;
@@ -29,6 +33,7 @@ struct Look {
     void see_leases(SessionProbe &probe);
     void see_ranks(uint32 due_ranks);
     void see_by_sql();
+    void count_in_groups();
 
 private:
     template <class F> void see_range(WorkIndex index, SessionProbe &probe, F &&visit);
@@ -91,6 +96,17 @@ void Look::see_by_sql() {
     found.next = rows.optional_time(0, 1).value_or(DT_NOEND);
 }
 
+/// Steps of full groups do not count. A search visits some of the groups, and the next one those
+/// behind them.
+void Look::count_in_groups() {
+    Candidates candidates = find_candidates(search);
+    for (int i = 1; i < searches_max && candidates.list.empty() && candidates.is_cut; ++i)
+        candidates = find_candidates(search);
+    found.due = candidates.list.size();
+    if (found.due == 0 && candidates.is_cut)
+        found.next = std::min(found.next, pg::time_plus(search.now, search_on_us));
+}
+
 Claimable look(const ClaimSearch &search, const QueueLimits &limits, size_t enough) {
     QueueMemory &memory = memory_of(search.ring_id, search.queue);
     const QueueRoom room = room_of(search.ring_id, search.queue, limits, search.wanted, search.now);
@@ -110,7 +126,7 @@ Claimable look(const ClaimSearch &search, const QueueLimits &limits, size_t enou
     if (room.steps <= 0)
         look.found.next = std::min(look.found.next, room.more_at);
     else if (limits.max_running_per_group && look.found.due > 0)
-        look.found.due = find_candidates(search).list.size(); // those of full groups do not count
+        look.count_in_groups();
     return look.found;
 }
 

@@ -1,5 +1,6 @@
 #include "src/saga/unnamed_queue.hpp"
 
+#include "pg/compat.hpp"
 #include "pg/lock.hpp"
 #include "pg/query.hpp"
 
@@ -18,9 +19,14 @@ struct Look {
     TimestampTz at;
 };
 
-/// The queues that this session has looked for; with more than these it looks more often.
+/// The queues that this session has looked for; with more than these it looks more often, and only
+/// of these it holds locks.
 constinit std::array<Look, 8> looks{};
 constinit size_t next_look = 0;
+
+LOCKTAG tag_of(uint32 ring_id, uint32 queue) {
+    return pg::lock_tag(pg::LockClass::unnamed_queue, ring_id, queue);
+}
 
 bool has_looked(uint32 ring_id, uint32 queue, TimestampTz now) {
     Look *look = std::find_if(looks.begin(), looks.end(), [&](const Look &l) {
@@ -30,6 +36,9 @@ bool has_looked(uint32 ring_id, uint32 queue, TimestampTz now) {
         look = &looks[next_look++ % looks.size()];
     else if (now >= look->at && now - look->at < USECS_PER_MINUTE)
         return true;
+    const LOCKTAG tag = tag_of(look->ring_id, look->queue);
+    if (look->at != 0 && pg::holds_lock(tag, ShareLock))
+        LockRelease(&tag, ShareLock, true);
     *look = {ring_id, queue, now};
     return false;
 }
@@ -43,11 +52,9 @@ void note_empty_claim(int32 ring_id, std::string_view queue, TimestampTz now) {
         return;
     if (is_named.run(pg::param(queue)).boolean(0, 0))
         return;
-    const LOCKTAG tag =
-        pg::lock_tag(pg::LockClass::unnamed_queue, static_cast<uint32>(ring_id), hash);
-    // The session's, which its owner or a pooler gives back with all others; held once.
-    if (LockAcquire(&tag, ShareLock, true, true) == LOCKACQUIRE_ALREADY_HELD)
-        LockRelease(&tag, ShareLock, true);
+    // The session's, which its owner or a pooler gives back with all others.
+    const LOCKTAG tag = tag_of(static_cast<uint32>(ring_id), hash);
+    (void)LockAcquire(&tag, ShareLock, true, true);
 }
 
 } // namespace stacksaga

@@ -119,7 +119,8 @@ Ran run_found(std::span<FoundItem> found, int64 room, LeftItems &left) {
             found = found.subspan(1);
             continue;
         }
-        const Ran of_saga = run_saga(found, room - ran.done, left);
+        // What a step leaves in memory goes with it, not with the call.
+        const Ran of_saga = pg::with_spi([&] { return run_saga(found, room - ran.done, left); });
         ran.done += of_saga.done;
         ran.held += of_saga.held;
     }

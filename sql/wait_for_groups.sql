@@ -1,0 +1,19 @@
+-- A service that waits finds the one step that may run among very many whose groups are full.
+
+SELECT stacksaga.define_saga('grouped', ARRAY[stacksaga.queue_step('only', 'grouped')]);
+SELECT stacksaga.set_queue('grouped', max_running_per_group => 1);
+SELECT count(*) FROM generate_series(1, 300) AS n, generate_series(1, 2),
+       LATERAL stacksaga.start_saga('grouped', group_key => 'full ' || to_char(n, '0000'));
+DO $$
+BEGIN
+    WHILE EXISTS (SELECT FROM stacksaga.claim_steps('grouped', 'w', 1000, '1 hour')) LOOP END LOOP;
+END
+$$;
+SELECT count(*) FROM stacksaga.work WHERE queue = 'grouped' AND lease IS NOT NULL;
+SELECT count(*) FROM stacksaga.start_saga('grouped', group_key => 'full 0150 and a half');
+SELECT clock_timestamp() AS begun \gset
+CALL stacksaga.wait_for_steps('grouped', '20 seconds');
+SELECT clock_timestamp() - :'begun' < '10 seconds' AS is_soon;
+SELECT count(*) FROM stacksaga.claim_steps('grouped', 'w', 1000);
+SELECT count(stacksaga.cancel_saga(saga_id, 'over')) FROM stacksaga.find_sagas(saga => 'grouped', max_sagas => 1000);
+SELECT stacksaga.set_queue('grouped');
