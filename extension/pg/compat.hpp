@@ -38,16 +38,6 @@ inline constexpr int allow_in_parallel = GUC_ALLOW_IN_PARALLEL;
 inline constexpr int allow_in_parallel = 0;
 #endif
 
-/// The process of a transaction that runs now; nullptr when it has gone. 17 counts processes from
-/// 0.
-inline PGPROC *process_of(const VirtualTransactionId &transaction) {
-#if PG_VERSION_NUM >= 170000
-    return ProcNumberGetProc(transaction.procNumber);
-#else
-    return BackendIdGetProc(transaction.backendId);
-#endif
-}
-
 /// How many transactions that wrote have ended on this server: 17 renamed where that is counted.
 /// One that ends is counted before it gives its locks up. The same number twice says that no row
 /// has become visible meanwhile.
@@ -67,16 +57,6 @@ inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot s
     return index_beginscan(table, index, snapshot, nullptr, keys, 0);
 #else
     return index_beginscan(table, index, snapshot, keys, 0);
-#endif
-}
-
-/// 18 lets the caller have a deferrable primary key as well, which proves nothing before the
-/// commit.
-inline Oid primary_key_index(Relation table) {
-#if PG_VERSION_NUM >= 180000
-    return RelationGetPrimaryKeyIndex(table, false);
-#else
-    return RelationGetPrimaryKeyIndex(table);
 #endif
 }
 

@@ -1,7 +1,7 @@
 #include "pg/index_walk.hpp"
 
-#include "pg/citus.hpp"
 #include "pg/compat.hpp"
+#include "pg/table_state.hpp"
 
 namespace stacksaga::pg {
 
@@ -34,28 +34,21 @@ size_t fill_keys(std::span<const KeyColumn> key, ScanKeyData *keys) {
 
 } // namespace
 
-std::optional<OpenIndex> OpenIndex::open(const char *table_name, const char *index_name) {
-    const Oid schema = get_namespace_oid("stacksaga", true);
-    const Oid table_id = get_relname_relid(table_name, schema);
-    const Oid index_id = get_relname_relid(index_name, schema);
-    if (!OidIsValid(table_id) || !OidIsValid(index_id))
-        return std::nullopt;
-    OpenIndex opened;
-    opened.table = table_open(table_id, AccessShareLock);
-    if (opened.table->rd_rel->relkind != RELKIND_RELATION || opened.table->rd_rel->relhassubclass ||
-        is_managed_by_citus(table_id)) {
-        table_close(opened.table, NoLock);
-        return std::nullopt;
+std::optional<OpenIndex> OpenIndex::open(Table &table, size_t index) {
+    OpenTable open = open_table(table, AccessShareLock);
+    std::optional<OpenIndex> opened;
+    if (open.unreadable(index) == nullptr && !open.state.indexes[index].is_too_new) {
+        const Oid heap = RelationGetRelid(open.heap);
+        opened.emplace();
+        opened->table = table_open(heap, NoLock);
+        opened->index = index_open(open.state.indexes[index].id, AccessShareLock);
     }
-    opened.index = index_open(index_id, AccessShareLock);
-    if (opened.index->rd_rel->relam == BTREE_AM_OID)
-        return opened;
-    opened.close();
-    return std::nullopt;
+    open.close();
+    return opened;
 }
 
 void OpenIndex::close() {
-    index_close(index, NoLock);
+    index_close(index, AccessShareLock); // see OpenTable::close()
     table_close(table, NoLock);
 }
 

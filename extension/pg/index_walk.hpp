@@ -5,11 +5,14 @@
 
 namespace stacksaga::pg {
 
-/// A plain table and one of its indexes, a B-tree, open until close().
+/// A table and an index of its description, open until close().
 class OpenIndex {
 public:
-    /// nullopt when there is no such table or index, or one of them is of another kind.
-    static std::optional<OpenIndex> open(const char *table, const char *index);
+    /// nullopt when the index cannot be read, or not under old snapshots.
+    static std::optional<OpenIndex> open(Table &table, size_t index);
+    template <class I> static std::optional<OpenIndex> open(Table &table, I index) {
+        return open(table, static_cast<size_t>(index));
+    }
     void close();
 
     Relation table;

@@ -1,5 +1,6 @@
 #include "pg/lock.hpp"
 
+#include "pg/client.hpp"
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
 
@@ -100,15 +101,17 @@ LOCKTAG lock_tag(LockClass lock_class, uint32 first, uint32 second, Oid database
 
 bool lock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode, bool wait) {
     const LOCKTAG tag = lock_tag(lock_class, first, second);
-    if (LockAcquire(&tag, mode, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
-        return false;
+    if (LockAcquire(&tag, mode, false, true) == LOCKACQUIRE_NOT_AVAIL) {
+        if (!wait)
+            return false;
+        watching_client([&] { (void)LockAcquire(&tag, mode, false, false); });
+    }
     if (forbids_prepare(lock_class, mode))
         refuse_prepare(lock_class);
     return true;
 }
 
 void unlock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode) {
-    Assert(!forbids_prepare(lock_class, mode));
     const LOCKTAG tag = lock_tag(lock_class, first, second);
     LockRelease(&tag, mode, false);
 }

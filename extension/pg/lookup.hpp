@@ -1,9 +1,11 @@
 // Rows by an index, straight from it and its table: a quarter of what the executor needs for one of
 // them, and no plan that could choose another way once the tables have grown.
-// Tables and indexes are named by literals.
-// For reads that are a hint or that are final; whoever must know that a row is absent asks by a
-// Statement, which also finds it where the table has been distributed or partitioned.
+//
+// Where an index cannot be read so (somebody has changed the table, the index is invalid or gone),
+// an error says why, and no caller takes that for "there is no such row". Who has a Statement for
+// such a table asks try_index().
 #pragma once
+#include "pg/errors.hpp"
 #include "pg/table.hpp"
 
 namespace stacksaga::pg {
@@ -20,31 +22,16 @@ struct KeyColumn {
     AttrNumber column = 0; ///< of the index; 0: the one at its place in the key
 };
 
-/// Reads the latest committed row (or the transaction's own) of stacksaga.`table` whose primary key
-/// is `key`, its columns in their order into `values` and `nulls`, which have the table's size.
-/// False when it is not there. What the values point to lives in the current memory context.
-bool find_row(const char *table, std::span<const KeyColumn> key, std::span<Datum> values,
-              std::span<bool> nulls);
-
-/// The same for the row with the greatest primary key of those whose key begins with `prefix`.
-bool find_last_row(const char *table, std::span<const KeyColumn> prefix, std::span<Datum> values,
-                   std::span<bool> nulls);
-
-/// Whether there is a row with these first columns of the primary key.
-bool has_row(const char *table, std::span<const KeyColumn> prefix);
-
-/// Whether there is one in stacksaga.`index` of the table with these first columns.
-bool has_row(const char *table, const char *index, std::span<const KeyColumn> prefix);
-
 /// Whether another transaction has changed the row, or is changing it, in a way that this one does
-/// not see yet. Of a row that visit_rows() shows.
+/// not see yet. Of a row that each_row() shows.
 bool is_being_changed(TupleTableSlot *row);
 
 /// Whether the row was written after this transaction's snapshot was taken, under REPEATABLE READ
-/// and above. Of a row that visit_rows() shows.
+/// and above. Of a row that each_row() shows.
 bool is_newer_than_snapshot(TupleTableSlot *row);
 
-/// A table, open to be read at several places of an index under one snapshot.
+/// A table, open to be read at several places of an index under one snapshot: what is committed
+/// now, and what the transaction has written.
 class IndexReader {
 public:
     IndexReader(Relation table, Relation index, ScanDirection direction);
@@ -69,57 +56,50 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<IndexReader>);
 
-/// Calls `body`, which must not change the table, with a reader of stacksaga.`index`. False when
-/// that cannot be: it is no plain table (somebody has partitioned it, say), so a Statement has to
-/// read it.
+/// Calls `body`, which must not change the table, with a reader of an index, by its place in the
+/// description. While with_tables() keeps the table open, reading it takes no lock of its own.
+/// False when the index cannot be read.
 using ReaderBody = void (*)(IndexReader &reader, void *state);
-bool read_index(const char *table, const char *index, ScanDirection direction, ReaderBody body,
-                void *state);
-template <ScanDirection direction = ForwardScanDirection, class F>
-bool with_index(const char *table, const char *index, F &&body) {
+bool read_index(Table &table, size_t index, ScanDirection direction, ReaderBody body, void *state);
+
+template <ScanDirection direction = ForwardScanDirection, class I, class F>
+[[nodiscard]] bool try_index(Table &table, I index, F &&body) {
     using Body = std::remove_reference_t<F>;
     return read_index(
-        table, index, direction,
+        table, static_cast<size_t>(index), direction,
         [](IndexReader &reader, void *state) { (*static_cast<Body *>(state))(reader); }, &body);
 }
 
-/// The same for an index of a described table, by its place in the description. While with_tables()
-/// keeps the table open, reading it takes no lock of its own. False where it is not accessed
-/// directly.
-bool read_index(Table &table, size_t index, ReaderBody body, void *state);
-template <class I, class F> bool with_index(Table &table, I index, F &&body) {
-    using Body = std::remove_reference_t<F>;
-    return read_index(
-        table, static_cast<size_t>(index),
-        [](IndexReader &reader, void *state) { (*static_cast<Body *>(state))(reader); }, &body);
+/// Raises the error that says why an index cannot be read.
+[[noreturn]] void raise_unreadable(Table &table, size_t index);
+
+/// The same as try_index() for an index that must be readable.
+template <ScanDirection direction = ForwardScanDirection, class I, class F>
+void with_index(Table &table, I index, F &&body) {
+    if (!try_index<direction>(table, index, static_cast<F &&>(body)))
+        raise_unreadable(table, static_cast<size_t>(index));
 }
 
-/// What is done with a row; false ends it. What it reads of the slot lives until it returns.
-using RowVisitor = bool (*)(TupleTableSlot *row, void *state);
-void visit_rows(const char *table, const char *index, std::span<const KeyColumn> prefix,
-                RowVisitor visitor, void *state);
-
-/// Calls `visit` with the slot of each row that begins so in stacksaga.`index`, in its order, until
-/// it returns false. It must not change the table.
-template <class F>
-void each_row(const char *table, const char *index, std::span<const KeyColumn> prefix, F &&visit) {
-    using Visit = std::remove_reference_t<F>;
-    visit_rows(
-        table, index, prefix,
-        [](TupleTableSlot *row, void *state) { return (*static_cast<Visit *>(state))(row); },
-        &visit);
-}
-
-/// The same for a described table, which must be accessed directly.
-void visit_rows(Table &table, size_t index, std::span<const KeyColumn> prefix, RowVisitor visitor,
-                void *state);
+/// Calls `visit` with the slot of each row that begins so in an index, in its order, until it
+/// returns false. It must not change the table.
 template <class I, class F>
 void each_row(Table &table, I index, std::span<const KeyColumn> prefix, F &&visit) {
-    using Visit = std::remove_reference_t<F>;
-    visit_rows(
-        table, static_cast<size_t>(index), prefix,
-        [](TupleTableSlot *row, void *state) { return (*static_cast<Visit *>(state))(row); },
-        &visit);
+    with_index(table, index, [&](IndexReader &reader) {
+        reader.seek(prefix);
+        TupleTableSlot *row;
+        while ((row = reader.next()) != nullptr && visit(row))
+            ;
+    });
+}
+
+/// Whether there is a row that begins so in an index.
+template <class I> bool has_row(Table &table, I index, std::span<const KeyColumn> prefix) {
+    bool is_found = false;
+    each_row(table, index, prefix, [&](TupleTableSlot *) {
+        is_found = true;
+        return false;
+    });
+    return is_found;
 }
 
 } // namespace stacksaga::pg

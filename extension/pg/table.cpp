@@ -118,6 +118,20 @@ void Table::insert_many(std::span<const std::span<const Assignment>> rows) {
         });
 }
 
+bool Table::insert_visible(std::span<const Assignment> row) {
+    require_writing("INSERT");
+    return with_table(
+        *this, RowExclusiveLock,
+        [&](OpenTable &table) {
+            insert_visible_directly(table, row);
+            return true;
+        },
+        [&] {
+            insert_by_sql(state_of(*this), row);
+            return false;
+        });
+}
+
 bool Table::insert_if_absent(std::span<const Assignment> row, KnownRow known) {
     require_writing("INSERT");
     return with_table(
@@ -160,6 +174,12 @@ const char *Table::obstacle() {
     OpenTable open = open_table(*this, AccessShareLock);
     open.close();
     return open.state.obstacle;
+}
+
+const char *Table::unreadable(size_t index) {
+    OpenTable open = open_table(*this, AccessShareLock);
+    open.close();
+    return open.unreadable(index);
 }
 
 } // namespace stacksaga::pg

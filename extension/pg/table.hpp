@@ -114,12 +114,20 @@ enum class NewerVersions : uint8 {
     used,    ///< it is locked and changed like any other: no query of users reads the table
 };
 
+/// How much of a table its description names.
+enum class Described : uint8 {
+    whole,        ///< all columns and indexes
+    what_is_read, ///< its first columns and some indexes. It is only read by them, and what else
+                  ///< somebody has added to the table does not matter
+};
+
 struct TableDescription {
     const char *name; ///< in schema stacksaga
     std::span<const TableColumn> columns;
     std::span<const TableIndex> indexes; ///< all of them; the first one is the primary key
     std::span<const TableTrigger> triggers{};
     NewerVersions newer_versions = NewerVersions::refused;
+    Described described = Described::whole;
 };
 
 /// A row. Its values are in the table's order.
@@ -238,6 +246,11 @@ public:
     /// Columns that are not assigned are null.
     void insert(std::span<const Assignment> row);
 
+    /// A row that is true whatever becomes of this transaction: everybody sees it at once, and it
+    /// stays when the transaction is rolled back. False where the access goes through SQL, so that
+    /// the row is seen after the commit.
+    bool insert_visible(std::span<const Assignment> row);
+
     /// Rows that share pages share records of WAL.
     void insert_many(std::span<const std::span<const Assignment>> rows);
 
@@ -259,6 +272,12 @@ public:
 
     /// Why the table cannot be accessed directly; null if it can.
     const char *obstacle();
+
+    /// Why an index of the description cannot be read directly; null if it can.
+    const char *unreadable(size_t index);
+
+    /// Locks the table and then opens it, by the name that it has under the lock.
+    Relation open(LOCKMODE mode);
 
     /// Keeps the table and its indexes open until release(), under the lock of a writer; false if
     /// they are kept open already.

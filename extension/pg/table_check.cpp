@@ -6,6 +6,9 @@
 // their types' default order, and no triggers but those that the description names. Everything else
 // that may change how a row is read or written shows in the relation cache, so each invalidation of
 // it has the table checked anew.
+//
+// Less is needed to read it by an index: the described columns come first, and that index is there,
+// valid and as described.
 #include "pg/citus.hpp"
 #include "pg/compat.hpp"
 #include "pg/table_state.hpp"
@@ -37,10 +40,12 @@ Oid type_of(const TableColumn &column) {
                            ObjectIdGetDatum(get_namespace_oid("stacksaga", true)));
 }
 
+/// Compares the described columns, which come first.
 const char *obstacle_in_columns(const TableDescription &description, TupleDesc columns) {
-    if (columns->natts != static_cast<int>(description.columns.size()))
+    const auto count = static_cast<int>(description.columns.size());
+    if (columns->natts < count)
         return "it has other columns";
-    for (int i = 0; i < columns->natts; ++i) {
+    for (int i = 0; i < count; ++i) {
         const Form_pg_attribute found = TupleDescAttr(columns, i);
         const TableColumn &expected = description.columns[static_cast<size_t>(i)];
         if (found->attisdropped || strcmp(NameStr(found->attname), expected.name) != 0)
@@ -49,20 +54,42 @@ const char *obstacle_in_columns(const TableDescription &description, TupleDesc c
             return "a column has another type";
         if (found->attnotnull != (expected.nulls == Nulls::refused))
             return "a column is, or is not, NOT NULL";
-        if (found->attgenerated != '\0' || found->attidentity != '\0')
+        const bool is_generated = found->attgenerated != '\0' || found->attidentity != '\0';
+        if (is_generated && description.described == Described::whole)
             return "a column is generated";
     }
     return nullptr;
 }
 
-const char *obstacle_in_heap(const TableDescription &description, Relation heap) {
+/// Whether somebody has added columns. One that was dropped again is null in every new row.
+bool has_more_columns(const TableDescription &description, TupleDesc columns) {
+    for (int i = static_cast<int>(description.columns.size()); i < columns->natts; ++i)
+        if (!TupleDescAttr(columns, i)->attisdropped)
+            return true;
+    return false;
+}
+
+/// What was said of children stays for a while after the last one was dropped.
+bool has_children(Relation heap) {
+    return heap->rd_rel->relhassubclass &&
+           find_inheritance_children(RelationGetRelid(heap), NoLock) != NIL;
+}
+
+const char *obstacle_to_reading(const TableDescription &description, Relation heap) {
     const Form_pg_class table = heap->rd_rel;
     if (table->relkind != RELKIND_RELATION || table->relam != HEAP_TABLE_AM_OID ||
         table->relpersistence == RELPERSISTENCE_TEMP)
         return "it is not a plain table";
     if (is_managed_by_citus(RelationGetRelid(heap)))
         return "Citus manages it";
-    if (table->relispartition || table->relhassubclass)
+    if (has_children(heap))
+        return "it is a partition, or has children";
+    return obstacle_in_columns(description, RelationGetDescr(heap));
+}
+
+const char *obstacle_in_heap(const TableDescription &description, Relation heap) {
+    const Form_pg_class table = heap->rd_rel;
+    if (table->relispartition)
         return "it is a partition, or has children";
     if (heap->rd_rules != nullptr)
         return "it has rules";
@@ -75,7 +102,9 @@ const char *obstacle_in_heap(const TableDescription &description, Relation heap)
         for (int i = 0; i < heap->trigdesc->numtriggers; ++i)
             if (!is_described(description.triggers, heap->trigdesc->triggers[i].tgname))
                 return "it has a trigger";
-    return obstacle_in_columns(description, RelationGetDescr(heap));
+    if (has_more_columns(description, RelationGetDescr(heap)))
+        return "it has other columns";
+    return nullptr;
 }
 
 /// As \d shows it; null for an index of all rows.
@@ -144,7 +173,6 @@ bool is_too_new(Relation index) {
 
 /// Looks the operators of the index up.
 void remember(CheckedIndex &checked, Relation index) {
-    checked.id = RelationGetRelid(index);
     for (int i = 0; i < index->rd_index->indnatts; ++i) {
         IndexColumn &column = checked.columns[static_cast<size_t>(i)];
         column.collation = index->rd_indcollation[i];
@@ -165,32 +193,53 @@ std::optional<size_t> index_named(const TableDescription &description, const cha
     return std::nullopt;
 }
 
-const char *obstacle_in_indexes(TableState &state, Relation heap) {
+/// Compares an index with the described one of its name.
+void check_index(const TableIndex &expected, CheckedIndex &checked, Relation index, Relation heap) {
+    checked.id = RelationGetRelid(index);
+    checked.obstacle = obstacle_in_index(expected, index, heap);
+    if (checked.obstacle != nullptr)
+        return;
+    remember(checked, index);
+    checked.is_too_new = is_too_new(index);
+}
+
+/// Checks each index of the description; whether the table has others.
+bool check_indexes(TableState &state, Relation heap) {
     const TableDescription &description = *state.description;
+    for (size_t i = 0; i < description.indexes.size(); ++i) {
+        state.indexes[i].id = InvalidOid;
+        state.indexes[i].obstacle = "an index is missing";
+        state.indexes[i].is_too_new = false;
+    }
     List *ids = RelationGetIndexList(heap);
     const auto count = static_cast<size_t>(list_length(ids));
     // Kept at once, so that a change of any of them is noticed from here on.
-    state.index_count = std::min(count, table_indexes_max);
+    state.index_count = std::min(count, state.index_ids.size());
     for (size_t i = 0; i < state.index_count; ++i)
         state.index_ids[i] = list_nth_oid(ids, static_cast<int>(i));
-    if (count != description.indexes.size())
-        return "it has other indexes";
+    bool has_others = false;
     for (size_t i = 0; i < count; ++i) {
-        Relation index = index_open(state.index_ids[i], AccessShareLock);
+        Relation index = index_open(list_nth_oid(ids, static_cast<int>(i)), AccessShareLock);
         const std::optional<size_t> at = index_named(description, RelationGetRelationName(index));
-        const char *obstacle =
-            at ? obstacle_in_index(description.indexes[*at], index, heap) : "it has other indexes";
-        if (obstacle == nullptr)
-            remember(state.indexes[*at], index);
-        if (obstacle == nullptr && is_too_new(index)) {
-            obstacle = "an index is not complete";
-            ++state.changes; // no invalidation tells when it is
-        }
+        if (at)
+            check_index(description.indexes[*at], state.indexes[*at], index, heap);
+        has_others = has_others || !at;
         index_close(index, AccessShareLock);
-        if (obstacle != nullptr)
-            return obstacle;
     }
     list_free(ids);
+    return has_others;
+}
+
+const char *obstacle_in_indexes(TableState &state, bool has_others) {
+    if (has_others)
+        return "it has other indexes";
+    const std::span indexes{state.indexes, state.description->indexes.size()};
+    for (const CheckedIndex &index : indexes) {
+        if (index.obstacle != nullptr)
+            return index.obstacle;
+        if (index.is_too_new)
+            return "an index is not complete";
+    }
     return nullptr;
 }
 
@@ -204,10 +253,18 @@ void check_table(TableState &state, Relation heap) {
     Assert(triggers.size() <= table_triggers_max);
     for (size_t i = 0; i < triggers.size(); ++i)
         state.fires[i] = fires(heap, triggers[i].name);
-    const char *obstacle = obstacle_in_heap(*state.description, heap);
-    if (obstacle == nullptr)
-        obstacle = obstacle_in_indexes(state, heap);
-    state.obstacle = obstacle;
+    state.unreadable = obstacle_to_reading(*state.description, heap);
+    state.obstacle =
+        state.unreadable != nullptr ? state.unreadable : obstacle_in_heap(*state.description, heap);
+    if (state.unreadable == nullptr) {
+        const bool has_others = check_indexes(state, heap);
+        if (state.obstacle == nullptr)
+            state.obstacle = obstacle_in_indexes(state, has_others);
+    }
+    const std::span indexes{state.indexes, state.description->indexes.size()};
+    if (std::any_of(indexes.begin(), indexes.end(),
+                    [](const CheckedIndex &i) { return i.is_too_new; }))
+        ++state.changes; // no invalidation says when it is old enough
     state.is_checked = state.changes == before;
 }
 

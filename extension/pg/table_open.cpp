@@ -101,6 +101,10 @@ OpenTable open_table(Table &table, LOCKMODE mode) {
     return {.state = state, .heap = heap, .mode = mode};
 }
 
+Relation Table::open(LOCKMODE mode) {
+    return open_table(*this, mode).heap;
+}
+
 Relation OpenTable::index(size_t i) {
     Relation &kept = state.kept_indexes[i];
     if (kept != nullptr && RelationGetRelid(kept) == state.indexes[i].id)
@@ -113,10 +117,14 @@ Relation OpenTable::index(size_t i) {
     return indexes[i];
 }
 
+/// A reader gives up the locks of the indexes. REINDEX TABLE takes the table's lock first, which
+/// keeps writers out, and then that of each index: a transaction that has read would keep it from
+/// an index, and then wait for it in order to write.
 void OpenTable::close() {
     for (Relation &index : indexes)
         if (index != nullptr)
-            index_close(std::exchange(index, nullptr), NoLock);
+            index_close(std::exchange(index, nullptr),
+                        mode == AccessShareLock ? AccessShareLock : NoLock);
     if (heap != state.kept_heap)
         table_close(heap, NoLock);
 }

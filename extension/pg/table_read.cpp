@@ -148,9 +148,10 @@ bool is_in_snapshot(Relation heap, TupleTableSlot *slot) {
 }
 
 TableRow make_row(const TableDescription &table, HeapTuple tuple, TupleDesc columns) {
-    const auto count = static_cast<size_t>(columns->natts);
-    auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * count));
-    auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * count));
+    const auto all = static_cast<size_t>(columns->natts);
+    const size_t count = table.columns.size();
+    auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * all));
+    auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * all));
     heap_deform_tuple(tuple, columns, values, nulls);
     if (HeapTupleHasExternal(tuple))
         for (size_t i = 0; i < count; ++i)

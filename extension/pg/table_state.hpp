@@ -11,7 +11,9 @@ struct IndexColumn {
 };
 
 struct CheckedIndex {
-    Oid id;
+    Oid id;               ///< not valid: there is none of that name
+    const char *obstacle; ///< to reading it; null: there is none. A literal
+    bool is_too_new;      ///< for old snapshots
     std::array<IndexColumn, index_columns_max> columns;
 };
 
@@ -22,15 +24,15 @@ struct TableState {
     const TableDescription *description;
     TableState *next; ///< of all tables that the session has used
     Oid relation;
-    bool is_checked;      ///< and has not changed since
-    uint64 changes;       ///< that the session has noticed
-    const char *obstacle; ///< null: access is direct. A literal
+    bool is_checked;        ///< and has not changed since
+    uint64 changes;         ///< that the session has noticed
+    const char *obstacle;   ///< null: access is direct. A literal
+    const char *unreadable; ///< null: rows can be read by the indexes that have no obstacle
     /// Whether each trigger of the description fires when SQL updates a row.
     std::array<bool, table_triggers_max> fires;
-    /// All indexes that the table had at the check, in the order of the description if access is
-    /// direct.
+    /// The indexes that the table had at the check, as far as there is room.
     size_t index_count;
-    std::array<Oid, table_indexes_max> index_ids;
+    std::array<Oid, 2 * table_indexes_max> index_ids;
     CheckedIndex *indexes; ///< as many as the description has
     SqlText *statements;   ///< that have been used
     /// What is kept open, and the subtransaction whose resource owner closes it after an error;
@@ -53,6 +55,9 @@ struct OpenTable {
 
     const TableDescription &description() const { return *state.description; }
     bool is_direct() const { return state.obstacle == nullptr; }
+    const char *unreadable(size_t i) const {
+        return state.unreadable != nullptr ? state.unreadable : state.indexes[i].obstacle;
+    }
     Relation index(size_t i);
     void close();
 };
@@ -90,6 +95,7 @@ bool refuses_newer_versions(const TableDescription &table);
 // Direct access. The table is open in the mode that the operation wants.
 std::span<TableRow> find_directly(OpenTable &table, const TableScan &scan);
 void insert_directly(OpenTable &table, std::span<const std::span<const Assignment>> rows);
+void insert_visible_directly(OpenTable &table, std::span<const Assignment> row);
 bool insert_if_absent_directly(OpenTable &table, std::span<const Assignment> row, KnownRow known);
 bool update_directly(OpenTable &table, TableRow &row, std::span<const Assignment> changes);
 bool remove_directly(OpenTable &table, const TableRow &row);

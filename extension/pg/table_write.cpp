@@ -15,11 +15,13 @@ namespace {
 // Rows of one multi-insert.
 constexpr size_t rows_at_once = 64;
 
-void fill_slot(TupleTableSlot *slot, const RowImage &image) {
+void fill_slot(const OpenTable &table, TupleTableSlot *slot, const RowImage &image) {
+    const size_t described = table.description().columns.size();
     ExecClearTuple(slot);
     const auto columns = static_cast<size_t>(slot->tts_tupleDescriptor->natts);
-    std::copy_n(image.values.begin(), columns, slot->tts_values);
-    std::copy_n(image.nulls.begin(), columns, slot->tts_isnull);
+    std::copy_n(image.values.begin(), described, slot->tts_values);
+    std::copy_n(image.nulls.begin(), described, slot->tts_isnull);
+    std::fill(slot->tts_isnull + described, slot->tts_isnull + columns, true); // were dropped
     ExecStoreVirtualTuple(slot);
 }
 
@@ -123,7 +125,7 @@ bool has_same_key(OpenTable &table, const RowImage &image, TupleTableSlot *slot)
 /// Inserts the row in a way that it can be taken back if somebody else was faster; whether it
 /// stays.
 bool insert_speculatively(OpenTable &table, RowImage &image, TupleTableSlot *slot) {
-    fill_slot(slot, image);
+    fill_slot(table, slot, image);
     const uint32 token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
     table_tuple_insert_speculative(table.heap, slot, GetCurrentCommandId(true), 0, nullptr, token);
     const bool is_unique = insert_entries(table, image, &slot->tts_tid, Duplicates::reported);
@@ -145,7 +147,7 @@ void insert_some(OpenTable &table, std::span<const std::span<const Assignment>> 
                  RowImage *images, TupleTableSlot **slots) {
     for (size_t i = 0; i < rows.size(); ++i) {
         images[i] = new_row(table, rows[i]);
-        fill_slot(slots[i], images[i]);
+        fill_slot(table, slots[i], images[i]);
     }
     const CommandId command = GetCurrentCommandId(true);
     if (rows.size() == 1)
@@ -215,6 +217,16 @@ void insert_directly(OpenTable &table, std::span<const std::span<const Assignmen
     pfree(images);
 }
 
+/// As COPY ... FREEZE does it, of a table that others see: the row belongs to no transaction.
+void insert_visible_directly(OpenTable &table, std::span<const Assignment> row) {
+    RowImage image = new_row(table, row);
+    TupleTableSlot *slot = table_slot_create(table.heap, nullptr);
+    fill_slot(table, slot, image);
+    table_tuple_insert(table.heap, slot, GetCurrentCommandId(true), TABLE_INSERT_FROZEN, nullptr);
+    insert_entries(table, image, &slot->tts_tid);
+    ExecDropSingleTupleTableSlot(slot);
+}
+
 bool insert_if_absent_directly(OpenTable &table, std::span<const Assignment> row, KnownRow known) {
     RowImage image = new_row(table, row);
     TupleTableSlot *slot = table_slot_create(table.heap, nullptr);
@@ -246,7 +258,7 @@ bool update_directly(OpenTable &table, TableRow &row, std::span<const Assignment
         if (trigger.before_update != nullptr)
             trigger.before_update(row, image.row(table.description()));
     TupleTableSlot *new_version = table_slot_create(table.heap, nullptr);
-    fill_slot(new_version, image);
+    fill_slot(table, new_version, image);
     TM_FailureData failure;
     bool all_indexes = false;
     ItemPointerData place = row.place;

@@ -411,10 +411,14 @@ AS $$
             UNION ALL SELECT * FROM stacksaga_internal.doctor_grants()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_rings()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_sagas()
+            -- It would raise the error that doctor_tables() is about.
             UNION ALL SELECT * FROM stacksaga_internal.doctor_subscriptions()
+             WHERE (SELECT NOT EXISTS (
+                    SELECT FROM stacksaga_internal.table_obstacles() AS o WHERE o.is_read_only))
             UNION ALL SELECT * FROM stacksaga_internal.doctor_queues()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_schedules()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_vacuum()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_tables()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_dependents())
            AS f(severity, check_name, detail, fix)
      ORDER BY array_position('{error,warning,info}', f.severity), f.check_name, f.detail

@@ -38,27 +38,38 @@ LOCKTAG tag_of(const Queue &queue) {
     return pg::lock_tag(pg::LockClass::queue, queue.ring_id, queue.hash);
 }
 
-/// Calls `use` with the processes that wait for the queue, but for this one. The line is in the
-/// order of their places in shared memory.
-template <class F> void with_others(const Queue &queue, F &&use) {
+bool is_same(const LOCKTAG &one, const LOCKTAG &other) {
+    return memcmp(&one, &other, sizeof(LOCKTAG)) == 0;
+}
+
+/// Calls `visit` with the processes that wait for the queue, but for this one, in the order of
+/// their places in shared memory, until it returns false. Allocates nothing and raises nothing:
+/// wakes are given after a commit is recorded.
+template <class F> void each_other(const Queue &queue, F &&visit) {
     const LOCKTAG tag = tag_of(queue);
-    int count = 0;
-    VirtualTransactionId *waiters = GetLockConflicts(&tag, ExclusiveLock, &count);
-    auto **processes =
-        static_cast<PGPROC **>(palloc(sizeof(PGPROC *) * static_cast<size_t>(count + 1)));
-    const auto end = std::remove(
-        processes, std::transform(waiters, waiters + count, processes, pg::process_of), nullptr);
-    use(std::span<PGPROC *>{processes, end});
-    pfree(processes);
-    pfree(waiters);
+    const uint32 hash = LockTagHashCode(&tag);
+    LWLock *lock = LockHashPartitionLock(hash);
+    LWLockAcquire(lock, LW_SHARED);
+    bool goes_on = true;
+    for (uint32 i = 0; goes_on && i < ProcGlobal->allProcCount; ++i) {
+        PGPROC &process = ProcGlobal->allProcs[i];
+        if (&process == MyProc || pg::has_no_locks(process, LockHashPartition(hash)))
+            continue;
+        bool waits = false;
+        pg::for_each_lock(process, LockHashPartition(hash), [&](const PROCLOCK &held) {
+            waits = waits || (is_same(held.tag.myLock->tag, tag) &&
+                              (held.holdMask & LOCKBIT_ON(ShareLock)) != 0);
+        });
+        goes_on = !waits || visit(process);
+    }
+    LWLockRelease(lock);
 }
 
 void wake(const Wake &wake) {
-    with_others(wake.queue, [&](std::span<PGPROC *> others) {
-        const auto end =
-            others.begin() + static_cast<ptrdiff_t>(std::min(wake.steps, others.size()));
-        std::partial_sort(others.begin(), end, others.end());
-        std::for_each(others.begin(), end, [](PGPROC *p) { SetLatch(&p->procLatch); });
+    size_t left = wake.steps;
+    each_other(wake.queue, [&](PGPROC &process) {
+        SetLatch(&process.procLatch);
+        return --left > 0;
     });
 }
 
@@ -113,9 +124,9 @@ void stop_waiting() {
 
 size_t place_in_line() {
     size_t place = 0;
-    with_others(*waits_for, [&](std::span<PGPROC *> others) {
-        place = static_cast<size_t>(
-            std::count_if(others.begin(), others.end(), [](PGPROC *p) { return p < MyProc; }));
+    each_other(*waits_for, [&](const PGPROC &process) {
+        place += &process < MyProc ? 1 : 0;
+        return &process < MyProc;
     });
     return place;
 }

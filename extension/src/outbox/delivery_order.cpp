@@ -3,6 +3,7 @@
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
+#include "src/outbox/tables.hpp"
 
 namespace stacksaga {
 
@@ -21,10 +22,14 @@ constinit pg::Statement hold_message{
 constinit pg::Statement release_message{
     "UPDATE stacksaga.message_retry SET state = $5, due_at = $6, batch_id = NULL" OF_MESSAGE};
 
-/// Columns of the two tables.
-constexpr AttrNumber number_column = 3, tick_column = 4;
-constexpr AttrNumber retry_state = 8, retry_key = 16;
-constexpr AttrNumber dead_key = 13;
+// Both tables have their places in the same columns.
+constexpr AttrNumber number_column = pg::column_number(RetryColumn::number),
+                     tick_column = pg::column_number(RetryColumn::tick);
+static_assert(number_column == pg::column_number(DeadColumn::number) &&
+              tick_column == pg::column_number(DeadColumn::tick));
+constexpr AttrNumber retry_state = pg::column_number(RetryColumn::state),
+                     retry_key = pg::column_number(RetryColumn::key);
+constexpr AttrNumber dead_key = pg::column_number(DeadColumn::key);
 
 Datum column(TupleTableSlot *row, AttrNumber number, bool &is_null) {
     return slot_getattr(row, number, &is_null);
@@ -52,7 +57,7 @@ template <class F> void each_retry(const Subscription &s, core::Token token, F &
     const std::array<pg::KeyColumn, 2> key{
         pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
         pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(token.value())}};
-    pg::each_row("message_retry", "message_retry_pkey", key, [&](TupleTableSlot *row) {
+    pg::each_row(retry_table, RetryIndex::primary_key, key, [&](TupleTableSlot *row) {
         if (!has_key(row, retry_key))
             return true;
         const core::MessageState state = state_of(row);
@@ -75,7 +80,7 @@ std::optional<KeyPlace> first_dead(const Subscription &s, core::Token token,
         pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(partition_of(token, s.partitions))},
         pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(token.value())}};
     std::optional<KeyPlace> first;
-    pg::each_row("dead_message", "dead_message_open", key, [&](TupleTableSlot *row) {
+    pg::each_row(dead_table, DeadIndex::open, key, [&](TupleTableSlot *row) {
         if (!has_key(row, dead_key) || holds_place(together, place_of(row)))
             return true;
         first = place_of(row);
@@ -128,7 +133,7 @@ void hold_behind(const Subscription &s, const Message &m) {
             pg::KeyColumn{F_INT8GE, InvalidOid, Int64GetDatum(from.tick),
                           BTGreaterEqualStrategyNumber}};
         count = 0;
-        pg::each_row("message_retry", "message_retry_active", behind, [&](TupleTableSlot *row) {
+        pg::each_row(retry_table, RetryIndex::active, behind, [&](TupleTableSlot *row) {
             const KeyPlace found = place_of(row);
             const core::MessageState state = state_of(row);
             if (from < found && core::is_held_at_once(state) && has_key(row, retry_key))

@@ -7,6 +7,7 @@
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
 #include "src/outbox/delivery_order.hpp"
+#include "src/outbox/tables.hpp"
 
 namespace stacksaga {
 
@@ -34,9 +35,9 @@ bool may_be_settled(const Subscription &s, const Message &m) {
         pg::KeyColumn{F_INT8GE, InvalidOid, Int64GetDatum(m.tick), BTGreaterEqualStrategyNumber}};
     const auto of_partition = std::span<const pg::KeyColumn>{from_tick}.first(2);
     CommandCounterIncrement(); // what this transaction has written itself counts as well
-    return pg::has_row("message_retry", "message_retry_due", of_partition) ||
-           pg::has_row("dead_message", "dead_message_open", of_partition) ||
-           pg::has_row("dead_message", "dead_message_place", from_tick);
+    return pg::has_row(retry_table, RetryIndex::due, of_partition) ||
+           pg::has_row(dead_table, DeadIndex::open, of_partition) ||
+           pg::has_row(dead_table, DeadIndex::place, from_tick);
 }
 
 /// Whether anything is due in a partition.
@@ -47,13 +48,14 @@ bool has_due(const Subscription &s, int16 partition, TimestampTz now) {
         pg::KeyColumn{F_TIMESTAMPTZ_LE, InvalidOid, TimestampTzGetDatum(now),
                       BTLessEqualStrategyNumber}};
     CommandCounterIncrement();
-    return pg::has_row("message_retry", "message_retry_due", key);
+    return pg::has_row(retry_table, RetryIndex::due, key);
 }
 
 /// Whether the message is a retry already, or dead.
 bool is_settled(const Subscription &s, const Message &m) {
     const PlaceKey key = place_key(s, m);
-    return pg::has_row("message_retry", key) || pg::has_row("dead_message", key);
+    return pg::has_row(retry_table, RetryIndex::primary_key, key) ||
+           pg::has_row(dead_table, DeadIndex::primary_key, key);
 }
 
 /// Holds those that would be delivered although an earlier message blocks their key.
@@ -148,28 +150,26 @@ DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, Ti
 }
 
 PartitionSet due_partitions(const Subscription &s, TimestampTz now) {
-    constexpr int partition_column = 4, due_at_column = 8; // of message_retry, from 0
     PartitionSet due{};
     CommandCounterIncrement();
-    const bool is_read =
-        pg::with_index("message_retry", "message_retry_due", [&](pg::IndexReader &reader) {
-            // To the first retry of the next partition that has any.
-            for (int16 partition = 0; partition < s.partitions;) {
-                reader.seek(std::array{pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
-                                       pg::KeyColumn{F_INT2GE, InvalidOid, Int16GetDatum(partition),
-                                                     BTGreaterEqualStrategyNumber}});
-                TupleTableSlot *row = reader.next();
-                if (row == nullptr)
-                    return;
-                slot_getallattrs(row);
-                partition = DatumGetInt16(row->tts_values[partition_column]);
-                due[static_cast<size_t>(partition)] =
-                    DatumGetTimestampTz(row->tts_values[due_at_column]) <= now;
-                ++partition;
-            }
-        });
-    if (!is_read)
-        elog(ERROR, "stacksaga.message_retry is no plain table");
+    pg::with_index(retry_table, RetryIndex::due, [&](pg::IndexReader &reader) {
+        // To the first retry of the next partition that has any.
+        for (int16 partition = 0; partition < s.partitions;) {
+            reader.seek(std::array{pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
+                                   pg::KeyColumn{F_INT2GE, InvalidOid, Int16GetDatum(partition),
+                                                 BTGreaterEqualStrategyNumber}});
+            TupleTableSlot *row = reader.next();
+            if (row == nullptr)
+                return;
+            bool is_null;
+            partition = DatumGetInt16(
+                slot_getattr(row, pg::column_number(RetryColumn::partition), &is_null));
+            due[static_cast<size_t>(partition)] =
+                DatumGetTimestampTz(
+                    slot_getattr(row, pg::column_number(RetryColumn::due_at), &is_null)) <= now;
+            ++partition;
+        }
+    });
     return due;
 }
 

@@ -218,6 +218,7 @@ Outlook look(int32 ring_id, MemoryContext memory) {
             set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
                               GUC_ACTION_LOCAL, true, 0, false);
         const Ticking ticking = tick_if_due();
+        notify_again();
         std::span<const int32> ids = subscriptions_with_handlers(ring_id);
         if (ids.empty())
             return;

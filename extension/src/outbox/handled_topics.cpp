@@ -5,6 +5,7 @@
 #include "pg/relation_change.hpp"
 #include "pg/settings.hpp"
 #include "src/common/wake.hpp"
+#include "src/outbox/tables.hpp"
 
 namespace stacksaga {
 
@@ -79,7 +80,7 @@ void read_topics() {
     const AttrNumber topic = get_attnum(topics.table, "topic"),
                      handler = get_attnum(topics.table, "handler"),
                      fallback = get_attnum(topics.table, "fallback");
-    pg::each_row("subscription", "subscription_pkey", {}, [=](TupleTableSlot *row) {
+    pg::each_row(subscription_table, SubscriptionIndex::primary_key, {}, [=](TupleTableSlot *row) {
         if (text_of(row, handler) || text_of(row, fallback))
             add_pattern(*text_of(row, topic));
         return true;

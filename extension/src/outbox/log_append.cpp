@@ -12,7 +12,9 @@
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/scope.hpp"
+#include "src/outbox/log_lock.hpp"
 #include "src/outbox/log_table.hpp"
+#include "src/outbox/log_tick.hpp"
 
 namespace stacksaga {
 
@@ -33,13 +35,32 @@ struct KnownGeneration {
 constinit KnownGeneration known{};
 
 size_t current_generation() {
-    const Oid sequence = log_relations().generation_sequence;
+    const Oid sequence = log_sequences().generation;
     const int64 now = pg::steady_now();
     if (known.sequence != sequence || now - known.asked_at > generation_known_us)
         known = {.sequence = sequence,
                  .asked_at = now,
                  .generation = static_cast<size_t>(last_value_of(sequence) % generations)};
     return known.generation;
+}
+
+/// A dump may hold a tick that was made after it had read the sequence. What is published where it
+/// was restored must have numbers above those that the tick knows: readers look for it there.
+void catch_up_numbers(Oid sequence) {
+    static constinit Oid caught_up = InvalidOid;
+    if (caught_up == sequence)
+        return;
+    pg::as_owner([&] {
+        const auto is_behind = [&] { return last_value_of(sequence) < last_number_of_ticks(); };
+        if (is_behind()) {
+            lock_ticking(true);
+            if (is_behind())
+                DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence),
+                                    Int64GetDatum(last_number_of_ticks()));
+            unlock_ticking();
+        }
+    });
+    caught_up = sequence;
 }
 
 /// Refuses a table that was changed so that rows cannot be appended to it directly.
@@ -162,11 +183,12 @@ void forget_generation() {
 void append_to_log(int32 ring_id, TimestampTz now, std::span<const NewRow> rows) {
     PreventCommandIfReadOnly("publish()");
     const size_t generation = current_generation();
-    Relation table = table_open(log_relations().tables[generation], RowExclusiveLock);
+    Relation table = log_tables[generation].open(RowExclusiveLock);
     require_plain(table);
+    catch_up_numbers(log_sequences().number);
     Appending appending{
         .table = table,
-        .numbers = log_relations().number_sequence,
+        .numbers = log_sequences().number,
         .generation = static_cast<int16>(generation),
         .ring_id = ring_id,
         .now = now,

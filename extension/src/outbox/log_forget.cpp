@@ -46,16 +46,22 @@ constinit pg::Statement forget_discarded{
 
 /// A round of deletions of this session, until no row was left to delete.
 struct Sweep {
-    TransactionId last; ///< the transaction that ended it; invalid: there was none
+    FullTransactionId last; ///< the transaction that ended it; invalid: there was none
     bool goes_on;
 };
-constinit Sweep sweep{.last = InvalidTransactionId, .goes_on = false};
+constinit Sweep sweep{.last = {InvalidTransactionId}, .goes_on = false};
 
-bool is_out_of_sight(TransactionId xid) {
-    Relation table = table_open(log_relations().tables[0], AccessShareLock);
+/// The id with its epoch, of a transaction that has begun.
+FullTransactionId full(TransactionId xid) {
+    const uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
+    return FullTransactionIdFromU64(next - static_cast<uint32>(next - xid));
+}
+
+bool is_out_of_sight(FullTransactionId xid) {
+    Relation table = log_tables[0].open(AccessShareLock);
     const TransactionId horizon = GetOldestNonRemovableTransactionId(table);
     table_close(table, NoLock);
-    return TransactionIdPrecedes(xid, horizon);
+    return FullTransactionIdPrecedes(xid, full(horizon));
 }
 
 /// Whether there is more of that.
@@ -73,7 +79,7 @@ bool forget_versions() {
 } // namespace
 
 bool forget_log(int64 least, TimestampTz since, bool in_any_case) {
-    const bool is_first = !TransactionIdIsValid(sweep.last);
+    const bool is_first = !FullTransactionIdIsValid(sweep.last);
     if (!in_any_case && !is_first && !sweep.goes_on && !is_out_of_sight(sweep.last))
         return false;
     const bool more_versions = forget_versions();
@@ -84,7 +90,7 @@ bool forget_log(int64 least, TimestampTz since, bool in_any_case) {
     sweep.goes_on =
         more_versions || ticks == ticks_max || batches == others_max || discarded == others_max;
     // A transaction without an id has deleted nothing.
-    if (const TransactionId own = GetTopTransactionIdIfAny(); TransactionIdIsValid(own))
+    if (const FullTransactionId own = GetTopFullTransactionIdIfAny(); FullTransactionIdIsValid(own))
         sweep.last = own;
     return sweep.goes_on;
 }

@@ -101,12 +101,12 @@ bool is_empty(size_t generation) {
 
 /// Begins a new generation where the next table is empty and this one is full enough.
 void turn_generation(TimestampTz now, bool at_once) {
-    const int64 count = last_value_of(log_relations().generation_sequence);
+    const int64 count = last_value_of(log_sequences().generation);
     const size_t current = generation_filled(count);
     pg::Rows oldest = oldest_of[current].run();
     if (oldest.empty() || !is_empty(generation_filled(count + 1)))
         return;
-    Relation table = table_open(log_relations().tables[current], AccessShareLock);
+    Relation table = log_tables[current].open(AccessShareLock);
     const bool is_large = RelationGetNumberOfBlocks(table) >= generation_pages;
     table_close(table, NoLock);
     if (at_once || is_large || oldest.time(0, 0) < now - generation_age_us) {
@@ -118,7 +118,7 @@ void turn_generation(TimestampTz now, bool at_once) {
 
 /// Truncates the generations that are not being filled and that no subscription needs.
 void empty_generations(TimestampTz now) {
-    const size_t current = generation_filled(last_value_of(log_relations().generation_sequence));
+    const size_t current = generation_filled(last_value_of(log_sequences().generation));
     for (size_t generation = 0; generation < generations; ++generation) {
         if (generation == current || !is_read(generation, now))
             continue;

@@ -16,16 +16,23 @@ bool lock(uint32 subscription_id, uint32 partition, LOCKMODE mode, bool wait) {
 
 } // namespace
 
-bool lock_ticking() {
-    return lock(ticking, 0, ExclusiveLock, false);
+bool lock_ticking(bool wait) {
+    return lock(ticking, 0, ExclusiveLock, wait);
 }
 
 bool lock_maintenance() {
     return lock(ticking, 1, ExclusiveLock, false);
 }
 
+void unlock_ticking() {
+    pg::unlock(pg::LockClass::outbox, ticking, 0, ExclusiveLock);
+}
+
 void wait_for_ticking(int timeout_ms) {
-    pg::attempt(timeout_ms, [] { lock(ticking, 0, ExclusiveLock, true); });
+    pg::attempt(timeout_ms, [] {
+        lock_ticking(true);
+        unlock_ticking();
+    });
 }
 
 void lock_out_maintenance() {

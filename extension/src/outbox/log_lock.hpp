@@ -5,10 +5,12 @@
 
 namespace stacksaga {
 
-/// The right to make the next tick. False when another session has it: it makes that tick.
-bool lock_ticking();
+/// The right to make the next tick. Without `wait`, false when another session has it: it makes
+/// that tick.
+bool lock_ticking(bool wait);
+void unlock_ticking();
 
-/// Waits for that right; without success after `timeout_ms`.
+/// Waits until no session has that right, `timeout_ms` at most.
 void wait_for_ticking(int timeout_ms);
 
 /// The right to maintain the log; false when another session does it.

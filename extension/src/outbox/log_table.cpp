@@ -1,6 +1,7 @@
 #include "src/outbox/log_table.hpp"
 
 #include "pg/compat.hpp"
+#include "pg/lookup.hpp"
 #include "pg/relation_change.hpp"
 #include "pg/scope.hpp"
 
@@ -8,9 +9,9 @@ namespace stacksaga {
 
 namespace {
 
-constinit LogRelations relations{};
+constinit LogSequences sequences{};
 constinit uint64 changes = 1;  // of any table, as this session has noticed
-constinit uint64 known_at = 0; // what `changes` was when the relations were looked up
+constinit uint64 known_at = 0; // what `changes` was when the sequences were looked up
 constinit bool is_watching = false;
 
 Oid relation_named(const char *name) {
@@ -25,33 +26,21 @@ void note_change(Datum, Oid) {
     ++changes;
 }
 
-LogRelations look_up() {
-    LogRelations found{};
-    for (size_t i = 0; i < generations; ++i) {
-        const char *table = psprintf("outbox_message_%zu", i);
-        found.tables[i] = relation_named(table);
-        found.number_indexes[i] = relation_named(psprintf("%s_number", table));
-        found.transaction_indexes[i] = relation_named(psprintf("%s_transaction", table));
-    }
-    found.number_sequence = relation_named("outbox_number_seq");
-    found.generation_sequence = relation_named("outbox_generation_seq");
-    return found;
-}
-
 } // namespace
 
-const LogRelations &log_relations() {
+const LogSequences &log_sequences() {
     if (!is_watching) {
         pg::watch_relations(note_change);
         is_watching = true;
     }
     if (known_at != changes) {
         const uint64 before = changes; // the look-up itself may notice a change
-        const LogRelations found = look_up();
-        relations = found;
+        const LogSequences found{.number = relation_named("outbox_number_seq"),
+                                 .generation = relation_named("outbox_generation_seq")};
+        sequences = found;
         known_at = before;
     }
-    return relations;
+    return sequences;
 }
 
 int64 last_value_of(Oid sequence) {
@@ -94,22 +83,32 @@ Message LogRow::copy() const {
 }
 
 LogTables::LogTables() {
-    const LogRelations relations = log_relations();
-    for (size_t generation = 0; generation < generations; ++generation) {
-        Relation table = table_open(relations.tables[generation], AccessShareLock);
+    for (pg::Table &log : log_tables) {
+        Relation table = log.open(AccessShareLock);
         // Under the lock: an empty table may be filled from now on, but not with messages that the
         // caller looks for, since those are committed already.
-        if (RelationGetNumberOfBlocks(table) == 0) {
-            table_close(table, AccessShareLock);
-            continue;
-        }
-        tables_[count_++] = {.table = table,
-                             .number_index = relations.number_indexes[generation],
-                             .transaction_index = relations.transaction_indexes[generation]};
+        const bool is_empty = RelationGetNumberOfBlocks(table) == 0;
+        table_close(table, is_empty ? AccessShareLock : NoLock);
+        if (!is_empty)
+            tables_[count_++].log = &log;
     }
 }
 
-void LogTables::begin(Scan &scan, const Table &table, const Range &range) {
+void LogTables::open_indexes(LogIndex index) {
+    for (int i = 0; i < count_; ++i) {
+        const std::optional<pg::OpenIndex> opened = pg::OpenIndex::open(*tables_[i].log, index);
+        if (!opened)
+            pg::raise_unreadable(*tables_[i].log, static_cast<size_t>(index));
+        tables_[i].index = *opened;
+    }
+}
+
+void LogTables::close_indexes() {
+    for (int i = 0; i < count_; ++i)
+        tables_[i].index.close();
+}
+
+void LogTables::begin(Scan &scan, const pg::OpenIndex &by, const Range &range) {
     if (snapshot_ == nullptr)
         snapshot_ = RegisterSnapshot(GetLatestSnapshot());
     ScanKeyData keys[4];
@@ -127,18 +126,15 @@ void LogTables::begin(Scan &scan, const Table &table, const Range &range) {
         ScanKeyInit(&keys[count++], second_column, BTLessEqualStrategyNumber, F_INT8LE,
                     Int64GetDatum(range.until));
     }
-    scan.index = index_open(range.by_transaction ? table.transaction_index : table.number_index,
-                            AccessShareLock);
-    scan.descriptor = pg::begin_index_scan(table.table, scan.index, snapshot_, count);
+    scan.descriptor = pg::begin_index_scan(by.table, by.index, snapshot_, count);
     index_rescan(scan.descriptor, keys, count, nullptr, 0);
-    scan.slot = table_slot_create(table.table, nullptr);
+    scan.slot = table_slot_create(by.table, nullptr);
     step(scan);
 }
 
 void LogTables::end(Scan &scan) {
     ExecDropSingleTupleTableSlot(scan.slot);
     index_endscan(scan.descriptor);
-    index_close(scan.index, NoLock);
 }
 
 void LogTables::step(Scan &scan) {
@@ -157,13 +153,15 @@ LogTables::Scan *LogTables::first(int count) {
 
 bool LogTables::holds_transaction(uint64 xid) {
     bool found = false;
+    open_indexes(LogIndex::by_transaction);
     for (int i = 0; i < count_ && !found; ++i) {
         Scan &scan = scans_[0];
-        begin(scan, tables_[i],
+        begin(scan, tables_[i].index,
               {.by_transaction = true, .xid = xid, .stripe = any_stripe, .after = 0, .until = 0});
         found = scan.has_row;
         end(scan);
     }
+    close_indexes();
     return found;
 }
 
@@ -171,8 +169,6 @@ void LogTables::close() {
     if (snapshot_ != nullptr)
         UnregisterSnapshot(snapshot_);
     snapshot_ = nullptr;
-    for (int i = 0; i < count_; ++i)
-        table_close(tables_[i].table, NoLock);
     count_ = 0;
 }
 

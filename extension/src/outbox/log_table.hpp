@@ -1,31 +1,11 @@
 // The tables of the log, read by their indexes without the planner: a plan that was made while they
 // were small, or just truncated, must not read them from end to end when they are large.
 #pragma once
+#include "pg/index_walk.hpp"
 #include "src/outbox/log_read.hpp"
+#include "src/outbox/tables.hpp"
 
 namespace stacksaga {
-
-inline constexpr int generations = 3;
-
-/// The columns of outbox_message, by number.
-enum class LogColumn : AttrNumber {
-    number = 1,
-    transaction_id,
-    origin,
-    token,
-    published_at,
-    ring_id,
-    generation,
-    stripe,
-    message_id,
-    topic,
-    key,
-    type,
-    payload,
-    headers,
-    deliver_at,
-};
-inline constexpr int log_columns = 15;
 
 /// A row under a scan; its values are valid until the scan continues.
 class LogRow {
@@ -79,13 +59,13 @@ public:
     void close();
 
 private:
+    /// One of them, and the index that is being read: one at a time, so that REINDEX TABLE, which
+    /// locks one after the other, waits for no session that waits for it.
     struct Table {
-        Relation table;
-        Oid number_index;
-        Oid transaction_index;
+        pg::Table *log;
+        pg::OpenIndex index;
     };
     struct Scan {
-        Relation index;
         IndexScanDesc descriptor;
         TupleTableSlot *slot;
         bool has_row;
@@ -106,9 +86,10 @@ private:
     void merge(bool by_transaction, uint64 xid, core::Stripes stripes, int64 after, int64 until,
                F &&each) {
         int count = 0;
+        open_indexes(by_transaction ? LogIndex::by_transaction : LogIndex::by_number);
         for (int i = 0; i < count_; ++i)
             for (int stripe = stripes.first; stripe <= stripes.last; ++stripe)
-                begin(scans_[count++], tables_[i],
+                begin(scans_[count++], tables_[i].index,
                       {.by_transaction = by_transaction,
                        .xid = xid,
                        .stripe = static_cast<int16>(stripe),
@@ -122,9 +103,12 @@ private:
         }
         for (int i = 0; i < count; ++i)
             end(scans_[i]);
+        close_indexes();
     }
 
-    void begin(Scan &scan, const Table &table, const Range &range);
+    void open_indexes(LogIndex index);
+    void close_indexes();
+    void begin(Scan &scan, const pg::OpenIndex &by, const Range &range);
     static void end(Scan &scan);
     static void step(Scan &scan);
     Scan *first(int count);
@@ -136,14 +120,13 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<LogTables>);
 
-/// What the log consists of.
-struct LogRelations {
-    std::array<Oid, generations> tables, number_indexes, transaction_indexes;
-    Oid number_sequence, generation_sequence;
+/// The sequences of the log.
+struct LogSequences {
+    Oid number, generation;
 };
 
-/// Looked up once in a session, and again when one of them is replaced.
-const LogRelations &log_relations();
+/// Looked up once in a session, and again when one of them may have been replaced.
+const LogSequences &log_sequences();
 
 /// The last value that a sequence of the outbox has given; 0 before the first one.
 int64 last_value_of(Oid sequence);

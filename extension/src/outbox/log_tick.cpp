@@ -2,11 +2,13 @@
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
+#include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/outbox/log_lock.hpp"
 #include "src/outbox/log_table.hpp"
+#include "src/outbox/tables.hpp"
 
 namespace stacksaga {
 
@@ -21,10 +23,6 @@ constinit pg::Statement find_before{
     "SELECT tick FROM stacksaga.outbox_tick WHERE tick < $1 ORDER BY tick DESC LIMIT 1"};
 constinit pg::Statement have_subscriptions{"SELECT FROM stacksaga.subscription LIMIT 1"};
 constinit pg::Statement read_snapshot{"SELECT pg_catalog.pg_current_snapshot()::text"};
-constinit pg::Statement insert_tick{
-    "INSERT INTO stacksaga.outbox_tick"
-    " (tick, number_before, number_after, origin, ticked_at, snapshot)"
-    " VALUES ($1, $2, $3, $4, $5, $6::pg_snapshot)"};
 
 constexpr const char *channel = "stacksaga_outbox";
 
@@ -48,6 +46,12 @@ core::Snapshot name_all_running(const core::Snapshot &snapshot, uint64 next) {
     return {snapshot.xmin, next, {ids, static_cast<size_t>(end - ids)}};
 }
 
+pg::Param snapshot_param(const core::Snapshot &snapshot) {
+    return pg::param_datum(
+        PG_SNAPSHOTOID,
+        DirectFunctionCall1(pg_snapshot_in, CStringGetDatum(snapshot_text(snapshot))));
+}
+
 /// Whether messages that `last` does not see, up to number `before`, may be visible now.
 bool is_due(const core::Tick &last, int64 before, const core::Snapshot &now) {
     if (before > last.before || (last.tick > 0 && last.origin != this_origin()))
@@ -58,6 +62,39 @@ bool is_due(const core::Tick &last, int64 before, const core::Snapshot &now) {
         if (now.sees(xid))
             ended[count++] = xid;
     return have_published({ended, count});
+}
+
+constinit int64 notified = 0; ///< the last tick that this process has notified of
+
+void notify(int64 tick) {
+    if (pg::settings.notify)
+        Async_Notify(channel, psprintf(INT64_FORMAT, tick));
+    notified = tick;
+}
+
+/// A tick says nothing of the transaction that makes it, so others see it at once. `is_visible` is
+/// false when they see it after the commit.
+Ticking tick(bool is_ours, bool &is_visible) {
+    const int64 last_number = last_tick(); // after the lock
+    const core::Tick last = load_ticks(last_number)[0];
+    const int64 before = last_message_number();
+    const core::Snapshot snapshot = current_snapshot();
+    if (!is_due(last, before, snapshot))
+        return Ticking::not_due;
+    if (!is_ours)
+        return Ticking::elsewhere;
+    CRASH_POINT("tick: locked, not written");
+    using Column = TickColumn;
+    is_visible = tick_table.insert_visible(
+        std::array{pg::assign(Column::tick, pg::param(last_number + 1)),
+                   pg::assign(Column::number_before, pg::param(before)),
+                   pg::assign(Column::number_after, pg::param(last_message_number())),
+                   pg::assign(Column::origin, pg::param(this_origin())),
+                   pg::assign(Column::ticked_at, pg::param_time(pg::clock_now())),
+                   pg::assign(Column::snapshot, snapshot_param(snapshot))});
+    CRASH_POINT("tick: written");
+    notify(last_number + 1);
+    return Ticking::done;
 }
 
 constinit bool is_wanted_at_commit = false;
@@ -78,12 +115,31 @@ void at_transaction_end(XactEvent event, void *) {
 } // namespace
 
 int64 last_message_number() {
-    return last_value_of(log_relations().number_sequence);
+    return last_value_of(log_sequences().number);
 }
 
 int64 last_tick() {
     pg::Rows rows = find_last.run();
     return rows.empty() ? 0 : rows.int8(0, 0);
+}
+
+int64 last_number_of_ticks() {
+    int64 number = 0;
+    (void)pg::try_index<BackwardScanDirection>(
+        tick_table, TickIndex::primary_key, [&](pg::IndexReader &reader) {
+            reader.seek({});
+            bool is_null;
+            if (TupleTableSlot *row = reader.next(); row != nullptr)
+                number = DatumGetInt64(
+                    slot_getattr(row, pg::column_number(TickColumn::number_after), &is_null));
+        });
+    return number;
+}
+
+void notify_again() {
+    const int64 last = pg::settings.notify ? last_tick() : notified;
+    if (last != notified)
+        notify(last);
 }
 
 int64 tick_before(int64 tick) {
@@ -157,23 +213,13 @@ std::span<const core::Tick> LoadedTicks::from(int64 tick) {
 Ticking tick_if_due() {
     if (have_subscriptions.run().empty())
         return Ticking::not_due;
-    const bool is_ours = lock_ticking();
-    const int64 last_number = last_tick(); // after the lock
-    const core::Tick last = load_ticks(last_number)[0];
-    const int64 before = last_message_number();
-    const core::Snapshot snapshot = current_snapshot();
-    if (!is_due(last, before, snapshot))
-        return Ticking::not_due;
-    if (!is_ours)
-        return Ticking::elsewhere;
-    CRASH_POINT("tick: locked, not written");
-    insert_tick.run(pg::param(last_number + 1), pg::param(before), pg::param(last_message_number()),
-                    pg::param(this_origin()), pg::param_time(pg::clock_now()),
-                    pg::param(std::string_view{snapshot_text(snapshot)}));
-    CRASH_POINT("tick: written");
-    if (pg::settings.notify)
-        Async_Notify(channel, psprintf(INT64_FORMAT, last_number + 1));
-    return Ticking::done;
+    const bool is_ours = lock_ticking(false);
+    bool is_visible = true;
+    const Ticking ticking = tick(is_ours, is_visible);
+    // The caller's statement may take long: others make the next tick meanwhile.
+    if (is_ours && is_visible)
+        unlock_ticking();
+    return ticking;
 }
 
 Ticking tick_soon() {

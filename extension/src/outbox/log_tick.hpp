@@ -1,9 +1,10 @@
 // Ticks: who makes them, and how they are read back.
 //
 // Any session may make the next one: the worker at its turn, and receive_messages() where there is
-// no worker. A lock and the unique number keep it to one session at a time. A tick must be
-// committed soon after it was made, since the next one waits for it: so a session in the middle of
-// a transaction makes it just before the commit.
+// no worker. A lock and the unique number keep it to one session at a time. A tick is seen by all
+// as soon as it is written, and stays when its session rolls back, so the lock is released at once.
+// Where somebody has changed the table it is seen after the commit, and the next one waits for
+// that: so a session in the middle of a transaction makes it just before the commit.
 #pragma once
 #include "core/snapshot_window.hpp"
 
@@ -17,8 +18,8 @@ enum class Ticking : uint8_t {
     elsewhere, ///< another session is making a tick, which may see them or not
 };
 
-/// Makes a tick in this transaction, which should end soon, if messages were published since the
-/// last one and no other session is making one. Inside with_spi, as the owner.
+/// Makes a tick if messages were published since the last one and no other session is making one.
+/// Inside with_spi, as the owner.
 Ticking tick_if_due();
 
 /// For a session's call: the same at once where the transaction is the statement's own, else just
@@ -48,6 +49,13 @@ private:
 
 /// The number of the last tick; 0: there is none. Inside with_spi.
 int64 last_tick();
+
+/// The last number that a message had when the last tick was made. Read without a statement.
+int64 last_number_of_ticks();
+
+/// Notifies of the last tick unless this process has done so: the session that made it may have
+/// been rolled back. For a worker, after tick_if_due().
+void notify_again();
 
 /// The number of the tick before that one; 0: it is the first that is kept. Inside with_spi.
 int64 tick_before(int64 tick);

@@ -4,6 +4,7 @@
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "src/outbox/log_lock.hpp"
+#include "src/outbox/tables.hpp"
 
 namespace stacksaga {
 
@@ -22,25 +23,6 @@ constinit pg::Statement forget{
     "       SELECT f.version FROM stacksaga.subscription_position AS f"
     "        WHERE f.subscription_id = $1 AND f.partition = $2 ORDER BY f.version LIMIT 1))"};
 
-enum column {
-    subscription_id,
-    partition,
-    version,
-    tick,
-    number,
-    written_at,
-    batch_id,
-    batch_tick,
-    batch_number,
-    batch_size,
-    deliveries,
-    lease_until,
-    consumer,
-    lost_tick,
-    lost_number,
-    columns
-};
-
 using PartitionKey = std::array<pg::KeyColumn, 2>;
 
 PartitionKey key_of(int32 subscription, int16 of_partition) {
@@ -49,33 +31,54 @@ PartitionKey key_of(int32 subscription, int16 of_partition) {
 }
 
 /// From the columns of a row.
-Position position_of(const Datum *row, const bool *nulls) {
+Position position_of(TupleTableSlot *row) {
+    slot_getallattrs(row);
+    const auto is_null = [&](PositionColumn column) {
+        return row->tts_isnull[pg::column_number(column) - 1];
+    };
+    const auto value = [&](PositionColumn column) {
+        return row->tts_values[pg::column_number(column) - 1];
+    };
+    using enum PositionColumn;
     Position p{};
-    p.partition = DatumGetInt16(row[partition]);
-    p.version = DatumGetInt64(row[version]);
-    p.at = {.tick = DatumGetInt64(row[tick]), .number = DatumGetInt64(row[number])};
-    p.deliveries = DatumGetInt32(row[deliveries]);
-    if (!nulls[lost_tick])
-        p.lost_until = {.tick = DatumGetInt64(row[lost_tick]),
-                        .number = DatumGetInt64(row[lost_number])};
-    if (nulls[batch_id])
+    p.partition = DatumGetInt16(value(partition));
+    p.version = DatumGetInt64(value(version));
+    p.at = {.tick = DatumGetInt64(value(tick)), .number = DatumGetInt64(value(number))};
+    p.deliveries = DatumGetInt32(value(deliveries));
+    if (!is_null(lost_tick))
+        p.lost_until = {.tick = DatumGetInt64(value(lost_tick)),
+                        .number = DatumGetInt64(value(lost_number))};
+    if (is_null(batch_id))
         return p;
-    p.batch_id = DatumGetInt64(row[batch_id]);
-    p.batch_end = {.tick = DatumGetInt64(row[batch_tick]),
-                   .number = DatumGetInt64(row[batch_number])};
-    p.batch_size = DatumGetInt32(row[batch_size]);
-    p.lease_until = DatumGetTimestampTz(row[lease_until]);
+    p.batch_id = DatumGetInt64(value(batch_id));
+    p.batch_end = {.tick = DatumGetInt64(value(batch_tick)),
+                   .number = DatumGetInt64(value(batch_number))};
+    p.batch_size = DatumGetInt32(value(batch_size));
+    p.lease_until = DatumGetTimestampTz(value(lease_until));
     return p;
 }
 
-/// The latest version. By the index and not by a query: its plan, made while there are few
-/// versions, would read them all when there are many.
+/// Calls `body` with a reader of the versions, latest first. By the index and not by a query: its
+/// plan, made while there are few versions, would read them all when there are many.
+template <class F> void with_versions(F &&body) {
+    pg::with_index<BackwardScanDirection>(position_table, PositionIndex::primary_key,
+                                          static_cast<F &&>(body));
+}
+
+/// The latest version.
+std::optional<Position> latest_position(pg::IndexReader &reader, int32 subscription,
+                                        int16 of_partition) {
+    reader.seek(key_of(subscription, of_partition));
+    TupleTableSlot *row = reader.next();
+    return row == nullptr ? std::optional<Position>{} : position_of(row);
+}
+
 std::optional<Position> latest_position(int32 subscription, int16 of_partition) {
-    std::array<Datum, columns> row{};
-    std::array<bool, columns> nulls{};
-    if (!pg::find_last_row("subscription_position", key_of(subscription, of_partition), row, nulls))
-        return std::nullopt;
-    return position_of(row.data(), nulls.data());
+    std::optional<Position> latest;
+    with_versions([&](pg::IndexReader &reader) {
+        latest = latest_position(reader, subscription, of_partition);
+    });
+    return latest;
 }
 
 } // namespace
@@ -90,19 +93,15 @@ std::optional<Positions> read_positions(int32 subscription_id, int32 partitions)
     auto *positions = static_cast<Position *>(palloc(sizeof(Position) * size));
     size_t found = 0;
     CommandCounterIncrement();
-    const bool is_read = pg::with_index<BackwardScanDirection>(
-        "subscription_position", "subscription_position_pkey", [&](pg::IndexReader &reader) {
-            for (; found < size; ++found) {
-                reader.seek(key_of(subscription_id, static_cast<int16>(found)));
-                TupleTableSlot *row = reader.next();
-                if (row == nullptr)
-                    return;
-                slot_getallattrs(row);
-                positions[found] = position_of(row->tts_values, row->tts_isnull);
-            }
-        });
-    if (!is_read)
-        elog(ERROR, "stacksaga.subscription_position is no plain table");
+    with_versions([&](pg::IndexReader &reader) {
+        for (; found < size; ++found) {
+            const std::optional<Position> latest =
+                latest_position(reader, subscription_id, static_cast<int16>(found));
+            if (!latest)
+                return;
+            positions[found] = *latest;
+        }
+    });
     if (found < size)
         return std::nullopt;
     return Positions{positions, size};

@@ -328,6 +328,7 @@ int64 interval_argument(const pg::Arguments &arguments, int i, const char *name)
 
 // receive_messages(subscription, consumer, max_messages, lease) -> SETOF message
 STACKSAGA_FUNCTION(receive_messages) {
+    PreventCommandDuringRecovery("receive_messages()"); // also where there is nothing
     pg::Arguments arguments(fcinfo);
     const std::string_view subscription = arguments.required_text(0, "subscription");
     const std::string_view consumer = arguments.required_text(1, "consumer");

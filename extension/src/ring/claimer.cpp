@@ -11,6 +11,7 @@
 #include "pg/relation_change.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/ranges.hpp"
+#include "src/ring/tables.hpp"
 
 namespace stacksaga {
 
@@ -63,10 +64,11 @@ void warn_that_it_holds_nothing(const Ring &ring, std::string_view name, const p
 /// when that cannot be.
 bool may_have_node(std::span<const pg::KeyColumn> key) {
     bool is_found = false;
-    const bool is_read = pg::with_index("node", "node_pkey", [&](pg::IndexReader &reader) {
-        reader.seek(key);
-        is_found = reader.next() != nullptr;
-    });
+    const bool is_read =
+        pg::try_index(node_table, NodeIndex::primary_key, [&](pg::IndexReader &reader) {
+            reader.seek(key);
+            is_found = reader.next() != nullptr;
+        });
     return is_found || !is_read;
 }
 

@@ -13,6 +13,7 @@
 #include "pg/settings.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/ring_settings.hpp"
+#include "src/ring/tables.hpp"
 
 namespace stacksaga {
 
@@ -42,14 +43,14 @@ Ring ring_of_rows(const pg::Rows &rows) {
     return {.ring_id = rows.int4(0, 0), .slots = rows.int4(0, 1)};
 }
 
-/// Without a statement, so nothing where the table is no plain one, too.
+/// Without a statement, so nothing where the table cannot be read so, too.
 std::optional<Ring> look_up(std::string_view region, std::string_view cluster) {
     const auto text = [](std::string_view value) {
         return pg::KeyColumn{F_TEXTEQ, DEFAULT_COLLATION_OID,
                              PointerGetDatum(pg::make_text(value))};
     };
     std::optional<Ring> ring;
-    pg::with_index("ring", "ring_region_cluster_key", [&](pg::IndexReader &reader) {
+    (void)pg::try_index(ring_table, RingIndex::by_name, [&](pg::IndexReader &reader) {
         reader.seek(std::array{text(region), text(cluster)});
         bool isnull;
         if (TupleTableSlot *row = reader.next(); row != nullptr)

@@ -243,6 +243,7 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
 
 // claim_steps(queue, worker, max_steps, lease) -> SETOF claimed_step
 STACKSAGA_FUNCTION(claim_steps) {
+    PreventCommandDuringRecovery("claim_steps()"); // also where nothing is due
     pg::Arguments arguments(fcinfo);
     Claim claim{};
     claim.queue = arguments.required_text(0, "queue");

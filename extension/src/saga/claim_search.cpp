@@ -18,7 +18,7 @@ constinit pg::Statement list_held_slots{SLOTS_HELD("$1", "$2", "$3")};
 // first columns, as far as a search looks at them.
 #define STEP_COLUMNS                                                                               \
     "saga_id, step_no, rank, direction, token, ring_id, slot, due_at, attempt,"                    \
-    " NULL, NULL, lease_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, group_key"
+    " NULL, NULL, NULL, lease_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, group_key"
 constinit pg::Statement list_leased{
     "SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
     " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NOT NULL"

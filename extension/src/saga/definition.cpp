@@ -10,6 +10,7 @@
 #include "pg/relation_change.hpp"
 #include "pg/scope.hpp"
 #include "src/saga/local_oids.hpp"
+#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 
@@ -154,11 +155,11 @@ void reset_cache_of(Oid table) {
     cached_table = table;
 }
 
-/// Without a statement, so nothing where the table is no plain one, too.
+/// Without a statement, so nothing where the table cannot be read so, too.
 std::optional<int32> look_up_current(std::string_view saga) {
     const pg::KeyColumn key{F_TEXTEQ, DEFAULT_COLLATION_OID, PointerGetDatum(pg::make_text(saga))};
     std::optional<int32> id;
-    pg::with_index("saga_definition", "saga_definition_current", [&](pg::IndexReader &reader) {
+    (void)pg::try_index(definition_table, DefinitionIndex::current, [&](pg::IndexReader &reader) {
         reader.seek({&key, 1});
         bool isnull;
         if (TupleTableSlot *row = reader.next(); row != nullptr)

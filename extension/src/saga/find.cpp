@@ -70,7 +70,7 @@ bool is_bounded(const SagaFilter &filter) {
              errhint("Add a filter: %s.", missing)));
 }
 
-/// Indexes that are open for a search; nullopt: one of them is not there.
+/// Indexes that are open for a search.
 struct SearchIndexes {
     pg::OpenIndex list;
     std::optional<pg::OpenIndex> keys;
@@ -85,19 +85,21 @@ struct SearchIndexes {
     }
 };
 
+/// nullopt: one of them cannot be read.
 std::optional<SearchIndexes> open_indexes(const SagaFilter &filter) {
     const bool by_attribute = !filter.hashes.empty();
     const std::optional<pg::OpenIndex> list =
-        by_attribute ? pg::OpenIndex::open("saga_attribute", "saga_attribute_listed")
-                     : pg::OpenIndex::open("saga", filter.saga || filter.status ? "saga_listed"
-                                                                                : "saga_created");
+        by_attribute
+            ? pg::OpenIndex::open(attribute_table, AttributeIndex::listed)
+            : pg::OpenIndex::open(saga_table, filter.saga || filter.status ? SagaIndex::listed
+                                                                           : SagaIndex::created);
     if (!list)
         return std::nullopt;
     SearchIndexes indexes{.list = *list, .keys = std::nullopt, .primary_key = std::nullopt};
     if (filter.key_prefix)
-        indexes.keys = pg::OpenIndex::open("saga", "saga_key");
+        indexes.keys = pg::OpenIndex::open(saga_table, SagaIndex::key);
     if (by_attribute)
-        indexes.primary_key = pg::OpenIndex::open("saga", "saga_pkey");
+        indexes.primary_key = pg::OpenIndex::open(saga_table, SagaIndex::primary_key);
     if (indexes.keys.has_value() == filter.key_prefix.has_value() &&
         indexes.primary_key.has_value() == by_attribute)
         return indexes;
@@ -336,7 +338,7 @@ STACKSAGA_FUNCTION(saga_waits_for) {
 // live_sagas(definition_id) -> bigint
 STACKSAGA_FUNCTION(live_sagas) {
     const int32 definition_id = pg::Arguments(fcinfo).required_int4(0, "definition_id");
-    std::optional<pg::OpenIndex> index = pg::OpenIndex::open("saga", "saga_listed");
+    std::optional<pg::OpenIndex> index = pg::OpenIndex::open(saga_table, SagaIndex::listed);
     if (!index)
         PG_RETURN_INT64(pg::with_spi([&] {
             return count_live.read(pg::param(definition_id), pg::param(live_sagas_max)).int8(0, 0);

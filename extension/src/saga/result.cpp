@@ -1,5 +1,6 @@
 // What became of a saga: saga_result and await_saga.
 #include "pg/result.hpp"
+#include "pg/client.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
@@ -79,6 +80,7 @@ STACKSAGA_FUNCTION(await_saga) {
     int64 pause_ms = look_again_min_ms;
     for (;;) {
         CHECK_FOR_INTERRUPTS();
+        pg::check_client();
         core::Status status = pg::with_spi([&] { return committed_status(id); });
         const int64 left_ms = (timeout_us - (pg::steady_now() - started_at)) / 1000;
         if (core::is_at_rest(status) || left_ms <= 0)

@@ -14,6 +14,18 @@ constexpr pg::Nulls not_null = pg::Nulls::refused;
 constexpr pg::TableColumn token{"token", INT8OID, not_null, "ring_token"};
 constexpr pg::TableColumn direction{"direction", TEXTOID, not_null, "step_direction"};
 
+enum class DefinitionColumn : uint8 { definition_id = 1, saga };
+constexpr std::array definition_columns{
+    pg::TableColumn{"definition_id", INT4OID},
+    pg::TableColumn{"saga", TEXTOID},
+};
+constexpr std::array definition_indexes{
+    pg::TableIndex{.name = "saga_definition_current",
+                   .key = {DefinitionColumn::saga},
+                   .is_unique = true,
+                   .predicate = "is_current"},
+};
+
 constexpr std::array saga_columns{
     pg::TableColumn{"saga_id", UUIDOID},
     token,
@@ -305,6 +317,10 @@ const Purposes &purposes() {
 
 } // namespace
 
+constinit pg::Table definition_table{{.name = "saga_definition",
+                                      .columns = definition_columns,
+                                      .indexes = definition_indexes,
+                                      .described = pg::Described::what_is_read}};
 constinit pg::Table saga_table{
     {.name = "saga", .columns = saga_columns, .indexes = saga_indexes, .triggers = saga_triggers}};
 constinit pg::Table attribute_table{

@@ -117,7 +117,10 @@ enum class QueueColumn : uint8 {
 
 enum class QueueClaimsColumn : uint8 { ring_id = 1, queue, claimed_at, claims };
 
-/// The indexes of work, by their place in its description.
+// The indexes of tables, by their place in the description.
+enum class SagaIndex : uint8 { primary_key, finished, created, listed, key, children, traced };
+enum class AttributeIndex : uint8 { primary_key, listed };
+enum class DefinitionIndex : uint8 { current };
 enum class WorkIndex : uint8 {
     primary_key,
     for_workers,
@@ -129,6 +132,7 @@ enum class WorkIndex : uint8 {
     leased_by_group,
 };
 
+extern constinit pg::Table definition_table; ///< read alone
 extern constinit pg::Table saga_table;
 extern constinit pg::Table attribute_table;
 extern constinit pg::Table work_table;

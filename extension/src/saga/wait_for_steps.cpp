@@ -7,6 +7,7 @@
 // A step is for the first in line: with one step due, the second one waits a moment until the first
 // has claimed it, and takes it when nobody has.
 #include "pg/attempt.hpp"
+#include "pg/client.hpp"
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
@@ -22,6 +23,7 @@ namespace stacksaga {
 namespace {
 
 constexpr int64 wait_max_us = 60 * USECS_PER_SEC;
+constexpr long check_client_ms = 1000; ///< how often it looks whether its client is still there
 
 // What is due may not be claimable for this session: another claimer has locked it, or it is a
 // retry in slots of another node. Calls that find something due at once, one after the other,
@@ -57,11 +59,17 @@ Claimable look(int32 ring_id, std::string_view queue, size_t enough) {
 /// Whether somebody woke this session.
 bool sleep(int64 microseconds) {
     // Rounded up: before its time nothing is due.
-    const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-                                 static_cast<long>((microseconds + 999) / 1000), PG_WAIT_EXTENSION);
-    ResetLatch(MyLatch);
-    CHECK_FOR_INTERRUPTS();
-    return (events & WL_LATCH_SET) != 0;
+    for (long left_ms = static_cast<long>((microseconds + 999) / 1000);;) {
+        const long part_ms = std::min(left_ms, check_client_ms);
+        const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                                     part_ms, PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+        CHECK_FOR_INTERRUPTS();
+        left_ms -= part_ms;
+        if ((events & WL_LATCH_SET) != 0 || left_ms == 0)
+            return (events & WL_LATCH_SET) != 0;
+        pg::check_client();
+    }
 }
 
 /// How long nothing will be due unless somebody wakes this session. `woken_at`: when it was woken
@@ -128,6 +136,7 @@ void require_no_transaction(FunctionCallInfo fcinfo) {
 
 // wait_for_steps(queue, wait), a procedure
 STACKSAGA_FUNCTION(wait_for_steps) {
+    PreventCommandDuringRecovery("wait_for_steps()");
     require_no_transaction(fcinfo);
     pg::Arguments arguments(fcinfo);
     const std::string_view name = arguments.required_text(0, "queue");

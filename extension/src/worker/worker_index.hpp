@@ -23,12 +23,14 @@ struct WorkerIndex {
 /// Calls `body` with both indexes. False: they cannot be read directly.
 template <class F> bool with_worker_indexes(F &&body) {
     bool is_read = false;
-    (void)pg::with_index("work", "work_for_workers", [&](pg::IndexReader &usual) {
-        is_read = pg::with_index("work", "work_for_workers_by_rank", [&](pg::IndexReader &by_rank) {
-            body(WorkerIndex{&usual, false}, WorkerIndex{&by_rank, true});
+    const bool is_usual_read =
+        pg::try_index(work_table, WorkIndex::for_workers, [&](pg::IndexReader &usual) {
+            is_read = pg::try_index(
+                work_table, WorkIndex::for_workers_by_rank, [&](pg::IndexReader &by_rank) {
+                    body(WorkerIndex{&usual, false}, WorkerIndex{&by_rank, true});
+                });
         });
-    });
-    return is_read;
+    return is_usual_read && is_read;
 }
 
 /// The item that a row of work stands for.

@@ -1,0 +1,61 @@
+// What keeps the extension's tables from being accessed without a statement, for doctor().
+#include "core/idempotency_state.hpp"
+
+#include "pg/function.hpp"
+#include "pg/lookup.hpp"
+#include "pg/result.hpp"
+#include "src/dedupe/idempotency.hpp"
+#include "src/outbox/tables.hpp"
+#include "src/ring/tables.hpp"
+#include "src/saga/tables.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr std::array accessed_tables{
+    &saga_table,  &attribute_table,    &work_table,       &effect_table,     &failure_table,
+    &queue_table, &queue_claims_table, &idempotency_keys, &definition_table, &ring_table,
+    &node_table,  &subscription_table, &tick_table,       &position_table,   &retry_table,
+    &dead_table,  &log_tables[0],      &log_tables[1],    &log_tables[2],
+};
+
+Datum text_datum(const char *value) {
+    return PointerGetDatum(pg::make_text(value));
+}
+
+void add_row(pg::ResultSet &result, const pg::Table &table, const char *index,
+             const char *obstacle) {
+    const pg::TableDescription &description = table.description();
+    result.add(pg::of(text_datum(description.name)),
+               index == nullptr ? pg::null() : pg::of(text_datum(index)),
+               pg::of(text_datum(obstacle)),
+               pg::of(BoolGetDatum(description.described == pg::Described::what_is_read)));
+}
+
+/// Each index that cannot be read, and else what keeps the table from being written.
+void report(pg::ResultSet &result, pg::Table &table) {
+    const pg::TableDescription &description = table.description();
+    const char *obstacle =
+        description.described == pg::Described::whole ? table.obstacle() : nullptr;
+    bool is_read = true;
+    for (size_t i = 0; i < description.indexes.size(); ++i)
+        if (const char *unreadable = table.unreadable(i)) {
+            add_row(result, table, description.indexes[i].name, unreadable);
+            is_read = false;
+        }
+    if (obstacle != nullptr && is_read)
+        add_row(result, table, nullptr, obstacle);
+}
+
+} // namespace
+
+// table_obstacles() -> TABLE(table_name, index_name, obstacle, is_read_only)
+STACKSAGA_FUNCTION(table_obstacles) {
+    pg::ResultSet result(fcinfo);
+    for (pg::Table *table : accessed_tables)
+        report(result, *table);
+    return pg::ResultSet::finish();
+}
+
+} // namespace stacksaga
