@@ -9,7 +9,7 @@ CREATE TEMP VIEW leases AS
 CREATE FUNCTION pg_temp.complete(service text, steps integer) RETURNS bigint LANGUAGE sql AS $$
     SELECT count(stacksaga.complete_step(saga_id, 'a', lease))
       FROM (SELECT * FROM leases WHERE worker = service ORDER BY saga_id LIMIT steps) AS l $$;
-SELECT stacksaga.define_saga('adopted step', ARRAY[stacksaga.queue_step('a', 'adopted steps', timeout => '2 hours',
+SELECT stacksaga.define_saga('adopted step', ARRAY[stacksaga.queue_step('a', 'adopted steps', compensable => true, timeout => '2 hours',
     retry => stacksaga.retry_policy(max_attempts => 5, initial_interval => '1 hour', max_interval => '1 hour', jitter => 0))]);
 SELECT stacksaga.create_ring('limits', 'old', slots => 64) > 1 AS created;
 SELECT stacksaga.create_ring('limits', 'new', slots => 256) > 1 AS created;

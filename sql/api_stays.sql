@@ -72,7 +72,7 @@ leave_ring|2|node text, incarnation bigint|void
 locate|1|key text|TABLE(token bigint, slot integer, node text, valid_until timestamp with time zone, next_node text)
 maintain_outbox|0|at_once boolean DEFAULT false|boolean
 message_retries|\N||subscription text, topic text, key text, message_id uuid, state text, attempt integer, due_at timestamp with time zone, failed_since timestamp with time zone, last_error text, region text, cluster text
-message_step|2|name text, topic text, compensation_topic text DEFAULT NULL::text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
+message_step|2|name text, topic text, compensation_topic text DEFAULT NULL::text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, fallback_compensation_topic text DEFAULT NULL::text|stacksaga.step_definition
 message_transitions|0||TABLE(from_state text, event text, to_state text, sentence text)
 metric_descriptions|0||TABLE(name text, type text, help text)
 metrics|0||TABLE(name text, labels jsonb, value double precision)
@@ -92,7 +92,7 @@ privilege|\N||kind text, object text
 publish|2|topic text, payload jsonb, key text DEFAULT NULL::text, type text DEFAULT NULL::text, headers jsonb DEFAULT '{}'::jsonb, message_id uuid DEFAULT NULL::uuid, deliver_at timestamp with time zone DEFAULT NULL::timestamp with time zone|uuid
 publish_batch|2|topic text, payloads jsonb[], keys text[] DEFAULT NULL::text[], types text[] DEFAULT NULL::text[]|SETOF uuid
 publish_window|7|region text, cluster text, window_start timestamp with time zone, nodes text[], range_starts bigint[], range_ends bigint[], publisher text, agent text DEFAULT NULL::text|bigint
-queue_step|2|name text, queue text, compensable boolean DEFAULT true, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
+queue_step|2|name text, queue text, compensable boolean DEFAULT NULL::boolean, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, compensation_queue text DEFAULT NULL::text|stacksaga.step_definition
 queues|\N||queue text, waiting bigint, running bigint, oldest_due timestamp with time zone, paused boolean, max_running integer, max_running_per_group integer, rate integer, rate_interval interval, paused_since timestamp with time zone, pause_reason text, region text, cluster text, completed bigint, failed bigint
 read_value|2|scope text, key text|TABLE(value jsonb, version bigint)
 receive_messages|2|subscription text, consumer text, max_messages integer DEFAULT 100, lease interval DEFAULT '00:00:30'::interval|SETOF stacksaga.message
@@ -159,9 +159,9 @@ token|1|key text|bigint
 token_bytes|1|key bytea|bigint
 token_uuid|1|key uuid|bigint
 traced_sagas|1|after timestamp with time zone, after_saga_id uuid DEFAULT NULL::uuid, max_sagas integer DEFAULT 1000|TABLE(saga_id uuid, finished_at timestamp with time zone)
-type claimed_step|\N||saga_id uuid, saga text, step text, direction text, attempt integer, input jsonb, results jsonb, idempotency_key text, headers jsonb, deadline timestamp with time zone, lease bigint, lease_until timestamp with time zone
+type claimed_step|\N||saga_id uuid, saga text, step text, direction text, attempt integer, input jsonb, results jsonb, idempotency_key text, headers jsonb, deadline timestamp with time zone, lease bigint, lease_until timestamp with time zone, by_fallback boolean, claimed_at timestamp with time zone
 type message|\N||batch_id bigint, message_id uuid, topic text, key text, type text, payload jsonb, headers jsonb, attempt integer, published_at timestamp with time zone
-type step_call|\N||saga_id uuid, saga text, step text, direction text, attempt integer, input jsonb, results jsonb, idempotency_key text, headers jsonb, deadline timestamp with time zone
+type step_call|\N||saga_id uuid, saga text, step text, direction text, attempt integer, input jsonb, results jsonb, idempotency_key text, headers jsonb, deadline timestamp with time zone, by_fallback boolean, claimed_at timestamp with time zone
 wait_for_steps|1|IN queue text, IN wait interval DEFAULT '00:00:20'::interval|
 worker_ensure|0||integer
 worker_stats|\N||database text, pid integer, started_at timestamp with time zone, turns bigint, items bigint, failures bigint, last_turn_ms double precision, mode text, deferred bigint

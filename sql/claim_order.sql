@@ -2,8 +2,8 @@
 -- one of eight of a lower priority.
 
 CREATE SCHEMA claim_order;
-SELECT stacksaga.define_saga('ordered', ARRAY[stacksaga.queue_step('a', 'ordered')]);
-SELECT stacksaga.define_saga('ordered back', ARRAY[stacksaga.queue_step('a', 'ordered'),
+SELECT stacksaga.define_saga('ordered', ARRAY[stacksaga.queue_step('a', 'ordered', compensable => true)]);
+SELECT stacksaga.define_saga('ordered back', ARRAY[stacksaga.queue_step('a', 'ordered', compensable => true),
     stacksaga.queue_step('b', 'ordered back', compensable => false)]);
 CREATE SEQUENCE claim_order.number;
 CREATE TABLE claim_order.claim (n bigint DEFAULT nextval('claim_order.number'), call integer, priority smallint,

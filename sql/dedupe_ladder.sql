@@ -31,7 +31,7 @@ SELECT stacksaga.define_saga('ladder', ARRAY[
     stacksaga.sql_step('guarded', 'ladder.set_total(stacksaga.step_call)'),
     stacksaga.queue_step('tag', 'ladder', compensable => false, effect => 'idempotent'),
     stacksaga.queue_step('mail', 'ladder', compensable => false),
-    stacksaga.queue_step('charge', 'ladder'),
+    stacksaga.queue_step('charge', 'ladder', compensable => true),
     stacksaga.queue_step('ship', 'ladder', compensable => false, effect => 'irreversible')]);
 SELECT stacksaga.define_saga('ladder', ARRAY[
     stacksaga.sql_step('total', 'ladder.set_total(stacksaga.step_call)', effect => 'idempotent')]);
@@ -145,7 +145,7 @@ UNION SELECT token::bigint = stacksaga.token(scope || chr(31) || key) FROM stack
 UNION SELECT token::bigint = stacksaga.token(producer) FROM stacksaga.producer_sequence;
 
 -- A definition whose retries may take longer than what is remembered of them.
-CREATE FUNCTION ladder.defines(attempts int, options text DEFAULT '', step text DEFAULT '') RETURNS text LANGUAGE sql AS $$
+CREATE FUNCTION ladder.defines(attempts int, options text DEFAULT '', step text DEFAULT ', compensable => true') RETURNS text LANGUAGE sql AS $$
     SELECT ladder.outcome(format(
         'SELECT stacksaga.define_saga(''window'', ARRAY[stacksaga.queue_step(''charge'', ''ladder'',
              retry => stacksaga.retry_policy(max_attempts => %s, jitter => 0)%s)]%s)', attempts, step, options))

@@ -37,38 +37,38 @@ $$;
 SELECT * FROM refused.define($$ '{}' $$);
 SELECT * FROM refused.define($$ NULL $$);
 SELECT * FROM refused.define($$ ARRAY[NULL]::stacksaga.step_definition[] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', 'q'), NULL] $$);
-SELECT * FROM refused.define($$ ARRAY[[stacksaga.queue_step('a', 'q')],
-    [stacksaga.queue_step('b', 'q')]] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', 'q', compensable => true), NULL] $$);
+SELECT * FROM refused.define($$ ARRAY[[stacksaga.queue_step('a', 'q', compensable => true)],
+    [stacksaga.queue_step('b', 'q', compensable => true)]] $$);
 SELECT * FROM refused.define($$ ARRAY[jsonb_populate_record(NULL::stacksaga.step_definition, '{}')] $$);
 SELECT * FROM refused.define($$ ARRAY[jsonb_populate_record(NULL::stacksaga.step_definition,
     '{"name": "a", "kind": "teapot", "timeout": "1s", "compensate_when": "started"}')] $$);
-SELECT * FROM refused.define($$ (SELECT array_agg(stacksaga.queue_step('s' || n, 'q'))
+SELECT * FROM refused.define($$ (SELECT array_agg(stacksaga.queue_step('s' || n, 'q', compensable => true))
     FROM generate_series(1, 1001) n) $$);
-SELECT * FROM refused.define($$ (SELECT array_agg(stacksaga.queue_step('s' || n, 'q'))
+SELECT * FROM refused.define($$ (SELECT array_agg(stacksaga.queue_step('s' || n, 'q', compensable => true))
     FROM generate_series(1, 40000) n) $$);
 
 -- Names: of steps and of the saga.
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('', 'q')] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(NULL, 'q')] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(repeat('x', 10000), 'q')] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(repeat('é', 128), 'q')] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('pay', 'q'),
-    stacksaga.queue_step('ship', 'q'),
-    stacksaga.queue_step('pay', 'r')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('', 'q', compensable => true)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(NULL, 'q', compensable => true)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(repeat('x', 10000), 'q', compensable => true)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(repeat('é', 128), 'q', compensable => true)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('pay', 'q', compensable => true),
+    stacksaga.queue_step('ship', 'q', compensable => true),
+    stacksaga.queue_step('pay', 'r', compensable => true)] $$);
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga('',
-    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+    ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]) $$);
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(NULL,
-    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+    ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]) $$);
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(repeat('n', 10000),
-    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+    ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]) $$);
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(repeat('n', 256),
-    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+    ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]) $$);
 
 -- Queues.
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', '')] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', NULL)] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', repeat('q', 64))] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', '', compensable => true)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', NULL, compensable => true)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('a', repeat('q', 64), compensable => true)] $$);
 
 -- Functions that do not exist, or are no function names.
 SELECT * FROM refused.step($$ NULL $$);
@@ -89,7 +89,7 @@ SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
     'refused.missing(stacksaga.step_call)' $$);
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)',
     verify => 'refused.missing(stacksaga.step_call)' $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q',
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true,
     verify => 'refused.missing(stacksaga.step_call)')] $$);
 
 -- Functions of another signature or kind.
@@ -159,34 +159,59 @@ SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', compensate_whe
 SELECT * FROM refused.step($$ 'refused.act(stacksaga.step_call)', compensate_when => NULL $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => false,
     effect => 'compensable')] $$);
+-- A queue step says what undoes it: one of four.
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => NULL,
     effect => 'compensable')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => false,
+    compensation_queue => 'undo')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensation_queue => '')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', effect => 'magic')] $$);
+-- A compensation that would never run.
+SELECT line FROM unnest(ARRAY['guarded', 'idempotent', 'irreversible']) AS effect,
+       unnest(ARRAY[
+           $$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true, effect => %L)] $$,
+           $$ ARRAY[stacksaga.queue_step('two', 'q', compensation_queue => 'undo', effect => %L)] $$,
+           $$ ARRAY[stacksaga.message_step('three', 't', 'undo', effect => %L)] $$,
+           $$ ARRAY[stacksaga.sql_step('four', 'refused.act(stacksaga.step_call)',
+                                       'refused.undo(stacksaga.step_call)', effect => %L)] $$]) AS step,
+       refused.define(format(step, effect)) AS line
+ WHERE line !~ 'HINT';
+-- What undoes a fallback.
+SELECT * FROM refused.define($$ ARRAY[stacksaga.message_step('one', 't', 'undo',
+    fallback_compensation_topic => 'undo other')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.message_step('one', 't', fallback => 'other',
+    fallback_compensation_topic => 'undo other')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.message_step('one', 't', 'undo', fallback => 'other',
+    fallback_compensation_topic => 'undo*')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.signal_step('one', 's', effect => 'compensable')] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.timer_step('one', '1 s', effect => 'compensable', fallback => 'q')] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('pivot', 'q', effect => 'irreversible'),
-    stacksaga.queue_step('late', 'q')] $$);
+    stacksaga.queue_step('late', 'q', compensable => true)] $$);
 SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('pivot', 'q', effect => 'irreversible',
     stage => 1),
-    stacksaga.queue_step('beside', 'q', stage => 1)] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$, $$,
+    stacksaga.queue_step('beside', 'q', compensable => true, stage => 1)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true)] $$, $$,
     on_compensation_failure => 'panic' $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$, $$,
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true)] $$, $$,
     on_compensation_failure => NULL $$);
 
 -- Stages.
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', stage => 0)] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', stage => -1)] $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', stage => 2),
-    stacksaga.queue_step('two', 'q'),
-    stacksaga.queue_step('three', 'q', stage => 2)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true, stage => 0)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true, stage => -1)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true, stage => 2),
+    stacksaga.queue_step('two', 'q', compensable => true),
+    stacksaga.queue_step('three', 'q', compensable => true, stage => 2)] $$);
 
 -- Timeouts and deadlines.
 SELECT timeout, line
   FROM unnest('{-1 second,0,178000000 years}'::text[]) AS timeout,
-       refused.define(format($$ ARRAY[stacksaga.queue_step('one', 'q', timeout => %L)] $$, timeout))
+       refused.define(format($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true, timeout => %L)] $$, timeout))
            AS line;
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', timeout => NULL)] $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true, timeout => NULL)] $$);
 SELECT deadline, line
   FROM unnest('{-1 second,0,178000000 years}'::text[]) AS deadline,
-       refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$,
+       refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true)] $$,
            format(', deadline => %L', deadline)) AS line;
 
 -- Retry policies: of a step, of the saga, of compensations.
@@ -206,20 +231,20 @@ INSERT INTO refused.policy VALUES
     ('retry_on => ''{40001,p0001}'''), ('never_on => ''{4%}'''), ('never_on => ''{23 05}''');
 SELECT arguments, line
   FROM refused.policy,
-       refused.define(format($$ ARRAY[stacksaga.queue_step('one', 'q',
+       refused.define(format($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true,
            retry => stacksaga.retry_policy(%s))] $$, arguments)) WITH ORDINALITY AS o(line, n)
  WHERE n < 3;
-SELECT line FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$,
+SELECT line FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true)] $$,
     ', retry => stacksaga.retry_policy(jitter => 2)') AS line;
-SELECT line FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q')] $$,
+SELECT line FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true)] $$,
     ', compensation_retry => stacksaga.retry_policy(jitter => 2)') AS line;
 
 -- Text that is no UTF-8 never gets as far as a definition.
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(convert_from('\xc328', 'UTF8'),
-    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
+    ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]) $$);
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga(convert_from('\x6100', 'UTF8'),
-    ARRAY[stacksaga.queue_step('a', 'q')]) $$);
-SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(convert_from('\xff', 'UTF8'), 'q')] $$);
+    ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]) $$);
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(convert_from('\xff', 'UTF8'), 'q', compensable => true)] $$);
 
 -- The inner function is as strict as its face.
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '{}', NULL, NULL, NULL,

@@ -54,15 +54,15 @@ SET SESSION AUTHORIZATION definers_alice;
 SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.sql_step('a', 'definers.act(stacksaga.step_call)')]);
 SET SESSION AUTHORIZATION definers_mallory;
 SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.sql_step('a', 'definers.act(stacksaga.step_call)')]);
-SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.queue_step('a', 'q')]);
+SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]);
 SET SESSION AUTHORIZATION definers_carol;
 BEGIN;
-SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.queue_step('a', 'q')]);
+SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]);
 ROLLBACK;
 -- What another's function calls in a superuser's session is not the superuser's call.
 SET SESSION AUTHORIZATION definers_mallory;
 CREATE FUNCTION definers.steal() RETURNS integer LANGUAGE sql SECURITY DEFINER AS $$
-    SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.queue_step('a', 'q')])
+    SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.queue_step('a', 'q', compensable => true)])
 $$;
 RESET SESSION AUTHORIZATION;
 SELECT definers.steal();
@@ -89,7 +89,7 @@ SELECT status, last_error FROM stacksaga.sagas WHERE saga_id = :'orphan';
 SELECT * FROM definers.ran;
 SET SESSION AUTHORIZATION definers_alice;
 SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.sql_step('a', 'definers.act(stacksaga.step_call)')]);
-SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.queue_step('a', 'q')]);
+SELECT stacksaga.define_saga('definers', ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]);
 SELECT stacksaga.create_subscription('definers', 'definers.*', 'definers.handle(stacksaga.message)');
 
 -- A superuser who repeats the same content becomes its definer, or lets a role be it. What is rolled back
@@ -121,7 +121,7 @@ SELECT version, definer, definer_oid = definer::text::regrole AS same_role
 -- The trigger is for rows that a restore writes; Citus distributes no table that has one.
 BEGIN;
 ALTER TABLE stacksaga.saga_definition DISABLE TRIGGER saga_definition_definer;
-SELECT stacksaga.define_saga('definers_untriggered', ARRAY[stacksaga.queue_step('a', 'definers')]);
+SELECT stacksaga.define_saga('definers_untriggered', ARRAY[stacksaga.queue_step('a', 'definers', compensable => true)]);
 SELECT definer = current_user AS by_caller, definer_oid = definer::text::regrole AS same_role
   FROM stacksaga.saga_definition WHERE saga = 'definers_untriggered';
 ROLLBACK;

@@ -19,7 +19,7 @@ SELECT stacksaga.define_saga('doctor', ARRAY[
     stacksaga.sql_step('first', 'doctor.ok(stacksaga.step_call)', effect => 'irreversible',
                        verify => 'doctor.verify(stacksaga.step_call)'),
     stacksaga.sql_step('second', 'doctor.act(stacksaga.step_call)')]);
-SELECT stacksaga.define_saga('doctor queue', ARRAY[stacksaga.queue_step('q', 'doctor ''queue''')]);
+SELECT stacksaga.define_saga('doctor queue', ARRAY[stacksaga.queue_step('q', 'doctor ''queue''', compensable => true)]);
 RESET ROLE;
 -- What is found of a check, with what differs from run to run left out.
 CREATE FUNCTION doctor.found(name text) RETURNS TABLE (severity text, detail text, fix text)

@@ -25,7 +25,7 @@ SELECT stacksaga.define_saga('explain', explain.steps(
 SELECT step, attempts, longest_window, worst_case_calls, dedupe_window, warning
   FROM stacksaga.explain_retries('explain');
 -- The same policy adds up to what the engine's delays are, at their longest.
-SELECT stacksaga.define_saga('explain default', ARRAY[stacksaga.queue_step('a', 'explain')]);
+SELECT stacksaga.define_saga('explain default', ARRAY[stacksaga.queue_step('a', 'explain', compensable => true)]);
 SELECT attempts, longest_window, '5 minutes'::interval + (1+2+4+8+16+32+64+128+256) * 1.2 * '1 s'::interval AS by_hand
   FROM stacksaga.explain_retries('explain default');
 
@@ -43,7 +43,7 @@ SELECT attempts, longest_window > '290000 years' AS saturated, worst_case_calls
 
 -- Without limit: no numbers, and a warning.
 SELECT stacksaga.define_saga('explain endless', ARRAY[
-    stacksaga.queue_step('a', 'explain', retry => stacksaga.retry_policy(max_attempts => 0)),
+    stacksaga.queue_step('a', 'explain', compensable => true, retry => stacksaga.retry_policy(max_attempts => 0)),
     stacksaga.queue_step('b', 'explain', false, effect => 'idempotent',
                          retry => stacksaga.retry_policy(max_attempts => 0))],
     compensation_retry => stacksaga.retry_policy(max_attempts => 0));
@@ -54,7 +54,7 @@ SELECT step, attempts, longest_window, worst_case_calls, warning
 SELECT stacksaga.define_saga('explain window', ARRAY[
     stacksaga.queue_step('plain', 'explain', false, timeout => '10 s',
                          retry => stacksaga.retry_policy(max_attempts => 3, jitter => 0)),
-    stacksaga.queue_step('undone', 'explain', timeout => '1 s',
+    stacksaga.queue_step('undone', 'explain', compensable => true, timeout => '1 s',
                          retry => stacksaga.retry_policy(max_attempts => 1)),
     stacksaga.queue_step('idempotent', 'explain', false, effect => 'idempotent', timeout => '10 minutes')],
     compensation_retry => stacksaga.retry_policy(max_attempts => 2, jitter => 0, initial_interval => '1 minute'));
@@ -77,7 +77,7 @@ SELECT stacksaga.define_saga('explain kinds', ARRAY[
 SELECT step, attempts, longest_window, worst_case_calls, warning
   FROM stacksaga.explain_retries('explain kinds', '{2}');
 -- The current version.
-SELECT stacksaga.define_saga('explain default', ARRAY[stacksaga.queue_step('b', 'explain',
+SELECT stacksaga.define_saga('explain default', ARRAY[stacksaga.queue_step('b', 'explain', compensable => true,
     retry => stacksaga.retry_policy(max_attempts => 3))]);
 SELECT step, attempts FROM stacksaga.explain_retries('explain default');
 

@@ -27,8 +27,8 @@ BEGIN
 END
 $$;
 SELECT stacksaga.define_saga('find order', ARRAY[
-    stacksaga.queue_step('charge', queue => 'payments', retry => stacksaga.retry_policy(initial_interval => '1 h', max_interval => '1 h', max_attempts => 5))]);
-SELECT stacksaga.define_saga('find refund', ARRAY[stacksaga.queue_step('pay', queue => 'refunds')]);
+    stacksaga.queue_step('charge', queue => 'payments', compensable => true, retry => stacksaga.retry_policy(initial_interval => '1 h', max_interval => '1 h', max_attempts => 5))]);
+SELECT stacksaga.define_saga('find refund', ARRAY[stacksaga.queue_step('pay', queue => 'refunds', compensable => true)]);
 SELECT count(*) FROM stacksaga.start_sagas('find order', array_fill('1'::jsonb, ARRAY[6]), '{a-1,a-2,b-1,a-10,NULL,á-1}', 2, '{g,NULL,NULL,NULL,NULL,NULL}',
     ARRAY['{"tenant": "x", "n": 1}', '{"tenant": "x", "n": 2, "vip": true}', '{"tenant": "y"}', NULL, '{"tenant": "x"}', '{}']::jsonb[]);
 SELECT created FROM stacksaga.start_saga('find refund', key => 'a-1', attributes => '{"tenant": "x"}');
@@ -121,7 +121,7 @@ SELECT * FROM find.waits(:'id');
 -- Versions, and how many sagas of each live.
 SELECT saga, version, is_current, steps, definer = current_user AS mine, defined_at <= now() + interval '1 min' AS defined, live_sagas
   FROM stacksaga.definitions WHERE saga IN ('find order', 'waits park', 'find refund') ORDER BY saga, version;
-SELECT stacksaga.define_saga('find order', ARRAY[stacksaga.queue_step('charge', queue => 'payments'), stacksaga.queue_step('ship', queue => 'parcels')]);
+SELECT stacksaga.define_saga('find order', ARRAY[stacksaga.queue_step('charge', queue => 'payments', compensable => true), stacksaga.queue_step('ship', queue => 'parcels', compensable => true)]);
 SELECT created FROM stacksaga.start_saga('find order');
 SELECT saga, version, is_current, steps, live_sagas FROM stacksaga.definitions WHERE saga = 'find order' ORDER BY version;
 -- The count stops at 1,000.

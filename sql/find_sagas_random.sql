@@ -12,7 +12,7 @@ DECLARE
     version int;
 BEGIN
     FOR version IN 1..2 LOOP
-        PERFORM stacksaga.define_saga('find ' || name, ARRAY[stacksaga.queue_step('only', 'find ' || version)])
+        PERFORM stacksaga.define_saga('find ' || name, ARRAY[stacksaga.queue_step('only', 'find ' || version, compensable => true)])
            FROM unnest('{a,b,c}'::text[]) AS name;
         FOR n IN 1..60 LOOP
             PERFORM stacksaga.start_sagas('find ' || random_find.one_of('{a,b,c}'),

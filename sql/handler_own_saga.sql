@@ -39,7 +39,7 @@ SELECT stacksaga.define_saga('own', ARRAY[
         compensation => 'own.run(stacksaga.step_call)'),
     stacksaga.sql_step('second', 'own.run(stacksaga.step_call)', stage => 2,
         retry => stacksaga.retry_policy(max_attempts => 1)),
-    stacksaga.queue_step('beside', 'own', stage => 2),
+    stacksaga.queue_step('beside', 'own', compensable => true, stage => 2),
     stacksaga.signal_step('told', 'go', stage => 2),
     stacksaga.sql_step('last', 'own.run(stacksaga.step_call)')]);
 CREATE FUNCTION own.start(input jsonb, name text DEFAULT 'own') RETURNS uuid LANGUAGE sql AS

@@ -38,7 +38,7 @@ SELECT stacksaga.define_saga('headers child', ARRAY[headers.step('inner'),
     stacksaga.child_step('deeper', 'headers grandchild')]);
 SELECT stacksaga.define_saga('headers', ARRAY[headers.step('first', verify => true),
     headers.step('second', fallback => true), stacksaga.child_step('child', 'headers child'),
-    stacksaga.queue_step('queue', 'headers', retry => stacksaga.retry_policy(initial_interval => '0')),
+    stacksaga.queue_step('queue', 'headers', compensable => true, retry => stacksaga.retry_policy(initial_interval => '0')),
     headers.step('last', undo => false)],
     compensation_retry => stacksaga.retry_policy(initial_interval => '0'));
 \set headers '{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1,b=2", "tenant": {"id": 7, "Größe": [1, null]}}'

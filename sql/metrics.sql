@@ -18,7 +18,7 @@ SELECT stacksaga.define_saga('metrics', ARRAY[
     stacksaga.sql_step('b', 'metrics.run(stacksaga.step_call)')],
     retry => stacksaga.retry_policy(initial_interval => '0', max_attempts => 3),
     compensation_retry => stacksaga.retry_policy(initial_interval => '0', max_attempts => 2));
-SELECT stacksaga.define_saga('metrics queue', ARRAY[stacksaga.queue_step('q', 'metrics queue')]);
+SELECT stacksaga.define_saga('metrics queue', ARRAY[stacksaga.queue_step('q', 'metrics queue', compensable => true)]);
 
 -- Names, types, labels, with one of everything there.
 SELECT stacksaga_internal.count_sagas();
@@ -66,7 +66,7 @@ SELECT value FROM stacksaga.metrics() WHERE name = 'stacksaga_clock_offset_secon
 ROLLBACK;
 
 -- Steps and limits of a queue.
-SELECT stacksaga.define_saga('metrics limits', ARRAY[stacksaga.queue_step('a', 'metrics limits')]);
+SELECT stacksaga.define_saga('metrics limits', ARRAY[stacksaga.queue_step('a', 'metrics limits', compensable => true)]);
 SELECT stacksaga.set_queue('metrics limits', max_running => 2, max_running_per_group => 5, rate => 7);
 SELECT count(*) FROM generate_series(1, 9) AS n,
        LATERAL stacksaga.start_saga('metrics limits', key => n::text, priority => 3 + n % 2);

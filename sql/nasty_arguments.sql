@@ -31,7 +31,7 @@ SELECT type, n = 1, value
         ('interval[]', '{"{1 second}","{}","{NULL}","{-1 day,178000000 years}",NULL}'),
         ('stacksaga.ring_token', '{1,-9223372036854775808,NULL}'),
         ('stacksaga.retry_policy', '{"(1,00:00:01,2,00:00:01,0,,)","(,,,,,,)","(-1,-1 day,NaN,infinity,-1,,)",NULL}'),
-        ('stacksaga.step_definition[]', '{"{}","{NULL}","{\"(,,,,,,,,,,,,,,,,,,)\"}",NULL}')
+        ('stacksaga.step_definition[]', '{"{}","{NULL}","{\"(,,,,,,,,,,,,,,,,,,,,)\"}",NULL}')
        ) AS v(type, choices), unnest(choices) WITH ORDINALITY AS c(value, n);
 -- The type infinity of an interval is PostgreSQL 17's; what a type's input refuses never gets there.
 DELETE FROM nasty.value WHERE type = 'stacksaga.retry_policy' AND value LIKE '%infinity%';
@@ -100,9 +100,9 @@ SELECT stacksaga.publish_window('default', 'default', now(), '{a}', '{0}', '{0}'
 SELECT stacksaga.publish(E't\t', '{}');
 SELECT stacksaga.create_subscription(E's\n', 't');
 SELECT * FROM stacksaga.receive_messages('s', E'c\n');
-SELECT stacksaga.define_saga(E's\n', ARRAY[stacksaga.queue_step('a', 'q')]);
-SELECT stacksaga.define_saga('s', ARRAY[stacksaga.queue_step(E'a\n', 'q')]);
-SELECT stacksaga.define_saga('s', ARRAY[stacksaga.queue_step('a', E'q\n')]);
+SELECT stacksaga.define_saga(E's\n', ARRAY[stacksaga.queue_step('a', 'q', compensable => true)]);
+SELECT stacksaga.define_saga('s', ARRAY[stacksaga.queue_step(E'a\n', 'q', compensable => true)]);
+SELECT stacksaga.define_saga('s', ARRAY[stacksaga.queue_step('a', E'q\n', compensable => true)]);
 SELECT stacksaga.define_saga('s', ARRAY[stacksaga.message_step('a', E't\n')]);
 BEGIN;
 SELECT stacksaga.register_node('Knoten–1 é') > 0 AS printable;

@@ -25,10 +25,10 @@ END $$;
 
 -- On definitions and sagas. A definition that changes nothing is no action.
 SET ROLE actions_operator;
-SELECT stacksaga.define_saga('actions', ARRAY[stacksaga.queue_step('charge', 'actions')]);
-SELECT stacksaga.define_saga('actions', ARRAY[stacksaga.queue_step('charge', 'actions')]);
+SELECT stacksaga.define_saga('actions', ARRAY[stacksaga.queue_step('charge', 'actions', compensable => true)]);
+SELECT stacksaga.define_saga('actions', ARRAY[stacksaga.queue_step('charge', 'actions', compensable => true)]);
 SELECT stacksaga.define_saga('actions', ARRAY[stacksaga.queue_step('charge', 'actions', compensable => false)]);
-SELECT stacksaga.define_saga('actions', ARRAY[stacksaga.queue_step('charge', 'actions')]);
+SELECT stacksaga.define_saga('actions', ARRAY[stacksaga.queue_step('charge', 'actions', compensable => true)]);
 SELECT saga_id AS id FROM stacksaga.start_saga('actions') \gset
 SELECT saga_id AS other FROM stacksaga.start_saga('actions') \gset
 SET ROLE actions_support;

@@ -22,7 +22,7 @@ SELECT object AS monitor_not_support FROM stacksaga.privilege WHERE kind = 'moni
 EXCEPT SELECT object FROM stacksaga.privilege WHERE kind = 'support';
 CREATE ROLE kinds_support;
 SELECT stacksaga.grant_usage('kinds_support', 'support');
-SELECT stacksaga.define_saga('kinds', ARRAY[stacksaga.queue_step('wait', 'kinds')]);
+SELECT stacksaga.define_saga('kinds', ARRAY[stacksaga.queue_step('wait', 'kinds', compensable => true)]);
 SELECT stacksaga.create_schedule('kinds', 'kinds', '0 0 1 1 *');
 SELECT saga_id AS id FROM stacksaga.start_saga('kinds') \gset
 SET ROLE kinds_support;
@@ -31,7 +31,7 @@ SELECT stacksaga.pause_schedule('kinds', 'holiday'), stacksaga.resume_schedule('
 SELECT count(*) > 0 AS lines FROM stacksaga.saga_timeline(:'id');
 SELECT count(*) FROM stacksaga.dedupe_state('kinds', 'k');
 SELECT action, reason FROM stacksaga.saga_actions WHERE saga_id = :'id' ORDER BY acted_at;
-SELECT stacksaga.define_saga('kinds', ARRAY[stacksaga.queue_step('other', 'kinds')]);
+SELECT stacksaga.define_saga('kinds', ARRAY[stacksaga.queue_step('other', 'kinds', compensable => true)]);
 SELECT stacksaga.create_schedule('mine', 'kinds', '0 0 1 1 *');
 SELECT stacksaga.run_pending();
 SELECT stacksaga.alter_ring('default', 'default', 'dead_after', '1 minute');

@@ -75,7 +75,7 @@ INSERT INTO privileges.call (call) VALUES
     ($$ SELECT stacksaga.start_saga('privileges') $$),
     ($$ SELECT count(*) FROM stacksaga.claim_steps('privileges', 'w') $$),
     ($$ SELECT stacksaga.saga_result('00000000-0000-0000-0000-000000000000') $$),
-    ($$ SELECT stacksaga.define_saga('other', ARRAY[stacksaga.queue_step('a', 'p')]) $$),
+    ($$ SELECT stacksaga.define_saga('other', ARRAY[stacksaga.queue_step('a', 'p', compensable => true)]) $$),
     ($$ SELECT stacksaga.run_pending() $$),
     ($$ SELECT stacksaga.grant_usage('privileges_nobody', 'operator') $$),
     ($$ SELECT count(*) FROM stacksaga.sagas $$),
@@ -91,7 +91,7 @@ INSERT INTO privileges.call (call) VALUES
     ($$ SELECT set_config('stacksaga.clock_offset', '1 hour', true) $$),
     ($$ SELECT set_config('stacksaga.cluster', 'default', true) $$),
     ($$ SELECT stacksaga_internal.enforce_transition() $$);
-SELECT stacksaga.define_saga('privileges', ARRAY[stacksaga.queue_step('a', 'privileges')]);
+SELECT stacksaga.define_saga('privileges', ARRAY[stacksaga.queue_step('a', 'privileges', compensable => true)]);
 CREATE TABLE privileges.result (kind text, n int, call text, outcome text);
 GRANT SELECT ON privileges.call TO PUBLIC;
 GRANT SELECT, INSERT ON privileges.result TO PUBLIC;
@@ -127,7 +127,7 @@ CREATE FUNCTION privileges.operators_act(call stacksaga.step_call) RETURNS jsonb
 REVOKE ALL ON FUNCTION privileges.operators_act(stacksaga.step_call) FROM PUBLIC;
 SELECT stacksaga.define_saga('privileges',
     ARRAY[stacksaga.sql_step('s', 'privileges.operators_act(stacksaga.step_call)'),
-    stacksaga.queue_step('a', 'privileges')]);
+    stacksaga.queue_step('a', 'privileges', compensable => true)]);
 SET ROLE privileges_service;
 SELECT saga_id AS id FROM stacksaga.start_saga('privileges', key => 'day') \gset
 RESET ROLE;
@@ -162,7 +162,7 @@ RESET search_path;
 -- queries: those for a claimer that is a node, and for a queue with limits, too.
 RESET ROLE;
 CREATE SCHEMA privileges_shadow AUTHORIZATION privileges_service;
-SELECT stacksaga.define_saga('privileges_shadow', ARRAY[stacksaga.queue_step('a', 'privileges_shadow')]);
+SELECT stacksaga.define_saga('privileges_shadow', ARRAY[stacksaga.queue_step('a', 'privileges_shadow', compensable => true)]);
 SELECT stacksaga.set_queue('privileges_shadow', max_running => 10, rate => 100, rate_interval => '1 second');
 SELECT stacksaga.register_node('privileges_node') > 0 AS registered;
 SET ROLE privileges_service;

@@ -3,8 +3,8 @@
 
 \set SHOW_CONTEXT never
 SELECT stacksaga.define_saga('counted', ARRAY[
-    stacksaga.queue_step('charge', queue => 'counted charges', fallback => 'counted cash'),
-    stacksaga.queue_step('ship', queue => 'counted parcels')],
+    stacksaga.queue_step('charge', queue => 'counted charges', compensable => true, fallback => 'counted cash'),
+    stacksaga.queue_step('ship', queue => 'counted parcels', compensable => true)],
     retry => stacksaga.retry_policy(initial_interval => '0', max_attempts => 2));
 CREATE VIEW counts AS
     SELECT queue, cluster, completed, failed FROM stacksaga.queues WHERE queue LIKE 'counted %' ORDER BY queue, cluster;
@@ -66,7 +66,7 @@ RESET stacksaga.cluster;
 DO $$
 BEGIN
     FOR n IN 1..160 LOOP
-        PERFORM stacksaga.define_saga('many', ARRAY[stacksaga.queue_step('q', queue => 'many ' || n)]);
+        PERFORM stacksaga.define_saga('many', ARRAY[stacksaga.queue_step('q', queue => 'many ' || n, compensable => true)]);
         PERFORM stacksaga.start_saga('many', version => n);
     END LOOP;
     FOR n IN 1..160 LOOP

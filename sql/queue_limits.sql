@@ -1,11 +1,11 @@
 -- set_queue, drop_queue, pause_queue, resume_queue: what is claimed under limits, and what is refused.
 
 CREATE SCHEMA limits;
-SELECT stacksaga.define_saga('limited', ARRAY[stacksaga.queue_step('a', 'limited',
+SELECT stacksaga.define_saga('limited', ARRAY[stacksaga.queue_step('a', 'limited', compensable => true,
     retry => stacksaga.retry_policy(initial_interval => '1 second', multiplier => 1, jitter => 0))]);
 SELECT stacksaga.define_saga('undone', ARRAY[
-    stacksaga.queue_step('a', 'limited'), stacksaga.queue_step('b', 'limited', compensable => false)]);
-SELECT stacksaga.define_saga('grouped', ARRAY[stacksaga.queue_step('a', 'grouped')]);
+    stacksaga.queue_step('a', 'limited', compensable => true), stacksaga.queue_step('b', 'limited', compensable => false)]);
+SELECT stacksaga.define_saga('grouped', ARRAY[stacksaga.queue_step('a', 'grouped', compensable => true)]);
 CREATE FUNCTION limits.claim(n integer, lease interval DEFAULT '30 seconds') RETURNS bigint LANGUAGE sql AS
     $$ SELECT count(*) FROM stacksaga.claim_steps('limited', 'w', n, lease) $$;
 CREATE FUNCTION limits.complete(n integer) RETURNS bigint LANGUAGE sql AS $$
@@ -134,7 +134,7 @@ COMMIT;
 SELECT action, object, reason, detail FROM stacksaga.operator_actions WHERE object = 'queue limited' ORDER BY at;
 
 -- What a step waits for that no limit lets through, in words.
-SELECT stacksaga.define_saga('worded', ARRAY[stacksaga.queue_step('charge', queue => 'worded')]);
+SELECT stacksaga.define_saga('worded', ARRAY[stacksaga.queue_step('charge', queue => 'worded', compensable => true)]);
 CREATE VIEW limits.waiting AS
 SELECT key, regexp_replace(waits_for, '[0-9]{4}-[0-9: .-]*[0-9]', '...', 'g') AS waits_for
   FROM stacksaga.find_sagas('worded') ORDER BY key;

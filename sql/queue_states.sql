@@ -3,8 +3,8 @@
 \set SHOW_CONTEXT never
 CREATE SCHEMA states;
 SELECT stacksaga.define_saga('states', ARRAY[
-    stacksaga.queue_step('a', 'states'), stacksaga.queue_step('b', 'states b')]);
-SELECT stacksaga.define_saga('states plain', ARRAY[stacksaga.queue_step('a', 'states plain')]);
+    stacksaga.queue_step('a', 'states', compensable => true), stacksaga.queue_step('b', 'states b', compensable => true)]);
+SELECT stacksaga.define_saga('states plain', ARRAY[stacksaga.queue_step('a', 'states plain', compensable => true)]);
 CREATE VIEW states.queue AS
     SELECT q FROM jsonb_array_elements(stacksaga.status() -> 'rings') AS r, jsonb_array_elements(r -> 'queues') AS q
      WHERE r ->> 'cluster' = 'default';
@@ -81,7 +81,7 @@ TABLE states.problem;
 SELECT stacksaga.drop_queue('states''s'), stacksaga.resume_queue('states c', 'a test'), stacksaga.resume_queue('states', 'a test');
 TABLE states.problem;
 -- A paused queue in which nothing waits is nobody's problem, nor is one with limits that a fallback names.
-SELECT stacksaga.define_saga('states fallback', ARRAY[stacksaga.queue_step('a', 'states b', fallback => 'states f')]);
+SELECT stacksaga.define_saga('states fallback', ARRAY[stacksaga.queue_step('a', 'states b', compensable => true, fallback => 'states f')]);
 SELECT stacksaga.pause_queue('states b', 'a test'), stacksaga.set_queue('states f', 1);
 TABLE states.problem;
 SELECT stacksaga.resume_queue('states b', 'a test'), stacksaga.drop_queue('states f');
@@ -90,7 +90,7 @@ SELECT stacksaga.resume_queue('states b', 'a test'), stacksaga.drop_queue('state
 BEGIN;
 SELECT stacksaga.create_ring('default', 'states') > 0 AS created;
 SET LOCAL stacksaga.cluster = 'states';
-SELECT count(stacksaga.define_saga('states ' || n, ARRAY[stacksaga.queue_step('a', 'states ' || n)])) FROM generate_series(1, 110) n;
+SELECT count(stacksaga.define_saga('states ' || n, ARRAY[stacksaga.queue_step('a', 'states ' || n, compensable => true)])) FROM generate_series(1, 110) n;
 SELECT count(*) FROM generate_series(1, 110) n, LATERAL stacksaga.start_saga('states ' || n);
 SELECT stacksaga.pause_queue('states zz', 'a test');
 SELECT jsonb_array_length(r -> 'queues') AS queues, r -> 'queues' -> 99 ->> 'queue' AS last

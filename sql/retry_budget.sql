@@ -3,7 +3,7 @@ SELECT stacksaga.token(''); -- brings the module
 SELECT name, setting, context, min_val, max_val FROM pg_settings
  WHERE name = 'stacksaga.retry_budget';
 SELECT stacksaga.define_saga('budget', ARRAY[
-    stacksaga.queue_step('first', 'budget', retry => stacksaga.retry_policy(max_attempts => 0))]);
+    stacksaga.queue_step('first', 'budget', compensable => true, retry => stacksaga.retry_policy(max_attempts => 0))]);
 SELECT count(*) FROM (SELECT stacksaga.start_saga('budget') FROM generate_series(1, 100)) AS s;
 
 -- the first attempts are never held back

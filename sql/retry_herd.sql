@@ -1,7 +1,7 @@
 -- Ten thousand sagas that fall due at the same instant are spread out, by jitter and by the budget.
 SET stacksaga.retry_budget = 0; -- what is left are ten a second
 SELECT stacksaga.define_saga('herd', ARRAY[
-    stacksaga.queue_step('first', 'herd', timeout => '1 hour', retry => stacksaga.retry_policy(
+    stacksaga.queue_step('first', 'herd', compensable => true, timeout => '1 hour', retry => stacksaga.retry_policy(
         initial_interval => '100 seconds', jitter => 0.2))]);
 SELECT count(*) FROM (SELECT stacksaga.start_saga('herd') FROM generate_series(1, 10000)) AS s;
 SELECT sum((SELECT count(*) FROM stacksaga.claim_steps('herd', 'a service ' || i, 1000, '1 minute')))

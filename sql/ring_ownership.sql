@@ -144,7 +144,7 @@ SELECT state FROM stacksaga.heartbeat_node('p1', :p1);
 SELECT pg_temp.lock_slots(:ring, :p1, '{0,63}');
 SELECT range_start, range_end FROM stacksaga.node_ranges('p1');
 -- So it is with the retries that its owner claims: those of the ranges that it is told.
-SELECT stacksaga.define_saga('paused', ARRAY[stacksaga.queue_step('a', 'paused', retry => stacksaga.retry_policy(0))]);
+SELECT stacksaga.define_saga('paused', ARRAY[stacksaga.queue_step('a', 'paused', compensable => true, retry => stacksaga.retry_policy(0))]);
 SET stacksaga.region = 'o';
 SET stacksaga.cluster = 'pause';
 SELECT count(*) FROM stacksaga.start_sagas('paused', array_fill('{}'::jsonb, ARRAY[40]));

@@ -15,8 +15,8 @@ EXCEPTION WHEN OTHERS THEN
     RETURN NEXT '  HINT: ' || hint;
 END
 $$;
-SELECT stacksaga.define_saga('batch', ARRAY[stacksaga.queue_step('one', 'batch'),
-    stacksaga.queue_step('two', 'batch2')]);
+SELECT stacksaga.define_saga('batch', ARRAY[stacksaga.queue_step('one', 'batch', compensable => true),
+    stacksaga.queue_step('two', 'batch2', compensable => true)]);
 
 -- In order, with keys or without; the same key twice is one saga.
 SELECT row_number() OVER () AS n, token = stacksaga.token_uuid(saga_id) AS token, created
@@ -30,7 +30,7 @@ SELECT n, key, input, created FROM batch.started JOIN stacksaga.sagas USING (sag
 SELECT created FROM stacksaga.start_sagas('batch', ARRAY['20', '10']::jsonb[], '{k2,k1}');
 SELECT count(*) FROM stacksaga.start_sagas('batch', '{}');
 -- They fall due in their order, few at one instant, and all of them before the call returns.
-SELECT stacksaga.define_saga('batch in order', ARRAY[stacksaga.queue_step('one', 'batch in order')]);
+SELECT stacksaga.define_saga('batch in order', ARRAY[stacksaga.queue_step('one', 'batch in order', compensable => true)]);
 SELECT count(*) FROM stacksaga.start_sagas('batch in order', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 1000) AS n));
 SELECT count(DISTINCT due_at), max(due_at) < stacksaga.clock_now() AS are_due
   FROM stacksaga.work WHERE queue = 'batch in order';

@@ -112,8 +112,8 @@ SELECT * FROM undo.now;
 
 -- At the same time within a stage, in compensation too; stage by stage.
 SELECT stacksaga.define_saga('undo stages', ARRAY[
-    stacksaga.queue_step('a1', 'undo', stage => 1), stacksaga.queue_step('a2', 'undo', stage => 1),
-    stacksaga.queue_step('b1', 'undo', stage => 2), stacksaga.queue_step('b2', 'undo', stage => 2),
+    stacksaga.queue_step('a1', 'undo', compensable => true, stage => 1), stacksaga.queue_step('a2', 'undo', compensable => true, stage => 1),
+    stacksaga.queue_step('b1', 'undo', compensable => true, stage => 2), stacksaga.queue_step('b2', 'undo', compensable => true, stage => 2),
         undo.step('b3', 2)]);
 CREATE TABLE undo.held AS SELECT saga_id, step, direction, lease, results
   FROM stacksaga.claim_steps('undo', 'w');
@@ -162,9 +162,9 @@ SELECT step, direction, status FROM undo.history;
 -- compensation begins after them, and undoes what they did.
 SELECT stacksaga.define_saga('undo settle', ARRAY[
     undo.step('first'),
-    stacksaga.queue_step('fails', 'undo', stage => 7), stacksaga.queue_step('claimed', 'undo',
+    stacksaga.queue_step('fails', 'undo', compensable => true, stage => 7), stacksaga.queue_step('claimed', 'undo', compensable => true,
         stage => 7),
-    stacksaga.queue_step('paused', 'undo', stage => 7), stacksaga.queue_step('idle', 'undo idle',
+    stacksaga.queue_step('paused', 'undo', compensable => true, stage => 7), stacksaga.queue_step('idle', 'undo idle', compensable => true,
         stage => 7)]);
 SELECT undo.start('undo settle') IS NOT NULL AS started;
 SELECT stacksaga.run_pending();
@@ -206,11 +206,11 @@ SELECT * FROM undo.now;
 
 -- compensate_when: a step whose outcome is not known is undone ('started') or not ('completed').
 SELECT stacksaga.define_saga('undo unknown', ARRAY[
-    stacksaga.queue_step('started', 'undo', stage => 1,
+    stacksaga.queue_step('started', 'undo', compensable => true, stage => 1,
         retry => stacksaga.retry_policy(max_attempts => 1)),
-    stacksaga.queue_step('completed', 'undo', stage => 1, compensate_when => 'completed',
+    stacksaga.queue_step('completed', 'undo', compensable => true, stage => 1, compensate_when => 'completed',
         retry => stacksaga.retry_policy(max_attempts => 1)),
-    stacksaga.queue_step('confirmed', 'undo', stage => 1, compensate_when => 'completed',
+    stacksaga.queue_step('confirmed', 'undo', compensable => true, stage => 1, compensate_when => 'completed',
         retry => stacksaga.retry_policy(max_attempts => 1))]);
 SELECT undo.start('undo unknown') IS NOT NULL AS started;
 SELECT undo.claim();
@@ -221,7 +221,7 @@ SELECT undo.complete('started', 'compensate'), undo.complete('confirmed', 'compe
 SELECT * FROM undo.now;
 -- A later attempt that knows better settles an earlier doubt: it was not done, and is not undone.
 SELECT stacksaga.define_saga('undo known', ARRAY[undo.step('first'),
-    stacksaga.queue_step('doubtful', 'undo',
+    stacksaga.queue_step('doubtful', 'undo', compensable => true,
         retry => stacksaga.retry_policy(initial_interval => '0'))]);
 SELECT undo.start('undo known') IS NOT NULL AS started;
 SELECT stacksaga.run_pending();
@@ -237,7 +237,7 @@ SELECT * FROM undo.now;
 -- Deadlines: of the definition, of the start; compensation begins, claimed steps settle first.
 DELETE FROM undo.held;
 SELECT stacksaga.define_saga('undo deadline',
-    ARRAY[undo.step('a'), stacksaga.queue_step('b', 'undo')], deadline => '1 hour');
+    ARRAY[undo.step('a'), stacksaga.queue_step('b', 'undo', compensable => true)], deadline => '1 hour');
 SELECT undo.start('undo deadline') IS NOT NULL AS started;
 SELECT stacksaga.run_pending();
 SET stacksaga.clock_offset = '59 minutes';
@@ -266,15 +266,15 @@ SELECT undo.start('undo deadline') IS NOT NULL AS started;
 SET stacksaga.clock_offset = '2 hours';
 SELECT stacksaga.run_pending(1);
 SELECT * FROM undo.now;
-SELECT stacksaga.define_saga('undo deadline queue', ARRAY[stacksaga.queue_step('b', 'undo')],
+SELECT stacksaga.define_saga('undo deadline queue', ARRAY[stacksaga.queue_step('b', 'undo', compensable => true)],
     deadline => '1 hour');
 SELECT undo.start('undo deadline queue') IS NOT NULL AS started;
 SET stacksaga.clock_offset = '2 hours';
 SELECT undo.claim();
 SELECT * FROM undo.now;
 -- The compensation of a saga that is too late has a deadline of its own.
-SELECT stacksaga.define_saga('undo deadline two', ARRAY[stacksaga.queue_step('b', 'undo'),
-    stacksaga.queue_step('c', 'undo')], deadline => '1 hour');
+SELECT stacksaga.define_saga('undo deadline two', ARRAY[stacksaga.queue_step('b', 'undo', compensable => true),
+    stacksaga.queue_step('c', 'undo', compensable => true)], deadline => '1 hour');
 DELETE FROM undo.held;
 SELECT undo.start('undo deadline two') IS NOT NULL AS started;
 SELECT undo.claim();

@@ -15,7 +15,7 @@ SELECT stacksaga.define_saga('diagram', ARRAY[
     stacksaga.sql_step('flight', 'diagram.act(stacksaga.step_call)', 'diagram.undo(stacksaga.step_call)', stage => 10),
     stacksaga.sql_step('hotel', 'diagram.act(stacksaga.step_call)', 'diagram.undo(stacksaga.step_call)', stage => 10),
     stacksaga.sql_step('price', 'diagram.act(stacksaga.step_call)'),
-    stacksaga.queue_step('hold', 'payments', stage => 30),
+    stacksaga.queue_step('hold', 'payments', compensable => true, stage => 30),
     stacksaga.queue_step('insurance', 'partners', false, stage => 30),
     stacksaga.queue_step('pay', 'payments', effect => 'irreversible'),
     stacksaga.sql_step('ticket', 'diagram.act(stacksaga.step_call)')]);
@@ -28,7 +28,7 @@ SELECT stacksaga.saga_diagram('diagram', 2) = stacksaga.saga_diagram('diagram');
 SELECT stacksaga.define_saga('diagram kinds', ARRAY[
     stacksaga.sql_step('sql', 'diagram.act(stacksaga.step_call)', 'diagram.undo(stacksaga.step_call)',
                        fallback => 'diagram.undo(stacksaga.step_call)'),
-    stacksaga.queue_step('queue', 'first', fallback => 'second'),
+    stacksaga.queue_step('queue', 'first', compensable => true, fallback => 'second'),
     stacksaga.signal_step('signal', 'go "now"', stage => 2),
     stacksaga.timer_step('timer', '90 minutes', stage => 2),
     stacksaga.child_step('child', 'diagram')]);

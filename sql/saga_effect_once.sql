@@ -12,7 +12,7 @@ $$;
 SELECT stacksaga.define_saga('effect once', ARRAY[
     stacksaga.sql_step('charge', action => 'effect_once.charge(stacksaga.step_call)',
                                  compensation => 'effect_once.charge(stacksaga.step_call)'),
-    stacksaga.queue_step('ship', 'effect once')]) AS version;
+    stacksaga.queue_step('ship', 'effect once', compensable => true)]) AS version;
 SELECT saga_id AS id FROM stacksaga.start_saga('effect once') \gset
 -- The first step's work row as its second attempt would have it.
 CREATE FUNCTION effect_once.work_again(saga_id uuid, direction text) RETURNS void LANGUAGE sql AS $$

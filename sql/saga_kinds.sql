@@ -255,7 +255,7 @@ SELECT stacksaga.run_pending();
 SELECT what FROM kinds.log ORDER BY n;
 -- A queue for the others; here for a signal that does not come.
 SELECT stacksaga.define_saga('call', ARRAY[
-    stacksaga.queue_step('q', 'kinds_main', fallback => 'kinds_spare',
+    stacksaga.queue_step('q', 'kinds_main', compensable => true, fallback => 'kinds_spare',
         retry => stacksaga.retry_policy(max_attempts => 1)),
     stacksaga.signal_step('s', 'go', timeout => '1 minute', fallback => 'kinds_spare')]);
 SELECT kinds.start('call') AS id \gset
@@ -286,7 +286,7 @@ SELECT direction, stacksaga.complete_step(saga_id, step, lease) AS status
   FROM stacksaga.claim_steps('kinds_main', 'w');
 -- An outcome that is not known stays so when a later attempt fails.
 SELECT stacksaga.define_saga('doubted', ARRAY[
-    stacksaga.queue_step('q', 'kinds_main', fallback => 'kinds_spare',
+    stacksaga.queue_step('q', 'kinds_main', compensable => true, fallback => 'kinds_spare',
         retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
 SELECT kinds.start('doubted') AS id \gset
 SELECT stacksaga.fail_step(saga_id, step, lease, 'lost', 'unknown')
@@ -361,7 +361,7 @@ SELECT line FROM unnest(ARRAY[
     $$ stacksaga.child_step('a', 'child', effect => 'irreversible'), stacksaga.child_step('b', 'child') $$,
     $$ stacksaga.sql_step('a', 'kinds.run(stacksaga.step_call)', fallback => 'kinds.nothing(stacksaga.step_call)') $$,
     $$ stacksaga.sql_step('a', 'kinds.run(stacksaga.step_call)', fallback => 'a_queue') $$,
-    $$ stacksaga.queue_step('a', 'q', fallback => repeat('q', 64)) $$]) AS step,
+    $$ stacksaga.queue_step('a', 'q', compensable => true, fallback => repeat('q', 64)) $$]) AS step,
     kinds.refused(format('define_saga(''circle'', ARRAY[%s])', step)) AS line;
 -- A circle of two, closed by a new version.
 SELECT stacksaga.define_saga('circle', ARRAY[stacksaga.child_step('a', 'child')]);

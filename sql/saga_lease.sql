@@ -46,9 +46,9 @@ CREATE FUNCTION lease.clean() RETURNS void LANGUAGE sql AS $$
     SELECT set_config('stacksaga.clock_offset', '0', false);
 $$;
 SELECT stacksaga.define_saga('lease', ARRAY[
-    stacksaga.queue_step('a', 'lease', timeout => '10 minutes',
+    stacksaga.queue_step('a', 'lease', compensable => true, timeout => '10 minutes',
         retry => stacksaga.retry_policy(initial_interval => '0')),
-    stacksaga.queue_step('b', 'lease')]);
+    stacksaga.queue_step('b', 'lease', compensable => true)]);
 
 -- The lease is held until it runs out; then the step is another's, and the old lease is fenced.
 SELECT created FROM stacksaga.start_saga('lease');
@@ -111,7 +111,7 @@ SELECT status, current_step FROM stacksaga.sagas;
 -- The timeout bounds an attempt, whatever its lease; passing it is an unknown outcome.
 SELECT lease.clean();
 SELECT stacksaga.define_saga('lease timeout', ARRAY[
-    stacksaga.queue_step('a', 'lease', timeout => '1 minute',
+    stacksaga.queue_step('a', 'lease', compensable => true, timeout => '1 minute',
         retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
 SELECT created FROM stacksaga.start_saga('lease timeout');
 SELECT lease.claim('long', lease => '1 hour');
@@ -234,7 +234,7 @@ SELECT bool_and(stacksaga.fencing_token(older) < stacksaga.fencing_token(newer))
   FROM (VALUES (9::bigint, 10::bigint), (255, 256), (2199023255551, 2199023255552), (2199023255552, 4398046511104)) AS l(older, newer);
 
 -- Of sessions that find enough to claim, some settle leases that ran out: the first one that has not heard of another's look.
-SELECT stacksaga.define_saga('lease busy', ARRAY[stacksaga.queue_step('a', 'lease busy')]);
+SELECT stacksaga.define_saga('lease busy', ARRAY[stacksaga.queue_step('a', 'lease busy', compensable => true)]);
 SELECT count(*) FROM stacksaga.start_sagas('lease busy', array_fill('{}'::jsonb, ARRAY[5]));
 SELECT count(*) FROM stacksaga.claim_steps('lease busy', 'w', 1, '5 s');
 \c -

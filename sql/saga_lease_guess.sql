@@ -1,5 +1,5 @@
 -- A lease cannot be guessed: who has claimed some steps learns nothing about the leases of others.
-SELECT stacksaga.define_saga('guess', ARRAY[stacksaga.queue_step('first', 'guess')]) AS version;
+SELECT stacksaga.define_saga('guess', ARRAY[stacksaga.queue_step('first', 'guess', compensable => true)]) AS version;
 SELECT count(*) FROM stacksaga.start_sagas('guess', array_fill('{}'::jsonb, ARRAY[50]));
 CREATE TEMPORARY TABLE guess AS SELECT saga_id, lease FROM stacksaga.claim_steps('guess', 'till', 50);
 SELECT count(*), count(DISTINCT lease) AS different FROM guess;

@@ -2,7 +2,7 @@
 -- node first attempts only, and who is not registered whatever is due; each within its ring.
 
 CREATE SCHEMA nodes;
-SELECT stacksaga.define_saga('nodes', ARRAY[stacksaga.queue_step('a', 'nodes',
+SELECT stacksaga.define_saga('nodes', ARRAY[stacksaga.queue_step('a', 'nodes', compensable => true,
     retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '0'))]);
 SELECT stacksaga.create_ring('default', 'nodes', slots => 64) AS ring \gset
 SET stacksaga.cluster = 'nodes';

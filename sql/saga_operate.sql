@@ -55,7 +55,7 @@ CREATE VIEW op.actions AS
     SELECT action, step, outcome, role = current_user AS mine, reason, status_before, status_after
       FROM stacksaga.saga_actions ORDER BY acted_at;
 
-SELECT stacksaga.define_saga('three', ARRAY[op.step('a'), stacksaga.queue_step('b', 'op',
+SELECT stacksaga.define_saga('three', ARRAY[op.step('a'), stacksaga.queue_step('b', 'op', compensable => true,
     timeout => '10 minutes', retry => stacksaga.retry_policy(max_attempts => 2, jitter => 0)),
     op.step('c')]);
 

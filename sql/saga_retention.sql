@@ -17,10 +17,10 @@ SELECT stacksaga.define_saga('retention_bad', ARRAY[
 SELECT stacksaga.define_saga('retention_parks', ARRAY[
     stacksaga.sql_step('first', 'retention_do(stacksaga.step_call)', effect => 'irreversible'),
     stacksaga.sql_step('second', 'retention_fail(stacksaga.step_call)')]);
-SELECT stacksaga.define_saga('retention_waits', ARRAY[stacksaga.queue_step('first', 'retention')]);
+SELECT stacksaga.define_saga('retention_waits', ARRAY[stacksaga.queue_step('first', 'retention', compensable => true)]);
 SELECT stacksaga.define_saga('retention_parent', ARRAY[
     stacksaga.child_step('child', 'retention_good'),
-    stacksaga.queue_step('go', 'retention_go'),
+    stacksaga.queue_step('go', 'retention_go', compensable => true),
     stacksaga.signal_step('more', 'more')]);
 
 CREATE VIEW retention_left AS

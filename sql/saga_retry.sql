@@ -63,7 +63,7 @@ CREATE FUNCTION retry.pauses(jitter double precision) RETURNS void LANGUAGE plpg
 BEGIN
     PERFORM retry.clean();
     TRUNCATE retry.pause;
-    PERFORM stacksaga.define_saga('retry', ARRAY[stacksaga.queue_step('a', 'retry',
+    PERFORM stacksaga.define_saga('retry', ARRAY[stacksaga.queue_step('a', 'retry', compensable => true,
         retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '1 s',
             multiplier => 2, max_interval => '10 s', jitter => jitter))]);
     PERFORM stacksaga.start_saga('retry', key => n::text) FROM generate_series(1, 50) n;
@@ -87,9 +87,9 @@ SELECT attempt, pause, count(*) FROM retry.pause GROUP BY attempt, pause ORDER B
 
 -- No backoff and no jitter at all; numbers that would overflow saturate.
 SELECT retry.clean();
-SELECT stacksaga.define_saga('retry', ARRAY[stacksaga.queue_step('a', 'retry',
+SELECT stacksaga.define_saga('retry', ARRAY[stacksaga.queue_step('a', 'retry', compensable => true,
     retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '0', jitter => 0))]);
-SELECT stacksaga.define_saga('retry long', ARRAY[stacksaga.queue_step('a', 'retry long',
+SELECT stacksaga.define_saga('retry long', ARRAY[stacksaga.queue_step('a', 'retry long', compensable => true,
     retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '100000 years',
         multiplier => 1000, max_interval => '290000 years', jitter => 1))]);
 SELECT created FROM stacksaga.start_saga('retry');
@@ -113,7 +113,7 @@ SELECT attempt, stacksaga.complete_step(saga_id, step, lease)
 -- retry_after replaces the policy's pause; its own errors.
 SELECT retry.clean();
 SELECT stacksaga.define_saga('retry',
-    ARRAY[stacksaga.queue_step('a', 'retry', retry => stacksaga.retry_policy(max_attempts => 3))]);
+    ARRAY[stacksaga.queue_step('a', 'retry', compensable => true, retry => stacksaga.retry_policy(max_attempts => 3))]);
 SELECT created FROM stacksaga.start_saga('retry');
 SELECT stacksaga.fail_step(saga_id, step, lease, 'busy', 'retryable', retry_after => '1 hour')
   FROM stacksaga.claim_steps('retry', 'w');
@@ -200,7 +200,7 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 SELECT retry.clean();
-SELECT stacksaga.define_saga('retry', ARRAY[stacksaga.queue_step('a', 'retry')]);
+SELECT stacksaga.define_saga('retry', ARRAY[stacksaga.queue_step('a', 'retry', compensable => true)]);
 SELECT saga_id AS id FROM stacksaga.start_saga('retry') \gset
 SELECT lease FROM stacksaga.claim_steps('retry', 'w') \gset
 SELECT arguments, line FROM unnest(ARRAY[

@@ -21,7 +21,7 @@ CREATE FUNCTION run.strict(call stacksaga.step_call) RETURNS jsonb
 -- Steps of both kinds, in order; the worker's share is done by run_pending.
 SELECT stacksaga.define_saga('run', ARRAY[
     stacksaga.sql_step('reserve', 'run.act(stacksaga.step_call)', 'run.act(stacksaga.step_call)'),
-    stacksaga.queue_step('charge', 'run'),
+    stacksaga.queue_step('charge', 'run', compensable => true),
     stacksaga.sql_step('none', 'run.nothing(stacksaga.step_call)'),
     stacksaga.sql_step('null', 'run.json_null(stacksaga.step_call)'),
     stacksaga.sql_step('strict', 'run.strict(stacksaga.step_call)'),
@@ -68,10 +68,10 @@ INSERT INTO stacksaga.effect (saga_id, token, step_no, direction, attempt, start
 -- Stages: steps with one number run side by side, the next stage starts when all have completed,
 -- and each step sees what was completed before it.
 SELECT stacksaga.define_saga('run stages', ARRAY[
-    stacksaga.queue_step('hotel', 'run', stage => 1), stacksaga.queue_step('flight', 'run',
+    stacksaga.queue_step('hotel', 'run', compensable => true, stage => 1), stacksaga.queue_step('flight', 'run', compensable => true,
         stage => 1),
     stacksaga.sql_step('car', 'run.act(stacksaga.step_call)', stage => 1),
-    stacksaga.queue_step('mail', 'run', stage => 2), stacksaga.queue_step('log', 'run',
+    stacksaga.queue_step('mail', 'run', compensable => true, stage => 2), stacksaga.queue_step('log', 'run', compensable => true,
         stage => 2)]);
 SELECT saga_id AS id FROM stacksaga.start_saga('run stages') \gset
 CREATE TABLE run.claimed AS SELECT * FROM stacksaga.claim_steps('run', 'agent', 10);

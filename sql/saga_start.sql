@@ -2,8 +2,8 @@
 
 CREATE SCHEMA starts;
 SELECT stacksaga.define_saga('starts',
-    ARRAY[stacksaga.queue_step('a', 'starts', retry => stacksaga.retry_policy(max_attempts => 1))]);
-SELECT stacksaga.define_saga('starts other', ARRAY[stacksaga.queue_step('a', 'starts')]);
+    ARRAY[stacksaga.queue_step('a', 'starts', compensable => true, retry => stacksaga.retry_policy(max_attempts => 1))]);
+SELECT stacksaga.define_saga('starts other', ARRAY[stacksaga.queue_step('a', 'starts', compensable => true)]);
 -- What a statement raises or returns, ids masked.
 CREATE FUNCTION starts.outcome(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -49,7 +49,7 @@ SELECT saga_id = :'id' AS same, created FROM stacksaga.start_saga('starts', '{"b
 SELECT saga_id = :'id' AS same, created FROM stacksaga.start_saga('starts', '{"b": 1, "a": [1, 2]}',
     'k1 ');
 -- Where the name ends and the key begins makes a difference.
-SELECT stacksaga.define_saga('starts1', ARRAY[stacksaga.queue_step('a', 'starts')]);
+SELECT stacksaga.define_saga('starts1', ARRAY[stacksaga.queue_step('a', 'starts', compensable => true)]);
 SELECT created FROM stacksaga.start_saga('starts1', '{}', '23');
 SELECT created FROM stacksaga.start_saga('starts', '{}', '123');
 -- What jsonb calls equal is one input, also where an earlier version has stored the fingerprint of its text.

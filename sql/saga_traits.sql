@@ -16,7 +16,7 @@ END
 $$;
 CREATE VIEW traits.stored AS SELECT saga_id, key, run, priority, group_key, attributes FROM stacksaga.saga;
 SELECT stacksaga.define_saga('traits',
-    ARRAY[stacksaga.queue_step('a', 'traits', retry => stacksaga.retry_policy(max_attempts => 1))]);
+    ARRAY[stacksaga.queue_step('a', 'traits', compensable => true, retry => stacksaga.retry_policy(max_attempts => 1))]);
 
 -- What a saga starts with, and without any.
 SELECT saga_id AS id FROM stacksaga.start_saga('traits') \gset

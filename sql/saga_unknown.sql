@@ -68,10 +68,10 @@ CREATE FUNCTION unknown.policy() RETURNS stacksaga.retry_policy LANGUAGE sql AS 
     SELECT stacksaga.retry_policy(max_attempts => 2, initial_interval => '0')
 $$;
 
-SELECT stacksaga.define_saga('unknown plain', ARRAY[stacksaga.queue_step('a', 'unknown_main',
+SELECT stacksaga.define_saga('unknown plain', ARRAY[stacksaga.queue_step('a', 'unknown_main', compensable => true,
            timeout => '1 minute', fallback => 'unknown_spare', retry => unknown.policy())],
            compensation_retry => unknown.policy()),
-       stacksaga.define_saga('unknown asked', ARRAY[stacksaga.queue_step('a', 'unknown_main',
+       stacksaga.define_saga('unknown asked', ARRAY[stacksaga.queue_step('a', 'unknown_main', compensable => true,
            timeout => '1 minute', fallback => 'unknown_spare', retry => unknown.policy(),
            verify => 'unknown.ask(stacksaga.step_call)')]),
        stacksaga.define_saga('unknown final', ARRAY[stacksaga.queue_step('a', 'unknown_main',

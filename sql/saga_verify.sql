@@ -37,9 +37,9 @@ CREATE VIEW verify.history AS
         ORDER BY started_at, step, attempt;
 
 SELECT stacksaga.define_saga('verify',
-    ARRAY[stacksaga.queue_step('a', 'verify', verify => 'verify.ask(stacksaga.step_call)',
+    ARRAY[stacksaga.queue_step('a', 'verify', compensable => true, verify => 'verify.ask(stacksaga.step_call)',
     retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
-SELECT stacksaga.define_saga('verify not', ARRAY[stacksaga.queue_step('a', 'verify',
+SELECT stacksaga.define_saga('verify not', ARRAY[stacksaga.queue_step('a', 'verify', compensable => true,
     retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '0'))]);
 SELECT stacksaga.define_saga('verify pivot',
     ARRAY[stacksaga.queue_step('first', 'verify first', compensable => false, stage => 1),

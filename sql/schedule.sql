@@ -3,7 +3,7 @@
 SET timezone = 'UTC';
 CREATE FUNCTION pg_temp.set_clock(at timestamptz) RETURNS void LANGUAGE sql AS $$
     SELECT set_config('stacksaga.clock_offset', (at - clock_timestamp())::text, false) $$;
-SELECT stacksaga.define_saga('report', ARRAY[stacksaga.queue_step('write', 'schedule')]);
+SELECT stacksaga.define_saga('report', ARRAY[stacksaga.queue_step('write', 'schedule', compensable => true)]);
 SELECT pg_temp.set_clock('2031-05-06 07:08:09Z');
 
 -- The same settings again are the same schedule, others are refused.

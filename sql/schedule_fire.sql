@@ -6,7 +6,7 @@ CREATE FUNCTION pg_temp.set_clock(at timestamptz) RETURNS void LANGUAGE sql AS $
 CREATE FUNCTION pg_temp.runs(schedule text) RETURNS SETOF text LANGUAGE sql AS $$
     SELECT substr(s.key, length(schedule) + 2) FROM stacksaga.sagas s
      WHERE s.key LIKE schedule || '@%' ORDER BY s.key $$;
-SELECT stacksaga.define_saga('tidy', ARRAY[stacksaga.queue_step('sweep', 'schedule_fire')]);
+SELECT stacksaga.define_saga('tidy', ARRAY[stacksaga.queue_step('sweep', 'schedule_fire', compensable => true)]);
 
 -- At its instant, once; the saga's key is its identity, and its input says which instant it is.
 SELECT pg_temp.set_clock('2032-01-01 11:59:30Z');
@@ -80,7 +80,7 @@ SELECT pg_temp.runs('seconds');
 ROLLBACK;
 
 -- overlap skip: no run while the saga of the last one runs.
-SELECT stacksaga.define_saga('polish', ARRAY[stacksaga.queue_step('rub', 'schedule_polish')]);
+SELECT stacksaga.define_saga('polish', ARRAY[stacksaga.queue_step('rub', 'schedule_polish', compensable => true)]);
 SELECT pg_temp.set_clock('2037-01-01 00:00:30Z');
 SELECT stacksaga.create_schedule('single', 'polish', '* * * * *', overlap => 'skip');
 SELECT pg_temp.set_clock('2037-01-01 00:01:01Z');
@@ -120,7 +120,7 @@ SELECT * FROM pg_temp.run_through('howe forward', '*/15 1-2 * * *', 'Australia/L
 CREATE ROLE schedule_fire_operator;
 SELECT stacksaga.grant_usage('schedule_fire_operator', 'operator');
 SELECT pg_temp.set_clock('2038-01-01 00:00:30Z');
-SELECT stacksaga.define_saga('gone', ARRAY[stacksaga.queue_step('x', 'schedule_fire')]);
+SELECT stacksaga.define_saga('gone', ARRAY[stacksaga.queue_step('x', 'schedule_fire', compensable => true)]);
 SELECT stacksaga.create_schedule('gone', 'gone', '* * * * *');
 SET ROLE schedule_fire_operator;
 SELECT stacksaga.create_schedule('denied', 'tidy', '* * * * *');

@@ -1,7 +1,7 @@
 -- wait_for_steps: when it returns, and when it refuses. (How it waits is in test/tap/wait_for_steps.pl.)
 
 CREATE SCHEMA waits;
-SELECT stacksaga.define_saga('waits', ARRAY[stacksaga.queue_step('a', 'waits',
+SELECT stacksaga.define_saga('waits', ARRAY[stacksaga.queue_step('a', 'waits', compensable => true,
     retry => stacksaga.retry_policy(initial_interval => '1 hour', max_interval => '1 hour', jitter => 0))]);
 CALL stacksaga.wait_for_steps('waits', '0');
 CALL stacksaga.wait_for_steps('waits', '10 milliseconds');

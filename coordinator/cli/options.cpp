@@ -237,8 +237,9 @@ void add_output(CLI::App &command, Config &config, Words &words) {
         ->type_name("FORMAT")
         ->capture_default_str();
     command.add_flag("--json", words.json, "The same as --output json");
-    command.add_flag("--watch", config.watch,
-                     "Read and print again every two seconds until stopped");
+    if (config.command != Command::act) // it would act again every two seconds
+        command.add_flag("--watch", config.watch,
+                         "Read and print again every two seconds until stopped");
 }
 
 constexpr std::array texts{

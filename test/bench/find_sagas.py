@@ -10,7 +10,7 @@ import psycopg
 import measure
 
 DEFINE = """
-    SELECT stacksaga.define_saga(saga, ARRAY[stacksaga.queue_step('only', saga || version)])
+    SELECT stacksaga.define_saga(saga, ARRAY[stacksaga.queue_step('only', saga || version, compensable => true)])
       FROM unnest('{order,refund,invoice,import,report}'::text[]) AS saga, generate_series(1, 2) AS version
      ORDER BY version, saga;
     -- As attribute_rows.cpp hashes a name and its value.

@@ -8,7 +8,7 @@ from outbox_peers import PAYLOAD
 PREPARE = """
     SELECT stacksaga.create_subscription('service', 'order.*');
     SELECT stacksaga.define_saga('order', ARRAY[
-        stacksaga.queue_step('charge', queue => 'payments')])
+        stacksaga.queue_step('charge', queue => 'payments', compensable => true)])
 """
 
 PUBLISH = f"SELECT stacksaga.publish('order.placed', '{PAYLOAD}', :client_id::text);\n"

@@ -7,7 +7,7 @@ import measure
 
 DEFINE = """
     SELECT stacksaga.define_saga('order', ARRAY[
-        stacksaga.queue_step('charge', queue => 'payments')])
+        stacksaga.queue_step('charge', queue => 'payments', compensable => true)])
 """
 
 FILL_OURS = """

@@ -11,7 +11,7 @@ STEPS = (('reserve', 'stock'), ('charge', 'payments'), ('ship', 'parcels'))
 
 DEFINE = f"""
     SELECT stacksaga.define_saga('order', ARRAY[
-        {', '.join(f"stacksaga.queue_step('{step}', queue => '{queue}')" for step, queue in STEPS)}])
+        {', '.join(f"stacksaga.queue_step('{step}', queue => '{queue}', compensable => true)" for step, queue in STEPS)}])
 """
 
 

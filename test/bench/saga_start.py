@@ -6,7 +6,7 @@ import measure
 
 DEFINE = """
     SELECT stacksaga.define_saga('order', ARRAY[
-        stacksaga.queue_step('charge', queue => 'payments')])
+        stacksaga.queue_step('charge', queue => 'payments', compensable => true)])
 """
 INPUT = """'{"account": "4711", "amount": 20, "currency": "EUR"}'"""
 

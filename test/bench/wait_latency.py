@@ -17,10 +17,10 @@ WAIT = '20 seconds'
 COUNTS = (0, 1, 16)
 
 PREPARE = """
-    SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('a', 'services')]);
-    SELECT stacksaga.define_saga('two', ARRAY[stacksaga.queue_step('a', 'bench'),
-                                              stacksaga.queue_step('b', 'services')]);
-    SELECT stacksaga.define_saga('nobody waits', ARRAY[stacksaga.queue_step('a', 'nobody')]);
+    SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('a', 'services', compensable => true)]);
+    SELECT stacksaga.define_saga('two', ARRAY[stacksaga.queue_step('a', 'bench', compensable => true),
+                                              stacksaga.queue_step('b', 'services', compensable => true)]);
+    SELECT stacksaga.define_saga('nobody waits', ARRAY[stacksaga.queue_step('a', 'nobody', compensable => true)]);
 """
 
 WAITING = """

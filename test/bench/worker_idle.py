@@ -10,7 +10,7 @@ import measure
 
 DEFINE = """
     CREATE FUNCTION act(stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';
-    SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('charge', queue => 'payments')]);
+    SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('charge', queue => 'payments', compensable => true)]);
     SELECT stacksaga.define_saga('local', ARRAY[stacksaga.sql_step('act', 'act(stacksaga.step_call)')]);
 """
 START = 'SELECT count(*) FROM (SELECT stacksaga.start_saga(%s) FROM generate_series(1, %s)) AS s'

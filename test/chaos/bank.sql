@@ -122,7 +122,7 @@ SELECT stacksaga.define_saga('transfer', ARRAY[
     retry => bank.short(0), compensation_retry => bank.short(0));
 SELECT stacksaga.define_saga('order', ARRAY[
     stacksaga.sql_step('hold', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)'),
-    stacksaga.queue_step('charge', queue => 'payments', timeout => '20 seconds', retry => bank.short(6)),
+    stacksaga.queue_step('charge', queue => 'payments', compensable => true, timeout => '20 seconds', retry => bank.short(6)),
     stacksaga.sql_step('close', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)')],
     retry => bank.short(0), compensation_retry => bank.short(0));
 SELECT stacksaga.define_saga('family', ARRAY[

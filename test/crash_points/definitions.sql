@@ -47,7 +47,7 @@ CREATE FUNCTION step(name text) RETURNS stacksaga.step_definition LANGUAGE sql A
         retry => stacksaga.retry_policy(max_attempts => 20, initial_interval => '0'))
 $$;
 CREATE FUNCTION service(queue text) RETURNS stacksaga.step_definition LANGUAGE sql AS $$
-    SELECT stacksaga.queue_step('charge', queue => queue,
+    SELECT stacksaga.queue_step('charge', queue => queue, compensable => true,
         retry => stacksaga.retry_policy(max_attempts => 20, initial_interval => '0'))
 $$;
 
@@ -60,7 +60,7 @@ SELECT stacksaga.define_saga('steps', ARRAY[step('a'), step('b'), step('c')]),
        stacksaga.define_saga('service_undo', ARRAY[service('service_undo'), step('broken')]),
        stacksaga.define_saga('signal', ARRAY[stacksaga.signal_step('paid', signal => 'paid'), step('a')]),
        stacksaga.define_saga('timer', ARRAY[stacksaga.timer_step('wait', delay => '100 milliseconds'), step('a')]),
-       stacksaga.define_saga('deadline', ARRAY[step('a'), stacksaga.queue_step('charge', queue => 'nobody')],
+       stacksaga.define_saga('deadline', ARRAY[step('a'), stacksaga.queue_step('charge', queue => 'nobody', compensable => true)],
            deadline => '300 milliseconds'),
        stacksaga.define_saga('command', ARRAY[stacksaga.message_step('charge', topic => 'command'), step('a')]),
        stacksaga.define_saga('kid', ARRAY[step('a'), step('b')]);

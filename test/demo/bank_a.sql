@@ -57,7 +57,7 @@ SELECT stacksaga.define_saga('transfer', ARRAY[
                               retry => stacksaga.retry_policy(max_attempts => 0,
                                            initial_interval => '50 milliseconds',
                                            max_interval => '500 milliseconds')),
-           stacksaga.queue_step('credit', queue => 'bank_b', timeout => '5 seconds',
+           stacksaga.queue_step('credit', queue => 'bank_b', compensable => true, timeout => '5 seconds',
                                 retry => stacksaga.retry_policy(max_attempts => 6,
                                              initial_interval => '100 milliseconds',
                                              max_interval => '500 milliseconds'))],

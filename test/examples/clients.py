@@ -43,10 +43,10 @@ CREATE FUNCTION charge(idempotency_key text, direction text, input jsonb) RETURN
                 WHEN input ? 'output' THEN (input->>'output')::json   -- which holds what jsonb does not
                 ELSE '{"charged": true}' END
 $$;
-SELECT stacksaga.define_saga('pay', ARRAY[stacksaga.queue_step('charge', queue => 'payments', timeout => '10 minutes',
+SELECT stacksaga.define_saga('pay', ARRAY[stacksaga.queue_step('charge', queue => 'payments', compensable => true, timeout => '10 minutes',
     retry => stacksaga.retry_policy(max_attempts => 2, initial_interval => '10 ms'))]);
 -- A step may be lost with each of the workers that are killed.
-SELECT stacksaga.define_saga('pay patiently', ARRAY[stacksaga.queue_step('charge', queue => 'payments',
+SELECT stacksaga.define_saga('pay patiently', ARRAY[stacksaga.queue_step('charge', queue => 'payments', compensable => true,
     timeout => '10 minutes', retry => stacksaga.retry_policy(max_attempts => 20, initial_interval => '10 ms'))]);
 """
 
@@ -196,12 +196,21 @@ class Programs:
     def test_a_failure_is_answered_by_the_class_of_its_sqlstate(self):
         self.start('work')
         for state, outcome in (('SG424', ['non_retryable']), ('SR503', ['retryable'] * 2),
-                               ('SR504', ['unknown'] * 2), ('22012', ['retryable'] * 2)):
+                               ('SR504', ['unknown'] * 2), ('22012', ['unknown'] * 2)):
             saga_id = self.start_sagas(1, **{'raise': state})
             self.wait_for_all()
             self.assertEqual(self.value('SELECT status FROM stacksaga.sagas WHERE saga_id = %s', saga_id), 'failed')
             self.assertEqual(self.value("""SELECT array_agg(error_class ORDER BY attempt) FROM stacksaga.saga_history
                                             WHERE saga_id = %s AND direction = 'act'""", saga_id), outcome, state)
+
+    def test_an_act_that_comes_after_its_compensation_is_refused(self):
+        saga_id = self.start_sagas(1)
+        self.db.execute("INSERT INTO charge VALUES (%s, 0, true)", (f'{saga_id}:1',))
+        self.start('work')
+        self.wait_for_all()
+        self.assertEqual(self.value("""SELECT array_agg(error_class) FROM stacksaga.saga_history
+                                        WHERE saga_id = %s AND direction = 'act'""", saga_id), ['non_retryable'])
+        self.assert_charged(0)
 
     def test_a_step_whose_output_the_server_refuses_says_so_and_is_undone(self):
         worker = self.start('work')
@@ -317,7 +326,7 @@ Client().work('payments', lambda db, step: step['deadline'] if step['direction']
         saga_id = self.start_sagas(1)
         self.wait_for_all()
         self.assertEqual(self.value("""SELECT array_agg(error_class) FROM stacksaga.saga_history
-                                        WHERE saga_id = %s AND direction = 'act'""", saga_id), ['retryable'] * 2)
+                                        WHERE saga_id = %s AND direction = 'act'""", saga_id), ['unknown'] * 2)
         self.assertIsNone(program.poll())
 
 

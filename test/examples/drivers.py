@@ -143,7 +143,7 @@ import (
 )
 
 type step struct {
-	id, name, key, input string
+	id, name, direction, key, input string
 	lease                int64
 }
 

@@ -20,7 +20,7 @@ class FirstScreen(unittest.TestCase):
     def test_the_service_in_python_does_the_step_and_those_that_come_later(self):
         sql, program = (re.search(rf'```{language}\n(.*?)```', README, re.S).group(1) for language in ('sql', 'python'))
         subprocess.run(('psql', '-qX', '-v', 'ON_ERROR_STOP=1', '-o', os.devnull, '-c', sql), check=True)
-        program = 'import psycopg, sys\ndef charge(key, order):\n    print(key, order["price"], flush=True)\n' + program
+        program = 'import psycopg, sys\ndef charge(key, order):\n    print(key, order["price"], flush=True)\nrefund = None\n' + program
         with psycopg.connect(autocommit=True) as db:
             service = subprocess.Popen(('/usr/bin/python3', '-c', program), stdout=subprocess.PIPE, text=True)
             try:

@@ -83,7 +83,7 @@ class ServiceLoop(unittest.TestCase):
         self.assertEqual(self.value('SELECT count(*) FROM charge'), 100)
         self.assertEqual(self.value("""
             SELECT count(*) FROM charge AS c JOIN stacksaga.effect AS e
-                ON c.idempotency_key = format('%s:%s:act', e.saga_id, e.step_no)"""), 100)
+                ON c.step = format('%s:%s', e.saga_id, e.step_no)"""), 100)
 
     def test_a_step_that_fails_for_good_ends_its_saga(self):
         self.start_service()
@@ -92,6 +92,23 @@ class ServiceLoop(unittest.TestCase):
         self.assertEqual(self.value("SELECT status FROM stacksaga.sagas WHERE input = '{\"amount\": -1}'"),
                          'failed')
         self.assertEqual(self.value('SELECT count(*) FROM charge'), 0)
+
+    def test_a_compensation_undoes(self):
+        self.db.execute("SELECT stacksaga.start_saga('pay', '{\"amount\": 7}')")
+        saga_id, lease = self.db.execute("SELECT saga_id, lease FROM stacksaga.claim_steps('payments', 'by hand')").fetchone()
+        self.db.execute('SELECT stacksaga.cancel_saga(%s)', (saga_id,))
+        self.db.execute("SELECT stacksaga.fail_step(%s, 'charge', %s, 'no answer', 'unknown')", (saga_id, lease))
+        self.start_service()
+        self.wait_for_all()
+        self.assertEqual(self.db.execute('SELECT step, undone FROM charge').fetchall(), [(f'{saga_id}:1', True)])
+
+    def test_an_act_that_comes_after_its_compensation_is_refused(self):
+        saga_id = self.value("SELECT (stacksaga.start_saga('pay', '{\"amount\": 7}')).saga_id")
+        self.db.execute('INSERT INTO charge VALUES (%s, 7, true)', (f'{saga_id}:1',))
+        self.start_service()
+        self.wait_for_all()
+        self.assertEqual(self.value(f"SELECT status FROM stacksaga.sagas WHERE saga_id = '{saga_id}'"), 'failed')
+        self.assertEqual(self.value('SELECT count(*) FROM charge WHERE NOT undone'), 0)
 
     def test_a_service_that_waits_ends_when_it_is_told_to(self):
         service = self.start_service()

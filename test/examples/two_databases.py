@@ -107,7 +107,7 @@ class TwoDatabases(unittest.TestCase):
                 AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'SG424'; END $$;
             SELECT stacksaga.define_saga('send_in_vain', ARRAY[
                 stacksaga.sql_step('debit', 'debit(stacksaga.step_call)', 'refund(stacksaga.step_call)'),
-                stacksaga.queue_step('credit', queue => 'bank_b'),
+                stacksaga.queue_step('credit', queue => 'bank_b', compensable => true),
                 stacksaga.sql_step('refuse', 'refuse(stacksaga.step_call)')],
                 compensation_retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '50 milliseconds'))""")
 

@@ -229,7 +229,7 @@ def main():
     connections[0].execute("DROP EXTENSION IF EXISTS stacksaga")
     connections[0].execute("CREATE EXTENSION stacksaga")
     connections[0].execute("""SELECT stacksaga.define_saga('modelled', ARRAY[
-        stacksaga.queue_step('a', 'modelled', timeout => '1 day', retry => stacksaga.retry_policy(
+        stacksaga.queue_step('a', 'modelled', compensable => true, timeout => '1 day', retry => stacksaga.retry_policy(
             max_attempts => 0, initial_interval => '15 minutes', multiplier => 1, max_interval => '15 minutes', jitter => 0)),
         stacksaga.queue_step('b', 'rest', compensable => false)],
         compensation_retry => stacksaga.retry_policy(

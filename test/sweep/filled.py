@@ -19,7 +19,7 @@ MESSAGES_A_CALL = 1000
 # A lease ends with the timeout of its step: one that lasts longer than a group keeps a claimed step claimed.
 SAGAS = """
     SELECT stacksaga.define_saga('order', ARRAY[
-        stacksaga.queue_step('charge', queue => 'payments', timeout => '1 hour')]);
+        stacksaga.queue_step('charge', queue => 'payments', compensable => true, timeout => '1 hour')]);
     CREATE TABLE ledger (n bigint GENERATED ALWAYS AS IDENTITY, at timestamptz NOT NULL DEFAULT clock_timestamp());
     CREATE FUNCTION book(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
     BEGIN

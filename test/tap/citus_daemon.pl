@@ -28,7 +28,7 @@ $main->safe_psql('postgres', q{
 	END $$;
 	SELECT stacksaga.define_saga('tick', ARRAY[stacksaga.sql_step('a', 'act(stacksaga.step_call)')]);
 	SELECT stacksaga.define_saga('stuck', ARRAY[
-		stacksaga.sql_step('a', 'act(stacksaga.step_call)', compensation => 'act(stacksaga.step_call)'), stacksaga.queue_step('b', 'b')])});
+		stacksaga.sql_step('a', 'act(stacksaga.step_call)', compensation => 'act(stacksaga.step_call)'), stacksaga.queue_step('b', 'b', compensable => true)])});
 
 my $collector = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => 0, ReuseAddr => 1) or die $!;
 my $site = StacksagaSite->new($main, $program, (map { ('-d', $_->connstr('postgres') . ' user=page') } @workers),

@@ -21,11 +21,11 @@ $main->safe_psql('postgres', q{
 		END IF;
 		RETURN '{}';
 	END $$;
-	SELECT stacksaga.define_saga('served', ARRAY[stacksaga.queue_step('pay', 'pay', fallback => 'later')]);
+	SELECT stacksaga.define_saga('served', ARRAY[stacksaga.queue_step('pay', 'pay', compensable => true, fallback => 'later')]);
 	SELECT stacksaga.define_saga('outer', ARRAY[stacksaga.child_step('inside', 'served')]);
 	SELECT stacksaga.define_saga('stuck', ARRAY[
 		stacksaga.sql_step('a', 'does(stacksaga.step_call)', compensation => 'does(stacksaga.step_call)'),
-		stacksaga.queue_step('b', 'b')])});
+		stacksaga.queue_step('b', 'b', compensable => true)])});
 $main->safe_psql('postgres', q{
 	SELECT count(*) FROM generate_series(1, 40) AS i,
 		stacksaga.start_saga('served', jsonb_build_object('id', i), key => i::text,

@@ -35,7 +35,7 @@ sql(q{
 		stacksaga.sql_step('a', 'note(stacksaga.step_call)', compensation => 'note(stacksaga.step_call)'),
 		stacksaga.sql_step('b', 'note(stacksaga.step_call)')]);
 	SELECT stacksaga.define_saga('served', ARRAY[
-		stacksaga.queue_step('pay', 'pay'), stacksaga.signal_step('paid', 'paid', timeout => '1 hour')]);
+		stacksaga.queue_step('pay', 'pay', compensable => true), stacksaga.signal_step('paid', 'paid', timeout => '1 hour')]);
 	SELECT stacksaga.define_saga('parent', ARRAY[
 		stacksaga.sql_step('a', 'note(stacksaga.step_call)', compensation => 'note(stacksaga.step_call)'),
 		stacksaga.child_step('child', 'plain')]);

@@ -64,9 +64,9 @@ $main->safe_psql('postgres', q{
 	SELECT stacksaga.define_saga('transfer', ARRAY[
 		stacksaga.sql_step('debit', 'bank.debit(stacksaga.step_call)', compensation => 'bank.debit(stacksaga.step_call)'),
 		stacksaga.sql_step('credit', 'bank.credit(stacksaga.step_call)')]);
-	SELECT stacksaga.define_saga('order', ARRAY[stacksaga.child_step('pay', 'transfer'), stacksaga.queue_step('ship', 'ship')])});
+	SELECT stacksaga.define_saga('order', ARRAY[stacksaga.child_step('pay', 'transfer'), stacksaga.queue_step('ship', 'ship', compensable => true)])});
 is(problems(), '', 'the check finds nothing');
-$workers[0]->raises_sqlstate('postgres', q{SELECT stacksaga.define_saga('x', ARRAY[stacksaga.queue_step('a', 'a')])}, 'SG409');
+$workers[0]->raises_sqlstate('postgres', q{SELECT stacksaga.define_saga('x', ARRAY[stacksaga.queue_step('a', 'a', compensable => true)])}, 'SG409');
 
 my $transfers = 0;
 sub transfer_sql

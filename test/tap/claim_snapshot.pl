@@ -29,7 +29,7 @@ sub claim
 	return ($read, $claimed);
 }
 
-psql(q{SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('a', 'here')])});
+psql(q{SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('a', 'here', compensable => true)])});
 psql(q{BEGIN; SELECT txid_current(); PREPARE TRANSACTION 'holder'});
 psql(qq{
 	SET stacksaga.clock_offset = '-1 minute';

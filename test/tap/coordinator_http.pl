@@ -101,7 +101,7 @@ is(join("\n", grep { !/\{\{database\}\}/ } map { $_->{legendFormat} } @shown), '
 
 # The labels that they choose by have these values.
 $node->safe_psql('postgres', q{SELECT stacksaga.set_queue('limited', max_running => 1, max_running_per_group => 1, rate => 1);
-	SELECT stacksaga.define_saga('scheduled', ARRAY[stacksaga.queue_step('a', 'limited')]);
+	SELECT stacksaga.define_saga('scheduled', ARRAY[stacksaga.queue_step('a', 'limited', compensable => true)]);
 	SELECT stacksaga.create_schedule('scheduled', 'scheduled', '@yearly')});
 my %value = map { $_ => 1 } split /\n/, $node->safe_psql('postgres',
 	q[SELECT DISTINCT m.name || '{' || l.key || '=' || l.value FROM stacksaga.metrics() m, jsonb_each_text(m.labels) l]);

@@ -27,10 +27,10 @@ $node->safe_psql('postgres', q{
 		IF call.attempt = 1 THEN RAISE 'not yet "now"' USING ERRCODE = 'SR503'; END IF;
 		RETURN '{}';
 	END $$;
-	SELECT stacksaga.define_saga('inner', ARRAY[stacksaga.queue_step('pack', 'packers')]);
+	SELECT stacksaga.define_saga('inner', ARRAY[stacksaga.queue_step('pack', 'packers', compensable => true)]);
 	SELECT stacksaga.define_saga('order', ARRAY[
 		stacksaga.sql_step('reserve', 'act(stacksaga.step_call)', retry => stacksaga.retry_policy(initial_interval => '0')),
-		stacksaga.queue_step('charge', 'tills'), stacksaga.child_step('send', 'inner')])});
+		stacksaga.queue_step('charge', 'tills', compensable => true), stacksaga.child_step('send', 'inner')])});
 
 # The collector.
 my $collector = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => 0, ReuseAddr => 1) or die $!;

@@ -45,7 +45,7 @@ is(found('workers'), '', 'its fix starts them');
 # ------------------------------------------------------------------------ queues
 
 # Who waits for steps of a queue that a definition names is none of its problems.
-$node->safe_psql('postgres', q{SELECT stacksaga.define_saga('doctor', ARRAY[stacksaga.queue_step('q', 'payments',
+$node->safe_psql('postgres', q{SELECT stacksaga.define_saga('doctor', ARRAY[stacksaga.queue_step('q', 'payments', compensable => true,
 	fallback => 'payments later')])});
 my %waiter = map { $_ => $node->background_psql('postgres', on_error_stop => 0) } 'payments', 'payments later', 'paymetns';
 foreach my $queue (sort keys %waiter)
@@ -70,7 +70,7 @@ $claimer->query_safe(qq{SET application_name = 'claimer'; SELECT stacksaga.claim
 ($severity, $detail, $fix) = split /\|/, found('queues');
 like("$severity $detail", qr/^warning process \d+ \(claimer, role "\w+"\) asks for steps of a queue that no definition names$/,
 	'who claims in vain from a misspelt queue is told, too');
-$claimer->query_safe(q{SELECT stacksaga.define_saga('misspelt', ARRAY[stacksaga.queue_step('q', 'paymetns')])});
+$claimer->query_safe(q{SELECT stacksaga.define_saga('misspelt', ARRAY[stacksaga.queue_step('q', 'paymetns', compensable => true)])});
 is(found('queues'), '', 'until a definition names it');
 $claimer->quit;
 

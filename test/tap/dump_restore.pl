@@ -35,11 +35,11 @@ $before->safe_psql('postgres', q{
 	END
 	$$;
 	SET search_path = shop;
-	SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('old', 'q')]);
+	SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('old', 'q', compensable => true)]);
 	SELECT stacksaga.define_saga('order', ARRAY[
 		stacksaga.sql_step('reserve', 'act(stacksaga.step_call)', 'act(stacksaga.step_call)',
 			retry => stacksaga.retry_policy(initial_interval => '5 minutes', jitter => 0)),
-		stacksaga.queue_step('charge', 'bank', timeout => '12 hours'),
+		stacksaga.queue_step('charge', 'bank', compensable => true, timeout => '12 hours'),
 		stacksaga.sql_step('ship', 'act(stacksaga.step_call)')]);
 	RESET ROLE;
 	SELECT stacksaga.create_ring('north', 'one');
@@ -112,7 +112,7 @@ my $found = q{SELECT key FROM stacksaga.find_sagas(attributes => '{"café": "é"
 query($before, q{CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'});
 $before->safe_psql('latin', q{
 	CREATE EXTENSION stacksaga;
-	SELECT stacksaga.define_saga('été', ARRAY[stacksaga.queue_step('étape', 'café')])});
+	SELECT stacksaga.define_saga('été', ARRAY[stacksaga.queue_step('étape', 'café', compensable => true)])});
 my $identity = $before->safe_psql('latin', $accented);
 like($identity, qr/\|t$/, 'a saga in LATIN1');
 
@@ -145,7 +145,7 @@ pending|pending|reserve|0|f', 'a saga in each state');
 # What operators have set and done: limits, of which a rate remembers its last claims, a pause, a schedule.
 query($before, q{
 	SELECT stacksaga.set_queue('limited', 2, 1, 3, '1 hour'), stacksaga.pause_queue('paused', 'moving house');
-	SELECT stacksaga.define_saga('limited', ARRAY[stacksaga.queue_step('q', 'limited'), stacksaga.queue_step('p', 'paused')]);
+	SELECT stacksaga.define_saga('limited', ARRAY[stacksaga.queue_step('q', 'limited', compensable => true), stacksaga.queue_step('p', 'paused', compensable => true)]);
 	SELECT stacksaga.create_schedule('nightly', 'limited', '30 2 * * *', '{"a": 1}', 'Europe/Berlin');
 	SELECT stacksaga.pause_schedule('nightly', 'moving house')});
 my $claim_limited = q{SELECT count(*) FROM stacksaga.claim_steps('limited', 'w', 10, '1 day')};
@@ -217,14 +217,14 @@ sub define
 		SELECT stacksaga.define_saga('order', ARRAY[$steps])});
 }
 
-is(define(q{stacksaga.queue_step('old', 'q')}), '1', 'old content has its version');
+is(define(q{stacksaga.queue_step('old', 'q', compensable => true)}), '1', 'old content has its version');
 is( define(q{
 	stacksaga.sql_step('reserve', 'act(stacksaga.step_call)', 'act(stacksaga.step_call)',
 		retry => stacksaga.retry_policy(initial_interval => '5 minutes', jitter => 0)),
-	stacksaga.queue_step('charge', 'bank', timeout => '12 hours'),
+	stacksaga.queue_step('charge', 'bank', compensable => true, timeout => '12 hours'),
 	stacksaga.sql_step('ship', 'act(stacksaga.step_call)')}),
 	'2', 'so has the content that was current');
-is(define(q{stacksaga.queue_step('new', 'q')}), '3', 'new content has the next version');
+is(define(q{stacksaga.queue_step('new', 'q', compensable => true)}), '3', 'new content has the next version');
 is(query($after, "SELECT stacksaga.create_ring('south', 'one')"), '3', 'rings count on');
 
 # What was forbidden is forbidden.

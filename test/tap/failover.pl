@@ -83,7 +83,7 @@ sub start_pair
 	$primary->safe_psql('shop', q{
 		CREATE TABLE ledger (idempotency_key text NOT NULL, token text NOT NULL);
 		CREATE TABLE ordered (saga_id uuid NOT NULL);
-		SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('pay', 'till')],
+		SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('pay', 'till', compensable => true)],
 			retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '50 milliseconds'))});
 	$primary->backup('base');
 	my $standby = StacksagaCluster->new("${mode}_two");
@@ -134,7 +134,7 @@ for my $mode (qw(sync async))
 	# A step that is claimed twice before, and in the asynchronous case once more when the standby is cut off.
 	my $claim = q{SELECT stacksaga.fencing_token(lease) FROM stacksaga.claim_steps('slow', 'one', 1, '1 millisecond')};
 	$primary->safe_psql('shop', q{
-		SELECT stacksaga.define_saga('slow', ARRAY[stacksaga.queue_step('only', 'slow')],
+		SELECT stacksaga.define_saga('slow', ARRAY[stacksaga.queue_step('only', 'slow', compensable => true)],
 			retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '1 millisecond'));
 		SELECT stacksaga.start_saga('slow')});
 	my @tokens;

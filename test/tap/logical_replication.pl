@@ -61,7 +61,7 @@ $one->safe_psql('shop', q{
 	CREATE TRIGGER booked AFTER INSERT ON shop.booking FOR EACH ROW EXECUTE FUNCTION shop.booked();
 	SELECT stacksaga.define_saga('order', ARRAY[
 		stacksaga.sql_step('book', 'shop.book(stacksaga.step_call)'),
-		stacksaga.queue_step('charge', 'bank', retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '1 ms')),
+		stacksaga.queue_step('charge', 'bank', compensable => true, retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '1 ms')),
 		stacksaga.sql_step('ship', 'shop.book(stacksaga.step_call)')]);
 	SELECT stacksaga.create_subscription('mailer', 'booked', handler => 'shop.mail(stacksaga.message)')});
 

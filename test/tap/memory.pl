@@ -21,7 +21,7 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION handle(stacksaga.message) RETURNS void LANGUAGE sql AS '';
 	SELECT stacksaga.create_subscription('handled', 'handled', 'handle(stacksaga.message)');
 	SELECT stacksaga.create_subscription('read', 'read');
-	SELECT stacksaga.define_saga('served', ARRAY[stacksaga.queue_step('a', 'q')])});
+	SELECT stacksaga.define_saga('served', ARRAY[stacksaga.queue_step('a', 'q', compensable => true)])});
 wait_until_works($node, 'postgres', 1);
 my ($worker) = worker_pids($node, 'postgres');
 

@@ -41,7 +41,7 @@ foreach my $test (qw(claim_order queue_limits pending_order adopt_limits))
 # However many steps of one priority wait, longer than those of another.
 my $database = 'claim_order_partitioned';
 $node->safe_psql($database, q{
-	SELECT stacksaga.define_saga('long line', ARRAY[stacksaga.queue_step('a', 'long line')]);
+	SELECT stacksaga.define_saga('long line', ARRAY[stacksaga.queue_step('a', 'long line', compensable => true)]);
 	SELECT count(*) FROM stacksaga.start_sagas('long line', array_fill('{}'::jsonb, ARRAY[9000]), priority => 5);
 	SELECT stacksaga.start_saga('long line', priority => 1) FROM generate_series(1, 8)});
 is($node->safe_psql($database, q{

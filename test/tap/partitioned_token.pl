@@ -19,7 +19,7 @@ sql(qq{
 	CREATE TABLE stacksaga.${_}_1 PARTITION OF stacksaga.$_ FOR VALUES WITH (MODULUS 2, REMAINDER 1)})
   foreach qw(saga_attribute work effect failure);
 sql(q{
-	SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('pay', 'payments',
+	SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('pay', 'payments', compensable => true,
 		retry => stacksaga.retry_policy(max_attempts => 3, initial_interval => '1 hour', max_interval => '1 hour')),
 		stacksaga.signal_step('wait', 'sent')]);
 	-- The partitions of each table of which this transaction has scanned something: "0", "1" or both.

@@ -47,7 +47,7 @@ query($old, q{
 		stacksaga.sql_step('ship', 'act(stacksaga.step_call)')]);
 	SELECT stacksaga.define_saga('parent', ARRAY[
 		stacksaga.child_step('order', 'order', timeout => '12 hours'), stacksaga.sql_step('close', 'act(stacksaga.step_call)')]);
-	SELECT stacksaga.define_saga('limited', ARRAY[stacksaga.queue_step('q', 'limited', timeout => '12 hours')]);
+	SELECT stacksaga.define_saga('limited', ARRAY[stacksaga.queue_step('q', 'limited', compensable => true, timeout => '12 hours')]);
 	SELECT stacksaga.define_saga('nightly', ARRAY[stacksaga.sql_step('only', 'act(stacksaga.step_call)')]);
 	CREATE TABLE heard (id bigserial, n int);
 	CREATE FUNCTION hear(message stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$

@@ -30,9 +30,9 @@ CREATE FUNCTION act(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS
 CREATE FUNCTION handle(message stacksaga.message) RETURNS void LANGUAGE plpgsql AS
 	'BEGIN IF (message).payload = ''"fail"'' THEN RAISE ''no''; END IF; END';
 SELECT stacksaga.define_saga('charge', ARRAY[
-	stacksaga.queue_step('reserve', 'stock'),
-	stacksaga.queue_step('charge', 'payments')]);
-SELECT stacksaga.define_saga('backlog', ARRAY[stacksaga.queue_step('wait', 'backlog')]);
+	stacksaga.queue_step('reserve', 'stock', compensable => true),
+	stacksaga.queue_step('charge', 'payments', compensable => true)]);
+SELECT stacksaga.define_saga('backlog', ARRAY[stacksaga.queue_step('wait', 'backlog', compensable => true)]);
 SELECT stacksaga.define_saga('local', ARRAY[
 	stacksaga.sql_step('a', 'public.act(stacksaga.step_call)'),
 	stacksaga.sql_step('b', 'public.act(stacksaga.step_call)', stage => 2),

@@ -17,9 +17,9 @@ $node->create_extension('postgres');
 sub psql { return $node->safe_psql('postgres', @_) }
 
 psql(q{
-	SELECT stacksaga.define_saga('s', ARRAY[stacksaga.queue_step('a', 'q',
+	SELECT stacksaga.define_saga('s', ARRAY[stacksaga.queue_step('a', 'q', compensable => true,
 		retry => stacksaga.retry_policy(initial_interval => '1 hour', max_interval => '1 hour', jitter => 0))]);
-	SELECT stacksaga.define_saga('soaked', ARRAY[stacksaga.queue_step('a', 'soaked')]);
+	SELECT stacksaga.define_saga('soaked', ARRAY[stacksaga.queue_step('a', 'soaked', compensable => true)]);
 	CREATE VIEW leases AS SELECT * FROM stacksaga.work WHERE lease_until IS NOT NULL;
 	-- What services do, until told to stop: claim, commit, complete, and start as many again.
 	CREATE TABLE soak (goes_on boolean);

@@ -23,7 +23,7 @@ $node->safe_psql('postgres', q{
 	SELECT stacksaga.grant_usage('coordinator', 'coordinator');
 	CREATE TABLE done (saga_id uuid);
 	CREATE TABLE running (node text PRIMARY KEY, incarnation bigint NOT NULL);
-	SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('act', 'work')]);
+	SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('act', 'work', compensable => true)]);
 	SELECT stacksaga.alter_ring('default', 'default', setting, value)
 	  FROM (VALUES ('publish_lead', '500 ms'), ('window_length', '1 second'),
 				   ('heartbeat_interval', '1 second')) AS s(setting, value);

@@ -40,9 +40,9 @@ sql(q{
 	$$;
 	SELECT stacksaga.define_saga('sql', ARRAY[step('a'), step('b'), step('c')]),
 	       stacksaga.define_saga('wide', ARRAY[step('a', 1), step('b', 2), step('c', 2), step('d', 3)]),
-	       stacksaga.define_saga('service', ARRAY[step('a'), stacksaga.queue_step('q', 'queue',
+	       stacksaga.define_saga('service', ARRAY[step('a'), stacksaga.queue_step('q', 'queue', compensable => true,
 			retry => stacksaga.retry_policy(initial_interval => '0')), step('z')]),
-	       stacksaga.define_saga('queued', ARRAY[stacksaga.queue_step('q', 'only')]),
+	       stacksaga.define_saga('queued', ARRAY[stacksaga.queue_step('q', 'only', compensable => true)]),
 	       stacksaga.define_saga('signal', ARRAY[step('a'), stacksaga.signal_step('s', 'go', timeout => '1 hour'), step('z')]),
 	       stacksaga.define_saga('timer', ARRAY[stacksaga.timer_step('t', '0'), step('z')]),
 	       stacksaga.define_saga('parent', ARRAY[step('a'), stacksaga.child_step('child', 'sql'), step('z')]);

@@ -51,7 +51,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE received (n bigint);
 	GRANT ALL ON asked, served, sent, received TO shop;
 	SET ROLE shop;
-	SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('pack', 'packing')]);
+	SELECT stacksaga.define_saga('order', ARRAY[stacksaga.queue_step('pack', 'packing', compensable => true)]);
 	RESET ROLE;
 	SELECT stacksaga.create_subscription('audit', 'audit');
 	CREATE FUNCTION serves() RETURNS bigint LANGUAGE sql AS $$

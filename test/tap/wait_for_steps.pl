@@ -15,11 +15,11 @@ $node->init;
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
-	SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('a', 'here',
+	SELECT stacksaga.define_saga('one', ARRAY[stacksaga.queue_step('a', 'here', compensable => true,
 		retry => stacksaga.retry_policy(initial_interval => '1 second', jitter => 0))]);
-	SELECT stacksaga.define_saga('two', ARRAY[stacksaga.queue_step('a', 'first'), stacksaga.queue_step('b', 'here')]);
-	SELECT stacksaga.define_saga('other', ARRAY[stacksaga.queue_step('a', 'elsewhere')]);
-	SELECT stacksaga.define_saga('crowd', ARRAY[stacksaga.queue_step('a', 'crowd')]);
+	SELECT stacksaga.define_saga('two', ARRAY[stacksaga.queue_step('a', 'first', compensable => true), stacksaga.queue_step('b', 'here', compensable => true)]);
+	SELECT stacksaga.define_saga('other', ARRAY[stacksaga.queue_step('a', 'elsewhere', compensable => true)]);
+	SELECT stacksaga.define_saga('crowd', ARRAY[stacksaga.queue_step('a', 'crowd', compensable => true)]);
 	CREATE TABLE returned ();
 	CREATE PROCEDURE serve() LANGUAGE plpgsql AS $$
 	BEGIN

@@ -65,7 +65,7 @@ $node->safe_psql('postgres', q{
 	SELECT stacksaga.define_saga('signals', ARRAY[
 		step_of('a', 'note'), step_of('b', 'signal'), stacksaga.signal_step('go', 'go', timeout => '1 hour'), step_of('c', 'note')]);
 	SELECT stacksaga.define_saga('no signals', ARRAY[step_of('a', 'note'), step_of('b', 'signal_in_vain'), step_of('c', 'note')]);
-	SELECT stacksaga.define_saga('child', ARRAY[stacksaga.queue_step('q', 'child')]);
+	SELECT stacksaga.define_saga('child', ARRAY[stacksaga.queue_step('q', 'child', compensable => true)]);
 	SELECT stacksaga.define_saga('all kinds', ARRAY[step_of('a', 'note'), stacksaga.timer_step('t', '0'), step_of('b', 'note'),
 		stacksaga.signal_step('go', 'go'), step_of('c', 'note'), stacksaga.child_step('child', 'child'), step_of('d', 'note')]);
 	SELECT stacksaga.define_saga('short', ARRAY[step_of('a', 'note')]);

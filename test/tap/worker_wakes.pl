@@ -22,7 +22,7 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION handle(m stacksaga.message) RETURNS void LANGUAGE sql AS
 		'INSERT INTO public.handled VALUES ((m).topic)';
 	SELECT stacksaga.define_saga('queued', ARRAY[
-		stacksaga.queue_step('a', 'q'), stacksaga.queue_step('b', 'q')]);
+		stacksaga.queue_step('a', 'q', compensable => true), stacksaga.queue_step('b', 'q', compensable => true)]);
 	SELECT stacksaga.create_subscription('service', 'orders*');
 	SELECT stacksaga.create_subscription('handler', 'handled', 'public.handle(stacksaga.message)');
 });

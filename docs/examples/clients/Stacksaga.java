@@ -1,9 +1,9 @@
 // A worker of a queue and a consumer of an outbox's subscription, with JDBC: copy it, and change it. Java 17.
-//
 //   new Stacksaga(url, 30).work(queue, effect)             calls effect with each step; it returns the output, as JSON
 //   new Stacksaga(url, 30).consume(subscription, effect)   the same in the transaction that acknowledges the message
 //
-// Both return after SIGTERM. An SQLException that the effect throws says by its SQLSTATE what the failure means.
+// Both return after SIGTERM. By the SQLSTATE of an SQLException the effect says what this attempt did: class SG: nothing,
+// and no other will; class SR but SR504: nothing. Any other error is unknown: it may have had its effect.
 import java.sql.*;
 import java.util.*;
 import java.util.concurrent.*;
@@ -140,8 +140,8 @@ public class Stacksaga {
         return items;
     }
     private static String textOf(Exception why) { return String.format("%.1000s", why.getMessage()).replace("\0", ""); }
-    private static String classOf(Exception error) {   // an unknown error may not come again
-        return isOf(error, "SR504") ? "unknown" : isOf(error, "SG") ? "non_retryable" : "retryable";
+    private static String classOf(Exception error) {   // what nobody has said may have had its effect
+        return isOf(error, "SG") ? "non_retryable" : isOf(error, "SR(?!504)") ? "retryable" : "unknown";
     }
     private static void log(String what, Exception error) { System.err.println(what + ": " + error.getMessage()); }
     private static boolean isOf(Exception error, String codes) {

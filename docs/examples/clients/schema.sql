@@ -5,10 +5,10 @@ CREATE TABLE ledger (position bigint GENERATED ALWAYS AS IDENTITY, message_id uu
 INSERT INTO account VALUES ('ann', 1000000);
 
 -- The effect of a step, once for all its attempts: its row's key is the idempotency key without the direction.
--- An undo that comes first leaves a row that keeps a late act out.
+-- An undo that comes first leaves a row, by which a late act is refused.
 CREATE FUNCTION charge(idempotency_key text, direction text, input jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    step_key text := regexp_replace(idempotency_key, ':[a-z]+$', '');
+    step_key text := regexp_replace(idempotency_key, ':(act|compensate)', '');
     act      boolean := direction = 'act';
     charged  charge;
 BEGIN
@@ -17,7 +17,9 @@ BEGIN
     END IF;
     INSERT INTO charge VALUES (step_key, CASE WHEN act THEN (input->>'amount')::numeric ELSE 0 END, NOT act)
         ON CONFLICT DO NOTHING RETURNING * INTO charged;
-    IF NOT FOUND AND NOT act THEN
+    IF NOT FOUND AND act AND (SELECT undone FROM charge WHERE step = step_key) THEN
+        RAISE 'the charge was undone' USING ERRCODE = 'SG424';
+    ELSIF NOT FOUND AND NOT act THEN
         UPDATE charge SET undone = true WHERE step = step_key AND NOT undone
             RETURNING step, -amount, undone INTO charged;
     END IF;
@@ -26,5 +28,5 @@ BEGIN
 END
 $$;
 
-SELECT stacksaga.define_saga('pay', ARRAY[stacksaga.queue_step('charge', queue => 'payments')]);
+SELECT stacksaga.define_saga('pay', ARRAY[stacksaga.queue_step('charge', queue => 'payments', compensable => true)]);
 SELECT stacksaga.create_subscription('ledger', 'booking.*');

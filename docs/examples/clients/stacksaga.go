@@ -1,6 +1,7 @@
 // Package main: a worker of a queue, with pgx 4: copy it, and change it. consumer.go adds one of the outbox.
 // Work calls effect(db, step), which returns the step's output, until the context is done.
-// An error of the effect says what it means if it is a *pgconn.PgError.
+// By the code of a *pgconn.PgError the effect says what this attempt did: class SG: nothing, and no other will; class SR but
+// SR504: nothing. Any other error is unknown: it may have had its effect.
 package main
 
 import (
@@ -57,12 +58,10 @@ func isOf(err error, codes string) bool {
 	return errors.As(err, &raised) && regexp.MustCompile("^("+codes+")").MatchString(raised.Code)
 }
 
-// The call that reports an error. An unknown error may not come again.
+// The call that reports an error. What nobody has said may have had its effect.
 func failure(err error, call ...any) []any {
-	class := "retryable"
-	if isOf(err, "SR504") {
-		class = "unknown"
-	} else if isOf(err, "SG") {
+	class := map[bool]string{true: "retryable", false: "unknown"}[isOf(err, "SR") && !isOf(err, "SR504")]
+	if isOf(err, "SG") {
 		class = "non_retryable"
 	}
 	return append(call, strings.ReplaceAll(fmt.Sprintf("%.1000s", err), "\x00", ""), class)

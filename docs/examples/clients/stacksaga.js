@@ -1,9 +1,9 @@
 // A worker of a queue and a consumer of an outbox's subscription, with node-pg: copy it, and change it.
-//
 //   new Client().work(queue, effect)             awaits effect(db, step), which returns the step's output
 //   new Client().consume(subscription, effect)   awaits effect(db, message) in the transaction that acknowledges it
 //
-// Both end after SIGTERM. An error that the effect throws says by its `code`, an SQLSTATE, what the failure means.
+// Both end after SIGTERM. By the `code` of an error, an SQLSTATE, the effect says what this attempt did: class SG: nothing,
+// and no other will; class SR but SR504: nothing. Any other error is unknown: it may have had its effect.
 // While it runs, step.cancel_requested and step.lost may become true: then end soon.
 const os = require('os'), pg = require('pg');
 
@@ -17,9 +17,9 @@ async function connect() {
     return db.connect().then(() => db);
 }
 
-function failure(error) {  // the arguments error and error_class: an unknown error may not come again
+function failure(error) {  // the arguments error and error_class: what nobody has said may have had its effect
     const state = stateOf(error), text = String(error?.message ?? error).replaceAll('\0', '').slice(0, 1000);
-    return [text || 'error', state === 'SR504' ? 'unknown' : state.startsWith('SG') ? 'non_retryable' : 'retryable'];
+    return [text || 'error', /^SG/.test(state) ? 'non_retryable' : /^SR(?!504)/.test(state) ? 'retryable' : 'unknown'];
 }
 
 exports.Client = class Client {

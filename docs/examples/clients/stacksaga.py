@@ -3,7 +3,8 @@
     Client().work(queue, effect)             calls effect(db, step), which returns the step's output
     Client().consume(subscription, effect)   calls effect(db, message) in the transaction that acknowledges it
 
-Both return after SIGTERM. An error that the effect raises says by its `sqlstate` what the failure means.
+Both return after SIGTERM. An error that the effect raises says by its `sqlstate` what this attempt did: of class SG
+nothing, and no other will; of class SR but SR504 nothing. Any other error is unknown: it may have had its effect.
 While it runs, step['cancel_requested'] and step['lost'] may become true: then end soon.
 """
 import contextlib, datetime, json, os, random, signal, socket, sys, threading, time
@@ -21,9 +22,9 @@ def log(*words):
     print(*words, file=sys.stderr)
 
 def failure(error):
-    """The arguments `error` and `error_class`. An unknown error may not come again."""
+    """The arguments `error` and `error_class`. What nobody has said may have had its effect."""
     state = getattr(error, 'sqlstate', None) or ''
-    means = 'unknown' if state == 'SR504' else 'non_retryable' if state.startswith('SG') else 'retryable'
+    means = {'SG': 'non_retryable', 'SR': 'retryable'}.get(state[:2], 'unknown') if state != 'SR504' else 'unknown'
     return str(error).replace('\0', '')[:1000] or repr(error), means
 
 class Client:

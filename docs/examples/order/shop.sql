@@ -38,8 +38,8 @@ $$;
 SELECT stacksaga.define_saga('order', ARRAY[
     stacksaga.sql_step('accept', action => 'accept(stacksaga.step_call)', compensation => 'cancel(stacksaga.step_call)'),
     stacksaga.sql_step('reserve', action => 'reserve(stacksaga.step_call)', compensation => 'release(stacksaga.step_call)'),
-    stacksaga.queue_step('charge', queue => 'payments'),
-    stacksaga.queue_step('ship', queue => 'shipping'),
+    stacksaga.queue_step('charge', queue => 'payments', compensable => true),
+    stacksaga.queue_step('ship', queue => 'shipping', compensable => true),
     stacksaga.sql_step('confirm', action => 'confirm(stacksaga.step_call)')
 ]);
 SELECT stacksaga.create_subscription('mails', 'order.*');

@@ -1,5 +1,5 @@
 # A service that does the steps of the queue "payments". Wants libpq's variables (PGHOST, ...).
-import os, signal
+import os, re, signal
 import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
@@ -11,11 +11,19 @@ WAIT = "CALL stacksaga.wait_for_steps('payments')"
 worker = f'till-{os.getpid()}'
 lease = os.environ.get('LEASE', '30 seconds')
 
+class Refused(Exception):
+    """It had no effect, and no repetition will have one."""
+
 def charge(db, step):
-    """The work. A step may be done twice: its key makes the second time harmless."""
-    insert = 'INSERT INTO charge VALUES (%s, %s) ON CONFLICT DO NOTHING'
-    db.execute(insert, (step['idempotency_key'], step['input']['amount']))
-    return {'charged': step['input']['amount']}
+    """The work. A step may come twice, and its compensation before it: one row keeps both from harm."""
+    key = re.sub(':(act|compensate)', '', step['idempotency_key'])
+    insert = """INSERT INTO charge VALUES (%s, %s, %s) ON CONFLICT (step) DO UPDATE SET
+                    undone = charge.undone OR excluded.undone RETURNING undone"""
+    undo = step['direction'] == 'compensate'
+    undone = db.execute(insert, (key, step['input']['amount'], undo)).fetchone()['undone']
+    if undone and not undo:
+        raise Refused('it was undone before it came')
+    return {'undone' if undo else 'charged': step['input']['amount']}
 
 class Service:
     def __init__(self, db):
@@ -34,7 +42,7 @@ class Service:
         name = step['saga_id'], step['step'], step['lease']
         try:
             return [(*name, Jsonb(charge(self.db, step)))]
-        except psycopg.IntegrityError as error:  # it would fail again
+        except (Refused, psycopg.IntegrityError) as error:  # nothing was written, and would not be the next time
             return self.fail(name, str(error))
 
     def fail(self, name, why):

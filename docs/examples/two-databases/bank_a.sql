@@ -18,5 +18,5 @@ CREATE FUNCTION refund(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql
 
 SELECT stacksaga.define_saga('send_money', ARRAY[
     stacksaga.sql_step('debit', 'debit(stacksaga.step_call)', 'refund(stacksaga.step_call)'),
-    stacksaga.queue_step('credit', queue => 'bank_b')],
+    stacksaga.queue_step('credit', queue => 'bank_b', compensable => true)],
     compensation_retry => stacksaga.retry_policy(max_attempts => 0));

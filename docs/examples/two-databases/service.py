@@ -36,7 +36,7 @@ def take_back(b, key, order):
     done, response, held = b.execute(BEGIN, (key, Jsonb(order))).fetchone()
     if done:
         return response
-    act = key.removesuffix(':compensate') + ':act'
+    act = key.replace(':compensate', ':act')
     came, credited, act_held = b.execute(BEGIN, (act, Jsonb(order))).fetchone()
     if not came:
         credited = {'credited': False}

@@ -33,18 +33,19 @@ COMMENT ON FUNCTION stacksaga.sql_step IS
 CREATE OR REPLACE FUNCTION stacksaga.queue_step(
     name            text,
     queue           text,
-    compensable     boolean                DEFAULT true,
+    compensable     boolean                DEFAULT NULL,
     stage           integer                DEFAULT NULL,
     timeout         interval               DEFAULT '30 seconds',
     retry           stacksaga.retry_policy DEFAULT NULL,
     effect          text                   DEFAULT NULL,
     compensate_when text                   DEFAULT 'started',
     verify          text                   DEFAULT NULL,
-    fallback        text                   DEFAULT NULL
+    fallback        text                   DEFAULT NULL,
+    compensation_queue text                DEFAULT NULL
 ) RETURNS stacksaga.step_definition
 LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_queue_step';
 COMMENT ON FUNCTION stacksaga.queue_step IS
-    'Describes a step that a service claims from a queue with claim_steps(); its compensation arrives on the same queue with direction compensate';
+    'Describes a step that a service claims from a queue with claim_steps(). It says what undoes it: compensation_queue, or compensable => true (its own queue, with direction compensate), or compensable => false, or an effect without a compensation';
 
 CREATE OR REPLACE FUNCTION stacksaga.signal_step(
     name            text,
@@ -88,11 +89,12 @@ CREATE OR REPLACE FUNCTION stacksaga.message_step(
     effect          text                   DEFAULT NULL,
     compensate_when text                   DEFAULT 'started',
     verify          text                   DEFAULT NULL,
-    fallback        text                   DEFAULT NULL
+    fallback        text                   DEFAULT NULL,
+    fallback_compensation_topic text       DEFAULT NULL
 ) RETURNS stacksaga.step_definition
 LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_message_step';
 COMMENT ON FUNCTION stacksaga.message_step IS
-    'Describes a step whose call is published to a topic as a command, and that a service answers with complete_step() or fail_step() under the lease in it; its compensation is published to compensation_topic';
+    'Describes a step whose call is published to a topic as a command, and that a service answers with complete_step() or fail_step() under the lease in it; its compensation is published to compensation_topic, or where the fallback did the step to fallback_compensation_topic';
 
 CREATE OR REPLACE FUNCTION stacksaga.child_step(
     name            text,

@@ -38,7 +38,7 @@ AS $$
     SELECT r.ring_id, r.region, r.cluster, q.queue
       FROM stacksaga.ring r, stacksaga.definition_step d
      CROSS JOIN LATERAL (
-           VALUES (d.queue), (CASE WHEN d.kind NOT IN ('sql', 'message') THEN d.fallback END)) AS q(queue)
+           VALUES (d.queue), (d.compensation_queue), (CASE WHEN d.kind NOT IN ('sql', 'message') THEN d.fallback END)) AS q(queue)
      WHERE r.region = stacksaga_internal.setting('region') AND r.cluster = stacksaga_internal.setting('cluster')
        AND q.queue IS NOT NULL
     UNION

@@ -37,8 +37,9 @@ AS $$
                count(*) OVER (PARTITION BY ds.stage) AS siblings,
                stacksaga_internal.diagram_label(ds.step) AS name,
                stacksaga_internal.diagram_action(ds.kind, ds.action, d.target) AS does,
-               stacksaga_internal.diagram_action(ds.kind, ds.compensation,
-                                      coalesce(ds.compensation_topic, d.target)) AS undoes,
+               stacksaga_internal.diagram_action(CASE ds.kind WHEN 'signal' THEN 'queue' ELSE ds.kind END, ds.compensation,
+                                      coalesce(CASE ds.kind WHEN 'signal' THEN ds.fallback END,
+                                               ds.compensation_queue, ds.compensation_topic, d.target)) AS undoes,
                stacksaga_internal.diagram_action(CASE WHEN ds.kind IN ('sql', 'message') THEN ds.kind
                                       ELSE 'queue' END,
                                       ds.fallback, ds.fallback) AS falls_back

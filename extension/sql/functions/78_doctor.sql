@@ -282,6 +282,8 @@ AS $$
          CROSS JOIN LATERAL (
                SELECT d.queue
                UNION ALL
+               SELECT d.compensation_queue
+               UNION ALL
                SELECT d.fallback WHERE d.kind NOT IN ('sql', 'message')) AS n(queue)
          WHERE n.queue IS NOT NULL
     ), limited AS (

@@ -60,7 +60,9 @@ CREATE TYPE stacksaga.step_definition AS (
     compensate_when text,
     verify          text,
     fallback        text,
-    search_path     text
+    search_path     text,
+    compensation_queue text,
+    fallback_compensation_topic text
 );
 COMMENT ON TYPE stacksaga.step_definition IS
     'One step of a saga as define_saga() takes it; made by sql_step(), queue_step() and their like';
@@ -75,7 +77,9 @@ CREATE TYPE stacksaga.step_call AS (
     results         jsonb,
     idempotency_key text,
     headers         jsonb,
-    deadline        timestamptz
+    deadline        timestamptz,
+    by_fallback     boolean,
+    claimed_at      timestamptz
 );
 COMMENT ON TYPE stacksaga.step_call IS
     'What a step is called with: direction is act or compensate, results maps each completed step to its output, idempotency_key is the same for every attempt';
@@ -92,7 +96,9 @@ CREATE TYPE stacksaga.claimed_step AS (
     headers         jsonb,
     deadline        timestamptz,
     lease           bigint,
-    lease_until     timestamptz
+    lease_until     timestamptz,
+    by_fallback     boolean,
+    claimed_at      timestamptz
 );
 COMMENT ON TYPE stacksaga.claimed_step IS
     'A step_call that a service has claimed, with the lease that its answer must carry';
@@ -103,7 +109,8 @@ COMMENT ON COLUMN stacksaga.step_definition.action IS 'The function of a sql ste
 COMMENT ON COLUMN stacksaga.step_definition.compensation IS
     'The function that undoes a sql step, as it was written; null: none';
 COMMENT ON COLUMN stacksaga.step_definition.queue IS 'The queue of a queue step';
-COMMENT ON COLUMN stacksaga.step_definition.compensable IS 'Whether a queue step has a compensation';
+COMMENT ON COLUMN stacksaga.step_definition.compensable IS
+    'Whether a queue step has a compensation; null: what compensation_queue and effect say';
 COMMENT ON COLUMN stacksaga.step_definition.signal IS 'The signal that a signal step waits for';
 COMMENT ON COLUMN stacksaga.step_definition.delay IS 'How long a timer step waits';
 COMMENT ON COLUMN stacksaga.step_definition.saga IS 'The saga that a child step starts';
@@ -123,6 +130,10 @@ COMMENT ON COLUMN stacksaga.step_definition.verify IS
 COMMENT ON COLUMN stacksaga.step_definition.fallback IS
     'What is tried when the action has failed for good: a function, a queue or a topic; null: nothing';
 COMMENT ON COLUMN stacksaga.step_definition.search_path IS 'The search_path of the session that made it';
+COMMENT ON COLUMN stacksaga.step_definition.compensation_queue IS
+    'The queue that its compensation is claimed from; null: its own, where it has one';
+COMMENT ON COLUMN stacksaga.step_definition.fallback_compensation_topic IS
+    'The topic of the compensation of a message step that its fallback did; null: compensation_topic';
 
 COMMENT ON COLUMN stacksaga.step_call.saga_id IS 'The id of the saga';
 COMMENT ON COLUMN stacksaga.step_call.saga IS 'The name of the saga';
@@ -131,9 +142,14 @@ COMMENT ON COLUMN stacksaga.step_call.direction IS 'act or compensate';
 COMMENT ON COLUMN stacksaga.step_call.attempt IS 'Counts from 1 for each step and direction';
 COMMENT ON COLUMN stacksaga.step_call.input IS 'The input of the saga';
 COMMENT ON COLUMN stacksaga.step_call.results IS 'The output of each completed step, by name';
-COMMENT ON COLUMN stacksaga.step_call.idempotency_key IS 'The same for every attempt';
+COMMENT ON COLUMN stacksaga.step_call.idempotency_key IS
+    'The same for every attempt; the fallback has keys of its own';
 COMMENT ON COLUMN stacksaga.step_call.headers IS 'The headers of the saga';
 COMMENT ON COLUMN stacksaga.step_call.deadline IS 'The end of this attempt';
+COMMENT ON COLUMN stacksaga.step_call.by_fallback IS
+    'Whether the fallback of the step is called, asked about, or to be undone';
+COMMENT ON COLUMN stacksaga.step_call.claimed_at IS
+    'When the latest attempt in doubt began, for verify; null: none is';
 
 COMMENT ON COLUMN stacksaga.retry_policy.max_attempts IS 'How often a step is tried; 0: without end';
 COMMENT ON COLUMN stacksaga.retry_policy.initial_interval IS 'The pause after the first failure';
@@ -151,8 +167,13 @@ COMMENT ON COLUMN stacksaga.claimed_step.direction IS 'act or compensate';
 COMMENT ON COLUMN stacksaga.claimed_step.attempt IS 'Counts from 1 for each step and direction';
 COMMENT ON COLUMN stacksaga.claimed_step.input IS 'The input of the saga';
 COMMENT ON COLUMN stacksaga.claimed_step.results IS 'The output of each completed step, by name';
-COMMENT ON COLUMN stacksaga.claimed_step.idempotency_key IS 'The same for every attempt';
+COMMENT ON COLUMN stacksaga.claimed_step.idempotency_key IS
+    'The same for every attempt; the fallback has keys of its own';
 COMMENT ON COLUMN stacksaga.claimed_step.headers IS 'The headers of the saga';
 COMMENT ON COLUMN stacksaga.claimed_step.deadline IS 'The end of this attempt';
 COMMENT ON COLUMN stacksaga.claimed_step.lease IS 'Names this claim: an answer needs it';
 COMMENT ON COLUMN stacksaga.claimed_step.lease_until IS 'When another service may claim the step';
+COMMENT ON COLUMN stacksaga.claimed_step.by_fallback IS
+    'Whether it is for the fallback of the step, to act or to undo what it did';
+COMMENT ON COLUMN stacksaga.claimed_step.claimed_at IS
+    'When the latest attempt in doubt began; null: none is';

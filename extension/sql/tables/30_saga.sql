@@ -60,6 +60,8 @@ CREATE TABLE stacksaga.definition_step (
     effect           text NOT NULL
                      CHECK (effect IN ('idempotent', 'guarded', 'compensable', 'irreversible')),
     compensate_when  text NOT NULL CHECK (compensate_when IN ('started', 'completed')),
+    compensation_queue text,
+    fallback_compensation_topic text,
     PRIMARY KEY (definition_id, step_no)
 );
 COMMENT ON TABLE stacksaga.definition_step IS
@@ -84,6 +86,10 @@ COMMENT ON COLUMN stacksaga.definition_step.child_saga IS 'The saga that a child
 COMMENT ON COLUMN stacksaga.definition_step.topic IS 'The topic that a message step publishes its call to';
 COMMENT ON COLUMN stacksaga.definition_step.compensation_topic IS
     'The topic that it publishes its compensation to; null: none';
+COMMENT ON COLUMN stacksaga.definition_step.compensation_queue IS
+    'The queue that the compensation of a queue step is claimed from; null: its own';
+COMMENT ON COLUMN stacksaga.definition_step.fallback_compensation_topic IS
+    'The topic of the compensation of a message step that its fallback did; null: compensation_topic';
 COMMENT ON COLUMN stacksaga.definition_step.fallback_oid IS 'The function that is the fallback of a sql step';
 COMMENT ON COLUMN stacksaga.definition_step.retry IS 'The retry policy of the step';
 COMMENT ON COLUMN stacksaga.definition_step.effect IS

@@ -53,12 +53,12 @@ enum class Claimed : uint8_t { yes, no, deferred };
 constexpr std::array written_tables{&saga_table, &work_table};
 
 void add_claimed(pg::ResultSet &result, const StepCall &call, int64 lease, TimestampTz until) {
-    constexpr int columns = step_call_columns + 2;
-    Datum values[columns];
-    bool nulls[columns] = {};
-    fill_step_call(call, values, nulls);
-    values[step_call_columns] = Int64GetDatum(lease);
-    values[step_call_columns + 1] = TimestampTzGetDatum(until);
+    constexpr int own_columns = 2;
+    Datum values[step_call_columns + own_columns];
+    bool nulls[step_call_columns + own_columns];
+    fill_step_call(call, values, nulls, own_columns);
+    values[columns_before_claim] = Int64GetDatum(lease);
+    values[columns_before_claim + 1] = TimestampTzGetDatum(until);
     result.add_row(values, nulls);
 }
 
@@ -92,7 +92,9 @@ void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &wo
                         .input = saga.input,
                         .results = step_results(saga),
                         .headers = saga.headers,
-                        .deadline = core::attempt_deadline(saga, step, attempt.direction)};
+                        .deadline = core::attempt_deadline(saga, step, attempt.direction),
+                        .by_fallback = attempt.falling_back,
+                        .claimed_at = std::nullopt};
     add_claimed(result, call, lease, attempt.due_at);
     CRASH_POINT("claim: step returned");
 }

@@ -24,10 +24,14 @@ constinit pg::Statement read_policy{
     "         max_attempts integer, initial_interval interval, multiplier double precision,"
     "         max_interval interval, jitter double precision, retry_on text[], never_on text[])"};
 
+// Arguments that came later count where they are given, so the same definition keeps its version.
 constinit pg::Statement make_content{
     "SELECT jsonb_build_object('deadline', $2::interval, 'retry', $3::jsonb,"
     "         'compensation_retry', $4::jsonb, 'on_compensation_failure', $5::text,"
-    "         'steps', (SELECT jsonb_agg(e - 'search_path' ORDER BY n)"
+    "         'steps', (SELECT jsonb_agg(e - 'search_path'"
+    "             - CASE e -> 'compensation_queue' WHEN 'null' THEN 'compensation_queue' ELSE '' END"
+    "             - CASE e -> 'fallback_compensation_topic'"
+    "                    WHEN 'null' THEN 'fallback_compensation_topic' ELSE '' END ORDER BY n)"
     "                     FROM jsonb_array_elements($1) WITH ORDINALITY AS s(e, n)))::text"};
 
 // One that the caller has defined; for a superuser also another's.
@@ -59,10 +63,11 @@ constinit pg::Statement insert_step{
     "INSERT INTO stacksaga.definition_step (definition_id, step_no, step, kind, stage, action,"
     "       action_oid, compensation, compensation_oid, verify, verify_oid, search_path, queue,"
     "       timeout, effect, compensate_when, retry, signal, delay, child_saga, fallback,"
-    "       fallback_oid, topic, compensation_topic)"
+    "       fallback_oid, topic, compensation_topic, compensation_queue,"
+    "       fallback_compensation_topic)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
     "         jsonb_populate_record(NULL::stacksaga.retry_policy, $17), $18, $19, $20, $21, $22,"
-    "         $23, $24)"};
+    "         $23, $24, $25, $26)"};
 constinit pg::Statement refresh_step{
     "UPDATE stacksaga.definition_step"
     "   SET action_oid = $3, compensation_oid = $4, verify_oid = $5, search_path = $6,"
@@ -106,7 +111,8 @@ void insert_steps(int32 definition_id, std::span<const NewStep> steps, pg::Param
             pg::param(s.queue), s.timeout, pg::param(s.effect), pg::param(s.compensate_when),
             pg::param_datum(JSONBOID, policy.value(0, 0)), pg::param(s.signal), s.delay,
             pg::param(s.child_saga), pg::param(s.fallback), param_oid(s.fallback_function),
-            pg::param(s.topic), pg::param(s.compensation_topic));
+            pg::param(s.topic), pg::param(s.compensation_topic), pg::param(s.compensation_queue),
+            pg::param(s.fallback_compensation_topic));
     }
 }
 

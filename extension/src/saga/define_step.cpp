@@ -23,17 +23,20 @@ constinit pg::Statement count_bad_elements{
 constinit pg::Statement read_steps{
     "SELECT s.name, s.kind, s.action, s.compensation, s.queue, s.compensable, s.stage, s.timeout,"
     "       s.effect, s.compensate_when, s.verify, s.search_path, s.fallback, s.signal, s.delay,"
-    "       s.saga, s.topic, s.compensation_topic,"
+    "       s.saga, s.topic, s.compensation_topic, s.compensation_queue,"
+    "       s.fallback_compensation_topic,"
     "       p.max_attempts, p.initial_interval, p.multiplier, p.max_interval, p.jitter,"
     "       p.retry_on, p.never_on"
     "  FROM ROWS FROM (jsonb_to_recordset($1) AS ("
     "         name text, kind text, action text, compensation text, queue text,"
     "         compensable boolean, stage integer, timeout interval, effect text,"
     "         compensate_when text, verify text, search_path text, fallback text, signal text,"
-    "         delay interval, saga text, topic text, compensation_topic text, retry jsonb))"
+    "         delay interval, saga text, topic text, compensation_topic text, compensation_queue text,"
+    "         fallback_compensation_topic text, retry jsonb))"
     "       WITH ORDINALITY AS s(name, kind, action, compensation, queue, compensable, stage,"
     "         timeout, effect, compensate_when, verify, search_path, fallback, signal, delay, saga,"
-    "         topic, compensation_topic, retry, position),"
+    "         topic, compensation_topic, compensation_queue, fallback_compensation_topic, retry,"
+    "         position),"
     "       jsonb_to_record(coalesce(nullif(s.retry, 'null'), nullif($2, 'null'),"
     "         to_jsonb(stacksaga.retry_policy()))) AS p("
     "         max_attempts integer, initial_interval interval, multiplier double precision,"
@@ -59,6 +62,8 @@ enum : int {
     saga,
     topic,
     compensation_topic,
+    compensation_queue,
+    fallback_compensation_topic,
     policy
 };
 }
@@ -171,8 +176,16 @@ void read_sql_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
 void read_queue_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     s.queue = rows.optional_text(row, column::queue);
     check_queue(s.queue.value_or(""), "queue", s.name);
-    s.has_compensation =
-        !rows.is_null(row, column::compensable) && rows.boolean(row, column::compensable);
+    s.compensation_queue = rows.optional_text(row, column::compensation_queue);
+    if (s.compensation_queue)
+        check_queue(*s.compensation_queue, "compensation queue", s.name);
+    const bool is_said = !rows.is_null(row, column::compensable);
+    const bool is_compensable = is_said && rows.boolean(row, column::compensable);
+    if (is_said && !is_compensable && s.compensation_queue)
+        refuse_definition(s.name, "its compensable is false and it has a compensation queue",
+                          "Leave one of them out.");
+    s.has_compensation = is_compensable || s.compensation_queue;
+    s.is_silent_on_undoing = !is_said && !s.compensation_queue;
 }
 
 void read_signal_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
@@ -184,6 +197,9 @@ void read_signal_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
                                    "characters",
                                    name_bytes_max),
                           "Name the signal that signal_saga() sends.");
+    // A signal is nothing to undo, what the fallback did instead of it may be.
+    s.has_compensation = !rows.is_null(row, column::fallback) &&
+                         rows.optional_text(row, column::effect) == "compensable";
 }
 
 void read_timer_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
@@ -221,6 +237,17 @@ void read_message_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     if (s.compensation_topic)
         check_topic(*s.compensation_topic, "compensation topic", s.name);
     s.has_compensation = s.compensation_topic.has_value();
+    s.fallback_compensation_topic = rows.optional_text(row, column::fallback_compensation_topic);
+    if (!s.fallback_compensation_topic)
+        return;
+    check_topic(*s.fallback_compensation_topic, "fallback compensation topic", s.name);
+    if (rows.is_null(row, column::fallback))
+        refuse_definition(s.name, "it has a fallback compensation topic and no fallback",
+                          "Name the fallback, or leave fallback_compensation_topic out.");
+    if (!s.compensation_topic)
+        refuse_definition(s.name, "its fallback has a compensation and its action has none",
+                          "Name the compensation_topic too, or leave "
+                          "fallback_compensation_topic out.");
 }
 
 /// Reads the columns of a kind's own.
@@ -248,7 +275,8 @@ void read_kind(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
     s.delay = pg::param_null(INTERVALOID);
     readers[static_cast<size_t>(s.kind)].read(s, rows, row, definer);
     const core::StepKindTraits &traits = core::traits_of(s.kind);
-    if (!traits.has_effect && !rows.is_null(row, column::verify))
+    if (!traits.has_effect && rows.is_null(row, column::fallback) &&
+        !rows.is_null(row, column::verify))
         refuse_definition(
             s.name,
             psprintf("its outcome is never unknown: a %s step needs no verify", traits.name.data()),
@@ -283,8 +311,12 @@ void read_effect(NewStep &s, const pg::Rows &rows, uint64 row) {
         s.effect != "irreversible")
         refuse_definition(s.name, psprintf("its effect \"%s\" is not known", clip(s.effect)),
                           "Use idempotent, guarded, compensable or irreversible.");
-    if (s.effect == "irreversible" && core::traits_of(s.kind).compensable_by_default)
-        s.has_compensation = false;
+    if (s.is_silent_on_undoing && effect.value_or("compensable") == "compensable")
+        refuse_definition(
+            s.name, "it does not say what undoes it",
+            "Pass compensation_queue => '...', or compensable => true (its own queue, with "
+            "direction 'compensate'), or compensable => false, or an effect without a "
+            "compensation: guarded, idempotent or irreversible.");
     if (s.effect == "compensable" && !s.has_compensation)
         refuse_definition(s.name,
                           core::traits_of(s.kind).waits_for == core::StepWait::child
@@ -293,8 +325,11 @@ void read_effect(NewStep &s, const pg::Rows &rows, uint64 row) {
                                          clip(*s.child_saga))
                               : "its effect is compensable and it has no compensation",
                           "Give it a compensation or another effect.");
-    if (s.effect == "irreversible" && s.has_compensation)
-        refuse_definition(s.name, "its effect is irreversible and it has a compensation",
+    // That a child can compensate is not asked for.
+    if (s.effect != "compensable" && s.has_compensation &&
+        core::traits_of(s.kind).waits_for != core::StepWait::child)
+        refuse_definition(s.name,
+                          psprintf("its effect is %s and it has a compensation", clip(s.effect)),
                           "Leave the compensation out, or make the effect compensable.");
     s.compensate_when = rows.optional_text(row, column::compensate_when).value_or("");
     if (s.compensate_when != "started" && s.compensate_when != "completed")
@@ -376,9 +411,7 @@ void check_names_and_pivot(std::span<const NewStep> steps) {
             if (steps[i].name == steps[j].name)
                 refuse_definition(steps[i].name, "its name is used twice",
                                   "Give every step its own name.");
-        bool undone =
-            steps[i].effect == "compensable" || OidIsValid(steps[i].compensation.function);
-        if (pivot != nullptr && undone && steps[i].stage >= pivot->stage)
+        if (pivot != nullptr && steps[i].effect == "compensable" && steps[i].stage >= pivot->stage)
             refuse_definition(
                 steps[i].name,
                 psprintf("it is compensable and does not come before the irreversible step "

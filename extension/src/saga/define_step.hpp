@@ -15,8 +15,11 @@ struct NewStep {
     HandlerCheck action, compensation, verify;
     HandlerCheck fallback_function; ///< of a sql step
     std::optional<std::string_view> queue, signal, child_saga, topic, compensation_topic;
+    std::optional<std::string_view> compensation_queue, fallback_compensation_topic;
     std::optional<std::string_view> fallback; ///< a signature (sql step) or a queue
     bool has_compensation;
+    bool is_silent_on_undoing; ///< of a queue step: neither compensable nor compensation_queue is
+                               ///< given
     std::optional<int32> stage_given;
     pg::Param delay;   ///< interval; null but for a timer step
     pg::Param timeout; ///< interval; null for a signal step without bound

@@ -41,7 +41,8 @@ constinit pg::Statement select_definition{
 constinit pg::Statement select_steps{
     "SELECT step_no, stage, kind, step, queue, action, action_oid, compensation, compensation_oid,"
     "       verify, verify_oid, search_path, timeout, effect, compensate_when, signal, delay,"
-    "       child_saga, fallback, fallback_oid, topic, compensation_topic,"
+    "       child_saga, fallback, fallback_oid, topic, compensation_topic, compensation_queue,"
+    "       fallback_compensation_topic,"
     "       (retry).max_attempts, (retry).initial_interval, (retry).multiplier,"
     "       (retry).max_interval, (retry).jitter, (retry).retry_on, (retry).never_on"
     "  FROM stacksaga.definition_step AS s WHERE definition_id = $1 ORDER BY step_no",
@@ -61,7 +62,7 @@ StepFunctions read_functions(const pg::Rows &rows, uint64 row, const Step &step)
     f.search_path = copy_text(rows, row, 11);
     if (step.traits().fallback == core::FallbackKind::function)
         f.fallback = read_function(rows, row, 18);
-    f.retry = read_rules(rows, row, 22);
+    f.retry = read_rules(rows, row, 24);
     return f;
 }
 
@@ -84,12 +85,15 @@ Step read_step(const pg::Rows &rows, uint64 row) {
     s.has_fallback = !rows.is_null(row, 18);
     if (s.traits().fallback != core::FallbackKind::function)
         s.fallback_queue = copy_view(rows.optional_text(row, 18).value_or(""));
-    // A queue step compensates where it says that it can; a compensation that is named always runs.
+    // A definition of an earlier version may name a compensation beside another effect: it runs.
     s.compensable = effect == "compensable" || !rows.is_null(row, 7);
     s.irreversible = effect == "irreversible";
+    s.idempotent = effect == "idempotent";
     s.compensate_when_started = rows.text(row, 14) == "started";
     s.topic = copy_view(rows.optional_text(row, 20).value_or(""));
     s.compensation_topic = copy_view(rows.optional_text(row, 21).value_or(""));
+    s.compensation_queue = copy_view(rows.optional_text(row, 22).value_or(""));
+    s.fallback_compensation_topic = copy_view(rows.optional_text(row, 23).value_or(""));
     return s;
 }
 

@@ -22,13 +22,7 @@ constinit pg::Statement make_command{
     "SELECT pg_catalog.jsonb_build_object('saga_id', $1::uuid, 'saga', $2::text, 'step', $3::text,"
     "         'direction', $4::text, 'attempt', $5::integer, 'input', $6::jsonb,"
     "         'results', $7::jsonb, 'idempotency_key', $8::text, 'deadline', $9::timestamptz,"
-    "         'lease', $10::bigint::text)"};
-
-std::string_view topic_of(const Step &step, const Work &work) {
-    if (work.direction == Direction::compensate)
-        return step.compensation_topic;
-    return work.falling_back ? step.fallback_queue : step.topic;
-}
+    "         'lease', $10::bigint::text, 'by_fallback', $11::boolean)"};
 
 Datum command_of(Saga &saga, const Step &step, const Work &attempt) {
     std::string_view direction = core::name_of(attempt.direction);
@@ -36,13 +30,22 @@ Datum command_of(Saga &saga, const Step &step, const Work &attempt) {
         pg::param(saga.id), pg::param(saga.definition->saga), pg::param(step.name),
         pg::param(direction), pg::param(attempt.attempt), pg::param_datum(JSONBOID, saga.input),
         pg::param_datum(JSONBOID, step_results(saga)),
-        pg::param(std::string_view{idempotency_key_of(saga.id, step.no, attempt.direction)}),
+        pg::param(std::string_view{
+            idempotency_key_of(saga.id, step.no, attempt.direction, attempt.falling_back)}),
         pg::param_time(core::attempt_deadline(saga, step, attempt.direction)),
-        pg::param(*attempt.lease));
+        pg::param(*attempt.lease), pg::param(attempt.falling_back));
     return rows.value(0, 0);
 }
 
 } // namespace
+
+std::string_view topic_of(const Step &step, Direction direction, bool falling_back) {
+    if (direction == Direction::act)
+        return falling_back ? step.fallback_queue : step.topic;
+    return falling_back && !step.fallback_compensation_topic.empty()
+               ? step.fallback_compensation_topic
+               : step.compensation_topic;
+}
 
 void run_message_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
     Work attempt = work;
@@ -50,7 +53,7 @@ void run_message_step(Saga &saga, const Step &step, const Work &work, std::strin
     attempt.lease = core::make_lease(attempt.attempt, attempt.direction, pg::random_bits());
     attempt.worker = worker;
     core::attempt_begins(saga);
-    publish_message(saga.ring_id, {.topic = topic_of(step, attempt),
+    publish_message(saga.ring_id, {.topic = topic_of(step, attempt.direction, attempt.falling_back),
                                    .key = std::string_view{uuid_text(saga.id)},
                                    .type = step.name,
                                    .payload = command_of(saga, step, attempt),

@@ -5,6 +5,9 @@
 
 namespace stacksaga {
 
+/// The topic that its call is published to.
+std::string_view topic_of(const Step &step, core::Direction direction, bool falling_back);
+
 /// Publishes the call of a due step, or of its compensation or fallback, in the transaction that
 /// claims it, and waits for the answer until the step's timeout. Every attempt is a message of its
 /// own with the same idempotency key. Inside with_spi, with the saga locked.

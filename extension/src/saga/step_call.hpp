@@ -16,16 +16,21 @@ struct StepCall {
     Datum results; ///< jsonb
     Datum headers; ///< jsonb
     std::optional<TimestampTz> deadline;
+    bool by_fallback;                      ///< the fallback acts, or undoes what it did
+    std::optional<TimestampTz> claimed_at; ///< of the latest attempt in doubt
 };
 
-/// saga_id:step_no:direction: names the intent, the same for every attempt.
-const char *idempotency_key_of(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction);
+/// saga_id:step_no:direction, followed by :fallback for the fallback's: names the intent, the same
+/// for every attempt.
+const char *idempotency_key_of(const pg_uuid_t &saga_id, int16 step_no, core::Direction direction,
+                               bool by_fallback);
 
-/// Number of columns of stacksaga.step_call.
-inline constexpr int step_call_columns = 10;
+/// Numbers of columns of stacksaga.step_call, and of those that precede a claim's own.
+inline constexpr int step_call_columns = 12;
+inline constexpr int columns_before_claim = 10;
 
-/// Fills the columns of a step_call (or the first ones of a claimed_step).
-void fill_step_call(const StepCall &call, Datum *values, bool *nulls);
+/// Fills the columns of a step_call, or of a claimed_step, which has `claim_columns` in between.
+void fill_step_call(const StepCall &call, Datum *values, bool *nulls, int claim_columns = 0);
 
 /// Runs `function` as the definer, with the step's search_path and timeout, as
 /// call_as_definer().

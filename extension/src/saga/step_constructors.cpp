@@ -21,6 +21,8 @@ struct OwnColumns {
     pg::Param saga = pg::param_null(TEXTOID);
     pg::Param topic = pg::param_null(TEXTOID);
     pg::Param compensation_topic = pg::param_null(TEXTOID);
+    pg::Param compensation_queue = pg::param_null(TEXTOID);
+    pg::Param fallback_compensation_topic = pg::param_null(TEXTOID);
 };
 
 pg::Param argument(FunctionCallInfo fcinfo, int i) {
@@ -63,6 +65,8 @@ Datum make_step(FunctionCallInfo fcinfo, StepKind kind, const OwnColumns &own, i
             ? function_argument(fcinfo, common + 6)
             : argument(fcinfo, common + 6),
         pg::param(std::string_view{namespace_search_path}),
+        own.compensation_queue,
+        own.fallback_compensation_topic,
     };
     Datum values[columns.size()];
     bool nulls[columns.size()];
@@ -83,11 +87,12 @@ STACKSAGA_FUNCTION(sql_step) {
     return make_step(fcinfo, StepKind::sql, own, 3);
 }
 
-// queue_step(name, queue, compensable, ...common) -> step_definition
+// queue_step(name, queue, compensable, ...common, compensation_queue) -> step_definition
 STACKSAGA_FUNCTION(queue_step) {
     OwnColumns own;
     own.queue = argument(fcinfo, 1);
     own.compensable = argument(fcinfo, 2);
+    own.compensation_queue = argument(fcinfo, 10);
     return make_step(fcinfo, StepKind::queue, own, 3);
 }
 
@@ -112,11 +117,13 @@ STACKSAGA_FUNCTION(child_step) {
     return make_step(fcinfo, StepKind::child, own, 2);
 }
 
-// message_step(name, topic, compensation_topic, ...common) -> step_definition
+// message_step(name, topic, compensation_topic, ...common, fallback_compensation_topic)
+//     -> step_definition
 STACKSAGA_FUNCTION(message_step) {
     OwnColumns own;
     own.topic = argument(fcinfo, 1);
     own.compensation_topic = argument(fcinfo, 2);
+    own.fallback_compensation_topic = argument(fcinfo, 10);
     return make_step(fcinfo, StepKind::message, own, 3);
 }
 

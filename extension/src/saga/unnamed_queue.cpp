@@ -10,7 +10,8 @@ namespace {
 
 constinit pg::Statement is_named{
     "SELECT EXISTS (SELECT FROM stacksaga.definition_step"
-    "                WHERE queue = $1 OR (fallback = $1 AND kind NOT IN ('sql', 'message')))",
+    "                WHERE $1 IN (queue, compensation_queue)"
+    "                   OR (fallback = $1 AND kind NOT IN ('sql', 'message')))",
     pg::Plans::by_statistics};
 
 struct Look {

@@ -4,6 +4,7 @@
 
 #include "pg/function.hpp"
 #include "src/common/limits.hpp"
+#include "src/saga/message_step.hpp"
 #include "src/saga/queue_limits.hpp"
 
 namespace stacksaga {
@@ -46,12 +47,8 @@ const char *wait_for_answer(const WaitingStep &w) {
         return psprintf("waits for child saga %s of %s since %s", quoted(w.step.child_saga), action,
                         since(w));
     if (w.step.waits_for() == StepWait::answer) {
-        const std::string_view topic = w.falling_back ? w.step.fallback_queue
-                                       : w.direction == core::Direction::act
-                                           ? w.step.topic
-                                           : w.step.compensation_topic;
         return psprintf("waits for the answer to %s, sent on topic %s since %s", action,
-                        quoted(topic), since(w));
+                        quoted(topic_of(w.step, w.direction, w.falling_back)), since(w));
     }
     return psprintf("waits for %s since %s, claimed by %s until %s", action, since(w),
                     quoted(w.worker.value_or("nobody")), time_text(*w.lease_until));

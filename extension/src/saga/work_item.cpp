@@ -58,7 +58,9 @@ StepCall make_call(Saga &saga, const Step &step, const Work &attempt) {
             .input = saga.input,
             .results = step_results(saga),
             .headers = saga.headers,
-            .deadline = core::attempt_deadline(saga, step, attempt.direction)};
+            .deadline = core::attempt_deadline(saga, step, attempt.direction),
+            .by_fallback = attempt.falling_back,
+            .claimed_at = attempt.verifying ? attempt.started_at : std::nullopt};
 }
 
 /// What a handler has returned. If it has signalled its saga, that is read anew: `saga` is another

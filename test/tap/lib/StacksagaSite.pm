@@ -81,7 +81,7 @@ sub fill
 			stacksaga.sql_step('credit', 'public.fail(stacksaga.step_call)')]);
 		SELECT stacksaga.define_saga('order$tail', ARRAY[
 			stacksaga.sql_step('reserve$tail', 'public.act(stacksaga.step_call)', 'public.act(stacksaga.step_call)', stage => 1),
-			stacksaga.queue_step('price', 'pricing$tail', stage => 1),
+			stacksaga.queue_step('price', 'pricing$tail', compensable => true, stage => 1),
 			stacksaga.child_step('pay', 'transfer'), stacksaga.message_step('mail', 'mails')]);
 		SELECT stacksaga.define_saga('parcel', ARRAY[
 			stacksaga.sql_step('pay', 'public.pay(stacksaga.step_call)', effect => 'irreversible'),

@@ -74,6 +74,16 @@ TEST(Config, AMasterServesSeveralDatabases) {
     EXPECT_FALSE(parse({"master", "-d", "one", "two"}).config);
 }
 
+TEST(Config, WhatActsIsNotRepeated) {
+    EXPECT_TRUE(parse({"status", "--watch"}).config);
+    for (const char *command : {"retry", "cancel", "suspend", "resume"}) {
+        EXPECT_TRUE(parse({command, "--saga", "order"}).config) << command;
+        const auto refused = parse({command, "--saga", "order", "--watch"});
+        EXPECT_FALSE(refused.config) << command;
+        EXPECT_EQ(refused.exit_code, 64);
+    }
+}
+
 TEST(Config, TakesFlags) {
     const auto parsed =
         parse({"master", "-d", "host=db dbname=shop", "--name", "m1", "--log-format", "json",
