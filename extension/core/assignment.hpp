@@ -219,6 +219,35 @@ inline void release_surplus(std::span<std::int32_t> owners, std::span<std::int32
     }
 }
 
+/// Where a member's slots lie.
+struct Place {
+    double middle = 0; ///< the mean of their numbers; behind all others without slots
+    std::int32_t member = 0;
+
+    bool operator<(const Place &other) const {
+        return middle != other.middle ? middle < other.middle : member < other.member;
+    }
+};
+
+/// Gives each member a run of `sizes[member]` slots, in the order of what they hold.
+inline void assign_runs(std::span<std::int32_t> owners, std::span<const std::int32_t> held,
+                        std::span<const std::int32_t> sizes, Scratch &scratch) {
+    const std::span<Place> places = scratch.take<Place>(sizes.size());
+    for (std::size_t i = 0; i < places.size(); ++i)
+        places[i] = {held[i] > 0 ? 0.0 : static_cast<double>(owners.size()),
+                     static_cast<std::int32_t>(i)};
+    for (std::size_t slot = 0; slot < owners.size(); ++slot)
+        if (owners[slot] != nobody) {
+            const auto owner = static_cast<std::size_t>(owners[slot]);
+            places[owner].middle += static_cast<double>(slot) / held[owner];
+        }
+    std::sort(places.begin(), places.end());
+    std::size_t slot = 0;
+    for (const Place &place : places)
+        for (std::int32_t n = sizes[static_cast<std::size_t>(place.member)]; n > 0; --n)
+            owners[slot++] = place.member;
+}
+
 } // namespace assignment
 
 /// Writes into `result` how many slots each member is to hold: its weight's share of `slots`,
@@ -263,8 +292,9 @@ constexpr std::size_t quotas_scratch_bytes(std::size_t members) {
 /// al. 1997, "Consistent hashing and random trees"; Mirrokni, Thorup, Zadimoghaddam 2016,
 /// "Consistent hashing with bounded loads".)
 ///
-/// contiguous: equal runs of slots in the order of the members' names, the first ones one larger;
-/// by weight where weights differ. Owners do not matter.
+/// contiguous: equal runs of slots, by weight where weights differ. The runs are in the order of
+/// the places that the members hold now, so that next to nothing moves when one comes, goes or is
+/// replaced; those that hold nothing follow in the order of their names.
 ///
 /// Cost: O(members log members + slots), plus what the points of the members that lack slots cost,
 /// linear in their number on average. Takes assign_scratch_bytes() of `scratch`.
@@ -272,20 +302,16 @@ inline void assign(std::span<const Member> members, std::span<std::int32_t> owne
                    Strategy strategy, Scratch scratch) {
     const auto slots = static_cast<std::int32_t>(owners.size());
     const std::span<std::int32_t> lacking = scratch.take<std::int32_t>(members.size());
-    if (strategy == Strategy::contiguous) {
-        quotas(members, {}, slots, scratch, lacking);
-        std::size_t slot = 0;
-        for (std::size_t i = 0; i < lacking.size(); ++i)
-            for (std::int32_t n = lacking[i]; n > 0; --n)
-                owners[slot++] = static_cast<std::int32_t>(i);
-        return;
-    }
     const std::span<std::int32_t> held = scratch.take<std::int32_t>(members.size());
     for (const std::int32_t owner : owners) {
         if (owner != nobody)
             ++held[static_cast<std::size_t>(owner)];
     }
     quotas(members, held, slots, scratch, lacking);
+    if (strategy == Strategy::contiguous) {
+        assignment::assign_runs(owners, held, lacking, scratch);
+        return;
+    }
     const std::span<std::int32_t> surplus = scratch.take<std::int32_t>(members.size());
     for (std::size_t i = 0; i < members.size(); ++i) {
         const std::int32_t quota = lacking[i];

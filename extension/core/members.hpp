@@ -136,14 +136,29 @@ struct Members {
     }
 };
 
+/// The weight of a node beside agents. The workers of an agent that does not stand for them share
+/// its part.
+inline double part_of_lost_agent(std::span<const RingNode> nodes, const RingNode &node) {
+    if (node.kind != NodeKind::worker || node.agent.empty())
+        return node.weight;
+    double of_agent = 1, of_workers = 0;
+    for (const RingNode &other : nodes) {
+        if (other.kind == NodeKind::agent && other.name == node.agent && other.weight > 0)
+            of_agent = other.weight;
+        if (is_worker_of(other, node.agent) && takes_slots(other))
+            of_workers += other.weight;
+    }
+    return of_agent * node.weight / of_workers;
+}
+
 /// Whom a master assigns to: the agents that take slots and have a worker that does, and the
 /// workers that take slots and have no agent. While an agent is frozen its workers are nobody, and
 /// keep what they own.
 ///
 /// An agent's weight: under `contiguous` its own, so that agents get equal parts and split them
-/// equally; under `consistent` that times the sum of its workers' weights, so that each worker gets
-/// its share of the ring whoever assigns to it, and next to nothing moves when an agent comes or
-/// goes.
+/// equally, as do the workers of one that is lost; under `consistent` that times the sum of its
+/// workers' weights, so that each worker gets its share of the ring whoever assigns to it, and next
+/// to nothing moves when an agent comes or goes.
 inline Members members_of(std::span<const RingNode> nodes, const Agents &agents, Strategy strategy,
                           Scratch &scratch) {
     Members result(nodes.size(), scratch);
@@ -152,7 +167,8 @@ inline Members members_of(std::span<const RingNode> nodes, const Agents &agents,
         const RingNode &node = nodes[i];
         if (!takes_slots(node) || agents.of(node) != nullptr)
             continue;
-        double weight = node.weight;
+        double weight =
+            strategy == Strategy::contiguous ? part_of_lost_agent(nodes, node) : node.weight;
         if (node.kind == NodeKind::agent) {
             const Agents::Standing *agent = agents.named(node.name);
             // At most a million workers of a weight of a million each: no sum or product overflows.

@@ -82,29 +82,34 @@ std::string Schedule::agent_of(const NodeRow &node) const {
 }
 
 /// With a coordinator, every active node holds the share of its weight within one slot, a worker of
-/// an agent within two. Under `contiguous` the agents' own weights decide their shares.
+/// an agent within two. Under `contiguous` the agents' own weights decide their shares, also those
+/// of agents that are lost.
 void Schedule::check_balance() const {
     const ControlTables &tables = world_.tables;
     const bool is_nested = settings_.strategy == core::Strategy::contiguous;
+    const auto part_of = [&](const NodeRow &node) {
+        return is_nested ? node.agent : agent_of(node);
+    };
     std::map<std::string, double> workers; // their weight, by agent
     for (const auto &[name, node] : tables.nodes()) {
         if (!node.is_agent && tables.state_of(node) == core::NodeState::active)
-            workers[agent_of(node)] += node.weight;
+            workers[part_of(node)] += node.weight;
     }
     const auto weight_of = [&](const std::string &agent) {
-        return tables.find(agent)->weight * (is_nested ? 1 : workers[agent]);
+        const NodeRow *row = tables.find(agent);
+        return (row != nullptr ? row->weight : 1) * (is_nested ? 1 : workers[agent]);
     };
     double total = 0;
     for (const auto &[agent, weight] : workers)
         total += agent.empty() ? weight : weight_of(agent);
     for (const auto &[name, node] : tables.nodes()) {
-        const std::string agent = agent_of(node);
+        const std::string agent = part_of(node);
         const bool takes = !node.is_agent && tables.state_of(node) == core::NodeState::active;
         const double share = !takes ? 0
                                     : slot_count * node.weight / total *
                                           (agent.empty() ? 1 : weight_of(agent) / workers[agent]);
         const auto held = std::ranges::count(tables.slots(), node.incarnation, &SlotRow::owner);
-        const double most = !takes ? 0 : agent.empty() ? 1 : 2;
+        const double most = !takes ? 0 : agent_of(node).empty() ? 1 : 2;
         if (std::abs(static_cast<double>(held) - share) >= most + 1e-6)
             throw Violation(fmt::format(
                 "the ring is not balanced: {} holds {} slots, its share is {}", name, held, share));

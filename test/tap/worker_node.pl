@@ -84,5 +84,25 @@ $node->poll_query_until('postgres', q{
 	  FROM stacksaga.worker_stats});
 pass('worker_stats shows it');
 
+# A slot that a window gives it, of which it knows since a heartbeat: taken over when the window opens, not at the
+# heartbeat after that.
+$node->safe_psql('postgres', q{
+	SELECT stacksaga.alter_ring('default', 'blue', setting, value) FROM (VALUES ('window_length', '10 minutes'),
+		('dead_after', '2 minutes'), ('suspect_after', '1 minute'), ('heartbeat_interval', '10 seconds')) AS s(setting, value)});
+$node->append_conf('postgresql.conf', "stacksaga.coordination = 'coordinator'");
+$node->reload;
+my $beat = q{SELECT heartbeat_at FROM stacksaga.node WHERE node = 'worker-1@default/blue'};
+my $beaten = $node->safe_psql('postgres', $beat);
+$node->poll_query_until('postgres', "SELECT heartbeat_at > '$beaten' FROM stacksaga.node WHERE node = 'worker-1\@default/blue'") for 1 .. 2;
+$beaten = $node->safe_psql('postgres', $beat);
+$node->safe_psql('postgres', qq{
+	UPDATE stacksaga.slot SET owner = NULL, next_owner = n.incarnation, next_from = '$beaten'::timestamptz + interval '13 seconds'
+	  FROM stacksaga.node n WHERE n.node = 'worker-1\@default/blue' AND slot.ring_id = n.ring_id AND slot = 7});
+$node->poll_query_until('postgres', q{SELECT s.owner = n.incarnation FROM stacksaga.slot s JOIN stacksaga.node n USING (ring_id)
+	WHERE n.node = 'worker-1@default/blue' AND s.slot = 7}) or die;
+is($node->safe_psql('postgres', qq{SELECT n.heartbeat_at >= '$beaten'::timestamptz + interval '13 seconds',
+	n.heartbeat_at < '$beaten'::timestamptz + interval '18 seconds' FROM stacksaga.node n WHERE n.node = 'worker-1\@default/blue'}),
+	't|t', 'a worker takes a slot over when its window opens');
+
 $node->stop;
 done_testing();

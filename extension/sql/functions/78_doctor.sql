@@ -71,8 +71,10 @@ AS $$
            CASE WHEN stacksaga_internal.setting('coordination') <> 'coordinator' OR NOT r.has_owners
                 THEN 'SELECT stacksaga.worker_ensure(); -- or start another node'
                 WHEN r.is_open OR r.next_window IS NOT NULL
-                THEN 'Wait for the next window, which assigns them to the live nodes.'
-                ELSE 'Start stacksaga-coordinator; or, without one, set stacksaga.coordination to '
+                THEN 'Wait for the next window, which assigns them to the live nodes. Where no master '
+                     'runs any more, start stacksaga-coordinator master; or, without one, set '
+                     'stacksaga.coordination to standalone.'
+                ELSE 'Start stacksaga-coordinator master; or, without one, set stacksaga.coordination to '
                      'standalone.' END
       FROM ring r WHERE r.total_nodes > 0 AND r.unowned > 0
     UNION ALL

@@ -74,11 +74,15 @@ SlotChanges share_of_standalone(const Ring &ring, const NodeIdentity &node, Time
                        limit);
 }
 
-/// What windows and other nodes have proposed to the node.
-SlotChanges proposed_slots(const NodeIdentity &node, TimestampTz now, int limit) {
+/// What windows and other nodes have proposed to the node, and until when the next window that does
+/// so opens.
+SlotChanges proposed_slots(const NodeIdentity &node, TimestampTz now, int limit, int64 &opens_in) {
     const std::span<SlotRow> slots = read_slots_of(node.ring_id, node.incarnation);
     SlotChanges found = make_changes(slots.size());
     for (const SlotRow &slot : slots) {
+        if (slot.next_owner == node.incarnation && slot.next_from > now)
+            opens_in =
+                opens_in == 0 ? slot.next_from - now : std::min(opens_in, slot.next_from - now);
         if (!core::may_take_over(slot, node.incarnation, now))
             continue;
         if (found.count == static_cast<size_t>(limit)) {
@@ -131,7 +135,7 @@ SlotChanges slots_to_sweep(const Ring &ring, const NodeIdentity &node, Timestamp
 OwnershipChange settle(const NodeIdentity &node, bool standalone) {
     pg::Rows self = find_self.run(pg::param(node.ring_id), pg::param(node.incarnation));
     if (self.empty())
-        return {.taken = 0, .contended = 0, .superseded = true, .more = false};
+        return {.taken = 0, .contended = 0, .superseded = true, .more = false, .opens_in = 0};
     OwnershipChange change{};
     if (self.text(0, 0) != "worker")
         return change; // an agent assigns what it is given to others
@@ -144,8 +148,8 @@ OwnershipChange settle(const NodeIdentity &node, bool standalone) {
     const TimestampTz now = pg::clock_now();
     const int limit = take_limit();
     ensure_slots(ring);
-    SlotChanges wanted =
-        standalone ? share_of_standalone(ring, node, now, limit) : proposed_slots(node, now, limit);
+    SlotChanges wanted = standalone ? share_of_standalone(ring, node, now, limit)
+                                    : proposed_slots(node, now, limit, change.opens_in);
     if (!standalone && wanted.count == 0 && is_uncoordinated(ring, registered_at, now))
         wanted = slots_to_sweep(ring, node, now);
     const TakeOver result = take_over(node.ring_id, wanted);

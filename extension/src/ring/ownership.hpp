@@ -10,6 +10,7 @@ struct OwnershipChange {
     int contended;   ///< slots in use: try again at the next call
     bool superseded; ///< the incarnation is fenced: register again
     bool more;       ///< more is to be taken: commit and call again at once
+    int64 opens_in;  ///< until a window opens that proposes more; 0 where none is known
 };
 static_assert(std::is_trivially_destructible_v<OwnershipChange>);
 

@@ -351,6 +351,8 @@ void beat_and_settle() {
         interval = 0;
     else if (change.contended > 0)
         interval = std::min(interval, contended_interval_us);
+    if (change.opens_in > 0)
+        interval = std::min(interval, change.opens_in);
     self.beat_at = now + interval;
 }
 

@@ -220,6 +220,34 @@ TEST(Assignment, ContiguousAssignsEqualRunsTheFirstOnesLarger) {
     }
 }
 
+// Those before a member that is lost keep their beginnings, those behind it their ends; in any
+// order of names.
+TEST(Assignment, ContiguousRunsKeepTheirOrderAndAreStable) {
+    Random random(14);
+    for (std::size_t count = 2; count <= 64; ++count) {
+        std::vector<std::int32_t> order(count);
+        std::iota(order.begin(), order.end(), 0);
+        std::ranges::shuffle(order, random);
+        std::vector<std::int32_t> owners;
+        for (std::int32_t slot = 0; slot < slot_count; ++slot)
+            owners.push_back(order[static_cast<std::size_t>(slot) * count / slot_count]);
+        const auto members = equal_members(count);
+        const auto next = assign(members, owners, Strategy::contiguous);
+        EXPECT_LE(moves(owners, next), count) << "no more than rounding";
+        EXPECT_EQ(assign(members, next, Strategy::contiguous), next);
+        // The last of them is lost: its index is nobody's, and one slot in two of the others moves
+        // at most.
+        std::vector<std::int32_t> left = next;
+        std::ranges::replace(left, static_cast<std::int32_t>(count) - 1, nobody);
+        if (count == 2)
+            continue;
+        const auto after = assign(equal_members(count - 1), left, Strategy::contiguous);
+        EXPECT_LE(moves(left, after), slot_count / 2 + slot_count / count + count)
+            << "and rounding";
+        EXPECT_EQ(assign(equal_members(count - 1), after, Strategy::contiguous), after);
+    }
+}
+
 TEST(Assignment, WeightsOfAnyMagnitudeAreShares) {
     const double huge = std::numeric_limits<double>::max();
     const double tiny = std::numeric_limits<double>::denorm_min();

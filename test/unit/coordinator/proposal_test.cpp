@@ -118,6 +118,35 @@ TEST(ProposeWithAgents, AWorkersShareIsTheSameFromAMasterAndAnAgent) {
     EXPECT_EQ(counts_in(*nested, slots), (std::map<std::string, int>{{"a", 32}, {"w", 32}}));
 }
 
+// Whatever the nodes are called, the next window leaves everything where it is.
+TEST(ProposeWithAgents, ContiguousPartsStayWhereTheyAreWhenAnAgentIsLost) {
+    std::vector<Node> nodes{agent("north"),        agent("south"),        worker("w1", "south"),
+                            worker("w2", "north"), worker("w3", "south"), worker("w4", "north")};
+    auto slots = slots_of_ring();
+    const auto whole = propose(Instant{}, Strategy::contiguous, nodes, slots);
+    ASSERT_TRUE(whole);
+    for (const char *name : {"north", "south"}) {
+        const std::size_t first = name == std::string("north") ? 0 : slots.size() / 2;
+        const auto part = propose_part(Instant{}, Strategy::contiguous, name, nodes,
+                                       std::span(slots).subspan(first, slots.size() / 2));
+        ASSERT_TRUE(part);
+        for (const Grant &grant : part->grants)
+            for (Slot &slot : slots)
+                if (grant.range_start <= slot.range_start && slot.range_end <= grant.range_end)
+                    slot.owner = grant.node;
+    }
+    for (const NodeState state : {NodeState::suspected, NodeState::dead, NodeState::draining}) {
+        nodes[1].state = state;
+        const auto next = propose(Instant{}, Strategy::contiguous, nodes, slots);
+        ASSERT_TRUE(next);
+        EXPECT_EQ(next->moved, 0);
+        EXPECT_EQ(counts_in(*next, slots),
+                  (std::map<std::string, int>{{"north", 32}, {"w1", 16}, {"w3", 16}}));
+    }
+    nodes.erase(nodes.begin() + 1); // its row is removed
+    EXPECT_EQ(propose(Instant{}, Strategy::contiguous, nodes, slots)->moved, 0);
+}
+
 TEST(ProposeWithAgents, WhatAWorkerOwnsIsItsAgents) {
     const std::vector<Node> nodes{agent("a"), agent("b"), worker("a1", "a"), worker("b1", "b")};
     auto slots = slots_of_ring();
