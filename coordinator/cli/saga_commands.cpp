@@ -72,6 +72,23 @@ constexpr const char *SQL_ANSWER =
     "       e ->> 'error' AS error"
     "  FROM pg_catalog.jsonb_array_elements($1::jsonb) AS e";
 
+/// The rows of two answers without those that are in both; how many the second has, and how many of
+/// them are new.
+constexpr const char *SQL_JOIN =
+    "SELECT coalesce(pg_catalog.jsonb_agg(x.e ORDER BY x.n), '[]'),"
+    "       pg_catalog.jsonb_array_length($2::jsonb),"
+    "       pg_catalog.count(*) FILTER (WHERE x.is_second)"
+    "  FROM (SELECT e, n, false AS is_second"
+    "          FROM pg_catalog.jsonb_array_elements($1::jsonb) WITH ORDINALITY AS a(e, n)"
+    "        UNION ALL"
+    "        SELECT e, n + pg_catalog.jsonb_array_length($1::jsonb), true"
+    "          FROM pg_catalog.jsonb_array_elements($2::jsonb) WITH ORDINALITY AS b(e, n)"
+    "         WHERE e ->> 'message_id' IS NULL OR NOT EXISTS ("
+    "               SELECT FROM pg_catalog.jsonb_array_elements($1::jsonb) AS c(e)"
+    "                WHERE c.e ->> 'message_id' = b.e ->> 'message_id')) AS x";
+/// Messages of one call of redrive_messages().
+constexpr std::int64_t redrive_max = 1000;
+
 std::optional<std::string> null_if_empty(const std::string &text) {
     return text.empty() ? std::nullopt : std::optional(text);
 }
@@ -270,6 +287,13 @@ asio::awaitable<JsonObject> object_of(Connection &connection, const Config &conf
     co_return object;
 }
 
+asio::awaitable<std::string> run_action(ActionRunner &runner, const Action &action,
+                                        const JsonObject &object, const Config &config) {
+    auto answer =
+        runner.run(action, object.text(), !config.action.is_confirmed, config.action.on_behalf_of);
+    co_return co_await std::move(answer);
+}
+
 asio::awaitable<CommandOutput> list(Connection &connection, const Config &config) {
     const Parameters none;
     const Parameters filter = parameters_of(config.filter);
@@ -316,14 +340,26 @@ asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &execu
     const bool is_all = config.command_name == "redrive" && config.action.targets.empty();
     const Action *action = find_action(is_all ? "redrive-all" : config.command_name);
     ActionRunner runner(executor, config.conninfo, [](std::string_view) {});
-    std::string answer;
+    std::string answer = "[]";
+    std::int64_t done = 0;
     try {
-        answer = co_await runner.run(*action, object.text(), !config.action.is_confirmed,
-                                     config.action.on_behalf_of);
+        // All of a subscription are redriven in pages; what dies again meanwhile is left.
+        for (bool is_last = false; !is_last;) {
+            const std::string page = co_await run_action(runner, *action, object, config);
+            const Parameters pages{answer, page};
+            const Rows both = co_await read_rows(connection, SQL_JOIN, pages);
+            answer = both.text(0, 0);
+            const bool is_full = is_all && both.int64(0, 1) >= redrive_max;
+            is_last = !is_full || !config.action.is_confirmed || both.int64(0, 2) == 0;
+            done += both.int64(0, 2);
+            if (is_full && !config.action.is_confirmed)
+                output.error = fmt::format("These are the oldest {}; --yes redrives all.\n", done);
+        }
     } catch (const StoreError &error) {
         if (error.kind != ErrorClass::refused)
             throw;
-        output = refused(1, explain(error));
+        output = refused(1, (done > 0 ? fmt::format("{} were redriven before this:\n", done) : "") +
+                                explain(error));
     }
     runner.close();
     if (output.code != 0)

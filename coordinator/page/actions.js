@@ -16,8 +16,8 @@ const on_sagas = name => (o, reason) => o.saga_ids.length === 1
   : `SELECT * FROM stacksaga.${name}_sagas(${uuids(o.saga_ids)}, ${reason}, dry_run => false` +
     `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`;
 const of_name = (name, what) => (o, reason) => `${in_ring(o)}SELECT stacksaga.${name}(${quoted(o[what])}, ${reason});`;
-const on_messages = (name, has_reason) => (o, reason) => in_ring(o) + o.message_ids.map(id =>
-  `SELECT stacksaga.${name}(${quoted(o.subscription)}, ${quoted(id)}${has_reason ? `, ${reason}` : ""});`).join("\n");
+const on_messages = name => (o, reason) => in_ring(o) + o.message_ids.map(id =>
+  `SELECT stacksaga.${name}(${quoted(o.subscription)}, ${quoted(id)}, ${reason});`).join("\n");
 
 const catalogue = {
   retry: {label: "Retry", sql: on_sagas("retry"), has_spread: true},
@@ -29,8 +29,8 @@ const catalogue = {
   resolve: {label: "Resolve step", sql: (o, reason) => `SELECT stacksaga.resolve_step(` +
     `${quoted(o.saga_id)}, ${quoted(o.step)}, ${quoted(o.outcome)}, ${o.output === undefined ? ""
       : `output => ${quoted(JSON.stringify(o.output))}, `}reason => ${reason});`},
-  redrive: {label: "Redrive", sql: on_messages("redrive_message", false)},
-  discard: {label: "Discard", sql: on_messages("discard_message", true)},
+  redrive: {label: "Redrive", sql: on_messages("redrive_message")},
+  discard: {label: "Discard", sql: on_messages("discard_message")},
   "redrive-all": {label: "Redrive all", has_spread: true, page: 1000, sql: (o, reason) =>
     `${in_ring(o)}SELECT * FROM stacksaga.redrive_messages(${quoted(o.subscription)}, reason => ${reason}, dry_run => false` +
     `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`},

@@ -47,7 +47,8 @@ constexpr std::array all{
         "           AND stacksaga_internal.error_pattern(coalesce(d.last_error, ''))"
         "               = $1::jsonb ->> 'pattern'"
         "         ORDER BY d.dead_since, d.message_id LIMIT 1000) AS m(id),"
-        "       LATERAL stacksaga.redrive_message($1::jsonb ->> 'subscription', m.id) AS r"
+        "       LATERAL stacksaga.redrive_message($1::jsonb ->> 'subscription', m.id,"
+        "           $1::jsonb ->> 'reason') AS r"
         " WHERE $2::boolean IS NOT NULL"},
     Action{"cancel", ON_SAGAS("cancel_sagas", "")},
     Action{"suspend", ON_SAGAS("suspend_sagas", "")},
@@ -57,7 +58,7 @@ constexpr std::array all{
                       "               $1::jsonb ->> 'step', $1::jsonb ->> 'outcome',"
                       "               $1::jsonb -> 'output', $1::jsonb ->> 'reason')))"
                       " WHERE $2::boolean IS NOT NULL"},
-    Action{"redrive", ON_MESSAGES("redrive_message", "")},
+    Action{"redrive", ON_MESSAGES("redrive_message", ", $1::jsonb ->> 'reason'")},
     Action{"discard", ON_MESSAGES("discard_message", ", $1::jsonb ->> 'reason'")},
     Action{"redrive-all", "SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(r)), '[]')"
                           "  FROM stacksaga.redrive_messages($1::jsonb ->> 'subscription',"

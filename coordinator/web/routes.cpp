@@ -160,9 +160,15 @@ asio::awaitable<HttpResponse> HttpRoutes::health(Databases databases) {
     const HttpResponse readiness = co_await ready(databases);
     const auto up = std::chrono::duration_cast<std::chrono::seconds>(
         std::chrono::steady_clock::now() - started_);
-    co_return HttpResponse{readiness.status, plain,
-                           fmt::format("stacksaga-coordinator {} {}, up {} s\nlive: ok\nready: {}",
-                                       STACKSAGA_VERSION, role_, up.count(), readiness.body)};
+    std::string text = fmt::format("stacksaga-coordinator {} {}, up {} s\nlive: ok\nready: {}",
+                                   STACKSAGA_VERSION, role_, up.count(), readiness.body);
+    const Question<std::string> question = [](StatusReader &reader) { return reader.rings(); };
+    const auto answers = co_await ask_all(databases, question);
+    for (std::size_t i = 0; i < answers.size(); ++i)
+        if (answers[i].value)
+            text += (databases.size() > 1 ? databases[i]->name + "\n" : std::string()) +
+                    *answers[i].value + "\n";
+    co_return HttpResponse{readiness.status, plain, std::move(text)};
 }
 
 MetricDescriptions HttpRoutes::descriptions() const {

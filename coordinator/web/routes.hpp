@@ -27,7 +27,7 @@ public:
     /// |---|---|
     /// | /livez | 200 while the loop turns |
     /// | /readyz | 200 when each database answers and has the extension, else 503 and the reasons |
-    /// | /health | both, for people |
+    /// | /health | both, and the rings, for people |
     /// | /metrics | Prometheus' text format; of several databases, each with a label |
     /// | /status | stacksaga.status(); of several databases, a list |
     /// | /saga/ID | the timeline of a saga, one line for each event |

@@ -15,6 +15,18 @@ constexpr const char *SQL_SESSION =
     "       pg_catalog.set_config('default_transaction_read_only', 'on', false)";
 constexpr const char *SQL_PING = "SELECT 1";
 constexpr const char *SQL_STATUS = "SELECT stacksaga.status()";
+constexpr const char *SQL_RINGS =
+    "SELECT pg_catalog.string_agg(pg_catalog.format('ring %s/%s: epoch %s, %s %% owned,'"
+    "           ' nodes active %s, suspected %s, dead %s, draining %s', r.region, r.cluster,"
+    "           coalesce(r.epoch, 0), pg_catalog.round((100 * r.coverage)::numeric, 1), n.active,"
+    "           n.suspected, n.dead, n.draining), E'\\n' ORDER BY r.region, r.cluster)"
+    "  FROM stacksaga.ring_status AS r"
+    " CROSS JOIN LATERAL (SELECT pg_catalog.count(*) FILTER (WHERE state = 'active') AS active,"
+    "           pg_catalog.count(*) FILTER (WHERE state = 'suspected') AS suspected,"
+    "           pg_catalog.count(*) FILTER (WHERE state = 'dead') AS dead,"
+    "           pg_catalog.count(*) FILTER (WHERE state = 'draining') AS draining"
+    "      FROM stacksaga.nodes AS n WHERE n.region = r.region AND n.cluster = r.cluster) AS n"
+    " WHERE (r.region || r.cluster) !~ '[[:cntrl:]]'";
 // One row for each label; a sample without labels has one row with NULLs.
 constexpr const char *SQL_METRICS =
     "SELECT m.n, m.name, m.value, l.key, l.value"
@@ -81,6 +93,14 @@ asio::awaitable<std::string> StatusReader::status() {
     co_return co_await keep(connection_, status_, [this]() -> asio::awaitable<std::string> {
         const Parameters none;
         const Rows rows = co_await connection_.query(SQL_STATUS, none);
+        co_return std::string(rows.text(0, 0));
+    });
+}
+
+asio::awaitable<std::string> StatusReader::rings() {
+    co_return co_await keep(connection_, rings_, [this]() -> asio::awaitable<std::string> {
+        const Parameters none;
+        const Rows rows = co_await connection_.query(SQL_RINGS, none);
         co_return std::string(rows.text(0, 0));
     });
 }

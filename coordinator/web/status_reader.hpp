@@ -34,6 +34,9 @@ public:
     /// stacksaga.status(), as JSON.
     asio::awaitable<std::string> status();
 
+    /// Lines about the rings for people: nodes by state, epoch, and how much is owned.
+    asio::awaitable<std::string> rings();
+
     /// stacksaga.metrics().
     asio::awaitable<std::vector<Sample>> metrics();
 
@@ -67,6 +70,7 @@ private:
     SharedConnection timeline_connection_;
     Kept<bool> ready_;
     Kept<std::string> status_;
+    Kept<std::string> rings_;
     Kept<std::vector<Sample>> metrics_;
     MetricDescriptions descriptions_;
     int described_ = 0; ///< which connection has read the descriptions

@@ -144,6 +144,7 @@ is(value(qq{SELECT string_agg(discard_reason || ' by ' || discarded_by, ', ') FR
 is($code, 1, 'a message is discarded once');
 like($err, qr/$ids[1]/, 'and the second time the error names it');
 acts('redriving one', $dead, 'redrive', $ids[3], '--subscription', 'billing');
+is(value(q{SELECT count(*) FROM stacksaga.operator_actions WHERE action = 'redrive' AND reason = 'because of redriving one'}), '1', 'recorded why');
 ok(StacksagaSite::billed($node, 1), 'a redriven message is delivered again');
 like(acts('redriving all', $dead, 'redrive', '--subscription', 'billing', '--spread', '1 second'), qr/$ids[0].*$ids[4]|$ids[4].*$ids[0]/s, 'the rest by their subscription');
 is(value($dead), '0', 'none is left');
@@ -151,6 +152,18 @@ is(value($dead), '0', 'none is left');
 ok(StacksagaSite::billed($node, 4), 'and all of these are delivered, with what one of them held');
 is(value(qq{SELECT count(*) FROM billed WHERE message_id IN ('$ids[1]', '$ids[2]')}), '0', 'but no discarded one');
 is(value(q{SELECT count(*) FROM stacksaga.operator_actions WHERE role_name = 'page' AND action ~ 'redrive|discard'}), '5', 'each message recorded once');
+
+# All means all, however many a call takes.
+$node->safe_psql('postgres', q{UPDATE bank SET is_open = false;
+	SELECT stacksaga.create_subscription('copying', 'copies', 'public.bill(stacksaga.message)', stop_on_first_failure => false);
+	SELECT count(stacksaga.publish('copies', '{}')) FROM generate_series(1, 1100) AS n});
+$node->poll_query_until('postgres', q{WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
+	SELECT n >= 0 AND (SELECT count(*) FROM stacksaga.dead_messages WHERE subscription = 'copying') = 1100 FROM done}) or die;
+($code, $out, $err) = execute('redrive', '--subscription', 'copying', '--reason', 'all');
+like($err, qr/^These are the oldest 1000; --yes redrives all\.$/m, 'a dry run of more than a call takes says so');
+($code, $out, $err) = execute('redrive', '--subscription', 'copying', '--reason', 'all', '--yes', '--json');
+is(scalar(@{ decode_json($out)->{rows} }), 1100, 'all are redriven');
+is(value(q{SELECT count(*) FROM stacksaga.dead_messages WHERE subscription = 'copying'}), '0', 'and none is left');
 
 # A key is found whole, however many keys begin with it.
 $node->safe_psql('postgres', q{

@@ -55,7 +55,8 @@ sub answers
 
 answers('/livez', 200, 'it is alive');
 answers('/readyz', 200, 'it is ready');
-like(get('/health')->{content}, qr/live: ok\nready: ok/, 'health has both');
+like(get('/health')->{content}, qr/live: ok\nready: ok\nring default\/default: epoch \d+, [\d.]+ % owned, nodes active 1, suspected 0, dead 0, draining 0\n/,
+	'health has both, and a summary of each ring');
 
 my $status = decode_json(get('/status')->{content});
 is($status->{database}, 'postgres', 'status is that of the database');

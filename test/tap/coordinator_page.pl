@@ -317,6 +317,8 @@ ok(StacksagaSite::billed($node, 5), 'and all but the discarded one are delivered
 is($node->safe_psql('postgres', "SELECT count(*) FROM billed WHERE message_id = '$discarded'"), '0', 'that one never');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.operator_actions WHERE on_behalf_of = 'alice' AND action ~ 'redrive|discard'}), '5',
 	'each is recorded with her name');
+is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT reason, ', ') FROM stacksaga.operator_actions WHERE action = 'redrive'}), 'all the others, the bank is open',
+	'and with the reason that she gave');
 $browser->becomes(q{/Dead messages, the oldest first: none/.test(document.querySelector('#view').innerText)}, 'the page shows none');
 
 # A queue and a schedule are paused and go on; a step is resolved with what it returns.
