@@ -16,8 +16,8 @@ constexpr const char *SQL_SESSION =
 constexpr const char *SQL_PING = "SELECT 1";
 constexpr const char *SQL_STATUS = "SELECT stacksaga.status()";
 constexpr const char *SQL_RINGS =
-    "SELECT pg_catalog.string_agg(pg_catalog.format('ring %s/%s: epoch %s, %s %% owned,'"
-    "           ' nodes active %s, suspected %s, dead %s, draining %s', r.region, r.cluster,"
+    "SELECT pg_catalog.string_agg(pg_catalog.format('ring %s/%s: epoch %s, %s %% owned, "
+    "nodes active %s, suspected %s, dead %s, draining %s', r.region, r.cluster,"
     "           coalesce(r.epoch, 0), pg_catalog.round((100 * r.coverage)::numeric, 1), n.active,"
     "           n.suspected, n.dead, n.draining), E'\\n' ORDER BY r.region, r.cluster)"
     "  FROM stacksaga.ring_status AS r"

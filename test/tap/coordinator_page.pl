@@ -128,10 +128,10 @@ for my $width (390, 820, 1280)
 is($browser->evaluate(q{document.querySelectorAll('#view img, #view script, #problems img').length}), 0, 'markup in names stays text');
 
 # Problems are above every view, each a line that opens, grouped by error.
-like($browser->text('#summary'), qr/^3 parked sagas, 1 blocked key, 1 lagging subscription, 1 unresponsive node, \d+ findings?\.$/,
+like($browser->text('#summary'), qr/^3 parked sagas, 1 blocked key, 1 dead message, 1 lagging subscription, 1 unresponsive node, \d+ findings?\.$/,
 	'a summary is announced to a screen reader');
 is($browser->evaluate(q{document.querySelector('#summary').getAttribute('role')}), 'status', 'when it changes');
-like($browser->text('#problems'), qr/2 \S+ transfer parked at debit, undoing it: the bank is closed/, 'sagas of one error are one line');
+like($browser->text('#problems'), qr/3 \S+ parcel, transfer parked at debit, ship: the bank is closed/, 'sagas of one error are one line');
 is($browser->evaluate(q{document.querySelectorAll('#problems details[open]').length}), 0, 'which is closed');
 cmp_ok($browser->evaluate(q{document.querySelector('#problems').offsetHeight}), '<', 250, 'and does not push the view away');
 is($browser->evaluate(q{document.querySelectorAll('#problems > details').length}), 6, 'the others are behind one more line');
