@@ -83,7 +83,7 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = 'XX999', MESSAGE = 'PostgreSQL refuses the change';
         END;
     END LOOP;
-    SELECT string_agg(d.severity, ',') INTO doctor FROM stacksaga.doctor() AS d WHERE check_name = 'tables';
+    SELECT string_agg(d.severity, ',') INTO doctor FROM stacksaga_internal.doctor_tables() AS d;
     BEGIN
         EXECUTE question INTO answer;
     EXCEPTION WHEN OTHERS THEN
