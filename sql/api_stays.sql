@@ -33,7 +33,7 @@ complete_step|3|saga_id uuid, step text, lease bigint, output jsonb DEFAULT NULL
 complete_steps|3|saga_ids uuid[], steps text[], leases bigint[], outputs jsonb[] DEFAULT NULL::jsonb[]|TABLE(saga_id uuid, step text, status text, sqlstate text)
 create_ring|2|region text, cluster text, window_length interval DEFAULT '00:01:00'::interval, publish_lead interval DEFAULT '00:00:30'::interval, strategy text DEFAULT 'consistent'::text, slots integer DEFAULT 256, on_missing_window text DEFAULT 'keep'::text|integer
 create_schedule|3|schedule text, saga text, cron text, input jsonb DEFAULT '{}'::jsonb, timezone text DEFAULT 'UTC'::text, catch_up text DEFAULT 'last'::text, overlap text DEFAULT 'allow'::text|void
-create_subscription|2|subscription text, topic text, handler text DEFAULT NULL::text, stop_on_first_failure boolean DEFAULT true, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, start_at text DEFAULT 'now'::text, fallback text DEFAULT NULL::text, partitions integer DEFAULT 16|void
+create_subscription|2|subscription text, topic text, handler text DEFAULT NULL::text, stop_on_first_failure boolean DEFAULT true, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, start_at text DEFAULT 'now'::text, fallback text DEFAULT NULL::text, partitions integer DEFAULT 16, successor_of text DEFAULT NULL::text|void
 dead_messages|\N||subscription text, topic text, key text, message_id uuid, dead_since timestamp with time zone, attempts integer, last_error text, payload jsonb, region text, cluster text
 dedupe_state|2|scope text, key text|TABLE(rung text, state text, created_at timestamp with time zone, expires_at timestamp with time zone, detail jsonb)
 define_saga|2|name text, steps stacksaga.step_definition[], deadline interval DEFAULT NULL::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, compensation_retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, on_compensation_failure text DEFAULT 'park'::text|integer
@@ -124,7 +124,7 @@ saga_spans|1|saga_ids uuid[]|TABLE(saga_id uuid, trace_id text, span_id text, pa
 saga_timeline|1|saga_id uuid|SETOF text
 saga_transitions|0||TABLE(from_status text, to_status text, direction text, sentence text, of_child boolean)
 sagas|\N||saga_id uuid, saga text, version integer, key text, status text, current_step text, attempt integer, paused_until timestamp with time zone, region text, cluster text, token bigint, input jsonb, output jsonb, last_error text, created_at timestamp with time zone, updated_at timestamp with time zone, finished_at timestamp with time zone, parent_id uuid, pause_reason text, priority integer, group_key text, attributes jsonb, compensation_requested text
-schedules|\N||schedule text, saga text, cron text, timezone text, paused boolean, next_run timestamp with time zone, last_run timestamp with time zone, last_saga_id uuid, catch_up text, overlap text, input jsonb, role text, failures integer, failed_since timestamp with time zone, last_error text, next_attempt timestamp with time zone, paused_since timestamp with time zone, pause_reason text, region text, cluster text
+schedules|\N||schedule text, saga text, cron text, timezone text, paused boolean, next_run timestamp with time zone, last_run timestamp with time zone, last_saga_id uuid, catch_up text, overlap text, input jsonb, role text, failures integer, failed_since timestamp with time zone, last_error text, next_attempt timestamp with time zone, paused_since timestamp with time zone, pause_reason text, region text, cluster text, skipped bigint, skipped_since timestamp with time zone
 set_queue|1|queue text, max_running integer DEFAULT NULL::integer, max_running_per_group integer DEFAULT NULL::integer, rate integer DEFAULT NULL::integer, rate_interval interval DEFAULT '00:00:01'::interval|void
 signal_saga|2|saga_id uuid, signal text, payload jsonb DEFAULT '{}'::jsonb, message_id text DEFAULT NULL::text|boolean
 signal_step|2|name text, signal text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
@@ -138,6 +138,7 @@ stacksaga.coordination|\N||enum
 stacksaga.databases|\N||string
 stacksaga.dedupe_retention|\N||integer s
 stacksaga.failed_saga_retention|\N||integer s
+stacksaga.key_retention|\N||integer s
 stacksaga.max_payload|\N||integer B
 stacksaga.message_timeout|\N||integer ms
 stacksaga.notify|\N||bool

@@ -44,7 +44,7 @@ SELECT (SELECT count(*) FROM stacksaga.effect e
 
 -- what is kept, and how long
 SELECT name, setting, unit, context FROM pg_settings
- WHERE name IN ('stacksaga.saga_retention', 'stacksaga.failed_saga_retention') ORDER BY name;
+ WHERE name IN ('stacksaga.saga_retention', 'stacksaga.failed_saga_retention', 'stacksaga.key_retention') ORDER BY name;
 
 -- one of each
 SELECT created FROM stacksaga.start_saga('retention_good');
@@ -106,9 +106,49 @@ SET stacksaga.clock_offset = '51 days';
 SELECT stacksaga.expire_sagas();
 SELECT count(*) FROM retention_left WHERE saga = 'retention_keyed';
 
--- and then the key is free
-SELECT created FROM stacksaga.start_saga('retention_keyed', '{"another": "input"}', key => 'k');
+-- but the key stands for them on: nothing starts a second time, and another input is refused
+SELECT saga_id = stacksaga.saga_id_of('retention_keyed', 'k', 1) AS is_latest, created
+  FROM stacksaga.start_saga('retention_keyed', key => 'k');
+SELECT stacksaga.start_saga('retention_keyed', '{"another": "input"}', key => 'k');
+SELECT stacksaga.start_saga('retention_keyed', key => 'k', on_conflict => 'fail');
+SELECT status, output, error, failed_step, finished_at < stacksaga.clock_now() - interval '30 days' AS then
+  FROM stacksaga.saga_result(stacksaga.saga_id_of('retention_keyed', 'k', 1));
+SELECT count(*) FROM stacksaga.sagas WHERE key = 'k';
+-- a failed one may be started again, which is the next run; it is removed on its own
+SELECT saga_id = stacksaga.saga_id_of('retention_keyed', 'k', 2) AS is_next, created
+  FROM stacksaga.start_saga('retention_keyed', key => 'k', on_conflict => 'restart_if_failed');
 SELECT stacksaga.run_pending() > 0 AS ran;
+SELECT run, status FROM retention_left WHERE saga = 'retention_keyed';
+SET stacksaga.clock_offset = '82 days';
+SELECT stacksaga.expire_sagas();
+SELECT saga_id = stacksaga.saga_id_of('retention_keyed', 'k', 2) AS is_latest, created
+  FROM stacksaga.start_saga('retention_keyed', key => 'k');
+SET stacksaga.clock_offset = '171 days';
+SELECT stacksaga.expire_sagas();
+SELECT count(*) FROM stacksaga.removed_saga r
+ WHERE r.saga_id IN (SELECT stacksaga.saga_id_of('retention_keyed', 'k', n) FROM generate_series(0, 2) n);
+SELECT created FROM stacksaga.start_saga('retention_keyed', key => 'k');
+-- and when the retention of keys is over the key is free, also before a sweep has passed
+SET stacksaga.clock_offset = '173 days';
+SELECT saga_id = stacksaga.saga_id_of('retention_keyed', 'k', 0) AS is_first, created
+  FROM stacksaga.start_saga('retention_keyed', '{"another": "input"}', key => 'k');
+SELECT stacksaga.run_pending() > 0 AS ran;
+SELECT stacksaga.expire_sagas();
+SELECT count(*) FROM stacksaga.removed_saga r
+ WHERE r.saga_id IN (SELECT stacksaga.saga_id_of('retention_keyed', 'k', n) FROM generate_series(0, 2) n);
+-- without a key nothing is left of a saga
+SELECT saga_id AS anonymous FROM stacksaga.start_saga('retention_good') \gset
+SELECT created FROM stacksaga.start_saga('retention_good', key => 'good');
+SELECT stacksaga.run_pending() > 0 AS ran;
+SET stacksaga.clock_offset = '181 days';
+SELECT stacksaga.expire_sagas();
+\set VERBOSITY sqlstate
+SELECT stacksaga.saga_result(:'anonymous');
+\set VERBOSITY default
+SELECT status, output, failed_step FROM stacksaga.saga_result(stacksaga.saga_id_of('retention_good', 'good'));
+SELECT created FROM stacksaga.start_saga('retention_good', key => 'good', on_conflict => 'restart_if_failed');
+ALTER SYSTEM SET stacksaga.key_retention = 0;
+SET stacksaga.clock_offset = '51 days';
 
 -- in small batches, and only sagas of the ring of the session
 SELECT count(*) FROM (SELECT stacksaga.start_saga('retention_good') FROM generate_series(1, 25)) AS s;

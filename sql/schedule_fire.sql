@@ -95,6 +95,56 @@ SELECT stacksaga.fire_schedules();
 SELECT pg_temp.runs('single');
 SELECT stacksaga.drop_schedule('single');
 
+-- What was skipped in a row is counted until a run starts.
+SELECT pg_temp.set_clock('2034-01-01 00:30:00Z');
+SELECT stacksaga.create_schedule('counted', 'polish', '0 * * * *', overlap => 'skip');
+SELECT pg_temp.set_clock('2034-01-01 01:00:01Z');
+SELECT stacksaga.fire_schedules() > 0 AS fired;
+SELECT pg_temp.set_clock('2034-01-01 02:00:01Z');
+SELECT stacksaga.fire_schedules() > 0 AS fired;
+SELECT pg_temp.set_clock('2034-01-01 03:00:01Z');
+SELECT stacksaga.fire_schedules() > 0 AS fired;
+SELECT skipped, skipped_since FROM stacksaga.schedules WHERE schedule = 'counted';
+SELECT count(*) FROM stacksaga.doctor() WHERE detail LIKE '%schedule "counted"%';
+SELECT pg_temp.set_clock('2034-01-01 04:00:01Z');
+SELECT stacksaga.fire_schedules() > 0 AS fired;
+SELECT severity, regexp_replace(detail, '[0-9a-f-]{36}', '(id)') AS detail, regexp_replace(fix, '[0-9a-f-]{36}', '(id)') AS fix
+  FROM stacksaga.doctor() WHERE detail LIKE '%schedule "counted"%';
+SELECT stacksaga.cancel_saga(last_saga_id, 'too slow') FROM stacksaga.schedules WHERE schedule = 'counted';
+-- The run was started again: the key stands for the new saga, which has not ended.
+SELECT created FROM stacksaga.start_saga('polish', '{"scheduled_at": "2034-01-01T01:00:00Z"}', 'counted@2034-01-01T01:00:00Z',
+                                         'restart_if_failed');
+SELECT pg_temp.set_clock('2034-01-01 05:00:01Z');
+SELECT stacksaga.fire_schedules() > 0 AS fired;
+SELECT skipped FROM stacksaga.schedules WHERE schedule = 'counted';
+SELECT stacksaga.cancel_saga(saga_id, 'too slow as well') FROM stacksaga.sagas
+ WHERE key = 'counted@2034-01-01T01:00:00Z' AND status <> 'failed';
+SELECT pg_temp.set_clock('2034-01-01 06:00:01Z');
+SELECT stacksaga.fire_schedules() > 0 AS fired;
+SELECT skipped, skipped_since, last_run FROM stacksaga.schedules WHERE schedule = 'counted';
+SELECT stacksaga.drop_schedule('counted');
+
+-- Missed runs that are all to be caught up wait for one another.
+SELECT stacksaga.create_schedule('waits', 'polish', '0 * * * *', catch_up => 'all', overlap => 'skip');
+SELECT pg_temp.set_clock('2034-01-01 09:30:00Z');
+SELECT stacksaga.fire_schedules() > 0 AS fired;
+SELECT stacksaga.fire_schedules();
+SELECT pg_temp.runs('waits');
+SELECT next_run, skipped, last_run FROM stacksaga.schedules WHERE schedule = 'waits';
+SELECT count(*) FROM stacksaga.doctor() WHERE detail LIKE '%schedule "waits"%';
+SELECT stacksaga.cancel_saga(last_saga_id, 'done with it') FROM stacksaga.schedules WHERE schedule = 'waits';
+SELECT stacksaga.fire_schedules();
+SELECT pg_temp.runs('waits');
+SELECT stacksaga.cancel_saga(last_saga_id, 'done with it') FROM stacksaga.schedules WHERE schedule = 'waits';
+SELECT stacksaga.fire_schedules();
+SELECT pg_temp.runs('waits');
+SELECT pg_temp.set_clock('2034-01-03 09:30:00Z');
+SELECT stacksaga.fire_schedules() >= 0 AS fired;
+SELECT severity, regexp_replace(detail, '[0-9a-f-]{36}', '(id)') AS detail FROM stacksaga.doctor() WHERE detail LIKE '%schedule "waits"%';
+SELECT stacksaga.cancel_saga(last_saga_id, 'done with it') FROM stacksaga.schedules WHERE schedule = 'waits';
+SELECT stacksaga.drop_schedule('waits');
+SELECT pg_temp.set_clock('2032-03-01 00:00:00Z');
+
 -- The days on which clocks change: skipped times run once after the gap, repeated ones at their first.
 CREATE FUNCTION pg_temp.run_through(schedule text, cron text, zone text, first timestamptz, hours integer)
 RETURNS TABLE (utc text, local timestamp) LANGUAGE plpgsql AS $$

@@ -17,6 +17,7 @@ constexpr int max_payload_default = 1024 * 1024;
 constexpr int payload_limit = 256 * 1024 * 1024; // what jsonb itself can hold in one string
 constexpr int saga_retention_default = 7 * 24 * 3600,
               failed_saga_retention_default = 30 * 24 * 3600;
+constexpr int key_retention_default = 90 * 24 * 3600;
 constexpr size_t on_behalf_of_bytes_max = 255;
 constexpr int outbox_retention_default = 3 * 24 * 60 * 60;
 constexpr int message_timeout_default = 30 * 1000;
@@ -51,6 +52,15 @@ bool check_ring_name(char **value, void **, GucSource) {
     size_t length = strlen(*value);
     if (length == 0 || length > 63) {
         GUC_check_errdetail("The name must be 1 to 63 bytes long.");
+        return false;
+    }
+    return true;
+}
+
+bool check_key_retention(int *value, void **, GucSource) {
+    if (*value == 0) {
+        GUC_check_errdetail("A key that is forgotten at once would start its saga again.");
+        GUC_check_errhint("Use 1 s or more, or -1 to keep keys for ever.");
         return false;
     }
     return true;
@@ -107,6 +117,11 @@ void define_settings() {
         "stacksaga.failed_saga_retention", "Sets how long a failed saga is kept after its end.",
         "-1 keeps them for ever.", &values.failed_saga_retention, failed_saga_retention_default, -1,
         INT_MAX, PGC_SIGHUP, allow_in_parallel | GUC_UNIT_S, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "stacksaga.key_retention",
+        "Sets how long the key of a saga is remembered after its end, when the saga is removed.",
+        "-1 remembers keys for ever.", &values.key_retention, key_retention_default, -1, INT_MAX,
+        PGC_SIGHUP, allow_in_parallel | GUC_UNIT_S, check_key_retention, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.max_payload", "Sets the largest input, output or payload that is accepted.",
         nullptr, &values.max_payload, max_payload_default, 1024, payload_limit, PGC_SUSET,

@@ -16,6 +16,7 @@ struct Settings {
     char *databases;
     int dedupe_retention;      ///< s
     int failed_saga_retention; ///< s; negative: for ever
+    int key_retention;         ///< s; negative: for ever
     int max_payload;           ///< bytes
     int message_timeout;       ///< ms; 0: none
     bool notify;

@@ -34,11 +34,12 @@ CREATE OR REPLACE FUNCTION stacksaga.create_subscription(
     retry                 stacksaga.retry_policy DEFAULT NULL,
     start_at              text                   DEFAULT 'now',
     fallback              text                   DEFAULT NULL,
-    partitions            integer                DEFAULT 16
+    partitions            integer                DEFAULT 16,
+    successor_of          text                   DEFAULT NULL
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_create_subscription';
 COMMENT ON FUNCTION stacksaga.create_subscription IS
-    'Subscribes to a topic, or to all topics that begin with the text before its *, for as many consumers at once as there are partitions; the handler is looked up in the caller''s search_path and runs as the caller. Raises SG400, SG409 (it exists with other settings)';
+    'Subscribes to a topic, or to all topics that begin with the text before its *, for as many consumers at once as there are partitions; the handler is looked up in the caller''s search_path and runs as the caller; a successor goes on where another subscription stops. Raises SG400, SG404 (no such subscription to succeed), SG409 (it exists with other settings, or a session works on the other one)';
 
 CREATE OR REPLACE FUNCTION stacksaga.alter_subscription(
     subscription          text,

@@ -267,7 +267,19 @@ AS $$
            format('schedule "%s"%s has been due for %s', s.schedule, s.of_ring,
                   date_trunc('second', make_interval(secs => overdue))),
            s.in_ring || 'SELECT stacksaga.worker_ensure(); -- or stacksaga.fire_schedules()'
-      FROM schedule s WHERE s.failures = 0 AND overdue > 60
+      FROM schedule s WHERE s.failures = 0 AND overdue > 60 AND s.due_at = s.next_run
+    UNION ALL
+    SELECT 'warning', 'schedules',
+           CASE WHEN s.skipped > 0
+                THEN format('schedule "%s" has skipped %s runs in a row since %s, since saga %s has not ended',
+                            s.schedule, s.skipped, date_trunc('second', s.skipped_since), s.last_saga_id)
+                ELSE format('missed runs of schedule "%s" wait, since %s, for saga %s to end',
+                            s.schedule, date_trunc('second', s.next_run), s.last_saga_id) END,
+           format('SELECT * FROM stacksaga.saga_timeline(%L); -- says what it waits for', s.last_saga_id)
+      FROM schedule s
+     WHERE s.failures = 0
+       AND (s.skipped >= 3 OR s.skipped_since < stacksaga.clock_now() - interval '1 day'
+            OR (s.due_at > s.next_run AND overdue > 86400))
 $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_schedules IS
     'Internal: returns what doctor() says of schedules';

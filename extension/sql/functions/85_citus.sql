@@ -17,7 +17,7 @@ COMMENT ON FUNCTION stacksaga_internal.ladder_tables IS
 CREATE OR REPLACE FUNCTION stacksaga_internal.saga_tables() RETURNS regclass[]
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT ARRAY['stacksaga.saga', 'stacksaga.saga_attribute', 'stacksaga.work', 'stacksaga.effect',
+    SELECT ARRAY['stacksaga.saga', 'stacksaga.saga_attribute', 'stacksaga.removed_saga', 'stacksaga.work', 'stacksaga.effect',
                  'stacksaga.failure', 'stacksaga.saga_signal', 'stacksaga.saga_action',
                  'stacksaga.saga_contradiction', 'stacksaga.parked_saga']::regclass[]
 $$;

@@ -221,6 +221,33 @@ COMMENT ON COLUMN stacksaga.saga_attribute.attribute IS
 COMMENT ON INDEX stacksaga.saga_attribute_listed IS
     'The newest sagas of an attribute, status and definition';
 
+-- The key itself is not kept: it is in the id.
+CREATE TABLE stacksaga.removed_saga (
+    saga_id       uuid NOT NULL,
+    token         stacksaga.ring_token NOT NULL,
+    kept_since    timestamptz NOT NULL,
+    finished_at   timestamptz NOT NULL,
+    definition_id integer NOT NULL,
+    latest_run    integer NOT NULL,
+    status        stacksaga.saga_status NOT NULL,
+    fingerprint   bytea NOT NULL,
+    PRIMARY KEY (saga_id, token)
+);
+CREATE INDEX removed_saga_kept ON stacksaga.removed_saga (kept_since);
+COMMENT ON TABLE stacksaga.removed_saga IS
+    'One row per saga with a key that was removed: its key starts no other one until stacksaga.key_retention has passed';
+COMMENT ON COLUMN stacksaga.removed_saga.saga_id IS 'The id that the saga had, which is made from its name, key and run';
+COMMENT ON COLUMN stacksaga.removed_saga.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.removed_saga.kept_since IS
+    'When its retention began: at its end; of a key with several runs when the latest was removed; infinity: not yet';
+COMMENT ON COLUMN stacksaga.removed_saga.finished_at IS 'When it completed or failed';
+COMMENT ON COLUMN stacksaga.removed_saga.definition_id IS 'The version of the definition that it began with';
+COMMENT ON COLUMN stacksaga.removed_saga.latest_run IS
+    'Of the first run of a key: the latest one, which may still be there';
+COMMENT ON COLUMN stacksaga.removed_saga.status IS 'completed or failed';
+COMMENT ON COLUMN stacksaga.removed_saga.fingerprint IS 'Hash of its input';
+COMMENT ON INDEX stacksaga.removed_saga_kept IS 'Which keys are to be forgotten next';
+
 -- Everything that is due now or later, and for whom. Deleted when done: as large as the live work.
 -- due_at: not yet claimed: when it may be; claimed: when its lease or its timeout runs out.
 -- The columns stand in an order that wastes no bytes on alignment.
@@ -489,6 +516,7 @@ SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_definition_definition
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.definition_step', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_attribute', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.removed_saga', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.work', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.effect', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.failure', '');

@@ -21,6 +21,8 @@ CREATE TABLE stacksaga.schedule (
     failures     integer NOT NULL DEFAULT 0,
     failed_since timestamptz,
     last_error   text,
+    skipped      bigint NOT NULL DEFAULT 0,
+    skipped_since timestamptz,
     PRIMARY KEY (schedule, token)
 );
 CREATE INDEX schedule_due ON stacksaga.schedule (ring_id, due_at);
@@ -50,6 +52,9 @@ COMMENT ON COLUMN stacksaga.schedule.due_at IS
 COMMENT ON COLUMN stacksaga.schedule.last_run IS 'The latest instant that has started a saga';
 COMMENT ON COLUMN stacksaga.schedule.failures IS
     'How often in a row its next run could not start a saga';
+COMMENT ON COLUMN stacksaga.schedule.skipped IS
+    'How many runs in a row overlap has skipped since the last one that started';
+COMMENT ON COLUMN stacksaga.schedule.skipped_since IS 'The instant of the first one of these';
 COMMENT ON INDEX stacksaga.schedule_due IS 'Which schedule of a ring is next';
 
 CREATE TABLE stacksaga.schedule_action (

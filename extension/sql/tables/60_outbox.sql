@@ -154,6 +154,8 @@ CREATE TABLE stacksaga.subscription (
     start_origin          bigint,
     start_snapshot        pg_snapshot,
     created_at            timestamptz NOT NULL,
+    successor             text COLLATE "C",
+    taken_over_at         bigint[],
     UNIQUE (ring_id, subscription)
 );
 COMMENT ON TABLE stacksaga.subscription IS 'One row per subscription of a ring';
@@ -176,6 +178,10 @@ COMMENT ON COLUMN stacksaga.subscription.stop_on_first_failure IS
 COMMENT ON COLUMN stacksaga.subscription.retry IS 'The retry policy of its messages';
 COMMENT ON COLUMN stacksaga.subscription.start_origin IS
     'The system identifier of the cluster that start_snapshot belongs to';
+COMMENT ON COLUMN stacksaga.subscription.successor IS
+    'The subscription that has taken over from it: it keeps its retries and dead messages, and reads no more';
+COMMENT ON COLUMN stacksaga.subscription.taken_over_at IS
+    'How far the subscription that it has taken over from had read: tick and number of each of its partitions; null: its own positions say it';
 COMMENT ON COLUMN stacksaga.subscription.created_at IS 'When it was created';
 COMMENT ON COLUMN stacksaga.subscription.content IS
     'Its settings as text, which decides whether create_subscription() repeats them';

@@ -20,7 +20,9 @@ SELECT s.schedule,
        p.acted_at AS paused_since,
        p.reason AS pause_reason,
        r.region,
-       r.cluster
+       r.cluster,
+       s.skipped,
+       s.skipped_since
   FROM stacksaga.schedule s
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id
   LEFT JOIN LATERAL (

@@ -146,6 +146,9 @@ COMMENT ON COLUMN stacksaga.schedules.last_error IS 'Why';
 COMMENT ON COLUMN stacksaga.schedules.next_attempt IS 'When it is tried again';
 COMMENT ON COLUMN stacksaga.schedules.paused_since IS 'Since when it is paused';
 COMMENT ON COLUMN stacksaga.schedules.pause_reason IS 'The reason that was given';
+COMMENT ON COLUMN stacksaga.schedules.skipped IS
+    'How many runs in a row were skipped by overlap since the last one that started';
+COMMENT ON COLUMN stacksaga.schedules.skipped_since IS 'The instant of the first one of these';
 COMMENT ON COLUMN stacksaga.schedules.region IS 'The region of the ring';
 COMMENT ON COLUMN stacksaga.schedules.cluster IS 'The cluster of the ring';
 

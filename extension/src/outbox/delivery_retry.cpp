@@ -6,6 +6,7 @@
 #include "pg/lookup.hpp"
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
+#include "src/outbox/command.hpp"
 #include "src/outbox/delivery_order.hpp"
 #include "src/outbox/tables.hpp"
 
@@ -86,6 +87,14 @@ bool is_fallback(State state) {
     return state == State::fallback;
 }
 
+/// Removes the command of an attempt that has lost its lease.
+bool withdraw(const Subscription &s, const Message &m, TimestampTz now) {
+    if (!is_command_over(m))
+        return false;
+    finish_retry(s, m, now);
+    return true;
+}
+
 /// Gives up on a message that has had all its attempts: it was lost with its batch, or failed while
 /// the policy allowed more.
 bool give_up(const Subscription &s, Message m, TimestampTz now) {
@@ -107,8 +116,8 @@ bool give_up(const Subscription &s, Message m, TimestampTz now) {
 /// its key that is not among them.
 bool give_up_or_hold(const Subscription &s, std::span<const Message> messages, TimestampTz now) {
     for (const Message &m : messages)
-        if (give_up(s, m, now))
-            return false; // the later ones of its key are not due any more
+        if (withdraw(s, m, now) || give_up(s, m, now))
+            return false; // the later ones of its key may be due or not due now
     bool are_kept = true;
     std::optional<KeyPlace> first;
     const Message *last = nullptr; // the message that it was looked up for
@@ -182,6 +191,8 @@ std::span<Message> due_fallbacks(const Subscription &s, int16 partition, int32 l
     std::span<Message> messages = due_rows(s, partition, limit, now, is_fallback);
     size_t count = 0;
     for (Message &m : messages) {
+        if (withdraw(s, m, now))
+            continue;
         if (is_blocking(s, m) && is_behind_another(s, m.token, place_of(m))) {
             hold(s, m.token, place_of(m), m.state);
             continue;
@@ -198,6 +209,9 @@ void decide_dispositions(const Subscription &s, std::span<const Message> message
         dispositions[i] = messages[i].deliver_at && *messages[i].deliver_at > now
                               ? Disposition::delay
                               : Disposition::deliver;
+    for (size_t i = 0; i < messages.size(); ++i)
+        if (is_command_over(messages[i]))
+            dispositions[i] = Disposition::over;
     if (messages.empty() || !may_be_settled(s, messages[0]))
         return;
     for (size_t i = 0; i < messages.size(); ++i)
@@ -218,8 +232,11 @@ void copy_out(const Subscription &s, const Message &m, Disposition disposition) 
     hold_behind(s, m);
 }
 
-void copy_out_unread(const Subscription &s, const Message &m, TimestampTz now) {
-    constexpr std::string_view reason = "it was not read before stacksaga.outbox_retention passed";
+namespace {
+
+/// release_key() has to follow.
+void copy_out_unread(const Subscription &s, const Message &m, std::string_view reason,
+                     TimestampTz now) {
     if (!is_blocking(s, m)) {
         write_retry(s, m,
                     {.state = next_state(m.state, Event::expire), .due_at = now, .error = reason});
@@ -228,6 +245,23 @@ void copy_out_unread(const Subscription &s, const Message &m, TimestampTz now) {
     write_retry(s, m,
                 {.state = next_state(m.state, Event::hold), .due_at = DT_NOEND, .error = reason});
     hold_behind(s, m);
+}
+
+} // namespace
+
+void copy_out_unhandled(const Subscription &s, std::span<const Message> messages,
+                        std::string_view reason, TimestampTz now) {
+    auto *dispositions =
+        static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
+    decide_dispositions(s, messages, now, {dispositions, messages.size()});
+    for (size_t i = 0; i < messages.size(); ++i)
+        if (dispositions[i] == Disposition::delay)
+            copy_out(s, messages[i], Disposition::delay);
+        else if (dispositions[i] != Disposition::settled && dispositions[i] != Disposition::over)
+            copy_out_unread(s, messages[i], reason, now);
+    for (const Message &m : messages)
+        if (m.key != 0)
+            release_key(s, m.token, now);
 }
 
 void copy_out_after_death(const Subscription &s, const Message &m, std::string_view error,

@@ -43,6 +43,7 @@ enum class Disposition : uint8_t {
     deliver,
     hold,   ///< an earlier message blocks its key
     delay,  ///< deliver_at is to come
+    over,   ///< the command of an attempt that has lost its lease: not to be delivered
     settled ///< a batch that was not acknowledged has copied it out before
 };
 void decide_dispositions(const Subscription &s, std::span<const Message> messages, TimestampTz now,
@@ -51,9 +52,10 @@ void decide_dispositions(const Subscription &s, std::span<const Message> message
 /// Copies a message out of the log, to hold or to delay it.
 void copy_out(const Subscription &s, const Message &m, Disposition disposition);
 
-/// Copies out a message that the subscription has not read and the log cannot keep any longer: it
-/// is due at once, or held; release_key() has to follow.
-void copy_out_unread(const Subscription &s, const Message &m, TimestampTz now);
+/// Copies out messages that are not to be read from the log any more, in the order of their keys:
+/// they are due at once, or delayed, or held.
+void copy_out_unhandled(const Subscription &s, std::span<const Message> messages,
+                        std::string_view reason, TimestampTz now);
 
 /// Copies out a message with whose batch the process of its handler died: it is delivered on its
 /// own, in its turn.

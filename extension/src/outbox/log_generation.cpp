@@ -132,21 +132,6 @@ void empty_generations(TimestampTz now) {
     }
 }
 
-/// Copies out messages that are older than the retention, in the order of their keys.
-void copy_out_expired(const Subscription &s, std::span<const Message> messages, TimestampTz now) {
-    auto *dispositions =
-        static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
-    decide_dispositions(s, messages, now, {dispositions, messages.size()});
-    for (size_t i = 0; i < messages.size(); ++i)
-        if (dispositions[i] == Disposition::delay)
-            copy_out(s, messages[i], Disposition::delay);
-        else if (dispositions[i] != Disposition::settled)
-            copy_out_unread(s, messages[i], now);
-    for (const Message &m : messages)
-        if (m.key != 0)
-            release_key(s, m.token, now);
-}
-
 /// Where a position may move without its reader: over messages that the subscription does not want,
 /// and over those that it has not read for so long that the log cannot keep them.
 struct Move {
@@ -195,7 +180,8 @@ bool carry_out(const Subscription &s, const Move &move, TimestampTz now) {
         return false;
     note_lost_batch(s, *position);
     mark_in_doubt(*position, move.expired);
-    copy_out_expired(s, move.expired, now);
+    copy_out_unhandled(s, move.expired, "it was not read before stacksaga.outbox_retention passed",
+                       now);
     // A batch whose lease ran out may still be acknowledged, unless its messages were given to
     // others or copied out; a batch of retries alone has none in the log.
     if (position->batch_id != 0 && position->batch_size == 0)

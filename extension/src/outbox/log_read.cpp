@@ -40,7 +40,7 @@ struct MessageList {
 
 /// Whether the subscription gets the message at all.
 bool is_wanted(const LogFilter &filter, const LogRow &row) {
-    if (DatumGetInt32(row.value(LogColumn::ring_id)) != filter.ring_id ||
+    if (filter.is_over || DatumGetInt32(row.value(LogColumn::ring_id)) != filter.ring_id ||
         !filter.wants(row.topic()))
         return false;
     if (filter.start == nullptr)
@@ -81,8 +81,8 @@ struct Reading {
         const auto token = core::Token::from_int64(row.int8(LogColumn::token));
         const int16 partition = partition_of(token, filter.partitions);
         const int64 previous = ticks[window - 1].tick;
-        if (!share.wants(partition, {.tick = previous, .number = entry.number}) ||
-            !is_wanted(filter, row))
+        const LogPosition end{.tick = previous, .number = entry.number};
+        if (!share.wants(partition, end) || !is_wanted(filter, row) || filter.was_read(token, end))
             return;
         Message m = row.copy();
         m.partition = partition;
@@ -300,8 +300,12 @@ std::optional<Backlog> count_backlog(const LogFilter &filter, int16 partition, L
         const bool is_delivered =
             ticks[0].sees(entry) ||
             (ticks.size() > 1 && ticks[1].sees(entry) && entry.number <= from.number);
+        const size_t window = core::window_of(ticks, entry);
+        const bool was_read =
+            window > 0 && window < ticks.size() &&
+            filter.was_read(token, {.tick = ticks[window - 1].tick, .number = entry.number});
         if (!is_delivered && partition_of(token, filter.partitions) == partition &&
-            is_wanted(filter, row) &&
+            is_wanted(filter, row) && !was_read &&
             !std::binary_search(but_not.begin(), but_not.end(), entry.number)) {
             ++backlog.messages;
             backlog.oldest =

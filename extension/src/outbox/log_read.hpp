@@ -51,6 +51,17 @@ struct LogFilter {
     const core::Snapshot
         *start; ///< messages that it sees are older than the subscription; may be null
 
+    /// Of a subscription that another one has taken over from: it reads no more.
+    bool is_over = false;
+    /// How far the subscription that it has taken over from had read, by partitions of that one or
+    /// finer ones; empty: its own positions say it.
+    std::span<const core::LogPosition> taken_over{};
+
+    /// Whether the subscription that it has taken over from had read the message.
+    bool was_read(core::Token token, core::LogPosition end) const {
+        return !taken_over.empty() && end <= taken_over[static_cast<size_t>(partition_of(
+                                                 token, static_cast<int32>(taken_over.size())))];
+    }
     bool wants(std::string_view message_topic) const {
         return is_prefix ? message_topic.substr(0, topic.size()) == topic : message_topic == topic;
     }

@@ -23,6 +23,10 @@ struct NewMessage {
     std::optional<TimestampTz> deliver_at;
 };
 
+/// The id of the command of a message step: `lease` is that of its attempt, as text. The command is
+/// delivered while its attempt has this lease.
+pg_uuid_t command_id(std::string_view saga_id, std::string_view lease);
+
 /// Appends a message, which the caller has checked, to the log of the ring; returns its id. It may
 /// have any size: stacksaga.max_payload limits arguments of users. As the owner of the extension.
 pg_uuid_t publish_message(int32 ring_id, const NewMessage &message);

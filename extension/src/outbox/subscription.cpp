@@ -18,7 +18,7 @@ namespace {
     "       fallback_oid, takes_batch, definer::text, definer_oid, search_path,"                                        \
     "       stop_on_first_failure, start_origin, start_snapshot::text, (retry).max_attempts, (retry).initial_interval," \
     "       (retry).multiplier, (retry).max_interval, (retry).jitter, (retry).retry_on,"                                \
-    "       (retry).never_on, partitions FROM stacksaga.subscription"
+    "       (retry).never_on, partitions, successor, taken_over_at FROM stacksaga.subscription"
 constinit pg::Statement find_by_name{SUBSCRIPTION_COLUMNS
                                      " WHERE ring_id = $1 AND subscription = $2"};
 constinit pg::Statement find_by_id{SUBSCRIPTION_COLUMNS " WHERE subscription_id = $1"};
@@ -26,6 +26,18 @@ constinit pg::Statement list_with_handlers{
     "SELECT subscription_id FROM stacksaga.subscription"
     " WHERE ring_id = ANY ($1) AND (handler IS NOT NULL OR fallback IS NOT NULL)"
     " ORDER BY subscription_id"};
+
+/// From pairs of tick and number.
+std::span<const core::LogPosition> positions_of(Datum array) {
+    ArrayType *values = DatumGetArrayTypeP(array);
+    const auto *numbers = reinterpret_cast<const int64 *>(ARR_DATA_PTR(values));
+    const auto count = static_cast<size_t>(ArrayGetNItems(ARR_NDIM(values), ARR_DIMS(values))) / 2;
+    auto *positions =
+        static_cast<core::LogPosition *>(palloc(sizeof(core::LogPosition) * (count + 1)));
+    for (size_t i = 0; i < count; ++i)
+        positions[i] = {.tick = numbers[2 * i], .number = numbers[2 * i + 1]};
+    return {positions, count};
+}
 
 const Subscription *read_subscription(const pg::Rows &rows) {
     auto *s = new (palloc0(sizeof(Subscription))) Subscription{};
@@ -48,6 +60,12 @@ const Subscription *read_subscription(const pg::Rows &rows) {
                  .is_prefix = is_prefix,
                  .start_origin = rows.optional_int8(0, 13).value_or(0),
                  .start = nullptr};
+    if (std::optional<std::string_view> successor = rows.optional_text(0, 23)) {
+        s->successor = copy_view(*successor);
+        s->filter.is_over = true;
+    }
+    if (!rows.is_null(0, 24))
+        s->filter.taken_over = positions_of(rows.value(0, 24));
     if (std::optional<std::string_view> text = rows.optional_text(0, 14)) {
         s->start = snapshot_of_text(*text);
         s->filter.start = &s->start;

@@ -21,6 +21,7 @@ struct Subscription {
     RetryRules retry;
     LogFilter filter;
     core::Snapshot start;
+    std::string_view successor; ///< it has taken over; empty: none has
 };
 static_assert(std::is_trivially_destructible_v<Subscription>);
 

@@ -13,6 +13,7 @@
 #include "src/outbox/position.hpp"
 #include "src/outbox/subscription.hpp"
 #include "src/outbox/subscription_argument.hpp"
+#include "src/outbox/subscription_lock.hpp"
 
 namespace stacksaga {
 
@@ -38,9 +39,6 @@ constinit pg::Statement alter_content{
     "         'stop_on_first_failure', stop_on_first_failure, 'fallback', fallback,"
     "         'definer', definer, 'retry', to_jsonb(retry)))::text"
     " WHERE subscription_id = $1"};
-constinit pg::Statement find_consumer{
-    "SELECT consumer FROM stacksaga.subscription_position"
-    " WHERE subscription_id = $1 AND partition = $2 ORDER BY version DESC LIMIT 1"};
 constinit pg::Statement count_unhandled{
     "SELECT b.messages, (SELECT count(*) FROM stacksaga.dead_message AS d"
     "                     WHERE d.subscription_id = $1 AND d.discarded_at IS NULL)"
@@ -55,23 +53,6 @@ constinit pg::Statement delete_dead{
     "DELETE FROM stacksaga.dead_message WHERE subscription_id = $1"};
 constinit pg::Statement delete_subscription{
     "DELETE FROM stacksaga.subscription WHERE subscription_id = $1"};
-
-[[noreturn]] void raise_in_use(const Subscription &s, const char *detail, const char *hint) {
-    ereport(ERROR, (errcode(pg::sg409), errmsg("subscription \"%s\" is in use", clip(s.name)),
-                    errdetail("%s", detail), errhint("%s", hint)));
-}
-
-/// SG409 when a batch holds the partition.
-void require_unleased(const Subscription &s, const Position &position, TimestampTz now) {
-    if (!position.is_leased(now))
-        return;
-    pg::Rows rows = find_consumer.run(pg::param(s.id), pg::param(position.partition));
-    raise_in_use(s,
-                 psprintf("Consumer \"%s\" holds batch " INT64_FORMAT " of it under a lease.",
-                          clip(rows.text(0, 0)), position.batch_id),
-                 "Stop its consumers, and let them acknowledge what they hold or their leases run "
-                 "out.");
-}
 
 /// Locks the partition; SG409 while another session works on it.
 void require_free(const Subscription &s, int16 partition, TimestampTz now) {
@@ -144,23 +125,6 @@ struct Alteration {
 
     bool has_function() const { return handler || fallback; }
 };
-
-/// The subscription, with its settings and its partitions locked; waits for sessions that work on
-/// it.
-const Subscription &lock_subscription(std::string_view name) {
-    for (;;) { // it may be dropped, and created again, while we wait
-        const Subscription &s = find_subscription(name);
-        if (running_handler.is_of_subscription(s.id))
-            raise_in_use(s, "Its own handler is calling.",
-                         "Alter it in another transaction than that of its handler.");
-        lock_settings(s.id);
-        bool is_there = true;
-        for (int16 partition = 0; partition < s.partitions; ++partition)
-            is_there = lock_position(s.id, partition, true).has_value() && is_there;
-        if (is_there)
-            return *find_subscription(s.id);
-    }
-}
 
 /// All functions of a subscription run as one role, so a function that stays must be the caller's.
 void require_definer(const Subscription &s, const Alteration &a) {

@@ -35,6 +35,14 @@ Datum fingerprint_as_printed(Datum jsonb) {
     return sha256_of(printed_text(jsonb));
 }
 
+pg_uuid_t uuid_of_text(std::string_view text) {
+    pg_uuid_t id;
+    memcpy(id.data, VARDATA(DatumGetByteaP(sha256_of(text))), UUID_LEN);
+    id.data[6] = static_cast<unsigned char>((id.data[6] & 0x0f) | 0x80);
+    id.data[8] = static_cast<unsigned char>((id.data[8] & 0x3f) | 0x80);
+    return id;
+}
+
 pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) {
     std::string_view saga_utf8 = utf8_of_text(saga), key_utf8 = utf8_of_text(key);
     // The length of the name is part of it: whatever name and key hold, no two pairs are the same
@@ -42,11 +50,7 @@ pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) 
     const char *identity =
         psprintf("%zu %d %.*s%.*s", saga_utf8.size(), run, static_cast<int>(saga_utf8.size()),
                  saga_utf8.data(), static_cast<int>(key_utf8.size()), key_utf8.data());
-    pg_uuid_t id;
-    memcpy(id.data, VARDATA(DatumGetByteaP(sha256_of(identity))), UUID_LEN);
-    id.data[6] = static_cast<unsigned char>((id.data[6] & 0x0f) | 0x80);
-    id.data[8] = static_cast<unsigned char>((id.data[8] & 0x3f) | 0x80);
-    return id;
+    return uuid_of_text(identity);
 }
 
 // fingerprint(request jsonb) -> bytea

@@ -17,6 +17,9 @@ Datum fingerprint_of(Datum jsonb);
 /// The same of its numbers as they are printed.
 Datum fingerprint_as_printed(Datum jsonb);
 
+/// A version 8 UUID (RFC 9562) from the SHA-256 of a text.
+pg_uuid_t uuid_of_text(std::string_view text);
+
 /// The id of run `run` of the saga with this key, the same on a server of any encoding: a version 8
 /// UUID (RFC 9562) from SHA-256, so that one identity is one row and needs no second index.
 pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run);

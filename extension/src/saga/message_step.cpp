@@ -58,7 +58,8 @@ void run_message_step(Saga &saga, const Step &step, const Work &work, std::strin
                                    .type = step.name,
                                    .payload = command_of(saga, step, attempt),
                                    .headers = saga.headers,
-                                   .message_id = std::nullopt,
+                                   .message_id = command_id(uuid_text(saga.id),
+                                                            psprintf(INT64_FORMAT, *attempt.lease)),
                                    .deliver_at = std::nullopt});
     CRASH_POINT("message step: published, does not wait");
     const TimestampTz until = pg::time_plus(saga.now, step.timeout_us);

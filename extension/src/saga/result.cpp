@@ -7,6 +7,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/saga/retention.hpp"
 
 namespace stacksaga {
 
@@ -27,6 +28,11 @@ constinit pg::Statement select_result{
     "       s.finished_at"
     "  FROM stacksaga.saga s"
     " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
+// Of a saga that was removed its key is kept, and with it how it ended.
+constinit pg::Statement select_removed{
+    "SELECT status, NULL::jsonb, NULL::text, NULL::text, finished_at FROM stacksaga.removed_saga"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+    "   AND kept_since > $3"};
 constinit pg::Statement select_status{
     "SELECT status, xmin FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
@@ -56,6 +62,9 @@ STACKSAGA_FUNCTION(saga_result) {
     pg::ResultSet result(fcinfo);
     pg::with_spi([&] {
         pg::Rows rows = select_result.read(pg::param(id), token_param(id));
+        if (rows.empty())
+            rows = select_removed.read(pg::param(id), token_param(id),
+                                       pg::param_time(forgotten_until(pg::clock_now())));
         if (rows.empty())
             raise_unknown_saga(id);
         auto column = [&](int i) {

@@ -26,19 +26,20 @@ constexpr int32 sagas_max = 100000;
 // Completed sagas have direction act, failed ones compensate: so the index that finds both by the
 // instant of their end needs no status.
 #define FIND_EXPIRED(LOCK)                                                                         \
-    "SELECT s.saga_id, s.definition_id, s.latest_run, s.key"                                       \
+    "SELECT s.saga_id, s.definition_id, s.latest_run, s.key, s.run"                                \
     "  FROM unnest($2::integer[]) AS o(slot), LATERAL ("                                           \
-    "       SELECT saga_id, definition_id, latest_run, key FROM stacksaga.saga AS s"               \
+    "       SELECT saga_id, definition_id, latest_run, key, run FROM stacksaga.saga AS s"          \
     "        WHERE s.ring_id = $1 AND s.slot = o.slot AND s.direction = $3"                        \
     "          AND s.finished_at > $4 AND s.finished_at <= $5"                                     \
-    "          AND s.parent_id IS NULL AND s.run = 0"                                              \
+    "          AND s.parent_id IS NULL"                                                            \
     "        ORDER BY s.finished_at LIMIT $6" LOCK ") AS s"                                        \
     " LIMIT $6"
 constinit pg::Statement find_and_lock{FIND_EXPIRED(" FOR UPDATE SKIP LOCKED")};
 constinit pg::Statement find_here{FIND_EXPIRED(""), pg::Reads::this_node};
-#define LOCK_SAGA                                                                                  \
-    "SELECT definition_id, latest_run, direction, finished_at, key FROM stacksaga.saga" OF_SAGA    \
+#define LOCK_SAGA                                                                                    \
+    "SELECT definition_id, latest_run, direction, finished_at, key, run FROM stacksaga.saga" OF_SAGA \
     " FOR UPDATE"
+constinit pg::Statement find_id{"SELECT FROM stacksaga.saga" OF_SAGA};
 constinit pg::Statement lock_run{LOCK_SAGA " SKIP LOCKED"};
 constinit pg::Statement lock_child{LOCK_SAGA};
 
@@ -60,6 +61,27 @@ struct Deletions {
                                " RETURNING status, saga_id, attributes IS NOT NULL"},              \
         .attributes = pg::Statement{"DELETE FROM stacksaga.saga_attribute" OF},                    \
     }
+// A key with several runs is kept from now on, so that the rows of its runs go together.
+#define KEEP_KEYS(OF)                                                                              \
+    "INSERT INTO stacksaga.removed_saga AS r (saga_id, token, kept_since, finished_at,"            \
+    "       definition_id, latest_run, status, fingerprint)"                                       \
+    " SELECT saga_id, token, CASE WHEN run + latest_run > 0 THEN $3 ELSE finished_at END,"         \
+    "        finished_at, definition_id, latest_run, status, fingerprint"                          \
+    "   FROM stacksaga.saga" OF                                                                    \
+    "    AND key IS NOT NULL AND parent_id IS NULL AND (finished_at > $4 OR run + latest_run > 0)" \
+    " ON CONFLICT (saga_id, token) DO UPDATE SET kept_since = excluded.kept_since,"                \
+    "       finished_at = excluded.finished_at, definition_id = excluded.definition_id,"           \
+    "       latest_run = excluded.latest_run, status = excluded.status,"                           \
+    "       fingerprint = excluded.fingerprint"
+constinit pg::Statement keep_keys_of_many{KEEP_KEYS(OF_SAGAS " AND $2::bigint IS NULL")};
+constinit pg::Statement keep_keys_of_one{KEEP_KEYS(OF_SAGA)};
+constinit pg::Statement keep_first_run{"UPDATE stacksaga.removed_saga SET kept_since = $3" OF_SAGA
+                                       " AND latest_run = $4"};
+constinit pg::Statement last_forgotten{
+    "SELECT max(kept_since) FROM (SELECT kept_since FROM stacksaga.removed_saga"
+    " WHERE kept_since > $1 AND kept_since <= $2 ORDER BY kept_since LIMIT $3) AS due"};
+constinit pg::Statement forget_keys{
+    "DELETE FROM stacksaga.removed_saga WHERE kept_since > $1 AND kept_since <= $2"};
 constinit Deletions of_many DELETIONS(OF_SAGAS);
 constinit Deletions of_one DELETIONS(OF_SAGA);
 
@@ -140,9 +162,11 @@ bool add_later_runs(std::string_view saga, std::string_view key, int32 latest, T
     return true;
 }
 
-int64 remove_together(std::span<const pg_uuid_t> doomed) {
+int64 remove_together(std::span<const pg_uuid_t> doomed, TimestampTz now) {
     const pg::Param ids = pg::param_array(doomed);
     CRASH_POINT("retention: before the rows of sagas");
+    keep_keys_of_many.touch(ids, pg::param_null(INT8OID), pg::param_time(now),
+                            pg::param_time(forgotten_until(now)));
     for (pg::Statement &deletion : of_many.rows)
         deletion.touch(ids);
     CRASH_POINT("retention: only the sagas are left");
@@ -160,10 +184,12 @@ int64 remove_together(std::span<const pg_uuid_t> doomed) {
 }
 
 /// On Citus, where a statement names the shard.
-int64 remove_one_by_one(std::span<const pg_uuid_t> doomed) {
+int64 remove_one_by_one(std::span<const pg_uuid_t> doomed, TimestampTz now) {
     for (const pg_uuid_t &saga_id : doomed) {
         CHECK_FOR_INTERRUPTS();
         const pg::Param id = pg::param(saga_id), token = token_param(saga_id);
+        keep_keys_of_one.touch(id, token, pg::param_time(now),
+                               pg::param_time(forgotten_until(now)));
         for (pg::Statement &deletion : of_one.rows)
             deletion.touch(id, token);
         pg::Rows removed = of_one.sagas.run(id, token);
@@ -182,6 +208,7 @@ struct Expired {
     int32 definition_id;
     int32 latest_run;
     std::string_view key;
+    int32 run;
 };
 
 /// Locked. nullopt: on Citus, where it was found in a shard that has moved or changed since.
@@ -191,7 +218,8 @@ std::optional<Expired> read_expired(const pg::Rows &found, uint64 row, bool is_l
         return Expired{.id = id,
                        .definition_id = found.int4(row, 1),
                        .latest_run = found.int4(row, 2),
-                       .key = found.optional_text(row, 3).value_or("")};
+                       .key = found.optional_text(row, 3).value_or(""),
+                       .run = found.int4(row, 4)};
     hold_shard_of(id);
     pg::Rows now = lock_run.run(pg::param(id), token_param(id));
     if (now.empty())
@@ -199,12 +227,22 @@ std::optional<Expired> read_expired(const pg::Rows &found, uint64 row, bool is_l
     return Expired{.id = id,
                    .definition_id = now.int4(0, 0),
                    .latest_run = now.int4(0, 1),
-                   .key = now.optional_text(0, 4).value_or("")};
+                   .key = now.optional_text(0, 4).value_or(""),
+                   .run = now.int4(0, 5)};
 }
 
 /// Adds what is removed with it; false where some of that has to stay.
 bool add_all_runs(const Expired &e, TimestampTz now, Ids &doomed) {
     const Definition &definition = load_definition(e.definition_id);
+    if (e.run > 0) { // it goes with the first run, where that is there
+        const pg_uuid_t first = keyed_saga_id(definition.saga, e.key, 0);
+        if (!find_id.run(pg::param(first), token_param(first)).empty() ||
+            !add_tree(e.id, definition, doomed))
+            return false;
+        keep_first_run.touch(pg::param(first), token_param(first), pg::param_time(now),
+                             pg::param(e.run));
+        return true;
+    }
     return add_tree(e.id, definition, doomed) &&
            (e.latest_run == 0 || add_later_runs(definition.saga, e.key, e.latest_run, now, doomed));
 }
@@ -228,20 +266,40 @@ int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction dir
     }
     int64 removed = 0;
     if (doomed.count() > 0)
-        removed = is_locked ? remove_together(doomed.from(0)) : remove_one_by_one(doomed.from(0));
+        removed = is_locked ? remove_together(doomed.from(0), now)
+                            : remove_one_by_one(doomed.from(0), now);
     // What was found and has to stay must not be found for ever.
     if (static_cast<int64>(rows.count()) < limit || removed == 0)
         from = until;
     return removed;
 }
 
+/// Forgets about `limit` keys whose retention is over, the oldest first.
+void forget_expired_keys(TimestampTz now, int64 limit, TimestampTz &from) {
+    const TimestampTz until = forgotten_until(now);
+    if (until <= from)
+        return;
+    const std::optional<TimestampTz> last =
+        last_forgotten.run(pg::param_time(from), pg::param_time(until), pg::param(limit))
+            .optional_time(0, 0);
+    if (last)
+        forget_keys.touch(pg::param_time(from), pg::param_time(*last));
+    from = last.value_or(until);
+}
+
 } // namespace
+
+TimestampTz forgotten_until(TimestampTz now) {
+    const int seconds = pg::settings.key_retention;
+    return seconds < 0 ? DT_NOBEGIN : pg::time_plus(now, -int64{seconds} * USECS_PER_SEC);
+}
 
 int64 remove_expired_sagas(int32 ring_id, std::span<const int32> slots, int64 limit,
                            RetentionMemory &memory) {
     const TimestampTz now = pg::clock_now();
     const int64 removed =
         remove_of(ring_id, slots, core::Direction::act, now, limit, memory.completed_from);
+    forget_expired_keys(now, limit, memory.keys_from);
     return removed + remove_of(ring_id, slots, core::Direction::compensate, now,
                                std::max<int64>(limit - removed, 0), memory.failed_from);
 }

@@ -2,8 +2,9 @@
 // over. Sagas that run, are suspended or parked stay.
 //
 // A child is removed with its parent. The runs of a key are removed together, since the first row
-// says which run is the latest. An index in the order of removal finds them; nothing reads those
-// that stay.
+// says which run is the latest; what is left of a key is a row of removed_saga for each of its
+// runs, for stacksaga.key_retention. A run that was started after the first one was removed is
+// removed on its own. An index in the order of removal finds them; nothing reads those that stay.
 #pragma once
 #include "pg/pg.hpp"
 
@@ -13,8 +14,12 @@ namespace stacksaga {
 struct RetentionMemory {
     TimestampTz completed_from = DT_NOBEGIN;
     TimestampTz failed_from = DT_NOBEGIN;
+    TimestampTz keys_from = DT_NOBEGIN;
 };
 static_assert(std::is_trivially_destructible_v<RetentionMemory>);
+
+/// Keys that are kept since this instant or longer are forgotten; DT_NOBEGIN: none is.
+TimestampTz forgotten_until(TimestampTz now);
 
 /// Removes up to about `limit` sagas of these slots whose retention is over, oldest first in each
 /// slot; those that somebody holds are left for a call with a fresh memory. Returns how many it

@@ -15,6 +15,7 @@
 #include "src/common/limits.hpp"
 #include "src/ring/fingerprint.hpp"
 #include "src/saga/attribute_rows.hpp"
+#include "src/saga/retention.hpp"
 #include "src/saga/start_argument.hpp"
 #include "src/saga/tables.hpp"
 
@@ -61,6 +62,7 @@ struct Existing {
     bool same_input;
     int32 latest_run;
     std::string_view saga;
+    bool is_removed = false; ///< only its key is still known
 };
 
 std::optional<pg::TableRow> find_row(const pg_uuid_t &id, pg::RowLock lock = pg::RowLock::none) {
@@ -76,10 +78,31 @@ bool has_input(const Start &start, Datum fingerprint) {
     return is_equal(start.fingerprint) || is_equal(fingerprint_as_printed(start.input));
 }
 
+/// What is left of a saga that was removed, while its key is kept.
+std::optional<pg::TableRow> find_removed_row(const pg_uuid_t &id,
+                                             pg::RowLock lock = pg::RowLock::none) {
+    std::optional<pg::TableRow> row = removed_table.find_one(
+        {.key = std::array{pg::param(id), pg::param(token_of(id))}, .lock = lock});
+    if (row && row->time(RemovedColumn::kept_since) <= forgotten_until(pg::clock_now()))
+        return std::nullopt;
+    return row;
+}
+
+std::optional<Existing> find_removed(const Start &start, const pg_uuid_t &id) {
+    const std::optional<pg::TableRow> row = find_removed_row(id);
+    if (!row)
+        return std::nullopt;
+    return Existing{.status = *core::status_of(row->text(RemovedColumn::status)),
+                    .same_input = has_input(start, row->value(RemovedColumn::fingerprint)),
+                    .latest_run = row->int4(RemovedColumn::latest_run),
+                    .saga = load_definition(row->int4(RemovedColumn::definition_id)).saga,
+                    .is_removed = true};
+}
+
 std::optional<Existing> find_existing(const Start &start, const pg_uuid_t &id) {
     const std::optional<pg::TableRow> row = find_row(id);
     if (!row)
-        return std::nullopt;
+        return start.key ? find_removed(start, id) : std::nullopt;
     return Existing{.status = *core::status_of(row->text(SagaColumn::status)),
                     .same_input = has_input(start, row->value(SagaColumn::fingerprint)),
                     .latest_run = row->int4(SagaColumn::latest_run),
@@ -103,9 +126,13 @@ void require_same(const Start &start, const pg_uuid_t &id, const Existing &exist
 /// under the lock of its first run. nullopt: retention has just removed them.
 std::optional<Started> restart(const Start &start, const pg_uuid_t &first_id) {
     std::optional<pg::TableRow> first = find_row(first_id, pg::RowLock::no_key_update);
+    std::optional<pg::TableRow> removed;
     if (!first)
+        removed = find_removed_row(first_id, pg::RowLock::no_key_update);
+    if (!first && !removed)
         return std::nullopt;
-    int32 run = first->int4(SagaColumn::latest_run);
+    int32 run =
+        first ? first->int4(SagaColumn::latest_run) : removed->int4(RemovedColumn::latest_run);
     pg_uuid_t latest_id = keyed_saga_id(start.saga, *start.key, run);
     std::optional<Existing> latest = find_existing(start, latest_id);
     if (latest && latest->status != Status::failed) // another session has restarted it
@@ -113,9 +140,14 @@ std::optional<Started> restart(const Start &start, const pg_uuid_t &first_id) {
     pg_uuid_t id = keyed_saga_id(start.saga, *start.key, run + 1);
     if (!insert(start, id, run + 1))
         elog(ERROR, "run %d of key \"%s\" exists already", run + 1, clip(*start.key));
-    saga_table.update(*first,
-                      std::array{pg::assign(SagaColumn::latest_run, pg::param(run + 1)),
-                                 pg::assign(SagaColumn::updated_at, pg::param_time(start.now))});
+    if (first)
+        saga_table.update(
+            *first, std::array{pg::assign(SagaColumn::latest_run, pg::param(run + 1)),
+                               pg::assign(SagaColumn::updated_at, pg::param_time(start.now))});
+    else // it is kept for the new run
+        removed_table.update(
+            *removed, std::array{pg::assign(RemovedColumn::latest_run, pg::param(run + 1)),
+                                 pg::assign(RemovedColumn::kept_since, pg::param_time(DT_NOEND))});
     return Started{id, token_of(id), true};
 }
 
@@ -133,9 +165,11 @@ std::optional<Started> use_existing(const Start &start, const pg_uuid_t &id,
         latest = *found;
     }
     if (start.on_conflict == OnConflict::fail)
-        ereport(ERROR, (errcode(pg::sg409), errmsg("saga %s exists already", uuid_text(latest_id)),
-                        errdetail("It is %s.", core::name_of(latest.status).data()),
-                        errhint("Leave on_conflict out to get the existing saga.")));
+        ereport(ERROR,
+                (errcode(pg::sg409), errmsg("saga %s exists already", uuid_text(latest_id)),
+                 errdetail(latest.is_removed ? "It is %s, and was removed since." : "It is %s.",
+                           core::name_of(latest.status).data()),
+                 errhint("Leave on_conflict out to get the existing saga.")));
     if (start.on_conflict == OnConflict::restart_if_failed && latest.status == Status::failed)
         return restart(start, id);
     return Started{latest_id, token_of(latest_id), false};

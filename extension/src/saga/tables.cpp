@@ -116,6 +116,23 @@ constexpr std::array attribute_indexes{
                            AttributeColumn::saga_id}},
 };
 
+constexpr std::array removed_columns{
+    pg::TableColumn{"saga_id", UUIDOID},
+    token,
+    pg::TableColumn{"kept_since", TIMESTAMPTZOID},
+    pg::TableColumn{"finished_at", TIMESTAMPTZOID},
+    pg::TableColumn{"definition_id", INT4OID},
+    pg::TableColumn{"latest_run", INT4OID},
+    pg::TableColumn{"status", TEXTOID, not_null, "saga_status"},
+    pg::TableColumn{"fingerprint", BYTEAOID},
+};
+constexpr std::array removed_indexes{
+    pg::TableIndex{.name = "removed_saga_pkey",
+                   .key = {RemovedColumn::saga_id, RemovedColumn::token},
+                   .is_unique = true},
+    pg::TableIndex{.name = "removed_saga_kept", .key = {RemovedColumn::kept_since}},
+};
+
 constexpr std::array work_columns{
     pg::TableColumn{"saga_id", UUIDOID},
     pg::TableColumn{"step_no", INT2OID},
@@ -325,6 +342,8 @@ constinit pg::Table saga_table{
     {.name = "saga", .columns = saga_columns, .indexes = saga_indexes, .triggers = saga_triggers}};
 constinit pg::Table attribute_table{
     {.name = "saga_attribute", .columns = attribute_columns, .indexes = attribute_indexes}};
+constinit pg::Table removed_table{
+    {.name = "removed_saga", .columns = removed_columns, .indexes = removed_indexes}};
 constinit pg::Table work_table{{.name = "work", .columns = work_columns, .indexes = work_indexes}};
 constinit pg::Table effect_table{
     {.name = "effect", .columns = effect_columns, .indexes = effect_indexes}};

@@ -37,6 +37,17 @@ enum class SagaColumn : uint8 {
     headers,
 };
 
+enum class RemovedColumn : uint8 {
+    saga_id = 1,
+    token,
+    kept_since,
+    finished_at,
+    definition_id,
+    latest_run,
+    status,
+    fingerprint,
+};
+
 enum class AttributeColumn : uint8 {
     saga_id = 1,
     token,
@@ -135,6 +146,7 @@ enum class WorkIndex : uint8 {
 extern constinit pg::Table definition_table; ///< read alone
 extern constinit pg::Table saga_table;
 extern constinit pg::Table attribute_table;
+extern constinit pg::Table removed_table;
 extern constinit pg::Table work_table;
 extern constinit pg::Table effect_table;
 extern constinit pg::Table failure_table;

@@ -38,7 +38,7 @@ constexpr core::RetryPolicy pauses{.max_attempts = 0,
 
 constinit pg::Statement lock_due{
     "SELECT schedule, token::bigint, saga, cron, timezone, input, catch_up, overlap, next_run,"
-    "       last_saga_id, failures, definer::text, definer_oid"
+    "       last_saga_id, failures, skipped, skipped_since, definer::text, definer_oid"
     "  FROM stacksaga.schedule WHERE ring_id = $1 AND due_at <= $2"
     " ORDER BY due_at LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED"};
 constinit pg::Statement find_next_due{
@@ -48,14 +48,15 @@ constinit pg::Statement find_next_due{
 constinit pg::Statement start_run{
     "SELECT saga_id FROM stacksaga.start_saga(saga => $1, key => $2,"
     "       input => $3 || pg_catalog.jsonb_build_object('scheduled_at', $4::text))"};
-constinit pg::Statement find_status{
-    "SELECT status FROM stacksaga.saga"
+constinit pg::Statement find_saga{
+    "SELECT status, run, latest_run, key FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 constinit pg::Statement write_progress{
     "UPDATE stacksaga.schedule"
     "   SET next_run = $3, due_at = $4, last_run = coalesce($5, last_run),"
     "       last_saga_id = coalesce($6, last_saga_id), failures = $7, last_error = $8,"
-    "       failed_since = CASE WHEN $7 > 0 THEN coalesce(failed_since, $9) END"
+    "       failed_since = CASE WHEN $7 > 0 THEN coalesce(failed_since, $9) END,"
+    "       skipped = $10, skipped_since = $11"
     " WHERE schedule = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
 /// A due schedule, locked, and what becomes of it.
@@ -71,6 +72,8 @@ struct DueSchedule {
     TimestampTz next_run;
     std::optional<pg_uuid_t> last_saga_id;
     int32 failures;
+    int64 skipped; ///< runs in a row, since the last one that started
+    std::optional<TimestampTz> skipped_since;
     Definer definer;
 
     std::optional<TimestampTz> last_run{}; ///< of those that are settled now
@@ -91,7 +94,9 @@ DueSchedule read_due(const pg::Rows &rows, uint64 i) {
             .next_run = rows.time(i, 8),
             .last_saga_id = rows.is_null(i, 9) ? std::nullopt : std::optional{rows.uuid(i, 9)},
             .failures = rows.int4(i, 10),
-            .definer = read_definer(rows, i, 11)};
+            .skipped = rows.int8(i, 11),
+            .skipped_since = rows.optional_time(i, 12),
+            .definer = read_definer(rows, i, 13)};
 }
 
 /// The instant as it stands in a run's key and input: 2026-03-29T01:00:00Z.
@@ -120,12 +125,26 @@ TimestampTz first_run(const DueSchedule &s, const Recurrence &recurrence, Timest
     pg_unreachable();
 }
 
-bool is_running(const std::optional<pg_uuid_t> &saga_id) {
-    if (!saga_id)
+pg::Rows find(const pg_uuid_t &id) {
+    return find_saga.run(pg::param(id), pg::param(token_of_uuid(id).value()));
+}
+
+/// Whether the last run of the schedule has not ended; it may have failed and been started again,
+/// and its key stands for the latest of these sagas.
+bool is_running(const DueSchedule &s) {
+    if (!s.last_saga_id)
         return false;
-    pg::Rows rows =
-        find_status.run(pg::param(*saga_id), pg::param(token_of_uuid(*saga_id).value()));
-    return !rows.empty() && !core::is_final(*core::status_of(rows.text(0, 0)));
+    pg::Rows saga = find(*s.last_saga_id);
+    if (saga.empty() || saga.is_null(0, 3))
+        return !saga.empty() && !core::is_final(*core::status_of(saga.text(0, 0)));
+    const std::string_view key = copy_view(saga.text(0, 3));
+    int32 run = saga.int4(0, 1);
+    if (run > 0) // the first one knows which is the latest
+        saga = find(keyed_saga_id(s.saga, key, 0));
+    const int32 latest = saga.empty() ? run : saga.int4(0, 2);
+    if (latest != run || saga.empty())
+        saga = find(keyed_saga_id(s.saga, key, latest));
+    return !saga.empty() && !core::is_final(*core::status_of(saga.text(0, 0)));
 }
 
 /// The run's identity: the key of its saga.
@@ -168,11 +187,17 @@ template <class F> bool attempt(DueSchedule &s, F &&body) {
         });
 }
 
-/// Settles one run; false when it failed.
-bool settle(DueSchedule &s, TimestampTz run) {
-    if (s.overlap == Overlap::skip && is_running(s.last_saga_id)) {
+enum class Settling : uint8 { done, failed, waits };
+
+/// Settles one run. One that was missed and is to be caught up waits for the last one to end.
+Settling settle(DueSchedule &s, TimestampTz run, TimestampTz now) {
+    if (s.overlap == Overlap::skip && is_running(s)) {
+        if (s.catch_up == CatchUp::all && run <= now - missed_after_us)
+            return Settling::waits;
         count_event(Counter::schedule_runs_skipped);
-        return true;
+        ++s.skipped;
+        s.skipped_since = s.skipped_since.value_or(run);
+        return Settling::done;
     }
     if (attempt(s, [&] { s.last_saga_id = start(s, run); })) {
         count_event(Counter::schedule_runs_started);
@@ -182,11 +207,13 @@ bool settle(DueSchedule &s, TimestampTz run) {
         s.error = nullptr;
         s.last_saga_id = keyed_saga_id(s.saga, key_of(s, run), 0);
     } else {
-        return false;
+        return Settling::failed;
     }
     s.last_run = run;
+    s.skipped = 0;
+    s.skipped_since = std::nullopt;
     CRASH_POINT("schedule: saga started, next run not written");
-    return true;
+    return Settling::done;
 }
 
 void note_failure(const DueSchedule &s) {
@@ -200,13 +227,16 @@ void note_failure(const DueSchedule &s) {
 int32 fire(DueSchedule &s, TimestampTz now, int32 runs_max) {
     std::optional<Recurrence> recurrence;
     int32 settled = 0;
+    bool waits = false;
     if (attempt(s, [&] {
             recurrence = read_recurrence(s.cron, s.zone);
             s.next_run = first_run(s, *recurrence, now);
         }))
         for (; s.next_run <= now && settled < runs_max; ++settled) {
             CHECK_FOR_INTERRUPTS();
-            if (!settle(s, s.next_run))
+            const Settling settling = settle(s, s.next_run, now);
+            waits = settling == Settling::waits;
+            if (settling != Settling::done)
                 break;
             s.next_run = recurrence->next(s.next_run);
         }
@@ -214,11 +244,14 @@ int32 fire(DueSchedule &s, TimestampTz now, int32 runs_max) {
     const int64 pause = core::delay_before(failures + 1, pauses, pg::random_fraction());
     write_progress.run(
         pg::param(s.name), pg::param(s.token), pg::param_time(s.next_run),
-        pg::param_time(failures > 0 ? pg::time_plus(now, pause) : s.next_run),
+        // One that waits is looked at again behind the others that are due.
+        pg::param_time(failures > 0 ? pg::time_plus(now, pause)
+                       : waits      ? now
+                                    : s.next_run),
         pg::param_time(s.last_run),
         s.last_saga_id ? pg::param(*s.last_saga_id) : pg::param_null(UUIDOID), pg::param(failures),
         s.error != nullptr ? pg::param(std::string_view{s.error}) : pg::param_null(TEXTOID),
-        pg::param_time(now));
+        pg::param_time(now), pg::param(s.skipped), pg::param_time(s.skipped_since));
     CRASH_POINT("schedule: next run written");
     if (failures > 0)
         note_failure(s);
@@ -234,12 +267,15 @@ Firing fire_due_schedules(int32 ring_id, int32 runs_max) {
         const auto room = static_cast<int32>(runs_max - result.settled);
         const int32 wanted = std::min(schedules_per_batch, room);
         pg::Rows rows = lock_due.run(pg::param(ring), pg::param_time(now), pg::param(wanted));
+        const int64 before = result.settled + result.failures;
         for (uint64 i = 0; i < rows.count() && result.settled < runs_max; ++i) {
             DueSchedule s = read_due(rows, i);
             result.settled += fire(s, now, static_cast<int32>(runs_max - result.settled));
             result.failures += s.error != nullptr ? 1 : 0;
         }
-        result.more = result.more || rows.count() == static_cast<uint64>(wanted);
+        // Where all of them wait, the same ones would be found again at once.
+        const bool has_changed = result.settled + result.failures > before;
+        result.more = result.more || (has_changed && rows.count() == static_cast<uint64>(wanted));
     }
     result.more = result.more || result.settled >= runs_max;
     return result;

@@ -134,7 +134,8 @@ bool charge_batch(const RecordedBatch &batch, std::string_view worker) {
         for (size_t i = 0; i < messages.size(); ++i) {
             if (dispositions[i] == Disposition::deliver)
                 copy_out_after_death(*s, messages[i], batch_error, now);
-            else if (dispositions[i] != Disposition::settled)
+            else if (dispositions[i] != Disposition::settled &&
+                     dispositions[i] != Disposition::over)
                 copy_out(*s, messages[i], dispositions[i]);
         }
         count += messages.size();
