@@ -84,8 +84,8 @@ node_ranges|1|node text|TABLE(range_start bigint, range_end bigint, epoch bigint
 node_transitions|0||TABLE(from_state text, to_state text, sentence text)
 nodes|\N||node text, region text, cluster text, kind text, state text, load double precision, weight double precision, heartbeat_age interval, share double precision, progress jsonb, incarnation bigint, agent text, pid integer, checkpoint_age interval
 operator_actions|\N||at timestamp with time zone, role_name text, on_behalf_of text, action text, object text, reason text, detail text
-outcome_rules|0||TABLE(rule integer, direction text, error_class text, attempts_left text, has_verify text, irreversible text, outcome text, sentence text)
-parked_sagas|\N||saga_id uuid, saga text, key text, step text, direction text, since timestamp with time zone, error text, hint text
+outcome_rules|0||TABLE(rule integer, direction text, error_class text, attempts_left text, has_verify text, irreversible text, outcome text, sentence text, in_doubt text, on_failure text)
+parked_sagas|\N||saga_id uuid, saga text, key text, step text, direction text, since timestamp with time zone, error text, hint text, parent_id uuid
 pause_queue|2|queue text, reason text|void
 pause_schedule|2|schedule text, reason text|void
 privilege|\N||kind text, object text
@@ -100,7 +100,7 @@ redact_saga|2|saga_id uuid, reason text|void
 redrive_message|2|subscription text, message_id uuid, reason text DEFAULT NULL::text, past_dedupe_retention boolean DEFAULT false|void
 redrive_messages|1|subscription text, topic text DEFAULT NULL::text, max_messages integer DEFAULT 1000, reason text DEFAULT NULL::text, dry_run boolean DEFAULT true, spread interval DEFAULT '00:00:00'::interval, past_dedupe_retention boolean DEFAULT false|TABLE(message_id uuid, topic text, key text, dead_since timestamp with time zone, last_error text)
 register_node|1|node text, region text DEFAULT 'default'::text, cluster text DEFAULT 'default'::text, kind text DEFAULT 'worker'::text, weight double precision DEFAULT 1, agent text DEFAULT NULL::text|bigint
-resolve_step|3|saga_id uuid, step text, outcome text, output jsonb DEFAULT NULL::jsonb, reason text DEFAULT NULL::text|text
+resolve_step|3|saga_id uuid, step text, outcome text, output jsonb DEFAULT NULL::jsonb, reason text DEFAULT NULL::text, direction text DEFAULT NULL::text|text
 resume_queue|2|queue text, reason text|void
 resume_saga|2|saga_id uuid, reason text|text
 resume_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true, spread interval DEFAULT '00:00:00'::interval|TABLE(saga_id uuid, status_before text, status_after text, sqlstate text, error text)

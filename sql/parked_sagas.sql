@@ -29,7 +29,7 @@ SELECT stacksaga.define_saga('parked late', ARRAY[
     stacksaga.sql_step('beside', 'parked.run(stacksaga.step_call)', stage => 1)]);
 CREATE VIEW parked.now AS
     SELECT saga, key, step, direction, since BETWEEN now() AND stacksaga.clock_now() AS at, error,
-           replace(hint, saga_id::text, '(id)') AS hint
+           regexp_replace(replace(hint, saga_id::text, '(id)'), 'until .* at least', 'until (time) at least') AS hint
       FROM stacksaga.parked_sagas ORDER BY saga;
 SELECT count(*) FROM stacksaga.parked_sagas;
 

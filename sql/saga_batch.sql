@@ -57,7 +57,7 @@ CREATE TABLE batch.claimed AS
       FROM stacksaga.claim_steps('batch', 'w', 6);
 SELECT stacksaga.complete_step(saga_id, step, lease, '"first"') FROM batch.claimed WHERE n = 1;
 SELECT stacksaga.cancel_saga(saga_id, 'why') FROM batch.claimed WHERE n = 2;
-SELECT stacksaga.resolve_step(saga_id, step, 'not_done') FROM batch.claimed WHERE n = 2;
+SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable') FROM batch.claimed WHERE n = 2;
 SELECT n, r.step, r.status, r.sqlstate, c.saga_id = r.saga_id AS saga
   FROM (SELECT array_agg(saga_id ORDER BY n) || '{00000000-0000-0000-0000-000000000000,NULL}' AS ids,
                array_agg(CASE n WHEN 3 THEN 'nobody' ELSE step END ORDER BY n) || '{one,one}' AS steps,

@@ -216,10 +216,12 @@ SELECT undo.start('undo unknown') IS NOT NULL AS started;
 SELECT undo.claim();
 SELECT undo.fail('started', 'unknown'), undo.fail('completed', 'unknown'),
     undo.complete('confirmed');
+SELECT * FROM undo.now;
+SELECT stacksaga.resolve_step(saga_id, 'completed', 'never') FROM stacksaga.sagas WHERE saga = 'undo unknown' AND status = 'parked';
 SELECT undo.claim();
 SELECT undo.complete('started', 'compensate'), undo.complete('confirmed', 'compensate');
 SELECT * FROM undo.now;
--- A later attempt that knows better settles an earlier doubt: it was not done, and is not undone.
+-- A later attempt speaks of itself alone: the earlier one may have been done, so the step is undone.
 SELECT stacksaga.define_saga('undo known', ARRAY[undo.step('first'),
     stacksaga.queue_step('doubtful', 'undo', compensable => true,
         retry => stacksaga.retry_policy(initial_interval => '0'))]);
@@ -231,6 +233,7 @@ DELETE FROM undo.held;
 SELECT undo.claim();
 SELECT undo.fail('doubtful', 'non_retryable');
 SELECT undo.claim();
+SELECT undo.complete('doubtful', 'compensate');
 SELECT stacksaga.run_pending();
 SELECT * FROM undo.now;
 

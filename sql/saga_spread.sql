@@ -3,7 +3,8 @@
 \set SHOW_CONTEXT never
 CREATE SCHEMA spread;
 SELECT stacksaga.define_saga('spread', ARRAY[
-    stacksaga.queue_step('charge', 'spread', effect => 'irreversible', timeout => '40 minutes'),
+    stacksaga.queue_step('book', 'spread book', effect => 'irreversible'),
+    stacksaga.queue_step('charge', 'spread', compensable => false, timeout => '40 minutes'),
     stacksaga.queue_step('ship', 'spread ship', compensable => false)], deadline => '1 day');
 CREATE FUNCTION spread.ids() RETURNS uuid[] LANGUAGE sql AS
     $$ SELECT array_agg(saga_id) FROM stacksaga.sagas WHERE saga = 'spread' $$;
@@ -22,9 +23,10 @@ CREATE VIEW spread.actions AS
     SELECT action, reason, role = current_user AS mine, count(*) FROM stacksaga.saga_actions
       JOIN stacksaga.sagas USING (saga_id) WHERE saga = 'spread' GROUP BY 1, 2, 3 ORDER BY 1;
 
--- Five sagas whose charge has an unknown outcome are parked; an operator retries them over ten minutes.
+-- Five sagas whose charge has failed past an irreversible step are parked; an operator retries them over ten minutes.
 SELECT count(*) FROM stacksaga.start_sagas('spread', array_fill('{}'::jsonb, '{5}'));
-SELECT count(stacksaga.fail_step(saga_id, step, lease, 'no idea', 'unknown'))
+SELECT count(stacksaga.complete_step(saga_id, step, lease)) FROM stacksaga.claim_steps('spread book', 'w', 5);
+SELECT count(stacksaga.fail_step(saga_id, step, lease, 'no', 'non_retryable'))
   FROM spread.claim(5);
 SELECT status, count(*) FROM stacksaga.sagas WHERE saga = 'spread' GROUP BY 1;
 SELECT status_before, status_after, count(*)

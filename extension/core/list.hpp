@@ -36,6 +36,7 @@ public:
         size_ = count;
     }
     void clear() { size_ = 0; }
+    void pop() { --size_; }
 
     std::size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }

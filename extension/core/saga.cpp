@@ -17,6 +17,36 @@ WorkRow *find_live(SagaState &saga, std::int16_t step_no, Direction direction) {
     return row != nullptr && row->is_live() ? row : nullptr;
 }
 
+/// It waits for a signal, for an instant or for its child, which settles it.
+bool is_waiting(const SagaState &saga, const Work &work) {
+    if (work.purpose != WorkPurpose::step || work.falling_back || work.direction != Direction::act)
+        return false;
+    switch (saga.definition->step(work.step_no).waits_for()) {
+    case StepWait::signal:
+        return work.started_at.has_value();
+    case StepWait::time:
+        return true;
+    case StepWait::child:
+        return work.started_at.has_value();
+    case StepWait::nothing:
+    case StepWait::claim:
+    case StepWait::answer:
+        return false;
+    }
+    return false;
+}
+
+bool is_wait_for_child(const SagaState &saga, const Work &work) {
+    return is_waiting(saga, work) &&
+           saga.definition->step(work.step_no).waits_for() == StepWait::child;
+}
+
+bool is_act_in_flight(const SagaState &saga, const Work &work) {
+    return work.purpose == WorkPurpose::step && work.direction == Direction::act &&
+           (work.is_claimed() || work.verifying ||
+            (is_wait_for_child(saga, work) && !is_kept(saga, work)));
+}
+
 void note_change(WorkRow &row) {
     if (row.state == RowState::stored)
         row.state = RowState::changed;
@@ -27,11 +57,31 @@ bool is_new(const WorkRow &row) {
     return row.state == RowState::added || row.state == RowState::gone;
 }
 
-void add_row(SagaState &saga, Work work) {
-    if (saga.is_suspended()) { // nothing of it is due
+/// What a suspended saga has, and what has not begun of one that stands still.
+bool is_held_back(const SagaState &saga, const Work &work) {
+    if (saga.is_suspended())
+        return true;
+    if (!saga.stands_still() || work.is_claimed() || work.verifying)
+        return false;
+    return work.purpose == WorkPurpose::deadline ||
+           !(is_waiting(saga, work) || is_kept(saga, work) || work.is_ahead());
+}
+
+bool arrange(const SagaState &saga, Work &work) {
+    if (is_held_back(saga, work) == work.resume_at.has_value())
+        return false;
+    if (work.resume_at) {
+        work.due_at = *work.resume_at;
+        work.resume_at.reset();
+    } else {
         work.resume_at = work.due_at;
         work.due_at = never;
     }
+    return true;
+}
+
+void add_row(SagaState &saga, Work work) {
+    arrange(saga, work);
     WorkRow *row = find_row(saga, work.purpose, work.step_no, work.direction);
     if (row == nullptr)
         saga.work.push(saga.memory, {.work = work, .state = RowState::added, .wakes = true});
@@ -43,6 +93,13 @@ void add_row(SagaState &saga, Work work) {
 
 void remove_row(WorkRow &row) {
     row.state = is_new(row) ? RowState::gone : RowState::removed;
+}
+
+/// Another instant, which holds once nothing holds the row back.
+void make_due(const SagaState &saga, Work &work, std::int64_t due_at) {
+    work.due_at = due_at;
+    work.resume_at.reset();
+    arrange(saga, work);
 }
 
 void note_effect(SagaState &saga, const Effect &effect) {
@@ -92,21 +149,33 @@ std::optional<Work> find_work(const SagaState &saga, std::int16_t step_no, Direc
     return std::nullopt;
 }
 
-bool work_remains(const SagaState &saga, Direction direction) {
+bool is_in_flight(const SagaState &saga, std::int16_t step_no) {
+    const std::optional<Work> work = find_work(saga, step_no, Direction::act);
+    return work && is_act_in_flight(saga, *work);
+}
+
+bool waits_for_child(const SagaState &saga, std::int16_t step_no) {
+    const std::optional<Work> work = find_work(saga, step_no, Direction::act);
+    return work && is_wait_for_child(saga, *work);
+}
+
+bool has_acts_in_flight(const SagaState &saga) {
     return std::any_of(saga.work.begin(), saga.work.end(), [&](const WorkRow &row) {
-        return row.is_live() && row.work.purpose == WorkPurpose::step &&
-               row.work.direction == direction && !row.work.is_ahead();
+        return row.is_live() && is_act_in_flight(saga, row.work);
     });
 }
 
-bool is_in_flight(const SagaState &saga, std::int16_t step_no) {
-    const std::optional<Work> work = find_work(saga, step_no, Direction::act);
-    return work && (work->is_claimed() || work->verifying);
+bool is_kept(const SagaState &saga, const Work &work) {
+    if (work.resume_at.value_or(work.due_at) != never || work.is_claimed() || work.verifying)
+        return false;
+    return work.falling_back || !work.started_at ||
+           saga.definition->step(work.step_no).waits_for() != StepWait::signal;
 }
 
-bool is_kept(const SagaState &saga, std::int16_t step_no) {
-    const std::optional<Work> work = find_work(saga, step_no, Direction::act);
-    return work && work->due_at == never && !work->is_claimed() && !work->resume_at;
+bool may_begin(const SagaState &saga, const Work &work) {
+    if (work.is_claimed())
+        return true;
+    return !saga.ancestry.is_suspended && !is_held_back(saga, work);
 }
 
 bool add_work(SagaState &saga, const Step &step, const NewWork &work) {
@@ -115,7 +184,9 @@ bool add_work(SagaState &saga, const Step &step, const NewWork &work) {
               .due_at = work.due_at,
               .attempt = work.attempt,
               .attempt_base = work.attempt,
+              .lease = work.lease,
               .started_at = work.started_at,
+              .verifying = work.verifying,
               .falling_back = work.falling_back};
     const WorkRow *row = find_live(saga, step.no, work.direction);
     const bool has_died = row != nullptr && row->work.is_ahead();
@@ -156,11 +227,46 @@ void remove_deadline(SagaState &saga) {
         remove_row(*row);
 }
 
-void remove_unclaimed_acts(SagaState &saga) {
+void move_deadline(SagaState &saga, std::int64_t by_us) {
+    if (!saga.deadline_at || by_us == 0)
+        return;
+    saga.deadline_at = time_plus(*saga.deadline_at, by_us);
+    saga.changes.moves_deadline = true;
+    WorkRow *row = find_row(saga, WorkPurpose::deadline, no_step, Direction::act);
+    if (row == nullptr || !row->is_live())
+        return;
+    make_due(saga, row->work, *saga.deadline_at);
+    note_change(*row);
+}
+
+void remove_idle_acts(SagaState &saga) {
     for (WorkRow &row : saga.work)
-        if (row.is_live() && row.work.direction == Direction::act && !row.work.is_claimed() &&
-            !row.work.verifying)
+        if (row.is_live() && row.work.direction == Direction::act &&
+            !is_act_in_flight(saga, row.work))
             remove_row(row);
+}
+
+void keep_work(SagaState &saga, const Work &work) {
+    WorkRow *row = find_live(saga, work.step_no, work.direction);
+    if (row == nullptr) {
+        add_row(saga, {.step_no = work.step_no,
+                       .direction = work.direction,
+                       .due_at = never,
+                       .attempt = work.attempt,
+                       .attempt_base = work.attempt_base,
+                       .lease = work.lease,
+                       .started_at = work.started_at.value_or(saga.now),
+                       .falling_back = work.falling_back});
+        return;
+    }
+    pause_work(saga, work, never, true, false);
+    row->work.started_at = work.started_at.value_or(saga.now);
+}
+
+void verify_work(SagaState &saga, const Work &work, std::int64_t due_at, std::int32_t attempts) {
+    pause_work(saga, work, due_at, true, true);
+    if (WorkRow *row = find_live(saga, work.step_no, work.direction))
+        row->work.verify_attempts = attempts;
 }
 
 void pause_work(SagaState &saga, const Work &work, std::int64_t due_at, bool keep_lease,
@@ -169,13 +275,13 @@ void pause_work(SagaState &saga, const Work &work, std::int64_t due_at, bool kee
     if (row == nullptr)
         return;
     Work &w = row->work;
-    w.due_at = saga.is_suspended() ? never : due_at;
-    w.resume_at = saga.is_suspended() ? std::optional{due_at} : std::nullopt;
     w.attempt = work.attempt;
     w.lease = keep_lease ? work.lease : std::nullopt;
     w.lease_until.reset();
     w.verifying = verifying;
+    w.verify_attempts = 0;
     w.deferred = false;
+    make_due(saga, w, due_at);
     row->wakes = true;
     note_change(*row);
 }
@@ -189,15 +295,27 @@ void defer_work(SagaState &saga, const Work &work, std::int64_t due_at) {
     note_change(*row);
 }
 
-void start_counting_anew(SagaState &saga, const Work &work) {
+void start_counting_anew(SagaState &saga, const Work &work, bool verifying) {
     WorkRow *row = find_live(saga, work.step_no, work.direction);
     if (row == nullptr)
         return;
-    row->work.attempt_base = row->work.attempt;
-    row->work.due_at = saga.now;
-    row->work.lease_until.reset();
+    Work &w = row->work;
+    w.attempt_base = w.attempt;
+    w.lease_until.reset();
+    w.verifying = verifying;
+    w.verify_attempts = 0;
+    make_due(saga, w, saga.now);
     row->wakes = true;
     note_change(*row);
+}
+
+void defer_for_ancestors(SagaState &saga, const Work &work, std::int64_t due_at) {
+    for (WorkRow &row : saga.work)
+        if (row.is_live() && row.work.purpose == work.purpose && row.work.step_no == work.step_no &&
+            row.work.direction == work.direction) {
+            make_due(saga, row.work, due_at);
+            note_change(row);
+        }
 }
 
 void claim_work(SagaState &saga, const Work &attempt, std::int64_t lease_until,
@@ -210,7 +328,7 @@ void claim_work(SagaState &saga, const Work &attempt, std::int64_t lease_until,
     w.lease = attempt.lease;
     w.lease_until = lease_until;
     w.started_at = saga.now;
-    w.due_at = due_at;
+    make_due(saga, w, due_at);
     w.worker = attempt.worker;
     w.deferred = false;
     note_change(*row);
@@ -225,25 +343,12 @@ void extend_work(SagaState &saga, const Work &work, std::int64_t lease_until, st
     note_change(*row);
 }
 
-void hold_work(SagaState &saga) {
-    for (WorkRow &row : saga.work) {
-        if (!row.is_live())
-            continue;
-        row.work.resume_at = row.work.due_at;
-        row.work.due_at = never;
-        note_change(row);
-    }
-}
-
-void release_work(SagaState &saga) {
-    for (WorkRow &row : saga.work) {
-        if (!row.is_live() || !row.work.resume_at)
-            continue;
-        row.work.due_at = *row.work.resume_at;
-        row.work.resume_at.reset();
-        row.wakes = true;
-        note_change(row);
-    }
+void arrange_work(SagaState &saga) {
+    for (WorkRow &row : saga.work)
+        if (row.is_live() && arrange(saga, row.work)) {
+            row.wakes = !row.work.resume_at;
+            note_change(row);
+        }
 }
 
 void delay_steps(SagaState &saga, std::int64_t delay) {
@@ -320,21 +425,44 @@ bool has_compensated(SagaState &saga, std::int16_t step_no) {
     return saga.progress.compensated[static_cast<std::size_t>(step_no - 1)];
 }
 
-bool is_doubtful(SagaState &saga, std::int16_t step_no) {
-    require_failures(saga);
-    return std::any_of(
-        saga.progress.failures.begin(), saga.progress.failures.end(), [&](const PastFailure &f) {
-            return f.step_no == step_no && f.direction == Direction::act && !f.outcome_known;
-        });
+bool was_done_by_fallback(SagaState &saga, std::int16_t step_no) {
+    return has_acted(saga, step_no) &&
+           saga.progress.acted_by_fallback[static_cast<std::size_t>(step_no - 1)];
 }
 
-bool has_unknown_attempt(SagaState &saga, std::int16_t step_no) {
+bool was_done_by_person(SagaState &saga, std::int16_t step_no) {
+    return has_acted(saga, step_no) &&
+           saga.progress.acted_by_person[static_cast<std::size_t>(step_no - 1)];
+}
+
+std::optional<Doubt> find_doubt(SagaState &saga, std::int16_t step_no) {
     require_failures(saga);
-    return std::any_of(saga.progress.failures.begin(), saga.progress.failures.end(),
-                       [&](const PastFailure &f) {
-                           return f.step_no == step_no && f.direction == Direction::act &&
-                                  f.failure_class == FailureClass::unknown && !f.outcome_known;
-                       });
+    std::optional<Doubt> doubt;
+    for (const PastFailure &f : saga.progress.failures) {
+        if (f.step_no != step_no || f.direction != Direction::act || f.outcome_known)
+            continue;
+        const std::int64_t since = std::min(f.started_at, doubt ? doubt->since : f.started_at);
+        if (!doubt || f.attempt > doubt->attempt)
+            doubt = {.attempt = f.attempt,
+                     .lease = f.lease,
+                     .by_fallback = f.by_fallback,
+                     .claimed_at = f.started_at,
+                     .since = since};
+        doubt->since = since;
+    }
+    return doubt && !has_acted(saga, step_no) ? doubt : std::nullopt;
+}
+
+bool is_in_doubt(SagaState &saga, std::int16_t step_no) {
+    return find_doubt(saga, step_no).has_value();
+}
+
+std::optional<PastFailure> find_failure(SagaState &saga, std::int16_t step_no, std::int64_t lease) {
+    require_failures(saga);
+    for (const PastFailure &f : saga.progress.failures)
+        if (f.step_no == step_no && f.lease == lease)
+            return f;
+    return std::nullopt;
 }
 
 std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Direction direction) {
@@ -346,7 +474,8 @@ std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Directio
     return last;
 }
 
-void write_effect(SagaState &saga, const Work &work, Value output, Value published) {
+void write_effect(SagaState &saga, const Work &work, Value output, Value published,
+                  SettledBy settled_by) {
     const Effect effect{.step_no = work.step_no,
                         .direction = work.direction,
                         .attempt = work.attempt,
@@ -355,7 +484,8 @@ void write_effect(SagaState &saga, const Work &work, Value output, Value publish
                         .worker = work.worker,
                         .output = output,
                         .published = published,
-                        .by_fallback = work.falling_back};
+                        .by_fallback = work.falling_back,
+                        .settled_by = settled_by};
     saga.changes.effects.push(saga.memory, effect);
     if (saga.progress.has_effects)
         note_effect(saga, effect);
@@ -387,12 +517,35 @@ void settle_outcomes(SagaState &saga, std::int16_t step_no, Direction direction)
         note_settled(saga, settled);
 }
 
+namespace {
+
+void require_signals(SagaState &saga) {
+    if (saga.has_signals_loaded)
+        return;
+    saga.signals.clear();
+    saga.source->load_signals(saga);
+    saga.has_signals_loaded = true;
+}
+
+} // namespace
+
+bool awaits_signal(SagaState &saga, std::string_view name) {
+    if (is_final(saga.row.status) || !saga.acts())
+        return false;
+    require_signals(saga);
+    std::ptrdiff_t left = std::count_if(
+        saga.definition->steps.begin(), saga.definition->steps.end(), [&](const Step &s) {
+            const std::optional<Work> work = find_work(saga, s.no, Direction::act);
+            return s.waits_for() == StepWait::signal && s.signal == name &&
+                   !(work ? work->falling_back : is_in_doubt(saga, s.no)) && !has_acted(saga, s.no);
+        });
+    for (const Signal &signal : saga.signals)
+        left -= !signal.is_taken && signal.name == name ? 1 : 0;
+    return left > 0;
+}
+
 std::optional<Value> take_signal(SagaState &saga, const Step &step) {
-    if (!saga.has_signals_loaded) {
-        saga.signals.clear();
-        saga.source->load_signals(saga);
-        saga.has_signals_loaded = true;
-    }
+    require_signals(saga);
     for (Signal &signal : saga.signals) {
         if (signal.is_taken || signal.name != step.signal)
             continue;
@@ -405,30 +558,54 @@ std::optional<Value> take_signal(SagaState &saga, const Step &step) {
 
 // ----------------------------------------------------------------------------------------- status
 
+namespace {
+
+bool is_same(const SagaRow &a, const SagaRow &b) {
+    return a.status == b.status && a.direction == b.direction && a.failed_step == b.failed_step &&
+           a.error == b.error && a.parked_step == b.parked_step &&
+           a.parked_direction == b.parked_direction &&
+           a.compensation_requested == b.compensation_requested && a.suspended_at == b.suspended_at;
+}
+
+} // namespace
+
+void note_row(SagaState &saga) {
+    List<SagaRow> &rows = saga.changes.rows;
+    if (is_same(saga.row, rows.empty() ? saga.stored : rows[rows.size() - 1]))
+        return;
+    // A change that leads to the same place as those before it and itself replaces them.
+    while (!rows.empty()) {
+        const SagaRow &from = rows.size() > 1 ? rows[rows.size() - 2] : saga.stored;
+        if (from.status == saga.row.status ||
+            !may_change(from.status, from.direction, saga.row.status, saga.row.direction,
+                        saga.is_child))
+            break;
+        rows.pop();
+    }
+    rows.push(saga.memory, saga.row);
+}
+
 void change_status(SagaState &saga, Direction direction, const StatusChange &change) {
     SagaRow row{.status = change.to,
                 .direction = direction,
                 .parked_step = change.parked_step,
-                .parked_direction = change.parked_direction};
-    if (change.to != Status::running) {
+                .parked_direction = change.parked_direction,
+                .compensation_requested = saga.row.compensation_requested,
+                .suspended_at = saga.row.suspended_at};
+    if (change.to != Status::running || row.compensation_requested) {
         row.failed_step = saga.row.failed_step ? saga.row.failed_step : change.failed_step;
         row.error = saga.row.error ? saga.row.error : change.error;
     }
+    if (is_final(change.to)) {
+        row.compensation_requested.reset();
+        row.suspended_at.reset();
+    }
     saga.row = row;
-    // A change that leads to the same place as the one before it and itself replaces that one.
-    List<SagaRow> &rows = saga.changes.rows;
-    const SagaRow &from = rows.size() > 1 ? rows[rows.size() - 2] : saga.stored;
-    if (!rows.empty() && from.status != row.status &&
-        may_change(from.status, from.direction, row.status, row.direction, saga.is_child))
-        rows.back() = row;
-    else
-        rows.push(saga.memory, row);
+    note_row(saga);
     if (!is_final(change.to))
         return;
-    if (saga.deadline_at)
-        remove_deadline(saga);
     for (WorkRow &left : saga.work)
-        if (left.is_live() && left.work.is_ahead())
+        if (left.is_live())
             remove_row(left);
     saga.changes.removes_notices = saga.definition->has_children;
     saga.changes.notifies_parent = saga.is_child;

@@ -96,8 +96,6 @@ struct Failure {
     std::optional<std::string_view> sqlstate{};
     std::optional<std::int64_t> retry_after_us{}; ///< instead of the policy's delay
     std::int64_t since = 0;                       ///< when it failed: the pause counts from here
-    bool keep_lease = false;                      ///< a late answer under this lease still counts
-    bool was_verified = false;                    ///< this is what the verify function said
     bool was_never_done = false;                  ///< nor in the earlier attempts
     bool adds_to_error = false;                   ///< appended to the error that the attempt has
 };
@@ -161,6 +159,16 @@ struct SagaRow {
     std::optional<std::int64_t> suspended_at{};
 };
 
+/// The latest saga that a step has started, as a decision about it needs it.
+struct Child {
+    Status status;
+    std::int32_t run;
+    bool is_requested;                 ///< to compensate, and has not read the request
+    Value output;                      ///< of a completed one: what its steps returned
+    std::string_view why_failed;       ///< of a failed one
+    std::string_view why_irreversible; ///< of a completed one: it does not compensate
+};
+
 /// The engine asks another saga for something.
 struct ChildRequest {
     enum class Kind : std::uint8_t { start, compensate } kind;
@@ -172,6 +180,12 @@ struct ChildRequest {
 struct Settled {
     std::int16_t step_no;
     Direction direction;
+};
+
+/// An irreversible step was done while a compensation was pending, which is void.
+struct VoidedRequest {
+    CompensationRequest request;
+    std::int16_t step_no;
 };
 
 struct TakenSignal {
@@ -187,7 +201,8 @@ struct Changes {
     List<NewFailure> failures; ///< after these: a later attempt may have an unknown outcome again
     List<TakenSignal> taken;
     List<ChildRequest> children;
-    std::int32_t retries = 0;     ///< how many were decided, to be counted
+    std::int32_t retries = 0; ///< how many were decided, to be counted
+    std::optional<VoidedRequest> voided_request{};
     bool moves_deadline = false;  ///< deadline_at is another one
     bool removes_notices = false; ///< a final saga has no use for what its children announce
     bool notifies_parent = false;
@@ -203,12 +218,19 @@ struct Source {
     void (*load_signals)(SagaState &saga);  ///< those that no step has taken, in order of arrival
 };
 
+/// What the sagas above a child decide about it.
+struct Ancestry {
+    bool is_suspended = false; ///< one of them: nothing of this saga begins
+    bool compensates = false;  ///< one of them, or it is to
+};
+
 struct SagaState {
     const Definition *definition;
     SagaRow row;    ///< as it is now
     SagaRow stored; ///< as it is in the table
     std::optional<std::int64_t> deadline_at;
     bool is_child;
+    Ancestry ancestry{};
     std::int64_t now; ///< one instant for everything that is decided
     Memory memory;
     const Source *source;
@@ -219,8 +241,14 @@ struct SagaState {
     List<Signal> signals;
     Changes changes;
 
-    bool is_suspended() const { return row.status == Status::suspended; }
+    /// Also while it is parked.
+    bool is_suspended() const {
+        return row.suspended_at.has_value() || row.status == Status::suspended;
+    }
+    bool is_parked() const { return row.status == Status::parked; }
     bool acts() const { return row.direction == Direction::act; }
+    /// No step begins; those that are claimed, verified or waited for settle.
+    bool stands_still() const { return is_parked() || row.compensation_requested; }
 };
 static_assert(std::is_trivially_destructible_v<SagaState>);
 
@@ -228,12 +256,16 @@ static_assert(std::is_trivially_destructible_v<SagaState>);
 
 /// The live row of (step, direction), whose turn has come.
 std::optional<Work> find_work(const SagaState &saga, std::int16_t step_no, Direction direction);
-/// Whether work of steps remains in this direction.
-bool work_remains(const SagaState &saga, Direction direction);
-/// The action is claimed or being verified.
+/// The action is claimed, published, verified or waits for its child.
 bool is_in_flight(const SagaState &saga, std::int16_t step_no);
-/// The action is never due: its row is kept for a late answer or a signal.
-bool is_kept(const SagaState &saga, std::int16_t step_no);
+/// Whether any action is.
+bool has_acts_in_flight(const SagaState &saga);
+/// The action waits for the end of its child, also between two waits.
+bool waits_for_child(const SagaState &saga, std::int16_t step_no);
+/// The step waits for a person: its row is kept, and never due.
+bool is_kept(const SagaState &saga, const Work &work);
+/// Whether a worker or a service may do what is due of this row now.
+bool may_begin(const SagaState &saga, const Work &work);
 
 /// What a new row of work says beyond its step.
 struct NewWork {
@@ -242,6 +274,8 @@ struct NewWork {
     std::int32_t attempt = 0; ///< attempts so far, none of which count
     bool falling_back = false;
     std::optional<std::int64_t> started_at{};
+    std::optional<std::int64_t> lease{}; ///< of the last attempt, whose late answer counts
+    bool verifying = false;
 };
 /// Makes a step due. True: it has an attempt that ended its process ahead of this turn.
 bool add_work(SagaState &saga, const Step &step, const NewWork &work);
@@ -251,25 +285,33 @@ void remove_work(SagaState &saga, std::int16_t step_no, Direction direction);
 /// Makes the deadline of the saga due at its instant.
 void add_deadline(SagaState &saga);
 void remove_deadline(SagaState &saga);
-/// Removes the deadline and the actions that nobody has claimed, except those that are verified.
-void remove_unclaimed_acts(SagaState &saga);
+/// The deadline is moved by the time that it did not run.
+void move_deadline(SagaState &saga, std::int64_t by_us);
+/// Removes the deadline and the actions that are not in flight.
+void remove_idle_acts(SagaState &saga);
 
-/// Leaves a row for later, unclaimed. A lease that ran out is kept: its late answer counts.
+/// Keeps the row of a step that waits for a person.
+void keep_work(SagaState &saga, const Work &work);
+/// Verify is asked about the attempts in doubt, at `due_at`.
+void verify_work(SagaState &saga, const Work &work, std::int64_t due_at, std::int32_t attempts);
+/// Leaves a row for later, unclaimed. The lease of an attempt in doubt is kept.
 void pause_work(SagaState &saga, const Work &work, std::int64_t due_at, bool keep_lease,
                 bool verifying);
 /// The retry budget is empty: a due retry is due later.
 void defer_work(SagaState &saga, const Work &work, std::int64_t due_at);
-/// Counts attempts from 1 again, and makes the step due now.
-void start_counting_anew(SagaState &saga, const Work &work);
+/// Counts attempts from 1 again, and makes the step due now, or its verify function.
+void start_counting_anew(SagaState &saga, const Work &work, bool verifying);
+/// As defer_work(), while an ancestor is suspended.
+void defer_for_ancestors(SagaState &saga, const Work &work, std::int64_t due_at);
 /// Gives the row the attempt, its lease and the instant until which it may take.
 void claim_work(SagaState &saga, const Work &attempt, std::int64_t lease_until,
                 std::int64_t due_at);
 /// Moves the end of a claim.
 void extend_work(SagaState &saga, const Work &work, std::int64_t lease_until, std::int64_t due_at);
 
-/// Makes the work of a suspended saga due never, and due again as it was.
-void hold_work(SagaState &saga);
-void release_work(SagaState &saga);
+/// Makes due never what a suspension, a park or a pending compensation holds back, and due again as
+/// it was what nothing holds back any more.
+void arrange_work(SagaState &saga);
 /// Unclaimed steps that are due before now + `delay` are due then. The end of a wait for a signal
 /// is no attempt, and stays.
 void delay_steps(SagaState &saga, std::int64_t delay);
@@ -283,18 +325,34 @@ void require_effects(SagaState &saga);
 
 bool has_acted(SagaState &saga, std::int16_t step_no);
 bool has_compensated(SagaState &saga, std::int16_t step_no);
-/// The action may have happened although no marker says so.
-bool is_doubtful(SagaState &saga, std::int16_t step_no);
-/// An action whose answer was that its outcome is unknown, or that never answered.
-bool has_unknown_attempt(SagaState &saga, std::int16_t step_no);
+bool was_done_by_fallback(SagaState &saga, std::int16_t step_no);
+/// An operator said so while no attempt was in doubt.
+bool was_done_by_person(SagaState &saga, std::int16_t step_no);
+
+/// The attempts of an action that may have taken effect.
+struct Doubt {
+    std::int32_t attempt; ///< the latest
+    std::optional<std::int64_t> lease;
+    bool by_fallback;
+    std::int64_t claimed_at;
+    std::int64_t since; ///< when the first began: its service may have remembered the key then
+};
+/// Nothing when the step is done, or no attempt is in doubt.
+std::optional<Doubt> find_doubt(SagaState &saga, std::int16_t step_no);
+bool is_in_doubt(SagaState &saga, std::int16_t step_no);
+/// The failed attempt under this lease.
+std::optional<PastFailure> find_failure(SagaState &saga, std::int16_t step_no, std::int64_t lease);
 /// The number of the last failed attempt in this direction, or 0.
 std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Direction direction);
 
-void write_effect(SagaState &saga, const Work &work, Value output, Value published = {});
+void write_effect(SagaState &saga, const Work &work, Value output, Value published,
+                  SettledBy settled_by);
 void write_failure(SagaState &saga, const Work &work, const Failure &failure);
 /// Records that none of the step's attempts took effect.
 void settle_outcomes(SagaState &saga, std::int16_t step_no, Direction direction);
 
+/// Whether a step is left for one more signal of this name.
+bool awaits_signal(SagaState &saga, std::string_view name);
 /// The oldest signal of this name that no step has taken is given to the step: its payload.
 std::optional<Value> take_signal(SagaState &saga, const Step &step);
 
@@ -309,5 +367,7 @@ struct StatusChange {
 };
 /// Changes the saga's row. The first failed step and error stay until the saga runs again.
 void change_status(SagaState &saga, Direction direction, const StatusChange &change);
+/// Writes what has changed of the saga's row beside its status.
+void note_row(SagaState &saga);
 
 } // namespace stacksaga::core

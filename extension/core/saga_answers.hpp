@@ -29,19 +29,37 @@ constexpr Direction direction_of_lease(std::int64_t lease) {
 enum class AnswerOutcome : std::uint8_t {
     accept,
     accepted_before, ///< the same answer again
+    fills_output,    ///< verify or an operator said that it was done, and had no output
     other_output,    ///< the first answer under this lease was another one
-    lease_lost,
-    reversed, ///< compensation has begun, and the action has been settled without it
+    lease_lost,      ///< another claim has the step, or had it
+    being_undone,    ///< its compensation has begun
+    not_undone,      ///< it was settled differently, and nothing will undo it
 };
 
 /// What is in the table of a completion under the lease that an answer names.
 struct EarlierCompletion {
     bool is_same_output;
+    bool is_output_null;
+    SettledBy settled_by;
 };
 
-/// How to take a completion. Changes nothing.
-AnswerOutcome judge_completion(const SagaState &saga, const Step &step, std::int64_t lease,
-                               const std::optional<EarlierCompletion> &earlier);
+/// How to take an answer.
+struct JudgedAnswer {
+    AnswerOutcome outcome;
+    bool contradicts = false;   ///< what settled the step: a person is to be told
+    std::optional<Work> work{}; ///< when it is accepted: the attempt that it answers
+};
+
+/// Both change nothing. A late answer counts, under the latest lease of a step in doubt, until
+/// another claim has the step or its compensation has begun.
+JudgedAnswer judge_completion(SagaState &saga, const Step &step, std::int64_t lease,
+                              const std::optional<EarlierCompletion> &earlier);
+/// `was_completed`: a completion under this lease is in the table.
+JudgedAnswer judge_failure(SagaState &saga, const Step &step, std::int64_t lease,
+                           FailureClass failure_class, bool was_completed);
+
+/// What a heartbeat says to a service: whether it need not go on.
+bool is_cancel_requested(const SagaState &saga, Direction direction);
 
 /// The work that this lease holds, or held until it ran out.
 std::optional<Work> find_leased(const SagaState &saga, const Step &step, std::int64_t lease);

@@ -49,6 +49,11 @@ void child_step_due(SagaState &saga, const Step &step, const Work &work,
         step_completed(saga, step, attempt, {});
         return;
     }
+    const bool is_waiting = work.started_at.has_value(); // and the child's end not heard of yet
+    if (work.direction == Direction::act && is_waiting && child && is_final(child->status)) {
+        settle_action(saga, step, attempt, *child);
+        return;
+    }
     // An operator who retries the step wants a new child, not one that has failed.
     if (work.direction == Direction::compensate)
         request(saga, step, ChildRequest::Kind::compensate, 0);
@@ -60,21 +65,52 @@ void child_step_due(SagaState &saga, const Step &step, const Work &work,
         settle_action(saga, step, attempt, *child);
 }
 
-void child_timed_out(SagaState &saga, const Step &step, const Work &work, double random) {
-    const RetryPolicy &policy = saga.definition->policy(step, work.direction);
-    const bool attempts_left =
-        policy.max_attempts == 0 || work.attempt - work.attempt_base < policy.max_attempts;
-    // The outcome of the child is unknown: the step is compensated, and its fallback is not tried.
-    // A child that cannot compensate is waited for; the row stays for its late end.
-    const bool is_unknown = work.direction == Direction::act && !attempts_left;
+void child_timed_out(SagaState &saga, const Step &step, const Work &work,
+                     const std::optional<Child> &child, double random) {
+    const bool acts = work.direction == Direction::act;
+    if (acts && child && is_final(child->status)) {
+        settle_action(saga, step, work, *child);
+        return;
+    }
+    if ((acts && !saga.acts()) || (child && child->status == Status::parked)) {
+        const std::int64_t until = time_plus(saga.now, step.timeout_us);
+        extend_work(saga, work, until, until);
+        return;
+    }
+    // Waits that are left are no attempts of the child, which is under way. After the last one its
+    // outcome is unknown: the step is compensated, and its fallback is not tried.
+    const bool is_unknown = acts && !may_retry(work.attempt - work.attempt_base, step.policy);
     step_failed(saga, step, work,
                 {.failure_class = is_unknown ? FailureClass::unknown : FailureClass::retryable,
-                 .outcome_known = false,
+                 .outcome_known = !is_unknown,
                  .error = "the saga took longer than the step's timeout",
-                 .since = work.due_at,
-                 .keep_lease = true},
+                 .since = work.resume_at.value_or(work.due_at)},
                 random);
 }
+
+namespace {
+
+/// The end of a child that the step has given up waiting for.
+void settle_given_up(SagaState &saga, const Step &step, const Child &child) {
+    const Work action{.step_no = step.no,
+                      .direction = Direction::act,
+                      .due_at = saga.now,
+                      .attempt = last_failed_attempt(saga, step.no, Direction::act)};
+    if (child.status == Status::completed) {
+        step_completed(saga, step, action, child.output);
+        return;
+    }
+    write_failure(saga, action,
+                  {.failure_class = FailureClass::non_retryable,
+                   .outcome_known = true,
+                   .error = child.why_failed,
+                   .since = saga.now,
+                   .was_never_done = true,
+                   .adds_to_error = true});
+    settle(saga, {&step, child.why_failed});
+}
+
+} // namespace
 
 void child_settled(SagaState &saga, const Step &step, const std::optional<Child> &child) {
     if (!child)
@@ -85,41 +121,48 @@ void child_settled(SagaState &saga, const Step &step, const std::optional<Child>
         return;
     }
     const std::optional<Work> compensation = find_work(saga, step.no, Direction::compensate);
-    if (compensation && compensation->attempt > 0)
+    if (compensation && compensation->attempt > 0 && !compensation->falling_back) {
         settle_compensation(saga, step, *compensation, *child);
+        return;
+    }
+    const std::optional<Doubt> doubt = !action && !compensation && is_final(child->status)
+                                           ? find_doubt(saga, step.no)
+                                           : std::nullopt;
+    if (doubt && !doubt->by_fallback && !is_final(saga.row.status) &&
+        last_failed_attempt(saga, step.no, Direction::compensate) == 0)
+        settle_given_up(saga, step, *child);
 }
 
 void request_compensation_of_children(SagaState &saga) {
     for (const Step &s : saga.definition->steps)
-        if (s.waits_for() == StepWait::child && find_work(saga, s.no, Direction::act))
+        if (s.waits_for() == StepWait::child && waits_for_child(saga, s.no))
             request(saga, s, ChildRequest::Kind::compensate, 0);
 }
 
 void compensate_for_parent(SagaState &saga, std::string_view error) {
     const bool may_compensate = saga.acts() && !is_past_pivot(saga);
-    switch (saga.row.status) {
-    case Status::completed:
-        if (may_compensate) {
-            change_status(saga, Direction::compensate,
-                          {.to = Status::compensating, .error = error});
-            compensate_next(saga);
-            break;
-        }
+    if (saga.row.status == Status::completed && may_compensate) {
+        change_status(saga, Direction::compensate, {.to = Status::compensating, .error = error});
+        settle(saga);
+    } else if (is_final(saga.row.status)) {
         saga.changes.notifies_parent = true;
-        break;
-    case Status::failed:
-        saga.changes.notifies_parent = true;
-        break;
-    case Status::pending:
-    case Status::running:
-    case Status::suspended:
-        if (may_compensate)
-            begin_compensation(saga, nullptr, error);
-        break;
-    case Status::compensating: // already
-    case Status::parked:       // an operator has to look at it first
-        break;
-    }
+    } else if (may_compensate) {
+        request_compensation(saga, CompensationRequest::cancel, {nullptr, error});
+        settle(saga);
+    } // else it compensates already, or a person has to look at it first
+}
+
+void note_ancestor(Ancestry &ancestry, const Ancestor &ancestor) {
+    ancestry.is_suspended |= ancestor.is_suspended;
+    const bool parks = ancestor.compensation_requested == CompensationRequest::deadline &&
+                       ancestor.on_failure == OnFailure::park;
+    ancestry.compensates |=
+        ancestor.direction == Direction::compensate || (ancestor.compensation_requested && !parks);
+}
+
+void heed_ancestors(SagaState &saga, std::string_view error) {
+    if (saga.ancestry.compensates && saga.acts() && !is_final(saga.row.status))
+        compensate_for_parent(saga, error);
 }
 
 } // namespace stacksaga::core

@@ -4,37 +4,29 @@
 #error "core comes before PostgreSQL headers"
 #endif
 
-#include "core/saga.hpp"
+#include "core/saga_engine.hpp"
 
 namespace stacksaga::core {
 
 /// The saga waits for an operator, on account of this step in this direction.
 void park_saga(SagaState &saga, const Step &step, Direction direction, std::string_view error);
 
-/// Starts compensation: cancels the steps that nobody has claimed, waits for those that are
-/// claimed, then compensates what was done. `step` is the one that failed, or nullptr. Past an
-/// irreversible step the saga parks instead; a suspended one compensates when it is resumed.
-void begin_compensation(SagaState &saga, const Step *step, std::string_view error);
-
-/// Whether an irreversible step has been done, or may have been and is not under way.
+/// Whether an irreversible step has been done: the saga cannot compensate.
 bool is_past_pivot(SagaState &saga);
+/// Whether one is in flight or in doubt: the direction does not turn.
+bool has_open_pivot(SagaState &saga);
 
-/// Makes the compensations of the last stage that still needs some due, all at once; when no stage
-/// does, the saga ends as failed. No compensation is due when this is called.
-void compensate_next(SagaState &saga);
+/// The saga is to compensate as soon as no irreversible step is in flight or in doubt, unless one
+/// is done by then. The first request stays, except that a cancel replaces others. `cause`: the
+/// step that failed, and why. settle() does what follows.
+void request_compensation(SagaState &saga, CompensationRequest request, const Cause &cause);
 
-/// A claimed step has settled while the saga compensates. `happened`: it was done, or may have
-/// been. If it is irreversible the saga can neither compensate nor continue, and parks.
-void settled_while_compensating(SagaState &saga, const Step &step, bool happened);
+/// Compensation starts: drops the steps that have not begun, and waits for those in flight.
+void start_compensation(SagaState &saga);
 
-/// A compensation is done: makes the next ones due.
-void compensation_done(SagaState &saga);
-
-/// A compensation has failed for good, which is `error`: the saga parks, at once or after the other
-/// compensations.
-void compensation_failed(SagaState &saga, const Step &step, std::string_view error);
-
-/// An operator resumes or retries a saga that compensates.
-void continue_compensation(SagaState &saga);
+/// What follows while the saga compensates: when no action is in flight any more, the compensations
+/// of the last stage that still needs some are due, all at once; when no stage does, the saga ends
+/// as failed. It parks for a step that only a person can decide.
+void settle_backward(SagaState &saga, const Cause &cause);
 
 } // namespace stacksaga::core

@@ -10,16 +10,34 @@
 
 namespace stacksaga::core {
 
+/// What a step's work looks like when its turn comes at `due_at`, after so many attempts.
+NewWork first_work(const SagaState &saga, const Step &step, std::int64_t due_at,
+                   std::int32_t attempt);
+
+/// The action has failed for good. Its fallback is tried, with attempts of its own, unless the step
+/// is in doubt. An irreversible step in doubt waits for a person.
+void give_up(SagaState &saga, const Step &step, const Work &work, bool in_doubt);
+
 /// The saga has just been started: its first stage is due at `due_at`.
 void open_first_stage(SagaState &saga, std::int64_t due_at);
 
 /// Counts an attempt as begun: pending becomes running.
 void attempt_begins(SagaState &saga);
 
+/// What an event is about: why it parks the saga or makes it compensate.
+struct Cause {
+    const Step *step = nullptr;
+    std::string_view error{};
+};
+
+/// Decides what follows of what is done, failed, in flight and in doubt: the saga goes on, waits,
+/// parks, compensates or ends. After every event that can change more than a step's own row.
+void settle(SagaState &saga, const Cause &cause = {});
+
 /// Writes the marker, removes the work and starts what follows. The caller has checked that the
 /// answer is still wanted.
 void step_completed(SagaState &saga, const Step &step, const Work &work, Value output,
-                    Value published = {});
+                    Value published = {}, SettledBy settled_by = SettledBy::answer);
 
 /// Writes the failure and does what the outcome rules say. `random` (0 to 1) chooses within the
 /// jitter of a pause.
@@ -27,8 +45,31 @@ void step_failed(SagaState &saga, const Step &step, const Work &work, const Fail
                  double random);
 
 /// A claimed step whose lease or timeout has passed, at an instant not before work.due_at. The
-/// service may have done it: the outcome is unknown.
-void lease_expired(SagaState &saga, const Step &step, const Work &work, double random);
+/// service may have done it: the outcome is unknown. `child`: of a child step, the latest saga.
+void lease_expired(SagaState &saga, const Step &step, const Work &work, double random,
+                   const std::optional<Child> &child = {});
+
+/// What a verify function has returned.
+struct VerifyAnswer {
+    VerifyOutcome outcome;
+    Value output{};           ///< of the step, when it is done
+    Value published{};        ///< the messages of the verify function
+    std::string_view error{}; ///< the outcome in words
+};
+
+/// The verify function has answered about the attempts in doubt. `dedupe_retention_us`: how long
+/// services remember a key; nothing: for ever.
+void verify_answered(SagaState &saga, const Step &step, const Work &work,
+                     const VerifyAnswer &answer, std::optional<std::int64_t> dedupe_retention_us,
+                     double random);
+/// It has raised `error`, classified as an action's: after a retryable one it is asked again.
+void verify_failed(SagaState &saga, const Step &step, const Work &work, const Failure &error,
+                   std::optional<std::int64_t> dedupe_retention_us, double random);
+
+/// Whether a service may have forgotten the key of an attempt in doubt, so that it is not to be
+/// repeated.
+bool is_past_dedupe_retention(SagaState &saga, const Step &step,
+                              std::optional<std::int64_t> dedupe_retention_us);
 
 /// How a failure reads of an attempt that ended the process it ran in.
 inline constexpr std::string_view crash_error = "the handler ended its process";
@@ -42,7 +83,8 @@ bool died_ahead(SagaState &saga, const Step &step, Direction direction, std::str
 /// The turn of this stage has come, and attempts of it died ahead: they fail now.
 void charge_deaths(SagaState &saga, std::int16_t stage, Direction direction);
 
-/// The step's function cannot be run, and no retry changes that: the saga parks.
+/// The step's function, or its verify function, cannot be run, and no retry changes that: the saga
+/// parks.
 void step_is_unusable(SagaState &saga, const Step &step, const Work &work, const Failure &failure);
 
 /// When an attempt that begins now should be over: the step's timeout, or the saga's deadline where
@@ -60,7 +102,7 @@ void signal_due(SagaState &saga, const Step &step, const Work &work, std::string
 /// Gives waiting signal steps the signals that have arrived for them.
 void take_signals(SagaState &saga);
 
-/// Begins compensation when the deadline of the saga has passed, and returns whether it did. Past
+/// Requests compensation when the deadline of the saga has passed, and returns whether it did. Past
 /// an irreversible step the saga cannot compensate, and ignores its deadline.
 bool deadline_passed(SagaState &saga);
 
@@ -69,8 +111,7 @@ void deadline_due(SagaState &saga);
 
 // ------------------------------------------------------------------------------------- resuming
 
-/// An operator resumes a suspended saga or retries a parked one: makes due what its direction
-/// needs, and sets the status that this gives.
-void continue_saga(SagaState &saga);
+/// The saga is not suspended any more. Its deadline is moved by the time that it was.
+void end_suspension(SagaState &saga);
 
 } // namespace stacksaga::core

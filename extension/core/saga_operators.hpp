@@ -12,29 +12,36 @@ namespace stacksaga::core {
 struct Refusal {
     std::string_view because; ///< follows "It is <status>"; may be empty
     std::string_view hint;
+    bool is_misuse = false; ///< whatever the saga is
 };
 
 /// Each changes the saga, or nothing when it is refused. `error`: what the saga says of the cancel.
+/// While an irreversible step is in flight or in doubt a cancel is a pending compensation.
 std::optional<Refusal> cancel_saga(SagaState &saga, std::string_view error);
 std::optional<Refusal> suspend_saga(SagaState &saga);
 /// The attempts that these two make due are due `delay` microseconds from now at the earliest;
-/// deadlines and leases stay.
+/// leases stay. A parked saga that is suspended as well stays parked when it is resumed.
 std::optional<Refusal> resume_saga(SagaState &saga, std::int64_t delay = 0);
-std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay = 0);
+/// `dedupe_retention_us`: how long services remember a key; nothing: for ever.
+std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay,
+                                  std::optional<std::int64_t> dedupe_retention_us);
 
-/// Whether a child step waits for a saga of its own, which is to be settled instead;
-/// `child_stands`: the latest one has not failed.
-bool is_settled_by_child(SagaState &saga, const Step &step, bool child_stands);
+/// What an operator says of a step.
+struct Resolution {
+    ResolveOutcome outcome;
+    std::optional<Direction> direction; ///< nothing: the one that is open
+    Value output{};
+    std::string_view error{}; ///< who said that it was not done, and why
+    std::string_view role{};
+    bool child_stands = false; ///< the latest saga of a child step has not ended
+};
 
-/// What an operator can settle of a step: its live work, or a failed attempt that is not tried
-/// again. Nothing when it neither runs nor waits.
-std::optional<Work> find_unsettled(SagaState &saga, const Step &step);
+struct Resolved {
+    std::optional<Refusal> refusal{};
+    Direction direction = Direction::act; ///< of the resolution
+};
 
-/// The step was done, with this output.
-void resolve_as_done(SagaState &saga, const Step &step, const Work &unsettled, Value output,
-                     std::string_view role);
-/// The step was not done, nor is it by any earlier attempt; `error` says who said so.
-void resolve_as_not_done(SagaState &saga, const Step &step, const Work &unsettled,
-                         std::string_view error, std::string_view role, double random);
+Resolved resolve_step(SagaState &saga, const Step &step, const Resolution &resolution,
+                      double random);
 
 } // namespace stacksaga::core

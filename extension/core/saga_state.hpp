@@ -139,6 +139,10 @@ inline constexpr std::array saga_transitions{
                    "an operator cancels it, or retries its compensation"},
     SagaTransition{Status::parked, Status::failed, Direction::compensate,
                    "an operator resolves its last compensation as done"},
+    SagaTransition{Status::parked, Status::suspended, Direction::act,
+                   "what parked it is settled, and it is suspended as before"},
+    SagaTransition{Status::parked, Status::suspended, Direction::compensate,
+                   "what parked it is settled, and it compensates when it is resumed"},
     SagaTransition{Status::suspended, Status::pending, Direction::act,
                    "an operator resumes it before its first attempt"},
     SagaTransition{Status::suspended, Status::running, Direction::act, "an operator resumes it"},
@@ -206,6 +210,8 @@ struct FailedAttempt {
     bool attempts_left;
     bool has_verify;
     bool irreversible;
+    bool in_doubt; ///< this attempt or an earlier one may have taken effect
+    OnFailure on_failure;
 };
 
 enum class When : uint8_t { any, yes, no };
@@ -214,47 +220,89 @@ constexpr std::string_view name_of(When w) {
     return when_names[static_cast<size_t>(w)];
 }
 
+/// For which on_failure a rule holds.
+enum class WhenFailed : uint8_t { any, compensate, park };
+inline constexpr std::array<std::string_view, 3> when_failed_names{"any", "compensate", "park"};
+constexpr std::string_view name_of(WhenFailed w) {
+    return when_failed_names[static_cast<size_t>(w)];
+}
+
 struct OutcomeRule {
     Direction direction;
     FailureClass failure_class;
     When attempts_left;
     When has_verify;
     When irreversible;
+    When in_doubt;
+    WhenFailed on_failure;
     Outcome outcome;
     std::string_view sentence;
 };
 
-/// The first rule that matches holds.
+/// The first rule that matches holds. Of a step that has failed for good the fallback is tried
+/// first, unless the step is in doubt.
 inline constexpr std::array outcome_rules{
-    OutcomeRule{Direction::act, FailureClass::retryable, When::yes, When::any, When::any,
-                Outcome::retry, "a retryable failure pauses the step"},
-    OutcomeRule{Direction::act, FailureClass::retryable, When::no, When::any, When::any,
-                Outcome::give_up, "the attempts are used up"},
+    OutcomeRule{Direction::act, FailureClass::retryable, When::yes, When::any, When::any, When::no,
+                WhenFailed::any, Outcome::retry, "a retryable failure pauses the step"},
+    OutcomeRule{Direction::act, FailureClass::retryable, When::yes, When::any, When::no, When::yes,
+                WhenFailed::any, Outcome::retry,
+                "a step in doubt is tried again under the same key"},
+    OutcomeRule{Direction::act, FailureClass::retryable, When::any, When::yes, When::any, When::yes,
+                WhenFailed::any, Outcome::verify, "verify is asked about an earlier attempt"},
+    OutcomeRule{Direction::act, FailureClass::retryable, When::any, When::no, When::yes, When::yes,
+                WhenFailed::any, Outcome::park, "an irreversible step in doubt is not tried again"},
+    OutcomeRule{Direction::act, FailureClass::retryable, When::no, When::any, When::any, When::any,
+                WhenFailed::compensate, Outcome::give_up, "the attempts are used up"},
+    OutcomeRule{Direction::act, FailureClass::retryable, When::no, When::any, When::any, When::any,
+                WhenFailed::park, Outcome::park,
+                "the attempts are used up, and the saga stops there"},
+    OutcomeRule{Direction::act, FailureClass::non_retryable, When::any, When::yes, When::any,
+                When::yes, WhenFailed::any, Outcome::verify,
+                "verify is asked about an earlier attempt"},
+    OutcomeRule{Direction::act, FailureClass::non_retryable, When::any, When::no, When::yes,
+                When::yes, WhenFailed::any, Outcome::park,
+                "an irreversible step in doubt is not tried again"},
     OutcomeRule{Direction::act, FailureClass::non_retryable, When::any, When::any, When::any,
-                Outcome::give_up, "a non-retryable failure is final"},
-    OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::yes, When::any,
-                Outcome::verify, "verify is asked about an unknown outcome"},
-    OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::no, When::yes,
-                Outcome::park, "an irreversible step of unknown outcome is not tried again"},
-    OutcomeRule{Direction::act, FailureClass::unknown, When::yes, When::no, When::no,
-                Outcome::retry, "an unknown outcome is tried again under the same key"},
-    OutcomeRule{Direction::act, FailureClass::unknown, When::no, When::no, When::no,
-                Outcome::give_up,
+                When::any, WhenFailed::compensate, Outcome::give_up,
+                "a non-retryable failure is final; a step in doubt is compensated as well"},
+    OutcomeRule{Direction::act, FailureClass::non_retryable, When::any, When::any, When::any,
+                When::any, WhenFailed::park, Outcome::park,
+                "a non-retryable failure is final, and the saga stops there"},
+    OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::yes, When::any, When::any,
+                WhenFailed::any, Outcome::verify, "verify is asked about an unknown outcome"},
+    OutcomeRule{Direction::act, FailureClass::unknown, When::any, When::no, When::yes, When::any,
+                WhenFailed::any, Outcome::park,
+                "an irreversible step of unknown outcome is not tried again"},
+    OutcomeRule{Direction::act, FailureClass::unknown, When::yes, When::no, When::no, When::any,
+                WhenFailed::any, Outcome::retry,
+                "an unknown outcome is tried again under the same key"},
+    OutcomeRule{Direction::act, FailureClass::unknown, When::no, When::no, When::no, When::any,
+                WhenFailed::compensate, Outcome::give_up,
                 "the attempts are used up; the step itself is compensated as well"},
+    OutcomeRule{Direction::act, FailureClass::unknown, When::no, When::no, When::no, When::any,
+                WhenFailed::park, Outcome::park,
+                "the attempts are used up, and the saga stops there"},
     OutcomeRule{Direction::compensate, FailureClass::retryable, When::yes, When::any, When::any,
-                Outcome::retry, "a retryable failure pauses the compensation"},
+                When::any, WhenFailed::any, Outcome::retry,
+                "a retryable failure pauses the compensation"},
     OutcomeRule{Direction::compensate, FailureClass::unknown, When::yes, When::any, When::any,
-                Outcome::retry, "a compensation is tried again under the same key"},
+                When::any, WhenFailed::any, Outcome::retry,
+                "a compensation is tried again under the same key"},
     OutcomeRule{Direction::compensate, FailureClass::retryable, When::no, When::any, When::any,
-                Outcome::park, "the attempts of the compensation are used up"},
+                When::any, WhenFailed::any, Outcome::park,
+                "the attempts of the compensation are used up"},
     OutcomeRule{Direction::compensate, FailureClass::unknown, When::no, When::any, When::any,
-                Outcome::park, "the attempts of the compensation are used up"},
+                When::any, WhenFailed::any, Outcome::park,
+                "the attempts of the compensation are used up"},
     OutcomeRule{Direction::compensate, FailureClass::non_retryable, When::any, When::any, When::any,
-                Outcome::park, "a compensation failed for good"},
+                When::any, WhenFailed::any, Outcome::park, "a compensation failed for good"},
 };
 
 constexpr bool matches(When when, bool value) {
     return when == When::any || (when == When::yes) == value;
+}
+constexpr bool matches(WhenFailed when, OnFailure value) {
+    return when == WhenFailed::any || (when == WhenFailed::park) == (value == OnFailure::park);
 }
 
 /// Never null: the static_assert below runs every input.
@@ -262,7 +310,8 @@ constexpr const OutcomeRule *find_rule(const FailedAttempt &f) {
     for (const OutcomeRule &r : outcome_rules)
         if (r.direction == f.direction && r.failure_class == f.failure_class &&
             matches(r.attempts_left, f.attempts_left) && matches(r.has_verify, f.has_verify) &&
-            matches(r.irreversible, f.irreversible))
+            matches(r.irreversible, f.irreversible) && matches(r.in_doubt, f.in_doubt) &&
+            matches(r.on_failure, f.on_failure))
             return &r;
     return nullptr;
 }
@@ -271,15 +320,36 @@ constexpr Outcome decide(const FailedAttempt &f) {
 }
 
 constexpr bool rules_are_total() {
-    for (int bits = 0; bits < 16; ++bits)
+    for (int bits = 0; bits < 64; ++bits)
         for (int c = 0; c < 3; ++c)
             if (find_rule({(bits & 1) != 0 ? Direction::act : Direction::compensate,
                            static_cast<FailureClass>(c), (bits & 2) != 0, (bits & 4) != 0,
-                           (bits & 8) != 0}) == nullptr)
+                           (bits & 8) != 0, (bits & 16) != 0,
+                           (bits & 32) != 0 ? OnFailure::park : OnFailure::compensate}) == nullptr)
                 return false;
     return true;
 }
 static_assert(rules_are_total());
+
+/// What a verify function says of the attempts in doubt.
+enum class VerifyOutcome : uint8_t {
+    done,
+    not_done,   ///< nothing is seen yet: still in doubt
+    never_done, ///< it did not happen and cannot any more
+    unknown,
+};
+inline constexpr std::array<std::string_view, 4> verify_outcome_names{"done", "not_done", "never",
+                                                                      "unknown"};
+constexpr std::optional<VerifyOutcome> verify_outcome_of(std::string_view name) {
+    return enum_of<VerifyOutcome>(verify_outcome_names, name);
+}
+
+/// What an operator says of a step.
+enum class ResolveOutcome : uint8_t { done, not_done, never_done };
+inline constexpr std::array<std::string_view, 3> resolve_outcome_names{"done", "not_done", "never"};
+constexpr std::optional<ResolveOutcome> resolve_outcome_of(std::string_view name) {
+    return enum_of<ResolveOutcome>(resolve_outcome_names, name);
+}
 
 /// A lease: the attempt, the direction and 40 random bits. It rises with the attempt, so a service
 /// that keeps the largest one seen can refuse older ones, and it cannot be guessed.

@@ -175,7 +175,7 @@ COMMENT ON FUNCTION stacksaga.saga_transitions IS
 
 CREATE OR REPLACE FUNCTION stacksaga.outcome_rules()
 RETURNS TABLE (rule integer, direction text, error_class text, attempts_left text, has_verify text,
-               irreversible text, outcome text, sentence text)
+               irreversible text, outcome text, sentence text, in_doubt text, on_failure text)
 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_outcome_rules';
 COMMENT ON FUNCTION stacksaga.outcome_rules IS
     'Lists what the engine does about a failed attempt; the first rule that matches applies';

@@ -15,7 +15,7 @@ CREATE OR REPLACE FUNCTION stacksaga.cancel_saga(saga_id uuid, reason text) RETU
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_cancel_saga';
 COMMENT ON FUNCTION stacksaga.cancel_saga IS
-    'Makes a saga compensate what it has done, once its claimed steps have settled. Raises SG400, SG404, SG409 (it has ended, is past an irreversible step, or parked after its compensation began)';
+    'Makes a saga compensate what it has done, once its claimed steps have settled, and returns the status that stands: while an irreversible step is in flight or in doubt, the one before. Raises SG400, SG404, SG409 (it has ended, is past an irreversible step, or parked after its compensation began)';
 
 CREATE OR REPLACE FUNCTION stacksaga.suspend_saga(saga_id uuid, reason text) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -33,19 +33,20 @@ CREATE OR REPLACE FUNCTION stacksaga.retry_saga(saga_id uuid, reason text) RETUR
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_retry_saga';
 COMMENT ON FUNCTION stacksaga.retry_saga IS
-    'Retries what failed in a parked saga: its compensation, or its step past an irreversible one. Attempts count from 1 again. Raises SG400, SG404, SG409 (it is not parked)';
+    'Retries what failed in a parked saga, or makes verify due where a step is in doubt. Attempts count from 1 again. Raises SG400, SG404, SG409 (it is not parked, or only resolve_step() can say what happened)';
 
 CREATE OR REPLACE FUNCTION stacksaga.resolve_step(
     saga_id uuid,
     step    text,
     outcome text,
     output  jsonb DEFAULT NULL,
-    reason  text  DEFAULT NULL
+    reason  text  DEFAULT NULL,
+    direction text DEFAULT NULL
 ) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_resolve_step';
 COMMENT ON FUNCTION stacksaga.resolve_step IS
-    'Records that a step, or its compensation, is done or not_done where no attempt could say so. Raises SG400, SG404, SG409 (the step neither runs nor waits), SG413';
+    'Records that a step, or its compensation, is done, not_done or never will be, where no attempt could say so; direction may be NULL where only one is open. Raises SG400, SG404, SG409 (nothing is open, an attempt is under its lease, the child has not ended), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.acknowledge_contradiction(saga_id uuid, step text, reason text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

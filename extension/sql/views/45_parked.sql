@@ -4,33 +4,42 @@
 -- comment of a hint hold no line break: what follows it would not be a comment.
 CREATE OR REPLACE VIEW stacksaga.parked_sagas AS
 SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
-       CASE
+       concat(CASE
        WHEN p.sqlstate = 'SG424' AND p.error LIKE 'function % cannot be run: %' THEN
            p.retry || format(' -- once there is a function %s again that role %s may execute',
                              p.function, p.definer)
        WHEN p.sqlstate = '57P02' AND p.kind = 'sql' THEN
            p.retry || format(' -- once function %s no longer ends its process', p.function)
+       WHEN p.direction = 'compensate' AND p.outcome_known IS NULL THEN
+           p.resolve || ' -- once you have undone it: a person did this step, so no service is asked'
        WHEN p.direction = 'compensate' THEN
            p.retry || ' -- tries the compensation again; or resolve_step(), if you undid it by hand'
-       WHEN p.saga_direction = 'compensate' THEN
-           p.retry || ' -- compensates what it can and ends the saga as failed; this step was done too '
-           'late to be compensated'
-       WHEN NOT p.outcome_known AND p.effect = 'irreversible' THEN
-           p.resolve || ' -- if it happened, else not_done: the database cannot know'
+       WHEN p.in_doubt_since IS NOT NULL AND (p.effect = 'irreversible' OR p.saga_direction = 'compensate') THEN
+           p.resolve || ' -- if it happened, or never once it cannot happen any more: the database cannot know'
        ELSE
            p.retry || ' -- tries the step again, as the saga cannot compensate past an irreversible one; '
            'or resolve_step(), if you did it by hand'
-       END AS hint
+       END,
+       CASE WHEN p.in_doubt_since IS NOT NULL AND p.effect <> 'idempotent' AND p.direction = 'act'
+            THEN format('; a service remembers the key of this step until %s at least',
+                        date_trunc('second', p.in_doubt_since + p.dedupe_retention)) END,
+       CASE WHEN p.parent_id IS NOT NULL
+            THEN format('; saga %s waits for this one', p.parent_id) END) AS hint,
+       p.parent_id
   FROM (SELECT k.saga_id, d.saga, s.key, ds.step, s.parked_direction::text AS direction, k.since,
-               coalesce(f.error, s.error) AS error, f.sqlstate, f.outcome_known, ds.kind, ds.effect,
+               coalesce(f.error, s.error) AS error, f.sqlstate, f.outcome_known, ds.kind, ds.effect, s.parent_id,
+               (SELECT min(u.finished_at) FROM stacksaga.failure u
+                 WHERE u.saga_id = s.saga_id AND u.token OPERATOR(stacksaga.=) s.token
+                   AND u.step_no = s.parked_step AND u.direction = 'act' AND NOT u.outcome_known) AS in_doubt_since,
+               coalesce(current_setting('stacksaga.dedupe_retention', true), '7 days')::interval AS dedupe_retention,
                regexp_replace(d.definer, '[[:cntrl:]]', ' ', 'g') AS definer,
                s.direction::text AS saga_direction,
                regexp_replace(CASE s.parked_direction WHEN 'act' THEN ds.action
                                                       ELSE ds.compensation END,
                               '[[:cntrl:]]', ' ', 'g') AS function,
                format('SELECT stacksaga.retry_saga(%L, ''why'');', k.saga_id) AS retry,
-               format('SELECT stacksaga.resolve_step(%L, %L, ''done'', reason => ''why'');',
-                      k.saga_id, ds.step) AS resolve
+               format('SELECT stacksaga.resolve_step(%L, %L, ''done'', reason => ''why'', direction => %L);',
+                      k.saga_id, ds.step, s.parked_direction) AS resolve
           FROM stacksaga.parked_saga k
          CROSS JOIN LATERAL ( -- the limit keeps the planner from reading all sagas
                SELECT s.* FROM stacksaga.saga s

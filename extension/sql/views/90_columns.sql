@@ -160,6 +160,7 @@ COMMENT ON COLUMN stacksaga.parked_sagas.direction IS 'act or compensate: what f
 COMMENT ON COLUMN stacksaga.parked_sagas.since IS 'Since when it is parked';
 COMMENT ON COLUMN stacksaga.parked_sagas.error IS 'The error that parked it';
 COMMENT ON COLUMN stacksaga.parked_sagas.hint IS 'The SQL that continues it, and when to run it';
+COMMENT ON COLUMN stacksaga.parked_sagas.parent_id IS 'The saga whose step it is, which waits for it; null: none';
 
 COMMENT ON COLUMN stacksaga.effects.source IS 'The saga or the subscription';
 COMMENT ON COLUMN stacksaga.effects.step IS 'The step or the handler';

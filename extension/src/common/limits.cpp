@@ -124,4 +124,8 @@ const char *find_bad_state(Datum list) {
     return nullptr;
 }
 
+int64 dedupe_retention_us() {
+    return int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
+}
+
 } // namespace stacksaga

@@ -19,6 +19,9 @@ const char *uuid_text(const pg_uuid_t &id);
 /// Microseconds for a message, as PostgreSQL writes an interval of days and hours.
 const char *interval_text(int64 microseconds);
 
+/// How long services remember a key: stacksaga.dedupe_retention, in microseconds.
+int64 dedupe_retention_us();
+
 /// SG404: there is no saga with this id.
 [[noreturn]] void raise_unknown_saga(const pg_uuid_t &id);
 

@@ -7,9 +7,10 @@
 #include "pg/random.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
-#include "pg/settings.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/running_handler.hpp"
+#include "src/saga/child.hpp"
+#include "src/saga/contradiction.hpp"
 #include "src/saga/store.hpp"
 #include "src/saga/tables.hpp"
 
@@ -46,6 +47,7 @@ Answer begin_answer(const pg::Arguments &arguments) {
     const std::string_view name = arguments.required_text(1, "step");
     const int64 lease = arguments.required_int8(2, "lease");
     Saga &saga = require_saga(id, pg::clock_now());
+    heed_ancestors(saga);
     CRASH_POINT("answer: saga locked");
     const Step *step = saga.definition->find(name);
     if (step == nullptr)
@@ -58,32 +60,52 @@ std::string_view status_of(const Saga &saga) {
 }
 
 /// The step no longer takes an answer under this lease.
-[[noreturn]] void refuse_lease(const Answer &a) {
-    if (a.direction() == Direction::act && !a.saga.acts())
-        ereport(ERROR,
-                (errcode(pg::sg409),
-                 errmsg("step \"%s\" of saga %s is not waiting for this answer", clip(a.step.name),
-                        uuid_text(a.saga.id)),
-                 errdetail("The saga is %s: compensation has begun, and lease " INT64_FORMAT
-                           " of the action has ended.",
-                           status_of(a.saga).data(), a.lease),
-                 errhint("Roll back; the compensation has the idempotency key of this action and "
-                         "undoes it if it happened.")));
-    const std::optional<Work> work = core::find_work(a.saga, a.step.no, a.direction());
-    const char *held = work && work->lease ? "another claim holds the step" : "no claim holds it";
-    ereport(ERROR, (errcode(pg::sg412),
-                    errmsg("lease on step \"%s\" of saga %s is lost", clip(a.step.name),
-                           uuid_text(a.saga.id)),
-                    errdetail("The lease given is " INT64_FORMAT "; %s. The saga is %s.", a.lease,
-                              held, status_of(a.saga).data()),
-                    errhint("Roll back what was done under this lease and claim again.")));
+[[noreturn]] void refuse(const Answer &a, AnswerOutcome outcome) {
+    if (outcome == AnswerOutcome::lease_lost) {
+        const std::optional<Work> work = core::find_work(a.saga, a.step.no, a.direction());
+        const char *held =
+            work && work->is_claimed() ? "another claim holds the step" : "no claim holds it";
+        ereport(ERROR, (errcode(pg::sg412),
+                        errmsg("lease on step \"%s\" of saga %s is lost", clip(a.step.name),
+                               uuid_text(a.saga.id)),
+                        errdetail("The lease given is " INT64_FORMAT "; %s. The saga is %s.",
+                                  a.lease, held, status_of(a.saga).data()),
+                        errhint("Roll back what was done under this lease and claim again.")));
+    }
+    const bool is_undone = outcome == AnswerOutcome::being_undone;
+    ereport(ERROR,
+            (errcode(pg::sg409),
+             errmsg("step \"%s\" of saga %s is not waiting for this answer", clip(a.step.name),
+                    uuid_text(a.saga.id)),
+             errdetail("The saga is %s; %s, and lease " INT64_FORMAT " has ended.",
+                       status_of(a.saga).data(),
+                       is_undone ? "the compensation of the step has begun"
+                                 : "the step was settled without this answer",
+                       a.lease),
+             is_undone ? errhint("Roll back. The effect outside, if there is one, is undone under "
+                                 "the idempotency key of this action.")
+                       : errhint("Roll back. Nothing will undo an effect outside: undo it, or have "
+                                 "an operator look at the saga.")));
 }
 
+/// A failure of what is completed under this lease.
+[[noreturn]] void refuse_failure(const Answer &a) {
+    ereport(ERROR, (errcode(pg::sg409),
+                    errmsg("step \"%s\" of saga %s was completed under this lease",
+                           clip(a.step.name), uuid_text(a.saga.id)),
+                    errdetail("The completion under lease " INT64_FORMAT " holds; the saga is %s.",
+                              a.lease, status_of(a.saga).data()),
+                    errhint("Find out which of the two answers is true; doctor() shows it until "
+                            "acknowledge_contradiction().")));
+}
+
+/// The attempt whose lease is to be extended.
 Work require_lease(const Answer &a) {
     const std::optional<Work> work = core::find_leased(a.saga, a.step, a.lease);
-    if (!work)
-        refuse_lease(a);
-    return *work;
+    if (work)
+        return *work;
+    const AnswerOutcome outcome = core::judge_completion(a.saga, a.step, a.lease, {}).outcome;
+    refuse(a, outcome == AnswerOutcome::accept ? AnswerOutcome::lease_lost : outcome);
 }
 
 bool is_same(const pg::Param &output, std::optional<Datum> earlier) {
@@ -92,54 +114,67 @@ bool is_same(const pg::Param &output, std::optional<Datum> earlier) {
     return DatumGetBool(DirectFunctionCall2(jsonb_eq, output.value, *earlier));
 }
 
-/// What a completion under this lease has said before. None has while the lease's work is there.
-std::optional<core::EarlierCompletion> find_earlier(const Answer &a, const pg::Param &output) {
-    if (core::find_leased(a.saga, a.step, a.lease))
+/// The marker of a completion under this lease. There is none while a claim holds it.
+std::optional<pg::TableRow> find_marker(const Answer &a) {
+    const std::optional<Work> work = core::find_leased(a.saga, a.step, a.lease);
+    if (work && work->is_claimed())
         return std::nullopt;
     const std::array key{pg::param(a.saga.id), pg::param(a.step.no),
                          pg::param(core::name_of(a.direction())), pg::param(a.saga.token)};
-    const std::optional<pg::TableRow> effect = effect_table.find_one({.key = key});
-    if (!effect || effect->optional_int8(EffectColumn::lease) != a.lease)
+    std::optional<pg::TableRow> effect = effect_table.find_one({.key = key});
+    if (effect && effect->optional_int8(EffectColumn::lease) != a.lease)
+        effect.reset();
+    return effect;
+}
+
+std::optional<core::EarlierCompletion> describe(const std::optional<pg::TableRow> &marker,
+                                                const pg::Param &output) {
+    if (!marker)
         return std::nullopt;
-    return core::EarlierCompletion{.is_same_output =
-                                       is_same(output, effect->optional(EffectColumn::output))};
+    const std::optional<Datum> earlier = marker->optional(EffectColumn::output);
+    return core::EarlierCompletion{
+        .is_same_output = is_same(output, earlier),
+        .is_output_null = !earlier,
+        .settled_by = marker->is_null(EffectColumn::settled_by)
+                          ? core::SettledBy::answer
+                          : *core::settled_by_of(marker->text(EffectColumn::settled_by))};
 }
 
-/// How to take a completion. Changes nothing.
-AnswerOutcome judge(const Answer &a, const pg::Param &output) {
-    return core::judge_completion(a.saga, a.step, a.lease, find_earlier(a, output));
+void note(const Answer &a, std::optional<FailureClass> failed) {
+    note_contradiction({.saga_id = a.saga.id,
+                        .step_no = a.step.no,
+                        .direction = a.direction(),
+                        .lease = a.lease,
+                        .failed = failed,
+                        .answered_at = a.saga.now},
+                       a.step.name);
 }
 
-void accept(const Answer &a, const pg::Param &output) {
-    core::step_completed(a.saga, a.step, *core::find_leased(a.saga, a.step, a.lease),
-                         value_or_null(output.value, output.isnull));
-    write_saga(a.saga);
-}
-
-/// The same report was taken under this lease before. `unknown` asserts nothing, so it repeats
-/// whatever is recorded of the attempt.
-bool was_failed(const Answer &a, FailureClass failure_class) {
-    const std::array key{pg::param(a.saga.id), pg::param(a.step.no),
-                         pg::param(core::name_of(a.direction()))};
-    for (const pg::TableRow &failure : failure_table.find(
-             {.key = key, .implied = pg::assign(FailureColumn::token, pg::param(a.saga.token))}))
-        if (failure.optional_int8(FailureColumn::lease) == a.lease)
-            return failure_class == FailureClass::unknown ||
-                   failure.text(FailureColumn::error_class) == core::name_of(failure_class);
-    return false;
+/// Takes a completion where it counts. An outcome that refuses it changes nothing.
+AnswerOutcome take_completion(const Answer &a, const pg::Param &output) {
+    std::optional<pg::TableRow> marker = find_marker(a);
+    const core::JudgedAnswer judged =
+        core::judge_completion(a.saga, a.step, a.lease, describe(marker, output));
+    CRASH_POINT("answer: judged");
+    if (judged.contradicts)
+        note(a, std::nullopt);
+    if (judged.outcome == AnswerOutcome::accept)
+        core::step_completed(a.saga, a.step, *judged.work,
+                             value_or_null(output.value, output.isnull));
+    else if (judged.outcome == AnswerOutcome::fills_output)
+        effect_table.update(*marker, std::array{pg::assign(EffectColumn::output, output)});
+    write_saga(a.saga); // also what its ancestors made of it
+    return judged.outcome;
 }
 
 /// A constant of core: outlives SPI.
 std::string_view complete(const pg::Arguments &arguments) {
     const Answer a = begin_answer(arguments);
     const pg::Param output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
-    const AnswerOutcome outcome = judge(a, output);
-    CRASH_POINT("answer: judged");
-    switch (outcome) {
+    switch (const AnswerOutcome outcome = take_completion(a, output)) {
     case AnswerOutcome::accept:
-        accept(a, output);
-        break;
     case AnswerOutcome::accepted_before:
+    case AnswerOutcome::fills_output:
         break;
     case AnswerOutcome::other_output:
         ereport(ERROR,
@@ -149,8 +184,9 @@ std::string_view complete(const pg::Arguments &arguments) {
                  errdetail("The first completion under lease " INT64_FORMAT " holds.", a.lease),
                  errhint("Repeat a completion with the same output only.")));
     case AnswerOutcome::lease_lost:
-    case AnswerOutcome::reversed:
-        refuse_lease(a);
+    case AnswerOutcome::being_undone:
+    case AnswerOutcome::not_undone:
+        refuse(a, outcome);
     }
     CRASH_POINT("answer: completed");
     return status_of(a.saga);
@@ -159,7 +195,7 @@ std::string_view complete(const pg::Arguments &arguments) {
 /// After a longer pause the service has forgotten the key that the attempt is repeated under.
 int64 retry_after(Datum interval) {
     const int64 after_us = pg::interval_microseconds(interval, "retry_after", false);
-    const int64 retention_us = int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
+    const int64 retention_us = dedupe_retention_us();
     if (after_us > retention_us)
         ereport(ERROR,
                 (errcode(pg::sg400),
@@ -173,9 +209,16 @@ int64 retry_after(Datum interval) {
 std::string_view fail(const pg::Arguments &arguments, core::Failure failure) {
     const Answer a = begin_answer(arguments);
     failure.since = a.saga.now;
-    if (!core::find_leased(a.saga, a.step, a.lease) && was_failed(a, failure.failure_class))
-        return status_of(a.saga);
-    core::step_failed(a.saga, a.step, require_lease(a), failure, pg::random_fraction());
+    const core::JudgedAnswer judged = core::judge_failure(
+        a.saga, a.step, a.lease, failure.failure_class, find_marker(a).has_value());
+    if (judged.contradicts)
+        note(a, failure.failure_class);
+    if (judged.outcome == AnswerOutcome::accept)
+        core::step_failed(a.saga, a.step, *judged.work, failure, pg::random_fraction());
+    else if (judged.outcome != AnswerOutcome::accepted_before && judged.contradicts)
+        refuse_failure(a);
+    else if (judged.outcome != AnswerOutcome::accepted_before)
+        refuse(a, judged.outcome);
     write_saga(a.saga);
     CRASH_POINT("answer: failed");
     return status_of(a.saga);
@@ -200,7 +243,7 @@ Extension extend_lease(const pg::Arguments &arguments, int64 by_us) {
     const TimestampTz until = core::extend_claim(a.saga, a.step, work, by_us);
     write_saga(a.saga);
     CRASH_POINT("answer: lease extended");
-    return {until, a.direction() == Direction::act && !a.saga.acts()};
+    return {until, core::is_cancel_requested(a.saga, a.direction())};
 }
 
 /// One row of complete_steps().
@@ -219,10 +262,12 @@ const char *sqlstate_of(AnswerOutcome outcome) {
         return "SG422";
     case AnswerOutcome::lease_lost:
         return "SG412";
-    case AnswerOutcome::reversed:
+    case AnswerOutcome::being_undone:
+    case AnswerOutcome::not_undone:
         return "SG409";
     case AnswerOutcome::accept:
     case AnswerOutcome::accepted_before:
+    case AnswerOutcome::fills_output:
         break;
     }
     return nullptr;
@@ -248,10 +293,8 @@ void complete_row(Row &row, TimestampTz now) {
         return;
     }
     const Answer a{*saga, *step, *row.lease};
-    const AnswerOutcome outcome = judge(a, row.output);
-    row.sqlstate = sqlstate_of(outcome);
-    if (outcome == AnswerOutcome::accept)
-        accept(a, row.output);
+    heed_ancestors(*saga);
+    row.sqlstate = sqlstate_of(take_completion(a, row.output));
     row.status = status_of(a.saga);
 }
 
@@ -346,7 +389,6 @@ STACKSAGA_FUNCTION(fail_step) {
     core::Failure failure{};
     failure.failure_class = *failure_class;
     failure.outcome_known = *failure_class != FailureClass::unknown;
-    failure.was_never_done = *failure_class == FailureClass::non_retryable;
     failure.error = error;
     if (!arguments.is_null(5))
         failure.retry_after_us = retry_after(arguments.datum(5));

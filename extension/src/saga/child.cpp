@@ -171,6 +171,31 @@ std::optional<core::Child> load_child(const Saga &saga, const Step &step) {
     return describe(*found);
 }
 
+void heed_ancestors(Saga &saga) {
+    for (std::optional<pg_uuid_t> id = saga.parent_id; id;) {
+        const std::array key{pg::param(*id), token_param(*id)};
+        const std::optional<pg::TableRow> row = saga_table.find_one({.key = key});
+        if (!row)
+            break;
+        const core::Status status = *core::status_of(row->text(SagaColumn::status));
+        core::Ancestor ancestor{
+            .status = status,
+            .direction = *core::direction_of(row->text(SagaColumn::direction)),
+            .compensation_requested = std::nullopt,
+            .is_suspended = status == Status::suspended || !row->is_null(SagaColumn::suspended_at),
+            .on_failure = load_definition(row->int4(SagaColumn::definition_id)).on_failure};
+        if (!row->is_null(SagaColumn::compensation_requested))
+            ancestor.compensation_requested =
+                core::compensation_request_of(row->text(SagaColumn::compensation_requested));
+        core::note_ancestor(saga.ancestry, ancestor);
+        id.reset();
+        if (!row->is_null(SagaColumn::parent_id))
+            id = row->uuid(SagaColumn::parent_id);
+    }
+    if (saga.is_child)
+        core::heed_ancestors(saga, compensation_of_parent);
+}
+
 void send_request(const Saga &saga, const core::ChildRequest &request) {
     const Step &step = saga.definition->step(request.step_no);
     if (request.kind == core::ChildRequest::Kind::start)

@@ -10,6 +10,13 @@
 
 namespace stacksaga {
 
+/// Why a child compensates.
+inline constexpr std::string_view compensation_of_parent =
+    "the parent saga requested its compensation";
+
+/// How often the work of a child is looked at while a saga above it is suspended.
+inline constexpr int64 ancestors_pause_us = USECS_PER_SEC;
+
 /// All inside with_spi.
 
 /// The id of a run of the step's child. It follows from the parent's, so on Citus the child is on
@@ -25,6 +32,10 @@ std::optional<core::Child> load_child(const Saga &saga, const Step &step);
 
 /// Starts a child, or asks the latest one to compensate.
 void send_request(const Saga &saga, const core::ChildRequest &request);
+
+/// Reads what the sagas above this one decide, each by its key and without a lock, and does what
+/// follows: a child compensates with its parent. A saga without a parent has nothing to read.
+void heed_ancestors(Saga &saga);
 
 /// Announces to the saga that started this one how it stands.
 void notify_parent(const Saga &saga);

@@ -10,6 +10,7 @@
 #include "src/ring/claimer.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
+#include "src/saga/child.hpp"
 #include "src/saga/claim_search.hpp"
 #include "src/saga/queue_limits.hpp"
 #include "src/saga/step_call.hpp"
@@ -107,13 +108,23 @@ bool has_room(const Claim &claim, const Candidate &candidate) {
     return count_leased(claim.ring_id, claim.queue, candidate.group, limit) < limit;
 }
 
+/// A due step whose turn an ancestor holds back is not to be found by each claim.
+void defer_under_ancestors(Saga &saga, const Candidate &candidate) {
+    const std::optional<Work> work = core::find_work(saga, candidate.step_no, candidate.direction);
+    if (work && saga.ancestry.is_suspended && !work->is_claimed() && work->due_at <= saga.now)
+        core::defer_for_ancestors(saga, *work, pg::time_plus(saga.now, ancestors_pause_us));
+}
+
 Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet &result) {
     Saga *saga = lock_saga(candidate.saga_id, claim.now, true);
     if (saga == nullptr)
         return Claimed::no;
+    heed_ancestors(*saga);
     const Step &step = saga->definition->step(candidate.step_no);
     const std::optional<Work> work =
         core::find_claimable(*saga, step, candidate.direction, claim.queue, pg::random_fraction());
+    if (!work)
+        defer_under_ancestors(*saga, candidate);
     if (!work || is_deferred(claim, *saga, *work)) {
         write_saga(*saga); // a lease or a deadline may have been settled
         return work ? Claimed::deferred : Claimed::no;

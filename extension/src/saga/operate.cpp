@@ -31,7 +31,8 @@ constinit pg::Statement insert_action{
 [[noreturn]] void refuse(const Saga &saga, const char *action, const core::Refusal &refusal) {
     const auto text = [](std::string_view s) { return pnstrdup(s.data(), s.size()); };
     ereport(ERROR,
-            (errcode(pg::sg409), errmsg("saga %s cannot be %s", uuid_text(saga.id), action),
+            (errcode(refusal.is_misuse ? pg::sg400 : pg::sg409),
+             errmsg("saga %s cannot be %s", uuid_text(saga.id), action),
              errdetail("It is %s%s.", core::name_of(saga.status()).data(), text(refusal.because)),
              errhint("%s", text(refusal.hint))));
 }
@@ -46,7 +47,7 @@ std::optional<core::Refusal> resume(Saga &saga, const Operation &o) {
     return core::resume_saga(saga, o.delay);
 }
 std::optional<core::Refusal> retry(Saga &saga, const Operation &o) {
-    return core::retry_saga(saga, o.delay);
+    return core::retry_saga(saga, o.delay, dedupe_retention_us());
 }
 
 /// Indexed by Action; the words are those of saga_action.
@@ -62,37 +63,35 @@ constexpr std::array action_rules{
     ActionRule{"retry", "tried again", retry},
 };
 
-struct Resolution {
-    bool done;
-    pg::Param output;
-    std::optional<std::string_view> reason;
-};
-
-void resolve(Saga &saga, const Step &step, const Resolution &r) {
-    const bool child_stands = [&] {
-        if (step.waits_for() != core::StepWait::child)
-            return false;
+/// What resolve_step() says, of which direction it turned out to be.
+core::Direction resolve(Saga &saga, const Step &step, core::Resolution r, std::string_view reason) {
+    if (step.waits_for() == core::StepWait::child) {
         const std::optional<core::Child> child = load_child(saga, step);
-        return child && child->status != Status::failed;
-    }();
-    if (core::is_settled_by_child(saga, step, child_stands))
-        refuse(saga, "resolved",
-               {psprintf(", and step \"%s\" is a saga of its own", clip(step.name)),
-                "Cancel, retry or resolve that saga; it notifies this one."});
-    const std::optional<Work> unsettled = core::find_unsettled(saga, step);
-    if (!unsettled)
-        refuse(saga, "resolved",
-               {psprintf(", and step \"%s\" neither runs nor waits", clip(step.name)),
-                "Resolve a step that has begun and is not settled; saga_history shows them."});
-    if (r.done)
-        core::resolve_as_done(saga, step, *unsettled,
-                              value_or_null(r.output.value, r.output.isnull), acting_role());
-    else
-        core::resolve_as_not_done(saga, step, *unsettled,
-                                  psprintf("an operator says that the step was not done: %s",
-                                           clip(r.reason.value_or("no reason given"))),
-                                  acting_role(), pg::random_fraction());
+        r.child_stands = child && !core::is_final(child->status);
+    }
+    if (r.outcome != core::ResolveOutcome::done)
+        r.error =
+            psprintf("an operator says that the step was %s: %s",
+                     r.outcome == core::ResolveOutcome::never_done ? "not done and never will be"
+                                                                   : "not done",
+                     clip(reason));
+    r.role = acting_role();
+    const core::Resolved resolved = core::resolve_step(saga, step, r, pg::random_fraction());
+    if (resolved.refusal)
+        refuse(saga, "resolved", *resolved.refusal);
     write_saga(saga);
+    return resolved.direction;
+}
+
+/// The value of an argument that is one of some words.
+template <class E>
+E required_word(std::string_view text, const char *name, std::optional<E> (*find)(std::string_view),
+                const char *words) {
+    const std::optional<E> value = find(text);
+    if (!value)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", name),
+                        errdetail("The value is \"%s\".", clip(text)), errhint("Use %s.", words)));
+    return *value;
 }
 
 std::string_view required_reason(const pg::Arguments &arguments, int i) {
@@ -153,37 +152,38 @@ STACKSAGA_FUNCTION(retry_saga) {
     return operate_on(fcinfo, Action::retry);
 }
 
-// resolve_step(saga_id, step, outcome, output, reason) -> text
+// resolve_step(saga_id, step, outcome, output, reason, direction) -> text
 STACKSAGA_FUNCTION(resolve_step) {
     pg::Arguments arguments(fcinfo);
     pg_uuid_t id = arguments.required_uuid(0, "saga_id");
     std::string_view name = arguments.required_text(1, "step");
     std::string_view outcome = arguments.required_text(2, "outcome");
-    if (outcome != "done" && outcome != "not_done")
-        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"outcome\" is not valid"),
-                        errdetail("The value is \"%s\".", clip(outcome)),
-                        errhint("Use done or not_done.")));
-    Resolution r{.done = outcome == "done",
-                 .output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3)),
-                 .reason = std::nullopt};
-    if (!r.output.isnull)
-        check_payload(r.output.value, "output");
-    if (!r.output.isnull && !r.done)
+    core::Resolution r{.outcome = required_word(outcome, "outcome", core::resolve_outcome_of,
+                                                "done, not_done or never"),
+                       .direction = std::nullopt,
+                       .output = value_or_null(arguments.datum(3), arguments.is_null(3))};
+    if (!arguments.is_null(3))
+        check_payload(arguments.datum(3), "output");
+    if (!arguments.is_null(3) && r.outcome != core::ResolveOutcome::done)
         ereport(ERROR, (errcode(pg::sg400), errmsg("a step that was not done has no output"),
-                        errdetail("The outcome is not_done and an output is given."),
+                        errdetail("The outcome is %s and an output is given.", clip(outcome)),
                         errhint("Leave output out.")));
+    std::optional<std::string_view> reason;
     if (!arguments.is_null(4))
-        r.reason = required_reason(arguments, 4);
+        reason = required_reason(arguments, 4);
+    if (const std::optional<std::string_view> direction = arguments.optional_text(5))
+        r.direction = required_word(*direction, "direction", core::direction_of,
+                                    "act or compensate, or leave it out");
     core::Status status = pg::with_spi([&] {
         Saga &saga = require_saga(id, pg::clock_now());
         const Step *step = saga.definition->find(name);
         if (step == nullptr)
             raise_unknown_step(saga, name);
         const core::Status before = saga.status();
-        resolve(saga, *step, r);
+        resolve(saga, *step, r, reason.value_or("no reason given"));
         write_action(saga, {.action = "resolve",
                             .status_before = before,
-                            .reason = r.reason,
+                            .reason = reason,
                             .step_no = step->no,
                             .outcome = outcome});
         return saga.status();

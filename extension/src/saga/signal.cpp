@@ -73,9 +73,16 @@ bool accept(const Signal &signal) {
                         errmsg("saga %s takes no signals any more", uuid_text(saga.id)),
                         errdetail("It is %s.", core::name_of(saga.status()).data()),
                         errhint("saga_timeline() shows how it ended.")));
+    if (!core::awaits_signal(saga, signal.name))
+        ereport(ERROR, (errcode(pg::sg409),
+                        errmsg("saga %s has no step left for signal \"%s\"", uuid_text(saga.id),
+                               clip(signal.name)),
+                        errdetail("Every step that waits for it is done or has a signal already."),
+                        errhint("Give a signal that is sent again its message_id.")));
     insert_signal.run(pg::param(saga.id), pg::param(saga.token), pg::param(signal.name),
                       pg::param(signal.message_id), pg::param_datum(JSONBOID, signal.payload),
                       pg::param_time(saga.now));
+    saga.has_signals_loaded = false; // there is one more
     CRASH_POINT("signal: written, not taken");
     core::take_signals(saga);
     write_saga(saga);

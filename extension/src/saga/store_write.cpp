@@ -10,6 +10,7 @@
 #include "src/common/queue_waiters.hpp"
 #include "src/common/wake.hpp"
 #include "src/saga/child.hpp"
+#include "src/saga/operate.hpp"
 #include "src/saga/queue_limits.hpp"
 #include "src/saga/tables.hpp"
 
@@ -339,8 +340,16 @@ void write_saga(Saga &saga) {
                         pg::param(t.step_no));
         CRASH_POINT("signal: taken, status not written");
     }
+    if (saga.changes.moves_deadline && saga.changes.rows.empty())
+        saga.changes.rows.push(saga.memory, saga.row);
     for (const core::SagaRow &row : saga.changes.rows)
         write_status(saga, row);
+    if (const std::optional<core::VoidedRequest> &voided = saga.changes.voided_request)
+        write_action(saga, {.action = "void",
+                            .status_before = saga.stored.status,
+                            .reason = psprintf("%s: the step is irreversible and done",
+                                               core::name_of(voided->request).data()),
+                            .step_no = voided->step_no});
     if (saga.changes.removes_notices)
         delete_notices.run(pg::param(saga.id), pg::param(saga.token));
     for (const core::ChildRequest &request : saga.changes.children)

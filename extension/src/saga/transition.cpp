@@ -112,7 +112,7 @@ STACKSAGA_FUNCTION(saga_transitions) {
 }
 
 // outcome_rules() -> TABLE(rule, direction, error_class, attempts_left, has_verify, irreversible,
-//                          outcome, sentence)
+//                          outcome, sentence, in_doubt, on_failure)
 STACKSAGA_FUNCTION(outcome_rules) {
     pg::ResultSet result(fcinfo);
     int32 number = 0;
@@ -120,7 +120,8 @@ STACKSAGA_FUNCTION(outcome_rules) {
         result.add(pg::of(Int32GetDatum(++number)), text(core::name_of(r.direction)),
                    text(core::name_of(r.failure_class)), text(core::name_of(r.attempts_left)),
                    text(core::name_of(r.has_verify)), text(core::name_of(r.irreversible)),
-                   text(core::name_of(r.outcome)), text(r.sentence));
+                   text(core::name_of(r.outcome)), text(r.sentence),
+                   text(core::name_of(r.in_doubt)), text(core::name_of(r.on_failure)));
     return result.finish();
 }
 

@@ -38,6 +38,7 @@ std::optional<DueItem> find_next(const Saga &saga) {
         const Work &w = row.work;
         if (row.is_live() && w.purpose == WorkPurpose::step && w.due_at <= saga.now &&
             w.attempt == w.attempt_base && !w.is_claimed() && !w.verifying &&
+            core::may_begin(saga, w) &&
             !saga.definition->step(w.step_no).queue_of(w.direction, w.falling_back))
             return DueItem{.saga_id = saga.id,
                            .slot = saga.slot,
@@ -138,29 +139,17 @@ VerifyResult read_result(Datum answer) {
     return result;
 }
 
-/// What verify answers decides an attempt whose outcome is unknown. `error`: why it gave no answer.
-void settle_verified(Saga &saga, const Step &step, const Work &work, const VerifyResult &answer,
-                     const HandlerError *error = nullptr) {
-    if (answer.outcome == "done") {
-        core::step_completed(saga, step, work, answer.output, published_messages());
-        return;
+std::string_view sentence_of(core::VerifyOutcome outcome) {
+    switch (outcome) {
+    case core::VerifyOutcome::not_done:
+        return "verify says that the step was not done";
+    case core::VerifyOutcome::never_done:
+        return "verify says that the step was not done and never will be";
+    case core::VerifyOutcome::done:
+    case core::VerifyOutcome::unknown:
+        break;
     }
-    bool known = answer.outcome == "not_done";
-    core::Failure failure{.failure_class = known ? FailureClass::retryable : FailureClass::unknown,
-                          .outcome_known = known,
-                          .error = known ? "verify says that the step was not done"
-                                         : "verify does not know whether the step was done",
-                          .since = saga.now,
-                          .keep_lease = !known && work.lease, // the outcome is as open as before
-                          .was_verified = true,
-                          .was_never_done = known,
-                          .adds_to_error = true};
-    if (error != nullptr && error->is_crash) {
-        failure.sqlstate = error->sqlstate;
-        failure.error = error->message;
-        failure.adds_to_error = false; // crashes are counted by their error alone
-    }
-    core::step_failed(saga, step, work, failure, pg::random_fraction());
+    return "verify does not know whether the step was done";
 }
 
 void run_verify(Saga *&saga, const Step &step, const Work &work) {
@@ -168,7 +157,15 @@ void run_verify(Saga *&saga, const Step &step, const Work &work) {
     const FunctionRef &function = saga->full_definition().functions_of(step).verify;
     record_verify();
     const Datum answer = call(saga, step, function, HandlerKind::verify, work, &isnull);
-    settle_verified(*saga, step, work, isnull ? VerifyResult{} : read_result(answer));
+    const VerifyResult result = isnull ? VerifyResult{} : read_result(answer);
+    const core::VerifyOutcome outcome =
+        core::verify_outcome_of(result.outcome).value_or(core::VerifyOutcome::unknown);
+    core::verify_answered(*saga, step, work,
+                          {.outcome = outcome,
+                           .output = result.output,
+                           .published = published_messages(),
+                           .error = sentence_of(outcome)},
+                          dedupe_retention_us(), pg::random_fraction());
 }
 
 /// Runs an item of another purpose than `step`. All but a deadline are due while the saga is
@@ -179,6 +176,7 @@ bool run_notice(const DueItem &item) {
         return false;
     switch (item.purpose) {
     case WorkPurpose::deadline:
+        heed_ancestors(*saga);
         core::deadline_due(*saga);
         break;
     case WorkPurpose::child_settled: {
@@ -189,7 +187,7 @@ bool run_notice(const DueItem &item) {
     }
     case WorkPurpose::compensation_request:
         remove_notice(*saga, item.purpose, item.step_no);
-        core::compensate_for_parent(*saga, "the parent saga requested its compensation");
+        core::compensate_for_parent(*saga, compensation_of_parent);
         break;
     case WorkPurpose::step:
         return false;
@@ -241,18 +239,29 @@ ItemOutcome outcome_of(const Saga &saga, const Step &step, const Work &work) {
 
 namespace {
 
+/// The lease or the timeout of an attempt has passed.
+void end_claim(Saga &saga, const Step &step, const Work &work) {
+    std::optional<core::Child> child;
+    if (step.waits_for() == core::StepWait::child && !work.falling_back)
+        child = load_child(saga, step);
+    core::lease_expired(saga, step, work, pg::random_fraction(), child);
+}
+
 /// Does what is due of a step. A handler that signals its saga has it read anew: `saga` is another
 /// one then.
 ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker) {
+    heed_ancestors(*saga);
     const std::optional<Work> work = find_due(*saga, item);
-    if (!work)
-        return {.is_gone = true};
+    if (!work) // of a child: what its ancestors made of it is to be written
+        return {.is_done = saga->is_child, .is_gone = !saga->is_child};
     const Step &step = saga->definition->step(item.step_no);
     ItemOutcome outcome{.is_done = true};
-    if (work->verifying)
+    if (work->is_claimed())
+        end_claim(*saga, step, *work);
+    else if (!core::may_begin(*saga, *work) && saga->ancestry.is_suspended)
+        core::defer_for_ancestors(*saga, *work, pg::time_plus(saga->now, ancestors_pause_us));
+    else if (work->verifying)
         run_verify(saga, step, *work);
-    else if (work->is_claimed())
-        core::lease_expired(*saga, step, *work, pg::random_fraction());
     else if (step.queue_of(work->direction, work->falling_back))
         return {};                            // a service claims it
     else if (!core::deadline_passed(*saga)) { // else the compensation has started instead
@@ -300,22 +309,17 @@ ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker, R
 namespace {
 
 /// What the error of an attempt means.
-core::Failure failure_of(const HandlerError &error, const RetryRules &rules, const Saga &saga,
-                         bool is_verify) {
+core::Failure failure_of(const HandlerError &error, const RetryRules &rules, const Saga &saga) {
     core::Failure failure{.failure_class =
                               core::classify(error.sqlstate, rules.retry_on, rules.never_on),
                           .outcome_known = true,
                           .error = error.message,
                           .sqlstate = error.sqlstate,
                           .since = saga.now};
-    if (is_verify) {
-        failure.failure_class = FailureClass::unknown;
-        failure.outcome_known = false;
-    } else if (error.timed_out || error.is_cancelled) {
+    if (error.timed_out || error.is_cancelled)
         failure.failure_class = FailureClass::retryable; // rolled back, whatever the policy says
-    } else if (failure.failure_class == FailureClass::unknown) {
+    else if (failure.failure_class == FailureClass::unknown)
         failure.outcome_known = false;
-    }
     return failure;
 }
 
@@ -330,20 +334,20 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
         return {};
     const Step &step = saga.definition->step(item.step_no);
     const ItemOutcome outcome = outcome_of(saga, step, *work);
-    if (work->verifying &&
-        !error.has_crashed_too_often) { // a verify function that fails gives no answer
-        settle_verified(saga, step, *work, {}, &error);
-        write_saga(saga);
-        return outcome;
-    }
     const Work attempt = work->verifying ? *work : next_attempt(saga, *work, worker);
-    core::attempt_begins(saga);
-    const core::Failure failure = failure_of(
-        error, saga.full_definition().rules(step, item.direction), saga, work->verifying);
-    if (error.is_unusable || error.has_crashed_too_often)
+    if (!work->verifying)
+        core::attempt_begins(saga);
+    core::Failure failure =
+        failure_of(error, saga.full_definition().rules(step, item.direction), saga);
+    if (error.is_unusable || error.has_crashed_too_often) {
         core::step_is_unusable(saga, step, attempt, failure);
-    else
+    } else if (work->verifying) {
+        failure.adds_to_error = !error.is_crash; // crashes are counted by their error alone
+        core::verify_failed(saga, step, attempt, failure, dedupe_retention_us(),
+                            pg::random_fraction());
+    } else {
         core::step_failed(saga, step, attempt, failure, pg::random_fraction());
+    }
     write_saga(saga);
     return outcome;
 }

@@ -56,7 +56,7 @@ TEST(SagaCompensation, OnlyAStepThatAsksForItIsUndoneWhenItsOutcomeIsUnknown) {
         s.start();
         s.claim("a");
         s.expire("a");
-        EXPECT_EQ(s.text(), started ? "compensating: ~a due" : "failed");
+        EXPECT_EQ(s.text(), started ? "compensating: ~a due" : "parked~ for a");
     }
 }
 
@@ -73,8 +73,7 @@ TEST(SagaCompensation, WaitsForClaimedStepsAndCancelsTheOthers) {
                     {.failure_class = FailureClass::unknown,
                      .outcome_known = false,
                      .error = "the lease ran out",
-                     .since = saga.now,
-                     .keep_lease = true},
+                     .since = saga.now},
                     0.5);
     });
     s.refuse("w");
@@ -86,27 +85,29 @@ TEST(SagaCompensation, WaitsForClaimedStepsAndCancelsTheOthers) {
     EXPECT_EQ(s.text(), "compensating: ~b due, ~v due");
 }
 
-TEST(SagaCompensation, AStepInFlightIsVerifiedWhileTheSagaCompensates) {
-    TestSaga s("a queue undo started verify | b sql", Writes::each_event);
+TEST(SagaCompensation, AStepInDoubtIsVerifiedWhenItsTurnToBeUndoneComes) {
+    TestSaga s("a queue undo verify | b sql");
     s.start();
     s.claim("a");
     s.cancel();
     s.expire("a");
     EXPECT_EQ(s.text(), "compensating: a verifying");
     s.verify("a", "not_done");
+    EXPECT_EQ(s.text(), "parked~ for a: a waits");
+    s.retry();
+    s.verify("a", "never");
     EXPECT_EQ(s.text(), "failed");
 
-    TestSaga t("a queue undo started verify | b sql");
+    TestSaga t("a queue undo started verify | b sql"); // there is no need to know
     t.start();
     t.claim("a");
     t.cancel();
     t.expire("a");
-    t.verify("a", "unknown");
     EXPECT_EQ(t.text(), "compensating: ~a due");
 }
 
-TEST(SagaCompensation, AnAnswerOfAnEndedActionIsRefusedWhileTheSagaCompensates) {
-    TestSaga s("a queue undo, b queue");
+TEST(SagaCompensation, AnAnswerOfAnActionThatIsUndoneIsRefused) {
+    TestSaga s("a queue undo started, b queue");
     s.start();
     s.claim("a");
     const std::int64_t lease = *s.work("a")->lease;
@@ -114,8 +115,9 @@ TEST(SagaCompensation, AnAnswerOfAnEndedActionIsRefusedWhileTheSagaCompensates) 
     s.refuse("b");
     const Step &a = s.step("a");
     EXPECT_FALSE(s.work("a"));
-    EXPECT_EQ(judge_completion(s.state(), a, lease, std::nullopt), AnswerOutcome::reversed);
-    EXPECT_EQ(judge_completion(s.state(), a, make_lease(1, undo, 1), std::nullopt),
+    EXPECT_EQ(judge_completion(s.state(), a, lease, std::nullopt).outcome,
+              AnswerOutcome::being_undone);
+    EXPECT_EQ(judge_completion(s.state(), a, make_lease(1, undo, 1), std::nullopt).outcome,
               AnswerOutcome::lease_lost);
 }
 
@@ -143,10 +145,10 @@ TEST(SagaCompensation, AnUnknownIrreversibleStepParksTheSagaThatAnotherOneFailed
     s.claim("p");
     s.claim("b");
     s.fail("p", FailureClass::unknown);
-    EXPECT_EQ(s.text(), "parked for p: b claimed");
+    EXPECT_EQ(s.text(), "parked for p: p waits, b claimed");
     s.fail("b", FailureClass::non_retryable);
-    EXPECT_EQ(s.text(), "parked for p");
-    s.resolve("p", true); // b has failed meanwhile, and p cannot be undone
+    EXPECT_EQ(s.text(), "parked for p: p waits");
+    s.resolve("p", ResolveOutcome::done); // b has failed meanwhile, and p cannot be undone
     EXPECT_EQ(s.text(), "parked for b");
 
     TestSaga t("a queue undo | p queue pivot, b queue");
@@ -156,7 +158,7 @@ TEST(SagaCompensation, AnUnknownIrreversibleStepParksTheSagaThatAnotherOneFailed
     t.claim("b");
     t.fail("p", FailureClass::unknown);
     t.fail("b", FailureClass::non_retryable);
-    t.resolve("p", false);
+    t.resolve("p", ResolveOutcome::never_done);
     EXPECT_EQ(t.text(), "compensating: ~a due");
 }
 
@@ -167,14 +169,16 @@ TEST(SagaCompensation, AnIrreversibleStepInFlightIsWaitedFor) {
         s.serve("a");
         s.claim("p");
         s.refuse("b");
-        EXPECT_EQ(s.text(), "compensating: p claimed");
+        EXPECT_EQ(s.text(), "running: p claimed");
+        EXPECT_EQ(s.tables.saga.compensation_requested, CompensationRequest::failure);
         how(s);
         return s.text();
     };
     EXPECT_EQ(answer([](TestSaga &s) { s.fail("p", FailureClass::non_retryable); }),
               "compensating: ~a due");
-    EXPECT_EQ(answer([](TestSaga &s) { s.complete("p"); }), "parked~ for p");
-    EXPECT_EQ(answer([](TestSaga &s) { s.fail("p", FailureClass::unknown); }), "parked~ for p");
+    EXPECT_EQ(answer([](TestSaga &s) { s.complete("p"); }), "parked for b");
+    EXPECT_EQ(answer([](TestSaga &s) { s.fail("p", FailureClass::unknown); }),
+              "parked for p: p waits");
 }
 
 TEST(SagaCompensation, AnEarlierAttemptThatMayHaveHappenedCountsForAnIrreversibleStep) {
@@ -183,13 +187,12 @@ TEST(SagaCompensation, AnEarlierAttemptThatMayHaveHappenedCountsForAnIrreversibl
     s.serve("a");
     s.claim("p");
     s.expire("p");
-    EXPECT_EQ(s.text(), "parked for p: p waits, b due");
-    s.retry();
-    s.claim("p");
-    s.refuse("b");
-    EXPECT_EQ(s.text(), "compensating: p claimed");
-    s.fail("p", FailureClass::retryable); // this attempt did not happen; the one before may have
-    EXPECT_EQ(s.text(), "parked~ for p");
+    EXPECT_EQ(s.text(), "parked for p: p waits, b held");
+    EXPECT_EQ(s.retry(), "refused, since the outcome of an irreversible step is not known");
+    s.cancel();
+    EXPECT_EQ(s.text(), "parked for p: p waits, b held");
+    s.fail("p", FailureClass::retryable); // late, and so nothing is in doubt
+    EXPECT_EQ(s.text(), "compensating: ~a due");
 }
 
 TEST(SagaCompensation, AfterAnOperatorsWordOnTheLastIrreversibleStepItGoesOn) {
@@ -200,31 +203,30 @@ TEST(SagaCompensation, AfterAnOperatorsWordOnTheLastIrreversibleStepItGoesOn) {
     s.claim("q");
     s.refuse("b");
     s.fail("p", FailureClass::unknown);
-    EXPECT_EQ(s.text(), "parked~ for p: q claimed");
+    EXPECT_EQ(s.text(), "parked for p: p waits, q claimed");
     s.fail("q", FailureClass::unknown);
-    EXPECT_EQ(s.text(), "parked~ for p"); // the first stays
-    s.resolve("p", false);
-    EXPECT_EQ(s.text(), "parked~ for p");
-    s.resolve("q", false);
+    EXPECT_EQ(s.text(), "parked for p: p waits, q waits"); // the first stays
+    s.resolve("p", ResolveOutcome::never_done);
+    EXPECT_EQ(s.text(), "parked for q: q waits");
+    s.resolve("q", ResolveOutcome::never_done);
     EXPECT_EQ(s.text(), "compensating: ~a due");
 }
 
 // --------------------------------------------------------------------- compensations that fail
 
-TEST(SagaCompensation, AFailedCompensationParksTheSagaAndTheOthersOfItsStageGoOn) {
+TEST(SagaCompensation, AFailedCompensationParksTheSagaAndTheOthersAreWithdrawn) {
     TestSaga s("a queue undo | b queue undo, c queue undo | d queue");
     s.start();
     for (const char *step : {"a", "b", "c"})
         s.serve(step);
     s.refuse("d");
     s.refuse("b", undo);
-    EXPECT_EQ(s.text(), "parked~ for ~b: ~c due");
+    EXPECT_EQ(s.text(), "parked~ for ~b: ~c held");
     EXPECT_EQ(s.tables.saga.error, "non_retryable");
     EXPECT_EQ(s.tables.saga.failed_step, s.step("d").no);
-    s.serve("c", undo);
-    EXPECT_EQ(s.text(), "parked~ for ~b");
     s.retry();
-    EXPECT_EQ(s.text(), "compensating: ~b due");
+    EXPECT_EQ(s.text(), "compensating: ~b due, ~c due");
+    s.serve("c", undo);
     EXPECT_EQ(s.work("b", undo)->attempt, 1);
     EXPECT_EQ(s.work("b", undo)->attempt_base, 1);
     s.serve("b", undo);
@@ -242,7 +244,7 @@ TEST(SagaCompensation, OrItGoesOnAndParksAtTheEnd) {
     s.serve("c", undo);
     EXPECT_EQ(s.text(), "compensating: ~a due");
     s.refuse("a", undo);
-    EXPECT_EQ(s.text(), "parked~ for ~a");
+    EXPECT_EQ(s.text(), "parked~ for ~b");
     s.retry();
     EXPECT_EQ(s.text(), "compensating: ~a due, ~b due");
     s.serve("a", undo);
@@ -257,13 +259,13 @@ TEST(SagaCompensation, AnOperatorResolvesTheLastCompensation) {
     s.serve("b");
     s.refuse("d");
     s.refuse("b", undo);
-    s.resolve("b", false);
+    s.resolve("b", ResolveOutcome::not_done);
     EXPECT_EQ(s.text(), "parked~ for ~b"); // as before
-    s.resolve("b", true);
+    s.resolve("b", ResolveOutcome::done);
     EXPECT_EQ(s.text(), "compensating: ~a due");
     s.refuse("a", undo);
     const std::size_t before = s.tables.statuses.size();
-    s.resolve("a", true);
+    s.resolve("a", ResolveOutcome::done);
     EXPECT_EQ(statuses_of(s, before), "failed");
     EXPECT_EQ(s.markers(), "a ~a b ~b");
 }
@@ -310,14 +312,27 @@ TEST(SagaCompensation, ASuspendedSagaWithNothingToUndoFailsWhenItIsResumed) {
     EXPECT_EQ(s.text(), "failed");
 }
 
-TEST(SagaCompensation, ASuspendedSagaThatParksHoldsNothingAnyMore) {
+TEST(SagaCompensation, AParkDoesNotEndASuspension) {
     TestSaga s("p queue pivot, b queue, c queue");
     s.start();
     s.claim("p");
     s.claim("b");
     s.suspend();
     s.fail("p", FailureClass::unknown);
-    EXPECT_EQ(s.text(), "parked for p: b claimed, c due");
+    EXPECT_EQ(s.text(), "parked for p: p held, b claimed held, c held");
+    s.resume();
+    EXPECT_EQ(s.text(), "parked for p: p waits, b claimed, c held");
+    s.complete("b");
+    s.resolve("p", ResolveOutcome::done);
+    EXPECT_EQ(s.text(), "running: c due");
+
+    TestSaga t("p queue pivot, b queue");
+    t.start();
+    t.claim("p");
+    t.suspend();
+    t.fail("p", FailureClass::unknown);
+    t.resolve("p", ResolveOutcome::done);
+    EXPECT_EQ(t.text(), "suspended: b held"); // as before the park
 }
 
 } // namespace

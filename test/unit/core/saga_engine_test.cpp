@@ -71,7 +71,7 @@ std::string_view expected_of(Outcome outcome) {
     case Outcome::give_up:
         return "compensating: ~a due";
     case Outcome::park:
-        return "parked for x";
+        return "parked for x: x waits";
     }
     return "";
 }
@@ -84,7 +84,9 @@ TEST(SagaForward, EveryFailedActionComesToWhatTheRulesSay) {
                                    .failure_class = c,
                                    .attempts_left = (bits & 1) != 0,
                                    .has_verify = (bits & 2) != 0,
-                                   .irreversible = (bits & 4) != 0}};
+                                   .irreversible = (bits & 4) != 0,
+                                   .in_doubt = c == FailureClass::unknown,
+                                   .on_failure = OnFailure::compensate}};
             SCOPED_TRACE(attempt.plan() + " " + std::string(name_of(c)));
             TestSaga s(attempt.plan());
             s.start();
@@ -117,7 +119,9 @@ TEST(SagaForward, EveryFailedCompensationComesToWhatTheRulesSay) {
                                             .failure_class = c,
                                             .attempts_left = left,
                                             .has_verify = false,
-                                            .irreversible = false});
+                                            .irreversible = false,
+                                            .in_doubt = false,
+                                            .on_failure = OnFailure::compensate});
             EXPECT_EQ(s.text(),
                       outcome == Outcome::retry ? "compensating: ~a in 5" : "parked~ for ~a");
         }
@@ -276,7 +280,7 @@ TEST(SagaForward, VerifyDecidesAnUnknownOutcome) {
     EXPECT_EQ(ask("a queue undo | x queue verify once", "not_done"), "compensating: ~a due");
     EXPECT_EQ(ask("a queue undo | x queue verify once", "unknown"), "compensating: ~a due");
     EXPECT_EQ(ask("a queue undo | x queue verify pivot", "unknown"), "parked for x: x waits");
-    EXPECT_EQ(ask("a queue undo | x queue verify pivot", "not_done"), "running: x in 5");
+    EXPECT_EQ(ask("a queue undo | x queue verify pivot", "not_done"), "running: x verifying in 5");
 }
 
 TEST(SagaForward, WhatVerifySaysSettlesTheEarlierAttempts) {
@@ -288,11 +292,11 @@ TEST(SagaForward, WhatVerifySaysSettlesTheEarlierAttempts) {
     s.pass(5);
     s.claim("a");
     s.expire("a");
-    s.verify("a", "not_done");
+    s.verify("a", "never");
     EXPECT_EQ(s.text(), "failed"); // and there is nothing to undo
     for (const StoredFailure &f : s.tables.failures)
         EXPECT_TRUE(f.outcome_known);
-    EXPECT_EQ(s.tables.failures[1].error, "the lease ran out; not_done");
+    EXPECT_EQ(s.tables.failures[1].error, "the lease ran out; never");
 }
 
 // -------------------------------------------------------------------------------------- fallbacks
@@ -333,18 +337,18 @@ TEST(SagaForward, NoFallbackIsTriedForWhatMayHaveHappened) {
     t.claim("x");
     t.expire("x");
     t.pass(5);
-    t.refuse("x"); // which says of all attempts that they were never done
-    EXPECT_EQ(t.text(), "running: x fallback due");
+    t.refuse("x"); // which says nothing of the attempt before
+    EXPECT_EQ(t.text(), "compensating: ~a due");
 }
 
-TEST(SagaForward, AFallbackIsNotVerified) {
+TEST(SagaForward, AFallbackIsVerifiedToo) {
     TestSaga s("a queue undo | x queue fallback verify once");
     s.start();
     s.serve("a");
     s.refuse("x");
     s.claim("x");
     s.expire("x");
-    EXPECT_EQ(s.text(), "compensating: ~a due");
+    EXPECT_EQ(s.text(), "running: x fallback verifying");
 }
 
 // ------------------------------------------------------------------------------------------ others
@@ -353,7 +357,7 @@ TEST(SagaForward, AStepThatCannotRunParksTheSaga) {
     TestSaga s("a sql");
     s.start();
     s.run_is_unusable("a");
-    EXPECT_EQ(s.text(), "parked for a");
+    EXPECT_EQ(s.text(), "parked for a: a waits");
     EXPECT_EQ(s.tables.saga.error, "the function is gone");
     EXPECT_EQ(s.tables.statuses.size(), 1U); // pending to parked
     s.retry();

@@ -74,6 +74,9 @@ void Plan::read_step(std::string_view text, std::int16_t stage) {
         const std::string_view word = words[i];
         s.compensable |= word == "undo";
         s.irreversible |= word == "pivot";
+        s.idempotent |= word == "idempotent";
+        if (word == "parks")
+            s.on_failure = OnFailure::park;
         s.compensate_when_started |= word == "started";
         s.has_verify |= word == "verify";
         s.has_fallback |= word == "fallback";
@@ -93,6 +96,8 @@ void Plan::read_saga_words(std::string_view text) {
     for (const std::string_view word : split(text, ' ')) {
         definition_.continue_compensating |= word == "continue";
         is_child_ |= word == "child";
+        if (word == "parks")
+            definition_.on_failure = OnFailure::park;
         if (word == "deadline")
             definition_.deadline_us = 1000 * second;
     }
@@ -192,6 +197,8 @@ void Tables::write(const SagaState &s) {
         saga = row;
         statuses.push_back(row);
     }
+    if (s.changes.moves_deadline)
+        deadline_at = s.deadline_at;
     retries += s.changes.retries;
     parent_notices += s.changes.notifies_parent ? 1 : 0;
     notices_removed |= s.changes.removes_notices;

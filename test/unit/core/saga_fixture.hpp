@@ -18,11 +18,11 @@ inline constexpr std::int64_t second = 1'000'000;
 /// A definition as text: stages between '|', steps between ',', each with its name, its kind and
 /// what else holds of it; after ';' what holds of the whole saga:
 ///     "pay queue undo, hold sql once | ship queue pivot verify; continue"
-/// undo: compensable, pivot: irreversible, started: undone too when its outcome is unknown, verify,
-/// fallback, once and twice: so many attempts (else 3), eager: tried again at once, endless:
-/// without timeout. continue: on_compensation_failure, child: of another saga, deadline: of 1,000
-/// seconds. A signal step waits for the first letter of its name. A compensation has 2 attempts, a
-/// timeout 60 seconds, a timer 10 and a pause 5.
+/// undo: compensable, idempotent, parks: on_failure, pivot: irreversible, started: undone too when
+/// its outcome is unknown, verify, fallback, once and twice: so many attempts (else 3), eager:
+/// tried again at once, endless: without timeout. continue: on_compensation_failure, child: of
+/// another saga, deadline: of 1,000 seconds. A signal step waits for the first letter of its name.
+/// A compensation has 2 attempts, a timeout 60 seconds, a timer 10 and a pause 5.
 class Plan {
 public:
     explicit Plan(std::string text);
@@ -65,7 +65,8 @@ struct Tables {
     std::vector<Signal> signals;
     std::vector<std::int16_t> takers; ///< for each signal: the step that has taken it, or 0
 
-    std::vector<SagaRow> statuses; ///< each row of the saga that was written
+    std::vector<SagaRow> statuses;           ///< each row of the saga that was written
+    std::optional<std::int64_t> deadline_at; ///< once it was moved
     int retries = 0;
     int parent_notices = 0;
     bool notices_removed = false;
@@ -105,6 +106,7 @@ public:
     int failure_loads = 0;
     int signal_loads = 0;
     bool loads_progress_first = false;
+    std::optional<std::int64_t> dedupe_retention;
 
     SagaState &state() { return *state_; }
     const Step &step(std::string_view name) const { return plan.step(name); }
@@ -139,7 +141,14 @@ public:
     bool die_ahead(std::string_view name, Direction d = Direction::act);
     /// The function cannot be run.
     void run_is_unusable(std::string_view name, Direction d = Direction::act);
-    /// The verify function answers "done", "not_done" or "unknown".
+    /// An answer under another lease than the row's, or without a row.
+    void answer(const Step &s, std::int64_t lease);
+    void refuse(const Step &s, std::int64_t lease, FailureClass failure_class);
+    /// As these, where it is not refused.
+    void complete_late(const Step &s, std::int64_t lease);
+    void fail_late(const Step &s, std::int64_t lease, FailureClass failure_class);
+    /// The verify function answers "done", "not_done", "never" or "unknown", or it "raises", or
+    /// "raises retryable".
     void verify(std::string_view name, std::string_view answer);
     /// Time passes until the claim of the step runs out, and a worker settles it.
     void expire(std::string_view name, Direction d = Direction::act);
@@ -152,7 +161,8 @@ public:
     std::string suspend();
     std::string resume(std::int64_t delay = 0);
     std::string retry(std::int64_t delay = 0);
-    std::string resolve(std::string_view name, bool is_done);
+    std::string resolve(std::string_view name, ResolveOutcome outcome,
+                        std::optional<Direction> direction = std::nullopt);
 
     /// "running: a due, b claimed"; "~" stands for the direction compensate.
     std::string text() const;
@@ -163,6 +173,7 @@ private:
     void finish_event();
     void deliver_requests();
     void run_row(const Step &step, const Work &work);
+    std::optional<Child> child_of(const Step &step) const;
 
     Writes writes_;
     Blocks blocks_;

@@ -36,9 +36,9 @@ void load_failures(SagaState &saga) {
     TestSaga &test = test_of(saga);
     ++test.failure_loads;
     for (const StoredFailure &f : test.tables.failures)
-        saga.progress.failures.push(
-            saga.memory, {f.step_no, f.direction, f.attempt, f.failure_class, f.outcome_known,
-                          f.by_fallback, f.lease, f.started_at, f.failed_at});
+        saga.progress.failures.push(saga.memory, {f.step_no, f.direction, f.attempt,
+                                                  f.failure_class, f.outcome_known, f.by_fallback,
+                                                  f.lease, f.started_at, f.failed_at});
 }
 
 void load_signals(SagaState &saga) {
@@ -79,6 +79,8 @@ void TestSaga::load() {
     s.row = s.stored = tables.saga;
     if (plan.definition().deadline_us)
         s.deadline_at = 1000 * second + *plan.definition().deadline_us;
+    if (tables.deadline_at)
+        s.deadline_at = tables.deadline_at;
     s.is_child = plan.is_child();
     s.now = now;
     s.memory = blocks_.memory();
@@ -142,6 +144,11 @@ std::optional<Work> TestSaga::work(std::string_view name, Direction d) const {
     return find_work(*state_, step(name).no, d);
 }
 
+std::optional<Child> TestSaga::child_of(const Step &step) const {
+    const auto child = children.find(step.no);
+    return child == children.end() ? std::nullopt : std::optional{child->second};
+}
+
 void TestSaga::start(std::int64_t due_in_seconds) {
     decide([&](SagaState &s) { open_first_stage(s, now + due_in_seconds * second); });
 }
@@ -164,9 +171,14 @@ void TestSaga::complete(std::string_view name, Direction d) {
     const Step &s = step(name);
     const std::optional<Work> row = find_work(*state_, s.no, d);
     ASSERT_TRUE(row && row->lease) << name << " has no lease in " << text();
-    ASSERT_EQ(judge_completion(*state_, s, *row->lease, std::nullopt), AnswerOutcome::accept);
+    answer(s, *row->lease);
+}
+
+void TestSaga::answer(const Step &s, std::int64_t lease) {
+    const JudgedAnswer judged = judge_completion(*state_, s, lease, std::nullopt);
+    ASSERT_EQ(judged.outcome, AnswerOutcome::accept) << s.name << " in " << text();
     decide([&](SagaState &saga) {
-        step_completed(saga, s, *row,
+        step_completed(saga, s, *judged.work,
                        {.bits = static_cast<std::uintptr_t>(s.no), .is_null = false});
     });
 }
@@ -175,11 +187,27 @@ void TestSaga::fail(std::string_view name, FailureClass failure_class, Direction
     const Step &s = step(name);
     const std::optional<Work> row = find_work(*state_, s.no, d);
     ASSERT_TRUE(row && row->lease) << name << " has no lease in " << text();
+    refuse(s, *row->lease, failure_class);
+}
+
+void TestSaga::refuse(const Step &s, std::int64_t lease, FailureClass failure_class) {
+    const JudgedAnswer judged = judge_failure(*state_, s, lease, failure_class, false);
+    if (judged.outcome == AnswerOutcome::accepted_before)
+        return;
+    ASSERT_EQ(judged.outcome, AnswerOutcome::accept) << s.name << " in " << text();
     decide([&](SagaState &saga) {
-        Failure failure = failure_of(saga, failure_class);
-        failure.was_never_done = failure_class == FailureClass::non_retryable;
-        step_failed(saga, s, *row, failure, 0.5);
+        step_failed(saga, s, *judged.work, failure_of(saga, failure_class), 0.5);
     });
+}
+
+void TestSaga::complete_late(const Step &s, std::int64_t lease) {
+    if (judge_completion(*state_, s, lease, std::nullopt).outcome == AnswerOutcome::accept)
+        answer(s, lease);
+}
+
+void TestSaga::fail_late(const Step &s, std::int64_t lease, FailureClass failure_class) {
+    if (judge_failure(*state_, s, lease, failure_class, false).outcome == AnswerOutcome::accept)
+        refuse(s, lease, failure_class);
 }
 
 void TestSaga::serve(std::string_view name, Direction d) {
@@ -248,7 +276,7 @@ void TestSaga::run(std::string_view name, Direction d) {
     const std::optional<Work> row = find_work(*state_, s.no, d);
     ASSERT_TRUE(row && row->due_at <= now && !row->verifying) << name << " in " << text();
     if (row->is_claimed())
-        lease_expired(*state_, s, *row, 0.5);
+        lease_expired(*state_, s, *row, 0.5, child_of(s));
     else if (!deadline_passed(*state_))
         run_row(s, *row);
     finish_event();
@@ -293,21 +321,18 @@ void TestSaga::verify(std::string_view name, std::string_view answer) {
     const std::optional<Work> row = find_work(*state_, s.no, Direction::act);
     ASSERT_TRUE(row && row->verifying && row->due_at <= now) << name << " in " << text();
     decide([&](SagaState &saga) {
-        if (answer == "done") {
-            step_completed(saga, s, *row, {});
-            return;
-        }
-        const bool known = answer == "not_done";
-        step_failed(saga, s, *row,
-                    {.failure_class = known ? FailureClass::retryable : FailureClass::unknown,
-                     .outcome_known = known,
-                     .error = answer,
-                     .since = saga.now,
-                     .keep_lease = !known && row->lease,
-                     .was_verified = true,
-                     .was_never_done = known,
-                     .adds_to_error = true},
-                    0.5);
+        if (answer.starts_with("raises"))
+            verify_failed(saga, s, *row,
+                          {.failure_class = answer == "raises" ? FailureClass::non_retryable
+                                                               : FailureClass::retryable,
+                           .outcome_known = true,
+                           .error = answer,
+                           .since = saga.now},
+                          dedupe_retention, 0.5);
+        else
+            verify_answered(saga, s, *row,
+                            {.outcome = verify_outcome_of(answer).value(), .error = answer},
+                            dedupe_retention, 0.5);
     });
 }
 
@@ -369,26 +394,26 @@ std::string TestSaga::resume(std::int64_t delay) {
 }
 
 std::string TestSaga::retry(std::int64_t delay) {
-    const std::optional<Refusal> refusal = retry_saga(*state_, delay);
+    const std::optional<Refusal> refusal = retry_saga(*state_, delay, dedupe_retention);
     finish_event();
     return because(refusal);
 }
 
-std::string TestSaga::resolve(std::string_view name, bool is_done) {
+std::string TestSaga::resolve(std::string_view name, ResolveOutcome outcome,
+                              std::optional<Direction> direction) {
     const Step &s = step(name);
     const auto child = children.find(s.no);
-    const bool stands = child != children.end() && child->second.status != Status::failed;
-    if (is_settled_by_child(*state_, s, stands))
-        return "refused, a saga of its own";
-    const std::optional<Work> unsettled = find_unsettled(*state_, s);
-    if (!unsettled)
-        return "refused, neither runs nor waits";
-    if (is_done)
-        resolve_as_done(*state_, s, *unsettled, {.bits = 99, .is_null = false}, "operator");
-    else
-        resolve_as_not_done(*state_, s, *unsettled, "the operator says no", "operator", 0.5);
+    const Resolved resolved = resolve_step(
+        *state_, s,
+        {.outcome = outcome,
+         .direction = direction,
+         .output = outcome == ResolveOutcome::done ? Value{.bits = 99, .is_null = false} : Value{},
+         .error = "the operator says no",
+         .role = "operator",
+         .child_stands = child != children.end() && !is_final(child->second.status)},
+        0.5);
     finish_event();
-    return "";
+    return because(resolved.refusal);
 }
 
 } // namespace stacksaga::core

@@ -142,7 +142,6 @@ TEST(SagaCancel, SaysWhyItIsRefused) {
     s.serve("a");
     s.claim("p");
     s.expire("p");
-    EXPECT_EQ(s.cancel(), "refused, since the outcome of an irreversible step is not known");
     s.complete("p");
     EXPECT_EQ(s.cancel(), "refused, past an irreversible step");
     s.serve("z");
@@ -170,38 +169,39 @@ TEST(SagaCancel, ASagaParkedForAStepThatCannotRunCompensates) {
     s.start();
     s.serve("a");
     s.run_is_unusable("b");
-    EXPECT_EQ(s.text(), "parked for b");
+    EXPECT_EQ(s.text(), "parked for b: b waits");
     EXPECT_EQ(s.cancel(), "");
     EXPECT_EQ(s.text(), "compensating: ~a due");
-    EXPECT_EQ(s.tables.saga.error, "the function is gone"); // the first error stays
+    EXPECT_EQ(s.tables.saga.error, "cancelled");
 }
 
 // ------------------------------------------------------------------------------------------ retry
 
 TEST(SagaRetry, CountsAttemptsAnewAndALateAnswerStillCounts) {
-    TestSaga s("p queue pivot once");
+    TestSaga s("p queue pivot | q queue once | z queue");
     s.start();
-    s.claim("p");
-    s.expire("p");
-    EXPECT_EQ(s.text(), "parked for p: p waits");
+    s.serve("p");
+    s.claim("q");
+    s.expire("q");
+    EXPECT_EQ(s.text(), "parked for q");
     s.retry();
-    EXPECT_EQ(s.text(), "running: p due");
-    const Work row = *s.work("p");
+    EXPECT_EQ(s.text(), "running: q due");
+    const Work row = *s.work("q");
     EXPECT_EQ(row.attempt, 1);
     EXPECT_EQ(row.attempt_base, 1);
     EXPECT_TRUE(row.lease);
-    s.complete("p");
-    EXPECT_EQ(s.text(), "completed");
+    s.complete("q");
+    EXPECT_EQ(s.text(), "running: z due");
 }
 
 TEST(SagaRetry, WithADelayTheAttemptsAreDueThen) {
-    TestSaga s("p queue pivot, q queue | z queue");
+    TestSaga s("p queue pivot | q queue, r queue | z queue");
     s.start();
-    s.claim("p");
-    s.fail("p", FailureClass::unknown);
+    s.serve("p");
     s.refuse("q");
+    EXPECT_EQ(s.text(), "parked for q: r held");
     s.retry(7 * second);
-    EXPECT_EQ(s.text(), "running: p in 7, q in 7");
+    EXPECT_EQ(s.text(), "running: q in 7, r in 7");
 }
 
 TEST(SagaRetry, WithADelayTheCompensationIsDueThen) {
@@ -216,13 +216,15 @@ TEST(SagaRetry, WithADelayTheCompensationIsDueThen) {
 }
 
 TEST(SagaRetry, MakesEveryStepOfTheStageDueThatIsNotDone) {
-    TestSaga s("p queue pivot, q queue, r queue, b queue | z queue");
+    TestSaga s("o queue pivot | p queue, q queue, r queue, b queue | z queue");
     s.start();
-    s.claim("p");
-    s.fail("p", FailureClass::unknown);
-    s.refuse("q");
-    s.serve("r");
-    EXPECT_EQ(s.text(), "parked for p: b due");
+    s.serve("o");
+    s.claim("q");
+    s.claim("r");
+    s.refuse("p");
+    s.fail("q", FailureClass::non_retryable);
+    s.complete("r");
+    EXPECT_EQ(s.text(), "parked for p: b held");
     s.retry();
     EXPECT_EQ(s.text(), "running: p due, q due, b due");
     EXPECT_EQ(s.work("q")->attempt, 1);
@@ -231,14 +233,13 @@ TEST(SagaRetry, MakesEveryStepOfTheStageDueThatIsNotDone) {
 
 // ---------------------------------------------------------------------------------------- resolve
 
-TEST(SagaResolve, DoneIsAnAttemptOfItsOwnUnlessOneIsUnderWay) {
+TEST(SagaResolve, DoneIsAnAttemptOfItsOwn) {
     TestSaga s("a queue, b queue, c queue | z queue");
     s.start();
-    s.claim("b");
     s.claim("c");
     s.fail("c", FailureClass::retryable);
     for (const char *step : {"a", "b", "c"})
-        s.resolve(step, true);
+        s.resolve(step, ResolveOutcome::done);
     EXPECT_EQ(s.text(), "running: z due");
     ASSERT_EQ(s.tables.effects.size(), 3U);
     EXPECT_EQ(s.tables.effects[0].attempt, 1);
@@ -250,7 +251,7 @@ TEST(SagaResolve, DoneIsAnAttemptOfItsOwnUnlessOneIsUnderWay) {
     }
 }
 
-TEST(SagaResolve, NotDoneSettlesTheEarlierAttemptsToo) {
+TEST(SagaResolve, NeverSettlesTheEarlierAttemptsToo) {
     TestSaga s("a queue undo started | z queue");
     s.start();
     s.claim("a");
@@ -258,7 +259,7 @@ TEST(SagaResolve, NotDoneSettlesTheEarlierAttemptsToo) {
     s.pass(5);
     s.claim("a");
     s.expire("a");
-    s.resolve("a", false);
+    s.resolve("a", ResolveOutcome::never_done);
     EXPECT_EQ(s.text(), "failed"); // with nothing to undo
     ASSERT_EQ(s.tables.failures.size(), 2U);
     EXPECT_TRUE(s.tables.failures[0].outcome_known);
@@ -271,10 +272,10 @@ TEST(SagaResolve, ACompensationThatWasNotDoneIsStillToBeDone) {
     s.start();
     s.serve("a");
     s.refuse("b");
-    s.claim("a", undo);
-    s.resolve("a", false);
+    s.resolve("a", ResolveOutcome::not_done);
     EXPECT_EQ(s.text(), "compensating: ~a in 5");
-    s.resolve("a", true);
+    EXPECT_TRUE(s.resolve("a", ResolveOutcome::never_done).starts_with("refused"));
+    s.resolve("a", ResolveOutcome::done);
     EXPECT_EQ(s.text(), "failed");
     EXPECT_EQ(s.markers(), "a ~a");
 }
@@ -283,23 +284,24 @@ TEST(SagaResolve, OnlyWhatHasBegunAndIsNotSettled) {
     TestSaga s("a queue undo | b queue | c queue");
     s.start();
     s.serve("a");
-    EXPECT_EQ(s.resolve("a", true), "refused, neither runs nor waits");
-    EXPECT_EQ(s.resolve("c", true), "refused, neither runs nor waits");
-    EXPECT_EQ(s.resolve("b", true), "");
+    const std::string refused = "refused, and the step neither runs nor waits in this direction";
+    EXPECT_EQ(s.resolve("a", ResolveOutcome::done), refused);
+    EXPECT_EQ(s.resolve("c", ResolveOutcome::done), refused);
+    EXPECT_EQ(s.resolve("b", ResolveOutcome::done), "");
     EXPECT_EQ(s.text(), "running: c due");
 }
 
 TEST(SagaResolve, AStepThatIsASagaIsSettledThere) {
-    const std::string refused = "refused, a saga of its own";
+    const std::string refused = "refused, and the step is a saga of its own";
     TestSaga s("p queue pivot | c child fallback");
     s.start();
     s.serve("p");
-    EXPECT_EQ(s.resolve("c", true), refused);
+    EXPECT_EQ(s.resolve("c", ResolveOutcome::done), refused);
     s.run("c");
-    EXPECT_EQ(s.resolve("c", true), refused);
+    EXPECT_EQ(s.resolve("c", ResolveOutcome::done), refused);
     s.child_ends("c", Status::failed);
     EXPECT_EQ(s.text(), "running: c fallback due");
-    EXPECT_EQ(s.resolve("c", true), "");
+    EXPECT_EQ(s.resolve("c", ResolveOutcome::done), "");
     EXPECT_EQ(s.text(), "completed");
 }
 
@@ -311,8 +313,10 @@ TEST(SagaResolve, AChildThatStandsIsSettledThereAlsoWhenTheSagaIsParked) {
         s.run("c");
         s.expire("c");
         EXPECT_EQ(s.text(), "parked for c");
-        s.children.at(s.step("c").no).status = stands ? Status::running : Status::failed;
-        EXPECT_EQ(s.resolve("c", true), stands ? "refused, a saga of its own" : "");
+        if (!stands)
+            s.child_ends("c", Status::failed);
+        EXPECT_EQ(s.resolve("c", ResolveOutcome::done),
+                  stands ? "refused, and the step is a saga of its own" : "");
     }
 }
 
@@ -323,8 +327,9 @@ TEST(SagaLateAnswer, UnparksTheSaga) {
     s.start();
     s.serve("a");
     s.claim("p");
+    s.claim("b");
     s.expire("p");
-    s.serve("b");
+    s.complete("b");
     EXPECT_EQ(s.text(), "parked for p: p waits");
     s.complete("p");
     EXPECT_EQ(s.text(), "running: z due");
@@ -344,7 +349,7 @@ TEST(SagaLateAnswer, OfAFailureGoesOnByTheRules) {
     };
     EXPECT_EQ(answer(FailureClass::retryable), "running: p in 5, b due");
     EXPECT_EQ(answer(FailureClass::non_retryable), "compensating: ~a due");
-    EXPECT_EQ(answer(FailureClass::unknown), "parked for p: b due");
+    EXPECT_EQ(answer(FailureClass::unknown), "parked for p: p waits, b held");
 }
 
 TEST(SagaLateAnswer, CompensatesWhenASiblingHasFailedMeanwhile) {
@@ -352,13 +357,15 @@ TEST(SagaLateAnswer, CompensatesWhenASiblingHasFailedMeanwhile) {
     s.start();
     s.serve("a");
     s.claim("p");
+    s.claim("b");
     s.expire("p");
-    s.refuse("b");
+    s.fail("b", FailureClass::non_retryable);
     EXPECT_EQ(s.text(), "parked for p: p waits");
+    EXPECT_EQ(s.tables.saga.compensation_requested, CompensationRequest::failure);
     s.fail("p", FailureClass::retryable);
     EXPECT_EQ(s.text(), "compensating: ~a due");
     EXPECT_EQ(s.tables.saga.failed_step, s.step("b").no);
-    EXPECT_EQ(s.tables.saga.error, "a step failed while the saga was parked");
+    EXPECT_EQ(s.tables.saga.error, "non_retryable");
 }
 
 TEST(SagaLateAnswer, LeavesTheSagaParkedForAnotherUnknownStep) {
@@ -368,10 +375,10 @@ TEST(SagaLateAnswer, LeavesTheSagaParkedForAnotherUnknownStep) {
     s.claim("q");
     s.expire("p");
     s.expire("q");
-    EXPECT_EQ(s.text(), "parked for q: p waits, q waits");
-    s.complete("q");
-    EXPECT_EQ(s.text(), "parked for p: p waits");
+    EXPECT_EQ(s.text(), "parked for p: p waits, q waits");
     s.complete("p");
+    EXPECT_EQ(s.text(), "parked for q: q waits");
+    s.complete("q");
     EXPECT_EQ(s.text(), "running: z due");
 }
 
@@ -395,16 +402,20 @@ TEST(SagaAnswer, IsTakenOnceUnderTheLeaseThatHoldsTheStep) {
     s.claim("a");
     const Step &a = s.step("a");
     const std::int64_t lease = *s.work("a")->lease;
-    EXPECT_EQ(judge_completion(s.state(), a, lease, {}), AnswerOutcome::accept);
-    EXPECT_EQ(judge_completion(s.state(), a, lease + 1, {}), AnswerOutcome::lease_lost);
-    EXPECT_EQ(judge_completion(s.state(), a, -1, {}), AnswerOutcome::lease_lost);
+    EXPECT_EQ(judge_completion(s.state(), a, lease, {}).outcome, AnswerOutcome::accept);
+    EXPECT_EQ(judge_completion(s.state(), a, lease + 1, {}).outcome, AnswerOutcome::lease_lost);
+    EXPECT_EQ(judge_completion(s.state(), a, -1, {}).outcome, AnswerOutcome::lease_lost);
     EXPECT_FALSE(find_leased(s.state(), a, lease + 1));
     s.complete("a");
-    EXPECT_EQ(judge_completion(s.state(), a, lease, EarlierCompletion{true}),
-              AnswerOutcome::accepted_before);
-    EXPECT_EQ(judge_completion(s.state(), a, lease, EarlierCompletion{false}),
-              AnswerOutcome::other_output);
-    EXPECT_EQ(judge_completion(s.state(), a, lease, {}), AnswerOutcome::lease_lost);
+    EXPECT_EQ(
+        judge_completion(s.state(), a, lease, EarlierCompletion{true, false, SettledBy::answer})
+            .outcome,
+        AnswerOutcome::accepted_before);
+    EXPECT_EQ(
+        judge_completion(s.state(), a, lease, EarlierCompletion{false, false, SettledBy::answer})
+            .outcome,
+        AnswerOutcome::other_output);
+    EXPECT_EQ(judge_completion(s.state(), a, lease, {}).outcome, AnswerOutcome::lease_lost);
 }
 
 TEST(SagaAnswer, ALeaseIsLostToTheNextClaim) {

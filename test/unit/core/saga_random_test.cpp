@@ -90,6 +90,7 @@ public:
             else
                 offer_row(w, saga.step_of(w));
         offer_others();
+        offer_late();
         offer_operators();
     }
 
@@ -123,13 +124,14 @@ private:
     void offer_row(const Work &w, const Step &step) {
         const std::string_view name = step.name;
         const Direction d = w.direction;
-        if (w.lease)
+        if (w.is_claimed() && w.lease)
             offer_answers(step, d);
         if (w.due_at > saga_.now)
             return;
         if (w.verifying) {
-            for (const char *answer : {"done", "not_done", "unknown"})
-                add(10, answer, step, d, [=](TestSaga &s) { s.verify(name, answer); });
+            for (const char *answer :
+                 {"done", "not_done", "unknown", "never", "raises", "raises retryable"})
+                add(8, answer, step, d, [=](TestSaga &s) { s.verify(name, answer); });
         } else if (w.is_claimed()) {
             add(20, "expire", step, d, [=](TestSaga &s) { s.run(name, d); });
             add(10, "claim", step, d, [=](TestSaga &s) { s.claim(name, d); });
@@ -147,6 +149,22 @@ private:
         for (const FailureClass c :
              {FailureClass::retryable, FailureClass::non_retryable, FailureClass::unknown})
             add(6, name_of(c).data(), step, d, [=](TestSaga &s) { s.fail(name, c, d); });
+    }
+    /// Answers under leases that have ended.
+    void offer_late() {
+        for (const StoredFailure &f : saga_.tables.failures) {
+            if (!f.lease)
+                continue;
+            const std::int64_t lease = *f.lease;
+            const Step &step = saga_.plan.definition().step(f.step_no);
+            const std::int16_t no = f.step_no;
+            add(6, "late completion", step, f.direction,
+                [=](TestSaga &s) { s.complete_late(s.plan.definition().step(no), lease); });
+            for (const FailureClass c :
+                 {FailureClass::retryable, FailureClass::non_retryable, FailureClass::unknown})
+                add(1, "late failure", step, f.direction,
+                    [=](TestSaga &s) { s.fail_late(s.plan.definition().step(no), lease, c); });
+        }
     }
     void offer_errors(const Step &step, Direction d) {
         const std::string_view name = step.name;
@@ -193,12 +211,20 @@ private:
         const Status status = saga_.tables.saga.status;
         add(status == Status::suspended ? 15 : 1, "resume", [](TestSaga &s) { s.resume(); });
         add(status == Status::parked ? 15 : 1, "retry", [](TestSaga &s) { s.retry(); });
-        for (const Step &step : saga_.plan.definition().steps) {
-            const std::string_view name = step.name;
-            for (const bool is_done : {true, false})
-                add(status == Status::parked ? 4 : 1, is_done ? "resolve" : "resolve not", step,
-                    Direction::act, [=](TestSaga &s) { s.resolve(name, is_done); });
-        }
+        for (const Step &step : saga_.plan.definition().steps)
+            for (const ResolveOutcome outcome :
+                 {ResolveOutcome::done, ResolveOutcome::not_done, ResolveOutcome::never_done})
+                offer_resolution(step, outcome, status == Status::parked ? 2 : 1);
+    }
+    void offer_resolution(const Step &step, ResolveOutcome outcome, int weight) {
+        const std::string_view name = step.name;
+        const std::string word =
+            "resolve " + std::string(resolve_outcome_names[static_cast<std::size_t>(outcome)]);
+        for (const std::optional<Direction> d :
+             {std::optional<Direction>{}, std::optional{Direction::act},
+              std::optional{Direction::compensate}})
+            add(weight, word.c_str(), step, d.value_or(Direction::act),
+                [=](TestSaga &s) { s.resolve(name, outcome, d); });
     }
 
     const TestSaga &saga_;
@@ -261,16 +287,36 @@ bool is_of_use(const TestSaga &s, const Event &event) {
     return row && row->started_at && !row->falling_back;
 }
 
+/// A person does what helps a parked saga on: tries again, or says what is true.
+void help(TestSaga &s) {
+    const SagaRow row = s.tables.saga;
+    const std::string before = s.text();
+    if (s.retry().empty() && s.text() != before)
+        return;
+    const Step &step = s.plan.definition().step(*row.parked_step);
+    const auto child = s.children.find(step.no);
+    if (child != s.children.end() && !is_final(child->second.status)) {
+        s.child_ends(step.name, Status::completed);
+        return;
+    }
+    EXPECT_EQ(s.resolve(step.name, ResolveOutcome::done, row.parked_direction), "") << before;
+}
+
 /// Whoever is asked says yes: an end must come.
 void bring_to_end(TestSaga &s) {
     for (int i = 0; i < 300 && !is_final(s.tables.saga.status); ++i) {
+        if (s.tables.saga.suspended_at) {
+            s.resume();
+            continue;
+        }
+        if (s.tables.saga.status == Status::parked) {
+            help(s);
+            continue;
+        }
         const Events events(s);
-        const Status status = s.tables.saga.status;
         // "complete" is the answer of a service, "completed" the end of a child.
         const std::vector<std::string> wanted =
-            status == Status::suspended ? std::vector<std::string>{"resume"}
-            : status == Status::parked  ? std::vector<std::string>{"retry"}
-            : s.tables.saga.direction == Direction::act
+            s.tables.saga.direction == Direction::act
                 ? std::vector<std::string>{"done", "complete", "run", "claim", "signal", "time"}
                 : std::vector<std::string>{"done", "complete ", "run", "claim", "failed", "time"};
         const Event *chosen = nullptr;
@@ -320,7 +366,7 @@ TEST(SagaRandom, NoOrderOfEventsBreaksASagaWhereverItIsWritten) {
     EXPECT_EQ(reached.statuses.size(), 9U);
     for (const auto &[status, count] : reached.statuses)
         EXPECT_GT(count, 100) << status;
-    EXPECT_EQ(reached.events.size(), 22U);
+    EXPECT_EQ(reached.events.size(), 25U);
     for (const auto &[event, count] : reached.events)
         EXPECT_GT(count, 20) << event;
 }

@@ -89,7 +89,10 @@ TEST(OutcomeRules, EveryRuleDecidesSomething) {
             for (bool left : {false, true})
                 for (bool verify : {false, true})
                     for (bool irreversible : {false, true})
-                        used.insert(find_rule({d, c, left, verify, irreversible}));
+                        for (bool in_doubt : {false, true})
+                            for (OnFailure on_failure : {OnFailure::compensate, OnFailure::park})
+                                used.insert(find_rule(
+                                    {d, c, left, verify, irreversible, in_doubt, on_failure}));
     EXPECT_EQ(used.size(), outcome_rules.size());
 }
 
@@ -97,15 +100,18 @@ TEST(OutcomeRules, ACompensationIsNeverGivenUp) {
     for (FailureClass c :
          {FailureClass::retryable, FailureClass::non_retryable, FailureClass::unknown})
         for (bool left : {false, true}) {
-            Outcome outcome = decide({Direction::compensate, c, left, false, false});
+            Outcome outcome = decide(
+                {Direction::compensate, c, left, false, false, false, OnFailure::compensate});
             EXPECT_TRUE(outcome == Outcome::retry || outcome == Outcome::park);
         }
 }
 
 TEST(OutcomeRules, WhatCannotBeUndoneIsNotTriedAgainBlindly) {
     for (bool left : {false, true})
-        EXPECT_EQ(decide({Direction::act, FailureClass::unknown, left, false, true}),
-                  Outcome::park);
+        for (FailureClass c :
+             {FailureClass::retryable, FailureClass::non_retryable, FailureClass::unknown})
+            EXPECT_EQ(decide({Direction::act, c, left, false, true, true, OnFailure::compensate}),
+                      Outcome::park);
 }
 
 TEST(Lease, RisesWithTheAttemptAndKeepsItsDirection) {

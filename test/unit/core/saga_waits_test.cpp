@@ -125,10 +125,10 @@ TEST(SagaSignal, AParkedSagaTakesItAndStaysParked) {
     s.start();
     s.claim("p");
     s.fail("p", FailureClass::unknown);
-    EXPECT_EQ(s.text(), "parked for p: w waits");
+    EXPECT_EQ(s.text(), "parked for p: p waits, w waits");
     s.signal("w");
-    EXPECT_EQ(s.text(), "parked for p");
-    s.resolve("p", true);
+    EXPECT_EQ(s.text(), "parked for p: p waits");
+    s.resolve("p", ResolveOutcome::done);
     EXPECT_EQ(s.text(), "running: b due");
 }
 
@@ -204,7 +204,8 @@ TEST(SagaDeadline, OfASuspendedSagaWaits) {
     EXPECT_EQ(s.text(), "suspended: deadline held, a held");
     s.pass(2000);
     s.resume();
-    EXPECT_EQ(s.text(), "pending: deadline due, a due");
+    EXPECT_EQ(s.text(), "pending: deadline in 1000, a due"); // moved by the suspension
+    s.pass(1000);
     s.run_deadline();
     EXPECT_EQ(s.text(), "failed");
 }
