@@ -156,6 +156,13 @@ constexpr IdempotencyReply reply_to(IdempotencyState from, IdempotencyEvent even
     return t != nullptr ? t->reply : IdempotencyReply::lost;
 }
 
+/// What a release is. What an earlier attempt did, or this one before its recovery point, stays
+/// known.
+constexpr IdempotencyEvent release_event(std::int32_t attempt, bool has_recovery_point) {
+    return attempt == 1 && !has_recovery_point ? IdempotencyEvent::release
+                                               : IdempotencyEvent::release_lease;
+}
+
 /// The state of a key: `lease_until` of its row, or nothing where there is no row; `expires_at` of
 /// one that is completed. Instants in microseconds.
 constexpr IdempotencyState idempotency_state(std::optional<std::int64_t> lease_until,

@@ -159,9 +159,8 @@ STACKSAGA_FUNCTION(idempotency_release) {
             return release_begun_key(*begun);
         under_lease(
             a, core::IdempotencyEvent::release, pg::param_null(JSONBOID), [&](KeyEntry &entry) {
-                // What an earlier attempt did, or this one before its recovery point, stays
-                // known.
-                if (entry.attempt == 1 && !entry.recovery_point)
+                if (core::release_event(entry.attempt, entry.recovery_point.has_value()) ==
+                    core::IdempotencyEvent::release)
                     return idempotency_keys.remove(entry.row);
                 const TimestampTz now = std::min(pg::clock_now(), entry.lease_until);
                 return idempotency_keys.update(
