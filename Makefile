@@ -2,7 +2,7 @@
 #
 #   make              build the extension            make install [DESTDIR=...]   install it
 #   make demo         transfers between two banks    make test                    every test there is
-#   make unit | regress | isolation | property | tap | docs | examples | lint | model | sim  one part of the tests
+#   make unit | regress | isolation | property | tap | docs | examples | lint | model | sim | truth  one part of the tests
 #   make chaos        everything attacked for an hour; CHAOS_SECONDS, CHAOS_SEED
 #   make chaos-heavy  heavy runs of single tests, many minutes each
 #   make proof        the long runs once more, and docs/proof.md from what they report: hours
@@ -110,7 +110,7 @@ extension/stacksaga--%--$(EXTVERSION).sql: extension/sql/update.sh $(UPGRADES) $
 	@extension/sql/update.sh $* $(EXTVERSION) >$@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim mutants \
+.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim truth truth-program mutants \
         chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \
         coordinator man install-coordinator screenshots demo-programs cmake sweep crash-points test-versions \
         dist test-packages release-check
@@ -162,6 +162,13 @@ model:
 sim: coordinator
 	$(MAKE) -C build stacksaga-sim
 	@test/tools/sim
+
+truth-program:
+	cmake -S . -B build -G "Unix Makefiles" $(CMAKE_FLAGS)
+	$(MAKE) -C build stacksaga-truth
+
+truth: truth-program
+	@test/tools/truth
 
 # Not part of `make test`: it builds and tests a hundred times.
 mutants: all

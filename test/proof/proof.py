@@ -1,8 +1,8 @@
 """proof.py FOLDER: prints docs/proof.md, made of promises.json and of the reports in FOLDER.
 proof.py --check FOLDER: prints nothing, unless there is something to fail for.
 
-FOLDER holds what `make proof` keeps of the runs: chaos.json, mutants.tsv, sweep.tsv, crash_points.tsv, and
-runs.json, which says of each with which commit, when and on what it ran; the page says which are missing.
+FOLDER holds what `make proof` keeps of the runs: chaos.json, mutants.tsv, sweep.tsv, crash_points.tsv,
+truth.tsv, and runs.json, which says of each with which commit, when and on what it ran; the page says which are missing.
 Fails where promises.json names a test, a planted bug or a checked promise that is not there, or leaves a
 planted bug out.
 """
@@ -21,6 +21,7 @@ RUNS = {
     'mutants': ('mutants.tsv', 'make mutants'),
     'sweep': ('sweep.tsv', 'make sweep'),
     'crash points': ('crash_points.tsv', 'make crash-points'),
+    'truth': ('truth.tsv', 'test/tools/truth --at-length'),
 }
 
 
@@ -50,9 +51,9 @@ class Proof:
         runs = folder / 'runs.json'
         self.runs = json.loads(runs.read_text(encoding='utf-8')) if runs.exists() else {}
         self.chaos = json.loads((folder / 'chaos.json').read_text()) if 'chaos' in self.runs else None
-        self.bugs, self.points, self.crashes = (
+        self.bugs, self.points, self.crashes, self.suites = (
             rows_of(folder / RUNS[run][0]) if run in self.runs else []
-            for run in ('mutants', 'sweep', 'crash points'))
+            for run in ('mutants', 'sweep', 'crash points', 'truth'))
         self.bugs = {row['name']: row for row in self.bugs}
 
     def faults(self):
@@ -127,6 +128,8 @@ class Proof:
             yield from self.bug_lines()
         if self.crashes:
             yield from self.crash_lines()
+        if self.suites:
+            yield from self.truth_lines()
         if self.points:
             yield from self.load_lines()
         yield '## What a promise is worth elsewhere'
@@ -173,6 +176,18 @@ class Proof:
         yield paragraph(f'''The server was killed at {len(points)} points of the extension's code, {len(self.crashes)}
             times in all: at each point in each scenario that passes it. After {failed} of these the scenario did not
             end as it would have without the crash.''')
+        yield ''
+
+    def truth_lines(self):
+        yield '## Outcomes against the truth'
+        yield ''
+        yield paragraph('''All orders of what services, operators and time can do to a saga, with the engine's own code
+            ([what is explored and judged](../test/truth/README.md)). A saga is cut where it has more states than are
+            kept.''')
+        yield ''
+        columns = ('sagas', 'states', 'cut', 'parks', 'swapped', 'violations')
+        yield from table(('suite', 'sagas', 'states', 'sagas cut', 'ways out of a park', 'answers swapped', 'violations'),
+                         ((r['suite'], *(f'{int(r[c]):,}' for c in columns)) for r in self.suites))
         yield ''
 
     def load_lines(self):

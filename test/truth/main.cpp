@@ -1,0 +1,207 @@
+// stacksaga-truth: explores sagas, or shows what is wrong with one.
+#include "small.hpp"
+#include "suites.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace {
+
+using namespace stacksaga::truth;
+using Clock = std::chrono::steady_clock;
+
+/// However short the time is.
+constexpr long walks_min = 1000;
+
+struct Options {
+    double seconds = 0; ///< 0: until everything is explored
+    bool at_length = false;
+    bool stops = false; ///< at the first saga in which something is wrong
+    std::string suite;
+    std::string shape;
+    std::string child;
+    std::uint64_t first_seed = 1;
+    long walks = 20'000;
+    std::optional<int> losses;
+    std::optional<int> operations;
+    std::optional<std::size_t> states_max;
+    std::string report;
+};
+
+Settings settings_for(const Options &options, Settings settings) {
+    settings.bounds.losses = options.losses.value_or(settings.bounds.losses);
+    settings.bounds.operations = options.operations.value_or(settings.bounds.operations);
+    settings.states_max = options.states_max.value_or(settings.states_max);
+    return settings;
+}
+
+bool is_wanted(const Options &options, std::string_view suite) {
+    return options.suite.empty() || options.suite == suite;
+}
+
+void print(const Violations &found) {
+    for (const auto &[what, violation] : found) {
+        fmt::print("FAILED: {} (in {} sagas)\n    {}\n", what, violation.shapes, violation.shape);
+        for (const std::string &move : violation.history)
+            fmt::print("        {}\n", move);
+    }
+}
+
+std::string text_of(const Counts &counts) {
+    return fmt::format(
+        "{} sagas, {} states, {} parks with a way out searched, {} answers swapped{}",
+        counts.shapes, counts.states, counts.ways, counts.swaps,
+        counts.cut > 0 ? fmt::format(", {} cut", counts.cut) : "");
+}
+
+/// One line for what was explored, with what is wrong, and one of the report.
+class Results {
+public:
+    explicit Results(const std::string &report) {
+        if (report.empty())
+            return;
+        report_ = std::fopen(report.c_str(), "w");
+        if (report_ == nullptr)
+            throw std::runtime_error("cannot write " + report);
+        fmt::print(report_, "suite\tsagas\tstates\tcut\tparks\tswapped\tviolations\n");
+    }
+    Results(const Results &) = delete;
+    Results &operator=(const Results &) = delete;
+    ~Results() {
+        if (report_ != nullptr)
+            std::fclose(report_);
+    }
+
+    void add(std::string_view name, const Counts &counts, const Violations &found,
+             std::size_t left) {
+        fmt::print("{} {}: {}{}\n", found.empty() ? "ok    " : "not ok", name, text_of(counts),
+                   left > 0 ? fmt::format(", {} left out for lack of time", left) : "");
+        print(found);
+        std::fflush(stdout);
+        are_right_ &= found.empty();
+        if (report_ != nullptr)
+            fmt::print(report_, "{}\t{}\t{}\t{}\t{}\t{}\t{}\n", name, counts.shapes, counts.states,
+                       counts.cut, counts.ways, counts.swaps, found.size());
+    }
+    [[nodiscard]] bool are_right() const { return are_right_; }
+
+private:
+    std::FILE *report_ = nullptr;
+    bool are_right_ = true;
+};
+
+void explore_suite(const Suite &suite, const Options &options, Clock::time_point end,
+                   Results &results) {
+    Violations found;
+    Counts counts;
+    const Settings settings = settings_for(options, suite.settings);
+    std::size_t done = 0;
+    for (const Family &family : suite.families) {
+        const bool is_late = done > 0 && options.seconds > 0 && Clock::now() > end;
+        if (is_late || (options.stops && !found.empty()))
+            break;
+        counts += explore(family, settings, found);
+        ++done;
+    }
+    results.add(suite.name, counts, found, suite.families.size() - done);
+}
+
+void walk_random(const Options &options, Clock::time_point end, Results &results) {
+    Violations found;
+    Counts counts;
+    const Settings settings =
+        settings_for(options, {.bounds = {.operations = 4, .losses = 5}, .looks_for_ways = false});
+    long done = 0;
+    const auto has_time = [&] {
+        return done < walks_min || options.seconds <= 0 || Clock::now() < end;
+    };
+    for (; done < options.walks && has_time(); ++done) {
+        const std::uint64_t seed = options.first_seed + static_cast<std::uint64_t>(done);
+        counts += walk(random_family(seed), settings, seed, 60, found);
+    }
+    results.add("random", counts, found, static_cast<std::size_t>(options.walks - done));
+}
+
+Options parse(int argc, char **argv) {
+    Options options;
+    CLI::App app("Holds the engine of sagas against what is true.", "stacksaga-truth");
+    app.add_option("--seconds", options.seconds, "Begin no saga after this time; 0: no limit.");
+    app.add_flag("--at-length", options.at_length, "All kinds of steps, more losses.");
+    app.add_flag("--first", options.stops, "Stop at the first saga in which something is wrong.");
+    app.add_option("--suite", options.suite, "Only this suite, such as two-steps or client.");
+    app.add_option("--shape", options.shape, "Only this saga, such as \"queue pivot looks; 2\".");
+    app.add_option("--child", options.child, "The saga of its child step.");
+    app.add_option("--first-seed", options.first_seed, "The seed of the first random history.");
+    app.add_option("--walks", options.walks, "The number of random histories.");
+    app.add_option("--losses", options.losses, "Lost leases and unknown answers in a history.");
+    app.add_option("--operations", options.operations, "What operators do in a history.");
+    app.add_option("--states", options.states_max, "States of one saga at most.");
+    app.add_option("--report", options.report, "A table of what was explored.");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError &error) {
+        std::exit(app.exit(error));
+    }
+    return options;
+}
+
+void explore_one(const Options &options, Results &results) {
+    Family family{.saga = shape_of_text(options.shape), .child = std::nullopt};
+    if (!options.child.empty())
+        family.child = shape_of_text(options.child);
+    Violations found;
+    const Counts counts = explore(family, settings_for(options, {}), found);
+    results.add(family.text(), counts, found, 0);
+}
+
+void explore_smaller_ones(const Options &options, Results &results) {
+    const auto run = [&](std::string_view name, Counts (*explores)(Violations &)) {
+        if (!is_wanted(options, name))
+            return;
+        Violations found;
+        const Counts counts = explores(found);
+        results.add(name, counts, found, 0);
+    };
+    run("client", explore_client);
+    run("consumer", explore_consumer);
+}
+
+void explore_all(const Options &options, Results &results) {
+    std::vector<Suite> all = suites(options.at_length);
+    std::erase_if(all, [&](const Suite &suite) { return !is_wanted(options, suite.name); });
+    // What a suite leaves of its time the later ones have.
+    double left = options.seconds;
+    const bool walks = is_wanted(options, "random");
+    auto parts = static_cast<double>(all.size() + (walks ? 1 : 0));
+    const auto in_time = [&](auto &&explores) {
+        const Clock::time_point begun = Clock::now();
+        const auto share = std::chrono::duration<double>(left / parts);
+        explores(begun + std::chrono::duration_cast<Clock::duration>(share));
+        left -= std::chrono::duration<double>(Clock::now() - begun).count();
+        parts -= 1;
+    };
+    explore_smaller_ones(options, results);
+    for (const Suite &suite : all)
+        in_time([&](Clock::time_point end) { explore_suite(suite, options, end, results); });
+    if (walks)
+        in_time([&](Clock::time_point end) { walk_random(options, end, results); });
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    try {
+        const Options options = parse(argc, argv);
+        Results results(options.report);
+        if (options.shape.empty())
+            explore_all(options, results);
+        else
+            explore_one(options, results);
+        return results.are_right() ? 0 : 1;
+    } catch (const std::exception &error) {
+        fmt::print(stderr, "{}\n", error.what());
+        return 64;
+    }
+}
