@@ -7,7 +7,7 @@ CREATE SCHEMA shapes;
 CREATE FUNCTION shapes.keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN coalesce(NEW, OLD); END';
 
 -- One saga that waits for a service in a queue with limits, one key that is completed.
-SELECT stacksaga.define_saga('shapes', ARRAY[stacksaga.queue_step('only', 'shapes')]);
+SELECT stacksaga.define_saga('shapes', ARRAY[stacksaga.queue_step('only', 'shapes', compensable => true)]);
 SELECT stacksaga.set_queue('shapes', max_running => 10);
 SELECT created FROM stacksaga.start_saga('shapes', key => 'shapes', attributes => '{"shape": "round"}');
 SELECT stacksaga.register_node('shapes') > 0 AS is_registered;

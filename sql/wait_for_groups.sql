@@ -1,6 +1,6 @@
 -- A service that waits finds the one step that may run among very many whose groups are full.
 
-SELECT stacksaga.define_saga('grouped', ARRAY[stacksaga.queue_step('only', 'grouped')]);
+SELECT stacksaga.define_saga('grouped', ARRAY[stacksaga.queue_step('only', 'grouped', compensable => true)]);
 SELECT stacksaga.set_queue('grouped', max_running_per_group => 1);
 SELECT count(*) FROM generate_series(1, 300) AS n, generate_series(1, 2),
        LATERAL stacksaga.start_saga('grouped', group_key => 'full ' || to_char(n, '0000'));

@@ -13,7 +13,7 @@ $node->init;
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
-	SELECT stacksaga.define_saga('waits', ARRAY[stacksaga.queue_step('a', 'elsewhere')])});
+	SELECT stacksaga.define_saga('waits', ARRAY[stacksaga.queue_step('a', 'elsewhere', compensable => true)])});
 my $saga = $node->safe_psql('postgres', q{SELECT saga_id FROM stacksaga.start_saga('waits')});
 my $owner = $node->background_psql('postgres');
 $owner->query_safe(q{BEGIN; SELECT outcome FROM stacksaga.idempotency_begin('scope', 'key')});
