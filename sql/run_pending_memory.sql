@@ -18,4 +18,5 @@ SELECT count(*) FROM (SELECT stacksaga.start_saga('lean') FROM generate_series(1
 SELECT stacksaga.run_pending(2000) >= 1000 AS all_ran;
 SELECT (max(bytes) - min(bytes)) / 800 < 1000 AS is_little FROM lean.used;
 SET client_min_messages = warning;
+DELETE FROM stacksaga.saga;
 DROP SCHEMA lean CASCADE;

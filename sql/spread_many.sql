@@ -6,14 +6,18 @@ TRUNCATE stacksaga.saga, stacksaga.saga_attribute, stacksaga.work, stacksaga.eff
 CREATE SCHEMA many;
 CREATE ROLE many_support;
 SELECT stacksaga.grant_usage('many_support', 'support');
-SELECT stacksaga.define_saga('spread_many', ARRAY[stacksaga.queue_step('charge', 'spread_many', effect => 'irreversible')]);
+SELECT stacksaga.define_saga('spread_many', ARRAY[stacksaga.queue_step('charge', 'spread_many_open', effect => 'irreversible'),
+    stacksaga.queue_step('send', 'spread_many', effect => 'guarded')]);
 SELECT count(*) FROM stacksaga.start_sagas('spread_many', array_fill('{}'::jsonb, '{10000}'),
     group_keys => ARRAY(SELECT 'tenant ' || n % 7 FROM generate_series(1, 10000) n),
     attributes => ARRAY(SELECT jsonb_build_object('incident', 42) FROM generate_series(1, 10000)));
 DO $$
 BEGIN
     FOR n IN 1..10 LOOP
-        PERFORM stacksaga.fail_step(saga_id, step, lease, 'no idea', 'unknown') FROM stacksaga.claim_steps('spread_many', 'w', 1000);
+        PERFORM stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('spread_many_open', 'w', 1000);
+    END LOOP;
+    FOR n IN 1..10 LOOP
+        PERFORM stacksaga.fail_step(saga_id, step, lease, 'no driver', 'non_retryable') FROM stacksaga.claim_steps('spread_many', 'w', 1000);
     END LOOP;
 END
 $$;
