@@ -125,7 +125,7 @@ private:
         State state;
         std::size_t from;
     };
-    static constexpr std::size_t reached_max = 20'000;
+    static constexpr std::size_t reached_max = 400'000;
     static constexpr std::size_t cost_max = 64;
     using ByCost = std::array<std::vector<std::size_t>, cost_max + 1>;
 
