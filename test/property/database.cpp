@@ -95,7 +95,8 @@ std::vector<std::string> split(std::string_view text, size_t count) {
 }
 
 std::string key_of(const Trace &trace, const Call &call) {
-    return fmt::format("{}:{}:{}", trace.plan.saga_id(), call.step, name_of(call.direction));
+    return fmt::format("{}:{}:{}{}", trace.plan.saga_id(), call.step, name_of(call.direction),
+                       call.falls_back ? ":fallback" : "");
 }
 
 } // namespace
@@ -425,7 +426,8 @@ void Database::rescue_parked() {
         if (const std::optional<Action> action = trace.plan.rescue(trace.rescues)) {
             ++trace.rescues;
             ++trace.answers_to_come;
-            const bool resolves = *action == Action::done || *action == Action::not_done;
+            const bool resolves =
+                *action == Action::done || *action == Action::not_done || *action == Action::never;
             operations_[tick_ + 1].emplace_back(
                 &trace, Operation{tick_ + 1, *action, resolves ? state.parked_step : 0});
         }

@@ -12,28 +12,20 @@ namespace {
 
 constexpr Direction directions[] = {Direction::act, Direction::compensate};
 
-/// A function that raises, or returns.
-Failing failing_of(Word word, Window w) {
-    return {.word = word,
-            .known = word != Word::unknown,
-            .never_done = false,
-            .keeps_lease = false,
-            .verified = false,
-            .since = w};
-}
-
 /// An attempt may begin: the pause is over, and the deadline has not passed.
 bool may_begin(const Rules &rules, const State &s, const Task &t, const Call &call, Window w) {
     const bool too_late =
         call.direction == Direction::act && rules.deadline_counts() && s.deadline <= w.from;
-    return s.status != Status::suspended && t.phase == Phase::waiting && t.earliest <= w.to &&
+    return !rules.is_held(call.direction) && t.phase == Phase::waiting && t.earliest <= w.to &&
            t.attempt + 1 == call.attempt && t.falling_back == call.falls_back && !too_late &&
            rules.results() == call.results;
 }
 
-/// The reply to an answer under a lease that does not count.
-std::string_view refusal(const State &s, Direction direction) {
-    return direction == Direction::act && s.direction == Direction::compensate ? "SG409" : "SG412";
+/// The reply to an answer under a lease that does not count: another claim has the step, or what
+/// the answer is of is settled.
+std::string_view refusal(const StepState &of, Direction direction, int64_t lease) {
+    const int64_t last = direction == Direction::act ? of.last_lease : of.last_undo_lease;
+    return lease != last && !of.done ? "SG412" : "SG409";
 }
 
 } // namespace
@@ -58,14 +50,15 @@ void Model::let_time_pass(Window w) {
             states_.push_back(state);
     };
     for (size_t i = 0; i < states_.size(); ++i) {
-        if (states_[i].status == Status::suspended)
+        if (states_[i].suspended)
             continue;
         for (const StepPlan &step : definition_->steps) {
             State due = states_[i];
             Rules unseen(*definition_, due);
             const Task &task = unseen.of(step).act;
             const bool is_too_late = unseen.deadline_counts() && due.deadline <= w.from;
-            const bool waits = task.phase == Phase::waiting || task.phase == Phase::listening;
+            const bool waits = (task.phase == Phase::waiting && !unseen.is_held(Direction::act)) ||
+                               task.phase == Phase::listening;
             if (is_unseen(step.kind) && waits && !task.falling_back && task.earliest <= w.to &&
                 !is_too_late) {
                 unseen.unseen_due(step, w);
@@ -116,10 +109,13 @@ bool Model::called(const Call &call, Window w) {
             return false;
         t.attempt = call.attempt;
         rules.attempt_begins();
+        if (call.direction == Direction::compensate)
+            rules.of(step).was_sent_undo = true;
         if (outcome.word == Word::done)
             rules.completed(step, call.direction, w, true, call.attempt);
         else
-            rules.failed(step, call.direction, failing_of(outcome.word, w));
+            rules.failed(step, call.direction,
+                         {.word = outcome.word, .is_lost = false, .since = w});
         return true;
     });
 }
@@ -131,20 +127,9 @@ bool Model::verified(int step_no, int attempt, Window w) {
     return filter([&](State &s) {
         Rules rules(*definition_, s);
         const Task &t = rules.of(step).act;
-        if (t.phase != Phase::verifying || t.attempt != attempt)
+        if (t.phase != Phase::verifying || t.attempt != attempt || t.earliest > w.to || s.suspended)
             return false;
-        if (finding == Finding::done) {
-            rules.completed(step, Direction::act, w, false, 0);
-            return true;
-        }
-        const bool known = finding == Finding::not_done;
-        rules.failed(step, Direction::act,
-                     {.word = known ? Word::retryable : Word::unknown,
-                      .known = known,
-                      .never_done = known,
-                      .keeps_lease = !known,
-                      .verified = true,
-                      .since = w});
+        rules.verified(step, finding, w);
         return true;
     });
 }
@@ -172,6 +157,16 @@ bool Model::claimed(const Claim &claim, Window w) {
              .lease = claim.lease,
              .lease_until = started + lease,
              .timeout_at = started + timeout};
+        StepState &of = rules.of(step);
+        if (claim.call.direction == Direction::compensate) {
+            of.was_sent_undo = true;
+            of.last_undo_lease = claim.lease;
+            of.last_undo_word = Word::silence;
+        } else {
+            of.last_lease = claim.lease;
+            of.last_attempt = claim.call.attempt;
+            of.last_word = Word::silence;
+        }
         return true;
     });
 }
@@ -180,33 +175,51 @@ bool Model::answered(const Answer &answer, const Reply &reply, Window w) {
     const StepPlan &step = definition_->step(answer.step);
     return filter([&](State &s) {
         Rules rules(*definition_, s);
-        const StepState &of = rules.of(step);
+        StepState &of = rules.of(step);
         const Task &t = rules.task(step, answer.direction);
+        const bool acts = answer.direction == Direction::act;
         const bool completes = answer.word == Word::done;
-        const int64_t completed_under =
-            answer.direction == Direction::act ? of.act_lease : of.compensate_lease;
-        if (t.is_live() && t.lease == answer.lease) {
-            if (completes)
-                rules.completed(step, answer.direction, w, true, answer.output);
-            else
-                rules.failed(step, answer.direction,
-                             {.word = answer.word,
-                              .known = answer.word != Word::unknown,
-                              .never_done = answer.word == Word::non_retryable,
-                              .keeps_lease = false,
-                              .verified = false,
-                              .since = w});
+        const int64_t completed_under = acts ? of.act_lease : of.compensate_lease;
+        const int64_t last_lease = acts ? of.last_lease : of.last_undo_lease;
+        Word &last_word = acts ? of.last_word : of.last_undo_word;
+        const bool repeats = !completes && answer.lease == last_lease && last_word == answer.word;
+        const bool is_held = t.phase == Phase::claimed && t.lease == answer.lease;
+        const bool is_late = acts && !repeats && rules.takes_late_answer(step, answer.lease);
+        const auto fits = [&] {
+            last_word = answer.word;
             return reply.status == name_of(s.status);
+        };
+        if (is_held || (is_late && completes)) {
+            if (completes) {
+                if (!is_held) {
+                    rules.of(step).act.lease = answer.lease;
+                    rules.of(step).act.falling_back = of.is_doubt_of_fallback;
+                }
+                rules.completed(step, answer.direction, w, true, answer.output);
+            } else {
+                rules.failed(step, answer.direction,
+                             {.word = answer.word, .is_lost = false, .since = w});
+            }
+            return fits();
         }
-        if (completes && completed_under == answer.lease) {
-            const bool same = answer.direction == Direction::compensate
-                                  ? of.compensation_has_output && answer.output >= 0
-                                  : of.has_output && answer.output == of.output;
+        if (is_late && answer.word != Word::unknown) {
+            rules.settled_late(step, answer.word, w);
+            return fits();
+        }
+        if (completes && completed_under != 0 && completed_under == answer.lease) {
+            if (acts && of.is_fillable) {
+                of.is_fillable = false;
+                of.has_output = true;
+                of.output = answer.output;
+                return reply.status == name_of(s.status);
+            }
+            const bool same = acts ? of.has_output && answer.output == of.output
+                                   : of.compensation_has_output && answer.output >= 0;
             return same ? reply.status == name_of(s.status) : reply.sqlstate == "SG422";
         }
-        // The same failure again is a no-op as long as it is remembered.
-        const bool repeats = !completes && reply.status == name_of(s.status);
-        return repeats || reply.sqlstate == refusal(s, answer.direction);
+        if (repeats || is_late)
+            return reply.status == name_of(s.status);
+        return reply.sqlstate == refusal(of, answer.direction, answer.lease);
     });
 }
 
@@ -216,7 +229,7 @@ bool Model::extended(const Answer &answer, int minutes, const Reply &reply, Time
         Rules rules(*definition_, s);
         Task &t = rules.task(step, answer.direction);
         if (!t.is_live() || t.lease != answer.lease)
-            return reply.sqlstate == refusal(s, answer.direction);
+            return reply.sqlstate == refusal(rules.of(step), answer.direction, answer.lease);
         const bool too_late = t.phase != Phase::claimed || t.timeout_at <= w.from;
         if (too_late || !reply.sqlstate.empty())
             return reply.sqlstate == "SG412" && (too_late || t.timeout_at <= w.to);
@@ -238,7 +251,7 @@ bool Model::operated(const Operation &operation, const Reply &reply, Window w) {
             answer = rules.cancel(w);
             break;
         case Action::suspend:
-            answer = rules.suspend();
+            answer = rules.suspend(w);
             break;
         case Action::resume:
             answer = rules.resume(w);
@@ -248,7 +261,8 @@ bool Model::operated(const Operation &operation, const Reply &reply, Window w) {
             break;
         case Action::done:
         case Action::not_done:
-            answer = rules.resolve(step(), operation.action == Action::done, w);
+        case Action::never:
+            answer = rules.resolve(step(), operation.action, w);
             break;
         case Action::signal:
             answer = rules.signal(step(), operation.message, w);
@@ -262,17 +276,17 @@ bool Model::is_dry(Time now) {
     let_time_pass({now, now});
     return filter([&](State &s) {
         Rules rules(*definition_, s);
-        if (s.status == Status::suspended)
+        if (s.suspended)
             return true;
         if (s.deadline_is_armed && s.deadline <= now && rules.deadline_counts())
             return false;
         return std::ranges::all_of(definition_->steps, [&](const StepPlan &step) {
             return std::ranges::all_of(directions, [&](Direction d) {
                 const Task &t = rules.task(step, d);
-                const bool waits = t.phase == Phase::waiting || t.phase == Phase::listening;
-                const bool left = (waits && t.latest <= now) ||
-                                  (t.phase == Phase::claimed && t.until() <= now) ||
-                                  t.phase == Phase::verifying;
+                const bool waits = (t.phase == Phase::waiting && !rules.is_held(d)) ||
+                                   t.phase == Phase::listening || t.phase == Phase::verifying;
+                const bool left =
+                    (waits && t.latest <= now) || (t.phase == Phase::claimed && t.until() <= now);
                 return !left;
             });
         });
@@ -288,8 +302,11 @@ bool Model::is_at_rest() const {
         const bool rests = s.status == Status::completed || s.status == Status::failed ||
                            s.status == Status::parked;
         return rests && std::ranges::all_of(s.steps, [](const StepState &step) {
-                   return (!step.act.is_live() || step.act.phase == Phase::kept) &&
-                          !step.compensate.is_live();
+                   const auto waits = [](const Task &t) { // withdrawn, while the saga is parked
+                       return t.phase == Phase::none || t.phase == Phase::kept ||
+                              t.phase == Phase::waiting;
+                   };
+                   return waits(step.act) && waits(step.compensate);
                });
     });
 }
@@ -305,7 +322,7 @@ std::string Model::describe() const {
         for (const StepPlan &step : definition_->steps) {
             const StepState &of = s.steps.at(static_cast<size_t>(step.no));
             text += fmt::format("; {}:{}{}{}{}", step.name, of.done ? " done" : "",
-                                of.doubts != 0 ? " doubtful" : "", of.undone ? " undone" : "",
+                                of.doubts != 0 ? " in doubt" : "", of.undone ? " undone" : "",
                                 of.given_up ? " given up" : "");
             for (const Task *t : {&of.act, &of.compensate})
                 if (t->is_live())

@@ -39,7 +39,7 @@ enum class Phase : uint8_t {
     claimed,   ///< by a service
     listening, ///< for a signal, from `earliest` to `latest` at the longest
     verifying, ///< its outcome is to be asked for
-    kept       ///< nobody runs it again, but an answer under its lost lease counts
+    kept       ///< it waits for a person's word
 };
 
 /// What there is to do for one step in one direction.
@@ -50,7 +50,8 @@ struct Task {
     Time earliest = 0;         ///< waiting: when the pause is over, at the earliest
     Time latest = 0;           ///< ... and at the latest
     bool falling_back = false; ///< the fallback is tried
-    int64_t lease = 0;         ///< under which an answer counts; 0: none
+    int verified = 0;          ///< how often verify was asked in a row without deciding
+    int64_t lease = 0;         ///< under which it is claimed; 0: none
     Time lease_until = 0;
     Time timeout_at = 0;
     friend bool operator==(const Task &, const Task &) = default;
@@ -63,15 +64,27 @@ struct StepState {
     Task act{};
     Task compensate{};
     bool done = false;
+    bool by_fallback = false; ///< the fallback did it
+    bool by_person = false;   ///< an operator did, while no attempt was in doubt
+    bool is_fillable =
+        false; ///< verify or an operator said so, and its service may give the output
     bool undone = false;
-    bool given_up = false; ///< its compensation failed for good
+    bool lost = false;     ///< the action has failed for good
+    bool given_up = false; ///< its compensation failed for good, or waits for a person
     int failed_act = 0;    ///< the last attempt that failed
     int failed_compensate = 0;
-    uint8_t messages = 0;  ///< signals accepted, a bit each
-    uint8_t unread = 0;    ///< ... and not taken yet
-    uint32_t doubts = 0;   ///< attempts that may have happened, a bit each
-    uint32_t unknowns = 0; ///< ... and of these, those that ended with an unknown outcome
-    int64_t act_lease = 0; ///< under which it was completed; 0: none
+    uint8_t messages = 0;              ///< signals accepted, a bit each
+    uint8_t unread = 0;                ///< ... and not taken yet
+    uint32_t doubts = 0;               ///< attempts that may have happened, a bit each
+    bool is_doubt_of_fallback = false; ///< the latest of these was the fallback's
+    Time in_doubt_since = 0;           ///< the first of these
+    int64_t last_lease = 0;            ///< of the latest claim of the action
+    int last_attempt = 0;              ///< ... and its number
+    Word last_word = Word::silence;    ///< what was said under it
+    int64_t last_undo_lease = 0;       ///< of the latest claim of the compensation
+    Word last_undo_word = Word::silence;
+    bool was_sent_undo = false; ///< a compensation was claimed or called
+    int64_t act_lease = 0;      ///< under which it was completed; 0: none
     int64_t compensate_lease = 0;
     bool has_output = false;
     bool compensation_has_output = false;
@@ -94,9 +107,16 @@ constexpr std::string_view name_of(Status s) {
     return status_names[static_cast<size_t>(s)];
 }
 
+/// A compensation that waits for an irreversible step.
+enum class Request : uint8_t { none, cancel, deadline, failure };
+
 /// One of the states that the saga may be in.
 struct State {
     Status status = Status::pending;
+    Request request = Request::none;
+    bool suspended = false; ///< a park does not end it
+    Time suspended_at = 0;
+    bool has_begun = false; ///< an attempt
     Direction direction = Direction::act;
     int parked_step = 0;
     Direction parked_direction = Direction::act;

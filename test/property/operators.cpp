@@ -8,6 +8,8 @@ namespace stacksaga::property {
 namespace {
 
 constexpr std::string_view refused = "SG409";
+/// Services remember a key for so long.
+constexpr Time dedupe_retention = 7 * 24 * 60 * minute;
 
 } // namespace
 
@@ -17,141 +19,138 @@ std::string_view Rules::cancel(Window w) {
     if (s_.direction == Direction::compensate) {
         if (s_.status == Status::parked)
             return refused;
-        if (s_.status == Status::suspended)
-            continue_back(w);
+        s_.suspended = false;
+        settle(w);
         return status();
     }
-    if (is_past_pivot() || find_unsettled() != nullptr)
+    if (is_past_pivot())
         return refused;
-    s_.status = Status::running;
-    start_compensation(w, 0);
+    s_.suspended = false;
+    s_.request = Request::cancel;
+    settle(w);
     return status();
 }
 
-std::string_view Rules::suspend() {
+std::string_view Rules::suspend(Window w) {
     if (is_final() || s_.status == Status::parked)
         return refused;
+    if (!s_.suspended)
+        s_.suspended_at = w.from;
+    s_.suspended = true;
     s_.status = Status::suspended;
     return status();
 }
 
+// The time of a suspension does not count for the deadline.
 std::string_view Rules::resume(Window w) {
-    if (s_.status != Status::suspended)
+    if (!s_.suspended)
         return refused;
-    s_.direction == Direction::act ? continue_forward(w) : continue_back(w);
+    s_.suspended = false;
+    if (s_.deadline != 0)
+        s_.deadline += w.to - s_.suspended_at;
+    settle(w);
     return status();
+}
+
+// With all its attempts; under the key that is in doubt, after verify where there is one.
+bool Rules::begin_again(const StepPlan &step, Window w) {
+    StepState &s = of(step);
+    if (s.doubts == 0) {
+        s.lost = false;
+        s.act = {};
+        open(step, w, s.failed_act);
+        return true;
+    }
+    const bool is_forgotten =
+        step.effect != "idempotent" && w.from - s.in_doubt_since > dedupe_retention;
+    if (!step.verify && (step.irreversible || is_forgotten))
+        return false;
+    s.lost = false;
+    s.act = {.phase = Phase::waiting,
+             .attempt = s.failed_act,
+             .base = s.failed_act,
+             .earliest = w.from,
+             .latest = w.to,
+             .falling_back = s.is_doubt_of_fallback};
+    if (step.verify)
+        ask_verify(step, w);
+    return true;
 }
 
 std::string_view Rules::retry(Window w) {
     if (s_.status != Status::parked)
         return refused;
-    if (s_.direction == Direction::compensate) {
-        continue_back(w);
-        return status();
-    }
-    for (StepState &step : s_.steps) {
-        Task &t = step.act;
-        if (t.phase != Phase::kept)
+    for (const StepPlan &step : d_.steps) {
+        StepState &s = of(step);
+        if (s_.direction == Direction::act) {
+            if ((s.lost || s.act.phase == Phase::kept) && !begin_again(step, w))
+                return refused;
             continue;
-        t.phase = Phase::waiting; // with all its attempts again
-        t.base = t.attempt;
-        t.earliest = w.from;
-        t.latest = w.to;
+        }
+        if (!s.given_up || s.undone)
+            continue;
+        if (s.done && s.by_person)
+            return refused;
+        if (!s.done && s.doubts != 0 && !step.undo_when_started) {
+            if (!step.verify)
+                return refused;
+            ask_verify(step, w);
+        }
+        s.given_up = false;
     }
-    continue_forward(w);
+    s_.status = Status::running;
+    settle(w);
     return status();
 }
 
-// The first stage that is not complete: its steps that nobody works on become due.
-void Rules::continue_forward(Window w) {
-    int stage = 1;
-    while (stage <= d_.stages && is_stage_complete(stage))
-        ++stage;
-    const bool begun = std::ranges::any_of(s_.steps, [](const StepState &s) {
-        return s.done || s.failed_act > 0 || s.act.attempt > 0;
-    });
-    s_.status = begun || s_.status == Status::parked ? Status::running : Status::pending;
-    s_.parked_step = 0;
-    if (stage > d_.stages) {
-        s_.status = Status::completed;
-        return;
-    }
-    for (const StepPlan &step : d_.steps)
-        if (step.stage == stage && !of(step).done && !of(step).act.is_live())
-            open(step, w, of(step).failed_act);
-    take_signals(w);
-}
-
-void Rules::continue_back(Window w) {
-    const bool was_parked = s_.status == Status::parked;
-    s_.status = Status::compensating;
-    s_.parked_step = 0;
-    for (const StepPlan &step : d_.steps) {
-        StepState &s = of(step);
-        if (!was_parked || !s.given_up || s.undone)
-            continue;
-        s.given_up = false;
-        s.compensate = {.phase = Phase::waiting,
-                        .attempt = s.failed_compensate,
-                        .base = s.failed_compensate,
-                        .earliest = w.from,
-                        .latest = w.to};
-    }
-    if (!any_live(Direction::act) && !any_live(Direction::compensate))
-        undo_next(w);
-}
-
-/// An irreversible step besides this one was done, or may have been.
-bool Rules::another_pivot_stands(const StepPlan &step) const {
-    return std::ranges::any_of(d_.steps, [&](const StepPlan &other) {
-        return other.irreversible && other.no != step.no &&
-               (of(other).done || of(other).doubts != 0);
-    });
-}
-
-std::string_view Rules::resolve(const StepPlan &step, bool done, Window w) {
-    StepState &s = of(step);
-    const bool is_parked = s_.status == Status::parked;
-    const bool lost_compensation = is_parked && s.given_up && !s.undone;
-    const bool lost_act =
-        is_parked && s_.parked_direction == Direction::act && s.failed_act > 0 && !s.done;
-    const Failing not_done{.word = Word::non_retryable,
-                           .known = true,
-                           .never_done = true,
-                           .keeps_lease = false,
-                           .verified = false,
-                           .since = w};
-    Direction direction = Direction::compensate;
-    if (!s.compensate.is_live() && (s.act.is_live() || !lost_compensation))
-        direction = Direction::act;
-    const bool is_live = task(step, direction).is_live();
-    const bool is_late_pivot = is_parked && s_.direction == Direction::compensate &&
-                               s_.parked_direction == Direction::act && s_.parked_step == step.no &&
-                               s.done;
-    if (!is_live && !lost_compensation && !lost_act && !is_late_pivot)
+std::string_view Rules::resolve(const StepPlan &step, Action action, Window w) {
+    const StepState &s = of(step);
+    if (is_final())
         return refused;
-    if (done && is_late_pivot)
-        return status();
+    const bool is_undo_open = !s.undone && (s.compensate.is_live() || s.given_up);
+    const bool is_act_open =
+        !s.done && (s.act.is_live() || s.doubts != 0 || (s.lost && s_.direction == Direction::act));
+    if (is_undo_open == is_act_open) // none, or both: it has to be said which
+        return refused;
+    return is_undo_open ? resolve_undo(step, action, w) : resolve_act(step, action, w);
+}
+
+std::string_view Rules::resolve_act(const StepPlan &step, Action action, Window w) {
+    StepState &s = of(step);
+    if (s.act.phase == Phase::claimed)
+        return refused;
+    const bool is_in_doubt = s.doubts != 0;
     if (s_.direction == Direction::act)
         attempt_begins();
-    if (done) {
-        s.given_up = direction == Direction::compensate ? false : s.given_up;
-        completed(step, direction, w, false, 0);
-    } else if (is_live && direction == Direction::compensate) {
-        Failing f = not_done; // it is still to be done
-        f.word = Word::retryable;
-        Task &t = s.compensate;
-        t.attempt = std::max(t.attempt, 1);
-        failed(step, direction, f);
-    } else if (is_live || s_.direction == Direction::act) {
-        Task &t = s.act;
-        t.attempt = std::max({t.attempt, s.failed_act, 1});
-        failed(step, direction, not_done);
-    } else if (direction == Direction::act) { // nothing keeps the saga from compensating
-        s.doubts = s.unknowns = 0;
-        if (!any_live(Direction::act) && !another_pivot_stands(step))
-            undo_next(w);
+    if (action == Action::done) {
+        if (is_in_doubt)
+            s.act.falling_back = s.is_doubt_of_fallback;
+        completed(step, Direction::act, w, false, 0);
+        s.by_person = !is_in_doubt;
+        return status();
     }
+    if (action == Action::not_done && is_in_doubt && step.irreversible)
+        return refused;
+    if (action == Action::never)
+        s.doubts = 0;
+    if (s_.direction == Direction::compensate || s.lost) {
+        s.act = {};
+        s.given_up = false;
+    } else {
+        give_up(step, w);
+    }
+    settle(w);
+    return status();
+}
+
+std::string_view Rules::resolve_undo(const StepPlan &step, Action action, Window w) {
+    StepState &s = of(step);
+    if (s.compensate.phase == Phase::claimed)
+        return refused;
+    if (action == Action::never)
+        return "SG400";
+    if (action == Action::done)
+        completed(step, Direction::compensate, w, false, 0);
     return status();
 }
 
@@ -159,8 +158,8 @@ std::string_view Rules::signal(const StepPlan &step, int message, Window w) {
     StepState &s = of(step);
     const auto bit = static_cast<uint8_t>(1U << message);
     if ((s.messages & bit) != 0)
-        return "false";
-    if (is_final() || s_.direction == Direction::compensate)
+        return is_final() && (s.unread & bit) != 0 ? refused : "false";
+    if (is_final() || s_.direction == Direction::compensate || s.done)
         return refused;
     s.messages = static_cast<uint8_t>(s.messages | bit);
     s.unread = static_cast<uint8_t>(s.unread | bit);

@@ -285,7 +285,8 @@ std::vector<Operation> Plan::operations(const Definition &definition) const {
         list.push_back({tick + random.between(0, 4), Action::resume});
     }
     if (random.chance(8))
-        list.push_back({random.below(10), random.one_of({Action::done, Action::not_done}),
+        list.push_back({random.below(10),
+                        random.one_of({Action::done, Action::not_done, Action::never}),
                         random.between(1, static_cast<int>(definition.steps.size()))});
     if (random.chance(4))
         list.push_back({random.below(10), random.one_of({Action::retry, Action::resume})});
@@ -296,8 +297,8 @@ std::optional<Action> Plan::rescue(int n) const {
     Random random(seed_, {place_rescue, static_cast<uint64_t>(number_), static_cast<uint64_t>(n)});
     if (n > 3 || random.chance(40))
         return std::nullopt;
-    return random.one_of(
-        {Action::retry, Action::retry, Action::done, Action::not_done, Action::cancel});
+    return random.one_of({Action::retry, Action::retry, Action::done, Action::not_done,
+                          Action::never, Action::cancel});
 }
 
 std::string Plan::input(const Definition &definition) const {

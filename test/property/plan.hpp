@@ -96,10 +96,10 @@ struct Outcome {
 /// What verify answers; `breaks` raises, `nonsense` is another word.
 enum class Finding : uint8_t { done, not_done, unknown, breaks, nonsense };
 
-/// What is done to a saga from outside. `done` and `not_done` resolve a step.
-enum class Action : uint8_t { cancel, suspend, resume, retry, done, not_done, signal };
+/// What is done to a saga from outside. `done`, `not_done` and `never` resolve a step.
+enum class Action : uint8_t { cancel, suspend, resume, retry, done, not_done, never, signal };
 inline constexpr std::string_view action_names[] = {"cancel", "suspend",  "resume", "retry",
-                                                    "done",   "not_done", "signal"};
+                                                    "done",   "not_done", "never",  "signal"};
 constexpr std::string_view name_of(Action a) {
     return action_names[static_cast<size_t>(a)];
 }

@@ -7,12 +7,10 @@ namespace stacksaga::property {
 
 /// How an attempt failed.
 struct Failing {
-    Word word;        ///< retryable, non_retryable or unknown
-    bool known;       ///< it is certain that this attempt did nothing
-    bool never_done;  ///< ... and that no earlier one did
-    bool keeps_lease; ///< it lapsed: an answer that still comes counts
-    bool verified;    ///< verify was asked already
-    Window since;     ///< a pause counts from here
+    Word word;    ///< retryable, non_retryable or unknown
+    bool is_lost; ///< nothing was heard: it may have happened
+    Window since; ///< a pause counts from here
+    [[nodiscard]] bool is_in_doubt() const { return is_lost || word == Word::unknown; }
 };
 
 class Rules {
@@ -25,16 +23,19 @@ public:
                    int output);
     void failed(const StepPlan &step, Direction direction, const Failing &f);
     void lapsed(const StepPlan &step, Direction direction);
+    void verified(const StepPlan &step, Finding finding, Window w);
     void deadline_passed(Window w);
     /// A waiting timer or signal step whose time has come.
     void unseen_due(const StepPlan &step, Window w);
+    /// A failure under the lease of an attempt that was lost before: it had no effect.
+    void settled_late(const StepPlan &step, Word word, Window w);
 
     /// The operators' calls: what is answered, a status or an SQLSTATE.
     std::string_view cancel(Window w);
-    std::string_view suspend();
+    std::string_view suspend(Window w);
     std::string_view resume(Window w);
     std::string_view retry(Window w);
-    std::string_view resolve(const StepPlan &step, bool done, Window w);
+    std::string_view resolve(const StepPlan &step, Action action, Window w);
     std::string_view signal(const StepPlan &step, int message, Window w);
 
     Task &task(const StepPlan &step, Direction d) {
@@ -45,46 +46,48 @@ public:
         return s_.steps.at(static_cast<size_t>(step.no));
     }
     [[nodiscard]] bool is_past_pivot() const;
+    [[nodiscard]] bool is_in_doubt(const StepPlan &step) const {
+        return !of(step).done && of(step).doubts != 0;
+    }
+    /// Nothing of the saga begins in this direction.
+    [[nodiscard]] bool is_held(Direction d) const {
+        return s_.suspended || s_.status == Status::parked ||
+               (d == Direction::act && s_.request != Request::none);
+    }
     [[nodiscard]] bool deadline_counts() const {
-        return s_.deadline != 0 && !is_past_pivot() && find_unsettled() == nullptr &&
-               s_.direction == Direction::act &&
+        return s_.deadline != 0 && !is_past_pivot() && !s_.suspended &&
+               s_.request == Request::none && s_.direction == Direction::act &&
                (s_.status == Status::pending || s_.status == Status::running);
     }
+    /// Its latest attempt was lost, and its service may still say what became of it.
+    [[nodiscard]] bool takes_late_answer(const StepPlan &step, int64_t lease) const;
     /// Outputs of the steps that are done, as text of jsonb.
     [[nodiscard]] std::string results() const;
 
 private:
-    [[nodiscard]] bool any_live(Direction d) const;
-    [[nodiscard]] bool wants_undoing(const StepPlan &step) const;
+    [[nodiscard]] bool is_to_be_undone(const StepPlan &step) const;
     [[nodiscard]] bool is_stage_complete(int stage) const;
+    [[nodiscard]] bool is_pivot_open() const;
     [[nodiscard]] bool is_final() const {
         return s_.status == Status::completed || s_.status == Status::failed;
     }
-    [[nodiscard]] bool waits_for(const StepPlan &step, Direction direction) const {
-        return s_.status == Status::parked && s_.direction == Direction::act &&
-               direction == Direction::act && s_.parked_step == step.no;
-    }
-    [[nodiscard]] bool is_unsettled(const StepPlan &step) const;
-    [[nodiscard]] const StepPlan *find_unsettled() const;
-    [[nodiscard]] bool another_pivot_stands(const StepPlan &step) const;
+    /// What the saga comes to after an event.
+    void settle(Window w);
+    void settle_acting(Window w);
+    void settle_compensating(Window w);
+    bool undo_stage(int stage, Window w);
+    void start_compensation(Window w);
     void open(const StepPlan &step, Window w, int attempts);
-    void open_stage(int stage, Window w);
     void take_signals(Window w);
-    void advance(const StepPlan &step, Window w);
-    void unpark(const StepPlan &settled, Window w);
-    [[nodiscard]] bool may_fall_back(const StepPlan &step, const Failing &f) const;
-    void fall_back(const StepPlan &step, const Failing &f);
+    void fall_back(const StepPlan &step, Window w);
     void give_up(const StepPlan &step, Window w);
-    void start_compensation(Window w, int failed_step);
-    void undo_next(Window w);
-    void settled_while_compensating(const StepPlan &step, bool may_have_happened, Window w);
-    void undone(Window w);
-    void compensation_failed(const StepPlan &step, Window w);
+    void ask_verify(const StepPlan &step, Window w);
     void park(int step, Direction direction);
-    void pause(const StepPlan &step, Direction direction, const Failing &f);
-    void continue_forward(Window w);
-    void continue_back(Window w);
-    std::string_view status() const { return name_of(s_.status); }
+    void pause(const StepPlan &step, Direction direction, Window since);
+    bool begin_again(const StepPlan &step, Window w);
+    std::string_view resolve_act(const StepPlan &step, Action action, Window w);
+    std::string_view resolve_undo(const StepPlan &step, Action action, Window w);
+    [[nodiscard]] std::string_view status() const { return name_of(s_.status); }
 
     const Definition &d_;
     State &s_;
