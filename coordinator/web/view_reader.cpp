@@ -7,8 +7,8 @@ namespace stacksaga::coordinator {
 namespace {
 
 constexpr Duration keep_for = std::chrono::seconds(1);
-/// An answer is kept for so many times what it took: however long, it costs a tenth of the
-/// database's time.
+/// An answer is kept for this multiple of the time that it took, so that a view costs at most a
+/// tenth of the database's time.
 constexpr int keep_times = 10;
 constexpr std::size_t kept_max = 64;
 constexpr Duration statement_deadline = std::chrono::seconds(5);

@@ -96,7 +96,7 @@ class ServiceLoop(unittest.TestCase):
     def test_a_compensation_undoes(self):
         self.db.execute("SELECT stacksaga.start_saga('pay', '{\"amount\": 7}')")
         saga_id, lease = self.db.execute("SELECT saga_id, lease FROM stacksaga.claim_steps('payments', 'by hand')").fetchone()
-        self.db.execute('SELECT stacksaga.cancel_saga(%s)', (saga_id,))
+        self.db.execute('SELECT stacksaga.cancel_saga(%s, %s)', (saga_id, 'changed their mind'))
         self.db.execute("SELECT stacksaga.fail_step(%s, 'charge', %s, 'no answer', 'unknown')", (saga_id, lease))
         self.start_service()
         self.wait_for_all()

@@ -20,8 +20,8 @@ struct WhoAsks {
     const char *handler; ///< such as `step "charge" of saga ...`; nullptr: none
 };
 
-/// 42501 in a security-restricted operation: there the role of the session is that of whoever runs
-/// ANALYZE, autovacuum for one, and the caller is an index expression of anybody.
+/// 42501 in a security-restricted operation: there the session's role belongs to the process that
+/// runs ANALYZE, such as autovacuum, and an index expression of any role may be the caller.
 WhoAsks who_asks();
 
 } // namespace stacksaga

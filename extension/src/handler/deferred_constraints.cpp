@@ -70,7 +70,7 @@ struct Rounds {
 constinit Rounds rounds{};
 constinit ExecutorStart_hook_type next_executor_start = nullptr;
 constinit ProcessUtility_hook_type next_utility = nullptr;
-// Of the session, whoever executed it.
+// Counts the SET CONSTRAINTS statements of the session.
 constinit uint64 statements_set = 0;
 
 void note_round() {
