@@ -100,14 +100,14 @@ is(found('prepared_transaction', '6 minutes'), '', 'its fix commits it');
 # ------------------------------------------------------------------------ databases
 
 set_and_restart("shared_preload_libraries = 'auto_explain, stacksaga'\n"
-	  . qq{stacksaga.databases = 'template1, "Not There"'\n});
+	  . qq{stacksaga.databases = 'template1, "Not, ""There"'\n});
 is(found('preload'), '', 'preloaded among others');
 my $found = found('databases');
-like($found, qr/names database "Not There", which does not exist\|CREATE DATABASE "Not There"/,
+like($found, qr/names database "Not, ""There", which does not exist\|CREATE DATABASE "Not, ""There"/,
 	'a listed database that is absent');
 like($found, qr/does not name database "postgres"/, 'a database that is not listed');
 ($fix) = $found =~ /does not name database "postgres".*\|(.*)$/m;
-$node->safe_psql('postgres', $_) for split(/\n/, $fix), 'CREATE DATABASE "Not There"';
+$node->safe_psql('postgres', $_) for split(/\n/, $fix), 'CREATE DATABASE "Not, ""There"';
 $node->reload;
 $node->poll_query_until('postgres', q{SELECT NOT EXISTS (
 	SELECT FROM stacksaga.doctor() WHERE check_name = 'databases')});

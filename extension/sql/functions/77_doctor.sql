@@ -9,14 +9,22 @@ AS 'MODULE_PATHNAME', 'stacksaga_handler_objection';
 COMMENT ON FUNCTION stacksaga_internal.handler_objection IS
     'Internal: returns why a function cannot be a handler that returns jsonb or text for a role, NULL when it can';
 
+-- A name in double quotes may hold commas, blanks and, doubled, quotes.
+CREATE OR REPLACE FUNCTION stacksaga_internal.listed_names(list text)
+RETURNS TABLE (name text, is_quoted boolean)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 5 SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(replace(m[1], '""', '"'), rtrim(m[2])), m[1] IS NOT NULL
+      FROM regexp_matches(list, '\s*(?:"((?:[^"]|"")*)"|([^",\s][^,]*))\s*(?:,|$)', 'g') AS m
+$$;
+COMMENT ON FUNCTION stacksaga_internal.listed_names IS
+    'Internal: returns the names of a setting that is a list, without their quotes';
+
 CREATE OR REPLACE FUNCTION stacksaga_internal.listed_databases() RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE ROWS 5 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN d LIKE '"%"' THEN replace(substr(d, 2, length(d) - 2), '""', '"')
-                ELSE lower(d) END
-      FROM regexp_split_to_table(stacksaga_internal.setting('databases'), ',') AS s(part),
-           btrim(s.part) AS d
-     WHERE d <> ''
+    SELECT CASE WHEN n.is_quoted THEN n.name ELSE lower(n.name COLLATE "C") END
+      FROM stacksaga_internal.listed_names(stacksaga_internal.setting('databases')) AS n
 $$;
 COMMENT ON FUNCTION stacksaga_internal.listed_databases IS
     'Internal: returns the databases that stacksaga.databases names';
@@ -26,9 +34,8 @@ RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH preloaded AS (
-        SELECT btrim(l) AS library
-          FROM regexp_split_to_table(current_setting('shared_preload_libraries'), ',') AS l
-         WHERE btrim(l) <> ''
+        SELECT n.name AS library
+          FROM stacksaga_internal.listed_names(current_setting('shared_preload_libraries')) AS n
     ), wrong (severity, name, value, better, what) AS (VALUES
         ('error', 'fsync', 'off', 'on', 'a crash of the machine can destroy committed sagas'),
         ('error', 'full_page_writes', 'off', 'on', 'a crash of the machine can destroy committed sagas'),
@@ -135,7 +142,8 @@ AS $$
                   (SELECT string_agg(quote_ident(l), ', ')
                      FROM (SELECT stacksaga_internal.listed_databases()
                            UNION ALL SELECT current_database()) AS s(l)))
-     WHERE current_setting('shared_preload_libraries') ~ '(^|[,/ ])stacksaga *(,|$)'
+     WHERE EXISTS (SELECT FROM stacksaga_internal.listed_names(current_setting('shared_preload_libraries')) AS n
+                    WHERE n.name ~ '(^|/)stacksaga$')
        AND current_database() NOT IN (SELECT stacksaga_internal.listed_databases())
     UNION ALL
     SELECT 'error', 'version', format(
