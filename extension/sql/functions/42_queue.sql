@@ -92,6 +92,42 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.running_in_queue IS
     'Internal: returns how many steps of a queue are leased, counted up to a number';
 
+-- Suspending a saga moves the ends of its leases out of reach. Those under a suspended ancestor run out.
+CREATE OR REPLACE FUNCTION stacksaga_internal.suspended_leases(ring_id integer, queue text, enough integer)
+RETURNS TABLE (saga_id uuid, worker text, since timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH stacksaga_this_node AS (SELECT)
+    SELECT s.saga_id, w.worker, s.suspended_at
+      FROM stacksaga.work w
+      JOIN stacksaga.saga s ON s.saga_id = w.saga_id AND s.token OPERATOR(stacksaga.=) w.token
+     WHERE w.ring_id = suspended_leases.ring_id AND w.queue = suspended_leases.queue AND w.queue IS NOT NULL
+       AND w.lease_until IS NOT NULL AND w.due_at = 'infinity' AND s.suspended_at IS NOT NULL
+     LIMIT greatest(enough, 0)
+$$;
+COMMENT ON FUNCTION stacksaga_internal.suspended_leases IS
+    'Internal: returns the leases of a queue that do not run out, as their saga is suspended, and since when';
+
+-- Its own lease, where it is suspended, or the oldest that keeps its due steps waiting.
+CREATE OR REPLACE FUNCTION stacksaga_internal.suspended_leases_of(saga_id uuid, at_least interval)
+RETURNS TABLE (queue text, suspended_saga uuid, since timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH stacksaga_this_node AS (SELECT)
+    SELECT w.queue, l.saga_id, l.since
+      FROM stacksaga.work w JOIN stacksaga.queue q ON q.ring_id = w.ring_id AND q.queue = w.queue
+     CROSS JOIN LATERAL (
+           SELECT s.saga_id, s.since FROM stacksaga_internal.suspended_leases(w.ring_id, w.queue, 1000) AS s
+            WHERE (w.lease_until IS NULL OR s.saga_id = w.saga_id)
+              AND s.since <= stacksaga.clock_now() - at_least
+            ORDER BY s.since LIMIT 1) AS l
+     WHERE w.saga_id = suspended_leases_of.saga_id
+       AND coalesce(q.max_running, q.max_running_per_group) IS NOT NULL
+       AND (w.lease_until IS NOT NULL OR w.due_at <= stacksaga.clock_now())
+$$;
+COMMENT ON FUNCTION stacksaga_internal.suspended_leases_of IS
+    'Internal: returns the lease of a suspended saga that counts for a limit of a queue that a saga has leased from or waits in';
+
 -- Looks at the first 10,000 leases and at a thousand groups that are full.
 CREATE OR REPLACE FUNCTION stacksaga_internal.waiting_in_full_groups(
     ring_id integer, queue text, max_running_per_group integer, ranks smallint[], enough integer

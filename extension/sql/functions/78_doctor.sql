@@ -325,6 +325,17 @@ AS $$
       FROM limited l WHERE l.queue NOT IN (SELECT d.queue FROM defined d)
     UNION ALL
     SELECT 'warning', 'queues', format(
+               'suspended saga %s has kept a lease of %s for %s, which counts for its limits', s.saga_id, l.name,
+               date_trunc('second', stacksaga.clock_now() - s.since)),
+           format('SELECT stacksaga.resume_saga(%L, ''...''); -- or cancel_saga(); its worker "%s" may still be at work',
+                  s.saga_id, s.worker)
+      FROM limited l
+     CROSS JOIN LATERAL (
+           SELECT * FROM stacksaga_internal.suspended_leases(l.ring_id, l.queue, 1000) AS s
+            WHERE s.since <= stacksaga.clock_now() - interval '1 hour' ORDER BY s.since LIMIT 20) AS s
+     WHERE coalesce(l.max_running, l.max_running_per_group) IS NOT NULL
+    UNION ALL
+    SELECT 'warning', 'queues', format(
                'process %s (%s, role "%s") %s a queue that no definition names',
                a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), a.usename,
                CASE w.objsubid WHEN x'534c'::integer THEN 'waits for steps of' ELSE 'asks for steps of' END),
@@ -337,7 +348,7 @@ AS $$
            SELECT hashtext(d.queue COLLATE "C")::bigint & 4294967295 FROM defined d)
 $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_queues IS
-    'Internal: returns what doctor() says of paused and misspelt queues';
+    'Internal: returns what doctor() says of queues that are paused, misspelt or held by suspended sagas';
 
 -- A transaction of another database holds nothing back here.
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_vacuum()

@@ -185,7 +185,11 @@ BEGIN
        AND s.token OPERATOR(stacksaga.=) stacksaga.token_uuid(saga_timeline.saga_id)::stacksaga.ring_token;
     RETURN QUERY
     SELECT w.what FROM stacksaga_internal.saga_waits_for(saga_timeline.saga_id) AS w(what) WHERE w.what IS NOT NULL;
+    RETURN QUERY
+    SELECT format('queue %s: suspended saga %s has kept a lease of it since %s', l.queue, l.suspended_saga,
+                  to_char(l.since, 'YYYY-MM-DD HH24:MI:SS.MS'))
+      FROM stacksaga_internal.suspended_leases_of(saga_timeline.saga_id, interval '1 hour') AS l;
 END
 $$;
 COMMENT ON FUNCTION stacksaga.saga_timeline IS
-    'Returns what happened to one saga, one line an event, in order, and last what it waits for';
+    'Returns what happened to one saga, one line an event, in order, and last what it waits for, and the suspended saga whose lease a limit of its queue has counted for an hour';

@@ -15,7 +15,8 @@ SELECT n.queue,
        n.region,
        n.cluster,
        c.completed,
-       c.failed
+       c.failed,
+       (SELECT count(*) FROM stacksaga_internal.suspended_leases(n.ring_id, n.queue, 10000)) AS suspended_leases
   FROM stacksaga_internal.queue_names() AS n
   LEFT JOIN stacksaga.queue q ON q.ring_id = n.ring_id AND q.queue = n.queue
  CROSS JOIN LATERAL (
