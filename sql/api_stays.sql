@@ -93,7 +93,7 @@ publish|2|topic text, payload jsonb, key text DEFAULT NULL::text, type text DEFA
 publish_batch|2|topic text, payloads jsonb[], keys text[] DEFAULT NULL::text[], types text[] DEFAULT NULL::text[]|SETOF uuid
 publish_window|7|region text, cluster text, window_start timestamp with time zone, nodes text[], range_starts bigint[], range_ends bigint[], publisher text, agent text DEFAULT NULL::text|bigint
 queue_step|2|name text, queue text, compensable boolean DEFAULT NULL::boolean, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, compensation_queue text DEFAULT NULL::text|stacksaga.step_definition
-queues|\N||queue text, waiting bigint, running bigint, oldest_due timestamp with time zone, paused boolean, max_running integer, max_running_per_group integer, rate integer, rate_interval interval, paused_since timestamp with time zone, pause_reason text, region text, cluster text, completed bigint, failed bigint
+queues|\N||queue text, waiting bigint, running bigint, oldest_due timestamp with time zone, paused boolean, max_running integer, max_running_per_group integer, rate integer, rate_interval interval, paused_since timestamp with time zone, pause_reason text, region text, cluster text, completed bigint, failed bigint, suspended_leases bigint
 read_value|2|scope text, key text|TABLE(value jsonb, version bigint)
 receive_messages|2|subscription text, consumer text, max_messages integer DEFAULT 100, lease interval DEFAULT '00:00:30'::interval|SETOF stacksaga.message
 redact_saga|2|saga_id uuid, reason text|void
@@ -117,8 +117,10 @@ ring_status|\N||region text, cluster text, epoch bigint, window_start timestamp 
 run_pending|0|max_items integer DEFAULT 100|bigint
 saga_actions|\N||saga_id uuid, action text, step text, outcome text, role text, reason text, acted_at timestamp with time zone, status_before text, status_after text, on_behalf_of text
 saga_diagram|1|saga text, version integer DEFAULT NULL::integer|text
+saga_executions|\N||id uuid, name character varying(255), status stacksaga.sagastatus, context json, version integer, created_at timestamp with time zone, updated_at timestamp with time zone, recovery_attempts integer
 saga_history|\N||saga_id uuid, step text, direction text, attempt integer, status text, error text, error_class text, started_at timestamp with time zone, finished_at timestamp with time zone, worker text, published jsonb
 saga_id_of|2|saga text, key text, run integer DEFAULT 0|uuid
+saga_logs|\N||id bigint, saga_id uuid, step_name character varying(255), action character varying(50), status stacksaga.sagastepstatus, details text, created_at timestamp with time zone
 saga_result|1|saga_id uuid|TABLE(status text, output jsonb, error text, failed_step text, finished_at timestamp with time zone)
 saga_spans|1|saga_ids uuid[]|TABLE(saga_id uuid, trace_id text, span_id text, parent_span_id text, name text, started_at timestamp with time zone, finished_at timestamp with time zone, error text, attributes jsonb)
 saga_timeline|1|saga_id uuid|SETOF text

@@ -40,7 +40,7 @@ SELECT stacksaga.define_saga('place', ARRAY[
     stacksaga.signal_step('signal', 's'), stacksaga.timer_step('timer', '1 s')]);
 SELECT stacksaga.create_subscription('place handled', 'place', 'place.handle(stacksaga.message)'),
        stacksaga.create_subscription('place fetched', 'place');
-SELECT source, step, domain = current_database() AS here, placement FROM stacksaga.effects
+SELECT source, step, CASE domain WHEN current_database() THEN 'here' ELSE domain END AS domain, placement FROM stacksaga.effects
  WHERE source LIKE 'place%' ORDER BY source, step;
 SELECT severity, detail, fix FROM stacksaga.doctor() WHERE check_name = 'effects' AND detail LIKE '%place%' ORDER BY detail;
 -- Whoever may read the view may read what it computes.

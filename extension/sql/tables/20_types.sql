@@ -29,6 +29,13 @@ CREATE TYPE stacksaga.work_purpose AS ENUM (
 COMMENT ON TYPE stacksaga.work_purpose IS
     'Why a row of work is there: a step, the deadline of the saga, a child of a step that has settled, a compensation that the parent saga requests';
 
+-- Named as SQLAlchemy names the types of python-cqrs' columns, since it casts what a query compares with them.
+CREATE TYPE stacksaga.sagastatus AS ENUM ('PENDING', 'RUNNING', 'COMPENSATING', 'COMPLETED', 'FAILED');
+COMMENT ON TYPE stacksaga.sagastatus IS 'The status of a saga in the view saga_executions';
+
+CREATE TYPE stacksaga.sagastepstatus AS ENUM ('STARTED', 'COMPLETED', 'FAILED', 'COMPENSATED');
+COMMENT ON TYPE stacksaga.sagastepstatus IS 'The status of an attempt in the view saga_logs';
+
 CREATE TYPE stacksaga.retry_policy AS (
     max_attempts     integer,
     initial_interval interval,

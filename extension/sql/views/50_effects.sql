@@ -21,7 +21,9 @@ SELECT d.saga AS source,
             WHEN 'irreversible' THEN ', and never undone: an unknown outcome waits for an operator'
             ELSE '' END AS guarantee,
        d.version,
-       current_database()::text AS domain,
+       CASE s.kind WHEN 'queue' THEN 'queue ' || s.queue
+                   WHEN 'message' THEN 'topic ' || s.topic
+                   ELSE current_database()::text END AS domain,
        CASE WHEN s.kind IN ('queue', 'message') THEN 'service'
             WHEN s.kind = 'sql' THEN stacksaga_internal.effect_placement(s.definition_id, s.step_no, NULL)
             ELSE 'local' END AS placement
@@ -37,9 +39,9 @@ SELECT s.subscription,
             ELSE
                 'committed once with its position, in this database; what it does elsewhere may be repeated' END,
        NULL,
-       current_database()::text,
+       CASE WHEN s.handler IS NULL THEN 'topic ' || s.topic ELSE current_database()::text END,
        CASE WHEN s.handler IS NULL THEN 'service'
             ELSE stacksaga_internal.effect_placement(NULL, NULL, s.subscription_id) END
   FROM stacksaga.subscription s;
 COMMENT ON VIEW stacksaga.effects IS
-    'Every declared effect of sagas and subscriptions with its rung of the dedupe ladder (algebra, dedupe record, transaction), where its guarantee ends, the database that gives it (domain), and where the effect is (placement): local, service, foreign or unlogged';
+    'Every declared effect of sagas and subscriptions with its rung of the dedupe ladder (algebra, dedupe record, transaction), where its guarantee ends, where it is applied (domain), and where the effect is (placement): local, service, foreign or unlogged';

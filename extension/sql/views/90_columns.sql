@@ -127,6 +127,7 @@ COMMENT ON COLUMN stacksaga.queues.region IS 'The region of the ring';
 COMMENT ON COLUMN stacksaga.queues.cluster IS 'The cluster of the ring';
 COMMENT ON COLUMN stacksaga.queues.completed IS 'Attempts that this server has seen completed';
 COMMENT ON COLUMN stacksaga.queues.failed IS 'Attempts that this server has seen fail';
+COMMENT ON COLUMN stacksaga.queues.suspended_leases IS 'Leases that do not run out and count for the limits, as their saga is suspended; counted up to 10,000';
 
 COMMENT ON COLUMN stacksaga.schedules.schedule IS 'The name of the schedule';
 COMMENT ON COLUMN stacksaga.schedules.saga IS 'The saga that it starts';
@@ -168,7 +169,7 @@ COMMENT ON COLUMN stacksaga.effects.effect IS 'What was declared: compensable, g
 COMMENT ON COLUMN stacksaga.effects.rung IS 'What a repetition relies on: algebra, dedupe record or transaction';
 COMMENT ON COLUMN stacksaga.effects.guarantee IS 'How far the promise goes';
 COMMENT ON COLUMN stacksaga.effects.version IS 'The version of the definition; null: a subscription';
-COMMENT ON COLUMN stacksaga.effects.domain IS 'The database that gives the promise, this one';
+COMMENT ON COLUMN stacksaga.effects.domain IS 'Where the effect is applied: queue NAME, by the services that claim from it; topic NAME, by those that receive it; else the name of this database';
 COMMENT ON COLUMN stacksaga.effects.placement IS 'Where the effect is: local, service, foreign or unlogged';
 
 COMMENT ON COLUMN stacksaga.blocked_keys.subscription IS 'The name of the subscription';
@@ -250,3 +251,22 @@ COMMENT ON COLUMN stacksaga_internal.step_work.attempt IS 'The attempt that is d
 COMMENT ON COLUMN stacksaga_internal.step_work.due_at IS 'When it is due, or its lease runs out';
 COMMENT ON COLUMN stacksaga_internal.step_work.paused_until IS 'When the next attempt is due, while that lies in the future';
 COMMENT ON COLUMN stacksaga_internal.step_work.pause_reason IS 'SR429 while a retry waits for the retry budget';
+
+COMMENT ON COLUMN stacksaga.saga_executions.id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.saga_executions.name IS 'The name of its definition';
+COMMENT ON COLUMN stacksaga.saga_executions.status IS
+    'PENDING, RUNNING, COMPENSATING, COMPLETED or FAILED; a parked saga is FAILED, a suspended one RUNNING or COMPENSATING by its direction';
+COMMENT ON COLUMN stacksaga.saga_executions.context IS
+    'The input with the outputs of its completed steps by their names; an input that is no object is its field input';
+COMMENT ON COLUMN stacksaga.saga_executions.version IS 'Counts the answers to its steps from 1';
+COMMENT ON COLUMN stacksaga.saga_executions.created_at IS 'When it was started';
+COMMENT ON COLUMN stacksaga.saga_executions.updated_at IS 'When its row was last changed';
+COMMENT ON COLUMN stacksaga.saga_executions.recovery_attempts IS 'How many of its attempts have failed';
+
+COMMENT ON COLUMN stacksaga.saga_logs.id IS 'A number that the line keeps, made of what it is about; not in order';
+COMMENT ON COLUMN stacksaga.saga_logs.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.saga_logs.step_name IS 'The step';
+COMMENT ON COLUMN stacksaga.saga_logs.action IS 'act or compensate';
+COMMENT ON COLUMN stacksaga.saga_logs.status IS 'STARTED, COMPLETED or FAILED';
+COMMENT ON COLUMN stacksaga.saga_logs.details IS 'The error of an attempt that failed';
+COMMENT ON COLUMN stacksaga.saga_logs.created_at IS 'When the attempt began or ended';
