@@ -103,7 +103,7 @@ set_and_restart("shared_preload_libraries = 'auto_explain, stacksaga'\n"
 	  . qq{stacksaga.databases = 'template1, "Not, ""There"'\n});
 is(found('preload'), '', 'preloaded among others');
 my $found = found('databases');
-like($found, qr/names database "Not, ""There", which does not exist\|CREATE DATABASE "Not, ""There"/,
+like($found, qr/names database "Not, "There", which does not exist\|CREATE DATABASE "Not, ""There"/,
 	'a listed database that is absent');
 like($found, qr/does not name database "postgres"/, 'a database that is not listed');
 ($fix) = $found =~ /does not name database "postgres".*\|(.*)$/m;
