@@ -1,5 +1,7 @@
 #include "log.hpp"
 
+#include "core/invisible.hpp"
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -36,6 +38,16 @@ std::size_t utf8_length(std::string_view text) {
     return 0;
 }
 
+/// As JSON escapes a character: above U+FFFF by two halves.
+void append_code(std::string &out, std::uint32_t code) {
+    if (code > 0xFFFF) {
+        append_code(out, 0xD800 + ((code - 0x10000) >> 10));
+        append_code(out, 0xDC00 + ((code - 0x10000) & 0x3FF));
+        return;
+    }
+    fmt::format_to(std::back_inserter(out), "\\u{:04x}", code);
+}
+
 void append_escaped(std::string &out, std::string_view text) {
     while (!text.empty()) {
         const char first = text.front();
@@ -52,6 +64,8 @@ void append_escaped(std::string &out, std::string_view text) {
             out += "\\t";
         else if (static_cast<std::uint8_t>(first) < 0x20 || first == 0x7F)
             fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<std::uint8_t>(first));
+        else if (const auto code = core::first_character(text).code; core::is_invisible(code))
+            append_code(out, code);
         else
             out += text.substr(0, length);
         text.remove_prefix(length == 0 ? 1 : length);

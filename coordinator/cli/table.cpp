@@ -1,5 +1,7 @@
 #include "cli/table.hpp"
 
+#include "core/invisible.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,21 +29,21 @@ std::string trimmed(std::string line) {
 
 std::string escape_controls(std::string_view text) {
     std::string escaped;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const auto byte = static_cast<unsigned char>(text[i]);
-        const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-        if (byte == '\n') {
+    while (!text.empty()) {
+        const auto [code, bytes] = core::first_character(text);
+        if (code == '\n') {
             escaped += "\\n";
-        } else if (byte == '\t') {
+        } else if (code == '\t') {
             escaped += "\\t";
-        } else if (byte < 0x20 || byte == 0x7F) {
-            escaped += fmt::format("\\x{:02x}", byte);
-        } else if (byte == 0xC2 && next >= 0x80 && next < 0xA0) { // U+0080 to U+009F
-            escaped += fmt::format("\\x{:02x}", next);
-            ++i;
+        } else if (code < 0x20 || (code >= 0x7F && code < 0xA0 && (code == 0x7F || bytes == 2))) {
+            escaped += fmt::format("\\x{:02x}", code);
+        } else if (core::is_invisible(code)) {
+            const core::Escape escape = core::escape_of(code);
+            escaped.append(escape.text.data(), escape.size);
         } else {
-            escaped += text[i];
+            escaped += text.substr(0, bytes);
         }
+        text.remove_prefix(bytes);
     }
     return escaped;
 }

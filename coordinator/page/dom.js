@@ -5,6 +5,16 @@
 const svg_tags = new Set(["svg", "path", "title", "text", "line", "rect", "circle", "g"]);
 const handlers = ["onclick", "onsubmit", "onchange"];
 
+// Two names that differ by a character that shows nothing look alike, and what stands behind a directional one may be
+// read backwards: \u202e is shown instead. The same characters as in extension/core/invisible.hpp.
+const invisible = new RegExp("[\\u{ad}\\u{34f}\\u{61c}\\u{115f}-\\u{1160}\\u{17b4}-\\u{17b5}\\u{180b}-\\u{180f}" +
+  "\\u{200b}-\\u{200f}\\u{2028}-\\u{202e}\\u{2060}-\\u{206f}\\u{3164}\\u{fe00}-\\u{fe0f}\\u{feff}\\u{ffa0}" +
+  "\\u{fff0}-\\u{fffb}\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]", "gu");
+export const visible = text => text.replace(invisible, c => {
+  const code = c.codePointAt(0);
+  return code > 0xffff ? `\\U${code.toString(16).padStart(8, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+});
+
 /// make("td", {class: "number", onclick: f}, "text", element...)
 export function make(tag, attributes = {}, ...children) {
   const element = svg_tags.has(tag) ? document.createElementNS("http://www.w3.org/2000/svg", tag)
@@ -15,7 +25,7 @@ export function make(tag, attributes = {}, ...children) {
       element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter(c => c !== null && c !== undefined && c !== "")
-    .map(c => c instanceof Node ? c : String(c)));
+    .map(c => c instanceof Node ? c : visible(String(c))));
   return element;
 }
 

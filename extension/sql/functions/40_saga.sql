@@ -68,6 +68,13 @@ AS 'MODULE_PATHNAME', 'stacksaga_find_sagas';
 COMMENT ON FUNCTION stacksaga.find_sagas IS
     'Returns the newest sagas that all filters accept, by an index; page on with the last row''s (created_at, saga_id). Raises SG400, also when filters that no index combines accept too few of 10,000 sagas';
 
+-- Stable: it depends on the encoding of the database.
+CREATE OR REPLACE FUNCTION stacksaga_internal.printable(text text) RETURNS text
+LANGUAGE c STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_printable';
+COMMENT ON FUNCTION stacksaga_internal.printable IS
+    'Internal: returns a text with its invisible characters and those that change the direction of writing escaped, such as \u202e';
+
 CREATE OR REPLACE FUNCTION stacksaga_internal.saga_waits_for(saga_id uuid) RETURNS text
 LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_saga_waits_for';

@@ -7,6 +7,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_tem
 AS $$
     SELECT coalesce(string_agg(
                CASE WHEN ascii(c) < 32 OR ascii(c) BETWEEN 127 AND 159 THEN ' '
+                    WHEN stacksaga_internal.printable(c) <> c THEN stacksaga_internal.diagram_label(stacksaga_internal.printable(c))
                     WHEN ascii(c) > 159 OR c COLLATE "C" ~ '^[A-Za-z0-9 _.,()-]$' THEN c
                     ELSE '#' || ascii(c) || ';' END, '' ORDER BY place), '')
       FROM regexp_split_to_table(label, '') WITH ORDINALITY AS s(c, place)

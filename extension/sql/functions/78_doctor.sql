@@ -430,7 +430,7 @@ RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres' SET jit = off
 AS $$
-    SELECT f.*
+    SELECT f.severity, f.check_name, stacksaga_internal.printable(f.detail), f.fix
       FROM (SELECT * FROM stacksaga_internal.doctor_settings()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_workers()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_definitions()

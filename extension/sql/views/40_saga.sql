@@ -168,7 +168,7 @@ AS $$
               FROM stacksaga.sagas s
               JOIN stacksaga.saga t ON t.saga_id = s.saga_id AND t.token::bigint = s.token
              WHERE s.saga_id = $1 AND s.status IN ('completed', 'failed', 'parked', 'suspended')) AS events,
-           LATERAL (SELECT concat(to_char(at, 'YYYY-MM-DD HH24:MI:SS.MS') || '  ', event)) AS l(line)
+           LATERAL (SELECT stacksaga_internal.printable(concat(to_char(at, 'YYYY-MM-DD HH24:MI:SS.MS') || '  ', event))) AS l(line)
      ORDER BY at, rank, attempt
 $$;
 COMMENT ON FUNCTION stacksaga_internal.timeline_here IS
@@ -184,9 +184,9 @@ BEGIN
      WHERE s.saga_id = saga_timeline.saga_id
        AND s.token OPERATOR(stacksaga.=) stacksaga.token_uuid(saga_timeline.saga_id)::stacksaga.ring_token;
     RETURN QUERY
-    SELECT w.what FROM stacksaga_internal.saga_waits_for(saga_timeline.saga_id) AS w(what) WHERE w.what IS NOT NULL;
+    SELECT stacksaga_internal.printable(w.what) FROM stacksaga_internal.saga_waits_for(saga_timeline.saga_id) AS w(what) WHERE w.what IS NOT NULL;
     RETURN QUERY
-    SELECT format('queue %s: suspended saga %s has kept a lease of it since %s', l.queue, l.suspended_saga,
+    SELECT format('queue %s: suspended saga %s has kept a lease of it since %s', stacksaga_internal.printable(l.queue), l.suspended_saga,
                   to_char(l.since, 'YYYY-MM-DD HH24:MI:SS.MS'))
       FROM stacksaga_internal.suspended_leases_of(saga_timeline.saga_id, interval '1 hour') AS l;
 END

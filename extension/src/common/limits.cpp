@@ -1,3 +1,5 @@
+#include "core/invisible.hpp"
+
 #include "src/common/limits.hpp"
 
 #include "pg/clock.hpp"
@@ -8,9 +10,46 @@ namespace stacksaga {
 
 const char *clip(std::string_view text) {
     if (text.size() <= quoted_bytes_max)
-        return pnstrdup(text.data(), text.size());
+        return printable(text);
     int length = pg_mbcliplen(text.data(), static_cast<int>(text.size()), quoted_bytes_max);
-    return psprintf("%.*s...", length, text.data());
+    return psprintf("%s...", printable(text.substr(0, static_cast<size_t>(length))));
+}
+
+const char *printable(std::string_view text) {
+    // The other encodings of servers know hardly any such character.
+    if (GetDatabaseEncoding() != PG_UTF8 && GetDatabaseEncoding() != PG_SQL_ASCII)
+        return pnstrdup(text.data(), text.size());
+    StringInfoData out;
+    initStringInfo(&out);
+    while (!text.empty()) {
+        const core::Character c = core::first_character(text);
+        if (core::is_invisible(c.code)) {
+            const core::Escape escape = core::escape_of(c.code);
+            appendBinaryStringInfo(&out, escape.text.data(), static_cast<int>(escape.size));
+        } else {
+            appendBinaryStringInfo(&out, text.data(), static_cast<int>(c.bytes));
+        }
+        text.remove_prefix(c.bytes);
+    }
+    return out.data;
+}
+
+// printable(text) -> text
+STACKSAGA_FUNCTION(printable) {
+    pg::Arguments args(fcinfo);
+    PG_RETURN_DATUM(PointerGetDatum(pg::make_text(printable(args.required_text(0, "text")))));
+}
+
+void check_encoding(std::string_view text, const char *argument) {
+    if (GetDatabaseEncoding() != PG_SQL_ASCII ||
+        pg_verify_mbstr(PG_UTF8, text.data(), static_cast<int>(text.size()), true))
+        return;
+    ereport(
+        ERROR,
+        (errcode(pg::sg400), errmsg("argument \"%s\" is not UTF-8", argument),
+         errdetail("The encoding of this database is SQL_ASCII, which takes any bytes; programs "
+                   "that read names and keys expect UTF-8."),
+         errhint("Send it in UTF-8.")));
 }
 
 const char *uuid_text(const pg_uuid_t &id) {
@@ -56,6 +95,7 @@ void raise_unknown_saga(const pg_uuid_t &id) {
 }
 
 void check_length(std::string_view name, const char *argument, int bytes_max) {
+    check_encoding(name, argument);
     if (name.empty())
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" must not be empty", argument),
                         errdetail("The value is an empty string."),
@@ -102,6 +142,7 @@ void check_payload(Datum value, const char *argument) {
 }
 
 void check_error_text(std::string_view text, const char *argument) {
+    check_encoding(text, argument);
     if (text.size() > static_cast<size_t>(error_bytes_max))
         ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"%s\" is too large", argument),
                         errdetail("It has %zu bytes.", text.size()),

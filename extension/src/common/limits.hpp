@@ -10,8 +10,14 @@ inline constexpr int queue_bytes_max = 63;        ///< queues
 inline constexpr int error_bytes_max = 64 * 1024; ///< what is kept of an error message
 inline constexpr int quoted_bytes_max = 80;       ///< of a caller's text inside a message
 
-/// `text` for a message: cut to quoted_bytes_max bytes at a character's border.
+/// `text` for a message: cut to quoted_bytes_max bytes at a character's border, then printable().
 const char *clip(std::string_view text);
+
+/// `text` with its invisible characters escaped (core/invisible.hpp), as it is printed for people.
+const char *printable(std::string_view text);
+
+/// SG400 when a SQL_ASCII database is given a text that is not UTF-8, which nobody could read.
+void check_encoding(std::string_view text, const char *argument);
 
 /// A uuid for a message.
 const char *uuid_text(const pg_uuid_t &id);
@@ -25,7 +31,7 @@ int64 dedupe_retention_us();
 /// SG404: there is no saga with this id.
 [[noreturn]] void raise_unknown_saga(const pg_uuid_t &id);
 
-/// SG400 unless `text` is 1 to `bytes_max` bytes long.
+/// SG400 unless `text` is 1 to `bytes_max` bytes long; also check_encoding().
 void check_length(std::string_view text, const char *argument, int bytes_max);
 
 /// Whether `text` holds what a terminal would obey: C0, DEL, and C1 as UTF-8 writes it. Names are
@@ -41,7 +47,7 @@ bool payload_fits(Datum value);
 /// SG413 when a jsonb datum is larger than stacksaga.max_payload (uncompressed).
 void check_payload(Datum value, const char *argument);
 
-/// SG413 when what is said about a failure is longer than error_bytes_max.
+/// SG413 when what is said about a failure is longer than error_bytes_max; also check_encoding().
 void check_error_text(std::string_view text, const char *argument);
 
 /// Argument `i`, named spread, in microseconds. SG400 when it is NULL, not finite, negative, or

@@ -7,11 +7,10 @@ namespace stacksaga {
 constinit RunningHandler running_handler{};
 
 const char *RunningHandler::describe() {
-    const std::string_view name = running_handler.name_;
-    const auto length = static_cast<int>(name.size());
-    return running_handler.is_of_step_ ? psprintf("step \"%.*s\" of saga %s", length, name.data(),
-                                                  uuid_text(running_handler.saga_id_))
-                                       : psprintf("subscription \"%.*s\"", length, name.data());
+    const char *name = printable(running_handler.name_);
+    return running_handler.is_of_step_
+               ? psprintf("step \"%s\" of saga %s", name, uuid_text(running_handler.saga_id_))
+               : psprintf("subscription \"%s\"", name);
 }
 
 void RunningHandler::run_as(Oid definer) {

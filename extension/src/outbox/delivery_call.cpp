@@ -2,6 +2,7 @@
 
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "src/common/limits.hpp"
 #include "src/handler/handler_timeout.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/outbox/message_row.hpp"
@@ -11,9 +12,8 @@ namespace stacksaga {
 namespace {
 
 const char *describe(const void *owner) {
-    const std::string_view name = static_cast<const Subscription *>(owner)->name;
-    return psprintf("Subscription \"%.*s\" was created by role", static_cast<int>(name.size()),
-                    name.data());
+    return psprintf("Subscription \"%s\" was created by role",
+                    printable(static_cast<const Subscription *>(owner)->name));
 }
 
 HandlerCaller caller_of(const Subscription &s) {

@@ -126,7 +126,8 @@ struct NewBatch {
 /// many elements costs.
 void check_element(const pg::Elements &texts, const char *argument, int i, int bytes_max) {
     std::optional<std::string_view> text = text_at(texts, i);
-    if (text && (text->empty() || text->size() > static_cast<size_t>(bytes_max)))
+    if (text && (text->empty() || text->size() > static_cast<size_t>(bytes_max) ||
+                 GetDatabaseEncoding() == PG_SQL_ASCII))
         check_length(*text, psprintf("%s[%d]", argument, i + 1), bytes_max);
 }
 

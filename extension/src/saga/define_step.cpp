@@ -151,6 +151,7 @@ HandlerCheck check_handler(const pg::Rows &rows, uint64 row, int column, const c
 }
 
 void check_queue(std::string_view queue, const char *role_of, std::string_view step) {
+    check_encoding(queue, "steps");
     if (queue.empty() || queue.size() > queue_bytes_max || has_control_character(queue))
         refuse_definition(step,
                           psprintf("its %s must be 1 to %d bytes long, without control characters",
@@ -190,6 +191,7 @@ void read_queue_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
 
 void read_signal_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     s.signal = rows.optional_text(row, column::signal);
+    check_encoding(s.signal.value_or(""), "steps");
     if (!s.signal || s.signal->empty() || s.signal->size() > name_bytes_max ||
         has_control_character(*s.signal))
         refuse_definition(s.name,
@@ -221,6 +223,7 @@ void read_child_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
 }
 
 void check_topic(std::string_view topic, const char *role_of, std::string_view step) {
+    check_encoding(topic, "steps");
     if (topic.empty() || topic.size() > topic_bytes_max || topic.back() == '*' ||
         has_control_character(topic))
         refuse_definition(step,
@@ -345,6 +348,7 @@ NewStep read_step(const pg::Rows &rows, uint64 row, Oid definer) {
     if (s.name.empty())
         refuse_definition("", psprintf("the name of step %d is empty", s.no),
                           "Give every step a name.");
+    check_encoding(s.name, "steps");
     if (s.name.size() > name_bytes_max)
         refuse_definition(s.name, psprintf("its name is longer than %d bytes", name_bytes_max),
                           "Use a shorter name.");

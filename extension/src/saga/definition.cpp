@@ -9,6 +9,7 @@
 #include "pg/query.hpp"
 #include "pg/relation_change.hpp"
 #include "pg/scope.hpp"
+#include "src/common/limits.hpp"
 #include "src/saga/local_oids.hpp"
 #include "src/saga/tables.hpp"
 
@@ -207,14 +208,12 @@ const Definition &find_definition(std::string_view saga, std::optional<int32> ve
     if (rows.empty()) {
         if (version)
             ereport(ERROR, (errcode(pg::sg404),
-                            errmsg("saga \"%.*s\" has no version %d",
-                                   static_cast<int>(std::min<size_t>(saga.size(), 255)),
-                                   saga.data(), *version),
+                            errmsg("saga \"%s\" has no version %d", printable(saga.substr(0, 255)),
+                                   *version),
                             errdetail("No definition has this name and this version."),
                             errhint("Leave version out to take the current one.")));
         ereport(ERROR, (errcode(pg::sg404),
-                        errmsg("saga \"%.*s\" is not defined",
-                               static_cast<int>(std::min<size_t>(saga.size(), 255)), saga.data()),
+                        errmsg("saga \"%s\" is not defined", printable(saga.substr(0, 255))),
                         errdetail("No version of it has been defined in this database."),
                         errhint("Define it with stacksaga.define_saga().")));
     }

@@ -21,6 +21,7 @@ std::string_view string_of(const JsonbValue &value) {
 }
 
 void check_attribute_name(std::string_view name, int element) {
+    check_encoding(name, "attributes");
     const char *hint = psprintf("Use names of 1 to %d bytes without control characters.",
                                 attribute_name_bytes_max);
     if (has_control_character(name)) // not quoted: the message may go to a terminal
@@ -73,6 +74,8 @@ void check_each(Jsonb *object, int element) {
             name = string_of(value);
             check_attribute_name(name, element);
         } else if (token == WJB_VALUE) {
+            if (value.type == jbvString)
+                check_encoding(string_of(value), "attributes");
             check_value(name, value, element);
         }
     }
@@ -90,6 +93,7 @@ int16 priority_argument(const pg::Arguments &arguments, int i) {
 }
 
 void check_group_key(std::string_view group_key, const char *argument, int element) {
+    check_encoding(group_key, argument);
     if (!group_key.empty() && group_key.size() <= key_bytes_max)
         return;
     ereport(ERROR,

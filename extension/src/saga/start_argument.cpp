@@ -115,6 +115,7 @@ pg::Elements array_beside(const pg::Arguments &arguments, int i, const char *nam
 } // namespace
 
 void check_key(std::string_view key) {
+    check_encoding(key, "key");
     if (key.empty() || key.size() > key_bytes_max)
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"key\" is not a valid key"),
                         errdetail("It has %zu bytes.", key.size()),

@@ -1,6 +1,7 @@
 #include "src/saga/step_call.hpp"
 
 #include "pg/function.hpp"
+#include "src/common/limits.hpp"
 
 namespace stacksaga {
 
@@ -81,8 +82,7 @@ Datum step_call_datum(const StepCall &call) {
 
 const char *describe(const void *owner) {
     const auto &definition = *static_cast<const Definition *>(owner);
-    return psprintf("Saga \"%.*s\", version %d, was defined by role",
-                    static_cast<int>(definition.saga.size()), definition.saga.data(),
+    return psprintf("Saga \"%s\", version %d, was defined by role", printable(definition.saga),
                     definition.version);
 }
 

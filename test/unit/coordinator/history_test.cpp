@@ -71,6 +71,8 @@ TEST(History, KeepsAnHour) {
 TEST(EscapeControls, LeavesNothingThatATerminalObeys) {
     EXPECT_EQ(escape_controls("plain ä €"), "plain ä €");
     EXPECT_EQ(escape_controls("a\nb\tc"), "a\\nb\\tc");
+    EXPECT_EQ(escape_controls("a\u202Eb\u200Bc\u2028\U000E0041"),
+              "a\\u202eb\\u200bc\\u2028\\U000e0041");
     EXPECT_EQ(escape_controls("\033[2J\r\x7f"), "\\x1b[2J\\x0d\\x7f");
     EXPECT_EQ(escape_controls("\xc2\x9b"
                               "31m"),

@@ -50,6 +50,7 @@ TEST(Log, EscapesWhatEndsOrFakesAValue) {
         {"level=info msg=fake", "\"level=info msg=fake\""},
         {"back\\slash", "\"back\\\\slash\""},
         {"\r\x1b[31m\x7f", "\"\\r\\u001b[31m\\u007f\""},
+        {"a\u202Eb\U000E0041", "\"a\\u202eb\\udb40\\udc41\""},
         {std::string("nul\0byte", 8), "\"nul\\u0000byte\""},
         {"Zürich", "\"Zürich\""},
         {"\xf0\x9f\x90\x98", "\"\xf0\x9f\x90\x98\""},
