@@ -38,6 +38,17 @@ inline constexpr int allow_in_parallel = GUC_ALLOW_IN_PARALLEL;
 inline constexpr int allow_in_parallel = 0;
 #endif
 
+/// All settings that this process knows: 16 keeps them in a hash table, and copies them.
+inline std::span<config_generic *const> all_settings() {
+#if PG_VERSION_NUM >= 160000
+    int count = 0;
+    config_generic **all = get_guc_variables(&count);
+    return {all, static_cast<size_t>(count)};
+#else
+    return {get_guc_variables(), static_cast<size_t>(GetNumConfigOptions())};
+#endif
+}
+
 /// How many transactions that wrote have ended on this server: 17 renamed where that is counted.
 /// One that ends is counted before it gives its locks up. The same number twice says that no row
 /// has become visible meanwhile.

@@ -9,6 +9,7 @@
 #include "src/common/late_rows.hpp"
 #include "src/handler/catalog_watch.hpp"
 #include "src/handler/deferred_constraints.hpp"
+#include "src/handler/handler_settings.hpp"
 #include "src/handler/known_handler.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/handler/session_guard.hpp"
@@ -287,6 +288,8 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     Datum result = pg::as_role(definer, [&] {
         const pg::Setting path{"search_path", handler.path_in_force};
         return pg::with_settings({&path, 1}, [&] {
+            if (!running_handler.is_at_top_level())
+                set_handler_settings(definer);
             PushActiveSnapshot(GetTransactionSnapshot());
             Datum value = handler.callable.call(handler.function, argument, isnull);
             CRASH_POINT("handler: before deferred constraints");

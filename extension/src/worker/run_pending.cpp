@@ -9,6 +9,7 @@
 #include "src/common/limits.hpp"
 #include "src/handler/deferred_constraints.hpp"
 #include "src/handler/handler_error.hpp"
+#include "src/handler/handler_settings.hpp"
 #include "src/outbox/delivery_worker.hpp"
 #include "src/outbox/log_tick.hpp"
 #include "src/ring/retry_budget.hpp"
@@ -209,6 +210,7 @@ STACKSAGA_FUNCTION(run_pending) {
     refuse_inside_handler("run_pending()");
     (void)who_asks();
     check_constraints_of_caller();
+    begin_handler_settings();
     PG_RETURN_INT64(
         pg::with_pinned_path([&] { return pg::with_spi([&] { return run_pending(limit); }); }));
 }
