@@ -98,6 +98,7 @@ struct Failure {
     std::int64_t since = 0;                       ///< when it failed: the pause counts from here
     bool was_never_done = false;                  ///< nor in the earlier attempts
     bool adds_to_error = false;                   ///< appended to the error that the attempt has
+    bool is_crash = false;                        ///< the function ended its process
 };
 
 /// A failed attempt; it replaces what was written of the same attempt before.

@@ -494,7 +494,8 @@ void charge_deaths(SagaState &saga, std::int16_t stage, Direction direction) {
                          .outcome_known = true, // its transaction was undone
                          .error = crash_error,
                          .sqlstate = crash_sqlstate,
-                         .since = saga.now},
+                         .since = saga.now,
+                         .is_crash = true},
                         0.5);
     }
 }

@@ -392,6 +392,7 @@ CREATE TABLE stacksaga.failure (
     worker        text,
     sqlstate      text,
     error         text NOT NULL,
+    crashes       integer,
     PRIMARY KEY (saga_id, step_no, direction, attempt, token)
 );
 COMMENT ON TABLE stacksaga.failure IS 'One row per failed attempt';
@@ -408,6 +409,8 @@ COMMENT ON COLUMN stacksaga.failure.worker IS 'Who did it';
 COMMENT ON COLUMN stacksaga.failure.by_fallback IS 'Whether it was an attempt of the fallback; null: of the action';
 COMMENT ON COLUMN stacksaga.failure.sqlstate IS 'The SQLSTATE of the error, where it has one';
 COMMENT ON COLUMN stacksaga.failure.error IS 'The text of the error';
+COMMENT ON COLUMN stacksaga.failure.crashes IS
+    'How often this attempt, or its verify function, ended its process; null: never';
 COMMENT ON COLUMN stacksaga.failure.outcome_known IS
     'False when the effect may have happened all the same: a lost lease, a timeout, an unknown answer';
 

@@ -7,7 +7,7 @@ namespace stacksaga {
 namespace {
 
 constexpr char file_prefix[] = "stacksaga."; // then the database's OID, a dot, the worker's number
-constexpr uint32 file_magic = 0x53474e34;    // to be changed with the layout
+constexpr uint32 file_magic = 0x53474e35;    // to be changed with the layout
 
 constinit CrashRecord *file = nullptr;
 constinit std::array<char, MAXPGPATH> path{};
@@ -146,9 +146,11 @@ void record_step(const RecordedStep &step) {
     record(Recorded::step, [&] { file->step = step; });
 }
 
-void record_verify() {
-    if (file != nullptr)
-        file->step.is_verify = true;
+void record_verify(int32 verify_attempts) {
+    if (file == nullptr)
+        return;
+    file->step.verify_attempts = verify_attempts;
+    file->step.is_verify = true;
 }
 
 void record_message(const RecordedMessage &message) {

@@ -29,8 +29,9 @@ struct RecordedStep {
     pg_uuid_t saga_id;
     int16 step_no;
     core::Direction direction;
-    int32 attempt;          ///< attempts before this one
-    bool is_verify = false; ///< its verify function runs, about the last of them
+    int32 attempt;             ///< attempts before this one
+    bool is_verify = false;    ///< its verify function runs, about the last of them
+    int32 verify_attempts = 0; ///< how often it had been asked before
 };
 
 /// A message that is handed over alone.
@@ -91,7 +92,7 @@ void sweep_crash_records();
 
 /// Records what runs from now on, and nothing.
 void record_step(const RecordedStep &step);
-void record_verify(); ///< of the step that was recorded
+void record_verify(int32 verify_attempts); ///< of the step that was recorded
 void record_message(const RecordedMessage &message);
 void record_batch(const RecordedBatch &batch);
 void record_nothing();

@@ -103,13 +103,26 @@ void write_settled(const Saga &saga, const core::Settled &settled) {
                                  std::array{assign(FailureColumn::outcome_known, pg::param(true))});
 }
 
+/// A verify function may be asked about the same attempt for ever: what it says again is not added.
 pg::Param failure_error(const core::Failure &failure, const pg::TableRow *before) {
     if (before == nullptr || !failure.adds_to_error)
         return pg::param(failure.error);
     const std::string_view earlier = before->text(FailureColumn::error);
+    if (earlier.ends_with(failure.error))
+        return pg::param(earlier);
+    if (earlier.size() > error_bytes_max)
+        return pg::param(failure.error);
     return pg::param(
         std::string_view(psprintf("%.*s; %.*s", static_cast<int>(earlier.size()), earlier.data(),
                                   static_cast<int>(failure.error.size()), failure.error.data())));
+}
+
+pg::Param crashes_of(const core::Failure &failure, const pg::TableRow *before) {
+    const int32 earlier = before == nullptr || before->is_null(FailureColumn::crashes)
+                              ? 0
+                              : before->int4(FailureColumn::crashes);
+    const int32 crashes = earlier + (failure.is_crash ? 1 : 0);
+    return crashes > 0 ? pg::param(crashes) : pg::param_null(INT4OID);
 }
 
 /// A late answer to an attempt that was already counted as failed replaces its row.
@@ -126,7 +139,8 @@ void write_failure(Saga &saga, const core::NewFailure &n) {
                           assign(Column::outcome_known, pg::param(f.outcome_known)),
                           assign(Column::finished_at, pg::param_time(f.since)),
                           assign(Column::sqlstate, pg::param(f.sqlstate)),
-                          assign(Column::error, failure_error(f, before ? &*before : nullptr))};
+                          assign(Column::error, failure_error(f, before ? &*before : nullptr)),
+                          assign(Column::crashes, crashes_of(f, before ? &*before : nullptr))};
     if (before) {
         failure_table.update(*before, what);
     } else {

@@ -269,6 +269,7 @@ constexpr std::array failure_columns{
     pg::TableColumn{"worker", TEXTOID, nullable},
     pg::TableColumn{"sqlstate", TEXTOID, nullable},
     pg::TableColumn{"error", TEXTOID},
+    pg::TableColumn{"crashes", INT4OID, nullable},
 };
 constexpr std::array failure_indexes{
     pg::TableIndex{.name = "failure_pkey",

@@ -113,6 +113,7 @@ enum class FailureColumn : uint8 {
     worker,
     sqlstate,
     error,
+    crashes,
 };
 
 enum class QueueColumn : uint8 {

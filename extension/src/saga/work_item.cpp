@@ -155,7 +155,7 @@ std::string_view sentence_of(core::VerifyOutcome outcome) {
 void run_verify(Saga *&saga, const Step &step, const Work &work) {
     bool isnull;
     const FunctionRef &function = saga->full_definition().functions_of(step).verify;
-    record_verify();
+    record_verify(work.verify_attempts);
     const Datum answer = call(saga, step, function, HandlerKind::verify, work, &isnull);
     const VerifyResult result = isnull ? VerifyResult{} : read_result(answer);
     const core::VerifyOutcome outcome =
@@ -320,6 +320,7 @@ core::Failure failure_of(const HandlerError &error, const RetryRules &rules, con
         failure.failure_class = FailureClass::retryable; // rolled back, whatever the policy says
     else if (failure.failure_class == FailureClass::unknown)
         failure.outcome_known = false;
+    failure.is_crash = error.is_crash;
     return failure;
 }
 
@@ -339,10 +340,10 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
         core::attempt_begins(saga);
     core::Failure failure =
         failure_of(error, saga.full_definition().rules(step, item.direction), saga);
+    failure.adds_to_error = work->verifying; // to what is said of the attempt that it speaks of
     if (error.is_unusable || error.has_crashed_too_often) {
         core::step_is_unusable(saga, step, attempt, failure);
     } else if (work->verifying) {
-        failure.adds_to_error = !error.is_crash; // crashes are counted by their error alone
         core::verify_failed(saga, step, attempt, failure, dedupe_retention_us(),
                             pg::random_fraction());
     } else {

@@ -20,9 +20,9 @@ constexpr std::string_view batch_error =
     "the handler ended its process with a batch that this was in";
 
 constinit pg::Statement count_crashes{
-    "SELECT count(*) FROM stacksaga.failure"
+    "SELECT coalesce(sum(crashes), 0) FROM stacksaga.failure"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND step_no = $3 AND direction = $4 AND sqlstate = $5 AND error IN ($6, $7)"};
+    "   AND step_no = $3 AND direction = $4"};
 constinit pg::Statement find_saga{
     "SELECT FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
@@ -172,13 +172,14 @@ bool charge_step(const CrashRecord &record, std::string_view worker) {
     const std::optional<Work> work = core::find_work(*saga, step.step_no, step.direction);
     if (!work)
         charge_ahead(*saga, step, worker);
+    // Of two that find the record, the successor and who takes over its slots, the second finds the
+    // attempt, or the question of verify, counted.
     if (!work || work->attempt != step.attempt || work->verifying != step.is_verify ||
-        work->is_claimed())
+        (step.is_verify && work->verify_attempts != step.verify_attempts) || work->is_claimed())
         return true;
     pg::Rows crashes =
         count_crashes.run(pg::param(saga->id), pg::param(saga->token), pg::param(step.step_no),
-                          pg::param(core::name_of(step.direction)), pg::param(core::crash_sqlstate),
-                          pg::param(core::crash_error), pg::param(overrun_error));
+                          pg::param(core::name_of(step.direction)));
     const int64 count = crashes.int8(0, 0) + 1;
     log_crash(step, worker,
               psprintf("It has done so " INT64_FORMAT " times; at %d the saga is parked.", count,
