@@ -350,6 +350,25 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_queues IS
     'Internal: returns what doctor() says of queues that are paused, misspelt or held by suspended sagas';
 
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_instants()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH stacksaga_this_node AS (SELECT)
+    SELECT 'warning', 'instants',
+           format('%s%s of kind %s further ahead than any setting explains, until %s, such as %s: a clock was ahead',
+                  count(*), CASE WHEN count(*) < 1000 THEN '' ELSE ' or more' END,
+                  quote_literal(f.kind) || CASE count(*) WHEN 1 THEN ' is' ELSE ' are' END,
+                  date_trunc('second', max(f.instant)), min(f.object)),
+           'SELECT * FROM stacksaga.reset_instants(''...''); -- lists them, and with dry_run => false brings due times and '
+           'leases back'
+      FROM (SELECT w.kind, w.object, w.instant FROM stacksaga_internal.far_work(1000) AS w
+            UNION ALL SELECT o.kind, o.object, o.instant FROM stacksaga_internal.far_instants(1000) AS o) AS f
+     GROUP BY f.kind
+$$;
+COMMENT ON FUNCTION stacksaga_internal.doctor_instants IS
+    'Internal: returns what doctor() says of instants that a clock which was ahead has left behind';
+
 -- A transaction of another database holds nothing back here.
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_vacuum()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
@@ -444,6 +463,7 @@ AS $$
                     SELECT FROM stacksaga_internal.table_obstacles() AS o WHERE o.is_read_only))
             UNION ALL SELECT * FROM stacksaga_internal.doctor_queues()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_schedules()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_instants()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_vacuum()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_tables()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_dependents())
