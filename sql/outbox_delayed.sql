@@ -50,6 +50,8 @@ SET stacksaga.clock_offset = '6 minutes';
 SELECT * FROM pg_temp.receive('delayed_b', 10, '1 minute') \gset
 SELECT :'messages' AS messages;
 SELECT :batch AS lost \gset
+SET stacksaga.clock_offset = '7 minutes 10 s';
+SELECT messages FROM pg_temp.receive('delayed_b', 10, '30 s');
 SET stacksaga.clock_offset = '8 minutes';
 SELECT messages FROM pg_temp.receive('delayed_b', 10);
 \set VERBOSITY sqlstate
@@ -87,7 +89,9 @@ SELECT :'messages' AS messages, pg_temp.fail(:batch, 42);
 SET stacksaga.clock_offset = '18 minutes';
 SELECT messages FROM pg_temp.receive('delayed_e', 1, '1 minute');
 SET stacksaga.clock_offset = '20 minutes';
-SELECT messages FROM pg_temp.receive('delayed_e', 10, '1 minute');
+SELECT messages FROM pg_temp.receive('delayed_e', 10, '30 s');
+SET stacksaga.clock_offset = '21 minutes';
+SELECT messages FROM pg_temp.receive('delayed_e', 10);
 SELECT payload, state FROM stacksaga.message_retry WHERE topic = 'delayed_e' ORDER BY number;
 SELECT stacksaga.run_pending();
 

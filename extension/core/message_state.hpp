@@ -47,13 +47,14 @@ enum class MessageEvent : std::uint8_t {
     fall_back,    ///< it failed for good, and the subscription has a fallback
     give_up,      ///< it failed for good, and there is no fallback, or the fallback failed
     process_dies, ///< the process of its handler died with a batch that it was in
+    lose,         ///< its consumer got it alone, and did not answer before its lease ran out
     redrive,      ///< an operator wants it delivered again
     redrive_at,   ///< the same, at its instant of a spread
     discard,      ///< an operator ends it
 };
-inline constexpr std::array<std::string_view, 13> message_event_names{
-    "delay",     "hold",    "release",      "expire",  "hand_out",   "handled", "fail",
-    "fall_back", "give_up", "process_dies", "redrive", "redrive_at", "discard"};
+inline constexpr std::array<std::string_view, 14> message_event_names{
+    "delay",     "hold",    "release",      "expire", "hand_out", "handled",    "fail",
+    "fall_back", "give_up", "process_dies", "lose",   "redrive",  "redrive_at", "discard"};
 
 constexpr std::string_view name_of(MessageState s) {
     return message_state_names[static_cast<std::size_t>(s)];
@@ -111,6 +112,7 @@ inline constexpr auto message_transitions = [] {
         T{S::in_log, E::fall_back, S::fallback, "it failed for good, and its fallback is to run"},
         T{S::in_log, E::give_up, S::dead, "it failed for good, and there is no fallback"},
         T{S::in_log, E::process_dies, S::ready, "it is copied out, to be delivered on its own"},
+        T{S::in_log, E::lose, S::ready, "it is copied out, and has used up an attempt"},
         T{S::delayed, E::hold, S::held, "it is due, but an earlier message of its key blocks it"},
         T{S::delayed, E::hand_out, S::leased, "it is due"},
         T{S::delayed, E::handled, S::done, "a handler got it when it was due"},
@@ -138,6 +140,7 @@ inline constexpr auto message_transitions = [] {
         T{S::leased, E::give_up, S::dead,
           "its consumer failed it for good, or its leases have run out too often"},
         T{S::leased, E::process_dies, S::ready, "it is delivered on its own from now on"},
+        T{S::leased, E::lose, S::ready, "it has used up an attempt"},
         T{S::waiting, E::hold, S::held,
           "its pause is over, but an earlier message of its key blocks it"},
         T{S::waiting, E::hand_out, S::leased, "its pause is over, and a consumer gets it"},
@@ -200,6 +203,8 @@ constexpr bool can_meet(MessageState state, MessageEvent event) {
                state == MessageState::fallback;
     case MessageEvent::process_dies: // what failed before is in no batch
         return is_deliverable(state) && state != MessageState::waiting;
+    case MessageEvent::lose:
+        return state == MessageState::in_log || state == MessageState::leased;
     case MessageEvent::redrive:
     case MessageEvent::redrive_at:
     case MessageEvent::discard:

@@ -53,6 +53,14 @@ $node->safe_psql('postgres', q{
 		PERFORM act(jsonb_build_object('does', ('{fail,fail,kill}'::text[])[m.attempt]));
 		INSERT INTO handled (subscription, key, n) VALUES ('late', m.key, m.attempt);
 	END $$;
+	-- Each message fails at its first attempt.
+	CREATE FUNCTION again(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		IF m.attempt = 1 THEN
+			RAISE 'busy' USING ERRCODE = 'SR503';
+		END IF;
+		PERFORM one(m);
+	END $$;
 	CREATE FUNCTION retries(attempts integer) RETURNS stacksaga.retry_policy LANGUAGE sql AS $$
 		SELECT stacksaga.retry_policy(max_attempts => attempts, initial_interval => '0') $$;
 	SELECT stacksaga.create_subscription('one', 'kills', 'one(stacksaga.message)', retry => retries(0)),
@@ -62,6 +70,10 @@ $node->safe_psql('postgres', q{
 	                                     fallback => 'one(stacksaga.message)'),
 	       stacksaga.create_subscription('hang', 'hangs', 'one(stacksaga.message)', retry => retries(2)),
 	       stacksaga.create_subscription('hangs', 'hangs', 'many(stacksaga.message[])', retry => retries(2))});
+$node->safe_psql('postgres', q{
+	SELECT stacksaga.create_subscription(s || h, s, h || '(stacksaga.message' || CASE h WHEN 'many' THEN '[])' ELSE ')' END,
+	           retry => retries(5))
+	  FROM (VALUES ('again', 'again'), ('key', 'one'), ('key', 'many'), ('new', 'one'), ('new', 'many')) AS v(s, h)});
 wait_until_works($node, 'postgres', 2);
 
 # Publishes messages 1..n in one transaction, of two keys and none, of which some do something.
@@ -117,6 +129,39 @@ foreach my $subscription ('one', 'many')
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.message_retry'), 0,
 	'no retries are left');
+
+# The same among 500 retries, in one key, and among 16 new messages without a key: only the one that kills dies.
+sub publish_with_killer
+{
+	my ($topic, $count, $killer, $key) = @_;
+	$node->safe_psql('postgres', qq{
+		TRUNCATE handled;
+		SELECT count(stacksaga.publish('$topic', jsonb_build_object('n', n, 'does', CASE n WHEN $killer THEN 'kill' END), $key))
+		  FROM generate_series(1, $count) n});
+}
+
+sub others_are_handled
+{
+	my ($killer, $count, @subscriptions) = @_;
+	await_dead($_, 1) foreach (@subscriptions);
+	foreach my $subscription (@subscriptions)
+	{
+		is(dead($subscription), "$killer 3 $death", "$subscription: only the message that kills is dead");
+		$node->safe_psql('postgres', qq{
+			SELECT stacksaga.discard_message('$subscription', message_id, 'it kills')
+			  FROM stacksaga.dead_messages WHERE subscription = '$subscription'});
+	}
+	ok($node->poll_query_until('postgres', qq{
+		SELECT count(*) = $count AND count(DISTINCT (subscription, n)) = $count FROM handled}),
+		'all the others are handled once');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.message_retry'), 0, 'and none is left');
+}
+publish_with_killer('again', 501, 250, 'NULL');
+others_are_handled(250, 500, 'againagain');
+publish_with_killer('key', 60, 1, "'k'");
+others_are_handled(1, 2 * 59, 'keyone', 'keymany');
+publish_with_killer('new', 16, 11, 'NULL');
+others_are_handled(11, 2 * 15, 'newone', 'newmany');
 
 publish('fallbacks', 3, 2 => 'kill');
 await_dead('fallback', 1);

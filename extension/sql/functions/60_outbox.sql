@@ -106,7 +106,7 @@ CREATE OR REPLACE FUNCTION stacksaga.redrive_message(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_redrive_message';
 COMMENT ON FUNCTION stacksaga.redrive_message IS
-    'Delivers a dead message again, with all its attempts. Raises SG400, SG404, SG409 (it is older than stacksaga.dedupe_retention), SG413';
+    'Delivers a dead message again, with all its attempts, and what died behind it in its key where the subscription stops on failures. Raises SG400, SG404, SG409 (it is older than stacksaga.dedupe_retention), SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.redrive_messages(
     subscription          text,
@@ -165,7 +165,7 @@ COMMENT ON FUNCTION stacksaga_internal.outbox_unread_since IS
 
 CREATE OR REPLACE FUNCTION stacksaga.message_transitions()
 RETURNS TABLE (from_state text, event text, to_state text, sentence text)
-LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 47
+LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 49
 AS 'MODULE_PATHNAME', 'stacksaga_message_transitions';
 COMMENT ON FUNCTION stacksaga.message_transitions IS
     'Returns what each event does to a message of a subscription in each state, with a sentence for each';

@@ -205,7 +205,8 @@ CREATE TABLE stacksaga.subscription_position (
     batch_tick      bigint,
     batch_number    bigint,
     batch_size      integer,
-    deliveries      integer NOT NULL DEFAULT 0,
+    batch_total     integer,
+    room            integer NOT NULL DEFAULT 0,
     lease_until     timestamptz,
     consumer        text,
     lost_tick       bigint,
@@ -234,8 +235,10 @@ COMMENT ON COLUMN stacksaga.subscription_position.tick IS
     'All messages that this tick sees are delivered, and those of the window after it up to number';
 COMMENT ON COLUMN stacksaga.subscription_position.batch_id IS
     'The batch that holds the partition until lease_until; it reaches to (batch_tick, batch_number)';
-COMMENT ON COLUMN stacksaga.subscription_position.deliveries IS
-    'How often the messages behind the position have been given to a consumer';
+COMMENT ON COLUMN stacksaga.subscription_position.batch_total IS
+    'How many messages are in the batch, of all its partitions, retries included';
+COMMENT ON COLUMN stacksaga.subscription_position.room IS
+    'How many messages a batch with this partition may hold, since one was lost; 0: as many as its consumer asks for';
 
 CREATE SEQUENCE stacksaga.message_batch_id_seq;
 COMMENT ON SEQUENCE stacksaga.message_batch_id_seq IS 'Numbers batches of messages';
@@ -321,7 +324,8 @@ COMMENT ON INDEX stacksaga.message_retry_batch IS 'What a batch holds';
 COMMENT ON INDEX stacksaga.message_retry_failed IS 'What has failed in a batch';
 COMMENT ON COLUMN stacksaga.message_retry.tick IS
     'The tick whose window it was in: messages of a key are delivered by (tick, number)';
-COMMENT ON COLUMN stacksaga.message_retry.attempt IS 'How often it has been given to a consumer';
+COMMENT ON COLUMN stacksaga.message_retry.attempt IS
+    'How many attempts it was charged: those that failed, and those that a consumer was lost with while it was alone in its batch';
 COMMENT ON COLUMN stacksaga.message_retry.deaths IS
     'How often in a row the process that handled it has died';
 COMMENT ON COLUMN stacksaga.message_retry.due_at IS

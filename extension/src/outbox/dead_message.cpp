@@ -24,6 +24,17 @@ constinit pg::Statement find_dead{"SELECT token::bigint, tick, number, partition
                                   "  FROM stacksaga.dead_message"
                                   " WHERE subscription_id = $1 AND message_id = $2"
                                   "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
+// Those of its key, whose partition is locked.
+constinit pg::Statement find_behind{
+    "SELECT token::bigint, tick, number, partition, key, published_at, message_id"
+    "  FROM stacksaga.dead_message"
+    " WHERE subscription_id = $1 AND partition = $2"
+    "   AND token OPERATOR(stacksaga.=) $3::stacksaga.ring_token AND (tick, number) >= ($4, $5)"
+    "   AND discarded_at IS NULL AND key IS NOT NULL"};
+// Redriven, and not tried since.
+constinit pg::Statement is_redriven{
+    "SELECT FROM stacksaga.message_retry"
+    " WHERE subscription_id = $1 AND message_id = $2 AND attempt = 0 AND failed_since IS NOT NULL"};
 constinit pg::Statement find_oldest{
     "SELECT token::bigint, tick, number, partition, key, published_at"
     "  FROM stacksaga.dead_message"
@@ -107,19 +118,23 @@ const Subscription &hold_named(std::string_view name) {
     return *held;
 }
 
-/// The message, with its partition locked.
-Message lock_dead(const Subscription &s, const pg_uuid_t &id) {
+/// The message, with its partition locked; nothing when there is none.
+std::optional<Message> find_locked(const Subscription &s, const pg_uuid_t &id) {
     pg::Rows rows = find_dead.run(pg::param(s.id), pg::param(id));
     if (!rows.empty()) {
         lock_position(s.id, rows.int2(0, 3), true);
         rows = find_dead.run(pg::param(s.id), pg::param(id));
     }
     if (rows.empty())
-        ereport(ERROR,
-                (errcode(pg::sg404), errmsg("message %s is not dead", uuid_text(id)),
-                 errdetail("Subscription \"%s\" has no dead message with this id.", clip(s.name)),
-                 errhint("Look at the view stacksaga.dead_messages.")));
+        return std::nullopt;
     return places_of(rows)[0];
+}
+
+[[noreturn]] void raise_not_dead(const Subscription &s, const pg_uuid_t &id) {
+    ereport(ERROR,
+            (errcode(pg::sg404), errmsg("message %s is not dead", uuid_text(id)),
+             errdetail("Subscription \"%s\" has no dead message with this id.", clip(s.name)),
+             errhint("Look at the view stacksaga.dead_messages.")));
 }
 
 void record(std::string_view action, const Subscription &s, const pg_uuid_t &id,
@@ -208,13 +223,31 @@ void require_remembered(const Subscription &s, std::span<const Message> dead, bo
                      "deliver them all the same, or discard_message() them.")));
 }
 
+/// The message, and those of its key that died behind it: each of them would stop the key again.
 void redrive(std::string_view name, const pg_uuid_t &id, std::optional<std::string_view> reason,
              bool past_dedupe_retention) {
     const Subscription &s = hold_named(name);
-    const Message m = lock_dead(s, id);
-    require_remembered(s, {&m, 1}, past_dedupe_retention);
-    bring_back(s, {&m, 1}, 0);
-    record("redrive", s, id, reason);
+    const std::optional<Message> found = find_locked(s, id);
+    if (!found) {
+        if (is_redriven.run(pg::param(s.id), pg::param(id)).empty())
+            raise_not_dead(s, id);
+        return; // with an earlier one of its key
+    }
+    const Message &m = *found;
+    if (!s.stop_on_first_failure || m.key == 0) {
+        require_remembered(s, {&m, 1}, past_dedupe_retention);
+        bring_back(s, {&m, 1}, 0);
+        record("redrive", s, id, reason);
+        return;
+    }
+    const pg::Rows rows =
+        find_behind.run(pg::param(s.id), pg::param(m.partition), pg::param(m.token.value()),
+                        pg::param(m.tick), pg::param(m.number));
+    const std::span<const Message> dead = places_of(rows);
+    require_remembered(s, dead, past_dedupe_retention);
+    bring_back(s, dead, 0);
+    for (uint64 row = 0; row < rows.count(); ++row)
+        record("redrive", s, rows.uuid(row, 6), reason);
 }
 
 struct Redrive {
@@ -275,7 +308,10 @@ void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
 
 void discard_message(std::string_view name, const pg_uuid_t &id, std::string_view reason) {
     const Subscription &s = hold_named(name);
-    const Message m = lock_dead(s, id);
+    const std::optional<Message> found = find_locked(s, id);
+    if (!found)
+        raise_not_dead(s, id);
+    const Message &m = *found;
     const TimestampTz now = pg::clock_now();
     discard.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick), pg::param(m.number),
                 pg::param_time(now), pg::param(acting_role()), pg::param(reason));

@@ -1,5 +1,8 @@
 #include "src/outbox/delivery_poll.hpp"
 
+#include "core/batch_room.hpp"
+
+#include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/delivery_owner.hpp"
 #include "src/outbox/log_lock.hpp"
 #include "src/outbox/log_tick.hpp"
@@ -16,9 +19,6 @@ constexpr int64 idle_distance = 2000;
 // messages of a blocked key may follow each other, and a transaction that is cut short would begin
 // with all of them again.
 constexpr int32 copied_max = 1000;
-// From this delivery on each one halves the batch: a message that kills its consumer is alone in
-// the end, and runs out of attempts.
-constexpr int32 deliveries_before_halving = 3;
 
 /// What one partition gives.
 struct Part {
@@ -29,13 +29,6 @@ struct Part {
     bool more;
     int32 copied = 0; ///< messages of the log that were copied out
 };
-
-int32 log_room(const Position &p, int32 room) {
-    if (p.batch_id == 0 || p.deliveries < deliveries_before_halving)
-        return room;
-    const int halvings = std::min(p.deliveries - deliveries_before_halving + 1, 30);
-    return std::clamp(p.batch_size >> halvings, 1, room);
-}
 
 /// Copies out what cannot be delivered of the messages that were just read from the log, and
 /// returns the others.
@@ -54,29 +47,6 @@ std::span<Message> sift(const Subscription &s, std::span<Message> messages, Time
         ++copied;
     }
     return messages.first(kept);
-}
-
-/// Messages behind the batch that was lost were in no batch: they may be the first of the log when
-/// each message of that batch failed, and their deliveries count from one.
-void count_deliveries_anew(Part &part) {
-    Position &p = part.position;
-    if (p.batch_id != 0 && !part.log.empty() && p.batch_end < part.log[0].end())
-        p.deliveries = 0;
-}
-
-/// Fails the only message of a batch whose consumers have died too often.
-bool give_up_on_first(const Subscription &s, Part &part, TimestampTz now) {
-    Position &p = part.position;
-    if (p.batch_id == 0 || p.batch_size != 1 || part.log.size() != 1 ||
-        core::may_retry(p.deliveries, s.retry.policy))
-        return false;
-    Message m = part.log[0];
-    m.attempt = p.deliveries;
-    fail_message(s, m,
-                 {.failure_class = core::FailureClass::non_retryable,
-                  .error = "its consumers have not answered before their leases ran out"},
-                 now);
-    return true;
 }
 
 /// Whether all messages of the log before this one are before the end of `log` as well.
@@ -111,33 +81,25 @@ void cut_last(Part &part, int32 room) {
 /// log.
 Part read_part(const Subscription &s, Position position, const LogPart &whole, int32 room,
                TimestampTz now) {
-    note_lost_batch(s, position);
+    const bool was_lost = position.batch_id != 0;
+    end_lost_batch(s, position, now);
     Part part{.position = position, .end = position.at, .retries = {}, .log = {}, .more = false};
-    DueMessages due = due_messages(s, position.partition, room, now);
-    bool have_changed = due.have_changed;
-    const int32 left = std::max(1, room - static_cast<int32>(due.messages.size()));
-    const LogPart log =
-        whole.of_partition(position.partition, position.at, log_room(position, left));
+    std::span<Message> due = due_messages(s, position.partition, room, now);
+    const int32 left = std::max(1, room - static_cast<int32>(due.size()));
+    const LogPart log = whole.of_partition(position.partition, position.at, left);
     mark_in_doubt(position, log.messages);
     part.log = sift(s, log.messages, now, part.copied);
-    count_deliveries_anew(part);
-    const bool given_up = give_up_on_first(s, part, now);
-    if (given_up)
-        part.log = {};
-    if ((part.copied > 0 || given_up) && !due.messages.empty()) {
+    if (part.copied > 0 && !due.empty())
         due = due_messages(s, position.partition, room, now); // those behind them are held now
-        have_changed = have_changed || due.have_changed;
-    }
     part.end = log.end;
-    part.more = log.more || due.messages.size() == static_cast<size_t>(room);
-    part.retries = within(log, due.messages);
+    part.more = log.more || due.size() == static_cast<size_t>(room);
+    part.retries = within(log, due);
     const bool is_empty = part.log.empty() && part.retries.empty();
     if (is_empty && log.end != position.at &&
         (!log.messages.empty() || log.more || log.distance >= idle_distance))
         move_position(s.id, part.position, part.end, now);
-    // Its batch is over: some of it was given up on or is held now.
-    if (have_changed && part.position.batch_id != 0)
-        move_position(s.id, part.position, part.position.at, now);
+    else if (is_empty && was_lost)
+        move_position(s.id, part.position, position.at, now);
     cut_last(part, room);
     return part;
 }
@@ -179,6 +141,7 @@ private:
     };
     Round gather_once(Group &group);
     bool owns(size_t partition);
+    int32 room_for(const Position &p) const;
     std::optional<Part> take(Group &group, size_t i, const std::optional<LogPart> &whole);
     void add(const Part &part);
     PartitionSet candidates(const Group &group, const std::optional<LogPart> &log) const;
@@ -207,21 +170,31 @@ bool Gatherer::owns(size_t partition) {
     return wanted[partition];
 }
 
-/// What a partition gives; nothing when another session has it.
+/// How many messages a partition may add; 0: it waits for another batch. Handlers have no batches
+/// that are lost: what ends their process is named (handler/crash_record.hpp).
+int32 Gatherer::room_for(const Position &p) const {
+    if (s.handler)
+        return left();
+    const int32 most = p.batch_id != 0 ? core::room_after_loss(p.batch_total) : p.room;
+    return core::room_in_batch(most, static_cast<int32>(count), left());
+}
+
+/// What a partition gives; nothing when another session has it, or when it waits for another batch.
 std::optional<Part> Gatherer::take(Group &group, size_t i, const std::optional<LogPart> &whole) {
     const auto partition = static_cast<int16>(group.first + static_cast<int>(i));
     std::optional<Position> position = lock_position(s.id, partition, false);
     out.contended = out.contended || !position;
-    if (!position || position->is_leased(now))
+    const int32 part_room = !position || position->is_leased(now) ? 0 : room_for(*position);
+    if (part_room == 0)
         return std::nullopt;
     if (whole && position->at == group.from[i])
-        return read_part(s, *position, *whole, left(), now);
+        return read_part(s, *position, *whole, part_room, now);
     // The hint was old, and the log behind it may be gone.
     const std::optional<LogPart> own =
         read_log(s.filter, ticks, {.first = partition, .from = {&position->at, 1}}, left());
     if (!own)
         elog(ERROR, "tick " INT64_FORMAT " of the outbox is gone", position->at.tick);
-    return read_part(s, *position, *own, left(), now);
+    return read_part(s, *position, *own, part_room, now);
 }
 
 void Gatherer::add(const Part &part) {
@@ -235,6 +208,8 @@ void Gatherer::add(const Part &part) {
     out.parts[part_count++] = {.position = part.position,
                                .end = part.end,
                                .from_log = static_cast<int32>(part.log.size())};
+    if (!s.handler && part.position.room != core::any_room)
+        room = std::clamp(part.position.room, static_cast<int32>(count), room);
 }
 
 Gatherer::Round Gatherer::gather_once(Group &group) {
@@ -362,7 +337,7 @@ std::span<Message> gather_fallbacks(const Subscription &s, const PartitionSet &w
         if (!position || position->is_leased(now))
             continue;
         if (position->batch_id != 0) {
-            note_lost_batch(s, *position);
+            end_lost_batch(s, *position, now);
             move_position(s.id, *position, position->at, now);
         }
         for (const Message &m : due_fallbacks(s, partition, room, now))

@@ -7,6 +7,7 @@
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
 #include "src/outbox/command.hpp"
+#include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/delivery_order.hpp"
 #include "src/outbox/tables.hpp"
 
@@ -104,9 +105,7 @@ bool give_up(const Subscription &s, Message m, TimestampTz now) {
     const bool is_unanswered = m.state == State::leased || m.last_error == 0;
     fail_message(s, m,
                  {.failure_class = core::FailureClass::non_retryable,
-                  .error = is_unanswered
-                               ? "its consumers have not answered before their leases ran out"
-                               : pg::view_of_text(m.last_error)},
+                  .error = is_unanswered ? unanswered_error : pg::view_of_text(m.last_error)},
                  now);
     return true;
 }
@@ -145,17 +144,14 @@ std::string_view error_of_dead(const Subscription &s, const Message &m, std::str
 
 } // namespace
 
-DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, TimestampTz now) {
-    DueMessages due{};
+std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
+                                TimestampTz now) {
     while (has_due(s, partition, now)) {
-        due.messages = due_rows(s, partition, limit, now, is_deliverable_retry);
-        const bool are_kept = give_up_or_hold(s, due.messages, now);
-        if (are_kept)
+        const std::span<Message> due = due_rows(s, partition, limit, now, is_deliverable_retry);
+        if (give_up_or_hold(s, due, now))
             return due;
-        due.have_changed = true;
     }
-    due.messages = {};
-    return due;
+    return {};
 }
 
 PartitionSet due_partitions(const Subscription &s, TimestampTz now) {

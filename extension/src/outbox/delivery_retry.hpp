@@ -15,16 +15,13 @@ namespace stacksaga {
 
 /// All inside with_spi.
 
-/// What is due in a partition, without fallbacks.
-struct DueMessages {
-    std::span<Message> messages; ///< in the order of their places; attempt is the next one
-    bool have_changed; ///< some of a batch whose lease ran out were given up on or are held now
-};
-
-/// At most `limit` of them, those that are due first. Gives up on messages that have had all their
-/// attempts. Holds those that are behind another one of their key that is not among them: a dead
-/// one, one in its pause, or a delayed one that was handed out later and lost with its batch.
-DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, TimestampTz now);
+/// What is due in a partition, without fallbacks: at most `limit` messages, those that are due
+/// first, in the order of their places; attempt is the next one. Gives up on messages that have had
+/// all their attempts. Holds those that are behind another one of their key that is not among them:
+/// a dead one, one in its pause, or a delayed one that was handed out later and lost with its
+/// batch.
+std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
+                                TimestampTz now);
 
 /// The partitions in which something is due, as a hint for callers that have not locked them.
 PartitionSet due_partitions(const Subscription &s, TimestampTz now);

@@ -79,11 +79,7 @@ constinit pg::Statement hold_all{
     "  WHERE r.subscription_id = $1 AND r.token::bigint = f.token AND r.key IS NOT NULL"
     "    AND (r.tick, r.number) > (f.tick, f.number) AND r.state = $2"};
 constinit pg::Statement give_to_consumer{
-    "UPDATE stacksaga.message_retry SET state = $5, attempt = $6, batch_id = $7" OF_MESSAGE};
-constinit pg::Statement doubt_given{
-    "UPDATE stacksaga.message_retry SET in_doubt = true"
-    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
-    "   AND NOT in_doubt"};
+    "UPDATE stacksaga.message_retry SET state = $5, batch_id = $6" OF_MESSAGE};
 
 pg::Param text_param(Datum value) {
     return pg::param_datum(TEXTOID, value, value == 0);
@@ -181,10 +177,8 @@ std::span<Message> messages_given(const Subscription &s, int16 partition, int64 
     pg::Rows rows = select_given.run(pg::param(s.id), pg::param(partition), pg::param(batch_id),
                                      states_param(is_wanted));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
-    for (uint64 row = 0; row < rows.count(); ++row) {
+    for (uint64 row = 0; row < rows.count(); ++row)
         messages[row] = message_of_row(rows, row);
-        --messages[row].attempt; // which was raised when it was given
-    }
     return {messages, static_cast<size_t>(rows.count())};
 }
 
@@ -226,18 +220,9 @@ void count_death(const Subscription &s, int16 partition, std::string_view error,
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id) {
     for (const Message &m : messages)
         if (m.is_retry())
-            give_to_consumer.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick),
-                                 pg::param(m.number),
-                                 state_param(next_state(m.state, Event::hand_out)),
-                                 pg::param(m.attempt), pg::param(batch_id));
-}
-
-void note_lost_batch(const Subscription &s, Position &p) {
-    if (p.batch_id == 0)
-        return;
-    if (p.batch_size > 0)
-        p.lost_until = std::max(p.lost_until, p.batch_end);
-    doubt_given.run(pg::param(s.id), pg::param(p.partition), pg::param(p.batch_id));
+            give_to_consumer.run(
+                pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick), pg::param(m.number),
+                state_param(next_state(m.state, Event::hand_out)), pg::param(batch_id));
 }
 
 void mark_in_doubt(const Position &p, std::span<Message> messages) {

@@ -51,10 +51,6 @@ void write_dead(const Subscription &s, const Message &m, int64 failed_in, std::s
 /// A batch gives these messages to a consumer, under its lease.
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id);
 
-/// The lease of the batch that holds the partition has run out: notes in the position, which is to
-/// be written, and in the retries that it held that an attempt of each may have taken effect.
-void note_lost_batch(const Subscription &s, Position &p);
-
 /// Says which of these messages of the log were in a batch that was lost.
 void mark_in_doubt(const Position &p, std::span<Message> messages);
 

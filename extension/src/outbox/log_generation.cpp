@@ -7,6 +7,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/delivery_poll.hpp"
 #include "src/outbox/log_append.hpp"
 #include "src/outbox/log_forget.hpp"
@@ -178,16 +179,20 @@ bool carry_out(const Subscription &s, const Move &move, TimestampTz now) {
     std::optional<Position> position = lock_position(s.id, move.from.partition, false);
     if (!position || position->version != move.from.version || position->is_leased(now))
         return false;
-    note_lost_batch(s, *position);
+    // A batch whose lease ran out may still be acknowledged, unless its messages were given to
+    // others or copied out; a batch of retries alone has none in the log.
+    const bool is_carried = position->batch_id != 0 && position->batch_size == 0;
+    if (is_carried)
+        doubt_batch(s, *position);
+    else
+        end_lost_batch(s, *position, now);
     mark_in_doubt(*position, move.expired);
     copy_out_unhandled(s, move.expired, "it was not read before stacksaga.outbox_retention passed",
                        now);
-    // A batch whose lease ran out may still be acknowledged, unless its messages were given to
-    // others or copied out; a batch of retries alone has none in the log.
-    if (position->batch_id != 0 && position->batch_size == 0)
+    if (is_carried)
         carry_position(s.id, *position, move.to, now);
     else
-        move_position(s.id, *position, move.to, now);
+        move_position(s.id, *position, std::max(position->at, move.to), now);
     return move.more;
 }
 

@@ -12,9 +12,9 @@ namespace {
 
 constinit pg::Statement append{
     "INSERT INTO stacksaga.subscription_position (subscription_id, partition, version, tick,"
-    "       number, written_at, batch_id, batch_tick, batch_number, batch_size, deliveries,"
+    "       number, written_at, batch_id, batch_tick, batch_number, batch_size, batch_total, room,"
     "       lease_until, consumer, lost_tick, lost_number)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"};
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"};
 // Versions rise by one.
 constinit pg::Statement forget{
     "DELETE FROM stacksaga.subscription_position"
@@ -44,7 +44,7 @@ Position position_of(TupleTableSlot *row) {
     p.partition = DatumGetInt16(value(partition));
     p.version = DatumGetInt64(value(version));
     p.at = {.tick = DatumGetInt64(value(tick)), .number = DatumGetInt64(value(number))};
-    p.deliveries = DatumGetInt32(value(deliveries));
+    p.room = DatumGetInt32(value(room));
     if (!is_null(lost_tick))
         p.lost_until = {.tick = DatumGetInt64(value(lost_tick)),
                         .number = DatumGetInt64(value(lost_number))};
@@ -54,6 +54,7 @@ Position position_of(TupleTableSlot *row) {
     p.batch_end = {.tick = DatumGetInt64(value(batch_tick)),
                    .number = DatumGetInt64(value(batch_number))};
     p.batch_size = DatumGetInt32(value(batch_size));
+    p.batch_total = DatumGetInt32(value(batch_total));
     p.lease_until = DatumGetTimestampTz(value(lease_until));
     return p;
 }
@@ -129,22 +130,19 @@ void write_position(int32 subscription_id, Position &p, TimestampTz now,
                pg::param(p.at.tick), pg::param(p.at.number), pg::param_time(now),
                of_batch(p.batch_id), of_batch(p.batch_end.tick), of_batch(p.batch_end.number),
                has_batch ? pg::param(p.batch_size) : pg::param_null(INT4OID),
-               pg::param(p.deliveries),
+               has_batch ? pg::param(p.batch_total) : pg::param_null(INT4OID), pg::param(p.room),
                has_batch ? pg::param_time(p.lease_until) : pg::param_null(TIMESTAMPTZOID),
                pg::param(consumer), of_loss(p.lost_until.tick), of_loss(p.lost_until.number));
     CRASH_POINT("position: written");
 }
 
 void move_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now) {
-    if (p.at != to)
-        p.deliveries = 0;
     p.at = to;
     p.batch_id = 0;
     write_position(subscription_id, p, now, std::nullopt);
 }
 
 void carry_position(int32 subscription_id, Position &p, core::LogPosition to, TimestampTz now) {
-    p.deliveries = 0;
     p.at = to;
     p.batch_end = std::max(p.batch_end, to);
     write_position(subscription_id, p, now, std::nullopt);

@@ -12,8 +12,9 @@ struct Position {
     core::LogPosition at;
     int64 batch_id; ///< 0: none
     core::LogPosition batch_end;
-    int32 batch_size; ///< messages of the log in it
-    int32 deliveries; ///< how often the messages behind `at` have been given to a service
+    int32 batch_size;  ///< messages of the log in it
+    int32 batch_total; ///< all its messages, of its other partitions too
+    int32 room;        ///< of the next batch (core/batch_room.hpp)
     TimestampTz lease_until;
     core::LogPosition lost_until{}; ///< up to it batches were lost; behind `at`, or {}
 

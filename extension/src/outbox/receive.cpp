@@ -3,6 +3,8 @@
 // A batch is no list: it is the partitions that it holds and how far it reaches in each of them
 // (subscription_position). ack_messages() moves the positions on; when another session has written
 // a later version since, the lease is lost.
+#include "core/batch_room.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
@@ -22,7 +24,7 @@ namespace stacksaga {
 
 namespace {
 
-constexpr int32 receive_max = 10000;
+constexpr int32 receive_max = core::batch_messages_max;
 // A call that finds nothing to deliver ends after so many messages copied out, and the next one
 // continues behind them.
 constexpr int64 copied_max = 10000;
@@ -97,18 +99,15 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
         return;
     const int64 batch_id = next_batch_id.run().int8(0, 0);
     std::array<int32, core::partitions_max> partitions{};
-    std::array<int32, core::partitions_max> attempts{};
     for (size_t i = 0; i < g.parts.size(); ++i) {
         Position &p = g.parts[i].position;
         p.batch_id = batch_id;
         p.batch_end = g.parts[i].end;
         p.batch_size = g.parts[i].from_log;
-        if (p.batch_size > 0)
-            ++p.deliveries;
+        p.batch_total = static_cast<int32>(g.messages.size());
         p.lease_until = pg::time_plus(now, lease_us);
         write_position(s.id, p, now, consumer);
         partitions[i] = p.partition;
-        attempts[static_cast<size_t>(p.partition)] = p.deliveries;
     }
     CRASH_POINT("receive: leased, no batch");
     insert_batch.run(pg::param(batch_id), pg::param(s.id),
@@ -116,11 +115,8 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
                      pg::param(consumer), pg::param_time(now));
     note_delivery(s, g.messages, batch_id);
     CRASH_POINT("receive: batch written");
-    for (Message &m : g.messages) {
-        if (!m.is_retry())
-            m.attempt = attempts[static_cast<size_t>(m.partition)];
+    for (const Message &m : g.messages)
         add_message(result, m, batch_id);
-    }
 }
 
 /// A batch whose partitions are locked and whose lease is valid.
@@ -234,6 +230,7 @@ int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
     for (const Message &m : retries)
         finish_retry(s, m, now);
     CRASH_POINT("ack: retries removed, position not moved");
+    p.room = core::room_after_answer(p.room);
     move_position(s.id, p, p.batch_end, now);
     return count + static_cast<int64>(retries.size());
 }
@@ -279,7 +276,6 @@ std::optional<Message> find_message(const HeldBatch &batch, const Position &p,
         decide_dispositions(s, {&m, 1}, pg::clock_now(), {&disposition, 1});
         if (disposition == Disposition::settled)
             continue;
-        m.attempt = p.deliveries;
         return m;
     }
     return std::nullopt;

@@ -7,7 +7,7 @@
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
 #include "src/handler/running_handler.hpp"
-#include "src/outbox/delivery_row.hpp"
+#include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/handled_topics.hpp"
 #include "src/outbox/log_lock.hpp"
 #include "src/outbox/position.hpp"
@@ -152,7 +152,7 @@ void end_batches(const Subscription &s, TimestampTz now) {
         require_unleased(s, position, now);
         if (position.batch_id == 0)
             continue;
-        note_lost_batch(s, position);
+        end_lost_batch(s, position, now);
         move_position(s.id, position, position.at, now);
     }
 }

@@ -6,6 +6,7 @@
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
+#include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/delivery_retry.hpp"
 #include "src/outbox/handled_topics.hpp"
 #include "src/outbox/log_lock.hpp"
@@ -106,7 +107,7 @@ struct Predecessor {
 /// What was given to consumers that have not answered stays with the subscription, as retries: its
 /// position moves behind it.
 void keep_what_was_given(const Subscription &s, Position &position, TimestampTz now) {
-    note_lost_batch(s, position);
+    end_lost_batch(s, position, now);
     const core::LogPosition end = std::max(position.at, position.lost_until);
     const std::span<Message> given =
         read_log_again(s.filter, position.partition, position.at, end).messages;

@@ -107,7 +107,7 @@ std::string Episode::tables() {
              UNION ALL
             SELECT concat_ws(' ', subscription, 'position:', 'partition', partition, 'at', (tick, number),
                        'batch', batch_id, 'to', (batch_tick, batch_number), 'size', batch_size,
-                       'deliveries', deliveries)
+                       'of', batch_total, 'room', room)
               FROM stacksaga.subscription JOIN (
                        SELECT DISTINCT ON (subscription_id, partition) *
                          FROM stacksaga.subscription_position
@@ -256,6 +256,10 @@ void Episode::publish() {
         session.run(fmt::format("SET stacksaga.clock_offset = '{} min'", now_).c_str());
         ids_[number] = session.run(sql.c_str()).text(0, 0);
         log_.emplace(number, p);
+        if (random_.chance(4)) {
+            killers_.insert(number);
+            note(fmt::format("message {} ends its consumers", number));
+        }
         numbers.push_back(number);
         if (publisher == nullptr)
             commit({number});
@@ -309,7 +313,11 @@ bool Episode::receive(Model &model, int room, int lease) {
         throw Disagreement("a batch has more messages than it has room for");
     if (!given.empty()) {
         model.received(batch.id, given, now_, lease);
-        batches_.push_back(std::move(batch));
+        const auto kills = [&](const Given &g) { return killers_.contains(g.number); };
+        if (std::ranges::any_of(given, kills))
+            note("  its consumer has crashed");
+        else
+            batches_.push_back(std::move(batch));
     }
     compare_dead(model);
     return !given.empty();
@@ -384,6 +392,8 @@ void Episode::run_pending(int limit, bool rolls_back) {
         return;
     }
     run_sql(fmt::format("SELECT stacksaga.run_pending({})", limit));
+    for (const auto &model : models_)
+        model->maintained();
     const std::vector<std::string> notices = std::move(sessions_.heard);
     sessions_.heard.clear();
     for (const std::string &notice : notices)
@@ -450,6 +460,23 @@ void Episode::redrive(Model &model, int number) {
     run_sql(fmt::format("SELECT stacksaga.redrive_message('{}', '{}')", model.settings().name,
                         id_of(number)));
     model.redriven(number, now_);
+    const Published &p = log_.at(number);
+    if (!model.settings().stops || p.key.empty())
+        return;
+    // What died behind it in its key comes again with it.
+    const std::set<int> left = dead_numbers(model);
+    for (int other : model.dead()) {
+        const Published &q = log_.at(other);
+        const bool is_redriven = !left.contains(other);
+        if (q.key != p.key)
+            continue;
+        if (is_redriven ? q.is_before(p) : p.is_before(q))
+            throw Disagreement(fmt::format("{} was{} redriven with message {}",
+                                           model.describe(other), is_redriven ? "" : " not",
+                                           number));
+        if (is_redriven)
+            model.redriven(other, now_);
+    }
 }
 
 /// Many at once are each redriven as if alone; those that wait for no key, each in its part of the
@@ -528,10 +555,12 @@ void Episode::alter() {
 void Episode::maintain() {
     note("maintain_outbox(true)");
     run_sql("SELECT stacksaga.maintain_outbox(true)");
+    for (const auto &model : models_)
+        model->maintained();
     compare_all_dead();
 }
 
-void Episode::compare_dead(Model &model) {
+std::set<int> Episode::dead_numbers(const Model &model) {
     const support::Rows rows =
         run_sql(fmt::format("SELECT payload -> 'n' FROM stacksaga.dead_messages"
                             " WHERE subscription = '{}'",
@@ -539,7 +568,11 @@ void Episode::compare_dead(Model &model) {
     std::set<int> numbers;
     for (int i = 0; i < rows.size(); ++i)
         numbers.insert(static_cast<int>(rows.number(i, 0)));
-    model.are_dead(numbers);
+    return numbers;
+}
+
+void Episode::compare_dead(Model &model) {
+    model.are_dead(dead_numbers(model));
 }
 
 void Episode::compare_all_dead() {
@@ -550,7 +583,8 @@ void Episode::compare_all_dead() {
 /// No handler fails any more: all messages must be settled.
 void Episode::drain() {
     ++operation_;
-    note("no handler fails from now on");
+    note("no handler fails, and no consumer crashes, from now on");
+    killers_.clear();
     run_sql("DELETE FROM property.failure");
     for (Publisher &publisher : publishers_) {
         if (publisher.is_open)
@@ -565,8 +599,8 @@ void Episode::drain() {
         for (const auto &model : models_) {
             while (model->settings().is_service() && receive(*model, random_.one_of({2, 100}), 1))
                 acknowledge(batches_.back());
-            for (int number : model->dead())
-                redrive(*model, number);
+            while (!model->dead().empty())
+                redrive(*model, model->dead().back());
             is_over = is_over && model->unsettled().empty();
         }
         if (is_over)

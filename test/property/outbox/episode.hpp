@@ -65,6 +65,7 @@ private:
     void advance(int minutes);
     void drain();
     void tear_down();
+    std::set<int> dead_numbers(const Model &model);
     void compare_dead(Model &model);
     void compare_all_dead();
     void check_end();
@@ -87,6 +88,7 @@ private:
     std::vector<Batch> batches_;
     std::vector<std::string> keys_;
     std::map<int, std::string> ids_;
+    std::set<int> killers_; ///< messages that end their consumer: it does not answer
     std::string trace_;
     int now_ = 0;       ///< minute
     int operation_ = 0; ///< counts

@@ -74,10 +74,23 @@ Model::Delivery &Model::require_deliverable(const Given &given, int now) {
         object(p.number, fmt::format("is given before its time, at minute {}", now));
     if (d.due > now)
         object(p.number, fmt::format("is tried again too early, at minute {}", now));
-    if (d.next_attempt != 0 && given.attempt != d.next_attempt)
-        object(p.number,
-               fmt::format("is given as attempt {}, not {}", given.attempt, d.next_attempt));
+    const int attempt = charged(p.number, d) + 1;
+    if (given.attempt != attempt)
+        object(p.number, fmt::format("is given as attempt {}, not {}", given.attempt, attempt));
     return d;
+}
+
+/// A failure is charged, and the loss of a batch to a message that was alone in it: any other may
+/// be lost with a message that ends its consumer.
+int Model::charged(int number, const Delivery &d) const {
+    if (d.next_attempt != 0)
+        return d.next_attempt - 1;
+    if (!d.was_given)
+        return 0;
+    const auto batch = batches_.find(d.batch);
+    const bool is_alone = batch != batches_.end() && batch->second.messages.size() == 1 &&
+                          !batch->second.failed.contains(number);
+    return is_alone ? d.attempt : d.attempt - 1;
 }
 
 void Model::require_order(const Published &p, const std::set<int> &before,
@@ -111,8 +124,14 @@ void Model::give(const std::vector<Given> &messages, int64_t batch, int now) {
             Batch &old = held->second;
             if (!old.is_over && old.lease_until > now && !old.failed.contains(given.number))
                 object(given.number, fmt::format("is leased with batch {}", d.batch));
-            if (!old.failed.contains(given.number))
+            if (!old.failed.contains(given.number)) {
+                const size_t room = std::max<size_t>(1, old.messages.size() / 2);
+                if (batch != 0 && !old.is_over && old.halves && messages.size() > room)
+                    object(given.number,
+                           fmt::format("comes with {} messages after batch {} of {}",
+                                       messages.size(), d.batch, old.messages.size()));
                 old.is_over = d.in_doubt = true;
+            }
         }
         require_order(published(given.number), before, together);
         before.insert(given.number);
@@ -208,7 +227,9 @@ void Model::acknowledged(int64_t id, bool accepted, long long count, int now) {
 }
 
 void Model::gave_up(int number, Delivery &d) {
-    const bool has_attempts = settings_.may_retry(d.attempt) && !d.may_be_given_up;
+    const int attempts = charged(number, d);
+    const bool has_attempts =
+        (attempts == 0 || settings_.may_retry(attempts)) && !d.may_be_given_up;
     if (d.status != Status::open || !d.was_given || has_attempts)
         object(number, "is given up");
     if (const auto batch = batches_.find(d.batch); batch != batches_.end()) {
@@ -237,6 +258,11 @@ void Model::handled(const std::vector<Given> &messages, bool by_fallback, bool s
             deliveries_[given.number].status = Status::done;
     else if (messages.size() == 1)
         fail(messages[0].number, failure_class, -1, now);
+}
+
+void Model::maintained() {
+    for (auto &[id, batch] : batches_)
+        batch.halves = false;
 }
 
 void Model::are_dead(const std::set<int> &numbers) {
@@ -270,7 +296,8 @@ void Model::altered(const Settings &settings, int now) {
                                batch->second.lease_until > now &&
                                !batch->second.failed.contains(number);
         d.may_be_given_up =
-            d.may_be_given_up || (d.was_given && !is_leased && !settings_.may_retry(d.attempt));
+            d.may_be_given_up || (d.was_given && !is_leased && charged(number, d) > 0 &&
+                                  !settings_.may_retry(charged(number, d)));
     }
     if (settings.stops != settings_.stops || settings_.is_service() != settings.is_service())
         for (auto &[id, batch] : batches_)

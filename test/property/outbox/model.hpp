@@ -86,6 +86,8 @@ public:
     /// A handler was called, and raised an error of this class or returned.
     void handled(const std::vector<Given> &messages, bool by_fallback, bool succeeded,
                  FailureClass failure_class, int now);
+    /// Sessions other than a consumer may have ended batches whose leases ran out.
+    void maintained();
     /// These messages are dead, and no others.
     void are_dead(const std::set<int> &numbers);
     /// It may come again from this minute on.
@@ -116,11 +118,14 @@ private:
         std::set<int> failed;
         int lease_until;
         bool is_over = false;
+        bool halves = true; ///< when it is lost, the next one with a message of it is half as large
     };
 
     [[nodiscard]] bool wants(const Published &p) const;
     [[nodiscard]] const Published &published(int number) const { return log_.at(number); }
     Delivery &require_deliverable(const Given &given, int now);
+    /// How many attempts it was charged, if the batch that it was last in is lost.
+    [[nodiscard]] int charged(int number, const Delivery &d) const;
     void require_order(const Published &p, const std::set<int> &before,
                        const std::set<int> &together);
     void give(const std::vector<Given> &messages, int64_t batch, int now);
