@@ -15,7 +15,7 @@ AS $$
             WHERE w.ring_id = r.ring_id AND w.slot = s.slot
               AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL) AND w.rank = 3
               AND w.due_at > bound AND w.due_at < 'infinity'
-            LIMIT enough) AS w
+            LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS w
     UNION ALL
     SELECT w.*
       FROM stacksaga.ring r
@@ -26,7 +26,7 @@ AS $$
             WHERE w.ring_id = r.ring_id AND w.rank = k.rank AND w.slot = s.slot
               AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL) AND w.rank <> 3
               AND w.due_at > bound AND w.due_at < 'infinity'
-            LIMIT enough) AS w
+            LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS w
     UNION ALL
     SELECT w.*
       FROM stacksaga.ring r
@@ -36,7 +36,7 @@ AS $$
             WHERE w.ring_id = r.ring_id AND w.queue = q.queue
               AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
               AND w.rank = 3 AND w.group_key = '' AND w.due_at > bound AND w.due_at < 'infinity'
-            LIMIT enough) AS w
+            LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS w
     UNION ALL
     SELECT w.*
       FROM stacksaga.ring r
@@ -47,7 +47,7 @@ AS $$
             WHERE w.ring_id = r.ring_id AND w.queue = q.queue AND w.rank = k.rank::smallint
               AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
               AND (w.rank <> 3 OR w.group_key <> '') AND w.due_at > bound AND w.due_at < 'infinity'
-            LIMIT enough) AS w
+            LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS w
 $$;
 COMMENT ON FUNCTION stacksaga_internal.work_due_after IS
     'Internal: returns work that falls due after an instant, so many rows of each slot, rank and queue';
@@ -137,17 +137,18 @@ AS $$
             WHERE m.subscription_id = s.subscription_id AND m.state NOT IN ('delayed', 'held', 'held_fallback')
               AND m.due_at > greatest(c.kept, c.soon + (s.retry).max_interval * (1 + coalesce((s.retry).jitter, 0)))
               AND m.due_at < 'infinity'
-            LIMIT enough) AS m
+            LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS m
     UNION ALL
     (SELECT 'retention', format('saga %s', s.saga_id), s.finished_at, NULL, NULL, NULL
-       FROM clock c, stacksaga.saga s WHERE s.created_at > c.soon AND s.finished_at > c.soon LIMIT enough)
+       FROM clock c, stacksaga.saga s WHERE s.created_at > c.soon AND s.finished_at > c.soon
+      LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END)
     UNION ALL
     (SELECT 'key', format('key "%s" of scope "%s"', k.key, k.scope), k.sweep_at, NULL, NULL, NULL
-       FROM (SELECT * FROM stacksaga.idempotency_key k ORDER BY k.sweep_at DESC LIMIT enough) AS k, clock c
+       FROM (SELECT * FROM stacksaga.idempotency_key k ORDER BY k.sweep_at DESC LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS k, clock c
       WHERE k.created_at > c.soon)
     UNION ALL
     (SELECT 'key', format('message "%s" of consumer "%s"', a.message_id, a.consumer), a.expires_at, NULL, NULL, NULL
-       FROM (SELECT * FROM stacksaga.accepted_message a ORDER BY a.expires_at DESC LIMIT enough) AS a, clock c
+       FROM (SELECT * FROM stacksaga.accepted_message a ORDER BY a.expires_at DESC LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS a, clock c
       WHERE a.created_at > c.soon)
 $$;
 COMMENT ON FUNCTION stacksaga_internal.far_instants IS
