@@ -43,7 +43,7 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Temporary objects of every kind.
+-- Temporary objects of every kind are dropped when the handler returns (sql/handler_temporary.sql).
 SELECT * FROM session.try('CREATE TEMP TABLE left_behind (id integer)');
 SELECT * FROM session.try('CREATE TEMP TABLE left_behind (id integer) ON COMMIT DROP');
 SELECT * FROM session.try('CREATE TEMP VIEW log AS SELECT 1 AS what');
@@ -76,7 +76,7 @@ SELECT * FROM session.try('CREATE TEMP TABLE left_behind (id integer); SELECT 1 
 
 -- Others are done, whatever is left; in one call each is tried once.
 TRUNCATE session.log;
-SELECT created FROM stacksaga.start_saga('session', '["CREATE TEMP TABLE left_behind (id integer)"]',
+SELECT created FROM stacksaga.start_saga('session', '["DECLARE left_behind CURSOR FOR SELECT 1"]',
     saga_id => '00000000-0000-0000-0000-000000000001');
 SELECT count(*) FROM stacksaga.start_sagas('session',
     (SELECT array_agg('["SELECT 1"]'::jsonb) FROM generate_series(1, 3)));
@@ -111,7 +111,7 @@ SELECT stacksaga.create_subscription('session', 'session', 'session.run(stacksag
 RESET ROLE;
 TRUNCATE session.log;
 SELECT count(*) FROM stacksaga.publish_batch('session', ARRAY['["SELECT 1"]',
-    '["CREATE TEMP TABLE left_behind (id integer)"]', '["SELECT 1"]']::jsonb[],
+    '["DECLARE left_behind CURSOR FOR SELECT 1"]', '["SELECT 1"]']::jsonb[],
     keys => ARRAY['k', 'k', 'k']);
 SELECT stacksaga.run_pending();
 SELECT stacksaga.run_pending();

@@ -39,6 +39,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -60,6 +61,7 @@ extern "C" {
 #include "access/tupconvert.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/dependency.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
@@ -78,6 +80,7 @@ extern "C" {
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "catalog/pg_user_mapping.h"
 #include "commands/async.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -93,6 +96,7 @@ extern "C" {
 #include "funcapi.h"
 #include "jit/jit.h"
 #include "lib/stringinfo.h"
+#include "libpq/be-fsstubs.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"

@@ -7,6 +7,7 @@
 #include "src/handler/deferred_constraints.hpp"
 #include "src/handler/handler_guard.hpp"
 #include "src/handler/session_guard.hpp"
+#include "src/handler/temporary_objects.hpp"
 #include "src/worker/launcher.hpp"
 
 extern "C" {
@@ -22,7 +23,8 @@ extern "C" void _PG_init(void) {
     stacksaga::pg::install_planner_hooks();
     stacksaga::guard_against_handlers();
     stacksaga::watch_deferred_constraints();
-    stacksaga::guard_session_locks();
+    stacksaga::guard_session();
+    stacksaga::watch_temporary_objects();
     stacksaga::write_late_rows_before_utilities();
     stacksaga::commit_in_two_phases();
     if (process_shared_preload_libraries_in_progress)

@@ -172,35 +172,6 @@ KnownHandler &find_handler(const HandlerCaller &caller, const FunctionRef &funct
     return handler;
 }
 
-// The definer whose handlers may have left temporary tables in this session; none: unknown.
-constinit Oid temporary_role = InvalidOid;
-constinit bool is_watching = false;
-
-/// An abort brings back what was dropped.
-void at_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_ABORT)
-        temporary_role = InvalidOid;
-}
-
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    if (event == SUBXACT_EVENT_ABORT_SUB)
-        temporary_role = InvalidOid;
-}
-
-/// Drops the temporary tables of other definers, which this one would take for its own: their
-/// triggers would be run as this one.
-void drop_temporary_tables_of_others(Oid definer) {
-    if (!running_handler.is_at_top_level() || temporary_role == definer)
-        return;
-    if (!is_watching) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        RegisterSubXactCallback(at_subtransaction_end, nullptr);
-        is_watching = true;
-    }
-    ResetTempTableNamespace();
-    temporary_role = definer;
-}
-
 } // namespace
 
 /// to_regprocedure raises for bad syntax and unknown types; here both just mean "not found".
@@ -278,10 +249,7 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     const Oid definer = caller.definer.oid;
     CRASH_POINT("handler: before it is entered");
     running_handler.run_as(definer);
-    drop_temporary_tables_of_others(definer);
-    const char *temporary_objects = nullptr;
-    if (!running_handler.is_at_top_level())
-        temporary_objects = enter_session(definer);
+    enter_session(definer);
     if (!running_handler.is_outermost())
         defer_what_has_become_deferred();
 
@@ -305,8 +273,7 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
     if (kind == HandlerKind::verify && !*isnull && get_func_rettype(handler.function) == TEXTOID)
         result = jsonb_string(result);
     reset_constraints();
-    if (!running_handler.is_at_top_level())
-        leave_session(temporary_objects);
+    leave_session();
     return result;
 }
 

@@ -14,6 +14,7 @@ const char *RunningHandler::describe() {
 }
 
 void RunningHandler::run_as(Oid definer) {
+    subtransaction_ = GetCurrentSubTransactionId();
     acting_handler = {.definer = definer, .describe = describe};
 }
 

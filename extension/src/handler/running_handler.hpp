@@ -29,8 +29,10 @@ public:
         saga_id_ = saga;
         name_ = step;
     }
-    /// The role as which it runs.
+    /// The role as which it runs, from now on.
     void run_as(Oid definer);
+    /// In which it was called.
+    SubTransactionId subtransaction() const { return subtransaction_; }
     /// It has returned, or its error has been read. What it did is known until the next one begins.
     void end() {
         is_active_ = false;
@@ -62,9 +64,10 @@ public:
     void note_unusable() { is_unusable_ = true; }
     bool is_unusable() const { return is_unusable_; }
 
-    /// Its error says that only a worker may run it.
-    void note_for_worker() { is_for_worker_ = true; }
-    bool is_for_worker() const { return is_for_worker_; }
+    /// Its error says that only a worker may run it, and why.
+    void note_for_worker(const char *why) { why_for_worker_ = why; }
+    bool is_for_worker() const { return why_for_worker_ != nullptr; }
+    const char *why_for_worker() const { return why_for_worker_; }
 
 private:
     static const char *describe();
@@ -82,7 +85,8 @@ private:
     bool has_signalled_its_saga_ = false;
     bool has_set_constraints_ = false;
     bool is_unusable_ = false;
-    bool is_for_worker_ = false;
+    const char *why_for_worker_ = nullptr;
+    SubTransactionId subtransaction_ = InvalidSubTransactionId;
     int32 subscription_id_ = 0; ///< 0: a step's, or none
     pg_uuid_t saga_id_{};
     std::string_view name_{}; ///< of the step or the subscription

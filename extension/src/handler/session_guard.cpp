@@ -1,8 +1,11 @@
 #include "src/handler/session_guard.hpp"
 
 #include "pg/query.hpp"
+#include "pg/random.hpp"
 #include "pg/scope.hpp"
+#include "src/handler/foreign_sessions.hpp"
 #include "src/handler/running_handler.hpp"
+#include "src/handler/temporary_objects.hpp"
 
 namespace stacksaga {
 
@@ -10,46 +13,7 @@ namespace {
 
 constinit object_access_hook_type next_hook = nullptr;
 
-// Every object of a schema depends on it.
-#define TEMPORARY_OBJECTS                                                                          \
-    " pg_catalog.pg_depend AS d WHERE d.refclassid = 'pg_catalog.pg_namespace'::regclass"          \
-    " AND d.refobjid = $1::oid"
-constinit pg::Statement list_objects{
-    "SELECT coalesce(string_agg(d.classid || '/' || d.objid, ',' ORDER BY d.classid, d.objid), '')"
-    " FROM" TEMPORARY_OBJECTS};
-// What an unqualified name can find: relations and types.
-constinit pg::Statement find_object_of_other{
-    "SELECT FROM" TEMPORARY_OBJECTS "   AND NOT pg_has_role(CASE d.classid"
-    "       WHEN 'pg_catalog.pg_class'::regclass"
-    "       THEN (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid = d.objid)"
-    "       WHEN 'pg_catalog.pg_type'::regclass"
-    "       THEN (SELECT t.typowner FROM pg_catalog.pg_type AS t WHERE t.oid = d.objid)"
-    "       END, $2::oid, 'MEMBER') LIMIT 1"};
 constinit pg::Statement list_cursors{"SELECT name FROM pg_catalog.pg_cursors"};
-
-[[noreturn]] void leave_to_worker(const char *why) {
-    running_handler.note_for_worker();
-    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("%s", why),
-                    errhint("Let a worker run it: worker_ensure() starts one.")));
-}
-
-/// The schema of the session's temporary objects; InvalidOid: it has never had one.
-Oid temporary_schema() {
-    Oid schema, toast_schema;
-    GetTempNamespaceState(&schema, &toast_schema);
-    return schema;
-}
-
-const char *temporary_objects() {
-    const Oid schema = temporary_schema();
-    if (!OidIsValid(schema))
-        return "";
-    MemoryContext memory = CurrentMemoryContext;
-    return pg::with_spi([&] {
-        const std::string_view list = list_objects.run(pg::param(int64{schema})).text(0, 0);
-        return pg::in_context(memory, [&] { return pnstrdup(list.data(), list.size()); });
-    });
-}
 
 /// Opened since this subtransaction began, and not closed.
 bool has_open_cursor() {
@@ -65,42 +29,133 @@ bool has_open_cursor() {
     });
 }
 
+// Their names differ before 15.
+constexpr Oid backup_start = 2172;
+constexpr Oid backup_stop = 2739;
+
+/// The process's state, or the server's, which outlives the transaction.
+bool is_of_replication(Oid function) {
+    switch (function) {
+    case F_PG_REPLICATION_ORIGIN_SESSION_SETUP:
+    case F_PG_REPLICATION_ORIGIN_SESSION_RESET:
+    case F_PG_REPLICATION_ORIGIN_XACT_SETUP:
+    case F_PG_REPLICATION_ORIGIN_XACT_RESET:
+    case F_PG_CREATE_PHYSICAL_REPLICATION_SLOT:
+    case F_PG_CREATE_LOGICAL_REPLICATION_SLOT:
+    case backup_start:
+    case backup_stop:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /// Session locks are neither given back by a rollback, nor can be told from those that the session
 /// had before: so the functions that take them, or give them back, are refused.
+void check_function(Oid function) {
+    if (function >= FirstNormalObjectId) {
+        note_function_of_others(function);
+        return;
+    }
+    if (!running_handler.is_active())
+        return;
+    if (!running_handler.is_at_top_level() && function >= F_PG_ADVISORY_LOCK_INT8 &&
+        function <= F_PG_ADVISORY_UNLOCK_ALL)
+        leave_to_worker("the handler takes, or gives back, a lock of the session");
+    if (is_of_replication(function))
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             errmsg("a handler must not call %s()", get_func_name(function)),
+             errdetail("What it does would last in a session that runs other roles' functions."),
+             errhint("Call it in a session of its own.")));
+}
+
 void check_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
                   void *argument) {
     if (next_hook != nullptr)
         next_hook(access, class_id, object_id, sub_id, argument);
-    if (access == OAT_FUNCTION_EXECUTE && running_handler.is_active() &&
-        !running_handler.is_at_top_level() && object_id >= F_PG_ADVISORY_LOCK_INT8 &&
-        object_id <= F_PG_ADVISORY_UNLOCK_ALL)
-        leave_to_worker("the handler takes, or gives back, a lock of the session");
+    if (access == OAT_FUNCTION_EXECUTE)
+        check_function(object_id);
+}
+
+/// So that random() is not what setseed() of another role makes it.
+void renew_random() {
+    (void)DirectFunctionCall1(setseed, Float8GetDatum(2 * pg::random_fraction() - 1));
+}
+
+// From the call of a handler on, until what it has left is taken away.
+constinit bool is_entered = false;
+constinit bool is_watching = false;
+
+/// Where no other handler follows: the error may end the call of run_pending().
+void clear_after_error() {
+    if (!is_entered)
+        return;
+    renew_random();
+    close_idle_foreign_sessions();
+}
+
+void at_transaction_end(XactEvent event, void *) {
+    if (event == XACT_EVENT_ABORT)
+        clear_after_error();
+    if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
+        is_entered = false;
+}
+
+void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
+    if (event == SUBXACT_EVENT_ABORT_SUB)
+        clear_after_error();
+}
+
+void watch() {
+    if (is_watching)
+        return;
+    RegisterXactCallback(at_transaction_end, nullptr);
+    RegisterSubXactCallback(at_subtransaction_end, nullptr);
+    is_watching = true;
 }
 
 } // namespace
 
-const char *enter_session(Oid definer) {
-    const Oid schema = temporary_schema();
-    if (OidIsValid(schema) && pg::with_spi([&] {
-            return !find_object_of_other.run(pg::param(int64{schema}), pg::param(int64{definer}))
-                        .empty();
-        }))
-        leave_to_worker(
-            "the session has temporary objects of another role, which the handler could "
-            "take for its own");
-    return temporary_objects();
+void leave_to_worker(const char *why) {
+    running_handler.note_for_worker(why);
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("%s", why),
+                    errhint("Let a worker run it: worker_ensure() starts one.")));
 }
 
-void leave_session(const char *objects) {
-    if (running_handler.is_for_worker())
-        leave_to_worker("the handler takes, or gives back, a lock of the session");
-    if (strcmp(objects, temporary_objects()) != 0)
-        leave_to_worker("the handler leaves temporary objects in the session");
-    if (has_open_cursor())
+void enter_session(Oid definer) {
+    if (!running_handler.is_at_top_level() && !may_find_temporary_objects(definer))
+        leave_to_worker("the session has temporary objects of another role, which the handler "
+                        "could take for its own");
+    watch();
+    renew_random();
+    close_foreign_sessions();
+    is_entered = true;
+    begin_temporary_objects();
+}
+
+void leave_session() {
+    const bool is_at_top_level = running_handler.is_at_top_level();
+    if (running_handler.is_for_worker()) // it has caught the error
+        leave_to_worker(running_handler.why_for_worker());
+    if (!is_at_top_level && has_open_cursor())
         leave_to_worker("the handler leaves an open cursor in the session");
+    close_foreign_sessions();
+    renew_random();
+    AtEOSubXact_LargeObject(false, GetCurrentSubTransactionId(), InvalidSubTransactionId);
+    if (!drop_temporary_objects())
+        leave_to_worker("the handler changes temporary objects that the session had before");
+    is_entered = false;
 }
 
-void guard_session_locks() {
+void clear_session() {
+    close_foreign_sessions();
+    renew_random();
+}
+
+void guard_session() {
+    look_for_dblink();
     next_hook = object_access_hook;
     object_access_hook = check_access;
 }

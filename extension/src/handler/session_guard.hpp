@@ -1,23 +1,30 @@
-// What a handler finds, and leaves, in a session that is not a worker's: that of run_pending().
+// What a handler finds, and leaves, in the session that runs it.
 //
-// Temporary objects, open cursors and session locks outlive a handler there, and the session's next
-// statements run as another role: it would take a temporary view for the table of that name. In the
-// other direction a handler could take a temporary table of the session for one of its own. Such a
-// handler is left to a worker.
+// Open cursors, session locks and temporary objects outlive a handler. In run_pending() the
+// session's next statements run as another role: it would take a temporary view for the table of
+// that name. In the other direction a handler could take a temporary table of the session for one
+// of its own. What can be taken away is taken away when the handler returns; otherwise it is left
+// to a worker.
 #pragma once
 #include "pg/pg.hpp"
 
 namespace stacksaga {
 
-/// The temporary objects of the session, before a handler of `definer` is called. Raises where the
-/// handler is to be left to a worker: one of them belongs to a role that could not act as
-/// `definer`.
-const char *enter_session(Oid definer);
+/// Before a handler of `definer` is called. Raises where the handler is to be left to a worker: a
+/// temporary object of the session belongs to a role that could not act as `definer`.
+void enter_session(Oid definer);
 
-/// After it has returned, in its subtransaction. Raises where it has left something behind.
-void leave_session(const char *temporary_objects);
+/// After it has returned: takes away what it has left, or raises where that cannot be.
+void leave_session();
 
-/// Refuses session locks to handlers from now on. To be called once, when the module is loaded.
-void guard_session_locks();
+/// Raises: the handler that is running is left to a worker. A handler that catches the error is
+/// left to it all the same.
+[[noreturn]] void leave_to_worker(const char *why);
+
+/// At the end of run_pending(): what a handler that failed has left, too.
+void clear_session();
+
+/// Watches from now on what handlers call. To be called once, when the module is loaded.
+void guard_session();
 
 } // namespace stacksaga

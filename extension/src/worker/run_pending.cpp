@@ -10,6 +10,8 @@
 #include "src/handler/deferred_constraints.hpp"
 #include "src/handler/handler_error.hpp"
 #include "src/handler/handler_settings.hpp"
+#include "src/handler/session_guard.hpp"
+#include "src/handler/temporary_objects.hpp"
 #include "src/outbox/delivery_worker.hpp"
 #include "src/outbox/log_tick.hpp"
 #include "src/ring/retry_budget.hpp"
@@ -211,8 +213,11 @@ STACKSAGA_FUNCTION(run_pending) {
     (void)who_asks();
     check_constraints_of_caller();
     begin_handler_settings();
-    PG_RETURN_INT64(
-        pg::with_pinned_path([&] { return pg::with_spi([&] { return run_pending(limit); }); }));
+    note_temporary_objects();
+    const int64 count =
+        pg::with_pinned_path([&] { return pg::with_spi([&] { return run_pending(limit); }); });
+    clear_session();
+    PG_RETURN_INT64(count);
 }
 
 // clock_now() -> timestamptz
