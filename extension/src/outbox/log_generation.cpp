@@ -23,7 +23,9 @@ namespace {
 // long.
 constexpr int64 generation_age_us = USECS_PER_HOUR;
 constexpr int64 generation_pages = 32768; // 256 MB
-constexpr int lock_timeout_ms = 50;
+constexpr int others_timeout_ms = 50; // longest wait for those who are in a generation
+// Readers that come meanwhile queue behind the lock, so it waits only for those that came just now.
+constexpr int lock_timeout_ms = 5;
 constexpr int32 copied_max = 1000; // messages copied out at once
 
 constinit pg::Statement begin_generation{
@@ -117,11 +119,35 @@ void turn_generation(TimestampTz now, bool at_once) {
     }
 }
 
-/// Truncates the generations that are not being filled and that no subscription needs.
-void empty_generations(TimestampTz now) {
+/// Those that nobody who was in them is in any longer.
+using FreeGenerations = std::array<bool, generations>;
+
+bool becomes_free(size_t generation) {
+    Relation table = log_tables[generation].open(AccessShareLock);
+    const Oid id = RelationGetRelid(table);
+    table_close(table, NoLock);
+    return wait_for_holders(id, others_timeout_ms);
+}
+
+/// Waits for those who are in a generation that can be truncated, before this transaction has
+/// locked anything that others need: a session that waits for the table itself holds up all
+/// readers. `is_wanted(generation)`: whether it may be. nullopt: another session does so.
+template <class F> std::optional<FreeGenerations> wait_for_others(bool at_once, F &&is_wanted) {
+    if (!lock_next_maintenance())
+        return std::nullopt;
+    const size_t current = generation_filled(last_value_of(log_sequences().generation));
+    FreeGenerations free{};
+    for (size_t generation = 0; generation < generations; ++generation)
+        free[generation] = (at_once || generation != current) && is_wanted(generation) &&
+                           becomes_free(generation);
+    return free;
+}
+
+/// Truncates those generations that are not being filled and that no subscription needs.
+void empty_generations(TimestampTz now, const FreeGenerations &free) {
     const size_t current = generation_filled(last_value_of(log_sequences().generation));
     for (size_t generation = 0; generation < generations; ++generation) {
-        if (generation == current || !is_read(generation, now))
+        if (generation == current || !free[generation] || !is_read(generation, now))
             continue;
         pg::attempt(lock_timeout_ms, [&] {
             lock_of[generation].run();
@@ -196,6 +222,18 @@ bool carry_out(const Subscription &s, const Move &move, TimestampTz now) {
     return move.more;
 }
 
+bool maintain_free(const FreeGenerations &free, bool at_once) {
+    if (!lock_maintenance())
+        return false;
+    const TimestampTz now = pg::clock_now();
+    turn_generation(now, at_once);
+    empty_generations(now, free);
+    CRASH_POINT("generation: truncated");
+    const Progress read = progress();
+    const int64 least = read.has_subscriptions ? read.tick : last_tick();
+    return forget_log(least, retention_begin(now), at_once);
+}
+
 } // namespace
 
 std::span<const int32> list_subscriptions() {
@@ -230,25 +268,25 @@ bool move_idle_positions(int32 subscription_id) {
 }
 
 bool maintain_log(bool at_once) {
-    if (!lock_maintenance())
-        return false;
     const TimestampTz now = pg::clock_now();
-    turn_generation(now, at_once);
-    empty_generations(now);
-    CRASH_POINT("generation: truncated");
-    const Progress read = progress();
-    const int64 least = read.has_subscriptions ? read.tick : last_tick();
-    return forget_log(least, retention_begin(now), at_once);
+    const std::optional<FreeGenerations> free =
+        wait_for_others(at_once, [&](size_t generation) { return is_read(generation, now); });
+    return free && maintain_free(*free, at_once);
 }
 
 // maintain_outbox(at_once) -> boolean
 STACKSAGA_FUNCTION(maintain_outbox) {
     const bool at_once = pg::Arguments(fcinfo).required_bool(0, "at_once");
     PG_RETURN_BOOL(pg::with_spi([&] {
+        // The positions that are moved first may be all that keeps it.
+        const std::optional<FreeGenerations> free =
+            wait_for_others(at_once, [](size_t generation) { return !is_empty(generation); });
+        if (!free)
+            return false;
         bool more = false;
         for (int32 id : list_subscriptions())
             more = move_idle_positions(id) || more;
-        return maintain_log(at_once) || more;
+        return maintain_free(*free, at_once) || more;
     }));
 }
 

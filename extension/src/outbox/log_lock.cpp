@@ -24,6 +24,10 @@ bool lock_maintenance() {
     return lock(ticking, 1, ExclusiveLock, false);
 }
 
+bool lock_next_maintenance() {
+    return lock(ticking, 2, ExclusiveLock, false);
+}
+
 void unlock_ticking() {
     pg::unlock(pg::LockClass::outbox, ticking, 0, ExclusiveLock);
 }
@@ -52,6 +56,17 @@ bool lock_out_maintenance(int timeout_ms) {
 
 void let_maintenance_in() {
     pg::unlock(pg::LockClass::outbox, ticking, 1, ShareLock);
+}
+
+bool wait_for_holders(Oid table, int timeout_ms) {
+    LOCKTAG tag;
+    SET_LOCKTAG_RELATION(tag, MyDatabaseId, table);
+    int count = 0;
+    VirtualTransactionId *holders = GetLockConflicts(&tag, AccessExclusiveLock, &count);
+    return pg::attempt(timeout_ms, [&] {
+        for (int i = 0; i < count; ++i)
+            (void)VirtualXactLock(holders[i], true);
+    });
 }
 
 bool hold_settings(int32 subscription_id, bool wait) {

@@ -16,11 +16,19 @@ void wait_for_ticking(int timeout_ms);
 /// The right to maintain the log; false when another session does it.
 bool lock_maintenance();
 
+/// The right to be the next who maintains it, which keeps nobody from reading; false when another
+/// session has it.
+bool lock_next_maintenance();
+
 /// Keeps all sessions from maintaining the log, as a shared lock; waits for one that does.
 void lock_out_maintenance();
 /// The same for a moment; false when one maintained it for that long.
 bool lock_out_maintenance(int timeout_ms);
 void let_maintenance_in();
+
+/// Waits until the transactions that hold a lock on the table have ended, `timeout_ms` at most for
+/// each. Does not queue for the table: others go on to use it. Whether all have ended.
+bool wait_for_holders(Oid table, int timeout_ms);
 
 /// Keeps all sessions from altering a subscription, as a shared lock: a session that works on its
 /// messages takes this before it reads its settings. Without `wait`, false when another session
