@@ -19,22 +19,46 @@ void watch() {
     changes = 1;
 }
 
-/// Looks into Citus's list of tables, which is there where its extension is.
-bool is_listed(Oid relation) {
+constexpr char not_managed = 0;
+
+/// How Citus keeps the table, from its list of tables, which is there where its extension is.
+char method_of(Oid relation) {
     const Oid list = get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE);
     if (!OidIsValid(list))
-        return false;
+        return not_managed;
     const Oid index =
         get_relname_relid("pg_dist_partition_logical_relid_index", PG_CATALOG_NAMESPACE);
-    constexpr AttrNumber relation_column = 1;
+    constexpr AttrNumber relation_column = 1, method_column = 2;
     Relation table = table_open(list, AccessShareLock);
     ScanKeyData key;
     ScanKeyInit(&key, relation_column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relation));
     SysScanDesc scan = systable_beginscan(table, index, OidIsValid(index), nullptr, 1, &key);
-    const bool is_found = HeapTupleIsValid(systable_getnext(scan));
+    const HeapTuple found = systable_getnext(scan);
+    bool is_null = true;
+    const Datum method = HeapTupleIsValid(found) ? heap_getattr(found, method_column,
+                                                                RelationGetDescr(table), &is_null)
+                                                 : Datum{0};
     systable_endscan(scan);
     table_close(table, AccessShareLock);
-    return is_found;
+    return is_null ? not_managed : DatumGetChar(method);
+}
+
+char known_method_of(Oid relation) {
+    struct Place {
+        Oid relation;
+        uint64 state;
+        char method;
+    };
+    static constinit std::array<Place, 64> places{};
+    const uint64 state = state_of_citus();
+    if (state == 0)
+        return not_managed;
+    Place &place = places[relation % places.size()];
+    if (place.relation != relation || place.state != state) {
+        const char method = method_of(relation); // may notice a change: then it is asked again
+        place = {.relation = relation, .state = state, .method = method};
+    }
+    return place.method;
 }
 
 } // namespace
@@ -47,21 +71,12 @@ uint64 state_of_citus() {
 }
 
 bool is_managed_by_citus(Oid relation) {
-    struct Place {
-        Oid relation;
-        uint64 state;
-        bool is_managed;
-    };
-    static constinit std::array<Place, 64> places{};
-    const uint64 state = state_of_citus();
-    if (state == 0)
-        return false;
-    Place &place = places[relation % places.size()];
-    if (place.relation != relation || place.state != state) {
-        const bool is_managed = is_listed(relation); // may notice a change: then it is asked anew
-        place = {.relation = relation, .state = state, .is_managed = is_managed};
-    }
-    return place.is_managed;
+    return known_method_of(relation) != not_managed;
+}
+
+bool is_distributed_by_citus(Oid relation) {
+    constexpr char by_hash = 'h';
+    return known_method_of(relation) == by_hash;
 }
 
 bool names_table_of_citus(std::string_view sql) {

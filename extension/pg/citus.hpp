@@ -19,7 +19,10 @@ inline bool is_citus_loaded() {
 /// catalog until the session notices a change of any relation; false at once without Citus.
 bool is_managed_by_citus(Oid relation);
 
-/// Whether a statement names such a table, as stacksaga.NAME.
+/// Whether Citus has distributed it by the values of a column.
+bool is_distributed_by_citus(Oid relation);
+
+/// Whether a statement names a table that Citus manages, as stacksaga.NAME.
 bool names_table_of_citus(std::string_view sql);
 
 /// The first table, or other relation, that a statement names as stacksaga.NAME, and where the name

@@ -178,6 +178,16 @@ inline bool holds_lock(const LOCKTAG &tag, LOCKMODE mode) {
 #endif
 }
 
+/// Takes the lock to the end of the transaction if it is to be had at once, and there is room for
+/// it. 18 asks whether to log that it is not.
+inline void try_lock(const LOCKTAG &tag, LOCKMODE mode) {
+#if PG_VERSION_NUM >= 180000
+    (void)LockAcquireExtended(&tag, mode, false, true, false, nullptr, false);
+#else
+    (void)LockAcquireExtended(&tag, mode, false, true, false, nullptr);
+#endif
+}
+
 #if PG_VERSION_NUM >= 160000
 /// dlist_foreach() and dlist_container() are not C++.
 template <class T, class F> void for_each_in_list(const dlist_head &list, size_t offset, F &&each) {

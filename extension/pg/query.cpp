@@ -25,6 +25,10 @@ Param array_of(std::span<const T> values, Oid array_type, Oid type, int16 length
 const char *text_in_force(const char *sql, Reads reads) {
     return reads == Reads::this_node && is_citus_loaded() ? with_local_shards(sql) : sql;
 }
+
+ShardUse shards_in_force(const char *sql, Reads reads) {
+    return reads == Reads::this_node ? ShardUse{} : shards_of_statement(sql);
+}
 } // namespace
 
 Param param(std::string_view value) {
@@ -103,6 +107,7 @@ void Statement::prepare(std::span<const Param> params) {
         pfree(const_cast<char *>(text_));
     text_ = text;
     options_ = options;
+    shards_ = shards_in_force(sql_, reads_);
     citus_state_ = state;
 }
 
@@ -115,6 +120,7 @@ bool Statement::is_outdated() {
     const char *text = text_in_force(sql_, reads_);
     if (strcmp(text, text_) != 0 || cursor_options(plans_, text) != options_)
         return true;
+    shards_ = shards_in_force(sql_, reads_);
     citus_state_ = state;
     return false;
 }
@@ -122,6 +128,8 @@ bool Statement::is_outdated() {
 int Statement::execute_plan(std::span<const Param> params, Snapshots snapshots) {
     if (plan_ == nullptr || is_outdated())
         prepare(params);
+    if (shards_.any())
+        note_shards(shards_, params);
     std::array<Datum, params_max> values{};
     std::array<char, params_max> nulls{};
     for (size_t i = 0; i < params.size(); ++i) {

@@ -12,6 +12,7 @@
 #pragma once
 #include "pg/pg.hpp"
 #include "pg/plan.hpp"
+#include "pg/shard_moves.hpp"
 
 namespace stacksaga::pg {
 
@@ -168,6 +169,7 @@ private:
     SPIPlanPtr plan_ = nullptr;
     const char *text_ = nullptr; ///< of the plan: `sql_`, or what Reads made of it
     int options_ = 0;            ///< of the plan
+    ShardUse shards_{};          ///< of Citus, that it reads or writes
     uint64 citus_state_ = 0;     ///< when these were chosen
 };
 

@@ -2,6 +2,7 @@
 
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "pg/shard_moves.hpp"
 #include "pg/transaction.hpp"
 
 namespace stacksaga {
@@ -33,9 +34,11 @@ void touch() {
 }
 
 void at_transaction_end(XactEvent event, void *) {
-    if (event != XACT_EVENT_PRE_COMMIT || !TransactionIdIsValid(GetTopTransactionIdIfAny()))
+    if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
         return;
-    if (!is_of_other_node() && is_on_citus())
+    pg::require_shards_in_place();
+    if (event == XACT_EVENT_PRE_COMMIT && TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+        !is_of_other_node() && is_on_citus())
         touch();
 }
 

@@ -11,6 +11,7 @@ package StacksagaCitus;
 use strict;
 use warnings;
 
+use PostgreSQL::Test::Utils;
 use StacksagaCluster;
 use Test::More;
 
@@ -47,6 +48,9 @@ sub _start
 	my $node = StacksagaCluster->new($name, own_host => 0);
 	$node->init;
 	my $port = $node->port;
+	# Minor versions since 15.19 let logical replication name only the libraries of a list.
+	my ($known) = run_command([ 'postgres', '--describe-config' ]);
+	my $plugins = $known =~ /^output_plugin_libraries\t/m ? "output_plugin_libraries = 'pgoutput, citus'" : '';
 	my $databases = $has_workers ? "stacksaga.databases = 'postgres'" : '';
 	$node->append_conf('postgresql.conf', qq{
 		shared_preload_libraries = 'citus, stacksaga'
@@ -64,6 +68,7 @@ sub _start
 		citus.local_hostname = '127.0.0.1'
 		citus.recover_2pc_interval = '1s'
 		citus.show_shards_for_app_name_prefixes = '*'
+		$plugins
 		log_statement = 'none'
 		$self->{settings}});
 	$node->append_conf('pg_hba.conf', 'host all all 127.0.0.1/32 trust');
