@@ -35,9 +35,9 @@ char method_of(Oid relation) {
     SysScanDesc scan = systable_beginscan(table, index, OidIsValid(index), nullptr, 1, &key);
     const HeapTuple found = systable_getnext(scan);
     bool is_null = true;
-    const Datum method = HeapTupleIsValid(found) ? heap_getattr(found, method_column,
-                                                                RelationGetDescr(table), &is_null)
-                                                 : Datum{0};
+    const Datum method = HeapTupleIsValid(found)
+                             ? heap_getattr(found, method_column, RelationGetDescr(table), &is_null)
+                             : Datum{0};
     systable_endscan(scan);
     table_close(table, AccessShareLock);
     return is_null ? not_managed : DatumGetChar(method);

@@ -129,13 +129,14 @@ void begin_notes() {
 }
 
 [[noreturn]] void raise_moved(int64 shard) {
-    ereport(ERROR,
-            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-             errmsg("could not serialize access: a shard was moved or split during the transaction"),
-             errdetail("What the transaction has written to shard %lld would be lost with the "
-                       "shard's old placement.",
-                       static_cast<long long>(shard)),
-             errhint("Retry the transaction.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+         errmsg("could not serialize access: a shard was moved or split during the transaction"),
+         errdetail("What the transaction has written to shard %lld would be lost with the "
+                   "shard's old placement.",
+                   static_cast<long long>(shard)),
+         errhint("Retry the transaction.")));
 }
 
 const Shard *present_shard(const Shard &shard) {
@@ -169,8 +170,8 @@ size_t lock_present_positions() {
             below = position;
         }
     if (count != 0)
-        static_cast<void>(
-            lock_shards.run(param(int32{ShareLock}), param_array(std::span<const int64>(ids, count))));
+        static_cast<void>(lock_shards.run(param(int32{ShareLock}),
+                                          param_array(std::span<const int64>(ids, count))));
     return below;
 }
 

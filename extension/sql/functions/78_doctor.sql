@@ -117,7 +117,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_sagas()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH kept AS (
+    WITH stacksaga_this_node AS (SELECT), kept AS (
         SELECT c.saga_id, c.step_no, c.direction::text AS direction, c.answer, c.answered_at
           FROM stacksaga.saga_contradiction c WHERE c.acknowledged_at IS NULL
         UNION ALL
@@ -457,6 +457,7 @@ AS $$
             UNION ALL SELECT * FROM stacksaga_internal.doctor_grants()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_rings()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_sagas()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_locked_sagas()
             -- It would raise the error that doctor_tables() is about.
             UNION ALL SELECT * FROM stacksaga_internal.doctor_subscriptions()
              WHERE (SELECT NOT EXISTS (

@@ -23,7 +23,7 @@ namespace {
 // long.
 constexpr int64 generation_age_us = USECS_PER_HOUR;
 constexpr int64 generation_pages = 32768; // 256 MB
-constexpr int others_timeout_ms = 50; // longest wait for those who are in a generation
+constexpr int others_timeout_ms = 50;     // longest wait for those who are in a generation
 // Readers that come meanwhile queue behind the lock, so it waits only for those that came just now.
 constexpr int lock_timeout_ms = 5;
 constexpr int32 copied_max = 1000; // messages copied out at once
@@ -138,8 +138,8 @@ template <class F> std::optional<FreeGenerations> wait_for_others(bool at_once, 
     const size_t current = generation_filled(last_value_of(log_sequences().generation));
     FreeGenerations free{};
     for (size_t generation = 0; generation < generations; ++generation)
-        free[generation] = (at_once || generation != current) && is_wanted(generation) &&
-                           becomes_free(generation);
+        free[generation] =
+            (at_once || generation != current) && is_wanted(generation) && becomes_free(generation);
     return free;
 }
 

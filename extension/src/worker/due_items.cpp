@@ -185,7 +185,10 @@ void DueItems::wait_again() {
 void DueItems::keep() {
     counts.deferred += is_deferred ? 1 : 0;
     counts.done += outcome.is_done ? 1 : 0;
-    counts.skipped = counts.skipped || !(outcome.is_done || outcome.is_gone || is_deferred);
+    if (!(outcome.is_done || outcome.is_gone || is_deferred)) {
+        counts.skipped = true;
+        state.search.note_locked();
+    }
     note(outcome);
     if (outcome.is_done)
         note_step();

@@ -56,14 +56,17 @@ struct Search {
     const int32 rotation;
     const TimestampTz now;
     RankProbes &probes;
+    LockedSagas &locked;
     FoundItems found{.list = {}, .limit = 0, .is_whole = true, .next_due = DT_NOEND};
 };
 
 /// A search by the indexes.
 class IndexSearch {
 public:
-    IndexSearch(Search &search, const WorkerIndex &usual, const WorkerIndex &by_rank)
-        : search_(search), usual_(usual), by_rank_(by_rank),
+    /// `sagas`: by which it looks whether their rows are locked; nullptr: it does not.
+    IndexSearch(Search &search, const WorkerIndex &usual, const WorkerIndex &by_rank,
+                pg::IndexReader *sagas)
+        : search_(search), usual_(usual), by_rank_(by_rank), sagas_(sagas),
           is_read_(static_cast<bool *>(palloc(sizeof(bool) * static_cast<size_t>(search.slots)))) {}
 
     /// The first due items of the rank, slot by slot.
@@ -74,10 +77,12 @@ private:
     int32 seek(int32 slot) const;
     void read_slot(int32 slot);
     bool is_full() const { return count_ == room_.size(); }
+    bool is_locked(TupleTableSlot *row) const;
 
     Search &search_;
     WorkerIndex usual_;
     WorkerIndex by_rank_;
+    pg::IndexReader *sagas_;
     bool *is_read_;                  ///< of each slot: nothing more of it is due
     const bool *may_work_ = nullptr; ///< in each slot; read when the first row is found
     // Of the rank that is read.
@@ -128,6 +133,11 @@ int32 IndexSearch::seek(int32 slot) const {
     return last;
 }
 
+bool IndexSearch::is_locked(TupleTableSlot *row) const {
+    const pg_uuid_t &id = *DatumGetUUIDP(value_in(row, WorkColumn::saga_id));
+    return search_.locked.has(id) || (sagas_ != nullptr && search_.locked.look(*sagas_, id));
+}
+
 void IndexSearch::read_slot(int32 slot) {
     pg::IndexReader &work = *(rank_ == core::usual_rank ? usual_ : by_rank_).reader;
     FoundItems &found = search_.found;
@@ -149,7 +159,7 @@ void IndexSearch::read_slot(int32 slot) {
             end = slot + 1;
             break;
         }
-        if (pg::is_being_changed(row)) {
+        if (pg::is_being_changed(row) || is_locked(row)) {
             found.is_whole = false;
             continue;
         }
@@ -225,8 +235,17 @@ void find_by_sql(Search &search, std::span<FoundItem> room, size_t limit) {
 /// Whether the indexes could be read.
 bool find_by_index(Search &search, std::span<FoundItem> room, size_t limit) {
     return with_worker_indexes([&](const WorkerIndex &usual, const WorkerIndex &by_rank) {
-        IndexSearch by_index(search, usual, by_rank);
-        search.found.list = collect_items(by_index, room, limit);
+        const auto collect = [&](pg::IndexReader *sagas) {
+            IndexSearch by_index(search, usual, by_rank, sagas);
+            search.found.list = collect_items(by_index, room, limit);
+        };
+        search.locked.begin_search();
+        const bool has_looked = search.locked.is_expected() &&
+                                pg::try_index(saga_table, SagaIndex::primary_key,
+                                              [&](pg::IndexReader &sagas) { collect(&sagas); });
+        if (!has_looked)
+            collect(nullptr);
+        search.locked.end_search(has_looked);
     });
 }
 
@@ -248,8 +267,12 @@ FoundItems ItemSearch::find(TimestampTz now, MemoryContext memory) {
     const size_t size = room_of_list(limit);
     const std::span room{
         static_cast<FoundItem *>(MemoryContextAlloc(memory, sizeof(FoundItem) * size)), size};
-    Search search{
-        .node = node_, .slots = slots_, .rotation = rotation_, .now = now, .probes = probes_};
+    Search search{.node = node_,
+                  .slots = slots_,
+                  .rotation = rotation_,
+                  .now = now,
+                  .probes = probes_,
+                  .locked = locked_};
     if (work_table.obstacle() != nullptr || !find_by_index(search, room, limit))
         find_by_sql(search, room, limit);
     search.found.limit = static_cast<int32>(limit);

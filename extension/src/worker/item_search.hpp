@@ -8,6 +8,7 @@
 #include "src/common/probe.hpp"
 #include "src/ring/node.hpp"
 #include "src/worker/found_items.hpp"
+#include "src/worker/locked_sagas.hpp"
 
 namespace stacksaga {
 
@@ -34,11 +35,16 @@ public:
     /// Whether all that find() saw due at `now` is done, and it saw everything.
     void settle(TimestampTz now, bool is_drained);
 
+    /// An item could not run, since its saga was locked. The next search passes over such items.
+    void note_locked() { locked_.note_skipped(); }
+    bool expects_locks() const { return locked_.is_expected(); }
+
 private:
     NodeIdentity node_;
     int32 slots_ = 0; ///< of the ring; 0: not read yet
     int32 rotation_ = 0;
     RankProbes probes_{};
+    LockedSagas locked_{};
 };
 static_assert(std::is_trivially_destructible_v<ItemSearch>);
 

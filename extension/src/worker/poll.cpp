@@ -79,6 +79,7 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
                         .more = delivered.more,
                         .next_due = delivered.next_due};
     FoundItems found{};
+    const bool looks_for_locks = state.search.expects_locks();
     in_transaction([&] { found = state.search.find(now, memory); });
     outcome.next_due = std::min(outcome.next_due, found.next_due);
     DueItems items = due_items(state, found, memory);
@@ -87,7 +88,8 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
     outcome.items += total.done;
     outcome.failures += total.failures;
     outcome.deferred += total.deferred;
-    outcome.more = outcome.more || total.done > 0 || total.failures > 0 || total.deferred > 0;
+    outcome.more = outcome.more || total.done > 0 || total.failures > 0 || total.deferred > 0 ||
+                   (state.search.expects_locks() && !looks_for_locks);
     state.search.settle(now, found.is_whole && are_run && !total.skipped);
     // A handler's session locks would stay: this session never ends.
     LockReleaseSession(USER_LOCKMETHOD);
