@@ -67,8 +67,14 @@ export function draw_ring(ring, now) {
 const in_flight = state => state.sagas.filter(s => s.status !== "completed" && s.status !== "failed")
   .map(s => `${s.sagas}${s.more ? " or more" : ""} ${s.status}`).join(", ") || "none";
 
+/// The handler that a worker is in. An older server does not say.
+function running(state, pid) {
+  const handler = state.handlers?.find(h => h.pid === pid);
+  return handler ? make("span", {}, handler.handler, ", since ", when(handler.since, state.time)) : "";
+}
+
 export const draw = state => [make("h2", {}, "Rings"), facts([["Sagas in flight", in_flight(state)]]),
   ...state.rings.map(r => draw_ring(r, state.time)),
-  table("Background workers", ["Process", "Started", "Turns", "Items", "Failures", "Last turn", "Mode"],
+  table("Background workers", ["Process", "Started", "Turns", "Items", "Failures", "Last turn", "Mode", "Runs"],
     state.workers.map(w => [w.pid, when(w.started_at, state.time), w.turns, w.items, w.failures,
-      w.last_turn_ms === null ? "" : `${rounded(w.last_turn_ms)} ms`, w.mode]))];
+      w.last_turn_ms === null ? "" : `${rounded(w.last_turn_ms)} ms`, w.mode, running(state, w.pid)]))];

@@ -113,7 +113,7 @@ $node->poll_query_until('postgres', q{SELECT NOT EXISTS (
 	SELECT FROM stacksaga.doctor() WHERE check_name = 'databases')});
 pass('the fixes work for both');
 set_and_restart("stacksaga.workers = 6\n");
-like(found('databases'), qr/has 16 background worker slots, and stacksaga alone wants 19\|.*max_worker_processes = 27/,
+like(found('databases'), qr/has 16 background worker slots, and stacksaga alone wants 22\|.*max_worker_processes = 30/,
 	'more workers than the server has room for');
 $node->poll_query_until('postgres', q{
 	SELECT count(*) > 0 FROM pg_stat_activity

@@ -80,7 +80,7 @@ AS $$
                'the server has %s background worker slots, and stacksaga alone wants %s',
                current_setting('max_worker_processes'), n),
            format('ALTER SYSTEM SET max_worker_processes = %s; -- and restart the server', n + 8)
-      FROM (SELECT 1 + count(*) * stacksaga_internal.setting('workers')::integer
+      FROM (SELECT 1 + count(*) * (1 + stacksaga_internal.setting('workers')::integer)
               FROM stacksaga_internal.listed_databases()) AS wanted(n)
      WHERE n > current_setting('max_worker_processes')::integer
 $$;
@@ -90,12 +90,33 @@ COMMENT ON FUNCTION stacksaga_internal.doctor_settings IS
 CREATE OR REPLACE FUNCTION stacksaga_internal.running_handlers()
 RETURNS TABLE (
     worker integer, pid integer, saga_id uuid, step_no smallint, subscription_id integer,
-    timeout_at timestamptz
+    timeout_at timestamptz, since timestamptz
 )
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_running_handlers';
 COMMENT ON FUNCTION stacksaga_internal.running_handlers IS
-    'Internal: returns the handlers with a timeout that workers of this database are running, or ran when they ended';
+    'Internal: returns the handlers that workers of this database are running, or ran when they ended';
+
+CREATE OR REPLACE FUNCTION stacksaga_internal.handlers_at_work()
+RETURNS TABLE (
+    worker integer, pid integer, handler text, saga_id uuid, since timestamptz, timeout_at timestamptz
+)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT h.worker, h.pid,
+           CASE WHEN h.saga_id IS NULL THEN format('a handler of subscription "%s"', u.subscription)
+                ELSE format('step "%s" of saga %s', d.step, h.saga_id) END,
+           h.saga_id, h.since, h.timeout_at
+      FROM stacksaga_internal.running_handlers() AS h
+      JOIN pg_stat_activity AS a
+        ON a.pid = h.pid AND a.backend_type = 'stacksaga worker' AND a.datname = current_database()
+      LEFT JOIN stacksaga.saga AS s ON s.saga_id = h.saga_id
+      LEFT JOIN stacksaga.definition_step AS d
+        ON d.definition_id = s.definition_id AND d.step_no = h.step_no
+      LEFT JOIN stacksaga.subscription AS u ON u.subscription_id = h.subscription_id
+$$;
+COMMENT ON FUNCTION stacksaga_internal.handlers_at_work IS
+    'Internal: returns which handler each worker of this database is in, since when, and until when it may run';
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_workers()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
@@ -118,18 +139,20 @@ AS $$
     UNION ALL
     SELECT 'error', 'running_handlers', format(
                'worker-%s (process %s) has been in %s for %s longer than its timeout', h.worker, h.pid,
-               CASE WHEN h.saga_id IS NULL THEN format('a handler of subscription "%s"', u.subscription)
-                    ELSE format('step "%s" of saga %s', d.step, h.saga_id) END,
-               date_trunc('second', clock_timestamp() - h.timeout_at)),
+               h.handler, date_trunc('second', clock_timestamp() - h.timeout_at)),
            format('SELECT pg_terminate_backend(%s); -- if it goes on; and fix the function', h.pid)
-      FROM stacksaga_internal.running_handlers() AS h
-      JOIN pg_stat_activity AS a
-        ON a.pid = h.pid AND a.backend_type = 'stacksaga worker' AND a.datname = current_database()
-      LEFT JOIN stacksaga.saga AS s ON s.saga_id = h.saga_id
-      LEFT JOIN stacksaga.definition_step AS d
-        ON d.definition_id = s.definition_id AND d.step_no = h.step_no
-      LEFT JOIN stacksaga.subscription AS u ON u.subscription_id = h.subscription_id
+      FROM stacksaga_internal.handlers_at_work() AS h
      WHERE h.timeout_at < clock_timestamp()
+    UNION ALL
+    SELECT CASE WHEN count(*) OVER () >= number.running THEN 'warning' ELSE 'info' END,
+           'running_handlers', format(
+               'worker-%s (process %s) has been in %s since %s', h.worker, h.pid, h.handler,
+               date_trunc('second', h.since)),
+           'SQL steps and message handlers of its slots wait for it. Raise stacksaga.workers, or make the step '
+           'a queue step.'
+      FROM stacksaga_internal.handlers_at_work() AS h, number
+     WHERE h.since < clock_timestamp() - interval '2 seconds'
+       AND (h.timeout_at IS NULL OR h.timeout_at >= clock_timestamp())
     UNION ALL
     SELECT 'info', 'standby', 'this server is a standby: nothing runs here before it is promoted',
            'Look at the primary.'

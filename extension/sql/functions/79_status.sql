@@ -309,6 +309,8 @@ AS $$
         'schedules', stacksaga_internal.status_schedules(),
         'workers', (SELECT coalesce(jsonb_agg(to_jsonb(w) - 'database' ORDER BY w.pid), '[]')
                       FROM stacksaga.worker_stats w),
+        'handlers', (SELECT coalesce(jsonb_agg(to_jsonb(h) ORDER BY h.since), '[]')
+                       FROM stacksaga_internal.handlers_at_work() AS h),
         'counters', (SELECT jsonb_agg(to_jsonb(c) ORDER BY c.name, c.labels)
                        FROM stacksaga_internal.counters() AS c),
         'parked', stacksaga_internal.parked_count(),

@@ -10,15 +10,40 @@ constexpr char file_prefix[] = "stacksaga."; // then the database's OID, a dot, 
 constexpr uint32 file_magic = 0x53474e35;    // to be changed with the layout
 
 constinit CrashRecord *file = nullptr;
+// What has not noted for longer that it runs is stopped.
+constexpr int beat_interval_ms = 1000;
+constexpr int64 beats_missed_us = 5 * USECS_PER_SEC;
+
 constinit std::array<char, MAXPGPATH> path{};
 constinit CrashRecord last_record{};
 constinit bool is_after_crash = false;
 constinit volatile sig_atomic_t is_told_to_quit = 0;
+constinit volatile sig_atomic_t is_beating = 0;
+constinit TimeoutId beat_timeout = MAX_TIMEOUTS;
 
 void set_kind(Recorded kind) {
     pg_compiler_barrier();
     *const_cast<volatile Recorded *>(&file->kind) = kind;
     pg_compiler_barrier();
+}
+
+/// In a signal handler: notes that the process runs, also in the middle of a handler. The timer
+/// goes on while there is a record, so it costs nothing for each item.
+void beat() {
+    is_beating = file != nullptr && file->kind != Recorded::nothing;
+    if (is_beating == 0)
+        return;
+    file->alive_at = GetCurrentTimestamp();
+    enable_timeout_after(beat_timeout, beat_interval_ms);
+}
+
+void keep_beating() {
+    if (is_beating != 0)
+        return;
+    if (beat_timeout == MAX_TIMEOUTS)
+        beat_timeout = RegisterTimeout(USER_TIMEOUT, beat);
+    is_beating = 1;
+    enable_timeout_after(beat_timeout, beat_interval_ms);
 }
 
 /// Writes the record by `write`.
@@ -29,6 +54,8 @@ template <class F> void record(Recorded kind, F &&write) {
     file->pid = MyProcPid;
     file->has_overrun = false;
     file->timeout_at = 0;
+    file->since = file->alive_at = GetCurrentTimestamp();
+    keep_beating();
     write();
     set_kind(kind);
     if (is_told_to_quit != 0) // it ends at the next look at its interrupts, whoever it is in
@@ -187,6 +214,12 @@ bool read_crash_record(int32 number, CrashRecord &record) {
     const bool is_whole = read(descriptor, &record, sizeof record) == sizeof record;
     CloseTransientFile(descriptor);
     return is_whole && record.magic == file_magic;
+}
+
+bool has_run_for(const CrashRecord &record, int64 at_least) {
+    const TimestampTz now = GetCurrentTimestamp();
+    return record.kind != Recorded::nothing && now - record.since >= at_least &&
+           now - record.alive_at < beats_missed_us && BackendPidGetProc(record.pid) != nullptr;
 }
 
 bool follows_crash() {

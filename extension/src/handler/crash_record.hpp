@@ -68,7 +68,9 @@ struct CrashRecord {
     int32 pid;        ///< of the process that recorded it
     bool has_overrun; ///< the process ended itself, since the handler outlived its timeout
     TimestampTz
-        timeout_at; ///< until when the handler may run; 0: it is not running, or has no limit
+        timeout_at;       ///< until when the handler may run; 0: it is not running, or has no limit
+    TimestampTz since;    ///< when it was recorded
+    TimestampTz alive_at; ///< when the process last noted that it runs: about every second
     RecordedStep step;
     RecordedMessage message;
     RecordedBatch batch;
@@ -100,6 +102,10 @@ void record_nothing();
 /// handler.
 void record_timeout(TimestampTz at);
 void record_overrun();
+
+/// Whether the record names what a process of this server has been running for `at_least`, and
+/// still notes that it runs: one that was stopped does not.
+bool has_run_for(const CrashRecord &record, int64 at_least);
 
 /// Whether this worker's predecessor left a record: what it records next should survive it.
 bool follows_crash();

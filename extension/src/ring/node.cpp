@@ -64,6 +64,10 @@ constinit pg::Statement beat_by_incarnation{
     "       checkpoint_at = CASE WHEN " CHECKPOINT_IS_DUE " THEN $2 ELSE checkpoint_at END"
     " WHERE incarnation = $1"};
 #undef CHECKPOINT_IS_DUE
+// It makes progress: it runs a handler, and notes that it does.
+constinit pg::Statement beat_of_busy{
+    "UPDATE stacksaga.node SET heartbeat_at = $2, load = 1, checkpoint_at = $2"
+    " WHERE incarnation = $1 AND (heartbeat_at <= $3 OR heartbeat_at > $2)"};
 constinit pg::Statement beat_by_name{"UPDATE stacksaga.node n SET heartbeat_at = $3, load = $4"
                                      " WHERE node = $1 AND incarnation = $2"
                                      " RETURNING ring_id, draining, checkpoint_at,"
@@ -309,6 +313,15 @@ void beat(const NodeIdentity &node, double load, const WorkerProgress &progress)
                         errdetail("Its incarnation %lld is no longer registered.",
                                   static_cast<long long>(node.incarnation)),
                         errhint("It registers again by itself.")));
+}
+
+void beat_for(const NodeIdentity &node) {
+    pg::with_spi([&] {
+        const TimestampTz now = pg::clock_now();
+        const int64 interval = read_settings(ring_of_id(node.ring_id)).heartbeat_interval;
+        beat_of_busy.touch(pg::param(node.incarnation), pg::param_time(now),
+                           pg::param_time(pg::time_plus(now, -interval)));
+    });
 }
 
 // register_node(node, region, cluster, kind, weight, agent) -> bigint

@@ -35,6 +35,9 @@ struct WorkerProgress {
 /// again.
 void beat(const NodeIdentity &node, double load, const WorkerProgress &progress);
 
+/// A heartbeat for a background worker that is in a handler, where one is due: it can send none.
+void beat_for(const NodeIdentity &node);
+
 /// Removes the nodes of a ring that have been dead for long. Inside with_spi.
 void remove_dead_nodes(const Ring &ring);
 

@@ -247,14 +247,21 @@ void end_claim(Saga &saga, const Step &step, const Work &work) {
     core::lease_expired(saga, step, work, pg::random_fraction(), child);
 }
 
+/// Whether what is due of the step is a call of a user's function.
+bool takes_handler(const Step &step, const Work &work) {
+    return work.verifying || (step.kind == StepKind::sql && !work.is_claimed());
+}
+
 /// Does what is due of a step. A handler that signals its saga has it read anew: `saga` is another
 /// one then.
-ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker) {
+ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker, bool calls) {
     heed_ancestors(*saga);
     const std::optional<Work> work = find_due(*saga, item);
     if (!work) // of a child: what its ancestors made of it is to be written
         return {.is_done = saga->is_child, .is_gone = !saga->is_child};
     const Step &step = saga->definition->step(item.step_no);
+    if (!calls && takes_handler(step, *work))
+        return {};
     ItemOutcome outcome{.is_done = true};
     if (work->is_claimed())
         end_claim(*saga, step, *work);
@@ -289,20 +296,33 @@ ItemOutcome settle(Saga &saga, ItemOutcome outcome, RunAhead run_ahead) {
 
 } // namespace
 
-ItemOutcome run_item(const DueItem &item, std::string_view worker, RunAhead run_ahead) {
+namespace {
+
+ItemOutcome run_locked(const DueItem &item, std::string_view worker, RunAhead run_ahead,
+                       bool calls) {
     if (item.purpose != WorkPurpose::step)
         return {.is_done = run_notice(item)};
     Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
     if (saga == nullptr)
         return {};
-    const ItemOutcome outcome = run_step(saga, item, worker);
+    const ItemOutcome outcome = run_step(saga, item, worker, calls);
     return outcome.is_done ? settle(*saga, outcome, run_ahead) : outcome;
+}
+
+} // namespace
+
+ItemOutcome run_item(const DueItem &item, std::string_view worker, RunAhead run_ahead) {
+    return run_locked(item, worker, run_ahead, true);
+}
+
+bool run_without_handler(const DueItem &item, std::string_view worker) {
+    return run_locked(item, worker, RunAhead::no, false).is_done;
 }
 
 ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker, RunAhead run_ahead) {
     saga.now = pg::clock_now();
     Saga *current = &saga;
-    const ItemOutcome outcome = run_step(current, item, worker);
+    const ItemOutcome outcome = run_step(current, item, worker, true);
     return settle(*current, outcome, run_ahead);
 }
 

@@ -40,7 +40,9 @@ struct ItemOutcome {
 /// lease that ran out, handles a deadline. Neither done nor gone: another session holds the saga,
 /// or a service has to do it. Inside with_spi.
 ItemOutcome run_item(const DueItem &item, std::string_view worker, RunAhead run_ahead);
-/// As above, for the item that follows.
+/// As run_item(), for what calls no function of a user: whether it was done. Writes the saga.
+bool run_without_handler(const DueItem &item, std::string_view worker);
+/// As run_item(), for the item that follows.
 ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker, RunAhead run_ahead);
 
 /// Records that the item's attempt failed, by an error of its handler or of the engine, unless

@@ -7,13 +7,13 @@
 namespace stacksaga {
 
 // running_handlers() -> TABLE(worker integer, pid integer, saga_id uuid, step_no smallint,
-//                             subscription_id integer, timeout_at timestamptz)
+//                             subscription_id integer, timeout_at timestamptz,
+//                             since timestamptz)
 STACKSAGA_FUNCTION(running_handlers) {
     pg::ResultSet result(fcinfo);
     CrashRecord record{};
     for (int32 number = 1; number <= workers_max; ++number) {
-        if (!read_crash_record(number, record) || record.kind == Recorded::nothing ||
-            record.timeout_at == 0)
+        if (!read_crash_record(number, record) || record.kind == Recorded::nothing)
             continue;
         const bool is_step = record.kind == Recorded::step;
         const int32 subscription = record.kind == Recorded::batch ? record.batch.subscription_id
@@ -22,7 +22,9 @@ STACKSAGA_FUNCTION(running_handlers) {
                    is_step ? pg::of(UUIDPGetDatum(&record.step.saga_id)) : pg::null(),
                    is_step ? pg::of(Int16GetDatum(record.step.step_no)) : pg::null(),
                    is_step ? pg::null() : pg::of(Int32GetDatum(subscription)),
-                   pg::of(TimestampTzGetDatum(record.timeout_at)));
+                   record.timeout_at == 0 ? pg::null()
+                                          : pg::of(TimestampTzGetDatum(record.timeout_at)),
+                   pg::of(TimestampTzGetDatum(record.since)));
     }
     return result.finish();
 }

@@ -14,6 +14,7 @@
 #include "src/worker/crash_charge.hpp"
 #include "src/worker/maintenance.hpp"
 #include "src/worker/poll.hpp"
+#include "src/worker/timekeeper.hpp"
 #include "src/worker/worker_process.hpp"
 
 #include "pg/clock.hpp"
@@ -84,7 +85,6 @@ struct Worker {
     int64 report_at = 0;
     Stats stats;
 };
-constexpr int deadlock_timeout_ms = 100;
 
 constinit Worker self{};
 constinit LoopGuard loop_guard{};
@@ -354,6 +354,7 @@ void beat_and_settle() {
     if (change.opens_in > 0)
         interval = std::min(interval, change.opens_in);
     self.beat_at = now + interval;
+    ensure_timekeeper();
 }
 
 // ----------------------------------------------------------------------------- the turn
@@ -490,16 +491,8 @@ void connect(Oid database) {
     BackgroundWorkerUnblockSignals();
     if (self.order.supervisor == Supervisor::postmaster)
         on_proc_exit(at_exit, 0);
-    BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+    connect_to_database(database);
     is_connected = true;
-    SetConfigOption("application_name", MyBgworkerEntry->bgw_name, PGC_USERSET, PGC_S_SESSION);
-    // What an administrator chose for sessions that people open must not change what a worker sees.
-    SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_SESSION);
-    SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION);
-    // A session that waits for this worker waits as long as its deadlock lasts.
-    if (DeadlockTimeout > deadlock_timeout_ms)
-        SetConfigOption("deadlock_timeout", psprintf("%d", deadlock_timeout_ms), PGC_SUSET,
-                        PGC_S_SESSION);
     pg::in_transaction([] {
         self.database = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
         sweep_crash_records();

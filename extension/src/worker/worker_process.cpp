@@ -19,7 +19,20 @@ LOCKTAG tag_of(Oid database, uint32 number) {
     return pg::lock_tag(pg::LockClass::worker, number, 0, database);
 }
 
+// A session that waits for this process waits as long as its deadlock lasts.
+constexpr int deadlock_timeout_ms = 100;
+
 } // namespace
+
+void connect_to_database(Oid database) {
+    BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+    SetConfigOption("application_name", MyBgworkerEntry->bgw_name, PGC_USERSET, PGC_S_SESSION);
+    SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_SESSION);
+    SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION);
+    if (DeadlockTimeout > deadlock_timeout_ms)
+        SetConfigOption("deadlock_timeout", psprintf("%d", deadlock_timeout_ms), PGC_SUSET,
+                        PGC_S_SESSION);
+}
 
 WorkerOrder worker_order() {
     WorkerOrder order;

@@ -23,6 +23,13 @@ struct WorkerOrder {
 static_assert(sizeof(WorkerOrder) <= BGW_EXTRALEN);
 static_assert(std::is_trivially_copyable_v<WorkerOrder>);
 
+/// The number of the process that works beside the workers (timekeeper.hpp).
+inline constexpr int32 timekeeper_number = workers_max + 1;
+
+/// Connects this process to the database, as a session of the engine's own: what an administrator
+/// chose for sessions that people open must not change what it sees.
+void connect_to_database(Oid database);
+
 /// The order that this worker process was started with.
 WorkerOrder worker_order();
 

@@ -1,0 +1,206 @@
+#include "src/worker/timekeeper.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/compat.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
+#include "pg/settings.hpp"
+#include "pg/transaction.hpp"
+#include "src/common/extension_lock.hpp"
+#include "src/common/loop_guard.hpp"
+#include "src/handler/crash_record.hpp"
+#include "src/ring/node.hpp"
+#include "src/schedule/due_schedules.hpp"
+#include "src/worker/maintenance.hpp"
+#include "src/worker/timed_items.hpp"
+#include "src/worker/worker_process.hpp"
+
+extern "C" {
+extern PGDLLEXPORT void stacksaga_timekeeper_main(Datum main_arg);
+}
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int64 look_interval_us = USECS_PER_SEC / 2;
+constexpr int64 handler_is_slow_us = USECS_PER_SEC;
+// A worker that ended starts again, or its database is being dropped.
+constexpr int64 idle_max_us = 10 * USECS_PER_SEC;
+
+constinit pg::Statement find_nodes{
+    "SELECT node, ring_id, incarnation FROM stacksaga.node WHERE pid = $1",
+    pg::Plans::by_statistics};
+
+struct BusyNode {
+    NodeIdentity identity;
+    const char *name;
+};
+struct BusyNodes {
+    BusyNode *list;
+    size_t count;
+};
+
+/// What this process knows. Instants are of the steady clock.
+struct Timekeeper {
+    MemoryContext memory = nullptr;
+    Oid extension = InvalidOid;
+    int64 worker_seen_at = 0;
+    int64 look_at = 0;
+    int64 maintain_at = 0;
+};
+constinit Timekeeper self{};
+constinit LoopGuard loop_guard{};
+
+/// One part of what it does: an error keeps no other part from being done.
+template <class F> void guarded(LoopGuard &guard, F &&part) {
+    if (guard.remaining() > 0)
+        return;
+    guard.guard([&] {
+        part();
+        return true;
+    });
+}
+
+/// Whether the extension is here. Ends the process when it is gone or was re-created, and when
+/// another session waits for the database to have no sessions: a worker starts it again.
+bool has_extension() {
+    ExtensionLock state = ExtensionLock::busy;
+    Oid extension = InvalidOid;
+    bool is_wanted = false;
+    pg::in_transaction([&] {
+        is_wanted = is_database_wanted();
+        if (!is_wanted)
+            state = lock_extension(&extension);
+    });
+    if (is_wanted || state == ExtensionLock::absent ||
+        (OidIsValid(self.extension) && OidIsValid(extension) && self.extension != extension))
+        proc_exit(0);
+    if (state == ExtensionLock::held)
+        self.extension = extension;
+    return state == ExtensionLock::held;
+}
+
+void leave_if_alone(int64 now) {
+    if (count_workers(MyDatabaseId, workers_max) > 0)
+        self.worker_seen_at = now;
+    else if (pg::settings.workers == 0 || now - self.worker_seen_at > idle_max_us)
+        proc_exit(0);
+}
+
+/// The nodes of the workers that have been in a handler for long.
+BusyNodes busy_nodes() {
+    BusyNodes busy{.list = nullptr, .count = 0};
+    CrashRecord record{};
+    for (int32 number = 1; number <= workers_max; ++number) {
+        if (!read_crash_record(number, record) || !has_run_for(record, handler_is_slow_us))
+            continue;
+        pg::in_transaction([&] {
+            require_extension();
+            pg::with_spi([&] {
+                const pg::Rows rows = find_nodes.run(pg::param(record.pid));
+                const size_t count = busy.count + static_cast<size_t>(rows.count());
+                MemoryContext before = MemoryContextSwitchTo(self.memory);
+                auto *list = static_cast<BusyNode *>(palloc(sizeof(BusyNode) * (count + 1)));
+                std::copy_n(busy.list, busy.count, list);
+                for (uint64 i = 0; i < rows.count(); ++i) {
+                    const std::string_view name = rows.text(i, 0);
+                    list[busy.count + i] = {
+                        .identity = {.ring_id = rows.int4(i, 1), .incarnation = rows.int8(i, 2)},
+                        .name = pnstrdup(name.data(), name.size())};
+                }
+                MemoryContextSwitchTo(before);
+                busy = {.list = list, .count = count};
+            });
+        });
+    }
+    return busy;
+}
+
+void act_for(const BusyNode &node, bool maintains) {
+    static constinit LoopGuard beats{}, schedules{}, items{}, maintenance{};
+    guarded(beats, [&] {
+        pg::in_transaction([&] {
+            require_extension();
+            pg::commit_locally();
+            beat_for(node.identity);
+        });
+    });
+    guarded(schedules, [&] {
+        if (are_schedules_due(node.identity))
+            fire_schedules(node.identity);
+    });
+    guarded(items, [&] {
+        const int64 rest = run_timed_items(node.identity, node.name, self.memory);
+        self.look_at = std::max(self.look_at, pg::steady_now() + rest);
+    });
+    if (maintains)
+        guarded(maintenance, [&] {
+            self.maintain_at = std::min(self.maintain_at, run_maintenance(node.identity));
+        });
+}
+
+/// One round; true when it succeeded.
+bool work() {
+    const int64 now = pg::steady_now();
+    const int64 rest = std::clamp<int64>(self.look_at - now, 0, look_interval_us);
+    WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+              static_cast<long>((rest + 999) / 1000), pg::wait_event_of_worker());
+    ResetLatch(MyLatch);
+    CHECK_FOR_INTERRUPTS();
+    if (ConfigReloadPending) {
+        ConfigReloadPending = false;
+        ProcessConfigFile(PGC_SIGHUP);
+    }
+    self.look_at = std::max(self.look_at, pg::steady_now() + look_interval_us);
+    leave_if_alone(pg::steady_now());
+    if (!has_extension() || loop_guard.remaining() > 0)
+        return false;
+    const BusyNodes busy = busy_nodes();
+    const bool maintains = pg::steady_now() >= self.maintain_at;
+    if (maintains)
+        self.maintain_at = pg::steady_now() + maintenance_interval_us;
+    for (size_t i = 0; i < busy.count; ++i)
+        act_for(busy.list[i], maintains);
+    pgstat_report_stat(false); // autovacuum learns of our writes by this alone
+    return true;
+}
+
+} // namespace
+
+void ensure_timekeeper() {
+    if (is_worker_running(MyDatabaseId, timekeeper_number))
+        return;
+    BackgroundWorker process{};
+    snprintf(process.bgw_name, BGW_MAXLEN, "stacksaga timekeeper");
+    snprintf(process.bgw_type, BGW_MAXLEN, "stacksaga timekeeper");
+    process.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+    process.bgw_start_time = BgWorkerStart_RecoveryFinished;
+    process.bgw_restart_time = BGW_NEVER_RESTART;
+    snprintf(process.bgw_library_name, sizeof process.bgw_library_name, "stacksaga");
+    snprintf(process.bgw_function_name, BGW_MAXLEN, "stacksaga_timekeeper_main");
+    process.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
+    RegisterDynamicBackgroundWorker(&process, nullptr);
+}
+
+} // namespace stacksaga
+
+extern "C" void stacksaga_timekeeper_main(Datum database) {
+    using namespace stacksaga;
+    pqsignal(SIGHUP, SignalHandlerForConfigReload);
+    pqsignal(SIGTERM, die);
+    BackgroundWorkerUnblockSignals();
+    connect_to_database(DatumGetObjectId(database));
+    if (!take_worker_number(timekeeper_number))
+        proc_exit(0); // of two that start at once the second one ends
+    self.memory =
+        AllocSetContextCreate(TopMemoryContext, "stacksaga timekeeper", ALLOCSET_DEFAULT_SIZES);
+    self.worker_seen_at = self.look_at = pg::steady_now();
+    self.maintain_at = self.look_at + maintenance_interval_us;
+    pgstat_report_activity(STATE_IDLE, nullptr);
+    for (;;) {
+        MemoryContextReset(self.memory);
+        MemoryContextSwitchTo(self.memory);
+        loop_guard.guard([] { return work(); });
+    }
+}
