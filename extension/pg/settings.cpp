@@ -23,6 +23,7 @@ constexpr int outbox_retention_default = 3 * 24 * 60 * 60;
 constexpr int message_timeout_default = 30 * 1000;
 constexpr int poll_interval_default = 1000, poll_interval_min = 10, poll_interval_max = 60 * 1000;
 constexpr double retry_budget_default = 0.2, retry_budget_max = 1000;
+constexpr int worker_stall_timeout_default = 60 * 1000;
 constexpr int workers_default = 1, workers_max = 64;
 
 const config_enum_entry coordination_options[] = {
@@ -53,6 +54,26 @@ bool check_ring_name(char **value, void **, GucSource) {
     if (length == 0 || length > 63) {
         GUC_check_errdetail("The name must be 1 to 63 bytes long.");
         return false;
+    }
+    return true;
+}
+
+/// Names in double quotes keep their blanks and commas.
+bool check_worker_rings(char **value, void **, GucSource) {
+    List *rings = NIL;
+    if (!SplitGUCList(pstrdup(*value), ',', &rings)) {
+        GUC_check_errdetail("The value is not a list of names.");
+        return false;
+    }
+    ListCell *cell;
+    foreach (cell, rings) {
+        const std::string_view ring = static_cast<const char *>(lfirst(cell));
+        const size_t slash = ring.find('/');
+        if (slash == std::string_view::npos || slash == 0 || slash + 1 == ring.size()) {
+            GUC_check_errdetail("\"%s\" is not a region and a cluster.", ring.data());
+            GUC_check_errhint("Write each ring as region/cluster, such as default/default.");
+            return false;
+        }
     }
     return true;
 }
@@ -158,10 +179,34 @@ void define_settings() {
         "stacksaga.saga_retention", "Sets how long a completed saga is kept after its end.",
         "-1 keeps them for ever.", &values.saga_retention, saga_retention_default, -1, INT_MAX,
         PGC_SIGHUP, allow_in_parallel | GUC_UNIT_S, nullptr, nullptr, nullptr);
+    DefineCustomStringVariable(
+        "stacksaga.worker_rings", "Lists the rings that workers serve, as region/cluster.",
+        "Empty: every ring of their database.", &values.worker_rings, "", PGC_SIGHUP,
+        allow_in_parallel | GUC_LIST_INPUT, check_worker_rings, nullptr, nullptr);
+    DefineCustomIntVariable("stacksaga.worker_stall_timeout",
+                            "Sets how long a worker may not run in the middle of a transaction.",
+                            "Then its process is ended, and others take its slots. 0: never.",
+                            &values.worker_stall_timeout, worker_stall_timeout_default, 0, INT_MAX,
+                            PGC_SIGHUP, allow_in_parallel | GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.workers", "Sets how many workers a database gets.", nullptr,
                             &values.workers, workers_default, 0, workers_max, PGC_SIGHUP,
                             allow_in_parallel, nullptr, nullptr, nullptr);
     reserve_settings_prefix("stacksaga");
+}
+
+bool is_ring_served(std::string_view region, std::string_view cluster) {
+    List *rings = NIL;
+    if (settings.worker_rings[0] == '\0' ||
+        !SplitGUCList(pstrdup(settings.worker_rings), ',', &rings))
+        return true;
+    ListCell *cell;
+    foreach (cell, rings) {
+        const std::string_view ring = static_cast<const char *>(lfirst(cell));
+        if (ring.size() == region.size() + 1 + cluster.size() && ring.starts_with(region) &&
+            ring[region.size()] == '/' && ring.ends_with(cluster))
+            return true;
+    }
+    return false;
 }
 
 } // namespace stacksaga::pg

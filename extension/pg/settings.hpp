@@ -24,8 +24,10 @@ struct Settings {
     int outbox_retention; ///< s
     int poll_interval;    ///< ms
     char *region;
-    double retry_budget; ///< retries for each first attempt; negative: no limit
-    int saga_retention;  ///< s; negative: for ever
+    double retry_budget;      ///< retries for each first attempt; negative: no limit
+    int saga_retention;       ///< s; negative: for ever
+    char *worker_rings;       ///< empty: all
+    int worker_stall_timeout; ///< ms; 0: none
     int workers;
 };
 /// Read everywhere, written by settings.cpp alone.
@@ -45,5 +47,9 @@ template <class F> bool for_each_database(F &&each) {
         each(static_cast<const char *>(lfirst(cell)));
     return true;
 }
+
+/// Whether the background workers of a database serve this ring: stacksaga.worker_rings lists it as
+/// region/cluster, or is empty.
+bool is_ring_served(std::string_view region, std::string_view cluster);
 
 } // namespace stacksaga::pg

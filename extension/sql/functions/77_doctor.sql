@@ -87,6 +87,12 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_settings IS
     'Internal: returns what doctor() says of settings';
 
+CREATE OR REPLACE FUNCTION stacksaga_internal.is_ring_served(region text, cluster text) RETURNS boolean
+LANGUAGE c STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_is_ring_served';
+COMMENT ON FUNCTION stacksaga_internal.is_ring_served IS
+    'Internal: returns whether stacksaga.worker_rings lists a ring, or is empty';
+
 CREATE OR REPLACE FUNCTION stacksaga_internal.running_handlers()
 RETURNS TABLE (
     worker integer, pid integer, saga_id uuid, step_no smallint, subscription_id integer,
@@ -153,6 +159,24 @@ AS $$
       FROM stacksaga_internal.handlers_at_work() AS h, number
      WHERE h.since < clock_timestamp() - interval '2 seconds'
        AND (h.timeout_at IS NULL OR h.timeout_at >= clock_timestamp())
+    UNION ALL
+    SELECT 'warning', 'rings', format(
+               'stacksaga.region and stacksaga.cluster name the ring (%s, %s), which does not exist: no work can be '
+               'started there', s.region, s.cluster),
+           format('SELECT stacksaga.create_ring(%L, %L); -- or correct stacksaga.region and stacksaga.cluster',
+                  s.region, s.cluster)
+      FROM (SELECT stacksaga_internal.setting('region'), stacksaga_internal.setting('cluster')) AS s(region, cluster)
+     WHERE NOT EXISTS (SELECT FROM stacksaga.ring r WHERE r.region = s.region AND r.cluster = s.cluster)
+    UNION ALL
+    SELECT 'warning', 'rings', format(
+               'no background worker serves ring (%s, %s), and work of it is due since %s', r.region, r.cluster, d.due_at),
+           format('ALTER SYSTEM SET stacksaga.worker_rings = %L; -- and reload the server',
+                  concat(stacksaga_internal.setting('worker_rings'), ', ',
+                         quote_ident(r.region || '/' || r.cluster)))
+      FROM stacksaga.ring r,
+           LATERAL (SELECT stacksaga_internal.oldest_due_of_workers(r.ring_id)) AS d(due_at)
+     WHERE NOT stacksaga_internal.is_ring_served(r.region, r.cluster)
+       AND d.due_at < stacksaga.clock_now() - interval '5 seconds'
     UNION ALL
     SELECT 'info', 'standby', 'this server is a standby: nothing runs here before it is promoted',
            'Look at the primary.'

@@ -28,9 +28,9 @@ void set_kind(Recorded kind) {
 }
 
 /// In a signal handler: notes that the process runs, also in the middle of a handler. The timer
-/// goes on while there is a record, so it costs nothing for each item.
+/// goes on to the end of the transaction, so it costs nothing for each item.
 void beat() {
-    is_beating = file != nullptr && file->kind != Recorded::nothing;
+    is_beating = file != nullptr && (file->kind != Recorded::nothing || IsTransactionState());
     if (is_beating == 0)
         return;
     file->alive_at = GetCurrentTimestamp();
@@ -195,6 +195,13 @@ void record_batch(const RecordedBatch &batch) {
 void record_nothing() {
     if (file != nullptr)
         set_kind(Recorded::nothing);
+}
+
+void record_beginning() {
+    if (file == nullptr)
+        return;
+    file->alive_at = GetCurrentTimestamp();
+    keep_beating();
 }
 
 void record_timeout(TimestampTz at) {

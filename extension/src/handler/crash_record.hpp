@@ -98,6 +98,9 @@ void record_verify(int32 verify_attempts); ///< of the step that was recorded
 void record_message(const RecordedMessage &message);
 void record_batch(const RecordedBatch &batch);
 void record_nothing();
+/// A transaction that will run items has begun: from now on the process notes that it runs, until
+/// the transaction ends.
+void record_beginning();
 /// Until when the handler that runs may do so; and that it did not end in time, in a signal
 /// handler.
 void record_timeout(TimestampTz at);

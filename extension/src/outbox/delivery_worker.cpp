@@ -16,6 +16,7 @@
 #include "src/outbox/delivery_owner.hpp"
 #include "src/outbox/log_generation.hpp"
 #include "src/outbox/log_tick.hpp"
+#include "src/ring/node_memory.hpp"
 
 namespace stacksaga {
 
@@ -102,6 +103,7 @@ size_t Delivery::count_together() const {
 }
 
 void Delivery::open(int32 room, bool /*is_guarded*/) {
+    record_beginning();
     gathering = {};
     done = 0;
     items = first_attempts = failures = 0;
@@ -188,13 +190,12 @@ int64 defer_retries(const NodeIdentity &node, int32 subscription_id, TimestampTz
 
 /// The worker's memory between turns, so that a turn without new messages costs two look-ups.
 struct WorkerState {
-    NodeIdentity node{};
     int64 tick = 0;
-    int64 looked_at = 0;   ///< when it last looked at every subscription
-    int64 maintain_at = 0; ///< when to maintain the log
+    int64 looked_at = 0; ///< when it last looked at every subscription
     bool is_idle = false;
 };
-constinit WorkerState state{};
+constinit NodeMemory<WorkerState> memories{};
+constinit int64 maintain_at = 0; ///< when to maintain the log, which all rings share
 
 struct Outlook {
     std::span<const int32> subscriptions;
@@ -233,11 +234,10 @@ Outlook look(int32 ring_id, MemoryContext memory) {
     return outlook;
 }
 
-bool may_rest(const NodeIdentity &node, const Outlook &outlook) {
+bool may_rest(const WorkerState &state, const Outlook &outlook) {
     const int64 poll_us = static_cast<int64>(pg::settings.poll_interval) * 1000;
-    return state.is_idle && state.node.ring_id == node.ring_id &&
-           state.node.incarnation == node.incarnation && state.tick == outlook.tick &&
-           outlook.next_due > pg::clock_now() && pg::steady_now() - state.looked_at < poll_us;
+    return state.is_idle && state.tick == outlook.tick && outlook.next_due > pg::clock_now() &&
+           pg::steady_now() - state.looked_at < poll_us;
 }
 
 /// Maintains the log from time to time, and spends at most half of the time on a backlog of that.
@@ -246,7 +246,7 @@ bool may_rest(const NodeIdentity &node, const Outlook &outlook) {
 void maintain_log_at_times(MemoryContext memory) {
     static constinit LoopGuard guard{};
     const int64 begun = pg::steady_now();
-    if (begun < state.maintain_at || guard.remaining() > 0)
+    if (begun < maintain_at || guard.remaining() > 0)
         return;
     bool more = false;
     guard.guard([&] {
@@ -258,7 +258,7 @@ void maintain_log_at_times(MemoryContext memory) {
         return true;
     });
     const int64 ended = pg::steady_now();
-    state.maintain_at = ended + (more ? ended - begun : maintenance_interval_us);
+    maintain_at = ended + (more ? ended - begun : maintenance_interval_us);
 }
 
 /// The worker's memory of a subscription.
@@ -360,13 +360,13 @@ DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory)
         .items = 0, .failures = 0, .deferred = 0, .more = false, .next_due = DT_NOEND};
     if (outlook.subscriptions.empty())
         return outcome;
-    if (may_rest(node, outlook)) {
+    WorkerState &state = memories.of(node);
+    if (may_rest(state, outlook)) {
         outcome.next_due = std::min(outlook.next_due, outlook.next_look);
         return outcome;
     }
     for (int32 id : outlook.subscriptions)
         deliver_guarded(node, id, outlook.next_due <= pg::clock_now(), memory, outcome);
-    state.node = node;
     state.tick = outlook.tick;
     state.looked_at = pg::steady_now();
     state.is_idle = !outcome.more && outcome.next_due == DT_NOEND; // none waits for its pause

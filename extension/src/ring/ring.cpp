@@ -67,7 +67,9 @@ void check_ring_name(std::string_view region, std::string_view cluster) {
     check_name(cluster, "cluster", ring_name_bytes_max);
 }
 
-Ring find_ring(std::string_view region, std::string_view cluster) {
+namespace {
+
+Ring find_ring_or(std::string_view region, std::string_view cluster, const char *hint) {
     if (const std::optional<Ring> ring = look_up(region, cluster))
         return *ring;
     pg::Rows rows = find_by_name.run(pg::param(region), pg::param(cluster));
@@ -75,8 +77,14 @@ Ring find_ring(std::string_view region, std::string_view cluster) {
         ereport(ERROR, (errcode(pg::sg404), errmsg("ring does not exist"),
                         errdetail("There is no ring with region \"%s\" and cluster \"%s\".",
                                   clip(region), clip(cluster)),
-                        errhint("Create it with stacksaga.create_ring().")));
+                        errhint("%s", hint)));
     return ring_of_rows(rows);
+}
+
+} // namespace
+
+Ring find_ring(std::string_view region, std::string_view cluster) {
+    return find_ring_or(region, cluster, "Create it with stacksaga.create_ring().");
 }
 
 bool is_default_ring_current() {
@@ -87,7 +95,9 @@ bool is_default_ring_current() {
 Ring current_ring() {
     if (is_default_ring_current())
         return default_ring;
-    return find_ring(pg::settings.region, pg::settings.cluster);
+    return find_ring_or(pg::settings.region, pg::settings.cluster,
+                        "Correct the settings stacksaga.region and stacksaga.cluster, or create "
+                        "the ring with stacksaga.create_ring().");
 }
 
 Ring ring_of_id(int32 ring_id) {
@@ -212,6 +222,13 @@ STACKSAGA_FUNCTION(ring_slots) {
     pg::ResultSet result(fcinfo);
     pg::with_spi([&] { add_ring_slots(arguments, result); });
     return pg::ResultSet::finish();
+}
+
+// is_ring_served(region, cluster) -> boolean
+STACKSAGA_FUNCTION(is_ring_served) {
+    pg::Arguments arguments(fcinfo);
+    PG_RETURN_BOOL(pg::is_ring_served(arguments.required_text(0, "region"),
+                                      arguments.required_text(1, "cluster")));
 }
 
 } // namespace stacksaga

@@ -6,6 +6,7 @@
 #include "pg/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/wake.hpp"
+#include "src/ring/node_memory.hpp"
 #include "src/schedule/firing.hpp"
 #include "src/schedule/schedule.hpp"
 
@@ -22,12 +23,12 @@ constexpr int64 contended_interval_us = USECS_PER_SEC;
 constexpr int64 check_interval_us = 60 * USECS_PER_SEC;
 
 struct State {
-    NodeIdentity node{};
     TimestampTz due_at = DT_NOBEGIN;
-    Oid table = InvalidOid;
-    bool has_changed = false; ///< since the last batch began
+    int64 changes = 0; ///< those that were known when the last batch began
 };
-constinit State state{};
+constinit NodeMemory<State> memories{};
+constinit int64 changes = 1; ///< of schedules
+constinit Oid watched_table = InvalidOid;
 constinit bool is_watching = false;
 
 Oid find_table() {
@@ -35,14 +36,12 @@ Oid find_table() {
 }
 
 void note_change(Datum, Oid table) {
-    if (OidIsValid(table) && table != state.table)
-        return;
-    state.has_changed = true;
-    state.due_at = DT_NOBEGIN;
+    if (!OidIsValid(table) || table == watched_table)
+        ++changes;
 }
 
 void watch() {
-    state.table = find_table();
+    watched_table = find_table();
     if (is_watching)
         return;
     pg::watch_relations(note_change);
@@ -50,17 +49,17 @@ void watch() {
 }
 
 /// One batch. state.due_at says when the next one is to be; after an error that is now.
-Firing fire_batch(const NodeIdentity &node) {
+Firing fire_batch(const NodeIdentity &node, State &state) {
     Firing fired{};
     TimestampTz next = DT_NOEND;
     pg::in_transaction([&] {
         require_extension();
         watch();
-        state.has_changed = false;
+        state.changes = changes;
         fired = pg::with_spi([&] { return fire_due_schedules(node.ring_id, runs_per_batch); });
         next = pg::with_spi([&] { return next_schedule_due(node.ring_id); });
     });
-    if (state.has_changed)
+    if (state.changes != changes)
         return fired;
     const TimestampTz now = pg::clock_now();
     if (next <= now && !fired.more)
@@ -72,13 +71,14 @@ Firing fire_batch(const NodeIdentity &node) {
 } // namespace
 
 bool are_schedules_due(const NodeIdentity &node) {
-    if (node.ring_id != state.node.ring_id || node.incarnation != state.node.incarnation)
-        state = {.node = node};
-    return state.due_at <= pg::clock_now();
+    return rest_until_schedules(node) == 0;
 }
 
-int64 rest_until_schedules() {
-    return state.due_at == DT_NOBEGIN ? 0 : std::max<int64>(0, state.due_at - pg::clock_now());
+int64 rest_until_schedules(const NodeIdentity &node) {
+    const State &state = memories.of(node);
+    if (state.changes != changes || state.due_at == DT_NOBEGIN)
+        return 0;
+    return std::max<int64>(0, state.due_at - pg::clock_now());
 }
 
 int64 fire_schedules(const NodeIdentity &node) {
@@ -86,7 +86,7 @@ int64 fire_schedules(const NodeIdentity &node) {
     int64 settled = 0;
     for (Firing fired{.settled = 0, .failures = 0, .more = true};
          fired.more && pg::steady_now() < end; settled += fired.settled)
-        fired = fire_batch(node);
+        fired = fire_batch(node, memories.of(node));
     return settled;
 }
 

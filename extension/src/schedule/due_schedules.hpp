@@ -8,7 +8,7 @@ namespace stacksaga {
 bool are_schedules_due(const NodeIdentity &node);
 
 /// Microseconds until are_schedules_due(), as far as this process knows; 0: now.
-int64 rest_until_schedules();
+int64 rest_until_schedules(const NodeIdentity &node);
 
 /// Starts what is due, batch after batch for a quarter of a second at most, each in a transaction
 /// of its own. Returns how many runs it settled. Called outside of a transaction; an error that is

@@ -53,6 +53,7 @@ void DueItems::plan() {
 }
 
 void DueItems::open(int32 room, bool is_guarded) {
+    record_beginning();
     next = first;
     end = std::min(first + room, size());
     steps_left = std::min(room, steps_max - total.steps);

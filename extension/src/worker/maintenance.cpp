@@ -9,6 +9,7 @@
 #include "src/common/extension_lock.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/dedupe/expiry.hpp"
+#include "src/ring/node_memory.hpp"
 #include "src/saga/contradiction.hpp"
 #include "src/saga/retention.hpp"
 #include "src/worker/saga_counter.hpp"
@@ -32,16 +33,16 @@ constinit pg::Statement find_slots{
     "   AND (owner = $2 OR owner IN (SELECT incarnation FROM stacksaga.node WHERE pid IS NULL))"};
 
 struct State {
-    NodeIdentity node{};
     RetentionMemory retention{};
     int64 fresh_at = 0;
 };
-constinit State state{};
+constinit NodeMemory<State> memories{};
 
-void refresh_memory(const NodeIdentity &node, int64 now) {
-    if (state.node.incarnation == node.incarnation && now < state.fresh_at)
-        return;
-    state = State{.node = node, .fresh_at = now + memory_us};
+State &fresh_memory(const NodeIdentity &node, int64 now) {
+    State &state = memories.of(node);
+    if (now >= state.fresh_at)
+        state = State{.retention = {}, .fresh_at = now + memory_us};
+    return state;
 }
 
 /// The slots of the node, in an order that begins anywhere: a backlog in some of them does not keep
@@ -73,7 +74,7 @@ template <class F> bool remove(int64 limit, F &&step) {
 
 int64 run_maintenance(const NodeIdentity &node) {
     const int64 begun = pg::steady_now();
-    refresh_memory(node, begun);
+    State &state = fresh_memory(node, begun);
     pg::in_transaction([] {
         require_extension();
         ensure_sagas_are_counted();

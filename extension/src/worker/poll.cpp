@@ -11,6 +11,7 @@
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
 #include "src/outbox/delivery_worker.hpp"
+#include "src/ring/node_memory.hpp"
 #include "src/worker/due_items.hpp"
 
 namespace stacksaga {
@@ -20,14 +21,15 @@ namespace {
 // So long batches follow each other before messages are delivered.
 constexpr int64 turn_time_max_us = 250 * 1000;
 
-constinit TurnState state{};
+constinit NodeMemory<TurnState> memories{};
 // Errors of delivery that belong to no subscription: sagas run meanwhile.
 constinit LoopGuard delivery_guard{};
 
-void restart_state(const NodeIdentity &node) {
-    const NodeIdentity &before = state.search.node();
-    if (before.ring_id != node.ring_id || before.incarnation != node.incarnation)
-        state = TurnState{.search = ItemSearch(node)};
+TurnState &state_of(const NodeIdentity &node) {
+    TurnState &state = memories.of(node);
+    if (state.search.node().incarnation != node.incarnation)
+        state.search = ItemSearch(node);
+    return state;
 }
 
 template <class F> void in_transaction(F &&body) {
@@ -38,7 +40,7 @@ template <class F> void in_transaction(F &&body) {
 }
 
 /// Runs batch after batch until a turn's time is over. Whether it ran all items.
-bool run_items(DueItems &items, MemoryContext memory) {
+bool run_items(TurnState &state, DueItems &items, MemoryContext memory) {
     const int64 end = pg::steady_now() + turn_time_max_us;
     for (bool is_first = true; !items.is_over() && (is_first || pg::steady_now() < end);
          is_first = false) {
@@ -69,7 +71,7 @@ DeliveryOutcome deliver(const NodeIdentity &node, MemoryContext memory) {
 } // namespace
 
 TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory) {
-    restart_state(node);
+    TurnState &state = state_of(node);
     state.name = name;
     const DeliveryOutcome delivered = deliver(node, memory);
     const TimestampTz now = pg::clock_now();
@@ -83,7 +85,7 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
     in_transaction([&] { found = state.search.find(now, memory); });
     outcome.next_due = std::min(outcome.next_due, found.next_due);
     DueItems items = due_items(state, found, memory);
-    const bool are_run = run_items(items, memory);
+    const bool are_run = run_items(state, items, memory);
     const DueItems::Counts &total = items.total;
     outcome.items += total.done;
     outcome.failures += total.failures;

@@ -12,6 +12,7 @@
 #include "src/ring/node.hpp"
 #include "src/schedule/due_schedules.hpp"
 #include "src/worker/maintenance.hpp"
+#include "src/worker/stalled_workers.hpp"
 #include "src/worker/timed_items.hpp"
 #include "src/worker/worker_process.hpp"
 
@@ -156,6 +157,8 @@ bool work() {
     leave_if_alone(pg::steady_now());
     if (!has_extension() || loop_guard.remaining() > 0)
         return false;
+    static constinit LoopGuard stalled{};
+    guarded(stalled, end_stalled_workers);
     const BusyNodes busy = busy_nodes();
     const bool maintains = pg::steady_now() >= self.maintain_at;
     if (maintains)

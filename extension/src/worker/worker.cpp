@@ -57,9 +57,25 @@ struct Stats {
     int64 failures = 0;
     int64 deferred = 0;
     int64 last_turn_us = 0;
-    int64 busy_us = 0; ///< since the last beat
     bool has_news = false;
 };
+
+/// What this process knows of one ring that it serves.
+struct Seat {
+    int32 ring_id;
+    NameData region;
+    NameData cluster;
+
+    bool is_registered;
+    NodeIdentity node;
+
+    int64 turn_at;
+    int64 beat_at;
+    int64 last_beat_at;
+    int64 maintain_at;
+    int64 busy_us; ///< since the last beat
+};
+static_assert(std::is_trivially_destructible_v<Seat>);
 
 /// What this process knows. Instants are of the steady clock.
 struct Worker {
@@ -71,19 +87,19 @@ struct Worker {
     bool is_absent = false;
     int64 absent_since = 0;
 
-    bool is_registered = false;
-    NodeIdentity node{};
-    NameData region{};
-    NameData cluster{};
+    Seat *seats = nullptr;
+    size_t seat_count = 0;
+    size_t first_seat = 0;   ///< of the next round: an error in one keeps no other waiting for long
+    Seat *current = nullptr; ///< that is worked in
+    bool lacks_own_ring = false;
 
     int64 check_at = 0;
-    int64 turn_at = 0;
+    int64 rings_at = 0;    ///< when to read which rings there are
     int64 quiet_until = 0; ///< a wake before this instant waits until then
-    int64 beat_at = 0;
-    int64 last_beat_at = 0;
-    int64 maintain_at = 0;
     int64 report_at = 0;
     Stats stats;
+
+    std::span<Seat> all_seats() const { return {seats, seat_count}; }
 };
 
 constinit Worker self{};
@@ -121,18 +137,23 @@ void at_exit(int code, Datum) {
 /// Removes the node, which does not return under this name, so that its slots are assigned again at
 /// once. (A worker that the supervisor restarts has the name, and takes over the slots.) If this
 /// fails, the missing heartbeats say the same later.
-void give_up_node() {
-    if (!self.is_registered)
+void give_up_node(Seat &seat) {
+    if (!seat.is_registered)
         return;
-    self.is_registered = false;
-    loop_guard.guard([] {
-        pg::in_transaction([] {
+    seat.is_registered = false;
+    loop_guard.guard([&] {
+        pg::in_transaction([&] {
             require_extension();
             pg::commit_locally();
-            leave_ring(self.node);
+            leave_ring(seat.node);
         });
         return true;
     });
+}
+
+void give_up_nodes() {
+    for (Seat &seat : self.all_seats())
+        give_up_node(seat);
 }
 
 bool is_database_listed() {
@@ -145,13 +166,13 @@ void check_still_wanted() {
     if (self.order.number > pg::settings.workers) {
         ereport(LOG, (errmsg("%s of database \"%s\" ends: stacksaga.workers is %d",
                              MyBgworkerEntry->bgw_name, self.database, pg::settings.workers)));
-        give_up_node();
+        give_up_nodes();
         leave_for_good();
     }
     if (self.order.supervisor == Supervisor::launcher && !is_database_listed()) {
         ereport(LOG, (errmsg("%s of database \"%s\" ends: stacksaga.databases no longer lists it",
                              MyBgworkerEntry->bgw_name, self.database)));
-        give_up_node();
+        give_up_nodes();
         leave_for_good();
     }
 }
@@ -171,11 +192,11 @@ void reload_settings() {
     ConfigReloadPending = false;
     ProcessConfigFile(PGC_SIGHUP);
     check_still_wanted();
-    if (strcmp(NameStr(self.region), pg::settings.region) != 0 ||
-        strcmp(NameStr(self.cluster), pg::settings.cluster) != 0)
-        give_up_node();
-    self.beat_at = 0;
-    self.maintain_at = 0; // something may have another retention now
+    self.rings_at = 0;
+    for (Seat &seat : self.all_seats()) {
+        seat.beat_at = 0;
+        seat.maintain_at = 0; // something may have another retention now
+    }
 }
 
 // ----------------------------------------------------------------------------- the extension
@@ -187,7 +208,9 @@ void wait_for_extension() {
     if (!self.is_absent) {
         self.is_absent = true;
         self.absent_since = now;
-        self.is_registered = false;
+        for (Seat &seat : self.all_seats())
+            seat.is_registered = false;
+        self.rings_at = 0;
         if (self.order.number == 1)
             ereport(LOG, (errmsg("database \"%s\" has no extension \"stacksaga\": %s waits for it",
                                  self.database, MyBgworkerEntry->bgw_name)));
@@ -236,29 +259,86 @@ bool has_extension() {
 
 // ----------------------------------------------------------------------------- the ring
 
-/// The name of a worker's node: short in the default ring. A node belongs to one ring for ever, so
-/// that in another ring it needs another name.
-const char *node_name(int32 number) {
-    const char *name = psprintf("worker-%d", number);
-    if (strcmp(NameStr(self.region), "default") == 0 &&
-        strcmp(NameStr(self.cluster), "default") == 0)
-        return name;
-    return psprintf("%s@%s/%s", name, NameStr(self.region), NameStr(self.cluster));
+constinit pg::Statement list_rings{
+    "SELECT ring_id, region, cluster FROM stacksaga.ring ORDER BY ring_id"};
+
+Seat *find_seat(int32 ring_id) {
+    const auto found = std::ranges::find(self.all_seats(), ring_id, &Seat::ring_id);
+    return found == self.all_seats().end() ? nullptr : &*found;
 }
 
-void register_self() {
-    namestrcpy(&self.region, pg::settings.region);
-    namestrcpy(&self.cluster, pg::settings.cluster);
+/// Says once that new work has no ring.
+void note_own_ring(bool is_there) {
+    if (!is_there && !self.lacks_own_ring && self.order.number == 1)
+        ereport(LOG, (errmsg("database \"%s\" has no ring with region \"%s\" and cluster \"%s\"",
+                             self.database, pg::settings.region, pg::settings.cluster),
+                      errhint("Correct the settings stacksaga.region and stacksaga.cluster, or "
+                              "create the ring with stacksaga.create_ring().")));
+    self.lacks_own_ring = !is_there;
+}
+
+/// Takes a seat in each ring that there is to be served, and gives up the others.
+void read_rings() {
+    constexpr int64 interval_us = 5 * USECS_PER_SEC;
+    Seat *seats = nullptr;
+    size_t count = 0;
+    pg::in_transaction([&] {
+        require_extension();
+        pg::with_spi([&] {
+            const pg::Rows rows = list_rings.run();
+            seats = static_cast<Seat *>(
+                MemoryContextAllocZero(TopMemoryContext, sizeof(Seat) * (rows.count() + 1)));
+            bool has_own = false;
+            for (uint64 i = 0; i < rows.count(); ++i) {
+                const std::string_view region = rows.text(i, 1), cluster = rows.text(i, 2);
+                has_own =
+                    has_own || (region == pg::settings.region && cluster == pg::settings.cluster);
+                if (!pg::is_ring_served(region, cluster))
+                    continue;
+                Seat &seat = seats[count++];
+                if (const Seat *known = find_seat(rows.int4(i, 0)))
+                    seat = *known;
+                seat.ring_id = rows.int4(i, 0);
+                namestrcpy(&seat.region,
+                           psprintf("%.*s", static_cast<int>(region.size()), region.data()));
+                namestrcpy(&seat.cluster,
+                           psprintf("%.*s", static_cast<int>(cluster.size()), cluster.data()));
+            }
+            note_own_ring(has_own);
+        });
+    });
+    const std::span<Seat> next{seats, count};
+    for (Seat &seat : self.all_seats())
+        if (std::ranges::find(next, seat.ring_id, &Seat::ring_id) == next.end())
+            give_up_node(seat);
+    if (self.seats != nullptr)
+        pfree(self.seats);
+    self.seats = seats;
+    self.seat_count = count;
+    self.rings_at = pg::steady_now() + interval_us;
+}
+
+/// The name of a worker's node: short in the default ring. A node belongs to one ring for ever, so
+/// that in another ring it needs another name.
+const char *node_name(const Seat &seat, int32 number) {
+    const char *name = psprintf("worker-%d", number);
+    if (strcmp(NameStr(seat.region), "default") == 0 &&
+        strcmp(NameStr(seat.cluster), "default") == 0)
+        return name;
+    return psprintf("%s@%s/%s", name, NameStr(seat.region), NameStr(seat.cluster));
+}
+
+void register_in(Seat &seat) {
     pg::in_transaction([&] {
         require_extension();
         pg::commit_locally();
-        const int32 ring_id = pg::with_spi([] { return current_ring().ring_id; });
-        self.node = {ring_id,
-                     register_worker_node(ring_id, node_name(self.order.number), MyProcPid)};
+        seat.node = {
+            seat.ring_id,
+            register_worker_node(seat.ring_id, node_name(seat, self.order.number), MyProcPid)};
     });
-    self.is_registered = true;
-    self.last_beat_at = pg::steady_now();
-    self.beat_at = 0;
+    seat.is_registered = true;
+    seat.last_beat_at = pg::steady_now();
+    seat.beat_at = 0;
     ereport(LOG, (errmsg("%s works in database \"%s\"", MyBgworkerEntry->bgw_name, self.database)));
 }
 
@@ -277,26 +357,28 @@ void report_stats() {
     self.report_at = pg::steady_now() + report_interval_us;
 }
 
-void drop_registration() {
+void drop_registration(Seat &seat) {
     ereport(LOG, (errmsg("%s of database \"%s\" was superseded as a node and registers again",
                          MyBgworkerEntry->bgw_name, self.database)));
-    self.is_registered = false;
+    seat.is_registered = false;
 }
 
 /// A granted slot is taken over at a heartbeat, so beats are no rarer than a fraction of a window.
-int64 beat_interval() {
+int64 beat_interval(const Seat &seat) {
     constexpr int64 beats_per_window = 8;
-    const core::RingSettings settings = read_settings(ring_of_id(self.node.ring_id));
+    const core::RingSettings settings = read_settings(ring_of_id(seat.ring_id));
     if (coordination() == pg::Coordination::standalone)
         return settings.heartbeat_interval;
     return std::min(settings.heartbeat_interval, settings.window_length / beats_per_window);
 }
 
+/// The attempt is one of the worker, whichever ring it was in.
 bool charge(const CrashRecord &record, int32 number) {
     bool is_charged = false;
     pg::in_transaction([&] {
         require_extension();
-        is_charged = pg::with_spi([&] { return charge_crash(record, node_name(number)); });
+        is_charged =
+            pg::with_spi([&] { return charge_crash(record, psprintf("worker-%d", number)); });
     });
     return is_charged;
 }
@@ -320,32 +402,32 @@ void charge_others() {
 }
 
 /// A heartbeat, and the slots that it brings. Each transaction takes as many as one may.
-void beat_and_settle() {
+void beat_and_settle(Seat &seat) {
     const int64 now = pg::steady_now();
-    const auto elapsed = static_cast<double>(std::max<int64>(1, now - self.last_beat_at));
-    const double load = std::min(1.0, static_cast<double>(self.stats.busy_us) / elapsed);
+    const auto elapsed = static_cast<double>(std::max<int64>(1, now - seat.last_beat_at));
+    const double load = std::min(1.0, static_cast<double>(seat.busy_us) / elapsed);
     int64 interval = 0;
     OwnershipChange change{};
     pg::in_transaction([&] {
         require_extension();
         pg::commit_locally();
-        beat(self.node, load,
+        beat(seat.node, load,
              {.turns = self.stats.turns,
               .items = self.stats.items,
               .failures = self.stats.failures});
-        interval = pg::with_spi([] { return beat_interval(); });
+        interval = pg::with_spi([&] { return beat_interval(seat); });
         report_stats();
-        change = settle_ownership(self.node, coordination() == pg::Coordination::standalone);
+        change = settle_ownership(seat.node, coordination() == pg::Coordination::standalone);
     });
-    self.stats.busy_us = 0;
-    self.last_beat_at = now;
+    seat.busy_us = 0;
+    seat.last_beat_at = now;
     if (change.superseded) {
-        drop_registration();
+        drop_registration(seat);
         return;
     }
     if (change.taken > 0) {
         charge_others();
-        self.turn_at = 0;
+        seat.turn_at = 0;
     }
     if (change.more)
         interval = 0;
@@ -353,7 +435,7 @@ void beat_and_settle() {
         interval = std::min(interval, contended_interval_us);
     if (change.opens_in > 0)
         interval = std::min(interval, change.opens_in);
-    self.beat_at = now + interval;
+    seat.beat_at = now + interval;
     ensure_timekeeper();
 }
 
@@ -367,11 +449,12 @@ int64 rest_after(const TurnOutcome &outcome) {
     return std::clamp<int64>(outcome.next_due - pg::clock_now(), 0, poll);
 }
 
-void take_turn() {
+void take_turn(Seat &seat) {
     Stats &stats = self.stats;
     const int64 begun = pg::steady_now();
     pgstat_report_activity(STATE_RUNNING, "stacksaga: a turn");
-    const TurnOutcome outcome = run_turn(self.node, node_name(self.order.number), self.memory);
+    const TurnOutcome outcome =
+        run_turn(seat.node, node_name(seat, self.order.number), self.memory);
     pgstat_report_activity(STATE_IDLE, nullptr);
     const int64 ended = pg::steady_now();
     ++stats.turns;
@@ -382,8 +465,8 @@ void take_turn() {
     const bool did_something = outcome.items > 0 || outcome.failures > 0 || outcome.deferred > 0;
     stats.has_news = stats.has_news || did_something;
     if (did_something)
-        stats.busy_us += ended - begun;
-    self.turn_at = outcome.more ? 0 : ended + rest_after(outcome);
+        seat.busy_us += ended - begun;
+    seat.turn_at = outcome.more ? 0 : ended + rest_after(outcome);
     self.quiet_until = did_something ? 0 : ended + quiet_us;
     if (!outcome.more && stats.has_news && ended >= self.report_at)
         pg::in_transaction([] {
@@ -394,28 +477,28 @@ void take_turn() {
 }
 
 /// When to fire schedules, on the steady clock.
-int64 schedules_at(int64 now) {
+int64 schedules_at(const Seat &seat, int64 now) {
     const int64 pause = schedule_guard.remaining();
-    return now + (pause > 0 ? pause : rest_until_schedules());
+    return now + (pause > 0 ? pause : rest_until_schedules(seat.node));
 }
 
-void fire_if_due() {
-    if (schedule_guard.remaining() > 0 || !are_schedules_due(self.node))
+void fire_if_due(Seat &seat) {
+    if (schedule_guard.remaining() > 0 || !are_schedules_due(seat.node))
         return;
     pgstat_report_activity(STATE_RUNNING, "stacksaga: schedules");
-    schedule_guard.guard([] {
-        if (fire_schedules(self.node) > 0)
-            self.turn_at = 0;
+    schedule_guard.guard([&] {
+        if (fire_schedules(seat.node) > 0)
+            seat.turn_at = 0;
         return true;
     });
     pgstat_report_activity(STATE_IDLE, nullptr);
 }
 
 /// Sets the next instant first, so that maintenance that fails each time does not displace turns.
-void maintain() {
-    self.maintain_at = pg::steady_now() + maintenance_interval_us;
+void maintain(Seat &seat) {
+    seat.maintain_at = pg::steady_now() + maintenance_interval_us;
     pgstat_report_activity(STATE_RUNNING, "stacksaga: maintenance");
-    self.maintain_at = run_maintenance(self.node);
+    seat.maintain_at = run_maintenance(seat.node);
     pgstat_report_activity(STATE_IDLE, nullptr);
 }
 
@@ -432,9 +515,12 @@ void keep_quiet() {
 
 void wait_for_work() {
     const int64 now = pg::steady_now();
-    int64 until = self.check_at;
-    if (self.is_registered)
-        until = std::min({until, self.turn_at, self.beat_at, self.maintain_at, schedules_at(now)});
+    int64 until = std::min(self.check_at, self.rings_at);
+    for (const Seat &seat : self.all_seats())
+        until = std::min(until, seat.is_registered
+                                    ? std::min({seat.turn_at, seat.beat_at, seat.maintain_at,
+                                                schedules_at(seat, now)})
+                                    : now);
     if (loop_guard.remaining() > 0)
         until = now + std::min(loop_guard.remaining(), check_interval_us);
     const long ms = static_cast<long>(std::clamp<int64>((until - now + 999) / 1000, 0, 1000));
@@ -443,35 +529,47 @@ void wait_for_work() {
     if ((events & WL_LATCH_SET) != 0) {
         keep_quiet();
         ResetLatch(MyLatch);
-        self.turn_at = 0;
+        for (Seat &seat : self.all_seats())
+            seat.turn_at = 0;
     }
     CHECK_FOR_INTERRUPTS();
     if (ConfigReloadPending)
         reload_settings();
 }
 
+/// What is due in one ring.
+void work_in(Seat &seat) {
+    self.current = &seat;
+    if (!seat.is_registered)
+        register_in(seat);
+    if (pg::steady_now() >= seat.beat_at)
+        beat_and_settle(seat);
+    if (seat.is_registered)
+        fire_if_due(seat);
+    if (seat.is_registered && pg::steady_now() >= seat.turn_at) {
+        take_turn(seat);
+        keep_number(); // a turn ends by releasing every lock of the session
+    }
+    if (seat.is_registered && pg::steady_now() >= seat.maintain_at)
+        maintain(seat);
+}
+
 /// One round; true when it succeeded.
 bool work() {
+    self.current = nullptr;
     wait_for_work();
     keep_number();
     const bool is_here = has_extension();
     self.check_at = pg::steady_now() + check_interval_us;
     if (!is_here || loop_guard.remaining() > 0)
         return false;
-    if (!self.is_registered)
-        register_self();
+    if (pg::steady_now() >= self.rings_at)
+        read_rings();
     if (predecessor_record().kind != Recorded::nothing)
         charge_predecessor();
-    if (pg::steady_now() >= self.beat_at)
-        beat_and_settle();
-    if (self.is_registered)
-        fire_if_due();
-    if (self.is_registered && pg::steady_now() >= self.turn_at) {
-        take_turn();
-        keep_number(); // a turn ends by releasing every lock of the session
-    }
-    if (self.is_registered && pg::steady_now() >= self.maintain_at)
-        maintain();
+    const size_t first = self.first_seat++;
+    for (size_t i = 0; i < self.seat_count; ++i)
+        work_in(self.seats[(first + i) % self.seat_count]);
     pgstat_report_stat(false); // autovacuum learns of our writes by this alone
     return true;
 }
@@ -480,8 +578,9 @@ bool work() {
     for (;;) {
         MemoryContextReset(self.memory);
         MemoryContextSwitchTo(self.memory);
-        if (!loop_guard.guard([] { return work(); }) && loop_guard.sqlstate() == pg::sg412)
-            self.is_registered = false;
+        if (!loop_guard.guard([] { return work(); }) && loop_guard.sqlstate() == pg::sg412 &&
+            self.current != nullptr)
+            self.current->is_registered = false;
     }
 }
 
