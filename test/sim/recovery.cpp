@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace stacksaga::sim {
 namespace {
@@ -148,10 +149,31 @@ void Schedule::check_agents() {
     }
 }
 
+/// Agents that workers name and that the ring has removed.
+std::set<std::string> Schedule::removed_agents() const {
+    std::set<std::string> removed;
+    for (const auto &[name, node] : world_.tables.nodes())
+        if (!node.agent.empty() && world_.tables.find(node.agent) == nullptr)
+            removed.insert(node.agent);
+    return removed;
+}
+
+/// With the row of a lost agent its weight is forgotten, which decided its workers' part: the next
+/// window goes by that. So two windows pass in which no agent is removed.
+void Schedule::await_window_after_removals() {
+    std::set<std::string> before;
+    for (auto removed = removed_agents(); removed != before; removed = removed_agents()) {
+        before = removed;
+        world_.run_until(world_.now() + 2 * settings_.window_length + 2 * daemon_interval);
+    }
+}
+
 void Schedule::run() {
     world_.run_until(windows_of_faults * settings_.window_length);
     calm();
     world_.run_until(world_.now() + time_to_recover());
+    if (is_coordinated())
+        await_window_after_removals();
     check_ownership();
     check_agents();
     if (is_coordinated())

@@ -6,6 +6,7 @@
 #include "node_actor.hpp"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ private:
     [[nodiscard]] Time time_to_recover() const;
     void check_ownership();
     void check_balance() const;
+    [[nodiscard]] std::set<std::string> removed_agents() const;
+    void await_window_after_removals();
     void check_agents();
     [[nodiscard]] bool is_assigned_by(const NodeRow &worker, const NodeRow &agent) const;
     [[nodiscard]] std::string agent_of(const NodeRow &node) const;
