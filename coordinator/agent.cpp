@@ -119,7 +119,7 @@ asio::awaitable<void> Agent::publish(const RingState &state, Instant window_star
     const SteadyTime begun = clock_.now();
     const std::vector<Node> nodes = co_await store_.nodes(settings_.ring);
     const std::vector<Slot> slots = co_await store_.assigned_slots(settings_.name, window_start);
-    const auto proposal = propose_part(window_start, state.strategy, settings_.name, nodes, slots);
+    const auto proposal = propose_part(window_start, state.rule(), settings_.name, nodes, slots);
     if (!proposal) {
         // The next turn tries again: the first worker or slot may come before the next window.
         co_return;

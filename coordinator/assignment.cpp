@@ -27,10 +27,10 @@ std::vector<std::int32_t> quotas(std::span<const Member> members,
 }
 
 std::vector<std::int32_t> assign(std::span<const Member> members,
-                                 std::span<const std::int32_t> owners, Strategy strategy) {
-    std::vector<std::byte> memory(core::assign_scratch_bytes(members.size(), owners.size()));
+                                 std::span<const std::int32_t> owners, AssignmentRule rule) {
+    std::vector<std::byte> memory(core::assign_scratch_bytes(members.size(), owners.size(), rule));
     std::vector<std::int32_t> next(owners.begin(), owners.end());
-    core::assign(views_of(members), next, strategy, core::Scratch(memory.data()));
+    core::assign(views_of(members), next, rule, core::Scratch(memory.data()));
     return next;
 }
 

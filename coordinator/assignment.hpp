@@ -25,6 +25,6 @@ quotas(std::span<const Member> members, std::span<const std::int32_t> held, std:
 
 /// The index of each slot's next owner; see core::assign().
 [[nodiscard]] std::vector<std::int32_t>
-assign(std::span<const Member> members, std::span<const std::int32_t> owners, Strategy strategy);
+assign(std::span<const Member> members, std::span<const std::int32_t> owners, AssignmentRule rule);
 
 } // namespace stacksaga::coordinator

@@ -191,7 +191,7 @@ asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instan
         throw StoreError(ErrorClass::refused,
                          fmt::format("ring {} has {} slots, but {} are listed",
                                      ring_text(ring.name), state.slots, slots.size()));
-    const auto proposal = propose(window_start, state.strategy, nodes, slots);
+    const auto proposal = propose(window_start, state.rule(), nodes, slots);
     if (!proposal) {
         if (!ring.deserted)
             log_.warn("no active node can be assigned slots, so no window is published",

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace stacksaga::coordinator {
@@ -25,7 +26,7 @@ constexpr const char *SQL_RING_STATE =
     "       (extract(epoch FROM window_length) * 1000000)::bigint,"
     "       (extract(epoch FROM publish_lead) * 1000000)::bigint,"
     "       strategy, slots, epoch,"
-    "       (extract(epoch FROM last_window) * 1000000)::bigint"
+    "       (extract(epoch FROM last_window) * 1000000)::bigint, virtual_nodes"
     "  FROM stacksaga.ring_state(region => $1::text, cluster => $2::text)";
 
 constexpr const char *SQL_NODES =
@@ -176,6 +177,8 @@ asio::awaitable<RingState> PgControlStore::ring_state(const RingName &ring) {
                     .last_window = std::nullopt};
     if (!rows->is_null(0, 6))
         state.last_window = Instant{Duration{rows->int64(0, 6)}};
+    state.virtual_nodes = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(rows->int64(0, 7), 1, core::virtual_nodes_max));
     co_return state;
 }
 

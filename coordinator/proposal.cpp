@@ -119,10 +119,10 @@ std::vector<Member> members_of_agent(std::span<const Node> nodes, std::string_vi
     return Ring(nodes).members_of(agent);
 }
 
-std::optional<Proposal> propose(Instant window_start, Strategy strategy,
+std::optional<Proposal> propose(Instant window_start, AssignmentRule rule,
                                 std::span<const Node> nodes, std::span<const Slot> slots) {
     const Ring ring(nodes);
-    const std::vector<Member> members = ring.members(strategy);
+    const std::vector<Member> members = ring.members(rule.strategy);
     std::vector<std::string_view> frozen(slots.size()); // the agent; empty: to be assigned
     std::vector<std::int32_t> owners;
     for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -138,7 +138,7 @@ std::optional<Proposal> propose(Instant window_start, Strategy strategy,
 
     std::vector<std::int32_t> next;
     if (!owners.empty())
-        next = assign(members, owners, strategy);
+        next = assign(members, owners, rule);
     Proposal proposal{window_start, {}, members.size(), 0};
     std::size_t assigned = 0;
     for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -154,7 +154,7 @@ std::optional<Proposal> propose(Instant window_start, Strategy strategy,
     return proposal;
 }
 
-std::optional<Proposal> propose_part(Instant window_start, Strategy strategy,
+std::optional<Proposal> propose_part(Instant window_start, AssignmentRule rule,
                                      std::string_view agent, std::span<const Node> nodes,
                                      std::span<const Slot> slots) {
     const std::vector<Member> members = members_of_agent(nodes, agent);
@@ -163,7 +163,7 @@ std::optional<Proposal> propose_part(Instant window_start, Strategy strategy,
     std::vector<std::int32_t> owners;
     for (const Slot &slot : slots)
         owners.push_back(slot.owner ? index_of(members, *slot.owner) : nobody);
-    const std::vector<std::int32_t> next = assign(members, owners, strategy);
+    const std::vector<std::int32_t> next = assign(members, owners, rule);
 
     Proposal proposal{window_start, {}, members.size(), 0, std::string(agent)};
     for (std::size_t i = 0; i < slots.size(); ++i) {

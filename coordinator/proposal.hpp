@@ -26,13 +26,13 @@ namespace stacksaga::coordinator {
 /// a worker owns counts as its agent's. A frozen agent keeps its slots; the other slots are
 /// assigned as if the ring had no more. Nothing when there are slots to assign but no node for
 /// them.
-[[nodiscard]] std::optional<Proposal> propose(Instant window_start, Strategy strategy,
+[[nodiscard]] std::optional<Proposal> propose(Instant window_start, AssignmentRule rule,
                                               std::span<const Node> nodes,
                                               std::span<const Slot> slots);
 
 /// An agent's part of a window: assigns the agent's slots (ascending, each with the worker of the
 /// agent that owns it) to its workers. Nothing when it has no slots or no worker for them.
-[[nodiscard]] std::optional<Proposal> propose_part(Instant window_start, Strategy strategy,
+[[nodiscard]] std::optional<Proposal> propose_part(Instant window_start, AssignmentRule rule,
                                                    std::string_view agent,
                                                    std::span<const Node> nodes,
                                                    std::span<const Slot> slots);

@@ -29,6 +29,7 @@ struct RingName {
     auto operator<=>(const RingName &) const = default;
 };
 
+using core::AssignmentRule;
 using core::Strategy;
 
 /// The settings of a ring and its latest window, as of `database_time`.
@@ -40,6 +41,9 @@ struct RingState {
     std::int32_t slots = 0; ///< > 0
     std::int64_t epoch = 0;
     std::optional<Instant> last_window; ///< start of the latest published window
+    std::int32_t virtual_nodes = core::virtual_nodes_default;
+
+    [[nodiscard]] AssignmentRule rule() const { return {strategy, virtual_nodes}; }
 };
 
 using core::NodeKind;

@@ -47,6 +47,15 @@ SELECT stacksaga.alter_ring('s', 'one', 'rebalance_delay', '0');
 SELECT count(*) FROM stacksaga.ring_setting WHERE ring_id = :one;
 SELECT stacksaga.create_ring('s', 'one', slots => 64) = :one AS same_again;
 
+-- The points of a node on the hash ring.
+SELECT stacksaga.alter_ring('s', 'one', 'virtual_nodes', '1024');
+SELECT virtual_nodes FROM stacksaga.ring_state('s', 'one');
+SELECT stacksaga.alter_ring('s', 'one', 'virtual_nodes', '128');
+SELECT virtual_nodes, count(s.setting) AS kept
+  FROM stacksaga.ring_state('s', 'one') LEFT JOIN stacksaga.ring_setting AS s ON s.ring_id = :one GROUP BY 1;
+SELECT v AS value, r.* FROM unnest(ARRAY['0', '1025', '-1', '1.5', ' 128', '', '10000000000000000000', '128 minutes']) WITH ORDINALITY AS v(v, n),
+       pg_temp.refused(format('SELECT stacksaga.alter_ring(%L, %L, %L, %L)', 's', 'one', 'virtual_nodes', v)) AS r ORDER BY n;
+
 -- Bad input changes nothing.
 SELECT count(*) AS rings FROM stacksaga.ring \gset before_
 SELECT c.call, r.* FROM (VALUES

@@ -29,9 +29,6 @@ struct Member {
 /// Slot without an owner among the members.
 inline constexpr std::int32_t nobody = -1;
 
-/// Points of one node on the hash ring of the `consistent` strategy.
-inline constexpr std::uint32_t virtual_nodes = 128;
-
 namespace assignment {
 
 /// Points and distances on the hash ring wrap around at 2^64.
@@ -97,18 +94,19 @@ inline Point point_of_slot(std::int32_t slot) {
 /// its top bits, where a few others are. A point is looked up the same way.
 class HashRing {
 public:
-    HashRing(std::span<const Member> members, std::span<std::int32_t> lacking, Scratch &scratch)
+    HashRing(std::span<const Member> members, std::span<std::int32_t> lacking,
+             std::int32_t virtual_nodes, Scratch &scratch)
         : lacking_(lacking) {
         const auto lacking_members = static_cast<std::size_t>(
             std::count_if(lacking.begin(), lacking.end(), [](std::int32_t n) { return n > 0; }));
-        const std::span<RingPoint> unsorted =
-            scratch.take<RingPoint>(lacking_members * virtual_nodes);
+        const auto copies = static_cast<std::uint32_t>(virtual_nodes);
+        const std::span<RingPoint> unsorted = scratch.take<RingPoint>(lacking_members * copies);
         std::size_t count = 0;
         for (std::size_t i = 0; i < members.size(); ++i) {
             if (lacking[i] <= 0)
                 continue;
             const PointsOfMember of_member(members[i].name);
-            for (std::uint32_t copy = 0; copy < virtual_nodes; ++copy)
+            for (std::uint32_t copy = 0; copy < copies; ++copy)
                 unsorted[count++] = {of_member[copy], static_cast<std::int32_t>(i)};
         }
         sort_into_buckets(unsorted, scratch);
@@ -117,8 +115,8 @@ public:
             skip_[i] = static_cast<std::uint32_t>(i + 1);
     }
 
-    static constexpr std::size_t scratch_bytes(std::size_t members) {
-        const std::size_t points = members * virtual_nodes;
+    static constexpr std::size_t scratch_bytes(std::size_t members, std::int32_t virtual_nodes) {
+        const std::size_t points = members * static_cast<std::size_t>(virtual_nodes);
         return 2 * Scratch::bytes_of<RingPoint>(points) + Scratch::bytes_of<std::uint32_t>(points) +
                2 * Scratch::bytes_of<std::uint32_t>(bucket_count(points) + 1);
     }
@@ -288,9 +286,9 @@ constexpr std::size_t quotas_scratch_bytes(std::size_t members) {
 /// consistent: every member ends within one slot of its weight's share, and as few slots move as
 /// that allows. A member that holds too much gives up the slots whose point is nearest before a
 /// point of a member that lacks some; a free slot goes to the first member that lacks some,
-/// clockwise from the slot's point. Points are made from Murmur3 hashes, 128 per member. (Karger et
-/// al. 1997, "Consistent hashing and random trees"; Mirrokni, Thorup, Zadimoghaddam 2016,
-/// "Consistent hashing with bounded loads".)
+/// clockwise from the slot's point. Points are made from Murmur3 hashes, `virtual_nodes` per
+/// member. (Karger et al. 1997, "Consistent hashing and random trees"; Mirrokni, Thorup,
+/// Zadimoghaddam 2016, "Consistent hashing with bounded loads".)
 ///
 /// contiguous: equal runs of slots, by weight where weights differ. The runs are in the order of
 /// the places that the members hold now, so that next to nothing moves when one comes, goes or is
@@ -299,7 +297,7 @@ constexpr std::size_t quotas_scratch_bytes(std::size_t members) {
 /// Cost: O(members log members + slots), plus what the points of the members that lack slots cost,
 /// linear in their number on average. Takes assign_scratch_bytes() of `scratch`.
 inline void assign(std::span<const Member> members, std::span<std::int32_t> owners,
-                   Strategy strategy, Scratch scratch) {
+                   AssignmentRule rule, Scratch scratch) {
     const auto slots = static_cast<std::int32_t>(owners.size());
     const std::span<std::int32_t> lacking = scratch.take<std::int32_t>(members.size());
     const std::span<std::int32_t> held = scratch.take<std::int32_t>(members.size());
@@ -308,7 +306,7 @@ inline void assign(std::span<const Member> members, std::span<std::int32_t> owne
             ++held[static_cast<std::size_t>(owner)];
     }
     quotas(members, held, slots, scratch, lacking);
-    if (strategy == Strategy::contiguous) {
+    if (rule.strategy == Strategy::contiguous) {
         assignment::assign_runs(owners, held, lacking, scratch);
         return;
     }
@@ -318,7 +316,7 @@ inline void assign(std::span<const Member> members, std::span<std::int32_t> owne
         lacking[i] = std::max(quota - held[i], 0);
         surplus[i] = std::max(held[i] - quota, 0);
     }
-    assignment::HashRing ring(members, lacking, scratch);
+    assignment::HashRing ring(members, lacking, rule.virtual_nodes, scratch);
     if (ring.empty())
         return; // quotas add up to the slots: nobody lacks any, so nobody has too many
     assignment::release_surplus(owners, surplus, ring, scratch);
@@ -328,9 +326,10 @@ inline void assign(std::span<const Member> members, std::span<std::int32_t> owne
     }
 }
 
-constexpr std::size_t assign_scratch_bytes(std::size_t members, std::size_t slots) {
+constexpr std::size_t assign_scratch_bytes(std::size_t members, std::size_t slots,
+                                           AssignmentRule rule) {
     return 3 * Scratch::bytes_of<std::int32_t>(members) + quotas_scratch_bytes(members) +
-           assignment::HashRing::scratch_bytes(members) +
+           assignment::HashRing::scratch_bytes(members, rule.virtual_nodes) +
            Scratch::bytes_of<assignment::Surplus>(slots);
 }
 

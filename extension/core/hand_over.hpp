@@ -35,16 +35,17 @@ class HandOver {
 public:
     /// `nodes` are sorted by name; `owners[slot]` is the slot's planned_owner(). The
     /// leaver must not take slots any more. Takes scratch_bytes() of `scratch`.
-    HandOver(std::span<const RingNode> nodes, Strategy strategy, std::int32_t leaver,
+    HandOver(std::span<const RingNode> nodes, AssignmentRule rule, std::int32_t leaver,
              std::span<const std::int32_t> owners, Scratch scratch)
-        : nodes_(nodes), strategy_(strategy), leaver_(leaver), owners_(owners), scratch_(scratch),
+        : nodes_(nodes), rule_(rule), leaver_(leaver), owners_(owners), scratch_(scratch),
           agents_(nodes, scratch_), part_(scratch_.take<std::int32_t>(owners.size())),
           next_(scratch_.take<std::int32_t>(owners.size())) {}
 
-    static constexpr std::size_t scratch_bytes(std::size_t nodes, std::size_t slots) {
+    static constexpr std::size_t scratch_bytes(std::size_t nodes, std::size_t slots,
+                                               AssignmentRule rule) {
         return Scratch::bytes_of<Agents::Standing>(nodes) +
                2 * Scratch::bytes_of<std::int32_t>(slots) + 2 * Members::scratch_bytes(nodes) +
-               assign_scratch_bytes(nodes, slots);
+               assign_scratch_bytes(nodes, slots, rule);
     }
 
     /// Writes into `successors` the node that gets each slot of the leaver; nobody where there is
@@ -86,7 +87,7 @@ private:
 
     /// Assigns the first `count` slots of part_, whose owners next_ says as members.
     void assign_slots(const Members &members, std::size_t count) {
-        assign(members.members, next_.first(count), strategy_, scratch_);
+        assign(members.members, next_.first(count), rule_, scratch_);
     }
 
     /// By the agent's rule: the leaver's slots, or those that `successors` gives to the agent.
@@ -120,7 +121,7 @@ private:
 
     /// By the master's rule, and then by the rule of each agent that gets something.
     void assign_ring(std::span<std::int32_t> successors) {
-        const Members members = members_of(nodes_, agents_, strategy_, scratch_);
+        const Members members = members_of(nodes_, agents_, rule_.strategy, scratch_);
         if (members.members.empty())
             return;
         std::size_t count = 0;
@@ -144,7 +145,7 @@ private:
     }
 
     std::span<const RingNode> nodes_;
-    Strategy strategy_;
+    AssignmentRule rule_;
     std::int32_t leaver_;
     std::span<const std::int32_t> owners_;
     Scratch scratch_;

@@ -19,6 +19,33 @@ enum class Strategy : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 2> strategy_names{"consistent", "contiguous"};
 
+/// Points of one node on the hash ring of the `consistent` strategy.
+inline constexpr std::int32_t virtual_nodes_default = 128;
+inline constexpr std::int32_t virtual_nodes_max = 1024;
+
+/// From 1 to `virtual_nodes_max`, in digits.
+constexpr std::optional<std::int32_t> virtual_nodes_of(std::string_view text) {
+    std::int32_t value = 0;
+    for (const char digit : text) {
+        if (digit < '0' || digit > '9' || value > virtual_nodes_max)
+            return std::nullopt;
+        value = 10 * value + (digit - '0');
+    }
+    if (value < 1 || value > virtual_nodes_max)
+        return std::nullopt;
+    return value;
+}
+
+/// What decides who gets which slot, besides the nodes.
+struct AssignmentRule {
+    constexpr AssignmentRule(Strategy the_strategy, // NOLINT: a strategy alone is a rule
+                             std::int32_t points = virtual_nodes_default)
+        : strategy(the_strategy), virtual_nodes(points) {}
+
+    Strategy strategy;
+    std::int32_t virtual_nodes;
+};
+
 /// What ownership is worth in a window that nobody published.
 enum class MissingWindow : std::uint8_t {
     keep,  ///< it stays until the slot is taken over
@@ -41,7 +68,10 @@ struct RingSettings {
     std::int64_t rebalance_delay = 0;
     std::int64_t checkpoint_interval = 10 * second_us;
     Strategy strategy = Strategy::consistent;
+    std::int32_t virtual_nodes = virtual_nodes_default;
     MissingWindow on_missing_window = MissingWindow::keep;
+
+    constexpr AssignmentRule rule() const { return {strategy, virtual_nodes}; }
     friend constexpr bool operator==(const RingSettings &, const RingSettings &) = default;
 };
 
@@ -61,6 +91,7 @@ inline constexpr std::array interval_settings{
     IntervalSetting{"checkpoint_interval", &RingSettings::checkpoint_interval, 10 * millisecond_us},
 };
 inline constexpr std::string_view strategy_setting = "strategy";
+inline constexpr std::string_view virtual_nodes_setting = "virtual_nodes";
 inline constexpr std::string_view missing_window_setting = "on_missing_window";
 
 constexpr const IntervalSetting *find_interval_setting(std::string_view name) {

@@ -29,7 +29,8 @@ std::vector<std::int32_t> choose_successors(const View &view, core::Strategy str
     for (const SlotRow &slot : slots)
         owners.push_back(core::planned_owner(view.nodes, view.leaver, view.index_of(slot.owner),
                                              view.index_of(slot.next_owner)));
-    std::vector<std::byte> memory(core::HandOver::scratch_bytes(view.nodes.size(), owners.size()));
+    std::vector<std::byte> memory(
+        core::HandOver::scratch_bytes(view.nodes.size(), owners.size(), strategy));
     std::vector<std::int32_t> successors(owners.size());
     core::HandOver(view.nodes, strategy, view.leaver, owners, core::Scratch(memory.data()))
         .choose_for_all(successors);

@@ -104,7 +104,8 @@ COMMENT ON FUNCTION stacksaga.node_ranges IS
 
 CREATE OR REPLACE FUNCTION stacksaga.ring_state(region text, cluster text)
 RETURNS TABLE (database_time timestamptz, window_length interval, publish_lead interval,
-               strategy text, slots integer, epoch bigint, last_window timestamptz)
+               strategy text, slots integer, epoch bigint, last_window timestamptz,
+               virtual_nodes integer)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 ROWS 1
 AS 'MODULE_PATHNAME', 'stacksaga_ring_state';

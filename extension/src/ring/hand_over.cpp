@@ -20,7 +20,7 @@ namespace {
 struct View {
     RingNodes ring;
     std::span<SlotRow> slots;
-    core::Strategy strategy;
+    core::AssignmentRule rule;
     int32 leaver;
 
     bool takes(int32 node) const { return core::keeps_slots(ring.nodes, leaver, node); }
@@ -41,7 +41,7 @@ void keep_processes_alone(View &view) {
             has_process || (view.ring.facts[i].is_process && view.takes(static_cast<int32>(i)));
     if (!has_process)
         return;
-    view.strategy = core::Strategy::contiguous;
+    view.rule = core::Strategy::contiguous;
     for (size_t i = 0; i < view.ring.nodes.size(); ++i) {
         core::RingNode &node = view.ring.nodes[i];
         node.weight = 1;
@@ -54,7 +54,7 @@ void keep_processes_alone(View &view) {
 View view_of(const Ring &ring, const NodeIdentity &node) {
     View view{.ring = read_ring_nodes(ring, pg::clock_now(), true),
               .slots = {},
-              .strategy = read_settings(ring).strategy,
+              .rule = read_settings(ring).rule(),
               .leaver = core::nobody};
     view.leaver = view.ring.find(node.incarnation);
     if (view.leaver == core::nobody)
@@ -79,10 +79,11 @@ std::span<int32> choose_successors(const View &view) {
         owners[i] =
             core::planned_owner(view.ring.nodes, view.leaver, view.ring.find(view.slots[i].owner),
                                 view.ring.find(view.slots[i].next_owner));
-    const size_t bytes = core::HandOver::scratch_bytes(view.ring.nodes.size(), owners.size());
+    const size_t bytes =
+        core::HandOver::scratch_bytes(view.ring.nodes.size(), owners.size(), view.rule);
     auto *memory = static_cast<std::byte *>(MemoryContextAllocHuge(CurrentMemoryContext, bytes));
     const std::span<int32> successors = make_list<int32>(owners.size());
-    core::HandOver(view.ring.nodes, view.strategy, view.leaver, owners, core::Scratch(memory))
+    core::HandOver(view.ring.nodes, view.rule, view.leaver, owners, core::Scratch(memory))
         .choose_for_all(successors);
     return successors;
 }

@@ -178,7 +178,8 @@ void add_ring_state(const pg::Arguments &arguments, pg::ResultSet &result) {
                pg::of(pg::interval_of_microseconds(settings.publish_lead)),
                pg::of(PointerGetDatum(pg::make_text(strategy))), pg::of(Int32GetDatum(ring.slots)),
                pg::of(Int64GetDatum(ring_epoch(ring.ring_id))),
-               last.empty() ? pg::null() : pg::of(TimestampTzGetDatum(last.time(0, 0))));
+               last.empty() ? pg::null() : pg::of(TimestampTzGetDatum(last.time(0, 0))),
+               pg::of(Int32GetDatum(settings.virtual_nodes)));
 }
 
 struct SlotOwner {

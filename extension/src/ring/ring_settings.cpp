@@ -88,6 +88,17 @@ Datum parse_interval(std::string_view text, const char *setting) {
     return result;
 }
 
+/// The number of virtual nodes; SG400 where the text is none.
+int32 virtual_nodes_argument(std::string_view text) {
+    const std::optional<int32> value = core::virtual_nodes_of(text);
+    if (!value)
+        ereport(ERROR, (errcode(pg::sg400),
+                        errmsg("setting \"virtual_nodes\" of a ring has no such value"),
+                        errdetail("The value is \"%s\".", clip(text)),
+                        errhint("Use a number from 1 to %d.", core::virtual_nodes_max)));
+    return *value;
+}
+
 /// SG400 when an interval is out of its limits or the intervals of heartbeats are out of order.
 void check_settings(const core::RingSettings &settings) {
     if (const core::IntervalSetting *setting = core::find_out_of_range(settings))
@@ -116,17 +127,20 @@ void set_from_text(core::RingSettings &settings, std::string_view name, std::str
     } else if (name == core::strategy_setting) {
         settings.strategy =
             choice_argument<core::Strategy>(core::strategy_names, value, core::strategy_setting);
+    } else if (name == core::virtual_nodes_setting) {
+        settings.virtual_nodes = virtual_nodes_argument(value);
     } else if (name == core::missing_window_setting) {
         settings.on_missing_window = choice_argument<core::MissingWindow>(
             core::missing_window_names, value, core::missing_window_setting);
     } else {
-        ereport(ERROR,
-                (errcode(pg::sg400), errmsg("ring has no setting \"%s\" to alter", clip(name)),
-                 name == "slots" ? errdetail("The number of slots of a ring can never change.")
-                                 : errdetail("No setting has this name."),
-                 errhint("Use window_length, publish_lead, strategy, on_missing_window, "
-                         "heartbeat_interval, suspect_after, dead_after, rebalance_delay "
-                         "or checkpoint_interval.")));
+        ereport(
+            ERROR,
+            (errcode(pg::sg400), errmsg("ring has no setting \"%s\" to alter", clip(name)),
+             name == "slots" ? errdetail("The number of slots of a ring can never change.")
+                             : errdetail("No setting has this name."),
+             errhint("Use window_length, publish_lead, strategy, virtual_nodes, on_missing_window, "
+                     "heartbeat_interval, suspect_after, dead_after, rebalance_delay "
+                     "or checkpoint_interval.")));
     }
 }
 
@@ -147,6 +161,8 @@ void save_settings(int32 ring_id, const core::RingSettings &settings) {
     save_setting(ring_id, core::strategy_setting,
                  core::strategy_names[static_cast<size_t>(settings.strategy)],
                  settings.strategy == defaults.strategy);
+    save_setting(ring_id, core::virtual_nodes_setting, psprintf("%d", settings.virtual_nodes),
+                 settings.virtual_nodes == defaults.virtual_nodes);
     save_setting(ring_id, core::missing_window_setting,
                  core::missing_window_names[static_cast<size_t>(settings.on_missing_window)],
                  settings.on_missing_window == defaults.on_missing_window);
@@ -214,6 +230,8 @@ void load_setting(core::RingSettings &settings, std::string_view name, std::stri
             DirectFunctionCall1(int8in, CStringGetDatum(pnstrdup(value.data(), value.size()))));
     else if (name == core::strategy_setting)
         settings.strategy = choice_argument<core::Strategy>(core::strategy_names, value, name);
+    else if (name == core::virtual_nodes_setting)
+        settings.virtual_nodes = virtual_nodes_argument(value);
     else if (name == core::missing_window_setting)
         settings.on_missing_window =
             choice_argument<core::MissingWindow>(core::missing_window_names, value, name);
@@ -280,6 +298,7 @@ STACKSAGA_FUNCTION(ring_setting_defaults) {
         add(setting.name, stored_interval(defaults.*setting.value), true);
     add(core::strategy_setting, core::strategy_names[static_cast<size_t>(defaults.strategy)],
         false);
+    add(core::virtual_nodes_setting, psprintf("%d", defaults.virtual_nodes), false);
     add(core::missing_window_setting,
         core::missing_window_names[static_cast<size_t>(defaults.on_missing_window)], false);
     return pg::ResultSet::finish();

@@ -141,6 +141,19 @@ TEST(Assignment, IsStableOnceAssigned) {
     }
 }
 
+TEST(Assignment, AnyNumberOfVirtualNodesIsBalancedAndDecides) {
+    const auto members = equal_members(7);
+    const std::vector<std::int32_t> free(slot_count, nobody);
+    const auto usual = assign(members, free, Strategy::consistent);
+    EXPECT_EQ(assign(members, free, {Strategy::consistent, 128}), usual);
+    for (const std::int32_t points : {1, 2, 127, 1024}) {
+        const auto next = assign(members, free, {Strategy::consistent, points});
+        expect_balanced(members, next);
+        EXPECT_NE(next, usual) << points;
+        EXPECT_EQ(assign(members, next, {Strategy::consistent, points}), next);
+    }
+}
+
 /// Owners by member index after members were added or removed, by name.
 std::vector<std::int32_t> reindexed(std::span<const std::int32_t> owners,
                                     std::span<const Member> from, std::span<const Member> to) {

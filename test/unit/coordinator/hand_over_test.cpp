@@ -27,7 +27,7 @@ struct Ring {
 
 std::vector<std::int32_t> successors_of(const Ring &ring) {
     std::vector<std::byte> memory(
-        core::HandOver::scratch_bytes(ring.views.size(), ring.owners.size()));
+        core::HandOver::scratch_bytes(ring.views.size(), ring.owners.size(), ring.strategy));
     std::vector<std::int32_t> result(ring.owners.size());
     core::HandOver(ring.views, ring.strategy, ring.leaver, ring.owners,
                    core::Scratch(memory.data()))
