@@ -151,6 +151,8 @@ stacksaga.poll_interval|\N||integer ms
 stacksaga.region|\N||string
 stacksaga.retry_budget|\N||real
 stacksaga.saga_retention|\N||integer s
+stacksaga.worker_rings|\N||string
+stacksaga.worker_stall_timeout|\N||integer ms
 stacksaga.workers|\N||integer
 start_saga|1|saga text, input jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, on_conflict text DEFAULT 'use_existing'::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline interval DEFAULT NULL::interval, headers jsonb DEFAULT '{}'::jsonb, saga_id uuid DEFAULT NULL::uuid, version integer DEFAULT NULL::integer, priority integer DEFAULT 3, group_key text DEFAULT NULL::text, attributes jsonb DEFAULT '{}'::jsonb|TABLE(saga_id uuid, token bigint, created boolean)
 start_sagas|2|saga text, inputs jsonb[], keys text[] DEFAULT NULL::text[], priority integer DEFAULT 3, group_keys text[] DEFAULT NULL::text[], attributes jsonb[] DEFAULT NULL::jsonb[]|TABLE(saga_id uuid, token bigint, created boolean)
