@@ -62,6 +62,15 @@ std::optional<Work> find_late(SagaState &saga, const Step &step, const PastFailu
     return work;
 }
 
+/// What the report asserts is known of the failed attempt: the same again, or less than what verify
+/// or an operator has said since.
+bool says_no_more(const PastFailure &f, FailureClass report) {
+    if (report == FailureClass::unknown || report == f.failure_class)
+        return true;
+    // It never happened, and cannot any more.
+    return f.outcome_known && f.failure_class != FailureClass::retryable;
+}
+
 /// The step takes no answer under this lease any more. `f`: the failed attempt under it.
 AnswerOutcome refusal_of(SagaState &saga, const Step &step, Direction direction,
                          const std::optional<PastFailure> &f) {
@@ -112,7 +121,7 @@ JudgedAnswer judge_failure(SagaState &saga, const Step &step, std::int64_t lease
         if (work->is_claimed())
             return {.outcome = AnswerOutcome::accept, .work = work};
     const std::optional<PastFailure> f = find_failure(saga, step.no, lease);
-    if (f && f->failure_class == failure_class)
+    if (f && says_no_more(*f, failure_class))
         return {AnswerOutcome::accepted_before};
     if (f)
         if (const std::optional<Work> late = find_late(saga, step, *f))

@@ -146,6 +146,37 @@ TEST(SagaLateAnswer, TheSameReportAgainChangesNothing) {
     EXPECT_EQ(again.outcome, AnswerOutcome::accepted_before);
 }
 
+TEST(SagaLateAnswer, AReportThatSaysNoMoreThanIsKnownChangesNothing) {
+    TestSaga s("a queue verify twice | z queue");
+    s.start();
+    s.claim("a");
+    s.fail("a", FailureClass::unknown);
+    s.verify("a", "not_done");
+    s.pass(5);
+    s.claim("a");
+    s.fail("a", FailureClass::unknown);
+    s.verify("a", "never");
+    EXPECT_EQ(s.text(), "failed");
+    for (const int attempt : {1, 2})
+        for (const FailureClass report :
+             {FailureClass::unknown, FailureClass::retryable, FailureClass::non_retryable})
+            EXPECT_EQ(
+                judge_failure(s.state(), s.step("a"), lease_of(s, "a", attempt), report, false)
+                    .outcome,
+                AnswerOutcome::accepted_before);
+}
+
+TEST(SagaLateAnswer, AReportThatSaysMoreThanTheFirstOneIsRefused) {
+    TestSaga s("a queue twice");
+    s.start();
+    s.claim("a");
+    s.fail("a", FailureClass::retryable);
+    EXPECT_EQ(judge_failure(s.state(), s.step("a"), lease_of(s, "a", 1),
+                            FailureClass::non_retryable, false)
+                  .outcome,
+              AnswerOutcome::not_undone);
+}
+
 TEST(SagaLateAnswer, ContradictsWhatSettledTheStep) {
     TestSaga s("a queue pivot verify once | z queue");
     s.start();
