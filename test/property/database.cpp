@@ -27,7 +27,7 @@ constexpr const char *start_sagas = R"(
 constexpr const char *run_pending = "SELECT stacksaga.run_pending(1000000), property.clock()";
 constexpr const char *claim_steps = R"(
     SELECT input ->> 'no', step, direction, attempt, idempotency_key, results, lease,
-           (extract(epoch FROM lease_until) * 1000000)::bigint, property.clock()
+           (extract(epoch FROM lease_until) * 1000000)::bigint, property.clock(), by_fallback
       FROM stacksaga.claim_steps($1, 'service', $2::integer, make_interval(mins => $3::integer)))";
 constexpr const char *answer_steps = R"(
     SELECT status, refusal, until, property.clock()
@@ -224,15 +224,15 @@ long long Database::run_workers() {
     return rows.number(0, 0);
 }
 
-// kind|saga|step|direction|attempt|idempotency key|results
+// kind|saga|step|direction|attempt|idempotency key|by_fallback|results
 void Database::noticed(std::string_view notice, Window w) {
-    const std::vector<std::string> fields = split(notice, 7);
+    const std::vector<std::string> fields = split(notice, 8);
     const bool is_call = fields[0] != "verify";
     const Call call{.step = step_no_of(fields[2]),
                     .direction = direction_of(fields[3]),
                     .attempt = number_of(fields[4]),
-                    .results = fields[6],
-                    .falls_back = fields[0] == "fallback"};
+                    .results = fields[7],
+                    .falls_back = fields[6] == "t"};
     Trace &trace = trace_of(number_of(fields[1]));
     trace.events.push_back({.kind = is_call ? EventKind::call : EventKind::verify,
                             .tick = tick_,
@@ -243,11 +243,14 @@ void Database::noticed(std::string_view notice, Window w) {
                             .text = call.results});
     if (trace.disagreement)
         return;
-    if (fields[5] != key_of(trace, call))
+    const bool runs_fallback = fields[0] == "fallback";
+    if (is_call && runs_fallback != (call.falls_back && call.direction == Direction::act))
+        trace.object("by_fallback is not what is called");
+    else if (fields[5] != key_of(trace, call))
         trace.object("the idempotency key is " + fields[5]);
     else if (is_call && !trace.model.called(call, w))
         trace.object("this call should not have been made");
-    else if (!is_call && !trace.model.verified(call.step, call.attempt, w))
+    else if (!is_call && !trace.model.verified(call, w))
         trace.object("verify should not have been asked");
 }
 
@@ -289,6 +292,8 @@ bool Database::claim_from(std::string_view queue) {
                                 .lease = claim.lease,
                                 .falls_back = claim.call.falls_back,
                                 .text = claim.call.results});
+        if (!trace.disagreement && (rows.text(i, 9) == "t") != claim.call.falls_back)
+            trace.object("by_fallback is not what was claimed");
         if (!trace.disagreement && rows.text(i, 4) != key_of(trace, claim.call))
             trace.object("the idempotency key is " + rows.text(i, 4));
         if (!trace.disagreement && !trace.model.claimed(claim, w))

@@ -21,11 +21,9 @@ std::string line_of(const Event &e, const Trace &trace) {
                            step.name, e.falls_back ? " (fallback)" : "", e.attempt, e.text,
                            outcome.sqlstate.empty() ? "done" : "raises " + outcome.sqlstate);
     }
-    case EventKind::verify: {
-        constexpr std::string_view words[] = {"done", "not_done", "unknown", "raises", "nonsense"};
+    case EventKind::verify:
         return fmt::format("verify {} attempt {} is called: {}", step.name, e.attempt,
-                           words[static_cast<size_t>(trace.plan.finding(step, e.attempt))]);
-    }
+                           name_of(trace.plan.finding(step, e.attempt)));
     case EventKind::claim:
         return fmt::format("{} {}{} attempt {} is claimed with {}, lease {}", name_of(e.direction),
                            step.name, e.falls_back ? " (fallback)" : "", e.attempt, e.text,

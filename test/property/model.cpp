@@ -21,13 +21,6 @@ bool may_begin(const Rules &rules, const State &s, const Task &t, const Call &ca
            rules.results() == call.results;
 }
 
-/// The reply to an answer under a lease that does not count: another claim has the step, or what
-/// the answer is of is settled.
-std::string_view refusal(const StepState &of, Direction direction, int64_t lease) {
-    const int64_t last = direction == Direction::act ? of.last_lease : of.last_undo_lease;
-    return lease != last && !of.done ? "SG412" : "SG409";
-}
-
 } // namespace
 
 bool Model::filter(const Rule &rule) {
@@ -108,26 +101,24 @@ bool Model::called(const Call &call, Window w) {
         if (step.kind != Kind::sql || !may_begin(rules, s, t, call, w))
             return false;
         t.attempt = call.attempt;
-        rules.attempt_begins();
-        if (call.direction == Direction::compensate)
-            rules.of(step).was_sent_undo = true;
+        rules.attempt_begins(step, call.direction, 0, w.from);
         if (outcome.word == Word::done)
             rules.completed(step, call.direction, w, true, call.attempt);
         else
-            rules.failed(step, call.direction,
-                         {.word = outcome.word, .is_lost = false, .since = w});
+            rules.failed(step, call.direction, {.word = outcome.word, .since = w});
         return true;
     });
 }
 
-bool Model::verified(int step_no, int attempt, Window w) {
+bool Model::verified(const Call &call, Window w) {
     let_time_pass(w);
-    const StepPlan &step = definition_->step(step_no);
-    const Finding finding = plan_->finding(step, attempt);
+    const StepPlan &step = definition_->step(call.step);
+    const Finding finding = plan_->finding(step, call.attempt);
     return filter([&](State &s) {
         Rules rules(*definition_, s);
         const Task &t = rules.of(step).act;
-        if (t.phase != Phase::verifying || t.attempt != attempt || t.earliest > w.to || s.suspended)
+        if (t.phase != Phase::verifying || t.attempt != call.attempt || t.earliest > w.to ||
+            s.suspended || t.falling_back != call.falls_back || rules.results() != call.results)
             return false;
         rules.verified(step, finding, w);
         return true;
@@ -149,7 +140,6 @@ bool Model::claimed(const Claim &claim, Window w) {
         const bool is_for_services = step.kind == Kind::queue || call_is_for_services;
         if (!is_for_services || !may_begin(rules, s, t, claim.call, w))
             return false;
-        rules.attempt_begins();
         t = {.phase = Phase::claimed,
              .attempt = claim.call.attempt,
              .base = t.base,
@@ -157,16 +147,7 @@ bool Model::claimed(const Claim &claim, Window w) {
              .lease = claim.lease,
              .lease_until = started + lease,
              .timeout_at = started + timeout};
-        StepState &of = rules.of(step);
-        if (claim.call.direction == Direction::compensate) {
-            of.was_sent_undo = true;
-            of.last_undo_lease = claim.lease;
-            of.last_undo_word = Word::silence;
-        } else {
-            of.last_lease = claim.lease;
-            of.last_attempt = claim.call.attempt;
-            of.last_word = Word::silence;
-        }
+        rules.attempt_begins(step, claim.call.direction, claim.lease, started);
         return true;
     });
 }
@@ -175,51 +156,10 @@ bool Model::answered(const Answer &answer, const Reply &reply, Window w) {
     const StepPlan &step = definition_->step(answer.step);
     return filter([&](State &s) {
         Rules rules(*definition_, s);
-        StepState &of = rules.of(step);
-        const Task &t = rules.task(step, answer.direction);
-        const bool acts = answer.direction == Direction::act;
-        const bool completes = answer.word == Word::done;
-        const int64_t completed_under = acts ? of.act_lease : of.compensate_lease;
-        const int64_t last_lease = acts ? of.last_lease : of.last_undo_lease;
-        Word &last_word = acts ? of.last_word : of.last_undo_word;
-        const bool repeats = !completes && answer.lease == last_lease && last_word == answer.word;
-        const bool is_held = t.phase == Phase::claimed && t.lease == answer.lease;
-        const bool is_late = acts && !repeats && rules.takes_late_answer(step, answer.lease);
-        const auto fits = [&] {
-            last_word = answer.word;
-            return reply.status == name_of(s.status);
-        };
-        if (is_held || (is_late && completes)) {
-            if (completes) {
-                if (!is_held) {
-                    rules.of(step).act.lease = answer.lease;
-                    rules.of(step).act.falling_back = of.is_doubt_of_fallback;
-                }
-                rules.completed(step, answer.direction, w, true, answer.output);
-            } else {
-                rules.failed(step, answer.direction,
-                             {.word = answer.word, .is_lost = false, .since = w});
-            }
-            return fits();
-        }
-        if (is_late && answer.word != Word::unknown) {
-            rules.settled_late(step, answer.word, w);
-            return fits();
-        }
-        if (completes && completed_under != 0 && completed_under == answer.lease) {
-            if (acts && of.is_fillable) {
-                of.is_fillable = false;
-                of.has_output = true;
-                of.output = answer.output;
-                return reply.status == name_of(s.status);
-            }
-            const bool same = acts ? of.has_output && answer.output == of.output
-                                   : of.compensation_has_output && answer.output >= 0;
-            return same ? reply.status == name_of(s.status) : reply.sqlstate == "SG422";
-        }
-        if (repeats || is_late)
-            return reply.status == name_of(s.status);
-        return reply.sqlstate == refusal(of, answer.direction, answer.lease);
+        const std::string_view expected = answer.word == Word::done
+                                              ? rules.take_completion(step, answer, w)
+                                              : rules.take_failure(step, answer, w);
+        return expected == (reply.sqlstate.empty() ? reply.status : reply.sqlstate);
     });
 }
 
@@ -228,9 +168,12 @@ bool Model::extended(const Answer &answer, int minutes, const Reply &reply, Time
     return filter([&](State &s) {
         Rules rules(*definition_, s);
         Task &t = rules.task(step, answer.direction);
-        if (!t.is_live() || t.lease != answer.lease)
-            return reply.sqlstate == refusal(rules.of(step), answer.direction, answer.lease);
-        const bool too_late = t.phase != Phase::claimed || t.timeout_at <= w.from;
+        if (t.phase != Phase::claimed || t.lease != answer.lease) {
+            const bool is_late = rules.takes_late_answer(step, answer.direction, answer.lease);
+            return reply.sqlstate ==
+                   (is_late ? "SG412" : rules.refusal(step, answer.direction, answer.lease));
+        }
+        const bool too_late = t.timeout_at <= w.from;
         if (too_late || !reply.sqlstate.empty())
             return reply.sqlstate == "SG412" && (too_late || t.timeout_at <= w.to);
         const Time by = minutes * minute;
@@ -243,6 +186,7 @@ bool Model::extended(const Answer &answer, int minutes, const Reply &reply, Time
 
 bool Model::operated(const Operation &operation, const Reply &reply, Window w) {
     return filter([&](State &s) {
+        const State before = s;
         Rules rules(*definition_, s);
         const auto step = [&]() -> const StepPlan & { return definition_->step(operation.step); };
         std::string_view answer;
@@ -268,6 +212,8 @@ bool Model::operated(const Operation &operation, const Reply &reply, Window w) {
             answer = rules.signal(step(), operation.message, w);
             break;
         }
+        if (!reply.sqlstate.empty())
+            s = before; // what is refused changes nothing
         return answer == (reply.sqlstate.empty() ? reply.status : reply.sqlstate);
     });
 }
@@ -322,8 +268,10 @@ std::string Model::describe() const {
         for (const StepPlan &step : definition_->steps) {
             const StepState &of = s.steps.at(static_cast<size_t>(step.no));
             text += fmt::format("; {}:{}{}{}{}", step.name, of.done ? " done" : "",
-                                of.doubts != 0 ? " in doubt" : "", of.undone ? " undone" : "",
-                                of.given_up ? " given up" : "");
+                                of.is_in_doubt() ? " in doubt" : "", of.undone ? " undone" : "",
+                                of.given_up ? " given up"
+                                : of.lost   ? " lost"
+                                            : "");
             for (const Task *t : {&of.act, &of.compensate})
                 if (t->is_live())
                     text += fmt::format(

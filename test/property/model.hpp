@@ -37,7 +37,7 @@ enum class Phase : uint8_t {
     none,      ///< nothing to do
     waiting,   ///< for its first or next attempt
     claimed,   ///< by a service
-    listening, ///< for a signal, from `earliest` to `latest` at the longest
+    listening, ///< for a signal or an instant, from `earliest` to `latest` at the longest
     verifying, ///< its outcome is to be asked for
     kept       ///< it waits for a person's word
 };
@@ -60,36 +60,44 @@ struct Task {
     [[nodiscard]] Time until() const { return lease_until < timeout_at ? lease_until : timeout_at; }
 };
 
+/// An attempt that a service was given, or whose outcome nobody knows.
+struct Attempt {
+    int no;
+    bool by_fallback;
+    int64_t lease;    ///< 0: none
+    Time since;       ///< when it began
+    Word word;        ///< what was said of it; unknown when its lease ran out
+    bool is_doubtful; ///< it may have taken effect, or still may
+    friend bool operator==(const Attempt &, const Attempt &) = default;
+};
+
 struct StepState {
     Task act{};
     Task compensate{};
+    std::vector<Attempt> acts{};
+    std::vector<Attempt> undos{};
     bool done = false;
     bool by_fallback = false; ///< the fallback did it
     bool by_person = false;   ///< an operator did, while no attempt was in doubt
-    bool is_fillable =
-        false; ///< verify or an operator said so, and its service may give the output
+    bool is_fillable = false; ///< verify or an operator said so: its service may give the output
     bool undone = false;
-    bool lost = false;     ///< the action has failed for good
-    bool given_up = false; ///< its compensation failed for good, or waits for a person
-    int failed_act = 0;    ///< the last attempt that failed
+    bool lost = false;       ///< the action has failed for good
+    bool given_up = false;   ///< its compensation has failed for good
+    bool undo_begun = false; ///< its compensation was due
+    int failed_act = 0;      ///< the last attempt that failed
     int failed_compensate = 0;
-    uint8_t messages = 0;              ///< signals accepted, a bit each
-    uint8_t unread = 0;                ///< ... and not taken yet
-    uint32_t doubts = 0;               ///< attempts that may have happened, a bit each
-    bool is_doubt_of_fallback = false; ///< the latest of these was the fallback's
-    Time in_doubt_since = 0;           ///< the first of these
-    int64_t last_lease = 0;            ///< of the latest claim of the action
-    int last_attempt = 0;              ///< ... and its number
-    Word last_word = Word::silence;    ///< what was said under it
-    int64_t last_undo_lease = 0;       ///< of the latest claim of the compensation
-    Word last_undo_word = Word::silence;
-    bool was_sent_undo = false; ///< a compensation was claimed or called
-    int64_t act_lease = 0;      ///< under which it was completed; 0: none
+    uint8_t messages = 0;  ///< signals accepted, a bit each
+    uint8_t unread = 0;    ///< ... and not taken yet
+    int64_t act_lease = 0; ///< under which it was completed; 0: none
     int64_t compensate_lease = 0;
     bool has_output = false;
     bool compensation_has_output = false;
     int output = 0; ///< the attempt whose output it is
     friend bool operator==(const StepState &, const StepState &) = default;
+
+    /// The latest attempt that may have happened; null: none, or the step is done.
+    [[nodiscard]] const Attempt *doubt() const;
+    [[nodiscard]] bool is_in_doubt() const { return doubt() != nullptr; }
 };
 
 enum class Status : uint8_t {
@@ -132,7 +140,7 @@ struct Call {
     Direction direction;
     int attempt;
     std::string results;
-    bool falls_back = false; ///< it is the fallback's
+    bool falls_back = false; ///< it is the fallback's, or undoes what that did
 };
 
 struct Claim {
@@ -170,7 +178,7 @@ public:
 
     /// The events. Each returns whether it fits; if not, the states are left as they were.
     bool called(const Call &call, Window w);
-    bool verified(int step, int attempt, Window w);
+    bool verified(const Call &call, Window w);
     bool claimed(const Claim &claim, Window w);
     bool answered(const Answer &answer, const Reply &reply, Window w);
     bool operated(const Operation &operation, const Reply &reply, Window w);

@@ -8,8 +8,6 @@ namespace stacksaga::property {
 namespace {
 
 constexpr std::string_view refused = "SG409";
-/// Services remember a key for so long.
-constexpr Time dedupe_retention = 7 * 24 * 60 * minute;
 
 } // namespace
 
@@ -32,10 +30,11 @@ std::string_view Rules::cancel(Window w) {
 }
 
 std::string_view Rules::suspend(Window w) {
+    if (s_.suspended)
+        return status();
     if (is_final() || s_.status == Status::parked)
         return refused;
-    if (!s_.suspended)
-        s_.suspended_at = w.from;
+    s_.suspended_at = w.from;
     s_.suspended = true;
     s_.status = Status::suspended;
     return status();
@@ -49,108 +48,141 @@ std::string_view Rules::resume(Window w) {
     if (s_.deadline != 0)
         s_.deadline += w.to - s_.suspended_at;
     settle(w);
+    take_signals(w);
     return status();
-}
-
-// With all its attempts; under the key that is in doubt, after verify where there is one.
-bool Rules::begin_again(const StepPlan &step, Window w) {
-    StepState &s = of(step);
-    if (s.doubts == 0) {
-        s.lost = false;
-        s.act = {};
-        open(step, w, s.failed_act);
-        return true;
-    }
-    const bool is_forgotten =
-        step.effect != "idempotent" && w.from - s.in_doubt_since > dedupe_retention;
-    if (!step.verify && (step.irreversible || is_forgotten))
-        return false;
-    s.lost = false;
-    s.act = {.phase = Phase::waiting,
-             .attempt = s.failed_act,
-             .base = s.failed_act,
-             .earliest = w.from,
-             .latest = w.to,
-             .falling_back = s.is_doubt_of_fallback};
-    if (step.verify)
-        ask_verify(step, w);
-    return true;
 }
 
 std::string_view Rules::retry(Window w) {
     if (s_.status != Status::parked)
         return refused;
+    const std::string_view answer = s_.direction == Direction::act ? retry_acts(w) : retry_undos(w);
+    if (answer.empty())
+        settle(w);
+    return answer.empty() ? status() : answer;
+}
+
+// With all its attempts; under the key that is in doubt, after verify where there is one.
+std::string_view Rules::retry_acts(Window w) {
     for (const StepPlan &step : d_.steps) {
         StepState &s = of(step);
-        if (s_.direction == Direction::act) {
-            if ((s.lost || s.act.phase == Phase::kept) && !begin_again(step, w))
-                return refused;
+        if (!s.lost && s.act.phase != Phase::kept)
             continue;
-        }
-        if (!s.given_up || s.undone)
-            continue;
-        if (s.done && s.by_person)
+        const Attempt *doubt = s.doubt();
+        if (doubt != nullptr && !step.verify && (step.irreversible || is_forgotten(step, w)))
             return refused;
-        if (!s.done && s.doubts != 0 && !step.undo_when_started) {
-            if (!step.verify)
-                return refused;
+        s.lost = false;
+        const int attempts = std::max(s.act.attempt, s.failed_act);
+        open(step, w, attempts);
+        if (doubt == nullptr)
+            continue;
+        s.act = {.phase = Phase::waiting,
+                 .attempt = attempts,
+                 .base = attempts,
+                 .earliest = w.from,
+                 .latest = w.to,
+                 .falling_back = doubt->by_fallback};
+        if (step.verify)
             ask_verify(step, w);
-        }
-        s.given_up = false;
     }
-    s_.status = Status::running;
-    settle(w);
-    return status();
+    return {};
 }
 
+// What only a person can say stays as it is.
+std::string_view Rules::retry_undos(Window w) {
+    bool any = false;
+    for (const StepPlan &step : d_.steps) {
+        StepState &s = of(step);
+        if (s.act.phase == Phase::kept && s.is_in_doubt() && step.verify) {
+            s.act.base = s.act.attempt;
+            ask_verify(step, w);
+            any = true;
+        }
+        if (s.given_up && !s.undone && (s.done || s.is_in_doubt())) {
+            s.given_up = false;
+            begin_undo(step, w);
+            any = true;
+        }
+    }
+    return any ? "" : refused;
+}
+
+// The direction is left out: it may be when only one is open.
 std::string_view Rules::resolve(const StepPlan &step, Action action, Window w) {
-    const StepState &s = of(step);
+    StepState &s = of(step);
     if (is_final())
         return refused;
-    const bool is_undo_open = !s.undone && (s.compensate.is_live() || s.given_up);
-    const bool is_act_open =
-        !s.done && (s.act.is_live() || s.doubts != 0 || (s.lost && s_.direction == Direction::act));
-    if (is_undo_open == is_act_open) // none, or both: it has to be said which
+    for (Direction d : {Direction::act, Direction::compensate})
+        if (task(step, d).phase == Phase::claimed && task(step, d).until() <= w.from)
+            lapsed(step, d);
+    if (s.act.phase == Phase::claimed || s.compensate.phase == Phase::claimed)
         return refused;
-    return is_undo_open ? resolve_undo(step, action, w) : resolve_act(step, action, w);
+    const bool acts = s_.direction == Direction::act;
+    const bool is_act_open = !s.done && (s.act.is_live() || s.is_in_doubt() ||
+                                         (acts && s.lost && s_.status == Status::parked));
+    const bool is_undo_open =
+        !acts && !s.undone &&
+        (s.compensate.is_live() || s.given_up || is_parked_for(step, Direction::compensate));
+    if (is_act_open == is_undo_open) // neither, or both: then it has to be said which
+        return refused;
+    return is_act_open ? resolve_act(step, action, w) : resolve_undo(step, action, w);
 }
 
+void Rules::settle_doubts(const StepPlan &step) {
+    for (Attempt &a : of(step).acts) {
+        if (a.is_doubtful)
+            a.word = Word::non_retryable;
+        a.is_doubtful = false;
+    }
+}
+
+// What is not seen now may still come; what never happened leaves nothing to undo.
 std::string_view Rules::resolve_act(const StepPlan &step, Action action, Window w) {
     StepState &s = of(step);
-    if (s.act.phase == Phase::claimed)
+    const Attempt *doubt = s.doubt();
+    const bool acts = s_.direction == Direction::act;
+    if (action == Action::not_done && doubt != nullptr && step.irreversible)
         return refused;
-    const bool is_in_doubt = s.doubts != 0;
-    if (s_.direction == Direction::act)
-        attempt_begins();
+    if (acts) {
+        s_.has_begun = true;
+        if (s_.status == Status::pending)
+            s_.status = Status::running;
+    }
     if (action == Action::done) {
-        if (is_in_doubt)
-            s.act.falling_back = s.is_doubt_of_fallback;
+        s.by_person = doubt == nullptr;
+        s.is_fillable = doubt != nullptr && doubt->lease != 0;
+        s.act.lease = doubt != nullptr ? doubt->lease : 0;
+        s.act.falling_back = doubt != nullptr ? doubt->by_fallback : s.act.falling_back;
         completed(step, Direction::act, w, false, 0);
-        s.by_person = !is_in_doubt;
         return status();
     }
-    if (action == Action::not_done && is_in_doubt && step.irreversible)
-        return refused;
-    if (action == Action::never)
-        s.doubts = 0;
-    if (s_.direction == Direction::compensate || s.lost) {
-        s.act = {};
-        s.given_up = false;
-    } else {
+    const bool settles = action == Action::never || doubt == nullptr;
+    if (settles)
+        settle_doubts(step);
+    if (settles && !acts)
+        s.compensate = {};
+    if (s.act.is_live() && acts) {
+        s.act.attempt = std::max(s.act.attempt, 1);
+        s.failed_act = std::max(s.failed_act, s.act.attempt);
         give_up(step, w);
+    } else if (settles) {
+        s.act = {};
+    } else if (s.act.phase == Phase::verifying) {
+        s.act.phase = Phase::kept;
     }
-    settle(w);
+    settle(w, &step);
     return status();
 }
 
 std::string_view Rules::resolve_undo(const StepPlan &step, Action action, Window w) {
     StepState &s = of(step);
-    if (s.compensate.phase == Phase::claimed)
-        return refused;
     if (action == Action::never)
         return "SG400";
-    if (action == Action::done)
+    if (action == Action::done) {
         completed(step, Direction::compensate, w, false, 0);
+    } else if (s.compensate.is_live()) { // it is still to be done
+        s.compensate.attempt = std::max(s.compensate.attempt, 1);
+        failed(step, Direction::compensate, {.word = Word::retryable, .since = w});
+    }
     return status();
 }
 
@@ -159,7 +191,9 @@ std::string_view Rules::signal(const StepPlan &step, int message, Window w) {
     const auto bit = static_cast<uint8_t>(1U << message);
     if ((s.messages & bit) != 0)
         return is_final() && (s.unread & bit) != 0 ? refused : "false";
-    if (is_final() || s_.direction == Direction::compensate || s.done)
+    const bool is_of_fallback = s.act.is_live() ? s.act.falling_back : s.is_in_doubt();
+    if (is_final() || s_.direction == Direction::compensate || s.done || is_of_fallback ||
+        s.unread != 0) // no step is left for it
         return refused;
     s.messages = static_cast<uint8_t>(s.messages | bit);
     s.unread = static_cast<uint8_t>(s.unread | bit);

@@ -251,9 +251,16 @@ Outcome Plan::outcome(const StepPlan &step, Direction direction, int attempt) co
 Finding Plan::finding(const StepPlan &step, int attempt) const {
     Random random(seed_, {place_finding, static_cast<uint64_t>(number_),
                           static_cast<uint64_t>(step.no), static_cast<uint64_t>(attempt)});
-    if (random.chance(30))
-        return random.one_of({Finding::unknown, Finding::breaks, Finding::nonsense});
-    return happened_before(step, attempt + 1) ? Finding::done : Finding::not_done;
+    const bool is_endless = step.policy.max_attempts == 0; // and it is asked the same again
+    if (random.chance(30)) {
+        const Finding f =
+            random.one_of({Finding::unknown, Finding::breaks, Finding::away, Finding::nonsense});
+        return f == Finding::away && is_endless ? Finding::unknown : f;
+    }
+    if (happened_before(step, attempt + 1))
+        return Finding::done;
+    return random.chance(20) || (step.irreversible && is_endless) ? Finding::never_done
+                                                                  : Finding::not_done;
 }
 
 std::vector<Operation> Plan::operations(const Definition &definition) const {
@@ -302,8 +309,6 @@ std::optional<Action> Plan::rescue(int n) const {
 }
 
 std::string Plan::input(const Definition &definition) const {
-    constexpr std::string_view findings[] = {R"("done")", R"("not_done")", R"("unknown")",
-                                             R"("SG424")", R"("perhaps")"};
     std::string act, compensate, verify;
     for (const StepPlan &s : definition.steps) {
         std::string lists[3];
@@ -313,7 +318,7 @@ std::string Plan::input(const Definition &definition) const {
                 lists[static_cast<size_t>(d)] +=
                     f.sqlstate.empty() ? "null," : fmt::format("\"{}\",", f.sqlstate);
             }
-            lists[2] += fmt::format("{},", findings[static_cast<size_t>(finding(s, attempt))]);
+            lists[2] += fmt::format("\"{}\",", name_of(finding(s, attempt)));
         }
         for (std::string &list : lists)
             list.back() = ']';

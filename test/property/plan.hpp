@@ -93,8 +93,14 @@ struct Outcome {
     int extend_by = 0; ///< minutes that the lease is extended by after a tick; 0: it is not
 };
 
-/// What verify answers; `breaks` raises, `nonsense` is another word.
-enum class Finding : uint8_t { done, not_done, unknown, breaks, nonsense };
+/// What verify answers; `breaks` raises, `away` raises what is retryable, `nonsense` is another
+/// word.
+enum class Finding : uint8_t { done, not_done, never_done, unknown, breaks, away, nonsense };
+inline constexpr std::string_view finding_names[] = {"done",  "not_done", "never",  "unknown",
+                                                     "SG424", "SR503",    "perhaps"};
+constexpr std::string_view name_of(Finding f) {
+    return finding_names[static_cast<size_t>(f)];
+}
 
 /// What is done to a saga from outside. `done`, `not_done` and `never` resolve a step.
 enum class Action : uint8_t { cancel, suspend, resume, retry, done, not_done, never, signal };

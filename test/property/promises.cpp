@@ -138,14 +138,15 @@ private:
                 expect(completion(other, Direction::compensate) < back,
                        "{} was compensated before {}, which comes after it", step.name, other.name);
         }
-        expect(back == not_seen || done == not_seen || done < back,
+        expect(back == not_seen || done == not_seen || done < back || was_resolved(step),
                "{} took effect after its compensation had begun", step.name);
     }
 
-    /// Its compensation was tried before the event and not completed; where the saga says so, the
-    /// others go on.
+    /// Before the event its compensation was tried and not completed, or nobody knew whether it was
+    /// done; where the saga says so, the others go on.
     [[nodiscard]] bool was_given_up(const StepPlan &step, int event) const {
-        return d_.continue_compensating && first_begin(step, Direction::compensate) < event;
+        return d_.continue_compensating && (first_begin(step, Direction::compensate) < event ||
+                                            completion(step, Direction::act) > event);
     }
 
     /// An operator has resolved it, true or not.

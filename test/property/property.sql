@@ -34,8 +34,8 @@ RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     code text := call.input -> call.direction -> call.step ->> (call.attempt - 1);
 BEGIN
-    RAISE NOTICE '%|%|%|%|%|%|%', word, call.input ->> 'no', call.step, call.direction, call.attempt,
-        call.idempotency_key, call.results;
+    RAISE NOTICE '%|%|%|%|%|%|%|%', word, call.input ->> 'no', call.step, call.direction, call.attempt,
+        call.idempotency_key, call.by_fallback, call.results;
     INSERT INTO property.ledger
         VALUES ((call.input ->> 'no')::integer, call.step, call.direction, call.attempt);
     PERFORM property.meddle(call);
@@ -57,8 +57,8 @@ CREATE FUNCTION property.verify(call stacksaga.step_call) RETURNS text LANGUAGE 
 DECLARE
     finding text := call.input -> 'verify' -> call.step ->> (call.attempt - 1);
 BEGIN
-    RAISE NOTICE 'verify|%|%|%|%|%|%', call.input ->> 'no', call.step, call.direction, call.attempt,
-        call.idempotency_key, call.results;
+    RAISE NOTICE 'verify|%|%|%|%|%|%|%', call.input ->> 'no', call.step, call.direction, call.attempt,
+        call.idempotency_key, call.by_fallback, call.results;
     IF finding ~ '^[A-Z0-9]{5}$' THEN
         RAISE EXCEPTION USING ERRCODE = finding, MESSAGE = 'raises ' || finding;
     END IF;

@@ -1,25 +1,10 @@
 #include "rules.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
 namespace stacksaga::property {
-
-namespace {
-
-/// How long the pause before attempt `next` lasts, at the least and at the most.
-Window pause_before(int next, const Policy &p) {
-    if (p.initial == 0)
-        return {0, 0};
-    const double plain = std::min(p.longest, p.initial * std::pow(p.multiplier, next - 2));
-    const double micros = plain * static_cast<double>(minute);
-    return {static_cast<Time>(micros * (1 - p.jitter)) - 1,
-            static_cast<Time>(micros * (1 + p.jitter)) + 1};
-}
-
-} // namespace
 
 bool Rules::is_past_pivot() const {
     return std::ranges::any_of(
@@ -30,7 +15,7 @@ bool Rules::is_past_pivot() const {
 bool Rules::is_pivot_open() const {
     return std::ranges::any_of(d_.steps, [&](const StepPlan &step) {
         return step.irreversible && !of(step).done &&
-               (of(step).act.phase == Phase::claimed || of(step).doubts != 0);
+               (of(step).act.phase == Phase::claimed || of(step).is_in_doubt());
     });
 }
 
@@ -39,18 +24,75 @@ bool Rules::is_stage_complete(int stage) const {
         d_.steps, [&](const StepPlan &step) { return step.stage != stage || of(step).done; });
 }
 
-/// Of a step in doubt that is undone only once it is known to be done, this has to be found out.
-bool Rules::is_to_be_undone(const StepPlan &step) const {
-    const StepState &s = of(step);
-    return step.compensable && (s.done || s.doubts != 0) && !s.undone && !s.given_up;
+bool Rules::has_acts_in_flight() const {
+    return std::ranges::any_of(s_.steps, [](const StepState &s) {
+        return s.act.phase == Phase::claimed || s.act.phase == Phase::verifying;
+    });
 }
 
-bool Rules::takes_late_answer(const StepPlan &step, int64_t lease) const {
+bool Rules::has_attempts_left(const StepPlan &step, Direction direction) {
+    const Policy &policy = d_.policy_of(step, direction);
+    const Task &t = task(step, direction);
+    return policy.max_attempts == 0 || t.attempt - t.base < policy.max_attempts;
+}
+
+// Who acted undoes. Of a step in doubt that is undone only once it is known to be done, this has to
+// be found out.
+Undo Rules::undo_of(const StepPlan &step) const {
     const StepState &s = of(step);
-    const uint32_t bit = 1U << std::min(s.last_attempt, 31);
-    return lease != 0 && lease == s.last_lease && !s.done && (s.doubts & bit) != 0 &&
-           s.act.phase != Phase::claimed && !s.compensate.is_live() && !s.was_sent_undo &&
-           !s.undone && !is_final();
+    if (s.undone || !(s.done || s.is_in_doubt()))
+        return Undo::nothing;
+    if (step.irreversible)
+        return Undo::by_person;
+    if (!step.compensable)
+        return Undo::nothing;
+    if (s.done && s.by_person)
+        return Undo::by_person;
+    if (s.done || step.undo_when_started) {
+        if (s.compensate.is_live())
+            return Undo::waits;
+        return s.given_up ? Undo::by_person : Undo::due;
+    }
+    if (s.act.phase == Phase::verifying)
+        return Undo::waits;
+    return step.verify && s.act.phase == Phase::none ? Undo::verify : Undo::by_person;
+}
+
+const Attempt *StepState::doubt() const {
+    const Attempt *latest = nullptr;
+    for (const Attempt &a : acts)
+        if (!done && a.is_doubtful && (latest == nullptr || a.no > latest->no))
+            latest = &a;
+    return latest;
+}
+
+Attempt *Rules::find_attempt(const StepPlan &step, Direction direction, int64_t lease) {
+    for (Attempt &a : attempts(step, direction))
+        if (a.lease != 0 && a.lease == lease)
+            return &a;
+    return nullptr;
+}
+
+bool Rules::takes_late_answer(const StepPlan &step, Direction direction, int64_t lease) {
+    const StepState &s = of(step);
+    const std::vector<Attempt> &all = attempts(step, direction);
+    if (all.empty() || lease == 0 || all.back().lease != lease || !all.back().is_doubtful ||
+        task(step, direction).phase == Phase::claimed || is_final())
+        return false;
+    return direction == Direction::act ? !s.done && !s.undo_begun : !s.undone;
+}
+
+// Another claim has the step, or had it; or what the answer is of is settled, or is being undone.
+std::string_view Rules::refusal(const StepPlan &step, Direction direction, int64_t lease) {
+    const StepState &s = of(step);
+    if (direction == Direction::compensate)
+        return "SG412";
+    if (s.undo_begun)
+        return "SG409";
+    if (s.act.phase == Phase::claimed)
+        return "SG412";
+    const bool is_latest = !s.acts.empty() && s.acts.back().lease == lease;
+    return s_.direction == Direction::compensate || (is_latest && !s.done) ? "SG409" : "SG412";
 }
 
 std::string Rules::results() const {
@@ -76,6 +118,7 @@ void Rules::open(const StepPlan &step, Window w, int attempts) {
          .earliest = w.from,
          .latest = w.to};
     if (step.kind == Kind::timer) {
+        t.phase = Phase::listening;
         t.earliest += step.delay * minute;
         t.latest += step.delay * minute;
     }
@@ -107,62 +150,82 @@ void Rules::take_signals(Window w) {
         while ((s.unread & (1U << message)) == 0)
             ++message;
         s.unread = static_cast<uint8_t>(s.unread & ~(1U << message));
-        attempt_begins();
+        ++s.act.attempt;
+        attempt_begins(step, Direction::act, 0, w.from);
         completed(step, Direction::act, w, true, message);
     }
 }
 
-void Rules::attempt_begins() {
+void Rules::attempt_begins(const StepPlan &step, Direction direction, int64_t lease, Time since) {
     s_.has_begun = true;
     if (s_.status == Status::pending)
         s_.status = Status::running;
+    const Task &t = task(step, direction);
+    attempts(step, direction)
+        .push_back({.no = t.attempt,
+                    .by_fallback = t.falling_back,
+                    .lease = lease,
+                    .since = since,
+                    .word = Word::silence,
+                    .is_doubtful = false});
 }
 
 // ----------------------------------------------------------------------------- what it comes to
 
-void Rules::park(int step, Direction direction) {
+void Rules::park(const StepPlan &step, Direction direction) {
     s_.status = Status::parked;
-    s_.parked_step = step;
+    s_.parked_step = step.no;
     s_.parked_direction = direction;
 }
 
-void Rules::settle(Window w) {
+void Rules::settle(Window w, const StepPlan *cause) {
     if (is_final())
         return;
     if (s_.direction == Direction::act)
-        settle_acting(w);
+        settle_acting(w, cause);
     else
         settle_compensating(w);
 }
 
-void Rules::settle_acting(Window w) {
+/// The step that the saga is parked for still needs a person.
+bool Rules::stays_parked_acting() const {
+    if (s_.status != Status::parked || s_.parked_step == 0)
+        return false;
+    const StepState &s = of(d_.step(s_.parked_step));
+    return s.act.phase == Phase::kept || (s.lost && is_past_pivot());
+}
+
+void Rules::settle_acting(Window w, const StepPlan *cause) {
     const bool is_past = is_past_pivot();
-    int lost = 0;
-    int kept = 0;
+    const StepPlan *lost = nullptr;
+    const StepPlan *kept = nullptr;
     for (const StepPlan &step : d_.steps) {
-        if (lost == 0 && of(step).lost)
-            lost = step.no;
-        if (kept == 0 && of(step).act.phase == Phase::kept)
-            kept = step.no;
+        if (of(step).lost && (lost == nullptr || cause == &step))
+            lost = &step;
+        if (of(step).act.phase == Phase::kept && kept == nullptr)
+            kept = &step;
     }
     if (is_past)
         s_.request = Request::none;
-    else if (lost != 0 && s_.request == Request::none)
+    else if (lost != nullptr && s_.request == Request::none)
         s_.request = Request::failure;
     if (s_.request != Request::none && !is_pivot_open()) {
         start_compensation(w);
         return;
     }
-    if (const int waits = kept != 0 ? kept : is_past ? lost : 0) {
-        park(waits, Direction::act);
+    if (stays_parked_acting())
+        return;
+    if (kept != nullptr || (is_past && lost != nullptr)) {
+        park(kept != nullptr ? *kept : *lost, Direction::act);
         return;
     }
+    const bool was_parked = s_.status == Status::parked;
     s_.parked_step = 0;
     if (s_.suspended) {
         s_.status = Status::suspended;
         return;
     }
-    s_.status = s_.has_begun ? Status::running : Status::pending;
+    s_.status = s_.has_begun || was_parked ? Status::running : Status::pending;
     int stage = 1;
     while (stage <= d_.stages && is_stage_complete(stage))
         ++stage;
@@ -170,6 +233,8 @@ void Rules::settle_acting(Window w) {
         s_.status = Status::completed;
         return;
     }
+    if (s_.request != Request::none)
+        return;
     for (const StepPlan &step : d_.steps)
         if (const StepState &s = of(step);
             step.stage == stage && !s.done && !s.lost && !s.act.is_live())
@@ -188,267 +253,76 @@ void Rules::start_compensation(Window w) {
     settle_compensating(w);
 }
 
+bool Rules::stays_parked_compensating() const {
+    if (s_.status != Status::parked || s_.parked_step == 0)
+        return false;
+    const StepPlan &step = d_.step(s_.parked_step);
+    const Direction direction =
+        !of(step).done && of(step).failed_compensate == 0 ? Direction::act : Direction::compensate;
+    return s_.parked_direction == direction && undo_of(step) == Undo::by_person;
+}
+
+// The act is to be decided where it is in doubt and nothing was tried to undo it.
+void Rules::park_for_undo(const StepPlan &step) {
+    const StepState &s = of(step);
+    if (!stays_parked_compensating())
+        park(step, !s.done && s.failed_compensate == 0 ? Direction::act : Direction::compensate);
+}
+
+// What is claimed or verified settles first; then stage by stage, the steps of one at once.
 void Rules::settle_compensating(Window w) {
-    if (s_.status == Status::parked && s_.parked_direction == Direction::act)
-        s_.status = Status::compensating;
-    const bool is_acting = std::ranges::any_of(s_.steps, [](const StepState &s) {
-        return s.act.phase == Phase::claimed || s.act.phase == Phase::verifying;
-    });
-    const auto given_up = std::ranges::find_if(
-        d_.steps, [&](const StepPlan &step) { return of(step).given_up && !of(step).undone; });
-    const bool is_given_up = given_up != d_.steps.end();
-    if (is_given_up && !d_.continue_compensating) {
-        park(given_up->no, Direction::compensate);
+    const auto go_on = [&] {
+        s_.status = s_.suspended ? Status::suspended : Status::compensating;
+        s_.parked_step = 0;
+    };
+    if (has_acts_in_flight()) {
+        if (!stays_parked_compensating())
+            go_on();
         return;
     }
-    if (s_.suspended) {
-        s_.status = Status::suspended;
+    const StepPlan *blocked = nullptr;
+    for (int stage = d_.stages; stage > 0; --stage) {
+        bool any = false;
+        for (const StepPlan &step : d_.steps) {
+            if (step.stage != stage)
+                continue;
+            const Undo undo = undo_of(step);
+            any = any || undo == Undo::waits || undo == Undo::due || undo == Undo::verify;
+            if (undo == Undo::by_person && blocked == nullptr)
+                blocked = &step;
+            if (undo == Undo::due && !s_.suspended)
+                begin_undo(step, w);
+            if (undo == Undo::verify && !s_.suspended)
+                ask_verify(step, w);
+        }
+        const bool parks = blocked != nullptr && !d_.continue_compensating;
+        if (!parks && !any)
+            continue;
+        if (parks)
+            park_for_undo(*blocked);
+        else
+            go_on();
         return;
     }
-    s_.status = Status::compensating;
-    s_.parked_step = 0;
-    if (is_acting)
-        return;
-    for (int stage = d_.stages; stage > 0; --stage)
-        if (undo_stage(stage, w))
-            return;
-    if (is_given_up)
-        park(given_up->no, Direction::compensate);
+    if (blocked != nullptr)
+        park_for_undo(*blocked);
+    else if (s_.suspended)
+        go_on();
     else
         s_.status = Status::failed;
 }
 
-// All steps of the stage that are to be undone at once. False: there are none.
-bool Rules::undo_stage(int stage, Window w) {
-    bool any = false;
-    bool asks_a_person = false;
-    for (const StepPlan &step : d_.steps) {
-        if (step.stage != stage || !is_to_be_undone(step))
-            continue;
-        StepState &s = of(step);
-        any = true;
-        if (s.compensate.is_live())
-            continue;
-        if (s.done && s.by_person) {
-            s.given_up = asks_a_person = true;
-        } else if (s.done || step.undo_when_started) {
-            s.compensate = {.phase = Phase::waiting,
-                            .attempt = s.failed_compensate,
-                            .base = s.failed_compensate,
-                            .earliest = w.from,
-                            .latest = w.to,
-                            .falling_back = s.done ? s.by_fallback : s.is_doubt_of_fallback};
-        } else if (step.verify) {
-            ask_verify(step, w);
-        } else {
-            s.given_up = asks_a_person = true;
-        }
-    }
-    if (asks_a_person)
-        settle_compensating(w);
-    return any;
-}
-
-// ------------------------------------------------------------------------------- what happens
-
-void Rules::completed(const StepPlan &step, Direction direction, Window w, bool has_output,
-                      int output) {
+void Rules::begin_undo(const StepPlan &step, Window w) {
     StepState &s = of(step);
-    Task &t = task(step, direction);
-    const int64_t lease = t.lease;
-    if (direction == Direction::compensate) {
-        t = {};
-        s.undone = true;
-        s.given_up = false;
-        s.compensate_lease = lease;
-        s.compensation_has_output = has_output;
-        settle(w);
-        return;
-    }
-    s.by_fallback = t.falling_back;
-    t = {};
-    s.done = true;
-    s.lost = s.given_up = false;
-    s.doubts = 0;
-    s.act_lease = lease;
-    s.has_output = has_output;
-    s.output = has_output ? output : 0;
-    settle(w);
-}
-
-void Rules::pause(const StepPlan &step, Direction direction, Window since) {
-    Task &t = task(step, direction);
-    const Window pause = pause_before(t.attempt - t.base + 1, d_.policy_of(step, direction));
-    t.phase = Phase::waiting;
-    t.earliest = since.from + pause.from;
-    t.latest = since.to + pause.to;
-    t.lease = 0;
-}
-
-void Rules::ask_verify(const StepPlan &step, Window w) {
-    Task &t = of(step).act;
-    t.phase = Phase::verifying;
-    t.attempt = std::max(t.attempt, of(step).failed_act);
-    t.falling_back = of(step).is_doubt_of_fallback;
-    t.lease = 0;
-    t.earliest = w.from;
-    t.latest = w.to;
-}
-
-void Rules::failed(const StepPlan &step, Direction direction, const Failing &f) {
-    StepState &s = of(step);
-    Task &t = task(step, direction);
-    const Policy &policy = d_.policy_of(step, direction);
-    const bool is_final_word =
-        f.word == Word::non_retryable ||
-        (policy.max_attempts > 0 && t.attempt - t.base >= policy.max_attempts);
-    if (direction == Direction::compensate) {
-        s.failed_compensate = std::max(s.failed_compensate, t.attempt);
-        if (is_final_word) {
-            t = {};
-            s.given_up = true;
-        } else {
-            pause(step, direction, f.since);
-        }
-        settle(f.since);
-        return;
-    }
-    s.failed_act = std::max(s.failed_act, t.attempt);
-    const uint32_t bit = 1U << std::min(t.attempt, 31);
-    if (f.is_in_doubt()) {
-        if (s.doubts == 0)
-            s.in_doubt_since = f.since.from;
-        s.doubts |= bit;
-        s.is_doubt_of_fallback = t.falling_back;
-    } else {
-        s.doubts &= ~bit;
-    }
-    t.lease = 0;
-    const bool is_in_doubt = s.doubts != 0;
-    if (s_.direction == Direction::compensate) {
-        t = {};
-        s.lost = true;
-    } else if (is_in_doubt && step.verify &&
-               (f.is_in_doubt() || step.irreversible || is_final_word)) {
-        ask_verify(step, f.since);
-    } else if (is_in_doubt && step.irreversible) {
-        t.phase = Phase::kept;
-    } else if (is_final_word) {
-        give_up(step, f.since);
-    } else {
-        pause(step, direction, f.since);
-    }
-    settle(f.since);
-}
-
-// There is no fallback where an attempt at the action may have happened.
-void Rules::give_up(const StepPlan &step, Window w) {
-    StepState &s = of(step);
-    if (!step.fallback.empty() && !s.act.falling_back && s.doubts == 0) {
-        fall_back(step, w);
-    } else {
-        s.act = {};
-        s.lost = true;
-    }
-}
-
-// The fallback starts with all its attempts, and is due at once.
-void Rules::fall_back(const StepPlan &step, Window w) {
-    Task &t = of(step).act;
-    t = {.phase = Phase::waiting,
-         .attempt = t.attempt,
-         .base = t.attempt,
-         .earliest = w.from,
-         .latest = w.to,
-         .falling_back = true};
-}
-
-// An irreversible step that verify has not seen done is asked for again, and not tried again.
-void Rules::verified(const StepPlan &step, Finding finding, Window w) {
-    StepState &s = of(step);
-    Task &t = s.act;
-    if (finding == Finding::done) {
-        completed(step, Direction::act, w, false, 0);
-        s.is_fillable = true;
-        s.act_lease = s.last_lease;
-        return;
-    }
-    const Policy &policy = d_.policy_of(step, Direction::act);
-    const bool again = policy.max_attempts == 0 || t.attempt - t.base < policy.max_attempts;
-    if (s_.direction == Direction::compensate) {
-        t = {};
-        s.lost = true;
-        s.given_up = step.compensable && !step.undo_when_started;
-    } else if (step.irreversible) {
-        ++t.verified;
-        const bool ask_again = finding == Finding::not_done &&
-                               (policy.max_attempts == 0 || t.verified < policy.max_attempts);
-        t.phase = ask_again ? Phase::verifying : Phase::kept;
-        if (ask_again) {
-            const Window pause = pause_before(t.verified + 1, policy);
-            t.earliest = w.from + pause.from;
-            t.latest = w.to + pause.to;
-        }
-    } else if (again) {
-        pause(step, Direction::act, w);
-    } else {
-        give_up(step, w);
-    }
-    settle(w);
-}
-
-// Nothing was heard under the lease, or until the timeout: nobody knows what the service did.
-void Rules::lapsed(const StepPlan &step, Direction direction) {
-    const Task &t = task(step, direction);
-    failed(step, direction,
-           {.word = Word::unknown, .is_lost = true, .since = {t.until(), t.until()}});
-}
-
-void Rules::settled_late(const StepPlan &step, Word word, Window w) {
-    StepState &s = of(step);
-    s.doubts &= ~(1U << std::min(s.last_attempt, 31));
-    const bool is_still_in_doubt = s.doubts != 0;
-    if (s_.direction == Direction::compensate || s.lost) {
-        if (!is_still_in_doubt && s.act.phase == Phase::verifying)
-            s.act = {};
-        if (s_.direction == Direction::compensate && !is_still_in_doubt)
-            s.given_up = false;
-        settle(w);
-        return;
-    }
-    if (!is_still_in_doubt) {
-        const Policy &policy = d_.policy_of(step, Direction::act);
-        const bool again =
-            policy.max_attempts == 0 || s.act.attempt - s.act.base < policy.max_attempts;
-        if (word == Word::non_retryable || !again)
-            give_up(step, w);
-        else if (s.act.phase != Phase::waiting)
-            pause(step, Direction::act, w);
-    }
-    settle(w);
-}
-
-void Rules::deadline_passed(Window w) {
-    s_.deadline_is_armed = false;
-    if (!deadline_counts())
-        return;
-    s_.request = Request::deadline;
-    settle(w);
-}
-
-void Rules::unseen_due(const StepPlan &step, Window w) {
-    Task &t = of(step).act;
-    if (step.kind == Kind::signal && t.phase == Phase::waiting) { // it begins to listen
-        open(step, w, t.attempt);
-        take_signals(w);
-        return;
-    }
-    attempt_begins();
-    ++t.attempt;
-    if (step.kind == Kind::timer)
-        completed(step, Direction::act, w, false, 0);
-    else
-        failed(step, Direction::act, {.word = Word::non_retryable, .is_lost = false, .since = w});
+    const Attempt *doubt = s.doubt();
+    s.act = {};
+    s.undo_begun = true;
+    s.compensate = {.phase = Phase::waiting,
+                    .attempt = s.failed_compensate,
+                    .base = s.failed_compensate,
+                    .earliest = w.from,
+                    .latest = w.to,
+                    .falling_back = doubt != nullptr ? doubt->by_fallback : s.by_fallback};
 }
 
 } // namespace stacksaga::property

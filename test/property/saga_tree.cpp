@@ -33,7 +33,7 @@ std::string own_step(Random &random, int no, bool compensable, const char *effec
                              compensable ? fmt::format(", compensation => '{}'", run) : "")
                : fmt::format("stacksaga.queue_step('s{}', 'tree'{}, timeout => '{} minutes'", no,
                              *effect == 'i' ? ""
-                             : compensable  ? ""
+                             : compensable  ? ", compensable => true"
                                             : ", compensable => false",
                              random.one_of({36, 100, 700}));
     if (random.chance(25))

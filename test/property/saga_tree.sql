@@ -166,12 +166,47 @@ BEGIN
     RETURN CASE WHEN dice < 8 THEN 'cancel' WHEN dice < 16 THEN 'suspend' END;
 END
 $$;
+-- Does it, and notes the reply.
+CREATE FUNCTION property.tree_act(s stacksaga.saga, tick integer, action text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    parked text := (SELECT d.step FROM stacksaga.definition_step d
+                     WHERE d.definition_id = s.definition_id AND d.step_no = s.parked_step);
+    reply text;
+BEGIN
+    BEGIN
+        reply := CASE action
+            WHEN 'cancel' THEN stacksaga.cancel_saga(s.saga_id, 'property')
+            WHEN 'suspend' THEN stacksaga.suspend_saga(s.saga_id, 'property')
+            WHEN 'resume' THEN stacksaga.resume_saga(s.saga_id, 'property')
+            WHEN 'retry' THEN stacksaga.retry_saga(s.saga_id, 'property')
+            ELSE stacksaga.resolve_step(s.saga_id, parked, action, reason => 'property',
+                    direction => CASE WHEN property.is_calm() THEN s.parked_direction END) END;
+    EXCEPTION WHEN SQLSTATE 'SG409' THEN
+        reply := SQLSTATE;
+    END;
+    INSERT INTO property.tree_operation (tick, saga_id, action, step, reply)
+        VALUES (tick, s.saga_id, action, parked, reply);
+    RETURN reply;
+END
+$$;
+
+-- What retry_saga leaves to a person: whether a step in doubt was done, which in the end it was not, for
+-- an effect and its answer are one and no answer is under way; and to undo by hand what was done by hand.
+CREATE FUNCTION property.tree_decide(s stacksaga.saga, tick integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM property.tree_answer a WHERE a.saga_id = s.saga_id) THEN
+        PERFORM property.tree_act(s, tick,
+                                  CASE s.parked_direction WHEN 'act' THEN 'never' ELSE 'done' END);
+    END IF;
+END
+$$;
+
 CREATE FUNCTION property.tree_operate(tick integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     s stacksaga.saga;
     action text;
-    parked text;
-    reply text;
     operated bigint := 0;
 BEGIN
     FOR s IN SELECT * FROM stacksaga.saga WHERE status NOT IN ('completed', 'failed')
@@ -179,20 +214,9 @@ BEGIN
         action := property.tree_action(s, tick);
         CONTINUE WHEN action IS NULL;
         operated := operated + 1;
-        SELECT d.step INTO parked FROM stacksaga.definition_step d
-         WHERE d.definition_id = s.definition_id AND d.step_no = s.parked_step;
-        BEGIN
-            reply := CASE action
-                WHEN 'cancel' THEN stacksaga.cancel_saga(s.saga_id, 'property')
-                WHEN 'suspend' THEN stacksaga.suspend_saga(s.saga_id, 'property')
-                WHEN 'resume' THEN stacksaga.resume_saga(s.saga_id, 'property')
-                WHEN 'retry' THEN stacksaga.retry_saga(s.saga_id, 'property')
-                ELSE stacksaga.resolve_step(s.saga_id, parked, action, reason => 'property') END;
-        EXCEPTION WHEN SQLSTATE 'SG409' THEN
-            reply := SQLSTATE;
-        END;
-        INSERT INTO property.tree_operation (tick, saga_id, action, step, reply)
-            VALUES (tick, s.saga_id, action, parked, reply);
+        IF property.tree_act(s, tick, action) = 'SG409' AND action = 'retry' AND property.is_calm() THEN
+            PERFORM property.tree_decide(s, tick);
+        END IF;
     END LOOP;
     RETURN operated;
 END
@@ -268,6 +292,16 @@ CREATE VIEW property.tree_deed AS
                 WHERE c.saga_id = s.saga_id AND c.from_status = 'completed'))
     SELECT * FROM deed;
 
+-- Compensations whose last lease ran out, so that the saga went on without them, and which were answered after that.
+CREATE VIEW property.tree_late AS
+    SELECT e.effect_no
+      FROM property.tree_effect e JOIN stacksaga.saga s USING (saga_id)
+      JOIN stacksaga.saga_definition d USING (definition_id)
+      JOIN stacksaga.definition_step t ON t.definition_id = s.definition_id AND t.step = e.step
+      JOIN stacksaga.failure f ON f.saga_id = s.saga_id AND f.step_no = t.step_no
+                              AND f.direction = e.direction AND f.attempt = e.attempt
+     WHERE e.direction = 'compensate' AND d.on_compensation_failure = 'continue';
+
 CREATE VIEW property.tree_broken AS
     SELECT tree, what FROM property.tree_violation
     UNION ALL
@@ -342,5 +376,6 @@ CREATE VIEW property.tree_broken AS
       JOIN property.tree_deed y ON y.saga_id = b.saga_id AND y.step_no = b.step_no
      WHERE x.direction = y.direction AND NOT a.fell_back AND NOT b.fell_back
        AND (x.effect_no > y.effect_no) = (x.direction = 'act')
+       AND NOT EXISTS (SELECT FROM property.tree_late l WHERE l.effect_no = y.effect_no)
        AND NOT EXISTS (SELECT FROM property.tree_saga h
                         WHERE h.tree = a.tree AND h.was_helped);
