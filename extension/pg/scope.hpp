@@ -68,6 +68,15 @@ auto with_settings(std::span<const Setting> settings, F &&body) -> decltype(body
     }
 }
 
+/// Runs `body`, which prints a name or an expression that is stored or compared, without quotes
+/// that are not needed, whatever the session wants to have quoted.
+template <class F> auto with_plain_names(F &&body) -> decltype(body()) {
+    if (!quote_all_identifiers)
+        return body();
+    static constexpr Setting plain{"quote_all_identifiers", "off"};
+    return with_settings({&plain, 1}, static_cast<F &&>(body));
+}
+
 inline constexpr Setting pinned_path{"search_path", "pg_catalog, pg_temp"};
 
 /// Runs `body` with nothing but PostgreSQL's own names in sight, as a function with a pinned

@@ -11,6 +11,7 @@
 // valid and as described.
 #include "pg/citus.hpp"
 #include "pg/compat.hpp"
+#include "pg/scope.hpp"
 #include "pg/table_state.hpp"
 
 namespace stacksaga::pg {
@@ -116,8 +117,10 @@ const char *predicate_of(Relation index) {
     const Datum tree = SysCacheGetAttr(INDEXRELID, tuple, Anum_pg_index_indpred, &is_whole);
     const char *predicate = nullptr;
     if (!is_whole)
-        predicate = TextDatumGetCString(
-            DirectFunctionCall2(pg_get_expr, tree, ObjectIdGetDatum(index->rd_index->indrelid)));
+        predicate = with_plain_names([&] {
+            return TextDatumGetCString(DirectFunctionCall2(
+                pg_get_expr, tree, ObjectIdGetDatum(index->rd_index->indrelid)));
+        });
     ReleaseSysCache(tuple);
     return predicate;
 }

@@ -51,6 +51,13 @@ foreach my $role ('alice', 'bob')
 		BEGIN
 			EXECUTE m.payload ->> 0;
 		END \$\$;
+		CREATE FUNCTION connects(name text) RETURNS text LANGUAGE plpgsql AS \$\$
+		DECLARE
+			result text;
+		BEGIN
+			result := dblink_connect_u(name, '$to_itself');
+			RETURN result;
+		END \$\$;
 		SELECT stacksaga.define_saga('$role', ARRAY[stacksaga.sql_step('only', 'run(stacksaga.step_call)',
 			retry => stacksaga.retry_policy(max_attempts => 1))]);
 		SELECT stacksaga.create_subscription('$role', '$role', 'run(stacksaga.message)',
@@ -66,6 +73,7 @@ my $random = "INSERT INTO seen SELECT 'random ' || random()";
 my @kept = (
 	[ 'a connection that is used again', [ alice => "$connect; $use" ], [ alice => "$connect; $use" ] ],
 	[ 'a connection of another role', [ alice => $connect ], [ bob => $use, 'password is required' ] ],
+	[ 'an expression that is kept', map({ [ alice => q{SELECT alice.connects('c')} ] } 1 .. 4), [ bob => $use, 'password is required' ] ],
 	[ 'one without a name', [ alice => $connect_unnamed ], [ bob => $use_unnamed, 'connection not available' ] ],
 	[ 'one that is closed, and one for a statement', [ alice => "$connect; SELECT dblink_disconnect('c')" ],
 		[ bob => "SELECT * FROM dblink('$to_itself user=nobody', 'SELECT 1') AS d (what text)", 'password is required' ] ],
@@ -158,6 +166,15 @@ my ($status, $output, $error) = $node->psql('postgres', qq{
 like($error, qr/the session may have connections of dblink/, 'a handler does not use its caller\'s connection');
 like($output, qr/^0$/m, 'it is left to a worker');
 like($output, qr/^still there$/m, 'and the caller keeps it');
+($status, $output, $error) = $node->psql('postgres', qq{
+	BEGIN;
+	SELECT stacksaga.start_saga('alice', '["SELECT alice.connects(''c'')"]');
+	SELECT stacksaga.run_pending();
+	SELECT dblink_connect('d', '$to_itself');
+	SELECT stacksaga.start_saga('alice', '["SELECT alice.connects(''c'')"]');
+	SELECT stacksaga.run_pending();
+	ROLLBACK});
+like($error, qr/the session may have connections of dblink/, 'nor one that was opened in the same transaction');
 foreach my $statement ('FETCH of_caller', 'MOVE ALL IN of_caller', 'CLOSE of_caller', 'CLOSE ALL', 'DECLARE of_caller CURSOR FOR SELECT 1')
 {
 	($status, $output, $error) = $node->psql('postgres', qq{

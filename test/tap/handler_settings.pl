@@ -105,7 +105,7 @@ my $set_all = q{
 	BEGIN
 		FOR s IN SELECT * FROM pg_settings WHERE context = ANY (CASE WHEN current_setting('is_superuser')::boolean
 				THEN '{user,superuser}'::text[] ELSE '{user}' END)
-			AND name IN (SELECT name FROM a.of_session) AND name !~ '^(debug|trace|log)_|^(backtrace_functions|exit_on_error|quote_all_identifiers)$'
+			AND name IN (SELECT name FROM a.of_session) AND name !~ '^(debug|trace|log)_|^(backtrace_functions|exit_on_error)$'
 		LOOP
 			BEGIN
 				PERFORM set_config(s.name, CASE

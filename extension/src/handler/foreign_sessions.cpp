@@ -15,6 +15,9 @@ constexpr std::string_view connects = "dblink_connect"; // dblink_connect_u() ha
 // have closed theirs: the one without a name shows in no list.
 constinit bool has_of_handlers = false;
 constinit bool has_of_others = false;
+// PL/pgSQL keeps an expression ready until the transaction ends, and what it calls then is only
+// seen the first time.
+constinit bool is_used_in_transaction = false;
 constinit std::array<char, MAXPGPATH> library{}; ///< as its functions name it
 
 /// The symbol of a function in the library of dblink; empty: it is another function.
@@ -64,6 +67,26 @@ void disconnect_unnamed() {
         });
 }
 
+void at_transaction_end(XactEvent event, void *) {
+    if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
+        is_used_in_transaction = false;
+}
+
+void note_use() {
+    static constinit bool is_watching = false;
+    if (!is_watching) {
+        RegisterXactCallback(at_transaction_end, nullptr);
+        is_watching = true;
+    }
+    has_of_handlers = true;
+    is_used_in_transaction = true;
+}
+
+[[noreturn]] void leave_dblink_to_worker() {
+    leave_to_worker("the session may have connections of dblink, which the handler could take for "
+                    "its own");
+}
+
 void close_dblink() {
     has_of_handlers = false;
     if (ArrayType *names = list_names(); names != nullptr) {
@@ -84,12 +107,11 @@ void note_function_of_others(Oid function) {
         return;
     if (running_handler.is_active()) {
         if (has_of_others && !running_handler.is_at_top_level())
-            leave_to_worker("the session may have connections of dblink, which the handler could "
-                            "take for its own");
-        has_of_handlers = true;
+            leave_dblink_to_worker();
+        note_use();
         return;
     }
-    if (has_of_handlers) // of one that an error has ended, and with it the call of run_pending()
+    if (has_of_handlers) // an error has ended the handler, and the call of run_pending() with it
         close_dblink();
     has_of_others = has_of_others || symbol == connects;
 }
@@ -98,8 +120,13 @@ void close_idle_foreign_sessions() {
     CallSyscacheCallbacks(USERMAPPINGOID, 0); // as if every user mapping had changed
 }
 
+void hide_dblink_connections() {
+    if (is_used_in_transaction && has_of_others && !running_handler.is_at_top_level())
+        leave_dblink_to_worker();
+}
+
 void close_foreign_sessions() {
-    if (has_of_handlers)
+    if (has_of_handlers || is_used_in_transaction)
         close_dblink();
     close_idle_foreign_sessions();
 }

@@ -10,6 +10,10 @@ namespace stacksaga {
 /// handler to a worker where it could find a dblink connection of the session.
 void note_function_of_others(Oid function);
 
+/// Before a handler in run_pending(): leaves it to a worker where it may already have an expression
+/// ready that uses a dblink connection of the session.
+void hide_dblink_connections();
+
 /// Closes the dblink connections that handlers have opened, and has wrappers close their sessions:
 /// at once, or where the transaction uses one, at its end.
 void close_foreign_sessions();

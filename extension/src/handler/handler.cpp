@@ -18,12 +18,9 @@ namespace stacksaga {
 
 namespace {
 
-/// As regprocedure prints it, whatever the session wants to have quoted: it is stored and compared.
+/// As regprocedure prints it: it is stored and compared.
 char *qualified_name(Oid function) {
-    if (!quote_all_identifiers)
-        return format_procedure_qualified(function);
-    static constexpr std::array settings{pg::Setting{"quote_all_identifiers", "off"}};
-    return pg::with_settings(settings, [&] { return format_procedure_qualified(function); });
+    return pg::with_plain_names([&] { return format_procedure_qualified(function); });
 }
 
 /// What a handler of each kind takes and returns, and the messages when it does not.

@@ -22,6 +22,8 @@ constexpr std::array kept_settings = std::to_array<std::string_view>(
 /// The name of the connection: as after RESET, also where the client chose it.
 constexpr std::string_view connection_name = "application_name";
 
+constexpr std::string_view quoting = "quote_all_identifiers";
+
 /// A value may leave one of its two parts as it is.
 constexpr const char *setting_of_parts = "DateStyle";
 
@@ -192,6 +194,14 @@ Settings wanted_of(Oid role) {
     return wanted;
 }
 
+/// Names that others hold are quoted by it as they are set, so it comes first.
+void put_quoting_first(std::span<pg::Setting> settings) {
+    const auto found =
+        std::ranges::find_if(settings, [](const pg::Setting &s) { return s.name == quoting; });
+    if (found != settings.end())
+        std::rotate(settings.begin(), found, found + 1);
+}
+
 RoleSettings *find_role(Oid role) {
     for (RoleSettings *r = call.roles; r != nullptr; r = r->next)
         if (r->role == role)
@@ -202,6 +212,7 @@ RoleSettings *find_role(Oid role) {
         for (const pg::Setting &s : wanted_of(role).all())
             if (!is_in_force(s))
                 r->settings.add(s);
+        put_quoting_first({r->settings.first, r->settings.count});
         call.roles = r;
         return r;
     });

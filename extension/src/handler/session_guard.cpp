@@ -128,6 +128,7 @@ void enter_session(Oid definer) {
     if (!running_handler.is_at_top_level() && !may_find_temporary_objects(definer))
         leave_to_worker("the session has temporary objects of another role, which the handler "
                         "could take for its own");
+    hide_dblink_connections();
     watch();
     renew_random();
     close_foreign_sessions();
