@@ -13,9 +13,17 @@ struct SharedProbe {
     pg_atomic_uint64 checksum, at, first_left, interval_us;
 };
 
+/// A consumer of a subscription (outbox/consumer_share.hpp).
+struct SharedConsumer {
+    pg_atomic_uint64 key; ///< 0: never taken
+    pg_atomic_uint64 asked;
+    pg_atomic_uint64 until; ///< it asked, or holds a batch until then
+};
+
 struct CounterFile {
     std::array<pg_atomic_uint64, 512> counters; ///< as counters.hpp numbers them
     std::array<SharedProbe, 512> probes;        ///< by the hash of what was probed
+    std::array<SharedConsumer, 1024> consumers; ///< by the hash of the consumer
     SagaTallies sagas;                          ///< its last array goes on behind the struct
 };
 

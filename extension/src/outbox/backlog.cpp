@@ -137,6 +137,9 @@ std::optional<TimestampTz> unread_since(int32 subscription_id) {
                 raise_gone(s->id, before.tick);
         }
     }
+    // Where nobody reads and no worker runs, no tick sees what was published last.
+    if (positions && !since)
+        since = first_behind_ticks(s->filter, int64{unread_room} * unread_steps);
     return positions ? since : std::nullopt;
 }
 

@@ -4,6 +4,7 @@
 
 #include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/delivery_owner.hpp"
+#include "src/outbox/delivery_part.hpp"
 #include "src/outbox/log_lock.hpp"
 #include "src/outbox/log_tick.hpp"
 
@@ -11,98 +12,10 @@ namespace stacksaga {
 
 namespace {
 
-// A position moves over messages that the subscription does not want when so much of the log lies
-// behind it, or more ticks than are read at once. Until then reading them again costs less than
-// writing.
-constexpr int64 idle_distance = 2000;
 // After so many copied out a read of a partition ends and moves its position. Any number of
 // messages of a blocked key may follow each other, and a transaction that is cut short would begin
 // with all of them again.
 constexpr int32 copied_max = 1000;
-
-/// What one partition gives.
-struct Part {
-    Position position;
-    core::LogPosition end;
-    std::span<Message> retries;
-    std::span<Message> log;
-    bool more;
-    int32 copied = 0; ///< messages of the log that were copied out
-};
-
-/// Copies out what cannot be delivered of the messages that were just read from the log, and
-/// returns the others.
-std::span<Message> sift(const Subscription &s, std::span<Message> messages, TimestampTz now,
-                        int32 &copied) {
-    auto *dispositions =
-        static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
-    decide_dispositions(s, messages, now, {dispositions, messages.size()});
-    size_t kept = 0;
-    for (size_t i = 0; i < messages.size(); ++i) {
-        if (dispositions[i] == Disposition::deliver)
-            messages[kept++] = messages[i];
-        if (dispositions[i] != Disposition::hold && dispositions[i] != Disposition::delay)
-            continue;
-        copy_out(s, messages[i], dispositions[i]);
-        ++copied;
-    }
-    return messages.first(kept);
-}
-
-/// Whether all messages of the log before this one are before the end of `log` as well.
-bool is_within(const LogPart &log, const Message &m) {
-    return m.tick <= log.end.tick || (m.tick == log.window && m.number <= log.end.number);
-}
-
-/// The due retries whose turn has come: earlier messages of their key that are still in the log,
-/// left by a batch that was lost, come first.
-std::span<Message> within(const LogPart &log, std::span<Message> due) {
-    return {due.begin(), std::partition(due.begin(), due.end(),
-                                        [&](const Message &m) { return is_within(log, m); })};
-}
-
-/// Leaves out the last message where there is one more than room.
-void cut_last(Part &part, int32 room) {
-    if (part.retries.size() + part.log.size() <= static_cast<size_t>(room))
-        return;
-    auto last = std::max_element(part.retries.begin(), part.retries.end(), by_place);
-    part.more = true;
-    if (by_place(*last, part.log.back())) {
-        part.log = {};
-        part.end = part.position.at;
-    } else {
-        std::swap(*last, part.retries.back());
-        part.retries = part.retries.first(part.retries.size() - 1);
-    }
-}
-
-/// One part of a partition, whose position is locked. `whole` is what was read of its share; it
-/// holds one message of the log at least, if there is one, to know which retries come before the
-/// log.
-Part read_part(const Subscription &s, Position position, const LogPart &whole, int32 room,
-               TimestampTz now) {
-    const bool was_lost = position.batch_id != 0;
-    end_lost_batch(s, position, now);
-    Part part{.position = position, .end = position.at, .retries = {}, .log = {}, .more = false};
-    std::span<Message> due = due_messages(s, position.partition, room, now);
-    const int32 left = std::max(1, room - static_cast<int32>(due.size()));
-    const LogPart log = whole.of_partition(position.partition, position.at, left);
-    mark_in_doubt(position, log.messages);
-    part.log = sift(s, log.messages, now, part.copied);
-    if (part.copied > 0 && !due.empty())
-        due = due_messages(s, position.partition, room, now); // those behind them are held now
-    part.end = log.end;
-    part.more = log.more || due.size() == static_cast<size_t>(room);
-    part.retries = within(log, due);
-    const bool is_empty = part.log.empty() && part.retries.empty();
-    if (is_empty && log.end != position.at &&
-        (!log.messages.empty() || log.more || log.distance >= idle_distance))
-        move_position(s.id, part.position, part.end, now);
-    else if (is_empty && was_lost)
-        move_position(s.id, part.position, position.at, now);
-    cut_last(part, room);
-    return part;
-}
 
 /// Partitions that are read together, as far as they are free.
 struct Group {
@@ -119,10 +32,13 @@ struct Gatherer {
     const Subscription &s;
     const NodeIdentity *owner;
     int32 room;
+    int32 parts_left; ///< partitions that may still be taken
     int32 rotation;
     TimestampTz now;
     PartitionSet due;
     PartitionSet wanted;
+    MessageIds ids;
+    PartitionSet tried{};    ///< those that were chosen, and gave nothing
     bool are_locked = false; ///< the slots of those that are wanted
     LoadedTicks ticks{};
     Gathering out{};
@@ -130,6 +46,7 @@ struct Gatherer {
     size_t part_count = 0;
 
     int32 left() const { return room - static_cast<int32>(count); }
+    bool is_full() const { return left() == 0 || parts_left == 0; }
     void gather(Group &group);
 
 private:
@@ -145,6 +62,7 @@ private:
     std::optional<Part> take(Group &group, size_t i, const std::optional<LogPart> &whole);
     void add(const Part &part);
     PartitionSet candidates(const Group &group, const std::optional<LogPart> &log) const;
+    bool narrow(const Group &group, PartitionSet &looked_at, std::optional<LogPart> &log);
 };
 
 /// Of the group's free partitions those in which there may be something to do.
@@ -160,6 +78,40 @@ PartitionSet Gatherer::candidates(const Group &group, const std::optional<LogPar
         for (const Message &m : log->messages)
             found[static_cast<size_t>(m.partition)] = true;
     return found;
+}
+
+/// Where more partitions have something than may be taken: leaves only as many, and reads the log
+/// for them alone, so that their messages fill the batch.
+bool Gatherer::narrow(const Group &group, PartitionSet &looked_at, std::optional<LogPart> &log) {
+    const size_t size = group.from.size();
+    if (!log || static_cast<size_t>(parts_left) >= size)
+        return false;
+    PartitionSet has_something{};
+    for (const Message &m : log->messages)
+        has_something[static_cast<size_t>(m.partition)] = true;
+    PartitionSet chosen{};
+    int32 chosen_count = 0;
+    bool is_narrowed = false;
+    auto *from = static_cast<core::LogPosition *>(palloc(sizeof(core::LogPosition) * size));
+    std::fill(from, from + size, LogShare::nowhere);
+    for (size_t turn = 0; turn < size; ++turn) {
+        const size_t i = (turn + static_cast<size_t>(rotation)) % size;
+        const auto partition = static_cast<size_t>(group.first) + i;
+        if (!group.is_free(i) || !(has_something[partition] || due[partition]))
+            continue;
+        chosen[partition] = chosen_count < parts_left && !tried[partition];
+        is_narrowed = is_narrowed || !chosen[partition];
+        if (!chosen[partition])
+            continue;
+        ++chosen_count;
+        from[i] = group.from[i];
+    }
+    if (!is_narrowed)
+        return false;
+    looked_at = chosen;
+    if (chosen_count > 0 && log->more)
+        log = read_log(s.filter, ticks, {.first = group.first, .from = {from, size}}, left());
+    return true;
 }
 
 /// All slots are locked at once, where there is something to do at all.
@@ -188,13 +140,13 @@ std::optional<Part> Gatherer::take(Group &group, size_t i, const std::optional<L
     if (part_room == 0)
         return std::nullopt;
     if (whole && position->at == group.from[i])
-        return read_part(s, *position, *whole, part_room, now);
+        return read_part(s, *position, *whole, part_room, ids, now);
     // The hint was old, and the log behind it may be gone.
     const std::optional<LogPart> own =
         read_log(s.filter, ticks, {.first = partition, .from = {&position->at, 1}}, left());
     if (!own)
         elog(ERROR, "tick " INT64_FORMAT " of the outbox is gone", position->at.tick);
-    return read_part(s, *position, *own, part_room, now);
+    return read_part(s, *position, *own, part_room, ids, now);
 }
 
 void Gatherer::add(const Part &part) {
@@ -208,6 +160,7 @@ void Gatherer::add(const Part &part) {
     out.parts[part_count++] = {.position = part.position,
                                .end = part.end,
                                .from_log = static_cast<int32>(part.log.size())};
+    --parts_left;
     if (!s.handler && part.position.room != core::any_room)
         room = std::clamp(part.position.room, static_cast<int32>(count), room);
 }
@@ -215,16 +168,17 @@ void Gatherer::add(const Part &part) {
 Gatherer::Round Gatherer::gather_once(Group &group) {
     CHECK_FOR_INTERRUPTS();
     // Before any lock: most often nothing is there.
-    const std::optional<LogPart> log =
+    std::optional<LogPart> log =
         read_log(s.filter, ticks, {.first = group.first, .from = group.from}, left());
-    const PartitionSet looked_at = candidates(group, log);
+    PartitionSet looked_at = candidates(group, log);
+    const bool is_narrowed = narrow(group, looked_at, log);
     Round round{.has_given = false, .has_changed = false, .more = log && log->more, .copied = 0};
     const size_t size = group.from.size();
     for (size_t turn = 0; turn < size; ++turn) {
         const size_t i = (turn + static_cast<size_t>(rotation)) % size;
         if (!looked_at[static_cast<size_t>(group.first) + i])
             continue;
-        if (left() == 0) {
+        if (is_full()) {
             round.more = true;
             break;
         }
@@ -242,6 +196,14 @@ Gatherer::Round Gatherer::gather_once(Group &group) {
         round.has_changed = round.has_changed || group.from[i] != before;
         round.more = round.more || part->more;
         round.copied += part->copied;
+    }
+    if (!is_narrowed || round.has_given)
+        return round;
+    // Others of the group may give something.
+    for (size_t i = 0; i < size; ++i) {
+        const auto partition = static_cast<size_t>(group.first) + i;
+        round.has_changed = round.has_changed || looked_at[partition];
+        tried[partition] = tried[partition] || looked_at[partition];
     }
     return round;
 }
@@ -288,24 +250,32 @@ std::span<Group> groups_of(const Subscription &s, const PartitionSet &wanted, Po
 } // namespace
 
 Gathering gather(const Subscription &s, const PartitionSet &wanted, const NodeIdentity *owner,
-                 int32 room, int32 rotation, TimestampTz now) {
+                 int32 room, int32 rotation, TimestampTz now, ConsumerShare share) {
     const std::optional<Positions> hints = read_positions(s.id, s.partitions);
     if (!hints) // it has been dropped meanwhile
+        return {};
+    const auto is_held = [&](const Position &p) {
+        return share.consumer != 0 && p.is_leased(now) && p.consumer == share.consumer;
+    };
+    const auto held = static_cast<int32>(std::count_if(hints->begin(), hints->end(), is_held));
+    if (held >= share.partitions)
         return {};
     Gatherer gatherer{.s = s,
                       .owner = owner,
                       .room = room,
+                      .parts_left = share.partitions - held,
                       .rotation = rotation,
                       .now = now,
                       .due = due_partitions(s, now),
-                      .wanted = wanted};
+                      .wanted = wanted,
+                      .ids = MessageIds(static_cast<size_t>(room))};
     Gathering &out = gatherer.out;
     out.parts = {static_cast<GatheredPart *>(palloc(sizeof(GatheredPart) * hints->size())),
                  hints->size()};
     out.messages = {static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(room))),
                     static_cast<size_t>(room)};
     for (Group &group : groups_of(s, wanted, *hints, rotation, now)) {
-        if (gatherer.left() == 0) {
+        if (gatherer.is_full()) {
             out.more = true;
             break;
         }

@@ -1,6 +1,7 @@
 // What a consumer gets next: messages of one or more partitions of a subscription, due retries and
 // new ones of the log, in the order of their delivery.
 #pragma once
+#include "src/outbox/consumer_share.hpp"
 #include "src/outbox/delivery_retry.hpp"
 #include "src/outbox/position.hpp"
 #include "src/ring/node.hpp"
@@ -27,9 +28,10 @@ struct Gathering {
 /// (of equals, with number `rotation`), and leaves out those that another session works in or has a
 /// lease on. Messages that are not to be delivered now are copied out on the way, at most some 1000
 /// of the partitions that are read together. Where a partition gives no other message, its position
-/// moves, and it is not among the parts. Inside with_spi.
+/// moves, and it is not among the parts. Takes no more partitions than the share leaves to its
+/// consumer. Inside with_spi.
 Gathering gather(const Subscription &s, const PartitionSet &wanted, const NodeIdentity *owner,
-                 int32 room, int32 rotation, TimestampTz now);
+                 int32 room, int32 rotation, TimestampTz now, ConsumerShare share = whole_share);
 
 /// The fallbacks that are due, in the same partitions; they move no position.
 std::span<Message> gather_fallbacks(const Subscription &s, const PartitionSet &wanted,

@@ -288,6 +288,28 @@ bool have_published(std::span<const uint64> xids) {
     return found;
 }
 
+std::optional<TimestampTz> first_behind_ticks(const LogFilter &filter, int64 rows_max) {
+    const std::span<const Tick> ticks = find_ticks(last_tick());
+    if (ticks.empty())
+        return std::nullopt;
+    const Tick &last = ticks.back();
+    constexpr core::Stripes all{.first = 0, .last = core::log_stripes - 1};
+    std::optional<TimestampTz> since;
+    LogTables tables;
+    const auto find = [&](const LogRow &row) {
+        if (last.sees(row.entry()) || !is_wanted(filter, row))
+            return --rows_max > 0;
+        since = std::min(since.value_or(DT_NOEND),
+                         DatumGetTimestampTz(row.value(LogColumn::published_at)));
+        return false;
+    };
+    for (uint64 xid : last.snapshot.running)
+        tables.by_transaction(xid, all, 0, last.before, find);
+    tables.by_number(all, last.before, std::numeric_limits<int64>::max(), find);
+    tables.close();
+    return since;
+}
+
 std::optional<Backlog> count_backlog(const LogFilter &filter, int16 partition, LogPosition from,
                                      std::span<const int64> but_not) {
     const std::span<const Tick> ticks = find_ticks(from.tick);

@@ -114,6 +114,10 @@ LogPart read_log_again(const LogFilter &filter, int16 partition, core::LogPositi
 /// Whether a transaction of `xids` has published: the log has a row of it.
 bool have_published(std::span<const uint64> xids);
 
+/// When the first message was published that no tick sees, if it is among the first `rows_max` of
+/// these: unread for every subscription. Nothing where the last tick was deleted meanwhile.
+std::optional<TimestampTz> first_behind_ticks(const LogFilter &filter, int64 rows_max);
+
 /// How many messages behind `from` are committed, whether a tick sees them or not, and when the
 /// first of them was published. Leaves out those with the numbers `but_not`, which are sorted.
 /// Nothing when the position, which need not be locked, has moved on and the log behind it was

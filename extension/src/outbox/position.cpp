@@ -1,6 +1,7 @@
 #include "src/outbox/position.hpp"
 
 #include "pg/crash_point.hpp"
+#include "pg/function.hpp"
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
 #include "src/outbox/log_lock.hpp"
@@ -56,6 +57,8 @@ Position position_of(TupleTableSlot *row) {
     p.batch_size = DatumGetInt32(value(batch_size));
     p.batch_total = DatumGetInt32(value(batch_total));
     p.lease_until = DatumGetTimestampTz(value(lease_until));
+    if (!is_null(consumer))
+        p.consumer = consumer_hash(pg::view_of_text(value(consumer)));
     return p;
 }
 
@@ -106,6 +109,12 @@ std::optional<Positions> read_positions(int32 subscription_id, int32 partitions)
     if (found < size)
         return std::nullopt;
     return Positions{positions, size};
+}
+
+uint32 consumer_hash(std::string_view consumer) {
+    const uint32 hash = hash_bytes(reinterpret_cast<const unsigned char *>(consumer.data()),
+                                   static_cast<int>(consumer.size()));
+    return hash == 0 ? 1 : hash;
 }
 
 std::optional<Position> lock_position(int32 subscription_id, int16 partition, bool wait) {

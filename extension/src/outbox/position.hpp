@@ -16,6 +16,7 @@ struct Position {
     int32 batch_total; ///< all its messages, of its other partitions too
     int32 room;        ///< of the next batch (core/batch_room.hpp)
     TimestampTz lease_until;
+    uint32 consumer;                ///< a hash of its name; 0: none
     core::LogPosition lost_until{}; ///< up to it batches were lost; behind `at`, or {}
 
     bool is_leased(TimestampTz now) const { return batch_id != 0 && lease_until > now; }
@@ -31,6 +32,9 @@ std::optional<Positions> read_positions(int32 subscription_id, int32 partitions)
 
 /// One of them.
 std::optional<Position> read_position(int32 subscription_id, int16 partition);
+
+/// What a position has of the name of its consumer; not 0.
+uint32 consumer_hash(std::string_view consumer);
 
 /// Locks the partition and reads its position; nothing when another session has the lock and `wait`
 /// is not asked for, or when the subscription has been dropped.

@@ -55,26 +55,27 @@ constinit pg::Statement list_failures{
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3"};
 
 /// Reads on past messages that are not to be delivered.
-Gathering gather_enough(const Subscription &s, int32 room, TimestampTz now) {
+Gathering gather_enough(const Subscription &s, int32 room, ConsumerShare share, TimestampTz now) {
     PartitionSet all{};
     all.fill(true);
     const auto rotation = static_cast<int32>(pg::random_fraction() * core::partitions_max);
-    Gathering g = gather(s, all, nullptr, room, rotation, now);
+    Gathering g = gather(s, all, nullptr, room, rotation, now, share);
     for (int64 copied = g.copied; g.messages.empty() && g.more && copied < copied_max;
          copied += g.copied)
-        g = gather(s, all, nullptr, room, rotation, now);
+        g = gather(s, all, nullptr, room, rotation, now, share);
     return g;
 }
 
 /// The same without those who work for all readers, which takes a moment each: who makes a tick,
 /// and who maintains the log. (Another consumer may keep its partitions for long.)
-Gathering gather_undisturbed(const Subscription &s, int32 room, TimestampTz now, Ticking ticking) {
+Gathering gather_undisturbed(const Subscription &s, int32 room, ConsumerShare share,
+                             TimestampTz now, Ticking ticking) {
     if (ticking == Ticking::elsewhere) {
         wait_for_ticking(others_timeout_ms);
         tick_if_due();
     }
     const bool is_undisturbed = lock_out_maintenance(others_timeout_ms);
-    const Gathering g = gather_enough(s, room, now);
+    const Gathering g = gather_enough(s, room, share, now);
     if (is_undisturbed)
         let_maintenance_in();
     return g;
@@ -92,9 +93,10 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
                         errdetail("Its messages are handled by %s.", s.handler.signature),
                         errhint("Create another subscription, without a handler, for a service.")));
     const TimestampTz now = pg::clock_now();
-    Gathering g = gather_enough(s, room, now);
+    const ConsumerShare share = ask_for_share(s, consumer, now);
+    Gathering g = gather_enough(s, room, share, now);
     if (g.messages.empty() && (ticking == Ticking::elsewhere || g.contended))
-        g = gather_undisturbed(s, room, now, ticking);
+        g = gather_undisturbed(s, room, share, now, ticking);
     if (g.messages.empty())
         return;
     const int64 batch_id = next_batch_id.run().int8(0, 0);
@@ -115,6 +117,7 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
                      pg::param(consumer), pg::param_time(now));
     note_delivery(s, g.messages, batch_id);
     CRASH_POINT("receive: batch written");
+    note_held(s.id, consumer, pg::time_plus(now, lease_us));
     for (const Message &m : g.messages)
         add_message(result, m, batch_id);
 }
@@ -239,9 +242,13 @@ int64 ack(int64 batch_id) {
     HeldBatch batch = hold_batch(batch_id);
     const TimestampTz now = pg::clock_now();
     int64 count = 0;
-    for (Position &p : batch.parts)
+    TimestampTz until = DT_NOBEGIN;
+    for (Position &p : batch.parts) {
+        until = std::max(until, p.lease_until);
         count += ack_part(batch, p, now);
+    }
     CRASH_POINT("ack: positions moved");
+    note_answered(batch.subscription->id, batch.consumer, until, now);
     if (batch.subscription->fallback)
         wake_workers_at_commit();
     return count;
@@ -257,6 +264,7 @@ TimestampTz extend(int64 batch_id, int64 extend_by_us) {
         write_position(batch.subscription->id, p, now, batch.consumer);
     }
     CRASH_POINT("receive: lease extended");
+    note_held(batch.subscription->id, batch.consumer, until);
     return until;
 }
 
