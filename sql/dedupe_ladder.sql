@@ -159,6 +159,11 @@ SELECT ladder.defines(1841, '', ', effect => ''idempotent'', compensable => fals
 SELECT ladder.defines(1, ', compensation_retry => stacksaga.retry_policy(max_attempts => 2000, jitter => 0)');
 SELECT ladder.defines(1, ', compensation_retry => stacksaga.retry_policy(max_attempts => 2000, jitter => 0)', ', compensable => false');
 SELECT ladder.defines(2147483647);
+-- A wait repeats nothing, but its fallback is a service.
+SELECT fallback, ladder.outcome(format(
+    $$SELECT stacksaga.define_saga('window', ARRAY[stacksaga.signal_step('paid', 'paid', timeout => '30 s',
+        retry => stacksaga.retry_policy(max_attempts => 1841, jitter => 0) %s)])$$, fallback))
+  FROM unnest(ARRAY['', ', fallback => ''reminders'' ']) AS fallback;
 -- Without a limit there is no number to compare.
 SELECT ladder.defines(0);
 SET stacksaga.dedupe_retention = '8d';

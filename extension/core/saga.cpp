@@ -474,6 +474,36 @@ std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Directio
     return last;
 }
 
+namespace {
+
+/// As an error that is added to an earlier one is written.
+std::string_view added(const SagaState &saga, std::string_view earlier, std::string_view error) {
+    if (earlier.empty())
+        return error;
+    const std::size_t size = earlier.size() + 2 + error.size();
+    auto *text = static_cast<char *>(saga.memory.allocate(saga.memory.owner, size));
+    char *end = std::copy(earlier.begin(), earlier.end(), text);
+    *end++ = ';';
+    *end++ = ' ';
+    std::copy(error.begin(), error.end(), end);
+    return {text, size};
+}
+
+} // namespace
+
+std::string_view why_failed(SagaState &saga, std::int16_t step_no) {
+    const std::int32_t attempt = last_failed_attempt(saga, step_no, Direction::act);
+    std::optional<std::string_view> error;
+    for (const NewFailure &f : saga.changes.failures) {
+        if (f.step_no != step_no || f.direction != Direction::act || f.attempt != attempt)
+            continue;
+        if (f.failure.adds_to_error && !error)
+            error = saga.source->find_error(saga, step_no, attempt);
+        error = f.failure.adds_to_error ? added(saga, *error, f.failure.error) : f.failure.error;
+    }
+    return error ? *error : saga.source->find_error(saga, step_no, attempt);
+}
+
 void write_effect(SagaState &saga, const Work &work, Value output, Value published,
                   SettledBy settled_by) {
     const Effect effect{.step_no = work.step_no,

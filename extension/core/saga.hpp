@@ -217,6 +217,8 @@ struct Source {
     void (*load_effects)(SagaState &saga);  ///< fills progress.acted and compensated
     void (*load_failures)(SagaState &saga); ///< fills progress.failures
     void (*load_signals)(SagaState &saga);  ///< those that no step has taken, in order of arrival
+    /// Why an attempt of an action that is in the table failed.
+    std::string_view (*find_error)(SagaState &saga, std::int16_t step_no, std::int32_t attempt);
 };
 
 /// What the sagas above a child decide about it.
@@ -233,6 +235,8 @@ struct SagaState {
     bool is_child;
     Ancestry ancestry{};
     std::int64_t now; ///< one instant for everything that is decided
+    /// How long services remember a key; nothing: for ever.
+    std::optional<std::int64_t> dedupe_retention_us{};
     Memory memory;
     const Source *source;
 
@@ -343,6 +347,8 @@ std::optional<Doubt> find_doubt(SagaState &saga, std::int16_t step_no);
 bool is_in_doubt(SagaState &saga, std::int16_t step_no);
 /// The failed attempt under this lease.
 std::optional<PastFailure> find_failure(SagaState &saga, std::int16_t step_no, std::int64_t lease);
+/// Why the last failed attempt of the action failed.
+std::string_view why_failed(SagaState &saga, std::int16_t step_no);
 /// The number of the last failed attempt in this direction, or 0.
 std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Direction direction);
 

@@ -15,7 +15,9 @@ std::optional<Work> find_claimable(SagaState &saga, const Step &step, Direction 
     const bool is_free =
         work && !work->is_claimed() && !work->verifying && work->due_at <= saga.now &&
         step.queue_of(direction, work->falling_back) == queue && may_begin(saga, *work);
-    return is_free && !deadline_passed(saga) ? work : std::nullopt;
+    return is_free && !deadline_passed(saga) && !withhold_repetition(saga, step, *work)
+               ? work
+               : std::nullopt;
 }
 
 Work begin_claim(SagaState &saga, const Step &step, const Work &work, std::int64_t lease,

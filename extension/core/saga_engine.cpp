@@ -135,7 +135,7 @@ bool is_parked_for(SagaState &saga, const Step &s, bool failures_park) {
 void park_act(SagaState &saga, const Stage &stage, const Step &step, const Cause &cause) {
     std::string_view error = cause.error;
     if (cause.step != &step || error.empty())
-        error = stage.failed == &step ? "a step failed while the saga was parked"
+        error = stage.failed == &step ? why_failed(saga, step.no)
                                       : "the outcome of an irreversible step is not known";
     park_saga(saga, step, Direction::act, error);
 }
@@ -192,7 +192,7 @@ void settle_forward(SagaState &saga, const Cause &cause) {
         request_compensation(saga, CompensationRequest::failure,
                              {stage.failed, cause.step == stage.failed
                                                 ? cause.error
-                                                : "a step failed while the saga was parked"});
+                                                : why_failed(saga, stage.failed->no)});
     const bool waits = has_open_pivot(saga);
     if (saga.row.compensation_requested && !waits && !parks_at_deadline(saga)) {
         start_compensation(saga);
@@ -310,11 +310,25 @@ void give_up(SagaState &saga, const Step &step, const Work &work, bool in_doubt)
                   .falling_back = true});
 }
 
-bool is_past_dedupe_retention(SagaState &saga, const Step &step,
-                              std::optional<std::int64_t> dedupe_retention_us) {
+bool is_past_dedupe_retention(SagaState &saga, const Step &step) {
+    if (!saga.dedupe_retention_us || step.idempotent)
+        return false;
     const std::optional<Doubt> doubt = find_doubt(saga, step.no);
-    return doubt && dedupe_retention_us && !step.idempotent &&
-           time_plus(doubt->since, *dedupe_retention_us) < saga.now;
+    return doubt && time_plus(doubt->since, *saga.dedupe_retention_us) < saga.now;
+}
+
+bool withhold_repetition(SagaState &saga, const Step &step, const Work &work) {
+    if (work.direction != Direction::act || work.attempt == 0 ||
+        (step.waits_for() == StepWait::child && !work.falling_back) ||
+        !is_past_dedupe_retention(saga, step))
+        return false;
+    if (can_verify(step, work)) {
+        verify_work(saga, work, saga.now, 0);
+        return true;
+    }
+    keep_work(saga, work);
+    settle(saga, {&step, "the step is in doubt for longer than its service remembers the key"});
+    return true;
 }
 
 void settle(SagaState &saga, const Cause &cause) {
@@ -418,8 +432,7 @@ std::optional<std::int64_t> pause_of_verify(const Step &step, const Work &work, 
 
 /// Verify has not decided. The step is as much in doubt as before.
 void verify_undecided(SagaState &saga, const Step &step, const Work &work, const Failure &failure,
-                      bool asks_again, std::optional<std::int64_t> dedupe_retention_us,
-                      double random) {
+                      bool asks_again, double random) {
     write_failure(saga, verified_attempt(saga, work), failure);
     if (asks_again)
         if (const std::optional<std::int64_t> pause = pause_of_verify(step, work, random)) {
@@ -428,10 +441,8 @@ void verify_undecided(SagaState &saga, const Step &step, const Work &work, const
         }
     if (!saga.acts() && (!step.compensable || step.compensate_when_started))
         remove_work(saga, step.no, Direction::act); // it is compensated without an answer
-    else if (!saga.acts())
+    else if (!saga.acts() || is_past_dedupe_retention(saga, step))
         keep_work(saga, work);
-    else if (is_past_dedupe_retention(saga, step, dedupe_retention_us))
-        give_up(saga, step, work, true);
     else
         action_failed(saga, step, work, failure, true, false, random);
     settle(saga, {&step, failure.error});
@@ -440,8 +451,7 @@ void verify_undecided(SagaState &saga, const Step &step, const Work &work, const
 } // namespace
 
 void verify_answered(SagaState &saga, const Step &step, const Work &work,
-                     const VerifyAnswer &answer, std::optional<std::int64_t> dedupe_retention_us,
-                     double random) {
+                     const VerifyAnswer &answer, double random) {
     if (answer.outcome == VerifyOutcome::done) {
         step_completed(saga, step, work, answer.output, answer.published, SettledBy::verify);
         return;
@@ -463,16 +473,16 @@ void verify_answered(SagaState &saga, const Step &step, const Work &work,
         return;
     }
     const bool asks_again = answer.outcome == VerifyOutcome::not_done && step.irreversible;
-    verify_undecided(saga, step, work, failure, asks_again, dedupe_retention_us, random);
+    verify_undecided(saga, step, work, failure, asks_again, random);
 }
 
 void verify_failed(SagaState &saga, const Step &step, const Work &work, const Failure &error,
-                   std::optional<std::int64_t> dedupe_retention_us, double random) {
+                   double random) {
     Failure failure = error;
     failure.failure_class = FailureClass::unknown;
     failure.outcome_known = false;
     verify_undecided(saga, step, work, failure, error.failure_class == FailureClass::retryable,
-                     dedupe_retention_us, random);
+                     random);
 }
 
 bool died_ahead(SagaState &saga, const Step &step, Direction direction, std::string_view worker) {

@@ -57,19 +57,19 @@ struct VerifyAnswer {
     std::string_view error{}; ///< the outcome in words
 };
 
-/// The verify function has answered about the attempts in doubt. `dedupe_retention_us`: how long
-/// services remember a key; nothing: for ever.
+/// The verify function has answered about the attempts in doubt.
 void verify_answered(SagaState &saga, const Step &step, const Work &work,
-                     const VerifyAnswer &answer, std::optional<std::int64_t> dedupe_retention_us,
-                     double random);
+                     const VerifyAnswer &answer, double random);
 /// It has raised `error`, classified as an action's: after a retryable one it is asked again.
 void verify_failed(SagaState &saga, const Step &step, const Work &work, const Failure &error,
-                   std::optional<std::int64_t> dedupe_retention_us, double random);
+                   double random);
 
 /// Whether a service may have forgotten the key of an attempt in doubt, so that it is not to be
 /// repeated.
-bool is_past_dedupe_retention(SagaState &saga, const Step &step,
-                              std::optional<std::int64_t> dedupe_retention_us);
+bool is_past_dedupe_retention(SagaState &saga, const Step &step);
+/// Before an attempt of work that is due: one that would repeat a key that its service may have
+/// forgotten does not begin. True: verify is due instead, or a person decides.
+bool withhold_repetition(SagaState &saga, const Step &step, const Work &work);
 
 /// How a failure reads of an attempt that ended the process it ran in.
 inline constexpr std::string_view crash_error = "the handler ended its process";

@@ -83,8 +83,7 @@ std::optional<Again> find_again(SagaState &saga, const Step &s) {
     return Again{.step = &s, .doubt = doubt, .verifies = doubt && s.has_verify && !is_child};
 }
 
-std::optional<Refusal> refuse_again(SagaState &saga, const Again &again,
-                                    std::optional<std::int64_t> dedupe_retention_us) {
+std::optional<Refusal> refuse_again(SagaState &saga, const Again &again) {
     const Step &s = *again.step;
     const bool is_child =
         s.waits_for() == StepWait::child && !(again.doubt && again.doubt->by_fallback);
@@ -93,7 +92,7 @@ std::optional<Refusal> refuse_again(SagaState &saga, const Again &again,
     if (s.irreversible)
         return Refusal{", since the outcome of an irreversible step is not known",
                        "Say with resolve_step() whether the step was done."};
-    if (is_past_dedupe_retention(saga, s, dedupe_retention_us))
+    if (is_past_dedupe_retention(saga, s))
         return Refusal{", since a step is in doubt for longer than its service remembers the key",
                        "Say with resolve_step() whether the step was done."};
     return std::nullopt;
@@ -121,12 +120,10 @@ void begin_again(SagaState &saga, const Again &again) {
     add_work(saga, s, work);
 }
 
-std::optional<Refusal> retry_actions(SagaState &saga,
-                                     std::optional<std::int64_t> dedupe_retention_us) {
+std::optional<Refusal> retry_actions(SagaState &saga) {
     for (const Step &s : saga.definition->steps)
         if (const std::optional<Again> again = find_again(saga, s))
-            if (const std::optional<Refusal> refusal =
-                    refuse_again(saga, *again, dedupe_retention_us))
+            if (const std::optional<Refusal> refusal = refuse_again(saga, *again))
                 return refusal;
     for (const Step &s : saga.definition->steps)
         if (const std::optional<Again> again = find_again(saga, s))
@@ -169,13 +166,12 @@ std::optional<Refusal> retry_compensations(SagaState &saga) {
 
 } // namespace
 
-std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay,
-                                  std::optional<std::int64_t> dedupe_retention_us) {
+std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay) {
     if (!saga.is_parked())
         return Refusal{", not parked",
                        "retry_saga() is for parked sagas; the others retry by their policies."};
     const std::optional<Refusal> refusal =
-        saga.acts() ? retry_actions(saga, dedupe_retention_us) : retry_compensations(saga);
+        saga.acts() ? retry_actions(saga) : retry_compensations(saga);
     if (refusal)
         return refusal;
     settle(saga);

@@ -22,9 +22,7 @@ std::optional<Refusal> suspend_saga(SagaState &saga);
 /// The attempts that these two make due are due `delay` microseconds from now at the earliest;
 /// leases stay. A parked saga that is suspended as well stays parked when it is resumed.
 std::optional<Refusal> resume_saga(SagaState &saga, std::int64_t delay = 0);
-/// `dedupe_retention_us`: how long services remember a key; nothing: for ever.
-std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay,
-                                  std::optional<std::int64_t> dedupe_retention_us);
+std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay);
 
 /// What an operator says of a step.
 struct Resolution {

@@ -40,7 +40,8 @@ std::optional<core::Work> Events::begin(Loaded &saga, Place at, Direction d) {
     saga.heed_parent();
     const std::optional<core::Work> work = saga.work_of(at.step, d);
     if (!work || work->is_claimed() || work->verifying || work->due_at > now ||
-        !core::may_begin(saga, *work) || core::deadline_passed(saga))
+        !core::may_begin(saga, *work) || core::deadline_passed(saga) ||
+        core::withhold_repetition(saga, saga.step_at(at.step), *work))
         return std::nullopt;
     return work;
 }
@@ -230,14 +231,14 @@ void Events::verify(State &state, Place at, VerifyAnswer answer) const {
                              .outcome_known = false,
                              .error = "error",
                              .since = now},
-                            dedupe_retention, 0.5);
+                            0.5);
     } else {
         constexpr std::array outcomes{core::VerifyOutcome::done, core::VerifyOutcome::not_done,
                                       core::VerifyOutcome::never_done,
                                       core::VerifyOutcome::unknown};
         core::VerifyAnswer said{};
         said.outcome = outcomes.at(static_cast<std::size_t>(answer));
-        core::verify_answered(saga, step, work, said, dedupe_retention, 0.5);
+        core::verify_answered(saga, step, work, said, 0.5);
     }
     saga.store();
 }
@@ -307,7 +308,7 @@ bool Events::operate(State &state, int which, Operation operation) const {
         refusal = core::resume_saga(saga);
         break;
     case Operation::retry:
-        refusal = core::retry_saga(saga, 0, dedupe_retention);
+        refusal = core::retry_saga(saga, 0);
         break;
     }
     if (refusal)

@@ -147,23 +147,41 @@ bool is_right_end(const Plans &plans, const State &state, Goal goal) {
     return true;
 }
 
+namespace {
+
+/// A step in doubt whose key its service may have forgotten: it is not tried again, so the saga can
+/// be completed only where the effect did happen.
+bool is_beyond_repetition(const Stored &saga, int step) {
+    if (saga.effect[step][index_of(Direction::act)].exists != 0)
+        return false;
+    for (const Byte f : saga.failures[step][index_of(Direction::act)])
+        if (f != 0 && (f & outcome_known) == 0 && (f & is_forgotten) != 0)
+            return true;
+    return false;
+}
+
+} // namespace
+
 std::vector<Goal> goals_of(const Plans &plans, const State &state) {
     bool is_parked = false;
     bool pivot_stands = false;
+    bool is_forgotten_doubt = false;
     for (int which = 0; which < 2; ++which) {
         const Stored &saga = state.saga[which];
         if (saga.exists == 0)
             continue;
         is_parked |= status_of(saga) == Status::parked;
-        for (int i = 0; i < plans.of(which).steps(); ++i)
+        for (int i = 0; i < plans.of(which).steps(); ++i) {
+            is_forgotten_doubt |= is_beyond_repetition(saga, i);
             pivot_stands |= plans.of(which).is_pivot(i) && effects_of(state.truth[which][i]) > 0;
+        }
     }
     if (!is_parked || core::is_final(status_of(state.saga[0])))
         return {};
     if (pivot_stands)
         return {Goal::completed};
     const bool acts = state.saga[0].direction == static_cast<Byte>(Direction::act);
-    if (acts && state.saga[1].exists == 0)
+    if (acts && state.saga[1].exists == 0 && !is_forgotten_doubt)
         return {Goal::completed, Goal::failed};
     return {Goal::any};
 }

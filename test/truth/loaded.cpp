@@ -137,18 +137,23 @@ struct Loader {
                 saga.signals.push(saga.memory,
                                   {.no = i + 1, .name = l.step_at(i).signal, .payload = {}});
     }
+    static std::string_view error(core::SagaState &, std::int16_t, std::int32_t) {
+        return "failed";
+    }
 };
 
 namespace {
 constexpr core::Source source{.load_effects = Loader::effects,
                               .load_failures = Loader::failures,
-                              .load_signals = Loader::signals};
+                              .load_signals = Loader::signals,
+                              .find_error = Loader::error};
 
 core::SagaState empty_state(const Plan &plan) {
     core::SagaState s{};
     s.definition = &plan.definition();
     s.is_child = plan.is_child();
     s.now = now;
+    s.dedupe_retention_us = dedupe_retention;
     s.memory = arena.memory();
     s.source = &source;
     return s;

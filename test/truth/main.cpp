@@ -166,6 +166,7 @@ void explore_smaller_ones(const Options &options, Results &results) {
     };
     run("client", explore_client);
     run("consumer", explore_consumer);
+    run("schedule", explore_schedule);
 }
 
 void explore_all(const Options &options, Results &results) {

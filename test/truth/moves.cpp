@@ -62,18 +62,27 @@ bool stands(const StepTruth &t) {
 
 namespace {
 
-/// The step waits for a person and for nothing else.
+/// No attempt of the step is under its lease.
 bool is_left_alone(const Stored &saga, int step) {
-    const WorkBytes &w = saga.work[step][index_of(Direction::act)];
-    return w.exists == 0 || (w.due == due_never && w.held == 0 && w.claimed == 0);
+    return saga.work[step][index_of(Direction::act)].claimed == 0;
 }
 
-/// A parked saga waits for longer than its services remember their keys. What was under way then
-/// has arrived or is lost.
+bool is_any_in_doubt(const Stored &saga, int steps) {
+    for (int i = 0; i < steps; ++i)
+        for (const Byte f : saga.failures[i][index_of(Direction::act)])
+            if (f != 0 && (f & outcome_known) == 0)
+                return true;
+    return false;
+}
+
+/// A parked or suspended saga waits for longer than its services remember their keys. What was
+/// under way then has arrived or is lost.
 bool forget_keys(State &state, const Plans &plans, int which) {
     Stored &saga = state.saga[which];
-    if (saga.status != static_cast<Byte>(Status::parked))
+    if (saga.status != static_cast<Byte>(Status::parked) && saga.is_suspended == 0)
         return false;
+    if (!is_any_in_doubt(saga, plans.of(which).steps()))
+        return false; // nothing would be repeated
     for (int i = 0; i < plans.of(which).steps(); ++i) {
         if (!is_left_alone(saga, i))
             continue;
@@ -86,6 +95,39 @@ bool forget_keys(State &state, const Plans &plans, int which) {
                 f |= is_forgotten;
     }
     return true;
+}
+
+} // namespace
+
+namespace {
+
+/// Nothing of a saga begins that is suspended, parked or to compensate, nor of one below it. A
+/// parked saga waits for its child, which goes on; one that is past its pivot cannot compensate.
+bool is_held(const State &state, const Plans &plans, Place at, Direction d) {
+    const Stored &own = state.saga[at.which];
+    const bool acts = d == Direction::act;
+    if (own.is_suspended != 0 || own.status == static_cast<Byte>(Status::parked) ||
+        (acts && own.requested != 0))
+        return true;
+    if (at.which == 0)
+        return false;
+    const Plan &plan = plans.of(1);
+    bool is_past_pivot = false;
+    for (int i = 0; i < plan.steps(); ++i)
+        is_past_pivot |= plan.is_pivot(i) && own.effect[i][index_of(Direction::act)].exists != 0;
+    const Stored &parent = state.saga[0];
+    const bool will_park =
+        plans.of(0).shape().parks &&
+        parent.requested == 1 + static_cast<Byte>(core::CompensationRequest::deadline);
+    return parent.is_suspended != 0 ||
+           (acts && !is_past_pivot &&
+            (parent.direction == static_cast<Byte>(Direction::compensate) ||
+             (parent.requested != 0 && !will_park)));
+}
+
+void require_free(bool is_held) {
+    if (is_held)
+        throw WrongAnswer("H a step begins although its saga, or one above it, is stopped");
 }
 
 } // namespace
@@ -112,9 +154,11 @@ bool World::run(const At &at) const {
         return false; // nothing is called that could fail
     if (result == Ran::unknown && kind != Kind::calling)
         return false;
+    const bool held = is_held(at.state, plans(), at.place, at.move.direction);
     const Events::Run run = events_.run(at.state, at.place, at.move.direction, result);
     if (!run.is_called)
         return true; // where nothing has changed either, it is no move
+    require_free(held);
     StepTruth &t = at.truth;
     if (at.acts()) {
         t.asked[run.service] = 1;
@@ -136,8 +180,11 @@ bool World::claim(const At &at) const {
     const std::optional<int> service = events_.claimable_by(at.state, at.place, at.move.direction);
     if (!service)
         return false;
-    if (const int attempt = events_.claim(at.state, at.place, at.move.direction))
+    const bool held = is_held(at.state, plans(), at.place, at.move.direction);
+    if (const int attempt = events_.claim(at.state, at.place, at.move.direction)) {
+        require_free(held);
         hand_out(at.truth, at.move.direction, attempt, *service);
+    }
     return true;
 }
 
@@ -421,7 +468,7 @@ Moves World::candidates(const State &state) const {
             add(What::deadline_passes);
         if (saga.deadline_work != 0)
             add(What::deadline_due);
-        if (saga.status == static_cast<Byte>(Status::parked))
+        if (saga.status == static_cast<Byte>(Status::parked) || saga.is_suspended != 0)
             add(What::keys_forgotten);
         if (saga.notices != 0)
             add(which == 0 ? What::child_notice : What::parent_notice);

@@ -53,5 +53,7 @@ template <class State> Counts explore_small(const SmallModel<State> &model, Viol
 Counts explore_client(Violations &found);
 /// A consumer of the outbox, its fallback, its dead messages, and an operator who redrives them.
 Counts explore_consumer(Violations &found);
+/// The runs of a schedule, which take long, fail, and are started again.
+Counts explore_schedule(Violations &found);
 
 } // namespace stacksaga::truth

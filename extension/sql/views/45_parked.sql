@@ -16,19 +16,24 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
            p.retry || ' -- tries the compensation again; or resolve_step(), if you undid it by hand'
        WHEN p.in_doubt_since IS NOT NULL AND (p.effect = 'irreversible' OR p.saga_direction = 'compensate') THEN
            p.resolve || ' -- if it happened, or never once it cannot happen any more: the database cannot know'
+       WHEN p.in_doubt_since + p.dedupe_retention < stacksaga.clock_now() AND p.effect <> 'idempotent'
+            AND p.direction = 'act' AND p.kind <> 'child' AND p.verify IS NULL THEN
+           p.resolve || ' -- if it happened, or never once it cannot happen any more: its service may have forgotten '
+           'the key, so the step is not tried again'
        ELSE
            p.retry || ' -- tries the step again, as the saga cannot compensate past an irreversible one; '
            'or resolve_step(), if you did it by hand'
        END,
-       CASE WHEN p.in_doubt_since IS NOT NULL AND p.effect <> 'idempotent' AND p.direction = 'act'
+       CASE WHEN p.in_doubt_since + p.dedupe_retention >= stacksaga.clock_now() AND p.effect <> 'idempotent'
+                 AND p.direction = 'act'
             THEN format('; a service remembers the key of this step until %s at least',
                         date_trunc('second', p.in_doubt_since + p.dedupe_retention)) END,
        CASE WHEN p.parent_id IS NOT NULL
             THEN format('; saga %s waits for this one', p.parent_id) END) AS hint,
        p.parent_id
   FROM (SELECT k.saga_id, d.saga, s.key, ds.step, s.parked_direction::text AS direction, k.since,
-               coalesce(f.error, s.error) AS error, f.sqlstate, f.outcome_known, ds.kind, ds.effect, s.parent_id,
-               (SELECT min(u.finished_at) FROM stacksaga.failure u
+               coalesce(f.error, s.error) AS error, f.sqlstate, f.outcome_known, ds.kind, ds.effect, ds.verify, s.parent_id,
+               (SELECT min(u.started_at) FROM stacksaga.failure u
                  WHERE u.saga_id = s.saga_id AND u.token OPERATOR(stacksaga.=) s.token
                    AND u.step_no = s.parked_step AND u.direction = 'act' AND NOT u.outcome_known) AS in_doubt_since,
                coalesce(current_setting('stacksaga.dedupe_retention', true), '7 days')::interval AS dedupe_retention,

@@ -12,20 +12,22 @@ namespace stacksaga {
 
 namespace {
 
-// Steps that only wait repeat nothing: a child is started once, however often it is waited for.
-// The compensations' policy comes once a step, with the step's timeout; no deadline bounds it.
+// Steps that only wait repeat nothing: a child is started once, however often it is waited for; but
+// their fallbacks are services. The compensations' policy comes once a step, with the step's
+// timeout; no deadline bounds it.
 constinit pg::Statement select_policies{
     "SELECT s.step, s.timeout, p.name, p.deadline, (p.retry).max_attempts,"
     "       (p.retry).initial_interval, (p.retry).multiplier, (p.retry).max_interval,"
     "       (p.retry).jitter"
     "  FROM stacksaga.saga_definition d"
     "  JOIN stacksaga.definition_step s USING (definition_id),"
-    "       LATERAL (VALUES ('the action', s.retry, d.deadline),"
+    "       LATERAL (VALUES (CASE WHEN s.kind IN ('signal', 'child') THEN 'the fallback'"
+    "                             ELSE 'the action' END, s.retry, d.deadline),"
     "                       ('the compensation', d.compensation_retry, NULL))"
     "               AS p(name, retry, deadline)"
     " WHERE d.saga = $1 AND d.version = $2 AND s.effect <> 'idempotent'"
-    "   AND s.kind IN ('sql', 'queue', 'message')"
-    "   AND (p.name = 'the action' OR s.effect = 'compensable'"
+    "   AND (s.kind IN ('sql', 'queue', 'message') OR s.fallback IS NOT NULL)"
+    "   AND (p.name <> 'the compensation' OR s.effect = 'compensable'"
     "        OR s.compensation IS NOT NULL)"
     " ORDER BY s.step_no, p.name"};
 
@@ -49,7 +51,8 @@ std::optional<Window> window_of(const pg::Rows &rows, uint64 row) {
         rows.is_null(row, 3) ? std::numeric_limits<int64>::max() : microseconds(3);
     if (policy.max_attempts == 0)
         return std::nullopt;
-    const int64 longest = core::longest_window(policy, microseconds(1));
+    const int64 timeout = rows.is_null(row, 1) ? 0 : microseconds(1); // null: a wait without bound
+    const int64 longest = core::longest_window(policy, timeout);
     return Window{rows.text(row, 0), rows.text(row, 2), std::min(longest, deadline),
                   policy.max_attempts};
 }

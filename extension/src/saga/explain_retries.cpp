@@ -127,6 +127,11 @@ void warn(Warning &warning, const Definition &d, const Step &step, const Repeats
     if (!step.traits().has_effect) {
         if (repeats.attempts && !repeats.window_us)
             warning.add("it waits without bound");
+        if (step.has_fallback && !is_idempotent)
+            warn_of_window(
+                warning, "the attempts of its fallback",
+                repeats_of(step.policy, step.timeout_us == core::no_timeout ? 0 : step.timeout_us),
+                layers.dedupe_us);
         return;
     }
     if (!is_idempotent) {

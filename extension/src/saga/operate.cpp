@@ -47,7 +47,7 @@ std::optional<core::Refusal> resume(Saga &saga, const Operation &o) {
     return core::resume_saga(saga, o.delay);
 }
 std::optional<core::Refusal> retry(Saga &saga, const Operation &o) {
-    return core::retry_saga(saga, o.delay, dedupe_retention_us());
+    return core::retry_saga(saga, o.delay);
 }
 
 /// Indexed by Action; the words are those of saga_action.

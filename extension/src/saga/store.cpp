@@ -78,8 +78,19 @@ void load_signals(SagaState &state) {
                                           .payload = value_of(rows.value(i, 2))});
 }
 
-constexpr core::Source source{
-    .load_effects = load_effects, .load_failures = load_failures, .load_signals = load_signals};
+std::string_view find_error(SagaState &state, int16 step_no, int32 attempt) {
+    const Saga &saga = saga_of(state);
+    const std::array key{pg::param(saga.id), pg::param(step_no),
+                         pg::param(core::name_of(core::Direction::act)), pg::param(attempt),
+                         pg::param(saga.token)};
+    const std::optional<pg::TableRow> row = failure_table.find_one({.key = key});
+    return row ? row->text(FailureColumn::error) : std::string_view{};
+}
+
+constexpr core::Source source{.load_effects = load_effects,
+                              .load_failures = load_failures,
+                              .load_signals = load_signals,
+                              .find_error = find_error};
 
 Saga &allocate(TimestampTz now) {
     auto &saga = *new (palloc(sizeof(Saga))) Saga{};
@@ -90,6 +101,7 @@ Saga &allocate(TimestampTz now) {
                    .owner = CurrentMemoryContext};
     saga.source = &source;
     saga.now = now;
+    saga.dedupe_retention_us = dedupe_retention_us();
     return saga;
 }
 

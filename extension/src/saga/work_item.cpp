@@ -51,6 +51,9 @@ std::optional<DueItem> find_next(const Saga &saga) {
 }
 
 StepCall make_call(Saga &saga, const Step &step, const Work &attempt) {
+    std::optional<core::Doubt> doubt; // which verify is asked about
+    if (attempt.verifying)
+        doubt = core::find_doubt(saga, step.no);
     return {.saga_id = saga.id,
             .saga = saga.definition->saga,
             .step = &step,
@@ -61,7 +64,7 @@ StepCall make_call(Saga &saga, const Step &step, const Work &attempt) {
             .headers = saga.headers,
             .deadline = core::attempt_deadline(saga, step, attempt.direction),
             .by_fallback = attempt.falling_back,
-            .claimed_at = attempt.verifying ? attempt.started_at : std::nullopt};
+            .claimed_at = doubt ? std::optional(doubt->claimed_at) : std::nullopt};
 }
 
 /// What a handler has returned. If it has signalled its saga, that is read anew: `saga` is another
@@ -165,7 +168,7 @@ void run_verify(Saga *&saga, const Step &step, const Work &work) {
                            .output = result.output,
                            .published = published_messages(),
                            .error = sentence_of(outcome)},
-                          dedupe_retention_us(), pg::random_fraction());
+                          pg::random_fraction());
 }
 
 /// Runs an item of another purpose than `step`. All but a deadline are due while the saga is
@@ -271,7 +274,8 @@ ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker, 
         run_verify(saga, step, *work);
     else if (step.queue_of(work->direction, work->falling_back))
         return {};                            // a service claims it
-    else if (!core::deadline_passed(*saga)) { // else the compensation has started instead
+    else if (!core::deadline_passed(*saga) && // else the compensation has started instead
+             !core::withhold_repetition(*saga, step, *work)) {
         outcome = outcome_of(*saga, step, *work);
         runners[static_cast<size_t>(step.kind)].run(saga, step, *work, worker);
     }
@@ -364,8 +368,7 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
     if (error.is_unusable || error.has_crashed_too_often) {
         core::step_is_unusable(saga, step, attempt, failure);
     } else if (work->verifying) {
-        core::verify_failed(saga, step, attempt, failure, dedupe_retention_us(),
-                            pg::random_fraction());
+        core::verify_failed(saga, step, attempt, failure, pg::random_fraction());
     } else {
         core::step_failed(saga, step, attempt, failure, pg::random_fraction());
     }

@@ -191,13 +191,17 @@ enum class Settling : uint8 { done, failed, waits };
 
 /// Settles one run. One that was missed and is to be caught up waits for the last one to end.
 Settling settle(DueSchedule &s, TimestampTz run, TimestampTz now) {
-    if (s.overlap == Overlap::skip && is_running(s)) {
-        if (s.catch_up == CatchUp::all && run <= now - missed_after_us)
-            return Settling::waits;
+    const bool is_in_the_way = s.overlap == Overlap::skip && is_running(s);
+    switch (core::decide_run(s.catch_up, s.overlap, is_in_the_way, run <= now - missed_after_us)) {
+    case core::RunDecision::waits:
+        return Settling::waits;
+    case core::RunDecision::skip:
         count_event(Counter::schedule_runs_skipped);
         ++s.skipped;
         s.skipped_since = s.skipped_since.value_or(run);
         return Settling::done;
+    case core::RunDecision::start:
+        break;
     }
     if (attempt(s, [&] { s.last_saga_id = start(s, run); })) {
         count_event(Counter::schedule_runs_started);

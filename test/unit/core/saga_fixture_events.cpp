@@ -49,8 +49,21 @@ void load_signals(SagaState &saga) {
             saga.signals.push(saga.memory, test.tables.signals[i]);
 }
 
-constexpr Source source{
-    .load_effects = load_effects, .load_failures = load_failures, .load_signals = load_signals};
+std::string_view find_error(SagaState &saga, std::int16_t step_no, std::int32_t attempt) {
+    for (const StoredFailure &f : test_of(saga).tables.failures)
+        if (f.step_no == step_no && f.direction == Direction::act && f.attempt == attempt) {
+            auto *text =
+                static_cast<char *>(saga.memory.allocate(saga.memory.owner, f.error.size() + 1));
+            std::copy(f.error.begin(), f.error.end(), text); // the table's may change
+            return {text, f.error.size()};
+        }
+    return {};
+}
+
+constexpr Source source{.load_effects = load_effects,
+                        .load_failures = load_failures,
+                        .load_signals = load_signals,
+                        .find_error = find_error};
 
 /// As leases are made, but without randomness.
 std::int64_t lease_of(const Step &step, const Work &work) {
@@ -83,6 +96,7 @@ void TestSaga::load() {
         s.deadline_at = tables.deadline_at;
     s.is_child = plan.is_child();
     s.now = now;
+    s.dedupe_retention_us = dedupe_retention;
     s.memory = blocks_.memory();
     s.source = &source;
     for (const Work &w : tables.work)
@@ -95,6 +109,7 @@ void TestSaga::load() {
 void TestSaga::pass(std::int64_t seconds) {
     now += seconds * second;
     state_->now = now;
+    state_->dedupe_retention_us = dedupe_retention;
 }
 
 void TestSaga::write() {
@@ -328,11 +343,10 @@ void TestSaga::verify(std::string_view name, std::string_view answer) {
                            .outcome_known = true,
                            .error = answer,
                            .since = saga.now},
-                          dedupe_retention, 0.5);
+                          0.5);
         else
             verify_answered(saga, s, *row,
-                            {.outcome = verify_outcome_of(answer).value(), .error = answer},
-                            dedupe_retention, 0.5);
+                            {.outcome = verify_outcome_of(answer).value(), .error = answer}, 0.5);
     });
 }
 
@@ -394,7 +408,7 @@ std::string TestSaga::resume(std::int64_t delay) {
 }
 
 std::string TestSaga::retry(std::int64_t delay) {
-    const std::optional<Refusal> refusal = retry_saga(*state_, delay, dedupe_retention);
+    const std::optional<Refusal> refusal = retry_saga(*state_, delay);
     finish_event();
     return because(refusal);
 }

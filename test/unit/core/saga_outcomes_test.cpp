@@ -117,7 +117,51 @@ TEST(SagaDoubt, AKeyThatMayBeForgottenIsNotRepeated) {
     s.pass(1000);
     EXPECT_EQ(s.retry(), ""); // verify is asked first
     s.verify("a", "unknown");
+    EXPECT_EQ(s.text(), "parked for a: a waits");
+}
+
+TEST(SagaDoubt, AKeyThatMayBeForgottenMeanwhileIsNotRepeated) {
+    const auto goes_on_after = [](std::int64_t seconds, const char *plan) {
+        TestSaga s(plan);
+        s.dedupe_retention = 1000 * second;
+        s.start();
+        s.claim("a");
+        s.expire("a");
+        if (s.step("a").has_verify)
+            s.verify("a", "not_done");
+        s.suspend();
+        s.pass(seconds);
+        s.resume();
+        s.claim("a");
+        return s.text();
+    };
+    EXPECT_EQ(goes_on_after(900, "a queue undo"), "running: a claimed");
+    EXPECT_EQ(goes_on_after(1000, "a queue undo"), "parked for a: a waits");
+    EXPECT_EQ(goes_on_after(1000, "a queue undo idempotent"), "running: a claimed");
+    EXPECT_EQ(goes_on_after(1000, "a queue undo verify"), "running: a verifying");
+
+    TestSaga s("a queue undo fallback");
+    s.dedupe_retention = 1000 * second;
+    s.start();
+    s.claim("a");
+    s.expire("a");
+    s.pass(2000); // nobody came for it
+    EXPECT_FALSE(s.claim("a"));
+    EXPECT_EQ(s.retry(),
+              "refused, since a step is in doubt for longer than its service remembers the key");
+    s.resolve("a", ResolveOutcome::never_done); // a person says that it did not happen and cannot
+    EXPECT_EQ(s.text(), "running: a fallback due");
+}
+
+TEST(SagaText, SaysWhatTheStepFailedOfThatAnotherEventParksTheSagaFor) {
+    TestSaga s("p queue pivot once, a queue once");
+    s.start();
+    s.claim("p");
+    s.claim("a");
+    s.fail("a", FailureClass::non_retryable);
+    s.complete("p");
     EXPECT_EQ(s.text(), "parked for a");
+    EXPECT_EQ(s.tables.saga.error, s.tables.failures.back().error);
 }
 
 // ------------------------------------------------------------------------------------ late answers
