@@ -18,6 +18,7 @@ $node->append_conf('postgresql.conf', q{
 stacksaga.workers = 4
 stacksaga.coordination = 'coordinator'
 stacksaga.poll_interval = '200ms'
+stacksaga.worker_rings = 'default/default'
 });
 $node->start;
 $node->create_extension('postgres');
