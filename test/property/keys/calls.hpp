@@ -12,7 +12,8 @@ struct Request {
 };
 constexpr Request requests[] = {{R"({"item": "tea", "amount": 3})", "a"},
                                 {R"({"amount":3,  "item":"tea"})", "a"},
-                                {R"({"item": "tea", "amount": 3.0})", "b"},
+                                {R"({"item": "tea", "amount": 3.0})", "a"},
+                                {R"({"item": "tea", "amount": 3.5})", "b"},
                                 {R"({"item": "tea", "amount": 3, "note": null})", "c"}};
 
 /// `stacksaga.dedupe_retention` of the sessions: what a retention of NULL stands for.

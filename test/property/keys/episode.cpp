@@ -161,8 +161,8 @@ Call Episode::make_call(int session) {
         return make_invalid();
     if (dice < 36) {
         c.thing = any_thing(Kind::key);
-        const Request *request = random_.chance(85)   ? &requests[random_.below(2)]
-                                 : random_.chance(60) ? &requests[random_.between(2, 3)]
+        const Request *request = random_.chance(85)   ? &requests[random_.below(3)]
+                                 : random_.chance(60) ? &requests[random_.between(3, 4)]
                                                       : nullptr;
         if (request != nullptr)
             c.request = request->canonical;
