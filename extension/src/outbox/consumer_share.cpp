@@ -1,6 +1,6 @@
-#include "src/outbox/consumer_share.hpp"
-
 #include "core/consumer_share.hpp"
+
+#include "src/outbox/consumer_share.hpp"
 
 #include "src/common/counter_file.hpp"
 

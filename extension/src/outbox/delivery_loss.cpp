@@ -1,6 +1,6 @@
-#include "src/outbox/delivery_loss.hpp"
-
 #include "core/batch_room.hpp"
+
+#include "src/outbox/delivery_loss.hpp"
 
 #include "pg/crash_point.hpp"
 #include "pg/query.hpp"

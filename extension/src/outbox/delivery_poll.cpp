@@ -1,6 +1,6 @@
-#include "src/outbox/delivery_poll.hpp"
-
 #include "core/batch_room.hpp"
+
+#include "src/outbox/delivery_poll.hpp"
 
 #include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/delivery_owner.hpp"
