@@ -115,7 +115,9 @@ void Rules::failed(const StepPlan &step, Direction direction, const Failing &f) 
 void Rules::undo_failed(const StepPlan &step, Word word, Window since) {
     StepState &s = of(step);
     if (word != Word::non_retryable && has_attempts_left(step, Direction::compensate)) {
+        const int64_t lease = s.compensate.lease;
         pause(step, Direction::compensate, since);
+        s.compensate.lease = word == Word::unknown ? lease : 0; // whoever has it may have undone it
         return;
     }
     s.compensate = {};
@@ -248,6 +250,10 @@ std::string_view Rules::take_completion(const StepPlan &step, const Answer &answ
     }
     if (completed_under == 0 || completed_under != answer.lease)
         return refusal(step, answer.direction, answer.lease);
+    if (!acts && s.undo_is_fillable && !s.compensation_has_output) {
+        s.compensation_has_output = true;
+        return status();
+    }
     if (acts && s.is_fillable && !s.has_output) {
         s.has_output = true;
         s.output = answer.output;

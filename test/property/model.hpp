@@ -81,6 +81,7 @@ struct StepState {
     bool by_person = false;   ///< an operator did, while no attempt was in doubt
     bool is_fillable = false; ///< verify or an operator said so: its service may give the output
     bool undone = false;
+    bool undo_is_fillable = false;
     bool lost = false;       ///< the action has failed for good
     bool given_up = false;   ///< its compensation has failed for good
     bool undo_begun = false; ///< its compensation was due

@@ -178,6 +178,7 @@ std::string_view Rules::resolve_undo(const StepPlan &step, Action action, Window
     if (action == Action::never)
         return "SG400";
     if (action == Action::done) {
+        s.undo_is_fillable = s.compensate.lease != 0;
         completed(step, Direction::compensate, w, false, 0);
     } else if (s.compensate.is_live()) { // it is still to be done
         s.compensate.attempt = std::max(s.compensate.attempt, 1);

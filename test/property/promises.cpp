@@ -142,11 +142,19 @@ private:
                "{} took effect after its compensation had begun", step.name);
     }
 
-    /// Before the event its compensation was tried and not completed, or nobody knew whether it was
-    /// done; where the saga says so, the others go on.
+    /// Before the event its compensation was tried and not completed, or nobody knew whether there
+    /// was anything to undo; where the saga says so, the others go on.
     [[nodiscard]] bool was_given_up(const StepPlan &step, int event) const {
-        return d_.continue_compensating && (first_begin(step, Direction::compensate) < event ||
-                                            completion(step, Direction::act) > event);
+        return d_.continue_compensating &&
+               (first_begin(step, Direction::compensate) < event || was_answered_late(step));
+    }
+
+    /// It is undone only when it is known to be done, and that was said while the saga compensated.
+    [[nodiscard]] bool was_answered_late(const StepPlan &step) const {
+        const int done = completion(step, Direction::act);
+        return !step.undo_when_started && done != not_seen &&
+               trace_.events[static_cast<size_t>(done)].kind == EventKind::answer &&
+               trace_.events[static_cast<size_t>(done)].text != "running";
     }
 
     /// An operator has resolved it, true or not.
