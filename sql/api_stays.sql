@@ -71,6 +71,7 @@ idempotency_transitions|0||TABLE(from_state text, event text, to_state text, rep
 leave_ring|2|node text, incarnation bigint|void
 locate|1|key text|TABLE(token bigint, slot integer, node text, valid_until timestamp with time zone, next_node text)
 maintain_outbox|0|at_once boolean DEFAULT false|boolean
+message_error_detail|2|subscription text, message_id uuid|TABLE(attempt integer, detail text, context text)
 message_retries|\N||subscription text, topic text, key text, message_id uuid, state text, attempt integer, due_at timestamp with time zone, failed_since timestamp with time zone, last_error text, region text, cluster text
 message_step|2|name text, topic text, compensation_topic text DEFAULT NULL::text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, fallback_compensation_topic text DEFAULT NULL::text|stacksaga.step_definition
 message_transitions|0||TABLE(from_state text, event text, to_state text, sentence text)
@@ -118,6 +119,7 @@ ring_status|\N||region text, cluster text, epoch bigint, window_start timestamp 
 run_pending|0|max_items integer DEFAULT 100|bigint
 saga_actions|\N||saga_id uuid, action text, step text, outcome text, role text, reason text, acted_at timestamp with time zone, status_before text, status_after text, on_behalf_of text
 saga_diagram|1|saga text, version integer DEFAULT NULL::integer|text
+saga_error_detail|1|saga_id uuid|TABLE(step text, direction text, attempt integer, detail text, context text)
 saga_executions|\N||id uuid, name character varying(255), status stacksaga.sagastatus, context json, version integer, created_at timestamp with time zone, updated_at timestamp with time zone, recovery_attempts integer
 saga_history|\N||saga_id uuid, step text, direction text, attempt integer, status text, error text, error_class text, started_at timestamp with time zone, finished_at timestamp with time zone, worker text, published jsonb
 saga_id_of|2|saga text, key text, run integer DEFAULT 0|uuid
@@ -140,6 +142,7 @@ stacksaga.cluster|\N||string
 stacksaga.coordination|\N||enum
 stacksaga.databases|\N||string
 stacksaga.dedupe_retention|\N||integer s
+stacksaga.error_detail|\N||bool
 stacksaga.failed_saga_retention|\N||integer s
 stacksaga.key_retention|\N||integer s
 stacksaga.max_payload|\N||integer B

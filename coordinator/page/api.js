@@ -46,6 +46,10 @@ export async function read(path, parameters = {}, is_poll = false) {
                                is_poll ? {headers: {"X-Stacksaga-Poll": "1"}} : {}));
 }
 
+/// DETAIL and CONTEXT of errors, for operators. Without the grant, or with an older extension, there are none.
+export const read_error_detail = (of, parameters, is_poll) => session.sees_payloads
+  ? read(`api/${of}-error-detail`, parameters, is_poll).catch(error => { if (error.is_down) throw error; return []; }) : [];
+
 /// The state of every database of the daemon.
 export const read_status = async () => answer_of(await ask("status"));
 

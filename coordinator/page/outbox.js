@@ -2,8 +2,8 @@
 "use strict";
 
 import {action_button, sql_details} from "./actions.js";
-import {chosen_of, read, session} from "./api.js";
-import {long_text, make, payload, table} from "./dom.js";
+import {chosen_of, read, read_error_detail, session} from "./api.js";
+import {facts, long_text, make, payload, table} from "./dom.js";
 import {at_least, seconds, when} from "./format.js";
 import {Selection} from "./selection.js";
 
@@ -38,13 +38,15 @@ async function read_payload(event, message, redraw) {
   const {subscription, message_id: id} = message;
   const as = session.user;
   const answer = await read("api/message", {subscription, id}).catch(error => ({error: error.message}));
+  const details = await Promise.resolve(read_error_detail("message", {subscription, id})).catch(() => []);
   if (as !== session.user) return;
-  payloads.set(key, answer);
+  payloads.set(key, {...answer, details});
   redraw();
 }
 
 const shown_payload = answer => !answer ? null
-  : answer.error ? make("p", {class: "bad"}, answer.error) : payload("Payload", answer.payload, session.sees_payloads);
+  : answer.error ? make("p", {class: "bad"}, answer.error) : make("div", {}, payload("Payload", answer.payload, session.sees_payloads),
+    ...answer.details.map(d => facts([["Attempt", d.attempt], ["Detail", long_text(d.detail)], ["Context", long_text(d.context)]])));
 
 /// What an action takes: messages of one subscription of one ring.
 const object_of = messages => ({subscription: messages[0].subscription, region: messages[0].region,

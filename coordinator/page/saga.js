@@ -2,13 +2,17 @@
 "use strict";
 
 import {action_button, actions_of, read_only_note, sql_details} from "./actions.js";
-import {read, session} from "./api.js";
+import {read, read_error_detail, session} from "./api.js";
 import {attempts_axis} from "./charts.js";
 import * as diagram from "./diagram.js";
 import {copyable, facts, long_text, make, payload, table} from "./dom.js";
 import {capitalised, difference, seconds, status, wait_with_times, when} from "./format.js";
 
-export const load = ({id}, is_poll) => read("api/saga", {id}, is_poll);
+export async function load({id}, is_poll) {
+  const [data, error_details] = await Promise.all([read("api/saga", {id}, is_poll),
+    read_error_detail("saga", {id}, is_poll)]);
+  return {...data, error_details};
+}
 
 const link = (saga, text) => make("a", {href: `#/saga/${saga.saga_id}`}, text ?? saga.key ?? saga.saga_id);
 
@@ -85,6 +89,9 @@ export function draw(data) {
       data.attempts.map(a => ({key: `${a.step} ${a.direction} ${a.attempt}`, cells: [a.step, a.direction, a.attempt,
         status(a.status), when(a.started_at, now), a.finished_at ? seconds(difference(a.started_at, a.finished_at)) : "",
         a.worker ?? "", long_text(a.error && `${a.error_class?.replaceAll("_", " ")}: ${a.error}`)]}))),
+    data.error_details.length > 0 ? table("Details of errors", ["Step", "Direction", "Attempt", "Detail", "Context"],
+      data.error_details.map(d => ({key: `${d.step} ${d.direction} ${d.attempt}`,
+        cells: [d.step, d.direction, d.attempt, long_text(d.detail), long_text(d.context)]}))) : null,
     make("h3", {}, "Data"),
     data.attributes && Object.keys(data.attributes).length > 0
       ? facts(Object.entries(data.attributes).map(([k, v]) => [k, String(v)])) : null,

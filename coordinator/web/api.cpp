@@ -207,6 +207,8 @@ asio::awaitable<HttpResponse> Api::view(Database &database, const HttpRequest &r
     const Viewer viewer = access_.viewer(request);
     if (!request.parameter("attributes").empty() && !viewer.sees_payloads)
         co_return json_error(403, "attributes are hidden", "Log in to search by attributes.");
+    if (found->is_for_operators && !viewer.sees_payloads)
+        co_return json_error(403, "details of errors are hidden", "Log in as an operator.");
     Parameters parameters;
     for (const std::string_view name : found->parameters) {
         const std::string value = request.parameter(std::string(name));

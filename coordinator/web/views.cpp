@@ -125,6 +125,17 @@ constexpr const char *SQL_MESSAGE =
     "  FROM stacksaga.dead_messages AS d"
     " WHERE d.subscription = $1::text AND d.message_id = $2::uuid LIMIT 1";
 
+// For operators: values of rows may be in it. Of the kind `support`, unlike the other views.
+constexpr const char *SQL_SAGA_ERROR_DETAIL = "SELECT " LIST(
+    "SELECT d.step, d.direction, d.attempt, pg_catalog.left(d.detail, 8192) AS detail,"
+    "       pg_catalog.left(d.context, 8192) AS context"
+    "  FROM stacksaga.saga_error_detail($1::uuid) AS d LIMIT 500");
+
+constexpr const char *SQL_MESSAGE_ERROR_DETAIL = "SELECT " LIST(
+    "SELECT d.attempt, pg_catalog.left(d.detail, 8192) AS detail,"
+    "       pg_catalog.left(d.context, 8192) AS context"
+    "  FROM stacksaga.message_error_detail($1::text, $2::uuid) AS d");
+
 constexpr const char *SQL_SCHEDULES = "SELECT pg_catalog.json_build_object('schedules', " LIST(
     "SELECT s.schedule, s.region, s.cluster, s.saga, s.cron, s.timezone, s.paused,"
     "       s.paused_since, s.pause_reason, s.next_run, s.last_run, s.last_saga_id,"
@@ -171,6 +182,8 @@ std::span<const View> views() {
          {"subscription", "id", "payloads"},
          SQL_MESSAGE,
          "No dead message of this subscription has this id."},
+        {"/api/saga-error-detail", {"id"}, SQL_SAGA_ERROR_DETAIL, {}, true},
+        {"/api/message-error-detail", {"subscription", "id"}, SQL_MESSAGE_ERROR_DETAIL, {}, true},
         {"/api/schedules", {"after", "payloads"}, SQL_SCHEDULES},
         {"/api/definitions", {"after", "version"}, SQL_DEFINITIONS},
         {"/api/definition", {"saga", "version"}, SQL_DEFINITION},

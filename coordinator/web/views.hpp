@@ -16,6 +16,8 @@ struct View {
     const char *sql;
     /// What is missing when the answer is NULL.
     std::string_view missing = {};
+    /// Only for who sees payloads.
+    bool is_for_operators = false;
 };
 
 [[nodiscard]] std::span<const View> views();

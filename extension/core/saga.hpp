@@ -99,6 +99,8 @@ struct Failure {
     bool was_never_done = false;                  ///< nor in the earlier attempts
     bool adds_to_error = false;                   ///< appended to the error that the attempt has
     bool is_crash = false;                        ///< the function ended its process
+    std::optional<std::string_view> detail{};     ///< PostgreSQL's DETAIL, for operators alone
+    std::optional<std::string_view> context{};    ///< and its CONTEXT
 };
 
 /// A failed attempt; it replaces what was written of the same attempt before.

@@ -134,6 +134,11 @@ void define_settings() {
                             &values.dedupe_retention, dedupe_retention_default, 1,
                             dedupe_retention_max, PGC_SUSET, allow_in_parallel | GUC_UNIT_S,
                             nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable(
+        "stacksaga.error_detail", "Stores DETAIL and CONTEXT of the errors of handlers.",
+        "Both may hold values of rows. saga_error_detail() and message_error_detail() show them to "
+        "operators.",
+        &values.error_detail, true, PGC_SIGHUP, allow_in_parallel, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "stacksaga.failed_saga_retention", "Sets how long a failed saga is kept after its end.",
         "-1 keeps them for ever.", &values.failed_saga_retention, failed_saga_retention_default, -1,

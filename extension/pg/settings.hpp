@@ -15,6 +15,7 @@ struct Settings {
     int coordination; ///< a Coordination
     char *databases;
     int dedupe_retention;      ///< s
+    bool error_detail;
     int failed_saga_retention; ///< s; negative: for ever
     int key_retention;         ///< s; negative: for ever
     int max_payload;           ///< bytes

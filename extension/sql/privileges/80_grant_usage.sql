@@ -15,7 +15,7 @@ SELECT kind, object
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,acknowledge_contradiction,redact_saga,cancel_sagas,suspend_sagas,
            resume_sagas,retry_sagas}'),
         ('{operator,support,monitor}', '{find_sagas,saga_waits_for,definitions,live_sagas,saga_diagram,explain_retries,parked_sagas,saga_actions,operator_actions,saga_executions,saga_logs}'),
-        ('{operator,support}', '{error_groups}'),
+        ('{operator,support}', '{error_groups,saga_error_detail,message_error_detail}'),
         ('{operator,support,monitor}', '{saga_error_groups,parked_of_pattern,message_error_groups,error_pattern}'),
         ('{operator,support,monitor}', '{traced_sagas,saga_spans,hold_span_export}'),
         ('{operator,support}', '{set_queue,drop_queue,pause_queue,resume_queue}'),

@@ -393,6 +393,8 @@ CREATE TABLE stacksaga.failure (
     sqlstate      text,
     error         text NOT NULL,
     crashes       integer,
+    error_detail  text,
+    error_context text,
     PRIMARY KEY (saga_id, step_no, direction, attempt, token)
 );
 COMMENT ON TABLE stacksaga.failure IS 'One row per failed attempt';
@@ -411,6 +413,10 @@ COMMENT ON COLUMN stacksaga.failure.sqlstate IS 'The SQLSTATE of the error, wher
 COMMENT ON COLUMN stacksaga.failure.error IS 'The text of the error';
 COMMENT ON COLUMN stacksaga.failure.crashes IS
     'How often this attempt, or its verify function, ended its process; null: never';
+COMMENT ON COLUMN stacksaga.failure.error_detail IS
+    'PostgreSQL''s DETAIL of the error, which may hold values of rows: for operators; null: none, or not stored';
+COMMENT ON COLUMN stacksaga.failure.error_context IS
+    'PostgreSQL''s CONTEXT of the error: for operators; null: none, or not stored';
 COMMENT ON COLUMN stacksaga.failure.outcome_known IS
     'False when the effect may have happened all the same: a lost lease, a timeout, an unknown answer';
 
@@ -510,7 +516,9 @@ ALTER TABLE stacksaga.saga
     ALTER COLUMN headers SET STATISTICS 0;
 ALTER TABLE stacksaga.effect
     ALTER COLUMN output SET STATISTICS 0, ALTER COLUMN published SET STATISTICS 0;
-ALTER TABLE stacksaga.failure ALTER COLUMN error SET STATISTICS 0;
+ALTER TABLE stacksaga.failure
+    ALTER COLUMN error SET STATISTICS 0, ALTER COLUMN error_detail SET STATISTICS 0,
+    ALTER COLUMN error_context SET STATISTICS 0;
 ALTER TABLE stacksaga.saga_signal ALTER COLUMN payload SET STATISTICS 0;
 ALTER TABLE stacksaga.saga_action ALTER COLUMN reason SET STATISTICS 0;
 

@@ -286,6 +286,7 @@ CREATE TABLE stacksaga.message_retry (
     headers         jsonb NOT NULL,
     last_error      text,
     in_doubt        boolean NOT NULL DEFAULT false,
+    error_details   jsonb,
     CHECK (due_at = 'infinity' OR state NOT IN ('held', 'held_fallback'))
 ) WITH (fillfactor = 80);
 CREATE INDEX message_retry_due ON stacksaga.message_retry
@@ -315,6 +316,8 @@ COMMENT ON COLUMN stacksaga.message_retry.type IS 'What publish() got as its typ
 COMMENT ON COLUMN stacksaga.message_retry.payload IS 'What was published';
 COMMENT ON COLUMN stacksaga.message_retry.headers IS 'Headers, such as a traceparent';
 COMMENT ON COLUMN stacksaga.message_retry.last_error IS 'Its last error';
+COMMENT ON COLUMN stacksaga.message_retry.error_details IS
+    'PostgreSQL''s DETAIL and CONTEXT of its last ten errors that had one, which may hold values of rows: for operators';
 COMMENT ON COLUMN stacksaga.message_retry.in_doubt IS
     'Whether an attempt may have taken effect, since its lease ran out or its consumer reported it unknown: its fallback is not run';
 COMMENT ON INDEX stacksaga.message_retry_due IS 'What is due in a partition';
@@ -359,6 +362,7 @@ CREATE TABLE stacksaga.dead_message (
     discarded_by    name,
     discard_reason  text,
     in_doubt        boolean NOT NULL DEFAULT false,
+    error_details   jsonb,
     PRIMARY KEY (subscription_id, token, tick, number)
 );
 CREATE INDEX dead_message_id ON stacksaga.dead_message (subscription_id, message_id);
@@ -398,6 +402,8 @@ COMMENT ON COLUMN stacksaga.dead_message.type IS 'What publish() got as its type
 COMMENT ON COLUMN stacksaga.dead_message.payload IS 'What was published';
 COMMENT ON COLUMN stacksaga.dead_message.headers IS 'Headers, such as a traceparent';
 COMMENT ON COLUMN stacksaga.dead_message.last_error IS 'Its last error';
+COMMENT ON COLUMN stacksaga.dead_message.error_details IS
+    'PostgreSQL''s DETAIL and CONTEXT of its last ten errors that had one, which may hold values of rows: for operators';
 COMMENT ON COLUMN stacksaga.dead_message.discarded_at IS 'When it was discarded; null: it was not';
 COMMENT ON COLUMN stacksaga.dead_message.discarded_by IS 'The role that discarded it';
 COMMENT ON COLUMN stacksaga.dead_message.discard_reason IS 'The reason that it gave';

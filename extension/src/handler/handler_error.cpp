@@ -1,6 +1,7 @@
 #include "src/handler/handler_error.hpp"
 
 #include "pg/errors.hpp"
+#include "pg/settings.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/handler_timeout.hpp"
 
@@ -12,6 +13,11 @@ namespace {
 bool is_cancel(const ErrorData &error) {
     return error.sqlerrcode == ERRCODE_QUERY_CANCELED && error.funcname != nullptr &&
            strcmp(error.funcname, "ProcessInterrupts") == 0;
+}
+
+std::string_view clipped(const char *text) {
+    const int length = static_cast<int>(strlen(text));
+    return pnstrdup(text, static_cast<Size>(pg_mbcliplen(text, length, error_bytes_max)));
 }
 
 } // namespace
@@ -29,18 +35,19 @@ HandlerError read_handler_error() {
     ErrorData *error = CopyErrorData();
     HandlerError result{};
     result.sqlstate = pstrdup(unpack_sql_state(error->sqlerrcode));
-    const char *message = error->message != nullptr ? error->message : "";
-    std::string_view text =
-        error->detail != nullptr ? psprintf("%s (%s)", message, error->detail) : pstrdup(message);
-    result.message =
-        text.substr(0, static_cast<size_t>(pg_mbcliplen(text.data(), static_cast<int>(text.size()),
-                                                        error_bytes_max)));
+    result.message = clipped(error->message != nullptr ? error->message : "");
     result.timed_out = handler_has_timed_out();
     result.is_cancelled = is_cancel(*error) && !result.timed_out;
     result.is_unusable = running_handler.is_unusable();
     result.is_for_worker = running_handler.is_for_worker();
-    if (result.timed_out)
+    if (pg::settings.error_detail && error->detail != nullptr)
+        result.detail.detail = clipped(error->detail);
+    if (pg::settings.error_detail && error->context != nullptr)
+        result.detail.context = clipped(error->context);
+    if (result.timed_out) {
         result.message = "the attempt took longer than the step's timeout";
+        result.detail.detail = std::nullopt;
+    }
     running_handler.end();
     stop_handler_timeout();
     return result;

@@ -5,6 +5,14 @@
 
 namespace stacksaga {
 
+/// What PostgreSQL says of an error besides its message. It may hold values of rows ("Key
+/// (email)=(...) already exists"), so it is kept apart from the message and shown to operators
+/// alone.
+struct ErrorDetail {
+    std::optional<std::string_view> detail{};
+    std::optional<std::string_view> context{};
+};
+
 /// Palloc'ed where read_handler_error() was called.
 struct HandlerError {
     std::string_view sqlstate;
@@ -15,6 +23,7 @@ struct HandlerError {
     bool is_cancelled = false; ///< the server cancelled it, for a client or a statement_timeout
     bool is_crash = false;     ///< it ended its process
     bool has_crashed_too_often = false; ///< it is not tried again
+    ErrorDetail detail{};               ///< empty where it is not to be stored
 };
 
 /// From the error that is being caught. Forgets that a handler is running.

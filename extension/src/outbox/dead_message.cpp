@@ -68,10 +68,10 @@ constinit pg::Statement revive{
     "     AND d.discarded_at IS NULL RETURNING d.*, p.state, p.due_at)"
     " INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       state, due_at, failed_since, published_at, failed_in, message_id, topic, key, type,"
-    "       payload, headers, last_error, in_doubt)"
+    "       payload, headers, last_error, in_doubt, error_details)"
     " SELECT subscription_id, token, number, tick, partition, 0, state, due_at, since, published_at,"
     "        failed_in, message_id, topic, key, type, payload, headers, last_error,"
-    "        in_doubt FROM dead"};
+    "        in_doubt, error_details FROM dead"};
 constinit pg::Statement discard{
     "UPDATE stacksaga.dead_message"
     "   SET discarded_at = $5, discarded_by = $6::name, discard_reason = $7"

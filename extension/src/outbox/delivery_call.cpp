@@ -49,14 +49,16 @@ void call_with(const Subscription &s, const FunctionRef &function, HandlerKind k
 MessageFailure failure_of(const Subscription &s, const HandlerError &error) {
     if (error.timed_out)
         return {.failure_class = core::FailureClass::retryable,
-                .error = "the handler took longer than stacksaga.message_timeout"};
+                .error = "the handler took longer than stacksaga.message_timeout",
+                .detail = error.detail};
     // A function that does not exist may be created again, and a cancel says nothing about the
     // message: it is not dead at once.
     return {.failure_class =
                 error.is_unusable || error.is_cancelled
                     ? core::FailureClass::retryable
                     : core::classify(error.sqlstate, s.retry.retry_on, s.retry.never_on),
-            .error = error.message};
+            .error = error.message,
+            .detail = error.detail};
 }
 
 void note_handled(const Subscription &s, const Message &m, TimestampTz now) {

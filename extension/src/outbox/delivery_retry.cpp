@@ -286,7 +286,7 @@ void fail_message(const Subscription &s, const Message &failed, const MessageFai
         failure.failure_class, core::may_retry(m.attempt, policy), s.fallback && !m.in_doubt);
     const State state = next_state(m.state, event);
     if (state == State::dead) {
-        write_dead(s, m, failure.batch_id, error_of_dead(s, m, failure.error), now);
+        write_dead(s, m, failure.batch_id, error_of_dead(s, m, failure.error), failure.detail, now);
     } else {
         int64 delay = 0;
         if (event == Event::fail)
@@ -299,7 +299,8 @@ void fail_message(const Subscription &s, const Message &failed, const MessageFai
                      .deaths = failure.process_died ? m.deaths + 1 : 0,
                      .failed_since = now,
                      .failed_in = failure.batch_id,
-                     .error = failure.error});
+                     .error = failure.error,
+                     .detail = failure.detail});
     }
     CRASH_POINT("retry: failure written, later ones not held");
     if (is_blocking(s, m))
@@ -308,7 +309,7 @@ void fail_message(const Subscription &s, const Message &failed, const MessageFai
 
 void fail_fallback(const Subscription &s, const Message &m, const MessageFailure &failure,
                    TimestampTz now) {
-    write_dead(s, m, failure.batch_id, failure.error, now);
+    write_dead(s, m, failure.batch_id, failure.error, failure.detail, now);
 }
 
 } // namespace stacksaga

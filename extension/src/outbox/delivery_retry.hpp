@@ -68,6 +68,7 @@ struct MessageFailure {
     std::optional<int64> retry_after_us{};
     int64 batch_id = 0;        ///< in which it failed
     bool process_died = false; ///< the handler ended its process
+    ErrorDetail detail{};
 };
 
 /// A message failed at its attempt m.attempt: it is tried again later, or its fallback is to run,

@@ -29,29 +29,54 @@ constinit pg::Statement select_given{
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
     "   AND state = ANY ($4)"
     " ORDER BY tick, number"};
+// What operators may read of a failure, as a list of one: $6 is the attempt. Of a list only the
+// last ten are kept.
+#define DETAILS(DETAIL, CONTEXT)                                                                   \
+    "CASE WHEN " DETAIL " IS NOT NULL OR " CONTEXT " IS NOT NULL THEN"                             \
+    "     pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object("                             \
+    "         'attempt', $6, 'detail', " DETAIL ", 'context', " CONTEXT ")) END"
+#define LAST_TEN(LIST)                                                                             \
+    "CASE WHEN pg_catalog.jsonb_array_length(" LIST ") >= 10 THEN " LIST " - 0"                    \
+    "     ELSE coalesce(" LIST ", '[]') END"
 // failed_since stays the time of the first failure, and a message that fails leaves its batch.
 constinit pg::Statement insert_retry{
     "INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       deaths, state, due_at, failed_since, published_at, failed_in, message_id, topic, key,"
-    "       type, payload, headers, last_error, in_doubt)"
+    "       type, payload, headers, last_error, in_doubt, error_details)"
     " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
-    "         $15, $16, $17, $18, $19, $20)"
-    " ON CONFLICT (subscription_id, token, tick, number) DO UPDATE"
-    "   SET attempt = excluded.attempt, deaths = excluded.deaths, state = excluded.state,"
-    "       due_at = excluded.due_at,"
-    "       failed_since = coalesce(message_retry.failed_since, excluded.failed_since),"
-    "       batch_id = NULL, failed_in = excluded.failed_in, last_error = excluded.last_error,"
-    "       in_doubt = message_retry.in_doubt OR excluded.in_doubt"};
+    "         $15, $16, $17, $18, $19, $20, " DETAILS(
+        "$21",
+        "$22") ")"
+               " ON CONFLICT (subscription_id, token, tick, number) DO UPDATE"
+               "   SET attempt = excluded.attempt, deaths = excluded.deaths, state = excluded.state,"
+               "       due_at = excluded.due_at,"
+               "       failed_since = coalesce(message_retry.failed_since, excluded.failed_since),"
+               "       batch_id = NULL, failed_in = excluded.failed_in, last_error = excluded.last_error,"
+               "       in_doubt = message_retry.in_doubt OR excluded.in_doubt,"
+               "       error_details = CASE WHEN excluded.error_details IS NULL"
+               "                            THEN message_retry.error_details"
+               "                            ELSE (" LAST_TEN(
+                   "message_retry.error_details") ")"
+                                                  "                                 || excluded.error_details END"};
 constinit pg::Statement insert_dead{
     "INSERT INTO stacksaga.dead_message (subscription_id, token, number, tick, partition, attempts,"
     "       since, dead_since, published_at, failed_in, message_id, topic, key, type, payload,"
-    "       headers, last_error, in_doubt)"
+    "       headers, last_error, in_doubt, error_details)"
     " SELECT $1, $2::stacksaga.ring_token, $3, $4, $5, $6,"
     "        coalesce((SELECT r.failed_since FROM stacksaga.message_retry AS r"
     "                   WHERE r.subscription_id = $1 AND r.tick = $4 AND r.number = $3"
     "                     AND r.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token), $7),"
-    "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17"
-    " ON CONFLICT DO NOTHING"};
+    "        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
+    "        CASE WHEN n.details IS NULL THEN o.details"
+    "             ELSE (" LAST_TEN(
+        "o.details") ") || n.details END"
+                     "   FROM (SELECT " DETAILS(
+                         "$18",
+                         "$19") ") AS n(details)"
+                                "   LEFT JOIN (SELECT r.error_details FROM stacksaga.message_retry AS r"
+                                "               WHERE r.subscription_id = $1 AND r.tick = $4 AND r.number = $3"
+                                "                 AND r.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token) AS o(details) ON true"
+                                " ON CONFLICT DO NOTHING"};
 constinit pg::Statement delete_row{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
 // Those that were in the batch: one that failed or whose process died before is delivered alone.
 constinit pg::Statement count_deaths{
@@ -189,7 +214,8 @@ void write_retry(const Subscription &s, const Message &m, const RetryRow &row) {
                      pg::param_time(row.failed_since), pg::param_time(m.published_at),
                      batch_param(row.failed_in), pg::param(m.id), text_param(m.topic),
                      text_param(m.key), text_param(m.type), jsonb_param(m.payload),
-                     jsonb_param(m.headers), pg::param(row.error), pg::param(m.in_doubt));
+                     jsonb_param(m.headers), pg::param(row.error), pg::param(m.in_doubt),
+                     pg::param(row.detail.detail), pg::param(row.detail.context));
     CRASH_POINT("retry: written");
 }
 
@@ -199,13 +225,13 @@ void delete_retry(const Subscription &s, const Message &m) {
 }
 
 void write_dead(const Subscription &s, const Message &m, int64 failed_in, std::string_view error,
-                TimestampTz now) {
+                const ErrorDetail &detail, TimestampTz now) {
     insert_dead.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number),
                     pg::param(m.tick), pg::param(m.partition), pg::param(m.attempt),
                     pg::param_time(now), pg::param_time(m.published_at), batch_param(failed_in),
                     pg::param(m.id), text_param(m.topic), text_param(m.key), text_param(m.type),
                     jsonb_param(m.payload), jsonb_param(m.headers), pg::param(error),
-                    pg::param(m.in_doubt));
+                    pg::param(m.in_doubt), pg::param(detail.detail), pg::param(detail.context));
     CRASH_POINT("dead: written, still a retry");
     delete_retry(s, m);
 }

@@ -1,6 +1,7 @@
 // Rows of message_retry and dead_message, read as messages and written with the states that
 // core/message_state.hpp names.
 #pragma once
+#include "src/handler/handler_error.hpp"
 #include "src/outbox/position.hpp"
 #include "src/outbox/subscription.hpp"
 
@@ -37,6 +38,7 @@ struct RetryRow {
     std::optional<TimestampTz> failed_since{}; ///< unless the row has failed before
     int64 failed_in = 0;
     std::optional<std::string_view> error{};
+    ErrorDetail detail{}; ///< of this error
 };
 
 /// Writes the row of a message, whether or not there is one.
@@ -46,7 +48,7 @@ void delete_retry(const Subscription &s, const Message &m);
 
 /// Moves a message to dead_message; `failed_in`: the batch, 0: none.
 void write_dead(const Subscription &s, const Message &m, int64 failed_in, std::string_view error,
-                TimestampTz now);
+                const ErrorDetail &detail, TimestampTz now);
 
 /// A batch gives these messages to a consumer, under its lease.
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id);

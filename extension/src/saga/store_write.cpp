@@ -9,6 +9,7 @@
 #include "src/common/queue_counters.hpp"
 #include "src/common/queue_waiters.hpp"
 #include "src/common/wake.hpp"
+#include "src/handler/handler_error.hpp"
 #include "src/saga/child.hpp"
 #include "src/saga/operate.hpp"
 #include "src/saga/queue_limits.hpp"
@@ -117,6 +118,16 @@ pg::Param failure_error(const core::Failure &failure, const pg::TableRow *before
                                   static_cast<int>(failure.error.size()), failure.error.data())));
 }
 
+/// Of the latest error of the attempt that has one.
+ErrorDetail failure_detail(const core::Failure &failure, const pg::TableRow *before) {
+    const auto column = [&](FailureColumn c) {
+        return before->is_null(c) ? std::nullopt : std::optional{before->text(c)};
+    };
+    if (before == nullptr || !failure.adds_to_error || failure.detail || failure.context)
+        return {failure.detail, failure.context};
+    return {column(FailureColumn::error_detail), column(FailureColumn::error_context)};
+}
+
 pg::Param crashes_of(const core::Failure &failure, const pg::TableRow *before) {
     const int32 earlier = before == nullptr || before->is_null(FailureColumn::crashes)
                               ? 0
@@ -135,12 +146,15 @@ void write_failure(Saga &saga, const core::NewFailure &n) {
                          pg::param(n.attempt), pg::param(saga.token)};
     std::optional<pg::TableRow> before =
         failure_table.find_one({.key = key, .lock = pg::RowLock::no_key_update});
+    const ErrorDetail detail = failure_detail(f, before ? &*before : nullptr);
     const std::array what{assign(Column::error_class, pg::param(core::name_of(f.failure_class))),
                           assign(Column::outcome_known, pg::param(f.outcome_known)),
                           assign(Column::finished_at, pg::param_time(f.since)),
                           assign(Column::sqlstate, pg::param(f.sqlstate)),
                           assign(Column::error, failure_error(f, before ? &*before : nullptr)),
-                          assign(Column::crashes, crashes_of(f, before ? &*before : nullptr))};
+                          assign(Column::crashes, crashes_of(f, before ? &*before : nullptr)),
+                          assign(Column::error_detail, pg::param(detail.detail)),
+                          assign(Column::error_context, pg::param(detail.context))};
     if (before) {
         failure_table.update(*before, what);
     } else {

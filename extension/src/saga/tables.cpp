@@ -270,6 +270,8 @@ constexpr std::array failure_columns{
     pg::TableColumn{"sqlstate", TEXTOID, nullable},
     pg::TableColumn{"error", TEXTOID},
     pg::TableColumn{"crashes", INT4OID, nullable},
+    pg::TableColumn{"error_detail", TEXTOID, nullable},
+    pg::TableColumn{"error_context", TEXTOID, nullable},
 };
 constexpr std::array failure_indexes{
     pg::TableIndex{.name = "failure_pkey",

@@ -114,6 +114,8 @@ enum class FailureColumn : uint8 {
     sqlstate,
     error,
     crashes,
+    error_detail,
+    error_context,
 };
 
 enum class QueueColumn : uint8 {

@@ -345,6 +345,8 @@ core::Failure failure_of(const HandlerError &error, const RetryRules &rules, con
     else if (failure.failure_class == FailureClass::unknown)
         failure.outcome_known = false;
     failure.is_crash = error.is_crash;
+    failure.detail = error.detail.detail;
+    failure.context = error.detail.context;
     return failure;
 }
 
