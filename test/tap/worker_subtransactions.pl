@@ -1,5 +1,5 @@
-# A failure makes its own batch run each item in a subtransaction. The batches after it cost as much as before: a
-# subtransaction takes a transaction id, and another one or a multixact for the row that it changes.
+# A failure makes its own batch run each item in a subtransaction. The other batches, before and after it, cost as much as
+# without it: a subtransaction takes a transaction id, and another one or a multixact for the row that it changes.
 use strict;
 use warnings;
 
@@ -27,10 +27,10 @@ wait_until_works($node, 'postgres', 1);
 
 sub run
 {
-	my ($count, $input) = @_;
+	my ($count, $input, $which) = (@_, 1);
 	$node->safe_psql('postgres', qq{
 		SELECT count(*) FROM generate_series(1, $count) AS n,
-		       LATERAL stacksaga.start_saga('s', CASE WHEN n = 1 THEN '$input' ELSE '{}' END::jsonb)});
+		       LATERAL stacksaga.start_saga('s', CASE WHEN n = $which THEN '$input' ELSE '{}' END::jsonb)});
 	$node->poll_query_until('postgres',
 		q{SELECT NOT EXISTS (SELECT FROM stacksaga.sagas WHERE status NOT IN ('completed', 'failed'))})
 	  or die 'they do not end';
@@ -51,6 +51,13 @@ run(200, '{}') for 1 .. 2;
 my ($ids, $multis) = (transaction_ids(), multixacts());
 run(400, '{}');
 cmp_ok(transaction_ids() - $ids, '<', 250, 'later sagas do not take a transaction id each');
+cmp_ok(multixacts() - $multis, '<', 100, 'nor a multixact');
+
+# A batch has at most 50 subtransactions, each with two ids; 135 ids and no multixact have been measured.
+($ids, $multis) = (transaction_ids(), multixacts());
+run(1000, '{"fails": true}', 500);
+is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.sagas WHERE status = 'failed'}), 2, 'one of 1,000 fails');
+cmp_ok(transaction_ids() - $ids, '<', 400, 'the others do not take a transaction id each');
 cmp_ok(multixacts() - $multis, '<', 100, 'nor a multixact');
 
 $node->stop;
