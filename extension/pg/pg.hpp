@@ -49,7 +49,9 @@ extern "C" {
 
 #include "access/detoast.h"
 #include "access/genam.h"
+#include "access/generic_xlog.h"
 #include "access/heapam.h"
+#include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/nbtree.h"

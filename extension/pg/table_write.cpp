@@ -217,13 +217,47 @@ void insert_directly(OpenTable &table, std::span<const std::span<const Assignmen
     pfree(images);
 }
 
-/// As COPY ... FREEZE does it, of a table that others see: the row belongs to no transaction.
+namespace {
+
+/// Whether parts of the row will be stored in TOAST.
+bool is_large(TupleTableSlot *slot) {
+    bool is_ours;
+    HeapTuple tuple = ExecFetchSlotHeapTuple(slot, true, &is_ours);
+    const bool result = tuple->t_len > TOAST_TUPLE_THRESHOLD;
+    if (is_ours)
+        heap_freetuple(tuple);
+    return result;
+}
+
+/// As VACUUM freezes a row: it belongs to no transaction from now on.
+void freeze(Relation heap, ItemPointer place) {
+    const Buffer buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(place));
+    LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+    GenericXLogState *log = GenericXLogStart(heap);
+    Page page = GenericXLogRegisterBuffer(log, buffer, 0);
+    ItemId item = PageGetItemId(page, ItemPointerGetOffsetNumber(place));
+    HeapTupleHeaderSetXminFrozen(reinterpret_cast<HeapTupleHeader>(PageGetItem(page, item)));
+    GenericXLogFinish(log);
+    UnlockReleaseBuffer(buffer);
+}
+
+} // namespace
+
+/// The row is frozen when its indexes have it: an error or a crash before leaves a row that belongs
+/// to a transaction which was rolled back. Frozen at once, as COPY ... FREEZE does it, it would
+/// stay without an entry, and another row with its key could be written: no search would find the
+/// first one, but a read of the whole table would, and the unique index could not be built again.
+/// What a large row has in TOAST would not be frozen with it, so such a row is frozen at once.
 void insert_visible_directly(OpenTable &table, std::span<const Assignment> row) {
     RowImage image = new_row(table, row);
     TupleTableSlot *slot = table_slot_create(table.heap, nullptr);
     fill_slot(table, slot, image);
-    table_tuple_insert(table.heap, slot, GetCurrentCommandId(true), TABLE_INSERT_FROZEN, nullptr);
+    const bool at_once = is_large(slot);
+    table_tuple_insert(table.heap, slot, GetCurrentCommandId(true),
+                       at_once ? TABLE_INSERT_FROZEN : 0, nullptr);
     insert_entries(table, image, &slot->tts_tid);
+    if (!at_once)
+        freeze(table.heap, &slot->tts_tid);
     ExecDropSingleTupleTableSlot(slot);
 }
 

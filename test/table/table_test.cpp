@@ -177,6 +177,11 @@ STACKSAGA_FUNCTION(thing_insert) {
     PG_RETURN_VOID();
 }
 
+// insert_visible(thing) -> boolean
+STACKSAGA_FUNCTION(thing_insert_visible) {
+    PG_RETURN_BOOL(things.insert_visible(assignments_of(PG_GETARG_DATUM(0))));
+}
+
 // insert_if_absent(thing, known_absent boolean) -> boolean
 STACKSAGA_FUNCTION(thing_insert_if_absent) {
     PG_RETURN_BOOL(

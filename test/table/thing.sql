@@ -30,6 +30,8 @@ CREATE FUNCTION access.find(index integer, key stacksaga.thing, key_columns inte
     RETURNS SETOF stacksaga.thing LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_find';
 CREATE FUNCTION access.insert(things stacksaga.thing[]) RETURNS void
     LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_insert';
+CREATE FUNCTION access.insert_visible(thing stacksaga.thing) RETURNS boolean
+    LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_insert_visible';
 CREATE FUNCTION access.insert_if_absent(thing stacksaga.thing, known_absent boolean DEFAULT false)
     RETURNS boolean
     LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_insert_if_absent';

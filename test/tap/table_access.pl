@@ -359,6 +359,19 @@ sub statements_on_keys
 is(statements_on_keys('direct'), 0, 'idempotency keys are accessed without a statement');
 cmp_ok(statements_on_keys('trigger'), '>', 0, 'and by statements where their table has a trigger');
 
+# A row that everybody sees at once has all its index entries before: one that an index refuses is not there.
+$node->safe_psql('postgres', q{BEGIN; SELECT access.insert_visible(thing(900, note => 'seen')); ROLLBACK});
+my $whole_table = q{SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;
+	SELECT count(*) FROM stacksaga.thing WHERE note ~ 'seen'};
+is($node->safe_psql('postgres', $whole_table), 1, 'a row that is seen at once outlives its transaction');
+my (undef, undef, $refusal) = $node->psql('postgres', q{SELECT access.insert_visible(thing(901, note => 'seen'))});
+like($refusal, qr/duplicate key value/, 'another one is refused by the last of its indexes');
+is($node->safe_psql('postgres', $whole_table), 1, 'and is not there');
+$node->safe_psql('postgres', q{BEGIN; SELECT access.insert_visible(thing(902, note => 'unseen', payload => to_jsonb(
+	(SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 200))))); ROLLBACK; REINDEX TABLE stacksaga.thing});
+is($node->safe_psql('postgres', q{SELECT length(payload::text) FROM stacksaga.thing WHERE id = 902}), 7202,
+	'a large one is there with all that it has');
+
 my $again = $node->background_psql('direct');
 my $key_twice = q{SELECT outcome FROM stacksaga.idempotency_begin('again', 'k', '1'); SELECT key FROM stacksaga.idempotency_key WHERE scope = 'again'};
 is($again->query_safe($key_twice), "new\nk", 'a session uses the extension');

@@ -3,8 +3,12 @@
 // Any session may make the next one: the worker at its turn, and receive_messages() where there is
 // no worker. A lock and the unique number keep it to one session at a time. A tick is seen by all
 // as soon as it is written, and stays when its session rolls back, so the lock is released at once.
-// Where somebody has changed the table it is seen after the commit, and the next one waits for
-// that: so a session in the middle of a transaction makes it just before the commit.
+// Nothing is lost by that: a tick says which transactions had ended when it was made, and counts
+// its own as running, so it names no message of the transaction that is rolled back, and sequences
+// give its two numbers, which do not go back. What others read up to it, and write into positions,
+// is behind it in WAL: a crash that loses the tick loses that as well. Where somebody has changed
+// the table it is seen after the commit, and the next one waits for that: so a session in the
+// middle of a transaction makes it just before the commit.
 #pragma once
 #include "core/snapshot_window.hpp"
 
