@@ -14,7 +14,7 @@ struct Settings {
     char *cluster;
     int coordination; ///< a Coordination
     char *databases;
-    int dedupe_retention;      ///< s
+    int dedupe_retention; ///< s
     bool error_detail;
     int failed_saga_retention; ///< s; negative: for ever
     int key_retention;         ///< s; negative: for ever
