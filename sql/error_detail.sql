@@ -48,7 +48,7 @@ SELECT step, direction, attempt, error FROM stacksaga.saga_history WHERE saga_id
  ORDER BY saga_id = :'key' DESC, started_at, attempt;
 SELECT step, direction, attempt, detail, regexp_replace(context, '\n.*', '') AS context FROM stacksaga.saga_error_detail(:'key');
 SELECT step, direction, attempt, detail, context LIKE 'SQL statement%PL/pgSQL function%' AS has_context FROM stacksaga.saga_error_detail(:'row');
-SELECT count(*), count(*) FILTER (WHERE s ~ 'example|Failing row|PL/pgSQL') AS telling
+SELECT count(*) > 30 AS are_many, count(*) FILTER (WHERE s ~ 'example|Failing row|PL/pgSQL') AS telling
   FROM unnest(ARRAY[:'key', :'row']::uuid[]) AS id, blame.shown(id) AS s;
 
 -- What verify raises; what a service reports is its error, whatever it looks like.
