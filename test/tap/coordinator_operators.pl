@@ -44,6 +44,8 @@ my $hidden = join ' ', map { $site->request('GET', $_)->{content} } '/api/sagas'
   "/saga/$parked->{saga_id}", '/api/message?subscription=billing&id=' . $site->get('/api/dead-messages')->{dead_messages}[0]{message_id};
 unlike($hidden, qr/confidential/, 'nor does any other view show it');
 is($site->request('GET', '/api/sagas?attributes=%7B%22customer%22%3A1%7D')->{status}, 403, 'nor can it be searched for');
+my $details = "/api/saga-error-detail?id=$parked->{saga_id}";
+is($site->request('GET', $details)->{status}, 403, 'nor DETAIL of its errors');
 
 # A login.
 is($site->login('alice', 'wrong')->{status}, 401, 'a wrong password is refused');
@@ -63,6 +65,7 @@ for my $header ([ 'x-forwarded-proto' => 'https' ], [ 'x-forwarded-proto' => 'HT
 	like($site->login('bob', 'other', @$header)->{headers}{'set-cookie'}, qr/; Secure$/, "so does one whose proxy says $header->[0]: $header->[1]");
 }
 my %alice = StacksagaSite::credentials($login);
+is(ref $site->get($details, %alice), 'ARRAY', 'DETAIL of errors is for operators');
 $saga = $site->get("/api/saga?id=$parked->{saga_id}", %alice);
 like($saga->{input}{text}, qr/confidential/, 'an operator sees the input');
 is($saga->{attributes}{customer}, 'confidential', 'and the attributes');
