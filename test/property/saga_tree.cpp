@@ -3,6 +3,8 @@
 
 #include "random.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace stacksaga::property {
@@ -43,9 +45,11 @@ std::string own_step(Random &random, int no, bool compensable, const char *effec
 }
 
 std::string child_step(Random &random, int no, const Kid &kid, bool compensable) {
+    const int timeout = random.one_of({36, 100, 700, 6000});
+    const bool has_fallback = random.chance(25); // whose retries may not outlast its key
     std::string text = fmt::format("stacksaga.child_step('s{}', '{}', timeout => '{} minutes'", no,
-                                   kid.name, random.one_of({36, 100, 700, 6000}));
-    if (random.chance(25))
+                                   kid.name, has_fallback ? std::min(timeout, 2000) : timeout);
+    if (has_fallback)
         text += ", fallback => 'tree spare'";
     if (!kid.is_irreversible && (!compensable || random.chance(5)))
         text += ", effect => 'guarded'";
