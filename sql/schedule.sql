@@ -44,6 +44,11 @@ SELECT stacksaga.create_schedule('bad', 'report', '0 0 * * fri-mon');
 SELECT stacksaga.create_schedule('bad', 'report', '*/90 * * * *');
 SELECT stacksaga.create_schedule('bad', 'report', '5/15 * * * *');
 SELECT stacksaga.create_schedule('bad', 'report', '0 0 31 feb *');
+SELECT stacksaga.create_schedule('bad', 'report', '0 0 31 4,6,9,11 */2');
+SELECT stacksaga.next_runs('0 0 30 2 */7');
+\echo :LAST_ERROR_SQLSTATE
+-- A 29th of February that is a Sunday comes after 28 years, and across 2100 after 40.
+SELECT * FROM stacksaga.next_runs('0 0 29 2 */7', after => '2031-01-01', max_runs => 4);
 SELECT stacksaga.create_schedule('bad', 'report', '@daily', timezone => 'UTC+3');
 \echo :LAST_ERROR_SQLSTATE
 SELECT stacksaga.create_schedule('bad', 'report', '@daily', timezone => 'Mars/Olympus');

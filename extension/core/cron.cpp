@@ -9,9 +9,9 @@ namespace stacksaga::core {
 namespace {
 
 constexpr std::int64_t seconds_per_day = 86400;
-// The 29th of February is at most eight years away (1896 to 1904), and each other date that there
-// is at most one.
-constexpr std::int64_t days_searched = 9 * 366;
+// The calendar repeats after 400 years, weekdays too: what no day of them matches, no day matches.
+constexpr std::int64_t days_per_era = 146097;
+static_assert(days_per_era % 7 == 0);
 
 struct Macro {
     std::string_view name;
@@ -63,7 +63,6 @@ struct Date {
 /// the leap day is their last.
 constexpr Date date_of(std::int64_t days) {
     constexpr std::int64_t days_to_1970 = 719468; // since 0000-03-01
-    constexpr std::int64_t days_per_era = 146097; // of 400 years
     const std::int64_t shifted = days + days_to_1970;
     const std::int64_t of_era = shifted - floor_div(shifted, days_per_era) * days_per_era;
     const std::int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
@@ -248,9 +247,15 @@ bool Cron::has_day(std::int64_t day) const {
 }
 
 std::optional<std::int64_t> Cron::next_day(std::int64_t from) const {
-    for (std::int64_t day = from; day < from + days_searched; ++day)
+    constexpr int last_of_each_month = 28;
+    std::int64_t day = from;
+    while (day < from + days_per_era) {
         if (has_day(day))
             return day;
+        const Date date = date_of(day);
+        const bool is_left_out = !has(CronField::month, date.month);
+        day += is_left_out && date.day < last_of_each_month ? last_of_each_month - date.day : 1;
+    }
     return std::nullopt;
 }
 

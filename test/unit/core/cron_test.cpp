@@ -80,6 +80,41 @@ TEST(Cron, LeapDaysAreFoundAcrossACenturyWithoutOne) {
     EXPECT_EQ(valid("0 0 29 2 *").next(at(1896, 3, 1)), at(1904, 2, 29));
 }
 
+TEST(Cron, LeapDaysOfOneWeekdayAreFoundAcrossFortyYears) {
+    EXPECT_EQ(valid("0 0 29 2 */7").next(at(2032, 2, 29)), at(2060, 2, 29));       // a Sunday
+    EXPECT_EQ(valid("0 0 29 2 */7").next(at(1880, 2, 29)), at(1920, 2, 29));       // 1900 has none
+    EXPECT_EQ(valid("30 4 */28 2 1").next(at(2052, 3, 1)), at(2055, 2, 1, 4, 30)); // a Monday
+    for (int day = 0; day < 7; ++day) {
+        const std::string text = "0 0 */28 2 " + std::to_string(day);
+        const Cron cron = valid(text);
+        std::int64_t local = at(1800, 1, 1);
+        for (int run = 0; run < 200; ++run) {
+            const std::optional<std::int64_t> next = cron.next(local);
+            ASSERT_TRUE(next) << text << " after " << local;
+            const sys_days date{floor<days>(sys_seconds{seconds{*next}})};
+            EXPECT_EQ(weekday{date}.c_encoding(), static_cast<unsigned>(day));
+            local = *next;
+        }
+    }
+}
+
+TEST(Cron, ADayThatNoYearHasIsRefusedAndEachOtherOneIsFound) {
+    constexpr std::array lengths{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    for (int month = 1; month <= 12; ++month)
+        for (int day = 1; day <= 31; ++day)
+            for (const char *weekday : {"*", "*/7", "*/6", "*/5"}) {
+                const std::string text =
+                    "0 0 " + std::to_string(day) + ' ' + std::to_string(month) + ' ' + weekday;
+                const bool is_there = day <= lengths[static_cast<std::size_t>(month - 1)];
+                const CronReading reading = read_cron(text);
+                EXPECT_EQ(reading.problem, is_there ? CronProblem::none : CronProblem::no_such_day)
+                    << text;
+                if (is_there) {
+                    EXPECT_TRUE(reading.cron.next(at(2096, 3, 1))) << text;
+                }
+            }
+}
+
 TEST(Cron, RefusesWithTheFieldAndTheCulprit) {
     struct Case {
         const char *text;
