@@ -138,4 +138,4 @@ AS $$
         on_compensation_failure)
 $$;
 COMMENT ON FUNCTION stacksaga.define_saga IS
-    'Defines a saga and returns its version: the same content keeps its version, new content gets the next one. The steps run as the role that defines them. Raises SG400 for a definition that is not valid, with the step in DETAIL; SG403 for a saga that another role has defined';
+    'Defines a saga and returns its version: the same content keeps its version, new content gets the next one. The steps run as the role that defines them. Raises SG400 for a definition that is not valid, with the step in DETAIL; SG403 for a saga that another role has defined; SG413';

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION stacksaga.fingerprint(request jsonb) RETURNS bytea
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_fingerprint';
 COMMENT ON FUNCTION stacksaga.fingerprint IS
-    'Returns the SHA-256 of a request in canonical form: what jsonb calls equal has the same one';
+    'Returns the SHA-256 of a request in canonical form: what jsonb calls equal has the same one. Raises SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.idempotency_begin(
     scope     text,

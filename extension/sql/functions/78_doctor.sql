@@ -465,6 +465,9 @@ AS $$
             UNION ALL SELECT * FROM stacksaga_internal.doctor_queues()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_schedules()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_instants()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_values()
+             WHERE (SELECT NOT EXISTS (
+                    SELECT FROM stacksaga_internal.table_obstacles() AS o WHERE o.is_read_only))
             UNION ALL SELECT * FROM stacksaga_internal.doctor_vacuum()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_tables()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_dependents())

@@ -4,6 +4,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/json_text.hpp"
 #include "pg/settings.hpp"
 
 namespace stacksaga {
@@ -128,17 +129,61 @@ void check_name(std::string_view name, const char *argument, int bytes_max) {
                  errhint("Use letters, digits, spaces and signs that can be printed.")));
 }
 
-bool payload_fits(Datum value) {
+namespace {
+
+constexpr uint64 text_factor_max = 2;
+
+bool has_allowed_size(Datum value) {
     return toast_raw_datum_size(value) <= static_cast<Size>(pg::settings.max_payload);
 }
 
+/// Calls `use` with the value outside of TOAST, and frees the copy that this took.
+template <class Use> auto with_json(Datum value, Use &&use) {
+    Jsonb *json = DatumGetJsonbP(value);
+    const auto result = use(json);
+    if (JsonbPGetDatum(json) != value)
+        pfree(json);
+    return result;
+}
+
+bool has_allowed_text(Datum value, int size_max) {
+    const uint64 limit = text_factor_max * static_cast<uint64>(size_max);
+    return with_json(value, [&](Jsonb *json) { return pg::json_text_fits(json, limit); });
+}
+
+} // namespace
+
+bool payload_fits(Datum value) {
+    return has_allowed_size(value) && has_allowed_text(value, pg::settings.max_payload);
+}
+
 void check_payload(Datum value, const char *argument) {
-    if (!payload_fits(value))
+    if (!has_allowed_size(value))
         ereport(ERROR, (errcode(pg::sg413), errmsg("argument \"%s\" is too large", argument),
                         errdetail("It has %zu bytes; stacksaga.max_payload is %d bytes.",
                                   toast_raw_datum_size(value), pg::settings.max_payload),
                         errhint("Store the data elsewhere and pass a reference, or raise "
                                 "stacksaga.max_payload.")));
+    check_text_of_json(value, argument, pg::settings.max_payload);
+}
+
+void check_text_of_json(Datum value, const char *argument, int size_max) {
+    if (has_allowed_text(value, size_max))
+        return;
+    const uint64 text = with_json(value, [](Jsonb *json) { return pg::json_text_bytes(json); });
+    ereport(ERROR,
+            (errcode(pg::sg413), errmsg("the text of argument \"%s\" is too large", argument),
+             errdetail("It has %zu bytes, and its text would have " UINT64_FORMAT
+                       "; a text may have " UINT64_FORMAT ".",
+                       toast_raw_datum_size(value), text,
+                       text_factor_max * static_cast<uint64>(size_max)),
+             errhint("Pass numbers with huge exponents as strings, or raise "
+                     "stacksaga.max_payload: a text may have twice as many bytes.")));
+}
+
+void check_definition_text(Datum value, const char *argument) {
+    constexpr int size_max = 1024 * 1024;
+    check_text_of_json(value, argument, std::max(pg::settings.max_payload, size_max));
 }
 
 void check_error_text(std::string_view text, const char *argument) {

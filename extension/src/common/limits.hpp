@@ -41,11 +41,19 @@ bool has_control_character(std::string_view text);
 /// As check_length(), and SG400 when `name` holds a control character.
 void check_name(std::string_view name, const char *argument, int bytes_max = name_bytes_max);
 
-/// Whether a jsonb datum is at most stacksaga.max_payload bytes large (uncompressed).
+/// Whether a jsonb datum is at most stacksaga.max_payload bytes large (uncompressed), and its text
+/// at most twice as long: 1e131071 has ten bytes, and a text of 131,072.
 bool payload_fits(Datum value);
 
-/// SG413 when a jsonb datum is larger than stacksaga.max_payload (uncompressed).
+/// SG413 when a jsonb datum does not fit.
 void check_payload(Datum value, const char *argument);
+
+/// SG413 when the text of a jsonb datum is longer than twice `size_max` bytes.
+void check_text_of_json(Datum value, const char *argument, int size_max);
+
+/// The same for what a definition is given as, all of which is compared as text. Whatever the
+/// setting is, it may be as large as the default of that.
+void check_definition_text(Datum value, const char *argument);
 
 /// SG413 when what is said about a failure is longer than error_bytes_max; also check_encoding().
 void check_error_text(std::string_view text, const char *argument);

@@ -4,6 +4,9 @@
 #include "src/ring/fingerprint.hpp"
 
 #include "pg/function.hpp"
+#include "pg/json_text.hpp"
+#include "pg/settings.hpp"
+#include "src/common/limits.hpp"
 #include "src/ring/token.hpp"
 
 namespace stacksaga {
@@ -55,7 +58,18 @@ pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) 
 
 // fingerprint(request jsonb) -> bytea
 STACKSAGA_FUNCTION(fingerprint) {
-    return fingerprint_of(PG_GETARG_DATUM(0));
+    const Datum request = PG_GETARG_DATUM(0);
+    // What is large itself may be: nothing is stored.
+    check_text_of_json(
+        request, "request",
+        std::max(pg::settings.max_payload, static_cast<int>(toast_raw_datum_size(request))));
+    return fingerprint_of(request);
+}
+
+// json_text_bytes(value jsonb) -> bigint
+STACKSAGA_FUNCTION(json_text_bytes) {
+    const uint64 bytes = pg::json_text_bytes(PG_GETARG_JSONB_P(0));
+    PG_RETURN_INT64(static_cast<int64>(bytes));
 }
 
 } // namespace stacksaga

@@ -256,6 +256,10 @@ STACKSAGA_FUNCTION(define_saga_content) {
         pg::interval_microseconds(arguments.datum(2), "deadline", true);
     a.retry = jsonb_or_null(arguments, 3);
     a.compensation_retry = jsonb_or_null(arguments, 4);
+    if (!arguments.is_null(3))
+        check_definition_text(arguments.datum(3), "retry");
+    if (!arguments.is_null(4))
+        check_definition_text(arguments.datum(4), "compensation_retry");
     a.on_compensation_failure = arguments.required_text(5, "on_compensation_failure");
     if (a.on_compensation_failure != "park" && a.on_compensation_failure != "continue")
         refuse_definition(

@@ -443,6 +443,7 @@ std::span<NewStep> read_new_steps(Datum steps_json, pg::Param saga_policy, Oid d
     if (shape.int8(0, 1) > steps_max)
         refuse_definition("", psprintf("it has more than %d steps", static_cast<int>(steps_max)),
                           "Split it into several sagas.");
+    check_definition_text(steps_json, "steps");
     pg::Rows rows = read_steps.run(steps, saga_policy);
     auto *list = static_cast<NewStep *>(palloc0(sizeof(NewStep) * rows.count()));
     for (uint64 i = 0; i < rows.count(); ++i)

@@ -1,5 +1,6 @@
 #include "src/saga/saga_traits.hpp"
 
+#include "pg/json_text.hpp"
 #include "src/common/limits.hpp"
 
 namespace stacksaga {
@@ -38,8 +39,7 @@ std::optional<size_t> size_of(const JsonbValue &value) {
     if (value.type == jbvString)
         return static_cast<size_t>(value.val.string.len);
     if (value.type == jbvNumeric)
-        return strlen(
-            DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric))));
+        return pg::number_text_bytes(value.val.numeric);
     if (value.type == jbvBool)
         return size_t{1};
     return std::nullopt;
@@ -104,6 +104,7 @@ void check_group_key(std::string_view group_key, const char *argument, int eleme
 }
 
 std::optional<Datum> checked_attributes(Datum value, int element) {
+    check_payload(value, "attributes");
     Jsonb *object = DatumGetJsonbP(value);
     if (!JB_ROOT_IS_OBJECT(object))
         refuse_attributes(psprintf("The value%s is %s.", of_element(element),

@@ -65,6 +65,10 @@ bool is_same(const FormData_pg_attribute &column, Datum a, bool a_isnull, Datum 
 }
 
 char *value_text(HeapTuple tuple, TupleDesc descriptor, int number) {
+    bool isnull;
+    const Datum datum = heap_getattr(tuple, number, descriptor, &isnull);
+    if (!isnull && SPI_gettypeid(descriptor, number) == JSONBOID && !payload_fits(datum))
+        return psprintf("a value of %zu bytes", toast_raw_datum_size(datum));
     char *value = SPI_getvalue(tuple, descriptor, number);
     return value != nullptr ? pstrdup(clip(value)) : pstrdup("NULL");
 }

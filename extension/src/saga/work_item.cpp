@@ -67,6 +67,39 @@ StepCall make_call(Saga &saga, const Step &step, const Work &attempt) {
             .claimed_at = doubt ? std::optional(doubt->claimed_at) : std::nullopt};
 }
 
+/// What a verify function has returned: an outcome, or an object that has the step's output too.
+struct VerifyResult {
+    std::string_view outcome; ///< empty: none that is known
+    core::Value output;
+};
+
+std::string_view string_in(const JsonbValue *value) {
+    if (value == nullptr || value->type != jbvString)
+        return {};
+    return {value->val.string.val, static_cast<size_t>(value->val.string.len)};
+}
+
+VerifyResult read_result(Datum answer) {
+    Jsonb *json = DatumGetJsonbP(answer);
+    JsonbValue scalar;
+    if (JB_ROOT_IS_SCALAR(json))
+        return {.outcome = JsonbExtractScalar(&json->root, &scalar) ? string_in(&scalar)
+                                                                    : std::string_view{},
+                .output = {}};
+    if (!JB_ROOT_IS_OBJECT(json))
+        return {};
+    const auto find = [&](std::string_view key) {
+        return getKeyJsonValueFromContainer(&json->root, key.data(), static_cast<int>(key.size()),
+                                            nullptr);
+    };
+    VerifyResult result{.outcome = string_in(find("outcome")), .output = {}};
+    if (JsonbValue *output = find("output")) {
+        result.output = value_of(JsonbPGetDatum(JsonbValueToJsonb(output)));
+        check_payload(result.output.bits, "output");
+    }
+    return result;
+}
+
 /// What a handler has returned. If it has signalled its saga, that is read anew: `saga` is another
 /// one then, and nothing may have been decided about the one before.
 Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKind kind,
@@ -81,7 +114,9 @@ Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKi
     Datum result = call_handler(saga->full_definition(), function, kind, step_call, isnull);
     CRASH_POINT("step: after the function");
     finish_handler_timeout();
-    if (kind == HandlerKind::action && !*isnull)
+    if (!*isnull && kind == HandlerKind::verify)
+        (void)read_result(result); // checks it
+    else if (!*isnull)
         check_payload(result, "output");
     running_handler.end();
     // One without signal steps has refused the signal, and may not be written yet.
@@ -109,37 +144,6 @@ void run_action(Saga *&saga, const Step &step, const Work &work, std::string_vie
     const Datum output = call(saga, step, function, HandlerKind::action, attempt, &isnull);
     core::attempt_begins(*saga);
     core::step_completed(*saga, step, attempt, value_or_null(output, isnull), published_messages());
-}
-
-/// What a verify function has returned: an outcome, or an object that has the step's output too.
-struct VerifyResult {
-    std::string_view outcome; ///< empty: none that is known
-    core::Value output;
-};
-
-std::string_view string_in(const JsonbValue *value) {
-    if (value == nullptr || value->type != jbvString)
-        return {};
-    return {value->val.string.val, static_cast<size_t>(value->val.string.len)};
-}
-
-VerifyResult read_result(Datum answer) {
-    Jsonb *json = DatumGetJsonbP(answer);
-    JsonbValue scalar;
-    if (JB_ROOT_IS_SCALAR(json))
-        return {.outcome = JsonbExtractScalar(&json->root, &scalar) ? string_in(&scalar)
-                                                                    : std::string_view{},
-                .output = {}};
-    if (!JB_ROOT_IS_OBJECT(json))
-        return {};
-    const auto find = [&](std::string_view key) {
-        return getKeyJsonValueFromContainer(&json->root, key.data(), static_cast<int>(key.size()),
-                                            nullptr);
-    };
-    VerifyResult result{.outcome = string_in(find("outcome")), .output = {}};
-    if (JsonbValue *output = find("output"))
-        result.output = value_of(JsonbPGetDatum(JsonbValueToJsonb(output)));
-    return result;
 }
 
 std::string_view sentence_of(core::VerifyOutcome outcome) {
