@@ -53,9 +53,9 @@ struct Setting {
 
 /// Runs `body` with these settings; they end with it, and so does what it has SET itself.
 template <class F>
-auto with_settings(std::span<const Setting> settings, F &&body) -> decltype(body()) {
+auto with_settings(std::span<const Setting> wanted, F &&body) -> decltype(body()) {
     const int nesting = NewGUCNestLevel();
-    for (const Setting &s : settings)
+    for (const Setting &s : wanted)
         set_config_option(s.name, s.value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
                           false);
     if constexpr (std::is_void_v<decltype(body())>) {

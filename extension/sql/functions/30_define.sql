@@ -117,7 +117,7 @@ CREATE OR REPLACE FUNCTION stacksaga.define_saga_content(
     on_compensation_failure text
 ) RETURNS integer
 LANGUAGE c VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
+SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres' SET extra_float_digits = 1
 AS 'MODULE_PATHNAME', 'stacksaga_define_saga_content';
 COMMENT ON FUNCTION stacksaga.define_saga_content IS
     'Does the work of define_saga(), with the composite arguments as jsonb';
@@ -131,7 +131,7 @@ CREATE OR REPLACE FUNCTION stacksaga.define_saga(
     on_compensation_failure text                   DEFAULT 'park'
 ) RETURNS integer
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
+SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres' SET extra_float_digits = 1
 AS $$
     SELECT stacksaga.define_saga_content(
         name, to_jsonb(steps), deadline, to_jsonb(retry), to_jsonb(compensation_retry),

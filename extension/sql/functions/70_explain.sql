@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.diagram_action(kind text, handler 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT stacksaga_internal.diagram_label(kind || ' ' || CASE
-               WHEN kind = 'sql' THEN regexp_replace(handler, '\([^()]*\)$', '') ELSE target END)
+               WHEN kind = 'sql' THEN regexp_replace(handler, E'\\([^()]*\\)$', '') ELSE target END)
 $$;
 COMMENT ON FUNCTION stacksaga_internal.diagram_action IS
     'Internal: returns a line of a Mermaid label: a kind of step, and its function, queue or other target';

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION stacksaga_internal.error_pattern(error text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT regexp_replace(left(error, 500), '[^\s"''()<>]*\d[^\s"''()<>]*', '...', 'g')
+    SELECT regexp_replace(left(error, 500), E'[^\\s"''()<>]*\\d[^\\s"''()<>]*', '...', 'g')
 $$;
 COMMENT ON FUNCTION stacksaga_internal.error_pattern IS
     'Internal: returns an error without its words that have a digit, which differ from saga to saga';

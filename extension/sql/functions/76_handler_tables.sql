@@ -19,7 +19,7 @@ AS $$
        AND (c.relkind = 'f' OR c.relkind IN ('r', 'p') AND c.relpersistence = 'u')
        AND (d.depends
             OR p.prolang IN (SELECT l.oid FROM pg_language l WHERE l.lanname NOT IN ('c', 'internal'))
-               AND p.prosrc ~* ('(^|[^[:alnum:]_$])' || regexp_replace(c.relname, '([^[:alnum:]_])', '\\\1', 'g')
+               AND p.prosrc ~* ('(^|[^[:alnum:]_$])' || regexp_replace(c.relname, '([^[:alnum:]_])', E'\\\\\\1', 'g')
                                 || '($|[^[:alnum:]_$])'))
 $$;
 COMMENT ON FUNCTION stacksaga_internal.handler_tables IS

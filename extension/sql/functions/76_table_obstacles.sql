@@ -27,7 +27,7 @@ AS $$
            WHEN 'it has rules' THEN format('Drop the rule on stacksaga.%s.', o.table_name)
            WHEN 'it has row-level security'
            THEN format('ALTER TABLE stacksaga.%I DISABLE ROW LEVEL SECURITY;', o.table_name)
-           ELSE format('Undo the change. In a new database, \d stacksaga.%s shows the table as it was made.',
+           ELSE format(E'Undo the change. In a new database, \\d stacksaga.%s shows the table as it was made.',
                        o.table_name) END
       FROM stacksaga_internal.table_obstacles() AS o
      WHERE o.obstacle <> 'Citus manages it'

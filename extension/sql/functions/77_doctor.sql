@@ -15,7 +15,7 @@ RETURNS TABLE (name text, is_quoted boolean)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 5 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce(replace(m[1], '""', '"'), rtrim(m[2])), m[1] IS NOT NULL
-      FROM regexp_matches(list, '\s*(?:"((?:[^"]|"")*)"|([^",\s][^,]*))\s*(?:,|$)', 'g') AS m
+      FROM regexp_matches(list, E'\\s*(?:"((?:[^"]|"")*)"|([^",\\s][^,]*))\\s*(?:,|$)', 'g') AS m
 $$;
 COMMENT ON FUNCTION stacksaga_internal.listed_names IS
     'Internal: returns the names of a setting that is a list, without their quotes';

@@ -268,7 +268,7 @@ AS $$
         SELECT d.saga, ds.step, p.parked_direction::text AS direction, count(*) AS sagas, min(p.since) AS since,
                CASE WHEN min(p.error) = max(p.error) THEN min(p.error) ELSE p.pattern END AS error,
                array_agg(p.saga_id ORDER BY p.since, p.saga_id) AS saga_ids
-          FROM (SELECT *, regexp_replace(error, '[^\s"''()<>]*\d[^\s"''()<>]*', '…', 'g') AS pattern
+          FROM (SELECT *, regexp_replace(error, E'[^\\s"''()<>]*\\d[^\\s"''()<>]*', '…', 'g') AS pattern
                   FROM parked) AS p
           JOIN stacksaga.saga_definition d ON d.definition_id = p.definition_id
           LEFT JOIN stacksaga.definition_step ds

@@ -315,7 +315,7 @@ BEGIN
     UNION ALL
     SELECT 'warning', 'not_tried', format('stacksaga was tried with Citus 13.2, not with %s', extversion),
            'Run the tests test/tap/citus_*.pl with this version.'
-      FROM pg_extension WHERE extname = 'citus' AND extversion !~ '^13\.2'
+      FROM pg_extension WHERE extname = 'citus' AND extversion !~ E'^13\\.2'
     UNION ALL
     SELECT 'warning', 'node_inactive',
            format('node %s:%s is not active: keys of its shards cannot be used', nodename, nodeport),

@@ -6,6 +6,7 @@
 #include "pg/errors.hpp"
 #include "pg/json_text.hpp"
 #include "pg/settings.hpp"
+#include "pg/stored_text.hpp"
 
 namespace stacksaga {
 
@@ -60,7 +61,9 @@ const char *uuid_text(const pg_uuid_t &id) {
 const char *interval_text(int64 microseconds) {
     Datum interval = pg::interval_of_microseconds(microseconds);
     interval = DirectFunctionCall1(interval_justify_hours, interval);
-    return DatumGetCString(DirectFunctionCall1(interval_out, interval));
+    const auto print = [&] { return DatumGetCString(DirectFunctionCall1(interval_out, interval)); };
+    // It may be recorded.
+    return IntervalStyle == INTSTYLE_POSTGRES ? print() : pg::with_stored_text(print);
 }
 
 int64 spread_argument(const pg::Arguments &arguments, int i) {

@@ -3,6 +3,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
+#include "pg/stored_text.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
@@ -180,7 +181,7 @@ void alter(std::string_view name, const Alteration &a) {
         alter_stopping.run(pg::param(s.id), pg::param(stops));
         apply_stopping(s.id, stops);
     }
-    alter_content.run(pg::param(s.id));
+    pg::with_stored_text([&] { alter_content.run(pg::param(s.id)); });
     announce_handled_topics();
     wake_workers_at_commit();
     record_action({.action = "alter", .object = object_text("subscription", s.name)});

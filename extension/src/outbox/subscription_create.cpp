@@ -3,6 +3,7 @@
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
+#include "pg/stored_text.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
@@ -256,13 +257,15 @@ void create(NewSubscription &s, bool has_policy) {
     }
     const auto &p = s.policy;
     const Ring ring = current_ring();
-    const std::string_view content = copy_view(
-        make_content
-            .run(pg::param(s.topic), s.handler.signature(), pg::param(s.stop_on_first_failure),
-                 pg::param(s.start_at), s.fallback.signature(),
-                 pg::param(std::string_view{s.caller.role.name}), p[0], p[1], p[2], p[3], p[4],
-                 p[5], p[6], pg::param(s.partitions), pg::param(s.successor_of))
-            .text(0, 0));
+    const std::string_view content = pg::with_stored_text([&] {
+        return copy_view(
+            make_content
+                .run(pg::param(s.topic), s.handler.signature(), pg::param(s.stop_on_first_failure),
+                     pg::param(s.start_at), s.fallback.signature(),
+                     pg::param(std::string_view{s.caller.role.name}), p[0], p[1], p[2], p[3], p[4],
+                     p[5], p[6], pg::param(s.partitions), pg::param(s.successor_of))
+                .text(0, 0));
+    });
     const TimestampTz now = pg::clock_now();
     std::optional<int32> made;
     std::optional<Predecessor> predecessor;

@@ -21,8 +21,21 @@ using core::Direction;
 constinit pg::Statement make_command{
     "SELECT pg_catalog.jsonb_build_object('saga_id', $1::uuid, 'saga', $2::text, 'step', $3::text,"
     "         'direction', $4::text, 'attempt', $5::integer, 'input', $6::jsonb,"
-    "         'results', $7::jsonb, 'idempotency_key', $8::text, 'deadline', $9::timestamptz,"
+    "         'results', $7::jsonb, 'idempotency_key', $8::text, 'deadline', $9::text,"
     "         'lease', $10::bigint::text, 'by_fallback', $11::boolean)"};
+
+/// As jsonb has a timestamptz where the time zone is UTC, which is not for the session to say.
+std::string_view utc_text(TimestampTz time) {
+    pg_tm tm{};
+    fsec_t fraction;
+    if (timestamp2tm(time, nullptr, &tm, &fraction, nullptr, nullptr) != 0)
+        ereport(ERROR,
+                (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range")));
+    tm.tm_isdst = 1; // the offset is known
+    auto *text = static_cast<char *>(palloc(MAXDATELEN + 1));
+    EncodeDateTime(&tm, fraction, true, 0, nullptr, USE_XSD_DATES, text);
+    return text;
+}
 
 Datum command_of(Saga &saga, const Step &step, const Work &attempt) {
     std::string_view direction = core::name_of(attempt.direction);
@@ -32,7 +45,7 @@ Datum command_of(Saga &saga, const Step &step, const Work &attempt) {
         pg::param_datum(JSONBOID, step_results(saga)),
         pg::param(std::string_view{
             idempotency_key_of(saga.id, step.no, attempt.direction, attempt.falling_back)}),
-        pg::param_time(core::attempt_deadline(saga, step, attempt.direction)),
+        pg::param(utc_text(core::attempt_deadline(saga, step, attempt.direction))),
         pg::param(*attempt.lease), pg::param(attempt.falling_back));
     return rows.value(0, 0);
 }
