@@ -4,6 +4,7 @@
 #error "core comes before PostgreSQL headers"
 #endif
 
+#include "core/length.hpp"
 #include "core/retry.hpp"
 #include "core/saga_state.hpp"
 #include "core/step_kind.hpp"
@@ -32,8 +33,8 @@ struct Step {
     std::string_view compensation_topic; ///< of a message step
     std::string_view fallback_queue; ///< of a step that no worker calls; of a message step: a topic
     std::string_view fallback_compensation_topic; ///< of a message step; empty: compensation_topic
-    std::int64_t delay_us;                        ///< of a timer step
-    std::int64_t timeout_us;
+    Length delay;                                 ///< of a timer step
+    Length timeout;
     RetryPolicy policy;
     bool has_verify;
     bool has_fallback;
@@ -63,7 +64,7 @@ struct Definition {
     std::int32_t id;
     std::int32_t version;
     std::string_view saga;
-    std::optional<std::int64_t> deadline_us;
+    std::optional<Length> deadline;
     RetryPolicy compensation_policy;
     bool continue_compensating;  ///< on_compensation_failure = 'continue'
     OnFailure on_failure;        ///< of the saga itself: what its deadline leads to

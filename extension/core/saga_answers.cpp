@@ -26,7 +26,7 @@ Work begin_claim(SagaState &saga, const Step &step, const Work &work, std::int64
     attempt.attempt = work.attempt + 1;
     attempt.lease = lease;
     attempt.lease_until = lease_until;
-    attempt.due_at = std::min(lease_until, time_plus(saga.now, step.timeout_us));
+    attempt.due_at = std::min(lease_until, time_plus(saga.now, step.timeout));
     attempt.worker = worker;
     claim_work(saga, attempt, lease_until, attempt.due_at);
     attempt_begins(saga);
@@ -150,12 +150,12 @@ std::optional<Work> find_leased(const SagaState &saga, const Step &step, std::in
 }
 
 bool is_extensible(const SagaState &saga, const Step &step, const Work &work) {
-    return work.is_claimed() && time_plus(*work.started_at, step.timeout_us) > saga.now;
+    return work.is_claimed() && time_plus(*work.started_at, step.timeout) > saga.now;
 }
 
 std::int64_t extend_claim(SagaState &saga, const Step &step, const Work &work, std::int64_t by_us) {
     const std::int64_t lease_until = std::max(*work.lease_until, time_plus(saga.now, by_us));
-    const std::int64_t until = std::min(lease_until, time_plus(*work.started_at, step.timeout_us));
+    const std::int64_t until = std::min(lease_until, time_plus(*work.started_at, step.timeout));
     extend_work(saga, work, lease_until, until);
     return until;
 }

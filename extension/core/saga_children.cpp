@@ -59,7 +59,7 @@ void child_step_due(SagaState &saga, const Step &step, const Work &work,
         request(saga, step, ChildRequest::Kind::compensate, 0);
     else if (has_ended)
         request(saga, step, ChildRequest::Kind::start, child ? child->run + 1 : 0);
-    const std::int64_t until = time_plus(saga.now, step.timeout_us);
+    const std::int64_t until = time_plus(saga.now, step.timeout);
     claim_work(saga, attempt, until, until);
     if (work.direction == Direction::act && child && child->status == Status::completed)
         settle_action(saga, step, attempt, *child);
@@ -73,7 +73,7 @@ void child_timed_out(SagaState &saga, const Step &step, const Work &work,
         return;
     }
     if ((acts && !saga.acts()) || (child && child->status == Status::parked)) {
-        const std::int64_t until = time_plus(saga.now, step.timeout_us);
+        const std::int64_t until = time_plus(saga.now, step.timeout);
         extend_work(saga, work, until, until);
         return;
     }

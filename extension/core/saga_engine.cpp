@@ -288,11 +288,11 @@ NewWork first_work(const SagaState &saga, const Step &step, std::int64_t due_at,
     NewWork work{.direction = Direction::act, .due_at = due_at, .attempt = attempt};
     const StepWait wait = step.waits_for();
     if (wait == StepWait::time)
-        work.due_at = time_plus(due_at, step.delay_us);
+        work.due_at = time_plus(due_at, step.delay);
     if (wait == StepWait::time || (wait == StepWait::signal && due_at <= saga.now))
         work.started_at = due_at;
     if (wait == StepWait::signal && work.started_at)
-        work.due_at = step.timeout_us == no_timeout ? never : time_plus(due_at, step.timeout_us);
+        work.due_at = step.timeout == no_timeout ? never : time_plus(due_at, step.timeout);
     return work;
 }
 
@@ -527,7 +527,7 @@ void step_is_unusable(SagaState &saga, const Step &step, const Work &work, const
 }
 
 std::int64_t attempt_deadline(const SagaState &saga, const Step &step, Direction direction) {
-    const std::int64_t timeout = time_plus(saga.now, step.timeout_us);
+    const std::int64_t timeout = time_plus(saga.now, step.timeout);
     const bool binds =
         direction == Direction::act && saga.deadline_at && *saga.deadline_at > saga.now;
     return binds ? std::min(timeout, *saga.deadline_at) : timeout;

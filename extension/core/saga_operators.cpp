@@ -131,7 +131,7 @@ std::optional<Refusal> retry_actions(SagaState &saga) {
     if (saga.row.compensation_requested == CompensationRequest::deadline &&
         saga.definition->on_failure == OnFailure::park && !has_open_pivot(saga)) {
         saga.row.compensation_requested.reset(); // the deadline parked it: it begins again
-        saga.deadline_at = time_plus(saga.now, saga.definition->deadline_us.value_or(0));
+        saga.deadline_at = time_plus(saga.now, saga.definition->deadline.value_or(Length{}));
         saga.changes.moves_deadline = true;
         add_deadline(saga);
     }

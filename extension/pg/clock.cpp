@@ -8,14 +8,20 @@ namespace stacksaga::pg {
 
 namespace {
 
-/// Months count 30 days, as EXTRACT(epoch) and age comparisons do. False when it does not fit.
-bool total_microseconds(const Interval &interval, int64 *result) {
-    __int128 total = static_cast<__int128>(interval.month) * DAYS_PER_MONTH + interval.day;
+constexpr int shortest_month = 28; // days
+
+/// Days are 24 hours. False when it does not fit.
+bool total_microseconds(const Interval &interval, int days_per_month, int64 *result) {
+    __int128 total = static_cast<__int128>(interval.month) * days_per_month + interval.day;
     total = total * USECS_PER_DAY + interval.time;
     if (total > std::numeric_limits<int64>::max() || total < std::numeric_limits<int64>::min())
         return false;
     *result = static_cast<int64>(total);
     return true;
+}
+
+const char *print(Datum interval) {
+    return DatumGetCString(DirectFunctionCall1(interval_out, interval));
 }
 
 } // namespace
@@ -40,24 +46,34 @@ TimestampTz time_plus(TimestampTz time, int64 delta) {
     return core::time_plus(time, delta);
 }
 
-std::optional<int64> interval_in_range(Datum datum, bool positive) {
+std::optional<core::Length> interval_in_range(Datum datum, bool positive) {
     const Interval &interval = *DatumGetIntervalP(datum);
-    int64 result = 0;
-    bool fits = is_finite(interval) && total_microseconds(interval, &result);
-    if (!fits || result < 0 || (positive && result == 0))
+    int64 least = 0, rest = 0;
+    const bool fits = is_finite(interval) && interval.month >= 0 &&
+                      total_microseconds(interval, shortest_month, &least) &&
+                      total_microseconds(interval, 0, &rest);
+    if (!fits || least < 0 || (positive && least == 0))
         return std::nullopt;
-    return result;
+    return core::Length{rest, interval.month};
 }
 
-int64 interval_microseconds(Datum datum, const char *argument, bool positive) {
-    std::optional<int64> result = interval_in_range(datum, positive);
+core::Length interval_length(Datum datum, const char *argument, bool positive) {
+    const std::optional<core::Length> result = interval_in_range(datum, positive);
     if (!result)
         ereport(ERROR, (errcode(sg400), errmsg("interval \"%s\" is out of range", argument),
-                        errdetail("The value is %s.",
-                                  DatumGetCString(DirectFunctionCall1(interval_out, datum))),
+                        errdetail("The value is %s.", print(datum)),
                         errhint("Use a finite interval that is %s.",
                                 positive ? "greater than zero" : "not negative")));
     return *result;
+}
+
+int64 interval_microseconds(Datum datum, const char *argument, bool positive) {
+    const core::Length length = interval_length(datum, argument, positive);
+    if (length.months != 0)
+        ereport(ERROR,
+                (errcode(sg400), errmsg("interval \"%s\" must not have months", argument),
+                 errdetail("The value is %s.", print(datum)), errhint("%s", no_months_hint)));
+    return length.microseconds;
 }
 
 Datum interval_of_microseconds(int64 microseconds) {
@@ -71,7 +87,7 @@ bool parse_clock_offset(const char *text, int64 *microseconds) {
     Datum datum = DirectFunctionCall3(interval_in, CStringGetDatum(text),
                                       ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
     const Interval &interval = *DatumGetIntervalP(datum);
-    return is_finite(interval) && total_microseconds(interval, microseconds);
+    return is_finite(interval) && total_microseconds(interval, DAYS_PER_MONTH, microseconds);
 }
 
 } // namespace stacksaga::pg

@@ -17,13 +17,19 @@ int64 processor_now();
 /// `time` + `delta` microseconds, saturating within PostgreSQL's finite range.
 TimestampTz time_plus(TimestampTz time, int64 delta);
 
-/// The interval's length in microseconds, a month being 30 days; nullopt when it is infinite, does
-/// not fit, is negative, or is zero where it must be positive.
-std::optional<int64> interval_in_range(Datum interval, bool positive);
+/// The length of an interval; nullopt when it is infinite, does not fit, is negative (also where a
+/// month is short), or is zero where it must be positive.
+std::optional<core::Length> interval_in_range(Datum interval, bool positive);
 
-/// The microseconds of an interval (a month counts 30 days). SG400 when it is not finite, does not
-/// fit, is negative, or is zero while `positive` is asked for; the message names `argument`.
+/// SG400 instead, with a message that names `argument`.
+core::Length interval_length(Datum interval, const char *argument, bool positive);
+
+/// The microseconds of an interval that may have no months: SG400 too when it has.
 int64 interval_microseconds(Datum interval, const char *argument, bool positive);
+
+/// What every refusal of months says to do.
+inline constexpr const char *no_months_hint =
+    "Use days, hours and shorter units: a month has 28 to 31 days.";
 
 Datum interval_of_microseconds(int64 microseconds);
 

@@ -8,6 +8,7 @@
 #include "core/definition.hpp"
 #include "core/instant.hpp"
 #include "core/item_order.hpp"
+#include "core/length.hpp"
 #include "core/local_time.hpp"
 #include "core/message_state.hpp"
 #include "core/node_state.hpp"

@@ -51,7 +51,7 @@ core::Step step_of(const StepShape &shape, int i, int attempts, bool parks) {
     s.queue = s.kind == core::StepKind::queue ? "action" : "";
     s.signal = s.kind == core::StepKind::signal ? s.name : "";
     s.child_saga = s.kind == core::StepKind::child ? "child" : "";
-    s.timeout_us = 60'000'000;
+    s.timeout = 60'000'000;
     s.policy = {.max_attempts = attempts,
                 .initial_interval_us = 0,
                 .max_interval_us = 0,
@@ -154,7 +154,7 @@ Plan::Plan(Shape shape, bool is_child) : shape_(std::move(shape)), is_child_(is_
     definition_.stages = static_cast<std::int16_t>(shape_.steps.back().stage);
     definition_.compensation_policy = steps_.front().policy;
     if (shape_.has_deadline)
-        definition_.deadline_us = 30'000'000;
+        definition_.deadline = 30'000'000;
     definition_.continue_compensating = shape_.continues;
     definition_.on_failure = steps_.front().on_failure;
     for (const core::Step &s : steps_) {

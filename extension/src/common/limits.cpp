@@ -80,8 +80,8 @@ int64 spread_argument(const pg::Arguments &arguments, int i) {
 std::optional<int64> retry_after_argument(const pg::Arguments &arguments, int i) {
     if (arguments.is_null(i))
         return std::nullopt;
-    const int64 after = pg::interval_microseconds(arguments.datum(i), "retry_after", false);
-    const int64 retention = int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
+    const core::Length length = pg::interval_length(arguments.datum(i), "retry_after", false);
+    const int64 after = core::longest(length), retention = dedupe_retention_us();
     if (after > retention)
         ereport(ERROR,
                 (errcode(pg::sg400),
@@ -89,7 +89,7 @@ std::optional<int64> retry_after_argument(const pg::Arguments &arguments, int i)
                  errdetail("The value is %s, and stacksaga.dedupe_retention is %s.",
                            interval_text(after), interval_text(retention)),
                  errhint("Use a shorter retry_after, or raise stacksaga.dedupe_retention.")));
-    return after;
+    return core::microseconds_from(pg::clock_now(), length);
 }
 
 void raise_unknown_saga(const pg_uuid_t &id) {

@@ -39,20 +39,31 @@ core::Token token_of_scoped_key(std::string_view scope, std::string_view key) {
     return token_of_text({text.data(), size});
 }
 
-int64 duration_argument(Datum interval, const char *name) {
-    int64 duration = pg::interval_microseconds(interval, name, true);
+namespace {
+
+void check_duration(int64 duration, Datum interval, const char *name) {
     if (duration > duration_max_us)
         ereport(ERROR, (errcode(pg::sg400), errmsg("interval \"%s\" is out of range", name),
                         errdetail("The value is %s.",
                                   DatumGetCString(DirectFunctionCall1(interval_out, interval))),
                         errhint("Use at most 100 years.")));
+}
+
+} // namespace
+
+int64 duration_argument(Datum interval, const char *name) {
+    const int64 duration = pg::interval_microseconds(interval, name, true);
+    check_duration(duration, interval, name);
     return duration;
 }
 
 int64 retention_argument(const pg::Arguments &arguments, int i) {
     if (arguments.is_null(i))
         return int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
-    return duration_argument(arguments.datum(i), "retention");
+    const Datum interval = arguments.datum(i);
+    const core::Length retention = pg::interval_length(interval, "retention", true);
+    check_duration(core::longest(retention), interval, "retention");
+    return core::microseconds_from(pg::clock_now(), retention);
 }
 
 void require_writable(const char *function) {

@@ -17,12 +17,12 @@ std::string_view scope_argument(const pg::Arguments &arguments, int i, const cha
 /// The token of (scope, key): of scope || chr(31) || key.
 core::Token token_of_scoped_key(std::string_view scope, std::string_view key);
 
-/// The length of a positive interval that is at most a hundred years, in microseconds; SG400
-/// otherwise.
+/// The length of a positive interval without months that is at most a hundred years, in
+/// microseconds; SG400 otherwise.
 int64 duration_argument(Datum interval, const char *name);
 
-/// How long to remember, in microseconds: argument `i`, or stacksaga.dedupe_retention where it is
-/// NULL.
+/// How long to remember from now on, in microseconds: argument `i`, or stacksaga.dedupe_retention
+/// where it is NULL.
 int64 retention_argument(const pg::Arguments &arguments, int i);
 
 /// 25006 in a read-only transaction, and so on a standby: without a record there is no effect.

@@ -60,7 +60,7 @@ struct KeyEntry {
     }
     /// Of an interval.
     int64 length(KeyColumn column) const {
-        return *pg::interval_in_range(row.value(column), false);
+        return core::longest(*pg::interval_in_range(row.value(column), false));
     }
 
     pg::TableRow row;

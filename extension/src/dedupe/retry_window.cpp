@@ -40,7 +40,7 @@ struct Window {
 
 std::optional<Window> window_of(const pg::Rows &rows, uint64 row) {
     auto microseconds = [&](int column) {
-        return *pg::interval_in_range(rows.value(row, column), false);
+        return core::longest(*pg::interval_in_range(rows.value(row, column), false));
     };
     core::RetryPolicy policy{.max_attempts = rows.int4(row, 4),
                              .initial_interval_us = microseconds(5),

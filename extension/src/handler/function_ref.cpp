@@ -40,9 +40,8 @@ RetryRules read_rules(const pg::Rows &rows, uint64 row, int first) {
     rules.policy = {
         .max_attempts = rows.int4(row, first),
         .initial_interval_us =
-            pg::interval_microseconds(rows.value(row, first + 1), "initial_interval", false),
-        .max_interval_us =
-            pg::interval_microseconds(rows.value(row, first + 3), "max_interval", false),
+            core::longest(*pg::interval_in_range(rows.value(row, first + 1), false)),
+        .max_interval_us = core::longest(*pg::interval_in_range(rows.value(row, first + 3), false)),
         .multiplier = rows.float8(row, first + 2),
         .jitter = rows.float8(row, first + 4),
     };

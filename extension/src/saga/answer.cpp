@@ -194,8 +194,8 @@ std::string_view complete(const pg::Arguments &arguments) {
 
 /// After a longer pause the service has forgotten the key that the attempt is repeated under.
 int64 retry_after(Datum interval) {
-    const int64 after_us = pg::interval_microseconds(interval, "retry_after", false);
-    const int64 retention_us = dedupe_retention_us();
+    const core::Length length = pg::interval_length(interval, "retry_after", false);
+    const int64 after_us = core::longest(length), retention_us = dedupe_retention_us();
     if (after_us > retention_us)
         ereport(ERROR,
                 (errcode(pg::sg400),
@@ -203,7 +203,7 @@ int64 retry_after(Datum interval) {
                  errdetail("The value is %s, and stacksaga.dedupe_retention is %s.",
                            interval_text(after_us), interval_text(retention_us)),
                  errhint("Use a shorter retry_after, or raise stacksaga.dedupe_retention.")));
-    return after_us;
+    return core::microseconds_from(pg::clock_now(), length);
 }
 
 std::string_view fail(const pg::Arguments &arguments, core::Failure failure) {

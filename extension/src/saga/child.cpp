@@ -102,8 +102,8 @@ void start_child(const Saga &saga, const Step &step, int32 run) {
                   .parent_step = step.no,
                   .due_at = saga.now,
                   .now = saga.now};
-    if (definition.deadline_us)
-        child.deadline_at = pg::time_plus(saga.now, *definition.deadline_us);
+    if (definition.deadline)
+        child.deadline_at = core::time_plus(saga.now, *definition.deadline);
     CRASH_POINT("child: before its start");
     if (!insert_saga(child))
         elog(ERROR, "child saga %s exists already", uuid_text(child.id));

@@ -253,7 +253,7 @@ STACKSAGA_FUNCTION(define_saga_content) {
     a.steps = arguments.datum(1);
     a.deadline = pg::param_datum(INTERVALOID, arguments.datum(2), arguments.is_null(2));
     if (!arguments.is_null(2))
-        pg::interval_microseconds(arguments.datum(2), "deadline", true);
+        pg::interval_length(arguments.datum(2), "deadline", true);
     a.retry = jsonb_or_null(arguments, 3);
     a.compensation_retry = jsonb_or_null(arguments, 4);
     if (!arguments.is_null(3))

@@ -85,11 +85,11 @@ constinit pg::Statement find_child{
 
 namespace {
 
-/// An interval of a step, in microseconds.
-int64 read_interval(const pg::Rows &rows, uint64 row, int column, const char *name, bool positive,
-                    std::string_view step) {
+/// An interval of a step.
+core::Length read_interval(const pg::Rows &rows, uint64 row, int column, const char *name,
+                           bool positive, std::string_view step) {
     Datum interval = rows.value(row, column);
-    std::optional<int64> length = pg::interval_in_range(interval, positive);
+    std::optional<core::Length> length = pg::interval_in_range(interval, positive);
     if (!length)
         refuse_definition(step,
                           psprintf("its %s %s is out of range", name,
@@ -97,6 +97,19 @@ int64 read_interval(const pg::Rows &rows, uint64 row, int column, const char *na
                           positive ? "Use a finite interval that is greater than zero."
                                    : "Use a finite interval that is not negative.");
     return *length;
+}
+
+/// One of a retry policy, in microseconds.
+int64 read_pause(const pg::Rows &rows, uint64 row, int column, const char *name,
+                 std::string_view step) {
+    const core::Length length = read_interval(rows, row, column, name, false, step);
+    if (length.months != 0)
+        refuse_definition(
+            step,
+            psprintf("its %s %s has months", name,
+                     DatumGetCString(DirectFunctionCall1(interval_out, rows.value(row, column)))),
+            pg::no_months_hint);
+    return length.microseconds;
 }
 
 } // namespace
@@ -108,8 +121,8 @@ void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view 
             refuse_definition(step, "a field of its retry policy is null", hint);
     core::RetryPolicy policy{
         .max_attempts = rows.int4(row, first),
-        .initial_interval_us = read_interval(rows, row, first + 1, "initial_interval", false, step),
-        .max_interval_us = read_interval(rows, row, first + 3, "max_interval", false, step),
+        .initial_interval_us = read_pause(rows, row, first + 1, "initial_interval", step),
+        .max_interval_us = read_pause(rows, row, first + 3, "max_interval", step),
         .multiplier = rows.float8(row, first + 2),
         .jitter = rows.float8(row, first + 4),
     };

@@ -75,12 +75,12 @@ Step read_step(const pg::Rows &rows, uint64 row) {
     s.kind = *core::step_kind_of(rows.text(row, 2));
     s.name = copy_view(rows.text(row, 3));
     s.queue = copy_view(rows.optional_text(row, 4).value_or(""));
-    s.timeout_us = rows.is_null(row, 12)
-                       ? core::no_timeout
-                       : pg::interval_microseconds(rows.value(row, 12), "timeout", false);
+    s.timeout = core::no_timeout;
+    if (!rows.is_null(row, 12))
+        s.timeout = pg::interval_length(rows.value(row, 12), "timeout", false);
     s.signal = copy_view(rows.optional_text(row, 15).value_or(""));
     if (!rows.is_null(row, 16))
-        s.delay_us = pg::interval_microseconds(rows.value(row, 16), "delay", false);
+        s.delay = pg::interval_length(rows.value(row, 16), "delay", false);
     s.child_saga = copy_view(rows.optional_text(row, 17).value_or(""));
     s.has_verify = !rows.is_null(row, 9);
     s.has_fallback = !rows.is_null(row, 18);
@@ -108,7 +108,7 @@ Definition *read_definition(int32 id) {
     d->version = head.int4(0, 1);
     d->definer = read_definer(head, 0, 2);
     if (!head.is_null(0, 4))
-        d->deadline_us = pg::interval_microseconds(head.value(0, 4), "deadline", true);
+        d->deadline = pg::interval_length(head.value(0, 4), "deadline", true);
     d->continue_compensating = head.text(0, 5) == "continue";
     d->compensation_retry = read_rules(head, 0, 6);
     d->compensation_policy = d->compensation_retry.policy;

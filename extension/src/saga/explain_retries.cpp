@@ -60,17 +60,17 @@ struct Repeats {
     std::optional<int64> window_us;
 };
 
-Repeats repeats_of(const core::RetryPolicy &policy, int64 timeout_us) {
+Repeats repeats_of(const core::RetryPolicy &policy, core::Length timeout) {
     if (policy.max_attempts == 0)
         return {};
-    return {policy.max_attempts, core::longest_window(policy, timeout_us)};
+    return {policy.max_attempts, core::longest_window(policy, core::longest(timeout))};
 }
 
 /// A wait is one attempt.
 Repeats wait_of(const Step &step) {
-    const int64 length =
-        step.traits().waits_for == core::StepWait::time ? step.delay_us : step.timeout_us;
-    Repeats wait{.attempts = 1, .window_us = length};
+    const core::Length length =
+        step.traits().waits_for == core::StepWait::time ? step.delay : step.timeout;
+    Repeats wait{.attempts = 1, .window_us = core::longest(length)};
     if (length == core::no_timeout)
         wait.window_us.reset();
     return wait;
@@ -78,11 +78,10 @@ Repeats wait_of(const Step &step) {
 
 /// A fallback has as many attempts again, after those of the action.
 Repeats repeats_of(const Step &step) {
-    Repeats all =
-        step.traits().has_effect ? repeats_of(step.policy, step.timeout_us) : wait_of(step);
+    Repeats all = step.traits().has_effect ? repeats_of(step.policy, step.timeout) : wait_of(step);
     if (!step.has_fallback)
         return all;
-    const Repeats more = repeats_of(step.policy, step.timeout_us);
+    const Repeats more = repeats_of(step.policy, step.timeout);
     if (!all.attempts || !more.attempts)
         return {};
     all.attempts = saturating_sum(*all.attempts, *more.attempts);
@@ -128,17 +127,17 @@ void warn(Warning &warning, const Definition &d, const Step &step, const Repeats
         if (repeats.attempts && !repeats.window_us)
             warning.add("it waits without bound");
         if (step.has_fallback && !is_idempotent)
-            warn_of_window(
-                warning, "the attempts of its fallback",
-                repeats_of(step.policy, step.timeout_us == core::no_timeout ? 0 : step.timeout_us),
-                layers.dedupe_us);
+            warn_of_window(warning, "the attempts of its fallback",
+                           repeats_of(step.policy, step.timeout == core::no_timeout ? core::Length{}
+                                                                                    : step.timeout),
+                           layers.dedupe_us);
         return;
     }
     if (!is_idempotent) {
         warn_of_window(warning, "its attempts", repeats, layers.dedupe_us);
         if (step.compensable)
             warn_of_window(warning, "the attempts of its compensation",
-                           repeats_of(d.compensation_policy, step.timeout_us), layers.dedupe_us);
+                           repeats_of(d.compensation_policy, step.timeout), layers.dedupe_us);
     } else if (!repeats.attempts) {
         warning.add("its attempts have no limit");
     }

@@ -75,7 +75,7 @@ void run_message_step(Saga &saga, const Step &step, const Work &work, std::strin
                                                             psprintf(INT64_FORMAT, *attempt.lease)),
                                    .deliver_at = std::nullopt});
     CRASH_POINT("message step: published, does not wait");
-    const TimestampTz until = pg::time_plus(saga.now, step.timeout_us);
+    const TimestampTz until = core::time_plus(saga.now, step.timeout);
     core::claim_work(saga, attempt, until, until);
 }
 

@@ -97,7 +97,8 @@ QueueLimits read_limits(int32 ring_id, std::string_view queue) {
                        .rate = optional_int4(*row, QueueColumn::rate),
                        .is_paused = !row->is_null(QueueColumn::paused_at)};
     if (limits.rate)
-        limits.rate_interval = *pg::interval_in_range(row->value(QueueColumn::rate_interval), true);
+        limits.rate_interval =
+            core::longest(*pg::interval_in_range(row->value(QueueColumn::rate_interval), true));
     return limits;
 }
 

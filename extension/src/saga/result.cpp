@@ -84,7 +84,8 @@ STACKSAGA_FUNCTION(await_saga) {
     pg::Arguments arguments(fcinfo);
     pg_uuid_t id = arguments.required_uuid(0, "saga_id");
     arguments.require(1, "timeout");
-    int64 timeout_us = pg::interval_microseconds(arguments.datum(1), "timeout", false);
+    const int64 timeout_us = core::microseconds_from(
+        pg::clock_now(), pg::interval_length(arguments.datum(1), "timeout", false));
     const int64 started_at = pg::steady_now();
     int64 pause_ms = look_again_min_ms;
     for (;;) {

@@ -50,10 +50,10 @@ bool insert(const Start &start, const pg_uuid_t &id, int32 run, bool is_new_id =
                  .due_at = std::max(start.now, start.run_at.value_or(start.now)),
                  .now = start.now,
                  .is_new_id = is_new_id};
-    std::optional<int64> deadline_us =
-        start.deadline_us ? start.deadline_us : definition.deadline_us;
-    if (deadline_us) // it counts from when the saga may begin
-        saga.deadline_at = pg::time_plus(saga.due_at, *deadline_us);
+    const std::optional<core::Length> deadline =
+        start.deadline ? start.deadline : definition.deadline;
+    if (deadline) // it counts from when the saga may begin
+        saga.deadline_at = core::time_plus(saga.due_at, *deadline);
     return insert_saga(saga);
 }
 

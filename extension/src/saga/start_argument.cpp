@@ -133,7 +133,7 @@ Start start_argument(const pg::Arguments &arguments) {
     start.on_conflict = on_conflict_argument(arguments);
     start.run_at = run_at_argument(arguments);
     if (!arguments.is_null(5))
-        start.deadline_us = pg::interval_microseconds(arguments.datum(5), "deadline", true);
+        start.deadline = pg::interval_length(arguments.datum(5), "deadline", true);
     start.headers = headers_argument(arguments);
     if (!arguments.is_null(7))
         start.saga_id = arguments.required_uuid(7, "saga_id");

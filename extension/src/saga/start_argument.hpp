@@ -19,7 +19,7 @@ struct Start {
     std::optional<std::string_view> key;
     OnConflict on_conflict;
     std::optional<TimestampTz> run_at;
-    std::optional<int64> deadline_us;
+    std::optional<core::Length> deadline;
     std::optional<pg_uuid_t> saga_id;
     std::optional<int32> version;
     SagaTraits traits;

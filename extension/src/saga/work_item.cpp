@@ -109,7 +109,7 @@ Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKi
     running_handler.begin_step(saga->id, step.name);
     forget_published();
     StepCall step_call = make_call(*saga, step, attempt);
-    start_handler_timeout(step.timeout_us);
+    start_handler_timeout(core::microseconds_from(saga->now, step.timeout));
     CRASH_POINT("step: before the function");
     Datum result = call_handler(saga->full_definition(), function, kind, step_call, isnull);
     CRASH_POINT("step: after the function");

@@ -63,8 +63,8 @@ void Plan::read_step(std::string_view text, std::int16_t stage) {
     s.kind = step_kind_of(words.at(1)).value();
     s.queue = s.kind == StepKind::queue ? "work" : "";
     s.signal = s.kind == StepKind::signal ? s.name.substr(0, 1) : "";
-    s.delay_us = 10 * second;
-    s.timeout_us = 60 * second;
+    s.delay = 10 * second;
+    s.timeout = 60 * second;
     s.policy = {.max_attempts = 3,
                 .initial_interval_us = 5 * second,
                 .max_interval_us = 5 * second,
@@ -85,7 +85,7 @@ void Plan::read_step(std::string_view text, std::int16_t stage) {
         if (word == "eager")
             s.policy.initial_interval_us = 0;
         if (word == "endless")
-            s.timeout_us = no_timeout;
+            s.timeout = no_timeout;
     }
     if (s.has_fallback && s.traits().fallback != FallbackKind::function)
         s.fallback_queue = "other";
@@ -99,7 +99,7 @@ void Plan::read_saga_words(std::string_view text) {
         if (word == "parks")
             definition_.on_failure = OnFailure::park;
         if (word == "deadline")
-            definition_.deadline_us = 1000 * second;
+            definition_.deadline = 1000 * second;
     }
 }
 

@@ -90,8 +90,8 @@ void TestSaga::load() {
     SagaState &s = *state_;
     s.definition = &plan.definition();
     s.row = s.stored = tables.saga;
-    if (plan.definition().deadline_us)
-        s.deadline_at = 1000 * second + *plan.definition().deadline_us;
+    if (plan.definition().deadline)
+        s.deadline_at = time_plus(1000 * second, *plan.definition().deadline);
     if (tables.deadline_at)
         s.deadline_at = tables.deadline_at;
     s.is_child = plan.is_child();
@@ -251,7 +251,7 @@ void send_command(SagaState &saga, const Step &step, const Work &work) {
     Work attempt = next_attempt(saga, work);
     attempt.lease = lease_of(step, work);
     attempt_begins(saga);
-    const std::int64_t until = time_plus(saga.now, step.timeout_us);
+    const std::int64_t until = time_plus(saga.now, step.timeout);
     claim_work(saga, attempt, until, until);
 }
 
