@@ -36,7 +36,7 @@ SELECT outer_attempts, worst_case_calls, warning
        stacksaga.explain_retries('explain default', outer_attempts);
 SELECT stacksaga.define_saga('explain much', ARRAY[
     stacksaga.queue_step('a', 'explain', false, effect => 'idempotent', timeout => '1000 years',
-        retry => stacksaga.retry_policy(max_attempts => 2147483647, max_interval => '10000 years'),
+        retry => stacksaga.retry_policy(max_attempts => 2147483647, max_interval => '3650000 days'),
         fallback => 'other')]);
 SELECT attempts, longest_window > '290000 years' AS saturated, worst_case_calls
   FROM stacksaga.explain_retries('explain much', '{2147483647,3}');

@@ -220,7 +220,7 @@ SET stacksaga.clock_offset = '1 minute';
 SELECT string_agg(key, ' ') FROM (SELECT key FROM stacksaga.claim_steps('lease', 'w', 5)
   JOIN stacksaga.sagas USING (saga_id)) AS earliest_due_first;
 SELECT count(*), count(DISTINCT lease) FROM stacksaga.claim_steps('lease', 'w', 1000,
-    '100000 years');
+    '36500000 days');
 SELECT count(*) FROM stacksaga.claim_steps('lease', 'w', 1000);
 
 SELECT lease.clean();

@@ -90,8 +90,8 @@ SELECT retry.clean();
 SELECT stacksaga.define_saga('retry', ARRAY[stacksaga.queue_step('a', 'retry', compensable => true,
     retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '0', jitter => 0))]);
 SELECT stacksaga.define_saga('retry long', ARRAY[stacksaga.queue_step('a', 'retry long', compensable => true,
-    retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '100000 years',
-        multiplier => 1000, max_interval => '290000 years', jitter => 1))]);
+    retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '36500000 days',
+        multiplier => 1000, max_interval => '105850000 days', jitter => 1))]);
 SELECT created FROM stacksaga.start_saga('retry');
 SELECT stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable') FROM stacksaga.claim_steps('retry', 'w');
 SELECT attempt, stacksaga.fail_step(saga_id, step, lease, 'no', 'retryable')

@@ -7,7 +7,7 @@ CREATE FUNCTION "Handle"(call step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT
 CREATE FUNCTION "Take"(m message) RETURNS void LANGUAGE sql AS $$ SELECT $$;
 CREATE TABLE sessions (session text, setting text, value text);
 INSERT INTO sessions VALUES
-    ('plain', 'extra_float_digits', '1'), ('plain', 'datestyle', 'ISO, MDY'), ('plain', 'intervalstyle', 'postgres'),
+    ('plain', 'extra_float_digits', '1'), ('plain', 'datestyle', 'ISO, MDY'), ('plain', 'intervalstyle', 'postgres_verbose'),
     ('plain', 'bytea_output', 'hex'), ('plain', 'timezone', 'UTC'), ('plain', 'quote_all_identifiers', 'off'),
     ('plain', 'standard_conforming_strings', 'on'), ('plain', 'xmlbinary', 'base64'), ('plain', 'lc_monetary', 'C'),
     ('odd', 'extra_float_digits', '-15'), ('odd', 'datestyle', 'German'), ('odd', 'intervalstyle', 'sql_standard'),
@@ -93,7 +93,7 @@ SELECT count(*) FROM start_saga('output command');
 SELECT run_pending() > 0 AS ran;
 SELECT be('plain');
 SELECT regexp_replace(payload ->> 'deadline', '[0-9.]+', 'n', 'g') AS deadline,
-       date_trunc('minutes', (payload ->> 'deadline')::timestamptz - published_at) AS length
+       extract(epoch FROM date_trunc('minutes', (payload ->> 'deadline')::timestamptz - published_at))::integer AS seconds
   FROM outbox_message WHERE topic = 'output command';
 
 RESET ALL;

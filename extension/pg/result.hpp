@@ -41,6 +41,8 @@ public:
     void add_row(Datum *values, bool *nulls) {
         tuplestore_putvalues(info_->setResult, info_->setDesc, values, nulls);
     }
+    /// Takes back what was added.
+    void clear() { tuplestore_clear(info_->setResult); }
     TupleDesc descriptor() const { return info_->setDesc; }
     static Datum finish() { return Datum{0}; }
 

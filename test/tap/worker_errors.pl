@@ -104,7 +104,7 @@ is($node->safe_psql('postgres', q{
 	. join(',', map { "'$_'" } @ids[ 1 .. 4 ]) . ')'), '0', 'nobody else is charged');
 $node->safe_psql('postgres', 'DROP TRIGGER break ON stacksaga.effect');
 
-# The results of the steps before are too large for one value: for good, and for the step alone.
+# The results of the steps before are too large for one value: the step was not called, so its saga parks.
 $node->append_conf('postgresql.conf', "stacksaga.max_payload = '200MB'");
 $node->reload;
 $node->safe_psql('postgres', q{
@@ -114,7 +114,7 @@ $node->safe_psql('postgres', q{
 		stacksaga.sql_step('first', 'large(stacksaga.step_call)'),
 		stacksaga.sql_step('second', 'large(stacksaga.step_call)'),
 		stacksaga.sql_step('third', 'answer(stacksaga.step_call)')])});
-is(run_saga($node, 'postgres', 'large'), 'failed', 'a step that cannot be called has failed for good');
+is(run_saga($node, 'postgres', 'large'), 'parked', 'a saga whose step cannot be called is parked');
 is($node->safe_psql('postgres', q{
 	SELECT step || ' ' || error_class || ': ' || left(error, 40) FROM stacksaga.saga_history
 	 WHERE status = 'failed' AND error LIKE 'total size%'}),

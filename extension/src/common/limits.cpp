@@ -6,7 +6,6 @@
 #include "pg/errors.hpp"
 #include "pg/json_text.hpp"
 #include "pg/settings.hpp"
-#include "pg/stored_text.hpp"
 
 namespace stacksaga {
 
@@ -61,9 +60,7 @@ const char *uuid_text(const pg_uuid_t &id) {
 const char *interval_text(int64 microseconds) {
     Datum interval = pg::interval_of_microseconds(microseconds);
     interval = DirectFunctionCall1(interval_justify_hours, interval);
-    const auto print = [&] { return DatumGetCString(DirectFunctionCall1(interval_out, interval)); };
-    // It may be recorded.
-    return IntervalStyle == INTSTYLE_POSTGRES ? print() : pg::with_stored_text(print);
+    return DatumGetCString(DirectFunctionCall1(interval_out, interval));
 }
 
 int64 spread_argument(const pg::Arguments &arguments, int i) {

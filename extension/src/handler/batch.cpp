@@ -126,6 +126,7 @@ bool BatchRun::begin_item(int64 id, int32 weight) {
     if (id == end_before_)
         return false;
     phase_ = Phase::running;
+    running_handler.end_reading();
     id_ = id;
     weight_ = weight;
     total_weight_ += weight;
@@ -192,7 +193,7 @@ bool BatchRun::decide_next(bool may_charge, bool can_postpone) {
 
 bool BatchRun::settles_in_place(bool can_postpone) {
     const int sqlstate = geterrcode();
-    const bool is_handlers = running_handler.is_active();
+    const bool is_items = running_handler.is_active() || running_handler.is_reading();
     if (is_lock_error(sqlstate)) {
         if (!is_limited_)
             return false;
@@ -203,7 +204,7 @@ bool BatchRun::settles_in_place(bool can_postpone) {
     }
     if (weight_ > 1)
         return false;
-    const bool is_decided = decide_next(is_handlers || !is_of_the_server(sqlstate), can_postpone);
+    const bool is_decided = decide_next(is_items || !is_of_the_server(sqlstate), can_postpone);
     decided_ = -1; // now, and not in another try
     ++failures_;
     return is_decided;
@@ -221,7 +222,7 @@ bool BatchRun::learn(bool can_postpone) {
 }
 
 bool BatchRun::learn_from_item(int sqlstate, bool can_postpone) {
-    const bool is_handlers = running_handler.is_active();
+    const bool is_items = running_handler.is_active() || running_handler.is_reading();
     if (is_lock_error(sqlstate) && is_limited_) {
         (void)read_handler_error();
         meet_lock();
@@ -242,7 +243,7 @@ bool BatchRun::learn_from_item(int sqlstate, bool can_postpone) {
     }
     // A subtransaction costs each item an xid, and a multixact on the row of its saga.
     pace_.guarded = std::max(pace_.guarded, 1);
-    return decide_next(is_handlers || !is_of_the_server(sqlstate), can_postpone);
+    return decide_next(is_items || !is_of_the_server(sqlstate), can_postpone);
 }
 
 bool BatchRun::learn_from_commit(int sqlstate, bool can_postpone) {

@@ -42,6 +42,12 @@ public:
         acting_handler = {};
     }
 
+    /// An item is read, and what its handler or its service gets is built: an error then is the
+    /// item's, until a handler begins or what has become of the item is written.
+    void begin_reading() { is_reading_ = true; }
+    void end_reading() { is_reading_ = false; }
+    bool is_reading() const { return is_reading_; }
+
     /// From its call to its return: an error then is the handler's.
     bool is_active() const { return is_active_; }
     bool is_active_of_step() const { return is_active_ && is_of_step_; }
@@ -81,6 +87,7 @@ private:
 
     bool is_at_top_level_ = false;
     bool is_active_ = false;
+    bool is_reading_ = false;
     bool is_of_step_ = false; ///< of the saga `saga_id_`
     bool has_signalled_its_saga_ = false;
     bool has_set_constraints_ = false;

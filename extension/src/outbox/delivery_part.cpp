@@ -1,5 +1,6 @@
 #include "src/outbox/delivery_part.hpp"
 
+#include "src/outbox/delivery_fit.hpp"
 #include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/log_tick.hpp"
 
@@ -13,6 +14,8 @@ std::span<Message> sift(const Subscription &s, std::span<Message> messages, Time
                         int32 &copied) {
     auto *dispositions =
         static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
+    for (Message &m : messages)
+        (void)settle_unfit(s, m, now);
     decide_dispositions(s, messages, now, {dispositions, messages.size()});
     size_t kept = 0;
     for (size_t i = 0; i < messages.size(); ++i) {

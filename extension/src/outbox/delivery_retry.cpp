@@ -7,6 +7,7 @@
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
 #include "src/outbox/command.hpp"
+#include "src/outbox/delivery_fit.hpp"
 #include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/delivery_order.hpp"
 #include "src/outbox/tables.hpp"
@@ -113,9 +114,9 @@ bool give_up(const Subscription &s, Message m, TimestampTz now) {
 /// Returns whether all of the messages, which are due and in the order of their places, can be
 /// delivered. Gives up on one that has had its attempts, and holds one that is behind another of
 /// its key that is not among them.
-bool give_up_or_hold(const Subscription &s, std::span<const Message> messages, TimestampTz now) {
-    for (const Message &m : messages)
-        if (withdraw(s, m, now) || give_up(s, m, now))
+bool give_up_or_hold(const Subscription &s, std::span<Message> messages, TimestampTz now) {
+    for (Message &m : messages)
+        if (settle_unfit(s, m, now) || withdraw(s, m, now) || give_up(s, m, now))
             return false; // the later ones of its key may be due or not due now
     bool are_kept = true;
     std::optional<KeyPlace> first;

@@ -7,11 +7,13 @@
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/sent_text.hpp"
 #include "src/ring/claimer.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/child.hpp"
 #include "src/saga/claim_search.hpp"
+#include "src/saga/postpone.hpp"
 #include "src/saga/queue_limits.hpp"
 #include "src/saga/step_call.hpp"
 #include "src/saga/step_results.hpp"
@@ -46,6 +48,7 @@ struct Claim {
     std::optional<NodeIdentity> node; ///< a registered claimer has its part of the budget
     int32 ring_id;
     QueueLimits limits;
+    bool is_guarded = false; ///< each step in a subtransaction: one of them cannot be handed out
 };
 
 enum class Claimed : uint8_t { yes, no, deferred };
@@ -85,14 +88,15 @@ void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &wo
     CRASH_POINT("claim: before the lease");
     write_saga(saga);
     CRASH_POINT("claim: lease written");
+    SentText text;
     const StepCall call{.saga_id = saga.id,
                         .saga = saga.definition->saga,
                         .step = &step,
                         .direction = attempt.direction,
                         .attempt = attempt.attempt,
-                        .input = saga.input,
-                        .results = step_results(saga),
-                        .headers = saga.headers,
+                        .input = text.add(saga.input),
+                        .results = text.add(step_results(saga)),
+                        .headers = text.add(saga.headers),
                         .deadline = core::attempt_deadline(saga, step, attempt.direction),
                         .by_fallback = attempt.falling_back,
                         .claimed_at = std::nullopt};
@@ -133,6 +137,29 @@ Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet 
     return Claimed::yes;
 }
 
+/// Runs `body`, which reads the candidate and may claim it. Where steps are guarded, one that
+/// cannot be handed out is settled and passed over; else its error ends the try.
+template <class F> void with_item(const Claim &claim, const Candidate &candidate, F &&body) {
+    if (!claim.is_guarded)
+        return body();
+    HandlerError error{};
+    const bool is_done = pg::attempt_expecting(
+        [&](const ErrorData &caught) {
+            if (is_of_session(caught))
+                return false;
+            error = unfit_error(caught);
+            return true;
+        },
+        static_cast<F &&>(body));
+    if (!is_done)
+        (void)settle_unfit({.saga_id = candidate.saga_id,
+                            .slot = 0,
+                            .purpose = core::WorkPurpose::step,
+                            .step_no = candidate.step_no,
+                            .direction = candidate.direction},
+                           claim.worker, error);
+}
+
 /// What became of the candidates of one search. Another session had locked what was neither claimed
 /// nor deferred.
 struct Tried {
@@ -166,7 +193,8 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
             ++tried.refused;
             continue;
         }
-        const Claimed outcome = claim_one(claim, *candidate, result);
+        Claimed outcome = Claimed::no;
+        with_item(claim, *candidate, [&] { outcome = claim_one(claim, *candidate, result); });
         if (outcome == Claimed::yes)
             order.note_claimed();
         tried.claimed += outcome == Claimed::yes ? 1 : 0;
@@ -179,17 +207,19 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
 
 /// Settles leases that ran out: what they held is due later, for another queue, or compensated.
 /// Whether there were any.
-bool settle_expired(const ClaimSearch &search) {
+bool settle_expired(const Claim &claim, const ClaimSearch &search) {
     bool is_any = false;
     for (const Candidate &c : find_expired(search, expired_max)) {
         CHECK_FOR_INTERRUPTS();
-        Saga *saga = lock_saga(c.saga_id, search.now, true);
-        if (saga == nullptr)
-            continue;
-        is_any = true;
-        const Step &step = saga->definition->step(c.step_no);
-        core::settle_claim(*saga, step, c.direction, pg::random_fraction());
-        write_saga(*saga);
+        with_item(claim, c, [&] {
+            Saga *saga = lock_saga(c.saga_id, search.now, true);
+            if (saga == nullptr)
+                return;
+            is_any = true;
+            const Step &step = saga->definition->step(c.step_no);
+            core::settle_claim(*saga, step, c.direction, pg::random_fraction());
+            write_saga(*saga);
+        });
     }
     return is_any;
 }
@@ -216,6 +246,38 @@ int32 claim_due(const Claim &claim, ClaimSearch search, int32 wanted, pg::Result
     return claimed;
 }
 
+/// Returns how many it claimed.
+int32 settle_and_claim(const Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
+    // Under limits they hold slots. Otherwise it is enough to look when there is time, and now and
+    // then when there is not.
+    const bool has_settled = claim.limits.has_any() || is_time_to_settle(search);
+    if (has_settled)
+        settle_expired(claim, search);
+    const QueueRoom room =
+        room_of(claim.ring_id, claim.queue, claim.limits, claim.max_steps, claim.now);
+    int32 claimed = claim_due(claim, search, room.steps, result);
+    if (!has_settled && claimed < room.steps && settle_expired(claim, search))
+        claimed += claim_due(claim, search, room.steps - claimed, result);
+    return claimed;
+}
+
+/// The same, though steps cannot be handed out. A subtransaction for each of them costs much, so at
+/// first all share one.
+int32 claim_what_can_be(Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
+    int32 claimed = 0;
+    const auto try_once = [&] {
+        claimed = pg::with_tables(written_tables,
+                                  [&] { return settle_and_claim(claim, search, result); });
+    };
+    if (!pg::attempt_expecting([](const ErrorData &error) { return !is_of_session(error); },
+                               try_once)) {
+        result.clear();
+        claim.is_guarded = true;
+        try_once();
+    }
+    return claimed;
+}
+
 void claim_steps(Claim &claim, pg::ResultSet &result) {
     Ring ring = current_ring();
     claim.ring_id = ring.ring_id;
@@ -235,16 +297,7 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
         search.owns_retries = claimer->kind == "worker";
     }
     claim.budget = budget_of_queue(ring.ring_id, claim.queue);
-    // Under limits they hold slots. Otherwise it is enough to look when there is time, and now and
-    // then when there is not.
-    const bool has_settled = claim.limits.has_any() || is_time_to_settle(search);
-    if (has_settled)
-        settle_expired(search);
-    const QueueRoom room =
-        room_of(ring.ring_id, claim.queue, claim.limits, claim.max_steps, claim.now);
-    int32 claimed = claim_due(claim, search, room.steps, result);
-    if (!has_settled && claimed < room.steps && settle_expired(search))
-        claimed += claim_due(claim, search, room.steps - claimed, result);
+    const int32 claimed = claim_what_can_be(claim, search, result);
     CRASH_POINT("claim: limits not noted");
     if (claim.limits.rate && claimed > 0)
         note_claims(ring.ring_id, claim.queue, claim.limits, claimed, claim.now);
@@ -271,9 +324,7 @@ STACKSAGA_FUNCTION(claim_steps) {
     arguments.require(3, "lease");
     claim.lease_us = pg::interval_microseconds(arguments.datum(3), "lease", true);
     pg::ResultSet result(fcinfo);
-    pg::as_owner([&] {
-        pg::with_spi([&] { pg::with_tables(written_tables, [&] { claim_steps(claim, result); }); });
-    });
+    pg::as_owner([&] { pg::with_spi([&] { claim_steps(claim, result); }); });
     return result.finish();
 }
 

@@ -5,6 +5,7 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "pg/stored_text.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/queue_waiters.hpp"
@@ -158,7 +159,7 @@ STACKSAGA_FUNCTION(set_queue) {
         set_limits(queue, limits,
                    {.action = "set",
                     .object = object_text("queue", queue),
-                    .detail = text_of(limits, interval_us)});
+                    .detail = pg::with_stored_text([&] { return text_of(limits, interval_us); })});
     });
     PG_RETURN_VOID();
 }

@@ -68,8 +68,6 @@ void fill_step_call(const StepCall &call, Datum *values, bool *nulls, int claim_
     nulls[last + 1] = !call.claimed_at.has_value();
 }
 
-namespace {
-
 Datum step_call_datum(const StepCall &call) {
     TupleDesc descriptor = lookup_rowtype_tupdesc(type_of_schema("step_call"), -1);
     Datum values[step_call_columns];
@@ -80,6 +78,8 @@ Datum step_call_datum(const StepCall &call) {
     return result;
 }
 
+namespace {
+
 const char *describe(const void *owner) {
     const auto &definition = *static_cast<const Definition *>(owner);
     return psprintf("Saga \"%s\", version %d, was defined by role", printable(definition.saga),
@@ -88,14 +88,14 @@ const char *describe(const void *owner) {
 
 } // namespace
 
-Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
-                   const StepCall &call, bool *isnull) {
+Datum call_handler(const Definition &definition, const Step &step, const FunctionRef &function,
+                   HandlerKind kind, Datum call, bool *isnull) {
     const HandlerCaller caller{.definer = definition.definer,
-                               .search_path = definition.functions_of(*call.step).search_path,
+                               .search_path = definition.functions_of(step).search_path,
                                .describe = describe,
                                .owner = &definition,
                                .remedy = "define_saga() with the same content"};
-    return call_as_definer(caller, function, kind, step_call_datum(call), isnull);
+    return call_as_definer(caller, function, kind, call, isnull);
 }
 
 } // namespace stacksaga

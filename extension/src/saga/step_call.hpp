@@ -32,9 +32,12 @@ inline constexpr int columns_before_claim = 10;
 /// Fills the columns of a step_call, or of a claimed_step, which has `claim_columns` in between.
 void fill_step_call(const StepCall &call, Datum *values, bool *nulls, int claim_columns = 0);
 
-/// Runs `function` as the definer, with the step's search_path and timeout, as
-/// call_as_definer().
-Datum call_handler(const Definition &definition, const FunctionRef &function, HandlerKind kind,
-                   const StepCall &call, bool *isnull);
+/// As a stacksaga.step_call, which holds all that it was read from.
+Datum step_call_datum(const StepCall &call);
+
+/// Runs `function` of the step as the definer with a step_call_datum(), with the step's
+/// search_path, as call_as_definer().
+Datum call_handler(const Definition &definition, const Step &step, const FunctionRef &function,
+                   HandlerKind kind, Datum call, bool *isnull);
 
 } // namespace stacksaga

@@ -104,14 +104,12 @@ VerifyResult read_result(Datum answer) {
 /// one then, and nothing may have been decided about the one before.
 Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKind kind,
            const Work &attempt, bool *isnull) {
-    // After begin_step(), so that results too large for one value are a failure of the step, which
-    // no retry changes.
+    const Datum argument = step_call_datum(make_call(*saga, step, attempt));
     running_handler.begin_step(saga->id, step.name);
     forget_published();
-    StepCall step_call = make_call(*saga, step, attempt);
     start_handler_timeout(core::microseconds_from(saga->now, step.timeout));
     CRASH_POINT("step: before the function");
-    Datum result = call_handler(saga->full_definition(), function, kind, step_call, isnull);
+    Datum result = call_handler(saga->full_definition(), step, function, kind, argument, isnull);
     CRASH_POINT("step: after the function");
     finish_handler_timeout();
     if (!*isnull && kind == HandlerKind::verify)
@@ -199,6 +197,7 @@ bool run_notice(const DueItem &item) {
     case WorkPurpose::step:
         return false;
     }
+    running_handler.end_reading();
     write_saga(*saga);
     return true;
 }
@@ -289,6 +288,7 @@ ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker, 
 /// Writes what the next item needs to find written, or everything when none follows. A saga with
 /// signal steps is written whole: its next handler may signal it.
 ItemOutcome settle(Saga &saga, ItemOutcome outcome, RunAhead run_ahead) {
+    running_handler.end_reading();
     const std::optional<DueItem> next = find_next(saga);
     if (next && run_ahead == RunAhead::yes && !saga.definition->has_signals)
         write_markers(saga);
@@ -301,10 +301,6 @@ ItemOutcome settle(Saga &saga, ItemOutcome outcome, RunAhead run_ahead) {
     }
     return outcome;
 }
-
-} // namespace
-
-namespace {
 
 ItemOutcome run_locked(const DueItem &item, std::string_view worker, RunAhead run_ahead,
                        bool calls) {
@@ -320,14 +316,21 @@ ItemOutcome run_locked(const DueItem &item, std::string_view worker, RunAhead ru
 } // namespace
 
 ItemOutcome run_item(const DueItem &item, std::string_view worker, RunAhead run_ahead) {
-    return run_locked(item, worker, run_ahead, true);
+    running_handler.begin_reading();
+    const ItemOutcome outcome = run_locked(item, worker, run_ahead, true);
+    running_handler.end_reading();
+    return outcome;
 }
 
 bool run_without_handler(const DueItem &item, std::string_view worker) {
-    return run_locked(item, worker, RunAhead::no, false).is_done;
+    running_handler.begin_reading();
+    const ItemOutcome outcome = run_locked(item, worker, RunAhead::no, false);
+    running_handler.end_reading();
+    return outcome.is_done;
 }
 
 ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker, RunAhead run_ahead) {
+    running_handler.begin_reading();
     saga.now = pg::clock_now();
     Saga *current = &saga;
     const ItemOutcome outcome = run_step(current, item, worker, true);
@@ -361,17 +364,18 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
     const std::optional<Work> work = find_due(saga, item);
     if (!work)
         return {.is_done = true};
-    if (work->is_claimed())
+    if (work->is_claimed() && !error.is_unfit)
         return {};
     const Step &step = saga.definition->step(item.step_no);
     const ItemOutcome outcome = outcome_of(saga, step, *work);
-    const Work attempt = work->verifying ? *work : next_attempt(saga, *work, worker);
-    if (!work->verifying)
+    const bool is_made = work->verifying || work->is_claimed();
+    const Work attempt = is_made ? *work : next_attempt(saga, *work, worker);
+    if (!is_made)
         core::attempt_begins(saga);
     core::Failure failure =
         failure_of(error, saga.full_definition().rules(step, item.direction), saga);
     failure.adds_to_error = work->verifying; // to what is said of the attempt that it speaks of
-    if (error.is_unusable || error.has_crashed_too_often) {
+    if (error.is_unusable || error.is_unfit || error.has_crashed_too_often) {
         core::step_is_unusable(saga, step, attempt, failure);
     } else if (work->verifying) {
         core::verify_failed(saga, step, attempt, failure, pg::random_fraction());
@@ -382,7 +386,31 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
     return outcome;
 }
 
+namespace {
+
+/// The saga parks for a step whose child has ended, and whose output could not be read.
+ItemOutcome fail_notice(const DueItem &item, const HandlerError &error) {
+    Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
+    if (saga == nullptr || !lock_notice(*saga, item.purpose, item.step_no))
+        return {.is_done = true};
+    remove_notice(*saga, item.purpose, item.step_no);
+    const Step &step = saga->definition->step(item.step_no);
+    for (const Direction direction : {Direction::act, Direction::compensate})
+        if (const std::optional<Work> work = core::find_work(*saga, step.no, direction)) {
+            core::Failure failure =
+                failure_of(error, saga->full_definition().rules(step, direction), *saga);
+            core::step_is_unusable(*saga, step, *work, failure);
+            break;
+        }
+    write_saga(*saga);
+    return {.is_done = true};
+}
+
+} // namespace
+
 ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
+    if (item.purpose == WorkPurpose::child_settled && error.is_unfit)
+        return fail_notice(item, error);
     if (item.purpose != WorkPurpose::step)
         return {};
     Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);

@@ -6,10 +6,11 @@
 #include "pg/query.hpp"
 #include "pg/settings.hpp"
 #include "pg/shard_lock.hpp"
+#include "src/common/limits.hpp"
 #include "src/ring/fence.hpp"
 #include "src/ring/retry_budget.hpp"
+#include "src/saga/postpone.hpp"
 #include "src/saga/tables.hpp"
-#include "src/worker/postpone.hpp"
 
 namespace stacksaga {
 
@@ -208,6 +209,11 @@ void DueItems::keep() {
 
 bool DueItems::charge(const HandlerError &error) {
     CRASH_POINT("worker: before a failure is charged");
+    if (is_put_off(item, error)) {
+        ereport(LOG, (errmsg("saga %s cannot be read: %s", uuid_text(item.saga_id),
+                             error.message.data())));
+        return false;
+    }
     const ItemOutcome failed = saga != nullptr ? fail_next(*saga, item, state.name, error)
                                                : fail_item(item, state.name, error);
     if (!failed.is_done)

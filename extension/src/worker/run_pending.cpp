@@ -16,6 +16,7 @@
 #include "src/outbox/log_tick.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
+#include "src/saga/postpone.hpp"
 #include "src/schedule/firing.hpp"
 #include "src/worker/pending_search.hpp"
 
@@ -86,6 +87,13 @@ Ran run_saga(std::span<FoundItem> &waiting, int64 room, LeftItems &left) {
         });
         if (error && error->is_for_worker) {
             leave(left, item, *error);
+            return ran;
+        }
+        if (error && error->is_unfit) {
+            if (settle_unfit(item, worker, *error))
+                ++ran.done;
+            else
+                leave(left, item, *error);
             return ran;
         }
         if (error)

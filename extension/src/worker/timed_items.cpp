@@ -9,9 +9,9 @@
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
 #include "src/ring/fence.hpp"
+#include "src/saga/postpone.hpp"
 #include "src/worker/found_items.hpp"
 #include "src/worker/item_search.hpp"
-#include "src/worker/postpone.hpp"
 
 namespace stacksaga {
 

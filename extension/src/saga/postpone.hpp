@@ -7,9 +7,17 @@
 namespace stacksaga {
 
 /// Makes the item due later, unless another session has settled it or holds its saga: after a
-/// second, and after twice as long each time that this worker has to do so again, up to five
-/// minutes, with jitter. No attempt is charged. Inside with_spi.
+/// second, and after twice as long each time that this process has to do so again, up to a minute,
+/// with jitter. No attempt is charged. Inside with_spi.
 void postpone_item(const DueItem &item);
+
+/// Settles an item that could not be read or built, so that it stops no other one: postpones it
+/// where the error may pass, three times; then, and for other errors at once, parks its saga. What
+/// fails in that postpones the item. False when that failed too. Inside with_spi.
+bool settle_unfit(const DueItem &item, std::string_view worker, const HandlerError &error);
+
+/// Whether the error may pass, and this process has not yet postponed the item three times.
+bool is_put_off(const DueItem &item, const HandlerError &error);
 
 /// Makes a due retry due so much later, unless somebody has claimed it or holds its saga. Whether
 /// it did. Inside with_spi.

@@ -1,4 +1,4 @@
-#include "src/worker/postpone.hpp"
+#include "src/saga/postpone.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
@@ -10,9 +10,10 @@ namespace stacksaga {
 
 namespace {
 
+constexpr int64 put_off_max = 3;
 constexpr core::RetryPolicy pauses{.max_attempts = 0,
                                    .initial_interval_us = USECS_PER_SEC,
-                                   .max_interval_us = 300 * USECS_PER_SEC,
+                                   .max_interval_us = 60 * USECS_PER_SEC,
                                    .multiplier = 2,
                                    .jitter = 0.2};
 
@@ -56,7 +57,8 @@ struct Place {
 };
 constinit std::array<Place, 64> places{};
 
-int64 times_of(const DueItem &item) {
+/// Beginning with 0.
+int64 &times_of(const DueItem &item) {
     const std::string_view id{reinterpret_cast<const char *>(item.saga_id.data), UUID_LEN};
     const auto seed = static_cast<uint32>(item.step_no * 8 + static_cast<int>(item.purpose) * 2 +
                                           static_cast<int>(item.direction));
@@ -64,7 +66,7 @@ int64 times_of(const DueItem &item) {
     Place &place = places[key % places.size()];
     if (place.key != key)
         place = {.key = key, .times = 0};
-    return ++place.times;
+    return place.times;
 }
 
 const char *name_of(const DueItem &item) {
@@ -97,7 +99,7 @@ bool postpone_due(const DueItem &item, TimestampTz now, int64 pause) {
 
 void postpone_item(const DueItem &item) {
     const TimestampTz now = pg::clock_now();
-    const int64 pause = core::delay_before(times_of(item) + 1, pauses, pg::random_fraction());
+    const int64 pause = core::delay_before(++times_of(item) + 1, pauses, pg::random_fraction());
     if (postpone_due(item, now, pause))
         ereport(LOG, (errmsg("saga %s: %s is postponed for %d s", uuid_text(item.saga_id),
                              name_of(item), static_cast<int>(pause / USECS_PER_SEC)),
@@ -111,6 +113,34 @@ bool postpone_retry(const DueItem &item, int64 delay_us) {
            defer.touch(pg::param(item.saga_id), token_param(item), pg::param(item.step_no),
                        pg::param(core::name_of(item.direction)),
                        pg::param_time(pg::time_plus(now, delay_us)), pg::param_time(now)) == 1;
+}
+
+bool is_put_off(const DueItem &item, const HandlerError &error) {
+    return error.may_pass && times_of(item) < put_off_max;
+}
+
+namespace {
+
+/// False when it failed; what it did has not happened then.
+template <class F> bool attempt_settling(F &&body) {
+    return pg::attempt_expecting(
+        [](const ErrorData &error) {
+            if (is_of_session(error))
+                return false;
+            ereport(LOG, (errmsg("an item that cannot be handed out is not settled: %s",
+                                 error.message)));
+            return true;
+        },
+        static_cast<F &&>(body));
+}
+
+} // namespace
+
+bool settle_unfit(const DueItem &item, std::string_view worker, const HandlerError &error) {
+    bool is_settled = false;
+    if (!is_put_off(item, error))
+        (void)attempt_settling([&] { is_settled = fail_item(item, worker, error).is_done; });
+    return is_settled || attempt_settling([&] { postpone_item(item); });
 }
 
 } // namespace stacksaga
