@@ -46,7 +46,7 @@ ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM stacksaga.accep
 is($node->safe_psql('postgres', sprintf($completed, 1500)),
 	't', 'those that are to be kept for ever are not');
 
-# A table of a user that refers to a saga keeps it from being removed: that is told, and work goes on.
+# A table of a user that refers to sagas keeps them from being removed: they are passed over, and work goes on.
 $node->safe_psql('postgres', q{
 	CREATE TABLE mine (saga_id uuid, token stacksaga.ring_token,
 		FOREIGN KEY (saga_id, token) REFERENCES stacksaga.saga);
@@ -54,7 +54,7 @@ $node->safe_psql('postgres', q{
 $node->append_conf('postgresql.conf', 'stacksaga.saga_retention = 7d');
 my $offset = -s $node->logfile;
 $node->reload;
-$node->wait_for_log(qr/ERROR:  .*violates foreign key constraint "mine_/, $offset);
+$node->wait_for_log(qr/LOG:  the retention cannot remove a row of stacksaga\.saga\n.*violates foreign key constraint "mine_/, $offset);
 is(run_saga($node, 'postgres', 'answer'), 'completed', 'a worker that cannot remove works');
 is(log_count($node, qr/FATAL|postponed/, $offset), 0, 'and is none the worse for it');
 $node->safe_psql('postgres', 'DROP TABLE mine');

@@ -1,4 +1,4 @@
--- doctor(), continued: transactions that hold sagas.
+-- doctor(), continued: transactions that hold sagas, and rows that no retention can remove.
 
 -- Workers pass over a saga whose row another transaction holds: its steps, timers and leases wait for that one. Of each
 -- slot the work that is due longest is looked at.
@@ -50,3 +50,22 @@ AS $$
 $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_locked_sagas IS
     'Internal: returns what doctor() says of transactions that hold sagas whose work is due';
+
+CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_retention()
+RETURNS TABLE (severity text, check_name text, detail text, fix text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT 'warning', 'retention', format(
+               '%s of stacksaga.%s cannot be removed after the retention, the first since %s: %s (row %s)',
+               CASE WHEN k.n = 1 THEN '1 row' ELSE k.n || ' rows' END, k.relation,
+               date_trunc('second', k.since), k.error, k.row_key),
+           format('SELECT conrelid::regclass, conname FROM pg_constraint WHERE contype = ''f'' AND '
+                  'confrelid::regclass::text LIKE ''stacksaga.%%''; -- remove the rows that refer to it, or '
+                  'the constraint; it is tried again each hour')
+      FROM (SELECT relation, count(*) AS n, min(since) AS since,
+                   (array_agg(error ORDER BY since, row_key))[1] AS error,
+                   (array_agg(row_key ORDER BY since, row_key))[1] AS row_key
+              FROM stacksaga.kept_row GROUP BY relation) AS k
+$$;
+COMMENT ON FUNCTION stacksaga_internal.doctor_retention IS
+    'Internal: returns what doctor() says of rows that could not be removed';

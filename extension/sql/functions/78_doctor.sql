@@ -458,6 +458,7 @@ AS $$
             UNION ALL SELECT * FROM stacksaga_internal.doctor_rings()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_sagas()
             UNION ALL SELECT * FROM stacksaga_internal.doctor_locked_sagas()
+            UNION ALL SELECT * FROM stacksaga_internal.doctor_retention()
             -- It would raise the error that doctor_tables() is about.
             UNION ALL SELECT * FROM stacksaga_internal.doctor_subscriptions()
              WHERE (SELECT NOT EXISTS (

@@ -6,6 +6,7 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/common/caller.hpp"
+#include "src/common/kept_rows.hpp"
 
 namespace stacksaga {
 
@@ -17,12 +18,30 @@ constinit pg::Statement insert_action{
     " VALUES ($1, $2::name, $3, $4, $5, $6, $7, $8)"};
 
 // The oldest ones, with all of the instant of the last: a table of records has no other key.
-#define FORGET(table)                                                                              \
-    "DELETE FROM stacksaga." table " WHERE acted_at <= ("                                          \
-    "  SELECT max(o.acted_at) FROM (SELECT acted_at FROM stacksaga." table                         \
-    "                                WHERE acted_at < $1 ORDER BY acted_at LIMIT $2) AS o)"
-constinit std::array forget{pg::Statement{FORGET("operator_action")},
-                            pg::Statement{FORGET("schedule_action")}};
+#define INSTANT_OF(row) "(extract(epoch FROM " row ".acted_at) * 1000000)::bigint::text"
+#define IS_DUE(table, row) row ".acted_at < $1" IS_NOT_KEPT(table, INSTANT_OF(row), "$2")
+#define FORGET(table)                                                                                 \
+    "DELETE FROM stacksaga." table " AS d WHERE d.acted_at <= ("                                      \
+    "  SELECT max(o.acted_at) FROM (SELECT n.acted_at FROM stacksaga." table " AS n"                  \
+    "                                WHERE " IS_DUE(                                                  \
+        table,                                                                                        \
+        "n") "                                ORDER BY n.acted_at LIMIT $3) AS o) AND " IS_DUE(table, \
+                                                                                               "d")
+#define FIRST(table)                                                                               \
+    "SELECT " INSTANT_OF("n") " FROM stacksaga." table                                             \
+                              " AS n WHERE " IS_DUE(table, "n") " ORDER BY n.acted_at LIMIT 1"
+struct Actions {
+    const char *table;
+    pg::Statement forget;
+    pg::Statement first;
+};
+#define ACTIONS(table)                                                                             \
+    Actions {                                                                                      \
+        table, pg::Statement{FORGET(table)}, pg::Statement {                                       \
+            FIRST(table)                                                                           \
+        }                                                                                          \
+    }
+constinit std::array actions{ACTIONS("operator_action"), ACTIONS("schedule_action")};
 constexpr int32 actions_max = 100000;
 
 } // namespace
@@ -55,13 +74,23 @@ void record_action(const OperatorAction &a) {
 int64 remove_expired_actions(int64 limit) {
     if (pg::settings.failed_saga_retention < 0)
         return 0;
+    const TimestampTz now = pg::clock_now();
     const TimestampTz cutoff =
-        pg::time_plus(pg::clock_now(), -int64{pg::settings.failed_saga_retention} * USECS_PER_SEC);
+        pg::time_plus(now, -int64{pg::settings.failed_saga_retention} * USECS_PER_SEC);
     int64 removed = 0;
-    for (pg::Statement &statement : forget)
-        if (removed < limit)
-            removed += static_cast<int64>(
-                statement.touch(pg::param_time(cutoff), pg::param(limit - removed)));
+    for (Actions &a : actions) {
+        const auto remove = [&](int64 wanted) {
+            const auto count = static_cast<int64>(
+                a.forget.touch(pg::param_time(cutoff), pg::param_time(now), pg::param(wanted)));
+            return Removed{.found = count, .rows = count};
+        };
+        const auto first = [&]() -> std::optional<std::string_view> {
+            const pg::Rows rows = a.first.run(pg::param_time(cutoff), pg::param_time(now));
+            return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+        };
+        removed +=
+            remove_passing_over(a.table, now, std::max<int64>(limit - removed, 0), remove, first);
+    }
     return removed;
 }
 

@@ -6,6 +6,7 @@
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
+#include "src/common/kept_rows.hpp"
 #include "src/common/late_rows.hpp"
 #include "src/common/probe.hpp"
 #include "src/common/two_phase.hpp"
@@ -24,11 +25,15 @@ constexpr int32 rows_max = 100000;
 // Rows are found again by their places. In a partitioned table a place is one of a partition: a
 // statement removes rows of one partition, and returns how many it has found, how many of these in
 // that partition, and how many it has removed.
+#define KEY_TEXT "scope || ' ' || key"
+#define KEY_IS_NOT_KEPT IS_NOT_KEPT("idempotency_key", KEY_TEXT, "$2")
+#define MESSAGE_TEXT "consumer || ' ' || message_id"
+#define MESSAGE_IS_NOT_KEPT IS_NOT_KEPT("accepted_message", MESSAGE_TEXT, "$2")
 constinit pg::Statement sweep_keys{
     "WITH due AS MATERIALIZED ("
     "       SELECT tableoid AS part, ctid AS place, completed_at + retention <= $2 AS expired"
     "         FROM stacksaga.idempotency_key"
-    "        WHERE sweep_at > $1 AND sweep_at <= $2"
+    "        WHERE sweep_at > $1 AND sweep_at <= $2" KEY_IS_NOT_KEPT
     "        ORDER BY sweep_at LIMIT $3 FOR UPDATE SKIP LOCKED),"
     " here AS MATERIALIZED (SELECT * FROM due WHERE part = (SELECT part FROM due LIMIT 1)),"
     " kept AS ("
@@ -44,7 +49,7 @@ constinit pg::Statement sweep_keys{
 constinit pg::Statement sweep_messages{
     "WITH due AS MATERIALIZED ("
     "       SELECT tableoid AS part, ctid AS place FROM stacksaga.accepted_message"
-    "        WHERE expires_at > $1 AND expires_at <= $2"
+    "        WHERE expires_at > $1 AND expires_at <= $2" MESSAGE_IS_NOT_KEPT
     "        ORDER BY expires_at LIMIT $3 FOR UPDATE SKIP LOCKED),"
     " here AS MATERIALIZED (SELECT * FROM due WHERE part = (SELECT part FROM due LIMIT 1)),"
     " gone AS ("
@@ -52,6 +57,14 @@ constinit pg::Statement sweep_messages{
     "        WHERE tableoid = (SELECT part FROM here LIMIT 1)"
     "          AND ctid = ANY (ARRAY(SELECT place FROM here)) RETURNING 1)"
     " SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM here), (SELECT count(*) FROM gone)"};
+
+constinit pg::Statement first_key{"SELECT " KEY_TEXT " FROM stacksaga.idempotency_key"
+                                  " WHERE sweep_at > $1 AND sweep_at <= $2" KEY_IS_NOT_KEPT
+                                  " ORDER BY sweep_at LIMIT 1 FOR UPDATE SKIP LOCKED"};
+constinit pg::Statement first_message{
+    "SELECT " MESSAGE_TEXT " FROM stacksaga.accepted_message"
+    " WHERE expires_at > $1 AND expires_at <= $2" MESSAGE_IS_NOT_KEPT
+    " ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED"};
 
 // The same where Citus has distributed the tables: places mean nothing there, and a lock is of one
 // shard. All that is due until an instant goes at once, in each shard by its index; the instant
@@ -78,7 +91,7 @@ constinit pg::Statement remove_distributed_messages{
 constinit ProbeMemory keys_probe{}, messages_probe{};
 
 /// Removes at most `limit` expired rows, partition by partition.
-int64 sweep(pg::Statement &statement, ProbeMemory &probe, TimestampTz now, int64 limit) {
+Removed sweep(pg::Statement &statement, ProbeMemory &probe, TimestampTz now, int64 limit) {
     const TimestampTz from = probe.begin(now);
     int64 gone = 0, left = limit;
     bool is_whole = false, is_over = false;
@@ -90,9 +103,21 @@ int64 sweep(pg::Statement &statement, ProbeMemory &probe, TimestampTz now, int64
         is_over = done == found;
         left -= done;
     }
+    fire_constraints(); // before what no rollback undoes
     probe.end(now);
     probe.settle(now, is_whole);
-    return gone;
+    return {.found = limit - left, .rows = gone};
+}
+
+/// The same, without those that cannot be removed.
+int64 sweep_all(const char *relation, pg::Statement &statement, pg::Statement &first,
+                ProbeMemory &probe, TimestampTz now, int64 limit) {
+    return remove_passing_over(
+        relation, now, limit, [&](int64 wanted) { return sweep(statement, probe, now, wanted); },
+        [&]() -> std::optional<std::string_view> {
+            const pg::Rows rows = first.run(pg::param_time(probe.begin(now)), pg::param_time(now));
+            return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+        });
 }
 
 /// The instant until which at most about `limit` rows are due; nullopt: none is.
@@ -116,13 +141,13 @@ int64 expire_distributed(TimestampTz now, int64 limit) {
 }
 
 int64 expire_keys(TimestampTz now, int64 limit) {
-    const int64 gone = sweep(sweep_keys, keys_probe, now, limit);
+    const int64 gone = sweep_all("idempotency_key", sweep_keys, first_key, keys_probe, now, limit);
     CRASH_POINT("key: expired ones removed");
     return gone;
 }
 
 int64 expire_messages(TimestampTz now, int64 limit) {
-    return sweep(sweep_messages, messages_probe, now, limit);
+    return sweep_all("accepted_message", sweep_messages, first_message, messages_probe, now, limit);
 }
 
 } // namespace

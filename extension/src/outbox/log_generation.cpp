@@ -7,6 +7,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "src/common/kept_rows.hpp"
 #include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/delivery_poll.hpp"
 #include "src/outbox/log_append.hpp"
@@ -143,19 +144,29 @@ template <class F> std::optional<FreeGenerations> wait_for_others(bool at_once, 
     return free;
 }
 
+void empty_generation(size_t generation, TimestampTz now) {
+    pg::attempt(lock_timeout_ms, [&] {
+        lock_of[generation].run();
+        CRASH_POINT("generation: locked");
+        // A transaction may have chosen it before the next one began, and committed since.
+        if (is_read(generation, now))
+            empty_of[generation].run();
+    });
+}
+
 /// Truncates those generations that are not being filled and that no subscription needs.
 void empty_generations(TimestampTz now, const FreeGenerations &free) {
     const size_t current = generation_filled(last_value_of(log_sequences().generation));
     for (size_t generation = 0; generation < generations; ++generation) {
-        if (generation == current || !free[generation] || !is_read(generation, now))
+        const char *table = psprintf("outbox_message_%zu", generation);
+        if (generation == current || !free[generation] || !is_read(generation, now) ||
+            is_kept(table, "all of it", now))
             continue;
-        pg::attempt(lock_timeout_ms, [&] {
-            lock_of[generation].run();
-            CRASH_POINT("generation: locked");
-            // A transaction may have chosen it before the next one began, and committed since.
-            if (is_read(generation, now))
-                empty_of[generation].run();
-        });
+        const char *error = nullptr;
+        if (attempt_removal(error, [&] { empty_generation(generation, now); }))
+            forget_kept_rows(table, now);
+        else
+            keep_row(table, "all of it", error);
     }
 }
 
@@ -268,6 +279,7 @@ bool move_idle_positions(int32 subscription_id) {
 }
 
 bool maintain_log(bool at_once) {
+    fire_constraints_from_now_on();
     const TimestampTz now = pg::clock_now();
     const std::optional<FreeGenerations> free =
         wait_for_others(at_once, [&](size_t generation) { return is_read(generation, now); });

@@ -4,6 +4,7 @@
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"
+#include "src/common/kept_rows.hpp"
 #include "src/outbox/log_lock.hpp"
 #include "src/outbox/tables.hpp"
 
@@ -17,12 +18,16 @@ constinit pg::Statement append{
     "       lease_until, consumer, lost_tick, lost_number)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"};
 // Versions rise by one.
-constinit pg::Statement forget{
-    "DELETE FROM stacksaga.subscription_position"
-    " WHERE subscription_id = $1 AND partition = $2"
-    "   AND version < least($3, $4 + ("
-    "       SELECT f.version FROM stacksaga.subscription_position AS f"
-    "        WHERE f.subscription_id = $1 AND f.partition = $2 ORDER BY f.version LIMIT 1))"};
+#define VERSION_TEXT(row)                                                                          \
+    row ".subscription_id::text || ' ' || " row ".partition::text || ' ' || " row ".version::text"
+#define OF_PARTITION(row)                                                                          \
+    " FROM stacksaga.subscription_position AS " row " WHERE " row ".subscription_id = $1 AND " row \
+    ".partition = $2" IS_NOT_KEPT("subscription_position", VERSION_TEXT(row), "$3")
+constinit pg::Statement forget{"DELETE" OF_PARTITION("d") "   AND d.version < least($4, $5 + ("
+                                                          "       SELECT f.version" OF_PARTITION(
+                                                              "f") " ORDER BY f.version LIMIT 1))"};
+constinit pg::Statement first_version{
+    "SELECT " VERSION_TEXT("f") OF_PARTITION("f") " AND f.version < $4 ORDER BY f.version LIMIT 1"};
 
 using PartitionKey = std::array<pg::KeyColumn, 2>;
 
@@ -157,14 +162,35 @@ void carry_position(int32 subscription_id, Position &p, core::LogPosition to, Ti
     write_position(subscription_id, p, now, std::nullopt);
 }
 
-bool forget_positions(int32 subscription_id, int16 partition, int64 limit) {
+bool forget_positions(int32 subscription_id, int16 partition, int64 limit, TimestampTz now) {
     const std::optional<Position> latest = latest_position(subscription_id, partition);
     if (!latest)
         return false;
-    const uint64 gone = forget.touch(pg::param(subscription_id), pg::param(partition),
-                                     pg::param(latest->version), pg::param(limit));
+    const uint64 gone =
+        forget.touch(pg::param(subscription_id), pg::param(partition), pg::param_time(now),
+                     pg::param(latest->version), pg::param(limit));
     CRASH_POINT("position: old versions removed");
     return static_cast<int64>(gone) == limit;
+}
+
+bool forget_removable_positions(int32 subscription_id, int16 partition, int64 limit,
+                                TimestampTz now) {
+    const std::optional<Position> latest = latest_position(subscription_id, partition);
+    if (!latest)
+        return false;
+    const pg::Param of_subscription = pg::param(subscription_id),
+                    of_partition = pg::param(partition), instant = pg::param_time(now),
+                    end = pg::param(latest->version);
+    const auto remove = [&](int64 wanted) {
+        const auto count = static_cast<int64>(
+            forget.touch(of_subscription, of_partition, instant, end, pg::param(wanted)));
+        return Removed{.found = count, .rows = count};
+    };
+    const auto first = [&]() -> std::optional<std::string_view> {
+        const pg::Rows rows = first_version.run(of_subscription, of_partition, instant, end);
+        return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+    };
+    return remove_passing_over("subscription_position", now, limit, remove, first) >= limit;
 }
 
 } // namespace stacksaga

@@ -52,6 +52,9 @@ void carry_position(int32 subscription_id, Position &p, core::LogPosition to, Ti
 
 /// Deletes at most `limit` versions, from the oldest on, but never the latest. Whether there may be
 /// more.
-bool forget_positions(int32 subscription_id, int16 partition, int64 limit);
+bool forget_positions(int32 subscription_id, int16 partition, int64 limit, TimestampTz now);
+/// The same, without those that cannot be removed.
+bool forget_removable_positions(int32 subscription_id, int16 partition, int64 limit,
+                                TimestampTz now);
 
 } // namespace stacksaga

@@ -10,6 +10,8 @@
 #include "pg/settings.hpp"
 #include "pg/shard_lock.hpp"
 #include "src/common/counters.hpp"
+#include "src/common/kept_rows.hpp"
+#include "src/common/limits.hpp"
 #include "src/ring/fingerprint.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/child.hpp"
@@ -31,9 +33,9 @@ constexpr int32 sagas_max = 100000;
     "       SELECT saga_id, definition_id, latest_run, key, run FROM stacksaga.saga AS s"          \
     "        WHERE s.ring_id = $1 AND s.slot = o.slot AND s.direction = $3"                        \
     "          AND s.finished_at > $4 AND s.finished_at <= $5"                                     \
-    "          AND s.parent_id IS NULL"                                                            \
-    "        ORDER BY s.finished_at LIMIT $6" LOCK ") AS s"                                        \
-    " LIMIT $6"
+    "          AND s.parent_id IS NULL" IS_NOT_KEPT(                                               \
+        "saga", "s.saga_id::text", "$7") "        ORDER BY s.finished_at LIMIT $6" LOCK ") AS s"   \
+                                         " LIMIT $6"
 constinit pg::Statement find_and_lock{FIND_EXPIRED(" FOR UPDATE SKIP LOCKED")};
 constinit pg::Statement find_here{FIND_EXPIRED(""), pg::Reads::this_node};
 #define LOCK_SAGA                                                                                    \
@@ -77,11 +79,19 @@ constinit pg::Statement keep_keys_of_many{KEEP_KEYS(OF_SAGAS " AND $2::bigint IS
 constinit pg::Statement keep_keys_of_one{KEEP_KEYS(OF_SAGA)};
 constinit pg::Statement keep_first_run{"UPDATE stacksaga.removed_saga SET kept_since = $3" OF_SAGA
                                        " AND latest_run = $4"};
-constinit pg::Statement last_forgotten{
-    "SELECT max(kept_since) FROM (SELECT kept_since FROM stacksaga.removed_saga"
-    " WHERE kept_since > $1 AND kept_since <= $2 ORDER BY kept_since LIMIT $3) AS due"};
-constinit pg::Statement forget_keys{
-    "DELETE FROM stacksaga.removed_saga WHERE kept_since > $1 AND kept_since <= $2"};
+#define DUE_KEYS " FROM stacksaga.removed_saga WHERE kept_since > $1 AND kept_since <= $2"
+constinit pg::Statement last_forgotten{"SELECT max(kept_since) FROM (SELECT kept_since" DUE_KEYS
+                                       " ORDER BY kept_since LIMIT $3) AS due"};
+constinit pg::Statement forget_keys{"DELETE" DUE_KEYS};
+#define FIRST_KEYS                                                                                 \
+    DUE_KEYS IS_NOT_KEPT("removed_saga", "saga_id::text", "$3") " ORDER BY kept_since LIMIT "
+constinit pg::Statement first_due_key{"SELECT saga_id::text" FIRST_KEYS "1"};
+constinit pg::Statement forget_first_keys{
+    "WITH due AS MATERIALIZED (SELECT saga_id, token, kept_since" FIRST_KEYS "$4),"
+    " gone AS ("
+    "       DELETE FROM stacksaga.removed_saga AS r USING due"
+    "        WHERE r.saga_id = due.saga_id AND r.token OPERATOR(stacksaga.=) due.token)"
+    " SELECT max(kept_since), count(*) FROM due"};
 constinit Deletions of_many DELETIONS(OF_SAGAS);
 constinit Deletions of_one DELETIONS(OF_SAGA);
 
@@ -247,31 +257,78 @@ bool add_all_runs(const Expired &e, TimestampTz now, Ids &doomed) {
            (e.latest_run == 0 || add_later_runs(definition.saga, e.key, e.latest_run, now, doomed));
 }
 
-int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction direction,
-                TimestampTz now, int64 limit, TimestampTz &from) {
-    const TimestampTz until = cutoff_of(direction, now);
-    if (until <= from)
-        return 0;
+/// The search of one call.
+struct Search {
+    const pg::Param ring_id;
+    const std::span<const int32> slots;
+    const core::Direction direction;
+    const TimestampTz now;
+    const int64 limit; ///< of what it finds
+    TimestampTz &from;
+    std::optional<pg_uuid_t> first{}; ///< of those that were to be removed last
+};
+
+/// Removes the first ones of what is due, each with all that goes with it.
+Removed remove_first(Search &search, int64 wanted) {
+    const TimestampTz until = cutoff_of(search.direction, search.now);
+    if (until <= search.from)
+        return {};
     const bool is_locked = !pg::names_table_of_citus("stacksaga.saga");
     pg::Rows rows =
         (is_locked ? find_and_lock : find_here)
-            .run(pg::param(ring_id), pg::param_array(slots), pg::param(core::name_of(direction)),
-                 pg::param_time(from), pg::param_time(until), pg::param(limit));
+            .run(search.ring_id, pg::param_array(search.slots),
+                 pg::param(core::name_of(search.direction)), pg::param_time(search.from),
+                 pg::param_time(until), pg::param(search.limit), pg::param_time(search.now));
     Ids doomed;
-    for (uint64 i = 0; i < rows.count(); ++i) {
+    Removed removed{};
+    search.first.reset();
+    uint64 row = 0;
+    for (; row < rows.count() && removed.found < wanted; ++row) {
         const size_t before = doomed.count();
-        const std::optional<Expired> expired = read_expired(rows, i, is_locked);
-        if (!expired || !add_all_runs(*expired, now, doomed))
+        const std::optional<Expired> expired = read_expired(rows, row, is_locked);
+        if (!expired || !add_all_runs(*expired, search.now, doomed)) {
             doomed.shrink(before);
+            continue;
+        }
+        if (removed.found++ == 0)
+            search.first = expired->id;
     }
-    int64 removed = 0;
+    const bool is_all = row == rows.count();
     if (doomed.count() > 0)
-        removed = is_locked ? remove_together(doomed.from(0), now)
-                            : remove_one_by_one(doomed.from(0), now);
-    // What was found and has to stay must not be found for ever.
-    if (static_cast<int64>(rows.count()) < limit || removed == 0)
-        from = until;
+        removed.rows = is_locked ? remove_together(doomed.from(0), search.now)
+                                 : remove_one_by_one(doomed.from(0), search.now);
+    fire_constraints(); // before what no rollback undoes
+    // What was found and has to stay must not be found for ever; what is kept is tried again.
+    if (is_all && (static_cast<int64>(rows.count()) < search.limit || removed.rows == 0) &&
+        !has_kept_rows("saga"))
+        search.from = until;
     return removed;
+}
+
+int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction direction,
+                TimestampTz now, int64 limit, TimestampTz &from) {
+    Search search{.ring_id = pg::param(ring_id),
+                  .slots = slots,
+                  .direction = direction,
+                  .now = now,
+                  .limit = limit,
+                  .from = from};
+    return remove_passing_over(
+        "saga", now, limit, [&](int64 wanted) { return remove_first(search, wanted); },
+        [&] {
+            return search.first ? std::optional{std::string_view{uuid_text(*search.first)}}
+                                : std::nullopt;
+        });
+}
+
+/// Where Citus distributes them: by one statement over all shards.
+void forget_distributed_keys(TimestampTz until, int64 limit, TimestampTz &from) {
+    const std::optional<TimestampTz> last =
+        last_forgotten.run(pg::param_time(from), pg::param_time(until), pg::param(limit))
+            .optional_time(0, 0);
+    if (last)
+        forget_keys.touch(pg::param_time(from), pg::param_time(*last));
+    from = last.value_or(until);
 }
 
 /// Forgets about `limit` keys whose retention is over, the oldest first.
@@ -279,12 +336,26 @@ void forget_expired_keys(TimestampTz now, int64 limit, TimestampTz &from) {
     const TimestampTz until = forgotten_until(now);
     if (until <= from)
         return;
-    const std::optional<TimestampTz> last =
-        last_forgotten.run(pg::param_time(from), pg::param_time(until), pg::param(limit))
-            .optional_time(0, 0);
-    if (last)
-        forget_keys.touch(pg::param_time(from), pg::param_time(*last));
-    from = last.value_or(until);
+    if (pg::names_table_of_citus("stacksaga.removed_saga")) {
+        forget_distributed_keys(until, limit, from);
+        return;
+    }
+    TimestampTz reached = from;
+    const auto remove = [&](int64 wanted) {
+        const pg::Rows rows = forget_first_keys.run(pg::param_time(from), pg::param_time(until),
+                                                    pg::param_time(now), pg::param(wanted));
+        const int64 count = rows.int8(0, 1);
+        // Others may have been kept since the same instant.
+        reached = count < wanted ? until : pg::time_plus(rows.time(0, 0), -1);
+        return Removed{.found = count, .rows = count};
+    };
+    const auto first = [&]() -> std::optional<std::string_view> {
+        const pg::Rows rows =
+            first_due_key.run(pg::param_time(from), pg::param_time(until), pg::param_time(now));
+        return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+    };
+    static_cast<void>(remove_passing_over("removed_saga", now, limit, remove, first));
+    from = reached;
 }
 
 } // namespace

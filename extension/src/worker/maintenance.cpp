@@ -7,6 +7,7 @@
 #include "pg/scope.hpp"
 #include "pg/transaction.hpp"
 #include "src/common/extension_lock.hpp"
+#include "src/common/kept_rows.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/dedupe/expiry.hpp"
 #include "src/ring/node_memory.hpp"
@@ -65,6 +66,7 @@ template <class F> bool remove(int64 limit, F &&step) {
     pg::in_transaction([&] {
         require_extension();
         pg::commit_locally();
+        fire_constraints_from_now_on();
         pg::attempt(lock_timeout_ms, [&] { removed = pg::with_spi(step); });
     });
     return removed >= limit;
