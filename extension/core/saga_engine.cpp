@@ -453,7 +453,8 @@ void verify_undecided(SagaState &saga, const Step &step, const Work &work, const
 void verify_answered(SagaState &saga, const Step &step, const Work &work,
                      const VerifyAnswer &answer, double random) {
     if (answer.outcome == VerifyOutcome::done) {
-        step_completed(saga, step, work, answer.output, answer.published, SettledBy::verify);
+        step_completed(saga, step, verified_attempt(saga, work), answer.output, answer.published,
+                       SettledBy::verify);
         return;
     }
     Failure failure{.failure_class = FailureClass::unknown,

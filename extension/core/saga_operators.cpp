@@ -273,7 +273,13 @@ void resolve_act(SagaState &saga, const Step &step, const Open &open, const Reso
     if (saga.acts())
         attempt_begins(saga);
     if (r.outcome == ResolveOutcome::done) {
-        step_completed(saga, step, resolved_attempt(open, true, r.role), r.output, {},
+        Work done = resolved_attempt(open, true, r.role);
+        if (const std::optional<Doubt> doubt = find_doubt(saga, step.no)) {
+            done.lease = doubt->lease; // not that of a later attempt, which had no effect
+            done.started_at = doubt->claimed_at;
+            done.falling_back = doubt->by_fallback;
+        }
+        step_completed(saga, step, done, r.output, {},
                        in_doubt ? SettledBy::resolve : SettledBy::person);
         return;
     }

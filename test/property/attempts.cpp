@@ -202,9 +202,9 @@ void Rules::verified(const StepPlan &step, Finding finding, Window w) {
         const bool is_undone_without_answer = !step.compensable || step.undo_when_started;
         t.phase = is_undone_without_answer ? Phase::none : Phase::kept;
         s.lost = true;
-    } else if (step.irreversible) {
+    } else if (step.irreversible || is_forgotten(step, w)) {
         t.phase = Phase::kept;
-    } else if (!is_forgotten(step, w) && has_attempts_left(step, Direction::act)) {
+    } else if (has_attempts_left(step, Direction::act)) {
         pause(step, Direction::act, w);
     } else {
         give_up(step, w);

@@ -210,6 +210,25 @@ TEST(SagaLateAnswer, AReportThatSaysNoMoreThanIsKnownChangesNothing) {
                 AnswerOutcome::accepted_before);
 }
 
+TEST(SagaLateAnswer, WhatIsDoneIsDoneByTheAttemptInDoubt) {
+    for (const bool by_verify : {true, false}) {
+        TestSaga s("a queue verify | z queue");
+        s.start();
+        s.claim("a");
+        s.fail("a", FailureClass::unknown);
+        s.verify("a", "not_done");
+        s.pass(5);
+        s.claim("a");
+        s.fail("a", FailureClass::non_retryable);
+        if (by_verify)
+            s.verify("a", "done");
+        else
+            s.resolve("a", ResolveOutcome::done);
+        ASSERT_EQ(s.tables.effects.size(), 1U);
+        EXPECT_EQ(s.tables.effects[0].lease, lease_of(s, "a", 1));
+    }
+}
+
 TEST(SagaLateAnswer, AReportThatSaysMoreThanTheFirstOneIsRefused) {
     TestSaga s("a queue twice");
     s.start();
