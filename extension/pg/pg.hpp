@@ -20,6 +20,7 @@
 #include "core/saga_children.hpp"
 #include "core/saga_operators.hpp"
 #include "core/saga_state.hpp"
+#include "core/schedule_run.hpp"
 #include "core/search_start.hpp"
 #include "core/snapshot_window.hpp"
 #include "core/spread.hpp"
