@@ -80,8 +80,8 @@ EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
     RETURN concat_ws(' | ', SQLSTATE, SQLERRM, detail, hint);
 END $$;
-SELECT define_saga('paused', ARRAY[queue_step('q', 'months', compensable => false)], retry => retry_policy(3));
-SELECT count(*) FROM start_saga('paused');
+SELECT define_saga('months paused', ARRAY[queue_step('q', 'months', compensable => false)], retry => retry_policy(3));
+SELECT count(*) FROM start_saga('months paused');
 CREATE TABLE held AS SELECT * FROM claim_steps('months', 'w');
 SET stacksaga.dedupe_retention = '30d';
 SELECT outcome($$SELECT fail_step(saga_id, step, lease, 'e', 'retryable', retry_after => '1 month') FROM held$$);

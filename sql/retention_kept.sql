@@ -92,6 +92,7 @@ DROP TABLE on_removed, on_schedule;
 RESET stacksaga.clock_offset;
 SELECT stacksaga.drop_schedule('kept');
 TRUNCATE stacksaga.kept_row;
+DELETE FROM stacksaga.schedule_action WHERE schedule = 'kept';
 
 -- What reading the outbox leaves behind.
 SELECT stacksaga.create_subscription('kept', 'kept', partitions => 1) IS NOT NULL AS created;
@@ -123,5 +124,6 @@ RESET stacksaga.clock_offset;
 DROP TABLE on_tick, on_position, on_batch;
 SELECT stacksaga.drop_subscription('kept', discard => true);
 TRUNCATE stacksaga.kept_row;
+DELETE FROM stacksaga.schedule_action WHERE schedule = 'kept';
 DROP TABLE kept_ids;
 DROP FUNCTION refuse(), kept_act(stacksaga.step_call);

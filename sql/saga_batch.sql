@@ -21,7 +21,7 @@ SELECT stacksaga.define_saga('batch', ARRAY[stacksaga.queue_step('one', 'batch',
 -- In order, with keys or without; the same key twice is one saga.
 SELECT row_number() OVER () AS n, token = stacksaga.token_uuid(saga_id) AS token, created
   FROM stacksaga.start_sagas('batch', ARRAY['1', '2', '3']::jsonb[]);
-SELECT input FROM stacksaga.sagas ORDER BY input;
+SELECT input FROM stacksaga.sagas WHERE saga = 'batch' ORDER BY input;
 CREATE TABLE batch.started AS
     SELECT * FROM stacksaga.start_sagas('batch', ARRAY['10', '20', '10', '30']::jsonb[],
         '{k1,k2,k1,NULL}') WITH ORDINALITY AS s(saga_id, token, created, n);

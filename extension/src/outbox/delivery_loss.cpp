@@ -39,7 +39,7 @@ std::span<const Message> unanswered_in_log(const Subscription &s, const Position
 void charge(const Subscription &s, const Message &m, TimestampTz now) {
     write_retry(s, m,
                 {.state = next_state(m.state, core::MessageEvent::lose),
-                 .due_at = m.published_at,
+                 .due_at = std::min(m.published_at, now), // a clock may have been ahead
                  .attempt = m.attempt,
                  .failed_since = now,
                  .error = unanswered_error});

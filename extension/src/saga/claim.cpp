@@ -8,6 +8,7 @@
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/sent_text.hpp"
+#include "src/handler/running_handler.hpp"
 #include "src/ring/claimer.hpp"
 #include "src/ring/retry_budget.hpp"
 #include "src/ring/ring.hpp"
@@ -140,7 +141,8 @@ Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet 
 /// Runs `body`, which reads the candidate and may claim it. Where steps are guarded, one that
 /// cannot be handed out is settled and passed over; else its error ends the try.
 template <class F> void with_item(const Claim &claim, const Candidate &candidate, F &&body) {
-    if (!claim.is_guarded)
+    // The refusal of a handler's own saga is the caller's, and no fault of the step.
+    if (!claim.is_guarded || running_handler.is_of_step_of(candidate.saga_id))
         return body();
     HandlerError error{};
     const bool is_done = pg::attempt_expecting(

@@ -206,14 +206,13 @@ const Definition &find_definition(std::string_view saga, std::optional<int32> ve
     pg::Rows rows = version ? select_version.run(pg::param(saga), pg::param(*version))
                             : select_current.run(pg::param(saga));
     if (rows.empty()) {
+        const std::string_view cut{saga.data(), std::min<size_t>(saga.size(), name_bytes_max)};
         if (version)
             ereport(ERROR, (errcode(pg::sg404),
-                            errmsg("saga \"%s\" has no version %d", printable(saga.substr(0, 255)),
-                                   *version),
+                            errmsg("saga \"%s\" has no version %d", printable(cut), *version),
                             errdetail("No definition has this name and this version."),
                             errhint("Leave version out to take the current one.")));
-        ereport(ERROR, (errcode(pg::sg404),
-                        errmsg("saga \"%s\" is not defined", printable(saga.substr(0, 255))),
+        ereport(ERROR, (errcode(pg::sg404), errmsg("saga \"%s\" is not defined", printable(cut)),
                         errdetail("No version of it has been defined in this database."),
                         errhint("Define it with stacksaga.define_saga().")));
     }
