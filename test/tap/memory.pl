@@ -9,11 +9,11 @@ use Test::More;
 use StacksagaCluster;
 use StacksagaWorkers;
 
-my $rounds = 500;
+my $rounds = 5000;
 
 my $node = StacksagaCluster->new('memory');
 $node->init(worker_databases => ['postgres']);
-$node->append_conf('postgresql.conf', "autovacuum = off\nfsync = off\n");
+$node->append_conf('postgresql.conf', "autovacuum = off\nfsync = off\nstacksaga.poll_interval = '10ms'\n");
 $node->start;
 $node->create_extension('postgres');
 define_answer($node, 'postgres');
@@ -27,7 +27,7 @@ my ($worker) = worker_pids($node, 'postgres');
 
 # What the process uses of the contexts in which something of a round could stay, as it logs it between two
 # transactions. PostgreSQL's own caches follow the catalogs, and plans the statements that have been used.
-sub used_by_worker
+sub used_once
 {
 	while (1)
 	{
@@ -42,7 +42,14 @@ sub used_by_worker
 	}
 }
 
-# Each commit wakes the worker, which takes a turn at once.
+# The least of some: what a turn uses while it runs is gone when it is over.
+sub used_by_worker
+{
+	my $sum = sub { my $total = 0; $total += $1 while $_[0] =~ / (\d+)(?:,|$)/g; return $total };
+	return (sort { $sum->($a) <=> $sum->($b) } map { used_once() } 1 .. 5)[0];
+}
+
+# Each commit wakes the worker, which takes a turn at once; it takes others by itself.
 sub work
 {
 	my ($times) = @_;
@@ -63,10 +70,17 @@ sub work
 sub turns { return $node->safe_psql('postgres', 'SELECT coalesce(max(turns), 0) FROM stacksaga.worker_stats') }
 
 work(200);
-my $before = used_by_worker();
-my $until = turns() + $rounds;
-while (turns() < $until) { work(100) }
-is(used_by_worker(), $before, 'a worker uses no more memory after many turns');
+my ($before, $after) = (undef, used_by_worker());
+# What a worker does now and then for the first time may stay once. What stays of each turn stays each time.
+for (1 .. 3)
+{
+	$before = $after;
+	my $until = turns() + $rounds;
+	while (turns() < $until) { work(500) }
+	$after = used_by_worker();
+	last if $after eq $before;
+}
+is($after, $before, 'a worker uses no more memory after many turns');
 
 # The same of one session, which asks itself.
 my $used = q{SELECT string_agg(format('%s %s', name, used), ', ' ORDER BY name) FROM (

@@ -2,6 +2,7 @@
 
 #include "pg/compat.hpp"
 #include "pg/lock.hpp"
+#include "pg/scope.hpp"
 
 namespace stacksaga {
 
@@ -86,7 +87,8 @@ void at_transaction_end(XactEvent event, void *) {
     if (event == XACT_EVENT_ABORT && waits_for)
         leave();
     if (event == XACT_EVENT_COMMIT)
-        std::for_each(wanted.list, wanted.list + wanted.count, wake);
+        pg::without_allocating(
+            [] { std::for_each(wanted.list, wanted.list + wanted.count, wake); });
     if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
         wanted = {};
 }

@@ -77,10 +77,20 @@ struct Sweep {
 };
 constinit Sweep sweep{.last = {InvalidTransactionId}, .goes_on = false};
 
-/// The id with its epoch, of a transaction that has begun.
+/// The id of a transaction that has begun, with its epoch; `next`: the next one that will begin.
+constexpr uint64 with_epoch(uint64 next, TransactionId xid) {
+    return next - static_cast<uint32>(next - xid);
+}
+static_assert(with_epoch(1000, 900) == 900);
+static_assert(with_epoch(0x1'0000'0010, 0xffff'fff0) == 0xffff'fff0, "of the epoch before");
+static_assert(with_epoch(0x5'0000'0010, 4) == 0x5'0000'0004, "of this one");
+// A session that deleted something an epoch ago would be taken for one that will begin: no id of
+// 32 bits tells the two apart.
+static_assert(with_epoch(0x2'0000'0010, 8) > 0x1'0000'0009);
+
 FullTransactionId full(TransactionId xid) {
-    const uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
-    return FullTransactionIdFromU64(next - static_cast<uint32>(next - xid));
+    return FullTransactionIdFromU64(
+        with_epoch(U64FromFullTransactionId(ReadNextFullTransactionId()), xid));
 }
 
 bool is_out_of_sight(FullTransactionId xid) {
