@@ -83,8 +83,8 @@ std::string Schedule::agent_of(const NodeRow &node) const {
 }
 
 /// With a coordinator, every active node holds the share of its weight within one slot, a worker of
-/// an agent within two. Under `contiguous` the agents' own weights decide their shares, also those
-/// of agents that are lost.
+/// an agent within two, as its agent's part is rounded and then its own. Under `contiguous` the
+/// agents' own weights decide their parts, also those of agents that are lost.
 void Schedule::check_balance() const {
     const ControlTables &tables = world_.tables;
     const bool is_nested = settings_.strategy == core::Strategy::contiguous;
@@ -110,7 +110,7 @@ void Schedule::check_balance() const {
                                     : slot_count * node.weight / total *
                                           (agent.empty() ? 1 : weight_of(agent) / workers[agent]);
         const auto held = std::ranges::count(tables.slots(), node.incarnation, &SlotRow::owner);
-        const double most = !takes ? 0 : agent_of(node).empty() ? 1 : 2;
+        const double most = !takes ? 0 : agent.empty() ? 1 : 2;
         if (std::abs(static_cast<double>(held) - share) >= most + 1e-6)
             throw Violation(fmt::format(
                 "the ring is not balanced: {} holds {} slots, its share is {}", name, held, share));

@@ -77,8 +77,8 @@ TEST(Config, AMasterServesSeveralDatabases) {
 TEST(Config, WhatActsIsNotRepeated) {
     EXPECT_TRUE(parse({"status", "--watch"}).config);
     for (const char *command : {"retry", "cancel", "suspend", "resume"}) {
-        EXPECT_TRUE(parse({command, "--saga", "order", "--reason", "why"}).config) << command;
-        const auto refused = parse({command, "--saga", "order", "--reason", "why", "--watch"});
+        EXPECT_TRUE(parse({command, "--name", "order", "--reason", "why"}).config) << command;
+        const auto refused = parse({command, "--name", "order", "--reason", "why", "--watch"});
         EXPECT_FALSE(refused.config) << command;
         EXPECT_EQ(refused.exit_code, 64);
     }
