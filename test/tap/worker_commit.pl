@@ -18,17 +18,9 @@ $node->create_extension('postgres');
 define_answer($node, 'postgres');
 wait_until_works($node, 'postgres', 1);
 
-# The foreign key is looked at when the commit empties the temporary tables.
 $node->safe_psql('postgres', q{
 	CREATE TABLE handled (subscription text, n integer);
-	CREATE SEQUENCE breaks;
-	CREATE FUNCTION break_commit() RETURNS void LANGUAGE plpgsql AS $$
-	DECLARE
-		n bigint := nextval('breaks');
-	BEGIN
-		EXECUTE format('CREATE TEMP TABLE one_%s (id integer PRIMARY KEY) ON COMMIT DELETE ROWS', n);
-		EXECUTE format('CREATE TEMP TABLE two_%s (id integer REFERENCES one_%1$s) ON COMMIT PRESERVE ROWS', n);
-	END $$;
+	CREATE FUNCTION break_commit() RETURNS void LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_break_commit';
 	CREATE FUNCTION handle(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
 		INSERT INTO handled VALUES (m.topic, (m.payload -> 'n')::integer);
@@ -73,9 +65,9 @@ foreach my $id (@broken)
 		SELECT count(*) FROM stacksaga.effect WHERE saga_id = '$id' AND step_no = 1 AND direction = 'compensate'}),
 		'1', 'its saga compensates');
 	is($node->safe_psql('postgres', qq{
-		SELECT count(*) || ' ' || min(sqlstate) || ' ' || regexp_replace(min(error), '_[0-9]+', '', 'g')
+		SELECT count(*) || ' ' || min(sqlstate) || ' ' || min(error)
 		  FROM stacksaga.failure WHERE saga_id = '$id'}),
-		'2 0A000 unsupported ON COMMIT and foreign key combination',
+		'2 0A000 the commit is broken',
 		'after the attempts of its policy, with the reason');
 }
 ok($node->poll_query_until('postgres', q{
@@ -85,7 +77,7 @@ ok($node->poll_query_until('postgres', 'SELECT count(*) = 2 FROM stacksaga.dead_
 	'a message whose handler breaks the commit is dead');
 is($node->safe_psql('postgres', q{
 	SELECT string_agg(subscription || ' ' || (payload ->> 'n') || ' ' || attempts, ', ' ORDER BY subscription)
-	  FROM stacksaga.dead_messages WHERE last_error LIKE 'unsupported ON COMMIT%'}),
+	  FROM stacksaga.dead_messages WHERE last_error = 'the commit is broken'}),
 	'batches 25 2, broken 25 2', 'after the attempts of its policy, with the reason');
 ok($node->poll_query_until('postgres', 'SELECT count(*) = 148 FROM handled'), 'every other one is handled');
 is($node->safe_psql('postgres', 'SELECT count(DISTINCT (subscription, n)) FROM handled'), '148', 'once');

@@ -77,6 +77,28 @@ STACKSAGA_FUNCTION(testing_resume) {
     PG_RETURN_VOID();
 }
 
+namespace {
+
+constinit bool breaks_commit = false;
+
+void break_commit(XactEvent event, void *) {
+    if (std::exchange(breaks_commit, false) && event == XACT_EVENT_PRE_COMMIT)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("the commit is broken")));
+}
+
+} // namespace
+
+// testing_break_commit() -> void: this transaction fails at its commit, as by another module's
+// check.
+STACKSAGA_FUNCTION(testing_break_commit) {
+    static bool is_registered = false;
+    (void)fcinfo;
+    if (!std::exchange(is_registered, true))
+        RegisterXactCallback(break_commit, nullptr);
+    breaks_commit = true;
+    PG_RETURN_VOID();
+}
+
 // testing_beat(ring_id integer, incarnation bigint) -> void
 STACKSAGA_FUNCTION(testing_beat) {
     beat({PG_GETARG_INT32(0), PG_GETARG_INT64(1)}, 0, {.turns = 1, .items = 2, .failures = 3});
