@@ -193,6 +193,9 @@ void Model::swept(int session, const std::set<Thing> &removed, const std::set<Th
     }
     for (const Thing &thing : touched)
         s.levels.back().touched.insert(thing);
+    // It removes and postpones in subtransactions of its own, to pass over what cannot be removed.
+    s.levels.back().released.insert(removed.begin(), removed.end());
+    s.levels.back().released.insert(touched.begin(), touched.end());
     end_call(session, true);
 }
 
