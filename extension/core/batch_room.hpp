@@ -17,7 +17,7 @@ namespace stacksaga::core {
 inline constexpr std::int32_t any_room = 0; ///< batches are as large as their consumers ask
 inline constexpr std::int32_t batch_messages_max = 10000;
 
-/// Behind a batch that was lost with so many messages in all its partitions.
+/// The room after a batch was lost that held this number of messages in all its partitions.
 constexpr std::int32_t room_after_loss(std::int32_t messages) {
     return std::max(1, messages / 2);
 }
@@ -32,7 +32,7 @@ constexpr bool is_charged_for_loss(std::int32_t messages) {
     return messages == 1;
 }
 
-/// How many messages a partition with this room may add to a batch that holds so many already, and
+/// How many messages a partition with this room may add to what a batch holds already, and
 /// has a place for `left` more. 0: it waits for another batch.
 constexpr std::int32_t room_in_batch(std::int32_t room, std::int32_t held, std::int32_t left) {
     return room == any_room ? left : std::clamp(room - held, 0, left);

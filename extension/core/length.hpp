@@ -59,7 +59,7 @@ constexpr Date date_of(std::int64_t days) {
     return {.month = (era * 400 + year) * 12 + month, .day = of_year - days_before(month) + 1};
 }
 
-/// The same time of the same day so many months later, or of the last day of that month.
+/// The same time of the same day `months` later, or of the last day of that month.
 constexpr std::int64_t plus_months(std::int64_t instant, std::int32_t months) {
     const std::int64_t days = floor_div(instant, us_per_day);
     const Date date = date_of(days + days_to_2000);
@@ -84,7 +84,7 @@ constexpr std::int64_t microseconds_from(std::int64_t instant, Length length) {
     return length.months == 0 ? length.microseconds : time_plus(instant, length) - instant;
 }
 
-/// The most that it can last, for comparisons with what is kept for so long: a month has at most 31
+/// The most that it can last, for comparisons with a retention: a month has at most 31
 /// days.
 constexpr std::int64_t longest(Length length) {
     std::int64_t sum = 0;

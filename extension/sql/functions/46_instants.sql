@@ -50,7 +50,7 @@ AS $$
             LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS w
 $$;
 COMMENT ON FUNCTION stacksaga_internal.work_due_after IS
-    'Internal: returns work that falls due after an instant, so many rows of each slot, rank and queue';
+    'Internal: returns work that falls due after an instant, of each slot, rank and queue at most `enough` rows';
 
 -- becomes is NULL where reset_instants() only lists it.
 CREATE OR REPLACE FUNCTION stacksaga_internal.far_work(enough integer)

@@ -5,7 +5,7 @@ LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_json_
 COMMENT ON FUNCTION stacksaga_internal.json_text_bytes IS
     'Internal: returns how many bytes the text of a value has, without making the text';
 
--- Of each table so many rows, those first that are handed out next where an index says which.
+-- Of each table a limited number of rows, first those that are handed out next where an index says which.
 CREATE OR REPLACE FUNCTION stacksaga_internal.large_values(rows_max integer DEFAULT 10000)
 RETURNS TABLE (place text, bytes integer, text_bytes bigint)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
