@@ -2,9 +2,6 @@
 // the same assignment on every machine, so that several coordinators propose the same, and a node
 // that leaves hands its slots to the nodes that they would choose.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/murmur3.hpp"
 #include "core/ring_settings.hpp"

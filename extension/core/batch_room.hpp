@@ -5,9 +5,6 @@
 // alone: only then an attempt is charged, and to that message alone. Each batch that is answered
 // doubles the room again.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <cstdint>

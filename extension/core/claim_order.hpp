@@ -2,9 +2,6 @@
 // then by due time; and of every eight steps that are handed out while lower ranks wait, one is the
 // longest-waiting of those.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <cstddef>

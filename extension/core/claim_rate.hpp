@@ -6,9 +6,6 @@
 // claims are at most taken for later than they were, and the bound holds. With fewer claims in an
 // interval than there is room it is exact.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/instant.hpp"
 

@@ -1,15 +1,12 @@
 // What an SQLSTATE means for the step that raised it.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
+
+#include "core/saga_state.hpp"
 
 #include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
-
-#include "core/saga_state.hpp"
 
 namespace stacksaga::core {
 

@@ -1,8 +1,5 @@
 // The shares of consumers in the partitions of a subscription: even, and together all of them.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <cstdint>

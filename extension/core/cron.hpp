@@ -1,9 +1,6 @@
 // Cron expressions: what one says, and which local time it names next. Local times are seconds
 // since 1970-01-01 00:00:00 on a wall clock; what instant such a time is, local_time.hpp says.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <array>
 #include <cstddef>

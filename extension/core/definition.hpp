@@ -1,8 +1,5 @@
 // A saga's definition as decisions need it: steps, stages and policies. One version is immutable.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/length.hpp"
 #include "core/retry.hpp"

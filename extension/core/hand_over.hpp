@@ -4,9 +4,6 @@
 // the agent's, else by the master's and then, for a slot that falls to an agent, by that agent's.
 // Only slots of the leaver change hands; the next window balances the rest.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/members.hpp"
 

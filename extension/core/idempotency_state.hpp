@@ -3,9 +3,6 @@
 //
 // The state is not stored: it follows from the row and the time (idempotency_state()).
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <array>
 #include <cstddef>

@@ -1,8 +1,5 @@
 // Instants are microseconds, as a timestamptz counts them.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <cstdint>

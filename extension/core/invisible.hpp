@@ -3,9 +3,6 @@
 // Default_Ignorable_Code_Point of DerivedCoreProperties.txt, with the line and paragraph
 // separators, the directional characters and the interlinear annotations.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <array>
 #include <cstddef>

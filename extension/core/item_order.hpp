@@ -7,9 +7,6 @@
 //
 // Steps of one saga follow each other at once as long as that does not keep others from their turn.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/claim_order.hpp"
 

@@ -1,9 +1,6 @@
 // Numbers in the text that PostgreSQL prints of a jsonb value: 10, 10.0 and 10.00 are equal, and
 // differ in the zeros that they end with.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <cstddef>
 #include <string_view>

@@ -1,9 +1,6 @@
 // How long something lasts: months and microseconds. Months have no fixed length, so they are added
 // by the calendar, in UTC, as PostgreSQL adds them; a day is 24 hours.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/instant.hpp"
 

@@ -1,8 +1,5 @@
 // A list in memory that is lent: it grows, and gives nothing back.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <cstddef>

@@ -4,9 +4,6 @@
 // A zone is a function: change_after(instant) says which offset is in force at an instant, and when
 // it changes next.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/cron.hpp"
 

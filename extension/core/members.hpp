@@ -1,8 +1,5 @@
 // Who takes part in an assignment: the workers that are well, or the agents that stand for them.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/assignment.hpp"
 #include "core/node_state.hpp"

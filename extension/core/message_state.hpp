@@ -4,9 +4,6 @@
 // A message that is in the log or done has no row of its own. message_retry holds the states from
 // `delayed` to `held_fallback`, dead_message those that an operator answers for.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/saga_state.hpp"
 

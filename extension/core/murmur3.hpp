@@ -4,9 +4,6 @@
 //
 // Bytes are read as little-endian on every machine, so a result never depends on the hardware.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <bit>
 #include <cstddef>

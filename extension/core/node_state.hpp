@@ -1,9 +1,6 @@
 // The states of a node, as data. The state is not stored: it follows from the age of the node's
 // heartbeat and from whether it drains, so that it needs nobody to change it.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <array>
 #include <cstddef>

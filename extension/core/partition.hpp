@@ -1,9 +1,6 @@
 // Partitions of a subscription and stripes of the log: both are the top bits of a token, as the
 // slots of the ring are, so the borders of the coarser ones are borders of the finer ones.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/ring.hpp"
 

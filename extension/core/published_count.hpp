@@ -4,9 +4,6 @@
 // Rolling back takes away the last ones, since a subtransaction ends before anything follows it. So
 // of the first messages of a list, those remain whose number is below the count.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <array>
 #include <cstddef>

@@ -3,9 +3,6 @@
 //     min(max_interval, initial_interval * multiplier^(n-1)) * (1 +- jitter)
 // and it saturates: no policy and no attempt overflows or gives NaN.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <cstdint>
 #include <limits>

@@ -9,9 +9,6 @@
 // Finagle's RetryBudget, with a leak instead of a window. Times are microseconds of any clock; one
 // that is set back costs at most what it gave.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <cstdint>

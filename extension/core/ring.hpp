@@ -2,9 +2,6 @@
 // to nodes. Ranges are inclusive at both ends and never wrap around. All arithmetic is on
 // positions (unsigned, 0..2^64-1) or 128 bits wide, so nothing here can overflow.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/token.hpp"
 

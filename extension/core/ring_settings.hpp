@@ -1,8 +1,5 @@
 // The settings of a ring as data: their names, defaults and limits. Intervals are in microseconds.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <array>
 #include <cstddef>

@@ -4,9 +4,6 @@
 // writes at the end what differs: rows of work by their states, the saga's row by its changes of
 // status, and what was appended. So what comes and goes between two writes is never written.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/definition.hpp"
 #include "core/instant.hpp"

@@ -1,8 +1,5 @@
 // What services do: they claim a step under a lease, and answer with it.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/saga_engine.hpp"
 

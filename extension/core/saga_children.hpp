@@ -1,9 +1,6 @@
 // Sagas that are steps of other sagas: what a parent does about its child, and a child about its
 // parent.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/saga_engine.hpp"
 

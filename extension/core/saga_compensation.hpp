@@ -1,8 +1,5 @@
 // Compensation: how it begins, goes on and ends, and what it cannot pass.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/saga_engine.hpp"
 

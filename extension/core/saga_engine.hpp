@@ -2,9 +2,6 @@
 // service's answer or by an operator, is decided here, on the state that was loaded, and nowhere
 // else. No function reads a table or a clock; what is random is passed in.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/saga.hpp"
 

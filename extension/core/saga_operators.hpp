@@ -1,8 +1,5 @@
 // What operators do to a saga: cancel, suspend, resume, retry, resolve.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/saga_engine.hpp"
 

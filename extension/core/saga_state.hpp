@@ -1,9 +1,6 @@
 // The state machines of a saga and of a step, as data: the code runs these tables, the database
 // enforces the first against direct UPDATEs, and sql/fsm.sql dumps both into expected/.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <array>
 #include <cstddef>

@@ -1,8 +1,5 @@
 // Whether a run of a schedule starts its saga.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <array>
 #include <cstdint>

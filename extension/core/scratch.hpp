@@ -1,8 +1,5 @@
 // Working memory that a caller lends to a computation of the core, which allocates none itself.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <cstddef>

@@ -1,9 +1,6 @@
 // Where a session begins to search what is due. Who meets no other session begins at the oldest;
 // those who do begin each at another place, so that they do not all try the same ones.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <cstdint>

@@ -3,9 +3,6 @@
 //
 // The extension and the simulator both decide by these functions.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/ring_settings.hpp"
 

@@ -5,9 +5,6 @@
 // transaction that is still running holds nobody up (the batches of PgQ, by Marko Kreen). Inside a
 // window messages are delivered by number.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <charconv>

@@ -1,9 +1,6 @@
 // Spread: what an operator brings back at once falls due evenly over a while, the first at once and
 // the last before its end.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <cstdint>
 

@@ -2,9 +2,6 @@
 // by its constructor (saga/define_step.cpp) and by what a worker does when it is due
 // (work_item.cpp).
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <array>
 #include <cstddef>

@@ -1,8 +1,5 @@
 // Sweeps: which slots of dead owners a live node takes while no coordinator publishes.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/slot_owner.hpp"
 #include "core/token.hpp"

@@ -1,9 +1,6 @@
 // A token: the place of a key on the ring of 2^64 places, [-2^63, 2^63-1]. It is the token of
 // Cassandra's Murmur3Partitioner, so that every language with a Cassandra driver can compute it.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/murmur3.hpp"
 

@@ -6,9 +6,6 @@
 //
 // What would pass the end of 64 bits (300,000 years away) stays at the end.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include <algorithm>
 #include <cstdint>

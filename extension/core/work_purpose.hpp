@@ -1,9 +1,6 @@
 // What a row of table work is there for. Every purpose but `step` is a notice to the saga itself,
 // which no handler runs.
 #pragma once
-#ifdef POSTGRES_H
-#error "core comes before PostgreSQL headers"
-#endif
 
 #include "core/saga_state.hpp"
 

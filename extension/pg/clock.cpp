@@ -1,5 +1,7 @@
 #include "pg/clock.hpp"
 
+#include "core/length.hpp"
+
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
 #include "pg/settings.hpp"

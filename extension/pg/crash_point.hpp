@@ -12,10 +12,10 @@
 #define CRASH_POINT(name)                                                                          \
     ::stacksaga::pg::pass_crash_point(::stacksaga::pg::known_crash_point(name))
 
-#include "pg/pg.hpp"
-
 #include <array>
 #include <string_view>
+
+#include "pg/pg.hpp"
 
 namespace stacksaga::pg {
 

@@ -1,50 +1,28 @@
-// The only place that includes PostgreSQL's headers. Core and std headers come before them, since
-// postgres.h changes what some of those mean; so whoever includes this one gets them all, in order.
+// The only place that includes PostgreSQL's headers. Their macros change what std's headers mean,
+// so all of those that the extension uses come before them here.
 #pragma once
-
-#include "core/claim_order.hpp"
-#include "core/claim_rate.hpp"
-#include "core/classify.hpp"
-#include "core/definition.hpp"
-#include "core/instant.hpp"
-#include "core/item_order.hpp"
-#include "core/length.hpp"
-#include "core/local_time.hpp"
-#include "core/message_state.hpp"
-#include "core/node_state.hpp"
-#include "core/partition.hpp"
-#include "core/retry.hpp"
-#include "core/ring.hpp"
-#include "core/ring_settings.hpp"
-#include "core/saga_answers.hpp"
-#include "core/saga_children.hpp"
-#include "core/saga_operators.hpp"
-#include "core/saga_state.hpp"
-#include "core/schedule_run.hpp"
-#include "core/search_start.hpp"
-#include "core/snapshot_window.hpp"
-#include "core/spread.hpp"
-#include "core/step_kind.hpp"
-#include "core/token.hpp"
-#include "core/window.hpp"
-#include "core/work_purpose.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
+#include <cmath>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <dlfcn.h>
 #include <limits>
 #include <new>
 #include <optional>
+#include <signal.h>
 #include <span>
 #include <string_view>
-#include <type_traits>
-#include <utility>
-
-#include <dlfcn.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 extern "C" {
 #include "postgres.h"

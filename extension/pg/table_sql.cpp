@@ -1,10 +1,9 @@
 // The operations of a Table through SQL, which is made from its description: for a table that
 // somebody has changed so that it cannot be accessed directly. Rows are known by their primary key.
-#include "pg/table_state.hpp"
-
 #include "pg/function.hpp"
 #include "pg/scope.hpp"
 #include "pg/shard_lock.hpp"
+#include "pg/table_state.hpp"
 
 namespace stacksaga::pg {
 

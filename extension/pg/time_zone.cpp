@@ -1,5 +1,8 @@
 #include "pg/time_zone.hpp"
 
+#include "core/instant.hpp"
+#include "core/local_time.hpp"
+
 namespace stacksaga::pg {
 
 namespace {

@@ -1,5 +1,7 @@
 // PostgreSQL's time zones, as core/local_time.hpp asks them.
 #pragma once
+#include "core/local_time.hpp"
+
 #include "pg/pg.hpp"
 
 namespace stacksaga::pg {

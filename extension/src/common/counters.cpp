@@ -1,5 +1,7 @@
 #include "src/common/counters.hpp"
 
+#include "core/saga_state.hpp"
+
 #include "pg/function.hpp"
 #include "pg/result.hpp"
 #include "src/common/counter_file.hpp"

@@ -6,6 +6,8 @@
 // subtransaction or transaction that rolls it back. On another server the counters begin at 0,
 // which Prometheus treats as a reset.
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "pg/pg.hpp"
 
 namespace stacksaga {

@@ -1,6 +1,9 @@
-#include "core/invisible.hpp"
-
 #include "src/common/limits.hpp"
+
+#include "core/classify.hpp"
+#include "core/invisible.hpp"
+#include "core/length.hpp"
+#include "core/spread.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"

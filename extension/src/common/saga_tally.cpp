@@ -1,5 +1,7 @@
 #include "src/common/saga_tally.hpp"
 
+#include "core/saga_state.hpp"
+
 #include "pg/citus.hpp"
 #include "pg/clock.hpp"
 #include "pg/function.hpp"

@@ -1,7 +1,7 @@
+#include "src/dedupe/begun_keys.hpp"
+
 #include "core/idempotency_state.hpp"
 #include "core/token.hpp"
-
-#include "src/dedupe/begun_keys.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"

@@ -1,6 +1,7 @@
-#include "core/token.hpp"
-
 #include "src/dedupe/dedupe.hpp"
+
+#include "core/length.hpp"
+#include "core/token.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/settings.hpp"

@@ -1,7 +1,7 @@
+#include "src/dedupe/idempotency.hpp"
+
 #include "core/idempotency_state.hpp"
 #include "core/token.hpp"
-
-#include "src/dedupe/idempotency.hpp"
 
 #include "pg/result.hpp"
 

@@ -1,6 +1,7 @@
 // The table of idempotency keys, and what its functions share.
 #pragma once
 #include "core/idempotency_state.hpp"
+#include "core/length.hpp"
 #include "core/token.hpp"
 
 #include "pg/clock.hpp"

@@ -1,6 +1,7 @@
-#include "core/retry.hpp"
-
 #include "src/dedupe/retry_window.hpp"
+
+#include "core/length.hpp"
+#include "core/retry.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"

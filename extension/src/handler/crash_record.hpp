@@ -15,6 +15,7 @@
 #include "core/partition.hpp"
 #include "core/saga_state.hpp"
 #include "core/snapshot_window.hpp"
+
 #include "pg/pg.hpp"
 
 namespace stacksaga {

@@ -1,5 +1,7 @@
 #include "src/handler/function_ref.hpp"
 
+#include "core/length.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/function.hpp"
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "core/classify.hpp"
 #include "core/retry.hpp"
+
 #include "pg/pg.hpp"
 #include "pg/query.hpp"
 

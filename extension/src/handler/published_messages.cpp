@@ -1,6 +1,7 @@
-#include "core/published_count.hpp"
-
 #include "src/handler/published_messages.hpp"
+
+#include "core/published_count.hpp"
+#include "core/saga.hpp"
 
 #include "src/common/limits.hpp"
 #include "src/handler/running_handler.hpp"

@@ -2,6 +2,7 @@
 // say which saga a message is of, and forgets it when it was delivered.
 #pragma once
 #include "core/saga.hpp"
+
 #include "pg/pg.hpp"
 
 namespace stacksaga {

@@ -1,4 +1,7 @@
 // How far a subscription lags.
+#include "core/partition.hpp"
+#include "core/snapshot_window.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"

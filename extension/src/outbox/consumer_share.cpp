@@ -1,8 +1,7 @@
 #include "core/consumer_share.hpp"
 
-#include "src/outbox/consumer_share.hpp"
-
 #include "src/common/counter_file.hpp"
+#include "src/outbox/consumer_share.hpp"
 
 namespace stacksaga {
 

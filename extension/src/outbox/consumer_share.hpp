@@ -5,6 +5,8 @@
 // looks through all of them, whose number is fixed. A place that is lost or counted twice for a
 // moment makes shares larger or smaller, and nothing wrong.
 #pragma once
+#include "core/partition.hpp"
+
 #include "src/outbox/position.hpp"
 #include "src/outbox/subscription.hpp"
 

@@ -1,4 +1,8 @@
 // What operators do about dead messages: redrive one or many, discard one.
+#include "core/message_state.hpp"
+#include "core/spread.hpp"
+#include "core/token.hpp"
+
 #include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"

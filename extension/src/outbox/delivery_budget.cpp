@@ -1,5 +1,7 @@
 #include "src/outbox/delivery_budget.hpp"
 
+#include "core/partition.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
 #include "src/outbox/delivery_owner.hpp"

@@ -1,5 +1,9 @@
 #include "src/outbox/delivery_call.hpp"
 
+#include "core/classify.hpp"
+#include "core/saga_state.hpp"
+#include "core/snapshot_window.hpp"
+
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/common/limits.hpp"

@@ -1,5 +1,8 @@
 #include "src/outbox/delivery_fit.hpp"
 
+#include "core/retry.hpp"
+#include "core/saga_state.hpp"
+
 #include "pg/function.hpp"
 #include "src/common/sent_text.hpp"
 #include "src/handler/handler_error.hpp"

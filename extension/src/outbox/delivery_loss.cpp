@@ -1,6 +1,7 @@
-#include "core/batch_room.hpp"
-
 #include "src/outbox/delivery_loss.hpp"
+
+#include "core/batch_room.hpp"
+#include "core/message_state.hpp"
 
 #include "pg/crash_point.hpp"
 #include "pg/query.hpp"

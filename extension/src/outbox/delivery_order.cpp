@@ -1,5 +1,8 @@
 #include "src/outbox/delivery_order.hpp"
 
+#include "core/message_state.hpp"
+#include "core/token.hpp"
+
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
 #include "pg/query.hpp"

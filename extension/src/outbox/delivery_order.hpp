@@ -4,6 +4,9 @@
 // A key is known by its token: two keys with the same token wait for each other. Nothing here reads
 // more of a key than it changes: its backlog may be as long as the log.
 #pragma once
+#include "core/message_state.hpp"
+#include "core/token.hpp"
+
 #include "src/outbox/delivery_row.hpp"
 
 namespace stacksaga {

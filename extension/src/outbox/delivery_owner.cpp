@@ -1,5 +1,7 @@
 #include "src/outbox/delivery_owner.hpp"
 
+#include "core/partition.hpp"
+
 #include "pg/crash_point.hpp"
 #include "pg/query.hpp"
 #include "src/ring/fence.hpp"

@@ -1,5 +1,7 @@
 #include "src/outbox/delivery_part.hpp"
 
+#include "core/snapshot_window.hpp"
+
 #include "src/outbox/delivery_fit.hpp"
 #include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/log_tick.hpp"

@@ -1,5 +1,7 @@
 // What one partition gives to a batch: due retries, and new messages of the log.
 #pragma once
+#include "core/snapshot_window.hpp"
+
 #include "src/outbox/delivery_retry.hpp"
 #include "src/outbox/message_ids.hpp"
 #include "src/outbox/position.hpp"

@@ -1,6 +1,8 @@
-#include "core/batch_room.hpp"
-
 #include "src/outbox/delivery_poll.hpp"
+
+#include "core/batch_room.hpp"
+#include "core/partition.hpp"
+#include "core/snapshot_window.hpp"
 
 #include "src/outbox/delivery_loss.hpp"
 #include "src/outbox/delivery_owner.hpp"

@@ -1,6 +1,8 @@
 // What a consumer gets next: messages of one or more partitions of a subscription, due retries and
 // new ones of the log, in the order of their delivery.
 #pragma once
+#include "core/snapshot_window.hpp"
+
 #include "src/outbox/consumer_share.hpp"
 #include "src/outbox/delivery_retry.hpp"
 #include "src/outbox/position.hpp"

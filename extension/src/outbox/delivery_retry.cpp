@@ -1,5 +1,9 @@
 #include "src/outbox/delivery_retry.hpp"
 
+#include "core/message_state.hpp"
+#include "core/retry.hpp"
+#include "core/saga_state.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/function.hpp"

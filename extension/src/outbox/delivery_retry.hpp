@@ -9,6 +9,8 @@
 // In that order a held message has only held ones and ones in their pauses behind it, and a message
 // that failed behind another is held when it is due.
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "src/outbox/delivery_order.hpp"
 
 namespace stacksaga {

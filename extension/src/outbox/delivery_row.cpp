@@ -1,5 +1,8 @@
 #include "src/outbox/delivery_row.hpp"
 
+#include "core/message_state.hpp"
+#include "core/token.hpp"
+
 #include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"

@@ -1,6 +1,9 @@
 // Rows of message_retry and dead_message, read as messages and written with the states that
 // core/message_state.hpp names.
 #pragma once
+#include "core/message_state.hpp"
+#include "core/token.hpp"
+
 #include "src/handler/handler_error.hpp"
 #include "src/outbox/position.hpp"
 #include "src/outbox/subscription.hpp"

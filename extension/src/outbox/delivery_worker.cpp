@@ -1,5 +1,7 @@
 #include "src/outbox/delivery_worker.hpp"
 
+#include "core/partition.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/query.hpp"

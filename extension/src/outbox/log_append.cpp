@@ -7,6 +7,8 @@
 // indexes get their entries, also those that a user added.
 #include "src/outbox/log_append.hpp"
 
+#include "core/partition.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/crash_point.hpp"

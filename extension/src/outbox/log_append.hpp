@@ -1,5 +1,7 @@
 // Appending to the log.
 #pragma once
+#include "core/token.hpp"
+
 #include "src/outbox/outbox.hpp"
 
 namespace stacksaga {

@@ -1,5 +1,8 @@
 #include "src/outbox/log_generation.hpp"
 
+#include "core/partition.hpp"
+#include "core/snapshot_window.hpp"
+
 #include "pg/attempt.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"

@@ -6,6 +6,10 @@
 // they have smaller numbers.
 #include "src/outbox/log_read.hpp"
 
+#include "core/partition.hpp"
+#include "core/snapshot_window.hpp"
+#include "core/token.hpp"
+
 #include "pg/function.hpp"
 #include "src/outbox/log_table.hpp"
 #include "src/outbox/log_tick.hpp"

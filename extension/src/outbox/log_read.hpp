@@ -1,6 +1,9 @@
 // Reading the log: the messages of partitions behind their positions, window by window.
 #pragma once
 #include "core/message_state.hpp"
+#include "core/partition.hpp"
+#include "core/snapshot_window.hpp"
+#include "core/token.hpp"
 
 #include "src/outbox/log_tick.hpp"
 #include "src/outbox/outbox.hpp"

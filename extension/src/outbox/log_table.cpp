@@ -1,5 +1,7 @@
 #include "src/outbox/log_table.hpp"
 
+#include "core/token.hpp"
+
 #include "pg/compat.hpp"
 #include "pg/lookup.hpp"
 #include "pg/relation_change.hpp"

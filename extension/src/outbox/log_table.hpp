@@ -1,6 +1,9 @@
 // The tables of the log, read by their indexes without the planner: a plan that was made while they
 // were small, or just truncated, must not read them from end to end when they are large.
 #pragma once
+#include "core/partition.hpp"
+#include "core/snapshot_window.hpp"
+
 #include "pg/index_walk.hpp"
 #include "src/outbox/log_read.hpp"
 #include "src/outbox/tables.hpp"

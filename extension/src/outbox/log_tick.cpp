@@ -1,5 +1,7 @@
 #include "src/outbox/log_tick.hpp"
 
+#include "core/snapshot_window.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/lookup.hpp"

@@ -1,5 +1,7 @@
 #include "src/outbox/position.hpp"
 
+#include "core/snapshot_window.hpp"
+
 #include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"

@@ -1,5 +1,7 @@
 // Positions: how far a subscription has read each partition, and which batch holds it.
 #pragma once
+#include "core/snapshot_window.hpp"
+
 #include "src/outbox/outbox.hpp"
 
 namespace stacksaga {

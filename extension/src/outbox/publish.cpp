@@ -1,5 +1,5 @@
 // publish and publish_batch: rows for the current generation of the log.
-#include "src/outbox/outbox.hpp"
+#include "core/token.hpp"
 
 #include "pg/array.hpp"
 #include "pg/clock.hpp"
@@ -13,6 +13,7 @@
 #include "src/handler/published_messages.hpp"
 #include "src/outbox/handled_topics.hpp"
 #include "src/outbox/log_append.hpp"
+#include "src/outbox/outbox.hpp"
 #include "src/ring/ring.hpp"
 #include "src/ring/token.hpp"
 

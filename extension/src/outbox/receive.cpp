@@ -4,6 +4,9 @@
 // (subscription_position). ack_messages() moves the positions on; when another session has written
 // a later version since, the lease is lost.
 #include "core/batch_room.hpp"
+#include "core/partition.hpp"
+#include "core/saga_state.hpp"
+#include "core/token.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"

@@ -1,6 +1,8 @@
 // Subscriptions as the rest reads them.
 #include "src/outbox/subscription.hpp"
 
+#include "core/snapshot_window.hpp"
+
 #include "pg/errors.hpp"
 #include "pg/query.hpp"
 #include "pg/settings.hpp"

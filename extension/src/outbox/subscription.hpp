@@ -1,5 +1,7 @@
 // Subscriptions: which messages a handler or a service gets, and how.
 #pragma once
+#include "core/snapshot_window.hpp"
+
 #include "src/handler/definer.hpp"
 #include "src/handler/function_ref.hpp"
 #include "src/outbox/log_read.hpp"

@@ -1,5 +1,7 @@
 #include "src/outbox/subscription_argument.hpp"
 
+#include "core/retry.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "src/common/limits.hpp"

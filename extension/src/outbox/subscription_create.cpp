@@ -1,4 +1,7 @@
 // create_subscription: a subscription is made, or repeated as it is.
+#include "core/partition.hpp"
+#include "core/snapshot_window.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"

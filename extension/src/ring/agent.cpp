@@ -1,11 +1,12 @@
 // node_agent and agent_slots: which agent a worker is assigned to, and which slots agents assign.
+#include "src/ring/agent.hpp"
+
+#include "core/assignment.hpp"
 #include "core/members.hpp"
 #include "core/node_state.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
 #include "core/slot_owner.hpp"
-
-#include "src/ring/agent.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"

@@ -1,7 +1,7 @@
+#include "src/ring/claimer.hpp"
+
 #include "core/murmur3.hpp"
 #include "core/node_state.hpp"
-
-#include "src/ring/claimer.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"

@@ -1,6 +1,7 @@
-#include "core/slot_owner.hpp"
-
 #include "src/ring/fence.hpp"
+
+#include "core/ring_settings.hpp"
+#include "core/slot_owner.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"

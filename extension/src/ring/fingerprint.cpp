@@ -1,7 +1,7 @@
+#include "src/ring/fingerprint.hpp"
+
 #include "core/json_numbers.hpp"
 #include "core/token.hpp"
-
-#include "src/ring/fingerprint.hpp"
 
 #include "pg/function.hpp"
 #include "pg/json_text.hpp"

@@ -1,6 +1,6 @@
-#include "core/token.hpp"
-
 #include "src/ring/key_lock.hpp"
+
+#include "core/token.hpp"
 
 namespace stacksaga {
 

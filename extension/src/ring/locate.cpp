@@ -1,5 +1,6 @@
 // locate: who owns a key.
 #include "core/ring.hpp"
+#include "core/token.hpp"
 #include "core/window.hpp"
 
 #include "pg/clock.hpp"

@@ -1,9 +1,9 @@
 // Nodes register, beat, drain and leave.
+#include "src/ring/node.hpp"
+
 #include "core/node_state.hpp"
 #include "core/ring_settings.hpp"
 #include "core/slot_owner.hpp"
-
-#include "src/ring/node.hpp"
 
 #include <cmath>
 

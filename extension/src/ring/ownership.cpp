@@ -1,8 +1,11 @@
-#include "core/members.hpp"
-#include "core/ring_settings.hpp"
-#include "core/sweep.hpp"
-
 #include "src/ring/ownership.hpp"
+
+#include "core/assignment.hpp"
+#include "core/members.hpp"
+#include "core/node_state.hpp"
+#include "core/ring_settings.hpp"
+#include "core/slot_owner.hpp"
+#include "core/sweep.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/query.hpp"

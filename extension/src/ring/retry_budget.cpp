@@ -1,11 +1,12 @@
 #include "core/retry_budget.hpp"
 
-#include "src/ring/retry_budget.hpp"
+#include "core/murmur3.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
 #include "pg/random.hpp"
 #include "pg/settings.hpp"
+#include "src/ring/retry_budget.hpp"
 
 namespace stacksaga {
 

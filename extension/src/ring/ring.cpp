@@ -1,7 +1,6 @@
 #include "core/ring.hpp"
-#include "core/ring_settings.hpp"
 
-#include "src/ring/ring.hpp"
+#include "core/ring_settings.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
@@ -12,6 +11,7 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "src/common/limits.hpp"
+#include "src/ring/ring.hpp"
 #include "src/ring/ring_settings.hpp"
 #include "src/ring/tables.hpp"
 

@@ -1,7 +1,10 @@
+#include "src/ring/ring_nodes.hpp"
+
+#include "core/assignment.hpp"
+#include "core/members.hpp"
 #include "core/node_state.hpp"
 #include "core/ring_settings.hpp"
-
-#include "src/ring/ring_nodes.hpp"
+#include "core/slot_owner.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/function.hpp"

@@ -1,8 +1,8 @@
 // create_ring and alter_ring: a ring's settings, checked and kept where they differ from the
 // defaults, so that pg_dump keeps those of the default ring too.
-#include "core/ring.hpp"
+#include "core/ring_settings.hpp"
 
-#include "src/ring/ring_settings.hpp"
+#include "core/ring.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
@@ -12,6 +12,7 @@
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
+#include "src/ring/ring_settings.hpp"
 
 namespace stacksaga {
 

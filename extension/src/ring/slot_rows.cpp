@@ -1,5 +1,7 @@
 #include "src/ring/slot_rows.hpp"
 
+#include "core/slot_owner.hpp"
+
 #include "pg/query.hpp"
 
 namespace stacksaga {

@@ -1,6 +1,6 @@
-#include "core/slot_owner.hpp"
-
 #include "src/ring/take_over.hpp"
+
+#include "core/slot_owner.hpp"
 
 #include "pg/attempt.hpp"
 #include "src/ring/fence.hpp"

@@ -1,13 +1,13 @@
 // The token ring's SQL functions: hashes, tokens, slots, equal parts, and the hash of ring_token.
 // All are IMMUTABLE and read no table.
 #include "core/token.hpp"
+
 #include "core/murmur3.hpp"
 #include "core/ring.hpp"
 
-#include "src/ring/token.hpp"
-
 #include "pg/function.hpp"
 #include "pg/result.hpp"
+#include "src/ring/token.hpp"
 
 namespace stacksaga {
 

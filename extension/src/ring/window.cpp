@@ -4,10 +4,13 @@
 // proposal in the row of each slot that is to get another owner (core/slot_owner.hpp); other slots
 // are not written.
 #include "core/window.hpp"
+
+#include "core/assignment.hpp"
 #include "core/members.hpp"
 #include "core/ring.hpp"
 #include "core/ring_settings.hpp"
 #include "core/slot_owner.hpp"
+#include "core/token.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"

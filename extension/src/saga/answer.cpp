@@ -1,4 +1,10 @@
 // What a service answers under its lease: complete_step, complete_steps, fail_step, extend_step.
+#include "core/length.hpp"
+#include "core/saga.hpp"
+#include "core/saga_answers.hpp"
+#include "core/saga_engine.hpp"
+#include "core/saga_state.hpp"
+
 #include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"

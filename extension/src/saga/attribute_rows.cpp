@@ -1,5 +1,9 @@
 #include "src/saga/attribute_rows.hpp"
 
+#include "core/murmur3.hpp"
+#include "core/saga_state.hpp"
+#include "core/token.hpp"
+
 #include "pg/function.hpp"
 #include "pg/scope.hpp"
 #include "src/ring/token.hpp"

@@ -1,6 +1,8 @@
 // The rows that sagas are found by their attributes with: one for each attribute, and none for a
 // saga without any.
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "src/saga/store.hpp"
 
 namespace stacksaga {

@@ -1,6 +1,11 @@
-#include "core/token.hpp"
-
 #include "src/saga/child.hpp"
+
+#include "core/length.hpp"
+#include "core/saga.hpp"
+#include "core/saga_children.hpp"
+#include "core/saga_state.hpp"
+#include "core/token.hpp"
+#include "core/work_purpose.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"

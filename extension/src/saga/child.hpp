@@ -5,6 +5,8 @@
 // child is to compensate (compensation_request). The worker that runs such a row reads what is
 // committed.
 #pragma once
+#include "core/saga.hpp"
+
 #include "pg/pg.hpp"
 #include "src/saga/store.hpp"
 

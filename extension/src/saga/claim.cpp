@@ -1,4 +1,10 @@
 // claim_steps: a service takes due queue steps under a lease.
+#include "core/saga.hpp"
+#include "core/saga_answers.hpp"
+#include "core/saga_engine.hpp"
+#include "core/saga_state.hpp"
+#include "core/work_purpose.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"

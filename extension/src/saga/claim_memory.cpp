@@ -1,5 +1,6 @@
 #include "src/saga/claim_memory.hpp"
 
+#include "core/claim_order.hpp"
 #include "core/murmur3.hpp"
 
 #include "pg/random.hpp"

@@ -1,6 +1,9 @@
 // What a session remembers of a queue that it claims from: where to begin to read, whose turn it
 // is. Only for speed and fairness: which steps may be claimed never depends on it.
 #pragma once
+#include "core/claim_order.hpp"
+#include "core/search_start.hpp"
+
 #include "pg/pg.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/session_probe.hpp"

@@ -1,5 +1,7 @@
 // Rows of work as the search for claimable steps reads them.
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
 #include "src/saga/claim_search.hpp"

@@ -10,6 +10,8 @@
 // the queue is shorter than that, they choose from all of it. A claimer that meets nobody takes the
 // oldest steps.
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "pg/pg.hpp"
 #include "src/ring/node.hpp"
 

@@ -1,6 +1,7 @@
-#include "core/list.hpp"
-
 #include "src/saga/claim_turns.hpp"
+
+#include "core/claim_order.hpp"
+#include "core/list.hpp"
 
 #include "pg/random.hpp"
 #include "src/saga/queue_limits.hpp"

@@ -1,5 +1,7 @@
 // What a queue holds for its waiters: due steps that its limits let through, and the instant at
 // which there may be more.
+#include "core/claim_order.hpp"
+
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "src/saga/claim_turns.hpp"

@@ -1,5 +1,6 @@
 #include "src/saga/contradiction.hpp"
 
+#include "core/saga_state.hpp"
 #include "core/token.hpp"
 
 #include "pg/clock.hpp"

@@ -6,6 +6,7 @@
 // move what is there to table saga_contradiction. doctor() shows both.
 #pragma once
 #include "core/saga_state.hpp"
+
 #include "pg/pg.hpp"
 
 namespace stacksaga {

@@ -2,6 +2,8 @@
 //
 // The SQL face hands a definition over as jsonb: one text decides whether it is new, and composite
 // parameters never meet a saved plan.
+#include "core/step_kind.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"

@@ -1,13 +1,14 @@
-#include "src/outbox/outbox.hpp"
-
 #include "src/saga/define_step.hpp"
 
+#include "core/length.hpp"
 #include "core/retry.hpp"
+#include "core/step_kind.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "src/common/limits.hpp"
+#include "src/outbox/outbox.hpp"
 
 namespace stacksaga {
 

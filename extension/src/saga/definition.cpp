@@ -1,4 +1,6 @@
-#include "src/saga/definition.hpp"
+#include "core/definition.hpp"
+
+#include "core/step_kind.hpp"
 
 #include "pg/citus.hpp"
 #include "pg/clock.hpp"
@@ -10,6 +12,7 @@
 #include "pg/relation_change.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/saga/definition.hpp"
 #include "src/saga/local_oids.hpp"
 #include "src/saga/tables.hpp"
 

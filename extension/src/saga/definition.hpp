@@ -1,6 +1,10 @@
 // Saga definitions as the engine reads them: loaded once per session and version. All of a version
 // but its definer and the identity of its functions is immutable.
 #pragma once
+#include "core/definition.hpp"
+#include "core/saga_state.hpp"
+#include "core/step_kind.hpp"
+
 #include "pg/pg.hpp"
 #include "src/handler/definer.hpp"
 #include "src/handler/function_ref.hpp"

@@ -1,6 +1,9 @@
 // explain_retries: what the retries of a saga's steps add up to, with those of clients and brokers
 // around it, and whether the dedupe window outlasts them.
+#include "core/definition.hpp"
+#include "core/length.hpp"
 #include "core/retry.hpp"
+#include "core/step_kind.hpp"
 
 #include "pg/array.hpp"
 #include "pg/clock.hpp"

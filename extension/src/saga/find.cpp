@@ -1,4 +1,6 @@
 // find_sagas: which sagas a filter accepts, newest first, and what is said of each.
+#include "core/saga_state.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"

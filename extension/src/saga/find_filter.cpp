@@ -1,5 +1,7 @@
 #include "src/saga/find_filter.hpp"
 
+#include "core/saga_state.hpp"
+
 #include "src/common/limits.hpp"
 #include "src/saga/attribute_rows.hpp"
 #include "src/saga/tables.hpp"

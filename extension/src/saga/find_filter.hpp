@@ -1,5 +1,7 @@
 // What find_sagas() is asked for: the arguments, checked, and whether a saga's row is asked for.
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "pg/function.hpp"
 
 namespace stacksaga {

@@ -1,5 +1,7 @@
 #include "src/saga/find_walk.hpp"
 
+#include "core/saga_state.hpp"
+
 #include "src/saga/tables.hpp"
 
 namespace stacksaga {

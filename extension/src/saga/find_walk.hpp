@@ -5,6 +5,8 @@
 // done when it has found a page, or all there is; which of several is done first depends on what is
 // rare, so they take turns.
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "pg/leaf_walk.hpp"
 #include "src/saga/find_filter.hpp"
 

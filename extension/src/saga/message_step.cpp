@@ -1,13 +1,17 @@
-#include "core/token.hpp"
+#include "src/saga/message_step.hpp"
 
-#include "src/outbox/outbox.hpp"
+#include "core/length.hpp"
+#include "core/saga.hpp"
+#include "core/saga_engine.hpp"
+#include "core/saga_state.hpp"
+#include "core/token.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/function.hpp"
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
-#include "src/saga/message_step.hpp"
+#include "src/outbox/outbox.hpp"
 #include "src/saga/step_call.hpp"
 #include "src/saga/step_results.hpp"
 

@@ -1,6 +1,8 @@
 // A step whose call is a message: published as a command, answered with complete_step() or
 // fail_step() under the lease that the message carries.
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "src/saga/store.hpp"
 
 namespace stacksaga {

@@ -2,6 +2,11 @@
 // with the role that took it, the instant and the reason.
 #include "src/saga/operate.hpp"
 
+#include "core/saga.hpp"
+#include "core/saga_operators.hpp"
+#include "core/saga_state.hpp"
+#include "core/step_kind.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"

@@ -1,6 +1,7 @@
 // What operators do to sagas, one (operate.cpp) or many (operate_many.cpp) at a time.
 #pragma once
 #include "core/saga_state.hpp"
+
 #include "pg/pg.hpp"
 
 namespace stacksaga {

@@ -3,6 +3,9 @@
 //
 //   SELECT * FROM stacksaga.cancel_sagas(ARRAY(SELECT saga_id FROM stacksaga.sagas WHERE ...),
 //   'why')
+#include "core/saga_state.hpp"
+#include "core/spread.hpp"
+
 #include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"

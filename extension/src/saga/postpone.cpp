@@ -1,5 +1,10 @@
 #include "src/saga/postpone.hpp"
 
+#include "core/murmur3.hpp"
+#include "core/retry.hpp"
+#include "core/token.hpp"
+#include "core/work_purpose.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/query.hpp"
 #include "pg/random.hpp"

@@ -1,6 +1,8 @@
-#include "core/murmur3.hpp"
-
 #include "src/saga/queue_limits.hpp"
+
+#include "core/claim_rate.hpp"
+#include "core/length.hpp"
+#include "core/murmur3.hpp"
 
 #include "pg/array.hpp"
 #include "pg/attempt.hpp"

@@ -3,6 +3,9 @@
 // The rows stay, for retention, statistics and the identity: the same key with the same input still
 // finds the saga, since the fingerprint of the input stays. Rows of the outbox, of idempotency keys
 // and of other sagas are not touched: they are not the saga's.
+#include "core/saga_state.hpp"
+#include "core/token.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"

@@ -1,5 +1,10 @@
 // What became of a saga: saga_result and await_saga.
 #include "pg/result.hpp"
+
+#include "core/length.hpp"
+#include "core/saga_state.hpp"
+#include "core/token.hpp"
+
 #include "pg/client.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"

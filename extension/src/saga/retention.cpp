@@ -1,5 +1,9 @@
 #include "src/saga/retention.hpp"
 
+#include "core/saga_state.hpp"
+#include "core/step_kind.hpp"
+#include "core/token.hpp"
+
 #include "pg/citus.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"

@@ -1,5 +1,7 @@
 #include "src/saga/saga_change.hpp"
 
+#include "core/saga_state.hpp"
+
 #include "pg/errors.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"

@@ -1,4 +1,10 @@
 // signal_saga: what a signal step waits for.
+#include "core/definition.hpp"
+#include "core/saga.hpp"
+#include "core/saga_engine.hpp"
+#include "core/saga_state.hpp"
+#include "core/step_kind.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"

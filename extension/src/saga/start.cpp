@@ -1,8 +1,11 @@
 // start_saga and start_sagas: the identity of a saga and its first stage.
-#include "core/ring.hpp"
-#include "core/token.hpp"
-
 #include "src/saga/start.hpp"
+
+#include "core/length.hpp"
+#include "core/ring.hpp"
+#include "core/saga_engine.hpp"
+#include "core/saga_state.hpp"
+#include "core/token.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"

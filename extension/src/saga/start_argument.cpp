@@ -1,5 +1,7 @@
 #include "src/saga/start_argument.hpp"
 
+#include "core/saga_state.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "src/common/limits.hpp"

@@ -1,5 +1,7 @@
 #include "src/saga/step_call.hpp"
 
+#include "core/saga_state.hpp"
+
 #include "pg/function.hpp"
 #include "src/common/limits.hpp"
 

@@ -1,5 +1,7 @@
 // The call of a step: what its function, or the service that claims it, is called with.
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "src/handler/handler.hpp"
 #include "src/saga/definition.hpp"
 

@@ -1,6 +1,8 @@
 // sql_step, queue_step and their like: each makes a stacksaga.step_definition of its arguments.
 //
 // They run with the caller's search_path where they look up names of functions in it.
+#include "core/step_kind.hpp"
+
 #include "pg/function.hpp"
 #include "pg/query.hpp"
 #include "src/handler/handler.hpp"

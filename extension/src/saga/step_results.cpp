@@ -1,5 +1,7 @@
 #include "src/saga/step_results.hpp"
 
+#include "core/saga.hpp"
+
 #include "pg/function.hpp"
 #include "pg/scope.hpp"
 

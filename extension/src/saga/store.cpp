@@ -1,6 +1,10 @@
 #include "src/saga/store.hpp"
 
+#include "core/list.hpp"
+#include "core/saga.hpp"
+#include "core/saga_state.hpp"
 #include "core/token.hpp"
+#include "core/work_purpose.hpp"
 
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"

@@ -4,6 +4,11 @@
 // change it follow each other. Its changes lie in memory until write_saga(): rows of work that come
 // and go meanwhile, and statuses that are passed through, are never written.
 #pragma once
+#include "core/list.hpp"
+#include "core/saga.hpp"
+#include "core/saga_state.hpp"
+#include "core/work_purpose.hpp"
+
 #include "pg/table.hpp"
 #include "src/saga/definition.hpp"
 #include "src/saga/saga_traits.hpp"

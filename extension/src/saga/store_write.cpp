@@ -1,6 +1,10 @@
 // What the engine decided, as rows: markers first, what other sagas hear of it last.
 
-#include "src/saga/store.hpp"
+#include "core/claim_order.hpp"
+#include "core/list.hpp"
+#include "core/saga.hpp"
+#include "core/saga_state.hpp"
+#include "core/work_purpose.hpp"
 
 #include "pg/crash_point.hpp"
 #include "pg/query.hpp"
@@ -13,6 +17,7 @@
 #include "src/saga/child.hpp"
 #include "src/saga/operate.hpp"
 #include "src/saga/queue_limits.hpp"
+#include "src/saga/store.hpp"
 #include "src/saga/tables.hpp"
 
 namespace stacksaga {

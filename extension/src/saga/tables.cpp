@@ -1,6 +1,9 @@
 
 #include "src/saga/tables.hpp"
 
+#include "core/claim_order.hpp"
+#include "core/work_purpose.hpp"
+
 #include "src/handler/catalog_watch.hpp"
 #include "src/saga/saga_change.hpp"
 

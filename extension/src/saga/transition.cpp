@@ -1,4 +1,6 @@
 // The state machines as SQL sees them: dumped as rows, and enforced against direct UPDATEs.
+#include "core/saga_state.hpp"
+
 #include "pg/errors.hpp"
 #include "pg/function.hpp"
 #include "pg/result.hpp"

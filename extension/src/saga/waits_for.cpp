@@ -1,6 +1,8 @@
-#include "core/murmur3.hpp"
-
 #include "src/saga/waits_for.hpp"
+
+#include "core/murmur3.hpp"
+#include "core/saga_state.hpp"
+#include "core/step_kind.hpp"
 
 #include "pg/function.hpp"
 #include "src/common/limits.hpp"

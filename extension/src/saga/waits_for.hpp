@@ -1,5 +1,7 @@
 // What a saga waits for, in words: the same in find_sagas() and at the end of saga_timeline().
 #pragma once
+#include "core/saga_state.hpp"
+
 #include "pg/query.hpp"
 #include "src/saga/definition.hpp"
 

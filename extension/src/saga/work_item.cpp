@@ -1,5 +1,14 @@
 #include "src/saga/work_item.hpp"
 
+#include "core/classify.hpp"
+#include "core/length.hpp"
+#include "core/saga.hpp"
+#include "core/saga_children.hpp"
+#include "core/saga_engine.hpp"
+#include "core/saga_state.hpp"
+#include "core/step_kind.hpp"
+#include "core/work_purpose.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"

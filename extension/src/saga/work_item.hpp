@@ -1,5 +1,8 @@
 // One due item of work, as workers and run_pending() do it.
 #pragma once
+#include "core/saga_state.hpp"
+#include "core/work_purpose.hpp"
+
 #include "src/handler/handler_error.hpp"
 #include "src/saga/store.hpp"
 

@@ -1,5 +1,9 @@
 #include "src/schedule/firing.hpp"
 
+#include "core/retry.hpp"
+#include "core/saga_state.hpp"
+#include "core/schedule_run.hpp"
+
 #include "pg/attempt.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"

@@ -1,5 +1,9 @@
 #include "src/schedule/recurrence.hpp"
 
+#include "core/cron.hpp"
+#include "core/instant.hpp"
+#include "core/local_time.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"

@@ -1,5 +1,7 @@
 // When a schedule runs: a cron expression in a time zone.
 #pragma once
+#include "core/cron.hpp"
+
 #include "pg/time_zone.hpp"
 
 namespace stacksaga {

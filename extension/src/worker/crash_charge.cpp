@@ -1,5 +1,12 @@
 #include "src/worker/crash_charge.hpp"
 
+#include "core/saga.hpp"
+#include "core/saga_engine.hpp"
+#include "core/saga_state.hpp"
+#include "core/snapshot_window.hpp"
+#include "core/token.hpp"
+#include "core/work_purpose.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/query.hpp"

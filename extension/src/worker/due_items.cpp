@@ -1,6 +1,11 @@
 // The items of a worker's turn: which one is next, and what becomes of it.
 #include "src/worker/due_items.hpp"
 
+#include "core/claim_order.hpp"
+#include "core/item_order.hpp"
+#include "core/token.hpp"
+#include "core/work_purpose.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/query.hpp"

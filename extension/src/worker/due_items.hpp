@@ -1,5 +1,7 @@
 // The items of a worker's turn, as run_batch() runs them.
 #pragma once
+#include "core/claim_order.hpp"
+
 #include "src/handler/batch.hpp"
 #include "src/worker/item_search.hpp"
 

@@ -1,5 +1,9 @@
 // Due rows of work as a search has found them, rank by rank.
 #pragma once
+#include "core/claim_order.hpp"
+#include "core/item_order.hpp"
+#include "core/saga_state.hpp"
+
 #include "src/saga/tables.hpp"
 #include "src/saga/work_item.hpp"
 

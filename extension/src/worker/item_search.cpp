@@ -1,5 +1,9 @@
 #include "src/worker/item_search.hpp"
 
+#include "core/claim_order.hpp"
+#include "core/saga_state.hpp"
+#include "core/work_purpose.hpp"
+
 #include "pg/query.hpp"
 #include "pg/settings.hpp"
 #include "src/ring/ring.hpp"

@@ -5,6 +5,8 @@
 // One descent of the index passes over all empty slots up to the next one that has a row, so an
 // idle worker needs about ten of them, whatever the number of slots.
 #pragma once
+#include "core/claim_order.hpp"
+
 #include "src/common/probe.hpp"
 #include "src/ring/node.hpp"
 #include "src/worker/found_items.hpp"

@@ -1,6 +1,10 @@
 #include "src/worker/pending_search.hpp"
 
+#include "core/claim_order.hpp"
+#include "core/item_order.hpp"
 #include "core/murmur3.hpp"
+#include "core/saga_state.hpp"
+#include "core/work_purpose.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/query.hpp"

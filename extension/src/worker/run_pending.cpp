@@ -1,4 +1,8 @@
 // run_pending: due work in the caller's transaction, for tests and for servers without the worker.
+#include "core/claim_order.hpp"
+#include "core/item_order.hpp"
+#include "core/search_start.hpp"
+
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/function.hpp"

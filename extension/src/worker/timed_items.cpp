@@ -1,5 +1,10 @@
 #include "src/worker/timed_items.hpp"
 
+#include "core/claim_order.hpp"
+#include "core/saga_state.hpp"
+#include "core/token.hpp"
+#include "core/work_purpose.hpp"
+
 #include "pg/attempt.hpp"
 #include "pg/clock.hpp"
 #include "pg/query.hpp"

@@ -6,17 +6,6 @@
 // supervisor starts it again, and a new process waits for those before it counts as a session.
 #include "core/ring_settings.hpp"
 
-#include "src/common/extension_lock.hpp"
-#include "src/common/loop_guard.hpp"
-#include "src/handler/crash_record.hpp"
-#include "src/handler/running_handler.hpp"
-#include "src/schedule/due_schedules.hpp"
-#include "src/worker/crash_charge.hpp"
-#include "src/worker/maintenance.hpp"
-#include "src/worker/poll.hpp"
-#include "src/worker/timekeeper.hpp"
-#include "src/worker/worker_process.hpp"
-
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/crash_point.hpp"
@@ -25,8 +14,18 @@
 #include "pg/scope.hpp"
 #include "pg/settings.hpp"
 #include "pg/transaction.hpp"
+#include "src/common/extension_lock.hpp"
+#include "src/common/loop_guard.hpp"
+#include "src/handler/crash_record.hpp"
+#include "src/handler/running_handler.hpp"
 #include "src/ring/ownership.hpp"
 #include "src/ring/ring_settings.hpp"
+#include "src/schedule/due_schedules.hpp"
+#include "src/worker/crash_charge.hpp"
+#include "src/worker/maintenance.hpp"
+#include "src/worker/poll.hpp"
+#include "src/worker/timekeeper.hpp"
+#include "src/worker/worker_process.hpp"
 
 extern "C" {
 extern PGDLLEXPORT void stacksaga_worker_main(Datum main_arg);

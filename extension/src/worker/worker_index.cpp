@@ -1,5 +1,7 @@
 #include "src/worker/worker_index.hpp"
 
+#include "core/saga_state.hpp"
+
 #include "pg/function.hpp"
 
 namespace stacksaga {
