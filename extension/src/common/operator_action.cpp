@@ -7,6 +7,7 @@
 #include "pg/settings.hpp"
 #include "src/common/caller.hpp"
 #include "src/common/kept_rows.hpp"
+#include "src/common/limits.hpp"
 
 namespace stacksaga {
 
@@ -43,6 +44,7 @@ struct Actions {
     }
 constinit std::array actions{ACTIONS("operator_action"), ACTIONS("schedule_action")};
 constexpr int32 actions_max = 100000;
+constexpr int reason_bytes_max = 4096;
 
 } // namespace
 
@@ -63,6 +65,12 @@ pg::Param handler_that_acts() {
 
 std::string_view object_text(const char *kind, std::string_view name) {
     return psprintf("%s %.*s", kind, static_cast<int>(name.size()), name.data());
+}
+
+std::string_view required_reason(const pg::Arguments &arguments, int i) {
+    const std::string_view reason = arguments.required_text(i, "reason");
+    check_length(reason, "reason", reason_bytes_max);
+    return reason;
 }
 
 void record_action(const OperatorAction &a) {

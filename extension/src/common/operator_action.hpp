@@ -1,6 +1,7 @@
 // Who does something to the installation, and for whom; and the record of what operators do, where
 // no other table holds it.
 #pragma once
+#include "pg/function.hpp"
 #include "pg/pg.hpp"
 #include "pg/query.hpp"
 
@@ -18,6 +19,9 @@ pg::Param handler_that_acts();
 
 /// "subscription mailer"; palloc'ed in the current context.
 std::string_view object_text(const char *kind, std::string_view name);
+
+/// The reason of an action, the argument `i`: SG400 when it is null, empty or too long.
+std::string_view required_reason(const pg::Arguments &arguments, int i);
 
 struct OperatorAction {
     std::string_view action;

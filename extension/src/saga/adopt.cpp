@@ -19,7 +19,6 @@
 #include "src/handler/handler_error.hpp"
 #include "src/ring/fence.hpp"
 #include "src/ring/ring_settings.hpp"
-#include "src/saga/operate.hpp"
 
 namespace stacksaga {
 
@@ -63,10 +62,9 @@ struct Adoption {
 Adoption adoption_arguments(const pg::Arguments &arguments) {
     Adoption a{arguments.required_text(0, "from_region"),
                arguments.required_text(1, "from_cluster"), arguments.required_text(2, "to_region"),
-               arguments.required_text(3, "to_cluster"), arguments.required_text(4, "reason")};
+               arguments.required_text(3, "to_cluster"), required_reason(arguments, 4)};
     check_ring_name(a.from_region, a.from_cluster);
     check_ring_name(a.to_region, a.to_cluster);
-    check_length(a.reason, "reason", reason_bytes_max);
     return a;
 }
 

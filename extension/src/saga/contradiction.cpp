@@ -13,7 +13,8 @@
 #include "src/common/counters.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/limits.hpp"
-#include "src/saga/operate.hpp"
+#include "src/common/operator_action.hpp"
+#include "src/saga/action_record.hpp"
 #include "src/saga/store.hpp"
 
 namespace stacksaga {
@@ -210,8 +211,7 @@ STACKSAGA_FUNCTION(acknowledge_contradiction) {
     pg::Arguments arguments(fcinfo);
     const pg_uuid_t id = arguments.required_uuid(0, "saga_id");
     const std::string_view name = arguments.required_text(1, "step");
-    const std::string_view reason = arguments.required_text(2, "reason");
-    check_length(reason, "reason", reason_bytes_max);
+    const std::string_view reason = required_reason(arguments, 2);
     pg::with_spi([&] {
         Saga &saga = require_saga(id, pg::clock_now());
         const Step *step = saga.definition->find(name);

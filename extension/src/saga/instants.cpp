@@ -4,15 +4,13 @@
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
-#include "src/saga/operate.hpp"
 
 namespace stacksaga {
 
 // record_reset(reason, detail) -> void
 STACKSAGA_FUNCTION(record_reset) {
     const pg::Arguments args(fcinfo);
-    const std::string_view reason = args.required_text(0, "reason");
-    check_length(reason, "reason", reason_bytes_max);
+    const std::string_view reason = required_reason(args, 0);
     if (!args.is_null(1))
         pg::with_spi([&] {
             record_action({.action = "reset",

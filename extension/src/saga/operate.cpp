@@ -15,6 +15,7 @@
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
+#include "src/saga/action_record.hpp"
 #include "src/saga/child.hpp"
 #include "src/saga/store.hpp"
 
@@ -23,15 +24,6 @@ namespace stacksaga {
 namespace {
 
 using core::Status;
-
-// Under the saga's lock, so numbers are given one at a time.
-constinit pg::Statement insert_action{
-    "INSERT INTO stacksaga.saga_action (saga_id, token, action_no, action, step_no, outcome, role,"
-    "       acted_at, status_before, status_after, reason, on_behalf_of, handler)"
-    " SELECT $1, $2::stacksaga.ring_token, coalesce(max(a.action_no), 0) + 1, $3, $4, $5,"
-    "        $6::name, $7, $8, $9, $10, $11, $12"
-    "   FROM stacksaga.saga_action a"
-    "  WHERE a.saga_id = $1 AND a.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
 [[noreturn]] void refuse(const Saga &saga, const char *action, const core::Refusal &refusal) {
     const auto text = [](std::string_view s) { return pnstrdup(s.data(), s.size()); };
@@ -99,12 +91,6 @@ E required_word(std::string_view text, const char *name, std::optional<E> (*find
     return *value;
 }
 
-std::string_view required_reason(const pg::Arguments &arguments, int i) {
-    std::string_view reason = arguments.required_text(i, "reason");
-    check_length(reason, "reason", reason_bytes_max);
-    return reason;
-}
-
 Datum operate_on(FunctionCallInfo fcinfo, Action action) {
     pg::Arguments arguments(fcinfo);
     pg_uuid_t id = arguments.required_uuid(0, "saga_id");
@@ -118,15 +104,6 @@ Datum operate_on(FunctionCallInfo fcinfo, Action action) {
 
 std::string_view name_of(Action action) {
     return action_rules[static_cast<size_t>(action)].name;
-}
-
-void write_action(const Saga &saga, const ActionRecord &r) {
-    insert_action.run(pg::param(saga.id), pg::param(saga.token), pg::param(r.action),
-                      r.step_no ? pg::param(*r.step_no) : pg::param_null(INT2OID),
-                      pg::param(r.outcome), pg::param(acting_role()), pg::param_time(saga.now),
-                      pg::param(core::name_of(r.status_before)),
-                      pg::param(core::name_of(saga.status())), pg::param(r.reason), on_behalf_of(),
-                      handler_that_acts());
 }
 
 Operated operate(const pg_uuid_t &id, const Operation &o) {

@@ -11,8 +11,6 @@ enum class Action : uint8_t { cancel, suspend, resume, retry };
 /// The action's name, as in cancel_saga().
 std::string_view name_of(Action action);
 
-inline constexpr int reason_bytes_max = 4096;
-
 struct Operation {
     Action action;
     std::string_view reason;
@@ -23,20 +21,6 @@ struct Operated {
     core::Status before;
     core::Status after;
 };
-
-struct Saga;
-
-/// What is kept of an action on a saga.
-struct ActionRecord {
-    std::string_view action;
-    core::Status status_before;
-    std::optional<std::string_view> reason;
-    std::optional<int16> step_no{};
-    std::optional<std::string_view> outcome{};
-};
-
-/// Records an action on a saga that is locked, with the acting role. Inside with_spi.
-void write_action(const Saga &saga, const ActionRecord &r);
 
 /// Locks the saga, does it and writes it down. SG404 when there is no such saga, SG409 when its
 /// status does not allow it. Inside with_spi.

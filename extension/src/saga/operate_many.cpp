@@ -13,6 +13,7 @@
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
 #include "src/saga/operate.hpp"
 
 namespace stacksaga {
@@ -94,8 +95,7 @@ std::span<pg_uuid_t> read_ids(const pg::Arguments &arguments) {
 Datum operate_on_many(FunctionCallInfo fcinfo, Action action) {
     pg::Arguments arguments(fcinfo);
     std::span<pg_uuid_t> ids = read_ids(arguments);
-    std::string_view reason = arguments.required_text(1, "reason");
-    check_length(reason, "reason", reason_bytes_max);
+    std::string_view reason = required_reason(arguments, 1);
     bool dry_run = arguments.required_bool(2, "dry_run");
     auto text = [](std::string_view s) { return pg::of(PointerGetDatum(pg::make_text(s))); };
     const int64 spread = PG_NARGS() > 3 ? spread_argument(arguments, 3) : 0;

@@ -10,7 +10,6 @@
 #include "src/common/operator_action.hpp"
 #include "src/common/queue_waiters.hpp"
 #include "src/ring/ring.hpp"
-#include "src/saga/operate.hpp"
 #include "src/saga/queue_limits.hpp"
 
 namespace stacksaga {
@@ -46,8 +45,7 @@ std::string_view queue_argument(const pg::Arguments &arguments) {
 }
 
 std::string_view reason_argument(const pg::Arguments &arguments) {
-    const std::string_view reason = arguments.required_text(1, "reason");
-    check_length(reason, "reason", reason_bytes_max);
+    const std::string_view reason = required_reason(arguments, 1);
     return reason;
 }
 

@@ -13,7 +13,8 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
-#include "src/saga/operate.hpp"
+#include "src/common/operator_action.hpp"
+#include "src/saga/action_record.hpp"
 #include "src/saga/store.hpp"
 
 namespace stacksaga {
@@ -93,8 +94,7 @@ void redact(const pg_uuid_t &id, std::string_view reason) {
 STACKSAGA_FUNCTION(redact_saga) {
     pg::Arguments arguments(fcinfo);
     const pg_uuid_t id = arguments.required_uuid(0, "saga_id");
-    const std::string_view reason = arguments.required_text(1, "reason");
-    check_length(reason, "reason", reason_bytes_max);
+    const std::string_view reason = required_reason(arguments, 1);
     pg::with_spi([&] { redact(id, reason); });
     PG_RETURN_VOID();
 }

@@ -12,7 +12,7 @@
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
 #include "src/common/limits.hpp"
-#include "src/saga/retention.hpp"
+#include "src/saga/start.hpp"
 
 namespace stacksaga {
 

@@ -19,6 +19,7 @@
 #include "src/ring/fingerprint.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/child.hpp"
+#include "src/saga/start.hpp"
 
 namespace stacksaga {
 
@@ -363,11 +364,6 @@ void forget_expired_keys(TimestampTz now, int64 limit, TimestampTz &from) {
 }
 
 } // namespace
-
-TimestampTz forgotten_until(TimestampTz now) {
-    const int seconds = pg::settings.key_retention;
-    return seconds < 0 ? DT_NOBEGIN : pg::time_plus(now, -int64{seconds} * USECS_PER_SEC);
-}
 
 int64 remove_expired_sagas(int32 ring_id, std::span<const int32> slots, int64 limit,
                            RetentionMemory &memory) {

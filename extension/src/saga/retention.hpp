@@ -18,9 +18,6 @@ struct RetentionMemory {
 };
 static_assert(std::is_trivially_destructible_v<RetentionMemory>);
 
-/// Keys that are kept since this instant or longer are forgotten; DT_NOBEGIN: none is.
-TimestampTz forgotten_until(TimestampTz now);
-
 /// Removes up to about `limit` sagas of these slots whose retention is over, oldest first in each
 /// slot; those that somebody holds are left for a call with a fresh memory. Returns how many it
 /// removed. Inside with_spi.

@@ -2,16 +2,25 @@
 
 #include "core/saga_state.hpp"
 
+#include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/query.hpp"
+#include "pg/scope.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/saga/attribute_rows.hpp"
-#include "src/saga/parked.hpp"
 #include "src/saga/tables.hpp"
 
 namespace stacksaga {
 
 namespace {
+
+constinit pg::Statement insert_parked{
+    "INSERT INTO stacksaga.parked_saga VALUES ($1, $2::stacksaga.ring_token, $3)"
+    " ON CONFLICT (saga_id, token) DO UPDATE SET since = excluded.since"};
+constinit pg::Statement delete_parked{
+    "DELETE FROM stacksaga.parked_saga"
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
 void require_allowed(const SagaChange &c) {
     if (core::may_change(c.from, c.from_direction, c.to, c.to_direction, c.is_child))
@@ -38,6 +47,20 @@ void count(const SagaChange &c) {
         count_event(Counter::sagas_failed);
     else if (c.to == core::Status::parked)
         count_event(Counter::sagas_parked);
+}
+
+/// Writes into the list of parked sagas that the saga is parked from now on, or is not any more.
+void note_parked(const pg_uuid_t &saga_id, int64 saga_token, bool is_parked) {
+    const pg::Param id = pg::param(saga_id);
+    const pg::Param token = pg::param(saga_token);
+    pg::as_owner([&] {
+        pg::with_spi([&] {
+            if (is_parked)
+                insert_parked.touch(id, token, pg::param_time(pg::clock_now()));
+            else
+                delete_parked.touch(id, token);
+        });
+    });
 }
 
 core::Status status_in(const pg::TableRow &row) {

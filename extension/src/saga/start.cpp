@@ -14,11 +14,11 @@
 #include "pg/random.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
+#include "pg/settings.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/fingerprint.hpp"
 #include "src/saga/attribute_rows.hpp"
-#include "src/saga/retention.hpp"
 #include "src/saga/start_argument.hpp"
 #include "src/saga/tables.hpp"
 
@@ -257,6 +257,11 @@ bool insert_row(const NewSaga &n, const Saga &saga) {
 }
 
 } // namespace
+
+TimestampTz forgotten_until(TimestampTz now) {
+    const int seconds = pg::settings.key_retention;
+    return seconds < 0 ? DT_NOBEGIN : pg::time_plus(now, -int64{seconds} * USECS_PER_SEC);
+}
 
 bool insert_saga(const NewSaga &n) {
     Saga &saga = make_saga(n.id, *n.definition, n.now);

@@ -28,4 +28,8 @@ struct NewSaga {
 /// transaction that inserts the same id. Inside with_spi.
 bool insert_saga(const NewSaga &saga);
 
+/// Keys of removed sagas that are kept since this instant or longer are forgotten; DT_NOBEGIN: none
+/// is.
+TimestampTz forgotten_until(TimestampTz now);
+
 } // namespace stacksaga

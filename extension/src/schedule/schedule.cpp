@@ -15,7 +15,6 @@
 #include "src/ring/ring.hpp"
 #include "src/ring/token.hpp"
 #include "src/saga/definition.hpp"
-#include "src/saga/operate.hpp"
 #include "src/schedule/recurrence.hpp"
 
 namespace stacksaga {
@@ -186,12 +185,6 @@ void require_paused(std::string_view name, const pg::Rows &rows, bool is_wanted)
                            clip(name)),
                     errdetail(is_wanted ? "It goes on as before." : "It stays paused."),
                     errhint("The view stacksaga.schedules shows which schedules are paused.")));
-}
-
-std::string_view required_reason(const pg::Arguments &arguments, int i) {
-    const std::string_view reason = arguments.required_text(i, "reason");
-    check_length(reason, "reason", reason_bytes_max);
-    return reason;
 }
 
 } // namespace
