@@ -1,6 +1,7 @@
 # stacksaga: one PostgreSQL extension and one daemon, built and tested from here.
 #
 #   make              build the extension            make install [DESTDIR=...]   install it
+#                     (PCH=no: without precompiled headers)
 #   make demo         transfers between two banks    make test                    every test there is
 #   make unit | regress | isolation | property | tap | docs | examples | lint | model | sim | truth  one part of the tests
 #   make chaos        everything attacked for an hour; CHAOS_SECONDS, CHAOS_SEED
@@ -51,6 +52,8 @@ EXTRA_CLEAN    = $(OBJS:.o=.d) $(TABLE_TEST:.so=.o) $(TABLE_TEST:.so=.d) $(TABLE
                  test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
 
 PG_CONFIG  ?= pg_config
+# no: without precompiled headers.
+PCH        ?= yes
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Iextension
 ifdef STACKSAGA_CRASH_POINTS
 # For test/tools/crash-points, which builds a copy of the tree with it.
@@ -64,6 +67,7 @@ ifeq ($(CI),true)
 PG_CXXFLAGS += -Werror -DUSE_ASSERT_CHECKING=1
 CMAKE_FLAGS += -DSTACKSAGA_WERROR=ON
 endif
+CMAKE_FLAGS += -DCMAKE_DISABLE_PRECOMPILE_HEADERS=$(if $(filter yes,$(PCH)),OFF,ON)
 # Bitcode would need a clang of one certain version and bring nothing to functions that call SPI.
 override with_llvm = no
 
@@ -89,8 +93,29 @@ endif
 $(OBJS): Makefile
 # It alone says the version.
 extension/src/saga/explain.o: extension/stacksaga.control
-extension/src/saga/explain.o: override CPPFLAGS += -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
+extension/src/saga/explain.o: private override CPPFLAGS += -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
 -include $(OBJS:.o=.d)
+
+# Two thirds of what a file of pg/ and src/ took to compile were the headers of PostgreSQL and std: they
+# are compiled once. A compiler that finds them of no use reads the headers themselves, unless it is clang:
+# so they are made again for another compiler, and for other flags, and the objects with them.
+PCH_HEADER = build/pch/pg.hpp
+PCH_MAKE   = $(CXX) $(filter-out -MMD,$(CXXFLAGS)) $(CPPFLAGS) $(TARGET_ARCH) -MD -MT $(PCH_HEADER).gch -x c++-header
+ifeq ($(PCH),yes)
+PCH_OBJS  := $(filter-out extension/core/%,$(OBJS)) $(TABLE_TEST:.so=.o)
+# ccache wants -fpch-preprocess, which changes nothing else.
+$(PCH_OBJS): private override CPPFLAGS += -fpch-preprocess -include $(PCH_HEADER)
+$(PCH_OBJS): $(PCH_HEADER).gch
+-include $(PCH_HEADER).d
+endif
+$(PCH_HEADER).gch: build/pch/made_by Makefile
+	@echo '#include "pg/pg.hpp"' > $(PCH_HEADER)
+	$(PCH_MAKE) -o $@ $(PCH_HEADER)
+.PHONY: always
+build/pch/made_by: always
+	@mkdir -p $(@D)
+	@{ $(CXX) --version; echo '$(subst ','\'',$(PCH_MAKE))'; } > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 $(if $(MODULE_big),stacksaga.so): extension/stacksaga.map
 
