@@ -111,7 +111,7 @@ endif
 $(PCH_HEADER).gch: build/pch/made_by Makefile
 	@echo '#include "pg/pg.hpp"' > $(PCH_HEADER)
 	$(PCH_MAKE) -o $@ $(PCH_HEADER)
-.PHONY: always
+always:
 build/pch/made_by: always
 	@mkdir -p $(@D)
 	@{ $(CXX) --version; echo '$(subst ','\'',$(PCH_MAKE))'; } > $@.new
