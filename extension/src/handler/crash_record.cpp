@@ -1,5 +1,7 @@
 #include "src/handler/crash_record.hpp"
 
+#include "core/saga_engine.hpp"
+
 #include "pg/mapped_file.hpp"
 
 namespace stacksaga {
@@ -111,7 +113,14 @@ CrashRecord *map_file(int descriptor) {
     return static_cast<CrashRecord *>(pg::map_file(descriptor, sizeof(CrashRecord)));
 }
 
+constexpr std::string_view overrun_error =
+    "the handler did not end within ten seconds after its timeout";
+
 } // namespace
+
+std::string_view error_of(const CrashRecord &record) {
+    return record.has_overrun ? overrun_error : core::crash_error;
+}
 
 void erase_crash_record_on_signals() {
     struct sigaction action {};

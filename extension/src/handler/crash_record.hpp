@@ -22,8 +22,6 @@ namespace stacksaga {
 
 /// A handler that has ended its process so often is not tried again.
 inline constexpr int32 crashes_max = 3;
-inline constexpr std::string_view overrun_error =
-    "the handler did not end within ten seconds after its timeout";
 
 /// One attempt of a step.
 struct RecordedStep {
@@ -77,6 +75,9 @@ struct CrashRecord {
     RecordedBatch batch;
 };
 static_assert(std::is_trivially_copyable_v<CrashRecord>);
+
+/// The error that the recorded attempt is charged with.
+std::string_view error_of(const CrashRecord &record);
 
 /// Handles the signals that ask this process to quit by erasing the record first. To be called
 /// before signals are unblocked.
