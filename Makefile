@@ -100,7 +100,8 @@ extension/src/saga/explain.o: private override CPPFLAGS += -DSTACKSAGA_VERSION='
 # are compiled once. A compiler that finds them of no use reads the headers themselves, unless it is clang:
 # so they are made again for another compiler, and for other flags, and the objects with them.
 PCH_HEADER = build/pch/pg.hpp
-PCH_MAKE   = $(CXX) $(filter-out -MMD,$(CXXFLAGS)) $(CPPFLAGS) $(TARGET_ARCH) -MD -MT $(PCH_HEADER).gch -x c++-header
+PCH_MAKE   = $(CXX) $(filter-out -MMD,$(CXXFLAGS)) $(CPPFLAGS) $(TARGET_ARCH) -MD -MT $(PCH_HEADER).gch \
+             -MF $(PCH_HEADER).d -x c++-header
 ifeq ($(PCH),yes)
 PCH_OBJS  := $(filter-out extension/core/%,$(OBJS)) $(TABLE_TEST:.so=.o)
 # ccache wants -fpch-preprocess, which changes nothing else.
@@ -108,9 +109,11 @@ $(PCH_OBJS): private override CPPFLAGS += -fpch-preprocess -include $(PCH_HEADER
 $(PCH_OBJS): $(PCH_HEADER).gch
 -include $(PCH_HEADER).d
 endif
+# Moved into place: a compiler may have mapped the old one.
 $(PCH_HEADER).gch: build/pch/made_by Makefile
 	@echo '#include "pg/pg.hpp"' > $(PCH_HEADER)
-	$(PCH_MAKE) -o $@ $(PCH_HEADER)
+	$(PCH_MAKE) -o $@.new $(PCH_HEADER)
+	@mv $@.new $@
 always:
 build/pch/made_by: always
 	@mkdir -p $(@D)
