@@ -2,9 +2,9 @@
 
 #include "cli/reading.hpp"
 #include "cli/saga_commands.hpp"
-#include "conninfo.hpp"
-#include "errors.hpp"
-#include "requirements.hpp"
+#include "db/conninfo.hpp"
+#include "db/errors.hpp"
+#include "db/requirements.hpp"
 
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/config.hpp"
-#include "connection.hpp"
+#include "db/connection.hpp"
 
 #include <asio/awaitable.hpp>
 #include <asio/io_context.hpp>

@@ -2,8 +2,8 @@
 
 #include "cli/options.hpp"
 #include "cli/settings_file.hpp"
-#include "conninfo.hpp"
-#include "errors.hpp"
+#include "db/conninfo.hpp"
+#include "db/errors.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,10 +2,10 @@
 // the file, that over defaults.
 #pragma once
 
+#include "base/log.hpp"
+#include "base/types.hpp"
 #include "http/server.hpp"
-#include "log.hpp"
 #include "otlp/settings.hpp"
-#include "types.hpp"
 #include "web/access.hpp"
 
 #include <optional>

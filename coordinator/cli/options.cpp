@@ -1,7 +1,5 @@
 #include "cli/options.hpp"
 
-#include "web/operators.hpp"
-
 #include <algorithm>
 #include <array>
 #include <charconv>

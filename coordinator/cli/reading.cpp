@@ -1,7 +1,7 @@
 #include "cli/reading.hpp"
 
 #include "cli/table.hpp"
-#include "requirements.hpp"
+#include "db/requirements.hpp"
 
 #include <array>
 #include <vector>

@@ -1,7 +1,7 @@
 // What the commands share: a query with the rights of the kind monitor, and its rows as a table.
 #pragma once
 
-#include "connection.hpp"
+#include "db/connection.hpp"
 
 #include <asio/awaitable.hpp>
 

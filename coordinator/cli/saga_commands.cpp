@@ -1,11 +1,11 @@
 #include "cli/saga_commands.hpp"
 
+#include "base/log.hpp"
 #include "cli/reading.hpp"
 #include "cli/table.hpp"
-#include "errors.hpp"
-#include "log.hpp"
-#include "web/actions.hpp"
-#include "web/views.hpp"
+#include "db/actions.hpp"
+#include "db/errors.hpp"
+#include "db/views.hpp"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli/config.hpp"
-#include "connection.hpp"
+#include "db/connection.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>

@@ -1,6 +1,6 @@
 #include "otlp/exporter.hpp"
 
-#include "conninfo.hpp"
+#include "db/conninfo.hpp"
 
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>

@@ -7,7 +7,7 @@
 // in the database, for an hour.
 #pragma once
 
-#include "log.hpp"
+#include "base/log.hpp"
 #include "otlp/http_post.hpp"
 #include "otlp/settings.hpp"
 #include "otlp/trace_reader.hpp"

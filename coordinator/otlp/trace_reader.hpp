@@ -1,7 +1,7 @@
 // Reads finished sagas of distributed traces, as OTLP has them, over a connection of its own.
 #pragma once
 
-#include "web/shared_connection.hpp"
+#include "db/shared_connection.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>

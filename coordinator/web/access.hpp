@@ -2,9 +2,9 @@
 // proxy names in a header; everybody else is anonymous and reads only.
 #pragma once
 
+#include "base/log.hpp"
 #include "http/message.hpp"
 #include "http/network.hpp"
-#include "log.hpp"
 #include "web/login_limits.hpp"
 #include "web/operators.hpp"
 #include "web/sessions.hpp"

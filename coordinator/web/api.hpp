@@ -1,9 +1,9 @@
 // The page's data and actions over HTTP: /api/... answers in JSON.
 #pragma once
 
+#include "db/actions.hpp"
 #include "http/message.hpp"
 #include "web/access.hpp"
-#include "web/actions.hpp"
 #include "web/history.hpp"
 #include "web/status_reader.hpp"
 #include "web/view_reader.hpp"

@@ -1,6 +1,6 @@
 #include "web/history.hpp"
 
-#include "log.hpp"
+#include "base/log.hpp"
 
 #include <fmt/format.h>
 

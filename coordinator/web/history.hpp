@@ -2,7 +2,7 @@
 // and when are arguments.
 #pragma once
 
-#include "types.hpp"
+#include "base/types.hpp"
 #include "web/exposition.hpp"
 
 #include <deque>

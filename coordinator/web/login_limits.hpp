@@ -2,7 +2,7 @@
 // out by the guesses of others. Pure: the time is an argument.
 #pragma once
 
-#include "types.hpp"
+#include "base/types.hpp"
 
 #include <deque>
 #include <map>

@@ -1,9 +1,9 @@
 #include "web/routes.hpp"
 
-#include "conninfo.hpp"
-#include "log.hpp"
+#include "base/log.hpp"
+#include "base/task_group.hpp"
+#include "db/conninfo.hpp"
 #include "page_files.hpp"
-#include "task_group.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

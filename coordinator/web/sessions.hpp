@@ -2,7 +2,7 @@
 // the random identities: the time is an argument.
 #pragma once
 
-#include "types.hpp"
+#include "base/types.hpp"
 
 #include <list>
 #include <string>

@@ -2,9 +2,9 @@
 // data.
 #pragma once
 
+#include "base/log.hpp"
 #include "cli/config.hpp"
 #include "http/server.hpp"
-#include "log.hpp"
 #include "web/access.hpp"
 #include "web/api.hpp"
 #include "web/routes.hpp"

@@ -2,8 +2,8 @@
 // answer delays no window and no probe.
 #pragma once
 
+#include "db/shared_connection.hpp"
 #include "web/exposition.hpp"
-#include "web/shared_connection.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>

@@ -2,7 +2,7 @@
 // probe and no scrape.
 #pragma once
 
-#include "web/shared_connection.hpp"
+#include "db/shared_connection.hpp"
 
 #include <map>
 #include <optional>

@@ -1,5 +1,5 @@
 // What a coordinator computes in one publish cycle, without the database.
-#include "proposal.hpp"
+#include "roles/proposal.hpp"
 
 #include "core/ring.hpp"
 

@@ -1,6 +1,6 @@
 #include "actor_store.hpp"
 
-#include "errors.hpp"
+#include "db/errors.hpp"
 #include "moves.hpp"
 
 #include <asio/error.hpp>

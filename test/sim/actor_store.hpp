@@ -4,8 +4,8 @@
 
 #include "world.hpp"
 
-#include "clock.hpp"
-#include "control_store.hpp"
+#include "base/clock.hpp"
+#include "roles/control_store.hpp"
 
 #include <string>
 

@@ -1,11 +1,11 @@
-// The daemon's two roles, by their own code (coordinator/master.cpp, coordinator/agent.cpp).
+// The daemon's two roles, by their own code (coordinator/roles/master.cpp, agent.cpp).
 #pragma once
 
 #include "actor_store.hpp"
 
-#include "agent.hpp"
-#include "log.hpp"
-#include "master.hpp"
+#include "base/log.hpp"
+#include "roles/agent.hpp"
+#include "roles/master.hpp"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // The check that a window moves only as many slots as balance needs, and none of a frozen agent.
 #pragma once
 
-#include "proposal.hpp"
+#include "roles/proposal.hpp"
 
 #include <span>
 

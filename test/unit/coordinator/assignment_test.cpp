@@ -1,6 +1,6 @@
 // Properties of the assignment, over every number of members from 1 to 64 with random weights and
 // random owners.
-#include "proposal.hpp"
+#include "roles/proposal.hpp"
 
 #include "core/ring.hpp"
 

@@ -1,7 +1,7 @@
 // Text forms of values for libpq, and connections to servers that do not answer.
-#include "connection.hpp"
-#include "errors.hpp"
-#include "pg_control_store.hpp"
+#include "db/connection.hpp"
+#include "db/errors.hpp"
+#include "roles/pg_control_store.hpp"
 
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/cancellation_signal.hpp>

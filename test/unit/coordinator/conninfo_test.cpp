@@ -1,5 +1,5 @@
 // Connection strings: their mistakes are named, and their secrets are never shown.
-#include "conninfo.hpp"
+#include "db/conninfo.hpp"
 
 #include <gtest/gtest.h>
 

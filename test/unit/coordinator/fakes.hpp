@@ -2,11 +2,11 @@
 // of virtual time in a moment, and a test chooses where each fault happens.
 #pragma once
 
-#include "clock.hpp"
-#include "control_store.hpp"
-#include "errors.hpp"
-#include "log.hpp"
-#include "master.hpp"
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "db/errors.hpp"
+#include "roles/control_store.hpp"
+#include "roles/master.hpp"
 
 #include "core/ring.hpp"
 #include "core/window.hpp"

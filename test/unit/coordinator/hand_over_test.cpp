@@ -1,6 +1,6 @@
 // Properties of a hand-over, over thousands of random rings: it gives the slots of a leaver to the
 // nodes that the next window would give them to, and nothing else.
-#include "proposal.hpp"
+#include "roles/proposal.hpp"
 
 #include "core/hand_over.hpp"
 #include "core/ring.hpp"

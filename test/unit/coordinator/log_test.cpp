@@ -1,5 +1,5 @@
 // An event is one line, and a value stays one value, with any content.
-#include "log.hpp"
+#include "base/log.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Properties of windows and parts over thousands of random rings: agents and workers in every
 // state, of every weight, and slots with any owner or none.
-#include "proposal.hpp"
+#include "roles/proposal.hpp"
 
 #include "core/ring.hpp"
 

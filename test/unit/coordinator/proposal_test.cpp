@@ -1,6 +1,6 @@
 // Windows of a ring with agents: the members of a master, the slots that an unresponsive agent
 // keeps, and the parts of agents.
-#include "proposal.hpp"
+#include "roles/proposal.hpp"
 
 #include "core/ring.hpp"
 

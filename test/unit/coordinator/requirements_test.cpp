@@ -1,5 +1,5 @@
 // The versions of the extension that a daemon works with.
-#include "requirements.hpp"
+#include "db/requirements.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Notifications to a supervisor, and the interval of the watchdog.
-#include "sd_notify.hpp"
+#include "base/sd_notify.hpp"
 
-#include "service.hpp"
+#include "base/service.hpp"
 
 #include <gtest/gtest.h>
 

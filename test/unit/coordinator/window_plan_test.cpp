@@ -1,5 +1,5 @@
 // The next window for every setting, for daemons that start late and for clocks that jump.
-#include "window_plan.hpp"
+#include "roles/window_plan.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,127 @@
+#include "base/service.hpp"
+
+#include <asio/bind_cancellation_slot.hpp>
+#include <asio/co_spawn.hpp>
+#include <asio/post.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+
+namespace stacksaga::coordinator {
+
+std::string changed_settings(const std::string &before, const std::string &now) {
+    std::set<std::string> known;
+    std::string line;
+    for (std::istringstream lines(before); std::getline(lines, line);)
+        known.insert(line);
+    std::string names;
+    for (std::istringstream lines(now); std::getline(lines, line);)
+        if (!known.contains(line) && !line.starts_with("log-"))
+            names += (names.empty() ? "" : ", ") + line.substr(0, line.find(" = "));
+    return names;
+}
+
+Service::Service(asio::io_context &io, Log &log, const Config &config, ReadConfig read_again)
+    : io_(io), log_(log), settings_(config.printed), read_again_(std::move(read_again)),
+      notifier_(std::getenv("NOTIFY_SOCKET")),
+      watchdog_(watchdog_period(std::getenv("WATCHDOG_USEC"), std::getenv("WATCHDOG_PID"))),
+      watchdog_timer_(io), stops_(io, SIGINT, SIGTERM), requests_(io, SIGHUP, SIGUSR1) {}
+
+std::exception_ptr Service::run(asio::awaitable<void> role, ServiceHooks hooks) {
+    hooks_ = std::move(hooks);
+    std::exception_ptr failure;
+    wait_for_stop();
+    wait_for_request();
+    // The daemon is ready even without its database, because it waits for the database.
+    asio::post(io_, [this] {
+        notifier_.notify("READY=1");
+        keep_alive();
+    });
+    asio::co_spawn(io_, std::move(role),
+                   asio::bind_cancellation_slot(cancel_.slot(), [&](std::exception_ptr thrown) {
+                       failure = std::move(thrown);
+                       notifier_.notify("STOPPING=1");
+                       stops_.cancel();
+                       requests_.cancel();
+                       watchdog_.reset();
+                       watchdog_timer_.cancel();
+                       if (hooks_.end)
+                           hooks_.end();
+                       // HTTP clients that keep their connections must not delay the end.
+                       io_.stop();
+                   }));
+    io_.run();
+    // The operations that hooks_.end cancelled finish while their objects still exist.
+    io_.restart();
+    io_.poll();
+    return failure;
+}
+
+void Service::status(std::string text) const {
+    std::ranges::replace(text, '\n', ' ');
+    notifier_.notify("STATUS=" + text);
+}
+
+void Service::wait_for_stop() {
+    stops_.async_wait([this](const asio::error_code &error, int number) {
+        if (error)
+            return; // the role ended by itself
+        stop(number);
+        wait_for_stop();
+    });
+}
+
+void Service::stop(int signal) {
+    stop_signal_ = signal;
+    notifier_.notify("STOPPING=1");
+    cancel_.emit(asio::cancellation_type::terminal);
+}
+
+void Service::wait_for_request() {
+    requests_.async_wait([this](const asio::error_code &error, int number) {
+        if (error)
+            return;
+        if (number == SIGHUP)
+            reload();
+        else if (hooks_.dump)
+            hooks_.dump();
+        wait_for_request();
+    });
+}
+
+void Service::keep_alive() {
+    if (!watchdog_)
+        return;
+    notifier_.notify("WATCHDOG=1");
+    watchdog_timer_.expires_after(*watchdog_);
+    watchdog_timer_.async_wait([this](const asio::error_code &error) {
+        if (!error)
+            keep_alive();
+    });
+}
+
+void Service::reload() {
+    const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::steady_clock::now().time_since_epoch());
+    notifier_.notify(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", now.count()));
+    const CommandLine read = read_again_();
+    if (!read.config) {
+        log_.error("reload failed, the settings stay as they were", {{"error", read.error}});
+    } else {
+        log_.configure(read.config->log_format, read.config->log_level);
+        const std::string changed = changed_settings(settings_, read.config->printed);
+        if (!changed.empty())
+            log_.warn("changed settings need a restart", {{"settings", changed}});
+        log_.info("reloaded", {{"log_level", name_of(read.config->log_level)}});
+    }
+    if (hooks_.reload)
+        hooks_.reload();
+    notifier_.notify("READY=1");
+}
+
+} // namespace stacksaga::coordinator

@@ -1,0 +1,73 @@
+// The behaviour of a service: signals, notifications to systemd, the watchdog, reloading.
+#pragma once
+
+#include "base/log.hpp"
+#include "base/sd_notify.hpp"
+#include "cli/config.hpp"
+
+#include <asio/awaitable.hpp>
+#include <asio/cancellation_signal.hpp>
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace stacksaga::coordinator {
+
+/// The functions that the service calls. Each may be empty.
+struct ServiceHooks {
+    std::function<void()> dump;     ///< SIGUSR1: log the state
+    std::function<void()> end;      ///< the role has ended: stop everything else on the loop
+    std::function<void()> reload{}; ///< SIGHUP: read other files again
+};
+
+/// Lifecycle: constructed, run() once. Thread: that of the io_context.
+///
+/// SIGTERM and SIGINT cancel the role. SIGHUP reads the configuration again and applies the log's
+/// level and format. SIGUSR1 logs the state. systemd receives READY, RELOADING, STOPPING, STATUS
+/// and, at half of its watchdog's time, WATCHDOG.
+class Service {
+public:
+    using ReadConfig = std::function<CommandLine()>;
+
+    Service(asio::io_context &io, Log &log, const Config &config, ReadConfig read_again);
+
+    /// Runs the role until it ends; returns its exception.
+    std::exception_ptr run(asio::awaitable<void> role, ServiceHooks hooks);
+
+    /// One line for `systemctl status`.
+    void status(std::string text) const;
+
+    /// The signal that ended the role, or 0.
+    [[nodiscard]] int stop_signal() const noexcept { return stop_signal_; }
+
+private:
+    void wait_for_stop();
+    void wait_for_request();
+    void stop(int signal);
+    void keep_alive();
+    void reload();
+
+    asio::io_context &io_;
+    Log &log_;
+    std::string settings_; ///< as Config::printed
+    ReadConfig read_again_;
+    ServiceHooks hooks_;
+    Notifier notifier_;
+    std::optional<Duration> watchdog_;
+    asio::steady_timer watchdog_timer_;
+    asio::signal_set stops_;
+    asio::signal_set requests_;
+    asio::cancellation_signal cancel_;
+    int stop_signal_ = 0;
+};
+
+/// The names of the settings that a reload cannot apply: the lines of `now` that `before` lacks,
+/// without those of the log.
+[[nodiscard]] std::string changed_settings(const std::string &before, const std::string &now);
+
+} // namespace stacksaga::coordinator

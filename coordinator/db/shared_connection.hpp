@@ -1,0 +1,80 @@
+// One connection that coroutines use in turn, and that is opened again when it broke.
+#pragma once
+
+#include "db/connection.hpp"
+#include "db/errors.hpp"
+#include "db/requirements.hpp"
+
+#include <asio/any_io_executor.hpp>
+#include <asio/awaitable.hpp>
+#include <asio/experimental/channel.hpp>
+
+#include <memory>
+#include <string>
+
+namespace stacksaga::coordinator {
+
+/// What viewers are told of a database that is down; why it is, only the log and /readyz say.
+inline constexpr const char *no_answer = "the database does not answer";
+
+/// How a SharedConnection behaves.
+struct SessionSettings {
+    const char *sql;      ///< a query that sets up each new session
+    RoleKinds kinds;      ///< what the role needs, for the hint of an error
+    Duration deadline;    ///< of each statement
+    int waiting_max = 64; ///< coroutines that wait for their turn; others are refused
+};
+
+/// Lifecycle: constructed; take_turn(), then query() as long as the turn lives; close() at the end.
+/// Thread: that of the executor. Failures are thrown as StoreError.
+class SharedConnection {
+public:
+    /// The right to use the connection; its end passes the right on.
+    class Turn {
+    public:
+        explicit Turn(SharedConnection &of) : of_(of) {}
+        Turn(const Turn &) = delete;
+        Turn &operator=(const Turn &) = delete;
+        ~Turn() { of_.turn_.try_send(asio::error_code(), true); }
+
+    private:
+        SharedConnection &of_;
+    };
+
+    SharedConnection(const asio::any_io_executor &executor, std::string conninfo,
+                     Connection::NoticeHandler on_notice, SessionSettings settings);
+
+    /// Waits for the turn. Refuses when too many wait already.
+    asio::awaitable<std::unique_ptr<Turn>> take_turn();
+
+    /// Runs a statement in the own turn, on a new connection if there is none. A connection that
+    /// has broken since its last use, as by a restart of the server, is replaced once, so only a
+    /// statement that does no harm when it runs twice may be the first of a turn.
+    asio::awaitable<Rows> query(const char *sql, const Parameters &parameters);
+
+    /// Opens the connection if there is none.
+    asio::awaitable<void> connect();
+
+    /// Counts the connections so far: whoever keeps something about one compares this.
+    [[nodiscard]] int connections() const noexcept { return connections_; }
+    [[nodiscard]] Connection &connection() noexcept { return connection_; }
+    [[nodiscard]] Duration deadline() const noexcept { return settings_.deadline; }
+
+    /// Closes it for good: running and waiting statements end with a StoreError.
+    void close() noexcept {
+        closed_ = true;
+        connection_.close();
+    }
+
+private:
+    std::string conninfo_;
+    SessionSettings settings_;
+    bool closed_ = false;
+    Connection connection_;
+    /// Holds one token: the coroutine that has taken it may use the connection.
+    asio::experimental::channel<void(asio::error_code, bool)> turn_;
+    int waiting_ = 0;
+    int connections_ = 0;
+};
+
+} // namespace stacksaga::coordinator
