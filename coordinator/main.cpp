@@ -1,16 +1,16 @@
 // stacksaga-coordinator: connects configuration, log, database and role, and turns signals and
 // errors into exit codes.
 
-#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/service.hpp"
 #include "base/task_group.hpp"
+#include "base/time.hpp"
+#include "cli/command_line.hpp"
 #include "cli/commands.hpp"
 #include "cli/completion.hpp"
-#include "cli/config.hpp"
 #include "cli/table.hpp"
 #include "db/conninfo.hpp"
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 #include "otlp/exporter.hpp"
 #include "roles/agent.hpp"
 #include "roles/master.hpp"
@@ -38,6 +38,7 @@
 #include <iostream>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <termios.h>
 #include <unistd.h>
@@ -79,7 +80,7 @@ int conclude(Log &log, const std::exception_ptr &failure, int stop_signal) {
     return exit_code::ok;
 }
 
-int run_completion(const Config &config) {
+int run_completion(const CommandConfig &config) {
     const std::string script = completion_script(config.key);
     print_out(script);
     if (!script.empty())
@@ -107,7 +108,7 @@ std::string read_password() {
     return password;
 }
 
-int run_hash_password(const Config &config) {
+int run_hash_password(const CommandConfig &config) {
     if (!is_operator_name(config.key)) {
         std::fputs("A name has 1 to 63 bytes, no control characters and no colon.\n", stderr);
         return exit_code::usage;
@@ -122,7 +123,7 @@ int run_hash_password(const Config &config) {
 }
 
 /// Runs a command that reads; prints an error to standard error.
-int run_reading_command(const Config &config) {
+int run_reading_command(const CommandConfig &config) {
     asio::io_context io(1);
     asio::cancellation_signal stop;
     asio::signal_set signals(io, SIGINT, SIGTERM);
@@ -167,10 +168,9 @@ void print_proposal(const RingName &ring, const std::vector<Slot> &slots,
         rows.push_back({std::to_string(grant.range_start), std::to_string(grant.range_end),
                         std::to_string(held), grant.node, std::to_string(held - kept)});
     }
-    const auto start = std::chrono::floor<std::chrono::milliseconds>(proposal.window_start);
     print_out(
         fmt::format("Ring {}/{}, window of {}: {} slots of {} move\n{}\n", ring.region,
-                    ring.cluster, format_time(start), proposal.moved, slots.size(),
+                    ring.cluster, format_time(proposal.window_start), proposal.moved, slots.size(),
                     format_table({"range_start", "range_end", "slots", "node", "new"}, rows)));
 }
 
@@ -330,7 +330,7 @@ int main(int argc, char **argv) {
         print_out(command_line.output);
         if (!command_line.config)
             return command_line.exit_code;
-        const Config &config = *command_line.config;
+        const CommandConfig &config = *command_line.config;
         Connection::trust_poolers(config.session_pooler);
         for (const std::string &conninfo : config.databases) {
             const auto complaint = conninfo_complaint(conninfo);
@@ -354,7 +354,12 @@ int main(int argc, char **argv) {
             std::signal(SIGPIPE, SIG_DFL); // like any command whose output pipe closes
             return run_reading_command(config);
         }
-        const auto read_again = [&] { return parse_command_line(argc, argv, config.publisher); };
+        const auto read_again = [&]() -> Config {
+            const CommandLine line = parse_command_line(argc, argv, config.publisher);
+            if (!line.config)
+                throw std::runtime_error(line.error);
+            return *line.config;
+        };
         Log log(config.log_format, config.log_level, write_to_stderr);
         try {
             return config.command == Command::agent ? run_agent(config, log, read_again)

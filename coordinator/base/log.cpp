@@ -117,10 +117,11 @@ std::string_view name_of(LogLevel level) noexcept {
     return names[static_cast<std::size_t>(level)];
 }
 
-std::string format_time(LogTime at) {
+std::string format_time(Instant at) {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(at);
     return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03d}Z",
-                       fmt::gmtime(seconds.time_since_epoch().count()), (at - seconds).count());
+                       fmt::gmtime(seconds.time_since_epoch().count()),
+                       std::chrono::floor<std::chrono::milliseconds>(at - seconds).count());
 }
 
 std::string format_duration(std::chrono::microseconds duration) {
@@ -138,7 +139,7 @@ std::string quoted_json(std::string_view text) {
     return out;
 }
 
-std::string format_event(LogFormat format, LogTime at, LogLevel level, std::string_view message,
+std::string format_event(LogFormat format, Instant at, LogLevel level, std::string_view message,
                          std::span<const LogField> fields) {
     const auto append = format == LogFormat::json ? append_json : append_logfmt;
     std::string line;
@@ -176,8 +177,7 @@ void Log::configure(LogFormat format, LogLevel threshold) noexcept {
 }
 
 void Log::write(LogLevel level, std::string_view message, std::span<const LogField> fields) {
-    const auto now =
-        std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+    const auto now = std::chrono::floor<Duration>(std::chrono::system_clock::now());
     if (common_.empty()) {
         sink_(format_event(format_, now, level, message, fields) + '\n');
         return;

@@ -4,7 +4,8 @@
 // that are not UTF-8, so that an event is always one line. It never contains passwords or payloads.
 #pragma once
 
-#include <chrono>
+#include "base/time.hpp"
+
 #include <concepts>
 #include <functional>
 #include <initializer_list>
@@ -31,17 +32,15 @@ struct LogField {
     bool number_like = false; ///< JSON: without quotes
 };
 
-using LogTime = std::chrono::sys_time<std::chrono::milliseconds>;
-
 /// Formats an event, without the line's end. Times are UTC with milliseconds.
-[[nodiscard]] std::string format_event(LogFormat format, LogTime at, LogLevel level,
+[[nodiscard]] std::string format_event(LogFormat format, Instant at, LogLevel level,
                                        std::string_view message, std::span<const LogField> fields);
 
 /// The text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string quoted_json(std::string_view text);
 
 /// RFC 3339 in UTC with milliseconds: 2026-01-31T12:00:00.000Z.
-[[nodiscard]] std::string format_time(LogTime at);
+[[nodiscard]] std::string format_time(Instant at);
 
 /// Seconds or milliseconds if they are exact: 60s, 1500ms; microseconds otherwise.
 [[nodiscard]] std::string format_duration(std::chrono::microseconds duration);

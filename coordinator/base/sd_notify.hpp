@@ -2,7 +2,7 @@
 // message.
 #pragma once
 
-#include "base/types.hpp"
+#include "base/time.hpp"
 
 #include <optional>
 #include <string_view>

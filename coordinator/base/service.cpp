@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 
 namespace stacksaga::coordinator {
 
@@ -109,15 +110,15 @@ void Service::reload() {
     const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
         std::chrono::steady_clock::now().time_since_epoch());
     notifier_.notify(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", now.count()));
-    const CommandLine read = read_again_();
-    if (!read.config) {
-        log_.error("reload failed, the settings stay as they were", {{"error", read.error}});
-    } else {
-        log_.configure(read.config->log_format, read.config->log_level);
-        const std::string changed = changed_settings(settings_, read.config->printed);
+    try {
+        const Config read = read_again_();
+        log_.configure(read.log_format, read.log_level);
+        const std::string changed = changed_settings(settings_, read.printed);
         if (!changed.empty())
             log_.warn("changed settings need a restart", {{"settings", changed}});
-        log_.info("reloaded", {{"log_level", name_of(read.config->log_level)}});
+        log_.info("reloaded", {{"log_level", name_of(read.log_level)}});
+    } catch (const std::runtime_error &error) {
+        log_.error("reload failed, the settings stay as they were", {{"error", error.what()}});
     }
     if (hooks_.reload)
         hooks_.reload();

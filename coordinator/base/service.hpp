@@ -1,9 +1,9 @@
 // The behaviour of a service: signals, notifications to systemd, the watchdog, reloading.
 #pragma once
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/sd_notify.hpp"
-#include "cli/config.hpp"
 
 #include <asio/awaitable.hpp>
 #include <asio/cancellation_signal.hpp>
@@ -32,7 +32,8 @@ struct ServiceHooks {
 /// and, at half of its watchdog's time, WATCHDOG.
 class Service {
 public:
-    using ReadConfig = std::function<CommandLine()>;
+    /// Throws std::runtime_error with what is wrong with the settings.
+    using ReadConfig = std::function<Config()>;
 
     Service(asio::io_context &io, Log &log, const Config &config, ReadConfig read_again);
 

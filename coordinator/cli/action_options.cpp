@@ -55,7 +55,7 @@ std::string status(const std::string &text) {
 
 } // namespace
 
-void add_filter(CLI::App &command, Config &config) {
+void add_filter(CLI::App &command, CommandConfig &config) {
     command.add_option("--name", config.filter.saga, "Only sagas of this name")->type_name("SAGA");
     command.add_option("--status", config.filter.status, "Only sagas of this status")
         ->check(status, "")
@@ -72,7 +72,7 @@ void add_filter(CLI::App &command, Config &config) {
         ->capture_default_str();
 }
 
-void add_action(CLI::App &command, Config &config) {
+void add_action(CLI::App &command, CommandConfig &config) {
     const auto shape = std::ranges::find_if(
         action_shapes, [&](const ActionShape &each) { return each.name == command.get_name(); });
     ActionWords &words = config.action;

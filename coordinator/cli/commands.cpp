@@ -3,8 +3,8 @@
 #include "cli/reading.hpp"
 #include "cli/saga_commands.hpp"
 #include "db/conninfo.hpp"
-#include "db/errors.hpp"
 #include "db/requirements.hpp"
+#include "db/store_error.hpp"
 
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>
@@ -108,7 +108,7 @@ private:
 
 class CommandRunner {
 public:
-    CommandRunner(asio::io_context &io, const Config &config, std::string conninfo)
+    CommandRunner(asio::io_context &io, const CommandConfig &config, std::string conninfo)
         : io_(io), config_(config), conninfo_(std::move(conninfo)),
           connection_(io.get_executor(), [](std::string_view notice) {
               std::fputs(fmt::format("{}\n", notice).c_str(), stderr);
@@ -237,7 +237,7 @@ private:
     }
 
     asio::io_context &io_;
-    const Config &config_;
+    const CommandConfig &config_;
     std::string conninfo_;
     Connection connection_;
     std::string version_;
@@ -256,7 +256,7 @@ namespace {
 
 /// check-config of several databases tries each of them. The exit code is that of the first one
 /// that is not usable.
-asio::awaitable<int> check_databases(asio::io_context &io, const Config &config) {
+asio::awaitable<int> check_databases(asio::io_context &io, const CommandConfig &config) {
     std::string out = config.printed;
     int code = exit_code::ok;
     for (const std::string &conninfo : config.databases) {
@@ -278,7 +278,7 @@ asio::awaitable<int> check_databases(asio::io_context &io, const Config &config)
 
 } // namespace
 
-asio::awaitable<int> run_command(asio::io_context &io, const Config &config) {
+asio::awaitable<int> run_command(asio::io_context &io, const CommandConfig &config) {
     if (config.command == Command::check_config && config.databases.size() > 1)
         co_return co_await check_databases(io, config);
     // Only a terminal is cleared before each output.

@@ -64,7 +64,7 @@ std::string header_name(const std::string &text) {
     return is_name ? "" : "must be the name of a header, such as X-Remote-User";
 }
 
-void add_connection(CLI::App &command, Config &config) {
+void add_connection(CLI::App &command, CommandConfig &config) {
     command
         .add_option("-d,--dbname", config.conninfo,
                     "Database name, libpq connection string or URI (default: PG* environment)")
@@ -72,7 +72,7 @@ void add_connection(CLI::App &command, Config &config) {
         ->type_name("CONNINFO");
 }
 
-void add_databases(CLI::App &command, Config &config) {
+void add_databases(CLI::App &command, CommandConfig &config) {
     command
         .add_option("-d,--dbname", config.databases,
                     "Database name, libpq connection string or URI (default: PG* environment); "
@@ -114,7 +114,7 @@ CLI::Option *add_list(CLI::App &command, std::vector<std::string> &values, Check
 }
 
 /// An agent is a node: workers belong to it by name, so the name must stay the same.
-void add_agent(CLI::App &command, Config &config) {
+void add_agent(CLI::App &command, CommandConfig &config) {
     add_checked(command, config.publisher, not_empty,
                 {"--name", "STACKSAGA_NAME", "NAME",
                  "Name of this node; it replaces a node that already has the name"})
@@ -136,20 +136,20 @@ void add_rings(CLI::App &command, Words &words) {
         ->capture_default_str();
 }
 
-void add_print_config(CLI::App &command, Config &config) {
+void add_print_config(CLI::App &command, CommandConfig &config) {
     command.add_flag("--print-config", config.print_only,
                      "Print every setting with its source (flag, environment, file, default) and "
                      "exit, without connecting");
 }
 
-void add_publisher(CLI::App &command, Config &config) {
+void add_publisher(CLI::App &command, CommandConfig &config) {
     add_checked(command, config.publisher, not_empty,
                 {"--name", "STACKSAGA_NAME", "NAME",
                  "Name of this daemon in the windows that it publishes (default: HOST:PID)"});
 }
 
 /// Who may act on the page. Without the first two the page is read-only.
-void add_operators(CLI::App &command, Config &config, Words &words) {
+void add_operators(CLI::App &command, CommandConfig &config, Words &words) {
     command
         .add_option("--operators-file", config.access.operators_file,
                     "File of mode 0600, or a credential of systemd, with lines NAME:HASH, as "
@@ -173,7 +173,7 @@ void add_operators(CLI::App &command, Config &config, Words &words) {
 }
 
 /// The options of both roles of the daemon.
-void add_daemon(CLI::App &command, Config &config, Words &words) {
+void add_daemon(CLI::App &command, CommandConfig &config, Words &words) {
     add_checked(command, words.http, host_and_port,
                 {"--http", "STACKSAGA_HTTP", "ADDRESS",
                  "Address that serves /livez, /readyz, /health, /metrics, /status and the page: "
@@ -211,7 +211,7 @@ std::string header_line(const std::string &text) {
                : "";
 }
 
-void add_otlp(CLI::App &command, Config &config) {
+void add_otlp(CLI::App &command, CommandConfig &config) {
     command
         .add_option("--otlp-endpoint", config.otlp.endpoint,
                     "Collector of OpenTelemetry, such as http://127.0.0.1:4318, that gets the "
@@ -229,7 +229,7 @@ void add_otlp(CLI::App &command, Config &config) {
         ->type_name("NAME: VALUE");
 }
 
-void add_output(CLI::App &command, Config &config, Words &words) {
+void add_output(CLI::App &command, CommandConfig &config, Words &words) {
     command.add_option("-o,--output", words.output, "table or json")
         ->check(one_of(outputs), "")
         ->type_name("FORMAT")

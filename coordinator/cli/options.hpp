@@ -2,7 +2,7 @@
 // one include CLI11, which takes long to compile.
 #pragma once
 
-#include "cli/config.hpp"
+#include "cli/command_line.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -35,7 +35,7 @@ struct Words {
 struct CommandWords {
     Command command;
     CLI::App *app = nullptr;
-    Config config{};
+    CommandConfig config{};
     Words words{};
 };
 
@@ -53,8 +53,8 @@ struct CommandText {
 [[nodiscard]] const char *examples_of(const CommandWords &c);
 
 /// Adds the options that choose sagas, and those of an action, which is called as the command.
-void add_filter(CLI::App &command, Config &config);
-void add_action(CLI::App &command, Config &config);
+void add_filter(CLI::App &command, CommandConfig &config);
+void add_action(CLI::App &command, CommandConfig &config);
 
 /// Adds the options of c.command to c.app.
 void add_options(CommandWords &c, const std::string &publisher);

@@ -4,7 +4,7 @@
 #include "cli/reading.hpp"
 #include "cli/table.hpp"
 #include "db/actions.hpp"
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 #include "db/views.hpp"
 
 #include <fmt/format.h>
@@ -114,7 +114,7 @@ std::string json_of(std::string_view name, const char *sql) {
 }
 
 /// A table, or as JSON the rows of `sql_all` under this name.
-asio::awaitable<CommandOutput> print(Connection &connection, const Config &config,
+asio::awaitable<CommandOutput> print(Connection &connection, const CommandConfig &config,
                                      std::string_view name, const char *sql, const char *sql_all,
                                      const Parameters &parameters) {
     if (!config.json) {
@@ -164,7 +164,7 @@ CommandOutput not_one(const std::string &word, const Named &named) {
                                   escape_controls(word), named.table));
 }
 
-asio::awaitable<CommandOutput> one_saga(Connection &connection, const Config &config) {
+asio::awaitable<CommandOutput> one_saga(Connection &connection, const CommandConfig &config) {
     const Named named = co_await find_named(connection, config.filter, config.key);
     if (named.ids.size() != 1)
         co_return not_one(config.key, named);
@@ -211,8 +211,8 @@ private:
 };
 
 /// The sagas that an action names, or those that its filter finds.
-asio::awaitable<std::vector<std::string>> targets_of(Connection &connection, const Config &config,
-                                                     CommandOutput &refusal) {
+asio::awaitable<std::vector<std::string>>
+targets_of(Connection &connection, const CommandConfig &config, CommandOutput &refusal) {
     std::vector<std::string> ids;
     for (const std::string &word : config.action.targets) {
         const Named named = co_await find_named(connection, config.filter, word);
@@ -252,7 +252,7 @@ asio::awaitable<std::string> doubt_of_queue(Connection &connection, const std::s
                           escape_controls(queue));
 }
 
-asio::awaitable<JsonObject> object_of(Connection &connection, const Config &config,
+asio::awaitable<JsonObject> object_of(Connection &connection, const CommandConfig &config,
                                       CommandOutput &refusal) {
     const ActionWords &words = config.action;
     const std::string &name = config.command_name;
@@ -288,13 +288,13 @@ asio::awaitable<JsonObject> object_of(Connection &connection, const Config &conf
 }
 
 asio::awaitable<std::string> run_action(ActionRunner &runner, const Action &action,
-                                        const JsonObject &object, const Config &config) {
+                                        const JsonObject &object, const CommandConfig &config) {
     auto answer =
         runner.run(action, object.text(), !config.action.is_confirmed, config.action.on_behalf_of);
     co_return co_await std::move(answer);
 }
 
-asio::awaitable<CommandOutput> list(Connection &connection, const Config &config) {
+asio::awaitable<CommandOutput> list(Connection &connection, const CommandConfig &config) {
     const Parameters none;
     const Parameters filter = parameters_of(config.filter);
     switch (config.command) {
@@ -318,7 +318,7 @@ asio::awaitable<CommandOutput> list(Connection &connection, const Config &config
 
 } // namespace
 
-asio::awaitable<CommandOutput> list_command(Connection &connection, const Config &config) {
+asio::awaitable<CommandOutput> list_command(Connection &connection, const CommandConfig &config) {
     CommandOutput output;
     try {
         output = co_await list(connection, config);
@@ -332,7 +332,7 @@ asio::awaitable<CommandOutput> list_command(Connection &connection, const Config
 }
 
 asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &executor,
-                                              Connection &connection, const Config &config) {
+                                              Connection &connection, const CommandConfig &config) {
     CommandOutput output;
     const JsonObject object = co_await object_of(connection, config, output);
     if (output.code != 0)

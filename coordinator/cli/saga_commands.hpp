@@ -2,7 +2,7 @@
 // the page has, too.
 #pragma once
 
-#include "cli/config.hpp"
+#include "cli/command_line.hpp"
 #include "db/connection.hpp"
 
 #include <asio/any_io_executor.hpp>
@@ -20,11 +20,11 @@ struct CommandOutput {
 };
 
 /// Runs sagas, saga, queues, schedules, definitions or dead-messages on an open connection.
-asio::awaitable<CommandOutput> list_command(Connection &connection, const Config &config);
+asio::awaitable<CommandOutput> list_command(Connection &connection, const CommandConfig &config);
 
 /// Runs an action on what the words of the configuration name; without their confirmation it
 /// changes nothing. The exit code is 1 when something refuses the action.
 asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &executor,
-                                              Connection &connection, const Config &config);
+                                              Connection &connection, const CommandConfig &config);
 
 } // namespace stacksaga::coordinator

@@ -1,7 +1,7 @@
 #include "db/connection.hpp"
 
 #include "db/conninfo.hpp"
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 
 #include <asio/error.hpp>
 #include <asio/steady_timer.hpp>

@@ -1,7 +1,7 @@
 // One asynchronous libpq connection on an Asio executor, for C++20 coroutines.
 #pragma once
 
-#include "base/types.hpp"
+#include "base/time.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>

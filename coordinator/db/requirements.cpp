@@ -1,6 +1,6 @@
 #include "db/requirements.hpp"
 
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "db/connection.hpp"
-#include "db/errors.hpp"
 #include "db/requirements.hpp"
+#include "db/store_error.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>

@@ -328,19 +328,6 @@ private:
     Clients clients_;
 };
 
-bool HttpAddress::is_local() const {
-    asio::error_code not_an_address;
-    const auto address = asio::ip::make_address(host, not_an_address);
-    return !path.empty() || host == "localhost" || (!not_an_address && address.is_loopback());
-}
-
-std::string HttpAddress::text() const {
-    if (!path.empty())
-        return "unix:" + path;
-    return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
-                                               : fmt::format("[{}]:{}", host, port);
-}
-
 HttpServer::HttpServer(asio::io_context &io, HttpAddress address, Handler handler)
     : listener_(std::make_shared<Listener>(io, std::move(address), std::move(handler))) {}
 

@@ -3,32 +3,16 @@
 // has been slow for longest.
 #pragma once
 
+#include "base/config.hpp"
 #include "http/message.hpp"
 
 #include <asio/awaitable.hpp>
 #include <asio/io_context.hpp>
 
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 namespace stacksaga::coordinator {
-
-/// The address to listen on, and the daemon's host names. Without host and path: no server.
-struct HttpAddress {
-    std::string host;
-    std::uint16_t port = 0;
-    std::vector<std::string> names{}; ///< accepted in requests, besides localhost and `host`
-    std::string path{};               ///< of a Unix socket, in place of host and port
-
-    [[nodiscard]] bool empty() const noexcept { return host.empty() && path.empty(); }
-    /// Whether only programs on this machine can connect.
-    [[nodiscard]] bool is_local() const;
-    /// HOST:PORT or unix:PATH.
-    [[nodiscard]] std::string text() const;
-};
 
 /// Lifecycle: constructed, start() once, stop() once. Handlers run on the io_context's thread, any
 /// number concurrently; an exception of a handler becomes a 500.

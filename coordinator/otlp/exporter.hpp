@@ -7,9 +7,9 @@
 // in the database, for an hour.
 #pragma once
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "otlp/http_post.hpp"
-#include "otlp/settings.hpp"
 #include "otlp/trace_reader.hpp"
 
 #include <asio/any_io_executor.hpp>

@@ -1,6 +1,5 @@
 #include "roles/agent.hpp"
 
-#include "roles/log_values.hpp"
 #include "roles/proposal.hpp"
 #include "roles/window_plan.hpp"
 
@@ -66,7 +65,7 @@ asio::awaitable<void> Agent::connect() {
     log_.info("coordinating", {{"version", STACKSAGA_VERSION},
                                {"role", "agent"},
                                {"agent", settings_.name},
-                               {"ring", ring_text(settings_.ring)},
+                               {"ring", settings_.ring.text()},
                                {"server_version", server.server_version},
                                {"extension_version", server.extension_version},
                                {"host", server.host},
@@ -82,9 +81,9 @@ asio::awaitable<void> Agent::enroll() {
     identity_ = AgentIdentity{settings_.name, incarnation};
     settled_.reset();
     next_beat_ = clock_.now();
-    log_.info("registered", {{"ring", ring_text(settings_.ring)},
-                             {"agent", settings_.name},
-                             {"incarnation", incarnation}});
+    log_.info(
+        "registered",
+        {{"ring", settings_.ring.text()}, {"agent", settings_.name}, {"incarnation", incarnation}});
 }
 
 asio::awaitable<void> Agent::beat() {
@@ -128,12 +127,12 @@ asio::awaitable<void> Agent::publish(const RingState &state, Instant window_star
     settled_ = window_start;
     if (!epoch) {
         log_.debug("the part of the window is already published",
-                   {{"ring", ring_text(settings_.ring)}, {"window", time_text(window_start)}});
+                   {{"ring", settings_.ring.text()}, {"window", format_time(window_start)}});
         co_return;
     }
     ++identity_->windows;
-    log_.info("published part of window", {{"ring", ring_text(settings_.ring)},
-                                           {"window", time_text(window_start)},
+    log_.info("published part of window", {{"ring", settings_.ring.text()},
+                                           {"window", format_time(window_start)},
                                            {"agent", settings_.name},
                                            {"epoch", *epoch},
                                            {"nodes", proposal->nodes},
@@ -142,7 +141,7 @@ asio::awaitable<void> Agent::publish(const RingState &state, Instant window_star
                                            {"moved", proposal->moved},
                                            {"ms", milliseconds(clock_.now() - begun)}});
     assigned_ = fmt::format("{} slots to {} nodes, window of {}", slots.size(), proposal->nodes,
-                            time_text(window_start));
+                            format_time(window_start));
     notify_assignment();
 }
 
@@ -160,7 +159,7 @@ SteadyTime Agent::put_off(const StoreError &error) {
     const Duration wait = broken ? reconnect_.next() : put_off_.next();
     const SteadyTime wake = clock_.now() + wait;
     std::vector<LogField> fields = fields_of(error);
-    fields.emplace_back("ring", ring_text(settings_.ring));
+    fields.emplace_back("ring", settings_.ring.text());
     fields.emplace_back("retry_in_ms", milliseconds(wait));
     log_.event(LogLevel::warn, broken ? "database unavailable" : "ring not served", fields);
     return wake;
@@ -173,14 +172,14 @@ void Agent::notify_status(const std::string &status) const {
 
 void Agent::notify_assignment() const {
     notify_status(fmt::format("agent {} of ring {}, assigned: {}", settings_.name,
-                              ring_text(settings_.ring), assigned_));
+                              settings_.ring.text(), assigned_));
 }
 
 void Agent::log_state() const {
     const std::vector<LogField> fields{
         {"role", "agent"},
         {"agent", settings_.name},
-        {"ring", ring_text(settings_.ring)},
+        {"ring", settings_.ring.text()},
         {"connected", connected_ ? "yes" : "no"},
         {"incarnation", identity_ ? identity_->incarnation : 0},
         {"draining", draining_ ? "yes" : "no"},
@@ -198,8 +197,7 @@ asio::awaitable<void> Agent::leave() {
         store_.close();
         co_await store_.open();
         co_await store_.leave(*identity_);
-        log_.info("left the ring",
-                  {{"ring", ring_text(settings_.ring)}, {"agent", settings_.name}});
+        log_.info("left the ring", {{"ring", settings_.ring.text()}, {"agent", settings_.name}});
     } catch (const StoreError &error) {
         failure = error;
     }

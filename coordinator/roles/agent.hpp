@@ -1,10 +1,9 @@
 // Role agent: assigns the slots that a master gave it to its own workers.
 #pragma once
 
-#include "base/backoff.hpp"
-#include "base/clock.hpp"
 #include "base/log.hpp"
-#include "db/errors.hpp"
+#include "base/time.hpp"
+#include "db/store_error.hpp"
 #include "roles/control_store.hpp"
 
 #include <asio/awaitable.hpp>

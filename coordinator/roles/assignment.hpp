@@ -1,8 +1,8 @@
 // The next owner of each slot: core/assignment.hpp for callers that own names and allocate.
 #pragma once
 
-#include "base/types.hpp"
 #include "core/assignment.hpp"
+#include "roles/control_store.hpp"
 
 #include <cstdint>
 #include <span>

@@ -1,6 +1,5 @@
 #include "roles/master.hpp"
 
-#include "roles/log_values.hpp"
 #include "roles/proposal.hpp"
 
 #include <fmt/format.h>
@@ -91,8 +90,8 @@ void Master::log_state() const {
     log_.answer("state", connection);
     for (const Ring &ring : rings_) {
         const std::vector<LogField> fields{
-            {"ring", ring_text(ring.name)},
-            {"settled_window", ring.settled ? time_text(*ring.settled) : "none"},
+            {"ring", ring.name.text()},
+            {"settled_window", ring.settled ? format_time(*ring.settled) : "none"},
             {"has_nodes", ring.deserted ? "no" : "yes"},
             {"next_turn_in_ms", milliseconds(ring.next_turn - clock_.now())}};
         log_.answer("state of ring", fields);
@@ -102,7 +101,7 @@ void Master::log_state() const {
 asio::awaitable<void> Master::introduce(const ServerInfo &server) {
     std::string rings;
     for (std::size_t i = 0; i < std::min(rings_.size(), introduced_rings_max); ++i) {
-        rings += (i > 0 ? ", " : "") + ring_text(rings_[i].name);
+        rings += (i > 0 ? ", " : "") + rings_[i].name.text();
         try {
             const RingState state = co_await read_state(rings_[i]);
             rings += fmt::format(" (window {}, lead {})", format_duration(state.window_length),
@@ -155,9 +154,9 @@ asio::awaitable<RingState> Master::read_state(Ring &ring) {
     const SteadyTime received = clock_.now();
     const auto moved = ring.database_clock.observe(sent, received, state.database_time);
     if (moved && std::chrono::abs(*moved) > clock_tolerance + (received - sent))
-        log_.warn("the database clock moved", {{"ring", ring_text(ring.name)},
+        log_.warn("the database clock moved", {{"ring", ring.name.text()},
                                                {"by", format_duration(*moved)},
-                                               {"now", time_text(state.database_time)}});
+                                               {"now", format_time(state.database_time)}});
     co_return state;
 }
 
@@ -170,7 +169,7 @@ asio::awaitable<void> Master::serve(Ring &ring) {
         co_await publish(ring, state, planned.window_start);
     else if (settings_.once)
         log_.info("the next window is already published",
-                  {{"ring", ring_text(ring.name)}, {"epoch", state.epoch}});
+                  {{"ring", ring.name.text()}, {"epoch", state.epoch}});
     ring.backoff.reset();
 
     const SteadyTime now = clock_.now();
@@ -189,13 +188,13 @@ asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instan
     const std::vector<Slot> slots = co_await store_.slots(ring.name);
     if (slots.size() != static_cast<std::size_t>(state.slots))
         throw StoreError(ErrorClass::refused,
-                         fmt::format("ring {} has {} slots, but {} are listed",
-                                     ring_text(ring.name), state.slots, slots.size()));
+                         fmt::format("ring {} has {} slots, but {} are listed", ring.name.text(),
+                                     state.slots, slots.size()));
     const auto proposal = propose(window_start, state.rule(), nodes, slots);
     if (!proposal) {
         if (!ring.deserted)
             log_.warn("no active node can be assigned slots, so no window is published",
-                      {{"ring", ring_text(ring.name)}, {"nodes", nodes.size()}});
+                      {{"ring", ring.name.text()}, {"nodes", nodes.size()}});
         ring.deserted = true;
         co_return;
     }
@@ -210,12 +209,12 @@ asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instan
     const SteadyTime done = clock_.now();
     if (!epoch) {
         log_.debug("another coordinator published the window first",
-                   {{"ring", ring_text(ring.name)}, {"window", time_text(window_start)}});
+                   {{"ring", ring.name.text()}, {"window", format_time(window_start)}});
         co_return;
     }
     const Duration margin = window_start - ring.database_clock.now(done);
-    log_.info("published window", {{"ring", ring_text(ring.name)},
-                                   {"window", time_text(window_start)},
+    log_.info("published window", {{"ring", ring.name.text()},
+                                   {"window", format_time(window_start)},
                                    {"epoch", *epoch},
                                    {"nodes", proposal->nodes},
                                    {"grants", proposal->grants.size()},
@@ -226,7 +225,7 @@ asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instan
 
 void Master::put_off(Ring &ring, const StoreError &error) {
     std::vector<LogField> fields = fields_of(error);
-    fields.emplace_back("ring", ring_text(ring.name));
+    fields.emplace_back("ring", ring.name.text());
     if (settings_.once) {
         log_.event(LogLevel::warn, "ring not served", fields);
         return;

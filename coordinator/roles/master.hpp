@@ -1,10 +1,9 @@
 // Role master: publishes the windows of the rings of one database.
 #pragma once
 
-#include "base/backoff.hpp"
-#include "base/clock.hpp"
 #include "base/log.hpp"
-#include "db/errors.hpp"
+#include "base/time.hpp"
+#include "db/store_error.hpp"
 #include "roles/control_store.hpp"
 #include "roles/window_plan.hpp"
 

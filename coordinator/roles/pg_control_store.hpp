@@ -2,7 +2,7 @@
 #pragma once
 
 #include "db/connection.hpp"
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 #include "roles/control_store.hpp"
 
 #include <string>

@@ -2,8 +2,8 @@
 // assignment is: concurrent coordinators propose the same.
 #pragma once
 
-#include "base/types.hpp"
 #include "roles/assignment.hpp"
+#include "roles/control_store.hpp"
 
 #include <optional>
 #include <span>

@@ -1,7 +1,7 @@
 // The next window to publish and its due time. Pure: the time is an argument.
 #pragma once
 
-#include "base/types.hpp"
+#include "roles/control_store.hpp"
 
 #include <optional>
 

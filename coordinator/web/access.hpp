@@ -2,9 +2,9 @@
 // proxy names in a header; everybody else is anonymous and reads only.
 #pragma once
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "http/message.hpp"
-#include "http/network.hpp"
 #include "web/login_limits.hpp"
 #include "web/operators.hpp"
 #include "web/sessions.hpp"
@@ -20,15 +20,6 @@
 #include <vector>
 
 namespace stacksaga::coordinator {
-
-/// Without a file and a header nobody can act. At most one of both is set.
-struct AccessSettings {
-    std::string operators_file;
-    std::string operator_header; ///< its name in lower case
-    std::vector<Network> trusted_proxies;
-    std::vector<std::string> names; ///< of this daemon, for the Origin of requests
-    bool hide_payloads = false;     ///< from everybody
-};
 
 /// Who sent a request.
 struct Viewer {

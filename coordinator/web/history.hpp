@@ -2,7 +2,7 @@
 // and when are arguments.
 #pragma once
 
-#include "base/types.hpp"
+#include "base/time.hpp"
 #include "web/exposition.hpp"
 
 #include <deque>

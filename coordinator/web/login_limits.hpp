@@ -2,7 +2,7 @@
 // out by the guesses of others. Pure: the time is an argument.
 #pragma once
 
-#include "base/types.hpp"
+#include "base/time.hpp"
 
 #include <deque>
 #include <map>

@@ -2,7 +2,7 @@
 // the random identities: the time is an argument.
 #pragma once
 
-#include "base/types.hpp"
+#include "base/time.hpp"
 
 #include <list>
 #include <string>

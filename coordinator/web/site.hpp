@@ -2,8 +2,8 @@
 // data.
 #pragma once
 
+#include "base/config.hpp"
 #include "base/log.hpp"
-#include "cli/config.hpp"
 #include "http/server.hpp"
 #include "web/access.hpp"
 #include "web/api.hpp"

@@ -1,6 +1,6 @@
 #include "actor_store.hpp"
 
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 #include "moves.hpp"
 
 #include <asio/error.hpp>

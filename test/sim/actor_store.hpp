@@ -4,7 +4,7 @@
 
 #include "world.hpp"
 
-#include "base/clock.hpp"
+#include "base/time.hpp"
 #include "roles/control_store.hpp"
 
 #include <string>

@@ -1,6 +1,6 @@
 #include "coordinator_actor.hpp"
 
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 
 #include <asio/co_spawn.hpp>
 #include <asio/error.hpp>

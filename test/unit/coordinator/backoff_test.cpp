@@ -1,4 +1,4 @@
-#include "base/backoff.hpp"
+#include "base/time.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Flags, environment, defaults, and what is refused with exit code 64.
-#include "cli/config.hpp"
+#include "cli/command_line.hpp"
 
 #include <gtest/gtest.h>
 

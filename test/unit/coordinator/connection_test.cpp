@@ -1,6 +1,6 @@
 // Text forms of values for libpq, and connections to servers that do not answer.
 #include "db/connection.hpp"
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 #include "roles/pg_control_store.hpp"
 
 #include <asio/bind_cancellation_slot.hpp>

@@ -1,5 +1,5 @@
 // The class of each error: retried, concerning one ring, or ending the daemon with an exit code.
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "web/exposition.hpp"
 
-#include "cli/config.hpp"
+#include "cli/command_line.hpp"
 #include "cli/table.hpp"
 
 #include <gtest/gtest.h>

@@ -2,9 +2,9 @@
 // of virtual time in a moment, and a test chooses where each fault happens.
 #pragma once
 
-#include "base/clock.hpp"
 #include "base/log.hpp"
-#include "db/errors.hpp"
+#include "base/time.hpp"
+#include "db/store_error.hpp"
 #include "roles/control_store.hpp"
 #include "roles/master.hpp"
 

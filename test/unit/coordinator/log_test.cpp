@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr LogTime at{std::chrono::sys_days{std::chrono::year{2026} / 1 / 31} + 12h + 7ms};
+constexpr Instant at{std::chrono::sys_days{std::chrono::year{2026} / 1 / 31} + 12h + 7ms};
 
 std::string logfmt(std::string_view message, const std::vector<LogField> &fields = {}) {
     return format_event(LogFormat::logfmt, at, LogLevel::warn, message, fields);

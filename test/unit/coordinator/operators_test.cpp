@@ -1,5 +1,5 @@
 // Operators: their file, their sessions, how often they may guess, and whom a request comes from.
-#include "http/network.hpp"
+#include "base/config.hpp"
 #include "web/login_limits.hpp"
 #include "web/operators.hpp"
 #include "web/random_text.hpp"

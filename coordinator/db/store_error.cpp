@@ -1,4 +1,4 @@
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 
 #include <algorithm>
 #include <array>

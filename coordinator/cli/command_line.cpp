@@ -1,9 +1,9 @@
-#include "cli/config.hpp"
+#include "cli/command_line.hpp"
 
 #include "cli/options.hpp"
 #include "cli/settings_file.hpp"
 #include "db/conninfo.hpp"
-#include "db/errors.hpp"
+#include "db/store_error.hpp"
 
 #include <algorithm>
 #include <array>
@@ -155,53 +155,10 @@ std::string print_settings(const CLI::App &command, int argc, const char *const 
     return out;
 }
 
-} // namespace
-
-std::optional<std::vector<RingName>> rings_of(const std::vector<std::string> &regions,
-                                              const std::vector<std::string> &clusters) {
-    const std::size_t count = std::max(regions.size(), clusters.size());
-    const auto fits = [&](std::size_t size) { return size == count || size == 1; };
-    if (!fits(regions.size()) || !fits(clusters.size()))
-        return std::nullopt;
-    std::vector<RingName> rings;
-    for (std::size_t i = 0; i < count; ++i) {
-        RingName ring{regions[regions.size() == 1 ? 0 : i], clusters[clusters.size() == 1 ? 0 : i]};
-        if (std::ranges::find(rings, ring) == rings.end())
-            rings.push_back(std::move(ring));
-    }
-    return rings;
-}
-
-std::optional<HttpAddress> parse_http_address(const std::string &text) {
-    constexpr std::string_view local = "unix:";
-    constexpr std::size_t path_bytes_max = 107; // of sockaddr_un
-    if (text.starts_with(local)) {
-        HttpAddress address;
-        address.path = text.substr(local.size());
-        if (address.path.empty() || address.path.size() > path_bytes_max)
-            return std::nullopt;
-        return address;
-    }
-    const auto colon = text.rfind(':');
-    if (colon == std::string::npos || colon == 0)
-        return std::nullopt;
-    std::string host = text.substr(0, colon);
-    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
-        host = host.substr(1, host.size() - 2);
-    const std::string digits = text.substr(colon + 1);
-    unsigned port = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (error != std::errc() || end != digits.data() + digits.size() || port > 65535)
-        return std::nullopt;
-    return HttpAddress{std::move(host), static_cast<std::uint16_t>(port)};
-}
-
-namespace {
-
 /// What is wrong with settings that do not go together, beginning with the name of one; empty when
 /// nothing is.
 std::string complaint_of(const CommandWords &called) {
-    const Config &config = called.config;
+    const CommandConfig &config = called.config;
     const AccessSettings &access = config.access;
     if (!access.operators_file.empty() && !access.operator_header.empty())
         return "--operator-header: give this or --operators-file, not both";
@@ -217,7 +174,7 @@ std::string complaint_of(const CommandWords &called) {
 
 /// Puts together what the words of a command line say.
 void finish(CommandWords &called, int argc, const char *const *argv) {
-    Config &config = called.config;
+    CommandConfig &config = called.config;
     const Words &words = called.words;
     config.once = config.once || config.dry_run;
     if (config.databases.empty())
