@@ -1,9 +1,9 @@
 #include "cli/commands.hpp"
 
-#include "cli/reading.hpp"
+#include "cli/output.hpp"
 #include "cli/saga_commands.hpp"
 #include "db/conninfo.hpp"
-#include "db/requirements.hpp"
+#include "db/shared_connection.hpp"
 #include "db/store_error.hpp"
 
 #include <asio/steady_timer.hpp>
@@ -33,6 +33,9 @@ constexpr const char *SQL_NODES =
     "       load, pg_catalog.date_trunc('milliseconds', heartbeat_age) AS heartbeat_age, progress,"
     "       pg_catalog.date_trunc('milliseconds', checkpoint_age) AS checkpoint_age"
     "  FROM stacksaga.nodes ORDER BY region, cluster, node";
+struct ProblemColumns {
+    enum { severity, check_name, detail, fix };
+};
 constexpr const char *SQL_PROBLEMS =
     "SELECT severity, check_name, detail, fix FROM stacksaga.doctor()";
 constexpr const char *SQL_RANGES =
@@ -177,7 +180,7 @@ private:
     asio::awaitable<void> print_json(const char *sql, const Parameters &parameters) {
         const Rows rows = co_await ask(sql, parameters);
         for (int row = 0; row < rows.size(); ++row)
-            out_ += fmt::format("{}\n", rows.text(row, 0));
+            out_ += fmt::format("{}\n", rows.text(row, only_column));
     }
 
     /// 2 when doctor() finds an error, 1 a warning.
@@ -186,9 +189,10 @@ private:
         const Rows rows = co_await ask(SQL_PROBLEMS, none);
         int worst = 0;
         for (int row = 0; row < rows.size(); ++row)
-            worst = std::max(worst, rows.text(row, 0) == "error"     ? 2
-                                    : rows.text(row, 0) == "warning" ? 1
-                                                                     : 0);
+            if (const auto found = rows.text(row, ProblemColumns::severity); found == "error")
+                worst = 2;
+            else if (found == "warning")
+                worst = std::max(worst, 1);
         co_return worst;
     }
 

@@ -1,11 +1,9 @@
 #include "cli/saga_commands.hpp"
 
 #include "base/log.hpp"
-#include "cli/reading.hpp"
-#include "cli/table.hpp"
-#include "db/actions.hpp"
+#include "cli/output.hpp"
+#include "db/operations.hpp"
 #include "db/store_error.hpp"
-#include "db/views.hpp"
 
 #include <fmt/format.h>
 
@@ -16,6 +14,8 @@
 namespace stacksaga::coordinator {
 namespace {
 
+/// Columns of the queries of sagas that begin with the id.
+constexpr int saga_id_column = 0;
 constexpr const char *SQL_SAGAS =
     "SELECT f.saga_id, f.saga, f.key, f.status, f.waits_for,"
     "       pg_catalog.date_trunc('seconds', f.created_at) AS started,"
@@ -66,6 +66,9 @@ constexpr const char *SQL_DEAD_MESSAGES =
     "SELECT subscription, topic, key, message_id, pg_catalog.date_trunc('seconds', dead_since) AS dead_since,"
     "       attempts, last_error"
     "  FROM stacksaga.dead_messages ORDER BY dead_since LIMIT 1000";
+struct AnswerColumns {
+    enum { object, before, after, error };
+};
 constexpr const char *SQL_ANSWER =
     "SELECT coalesce(e ->> 'saga_id', e ->> 'message_id', e ->> 'queue', e ->> 'schedule')"
     "           AS object, e ->> 'status_before' AS before, e ->> 'status_after' AS after,"
@@ -74,6 +77,9 @@ constexpr const char *SQL_ANSWER =
 
 /// The rows of two answers without those that are in both; how many the second has, and how many of
 /// them are new.
+struct JoinColumns {
+    enum { rows, second, added };
+};
 constexpr const char *SQL_JOIN =
     "SELECT coalesce(pg_catalog.jsonb_agg(x.e ORDER BY x.n), '[]'),"
     "       pg_catalog.jsonb_array_length($2::jsonb),"
@@ -123,7 +129,7 @@ asio::awaitable<CommandOutput> print(Connection &connection, const CommandConfig
     }
     const std::string sql_json = json_of(name, sql_all);
     const Rows rows = co_await read_rows(connection, sql_json.c_str(), parameters);
-    co_return CommandOutput{fmt::format("{}\n", rows.text(0, 0)), 0};
+    co_return CommandOutput{fmt::format("{}\n", rows.text(0, only_column)), 0};
 }
 
 Parameters parameters_of(const SagaFilter &filter) {
@@ -148,7 +154,7 @@ asio::awaitable<Named> find_named(Connection &connection, const SagaFilter &filt
     const Parameters parameters{null_if_empty(filter.saga), word};
     const Rows rows = co_await read_rows(connection, SQL_SAGAS_OF_KEY, parameters);
     for (int row = 0; row < rows.size(); ++row)
-        named.ids.emplace_back(rows.text(row, 0));
+        named.ids.emplace_back(rows.text(row, saga_id_column));
     named.table = table_of(rows);
     co_return named;
 }
@@ -174,7 +180,7 @@ asio::awaitable<CommandOutput> one_saga(Connection &connection, const CommandCon
         const Rows rows = co_await read_rows(connection, sql_of_view("/api/saga"), with_payloads);
         if (rows.size() == 0)
             co_return not_one(config.key, {});
-        co_return CommandOutput{fmt::format("{}\n", rows.text(0, 0)), 0};
+        co_return CommandOutput{fmt::format("{}\n", rows.text(0, only_column)), 0};
     }
     const Rows saga = co_await read_rows(connection, SQL_SAGA, id);
     if (saga.size() == 0)
@@ -183,7 +189,7 @@ asio::awaitable<CommandOutput> one_saga(Connection &connection, const CommandCon
     const Rows timeline = co_await read_rows(connection, SQL_TIMELINE, id);
     CommandOutput output{table_of(saga) + "\nAttempts\n" + table_of(attempts) + "\nTimeline\n", 0};
     for (int row = 0; row < timeline.size(); ++row)
-        output.text += escape_controls(timeline.text(row, 0)) + "\n";
+        output.text += escape_controls(timeline.text(row, only_column)) + "\n";
     co_return output;
 }
 
@@ -232,7 +238,7 @@ targets_of(Connection &connection, const CommandConfig &config, CommandOutput &r
     const Parameters parameters = parameters_of(config.filter);
     const Rows rows = co_await read_rows(connection, SQL_SAGAS, parameters);
     for (int row = 0; row < rows.size(); ++row)
-        ids.emplace_back(rows.text(row, 0));
+        ids.emplace_back(rows.text(row, saga_id_column));
     if (ids.empty())
         refusal = refused(1, "no saga fits\n");
     else if (std::ssize(ids) == config.filter.max)
@@ -246,7 +252,7 @@ targets_of(Connection &connection, const CommandConfig &config, CommandOutput &r
 asio::awaitable<std::string> doubt_of_queue(Connection &connection, const std::string &queue) {
     const Parameters parameters{queue};
     const Rows rows = co_await read_rows(connection, SQL_KNOWS_QUEUE, parameters);
-    if (rows.text(0, 0) == "t")
+    if (rows.boolean(0, only_column))
         co_return std::string{};
     co_return fmt::format("No definition names the queue \"{}\", and no step waits in it.\n",
                           escape_controls(queue));
@@ -348,10 +354,11 @@ asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &execu
             const std::string page = co_await run_action(runner, *action, object, config);
             const Parameters pages{answer, page};
             const Rows both = co_await read_rows(connection, SQL_JOIN, pages);
-            answer = both.text(0, 0);
-            const bool is_full = is_all && both.int64(0, 1) >= redrive_max;
-            is_last = !is_full || !config.action.is_confirmed || both.int64(0, 2) == 0;
-            done += both.int64(0, 2);
+            answer = both.text(0, JoinColumns::rows);
+            const bool is_full = is_all && both.int64(0, JoinColumns::second) >= redrive_max;
+            is_last =
+                !is_full || !config.action.is_confirmed || both.int64(0, JoinColumns::added) == 0;
+            done += both.int64(0, JoinColumns::added);
             if (is_full && !config.action.is_confirmed)
                 output.error = fmt::format("These are the oldest {}; --yes redrives all.\n", done);
         }
@@ -367,7 +374,7 @@ asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &execu
     const Parameters parameters{answer};
     const Rows rows = co_await read_rows(connection, SQL_ANSWER, parameters);
     for (int row = 0; row < rows.size(); ++row)
-        if (!rows.is_null(row, 3))
+        if (!rows.is_null(row, AnswerColumns::error))
             output.code = 1;
     if (config.json)
         output.text =

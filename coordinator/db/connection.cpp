@@ -209,9 +209,9 @@ std::string_view Rows::text(int row, int column) const noexcept {
             static_cast<std::size_t>(PQgetlength(result_.get(), row, column))};
 }
 
-std::int64_t Rows::int64(int row, int column) const {
+template <class Number> Number Rows::number(int row, int column) const {
     const std::string_view value = text(row, column);
-    std::int64_t number = 0;
+    Number number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size())
         throw StoreError(ErrorClass::fatal,
@@ -219,14 +219,12 @@ std::int64_t Rows::int64(int row, int column) const {
     return number;
 }
 
+std::int64_t Rows::int64(int row, int column) const {
+    return number<std::int64_t>(row, column);
+}
+
 double Rows::float8(int row, int column) const {
-    const std::string_view value = text(row, column);
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc{} || end != value.data() + value.size())
-        throw StoreError(ErrorClass::fatal,
-                         fmt::format("the server returned \"{}\" instead of a number", value));
-    return number;
+    return number<double>(row, column);
 }
 
 std::string array_literal(const std::vector<std::string> &elements) {
@@ -420,7 +418,7 @@ void Connection::trust_poolers(bool trusted) noexcept {
 asio::awaitable<void> Connection::require_own_session() {
     const Parameters none;
     const Rows rows = co_await query(SQL_PROCESS, none, default_connect_timeout);
-    const std::int64_t process = rows.int64(0, 0);
+    const std::int64_t process = rows.int64(0, only_column);
     const int reported = PQbackendPID(connection_);
     if (process != reported)
         throw StoreError(

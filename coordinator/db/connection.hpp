@@ -18,6 +18,9 @@
 
 namespace stacksaga::coordinator {
 
+/// The column of a query that has one. Those of a query with more have names, in an enum beside it.
+inline constexpr int only_column = 0;
+
 /// Rows of an answer. Values are in text form; a malformed one throws StoreError(fatal).
 class Rows {
 public:
@@ -37,8 +40,13 @@ public:
     [[nodiscard]] std::string_view text(int row, int column) const noexcept;
     [[nodiscard]] std::int64_t int64(int row, int column) const;
     [[nodiscard]] double float8(int row, int column) const;
+    [[nodiscard]] bool boolean(int row, int column) const noexcept {
+        return text(row, column) == "t";
+    }
 
 private:
+    template <class Number> [[nodiscard]] Number number(int row, int column) const;
+
     Result result_;
 };
 

@@ -1,8 +1,9 @@
-// One connection that coroutines use in turn, and that is opened again when it broke.
+// Connections to a database that has the extension: what the daemon requires of it, the extension
+// in a compatible version and privileges for its role; and one connection that coroutines use in
+// turn, which is opened again when it broke.
 #pragma once
 
 #include "db/connection.hpp"
-#include "db/requirements.hpp"
 #include "db/store_error.hpp"
 
 #include <asio/any_io_executor.hpp>
@@ -10,9 +11,32 @@
 #include <asio/experimental/channel.hpp>
 
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace stacksaga::coordinator {
+
+/// Whether a daemon of version `daemon` can work with an extension of version `installed`: the same
+/// major version, and a minor one that is not older. Both are MAJOR.MINOR; anything else does not
+/// fit.
+[[nodiscard]] bool version_fits(std::string_view installed, std::string_view daemon) noexcept;
+
+/// The version of the extension in the database of this connection. Throws
+/// StoreError(missing_extension), with the SQL that fixes it, when there is none or it does not
+/// fit.
+asio::awaitable<std::string> require_extension(Connection &connection, Duration deadline);
+
+/// Kinds of roles, as grant_usage() has them.
+using RoleKinds = std::span<const std::string_view>;
+
+/// Runs a query as a role that should be of these kinds. If the role lacks a privilege and the
+/// server has no hint, the error's hint is the SQL that grants it.
+asio::awaitable<Rows> query_as(RoleKinds kinds, Connection &connection, const char *sql,
+                               const Parameters &parameters, Duration deadline);
+
+/// The SQL that grants the privileges that this connection's role lacks.
+[[nodiscard]] std::string grant_advice(const Connection &connection, RoleKinds kinds);
 
 /// What viewers are told of a database that is down; why it is, only the log and /readyz say.
 inline constexpr const char *no_answer = "the database does not answer";

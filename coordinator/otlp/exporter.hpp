@@ -1,6 +1,6 @@
 // Exports finished sagas as spans to a collector of OpenTelemetry, by OTLP over HTTP.
 //
-// A saga is exported when it has finished. Instants and commits come in another order, so each look
+// A saga is exported when it has finished. Instants and commits come in another order, so each read
 // begins a minute back and leaves out what was sent: a saga whose transaction commits later than
 // that after its end is not exported. Nothing is remembered over a restart: then the sagas of the
 // last minute may be sent again, with the same ids. While the collector does not answer they wait
@@ -9,22 +9,38 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "otlp/http_post.hpp"
-#include "otlp/trace_reader.hpp"
 
-#include <asio/any_io_executor.hpp>
-#include <asio/awaitable.hpp>
 #include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace stacksaga::coordinator {
+
+/// A saga that has finished, and when: microseconds since 1970 on the database's clock.
+struct FinishedSaga {
+    std::int64_t finished_at = 0;
+    std::string id; ///< may be empty, and is then before every id
+
+    auto operator<=>(const FinishedSaga &) const = default;
+};
+
+/// What became of a request. Without an answer the status is 0 and the error says why.
+struct PostResult {
+    int status = 0;
+    std::string error;
+
+    [[nodiscard]] bool is_accepted() const noexcept { return status >= 200 && status < 300; }
+    /// Whether the same request may be accepted later: no answer, too many requests, or a server
+    /// that is not ready (OTLP 1.3, "Retryable Response Codes").
+    [[nodiscard]] bool may_be_repeated() const noexcept {
+        return status == 0 || status == 429 || status == 502 || status == 503 || status == 504;
+    }
+};
 
 /// The URL that takes traces: as OTEL_EXPORTER_OTLP_ENDPOINT has it, /v1/traces below the endpoint.
 [[nodiscard]] std::string traces_url(const std::string &endpoint);
@@ -63,42 +79,21 @@ private:
     bool is_behind_ = false;           ///< sagas are given up
 };
 
-/// Lifecycle: constructed; run() once, until it is cancelled; close() at the end. One thread, and
-/// that of its HttpPoster.
-class TraceExporter {
-public:
-    TraceExporter(const asio::any_io_executor &executor, const std::string &conninfo,
-                  const OtlpSettings &settings, Log log);
-
-    /// Exports every five seconds. Failures are logged, and tried again.
-    asio::awaitable<void> run();
-
-    void close() noexcept;
-
-private:
-    asio::awaitable<void> export_new();
-    asio::awaitable<bool> send(std::span<const FinishedSaga> sagas);
-    void note_failure(std::string_view what, std::string_view error);
-
-    TraceReader reader_;
-    HttpPoster poster_;
-    Log log_;
-    asio::steady_timer timer_;
-    ExportWindow window_;
-    bool is_failing_ = false; ///< and has been logged
-    bool is_closed_ = false;
-};
+class TraceExporter;
 
 /// The exporters of all databases of a daemon; none without an endpoint. They run until close().
 class TraceExporters {
 public:
     TraceExporters(asio::io_context &io, const std::vector<std::string> &databases,
                    const OtlpSettings &settings, const Log &log);
+    TraceExporters(const TraceExporters &) = delete;
+    TraceExporters &operator=(const TraceExporters &) = delete;
+    ~TraceExporters();
 
     void close() noexcept;
 
 private:
-    std::deque<TraceExporter> exporters_;
+    std::vector<std::unique_ptr<TraceExporter>> exporters_;
 };
 
 } // namespace stacksaga::coordinator

@@ -1,6 +1,6 @@
 #include "roles/pg_control_store.hpp"
 
-#include "db/requirements.hpp"
+#include "db/shared_connection.hpp"
 
 #include <fmt/format.h>
 
@@ -21,6 +21,18 @@ constexpr const char *SQL_SESSION =
     "SELECT pg_catalog.set_config('statement_timeout', '6s', false),"
     "       pg_catalog.set_config('idle_in_transaction_session_timeout', '6s', false)";
 
+struct RingColumns {
+    enum {
+        database_time,
+        window_length,
+        publish_lead,
+        strategy,
+        slots,
+        epoch,
+        last_window,
+        virtual_nodes
+    };
+};
 constexpr const char *SQL_RING_STATE =
     "SELECT (extract(epoch FROM database_time) * 1000000)::bigint,"
     "       (extract(epoch FROM window_length) * 1000000)::bigint,"
@@ -29,10 +41,17 @@ constexpr const char *SQL_RING_STATE =
     "       (extract(epoch FROM last_window) * 1000000)::bigint, virtual_nodes"
     "  FROM stacksaga.ring_state(region => $1::text, cluster => $2::text)";
 
+struct NodeColumns {
+    enum { node, kind, state, weight, agent, frozen };
+};
 constexpr const char *SQL_NODES =
     "SELECT node, kind, state, weight, agent, frozen"
     "  FROM stacksaga.ring_nodes(region => $1::text, cluster => $2::text)";
 
+/// Also those of SQL_AGENT_SLOTS.
+struct SlotColumns {
+    enum { slot, range_start, range_end, node };
+};
 constexpr const char *SQL_SLOTS =
     "SELECT slot, range_start, range_end, node"
     "  FROM stacksaga.ring_slots(region => $1::text, cluster => $2::text)"
@@ -58,6 +77,9 @@ constexpr const char *SQL_REGISTER =
     " WHERE pg_catalog.has_function_privilege('stacksaga.publish_window(text,text,timestamptz,"
     "text[],bigint[],bigint[],text,text)', 'EXECUTE')";
 
+struct BeatColumns {
+    enum { state, interval, checkpoint };
+};
 // The heartbeat answers a checkpoint request at once.
 constexpr const char *SQL_BEAT =
     "SELECT b.state, (extract(epoch FROM s.value::interval) * 1000000)::bigint,"
@@ -86,6 +108,20 @@ Duration interval_of(const RingName &ring, const Rows &rows, int column, Duratio
     if (value < at_least || value > longest_interval)
         throw unusable_answer(ring, "a window length or publish lead that is out of range");
     return value;
+}
+
+std::vector<Slot> slots_of(const Rows &rows) {
+    std::vector<Slot> slots;
+    slots.reserve(static_cast<std::size_t>(rows.size()));
+    for (int row = 0; row < rows.size(); ++row) {
+        Slot &slot =
+            slots.emplace_back(Slot{static_cast<std::int32_t>(rows.int64(row, SlotColumns::slot)),
+                                    rows.int64(row, SlotColumns::range_start),
+                                    rows.int64(row, SlotColumns::range_end), std::nullopt});
+        if (!rows.is_null(row, SlotColumns::node))
+            slot.owner = rows.text(row, SlotColumns::node);
+    }
+    return slots;
 }
 
 /// A missing ring shows as no row or as SG404.
@@ -164,21 +200,22 @@ asio::awaitable<RingState> PgControlStore::ring_state(const RingName &ring) {
     if (rows->size() == 0)
         throw_ring_missing(ring);
 
-    const auto strategy = parse_strategy(rows->text(0, 3));
+    const auto strategy = parse_strategy(rows->text(0, RingColumns::strategy));
     if (!strategy)
         throw unusable_answer(ring, fmt::format("strategy \"{}\", which this version does not know",
-                                                rows->text(0, 3)));
-    RingState state{.database_time = Instant{Duration{rows->int64(0, 0)}},
-                    .window_length = interval_of(ring, *rows, 1, Duration{1}),
-                    .publish_lead = interval_of(ring, *rows, 2, Duration::zero()),
-                    .strategy = *strategy,
-                    .slots = static_cast<std::int32_t>(rows->int64(0, 4)),
-                    .epoch = rows->int64(0, 5),
-                    .last_window = std::nullopt};
-    if (!rows->is_null(0, 6))
-        state.last_window = Instant{Duration{rows->int64(0, 6)}};
-    state.virtual_nodes = static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(rows->int64(0, 7), 1, core::virtual_nodes_max));
+                                                rows->text(0, RingColumns::strategy)));
+    RingState state{
+        .database_time = Instant{Duration{rows->int64(0, RingColumns::database_time)}},
+        .window_length = interval_of(ring, *rows, RingColumns::window_length, Duration{1}),
+        .publish_lead = interval_of(ring, *rows, RingColumns::publish_lead, Duration::zero()),
+        .strategy = *strategy,
+        .slots = static_cast<std::int32_t>(rows->int64(0, RingColumns::slots)),
+        .epoch = rows->int64(0, RingColumns::epoch),
+        .last_window = std::nullopt};
+    if (!rows->is_null(0, RingColumns::last_window))
+        state.last_window = Instant{Duration{rows->int64(0, RingColumns::last_window)}};
+    state.virtual_nodes = static_cast<std::int32_t>(std::clamp<std::int64_t>(
+        rows->int64(0, RingColumns::virtual_nodes), 1, core::virtual_nodes_max));
     co_return state;
 }
 
@@ -188,30 +225,24 @@ asio::awaitable<std::vector<Node>> PgControlStore::nodes(const RingName &ring) {
     std::vector<Node> nodes;
     nodes.reserve(static_cast<std::size_t>(rows.size()));
     for (int row = 0; row < rows.size(); ++row)
-        nodes.push_back({.name = std::string(rows.text(row, 0)),
-                         .kind = parse_node_kind(rows.text(row, 1)),
-                         .state = parse_node_state(rows.text(row, 2)),
-                         .weight = rows.float8(row, 3),
-                         .agent = rows.is_null(row, 4)
-                                      ? std::nullopt
-                                      : std::optional<std::string>(rows.text(row, 4)),
-                         .frozen = rows.text(row, 5) == "t"});
+        nodes.push_back(
+            {.name = std::string(rows.text(row, NodeColumns::node)),
+             .kind = parse_node_kind(rows.text(row, NodeColumns::kind)),
+             .state = parse_node_state(rows.text(row, NodeColumns::state)),
+             .weight = rows.float8(row, NodeColumns::weight),
+             .agent = rows.is_null(row, NodeColumns::agent)
+                          ? std::nullopt
+                          : std::optional<std::string>(rows.text(row, NodeColumns::agent)),
+             .frozen = rows.boolean(row, NodeColumns::frozen)});
     co_return nodes;
 }
 
 asio::awaitable<std::vector<Slot>> PgControlStore::slots(const RingName &ring) {
     const Parameters parameters{ring.region, ring.cluster};
-    const Rows rows = co_await ask(SQL_SLOTS, parameters);
-    std::vector<Slot> slots;
-    slots.reserve(static_cast<std::size_t>(rows.size()));
-    for (int row = 0; row < rows.size(); ++row) {
-        if (rows.int64(row, 0) != row)
-            throw unusable_answer(ring, fmt::format("no slot {}", row));
-        Slot &slot =
-            slots.emplace_back(Slot{row, rows.int64(row, 1), rows.int64(row, 2), std::nullopt});
-        if (!rows.is_null(row, 3))
-            slot.owner = rows.text(row, 3);
-    }
+    std::vector<Slot> slots = slots_of(co_await ask(SQL_SLOTS, parameters));
+    for (std::size_t i = 0; i < slots.size(); ++i)
+        if (slots[i].number != static_cast<std::int32_t>(i))
+            throw unusable_answer(ring, fmt::format("no slot {}", i));
     if (slots.empty())
         throw unusable_answer(ring, "no slots");
     co_return slots;
@@ -238,9 +269,9 @@ PgControlStore::publish_window(const RingName &ring, const Proposal &proposal,
                                 proposal.agent};
     try {
         const Rows rows = co_await ask(SQL_PUBLISH, parameters);
-        if (rows.is_null(0, 0))
+        if (rows.is_null(0, only_column))
             co_return std::nullopt;
-        co_return rows.int64(0, 0);
+        co_return rows.int64(0, only_column);
     } catch (const StoreError &error) {
         // The outcome is unknown: the server may have committed.
         if (error.kind == ErrorClass::reconnect && error.sqlstate.empty())
@@ -256,14 +287,15 @@ PgControlStore::register_agent(const RingName &ring, const std::string &name, do
     if (rows.size() == 0)
         throw StoreError(ErrorClass::permission, "permission denied for function publish_window",
                          "42501", {}, grant_advice(connection_, role_kinds));
-    co_return rows.int64(0, 0);
+    co_return rows.int64(0, only_column);
 }
 
 asio::awaitable<Beat> PgControlStore::beat(const RingName &ring, const AgentIdentity &agent) {
     const Parameters parameters{ring.region, ring.cluster, agent.name,
                                 std::to_string(agent.incarnation), std::to_string(agent.windows)};
     const Rows rows = co_await ask(SQL_BEAT, parameters);
-    co_return Beat{parse_node_state(rows.text(0, 0)), interval_of(ring, rows, 1, Duration{1})};
+    co_return Beat{parse_node_state(rows.text(0, BeatColumns::state)),
+                   interval_of(ring, rows, BeatColumns::interval, Duration{1})};
 }
 
 asio::awaitable<void> PgControlStore::leave(const AgentIdentity &agent) {
@@ -274,15 +306,7 @@ asio::awaitable<void> PgControlStore::leave(const AgentIdentity &agent) {
 asio::awaitable<std::vector<Slot>> PgControlStore::assigned_slots(const std::string &agent,
                                                                   Instant window_start) {
     const Parameters parameters{agent, std::to_string(window_start.time_since_epoch().count())};
-    const Rows rows = co_await ask(SQL_AGENT_SLOTS, parameters);
-    std::vector<Slot> slots;
-    slots.reserve(static_cast<std::size_t>(rows.size()));
-    for (int row = 0; row < rows.size(); ++row) {
-        Slot &slot = slots.emplace_back(Slot{static_cast<std::int32_t>(rows.int64(row, 0)),
-                                             rows.int64(row, 1), rows.int64(row, 2), std::nullopt});
-        if (!rows.is_null(row, 3))
-            slot.owner = rows.text(row, 3);
-    }
+    std::vector<Slot> slots = slots_of(co_await ask(SQL_AGENT_SLOTS, parameters));
     co_return slots;
 }
 

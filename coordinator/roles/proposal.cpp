@@ -1,11 +1,41 @@
 #include "roles/proposal.hpp"
 
 #include "core/members.hpp"
+#include "core/scratch.hpp"
 
 #include <algorithm>
 #include <cstddef>
 
 namespace stacksaga::coordinator {
+namespace {
+
+std::vector<core::Member> views_of(std::span<const Member> members) {
+    std::vector<core::Member> views;
+    views.reserve(members.size());
+    for (const Member &member : members)
+        views.push_back({member.name, member.weight});
+    return views;
+}
+
+} // namespace
+
+std::vector<std::int32_t> quotas(std::span<const Member> members,
+                                 std::span<const std::int32_t> held, std::int32_t slots) {
+    std::vector<std::byte> memory(core::quotas_scratch_bytes(members.size()));
+    core::Scratch scratch(memory.data());
+    std::vector<std::int32_t> result(members.size());
+    core::quotas(views_of(members), held, slots, scratch, result);
+    return result;
+}
+
+std::vector<std::int32_t> assign(std::span<const Member> members,
+                                 std::span<const std::int32_t> owners, AssignmentRule rule) {
+    std::vector<std::byte> memory(core::assign_scratch_bytes(members.size(), owners.size(), rule));
+    std::vector<std::int32_t> next(owners.begin(), owners.end());
+    core::assign(views_of(members), next, rule, core::Scratch(memory.data()));
+    return next;
+}
+
 namespace {
 
 core::NodeState state_of(NodeState state) {
@@ -35,9 +65,9 @@ core::RingNode view_of(const Node &node) {
 
 /// The nodes of a ring in the core's types, sorted by name, and the memory for the core's
 /// computations.
-class Ring {
+class RingNodes {
 public:
-    explicit Ring(std::span<const Node> nodes)
+    explicit RingNodes(std::span<const Node> nodes)
         : memory_(core::Scratch::bytes_of<core::Agents::Standing>(nodes.size()) +
                   core::Members::scratch_bytes(nodes.size())),
           scratch_(memory_.data()), nodes_(sorted(nodes)), agents_(nodes_, scratch_) {}
@@ -112,16 +142,16 @@ bool takes_slots(const Node &node) noexcept {
 }
 
 std::vector<Member> members_of(std::span<const Node> nodes, Strategy strategy) {
-    return Ring(nodes).members(strategy);
+    return RingNodes(nodes).members(strategy);
 }
 
 std::vector<Member> members_of_agent(std::span<const Node> nodes, std::string_view agent) {
-    return Ring(nodes).members_of(agent);
+    return RingNodes(nodes).members_of(agent);
 }
 
 std::optional<Proposal> propose(Instant window_start, AssignmentRule rule,
                                 std::span<const Node> nodes, std::span<const Slot> slots) {
-    const Ring ring(nodes);
+    const RingNodes ring(nodes);
     const std::vector<Member> members = ring.members(rule.strategy);
     std::vector<std::string_view> frozen(slots.size()); // the agent; empty: to be assigned
     std::vector<std::int32_t> owners;

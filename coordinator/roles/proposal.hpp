@@ -1,16 +1,34 @@
-// Computes a window from the nodes and slots of the control tables. Pure and deterministic, as the
-// assignment is: concurrent coordinators propose the same.
+// Computes a window from the nodes and slots of the control tables. Pure and deterministic:
+// concurrent coordinators propose the same.
 #pragma once
 
-#include "roles/assignment.hpp"
+#include "core/assignment.hpp"
 #include "roles/control_store.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace stacksaga::coordinator {
+
+/// A node that slots are assigned to.
+struct Member {
+    std::string name;
+    double weight = 1; ///< finite and > 0
+};
+
+using core::nobody;
+
+/// The number of slots for each member; see core::quotas().
+[[nodiscard]] std::vector<std::int32_t>
+quotas(std::span<const Member> members, std::span<const std::int32_t> held, std::int32_t slots);
+
+/// The index of each slot's next owner; see core::assign().
+[[nodiscard]] std::vector<std::int32_t>
+assign(std::span<const Member> members, std::span<const std::int32_t> owners, AssignmentRule rule);
 
 /// Whether the next window may give slots to a node; see core::takes_slots().
 [[nodiscard]] bool takes_slots(const Node &node) noexcept;

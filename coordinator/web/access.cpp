@@ -1,6 +1,6 @@
 #include "web/access.hpp"
 
-#include "web/random_text.hpp"
+#include "web/operators.hpp"
 
 #include <asio/co_spawn.hpp>
 #include <asio/redirect_error.hpp>

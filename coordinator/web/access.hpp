@@ -7,7 +7,6 @@
 #include "http/message.hpp"
 #include "web/login_limits.hpp"
 #include "web/operators.hpp"
-#include "web/sessions.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>

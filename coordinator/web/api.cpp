@@ -1,6 +1,6 @@
 #include "web/api.hpp"
 
-#include "db/views.hpp"
+#include "db/operations.hpp"
 
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>

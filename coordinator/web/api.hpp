@@ -1,12 +1,11 @@
 // The page's data and actions over HTTP: /api/... answers in JSON.
 #pragma once
 
-#include "db/actions.hpp"
+#include "db/operations.hpp"
 #include "http/message.hpp"
 #include "web/access.hpp"
-#include "web/history.hpp"
-#include "web/status_reader.hpp"
-#include "web/view_reader.hpp"
+#include "web/metrics.hpp"
+#include "web/readers.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>

@@ -1,7 +1,5 @@
 #include "web/operators.hpp"
 
-#include "web/random_text.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,11 +13,37 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
+#include <vector>
 
 namespace stacksaga::coordinator {
+
+std::string random_text(std::size_t bytes) {
+    std::vector<unsigned char> random(bytes);
+    for (std::size_t filled = 0; filled < bytes;) {
+        const ssize_t count = ::getrandom(random.data() + filled, bytes - filled, 0);
+        if (count < 0 && errno != EINTR)
+            throw std::system_error(errno, std::generic_category(), "getrandom");
+        filled += count > 0 ? static_cast<std::size_t>(count) : 0;
+    }
+    std::string text;
+    for (const unsigned char byte : random)
+        text += fmt::format("{:02x}", byte);
+    return text;
+}
+
+bool equal_secrets(std::string_view left, std::string_view right) noexcept {
+    if (left.size() != right.size())
+        return false;
+    unsigned difference = 0;
+    for (std::size_t i = 0; i < left.size(); ++i)
+        difference |= static_cast<unsigned>(left[i] ^ right[i]);
+    return difference == 0;
+}
+
 namespace {
 
 constexpr std::size_t name_bytes_max = 63;
@@ -168,6 +192,52 @@ const std::string &hash_to_check(const Operators &operators, const std::string &
         return found->second;
     const std::size_t number = std::hash<std::string>{}(user) % operators.size();
     return std::next(operators.begin(), static_cast<std::ptrdiff_t>(number))->second;
+}
+
+namespace {
+
+constexpr std::size_t id_bytes = 32;
+
+} // namespace
+
+void Sessions::end_expired(SteadyTime now) {
+    std::erase_if(sessions_, [now](const Session &session) {
+        return now - session.used >= idle_max || now - session.began >= age_max;
+    });
+}
+
+const Session &Sessions::begin(const std::string &user, SteadyTime now) {
+    end_expired(now);
+    std::size_t of_user = 0;
+    std::erase_if(sessions_, [&](const Session &session) {
+        return session.user == user && ++of_user >= of_user_max;
+    });
+    sessions_.push_front({random_text(id_bytes), random_text(id_bytes), user, now, now});
+    return sessions_.front();
+}
+
+const Session *Sessions::find(std::string_view id, SteadyTime now, bool is_use) {
+    end_expired(now);
+    // All are compared, each in the same time: neither shows how much of a guess is right.
+    auto found = sessions_.end();
+    for (auto each = sessions_.begin(); each != sessions_.end(); ++each)
+        if (equal_secrets(each->id, id))
+            found = each;
+    if (found == sessions_.end())
+        return nullptr;
+    if (is_use) {
+        found->used = now;
+        sessions_.splice(sessions_.begin(), sessions_, found);
+    }
+    return &*found;
+}
+
+void Sessions::end(std::string_view id) {
+    std::erase_if(sessions_, [id](const Session &session) { return session.id == id; });
+}
+
+void Sessions::end_of_user(std::string_view user) {
+    std::erase_if(sessions_, [user](const Session &session) { return session.user == user; });
 }
 
 } // namespace stacksaga::coordinator

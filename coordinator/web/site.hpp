@@ -1,21 +1,72 @@
-// Everything that the daemon serves over HTTP: its listeners, probes, metrics, the page and its
-// data.
+// Everything that the daemon serves over HTTP: its listeners, probes, metrics, status, the page and
+// its data.
 #pragma once
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "http/message.hpp"
 #include "http/server.hpp"
 #include "web/access.hpp"
 #include "web/api.hpp"
-#include "web/routes.hpp"
+#include "web/readers.hpp"
 
 #include <asio/awaitable.hpp>
 #include <asio/io_context.hpp>
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace stacksaga::coordinator {
+
+/// The names of databases in answers and labels: database_label(), with a number added when two are
+/// equal.
+[[nodiscard]] std::vector<std::string> database_names(const std::vector<std::string> &conninfos);
+
+/// Lifecycle: add_database() for each database, then answer() any number of requests, close() at
+/// the end. Thread: that of the io_context.
+class HttpRoutes {
+public:
+    explicit HttpRoutes(std::string role);
+
+    /// Adds a database; `name` as database_names() has it.
+    void add_database(std::string name, std::unique_ptr<StatusReader> reader);
+
+    /// | path | answers |
+    /// |---|---|
+    /// | /livez | 200 while the loop turns |
+    /// | /readyz | 200 when each database answers and has the extension, else 503 and the reasons |
+    /// | /health | both, and the rings, for people |
+    /// | /metrics | Prometheus' text format; of several databases, each with a label |
+    /// | /status | stacksaga.status(); of several databases, a list |
+    /// | /saga/ID | the timeline of a saga, one line for each event |
+    /// | /, and the names of the files in page/ | the page |
+    ///
+    /// With ?database=NAME the answer is about that database alone.
+    asio::awaitable<HttpResponse> answer(HttpRequest request);
+
+    void close() noexcept;
+
+private:
+    struct Database {
+        std::string name;
+        std::unique_ptr<StatusReader> reader;
+    };
+    using Databases = std::vector<Database *>;
+
+    asio::awaitable<HttpResponse> ready(Databases databases);
+    asio::awaitable<HttpResponse> health(Databases databases);
+    asio::awaitable<HttpResponse> metrics(Databases databases);
+    asio::awaitable<HttpResponse> status(Databases databases);
+    asio::awaitable<HttpResponse> timeline(Databases databases, std::string saga_id);
+    [[nodiscard]] MetricDescriptions descriptions() const;
+
+    std::vector<Database> databases_;
+    std::string role_;
+    SteadyTime started_;
+    double requests_ = 0;
+};
 
 /// Lifecycle: constructed, which listens unless the configuration says otherwise; stop() at the
 /// end. Throws OperatorsError, or std::runtime_error when it cannot listen.

@@ -4,8 +4,8 @@
 #include "actor_store.hpp"
 
 #include "base/log.hpp"
-#include "roles/agent.hpp"
-#include "roles/master.hpp"
+#include "roles/agent_role.hpp"
+#include "roles/master_role.hpp"
 
 #include <string>
 

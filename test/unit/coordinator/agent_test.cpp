@@ -1,6 +1,6 @@
 // The agent against a model of the control tables, in virtual time, with a master or alone.
 #include "fakes.hpp"
-#include "roles/agent.hpp"
+#include "roles/agent_role.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
-#include "web/exposition.hpp"
+#include "web/metrics.hpp"
 
 #include "cli/command_line.hpp"
-#include "cli/table.hpp"
+#include "cli/output.hpp"
 
 #include <gtest/gtest.h>
 

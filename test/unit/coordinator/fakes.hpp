@@ -6,7 +6,7 @@
 #include "base/time.hpp"
 #include "db/store_error.hpp"
 #include "roles/control_store.hpp"
-#include "roles/master.hpp"
+#include "roles/master_role.hpp"
 
 #include "core/ring.hpp"
 #include "core/window.hpp"

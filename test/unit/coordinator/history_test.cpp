@@ -1,7 +1,7 @@
 // The last hour of the page's charts: rates from counters, gaps where nothing is known.
+#include "cli/output.hpp"
 #include "cli/settings_file.hpp"
-#include "cli/table.hpp"
-#include "web/history.hpp"
+#include "web/metrics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,6 @@
 #include "base/config.hpp"
 #include "web/login_limits.hpp"
 #include "web/operators.hpp"
-#include "web/random_text.hpp"
-#include "web/sessions.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The versions of the extension that a daemon works with.
-#include "db/requirements.hpp"
+#include "db/shared_connection.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,4 @@
 // Notifications to a supervisor, and the interval of the watchdog.
-#include "base/sd_notify.hpp"
-
 #include "base/service.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "roles/master.hpp"
+#include "roles/master_role.hpp"
 
 #include "roles/proposal.hpp"
 
@@ -71,7 +71,7 @@ asio::awaitable<void> Master::run() {
 asio::awaitable<void> Master::connect() {
     const ServerInfo server = co_await store_.open();
     connected_ = true;
-    for (Ring &ring : rings_)
+    for (ServedRing &ring : rings_)
         ring.next_turn = clock_.now();
     co_await introduce(server);
     notify_status(fmt::format("serving {} ring(s) of database {}", rings_.size(), server.database));
@@ -88,7 +88,7 @@ void Master::log_state() const {
                                            {"connected", connected_ ? "yes" : "no"},
                                            {"rings", rings_.size()}};
     log_.answer("state", connection);
-    for (const Ring &ring : rings_) {
+    for (const ServedRing &ring : rings_) {
         const std::vector<LogField> fields{
             {"ring", ring.name.text()},
             {"settled_window", ring.settled ? format_time(*ring.settled) : "none"},
@@ -131,7 +131,7 @@ asio::awaitable<void> Master::introduce(const ServerInfo &server) {
 
 asio::awaitable<void> Master::serve_due_rings() {
     std::optional<StoreError> first_refusal;
-    for (Ring &ring : rings_) {
+    for (ServedRing &ring : rings_) {
         if (ring.next_turn > clock_.now())
             continue;
         try {
@@ -148,7 +148,7 @@ asio::awaitable<void> Master::serve_due_rings() {
         throw StoreError(*first_refusal);
 }
 
-asio::awaitable<RingState> Master::read_state(Ring &ring) {
+asio::awaitable<RingState> Master::read_state(ServedRing &ring) {
     const SteadyTime sent = clock_.now();
     const RingState state = co_await store_.ring_state(ring.name);
     const SteadyTime received = clock_.now();
@@ -160,7 +160,7 @@ asio::awaitable<RingState> Master::read_state(Ring &ring) {
     co_return state;
 }
 
-asio::awaitable<void> Master::serve(Ring &ring) {
+asio::awaitable<void> Master::serve(ServedRing &ring) {
     const RingState state = co_await read_state(ring);
     const WindowPlan planned = plan_window(state.database_time, state, ring.settled);
     const bool is_next =
@@ -182,7 +182,8 @@ asio::awaitable<void> Master::serve(Ring &ring) {
     }
 }
 
-asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instant window_start) {
+asio::awaitable<void> Master::publish(ServedRing &ring, const RingState &state,
+                                      Instant window_start) {
     const SteadyTime begun = clock_.now();
     const std::vector<Node> nodes = co_await store_.nodes(ring.name);
     const std::vector<Slot> slots = co_await store_.slots(ring.name);
@@ -223,7 +224,7 @@ asio::awaitable<void> Master::publish(Ring &ring, const RingState &state, Instan
                                    {"ms", milliseconds(done - begun)}});
 }
 
-void Master::put_off(Ring &ring, const StoreError &error) {
+void Master::put_off(ServedRing &ring, const StoreError &error) {
     std::vector<LogField> fields = fields_of(error);
     fields.emplace_back("ring", ring.name.text());
     if (settings_.once) {
@@ -249,7 +250,7 @@ Duration Master::lost_connection(const StoreError &error) {
 }
 
 SteadyTime Master::next_turn() const {
-    return std::ranges::min(rings_, {}, &Ring::next_turn).next_turn;
+    return std::ranges::min(rings_, {}, &ServedRing::next_turn).next_turn;
 }
 
 } // namespace stacksaga::coordinator

@@ -1,10 +1,13 @@
-#include "cli/table.hpp"
+#include "cli/output.hpp"
 
 #include "core/invisible.hpp"
+#include "db/shared_connection.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 namespace stacksaga::coordinator {
 namespace {
@@ -73,6 +76,30 @@ std::string format_table(const std::vector<std::string> &names,
         out += trimmed(line);
     }
     return out;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
+
+} // namespace
+
+asio::awaitable<Rows> read_rows(Connection &connection, const char *sql,
+                                const Parameters &parameters) {
+    return query_as(role_kinds, connection, sql, parameters, command_deadline);
+}
+
+std::string table_of(const Rows &rows) {
+    std::vector<std::string> names;
+    for (int column = 0; column < rows.columns(); ++column)
+        names.emplace_back(rows.name(column));
+    std::vector<std::vector<std::string>> lines;
+    for (int row = 0; row < rows.size(); ++row) {
+        std::vector<std::string> &line = lines.emplace_back();
+        for (int column = 0; column < rows.columns(); ++column)
+            line.emplace_back(rows.text(row, column));
+    }
+    return format_table(names, lines);
 }
 
 } // namespace stacksaga::coordinator

@@ -1,4 +1,4 @@
-#include "roles/agent.hpp"
+#include "roles/agent_role.hpp"
 
 #include "roles/proposal.hpp"
 #include "roles/window_plan.hpp"

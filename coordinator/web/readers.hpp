@@ -1,13 +1,14 @@
-// Reads the status, metrics and timelines of a database over connections of its own, so that a slow
-// answer delays no window and no probe.
+// Reads the status, metrics and timelines of a database, and the views of the page, over
+// connections of their own: a slow answer delays no window, no probe and no scrape.
 #pragma once
 
 #include "db/shared_connection.hpp"
-#include "web/exposition.hpp"
+#include "web/metrics.hpp"
 
 #include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -74,6 +75,37 @@ private:
     Kept<std::vector<Sample>> metrics_;
     MetricDescriptions descriptions_;
     int described_ = 0; ///< which connection has read the descriptions
+};
+
+/// Lifecycle: constructed, read() at any time, close() at the end. The database gets one query at a
+/// time, each with a deadline; an answer is kept for a second, or ten times as long as it took, so
+/// that many viewers of one view cost as much as one. Failures are thrown as StoreError.
+class ViewReader {
+public:
+    /// More than `waiting_max` queries at a time are refused.
+    ViewReader(const asio::any_io_executor &executor, std::string conninfo,
+               Connection::NoticeHandler on_notice, int waiting_max);
+
+    /// The JSON that a query of one row and column returns; nothing for NULL or no row.
+    asio::awaitable<std::optional<std::string>> read(const char *sql, Parameters parameters);
+
+    /// Keeps no answer any longer: something was done.
+    void forget() noexcept { kept_.clear(); }
+
+    void close() noexcept { connection_.close(); }
+
+private:
+    struct KeptBody {
+        std::optional<std::string> body;
+        SteadyTime until;
+    };
+
+    [[nodiscard]] const KeptBody *fresh(const std::string &question);
+    void keep(const std::string &question, const std::optional<std::string> &body,
+              Duration duration);
+
+    SharedConnection connection_;
+    std::map<std::string, KeptBody> kept_;
 };
 
 } // namespace stacksaga::coordinator

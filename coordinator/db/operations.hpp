@@ -1,5 +1,6 @@
-// What operators do on the page, as data: each action is one call of stacksaga with what the page
-// sends as one JSON object.
+// What the page and the commands read and do, as tables of queries. A view is one query that
+// returns one JSON text and costs the database nothing that grows with history; an action is one
+// call of stacksaga with what the operator gives as one JSON object.
 #pragma once
 
 #include "db/shared_connection.hpp"
@@ -7,8 +8,23 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stacksaga::coordinator {
+
+struct View {
+    std::string_view path;
+    /// Parameters of the request, in the order of the query's. "payloads" is not the request's: it
+    /// says whether the viewer sees payloads. A missing or empty one is NULL.
+    std::vector<std::string_view> parameters;
+    const char *sql;
+    /// What is missing when the answer is NULL.
+    std::string_view missing = {};
+    /// Only for who sees payloads.
+    bool is_for_operators = false;
+};
+
+[[nodiscard]] std::span<const View> views();
 
 struct Action {
     std::string_view name;

@@ -50,7 +50,7 @@ public:
 
 private:
     /// The state of one ring between two turns.
-    struct Ring {
+    struct ServedRing {
         RingName name;
         SteadyTime next_turn;
         Backoff backoff;
@@ -62,11 +62,11 @@ private:
     asio::awaitable<void> connect();
     asio::awaitable<void> introduce(const ServerInfo &server);
     asio::awaitable<void> serve_due_rings();
-    asio::awaitable<void> serve(Ring &ring);
-    asio::awaitable<RingState> read_state(Ring &ring);
-    asio::awaitable<void> publish(Ring &ring, const RingState &state, Instant window_start);
+    asio::awaitable<void> serve(ServedRing &ring);
+    asio::awaitable<RingState> read_state(ServedRing &ring);
+    asio::awaitable<void> publish(ServedRing &ring, const RingState &state, Instant window_start);
     void notify_status(const std::string &status) const;
-    void put_off(Ring &ring, const StoreError &error);
+    void put_off(ServedRing &ring, const StoreError &error);
     [[nodiscard]] Duration lost_connection(const StoreError &error);
     [[nodiscard]] SteadyTime next_turn() const;
 
@@ -74,7 +74,7 @@ private:
     Clock &clock_;
     Log &log_;
     MasterSettings settings_;
-    std::vector<Ring> rings_;
+    std::vector<ServedRing> rings_;
     Backoff reconnect_;
     bool connected_ = false;
 };
