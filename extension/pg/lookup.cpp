@@ -36,6 +36,17 @@ bool IndexReader::skip(size_t entries) {
     return entries == 0;
 }
 
+TupleTableSlot *IndexReader::next_within(size_t &entries) {
+    for (; entries > 0; --entries) {
+        if (index_getnext_tid(scan_, direction_) == nullptr)
+            return nullptr;
+        // Of the versions of a row that share this entry a snapshot sees one at most.
+        if (index_fetch_heap(scan_, slot_))
+            return slot_;
+    }
+    return nullptr;
+}
+
 void IndexReader::close() {
     for (IndexScanDesc scan : scans_)
         if (scan != nullptr)

@@ -5,6 +5,8 @@
 // an error says why, and no caller takes that for "there is no such row". Who has a Statement for
 // such a table asks try_index().
 #pragma once
+#include "core/commit_horizon.hpp"
+
 #include "pg/errors.hpp"
 #include "pg/table.hpp"
 
@@ -44,6 +46,13 @@ public:
     TupleTableSlot *next();
     /// Steps over so many entries of the index, without a look at their rows. False: it ended.
     bool skip(size_t entries);
+    /// The next one, as long as no more entries of the index are read than this, which counts down;
+    /// nullptr with some left: there is none.
+    TupleTableSlot *next_within(size_t &entries);
+
+    core::SeenTransactions seen() const {
+        return {.oldest = snapshot_->xmin, .next = snapshot_->xmax};
+    }
 
 private:
     Relation table_;

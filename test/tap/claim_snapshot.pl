@@ -76,5 +76,45 @@ psql('VACUUM stacksaga.work');
 psql(q{SELECT count(*) FROM stacksaga.start_saga('one')}) for 1 .. 3;
 ok($node->poll_query_until('postgres',
 		q{SELECT count(*) = 0 FROM stacksaga.claim_steps('here', 'w', 1000)}), 'nothing is left');
+
+# A snapshot that is held without a transaction id: what is due was done just now, and no commit may bring more of it.
+my $holder = $node->background_psql('postgres');
+psql(q{SELECT stacksaga.define_saga('two', ARRAY[stacksaga.queue_step('a', 'there', compensable => true)])});
+$holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+$steps = 5000;
+psql(qq{
+	SET stacksaga.clock_offset = '-1 second';
+	SELECT count(*) FROM stacksaga.start_sagas('two', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, $steps)));
+	SELECT count(stacksaga.complete_step(saga_id, step, lease))
+	  FROM generate_series(1, $steps / 1000) AS n, stacksaga.claim_steps('there', 'w' || n, 1000);
+	RESET stacksaga.clock_offset;
+	SELECT count(*) FROM stacksaga.start_sagas('two', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 20)))});
+my $read_in_one_claim = q{
+	SELECT pg_stat_get_xact_tuples_returned('stacksaga.work_for_services'::regclass) AS before \gset
+	SELECT count(*) FROM stacksaga.claim_steps('there', 'w') \gset
+	SELECT pg_stat_get_xact_tuples_returned('stacksaga.work_for_services'::regclass) - :before;};
+my @read = split /\n/, psql("BEGIN;$read_in_one_claim COMMIT;" x 6);
+cmp_ok($read[0], '>=', $steps, 'a session reads over it at first');
+cmp_ok($read[5], '<', 1000, 'and then not again, though it was due within the last seconds');
+
+# The leases of what is done have left entries that lie ahead.
+psql(q{
+	SELECT count(stacksaga.complete_step(saga_id, 'a', lease)) FROM stacksaga.work WHERE queue = 'there' AND lease IS NOT NULL;
+	CREATE TABLE looked (entries bigint)});
+psql(q{
+	DO $$
+	BEGIN
+		CALL stacksaga.wait_for_steps('there', '0');
+		INSERT INTO looked SELECT pg_stat_get_xact_tuples_returned('stacksaga.work_leased'::regclass);
+	END $$});
+cmp_ok(psql('SELECT entries FROM looked'), '<', 200, 'who waits reads some of the leases ahead, not all');
+psql(q{SELECT count(stacksaga.complete_step(saga_id, step, lease)) FROM stacksaga.claim_steps('there', 'w', 1000)});
+psql(q{SELECT stacksaga.start_saga('two')});
+$service = StacksagaWaiter->new($node, 'there', 6);
+psql(q{SELECT count(*) FROM stacksaga.claim_steps('there', 'w', 1000, lease => '3 seconds')});
+$service->woken_by('but sees a lease that runs out behind such entries', sub { });
+$service->quit;
+$holder->quit;
+
 $node->stop;
 done_testing();

@@ -7,6 +7,8 @@
 // remembered instant, and only one in some seconds, or as rarely as its cost demands, reads from
 // the beginning, for work whose transaction was long or whose saga was locked.
 #pragma once
+#include "core/commit_horizon.hpp"
+
 #include "pg/clock.hpp"
 #include "src/common/shared_probe.hpp"
 
@@ -88,19 +90,28 @@ public:
     }
 
     /// What the probe of `now` left begins at this instant, which is `now` when it left nothing.
-    void settle_at(TimestampTz now, TimestampTz first_left) {
-        read_from_ = std::min(first_left, now - commit_lag_us_);
+    /// What is committed later is due no earlier than its transaction began, by and large.
+    void settle_at(TimestampTz now, TimestampTz first_left, core::SeenTransactions seen) {
+        horizon_.note(now, seen);
+        TimestampTz may_come = now - commit_lag_us_;
+        if (const std::optional<int64> begun = horizon_.at())
+            may_come = std::max(may_come, *begun - id_lag_us);
+        read_from_ = std::min(first_left, may_come);
     }
 
 private:
     static constexpr int dear_max = 3;
     static constexpr int64 full_cost_share = 50; // full probes take at most 2 % of the time
 
+    // A transaction reads the clock, may wait for a lock, and gets its id when it first writes.
+    static constexpr int64 id_lag_us = 250 * 1000;
+
     int64 (*clock_)() = pg::steady_now;
     int64 cheap_us_ = 5000;
     int64 full_interval_min_us_ = 10 * USECS_PER_SEC;
     // Work is inserted at an instant and seen at its commit; so long may usually lie between.
     int64 commit_lag_us_ = 5 * USECS_PER_SEC;
+    core::CommitHorizon horizon_{commit_lag_us_};
     int64 full_interval_us_ = 0;
     TimestampTz read_from_ = DT_NOBEGIN;
     TimestampTz full_at_ = DT_NOBEGIN;

@@ -1,5 +1,7 @@
 #include "src/common/session_probe.hpp"
 
+#include "core/commit_horizon.hpp"
+
 namespace stacksaga {
 
 TimestampTz SessionProbe::begin(TimestampTz now) {
@@ -37,9 +39,9 @@ void SessionProbe::note_row(TimestampTz now) {
     memory_.end(now);
 }
 
-void SessionProbe::end(TimestampTz now, TimestampTz first_left) {
+void SessionProbe::end(TimestampTz now, TimestampTz first_left, core::SeenTransactions seen) {
     note_row(now);
-    memory_.settle_at(now, first_left);
+    memory_.settle_at(now, first_left, seen);
     if (is_dear_ && memory_.is_dear())
         share_probe(key_, memory_.last_full());
     else if (is_announced_)

@@ -1,6 +1,8 @@
 // Where a session begins reading an index that other sessions read as well (probe.hpp): what a full
 // probe of one of them found dearly serves all of them.
 #pragma once
+#include "core/commit_horizon.hpp"
+
 #include "src/common/probe.hpp"
 
 namespace stacksaga {
@@ -20,8 +22,8 @@ public:
     /// probe whose rows cost as much need not say so.
     void note_row(TimestampTz now);
     /// The probe has returned. What it left begins at this instant, which is `now` when it left
-    /// nothing.
-    void end(TimestampTz now, TimestampTz first_left);
+    /// nothing; `seen`: by its snapshot.
+    void end(TimestampTz now, TimestampTz first_left, core::SeenTransactions seen);
 
     /// The next probe reads from the beginning, whatever others have found.
     void demand_full() { is_full_demanded_ = true; }

@@ -4,6 +4,7 @@
 
 #include "pg/function.hpp"
 #include "pg/lookup.hpp"
+#include "src/common/session_probe.hpp"
 #include "src/saga/claim_search.hpp"
 #include "src/saga/tables.hpp"
 
@@ -20,6 +21,13 @@ inline pg::KeyColumn rank_key(int16 rank) {
 }
 inline pg::KeyColumn due_key(TimestampTz from) {
     return {F_TIMESTAMPTZ_GE, InvalidOid, TimestampTzGetDatum(from), BTGreaterEqualStrategyNumber};
+}
+
+/// Of an index of a queue's rows by due_at alone.
+inline pg::KeyColumn due_until_key(TimestampTz until) {
+    constexpr AttrNumber index_due_at = 3;
+    return {F_TIMESTAMPTZ_LE, InvalidOid, TimestampTzGetDatum(until), BTLessEqualStrategyNumber,
+            index_due_at};
 }
 
 inline TimestampTz due_at_of(TupleTableSlot *row) {
@@ -39,6 +47,27 @@ inline Candidate candidate_of(TupleTableSlot *row) {
     if (!group.empty())
         c.group = {pnstrdup(group.data(), group.size()), group.size()};
     return c;
+}
+
+/// Calls `visit` with claimed steps whose lease has run out, in the order of due_at, until it
+/// returns false. What comes after `now` is mostly what dead rows have left there, and not read.
+template <class F> void each_expired(const ClaimSearch &search, SessionProbe &probe, F &&visit) {
+    const std::array key{ring_key(search.ring_id), queue_key(search.queue),
+                         due_key(probe.begin(search.now)), due_until_key(search.now)};
+    TimestampTz first_left = search.now;
+    pg::with_index(work_table, WorkIndex::leased, [&](pg::IndexReader &reader) {
+        reader.seek(key);
+        bool goes_on = true;
+        while (goes_on) {
+            TupleTableSlot *row = reader.next();
+            probe.note_row(search.now);
+            if (row == nullptr)
+                break;
+            first_left = std::min(first_left, due_at_of(row));
+            goes_on = visit(row);
+        }
+        probe.end(search.now, first_left, reader.seen());
+    });
 }
 
 /// Which rows a search passes over: what others are changing, what this transaction's snapshot does

@@ -66,17 +66,6 @@ const bool *held_slots(const ClaimSearch &search) {
     return held;
 }
 
-/// Calls `visit` with claimed steps whose lease has run out, from an instant on, in the order of
-/// due_at. What comes after `now` is not looked at: it is mostly what dead rows have left there.
-template <class F> void each_expired(const ClaimSearch &search, TimestampTz from, F &&visit) {
-    constexpr AttrNumber index_due_at = 3;
-    const std::array key{ring_key(search.ring_id), queue_key(search.queue), due_key(from),
-                         pg::KeyColumn{F_TIMESTAMPTZ_LE, InvalidOid,
-                                       TimestampTzGetDatum(search.now), BTLessEqualStrategyNumber,
-                                       index_due_at}};
-    pg::each_row(work_table, WorkIndex::leased, key, visit);
-}
-
 /// The due steps without a group of the usual rank, from the oldest on, or from so many entries of
 /// the index behind it.
 std::span<const Candidate> read_usual_behind(const ClaimSearch &search, size_t entries,
@@ -102,8 +91,8 @@ std::span<const Candidate> read_usual_behind(const ClaimSearch &search, size_t e
             if (count == limit)
                 break;
         }
+        probe.end(search.now, first_left, reader.seen());
     });
-    probe.end(search.now, first_left);
     return {list, count};
 }
 
@@ -229,8 +218,7 @@ std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit)
     auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * limit));
     size_t count = 0;
     TimestampTz first_left = search.now;
-    each_expired(search, memory.leases.begin(search.now), [&](TupleTableSlot *row) {
-        memory.leases.note_row(search.now);
+    each_expired(search, memory.leases, [&](TupleTableSlot *row) {
         first_left = std::min(first_left, due_at_of(row));
         if (!filter)
             filter.emplace(search);
@@ -238,7 +226,6 @@ std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit)
             list[count++] = candidate_of(row);
         return count < limit;
     });
-    memory.leases.end(search.now, first_left);
     if (count < limit)
         share_probe(
             memory.settled_key,

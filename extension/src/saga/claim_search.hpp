@@ -81,6 +81,7 @@ struct Claimable {
     size_t due;       ///< steps that are due and that nobody is changing now
     TimestampTz next; ///< when the next one falls due; DT_NOEND: there is none, or enough are due
     bool is_being_changed; ///< there are others, which may be as they were when a change is undone
+    bool has_leases_ahead; ///< there may be some, which may run out at any time
     TimestampTz whole_at;  ///< of what long transactions committed later, some may be missing
 };
 

@@ -339,8 +339,8 @@ uint32 find_due_ranks(const ClaimSearch &search, QueueMemory &memory) {
             if (due_at <= search.now)
                 ranks |= 1U << rank;
         }
+        memory.ranks.end(search.now, first, reader.seen());
     });
-    memory.ranks.end(search.now, first);
     return ranks;
 }
 

@@ -23,11 +23,18 @@ constinit pg::Statement count_by_sql{
 constexpr int searches_max = 16;
 constexpr int64 search_on_us = 100 * 1000;
 
+/// Maximum number of entries of leases that have not run out which one look reads.
+constexpr size_t leases_ahead_max = 64;
+
 /// One look at a queue.
 struct Look {
     const ClaimSearch &search;
     size_t enough;
-    Claimable found{.due = 0, .next = DT_NOEND, .is_being_changed = false, .whole_at = search.now};
+    Claimable found{.due = 0,
+                    .next = DT_NOEND,
+                    .is_being_changed = false,
+                    .has_leases_ahead = false,
+                    .whole_at = search.now};
 
     /// Whether to go on to the next row of a range that is in the order of due_at.
     bool see(TupleTableSlot *row);
@@ -36,9 +43,6 @@ struct Look {
     void see_ranks(uint32 due_ranks);
     void see_by_sql();
     void count_in_groups();
-
-private:
-    template <class F> void see_range(WorkIndex index, SessionProbe &probe, F &&visit);
 };
 
 bool Look::see(TupleTableSlot *row) {
@@ -54,25 +58,42 @@ bool Look::see(TupleTableSlot *row) {
     return ++found.due < enough;
 }
 
-template <class F> void Look::see_range(WorkIndex index, SessionProbe &probe, F &&visit) {
+void Look::see_usual(SessionProbe &probe) {
     TimestampTz first = search.now;
     const std::array key{ring_key(search.ring_id), queue_key(search.queue),
                          due_key(probe.begin(search.now))};
-    pg::each_row(work_table, index, key, [&](TupleTableSlot *row) {
-        probe.note_row(search.now);
-        first = std::min(first, due_at_of(row));
-        return visit(row);
+    pg::with_index(work_table, WorkIndex::for_services, [&](pg::IndexReader &reader) {
+        reader.seek(key);
+        bool goes_on = true;
+        while (goes_on) {
+            TupleTableSlot *row = reader.next();
+            probe.note_row(search.now);
+            if (row == nullptr)
+                break;
+            first = std::min(first, due_at_of(row));
+            goes_on = see(row);
+        }
+        probe.end(search.now, first, reader.seen());
     });
-    probe.end(search.now, first);
     found.whole_at = std::min(found.whole_at, probe.whole_at());
 }
 
-void Look::see_usual(SessionProbe &probe) {
-    see_range(WorkIndex::for_services, probe, [&](TupleTableSlot *row) { return see(row); });
-}
-
+/// Leases that ran out, and the first one that will. Where that is behind too much that dead rows
+/// have left, the next look goes on.
 void Look::see_leases(SessionProbe &probe) {
-    see_range(WorkIndex::leased, probe, [&](TupleTableSlot *row) { return see(row); });
+    each_expired(search, probe, [&](TupleTableSlot *row) { return see(row); });
+    found.whole_at = std::min(found.whole_at, probe.whole_at());
+    if (found.due >= enough)
+        return;
+    pg::with_index(work_table, WorkIndex::leased, [&](pg::IndexReader &reader) {
+        reader.seek(
+            std::array{ring_key(search.ring_id), queue_key(search.queue), due_key(search.now + 1)});
+        size_t left = leases_ahead_max;
+        while (TupleTableSlot *row = reader.next_within(left))
+            if (!see(row))
+                return;
+        found.has_leases_ahead = left == 0;
+    });
 }
 
 /// What is due of some ranks, and of each rank the first step that is not.

@@ -47,7 +47,8 @@ void begin_anew() {
 /// takes from its wake to its claim.
 constexpr int64 patience_us = 2000;
 /// When the first in line looks again: at steps that another transaction is changing, for it may
-/// roll back, and for those that a look from a remembered instant (probe.hpp) may have missed.
+/// roll back, for leases that a look has not come to, and for steps that a look from a remembered
+/// instant (probe.hpp) may have missed.
 constexpr int64 look_again_us = USECS_PER_SEC;
 
 Claimable look(int32 ring_id, std::string_view queue, size_t enough) {
@@ -76,7 +77,8 @@ bool sleep(int64 microseconds) {
 /// last, or came.
 int64 rest(const Claimable &found, size_t place, TimestampTz woken_at) {
     const int64 until_due = found.next == DT_NOEND ? wait_max_us : found.next - pg::clock_now();
-    const bool is_unsure = found.is_being_changed || found.whole_at < woken_at;
+    const bool is_unsure =
+        found.is_being_changed || found.has_leases_ahead || found.whole_at < woken_at;
     return is_unsure && place == 0 ? std::min(until_due, look_again_us) : until_due;
 }
 

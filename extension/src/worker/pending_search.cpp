@@ -115,7 +115,7 @@ size_t IndexSearch::read(int16 rank, std::span<FoundItem> room) {
         slot = read_slots(index, last);
     }
     if (is_of_all)
-        probe.end(search_.now, first_);
+        probe.end(search_.now, first_, index.reader->seen());
     std::sort_heap(room_.begin(), room_.begin() + static_cast<ptrdiff_t>(count_), goes_before);
     return count_;
 }
