@@ -1,5 +1,7 @@
 #include "pg/citus.hpp"
 
+#include "core/session_cache.hpp"
+
 #include "pg/relation_change.hpp"
 
 namespace stacksaga::pg {
@@ -44,21 +46,13 @@ char method_of(Oid relation) {
 }
 
 char known_method_of(Oid relation) {
-    struct Place {
-        Oid relation;
-        uint64 state;
-        char method;
-    };
-    static constinit std::array<Place, 64> places{};
+    static constinit core::SessionCache<char, 64> methods{};
     const uint64 state = state_of_citus();
     if (state == 0)
         return not_managed;
-    Place &place = places[relation % places.size()];
-    if (place.relation != relation || place.state != state) {
-        const char method = method_of(relation); // may notice a change: then it is asked again
-        place = {.relation = relation, .state = state, .method = method};
-    }
-    return place.method;
+    // It may notice a change: then it is asked again.
+    return methods.value(
+        relation, [&] { return method_of(relation); }, state);
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 
 #include "core/murmur3.hpp"
 #include "core/node_state.hpp"
+#include "core/session_cache.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
@@ -28,17 +29,14 @@ constinit pg::Statement find_node{
 /// Whether a session may warn of a claimer and a ring again; for a pair that shares its place of
 /// the memory with another the warning may come sooner.
 bool is_time_to_warn(int32 ring_id, std::string_view name) {
-    struct Place {
-        uint64 key;
-        TimestampTz warned_at;
-    };
-    static constinit std::array<Place, 16> places{};
+    using Instant = std::optional<TimestampTz>;
+    static constinit core::SessionCache<Instant, 16> warnings{};
     const uint64 key = core::murmur3_x64_128(name, static_cast<uint32>(ring_id)).h1;
     const TimestampTz now = pg::clock_now();
-    Place &place = places[key % places.size()];
-    if (place.key == key && core::age_of(place.warned_at, now) < USECS_PER_MINUTE)
+    Instant &warned_at = warnings.value(key, [] { return Instant{}; });
+    if (warned_at && core::age_of(*warned_at, now) < USECS_PER_MINUTE)
         return false;
-    place = {.key = key, .warned_at = now};
+    warned_at = now;
     return true;
 }
 

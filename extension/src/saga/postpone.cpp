@@ -2,6 +2,7 @@
 
 #include "core/murmur3.hpp"
 #include "core/retry.hpp"
+#include "core/session_cache.hpp"
 #include "core/token.hpp"
 #include "core/work_purpose.hpp"
 
@@ -56,11 +57,7 @@ bool try_lock_saga(const DueItem &item) {
 
 /// How often items were postponed, by their hash: an item that falls on the place of another takes
 /// it, and the other begins with short pauses again.
-struct Place {
-    uint64 key;
-    int64 times;
-};
-constinit std::array<Place, 64> places{};
+constinit core::SessionCache<int64, 64> postponed{};
 
 /// Beginning with 0.
 int64 &times_of(const DueItem &item) {
@@ -68,10 +65,7 @@ int64 &times_of(const DueItem &item) {
     const auto seed = static_cast<uint32>(item.step_no * 8 + static_cast<int>(item.purpose) * 2 +
                                           static_cast<int>(item.direction));
     const uint64 key = core::murmur3_x64_128(id, seed).h1;
-    Place &place = places[key % places.size()];
-    if (place.key != key)
-        place = {.key = key, .times = 0};
-    return place.times;
+    return postponed.value(key, [] { return int64{0}; });
 }
 
 const char *name_of(const DueItem &item) {

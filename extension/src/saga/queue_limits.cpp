@@ -3,6 +3,7 @@
 #include "core/claim_rate.hpp"
 #include "core/length.hpp"
 #include "core/murmur3.hpp"
+#include "core/session_cache.hpp"
 
 #include "pg/array.hpp"
 #include "pg/attempt.hpp"
@@ -105,20 +106,10 @@ QueueLimits read_limits(int32 ring_id, std::string_view queue) {
 }
 
 QueueLimits limits_of(int32 ring_id, std::string_view queue) {
-    struct Place {
-        uint64 key;
-        uint64 state;
-        QueueLimits limits;
-    };
-    static constinit std::array<Place, 16> places{};
+    static constinit core::SessionCache<QueueLimits, 16> known{};
     const uint64 key = core::murmur3_x64_128(queue, static_cast<uint32>(ring_id)).h1;
-    Place &place = places[key % places.size()];
-    const uint64 state = pg::relations_state();
-    if (place.key != key || place.state != state) {
-        const QueueLimits limits = read_limits(ring_id, queue);
-        place = {.key = key, .state = state, .limits = limits};
-    }
-    return place.limits;
+    return known.value(
+        key, [&] { return read_limits(ring_id, queue); }, pg::relations_state());
 }
 
 void announce_limits() {
