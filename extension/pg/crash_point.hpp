@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga::pg {
 
@@ -182,20 +183,22 @@ inline void trace_crash_point(const char *name) {
 /// Whether this transaction has passed a point: the end of such a one is a point as well.
 inline bool has_passed_crash_point = false;
 
-inline void crash_at_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_PRE_COMMIT && has_passed_crash_point)
-        crash_if_armed(known_crash_point("transaction: before its commit"));
-    if (event == XACT_EVENT_COMMIT && has_passed_crash_point)
-        crash_if_armed(known_crash_point("transaction: committed, its client not answered"));
-    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
-        has_passed_crash_point = false;
-}
+inline constexpr TransactionUser crash_point_events{
+    .before_commit =
+        [] {
+            if (has_passed_crash_point)
+                crash_if_armed(known_crash_point("transaction: before its commit"));
+        },
+    .at_commit =
+        [] {
+            if (has_passed_crash_point)
+                crash_if_armed(
+                    known_crash_point("transaction: committed, its client not answered"));
+        },
+    .at_end = [] { has_passed_crash_point = false; },
+};
 
 inline void pass_crash_point(const char *name) {
-    static bool is_watching = false;
-    if (!is_watching)
-        RegisterXactCallback(crash_at_transaction_end, nullptr);
-    is_watching = true;
     has_passed_crash_point = has_passed_crash_point || IsTransactionState();
     crash_if_armed(name);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "pg/errors.hpp"
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 /// Defines the SQL-callable C function stacksaga_NAME; `fcinfo` is in scope in its body.
 #define STACKSAGA_FUNCTION(name)                                                                   \
@@ -9,7 +10,12 @@
     extern PGDLLEXPORT Datum stacksaga_##name(PG_FUNCTION_ARGS);                                   \
     PG_FUNCTION_INFO_V1(stacksaga_##name);                                                         \
     }                                                                                              \
-    extern "C" Datum stacksaga_##name(PG_FUNCTION_ARGS)
+    static Datum run_##name(PG_FUNCTION_ARGS);                                                     \
+    extern "C" Datum stacksaga_##name(PG_FUNCTION_ARGS) {                                          \
+        ::stacksaga::pg::watch_transactions();                                                     \
+        return run_##name(fcinfo);                                                                 \
+    }                                                                                              \
+    static Datum run_##name(PG_FUNCTION_ARGS)
 
 namespace stacksaga::pg {
 

@@ -28,15 +28,12 @@ constexpr std::array refusals{
                    "Claim steps in transactions that are committed."},
 };
 
-constinit bool is_watching = false;
 constinit const PrepareRefusal *refusal = nullptr; ///< of the current transaction
 
-void at_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_PRE_PREPARE && refusal != nullptr)
+void check_prepare() {
+    if (refusal != nullptr)
         ereport(ERROR, (errcode(sg409), errmsg("%s", refusal->message),
                         errdetail("%s", refusal->detail), errhint("%s", refusal->hint)));
-    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-        refusal = nullptr;
 }
 
 /// Shared locks of the outbox and of a queue keep others from altering a subscription or limits,
@@ -48,10 +45,6 @@ bool forbids_prepare(LockClass lock_class, LOCKMODE mode) {
 }
 
 void refuse_prepare(LockClass lock_class) {
-    if (!is_watching) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        is_watching = true;
-    }
     for (const PrepareRefusal &r : refusals)
         if (r.lock_class == lock_class)
             refusal = &r;
@@ -86,6 +79,11 @@ void add_waiters(LOCK &lock, Waiters &waiters) {
 }
 
 } // namespace
+
+constinit const TransactionUser lock_events{
+    .before_prepare = check_prepare,
+    .at_end = [] { refusal = nullptr; },
+};
 
 LOCKTAG lock_tag(LockClass lock_class, uint32 first, uint32 second, Oid database) {
     LOCKTAG tag{};

@@ -4,8 +4,11 @@
 // type, so nobody else's lock can be one of these.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga::pg {
+
+extern const TransactionUser lock_events; ///< refuses PREPARE where lock() says so
 
 /// What a lock protects; the last field of its tag. The two numbers of a tag are named here.
 enum class LockClass : uint16 {

@@ -51,17 +51,7 @@ constinit const std::array planner_costs{
     Cost{&cpu_operator_cost, DEFAULT_CPU_OPERATOR_COST},
 };
 
-planner_hook_type previous_planner = nullptr;
-get_relation_info_hook_type previous_relation_info = nullptr;
-get_relation_stats_hook_type previous_relation_stats = nullptr;
-
 constinit bool is_planning_by_index = false;
-
-PlannedStmt *plan_with_previous(Query *query, const char *text, int options, ParamListInfo params) {
-    if (previous_planner != nullptr)
-        return previous_planner(query, text, options, params);
-    return standard_planner(query, text, options, params);
-}
 
 /// What planning by an index changes, and how it was.
 struct Environment {
@@ -94,11 +84,12 @@ void restore(const Environment &saved) {
     is_planning_by_index = saved.is_by_index;
 }
 
-PlannedStmt *plan_by_index(Query *query, const char *text, int options, ParamListInfo params) {
+PlannedStmt *plan_by_index(planner_hook_type next, Query *query, const char *text, int options,
+                           ParamListInfo params) {
     const Environment saved = change_environment();
     PlannedStmt *volatile plan = nullptr;
     PG_TRY();
-    { plan = plan_with_previous(query, text, options, params); }
+    { plan = next(query, text, options, params); }
     PG_CATCH();
     {
         restore(saved);
@@ -109,19 +100,20 @@ PlannedStmt *plan_by_index(Query *query, const char *text, int options, ParamLis
     return plan;
 }
 
-PlannedStmt *plan_statement(Query *query, const char *text, int options, ParamListInfo params) {
+} // namespace
+
+PlannedStmt *plan_statement(planner_hook_type next, Query *query, const char *text, int options,
+                            ParamListInfo params) {
     read_this_node(query);
     if ((options & option_by_index) == 0)
-        return plan_with_previous(query, text, options, params);
-    PlannedStmt *plan = plan_by_index(query, text, options, params);
+        return next(query, text, options, params);
+    PlannedStmt *plan = plan_by_index(next, query, text, options, params);
     if (settings.check_plans)
         check_plan(*plan, text);
     return plan;
 }
 
-void set_relation_info(PlannerInfo *root, Oid table, bool is_parent, RelOptInfo *relation) {
-    if (previous_relation_info != nullptr)
-        previous_relation_info(root, table, is_parent, relation);
+void set_relation_info(bool is_parent, RelOptInfo *relation) {
     if (!is_planning_by_index || is_parent)
         return;
     relation->tuples = tuples;
@@ -137,22 +129,8 @@ void set_relation_info(PlannerInfo *root, Oid table, bool is_parent, RelOptInfo 
     }
 }
 
-/// True: there are no other statistics than those given here, which are none.
-bool hide_statistics(PlannerInfo *root, RangeTblEntry *table, AttrNumber column,
-                     VariableStatData *data) {
-    if (is_planning_by_index && table->rtekind == RTE_RELATION) {
-        data->statsTuple = nullptr;
-        return true;
-    }
-    return previous_relation_stats != nullptr && previous_relation_stats(root, table, column, data);
-}
-
-} // namespace
-
-void install_planner_hooks() {
-    previous_planner = std::exchange(planner_hook, plan_statement);
-    previous_relation_info = std::exchange(get_relation_info_hook, set_relation_info);
-    previous_relation_stats = std::exchange(get_relation_stats_hook, hide_statistics);
+bool hides_statistics(const RangeTblEntry *table) {
+    return is_planning_by_index && table->rtekind == RTE_RELATION;
 }
 
 int cursor_options(Plans plans, std::string_view text) {

@@ -17,8 +17,11 @@ enum class Plans : uint8_t {
     by_statistics ///< as PostgreSQL does: for reports that read much of a table
 };
 
-/// Called by _PG_init.
-void install_planner_hooks();
+// What hooks.cpp calls for every statement that is planned.
+PlannedStmt *plan_statement(planner_hook_type next, Query *query, const char *text, int options,
+                            ParamListInfo params);
+void set_relation_info(bool is_parent, RelOptInfo *relation);
+bool hides_statistics(const RangeTblEntry *table);
 
 /// The options under which SPI prepares a statement, by which it is recognised when it is planned.
 int cursor_options(Plans plans, std::string_view text);

@@ -100,14 +100,4 @@ template <class F> auto in_context(MemoryContext context, F &&body) -> decltype(
     }
 }
 
-/// Runs `body` after a commit is recorded, where nothing may raise an error. In the tests' builds
-/// an allocation in the current context ends the process.
-template <class F> void without_allocating(F &&body) {
-#ifdef USE_ASSERT_CHECKING
-    in_context(nullptr, static_cast<F &&>(body));
-#else
-    body();
-#endif
-}
-
 } // namespace stacksaga::pg

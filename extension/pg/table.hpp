@@ -43,6 +43,7 @@
 #pragma once
 #include "pg/pg.hpp"
 #include "pg/query.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga::pg {
 
@@ -88,6 +89,8 @@ struct IndexKey {
 };
 
 class TableRow;
+
+extern const TransactionUser table_events; ///< forgets what keep_open() keeps
 
 struct TableIndex {
     const char *name;

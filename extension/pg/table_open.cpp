@@ -28,27 +28,22 @@ void forget_kept(TableState &table) {
     table.kept_indexes.fill(nullptr);
 }
 
-void note_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
-        for (TableState *table = known_tables; table != nullptr; table = table->next)
+void forget_all_kept() {
+    for (TableState *table = known_tables; table != nullptr; table = table->next)
+        forget_kept(*table);
+}
+
+void forget_kept_in(const Subtransaction &ended) {
+    for (TableState *table = known_tables; table != nullptr; table = table->next)
+        if (table->kept_heap != nullptr && table->kept_in == ended.id)
             forget_kept(*table);
 }
 
-void note_subtransaction_end(SubXactEvent event, SubTransactionId id, SubTransactionId, void *) {
-    if (event == SUBXACT_EVENT_ABORT_SUB)
-        for (TableState *table = known_tables; table != nullptr; table = table->next)
-            if (table->kept_heap != nullptr && table->kept_in == id)
-                forget_kept(*table);
-}
-
-/// What tells that a table has changed, or that it was closed.
 void watch() {
     static constinit bool is_watching = false;
     if (is_watching)
         return;
     watch_relations(note_change);
-    RegisterXactCallback(note_transaction_end, nullptr);
-    RegisterSubXactCallback(note_subtransaction_end, nullptr);
     is_watching = true;
 }
 
@@ -74,6 +69,11 @@ Relation lock_and_open(TableState &state, LOCKMODE mode) {
 }
 
 } // namespace
+
+constinit const TransactionUser table_events{
+    .at_end = forget_all_kept,
+    .at_rollback = forget_kept_in,
+};
 
 TableState &state_of(Table &table) {
     if (table.state_ != nullptr)

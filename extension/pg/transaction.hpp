@@ -1,6 +1,7 @@
 // Transactions of a process that nobody sends statements: a background worker.
 #pragma once
 #include "pg/citus.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga::pg {
 
@@ -17,6 +18,7 @@ inline void open_block() {
 /// allocated stays for the process's life. After an error the transaction is the caller's to abort.
 template <class F> void in_transaction(F &&body) {
     static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>);
+    watch_transactions();
     MemoryContext caller = CurrentMemoryContext;
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();

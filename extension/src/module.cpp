@@ -1,13 +1,27 @@
-// What PostgreSQL calls when it loads the module.
+// What PostgreSQL calls when it loads the module, and who is called at which event from then on.
+#include "pg/crash_point.hpp"
+#include "pg/hooks.hpp"
+#include "pg/lock.hpp"
 #include "pg/pg.hpp"
-#include "pg/plan.hpp"
 #include "pg/settings.hpp"
+#include "pg/table.hpp"
+#include "pg/transaction_events.hpp"
+#include "src/common/counters.hpp"
 #include "src/common/late_rows.hpp"
+#include "src/common/queue_counters.hpp"
+#include "src/common/queue_waiters.hpp"
 #include "src/common/two_phase.hpp"
+#include "src/common/wake.hpp"
+#include "src/dedupe/begun_keys.hpp"
+#include "src/handler/catalog_watch.hpp"
 #include "src/handler/deferred_constraints.hpp"
+#include "src/handler/foreign_sessions.hpp"
 #include "src/handler/handler_guard.hpp"
+#include "src/handler/published_messages.hpp"
 #include "src/handler/session_guard.hpp"
 #include "src/handler/temporary_objects.hpp"
+#include "src/outbox/handled_topics.hpp"
+#include "src/outbox/log_tick.hpp"
 #include "src/worker/launcher.hpp"
 
 extern "C" {
@@ -15,17 +29,59 @@ PG_MODULE_MAGIC;
 extern PGDLLEXPORT void _PG_init(void);
 }
 
+namespace stacksaga {
+
+namespace {
+
+// In the order in which they run at each event. The order matters before a commit and before
+// PREPARE, where they read, write and raise; decision 0046 has the reasons in full.
+constexpr std::array transaction_users{
+    // Refuses PREPARE: first, so that nothing is written in vain.
+    &pg::lock_events,
+    // Writes rows, and may raise on them. Before the tick, whose lock keeps all others from
+    // ticking:
+    // a transaction that fails should not take it.
+    &begun_key_events,
+    // Writes a row and notifies. Its lock is held until the commit is recorded, so what takes time
+    // comes before it.
+    &tick_events,
+    // Decides whether the commit wakes workers: the later it looks, the more it sees.
+    &handled_topic_events,
+    // Asks whether the transaction has written, so after all that writes; and whether shards have
+    // moved that it has read or written, so last of all.
+    &two_phase_events,
+
+    // From here on the order does not matter: they take note of an end, or set latches. Counts come
+    // before latches, so that a session that is woken sees them.
+    &counter_events, &queue_counter_events, &wake_events, &queue_waiter_events, &pg::table_events,
+    &catalog_watch_events, &published_message_events, &session_guard_events,
+    &foreign_session_events, &temporary_object_events,
+#ifdef STACKSAGA_CRASH_POINTS
+    &pg::crash_point_events, // before a commit all is written
+#endif
+};
+
+// Late rows are written before the statement runs; PostgreSQL fires what SET CONSTRAINTS makes
+// immediate, so a round of triggers is noted before it; a statement of a handler is refused last,
+// which takes back what came before.
+constexpr std::array before_utility{write_late_rows_before, note_utility_of_trigger,
+                                    check_utility_of_handler};
+
+} // namespace
+
+} // namespace stacksaga
+
 extern "C" void _PG_init(void) {
     // pg_upgrade wants nobody but itself in the server.
     if (IsBinaryUpgrade)
         return;
     stacksaga::pg::define_settings();
-    stacksaga::pg::install_planner_hooks();
-    stacksaga::guard_against_handlers();
-    stacksaga::watch_deferred_constraints();
-    stacksaga::guard_session();
-    stacksaga::watch_temporary_objects();
-    stacksaga::write_late_rows_before_utilities();
+    stacksaga::look_for_dblink();
+    stacksaga::pg::install_hooks({.before_utility = stacksaga::before_utility,
+                                  .before_query = stacksaga::note_query_of_trigger,
+                                  .before_function = stacksaga::check_function,
+                                  .before_write = stacksaga::check_written});
+    stacksaga::pg::set_transaction_users(stacksaga::transaction_users);
     stacksaga::commit_in_two_phases();
     if (process_shared_preload_libraries_in_progress)
         stacksaga::register_launcher();

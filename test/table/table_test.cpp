@@ -1,12 +1,16 @@
 // SQL functions around extension/pg/table.hpp, for test/tap/table_*.pl: they do to the table
-// stacksaga.thing of that test what C++ does to tables of the extension.
+// stacksaga.thing of that test what C++ does to tables of the extension. And users of the ends of
+// transactions (pg/transaction_events.hpp) that write down when they run, for
+// test/tap/transaction_events.pl.
 #include "pg/function.hpp"
 #include "pg/result.hpp"
 #include "pg/scope.hpp"
 #include "pg/table.hpp"
+#include "pg/transaction_events.hpp"
 
 extern "C" {
 PG_MODULE_MAGIC;
+extern PGDLLEXPORT void _PG_init(void);
 }
 
 namespace stacksaga {
@@ -118,7 +122,55 @@ std::optional<pg::Bound> bound_of(const pg::Arguments &arguments, int time, int 
                      arguments.required_bool(is_inclusive, "inclusive")};
 }
 
+// ----------------------------------------------------------------------------- events
+
+/// What has run, since it was read last: no allocation, as at_commit demands.
+struct Log {
+    std::array<char, 1000> text{};
+    size_t size = 0;
+    bool is_on = false;
+};
+constinit Log events{};
+
+void note(char user, const char *event, int32 level = 0) {
+    if (!events.is_on)
+        return;
+    char *end = events.text.data() + events.size;
+    const size_t room = events.text.size() - events.size;
+    const int written = level == 0 ? snprintf(end, room, "%c %s\n", user, event)
+                                   : snprintf(end, room, "%c %s %d\n", user, event, level);
+    events.size += std::min(static_cast<size_t>(written), room - 1);
+}
+
+template <char name>
+constexpr pg::TransactionUser noting{
+    .before_commit = [] { note(name, "before_commit"); },
+    .before_prepare = [] { note(name, "before_prepare"); },
+    .at_commit = [] { note(name, "at_commit"); },
+    .at_prepare = [] { note(name, "at_prepare"); },
+    .at_abort = [] { note(name, "at_abort"); },
+    .at_end = [] { note(name, "at_end"); },
+    .at_release = [](const pg::Subtransaction &s) { note(name, "at_release", s.level); },
+    .at_rollback = [](const pg::Subtransaction &s) { note(name, "at_rollback", s.level); },
+};
+constexpr pg::TransactionUser silent{};
+constexpr std::array users{&noting<'a'>, &silent, &pg::table_events, &noting<'b'>};
+
 } // namespace
+
+// note_events() -> void: from now on
+STACKSAGA_FUNCTION(note_events) {
+    (void)fcinfo;
+    events.is_on = true;
+    PG_RETURN_VOID();
+}
+
+// events() -> text: what has run since then, or since it was asked last
+STACKSAGA_FUNCTION(events) {
+    (void)fcinfo;
+    const std::string_view text{events.text.data(), std::exchange(events.size, 0)};
+    PG_RETURN_TEXT_P(pg::make_text(text));
+}
 
 // obstacle() -> text
 STACKSAGA_FUNCTION(thing_obstacle) {
@@ -221,3 +273,7 @@ STACKSAGA_FUNCTION(thing_remove) {
 }
 
 } // namespace stacksaga
+
+extern "C" void _PG_init(void) {
+    stacksaga::pg::set_transaction_users(stacksaga::users);
+}

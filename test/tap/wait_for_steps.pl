@@ -12,6 +12,9 @@ use StacksagaWaiter;
 
 my $node = StacksagaCluster->new('waits');
 $node->init;
+# A session with synchronous_commit waits for a standby that there is not, until it is cancelled.
+$node->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 1\n"
+	  . "synchronous_standby_names = 'nobody'\nsynchronous_commit = local\n");
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
@@ -91,6 +94,22 @@ for (1 .. 5)
 }
 cmp_ok(Time::HiRes::time() - $begun, '<', 30, 'each time within a second or so');
 $claimer->quit;
+
+# A commit waits for a standby after it is recorded, and is not seen meanwhile: who begins to wait then
+# is woken by it.
+psql(q{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('here', 'w')});
+my $committer = $node->background_psql('postgres');
+$committer->query_safe('SET synchronous_commit = on');
+$committer->{stdin} .= "SELECT stacksaga.start_saga('one');\n\\echo committed\n";
+$committer->{run}->pump_nb;
+$node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'})
+  or die 'the commit does not wait for a standby';
+$service->woken_by(
+	'a commit wakes one that has begun to wait when it was under way',
+	sub { psql(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) });
+$committer->query_until(qr/committed/, '');
+$committer->quit;
+psql(q{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('here', 'w')});
 
 # Several wait. Nobody claims the step: each of them hears of it in turn.
 sub start_waiting

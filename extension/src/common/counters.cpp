@@ -1,6 +1,7 @@
 #include "src/common/counters.hpp"
 
 #include "core/saga_state.hpp"
+#include "core/savepoints.hpp"
 
 #include "pg/function.hpp"
 #include "pg/result.hpp"
@@ -16,96 +17,53 @@ using Counts = std::array<int64, counter_count>;
 static_assert(counter_count <= std::tuple_size_v<decltype(CounterFile::counters)>);
 
 /// What one level of subtransactions has counted.
-struct Level {
-    Level *outer;
-    int32 level;
-    Counts counts;
-    SagaCounts sagas;
-};
-static_assert(std::is_trivially_destructible_v<Level>);
+struct Counted {
+    Counts counts{};
+    SagaCounts sagas{};
 
-constinit bool is_registered = false;
-constinit Level *innermost = nullptr; ///< in the memory of the transaction
+    void operator+=(const Counted &inner) {
+        for (size_t i = 0; i < counts.size(); ++i)
+            counts[i] += inner.counts[i];
+        for (size_t i = 0; i < sagas.size(); ++i)
+            sagas[i] += inner.sagas[i];
+    }
+};
+using Levels = core::SavepointStack<Counted>;
+constinit Levels levels{}; ///< in the memory of the transaction
 
 // ----------------------------------------------------------------------------- transactions
 
-void add_to_file(const Level &level) {
+void add_to_file(const Counted &counted) {
     CounterFile &file = *counter_file(); // without it nothing has been counted
     for (size_t i = 0; i < counter_count; ++i)
-        if (level.counts[i] != 0)
-            pg_atomic_fetch_add_u64(&file.counters[i], level.counts[i]);
-    add_to_tallies(level.sagas);
-}
-
-/// At the end of a transaction every level but the outermost has been merged or dropped.
-void at_transaction_end(XactEvent event, void *) {
-    switch (event) {
-    case XACT_EVENT_COMMIT:
-    case XACT_EVENT_PREPARE: // by another process or after a restart, its commit counts nothing
-        if (innermost != nullptr)
-            add_to_file(*innermost);
-        innermost = nullptr;
-        break;
-    case XACT_EVENT_ABORT:
-        innermost = nullptr;
-        break;
-    default:
-        break;
-    }
-}
-
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    const int32 level = GetCurrentTransactionNestLevel();
-    if (innermost == nullptr || innermost->level < level)
-        return;
-    if (event == SUBXACT_EVENT_ABORT_SUB) {
-        innermost = innermost->outer;
-    } else if (event == SUBXACT_EVENT_COMMIT_SUB) {
-        Level *outer = innermost->outer;
-        if (outer == nullptr || outer->level < level - 1) {
-            innermost->level = level - 1;
-            return;
-        }
-        for (size_t i = 0; i < counter_count; ++i)
-            outer->counts[i] += innermost->counts[i];
-        for (size_t i = 0; i < outer->sagas.size(); ++i)
-            outer->sagas[i] += innermost->sagas[i];
-        innermost = outer;
-    }
-}
-
-Level &current_level() {
-    const int32 level = GetCurrentTransactionNestLevel();
-    if (innermost == nullptr || innermost->level < level) {
-        auto *added =
-            static_cast<Level *>(MemoryContextAllocZero(TopTransactionContext, sizeof(Level)));
-        added->outer = innermost;
-        added->level = level;
-        innermost = added;
-    }
-    return *innermost;
-}
-
-void register_callbacks() {
-    if (is_registered)
-        return;
-    RegisterXactCallback(at_transaction_end, nullptr);
-    RegisterSubXactCallback(at_subtransaction_end, nullptr);
-    is_registered = true;
+        if (counted.counts[i] != 0)
+            pg_atomic_fetch_add_u64(&file.counters[i], counted.counts[i]);
+    add_to_tallies(counted.sagas);
 }
 
 /// nullptr where nothing can be counted.
-Level *counting_level() {
-    if (counter_file() == nullptr)
-        return nullptr;
-    register_callbacks();
-    return &current_level();
+Counted *counting_level() {
+    return counter_file() == nullptr ? nullptr
+                                     : &levels.at(GetCurrentTransactionNestLevel(),
+                                                  pg::make_in_transaction<Levels::Level>);
+}
+
+void add_all() {
+    levels.each(add_to_file);
 }
 
 } // namespace
 
+constinit const pg::TransactionUser counter_events{
+    .at_commit = add_all,
+    .at_prepare = add_all, // by another process or after a restart, its commit counts nothing
+    .at_end = [] { levels.clear(); },
+    .at_release = [](const pg::Subtransaction &ended) { levels.release(ended.level); },
+    .at_rollback = [](const pg::Subtransaction &ended) { levels.roll_back(ended.level); },
+};
+
 void count_event(Counter counter, int64 amount) {
-    if (Level *level = counting_level())
+    if (Counted *level = counting_level())
         level->counts[static_cast<size_t>(counter)] += amount;
 }
 
@@ -115,7 +73,7 @@ void count_at_once(Counter counter) {
 }
 
 void count_saga(core::Status status, int64 change) {
-    if (Level *level = counting_level())
+    if (Counted *level = counting_level())
         level->sagas[static_cast<size_t>(status)] += change;
 }
 

@@ -9,8 +9,11 @@
 #include "core/saga_state.hpp"
 
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser counter_events;
 
 /// New ones go to the end: the number of a counter is its place in the file.
 enum class Counter : uint8_t {

@@ -5,7 +5,6 @@ namespace stacksaga {
 namespace {
 
 constinit LateWriter late_writer = nullptr;
-constinit ProcessUtility_hook_type next_hook = nullptr;
 
 /// Statements that neither read nor change a table by themselves. What they execute comes by here
 /// as a statement of its own, or is a query.
@@ -33,17 +32,6 @@ bool leaves_tables_alone(const Node *statement) {
     }
 }
 
-void write_before_utility(PlannedStmt *statement, const char *text, bool is_read_only_tree,
-                          ProcessUtilityContext context, ParamListInfo params,
-                          QueryEnvironment *environment, DestReceiver *destination,
-                          QueryCompletion *completion) {
-    if (late_writer != nullptr && !leaves_tables_alone(statement->utilityStmt))
-        late_writer();
-    const ProcessUtility_hook_type next =
-        next_hook != nullptr ? next_hook : standard_ProcessUtility;
-    next(statement, text, is_read_only_tree, context, params, environment, destination, completion);
-}
-
 } // namespace
 
 void register_late_writer(LateWriter writer) {
@@ -55,9 +43,9 @@ void write_late_rows() {
         late_writer();
 }
 
-void write_late_rows_before_utilities() {
-    next_hook = ProcessUtility_hook;
-    ProcessUtility_hook = write_before_utility;
+void write_late_rows_before(const Node *statement) {
+    if (late_writer != nullptr && !leaves_tables_alone(statement))
+        late_writer();
 }
 
 } // namespace stacksaga

@@ -12,12 +12,12 @@ namespace stacksaga {
 /// Writes what is not written yet; there may be nothing.
 using LateWriter = void (*)();
 
-/// To be called once in a session, before the first such row is promised. There is one writer.
+/// To be called before the first such row is promised. There is one writer.
 void register_late_writer(LateWriter writer);
 
 void write_late_rows();
 
-/// Has utility statements write late rows first. To be called once, when the module is loaded.
-void write_late_rows_before_utilities();
+/// To be called before each utility statement.
+void write_late_rows_before(const Node *statement);
 
 } // namespace stacksaga

@@ -1,5 +1,7 @@
 #include "src/common/queue_counters.hpp"
 
+#include "core/savepoints.hpp"
+
 #include "pg/function.hpp"
 #include "pg/result.hpp"
 #include "src/common/counter_file.hpp"
@@ -17,15 +19,39 @@ static_assert(counter_count <= first_place);
 
 /// What one level of subtransactions has counted of one queue.
 struct Count {
-    Count *next;
-    int32 level;
-    uint64 queue; ///< its hash
-    uint64 completed, failed;
+    Count *next = nullptr;
+    uint64 queue = 0; ///< its hash
+    uint64 completed = 0, failed = 0;
 };
-static_assert(std::is_trivially_destructible_v<Count>);
 
-constinit bool is_registered = false;
-constinit Count *newest = nullptr; ///< the innermost level first; in memory of the transaction
+/// Of all queues.
+struct Counted {
+    Count *first = nullptr;
+
+    Count *find(uint64 queue) const {
+        Count *c = first;
+        while (c != nullptr && c->queue != queue)
+            c = c->next;
+        return c;
+    }
+    void add(Count *added) {
+        added->next = first;
+        first = added;
+    }
+    void operator+=(const Counted &inner) {
+        for (Count *c = inner.first, *next = nullptr; c != nullptr; c = next) {
+            next = c->next;
+            if (Count *known = find(c->queue)) {
+                known->completed += c->completed;
+                known->failed += c->failed;
+            } else {
+                add(c);
+            }
+        }
+    }
+};
+using Levels = core::SavepointStack<Counted>;
+constinit Levels levels{}; ///< in the memory of the transaction
 
 uint64 hash_of(int32 ring_id, std::string_view queue) {
     constexpr uint64 no_queue = 0;
@@ -59,8 +85,8 @@ Place place_of(CounterFile &file, uint64 queue, bool takes) {
 
 // ----------------------------------------------------------------------------- transactions
 
-void add_to_file() {
-    for (const Count *c = newest; c != nullptr; c = c->next) {
+void add_to_file(const Counted &counted) {
+    for (const Count *c = counted.first; c != nullptr; c = c->next) {
         const Place place = place_of(*counter_file(), c->queue, true);
         if (place.counters == nullptr)
             continue;
@@ -69,83 +95,31 @@ void add_to_file() {
     }
 }
 
-void at_transaction_end(XactEvent event, void *) {
-    switch (event) {
-    case XACT_EVENT_COMMIT:
-    case XACT_EVENT_PREPARE:
-        add_to_file();
-        newest = nullptr;
-        break;
-    case XACT_EVENT_ABORT:
-        newest = nullptr;
-        break;
-    default:
-        break;
-    }
-}
-
-/// What this level has counted of a queue.
-Count *find_count(int32 level, uint64 queue) {
-    for (Count *c = newest; c != nullptr && c->level >= level; c = c->next)
-        if (c->queue == queue && c->level == level)
-            return c;
-    return nullptr;
-}
-
-/// Counts of a subtransaction become those of the level around it.
-void merge_into(int32 level) {
-    Count *inner = newest;
-    Count **end = &inner;
-    while (*end != nullptr && (*end)->level > level)
-        end = &(*end)->next;
-    newest = *end;
-    *end = nullptr;
-    while (inner != nullptr) {
-        Count *c = inner;
-        inner = c->next;
-        if (Count *outer = find_count(level, c->queue)) {
-            outer->completed += c->completed;
-            outer->failed += c->failed;
-        } else {
-            c->level = level;
-            c->next = newest;
-            newest = c;
-        }
-    }
-}
-
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    const int32 level = GetCurrentTransactionNestLevel();
-    if (event == SUBXACT_EVENT_ABORT_SUB)
-        while (newest != nullptr && newest->level >= level)
-            newest = newest->next;
-    else if (event == SUBXACT_EVENT_COMMIT_SUB)
-        merge_into(level - 1);
-}
-
-void register_callbacks() {
-    if (is_registered)
-        return;
-    RegisterXactCallback(at_transaction_end, nullptr);
-    RegisterSubXactCallback(at_subtransaction_end, nullptr);
-    is_registered = true;
+void add_all() {
+    levels.each(add_to_file);
 }
 
 } // namespace
 
+constinit const pg::TransactionUser queue_counter_events{
+    .at_commit = add_all,
+    .at_prepare = add_all,
+    .at_end = [] { levels.clear(); },
+    .at_release = [](const pg::Subtransaction &ended) { levels.release(ended.level); },
+    .at_rollback = [](const pg::Subtransaction &ended) { levels.roll_back(ended.level); },
+};
+
 void count_answer(int32 ring_id, std::string_view queue, bool is_completed) {
     if (counter_file() == nullptr)
         return;
-    register_callbacks();
     const uint64 hash = hash_of(ring_id, queue);
-    const int32 level = GetCurrentTransactionNestLevel();
-    Count *count = find_count(level, hash);
+    Counted &level =
+        levels.at(GetCurrentTransactionNestLevel(), pg::make_in_transaction<Levels::Level>);
+    Count *count = level.find(hash);
     if (count == nullptr) {
-        count = static_cast<Count *>(MemoryContextAllocZero(TopTransactionContext, sizeof(Count)));
-        count->next = newest;
-        count->level = level;
+        count = pg::make_in_transaction<Count>();
         count->queue = hash;
-        newest = count;
+        level.add(count);
     }
     ++(is_completed ? count->completed : count->failed);
 }

@@ -6,8 +6,11 @@
 // places are taken, further queues are not counted.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser queue_counter_events;
 
 /// An attempt that a service had claimed from this queue has ended, once the transaction commits.
 /// Never raises but for want of memory.

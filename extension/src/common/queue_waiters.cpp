@@ -2,7 +2,6 @@
 
 #include "pg/compat.hpp"
 #include "pg/lock.hpp"
-#include "pg/scope.hpp"
 
 namespace stacksaga {
 
@@ -27,7 +26,6 @@ struct Wanted {
 };
 constinit Wanted wanted{};
 constinit std::optional<Queue> waits_for{};
-constinit bool is_registered = false;
 
 Queue queue_of(int32 ring_id, std::string_view name) {
     return {static_cast<uint32>(ring_id),
@@ -44,8 +42,8 @@ bool is_same(const LOCKTAG &one, const LOCKTAG &other) {
 }
 
 /// Calls `visit` with the processes that wait for the queue, but for this one, in the order of
-/// their places in shared memory, until it returns false. Allocates nothing and raises nothing:
-/// wakes are given after a commit is recorded.
+/// their places in shared memory, until it returns false. Allocates nothing and raises nothing, as
+/// at_commit demands.
 template <class F> void each_other(const Queue &queue, F &&visit) {
     const LOCKTAG tag = tag_of(queue);
     const uint32 hash = LockTagHashCode(&tag);
@@ -83,20 +81,18 @@ void leave() {
     wake({.queue = queue, .steps = 1});
 }
 
-void at_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_ABORT && waits_for)
-        leave();
-    if (event == XACT_EVENT_COMMIT)
-        pg::without_allocating(
-            [] { std::for_each(wanted.list, wanted.list + wanted.count, wake); });
-    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-        wanted = {};
+/// Before the commit it is decided which queues are woken, and how many of each. The waiters
+/// themselves are looked for only now, when others see the commit: a waiter takes its lock first
+/// and then looks, with a new snapshot. One that has its lock by now is found here. One that takes
+/// it later looks later, and sees the step. Of a list that is made before the commit a waiter would
+/// be missing that has begun to wait, and looked, between the list and the commit.
+void wake_all() {
+    std::for_each(wanted.list, wanted.list + wanted.count, wake);
 }
 
-void watch_transactions() {
-    if (!is_registered)
-        RegisterXactCallback(at_transaction_end, nullptr);
-    is_registered = true;
+void leave_after_error() {
+    if (waits_for)
+        leave();
 }
 
 void add(const Wake &added) {
@@ -112,8 +108,13 @@ void add(const Wake &added) {
 
 } // namespace
 
+constinit const pg::TransactionUser queue_waiter_events{
+    .at_commit = wake_all,
+    .at_abort = leave_after_error,
+    .at_end = [] { wanted = {}; },
+};
+
 void begin_waiting(int32 ring_id, std::string_view queue) {
-    watch_transactions();
     const Queue wanted_one = queue_of(ring_id, queue);
     const LOCKTAG tag = tag_of(wanted_one);
     (void)LockAcquire(&tag, ShareLock, true, false);
@@ -134,7 +135,6 @@ size_t place_in_line() {
 }
 
 void wake_waiters_at_commit(int32 ring_id, std::string_view queue) {
-    watch_transactions();
     const Queue added = queue_of(ring_id, queue);
     Wake *const end = wanted.list + wanted.count;
     Wake *const known =

@@ -8,8 +8,11 @@
 // that is left lying is seen.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser queue_waiter_events;
 
 /// From now on commits that make steps of the queue due set this process's latch: until
 /// stop_waiting(), or an error. One queue at a time. The transaction must last until then, since

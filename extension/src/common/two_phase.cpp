@@ -33,16 +33,25 @@ void touch() {
     PopActiveSnapshot();
 }
 
-void at_transaction_end(XactEvent event, void *) {
-    if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
+void before_prepare() {
+    if (pg::is_citus_loaded())
+        pg::require_shards_in_place();
+}
+
+void before_commit() {
+    if (!pg::is_citus_loaded())
         return;
     pg::require_shards_in_place();
-    if (event == XACT_EVENT_PRE_COMMIT && TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
-        !is_of_other_node() && is_on_citus())
+    if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && !is_of_other_node() && is_on_citus())
         touch();
 }
 
 } // namespace
+
+constinit const pg::TransactionUser two_phase_events{
+    .before_commit = before_commit,
+    .before_prepare = before_prepare,
+};
 
 bool is_on_citus() {
     const Oid schema = get_namespace_oid("stacksaga", true);
@@ -50,10 +59,10 @@ bool is_on_citus() {
 }
 
 void commit_in_two_phases() {
-    // Citus wants to be loaded first. What was registered last is called first: this one before
-    // Citus decides how to commit, and after the rows that are written late.
+    // Citus wants to be loaded first. What was registered last is called first: the table of the
+    // extension before Citus decides how to commit.
     if (pg::is_citus_loaded())
-        RegisterXactCallback(at_transaction_end, nullptr);
+        pg::watch_transactions();
 }
 
 } // namespace stacksaga

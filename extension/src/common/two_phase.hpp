@@ -6,10 +6,14 @@
 // tables are stacksaga's, which hold the markers. An update by Citus of a table here, of no row,
 // makes it prepare the other node instead.
 #pragma once
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
 
-/// To be called once, when the module is loaded, after Citus was.
+extern const pg::TransactionUser two_phase_events;
+
+/// To be called once, when the module is loaded, after Citus was: every transaction is watched
+/// then, also of sessions that call no function of the extension.
 void commit_in_two_phases();
 
 /// Whether citus_enable() has distributed the tables of the dedupe ladder.

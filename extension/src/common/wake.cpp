@@ -25,7 +25,6 @@ struct Workers {
 };
 constinit Workers workers{};
 constinit bool is_wanted = false;
-constinit bool is_registered = false;
 
 bool is_ours(const PGPROC &process, int pid) {
     return process.pid == pid && process.databaseId == MyDatabaseId;
@@ -57,6 +56,8 @@ bool is_stale(int64 now) {
 }
 
 void wake() {
+    if (!is_wanted)
+        return;
     const int64 now = pg::steady_now();
     if (is_stale(now))
         search(now);
@@ -65,18 +66,13 @@ void wake() {
             SetLatch(&p.process->procLatch);
 }
 
-void at_transaction_end(XactEvent event, void *) {
-    if (!is_wanted)
-        return;
-    if (event == XACT_EVENT_COMMIT) {
-        is_wanted = false;
-        wake();
-    } else if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE) {
-        is_wanted = false; // COMMIT PREPARED wakes nobody: the poll finds its work
-    }
-}
-
 } // namespace
+
+/// COMMIT PREPARED wakes nobody: the poll finds its work.
+constinit const pg::TransactionUser wake_events{
+    .at_commit = wake,
+    .at_end = [] { is_wanted = false; },
+};
 
 void wake_workers_at_commit(TimestampTz due_at) {
     const int64 poll_us = static_cast<int64>(pg::settings.poll_interval) * 1000;
@@ -85,10 +81,6 @@ void wake_workers_at_commit(TimestampTz due_at) {
 }
 
 void wake_workers_at_commit() {
-    if (!is_registered) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        is_registered = true;
-    }
     is_wanted = true;
 }
 

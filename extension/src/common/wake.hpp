@@ -1,8 +1,11 @@
 // Waking this database's workers when a transaction that made work commits.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser wake_events;
 
 /// The largest stacksaga.workers. Workers count from 1.
 inline constexpr int32 workers_max = 64;

@@ -1,6 +1,7 @@
 #include "src/dedupe/begun_keys.hpp"
 
 #include "core/idempotency_state.hpp"
+#include "core/savepoints.hpp"
 #include "core/token.hpp"
 
 #include "pg/clock.hpp"
@@ -35,12 +36,12 @@ constinit KeptKeys kept{};
 
 /// A row that lasts as long as the begin is all there is to know.
 bool is_settled_for_good(const BegunKey &key) {
-    return key.settled_at != 0 && key.settled_at <= key.begun_at;
+    return key.settled.is_as_lasting_as(key.begun_in);
 }
 
 /// From here on the key counts as written; if that fails, its (sub)transaction takes this back.
 BegunKey settle(BegunKey &key) {
-    key.settled_at = GetCurrentTransactionNestLevel();
+    key.settled = core::Lasting(GetCurrentTransactionNestLevel());
     const BegunKey copy = key;
     kept.drop_if(is_settled_for_good);
     return copy;
@@ -96,8 +97,8 @@ void insert(const BegunKey &key, std::optional<TimestampTz> completed_at,
 
 BegunKey *find_unwritten() {
     const std::span<BegunKey> keys = kept.all();
-    const auto found = std::find_if(keys.begin(), keys.end(),
-                                    [](const BegunKey &key) { return key.settled_at == 0; });
+    const auto found = std::find_if(
+        keys.begin(), keys.end(), [](const BegunKey &key) { return !key.settled.has_happened(); });
     return found == keys.end() ? nullptr : &*found;
 }
 
@@ -114,50 +115,30 @@ void write_begun_keys() {
         PopActiveSnapshot();
 }
 
-void at_transaction_end(XactEvent event, void *) {
-    switch (event) {
-    case XACT_EVENT_PRE_COMMIT:
-    case XACT_EVENT_PRE_PREPARE:
-        return write_begun_keys();
-    case XACT_EVENT_COMMIT:
-    case XACT_EVENT_PREPARE:
-    case XACT_EVENT_ABORT:
-        kept.count = 0;
-        return;
-    default:
-        return;
-    }
+void roll_back(const pg::Subtransaction &ended) {
+    kept.drop_if([&](const BegunKey &key) { return key.begun_in.is_undone_with(ended.level); });
+    for (BegunKey &key : kept.all())
+        if (key.settled.is_undone_with(ended.level))
+            key.settled = {};
 }
 
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    if (kept.count == 0)
-        return;
-    const int32 level = GetCurrentTransactionNestLevel();
-    if (event == SUBXACT_EVENT_ABORT_SUB) {
-        kept.drop_if([&](const BegunKey &key) { return key.begun_at >= level; });
-        for (BegunKey &key : kept.all())
-            if (key.settled_at >= level)
-                key.settled_at = 0;
-    } else if (event == SUBXACT_EVENT_COMMIT_SUB) {
-        for (BegunKey &key : kept.all()) {
-            key.begun_at = std::min(key.begun_at, level - 1);
-            key.settled_at = std::min(key.settled_at, level - 1);
-        }
-        kept.drop_if(is_settled_for_good);
+void release(const pg::Subtransaction &ended) {
+    for (BegunKey &key : kept.all()) {
+        key.begun_in.release(ended.level);
+        key.settled.release(ended.level);
     }
-}
-
-void watch() {
-    static constinit bool is_watching = false;
-    if (is_watching)
-        return;
-    RegisterXactCallback(at_transaction_end, nullptr);
-    RegisterSubXactCallback(at_subtransaction_end, nullptr);
-    register_late_writer(write_begun_keys);
-    is_watching = true;
+    kept.drop_if(is_settled_for_good);
 }
 
 } // namespace
+
+constinit const pg::TransactionUser begun_key_events{
+    .before_commit = write_begun_keys,
+    .before_prepare = write_begun_keys,
+    .at_end = [] { kept.count = 0; },
+    .at_release = release,
+    .at_rollback = roll_back,
+};
 
 BegunKey::BegunKey(const IdempotencyKey &key, std::optional<std::string_view> fingerprint_bytes)
     : token(key.token), has_request(fingerprint_bytes.has_value()),
@@ -176,9 +157,9 @@ bool keep_begun_key(const BegunKey &key) {
     // written at the commit would not fire.
     if (kept.count == kept_max || !idempotency_keys.lock_for_write())
         return false;
-    watch();
+    register_late_writer(write_begun_keys);
     kept.add(key);
-    kept.all().back().begun_at = GetCurrentTransactionNestLevel();
+    kept.all().back().begun_in = core::Lasting(GetCurrentTransactionNestLevel());
     return true;
 }
 
@@ -189,7 +170,7 @@ bool insert_begun_key(const BegunKey &key) {
 
 BegunKey *find_begun_key(const IdempotencyKey &key) {
     for (BegunKey &known : kept.all())
-        if (known.settled_at == 0 && known.token == key.token && known.name() == key.name &&
+        if (!known.settled.has_happened() && known.token == key.token && known.name() == key.name &&
             known.scope() == key.scope)
             return &known;
     return nullptr;

@@ -9,9 +9,11 @@
 // with it. One whose row was written in an inner subtransaction is to be written again when that is
 // rolled back, so it stays here until the row is as lasting as the begin.
 #pragma once
+#include "core/savepoints.hpp"
 #include "core/token.hpp"
 
 #include "pg/table.hpp"
+#include "pg/transaction_events.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/dedupe.hpp"
 #include "src/dedupe/idempotency.hpp"
@@ -30,8 +32,9 @@ struct BegunKey {
     int64 lease_us = 0;
     int64 retention_us = 0;
     TimestampTz begun = 0;
-    int32 begun_at = 0;   ///< the nesting of the subtransaction that it lasts as long as
-    int32 settled_at = 0; ///< of the one that wrote or released it; 0: it is still to be written
+    core::Lasting begun_in; ///< the subtransaction that has begun it
+    core::Lasting
+        settled; ///< by the one that wrote or released it, unless it is still to be written
     bool has_request;
     uint8 scope_size, name_size;
     std::array<char, scope_bytes_max> scope_bytes;
@@ -39,6 +42,8 @@ struct BegunKey {
     std::array<char, 32> fingerprint;
 };
 static_assert(std::is_trivially_copyable_v<BegunKey>);
+
+extern const pg::TransactionUser begun_key_events;
 
 /// Keeps the key, to be written later. False when its row has to be written at once.
 bool keep_begun_key(const BegunKey &key);

@@ -24,15 +24,6 @@ void note_relation_change(Datum, Oid) {
     ++call_changes;
 }
 
-void at_transaction_event(XactEvent, void *) {
-    ++call_changes;
-}
-
-void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    if (event == SUBXACT_EVENT_ABORT_SUB)
-        ++call_changes;
-}
-
 // A change invalidates the row in every cache of its catalog, so one cache of each is enough. The
 // grants of a function or a schema are in its row; a database's owner is a member of
 // pg_database_owner.
@@ -49,12 +40,15 @@ void watch() {
     for (const int cache : planned_caches)
         CacheRegisterSyscacheCallback(cache, note_plan_change, Datum{0});
     pg::watch_relations(note_relation_change);
-    RegisterXactCallback(at_transaction_event, nullptr);
-    RegisterSubXactCallback(at_subtransaction_event, nullptr);
     is_watching = true;
 }
 
 } // namespace
+
+constinit const pg::TransactionUser catalog_watch_events{
+    .at_end = [] { ++call_changes; },
+    .at_rollback = [](const pg::Subtransaction &) { ++call_changes; },
+};
 
 uint64 catalog_state() {
     watch();

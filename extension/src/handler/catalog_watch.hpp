@@ -1,8 +1,11 @@
 // Whether what was read from the catalogs, or kept for a function's next call, still holds.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser catalog_watch_events;
 
 /// Rises with every change of a function, type, schema, role, membership or database that this
 /// session has made or heard of. What was found when it had its present value still holds.

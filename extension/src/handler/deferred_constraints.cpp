@@ -68,8 +68,6 @@ struct Rounds {
     int count = 0;
 };
 constinit Rounds rounds{};
-constinit ExecutorStart_hook_type next_executor_start = nullptr;
-constinit ProcessUtility_hook_type next_utility = nullptr;
 // Counts the SET CONSTRAINTS statements of the session.
 constinit uint64 statements_set = 0;
 
@@ -88,28 +86,6 @@ void note_round() {
     }
     if (rounds.count > rounds_max) // once more for each statement of a trigger that catches it
         raise_endless();
-}
-
-void note_query(QueryDesc *query, int flags) {
-    note_round();
-    if (next_executor_start != nullptr)
-        next_executor_start(query, flags);
-    else
-        standard_ExecutorStart(query, flags);
-}
-
-void note_utility(PlannedStmt *statement, const char *text, bool is_read_only_tree,
-                  ProcessUtilityContext context, ParamListInfo params,
-                  QueryEnvironment *environment, DestReceiver *destination,
-                  QueryCompletion *completion) {
-    note_round();
-    if (IsA(statement->utilityStmt, ConstraintsSetStmt)) {
-        ++statements_set;
-        running_handler.note_set_constraints();
-    }
-    const ProcessUtility_hook_type next =
-        next_utility != nullptr ? next_utility : standard_ProcessUtility;
-    next(statement, text, is_read_only_tree, context, params, environment, destination, completion);
 }
 
 /// Where PostgreSQL allows it: at the top of a transaction. Leaves what SET CONSTRAINTS has set.
@@ -162,11 +138,16 @@ void defer_constraints_again() {
 
 } // namespace
 
-void watch_deferred_constraints() {
-    next_executor_start = ExecutorStart_hook;
-    ExecutorStart_hook = note_query;
-    next_utility = ProcessUtility_hook;
-    ProcessUtility_hook = note_utility;
+void note_query_of_trigger() {
+    note_round();
+}
+
+void note_utility_of_trigger(const Node *statement) {
+    note_round();
+    if (IsA(statement, ConstraintsSetStmt)) {
+        ++statements_set;
+        running_handler.note_set_constraints();
+    }
 }
 
 void defer_what_has_become_deferred() {

@@ -5,9 +5,10 @@
 
 namespace stacksaga {
 
-/// Bounds the rounds of triggers that queue others, from now on. To be called once, when the module
-/// is loaded.
-void watch_deferred_constraints();
+/// To be called before each query and each utility statement: they bound the rounds of triggers
+/// that queue others.
+void note_query_of_trigger();
+void note_utility_of_trigger(const Node *statement);
 
 /// Before the handler can change a constraint: others may have made one since all of them were set
 /// to immediate, and a handler that failed after that has undone what was done about it.

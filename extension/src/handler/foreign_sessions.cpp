@@ -67,17 +67,7 @@ void disconnect_unnamed() {
         });
 }
 
-void at_transaction_end(XactEvent event, void *) {
-    if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
-        is_used_in_transaction = false;
-}
-
 void note_use() {
-    static constinit bool is_watching = false;
-    if (!is_watching) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        is_watching = true;
-    }
     has_of_handlers = true;
     is_used_in_transaction = true;
 }
@@ -100,6 +90,10 @@ void close_dblink() {
 }
 
 } // namespace
+
+constinit const pg::TransactionUser foreign_session_events{
+    .at_end = [] { is_used_in_transaction = false; },
+};
 
 void note_function_of_others(Oid function) {
     const std::string_view symbol = symbol_of(function);

@@ -3,8 +3,11 @@
 // run_pending() would use them as its own.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser foreign_session_events;
 
 /// A function that is not PostgreSQL's own is about to be executed, by a handler or not. Leaves a
 /// handler to a worker where it could find a dblink connection of the session.

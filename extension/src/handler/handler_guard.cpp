@@ -11,8 +11,6 @@ namespace stacksaga {
 
 namespace {
 
-constinit ProcessUtility_hook_type next_hook = nullptr;
-
 /// The part of the statement that outlives a handler: the session keeps it, or the commit runs it
 /// as another role. nullptr: none.
 const char *name_of_lasting(const Node *statement) {
@@ -72,7 +70,11 @@ bool uses_cursor_of_session(const Node *statement) {
     return PortalIsValid(portal) && portal->createSubid < running_handler.subtransaction();
 }
 
-void check_of_handler(const Node *statement) {
+} // namespace
+
+void check_utility_of_handler(const Node *statement) {
+    if (!running_handler.is_active())
+        return;
     note_utility_of_handler();
     if (const char *name = name_of_lasting(statement); name != nullptr)
         ereport(ERROR,
@@ -89,24 +91,6 @@ void check_of_handler(const Node *statement) {
                  errhint("Run the statement itself; PL/pgSQL prepares it for its next calls.")));
     if (!running_handler.is_at_top_level() && uses_cursor_of_session(statement))
         leave_to_worker("the handler uses a cursor that the session had before");
-}
-
-void check_utility(PlannedStmt *statement, const char *text, bool is_read_only_tree,
-                   ProcessUtilityContext context, ParamListInfo params,
-                   QueryEnvironment *environment, DestReceiver *destination,
-                   QueryCompletion *completion) {
-    if (running_handler.is_active())
-        check_of_handler(statement->utilityStmt);
-    const ProcessUtility_hook_type next =
-        next_hook != nullptr ? next_hook : standard_ProcessUtility;
-    next(statement, text, is_read_only_tree, context, params, environment, destination, completion);
-}
-
-} // namespace
-
-void guard_against_handlers() {
-    next_hook = ProcessUtility_hook;
-    ProcessUtility_hook = check_utility;
 }
 
 } // namespace stacksaga

@@ -4,8 +4,7 @@
 
 namespace stacksaga {
 
-/// From now on such a statement is refused in this process while a handler is running. To be called
-/// once, when the module is loaded.
-void guard_against_handlers();
+/// To be called before each utility statement: refuses such a one while a handler is running.
+void check_utility_of_handler(const Node *statement);
 
 } // namespace stacksaga

@@ -1,7 +1,7 @@
 #include "src/handler/published_messages.hpp"
 
-#include "core/published_count.hpp"
 #include "core/saga.hpp"
+#include "core/savepoints.hpp"
 
 #include "src/common/limits.hpp"
 #include "src/handler/running_handler.hpp"
@@ -22,23 +22,17 @@ struct KeptMessage {
     std::array<char, text_max> key;
 };
 constinit std::array<KeptMessage, kept_max> kept{};
-constinit core::PublishedCount published{};
 
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    if (published.count() == 0)
-        return;
-    if (event == SUBXACT_EVENT_COMMIT_SUB)
-        published.committed(GetCurrentTransactionNestLevel());
-    else if (event == SUBXACT_EVENT_ABORT_SUB)
-        published.rolled_back(GetCurrentTransactionNestLevel());
-}
+// How many each level of subtransactions has published. Rolling back takes away the last ones,
+// since a subtransaction ends before anything follows it: so of the messages that are kept, those
+// remain whose number is below the count.
+using Levels = core::SavepointStack<int64>;
+constinit Levels levels{}; ///< in the memory of the transaction
 
-void watch() {
-    static constinit bool is_watching = false;
-    if (is_watching)
-        return;
-    RegisterSubXactCallback(at_subtransaction_end, nullptr);
-    is_watching = true;
+int64 count_published() {
+    int64 count = 0;
+    levels.each([&](int64 published) { count += published; });
+    return count;
 }
 
 uint8 copy_text(std::string_view text, std::array<char, text_max> &to) {
@@ -77,16 +71,22 @@ void push_message(JsonbParseState **state, const KeptMessage &message) {
 
 } // namespace
 
+constinit const pg::TransactionUser published_message_events{
+    .at_end = [] { levels.clear(); },
+    .at_release = [](const pg::Subtransaction &ended) { levels.release(ended.level); },
+    .at_rollback = [](const pg::Subtransaction &ended) { levels.roll_back(ended.level); },
+};
+
 void forget_published() {
-    published.clear();
+    levels.clear();
 }
 
 void note_published(const PublishedMessage &message) {
     if (!running_handler.is_active_of_step())
         return;
-    watch();
-    const auto place = static_cast<size_t>(published.count());
-    if (!published.note(GetCurrentTransactionNestLevel()) || place >= kept_max)
+    const auto place = static_cast<size_t>(count_published());
+    ++levels.at(GetCurrentTransactionNestLevel(), pg::make_in_transaction<Levels::Level>);
+    if (place >= kept_max)
         return;
     KeptMessage &k = kept[place];
     k.id = message.id;
@@ -95,18 +95,19 @@ void note_published(const PublishedMessage &message) {
 }
 
 core::Value published_messages() {
-    if (published.count() == 0)
+    const int64 published = count_published();
+    if (published == 0)
         return {};
     JsonbParseState *state = nullptr;
     pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
     push_name(&state, "count");
     JsonbValue count{};
     count.type = jbvNumeric;
-    count.val.numeric = int64_to_numeric(published.count());
+    count.val.numeric = int64_to_numeric(published);
     pushJsonbValue(&state, WJB_VALUE, &count);
     push_name(&state, "messages");
     pushJsonbValue(&state, WJB_BEGIN_ARRAY, nullptr);
-    const size_t listed = std::min(kept_max, static_cast<size_t>(published.count()));
+    const size_t listed = std::min(kept_max, static_cast<size_t>(published));
     for (size_t i = 0; i < listed; ++i)
         push_message(&state, kept[i]);
     pushJsonbValue(&state, WJB_END_ARRAY, nullptr);

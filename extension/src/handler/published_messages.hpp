@@ -4,8 +4,11 @@
 #include "core/saga.hpp"
 
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser published_message_events;
 
 struct PublishedMessage {
     pg_uuid_t id;

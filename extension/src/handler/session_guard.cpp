@@ -11,8 +11,6 @@ namespace stacksaga {
 
 namespace {
 
-constinit object_access_hook_type next_hook = nullptr;
-
 constinit pg::Statement list_cursors{"SELECT name FROM pg_catalog.pg_cursors"};
 
 /// Opened since this subtransaction began, and not closed.
@@ -50,8 +48,8 @@ bool is_of_replication(Oid function) {
     }
 }
 
-/// Session locks are neither given back by a rollback, nor can be told from those that the session
-/// had before: so the functions that take them, or give them back, are refused.
+} // namespace
+
 void check_function(Oid function) {
     if (function >= FirstNormalObjectId) {
         note_function_of_others(function);
@@ -71,13 +69,7 @@ void check_function(Oid function) {
              errhint("Call it in a session of its own.")));
 }
 
-void check_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
-                  void *argument) {
-    if (next_hook != nullptr)
-        next_hook(access, class_id, object_id, sub_id, argument);
-    if (access == OAT_FUNCTION_EXECUTE)
-        check_function(object_id);
-}
+namespace {
 
 /// So that random() is not what setseed() of another role makes it.
 void renew_random() {
@@ -86,7 +78,6 @@ void renew_random() {
 
 // From the call of a handler on, until what it has left is taken away.
 constinit bool is_entered = false;
-constinit bool is_watching = false;
 
 /// Where no other handler follows: the error may end the call of run_pending().
 void clear_after_error() {
@@ -96,27 +87,13 @@ void clear_after_error() {
     close_idle_foreign_sessions();
 }
 
-void at_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_ABORT)
-        clear_after_error();
-    if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
-        is_entered = false;
-}
-
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    if (event == SUBXACT_EVENT_ABORT_SUB)
-        clear_after_error();
-}
-
-void watch() {
-    if (is_watching)
-        return;
-    RegisterXactCallback(at_transaction_end, nullptr);
-    RegisterSubXactCallback(at_subtransaction_end, nullptr);
-    is_watching = true;
-}
-
 } // namespace
+
+constinit const pg::TransactionUser session_guard_events{
+    .at_abort = clear_after_error,
+    .at_end = [] { is_entered = false; },
+    .at_rollback = [](const pg::Subtransaction &) { clear_after_error(); },
+};
 
 void leave_to_worker(const char *why) {
     running_handler.note_for_worker(why);
@@ -129,7 +106,6 @@ void enter_session(Oid definer) {
         leave_to_worker("the session has temporary objects of another role, which the handler "
                         "could take for its own");
     hide_dblink_connections();
-    watch();
     renew_random();
     close_foreign_sessions();
     is_entered = true;
@@ -153,12 +129,6 @@ void leave_session() {
 void clear_session() {
     close_foreign_sessions();
     renew_random();
-}
-
-void guard_session() {
-    look_for_dblink();
-    next_hook = object_access_hook;
-    object_access_hook = check_access;
 }
 
 } // namespace stacksaga

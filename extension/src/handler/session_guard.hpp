@@ -7,8 +7,11 @@
 // to a worker.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser session_guard_events;
 
 /// Before a handler of `definer` is called. Raises where the handler is to be left to a worker: a
 /// temporary object of the session belongs to a role that could not act as `definer`.
@@ -24,7 +27,9 @@ void leave_session();
 /// At the end of run_pending(): what a handler that failed has left, too.
 void clear_session();
 
-/// Watches from now on what handlers call. To be called once, when the module is loaded.
-void guard_session();
+/// To be called before each call of a function. Session locks are neither given back by a rollback,
+/// nor can be told from those that the session had before: so the functions that take them, or give
+/// them back, are refused to handlers.
+void check_function(Oid function);
 
 } // namespace stacksaga

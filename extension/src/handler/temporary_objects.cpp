@@ -2,7 +2,6 @@
 
 #include "pg/query.hpp"
 #include "pg/scope.hpp"
-#include "pg/written_relations.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/handler/session_guard.hpp"
 
@@ -50,16 +49,6 @@ constinit CallersObjects callers{};
 // away while a handler runs, which leaves one if it uses any, and put back.
 constinit int kept_note = 0;
 constinit bool has_run_utility = false;
-constinit bool is_watching = false;
-
-void at_transaction_end(XactEvent, void *) {
-    kept_note = 0;
-}
-
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    if (event == SUBXACT_EVENT_ABORT_SUB)
-        MyXactFlags |= kept_note;
-}
 
 /// The schema of the session's temporary objects; InvalidOid: it has never had one.
 Oid temporary_schema() {
@@ -108,13 +97,18 @@ void drop_others(Oid schema) {
     free_object_addresses(created);
 }
 
+} // namespace
+
 void check_written(Oid relation) {
     if (callers.memory != nullptr && running_handler.is_active() &&
         is_callers(RelationRelationId, relation))
         leave_to_worker("the handler writes a temporary table that the session had before");
 }
 
-} // namespace
+constinit const pg::TransactionUser temporary_object_events{
+    .at_end = [] { kept_note = 0; },
+    .at_rollback = [](const pg::Subtransaction &) { MyXactFlags |= kept_note; },
+};
 
 void note_temporary_objects() {
     if (callers.memory != nullptr)
@@ -151,11 +145,6 @@ bool may_find_temporary_objects(Oid definer) {
 }
 
 void begin_temporary_objects() {
-    if (!is_watching) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        RegisterSubXactCallback(at_subtransaction_end, nullptr);
-        is_watching = true;
-    }
     kept_note |= MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE;
     MyXactFlags &= ~XACT_FLAGS_ACCESSEDTEMPNAMESPACE;
     has_run_utility = false;
@@ -178,10 +167,6 @@ bool drop_temporary_objects() {
     const Oid schema = temporary_schema();
     drop_others(schema);
     return strcmp(describe(schema), callers.description) == 0;
-}
-
-void watch_temporary_objects() {
-    pg::watch_written(check_written);
 }
 
 } // namespace stacksaga

@@ -5,8 +5,11 @@
 // call finds it. A handler that changes what was there before is left to a worker.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser temporary_object_events;
 
 /// At the start of run_pending(): notes what the caller has.
 void note_temporary_objects();
@@ -23,7 +26,8 @@ void note_utility_of_handler();
 /// what was there before has changed.
 bool drop_temporary_objects();
 
-/// Watches from now on which tables handlers write. To be called once, when the module is loaded.
-void watch_temporary_objects();
+/// To be called with each relation that a statement is about to write. Leaves a handler to a worker
+/// that writes a temporary table of the caller's.
+void check_written(Oid relation);
 
 } // namespace stacksaga

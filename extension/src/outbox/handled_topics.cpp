@@ -35,22 +35,18 @@ void note_change(Datum, Oid table) {
 
 /// A subscription may have been committed since a message of this transaction was appended. When
 /// one is committed while this transaction commits, workers find the message at their next poll.
-void at_transaction_end(XactEvent event, void *) {
+void look_once_more() {
     if (relied_on == 0)
         return;
-    if (event == XACT_EVENT_PRE_COMMIT) {
-        AcceptInvalidationMessages();
-        if (relied_on != changes)
-            wake_workers_at_commit();
-    }
-    relied_on = 0;
+    AcceptInvalidationMessages();
+    if (relied_on != changes)
+        wake_workers_at_commit();
 }
 
 void watch() {
     if (is_watching)
         return;
     pg::watch_relations(note_change);
-    RegisterXactCallback(at_transaction_end, nullptr);
     is_watching = true;
 }
 
@@ -102,6 +98,11 @@ bool is_handled(std::string_view topic) {
 }
 
 } // namespace
+
+constinit const pg::TransactionUser handled_topic_events{
+    .before_commit = look_once_more,
+    .at_end = [] { relied_on = 0; },
+};
 
 void wake_workers_for_topic(std::string_view topic) {
     watch();

@@ -4,8 +4,11 @@
 // needs, and a polling worker makes one each poll_interval.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser handled_topic_events;
 
 /// A message of this topic was appended: wakes workers at the commit if a subscription has a
 /// handler or a fallback for it. A subscription that another session commits before this

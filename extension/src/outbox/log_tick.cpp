@@ -100,21 +100,23 @@ Ticking tick(bool is_ours, bool &is_visible) {
 }
 
 constinit bool is_wanted_at_commit = false;
-constinit bool is_watching = false;
 
-void at_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_PRE_COMMIT && is_wanted_at_commit && !XactReadOnly) {
-        is_wanted_at_commit = false;
-        PushActiveSnapshot(GetTransactionSnapshot());
-        // The function that asked for the tick has returned, and no longer pins the search_path.
-        pg::with_pinned_path([] { pg::as_owner([] { pg::with_spi([] { tick_if_due(); }); }); });
-        PopActiveSnapshot();
-    }
-    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-        is_wanted_at_commit = false;
+void tick_before_commit() {
+    if (!is_wanted_at_commit || XactReadOnly)
+        return;
+    is_wanted_at_commit = false;
+    PushActiveSnapshot(GetTransactionSnapshot());
+    // The function that asked for the tick has returned, and no longer pins the search_path.
+    pg::with_pinned_path([] { pg::as_owner([] { pg::with_spi([] { tick_if_due(); }); }); });
+    PopActiveSnapshot();
 }
 
 } // namespace
+
+constinit const pg::TransactionUser tick_events{
+    .before_commit = tick_before_commit,
+    .at_end = [] { is_wanted_at_commit = false; },
+};
 
 int64 last_message_number() {
     return last_value_of(log_sequences().number);
@@ -227,10 +229,6 @@ Ticking tick_if_due() {
 Ticking tick_soon() {
     if (!IsTransactionBlock())
         return tick_if_due();
-    if (!is_watching) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        is_watching = true;
-    }
     is_wanted_at_commit = true;
     return Ticking::not_due;
 }

@@ -13,8 +13,11 @@
 #include "core/snapshot_window.hpp"
 
 #include "pg/pg.hpp"
+#include "pg/transaction_events.hpp"
 
 namespace stacksaga {
+
+extern const pg::TransactionUser tick_events;
 
 enum class Ticking : uint8_t {
     not_due, ///< no messages were published since the last tick

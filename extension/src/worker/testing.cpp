@@ -89,7 +89,7 @@ void break_commit(XactEvent event, void *) {
 } // namespace
 
 // testing_break_commit() -> void: this transaction fails at its commit, as by another module's
-// check.
+// check: with a callback of its own, as that module has.
 STACKSAGA_FUNCTION(testing_break_commit) {
     static bool is_registered = false;
     (void)fcinfo;
