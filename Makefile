@@ -89,16 +89,16 @@ all install installcheck clean:
 	@exit 1
 endif
 
-# PGXS as Debian ships it tracks no header; the compiler writes down what each object includes.
-$(OBJS): Makefile
+# PGXS as Debian ships it tracks no header; the compiler writes down what each object includes. What else an object
+# depends on is the compiler and its flags.
+$(OBJS) $(TABLE_TEST:.so=.o): build/made_by
 # It alone says the version.
 extension/src/saga/explain.o: extension/stacksaga.control
 extension/src/saga/explain.o: private override CPPFLAGS += -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
 -include $(OBJS:.o=.d)
 
 # Two thirds of what a file of pg/ and src/ took to compile were the headers of PostgreSQL and std: they
-# are compiled once. A compiler that finds them of no use reads the headers themselves, unless it is clang:
-# so they are made again for another compiler, and for other flags, and the objects with them.
+# are compiled once.
 PCH_HEADER = build/pch/pg.hpp
 PCH_MAKE   = $(CXX) $(filter-out -MMD,$(CXXFLAGS)) $(CPPFLAGS) $(TARGET_ARCH) -MD -MT $(PCH_HEADER).gch \
              -MF $(PCH_HEADER).d -x c++-header
@@ -110,19 +110,19 @@ $(PCH_OBJS): $(PCH_HEADER).gch
 -include $(PCH_HEADER).d
 endif
 # Moved into place: a compiler may have mapped the old one.
-$(PCH_HEADER).gch: build/pch/made_by Makefile
+$(PCH_HEADER).gch: build/made_by
+	@mkdir -p $(@D)
 	@echo '#include "pg/pg.hpp"' > $(PCH_HEADER)
 	$(PCH_MAKE) -o $@.new $(PCH_HEADER)
 	@mv $@.new $@
 always:
-build/pch/made_by: always
+build/made_by: always
 	@mkdir -p $(@D)
 	@{ $(CXX) --version; echo '$(subst ','\'',$(PCH_MAKE))'; } > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 $(if $(MODULE_big),stacksaga.so): extension/stacksaga.map
 
-$(TABLE_TEST:.so=.o): Makefile
 -include $(TABLE_TEST:.so=.d)
 $(TABLE_TEST): $(TABLE_TEST:.so=.o) $(filter extension/pg/%,$(OBJS)) extension/stacksaga.map
 	$(CC) $(CFLAGS) $(CFLAGS_SL) -shared -o $@ $(filter %.o,$^) $(LDFLAGS) $(LDFLAGS_SL) $(SHLIB_LINK)
@@ -138,7 +138,7 @@ extension/stacksaga--%--$(EXTVERSION).sql: extension/sql/update.sh $(UPGRADES) $
 	@extension/sql/update.sh $* $(EXTVERSION) >$@.new
 	@mv $@.new $@
 
-.PHONY: packages demo test unit regress isolation property tap docs examples lint model sim truth truth-program mutants \
+.PHONY: packages demo quick test unit regress isolation property tap docs examples lint model sim truth truth-program mutants \
         chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \
         coordinator man install-coordinator screenshots demo-programs cmake sweep crash-points test-versions \
         dist test-packages release-check
@@ -148,6 +148,12 @@ packages:
 
 demo:
 	@test/tools/demo
+
+# Behind an edit. With a ROOM, what the README of that room names.
+quick: all
+	cmake -S . -B build -G "Unix Makefiles" $(CMAKE_FLAGS) >/dev/null
+	$(MAKE) -C build $(if $(ROOM),$(if $(wildcard coordinator/$(ROOM)/README.md),coordinator_test,core_test),core_test coordinator_test)
+	@test/tools/quick $(ROOM)
 
 test:
 	@test/tools/test

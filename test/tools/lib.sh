@@ -97,11 +97,27 @@ names_in() {
     done | LC_ALL=C sort
 }
 
-# Runs PostgreSQL's own regression or isolation driver against a private server and tallies its tests:
+# One process of run_regression: run_lane NUMBER PART DRIVER FOLDER LAUNCHER TEST...  A statement that waits
+# for ever would block all later ones.
+run_lane() {
+    local number=$1 part=$2 driver=$3 folder=$4 launcher=$5
+    local output=$folder/results/lane.$number
+    shift 5
+    mkdir -p "$output"
+    env --default-signal=INT,QUIT setpriv --pdeathsig TERM \
+        "$top/test/tools/with-postgres" --conf "statement_timeout = '5min'" \
+        "$driver" --bindir="$(server_programs)" --inputdir="$folder" --outputdir="$output" \
+        --dbname="stacksaga_$part" ${launcher:+--launcher="$launcher"} --load-extension=stacksaga "$@" 2>&1 |
+        grep --line-buffered -vE '^((DROP|CREATE|ALTER) (DATABASE|EXTENSION)|SET|=*| All [0-9]+ tests passed\. *|)$' |
+        tee "$output/driver" || true
+}
+
+# Runs PostgreSQL's own regression or isolation driver and tallies its tests, in two processes or one for each
+# processor, each with a private server and an even share of the tests:
 # run_regression PART DRIVER FOLDER LAUNCHER TEST...  The driver is a path below PGXS, the folder holds the
 # tests, and the launcher is a command that runs the program of each test, or ''.
 run_regression() {
-    local part=$1 driver folder=$3 launcher=$4 total output passed name runnable=()
+    local part=$1 driver folder=$3 launcher=$4 total passed=0 name number lanes share runnable=() pids=()
     driver=$(dirname "$("${PG_CONFIG:-pg_config}" --pgxs)")/../../$2
     shift 4
     total=$#
@@ -114,25 +130,36 @@ run_regression() {
             say "$part: $folder/expected/$name.out is missing (an empty one will do to see the output)"
         fi
     done
-    passed=0
     rm -rf "$folder/regression.diffs" "$folder/results"
-    if [ ${#runnable[@]} -gt 0 ]; then
-        mkdir -p "$folder/results"
-        output=$folder/results/driver
-        # A statement that waits for ever would block all later ones.
-        "$top/test/tools/with-postgres" --conf "statement_timeout = '5min'" \
-            "$driver" --bindir="$(server_programs)" --inputdir="$folder" --outputdir="$folder" \
-            --dbname="stacksaga_$part" ${launcher:+--launcher="$launcher"} --load-extension=stacksaga "${runnable[@]}" 2>&1 |
-            grep --line-buffered -vE '^((DROP|CREATE|ALTER) (DATABASE|EXTENSION)|SET)$' |
-            tee "$output" || true
+    mkdir -p "$folder/results"
+    lanes=$(nproc)
+    [ "$lanes" -ge 2 ] || lanes=2
+    [ "$lanes" -le ${#runnable[@]} ] || lanes=${#runnable[@]}
+    trap 'kill "${pids[@]}" 2>/dev/null || true; exit 143' TERM
+    for ((number = 0; number < lanes; number++)); do
+        share=()
+        for ((name = number; name < ${#runnable[@]}; name += lanes)); do
+            share+=("${runnable[$name]}")
+        done
+        run_lane "$number" "$part" "$driver" "$folder" "$launcher" "${share[@]}" &
+        pids+=($!)
+    done
+    wait
+    trap - TERM
+    for ((number = 0; number < lanes; number++)); do
         # Up to PostgreSQL 15 the driver says "test NAME ... ok", after it "ok 1 - NAME".
-        passed=$(grep -cE '^(test .* \.\.\. ok|ok [0-9]+) ' "$output" || true)
-        # with-postgres says it, whatever each test printed.
-        [ "$passed" -ne "$total" ] || ! grep -q '^TRAP:' "$output" || passed=$((total - 1))
-    fi
+        passed=$((passed + $(grep -cE '^(test .* \.\.\. ok|ok [0-9]+) ' "$folder/results/lane.$number/driver" || true)))
+        mv "$folder/results/lane.$number/results"/* "$folder/results/" 2>/dev/null || true
+        [ ! -s "$folder/results/lane.$number/regression.diffs" ] ||
+            cat "$folder/results/lane.$number/regression.diffs" >>"$folder/regression.diffs"
+    done
+    # with-postgres says it, whatever each test printed.
+    [ "$passed" -ne "$total" ] || ! grep -q '^TRAP:' "$folder"/results/lane.*/driver || passed=$((total - 1))
     if [ "$passed" -ne "$total" ] && [ -s "$folder/regression.diffs" ]; then
         cat "$folder/regression.diffs"
     fi
+    rm -rf "$folder"/results/lane.*
+    say "$part: $passed of $total passed"
     tally "$part" "$passed" $((total - passed))
 }
 
