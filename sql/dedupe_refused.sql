@@ -69,19 +69,25 @@ SELECT call, refused.outcome('SELECT stacksaga.' || call) FROM unnest(ARRAY[
 -- A read-only transaction: without a record there is no effect, not even a replay.
 BEGIN READ ONLY;
 SAVEPOINT call;
-\set VERBOSITY verbose
 \set ON_ERROR_ROLLBACK on
 SELECT stacksaga.idempotency_begin('refused', 'held', '{"a": 1}');
+\echo :LAST_ERROR_SQLSTATE
 SELECT stacksaga.idempotency_checkpoint('refused', 'held', 1, 'p');
+\echo :LAST_ERROR_SQLSTATE
 SELECT stacksaga.idempotency_finish('refused', 'held', 1);
+\echo :LAST_ERROR_SQLSTATE
 SELECT stacksaga.idempotency_release('refused', 'held', 1);
+\echo :LAST_ERROR_SQLSTATE
 SELECT stacksaga.accept_message('refused', 'm');
+\echo :LAST_ERROR_SQLSTATE
 SELECT stacksaga.accept_sequence('refused', 2, 2);
+\echo :LAST_ERROR_SQLSTATE
 SELECT stacksaga.compare_and_set('refused', 'v', 1, '2');
+\echo :LAST_ERROR_SQLSTATE
 SELECT stacksaga.expire_dedupe();
+\echo :LAST_ERROR_SQLSTATE
 SELECT * FROM stacksaga.read_value('refused', 'v');
 \set ON_ERROR_ROLLBACK off
-\set VERBOSITY default
 COMMIT;
 
 -- A failed transaction.

@@ -2,6 +2,8 @@
 -- Time is moved by stacksaga.clock_offset.
 SET stacksaga.retry_budget = -1; -- policies alone decide here
 
+-- This database has no saga but those of this file.
+TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure;
 CREATE SCHEMA retry;
 CREATE TABLE retry.done (step text, attempt int);
 -- Raises the SQLSTATE that the saga's input has for this attempt; none: it completes.

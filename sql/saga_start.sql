@@ -220,7 +220,7 @@ $$;
 CREATE TRIGGER on_order BEFORE INSERT ON starts.orders FOR EACH ROW
   EXECUTE FUNCTION starts.on_order();
 INSERT INTO starts.orders SELECT generate_series(1, 3);
-SELECT key, input FROM stacksaga.sagas WHERE key LIKE 'order %' ORDER BY key;
+SELECT key, input FROM stacksaga.sagas WHERE saga = 'starts' AND key LIKE 'order %' ORDER BY key;
 
 SET client_min_messages = warning;
 DROP SCHEMA starts CASCADE;
