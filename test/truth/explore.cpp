@@ -23,20 +23,26 @@ std::uint64_t mix(std::uint64_t x, std::uint64_t y) {
     return h ^ (h >> 29);
 }
 
-/// 128 bits: that two of a billion states share them is less likely than a fault of the memory.
-Key key_of(const State &state) {
-    const auto *bytes = reinterpret_cast<const std::byte *>(&state);
-    Key key{.a = 0x243f6a8885a308d3U, .b = 0x13198a2e03707344U};
-    std::size_t i = 0;
-    for (; i + 8 <= sizeof(State); i += 8) {
+void mix_in(Key &key, const void *begin, std::size_t size) {
+    const auto *bytes = static_cast<const std::byte *>(begin);
+    for (std::size_t i = 0; i < size; i += 8) {
         std::uint64_t word = 0;
-        std::memcpy(&word, bytes + i, 8);
+        std::memcpy(&word, bytes + i, std::min<std::size_t>(8, size - i));
         key.a = mix(key.a, word);
         key.b = mix(key.b + 0xa4093822299f31d0U, word);
     }
-    std::uint64_t last = 0;
-    std::memcpy(&last, bytes + i, sizeof(State) - i);
-    return {.a = mix(key.a, last), .b = mix(key.b + 0xa4093822299f31d0U, last)};
+}
+
+/// 128 bits: that two of a billion states share them is less likely than a fault of the memory.
+/// Of a child that was never started there is nothing to count.
+Key key_of(const State &state) {
+    Key key{.a = 0x243f6a8885a308d3U, .b = 0x13198a2e03707344U};
+    const std::size_t sagas = state.saga[1].exists != 0 ? 2 : 1;
+    mix_in(key, state.saga, sagas * sizeof(state.saga[0]));
+    mix_in(key, state.truth, sagas * sizeof(state.truth[0]));
+    const std::uint64_t counts = state.operations + 256U * state.losses;
+    mix_in(key, &counts, sizeof(counts));
+    return key;
 }
 
 /// A set of states by their keys.

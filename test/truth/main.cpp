@@ -5,7 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 namespace {
 
@@ -13,7 +16,7 @@ using namespace stacksaga::truth;
 using Clock = std::chrono::steady_clock;
 
 /// However short the time is.
-constexpr long walks_min = 1000;
+constexpr std::size_t walks_min = 1000;
 
 struct Options {
     double seconds = 0; ///< 0: until everything is explored
@@ -28,6 +31,7 @@ struct Options {
     std::optional<int> operations;
     std::optional<std::size_t> states_max;
     std::string report;
+    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
 };
 
 Settings settings_for(const Options &options, Settings settings) {
@@ -92,36 +96,67 @@ private:
     bool are_right_ = true;
 };
 
+/// What one thread, or all of them, found.
+struct Part {
+    Counts counts;
+    Violations found;
+};
+
+/// Explores the things 0 to `count` - 1 side by side, in this order. A thread ends before the first
+/// for which `is_enough(i, part)`.
+template <class Explore, class IsEnough>
+Part in_threads(const Options &options, std::size_t count, Explore &&explores,
+                IsEnough &&is_enough) {
+    std::vector<Part> parts(options.threads);
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::thread> threads;
+    for (Part &part : parts)
+        threads.emplace_back([&] {
+            for (std::size_t i = next++; i < count && !is_enough(i, part); i = next++)
+                part.counts += explores(i, part.found);
+        });
+    for (std::thread &thread : threads)
+        thread.join();
+    Part whole;
+    for (Part &part : parts) {
+        whole.counts += part.counts;
+        for (auto &[what, violation] : part.found)
+            add(whole.found, what, std::move(violation));
+    }
+    return whole;
+}
+
 void explore_suite(const Suite &suite, const Options &options, Clock::time_point end,
                    Results &results) {
-    Violations found;
-    Counts counts;
     const Settings settings = settings_for(options, suite.settings);
-    std::size_t done = 0;
-    for (const Family &family : suite.families) {
-        const bool is_late = done > 0 && options.seconds > 0 && Clock::now() > end;
-        if (is_late || (options.stops && !found.empty()))
-            break;
-        counts += explore(family, settings, found);
-        ++done;
-    }
-    results.add(suite.name, counts, found, suite.families.size() - done);
+    const Part all = in_threads(
+        options, suite.families.size(),
+        [&](std::size_t i, Violations &found) {
+            return explore(suite.families[i], settings, found);
+        },
+        [&](std::size_t i, const Part &part) {
+            return (i > 0 && options.seconds > 0 && Clock::now() > end) ||
+                   (options.stops && !part.found.empty());
+        });
+    results.add(suite.name, all.counts, all.found,
+                suite.families.size() - static_cast<std::size_t>(all.counts.shapes));
 }
 
 void walk_random(const Options &options, Clock::time_point end, Results &results) {
-    Violations found;
-    Counts counts;
     const Settings settings =
         settings_for(options, {.bounds = {.operations = 4, .losses = 5}, .looks_for_ways = false});
-    long done = 0;
-    const auto has_time = [&] {
-        return done < walks_min || options.seconds <= 0 || Clock::now() < end;
-    };
-    for (; done < options.walks && has_time(); ++done) {
-        const std::uint64_t seed = options.first_seed + static_cast<std::uint64_t>(done);
-        counts += walk(random_family(seed), settings, seed, 60, found);
-    }
-    results.add("random", counts, found, static_cast<std::size_t>(options.walks - done));
+    const auto count = static_cast<std::size_t>(options.walks);
+    const Part all = in_threads(
+        options, count,
+        [&](std::size_t i, Violations &found) {
+            const std::uint64_t seed = options.first_seed + i;
+            return walk(random_family(seed), settings, seed, 60, found);
+        },
+        [&](std::size_t i, const Part &) {
+            return i >= walks_min && options.seconds > 0 && Clock::now() > end;
+        });
+    results.add("random", all.counts, all.found,
+                count - static_cast<std::size_t>(all.counts.shapes));
 }
 
 Options parse(int argc, char **argv) {
@@ -139,6 +174,8 @@ Options parse(int argc, char **argv) {
     app.add_option("--operations", options.operations, "What operators do in a history.");
     app.add_option("--states", options.states_max, "States of one saga at most.");
     app.add_option("--report", options.report, "A table of what was explored.");
+    app.add_option("--threads", options.threads, "How many sagas are explored side by side.")
+        ->check(CLI::PositiveNumber);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {
