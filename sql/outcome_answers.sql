@@ -328,6 +328,20 @@ SELECT step, error, regexp_replace(hint, '[0-9a-f]{8}-[0-9a-f-]{27}', '(id)') AS
 SELECT truth.try(format('retry_saga(%L, ''again'')', :'id'));
 SELECT stacksaga.resolve_step(:'id', 'pay', 'never', NULL, 'they refuse the key');
 SELECT by_fallback, stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('lends', 'w');
+-- A compensation in doubt is not asked for again either, until a person has looked.
+SELECT truth.start('truth charge') AS id \gset
+SELECT stacksaga.complete_step(:'id', 'pay', truth.claim('pays'));
+SELECT stacksaga.fail_step(:'id', 'ship', truth.claim('ships'), 'sold out', 'non_retryable');
+SELECT truth.claim('pays') AS refund \gset
+SELECT truth.pass('31 s');
+SELECT stacksaga.suspend_saga(:'id', 'audit'), truth.pass('2 hours'), stacksaga.resume_saga(:'id', 'audited');
+SELECT truth.claim('pays') AS pays;
+SELECT * FROM truth.now;
+SELECT step, direction, regexp_replace(hint, '[0-9a-f]{8}-[0-9a-f-]{27}', '(id)') AS hint FROM stacksaga.parked_sagas;
+SELECT truth.try(format('retry_saga(%L, ''again'')', :'id'));
+SELECT stacksaga.resolve_step(:'id', 'pay', 'not_done', NULL, 'no refund there');
+SELECT stacksaga.retry_saga(:'id', 'again');
+SELECT direction, stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('pays', 'w');
 -- With verify, that is asked.
 SELECT stacksaga.define_saga('truth slow', ARRAY[
     stacksaga.queue_step('pay', 'pays', compensable => true, verify => 'truth.look(stacksaga.step_call)',

@@ -435,11 +435,11 @@ bool was_done_by_person(SagaState &saga, std::int16_t step_no) {
            saga.progress.acted_by_person[static_cast<std::size_t>(step_no - 1)];
 }
 
-std::optional<Doubt> find_doubt(SagaState &saga, std::int16_t step_no) {
+std::optional<Doubt> find_doubt(SagaState &saga, std::int16_t step_no, Direction direction) {
     require_failures(saga);
     std::optional<Doubt> doubt;
     for (const PastFailure &f : saga.progress.failures) {
-        if (f.step_no != step_no || f.direction != Direction::act || f.outcome_known)
+        if (f.step_no != step_no || f.direction != direction || f.outcome_known)
             continue;
         const std::int64_t since = std::min(f.started_at, doubt ? doubt->since : f.started_at);
         if (!doubt || f.attempt > doubt->attempt)
@@ -450,7 +450,9 @@ std::optional<Doubt> find_doubt(SagaState &saga, std::int16_t step_no) {
                      .since = since};
         doubt->since = since;
     }
-    return doubt && !has_acted(saga, step_no) ? doubt : std::nullopt;
+    const bool is_done = doubt && (direction == Direction::act ? has_acted(saga, step_no)
+                                                               : has_compensated(saga, step_no));
+    return is_done ? std::nullopt : doubt;
 }
 
 bool is_in_doubt(SagaState &saga, std::int16_t step_no) {

@@ -333,7 +333,7 @@ bool was_done_by_fallback(SagaState &saga, std::int16_t step_no);
 /// An operator said so while no attempt was in doubt.
 bool was_done_by_person(SagaState &saga, std::int16_t step_no);
 
-/// The attempts of an action that may have taken effect.
+/// The attempts of an action, or of a compensation, that may have taken effect.
 struct Doubt {
     std::int32_t attempt; ///< the latest
     std::optional<std::int64_t> lease;
@@ -341,8 +341,9 @@ struct Doubt {
     std::int64_t claimed_at;
     std::int64_t since; ///< when the first began: its service may have remembered the key then
 };
-/// Nothing when the step is done, or no attempt is in doubt.
-std::optional<Doubt> find_doubt(SagaState &saga, std::int16_t step_no);
+/// Nothing when the step is done in this direction, or no attempt is in doubt.
+std::optional<Doubt> find_doubt(SagaState &saga, std::int16_t step_no,
+                                Direction direction = Direction::act);
 bool is_in_doubt(SagaState &saga, std::int16_t step_no);
 /// The failed attempt under this lease.
 std::optional<PastFailure> find_failure(SagaState &saga, std::int16_t step_no, std::int64_t lease);

@@ -310,18 +310,23 @@ void give_up(SagaState &saga, const Step &step, const Work &work, bool in_doubt)
                   .falling_back = true});
 }
 
-bool is_past_dedupe_retention(SagaState &saga, const Step &step) {
+bool is_past_dedupe_retention(SagaState &saga, const Step &step, Direction direction) {
     if (!saga.dedupe_retention_us || step.idempotent)
         return false;
-    const std::optional<Doubt> doubt = find_doubt(saga, step.no);
+    const std::optional<Doubt> doubt = find_doubt(saga, step.no, direction);
     return doubt && time_plus(doubt->since, *saga.dedupe_retention_us) < saga.now;
 }
 
 bool withhold_repetition(SagaState &saga, const Step &step, const Work &work) {
-    if (work.direction != Direction::act || work.attempt == 0 ||
-        (step.waits_for() == StepWait::child && !work.falling_back) ||
-        !is_past_dedupe_retention(saga, step))
+    if (work.attempt == 0 || (step.waits_for() == StepWait::child && !work.falling_back) ||
+        !is_past_dedupe_retention(saga, step, work.direction))
         return false;
+    if (work.direction == Direction::compensate) {
+        remove_work(saga, work.step_no, work.direction);
+        settle(saga, {&step, "the compensation is in doubt for longer than its service remembers "
+                             "the key"});
+        return true;
+    }
     if (can_verify(step, work)) {
         verify_work(saga, work, saga.now, 0);
         return true;
@@ -441,7 +446,7 @@ void verify_undecided(SagaState &saga, const Step &step, const Work &work, const
         }
     if (!saga.acts() && (!step.compensable || step.compensate_when_started))
         remove_work(saga, step.no, Direction::act); // it is compensated without an answer
-    else if (!saga.acts() || is_past_dedupe_retention(saga, step))
+    else if (!saga.acts() || is_past_dedupe_retention(saga, step, Direction::act))
         keep_work(saga, work);
     else
         action_failed(saga, step, work, failure, true, false, random);

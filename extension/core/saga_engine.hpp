@@ -63,7 +63,7 @@ void verify_failed(SagaState &saga, const Step &step, const Work &work, const Fa
 
 /// Whether a service may have forgotten the key of an attempt in doubt, so that it is not to be
 /// repeated.
-bool is_past_dedupe_retention(SagaState &saga, const Step &step);
+bool is_past_dedupe_retention(SagaState &saga, const Step &step, Direction direction);
 /// Before an attempt of work that is due: one that would repeat a key that its service may have
 /// forgotten does not begin. True: verify is due instead, or a person decides.
 bool withhold_repetition(SagaState &saga, const Step &step, const Work &work);

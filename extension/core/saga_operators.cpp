@@ -92,7 +92,7 @@ std::optional<Refusal> refuse_again(SagaState &saga, const Again &again) {
     if (s.irreversible)
         return Refusal{", since the outcome of an irreversible step is not known",
                        "Say with resolve_step() whether the step was done."};
-    if (is_past_dedupe_retention(saga, s))
+    if (is_past_dedupe_retention(saga, s, Direction::act))
         return Refusal{", since a step is in doubt for longer than its service remembers the key",
                        "Say with resolve_step() whether the step was done."};
     return std::nullopt;
@@ -138,8 +138,14 @@ std::optional<Refusal> retry_actions(SagaState &saga) {
     return std::nullopt;
 }
 
+/// Whether the step has, or may have, an effect that its compensation has not undone.
+bool has_to_be_undone(SagaState &saga, const Step &s) {
+    return (has_acted(saga, s.no) || is_in_doubt(saga, s.no)) && !has_compensated(saga, s.no);
+}
+
 std::optional<Refusal> retry_compensations(SagaState &saga) {
     bool any = false;
+    bool any_forgotten = false;
     for (const Step &s : saga.definition->steps) {
         const std::optional<Doubt> doubt = find_doubt(saga, s.no);
         const std::optional<Work> act = find_work(saga, s.no, Direction::act);
@@ -148,16 +154,26 @@ std::optional<Refusal> retry_compensations(SagaState &saga) {
             any = true;
         }
         const std::int32_t attempts = last_failed_attempt(saga, s.no, Direction::compensate);
-        if (attempts == 0 || has_compensated(saga, s.no) ||
+        if (attempts == 0 || !has_to_be_undone(saga, s) ||
             find_work(saga, s.no, Direction::compensate))
             continue;
+        const bool by_fallback = doubt ? doubt->by_fallback : was_done_by_fallback(saga, s.no);
+        const bool is_child = s.waits_for() == StepWait::child && !by_fallback;
+        if (!is_child && is_past_dedupe_retention(saga, s, Direction::compensate)) {
+            any_forgotten = true;
+            continue;
+        }
         add_work(saga, s,
                  {.direction = Direction::compensate,
                   .due_at = saga.now,
                   .attempt = attempts,
-                  .falling_back = doubt ? doubt->by_fallback : was_done_by_fallback(saga, s.no)});
+                  .falling_back = by_fallback});
         any = true;
     }
+    if (!any && any_forgotten)
+        return Refusal{
+            ", since a compensation is in doubt for longer than its service remembers the key",
+            "Say with resolve_step(), with direction => 'compensate', whether the step is undone."};
     if (!any)
         return Refusal{", and only a person can say what becomes of the step",
                        "Say with resolve_step() whether the step was done, or that it is undone."};
@@ -214,7 +230,7 @@ std::optional<Open> open_act(SagaState &saga, const Step &step) {
 }
 
 std::optional<Open> open_compensation(SagaState &saga, const Step &step) {
-    if (saga.acts() || has_compensated(saga, step.no))
+    if (saga.acts() || !has_to_be_undone(saga, step))
         return std::nullopt;
     if (const std::optional<Work> work = find_work(saga, step.no, Direction::compensate))
         return Open{.work = *work, .has_row = true};
@@ -321,12 +337,26 @@ void resolve_compensation(SagaState &saga, const Step &step, const Open &open, c
                        SettledBy::resolve);
         return;
     }
-    const Failure failure{.failure_class = FailureClass::retryable, // it is still to be done
-                          .outcome_known = true,
+    Work work = resolved_attempt(open, false, r.role);
+    const std::optional<Doubt> doubt = find_doubt(saga, step.no, Direction::compensate);
+    // Who looks so long after the last attempt sees all that it did: the key may be used again.
+    const bool settles = doubt && saga.dedupe_retention_us &&
+                         time_plus(doubt->claimed_at, *saga.dedupe_retention_us) < saga.now;
+    if (settles)
+        settle_outcomes(saga, step.no, Direction::compensate);
+    const bool stays_in_doubt = doubt && !settles && doubt->attempt == work.attempt;
+    if (stays_in_doubt) {
+        work.lease = doubt->lease;
+        work.started_at = doubt->claimed_at;
+        work.falling_back = doubt->by_fallback;
+    }
+    const Failure failure{.failure_class = stays_in_doubt
+                                               ? FailureClass::unknown
+                                               : FailureClass::retryable, // it is still to be done
+                          .outcome_known = !stays_in_doubt,
                           .error = r.error,
                           .since = saga.now,
                           .adds_to_error = true};
-    const Work work = resolved_attempt(open, false, r.role);
     if (open.has_row)
         step_failed(saga, step, work, failure, random);
     else if (open.work.attempt > 0)

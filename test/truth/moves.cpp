@@ -15,6 +15,8 @@ void take_effect(StepTruth &t, int service, bool is_pivot) {
 }
 
 void undo(StepTruth &t, int service) {
+    if (t.compensated[service] != 0 && t.undo_forgotten[service] != 0)
+        t.twice = 1;
     t.compensated[service] = 1;
     t.stands[service] = 0;
     t.refuses[service] = 1;
@@ -42,6 +44,11 @@ void withdraw_requests(StepTruth &t) {
     t.latest[0].is_under_way = t.older[0].is_under_way = 0;
 }
 
+void withdraw_compensations(StepTruth &t) {
+    t.compensating[0] = t.compensating[1] = 0;
+    t.latest[1].is_under_way = t.older[1].is_under_way = 0;
+}
+
 bool spend(Byte &spent, int bound) {
     if (spent >= bound)
         return false;
@@ -63,16 +70,23 @@ bool stands(const StepTruth &t) {
 namespace {
 
 /// No attempt of the step is under its lease.
-bool is_left_alone(const Stored &saga, int step) {
-    return saga.work[step][index_of(Direction::act)].claimed == 0;
+bool is_left_alone(const Stored &saga, int step, Direction d) {
+    return saga.work[step][index_of(d)].claimed == 0;
 }
 
 bool is_any_in_doubt(const Stored &saga, int steps) {
     for (int i = 0; i < steps; ++i)
-        for (const Byte f : saga.failures[i][index_of(Direction::act)])
-            if (f != 0 && (f & outcome_known) == 0)
-                return true;
+        for (const auto &attempts : saga.failures[i])
+            for (const Byte f : attempts)
+                if (f != 0 && (f & outcome_known) == 0)
+                    return true;
     return false;
+}
+
+void forget(Stored &saga, int step, Direction d) {
+    for (Byte &f : saga.failures[step][index_of(d)])
+        if (f != 0)
+            f |= is_forgotten;
 }
 
 /// A parked or suspended saga waits for longer than its services remember their keys. What was
@@ -84,15 +98,19 @@ bool forget_keys(State &state, const Plans &plans, int which) {
     if (!is_any_in_doubt(saga, plans.of(which).steps()))
         return false; // nothing would be repeated
     for (int i = 0; i < plans.of(which).steps(); ++i) {
-        if (!is_left_alone(saga, i))
-            continue;
         StepTruth &t = state.truth[which][i];
-        withdraw_requests(t);
-        for (int v = 0; v < 2; ++v)
-            t.forgotten[v] = t.applied[v];
-        for (Byte &f : saga.failures[i][index_of(Direction::act)])
-            if (f != 0)
-                f |= is_forgotten;
+        if (is_left_alone(saga, i, Direction::act)) {
+            withdraw_requests(t);
+            for (int v = 0; v < 2; ++v)
+                t.forgotten[v] = t.applied[v];
+            forget(saga, i, Direction::act);
+        }
+        if (is_left_alone(saga, i, Direction::compensate)) {
+            withdraw_compensations(t);
+            for (int v = 0; v < 2; ++v)
+                t.undo_forgotten[v] = t.compensated[v];
+            forget(saga, i, Direction::compensate);
+        }
     }
     return true;
 }

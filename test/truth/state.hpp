@@ -93,6 +93,7 @@ struct StepTruth {
     Byte told;                ///< what the last refused holder was told: Told
     Byte shown;               ///< a person is shown that an answer contradicts what was settled
     Byte forgotten[2];        ///< the service has forgotten the key of what it did
+    Byte undo_forgotten[2];   ///< and of what it has undone
 };
 enum Told : Byte { told_nothing, told_undone, told_stands };
 

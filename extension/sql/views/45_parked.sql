@@ -12,6 +12,10 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
            p.retry || format(' -- once function %s no longer ends its process', p.function)
        WHEN p.direction = 'compensate' AND p.outcome_known IS NULL THEN
            p.resolve || ' -- once you have undone it: a person did this step, so no service is asked'
+       WHEN p.direction = 'compensate' AND p.in_doubt_since + p.dedupe_retention < stacksaga.clock_now()
+            AND (p.kind <> 'child' OR p.by_fallback) THEN
+           p.resolve || ' -- once it is undone; or with not_done, and retry_saga() tries it again: its service may have '
+           'forgotten the key'
        WHEN p.direction = 'compensate' THEN
            p.retry || ' -- tries the compensation again; or resolve_step(), if you undid it by hand'
        WHEN p.in_doubt_since IS NOT NULL AND (p.effect = 'irreversible' OR p.saga_direction = 'compensate') THEN
@@ -25,17 +29,16 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
            'or resolve_step(), if you did it by hand'
        END,
        CASE WHEN p.in_doubt_since + p.dedupe_retention >= stacksaga.clock_now() AND p.effect <> 'idempotent'
-                 AND p.direction = 'act'
             THEN format('; a service remembers the key of this step until %s at least',
                         date_trunc('second', p.in_doubt_since + p.dedupe_retention)) END,
        CASE WHEN p.parent_id IS NOT NULL
             THEN format('; saga %s waits for this one', p.parent_id) END) AS hint,
        p.parent_id
   FROM (SELECT k.saga_id, d.saga, s.key, ds.step, s.parked_direction::text AS direction, k.since,
-               coalesce(f.error, s.error) AS error, f.sqlstate, f.outcome_known, ds.kind, ds.effect, ds.verify, s.parent_id,
+               coalesce(f.error, s.error) AS error, f.sqlstate, f.outcome_known, f.by_fallback, ds.kind, ds.effect, ds.verify, s.parent_id,
                (SELECT min(u.started_at) FROM stacksaga.failure u
                  WHERE u.saga_id = s.saga_id AND u.token OPERATOR(stacksaga.=) s.token
-                   AND u.step_no = s.parked_step AND u.direction = 'act' AND NOT u.outcome_known) AS in_doubt_since,
+                   AND u.step_no = s.parked_step AND u.direction = s.parked_direction AND NOT u.outcome_known) AS in_doubt_since,
                coalesce(current_setting('stacksaga.dedupe_retention', true), '7 days')::interval AS dedupe_retention,
                regexp_replace(d.definer, '[[:cntrl:]]', ' ', 'g') AS definer,
                s.direction::text AS saga_direction,
@@ -54,7 +57,7 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
           LEFT JOIN stacksaga.definition_step ds
             ON ds.definition_id = s.definition_id AND ds.step_no = s.parked_step
           LEFT JOIN LATERAL (
-               SELECT f.error, f.sqlstate, f.outcome_known
+               SELECT f.error, f.sqlstate, f.outcome_known, f.by_fallback
                  FROM stacksaga.failure f
                 WHERE f.saga_id = s.saga_id AND f.token OPERATOR(stacksaga.=) s.token
                   AND f.step_no = s.parked_step AND f.direction = s.parked_direction

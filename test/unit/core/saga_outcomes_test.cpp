@@ -153,6 +153,66 @@ TEST(SagaDoubt, AKeyThatMayBeForgottenMeanwhileIsNotRepeated) {
     EXPECT_EQ(s.text(), "running: a fallback due");
 }
 
+/// Compensations have two attempts; both were lost, and the second began 5 seconds ago.
+void lose_compensation(TestSaga &s, const char *name) {
+    s.claim(name, undo);
+    s.expire(name, undo);
+    s.pass(5);
+    s.claim(name, undo);
+    s.expire(name, undo);
+}
+
+TEST(SagaDoubt, ACompensationsKeyThatMayBeForgottenIsNotRepeated) {
+    const auto goes_on_after = [](std::int64_t seconds) {
+        TestSaga s("a queue undo | b queue");
+        s.dedupe_retention = 1000 * second;
+        s.start();
+        s.serve("a");
+        s.refuse("b");
+        s.claim("a", undo);
+        s.expire("a", undo);
+        s.suspend();
+        s.pass(seconds);
+        s.resume();
+        s.claim("a", undo);
+        return s.text();
+    };
+    EXPECT_EQ(goes_on_after(900), "compensating: ~a claimed");
+    EXPECT_EQ(goes_on_after(1000), "parked~ for ~a");
+
+    const auto retried_after = [](std::int64_t seconds) {
+        TestSaga s("a queue undo | b queue");
+        s.dedupe_retention = 1000 * second;
+        s.start();
+        s.serve("a");
+        s.refuse("b");
+        lose_compensation(s, "a");
+        EXPECT_EQ(s.text(), "parked~ for ~a");
+        s.pass(seconds);
+        return s.retry();
+    };
+    EXPECT_EQ(retried_after(900), "");
+    EXPECT_EQ(retried_after(1000), "refused, since a compensation is in doubt for longer than its "
+                                   "service remembers the key");
+}
+
+TEST(SagaDoubt, WhoLooksWhenTheKeyIsForgottenSeesWhatTheCompensationDid) {
+    TestSaga s("a queue undo | b queue");
+    s.dedupe_retention = 1000 * second;
+    s.start();
+    s.serve("a");
+    s.refuse("b");
+    lose_compensation(s, "a");
+    EXPECT_EQ(s.resolve("a", ResolveOutcome::not_done), ""); // the request may still arrive
+    EXPECT_FALSE(s.tables.failures.back().outcome_known);
+    EXPECT_EQ(s.tables.failures.back().lease, lease_of(s, "a", 2, undo));
+    s.pass(1000);
+    EXPECT_TRUE(s.retry().starts_with("refused"));
+    EXPECT_EQ(s.resolve("a", ResolveOutcome::not_done), "");
+    EXPECT_EQ(s.retry(), "");
+    EXPECT_EQ(s.text(), "compensating: ~a due");
+}
+
 TEST(SagaText, SaysWhatTheStepFailedOfThatAnotherEventParksTheSagaFor) {
     TestSaga s("p queue pivot once, a queue once");
     s.start();
@@ -375,6 +435,24 @@ TEST(SagaResolve, BothDirectionsAreOpenWhileTheActIsInDoubt) {
               "refused, and it is not known whether the step was done");
     EXPECT_EQ(s.resolve("a", ResolveOutcome::never_done, Direction::act), "");
     EXPECT_EQ(s.text(), "failed"); // which ends the compensation
+}
+
+TEST(SagaResolve, WhatNeverHappenedIsNotUndoneAfterTheCompensationOfAnother) {
+    TestSaga s("a queue undo started once, c queue undo");
+    s.start();
+    s.serve("c");
+    s.claim("a");
+    s.expire("a");
+    s.claim("a", undo);
+    s.claim("c", undo);
+    s.fail("a", FailureClass::non_retryable, undo);
+    s.fail("c", FailureClass::non_retryable, undo);
+    EXPECT_EQ(s.resolve("a", ResolveOutcome::never_done, Direction::act), "");
+    EXPECT_EQ(s.text(), "parked~ for ~c");
+    EXPECT_EQ(s.resolve("a", ResolveOutcome::done),
+              "refused, and the step neither runs nor waits in this direction");
+    EXPECT_EQ(s.retry(), "");
+    EXPECT_EQ(s.text(), "compensating: ~c due");
 }
 
 TEST(SagaResolve, NotWhileAnAttemptIsUnderItsLease) {
