@@ -356,6 +356,8 @@ bool World::resolve(const At &at) const {
         if (at.shape().kind == Kind::child && child.exists != 0 &&
             child.direction == static_cast<Byte>(Direction::act))
             return false; // nobody undoes by hand what the child can undo
+        if (resolution == Resolution::not_done && (t.compensated[0] != 0 || t.compensated[1] != 0))
+            return false; // who looks sees it
         if (resolution == Resolution::done)
             t.stands[0] = t.stands[1] = t.by_hand = 0;
         return events_.resolve(at.state, at.place, resolution, Direction::compensate);
