@@ -24,4 +24,23 @@ TABLE lags;
 DROP VIEW lags;
 SELECT stacksaga.drop_subscription('unread'), stacksaga.drop_subscription('idle');
 RESET stacksaga.clock_offset;
+
+-- What its consumer was lost with is copied out of the log when the retention has passed: a message that was alone in the
+-- batch has used up an attempt, one that was not has not.
+SELECT stacksaga.create_subscription('lost', 'lost', partitions => 1);
+SELECT stacksaga.publish('lost', '"alone"') IS NOT NULL AS published;
+SELECT payload, attempt FROM stacksaga.receive_messages('lost', 'c');
+SET stacksaga.clock_offset = '4 days';
+SELECT stacksaga.maintain_outbox(true) IS NOT NULL AS maintained;
+SELECT state, attempt, last_error FROM stacksaga.message_retry WHERE topic = 'lost';
+SELECT payload, attempt, stacksaga.ack_messages(batch_id) FROM stacksaga.receive_messages('lost', 'c');
+SELECT count(stacksaga.publish('lost', to_jsonb(n))) FROM generate_series(1, 2) AS n;
+SELECT payload, attempt FROM stacksaga.receive_messages('lost', 'c');
+SET stacksaga.clock_offset = '8 days';
+SELECT stacksaga.maintain_outbox(true) IS NOT NULL AS maintained;
+SELECT payload, state, attempt FROM stacksaga.message_retry WHERE topic = 'lost' ORDER BY number;
+SELECT payload, attempt FROM stacksaga.receive_messages('lost', 'c');
+SET stacksaga.clock_offset = '9 days';
+SELECT stacksaga.drop_subscription('lost', discard => true);
+RESET stacksaga.clock_offset;
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick, stacksaga.message_batch;

@@ -124,6 +124,40 @@ RESET stacksaga.clock_offset;
 DROP TABLE on_tick, on_position, on_batch;
 SELECT stacksaga.drop_subscription('kept', discard => true);
 TRUNCATE stacksaga.kept_row;
+
+-- Messages that were discarded, and a table of the log, which is truncated.
+SELECT stacksaga.create_subscription('kept', 'kept', partitions => 1, stop_on_first_failure => false) IS NOT NULL AS created;
+SELECT count(stacksaga.publish('kept', to_jsonb(n))) FROM generate_series(1, 4) AS n;
+SELECT count(stacksaga.fail_message(m.batch_id, m.message_id, 'no', 'non_retryable')) AS failed, max(m.batch_id) AS batch
+  FROM stacksaga.receive_messages('kept', 'c') AS m \gset
+SELECT :failed AS failed, stacksaga.ack_messages(:batch) AS acknowledged;
+SELECT count(stacksaga.discard_message('kept', message_id, 'test')) FROM stacksaga.dead_messages WHERE subscription = 'kept';
+CREATE TABLE on_dead (subscription_id integer, token stacksaga.ring_token, tick bigint, number bigint,
+    FOREIGN KEY (subscription_id, token, tick, number) REFERENCES stacksaga.dead_message (subscription_id, token, tick, number));
+INSERT INTO on_dead SELECT subscription_id, token, tick, number FROM stacksaga.dead_message
+ WHERE subscription_id = (SELECT subscription_id FROM stacksaga.subscription WHERE subscription = 'kept') ORDER BY number LIMIT 1;
+SELECT tableoid::regclass AS log FROM stacksaga.outbox_message LIMIT 1 \gset
+ALTER TABLE :log ADD CONSTRAINT on_log UNIQUE (stripe, number);
+CREATE TABLE on_log (stripe smallint, number bigint, FOREIGN KEY (stripe, number) REFERENCES :log (stripe, number));
+SET stacksaga.clock_offset = '400 days';
+SELECT stacksaga.maintain_outbox(true) IS NOT NULL AS maintained;
+SELECT stacksaga.maintain_outbox(true) IS NOT NULL AS maintained;
+SELECT count(*) FROM stacksaga.dead_message WHERE topic = 'kept';
+SELECT count(*) FROM stacksaga.outbox_message;
+SELECT regexp_replace(relation, '[0-9]', 'N') AS relation, left(error, 60) AS error FROM stacksaga.kept_row ORDER BY relation;
+-- Others are delivered meanwhile.
+SELECT stacksaga.publish('kept', '"next"') IS NOT NULL AS published;
+SELECT payload, batch_id AS batch FROM stacksaga.receive_messages('kept', 'c') \gset
+SELECT :'payload' AS payload, stacksaga.ack_messages(:batch) AS acknowledged;
+DROP TABLE on_dead, on_log;
+ALTER TABLE :log DROP CONSTRAINT on_log;
+SET stacksaga.clock_offset = '401 days';
+SELECT stacksaga.maintain_outbox(true) IS NOT NULL AS maintained;
+SELECT stacksaga.maintain_outbox(true) IS NOT NULL AS maintained;
+SELECT count(*) FROM stacksaga.dead_message WHERE topic = 'kept';
+SELECT count(*) FROM stacksaga.kept_row;
+RESET stacksaga.clock_offset;
+SELECT stacksaga.drop_subscription('kept', discard => true);
 DELETE FROM stacksaga.schedule_action WHERE schedule = 'kept';
 DROP TABLE kept_ids;
 DROP FUNCTION refuse(), kept_act(stacksaga.step_call);

@@ -60,6 +60,11 @@ for my $what (sort keys %goes_on)
 is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.sagas WHERE saga = 'quick' AND status = 'completed'}), 0,
 	'and no step is called beside it');
 
+# What the retention has passed for is removed, which is looked at once a minute.
+$node->safe_psql('postgres', q{SET stacksaga.dedupe_retention = '1s'; SELECT stacksaga.accept_message('consumer', 'message')});
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM stacksaga.accepted_message'), 'retention goes on beside a handler');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga_internal.handlers_at_work()'), 1, 'which has not returned');
+
 # Longer than dead_after.
 my $busy = q{FROM stacksaga_internal.handlers_at_work() WHERE};
 ok($node->poll_query_until('postgres', "SELECT count(*) = 1 $busy since < clock_timestamp() - interval '8 seconds'"), 'the handler goes on');
