@@ -64,6 +64,7 @@ SELECT stacksaga.fail_step(saga_id, step, lease, 'declined (card of ann@example.
 SELECT error FROM stacksaga.saga_history WHERE saga_id = :'served';
 SELECT count(*) FROM stacksaga.saga_error_detail(:'served');
 SELECT count(*) FROM stacksaga.saga_error_detail(gen_random_uuid());
+SELECT count(*) FROM stacksaga.saga_timeline(gen_random_uuid());
 
 -- Messages: one handler for each, one for batches, a fallback; several attempts.
 CREATE FUNCTION blame.one(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
