@@ -532,6 +532,21 @@ void step_is_unusable(SagaState &saga, const Step &step, const Work &work, const
     settle(saga, {&step, failure.error});
 }
 
+bool saga_is_unusable(SagaState &saga, std::string_view error) {
+    if (is_at_rest(saga.row.status))
+        return false;
+    for (const WorkRow &row : saga.work) {
+        const Work &work = row.work;
+        if (!row.is_live() || work.purpose != WorkPurpose::step ||
+            work.direction != saga.row.direction)
+            continue;
+        park_saga(saga, saga.definition->step(work.step_no), work.direction, error);
+        arrange_work(saga);
+        return true;
+    }
+    return false;
+}
+
 std::int64_t attempt_deadline(const SagaState &saga, const Step &step, Direction direction) {
     const std::int64_t timeout = time_plus(saga.now, step.timeout);
     const bool binds =

@@ -84,6 +84,10 @@ void charge_deaths(SagaState &saga, std::int16_t stage, Direction direction);
 /// parks.
 void step_is_unusable(SagaState &saga, const Step &step, const Work &work, const Failure &failure);
 
+/// What is due of the whole saga, its deadline or the request of its parent, cannot be done: the
+/// saga parks for a step that is open, which a person retries. False: none is, or it is parked.
+bool saga_is_unusable(SagaState &saga, std::string_view error);
+
 /// When an attempt that begins now should be over: the step's timeout, or the saga's deadline where
 /// that comes first and is still ahead. A compensation has no deadline but its timeout.
 std::int64_t attempt_deadline(const SagaState &saga, const Step &step, Direction direction);

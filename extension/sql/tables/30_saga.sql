@@ -274,6 +274,7 @@ CREATE TABLE stacksaga.work (
     queue        text COLLATE "C",
     group_key    text COLLATE "C" NOT NULL DEFAULT '',
     worker       text,
+    postponed    smallint,
     PRIMARY KEY (saga_id, purpose, step_no, direction, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
@@ -315,6 +316,8 @@ COMMENT ON COLUMN stacksaga.work.verify_attempts IS
     'How often in a row the verify function did not decide; null: never';
 COMMENT ON COLUMN stacksaga.work.queue IS 'The queue that services claim it from; null: a worker does it';
 COMMENT ON COLUMN stacksaga.work.worker IS 'Who claimed it last';
+COMMENT ON COLUMN stacksaga.work.postponed IS
+    'How often in a row it was due and was postponed, since it could not be read or done; null: never';
 COMMENT ON INDEX stacksaga.work_for_workers IS
     'What a worker must do of the usual rank, by slot and instant; rows that only a service may claim are not in it';
 COMMENT ON INDEX stacksaga.work_for_workers_by_rank IS

@@ -287,6 +287,7 @@ CREATE TABLE stacksaga.message_retry (
     last_error      text,
     in_doubt        boolean NOT NULL DEFAULT false,
     error_details   jsonb,
+    postponed       integer NOT NULL DEFAULT 0,
     CHECK (due_at = 'infinity' OR state NOT IN ('held', 'held_fallback'))
 ) WITH (fillfactor = 80);
 CREATE INDEX message_retry_due ON stacksaga.message_retry
@@ -320,6 +321,8 @@ COMMENT ON COLUMN stacksaga.message_retry.error_details IS
     'PostgreSQL''s DETAIL and CONTEXT of its last ten errors that had one, which may hold values of rows: for operators';
 COMMENT ON COLUMN stacksaga.message_retry.in_doubt IS
     'Whether an attempt may have taken effect, since its lease ran out or its consumer reported it unknown: its fallback is not run';
+COMMENT ON COLUMN stacksaga.message_retry.postponed IS
+    'How often in a row it was due and was put off, since it could not be read';
 COMMENT ON INDEX stacksaga.message_retry_due IS 'What is due in a partition';
 COMMENT ON INDEX stacksaga.message_retry_active IS 'Messages that block the later ones of their key';
 COMMENT ON INDEX stacksaga.message_retry_next IS 'When the next message is due';

@@ -2,8 +2,12 @@
 // has its lease.
 #include "src/outbox/command.hpp"
 
+#include "pg/attempt.hpp"
+#include "pg/fault_point.hpp"
 #include "pg/function.hpp"
 #include "pg/query.hpp"
+#include "src/common/sent_text.hpp"
+#include "src/handler/handler_error.hpp"
 #include "src/ring/fingerprint.hpp"
 #include "src/ring/token.hpp"
 
@@ -45,16 +49,7 @@ bool has_made_id(const Message &m) {
     return (m.id.data[6] & 0xf0) == 0x80 && m.key != 0 && m.payload != 0;
 }
 
-} // namespace
-
-pg_uuid_t command_id(std::string_view saga_id, std::string_view lease) {
-    return uuid_of_text(psprintf("command %.*s %.*s", static_cast<int>(saga_id.size()),
-                                 saga_id.data(), static_cast<int>(lease.size()), lease.data()));
-}
-
-bool is_command_over(const Message &m) {
-    if (!has_made_id(m))
-        return false;
+bool has_lost_its_lease(const Message &m) {
     const std::optional<std::string_view> lease = member_of(m.payload, "lease");
     const std::string_view saga = pg::view_of_text(m.key);
     if (!lease || !is_uuid(saga) || !is_same(command_id(saga, *lease), m.id))
@@ -65,6 +60,28 @@ bool is_command_over(const Message &m) {
     std::from_chars(lease->data(), lease->data() + lease->size(), number);
     return find_attempt.run(pg::param(id), pg::param(token_of_uuid(id).value()), pg::param(number))
         .empty();
+}
+
+} // namespace
+
+pg_uuid_t command_id(std::string_view saga_id, std::string_view lease) {
+    return uuid_of_text(psprintf("command %.*s %.*s", static_cast<int>(saga_id.size()),
+                                 saga_id.data(), static_cast<int>(lease.size()), lease.data()));
+}
+
+bool is_command_over(const Message &m) {
+    if (!has_made_id(m))
+        return false;
+    if (SentText::is_surely_sent(m.payload))
+        return has_lost_its_lease(m);
+    bool is_over = false;
+    // One that cannot be read is settled where it is delivered.
+    (void)pg::attempt_expecting([](const ErrorData &error) { return !is_of_session(error); },
+                                [&] {
+                                    FAULT_POINT("read: command", m.id);
+                                    is_over = has_lost_its_lease(m);
+                                });
+    return is_over;
 }
 
 } // namespace stacksaga

@@ -10,14 +10,20 @@ namespace stacksaga {
 
 namespace {
 
+/// Settles those that cannot be read; returns how many there are before one that is stuck.
+size_t count_before_stuck(const Subscription &s, std::span<Message> messages, TimestampTz now) {
+    const auto stuck = std::find_if(messages.begin(), messages.end(), [&](Message &m) {
+        return settle_unfit(s, m, now) == Fit::stuck;
+    });
+    return static_cast<size_t>(stuck - messages.begin());
+}
+
 /// Copies out what cannot be delivered of the messages that were just read from the log, and
 /// returns the others.
 std::span<Message> sift(const Subscription &s, std::span<Message> messages, TimestampTz now,
                         int32 &copied) {
     auto *dispositions =
         static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
-    for (Message &m : messages)
-        (void)settle_unfit(s, m, now);
     decide_dispositions(s, messages, now, {dispositions, messages.size()});
     size_t kept = 0;
     for (size_t i = 0; i < messages.size(); ++i) {
@@ -107,13 +113,18 @@ Part read_part(const Subscription &s, Position position, const LogPart &whole, i
     const int32 left = std::max(1, room - static_cast<int32>(due.size()));
     const LogPart log = whole.of_partition(position.partition, position.at, left);
     mark_in_doubt(position, log.messages);
-    part.log = sift(s, log.messages, now, part.copied);
+    const size_t readable = count_before_stuck(s, log.messages, now);
+    part.log = sift(s, log.messages.first(readable), now, part.copied);
     if (part.copied > 0 && !due.empty())
         due = due_messages(s, position.partition, room, now); // those behind them are held now
     part.end = log.end;
     part.more = log.more || due.size() == static_cast<size_t>(room);
     part.retries = within(log, due);
     cut_last(part, room);
+    if (readable < log.messages.size()) {
+        cut_before(part, log.messages[readable]);
+        part.more = false; // not at once
+    }
     leave_out_repeated(part, ids);
     const bool is_empty = part.log.empty() && part.retries.empty();
     if (is_empty && part.end != position.at &&

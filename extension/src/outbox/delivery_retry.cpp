@@ -58,13 +58,6 @@ bool has_due(const Subscription &s, int16 partition, TimestampTz now) {
     return pg::has_row(retry_table, RetryIndex::due, key);
 }
 
-/// Whether the message is a retry already, or dead.
-bool is_settled(const Subscription &s, const Message &m) {
-    const PlaceKey key = place_key(s, m);
-    return pg::has_row(retry_table, RetryIndex::primary_key, key) ||
-           pg::has_row(dead_table, DeadIndex::primary_key, key);
-}
-
 /// Holds those that would be delivered although an earlier message blocks their key.
 void hold_blocked(const Subscription &s, std::span<const Message> messages,
                   std::span<Disposition> dispositions) {
@@ -120,7 +113,7 @@ bool give_up(const Subscription &s, Message m, TimestampTz now) {
 /// its key that is not among them.
 bool give_up_or_hold(const Subscription &s, std::span<Message> messages, TimestampTz now) {
     for (Message &m : messages)
-        if (settle_unfit(s, m, now) || withdraw(s, m, now) || give_up(s, m, now))
+        if (settle_unfit(s, m, now) != Fit::fits || withdraw(s, m, now) || give_up(s, m, now))
             return false; // the later ones of its key may be due or not due now
     bool are_kept = true;
     std::optional<KeyPlace> first;
@@ -192,7 +185,7 @@ std::span<Message> due_fallbacks(const Subscription &s, int16 partition, int32 l
     std::span<Message> messages = due_rows(s, partition, limit, now, is_fallback);
     size_t count = 0;
     for (Message &m : messages) {
-        if (withdraw(s, m, now))
+        if (settle_unfit(s, m, now) != Fit::fits || withdraw(s, m, now))
             continue;
         if (is_blocking(s, m) && is_behind_another(s, m.token, place_of(m))) {
             hold(s, m.token, place_of(m), m.state);
@@ -202,6 +195,13 @@ std::span<Message> due_fallbacks(const Subscription &s, int16 partition, int32 l
         messages[count++] = m;
     }
     return messages.first(count);
+}
+
+bool is_settled(const Subscription &s, const Message &m) {
+    const PlaceKey key = place_key(s, m);
+    CommandCounterIncrement();
+    return pg::has_row(retry_table, RetryIndex::primary_key, key) ||
+           pg::has_row(dead_table, DeadIndex::primary_key, key);
 }
 
 void decide_dispositions(const Subscription &s, std::span<const Message> messages, TimestampTz now,

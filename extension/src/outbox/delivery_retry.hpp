@@ -48,6 +48,9 @@ enum class Disposition : uint8_t {
 void decide_dispositions(const Subscription &s, std::span<const Message> messages, TimestampTz now,
                          std::span<Disposition> dispositions);
 
+/// Whether a message of the log is a retry already, or dead.
+bool is_settled(const Subscription &s, const Message &m);
+
 /// Copies a message out of the log, to hold or to delay it.
 void copy_out(const Subscription &s, const Message &m, Disposition disposition);
 

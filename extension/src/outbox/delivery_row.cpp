@@ -20,7 +20,7 @@ using Event = core::MessageEvent;
     "   AND tick = $3 AND number = $4"
 #define MESSAGE_COLUMNS                                                                            \
     "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type," \
-    " payload, headers, state, deaths, failed_since IS NOT NULL, last_error, in_doubt"
+    " payload, headers, state, deaths, failed_since IS NOT NULL, last_error, in_doubt, postponed"
 constinit pg::Statement select_due{"SELECT " MESSAGE_COLUMNS " FROM stacksaga.message_retry"
                                    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3"
                                    "   AND state = ANY ($5)"
@@ -45,9 +45,9 @@ constinit pg::Statement select_given{
 constinit pg::Statement insert_retry{
     "INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
     "       deaths, state, due_at, failed_since, published_at, failed_in, message_id, topic, key,"
-    "       type, payload, headers, last_error, in_doubt, error_details)"
+    "       type, payload, headers, last_error, in_doubt, postponed, error_details)"
     " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
-    "         $15, $16, $17, $18, $19, $20, " DETAILS(
+    "         $15, $16, $17, $18, $19, $20, $23, " DETAILS(
         "$21",
         "$22") ")"
                " ON CONFLICT (subscription_id, token, tick, number) DO UPDATE"
@@ -56,6 +56,7 @@ constinit pg::Statement insert_retry{
                "       failed_since = coalesce(message_retry.failed_since, excluded.failed_since),"
                "       batch_id = NULL, failed_in = excluded.failed_in, last_error = excluded.last_error,"
                "       in_doubt = message_retry.in_doubt OR excluded.in_doubt,"
+               "       postponed = excluded.postponed,"
                "       error_details = CASE WHEN excluded.error_details IS NULL"
                "                            THEN message_retry.error_details"
                "                            ELSE (" LAST_TEN(
@@ -156,6 +157,7 @@ Message message_of_row(const pg::Rows &rows, uint64 row) {
     m.has_failed = rows.boolean(row, 14);
     m.last_error = or_zero(15);
     m.in_doubt = rows.boolean(row, 16);
+    m.postponed = rows.int4(row, 17);
     return m;
 }
 
@@ -211,14 +213,14 @@ std::span<Message> messages_given(const Subscription &s, int16 partition, int64 
 }
 
 void write_retry(const Subscription &s, const Message &m, const RetryRow &row) {
-    insert_retry.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.number),
-                     pg::param(m.tick), pg::param(m.partition), pg::param(row.attempt),
-                     pg::param(row.deaths), state_param(row.state), pg::param_time(row.due_at),
-                     pg::param_time(row.failed_since), pg::param_time(m.published_at),
-                     batch_param(row.failed_in), pg::param(m.id), text_param(m.topic),
-                     text_param(m.key), text_param(m.type), jsonb_param(m.payload),
-                     jsonb_param(m.headers), pg::param(row.error), pg::param(m.in_doubt),
-                     pg::param(row.detail.detail), pg::param(row.detail.context));
+    insert_retry.run(
+        pg::param(s.id), pg::param(m.token.value()), pg::param(m.number), pg::param(m.tick),
+        pg::param(m.partition), pg::param(row.attempt), pg::param(row.deaths),
+        state_param(row.state), pg::param_time(row.due_at), pg::param_time(row.failed_since),
+        pg::param_time(m.published_at), batch_param(row.failed_in), pg::param(m.id),
+        text_param(m.topic), text_param(m.key), text_param(m.type), jsonb_param(m.payload),
+        jsonb_param(m.headers), pg::param(row.error), pg::param(m.in_doubt),
+        pg::param(row.detail.detail), pg::param(row.detail.context), pg::param(row.postponed));
     CRASH_POINT("retry: written");
 }
 

@@ -42,6 +42,7 @@ struct RetryRow {
     int64 failed_in = 0;
     std::optional<std::string_view> error{};
     ErrorDetail detail{}; ///< of this error
+    int32 postponed = 0;  ///< times in a row, since it could not be read
 };
 
 /// Writes the row of a message, whether or not there is one.

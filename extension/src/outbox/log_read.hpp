@@ -21,6 +21,7 @@ struct Message {
     int32 attempt;   ///< how often it has been given to a consumer, this time included
     core::MessageState state;
     int32 deaths;    ///< how often in a row the process of its handler has died
+    int32 postponed; ///< how often in a row it could not be read, and was put off
     bool has_failed; ///< an attempt failed, whatever has happened since
     bool in_doubt;   ///< an attempt before this one may have taken effect: it was lost or unknown
     pg_uuid_t id;

@@ -9,6 +9,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
+#include "pg/fault_point.hpp"
 #include "pg/function.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/wake.hpp"
@@ -124,6 +125,7 @@ void request_compensation(const Saga &saga, const Step &step) {
 }
 
 Datum output_of(const FoundChild &child) {
+    FAULT_POINT("read: child's output", child.id);
     return select_output.run(pg::param(child.id), token_param(child.id)).value(0, 0);
 }
 

@@ -1,8 +1,6 @@
 #include "src/saga/postpone.hpp"
 
-#include "core/murmur3.hpp"
-#include "core/retry.hpp"
-#include "core/session_cache.hpp"
+#include "core/put_off.hpp"
 #include "core/token.hpp"
 #include "core/work_purpose.hpp"
 
@@ -16,13 +14,6 @@ namespace stacksaga {
 
 namespace {
 
-constexpr int64 put_off_max = 3;
-constexpr core::RetryPolicy pauses{.max_attempts = 0,
-                                   .initial_interval_us = USECS_PER_SEC,
-                                   .max_interval_us = 60 * USECS_PER_SEC,
-                                   .multiplier = 2,
-                                   .jitter = 0.2};
-
 // Locks the saga's row but does not read it as the engine does: that may be what fails.
 constinit pg::Statement lock_saga{
     "SELECT 1 FROM stacksaga.saga"
@@ -30,15 +21,13 @@ constinit pg::Statement lock_saga{
     "   FOR NO KEY UPDATE SKIP LOCKED"};
 // Who changes work holds the saga's row, so what is read here is still so when it is written. One
 // statement cannot do both on Citus: it computes nothing with the time of a row.
-constinit pg::Statement read_times{
-    "SELECT due_at, lease_until FROM stacksaga.work"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+#define OF_ITEM                                                                                    \
+    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"                 \
     "   AND purpose = $3::stacksaga.work_purpose AND step_no = $4 AND direction = $5"
-    "   AND due_at <= $6"};
+constinit pg::Statement read_row{
+    "SELECT due_at, lease_until, coalesce(postponed, '0') FROM stacksaga.work" OF_ITEM};
 constinit pg::Statement postpone{
-    "UPDATE stacksaga.work SET due_at = $6, lease_until = $7"
-    " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "   AND purpose = $3::stacksaga.work_purpose AND step_no = $4 AND direction = $5"};
+    "UPDATE stacksaga.work SET due_at = $6, lease_until = $7, postponed = $8" OF_ITEM};
 // The state of the saga is read again when the retry runs; here its lock is enough.
 constinit pg::Statement defer{
     "UPDATE stacksaga.work SET due_at = $5, deferred = true"
@@ -55,17 +44,22 @@ bool try_lock_saga(const DueItem &item) {
     return lock_saga.touch(pg::param(item.saga_id), token_param(item)) == 1;
 }
 
-/// How often items were postponed, by their hash: an item that falls on the place of another takes
-/// it, and the other begins with short pauses again.
-constinit core::SessionCache<int64, 64> postponed{};
+/// What the row of an item says.
+struct ItemRow {
+    TimestampTz due_at;
+    std::optional<TimestampTz> lease_until;
+    int16 postponed; ///< times in a row
+};
 
-/// Beginning with 0.
-int64 &times_of(const DueItem &item) {
-    const std::string_view id{reinterpret_cast<const char *>(item.saga_id.data), UUID_LEN};
-    const auto seed = static_cast<uint32>(item.step_no * 8 + static_cast<int>(item.purpose) * 2 +
-                                          static_cast<int>(item.direction));
-    const uint64 key = core::murmur3_x64_128(id, seed).h1;
-    return postponed.value(key, [] { return int64{0}; });
+std::optional<ItemRow> find_row(const DueItem &item) {
+    const pg::Rows rows = read_row.run(
+        pg::param(item.saga_id), token_param(item), pg::param(core::name_of(item.purpose)),
+        pg::param(item.step_no), pg::param(core::name_of(item.direction)));
+    if (rows.empty())
+        return std::nullopt;
+    return ItemRow{.due_at = rows.time(0, 0),
+                   .lease_until = rows.optional_time(0, 1),
+                   .postponed = rows.int2(0, 2)};
 }
 
 const char *name_of(const DueItem &item) {
@@ -73,37 +67,39 @@ const char *name_of(const DueItem &item) {
                                                    : core::name_of(item.purpose).data();
 }
 
-/// Whether the item was still due, and its saga not locked. A timeout that comes before its lease
-/// still does.
-bool postpone_due(const DueItem &item, TimestampTz now, int64 pause) {
+constexpr int16 postponed_max = 100; // the pauses grow no longer then
+
+/// For how long; nothing when the item was not due any more, or its saga is locked. A timeout that
+/// comes before its lease still does.
+std::optional<int64> postpone_due(const DueItem &item, TimestampTz now) {
     if (!try_lock_saga(item))
-        return false;
-    const pg::Param id = pg::param(item.saga_id), token = token_param(item),
-                    purpose = pg::param(core::name_of(item.purpose)),
-                    step_no = pg::param(item.step_no),
-                    direction = pg::param(core::name_of(item.direction));
-    const pg::Rows times =
-        read_times.run(id, token, purpose, step_no, direction, pg::param_time(now));
-    if (times.empty())
-        return false;
+        return std::nullopt;
+    const std::optional<ItemRow> row = find_row(item);
+    if (!row || row->due_at > now)
+        return std::nullopt;
+    const int64 pause = core::put_off_us(row->postponed, pg::random_fraction());
     const TimestampTz due_at = pg::time_plus(now, pause);
-    std::optional<TimestampTz> lease_until = times.optional_time(0, 1);
+    std::optional<TimestampTz> lease_until = row->lease_until;
     if (lease_until)
-        lease_until = pg::time_plus(*lease_until, due_at - times.time(0, 0));
-    return postpone.touch(id, token, purpose, step_no, direction, pg::param_time(due_at),
-                          pg::param_time(lease_until)) == 1;
+        lease_until = pg::time_plus(*lease_until, due_at - row->due_at);
+    const auto postponed = static_cast<int16>(std::min<int>(row->postponed + 1, postponed_max));
+    if (postpone.touch(pg::param(item.saga_id), token_param(item),
+                       pg::param(core::name_of(item.purpose)), pg::param(item.step_no),
+                       pg::param(core::name_of(item.direction)), pg::param_time(due_at),
+                       pg::param_time(lease_until), pg::param(postponed)) != 1)
+        return std::nullopt;
+    return pause;
 }
 
 } // namespace
 
 void postpone_item(const DueItem &item) {
-    const TimestampTz now = pg::clock_now();
-    const int64 pause = core::delay_before(++times_of(item) + 1, pauses, pg::random_fraction());
-    if (postpone_due(item, now, pause))
-        ereport(LOG, (errmsg("saga %s: %s is postponed for %d s", uuid_text(item.saga_id),
-                             name_of(item), static_cast<int>(pause / USECS_PER_SEC)),
-                      errdetail("The error above is not charged to it as a failed attempt."),
-                      errhint("Other sagas run meanwhile. It is tried again until it succeeds.")));
+    if (const std::optional<int64> pause = postpone_due(item, pg::clock_now()))
+        ereport(LOG,
+                (errmsg("saga %s: %s is postponed for %d s", uuid_text(item.saga_id), name_of(item),
+                        static_cast<int>((*pause + USECS_PER_SEC / 2) / USECS_PER_SEC)),
+                 errdetail("The error above is not charged to it as a failed attempt."),
+                 errhint("Other sagas run meanwhile. It is tried again until it succeeds.")));
 }
 
 bool postpone_retry(const DueItem &item, int64 delay_us) {
@@ -115,7 +111,10 @@ bool postpone_retry(const DueItem &item, int64 delay_us) {
 }
 
 bool is_put_off(const DueItem &item, const HandlerError &error) {
-    return error.may_pass && times_of(item) < put_off_max;
+    if (!error.may_pass)
+        return false;
+    const std::optional<ItemRow> row = find_row(item);
+    return !row || core::may_be_put_off(row->postponed);
 }
 
 namespace {

@@ -6,9 +6,9 @@
 
 namespace stacksaga {
 
-/// Makes the item due later, unless another session has settled it or holds its saga: after a
-/// second, and after twice as long each time that this process has to do so again, up to a minute,
-/// with jitter. No attempt is charged. Inside with_spi.
+/// Makes the item due later, unless another session has settled it or holds its saga: by a second,
+/// and by twice as long each time in a row, up to a minute, with jitter. No attempt is charged.
+/// Inside with_spi.
 void postpone_item(const DueItem &item);
 
 /// Settles an item that could not be read or built, so that it stops no other one: postpones it
@@ -16,7 +16,8 @@ void postpone_item(const DueItem &item);
 /// fails in that postpones the item. False when that failed too. Inside with_spi.
 bool settle_unfit(const DueItem &item, std::string_view worker, const HandlerError &error);
 
-/// Whether the error may pass, and this process has not yet postponed the item three times.
+/// Whether the error may pass, and the item was not yet postponed three times in a row. Inside
+/// with_spi.
 bool is_put_off(const DueItem &item, const HandlerError &error);
 
 /// Makes a due retry due so much later, unless somebody has claimed it or holds its saga. Whether

@@ -2,6 +2,7 @@
 
 #include "core/saga.hpp"
 
+#include "pg/fault_point.hpp"
 #include "pg/function.hpp"
 #include "pg/scope.hpp"
 
@@ -74,6 +75,7 @@ void add_new(Saga &saga) {
 
 Datum step_results(Saga &saga) {
     core::require_effects(saga);
+    FAULT_POINT("read: results", saga.id);
     if (saga.results == nullptr || saga.result_count < saga.outputs.size())
         add_new(saga);
     return JsonbPGetDatum(saga.results);

@@ -232,7 +232,7 @@ int16 rank_of(const Saga &saga, const Work &work) {
                : saga.traits.priority;
 }
 
-using WorkValues = std::array<pg::Assignment, 13>;
+using WorkValues = std::array<pg::Assignment, 14>;
 
 /// What changes of a row of work.
 WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
@@ -250,7 +250,8 @@ WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
                    w.verify_attempts > 0 ? pg::param(w.verify_attempts) : pg::param_null(INT4OID)),
             assign(Column::falling_back, pg::param(w.falling_back)),
             assign(Column::deferred, pg::param(w.deferred)),
-            assign(Column::worker, pg::param(w.worker))};
+            assign(Column::worker, pg::param(w.worker)),
+            assign(Column::postponed, pg::param_null(INT2OID))};
 }
 
 using NewWorkRow = std::array<pg::Assignment, std::tuple_size_v<WorkValues> + 9>;

@@ -159,6 +159,7 @@ constexpr std::array work_columns{
     pg::TableColumn{"queue", TEXTOID, nullable},
     pg::TableColumn{"group_key", TEXTOID},
     pg::TableColumn{"worker", TEXTOID, nullable},
+    pg::TableColumn{"postponed", INT2OID, nullable},
 };
 
 bool is_for_worker(const pg::TableRow &row) {

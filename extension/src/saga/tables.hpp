@@ -80,6 +80,7 @@ enum class WorkColumn : uint8 {
     queue,
     group_key,
     worker,
+    postponed,
 };
 
 enum class EffectColumn : uint8 {

@@ -12,6 +12,7 @@
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/fault_point.hpp"
 #include "pg/function.hpp"
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
@@ -188,6 +189,7 @@ bool run_notice(const DueItem &item) {
     Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
     if (saga == nullptr || !lock_notice(*saga, item.purpose, item.step_no))
         return false;
+    FAULT_POINT("read: notice", saga->id);
     switch (item.purpose) {
     case WorkPurpose::deadline:
         heed_ancestors(*saga);
@@ -398,19 +400,28 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
 namespace {
 
 /// The saga parks for a step whose child has ended, and whose output could not be read.
+void fail_child_step(Saga &saga, const DueItem &item, const HandlerError &error) {
+    remove_notice(saga, item.purpose, item.step_no);
+    const Step &step = saga.definition->step(item.step_no);
+    for (const Direction direction : {Direction::act, Direction::compensate})
+        if (const std::optional<Work> work = core::find_work(saga, step.no, direction)) {
+            core::Failure failure =
+                failure_of(error, saga.full_definition().rules(step, direction), saga);
+            core::step_is_unusable(saga, step, *work, failure);
+            return;
+        }
+}
+
+/// The saga parks, as its notice could not be read. A deadline and a parent's request stand, and
+/// are tried again.
 ItemOutcome fail_notice(const DueItem &item, const HandlerError &error) {
     Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
     if (saga == nullptr || !lock_notice(*saga, item.purpose, item.step_no))
         return {.is_done = true};
-    remove_notice(*saga, item.purpose, item.step_no);
-    const Step &step = saga->definition->step(item.step_no);
-    for (const Direction direction : {Direction::act, Direction::compensate})
-        if (const std::optional<Work> work = core::find_work(*saga, step.no, direction)) {
-            core::Failure failure =
-                failure_of(error, saga->full_definition().rules(step, direction), *saga);
-            core::step_is_unusable(*saga, step, *work, failure);
-            break;
-        }
+    if (item.purpose == WorkPurpose::child_settled)
+        fail_child_step(*saga, item, error);
+    else if (!core::saga_is_unusable(*saga, error.message))
+        return {};
     write_saga(*saga);
     return {.is_done = true};
 }
@@ -418,10 +429,8 @@ ItemOutcome fail_notice(const DueItem &item, const HandlerError &error) {
 } // namespace
 
 ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error) {
-    if (item.purpose == WorkPurpose::child_settled && error.is_unfit)
-        return fail_notice(item, error);
     if (item.purpose != WorkPurpose::step)
-        return {};
+        return error.is_unfit ? fail_notice(item, error) : ItemOutcome{};
     Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
     if (saga == nullptr)
         return {.is_done = true};

@@ -49,8 +49,8 @@ bool run_without_handler(const DueItem &item, std::string_view worker);
 ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker, RunAhead run_ahead);
 
 /// Records that the item's attempt failed, by an error of its handler or of the engine, unless
-/// another session has settled it since. Not done: the item is no attempt of a step (a deadline, a
-/// lease that ran out), so there is none to charge.
+/// another session has settled it since. An item that could not be read parks its saga. Not done:
+/// the item is no attempt of a step (a deadline, a lease that ran out), so there is none to charge.
 ItemOutcome fail_item(const DueItem &item, std::string_view worker, const HandlerError &error);
 /// As above, for the item that follows.
 ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,

@@ -97,6 +97,25 @@ bool run_in_slot(const NodeIdentity &node, std::string_view name, const DueItem 
     return run_without_handler(item, name);
 }
 
+/// It failed: tries it once more, to know with what error, and settles it or makes it due later.
+void settle_failed(const NodeIdentity &node, std::string_view name, const DueItem &item) {
+    HandlerError error{};
+    const bool is_done = pg::attempt_expecting(
+        [&](const ErrorData &caught) {
+            if (is_of_session(caught))
+                return false;
+            error = read_handler_error();
+            return true;
+        },
+        [&] { (void)run_in_slot(node, name, item); });
+    if (is_done)
+        return;
+    if (!error.is_unfit)
+        postpone_item(item);
+    else
+        (void)settle_unfit(item, name, error);
+}
+
 /// Whether it was done. Not when its saga or what it needs is locked: by the handler, maybe.
 bool run_one(const NodeIdentity &node, std::string_view name, const DueItem &item) {
     static constinit LoopGuard guard{};
@@ -113,7 +132,7 @@ bool run_one(const NodeIdentity &node, std::string_view name, const DueItem &ite
     });
     if (!is_fine)
         guard.guard([&] {
-            in_transaction([&] { postpone_item(item); });
+            in_transaction([&] { settle_failed(node, name, item); });
             return false; // its error is in the log once
         });
     return is_fine && is_done;
