@@ -7,7 +7,6 @@
 #include "base/time.hpp"
 #include "cli/command_line.hpp"
 #include "cli/commands.hpp"
-#include "cli/completion.hpp"
 #include "cli/output.hpp"
 #include "db/conninfo.hpp"
 #include "db/store_error.hpp"

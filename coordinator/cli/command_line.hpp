@@ -79,4 +79,8 @@ struct CommandLine {
 [[nodiscard]] CommandLine parse_command_line(int argc, const char *const *argv,
                                              const std::string &default_publisher);
 
+/// A completion script for "bash" or "zsh", made of the commands and options that there are; empty
+/// for another shell.
+[[nodiscard]] std::string completion_script(const std::string &shell);
+
 } // namespace stacksaga::coordinator

@@ -1,5 +1,7 @@
 #include "cli/options.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -8,43 +10,25 @@
 namespace stacksaga::coordinator {
 namespace {
 
-constexpr const char *footer =
-    "The connection uses libpq's settings: PG* environment variables, service and password files apply\n"
-    "unless --dbname overrides them. Any number of coordinators may serve the same rings.\n"
-    "\n"
-    "Exit codes: 0 done or stopped by a signal, 1 warnings and 2 errors of status or doctor, 1 no such saga, or\n"
-    "one that refuses an action, 64 usage, 65 bad configuration or operators file, a pooler, or no such ring\n"
-    "(--once), 69 database unavailable (--once), 70 internal error, 75 refused for now (--once), 77 permission denied, 78 extension missing or of\n"
-    "another version.\n"
-    "\n"
-    "Signals of master and agent: SIGTERM and SIGINT stop the daemon (a second one at once), SIGHUP\n"
-    "reloads the operators and the settings file, of which it applies the level and format of the log,\n"
-    "SIGUSR1 logs the state.";
-
-const std::map<std::string, LogFormat> formats{{"logfmt", LogFormat::logfmt},
-                                               {"json", LogFormat::json}};
-const std::map<std::string, LogLevel> levels{{"debug", LogLevel::debug},
-                                             {"info", LogLevel::info},
-                                             {"warn", LogLevel::warn},
-                                             {"error", LogLevel::error}};
-
-/// A check that accepts the words of a table.
-template <class Value> auto one_of(const std::map<std::string, Value> &words) {
-    return [&words](const std::string &word) {
+/// A check that accepts these words.
+template <std::size_t count> auto one_of(const std::array<std::string_view, count> &words) {
+    return [&words](const std::string &text) {
         std::string complaint;
-        if (!words.contains(word)) {
-            for (const auto &[name, value] : words)
-                complaint += (complaint.empty() ? "must be " : ", ") + name;
-        }
+        if (std::ranges::find(words, text) == words.end())
+            for (const std::string_view word : words)
+                complaint += (complaint.empty() ? "must be " : ", ") + std::string(word);
         return complaint;
     };
 }
 
+constexpr std::array<std::string_view, 2> outputs{"table", "json"};
+constexpr std::array<std::string_view, 3> outcomes{"done", "not_done", "never"};
+constexpr std::array<std::string_view, 7> statuses{
+    "pending", "running", "suspended", "compensating", "parked", "completed", "failed"};
+
 std::string not_empty(const std::string &text) {
     return text.empty() ? "must not be empty" : "";
 }
-
-const std::map<std::string, bool> outputs{{"table", false}, {"json", true}};
 
 std::string host_and_port(const std::string &text) {
     return text.empty() || parse_http_address(text)
@@ -189,10 +173,10 @@ void add_daemon(CLI::App &command, CommandConfig &config, Words &words) {
               "Host name that HTTP requests may use, besides localhost, IP addresses and the host "
               "of --http, and the origin of the page behind a proxy; repeat for more"});
     add_operators(command, config, words);
-    add_checked(command, words.log_format, one_of(formats),
+    add_checked(command, words.log_format, one_of(log_formats),
                 {"--log-format", "STACKSAGA_LOG_FORMAT", "FORMAT", "logfmt or json"})
         ->capture_default_str();
-    add_checked(command, words.log_level, one_of(levels),
+    add_checked(command, words.log_level, one_of(log_levels),
                 {"--log-level", "STACKSAGA_LOG_LEVEL", "LEVEL", "debug, info, warn or error"})
         ->capture_default_str();
 }
@@ -240,69 +224,84 @@ void add_output(CLI::App &command, CommandConfig &config, Words &words) {
                          "Read and print again every two seconds until stopped");
 }
 
-constexpr std::array texts{
-    CommandText{Command::master, "master", "Publish each window of the rings before it opens"},
-    CommandText{Command::agent, "agent",
-                "Assign the slots that a master gives this node to its own workers, in one ring"},
-    CommandText{Command::status, "status",
-                "Print rings, nodes and problems; exit 1 for warnings, 2 for errors"},
-    CommandText{Command::ring, "ring",
-                "Print the owner and the next owner of each range of the ring"},
-    CommandText{Command::locate, "locate", "Print the token of a key and the node that owns it"},
-    CommandText{
-        Command::doctor, "doctor",
-        "Print the problems of the database and the SQL that fixes them; exit 1 for warnings, 2 for errors"},
-    CommandText{Command::sagas, "sagas", "List sagas, the newest first"},
-    CommandText{Command::saga, "saga",
-                "Print one saga and its timeline; exit 1 when there is none"},
-    CommandText{Command::queues, "queues", "Print queues: what waits, what runs, their limits"},
-    CommandText{Command::schedules, "schedules", "Print schedules and when they run next"},
-    CommandText{Command::definitions, "definitions",
-                "Print the current version of each definition"},
-    CommandText{Command::dead_messages, "dead-messages",
-                "Print messages that have failed for good"},
-    CommandText{Command::act, "retry", "Retry parked sagas"},
-    CommandText{Command::act, "cancel", "Cancel sagas: they compensate what they have done"},
-    CommandText{Command::act, "suspend", "Suspend sagas until they are resumed"},
-    CommandText{Command::act, "resume", "Resume suspended sagas"},
-    CommandText{Command::act, "resolve", "Say whether a step was done, where no attempt could"},
-    CommandText{Command::act, "redrive", "Deliver dead messages again"},
-    CommandText{Command::act, "discard", "Give dead messages up for good, and unblock their keys"},
-    CommandText{Command::act, "pause-queue", "Let nobody claim new steps of a queue"},
-    CommandText{Command::act, "resume-queue", "Let steps of a queue be claimed again"},
-    CommandText{Command::act, "pause-schedule", "Let a schedule start no sagas"},
-    CommandText{Command::act, "resume-schedule", "Let a schedule go on"},
-    CommandText{Command::hash_password, "hash-password",
-                "Read a password, and print a line for --operators-file"},
-    CommandText{Command::completion, "completion", "Print a completion script for a shell"},
-    CommandText{
-        Command::check_config, "check-config",
-        "Read the settings of master and connect; print each setting with its source, or the error"},
+/// What an action takes as its positional arguments.
+struct ActionShape {
+    std::string_view name;
+    const char *targets;
+    const char *what;
+    bool is_on_sagas = false;
+};
+constexpr std::array action_shapes{
+    ActionShape{"retry", "SAGA", "Ids or keys of sagas", true},
+    ActionShape{"resume", "SAGA", "Ids or keys of sagas", true},
+    ActionShape{"cancel", "SAGA", "Ids or keys of sagas", true},
+    ActionShape{"suspend", "SAGA", "Ids or keys of sagas", true},
+    ActionShape{"resolve", "SAGA", "Id or key of a saga"},
+    ActionShape{"redrive", "MESSAGE", "Ids of dead messages; none: all, the oldest first"},
+    ActionShape{"discard", "MESSAGE", "Ids of dead messages"},
+    ActionShape{"pause-queue", "QUEUE", "The queue"},
+    ActionShape{"resume-queue", "QUEUE", "The queue"},
+    ActionShape{"pause-schedule", "SCHEDULE", "The schedule"},
+    ActionShape{"resume-schedule", "SCHEDULE", "The schedule"},
 };
 
-} // namespace
-
-const std::map<std::string, LogFormat> &log_formats() {
-    return formats;
+void add_filter(CLI::App &command, CommandConfig &config) {
+    command.add_option("--name", config.filter.saga, "Only sagas of this name")->type_name("SAGA");
+    command.add_option("--status", config.filter.status, "Only sagas of this status")
+        ->check(one_of(statuses), "")
+        ->type_name("STATUS");
+    command.add_option("--key", config.filter.key_prefix, "Only sagas whose key begins so")
+        ->type_name("PREFIX");
+    command
+        .add_option("--attributes", config.filter.attributes,
+                    "Only sagas with these attributes, a JSON object")
+        ->type_name("JSON");
+    command.add_option("--max", config.filter.max, "At most so many sagas, the newest first")
+        ->check(CLI::Range(1, 1000))
+        ->type_name("NUMBER")
+        ->capture_default_str();
 }
 
-const std::map<std::string, LogLevel> &log_levels() {
-    return levels;
+void add_action(CLI::App &command, CommandConfig &config) {
+    const auto shape = std::ranges::find_if(
+        action_shapes, [&](const ActionShape &each) { return each.name == command.get_name(); });
+    ActionWords &words = config.action;
+    auto *targets =
+        command.add_option("targets", words.targets, shape->what)->type_name(shape->targets);
+    command.add_option("--reason", words.reason, "Why; it is recorded")
+        ->required()
+        ->check(not_empty, "")
+        ->type_name("TEXT");
+    command.add_option("--on-behalf-of", words.on_behalf_of, "For whom; it is recorded")
+        ->type_name("NAME");
+    command.add_flag("--yes", words.is_confirmed, "Do it; without this it is only tried");
+    if (shape->is_on_sagas)
+        add_filter(command, config);
+    else if (shape->name != "redrive")
+        targets->required();
+    if (shape->name == "retry" || shape->name == "resume" || shape->name == "redrive")
+        command
+            .add_option("--spread", words.spread,
+                        "Let the next attempts fall due evenly over so long, such as '5 minutes'")
+            ->type_name("INTERVAL");
+    if (shape->name == "resolve") {
+        command.add_option("--step", words.step, "The step")->required()->type_name("STEP");
+        command.add_option("--outcome", words.outcome, "done, not_done or never")
+            ->required()
+            ->check(one_of(outcomes), "")
+            ->type_name("OUTCOME");
+        command.add_option("--step-output", words.output, "Output of the step, where it is done")
+            ->type_name("JSON");
+    }
+    if (shape->name == "redrive" || shape->name == "discard")
+        command.add_option("--subscription", words.subscription, "The subscription")
+            ->required()
+            ->type_name("NAME");
 }
-
-std::span<const CommandText> command_texts() {
-    return texts;
-}
-
-const char *help_footer() {
-    return footer;
-}
-
-namespace {
 
 /// Of the commands that need no database.
 void add_words(CommandWords &c) {
-    if (c.command == Command::hash_password)
+    if (c.text->command == Command::hash_password)
         c.app
             ->add_option("name", c.config.key,
                          "Name of the operator; the password is read from standard input")
@@ -316,21 +315,21 @@ void add_words(CommandWords &c) {
 
 void add_options(CommandWords &c, const std::string &publisher) {
     CLI::App &app = *c.app;
-    app.footer(std::string("Examples:\n") + examples_of(c) + "\n" + footer);
-    c.config.command = c.command;
+    app.footer(fmt::format("Examples:\n{}\n{}", c.text->examples, help_footer()));
+    c.config.command = c.text->command;
     c.config.publisher = publisher;
     c.config.command_name = app.get_name();
-    if (c.command == Command::hash_password || c.command == Command::completion) {
+    if (c.text->command == Command::hash_password || c.text->command == Command::completion) {
         add_words(c);
         return;
     }
-    if (c.command == Command::master || c.command == Command::check_config)
+    if (c.text->command == Command::master || c.text->command == Command::check_config)
         add_databases(app, c.config);
     else
         add_connection(app, c.config);
     app.add_flag("--session-pooler", c.config.session_pooler,
                  "Allow a pooler, if it gives each client its own session");
-    switch (c.command) {
+    switch (c.text->command) {
     case Command::master:
         app.add_flag(
             "--once", c.config.once,

@@ -2,13 +2,13 @@
 // one include CLI11, which takes long to compile.
 #pragma once
 
-#include "cli/command_line.hpp"
+#include "cli/help.hpp"
 
 #include <CLI/CLI.hpp>
 
-#include <map>
-#include <span>
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace stacksaga::coordinator {
@@ -27,36 +27,19 @@ struct Words {
     bool json = false;
 };
 
-/// The words that a setting accepts.
-[[nodiscard]] const std::map<std::string, LogFormat> &log_formats();
-[[nodiscard]] const std::map<std::string, LogLevel> &log_levels();
+/// The words of LogFormat and LogLevel, in their order.
+inline constexpr std::array<std::string_view, 2> log_formats{"logfmt", "json"};
+inline constexpr std::array<std::string_view, 4> log_levels{"debug", "info", "warn", "error"};
 
 /// One command with its own values, because CLI11 applies the environment to all commands.
 struct CommandWords {
-    Command command;
+    const CommandText *text = nullptr;
     CLI::App *app = nullptr;
     CommandConfig config{};
     Words words{};
 };
 
-struct CommandText {
-    Command command;
-    const char *name;
-    const char *what;
-};
-[[nodiscard]] std::span<const CommandText> command_texts();
-
-/// What every help ends with: exit codes and signals.
-[[nodiscard]] const char *help_footer();
-
-/// Example command lines of a command.
-[[nodiscard]] const char *examples_of(const CommandWords &c);
-
-/// Adds the options that choose sagas, and those of an action, which is called as the command.
-void add_filter(CLI::App &command, CommandConfig &config);
-void add_action(CLI::App &command, CommandConfig &config);
-
-/// Adds the options of c.command to c.app.
+/// Adds the options of the command c.text to c.app.
 void add_options(CommandWords &c, const std::string &publisher);
 
 } // namespace stacksaga::coordinator

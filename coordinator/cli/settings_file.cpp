@@ -1,90 +1,143 @@
 #include "cli/settings_file.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
+#include <iterator>
+#include <string_view>
 
 namespace stacksaga::coordinator {
 namespace {
 
-/// Without white space around it.
-std::string_view trimmed(std::string_view text) {
-    const auto from = text.find_first_not_of(" \t\r");
-    if (from == std::string_view::npos)
-        return {};
-    return text.substr(from, text.find_last_not_of(" \t\r") - from + 1);
+std::string trimmed(std::string_view text) {
+    constexpr const char *blanks = " \t\r";
+    const auto from = std::min(text.find_first_not_of(blanks), text.size());
+    return std::string(text.substr(from, text.find_last_not_of(blanks) + 1 - from));
 }
 
-/// The text before the "=" of a line, or nothing.
-std::string_view key_of(std::string_view line) {
-    const auto equals = line.find('=');
-    return equals == std::string_view::npos ? std::string_view() : trimmed(line.substr(0, equals));
-}
+class Scanner {
+public:
+    Scanner(const std::string &file, std::string_view text) : file_(file), rest_(text) {}
 
-/// Whether the value of a line begins with a quote that does not come again.
-bool is_open_text(std::string_view line) {
-    const auto equals = line.find('=');
-    const std::string_view value =
-        equals == std::string_view::npos ? std::string_view() : trimmed(line.substr(equals + 1));
-    return !value.empty() && (value.front() == '"' || value.front() == '\'') &&
-           value.find(value.front(), 1) == std::string_view::npos;
-}
+    /// Passes over blanks and a comment, and with `over_lines` over any number of lines of them.
+    void skip(bool over_lines) {
+        for (;;) {
+            if (next_is("#;"))
+                rest_.remove_prefix(std::min(rest_.find('\n'), rest_.size()));
+            else if (over_lines && next_is("\n"))
+                take();
+            else if (next_is(" \t\r"))
+                take();
+            else
+                return;
+        }
+    }
 
-/// Whether a complaint names the option: "--name: ...", "... --name = ...", "... master.name".
-bool is_about(std::string_view complaint, const std::string &key) {
-    if (complaint.ends_with("." + key) || complaint.ends_with(" " + key))
-        return true;
-    const auto at = complaint.find("--" + key);
-    const auto end = at + key.size() + 2;
-    return at != std::string_view::npos &&
-           (end == complaint.size() || complaint[end] == ':' || complaint[end] == ' ');
-}
+    [[nodiscard]] bool is_at_end() const { return rest_.empty(); }
+    [[nodiscard]] bool next_is(std::string_view characters) const {
+        return !rest_.empty() && characters.find(rest_.front()) != std::string_view::npos;
+    }
 
-/// What is wrong with a line; empty when nothing is.
-std::string complaint_of_line(std::string_view line,
-                              const std::vector<std::string_view> &commands) {
-    if (line.empty() || line.front() == '#' || line.front() == ';')
-        return {};
-    if (is_open_text(line))
-        return "a text ends with the quote that it begins with";
-    if (line.front() != '[')
-        return key_of(line).empty() ? "expected [COMMAND], NAME = VALUE or # a comment" : "";
-    const auto end = line.find(']');
-    if (end == std::string_view::npos)
-        return "a section ends with ]";
-    const std::string_view rest = trimmed(line.substr(end + 1));
-    if (!rest.empty() && rest.front() != '#' && rest.front() != ';')
-        return "expected nothing after ]";
-    const std::string_view name = trimmed(line.substr(1, end - 1));
-    return std::ranges::find(commands, name) == commands.end()
-               ? "there is no command \"" + std::string(name) + "\""
-               : "";
-}
+    char take() {
+        const char taken = rest_.front();
+        rest_.remove_prefix(1);
+        line_ += taken == '\n' ? 1 : 0;
+        return taken;
+    }
+
+    /// What stands before one of these characters or the end of the line.
+    std::string take_until(const std::string &characters) {
+        const std::string_view text = rest_.substr(0, rest_.find_first_of(characters + "\n"));
+        rest_.remove_prefix(text.size());
+        return trimmed(text);
+    }
+
+    /// In quotes, or as it stands up to one of these characters. A \ before a double quote or
+    /// another \ is left out.
+    std::string take_text(const std::string &ends) {
+        if (!next_is("\"'"))
+            return take_until(ends);
+        const char quote = take();
+        std::string text;
+        while (!next_is({&quote, 1})) {
+            if (is_at_end() || next_is("\n"))
+                fail("a text ends with the quote that it begins with");
+            text += take();
+            if (quote == '"' && text.back() == '\\' && next_is("\"\\"))
+                text.back() = take();
+        }
+        take();
+        return text;
+    }
+
+    std::vector<std::string> take_values() {
+        skip(false);
+        if (!next_is("["))
+            return {take_text("#")};
+        std::vector<std::string> values;
+        take();
+        for (skip(true); !next_is("]"); skip(true)) {
+            values.push_back(take_text(",]#"));
+            skip(true);
+            if (next_is(","))
+                take();
+            else if (!next_is("]"))
+                fail("a list ends with ]");
+        }
+        take();
+        return values;
+    }
+
+    void end_line(const char *after) {
+        skip(false);
+        if (!is_at_end() && !next_is("\n"))
+            fail(std::string("expected nothing after ") + after);
+    }
+
+    [[nodiscard]] std::string place() const { return file_ + ":" + std::to_string(line_); }
+
+    [[noreturn]] void fail(const std::string &complaint) const {
+        throw SettingsError(place() + ": " + complaint);
+    }
+
+private:
+    const std::string &file_;
+    std::string_view rest_;
+    int line_ = 1;
+};
 
 } // namespace
 
-std::optional<std::string> complaint_of_file(const std::string &file,
-                                             const std::vector<std::string_view> &commands) {
-    std::ifstream lines(file);
-    std::string line;
-    for (int number = 1; !file.empty() && std::getline(lines, line); ++number) {
-        const std::string complaint = complaint_of_line(trimmed(line), commands);
-        if (!complaint.empty())
-            return file + ":" + std::to_string(number) + ": " + complaint;
+std::vector<Setting> read_settings(const std::string &file) {
+    std::ifstream stream(file);
+    if (!stream)
+        throw SettingsError(file + ": " + std::strerror(errno));
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    std::vector<Setting> settings;
+    std::string section;
+    Scanner scanner(file, text);
+    for (scanner.skip(true); !scanner.is_at_end(); scanner.skip(true)) {
+        Setting setting{.section = {}, .name = {}, .values = {}, .place = scanner.place()};
+        if (scanner.next_is("[")) {
+            scanner.take();
+            section = scanner.take_until("]");
+            if (!scanner.next_is("]"))
+                scanner.fail("a section ends with ]");
+            scanner.take();
+            scanner.end_line("]");
+        } else {
+            setting.name = scanner.take_until("=");
+            if (setting.name.empty() || !scanner.next_is("="))
+                scanner.fail("expected [COMMAND], NAME = VALUE or # a comment");
+            scanner.take();
+            setting.values = scanner.take_values();
+            scanner.end_line("a value");
+        }
+        setting.section = section;
+        settings.push_back(std::move(setting));
     }
-    return std::nullopt;
-}
-
-std::optional<std::string> place_in_file(const std::string &file, const std::string &complaint,
-                                         const std::vector<std::string> &overridden) {
-    std::ifstream lines(file);
-    std::string line;
-    for (int number = 1; !file.empty() && std::getline(lines, line); ++number) {
-        const std::string key(key_of(line));
-        if (!key.empty() && is_about(complaint, key) &&
-            std::ranges::find(overridden, key) == overridden.end())
-            return file + ":" + std::to_string(number);
-    }
-    return std::nullopt;
+    return settings;
 }
 
 } // namespace stacksaga::coordinator

@@ -1,22 +1,27 @@
-// Mistakes in a settings file, with the line where they are: the library that reads it names
-// neither.
+// Reads settings files, in TOML or INI: sections of commands with lines NAME = VALUE. Values are
+// texts, in quotes or not, or lists of them in brackets.
 #pragma once
 
-#include <optional>
+#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace stacksaga::coordinator {
 
-/// "FILE:LINE: ..." of the first line that is no section of a known command, setting or comment.
-[[nodiscard]] std::optional<std::string>
-complaint_of_file(const std::string &file, const std::vector<std::string_view> &commands);
+/// A setting, or, without a name, the head of a section.
+struct Setting {
+    std::string section; ///< empty before the first one
+    std::string name;
+    std::vector<std::string> values;
+    std::string place; ///< FILE:LINE, for complaints
+};
 
-/// "FILE:LINE" where a complaint is about a setting of the file: it begins with "--NAME:" or ends
-/// with the name, perhaps after its section. Settings whose value is not the file's are left out.
-[[nodiscard]] std::optional<std::string> place_in_file(const std::string &file,
-                                                       const std::string &complaint,
-                                                       const std::vector<std::string> &overridden);
+/// What is wrong with a file; what() begins with its name, and the line where there is one.
+struct SettingsError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// Reads the whole file. Throws SettingsError.
+[[nodiscard]] std::vector<Setting> read_settings(const std::string &file);
 
 } // namespace stacksaga::coordinator

@@ -1,5 +1,6 @@
 // Flags, environment, defaults, and what is refused with exit code 64.
 #include "cli/command_line.hpp"
+#include "cli/settings_file.hpp"
 
 #include <gtest/gtest.h>
 
@@ -147,6 +148,40 @@ struct SettingsFileOfTest {
     std::string name = "/tmp/config_test.XXXXXX";
 };
 
+TEST(SettingsFile, HasTextsAndLists) {
+    const SettingsFileOfTest file("# x\n[master]\nname = \"a # b\" # c\n; y\n [ agent ] # z\n"
+                                  "weight = 2\nregion = [\"eu\", # one\n  'u s',\n]\n"
+                                  "dbname = host=x user=y\nname = \"\\\"\\\\ \\n\"\n");
+    std::vector<std::string> read;
+    for (const Setting &setting : read_settings(file.name)) {
+        read.push_back(setting.section + "." + setting.name +
+                       setting.place.substr(file.name.size()));
+        read.insert(read.end(), setting.values.begin(), setting.values.end());
+    }
+    EXPECT_EQ(read, (std::vector<std::string>{"master.:2", "master.name:3", "a # b", "agent.:5",
+                                              "agent.weight:6", "2", "agent.region:7", "eu", "u s",
+                                              "agent.dbname:10", "host=x user=y", "agent.name:11",
+                                              "\"\\ \\n"}));
+}
+
+TEST(SettingsFile, IsRefusedWithTheLine) {
+    for (const auto &[text, place] : std::vector<std::pair<std::string, std::string>>{
+             {"\n[master\n", ":2: "},
+             {"[master] name = 1\n", ":1: "},
+             {"[master]\nname\n", ":2: "},
+             {"[master]\nname = \"a\" b\n", ":2: "},
+             {"[master]\nname = 'a\n", ":2: "},
+             {"[master]\nregion = [a\nb = c\n", ":3: "}}) {
+        const SettingsFileOfTest file(text);
+        try {
+            (void)read_settings(file.name);
+            ADD_FAILURE() << text;
+        } catch (const SettingsError &error) {
+            EXPECT_TRUE(std::string(error.what()).starts_with(file.name + place)) << error.what();
+        }
+    }
+}
+
 TEST(Config, RefusesABadFileWith65AndTheLine) {
     for (const auto &[text, complaint] : std::vector<std::pair<std::string, std::string>>{
              {"[master\n", ":1: a section ends with ]\n"},
@@ -156,6 +191,8 @@ TEST(Config, RefusesABadFileWith65AndTheLine) {
              {"[master]\n\nhttp = \"x\"\n", ":3: --http: must be HOST:PORT"},
              {"[master]\nhide-payloads = \"perhaps\"\n", ":2: Could not convert"},
              {"[master]\nname = \"a\n", ":2: a text ends with the quote"},
+             {"[agent]\nonce = true\n", ":2: there is no setting \"agent.once\"\n"},
+             {"[master]\nname = \"a\"\nname = \"b\"\n", ":3: --name"},
              {"[master]\noperator-header = \"X\"\n", ":2: --operator-header: anybody"}}) {
         const SettingsFileOfTest file(text);
         const auto parsed = parse({"master", "--config", file.name.c_str()});
@@ -174,6 +211,32 @@ TEST(Config, ABadFlagOrVariableIsNotAMistakeOfTheFile) {
     const auto variable = parse({"master", "--config", file.name.c_str()});
     EXPECT_EQ(variable.exit_code, 64);
     EXPECT_TRUE(variable.error.starts_with("--http: must be HOST:PORT")) << variable.error;
+}
+
+TEST(Config, TakesWhatNoFlagOrVariableGivesFromTheFile) {
+    const SettingsFileOfTest file("[master]\nregion = [\"eu\", \"us\"]\nhttp = \"\"\n"
+                                  "name = \"file\"\nlog-level = \"warn\"\nonce = true\n"
+                                  "hide-payloads = false\n[agent]\nname = \"a\"\n");
+    const std::map<std::string, std::string> variables{{"STACKSAGA_LOG_LEVEL", "error"},
+                                                       {"STACKSAGA_CONFIG", file.name}};
+    const Environment environment(variables);
+    const auto parsed = parse({"master", "--name", "flag", "--cluster", "c"});
+    ASSERT_TRUE(parsed.config) << parsed.error;
+    EXPECT_EQ(parsed.config->publisher, "flag");
+    EXPECT_EQ(parsed.config->log_level, LogLevel::error);
+    EXPECT_EQ(parsed.config->rings, (std::vector<RingName>{{"eu", "c"}, {"us", "c"}}));
+    EXPECT_TRUE(parsed.config->http.empty());
+    EXPECT_TRUE(parsed.config->once);
+    EXPECT_FALSE(parsed.config->access.hide_payloads);
+    for (const char *line :
+         {"region = \"eu,us\"  # file\n", "name = \"flag\"  # flag\n",
+          "log-level = \"error\"  # environment\n", "log-format = \"logfmt\"  # default\n"})
+        EXPECT_NE(parsed.config->printed.find(line), std::string::npos) << parsed.config->printed;
+    EXPECT_EQ(parse({"agent"}).config->publisher, "a") << "what is required may stand in the file";
+    EXPECT_EQ(parse({"agent", "extra"}).exit_code, 64) << "no word is taken for a setting's";
+    EXPECT_FALSE(parse({"check-config"}).config->once) << "it leaves out what only master has";
+    EXPECT_EQ(parse({"check-config"}).config->publisher, "file");
+    EXPECT_EQ(parse({"saga", "--", "--key"}).config->key, "--key");
 }
 
 TEST(Config, RefusesAFileThatIsNotThere) {

@@ -1,13 +1,8 @@
 // The last hour of the page's charts: rates from counters, gaps where nothing is known.
 #include "cli/output.hpp"
-#include "cli/settings_file.hpp"
 #include "web/metrics.hpp"
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <unistd.h>
 
 namespace stacksaga::coordinator {
 namespace {
@@ -79,22 +74,6 @@ TEST(EscapeControls, LeavesNothingThatATerminalObeys) {
               "\\x9b31m");
     EXPECT_EQ(escape_controls(std::string_view("\0x", 2)), "\\x00x");
     EXPECT_EQ(format_table({"n"}, {{"a\nb"}}), "n\n----\na\\nb\n");
-}
-
-TEST(SettingsFile, IsRefusedWithTheLine) {
-    std::string name = "/tmp/settings_test.XXXXXX";
-    ::close(::mkstemp(name.data()));
-    const auto complaint = [&](const std::string &text) {
-        std::ofstream(name) << text;
-        return complaint_of_file(name, {"master", "agent"}).value_or("").erase(0, name.size());
-    };
-    for (const char *good : {"", "# x\n[master]\nname = \"a\"\n; y\n", " [ agent ] # z\n"})
-        EXPECT_EQ(complaint(good), "") << good;
-    EXPECT_TRUE(complaint("[master\n").starts_with(":1: ")) << complaint("[master\n");
-    EXPECT_TRUE(complaint("\n[masters]\n").starts_with(":2: "));
-    EXPECT_TRUE(complaint("[master] name = 1\n").starts_with(":1: "));
-    EXPECT_TRUE(complaint("[master]\nname\n").starts_with(":2: "));
-    ::unlink(name.c_str());
 }
 
 } // namespace
