@@ -17,13 +17,8 @@
 #include "web/operators.hpp"
 #include "web/site.hpp"
 
-#include <asio/bind_cancellation_slot.hpp>
-#include <asio/cancellation_signal.hpp>
-#include <asio/co_spawn.hpp>
 #include <asio/error.hpp>
 #include <asio/io_context.hpp>
-#include <asio/signal_set.hpp>
-#include <asio/steady_timer.hpp>
 #include <asio/system_error.hpp>
 #include <fmt/format.h>
 
@@ -124,31 +119,14 @@ int run_hash_password(const CommandConfig &config) {
 /// Runs a command that reads; prints an error to standard error.
 int run_reading_command(const CommandConfig &config) {
     asio::io_context io(1);
-    asio::cancellation_signal stop;
-    asio::signal_set signals(io, SIGINT, SIGTERM);
-    signals.async_wait([&](const asio::error_code &error, int) {
-        if (!error)
-            stop.emit(asio::cancellation_type::terminal);
-    });
     int code = exit_code::ok;
-    asio::co_spawn(io, run_command(io, config),
-                   asio::bind_cancellation_slot(
-                       stop.slot(), [&](const std::exception_ptr &failure, int result) {
-                           signals.cancel();
-                           code = result;
-                           try {
-                               if (failure)
-                                   std::rethrow_exception(failure);
-                           } catch (const StoreError &error) {
-                               std::fputs(explain(error).c_str(), stderr);
-                               code = exit_code_of(error.kind);
-                           } catch (const asio::system_error &error) {
-                               if (error.code() != asio::error::operation_aborted)
-                                   throw;
-                               code = exit_code::ok;
-                           }
-                       }));
-    io.run();
+    auto task = [&]() -> asio::awaitable<void> { code = co_await run_command(io, config); };
+    try {
+        run_until_stopped(io, task());
+    } catch (const StoreError &error) {
+        std::fputs(explain(error).c_str(), stderr);
+        code = exit_code_of(error.kind);
+    }
     return code;
 }
 
@@ -194,13 +172,12 @@ Connection::NoticeHandler log_notices(Log &log) {
     return [&log](std::string_view notice) { log.info("notice", {{"notice", notice}}); };
 }
 
-/// The objects that serve one of several databases.
+/// The objects that serve one database; `log` names it where there are several.
 struct ServedDatabase {
-    ServedDatabase(asio::io_context &io, const std::string &conninfo, const Log &common,
+    ServedDatabase(asio::io_context &io, const std::string &conninfo, Log log_of_it,
                    const MasterSettings &settings)
-        : log(common.with({"on", database_label(conninfo)})),
-          store(io.get_executor(), conninfo, log_notices(log)), clock(io.get_executor()),
-          master(store, clock, log, settings) {}
+        : log(std::move(log_of_it)), store(io.get_executor(), conninfo, log_notices(log)),
+          clock(io.get_executor()), master(store, clock, log, settings) {}
 
     Log log;
     PgControlStore store;
@@ -226,76 +203,34 @@ OtlpSettings otlp_settings(const Config &config) {
     return config.once || config.dry_run ? OtlpSettings{} : config.otlp;
 }
 
-int run_masters(const Config &config, Log &log, const Service::ReadConfig &read_again) {
+int run_master(const Config &config, Log &log, const Service::ReadConfig &read_again) {
     asio::io_context io(1);
     Service service(io, log, config, read_again);
+    const bool is_alone = config.databases.size() == 1;
     std::deque<ServedDatabase> databases;
     for (const std::string &conninfo : config.databases)
-        databases.emplace_back(io, conninfo, log, master_settings(config, service));
+        databases.emplace_back(io, conninfo,
+                               is_alone ? log : log.with({"on", database_label(conninfo)}),
+                               master_settings(config, service));
     Site site(io, config, log, "master");
     TraceExporters exporters(io, config.databases, otlp_settings(config), log);
-    const auto end = [&] {
-        site.stop();
-        exporters.close();
-    };
     std::vector<asio::awaitable<void>> tasks;
     for (ServedDatabase &each : databases)
-        tasks.push_back(config.once ? each.master.run()
-                                    : serve_beside_others(each.master, each.clock, each.log));
+        tasks.push_back(is_alone || config.once
+                            ? each.master.run()
+                            : serve_beside_others(each.master, each.clock, each.log));
     const auto dump = [&] {
         for (ServedDatabase &each : databases)
             each.master.log_state();
+    };
+    const auto end = [&] {
+        site.stop();
+        exporters.close();
     };
     const std::exception_ptr failure =
         service.run(run_task_group(std::move(tasks), config.once),
                     {.dump = dump, .end = end, .reload = [&] { site.reload(); }});
     return conclude(log, failure, service.stop_signal());
-}
-
-int run_master(const Config &config, Log &log, const Service::ReadConfig &read_again) {
-    if (config.databases.size() > 1)
-        return run_masters(config, log, read_again);
-    asio::io_context io(1);
-    PgControlStore store(io.get_executor(), config.conninfo, log_notices(log));
-    SteadyClock clock(io.get_executor());
-    Service service(io, log, config, read_again);
-    Master master(store, clock, log, master_settings(config, service));
-    Site site(io, config, log, "master");
-    TraceExporters exporters(io, config.databases, otlp_settings(config), log);
-    const auto end = [&] {
-        site.stop();
-        exporters.close();
-    };
-    const std::exception_ptr failure = service.run(
-        master.run(),
-        {.dump = [&] { master.log_state(); }, .end = end, .reload = [&] { site.reload(); }});
-    return conclude(log, failure, service.stop_signal());
-}
-
-/// Runs the last task after a signal has ended the role; another signal ends the task as well.
-void run_after_stop(asio::io_context &io, asio::awaitable<void> last) {
-    asio::cancellation_signal stop;
-    asio::signal_set signals(io, SIGINT, SIGTERM);
-    signals.async_wait([&](const asio::error_code &error, int) {
-        if (!error)
-            stop.emit(asio::cancellation_type::terminal);
-    });
-    std::exception_ptr failure;
-    asio::co_spawn(io, std::move(last),
-                   asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr thrown) {
-                       signals.cancel();
-                       failure = std::move(thrown);
-                       io.stop();
-                   }));
-    io.restart();
-    io.run();
-    try {
-        if (failure)
-            std::rethrow_exception(failure);
-    } catch (const asio::system_error &error) {
-        if (error.code() != asio::error::operation_aborted)
-            throw;
-    }
 }
 
 int run_agent(const Config &config, Log &log, const Service::ReadConfig &read_again) {
@@ -314,7 +249,7 @@ int run_agent(const Config &config, Log &log, const Service::ReadConfig &read_ag
                                                                  .end = [&] { site.stop(); },
                                                                  .reload = [&] { site.reload(); }});
     if (service.stop_signal() != 0)
-        run_after_stop(io, agent.leave());
+        run_until_stopped(io, agent.leave()); // another signal ends this as well
     return conclude(log, failure, service.stop_signal());
 }
 

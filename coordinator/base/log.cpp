@@ -154,7 +154,7 @@ std::string format_event(LogFormat format, Instant at, LogLevel level, std::stri
 }
 
 Log::Log(LogFormat format, LogLevel threshold, Sink sink)
-    : format_(format), threshold_(threshold), sink_(std::move(sink)) {}
+    : choice_(std::make_shared<Choice>(Choice{format, threshold})), sink_(std::move(sink)) {}
 
 Log Log::with(const LogField &field) const {
     Log log = *this;
@@ -163,7 +163,7 @@ Log Log::with(const LogField &field) const {
 }
 
 void Log::event(LogLevel level, std::string_view message, std::span<const LogField> fields) {
-    if (level >= threshold_)
+    if (level >= choice_->threshold)
         write(level, message, fields);
 }
 
@@ -172,19 +172,18 @@ void Log::answer(std::string_view message, std::span<const LogField> fields) {
 }
 
 void Log::configure(LogFormat format, LogLevel threshold) noexcept {
-    format_ = format;
-    threshold_ = threshold;
+    *choice_ = {format, threshold};
 }
 
 void Log::write(LogLevel level, std::string_view message, std::span<const LogField> fields) {
     const auto now = std::chrono::floor<Duration>(std::chrono::system_clock::now());
     if (common_.empty()) {
-        sink_(format_event(format_, now, level, message, fields) + '\n');
+        sink_(format_event(choice_->format, now, level, message, fields) + '\n');
         return;
     }
     std::vector<LogField> all = common_;
     all.insert(all.end(), fields.begin(), fields.end());
-    sink_(format_event(format_, now, level, message, all) + '\n');
+    sink_(format_event(choice_->format, now, level, message, all) + '\n');
 }
 
 void Log::debug(std::string_view message, std::initializer_list<LogField> fields) {

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,14 +66,18 @@ public:
     /// Writes at level info, even below the threshold, because somebody asked for it.
     void answer(std::string_view message, std::span<const LogField> fields);
 
-    /// Applies from the next line on.
+    /// Applies from the next line on, also to the logs that with() made.
     void configure(LogFormat format, LogLevel threshold) noexcept;
 
 private:
     void write(LogLevel level, std::string_view message, std::span<const LogField> fields);
 
-    LogFormat format_;
-    LogLevel threshold_;
+    struct Choice {
+        LogFormat format;
+        LogLevel threshold;
+    };
+
+    std::shared_ptr<Choice> choice_; ///< of all logs to the same place
     Sink sink_;
     std::vector<LogField> common_; ///< of every event
 };

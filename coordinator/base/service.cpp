@@ -2,7 +2,9 @@
 
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/co_spawn.hpp>
+#include <asio/error.hpp>
 #include <asio/post.hpp>
+#include <asio/system_error.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,6 +76,30 @@ std::string changed_settings(const std::string &before, const std::string &now) 
         if (!known.contains(line) && !line.starts_with("log-"))
             names += (names.empty() ? "" : ", ") + line.substr(0, line.find(" = "));
     return names;
+}
+
+void run_until_stopped(asio::io_context &io, asio::awaitable<void> task) {
+    asio::cancellation_signal stop;
+    asio::signal_set signals(io, SIGINT, SIGTERM);
+    signals.async_wait([&](const asio::error_code &error, int) {
+        if (!error)
+            stop.emit(asio::cancellation_type::terminal);
+    });
+    std::exception_ptr failure;
+    asio::co_spawn(io, std::move(task),
+                   asio::bind_cancellation_slot(stop.slot(), [&](std::exception_ptr thrown) {
+                       failure = std::move(thrown);
+                       io.stop();
+                   }));
+    io.restart();
+    io.run();
+    try {
+        if (failure)
+            std::rethrow_exception(failure);
+    } catch (const asio::system_error &error) {
+        if (error.code() != asio::error::operation_aborted)
+            throw;
+    }
 }
 
 Service::Service(asio::io_context &io, Log &log, const Config &config, ReadConfig read_again)

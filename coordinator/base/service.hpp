@@ -98,6 +98,10 @@ private:
     int stop_signal_ = 0;
 };
 
+/// Runs a task alone until it ends or SIGINT or SIGTERM cancels it. Throws what it throws, unless a
+/// signal cancelled it.
+void run_until_stopped(asio::io_context &io, asio::awaitable<void> task);
+
 /// The names of the settings that a reload cannot apply: the lines of `now` that `before` lacks,
 /// without those of the log.
 [[nodiscard]] std::string changed_settings(const std::string &before, const std::string &now);

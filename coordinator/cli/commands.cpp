@@ -75,38 +75,38 @@ constexpr const char *SQL_DOCTOR_JSON =
 /// database.
 class Progress {
 public:
-    explicit Progress(asio::io_context &io) : state_(std::make_shared<State>(io)) {
+    explicit Progress(asio::io_context &io) : ticker_(std::make_shared<Ticker>(io)) {
         if (::isatty(STDERR_FILENO) != 0)
-            report_later(state_, progress_period);
+            report_later(ticker_, progress_period);
     }
     Progress(const Progress &) = delete;
     Progress &operator=(const Progress &) = delete;
     ~Progress() {
-        state_->active = false;
-        state_->timer.cancel();
+        ticker_->active = false;
+        ticker_->timer.cancel();
     }
 
 private:
-    struct State {
-        explicit State(asio::io_context &io) : timer(io) {}
+    struct Ticker {
+        explicit Ticker(asio::io_context &io) : timer(io) {}
         asio::steady_timer timer;
         bool active = true;
     };
 
-    static void report_later(const std::shared_ptr<State> &state, Duration waited) {
-        state->timer.expires_after(progress_period);
-        state->timer.async_wait([state, waited](const asio::error_code &error) {
-            if (error || !state->active)
+    static void report_later(const std::shared_ptr<Ticker> &ticker, Duration waited) {
+        ticker->timer.expires_after(progress_period);
+        ticker->timer.async_wait([ticker, waited](const asio::error_code &error) {
+            if (error || !ticker->active)
                 return;
             std::fputs(fmt::format("Waiting for the database, {} s so far\n",
                                    std::chrono::duration_cast<std::chrono::seconds>(waited).count())
                            .c_str(),
                        stderr);
-            report_later(state, waited + progress_period);
+            report_later(ticker, waited + progress_period);
         });
     }
 
-    std::shared_ptr<State> state_;
+    std::shared_ptr<Ticker> ticker_;
 };
 
 class CommandRunner {
@@ -185,8 +185,7 @@ private:
 
     /// 2 when doctor() finds an error, 1 a warning.
     asio::awaitable<int> severity() {
-        const Parameters none;
-        const Rows rows = co_await ask(SQL_PROBLEMS, none);
+        const Rows rows = co_await ask(SQL_PROBLEMS, no_parameters);
         int worst = 0;
         for (int row = 0; row < rows.size(); ++row)
             if (const auto found = rows.text(row, ProblemColumns::severity); found == "error")
@@ -197,15 +196,14 @@ private:
     }
 
     asio::awaitable<int> status() {
-        const Parameters none;
         if (config_.json) {
-            co_await print_json(SQL_STATUS_JSON, none);
+            co_await print_json(SQL_STATUS_JSON, no_parameters);
         } else {
-            co_await print("Rings", SQL_RINGS, none);
-            co_await print("Nodes", SQL_NODES, none);
-            co_await print("Sagas", SQL_SAGAS, none);
-            co_await print("Subscriptions", SQL_SUBSCRIPTIONS, none);
-            co_await print("Checks", SQL_PROBLEMS, none);
+            co_await print("Rings", SQL_RINGS, no_parameters);
+            co_await print("Nodes", SQL_NODES, no_parameters);
+            co_await print("Sagas", SQL_SAGAS, no_parameters);
+            co_await print("Subscriptions", SQL_SUBSCRIPTIONS, no_parameters);
+            co_await print("Checks", SQL_PROBLEMS, no_parameters);
         }
         co_return co_await severity();
     }
@@ -232,11 +230,10 @@ private:
     }
 
     asio::awaitable<int> doctor() {
-        const Parameters none;
         if (config_.json)
-            co_await print_json(SQL_DOCTOR_JSON, none);
+            co_await print_json(SQL_DOCTOR_JSON, no_parameters);
         else
-            co_await print("Checks", SQL_PROBLEMS, none);
+            co_await print("Checks", SQL_PROBLEMS, no_parameters);
         co_return co_await severity();
     }
 

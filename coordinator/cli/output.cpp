@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 namespace stacksaga::coordinator {
@@ -78,15 +77,9 @@ std::string format_table(const std::vector<std::string> &names,
     return out;
 }
 
-namespace {
-
-constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
-
-} // namespace
-
 asio::awaitable<Rows> read_rows(Connection &connection, const char *sql,
                                 const Parameters &parameters) {
-    return query_as(role_kinds, connection, sql, parameters, command_deadline);
+    return query_as(monitor_kinds, connection, sql, parameters, command_deadline);
 }
 
 std::string table_of(const Rows &rows) {

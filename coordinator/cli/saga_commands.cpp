@@ -301,22 +301,22 @@ asio::awaitable<std::string> run_action(ActionRunner &runner, const Action &acti
 }
 
 asio::awaitable<CommandOutput> list(Connection &connection, const CommandConfig &config) {
-    const Parameters none;
     const Parameters filter = parameters_of(config.filter);
     switch (config.command) {
     case Command::sagas:
         co_return co_await print(connection, config, "sagas", SQL_SAGAS, ALL_OF_SAGAS, filter);
     case Command::queues:
-        co_return co_await print(connection, config, "queues", SQL_QUEUES, ALL_OF_QUEUES, none);
+        co_return co_await print(connection, config, "queues", SQL_QUEUES, ALL_OF_QUEUES,
+                                 no_parameters);
     case Command::schedules:
         co_return co_await print(connection, config, "schedules", SQL_SCHEDULES, ALL_OF_SCHEDULES,
-                                 none);
+                                 no_parameters);
     case Command::definitions:
         co_return co_await print(connection, config, "definitions", SQL_DEFINITIONS,
-                                 ALL_OF_DEFINITIONS, none);
+                                 ALL_OF_DEFINITIONS, no_parameters);
     case Command::dead_messages:
         co_return co_await print(connection, config, "dead_messages", SQL_DEAD_MESSAGES,
-                                 ALL_OF_DEAD_MESSAGES, none);
+                                 ALL_OF_DEAD_MESSAGES, no_parameters);
     default:
         co_return co_await one_saga(connection, config);
     }
@@ -329,7 +329,7 @@ asio::awaitable<CommandOutput> list_command(Connection &connection, const Comman
     try {
         output = co_await list(connection, config);
     } catch (const StoreError &error) {
-        // A status that is none, say: it will not be one later.
+        // A status that is no_parameters, say: it will not be one later.
         if (error.kind != ErrorClass::refused)
             throw;
         output = refused(1, explain(error));

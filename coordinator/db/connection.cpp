@@ -266,7 +266,7 @@ std::string sqlstate_in(std::string_view message) {
 class Connection::Deadline {
 public:
     Deadline(asio::posix::stream_descriptor &socket, Duration allowed)
-        : state_(std::make_shared<State>(socket)), allowed_(allowed) {
+        : state_(std::make_shared<Timer>(socket)), allowed_(allowed) {
         state_->timer.expires_after(allowed);
         state_->timer.async_wait([state = state_](const asio::error_code &error) {
             if (error || !state->active)
@@ -291,15 +291,15 @@ public:
     }
 
 private:
-    struct State {
-        explicit State(asio::posix::stream_descriptor &descriptor)
+    struct Timer {
+        explicit Timer(asio::posix::stream_descriptor &descriptor)
             : socket(descriptor), timer(descriptor.get_executor()) {}
         asio::posix::stream_descriptor &socket;
         asio::steady_timer timer;
         bool active = true;
         bool expired = false;
     };
-    std::shared_ptr<State> state_;
+    std::shared_ptr<Timer> state_;
     Duration allowed_;
 };
 
@@ -365,7 +365,7 @@ asio::awaitable<void> Connection::poll_until_connected() {
 /// behind it. libpq itself goes on to the next host only after an error, and a frozen server makes
 /// none.
 asio::awaitable<bool> Connection::try_hosts(const std::string &conninfo, Hosts &hosts,
-                                            std::string &silent) {
+                                            std::string &unresponsive) {
     connection_ = start(conninfo, hosts);
     try {
         if (PQstatus(connection_) == CONNECTION_BAD)
@@ -375,14 +375,14 @@ asio::awaitable<bool> Connection::try_hosts(const std::string &conninfo, Hosts &
         co_await poll_until_connected();
         co_return true;
     } catch (const StoreError &error) {
-        const bool is_silent = PQstatus(connection_) != CONNECTION_BAD;
-        const auto rest = is_silent ? hosts_after_present(connection_) : std::nullopt;
+        const bool is_unresponsive = PQstatus(connection_) != CONNECTION_BAD;
+        const auto rest = is_unresponsive ? hosts_after_present(connection_) : std::nullopt;
         if (!rest) {
             StoreError with_others = error;
-            with_others.detail += silent;
+            with_others.detail += unresponsive;
             throw with_others;
         }
-        silent += fmt::format("{}: {}. ", present_host(connection_), error.what());
+        unresponsive += fmt::format("{}: {}. ", present_host(connection_), error.what());
         hosts = *rest;
     }
     close();
@@ -393,16 +393,15 @@ asio::awaitable<void> Connection::open(const std::string &conninfo) {
     close();
     try {
         Hosts hosts;
-        std::string silent;
-        while (!co_await try_hosts(conninfo, hosts, silent)) {
+        std::string unresponsive;
+        while (!co_await try_hosts(conninfo, hosts, unresponsive)) {
         }
         PQsetErrorVerbosity(connection_, PQERRORS_DEFAULT);
         if (PQsetnonblocking(connection_, 1) != 0)
             throw connect_error(connection_);
         if (!poolers_keep_sessions)
             co_await require_own_session();
-        const Parameters none;
-        co_await query(SQL_PIN_PATH, none, default_connect_timeout);
+        co_await query(SQL_PIN_PATH, no_parameters, default_connect_timeout);
     } catch (...) {
         close();
         throw;
@@ -416,8 +415,7 @@ void Connection::trust_poolers(bool trusted) noexcept {
 /// A server reports its process id when a client connects; a pooler reports a number of its own,
 /// because it has no server for this client yet.
 asio::awaitable<void> Connection::require_own_session() {
-    const Parameters none;
-    const Rows rows = co_await query(SQL_PROCESS, none, default_connect_timeout);
+    const Rows rows = co_await query(SQL_PROCESS, no_parameters, default_connect_timeout);
     const std::int64_t process = rows.int64(0, only_column);
     const int reported = PQbackendPID(connection_);
     if (process != reported)

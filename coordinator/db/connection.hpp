@@ -52,6 +52,7 @@ private:
 
 /// A parameter in text form; nothing is NULL.
 using Parameters = std::vector<std::optional<std::string>>;
+inline const Parameters no_parameters;
 
 /// `{"a","b"}`: a text[] in text form, for a parameter.
 [[nodiscard]] std::string array_literal(const std::vector<std::string> &elements);
@@ -103,7 +104,8 @@ public:
 private:
     class Deadline;
 
-    asio::awaitable<bool> try_hosts(const std::string &conninfo, Hosts &hosts, std::string &silent);
+    asio::awaitable<bool> try_hosts(const std::string &conninfo, Hosts &hosts,
+                                    std::string &unresponsive);
     asio::awaitable<void> poll_until_connected();
     asio::awaitable<void> require_own_session();
     asio::awaitable<void> flush(Deadline &deadline);

@@ -298,8 +298,7 @@ ActionRunner::ActionRunner(const asio::any_io_executor &executor, std::string co
                   {SQL_SESSION, role_kinds, statement_deadline}) {}
 
 asio::awaitable<void> ActionRunner::end(const char *sql) {
-    const Parameters none;
-    co_await connection_.connection().query(sql, none, connection_.deadline());
+    co_await connection_.connection().query(sql, no_parameters, connection_.deadline());
 }
 
 asio::awaitable<std::string> ActionRunner::call(const Action &action, const std::string &object,
@@ -318,8 +317,7 @@ asio::awaitable<std::string> ActionRunner::call(const Action &action, const std:
 asio::awaitable<std::string> ActionRunner::run(const Action &action, std::string object,
                                                bool is_dry_run, std::string user) {
     const auto turn = co_await connection_.take_turn();
-    const Parameters none;
-    co_await connection_.query(SQL_BEGIN, none);
+    co_await connection_.query(SQL_BEGIN, no_parameters);
     std::string answer;
     std::optional<StoreError> failure;
     try {

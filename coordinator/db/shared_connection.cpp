@@ -41,8 +41,7 @@ bool version_fits(std::string_view installed, std::string_view daemon) noexcept 
 }
 
 asio::awaitable<std::string> require_extension(Connection &connection, Duration deadline) {
-    const Parameters none;
-    const Rows rows = co_await connection.query(SQL_EXTENSION, none, deadline);
+    const Rows rows = co_await connection.query(SQL_EXTENSION, no_parameters, deadline);
     const char *database = PQdb(connection.raw());
     if (rows.size() == 0)
         throw StoreError(
@@ -115,14 +114,13 @@ asio::awaitable<std::unique_ptr<SharedConnection::Turn>> SharedConnection::take_
 }
 
 asio::awaitable<void> SharedConnection::connect() {
-    const Parameters none;
     if (closed_)
         throw StoreError(ErrorClass::refused, "the daemon is stopping");
     if (connection_.is_open())
         co_return;
     ++connections_;
     co_await connection_.open(conninfo_);
-    co_await connection_.query(settings_.sql, none, settings_.deadline);
+    co_await connection_.query(settings_.sql, no_parameters, settings_.deadline);
 }
 
 asio::awaitable<Rows> SharedConnection::query(const char *sql, const Parameters &parameters) {

@@ -10,6 +10,7 @@
 #include <asio/awaitable.hpp>
 #include <asio/experimental/channel.hpp>
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,6 +30,7 @@ asio::awaitable<std::string> require_extension(Connection &connection, Duration 
 
 /// Kinds of roles, as grant_usage() has them.
 using RoleKinds = std::span<const std::string_view>;
+inline constexpr std::array<std::string_view, 1> monitor_kinds{"monitor"};
 
 /// Runs a query as a role that should be of these kinds. If the role lacks a privilege and the
 /// server has no hint, the error's hint is the SQL that grants it.

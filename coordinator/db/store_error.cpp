@@ -35,30 +35,36 @@ constexpr std::array rules{
     Rule{"58P01", ErrorClass::missing_extension}, // undefined_file: its library
 };
 
+/// In the order of ErrorClass.
+struct ClassText {
+    std::string_view name;
+    int exit_code;
+};
+constexpr std::array classes{
+    ClassText{"retry_now", exit_code::temporary},
+    ClassText{"reconnect", exit_code::unavailable},
+    ClassText{"in_doubt", exit_code::unavailable},
+    ClassText{"refused", exit_code::temporary},
+    ClassText{"ring_missing", exit_code::bad_config},
+    ClassText{"shared_session", exit_code::bad_config},
+    ClassText{"permission", exit_code::permission},
+    ClassText{"missing_extension", exit_code::missing_extension},
+    ClassText{"fatal", exit_code::internal},
+};
+static_assert(classes.size() == static_cast<std::size_t>(ErrorClass::fatal) + 1);
+
+const ClassText &text_of(ErrorClass kind) noexcept {
+    return classes[static_cast<std::size_t>(kind)];
+}
+
 } // namespace
 
 std::string_view name_of(ErrorClass kind) noexcept {
-    switch (kind) {
-    case ErrorClass::retry_now:
-        return "retry_now";
-    case ErrorClass::reconnect:
-        return "reconnect";
-    case ErrorClass::in_doubt:
-        return "in_doubt";
-    case ErrorClass::refused:
-        return "refused";
-    case ErrorClass::ring_missing:
-        return "ring_missing";
-    case ErrorClass::shared_session:
-        return "shared_session";
-    case ErrorClass::permission:
-        return "permission";
-    case ErrorClass::missing_extension:
-        return "missing_extension";
-    case ErrorClass::fatal:
-        break;
-    }
-    return "fatal";
+    return text_of(kind).name;
+}
+
+int exit_code_of(ErrorClass kind) noexcept {
+    return text_of(kind).exit_code;
 }
 
 ErrorClass classify(std::string_view sqlstate) noexcept {
@@ -97,27 +103,6 @@ std::string explain(const StoreError &error) {
     if (!error.hint.empty())
         text += error.hint + "\n";
     return text;
-}
-
-int exit_code_of(ErrorClass kind) noexcept {
-    switch (kind) {
-    case ErrorClass::reconnect:
-    case ErrorClass::in_doubt:
-        return exit_code::unavailable;
-    case ErrorClass::retry_now:
-    case ErrorClass::refused:
-        return exit_code::temporary;
-    case ErrorClass::ring_missing:
-    case ErrorClass::shared_session:
-        return exit_code::bad_config;
-    case ErrorClass::permission:
-        return exit_code::permission;
-    case ErrorClass::missing_extension:
-        return exit_code::missing_extension;
-    case ErrorClass::fatal:
-        break;
-    }
-    return exit_code::internal;
 }
 
 } // namespace stacksaga::coordinator

@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <span>
 #include <utility>
@@ -27,7 +26,6 @@ constexpr Duration period = std::chrono::seconds(5);
 /// Sagas in a request: some megabytes at most, which collectors take.
 constexpr std::size_t sagas_in_request = 100;
 constexpr Duration statement_deadline = std::chrono::seconds(10);
-constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 
 constexpr const char *SQL_SESSION =
     "SELECT pg_catalog.set_config('statement_timeout', '11s', false),"
@@ -84,20 +82,18 @@ public:
     TraceReader(const asio::any_io_executor &executor, std::string conninfo,
                 Connection::NoticeHandler on_notice)
         : connection_(executor, std::move(conninfo), std::move(on_notice),
-                      {SQL_SESSION, role_kinds, statement_deadline}) {}
+                      {SQL_SESSION, monitor_kinds, statement_deadline}) {}
 
     /// Whether this daemon exports the sagas of the database: of all that want to one does, for as
     /// long as its connection lasts.
     asio::awaitable<bool> is_exporter() {
-        const Parameters none;
-        const Rows rows = co_await connection_.query(SQL_HOLD, none);
+        const Rows rows = co_await connection_.query(SQL_HOLD, no_parameters);
         co_return rows.boolean(0, only_column);
     }
 
     /// Microseconds since 1970 on the database's clock.
     asio::awaitable<std::int64_t> now() {
-        const Parameters none;
-        const Rows rows = co_await connection_.query(SQL_NOW, none);
+        const Rows rows = co_await connection_.query(SQL_NOW, no_parameters);
         co_return rows.int64(0, only_column);
     }
 

@@ -171,9 +171,8 @@ asio::awaitable<Rows> PgControlStore::ask(const char *sql, const Parameters &par
 }
 
 asio::awaitable<ServerInfo> PgControlStore::open() {
-    const Parameters none;
     co_await connection_.open(conninfo_);
-    co_await ask(SQL_SESSION, none);
+    co_await ask(SQL_SESSION, no_parameters);
     std::string extension_version = co_await require_extension(connection_, statement_deadline);
 
     const PGconn *raw = connection_.raw();

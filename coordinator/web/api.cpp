@@ -145,11 +145,10 @@ asio::awaitable<void> Api::watch(Database &database) {
 }
 
 asio::awaitable<void> Api::read_history(Database &database) {
-    const Parameters none;
     const std::vector<Sample> samples = co_await database.status.metrics();
     std::optional<std::string> lines;
     try {
-        lines = co_await database.views.read(SQL_DEPTHS, none);
+        lines = co_await database.views.read(SQL_DEPTHS, no_parameters);
     } catch (const StoreError &error) {
         // The other charts go on.
         log_.debug("depths are unknown", {{"on", database.name}, {"error", error.what()}});

@@ -1,7 +1,6 @@
 #include "web/readers.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 namespace stacksaga::coordinator {
@@ -13,7 +12,6 @@ constexpr Duration keep_for = std::chrono::seconds(1);
 constexpr int keep_times = 10;
 constexpr std::size_t kept_max = 64;
 constexpr Duration statement_deadline = std::chrono::seconds(5);
-constexpr std::array<std::string_view, 1> role_kinds{"monitor"};
 
 constexpr const char *SQL_STATUS_SESSION =
     "SELECT pg_catalog.set_config('statement_timeout', '6s', false),"
@@ -59,7 +57,7 @@ constexpr const char *SQL_TIMELINE =
 constexpr int unbounded = std::numeric_limits<int>::max();
 
 SessionSettings settings_for(int waiting_max) {
-    return {SQL_STATUS_SESSION, role_kinds, statement_deadline, waiting_max};
+    return {SQL_STATUS_SESSION, monitor_kinds, statement_deadline, waiting_max};
 }
 
 } // namespace
@@ -99,8 +97,7 @@ asio::awaitable<Value> StatusReader::keep(SharedConnection &connection, Kept<Val
 
 asio::awaitable<void> StatusReader::check_ready() {
     co_await keep(probe_connection_, ready_, [this]() -> asio::awaitable<bool> {
-        const Parameters none;
-        co_await probe_connection_.query(SQL_PING, none); // replaces a broken connection
+        co_await probe_connection_.query(SQL_PING, no_parameters); // replaces a broken connection
         co_await require_extension(probe_connection_.connection(), statement_deadline);
         co_return true;
     });
@@ -108,16 +105,14 @@ asio::awaitable<void> StatusReader::check_ready() {
 
 asio::awaitable<std::string> StatusReader::status() {
     co_return co_await keep(connection_, status_, [this]() -> asio::awaitable<std::string> {
-        const Parameters none;
-        const Rows rows = co_await connection_.query(SQL_STATUS, none);
+        const Rows rows = co_await connection_.query(SQL_STATUS, no_parameters);
         co_return std::string(rows.text(0, only_column));
     });
 }
 
 asio::awaitable<std::string> StatusReader::rings() {
     co_return co_await keep(connection_, rings_, [this]() -> asio::awaitable<std::string> {
-        const Parameters none;
-        const Rows rows = co_await connection_.query(SQL_RINGS, none);
+        const Rows rows = co_await connection_.query(SQL_RINGS, no_parameters);
         co_return std::string(rows.text(0, only_column));
     });
 }
@@ -125,8 +120,7 @@ asio::awaitable<std::string> StatusReader::rings() {
 /// Reads the descriptions once for each connection. After an update of the extension they may be
 /// old until the next connection.
 asio::awaitable<void> StatusReader::describe() {
-    const Parameters none;
-    const Rows rows = co_await connection_.query(SQL_DESCRIPTIONS, none);
+    const Rows rows = co_await connection_.query(SQL_DESCRIPTIONS, no_parameters);
     descriptions_.clear();
     for (int row = 0; row < rows.size(); ++row)
         descriptions_[std::string(rows.text(row, DescriptionColumns::name))] = {
@@ -138,8 +132,7 @@ asio::awaitable<void> StatusReader::describe() {
 asio::awaitable<std::vector<Sample>> StatusReader::metrics() {
     co_return co_await keep(
         connection_, metrics_, [this]() -> asio::awaitable<std::vector<Sample>> {
-            const Parameters none;
-            const Rows rows = co_await connection_.query(SQL_METRICS, none);
+            const Rows rows = co_await connection_.query(SQL_METRICS, no_parameters);
             if (described_ != connection_.connections())
                 co_await describe();
             std::vector<Sample> samples;
@@ -183,7 +176,7 @@ std::string question_of(const char *sql, const Parameters &parameters) {
 ViewReader::ViewReader(const asio::any_io_executor &executor, std::string conninfo,
                        Connection::NoticeHandler on_notice, int waiting_max)
     : connection_(executor, std::move(conninfo), std::move(on_notice),
-                  {SQL_VIEW_SESSION, role_kinds, statement_deadline, waiting_max}) {}
+                  {SQL_VIEW_SESSION, monitor_kinds, statement_deadline, waiting_max}) {}
 
 const ViewReader::KeptBody *ViewReader::fresh(const std::string &question) {
     const auto found = kept_.find(question);

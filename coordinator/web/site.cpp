@@ -120,26 +120,14 @@ std::vector<std::string> database_names(const std::vector<std::string> &conninfo
     return names;
 }
 
-HttpRoutes::HttpRoutes(std::string role)
-    : role_(std::move(role)), started_(std::chrono::steady_clock::now()) {}
-
-void HttpRoutes::add_database(std::string name, std::unique_ptr<StatusReader> reader) {
-    databases_.push_back({std::move(name), std::move(reader)});
-}
-
-void HttpRoutes::close() noexcept {
-    for (Database &each : databases_)
-        each.reader->close();
-}
-
-asio::awaitable<HttpResponse> HttpRoutes::answer(HttpRequest request) {
+asio::awaitable<HttpResponse> Site::answer_viewer(HttpRequest request) {
     ++requests_;
     constexpr std::string_view saga_prefix = "/saga/";
     const std::string &path = request.path;
     const auto wanted = request.parameters.find("database");
     Databases databases;
     std::string names;
-    for (Database &each : databases_) {
+    for (Served &each : databases_) {
         names += (names.empty() ? "" : ", ") + each.name;
         if (wanted == request.parameters.end() || wanted->second == each.name)
             databases.push_back(&each);
@@ -169,7 +157,7 @@ asio::awaitable<HttpResponse> HttpRoutes::answer(HttpRequest request) {
          "below /api.\n"});
 }
 
-asio::awaitable<HttpResponse> HttpRoutes::ready(Databases databases) {
+asio::awaitable<HttpResponse> Site::ready(Databases databases) {
     const Question<bool> question = [](StatusReader &reader) -> asio::awaitable<bool> {
         co_await reader.check_ready();
         co_return true;
@@ -185,7 +173,7 @@ asio::awaitable<HttpResponse> HttpRoutes::ready(Databases databases) {
     co_return HttpResponse{good ? 200 : 503, plain, good ? "ok\n" : complaints};
 }
 
-asio::awaitable<HttpResponse> HttpRoutes::health(Databases databases) {
+asio::awaitable<HttpResponse> Site::health(Databases databases) {
     const HttpResponse readiness = co_await ready(databases);
     const auto up = std::chrono::duration_cast<std::chrono::seconds>(
         std::chrono::steady_clock::now() - started_);
@@ -200,9 +188,9 @@ asio::awaitable<HttpResponse> HttpRoutes::health(Databases databases) {
     co_return HttpResponse{readiness.status, plain, std::move(text)};
 }
 
-MetricDescriptions HttpRoutes::descriptions() const {
+MetricDescriptions Site::descriptions() const {
     MetricDescriptions all;
-    for (const Database &each : databases_)
+    for (const Served &each : databases_)
         all.insert(each.reader->descriptions().begin(), each.reader->descriptions().end());
     all["stacksaga_coordinator_database_up"] = {"gauge",
                                                 "1 when the database answered this scrape, else 0"};
@@ -212,7 +200,7 @@ MetricDescriptions HttpRoutes::descriptions() const {
     return all;
 }
 
-asio::awaitable<HttpResponse> HttpRoutes::metrics(Databases databases) {
+asio::awaitable<HttpResponse> Site::metrics(Databases databases) {
     const Question<std::vector<Sample>> question = [](StatusReader &reader) {
         return reader.metrics();
     };
@@ -235,7 +223,7 @@ asio::awaitable<HttpResponse> HttpRoutes::metrics(Databases databases) {
     co_return HttpResponse{200, exposition_content_type, std::move(body)};
 }
 
-asio::awaitable<HttpResponse> HttpRoutes::status(Databases databases) {
+asio::awaitable<HttpResponse> Site::status(Databases databases) {
     const Question<std::string> question = [](StatusReader &reader) { return reader.status(); };
     auto answers = co_await ask_all(databases, question);
     if (databases.size() == 1) {
@@ -255,7 +243,7 @@ asio::awaitable<HttpResponse> HttpRoutes::status(Databases databases) {
     co_return HttpResponse{200, "application/json", std::move(body)};
 }
 
-asio::awaitable<HttpResponse> HttpRoutes::timeline(Databases databases, std::string saga_id) {
+asio::awaitable<HttpResponse> Site::timeline(Databases databases, std::string saga_id) {
     if (!is_uuid(saga_id))
         co_return HttpResponse{400, plain, "The id of a saga is a uuid: /saga/ID.\n"};
     const Question<std::vector<std::string>> question = [&saga_id](StatusReader &reader) {
@@ -272,8 +260,8 @@ asio::awaitable<HttpResponse> HttpRoutes::timeline(Databases databases, std::str
 }
 
 Site::Site(asio::io_context &io, const Config &config, Log &log, std::string role)
-    : log_(log), http_(config.http), metrics_http_(config.metrics_http),
-      access_(io.get_executor(), access_settings(config), log), routes_(std::move(role)),
+    : log_(log), role_(std::move(role)), http_(config.http), metrics_http_(config.metrics_http),
+      access_(io.get_executor(), access_settings(config), log),
       api_(io.get_executor(), access_, log),
       server_(io, config.http, [this](HttpRequest request) { return answer(std::move(request)); }) {
     const std::vector<std::string> names = database_names(config.databases);
@@ -283,7 +271,7 @@ Site::Site(asio::io_context &io, const Config &config, Log &log, std::string rol
                                                          log.debug("notice", {{"notice", notice}});
                                                      });
         api_.add_database(names[i], config.databases[i], *reader);
-        routes_.add_database(names[i], std::move(reader));
+        databases_.push_back({names[i], std::move(reader)});
     }
     if (config.once)
         return;
@@ -307,7 +295,7 @@ asio::awaitable<HttpResponse> Site::answer(HttpRequest request) {
         return respond(read_only());
     if (request.path == "/metrics" && !metrics_http_.empty())
         return respond(elsewhere(metrics_http_));
-    return routes_.answer(std::move(request));
+    return answer_viewer(std::move(request));
 }
 
 asio::awaitable<HttpResponse> Site::answer_machine(HttpRequest request) {
@@ -315,7 +303,7 @@ asio::awaitable<HttpResponse> Site::answer_machine(HttpRequest request) {
         return respond(read_only());
     if (!is_for_machines(request.path))
         return respond(elsewhere(http_));
-    return routes_.answer(std::move(request));
+    return answer_viewer(std::move(request));
 }
 
 void Site::listen(HttpServer &server, const HttpAddress &address, bool is_default) {
@@ -335,7 +323,8 @@ void Site::stop() noexcept {
     server_.stop();
     if (metrics_server_)
         metrics_server_->stop();
-    routes_.close();
+    for (Served &each : databases_)
+        each.reader->close();
     api_.close();
     access_.close();
 }

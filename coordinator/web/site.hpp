@@ -24,50 +24,18 @@ namespace stacksaga::coordinator {
 /// equal.
 [[nodiscard]] std::vector<std::string> database_names(const std::vector<std::string> &conninfos);
 
-/// Lifecycle: add_database() for each database, then answer() any number of requests, close() at
-/// the end. Thread: that of the io_context.
-class HttpRoutes {
-public:
-    explicit HttpRoutes(std::string role);
-
-    /// Adds a database; `name` as database_names() has it.
-    void add_database(std::string name, std::unique_ptr<StatusReader> reader);
-
-    /// | path | answers |
-    /// |---|---|
-    /// | /livez | 200 while the loop turns |
-    /// | /readyz | 200 when each database answers and has the extension, else 503 and the reasons |
-    /// | /health | both, and the rings, for people |
-    /// | /metrics | Prometheus' text format; of several databases, each with a label |
-    /// | /status | stacksaga.status(); of several databases, a list |
-    /// | /saga/ID | the timeline of a saga, one line for each event |
-    /// | /, and the names of the files in page/ | the page |
-    ///
-    /// With ?database=NAME the answer is about that database alone.
-    asio::awaitable<HttpResponse> answer(HttpRequest request);
-
-    void close() noexcept;
-
-private:
-    struct Database {
-        std::string name;
-        std::unique_ptr<StatusReader> reader;
-    };
-    using Databases = std::vector<Database *>;
-
-    asio::awaitable<HttpResponse> ready(Databases databases);
-    asio::awaitable<HttpResponse> health(Databases databases);
-    asio::awaitable<HttpResponse> metrics(Databases databases);
-    asio::awaitable<HttpResponse> status(Databases databases);
-    asio::awaitable<HttpResponse> timeline(Databases databases, std::string saga_id);
-    [[nodiscard]] MetricDescriptions descriptions() const;
-
-    std::vector<Database> databases_;
-    std::string role_;
-    SteadyTime started_;
-    double requests_ = 0;
-};
-
+/// | path | answers |
+/// |---|---|
+/// | /livez | 200 while the loop turns |
+/// | /readyz | 200 when each database answers and has the extension, else 503 and the reasons |
+/// | /health | both, and the rings, for people |
+/// | /metrics | Prometheus' text format; of several databases, each with a label |
+/// | /status | stacksaga.status(); of several databases, a list |
+/// | /saga/ID | the timeline of a saga, one line for each event |
+/// | /, and the names of the files in page/ | the page |
+///
+/// With ?database=NAME the answer is about that database alone.
+///
 /// Lifecycle: constructed, which listens unless the configuration says otherwise; stop() at the
 /// end. Throws OperatorsError, or std::runtime_error when it cannot listen.
 class Site {
@@ -83,15 +51,31 @@ public:
     void stop() noexcept;
 
 private:
+    struct Served {
+        std::string name; ///< as database_names() has it
+        std::unique_ptr<StatusReader> reader;
+    };
+    using Databases = std::vector<Served *>;
+
     asio::awaitable<HttpResponse> answer(HttpRequest request);
     asio::awaitable<HttpResponse> answer_machine(HttpRequest request);
+    asio::awaitable<HttpResponse> answer_viewer(HttpRequest request);
+    asio::awaitable<HttpResponse> ready(Databases databases);
+    asio::awaitable<HttpResponse> health(Databases databases);
+    asio::awaitable<HttpResponse> metrics(Databases databases);
+    asio::awaitable<HttpResponse> status(Databases databases);
+    asio::awaitable<HttpResponse> timeline(Databases databases, std::string saga_id);
+    [[nodiscard]] MetricDescriptions descriptions() const;
     void listen(HttpServer &server, const HttpAddress &address, bool is_default);
 
     Log &log_;
+    std::string role_;
+    SteadyTime started_ = std::chrono::steady_clock::now();
+    double requests_ = 0;
+    std::vector<Served> databases_;
     HttpAddress http_;
     HttpAddress metrics_http_;
     Access access_;
-    HttpRoutes routes_;
     Api api_;
     HttpServer server_;
     std::optional<HttpServer> metrics_server_;

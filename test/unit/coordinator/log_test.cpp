@@ -83,6 +83,18 @@ TEST(Log, DropsWhatIsBelowItsLevel) {
     EXPECT_TRUE(lines[1].ends_with(" level=error msg=yes\n"));
 }
 
+TEST(Log, AppliesANewLevelToTheLogsThatItMade) {
+    std::vector<std::string> lines;
+    Log log(LogFormat::logfmt, LogLevel::error,
+            [&](std::string_view line) { lines.emplace_back(line); });
+    Log of_database = log.with({"on", "shop"});
+    of_database.warn("no");
+    log.configure(LogFormat::logfmt, LogLevel::warn);
+    of_database.warn("yes");
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_TRUE(lines[0].ends_with(" level=warn msg=yes on=shop\n"));
+}
+
 TEST(Log, WritesDurationsShort) {
     EXPECT_EQ(format_duration(60s), "60s");
     EXPECT_EQ(format_duration(0s), "0s");
