@@ -62,7 +62,8 @@ private:
     unsigned bits_;
 };
 
-/// Who may act on the page. Without a file and a header nobody can. At most one of both is set.
+/// Access to the page. Without a file and a header every viewer only reads. At most one of both is
+/// set.
 struct AccessSettings {
     std::string operators_file;
     std::string operator_header; ///< its name in lower case

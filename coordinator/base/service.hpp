@@ -63,7 +63,7 @@ struct ServiceHooks {
 /// and, at half of its watchdog's time, WATCHDOG.
 class Service {
 public:
-    /// Throws std::runtime_error with what is wrong with the settings.
+    /// Throws std::runtime_error with the mistake in the settings.
     using ReadConfig = std::function<Config()>;
 
     Service(asio::io_context &io, Log &log, const Config &config, ReadConfig read_again);

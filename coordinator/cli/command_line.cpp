@@ -189,8 +189,8 @@ template <class Value> Value value_of(const auto &words, const std::string &word
     return static_cast<Value>(std::ranges::find(words, word) - words.begin());
 }
 
-/// Puts together what the words of a command line say. Returns what is wrong with settings that do
-/// not go together, beginning with the name of one; empty when nothing is.
+/// Completes the settings from the words of the command line. Returns the complaint about settings
+/// that exclude each other, which begins with the name of one; empty when there is none.
 std::string finish(CommandWords &called, const Sources &sources) {
     CommandConfig &config = called.config;
     const Words &words = called.words;
@@ -233,8 +233,8 @@ std::string finish(CommandWords &called, const Sources &sources) {
     return {};
 }
 
-/// The first word of a command line, where it should be a command and is none; it is not shown
-/// where it could be a connection string.
+/// The complaint about a first word that is not a command; empty where it is one, or could be a
+/// connection string with a password.
 std::string unknown_command(int argc, const char *const *argv) {
     const std::string word = argc > 1 ? argv[1] : "";
     const auto is_it = [&word](const CommandText &text) { return word == text.name; };

@@ -42,7 +42,7 @@ struct SagaFilter {
     }
 };
 
-/// What an action needs besides its name.
+/// The arguments of an action.
 struct ActionWords {
     std::vector<std::string> targets; ///< sagas by id or key, messages, or one name
     std::string reason;
@@ -52,10 +52,10 @@ struct ActionWords {
     std::string output;
     std::string subscription;
     std::string on_behalf_of;
-    bool is_confirmed = false; ///< without it the action is only tried
+    bool is_confirmed = false; ///< without it the action is a dry run
 };
 
-/// A command with what it needs.
+/// A command with its arguments and settings.
 struct CommandConfig : Config {
     Command command = Command::master;
     std::string command_name;

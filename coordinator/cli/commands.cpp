@@ -161,7 +161,7 @@ public:
     std::string take_output() { return std::exchange(out_, {}); }
 
 private:
-    /// Keeps what a command printed; returns its exit code.
+    /// Keeps the output of a command; returns its exit code.
     int take(CommandOutput output) {
         out_ += output.text;
         std::fputs(output.error.c_str(), stderr);

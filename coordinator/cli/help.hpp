@@ -1,4 +1,4 @@
-// What the help says of each command, as data.
+// The help of each command, as data.
 #pragma once
 
 #include "cli/command_line.hpp"
@@ -15,7 +15,7 @@ struct CommandText {
 };
 [[nodiscard]] std::span<const CommandText> command_texts();
 
-/// What every help ends with: exit codes and signals.
+/// The end of every help: exit codes and signals.
 [[nodiscard]] const char *help_footer();
 
 } // namespace stacksaga::coordinator

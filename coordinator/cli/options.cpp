@@ -132,7 +132,7 @@ void add_publisher(CLI::App &command, CommandConfig &config) {
                  "Name of this daemon in the windows that it publishes (default: HOST:PID)"});
 }
 
-/// Who may act on the page. Without the first two the page is read-only.
+/// Access to the page. Without the first two options it is read-only.
 void add_operators(CLI::App &command, CommandConfig &config, Words &words) {
     command
         .add_option("--operators-file", config.access.operators_file,
@@ -147,12 +147,12 @@ void add_operators(CLI::App &command, CommandConfig &config, Words &words) {
                  "only on a Unix socket and from --trusted-proxy"});
     add_list(command, words.trusted_proxies, network,
              {"--trusted-proxy", "STACKSAGA_TRUSTED_PROXY", "CIDR",
-              "Network whose requests are believed in --operator-header and in X-Forwarded-For; "
+              "Network whose --operator-header and X-Forwarded-For are trusted; "
               "repeat for more"});
     command
         .add_flag(
             "--hide-payloads", config.access.hide_payloads,
-            "Show payloads, inputs and attributes to nobody; anonymous viewers never see them")
+            "Hide payloads, inputs and attributes from everybody; anonymous viewers never see them")
         ->envname("STACKSAGA_HIDE_PAYLOADS");
 }
 
@@ -224,7 +224,7 @@ void add_output(CLI::App &command, CommandConfig &config, Words &words) {
                          "Read and print again every two seconds until stopped");
 }
 
-/// What an action takes as its positional arguments.
+/// The positional arguments of an action.
 struct ActionShape {
     std::string_view name;
     const char *targets;
@@ -250,13 +250,13 @@ void add_filter(CLI::App &command, CommandConfig &config) {
     command.add_option("--status", config.filter.status, "Only sagas of this status")
         ->check(one_of(statuses), "")
         ->type_name("STATUS");
-    command.add_option("--key", config.filter.key_prefix, "Only sagas whose key begins so")
+    command.add_option("--key", config.filter.key_prefix, "Only sagas whose key begins with this")
         ->type_name("PREFIX");
     command
         .add_option("--attributes", config.filter.attributes,
                     "Only sagas with these attributes, a JSON object")
         ->type_name("JSON");
-    command.add_option("--max", config.filter.max, "At most so many sagas, the newest first")
+    command.add_option("--max", config.filter.max, "Maximum number of sagas, the newest first")
         ->check(CLI::Range(1, 1000))
         ->type_name("NUMBER")
         ->capture_default_str();
@@ -268,13 +268,16 @@ void add_action(CLI::App &command, CommandConfig &config) {
     ActionWords &words = config.action;
     auto *targets =
         command.add_option("targets", words.targets, shape->what)->type_name(shape->targets);
-    command.add_option("--reason", words.reason, "Why; it is recorded")
+    command.add_option("--reason", words.reason, "The reason, which is recorded")
         ->required()
         ->check(not_empty, "")
         ->type_name("TEXT");
-    command.add_option("--on-behalf-of", words.on_behalf_of, "For whom; it is recorded")
+    command
+        .add_option("--on-behalf-of", words.on_behalf_of,
+                    "The person who asked for it, which is recorded")
         ->type_name("NAME");
-    command.add_flag("--yes", words.is_confirmed, "Do it; without this it is only tried");
+    command.add_flag("--yes", words.is_confirmed,
+                     "Commit it; without this the action is run and rolled back");
     if (shape->is_on_sagas)
         add_filter(command, config);
     else if (shape->name != "redrive")
@@ -282,7 +285,7 @@ void add_action(CLI::App &command, CommandConfig &config) {
     if (shape->name == "retry" || shape->name == "resume" || shape->name == "redrive")
         command
             .add_option("--spread", words.spread,
-                        "Let the next attempts fall due evenly over so long, such as '5 minutes'")
+                        "Spread the next attempts evenly over this time, such as '5 minutes'")
             ->type_name("INTERVAL");
     if (shape->name == "resolve") {
         command.add_option("--step", words.step, "The step")->required()->type_name("STEP");

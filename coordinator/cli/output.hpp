@@ -1,5 +1,5 @@
-// What the commands share: a query with the rights of the kind monitor, and its rows as text for
-// terminals: tables, and values that cannot do anything to a terminal.
+// Shared by the commands: queries with the rights of the kind monitor, and their rows as tables
+// whose values cannot control a terminal.
 #pragma once
 
 #include "db/connection.hpp"
@@ -20,7 +20,7 @@ namespace stacksaga::coordinator {
 [[nodiscard]] std::string format_table(const std::vector<std::string> &names,
                                        const std::vector<std::vector<std::string>> &rows);
 
-/// A server may be busy or its tables large: a command waits so long for one statement.
+/// Longest wait for one statement: a server may be busy or its tables large.
 constexpr Duration command_deadline = std::chrono::seconds(60);
 
 /// Runs a query of a command. Throws StoreError; where the role lacks a privilege, its hint is the

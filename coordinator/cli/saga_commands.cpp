@@ -22,7 +22,7 @@ constexpr const char *SQL_SAGAS =
     "       pg_catalog.date_trunc('seconds', f.updated_at) AS changed"
     "  FROM stacksaga.find_sagas(saga => $1::text, status => $2::text, key_prefix => $3::text,"
     "           attributes => $4::jsonb, max_sagas => $5::integer) AS f";
-// What --json prints: every column, and as many rows as the table has.
+// For --json: every column, and the same rows as the table.
 constexpr const char *ALL_OF_SAGAS =
     "SELECT * FROM stacksaga.find_sagas(saga => $1::text, status => $2::text,"
     "    key_prefix => $3::text, attributes => $4::jsonb, max_sagas => $5::integer)";
@@ -32,7 +32,7 @@ constexpr const char *ALL_OF_DEFINITIONS =
     "SELECT * FROM stacksaga.definitions ORDER BY saga, version DESC";
 constexpr const char *ALL_OF_DEAD_MESSAGES =
     "SELECT * FROM stacksaga.dead_messages ORDER BY dead_since LIMIT 1000";
-/// find_sagas() may find many whose keys only begin so.
+/// find_sagas() may find many sagas whose keys begin with this one.
 constexpr const char *SQL_SAGAS_OF_KEY =
     "SELECT s.saga_id, s.saga, s.key, s.status FROM stacksaga.sagas AS s"
     " WHERE s.key = $2::text AND ($1::text IS NULL OR s.saga = $1)"
@@ -248,7 +248,7 @@ targets_of(Connection &connection, const CommandConfig &config, CommandOutput &r
     co_return ids;
 }
 
-/// A queue may be paused before anything names it; whoever mistypes its name is to see that.
+/// A queue may be paused before anything names it; the warning shows a mistyped name.
 asio::awaitable<std::string> doubt_of_queue(Connection &connection, const std::string &queue) {
     const Parameters parameters{queue};
     const Rows rows = co_await read_rows(connection, SQL_KNOWS_QUEUE, parameters);
@@ -349,7 +349,8 @@ asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &execu
     std::string answer = "[]";
     std::int64_t done = 0;
     try {
-        // All of a subscription are redriven in pages; what dies again meanwhile is left.
+        // All messages of a subscription are redriven in pages; messages that fail again in between
+        // are left.
         for (bool is_last = false; !is_last;) {
             const std::string page = co_await run_action(runner, *action, object, config);
             const Parameters pages{answer, page};

@@ -1,5 +1,5 @@
-// The commands for people on call: lists of sagas, queues and so on, one saga, and the actions that
-// the page has, too.
+// The commands for operators: lists of sagas, queues and so on, one saga, and the actions of the
+// page.
 #pragma once
 
 #include "cli/command_line.hpp"
@@ -12,7 +12,7 @@
 
 namespace stacksaga::coordinator {
 
-/// What a command printed, and its exit code.
+/// The output of a command, and its exit code.
 struct CommandOutput {
     std::string text{};
     int code = 0;
@@ -22,8 +22,8 @@ struct CommandOutput {
 /// Runs sagas, saga, queues, schedules, definitions or dead-messages on an open connection.
 asio::awaitable<CommandOutput> list_command(Connection &connection, const CommandConfig &config);
 
-/// Runs an action on what the words of the configuration name; without their confirmation it
-/// changes nothing. The exit code is 1 when something refuses the action.
+/// Runs an action on the objects that the arguments name; without confirmation it is rolled back.
+/// The exit code is 1 when an object refuses the action.
 asio::awaitable<CommandOutput> action_command(const asio::any_io_executor &executor,
                                               Connection &connection, const CommandConfig &config);
 

@@ -46,15 +46,15 @@ public:
         return taken;
     }
 
-    /// What stands before one of these characters or the end of the line.
+    /// Takes the text before one of these characters or the end of the line.
     std::string take_until(const std::string &characters) {
         const std::string_view text = rest_.substr(0, rest_.find_first_of(characters + "\n"));
         rest_.remove_prefix(text.size());
         return trimmed(text);
     }
 
-    /// In quotes, or as it stands up to one of these characters. A \ before a double quote or
-    /// another \ is left out.
+    /// Takes a text in quotes, or without them up to one of these characters. In double quotes \"
+    /// and \\ are escapes.
     std::string take_text(const std::string &ends) {
         if (!next_is("\"'"))
             return take_until(ends);

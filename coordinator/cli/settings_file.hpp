@@ -16,7 +16,7 @@ struct Setting {
     std::string place; ///< FILE:LINE, for complaints
 };
 
-/// What is wrong with a file; what() begins with its name, and the line where there is one.
+/// A mistake in a file; what() begins with its name, and the line where there is one.
 struct SettingsError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };

@@ -24,15 +24,15 @@ using ConninfoOptions = std::unique_ptr<PQconninfoOption, FreeConninfo>;
 /// valid.
 [[nodiscard]] std::optional<std::string> conninfo_complaint(const std::string &conninfo);
 
-/// Which database a connection string names, for people: service, host, port and name, of those
-/// that it sets, never a password. Empty where libpq's environment alone decides.
+/// The database of a connection string, for display: the service, host, port and name that it sets,
+/// never a password. Empty where libpq's environment alone decides.
 [[nodiscard]] std::string database_label(const std::string &conninfo);
 
 /// The connection string as KEY=VALUE words, each secret as ****; "****" for a string that libpq
 /// cannot parse.
 [[nodiscard]] std::string without_secrets(const std::string &conninfo);
 
-/// A URL with **** for what may be a secret: user and password, query and fragment.
+/// A URL with **** in place of possible secrets: user and password, query and fragment.
 [[nodiscard]] std::string url_without_secrets(const std::string &url);
 
 } // namespace stacksaga::coordinator

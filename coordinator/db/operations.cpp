@@ -50,7 +50,7 @@ namespace {
 // clang-format indents strings among macros by the columns of the macros before them.
 // clang-format off
 
-/// One row more than a page shows: whether there is a next page.
+/// One row more than a page shows, to know whether there is a next page.
 constexpr const char *SQL_SAGAS = "SELECT pg_catalog.json_build_object('sagas', " LIST(
     "SELECT f.saga_id, f.saga, f.version, f.key, f.status, f.waits_for, f.priority,"
     "       f.group_key, f.created_at, f.updated_at, f.finished_at,"
@@ -60,8 +60,7 @@ constexpr const char *SQL_SAGAS = "SELECT pg_catalog.json_build_object('sagas', 
     "           created_before => $5::timestamptz, before_saga_id => $6::uuid,"
     "           max_sagas => 51) AS f") ", 'now', stacksaga.clock_now())";
 
-/// Those of one key, of whatever names and runs: find_sagas() may find many whose keys only begin
-/// so.
+/// Sagas of one key, of all names and runs: find_sagas() may find many whose keys begin with it.
 constexpr const char *SQL_SAGAS_OF_KEY = "SELECT pg_catalog.json_build_object('sagas', " LIST(
     "SELECT s.saga_id, s.saga, s.key, s.status FROM stacksaga.sagas AS s WHERE s.key = $1::text"
     " ORDER BY s.created_at DESC, s.saga_id DESC LIMIT 51") ")";
@@ -222,7 +221,7 @@ namespace {
 constexpr std::array all_actions{
     Action{"retry", ON_SAGAS("retry_sagas", SPREAD)},
     Action{"resume", ON_SAGAS("resume_sagas", SPREAD)},
-    // A page of a group of the page's problems: sagas behind an id, messages the oldest first.
+    // A batch of one group of the page's problems: sagas after an id, messages the oldest first.
     Action{"retry-group", "SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(r)), '[]')"
                           "  FROM stacksaga.retry_sagas(ARRAY("
                           "           SELECT stacksaga_internal.parked_of_pattern("
@@ -341,10 +340,11 @@ asio::awaitable<std::string> ActionRunner::run(const Action &action, std::string
     } catch (const StoreError &error) {
         if (is_dry_run || error.kind != ErrorClass::reconnect)
             throw;
-        failure = StoreError(ErrorClass::in_doubt,
-                             "the connection was lost during the commit: the action may have "
-                             "happened or not",
-                             {}, error.what(), "Look at what it acts on before you repeat it.");
+        failure =
+            StoreError(ErrorClass::in_doubt,
+                       "the connection was lost during the commit: the action may have "
+                       "happened or not",
+                       {}, error.what(), "Check the objects of the action before you repeat it.");
     }
     if (failure)
         throw StoreError(*failure);

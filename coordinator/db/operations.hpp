@@ -1,6 +1,6 @@
-// What the page and the commands read and do, as tables of queries. A view is one query that
-// returns one JSON text and costs the database nothing that grows with history; an action is one
-// call of stacksaga with what the operator gives as one JSON object.
+// The views and actions of the page and the commands, as tables of queries. A view is one query
+// that returns one JSON text and costs the database nothing that grows with history; an action is
+// one call of stacksaga with one JSON object of arguments.
 #pragma once
 
 #include "db/shared_connection.hpp"
@@ -18,9 +18,9 @@ struct View {
     /// says whether the viewer sees payloads. A missing or empty one is NULL.
     std::vector<std::string_view> parameters;
     const char *sql;
-    /// What is missing when the answer is NULL.
+    /// The message when the answer is NULL.
     std::string_view missing = {};
-    /// Only for who sees payloads.
+    /// Only for viewers who see payloads.
     bool is_for_operators = false;
 };
 
@@ -28,22 +28,22 @@ struct View {
 
 struct Action {
     std::string_view name;
-    /// $1 is the object, $2 whether this is a dry run; returns one JSON list. What a dry run
-    /// changes all the same is rolled back.
+    /// $1 is the object, $2 whether this is a dry run; returns one JSON list. All changes of a dry
+    /// run are rolled back.
     const char *sql;
 };
 
 [[nodiscard]] std::span<const Action> actions();
 [[nodiscard]] const Action *find_action(std::string_view name);
 
-/// Runs actions over a connection of its own, one at a time, each in a transaction that says for
-/// whom. Lifecycle: constructed, run() at any time, close() at the end.
+/// Runs actions over a connection of its own, one at a time, each in a transaction that names the
+/// operator. Lifecycle: constructed, run() at any time, close() at the end.
 class ActionRunner {
 public:
     ActionRunner(const asio::any_io_executor &executor, std::string conninfo,
                  Connection::NoticeHandler on_notice);
 
-    /// Returns what the action returns. Throws StoreError, of class in_doubt when the connection
+    /// Returns the list of the action. Throws StoreError, of class in_doubt when the connection
     /// was lost while the transaction committed.
     asio::awaitable<std::string> run(const Action &action, std::string object, bool is_dry_run,
                                      std::string user);

@@ -40,15 +40,15 @@ asio::awaitable<Rows> query_as(RoleKinds kinds, Connection &connection, const ch
 /// The SQL that grants the privileges that this connection's role lacks.
 [[nodiscard]] std::string grant_advice(const Connection &connection, RoleKinds kinds);
 
-/// What viewers are told of a database that is down; why it is, only the log and /readyz say.
+/// The answer to viewers while a database is down; only the log and /readyz give the reason.
 inline constexpr const char *no_answer = "the database does not answer";
 
 /// How a SharedConnection behaves.
 struct SessionSettings {
     const char *sql;      ///< a query that sets up each new session
-    RoleKinds kinds;      ///< what the role needs, for the hint of an error
+    RoleKinds kinds;      ///< the kinds that the role needs, for the hint of an error
     Duration deadline;    ///< of each statement
-    int waiting_max = 64; ///< coroutines that wait for their turn; others are refused
+    int waiting_max = 64; ///< of coroutines that wait for their turn; others are refused
 };
 
 /// Lifecycle: constructed; take_turn(), then query() as long as the turn lives; close() at the end.
@@ -70,23 +70,23 @@ public:
     SharedConnection(const asio::any_io_executor &executor, std::string conninfo,
                      Connection::NoticeHandler on_notice, SessionSettings settings);
 
-    /// Waits for the turn. Refuses when too many wait already.
+    /// Waits for the turn. Throws when too many coroutines wait already.
     asio::awaitable<std::unique_ptr<Turn>> take_turn();
 
     /// Runs a statement in the own turn, on a new connection if there is none. A connection that
-    /// has broken since its last use, as by a restart of the server, is replaced once, so only a
-    /// statement that does no harm when it runs twice may be the first of a turn.
+    /// broke since its last use, as by a restart of the server, is replaced once, so the first
+    /// statement of a turn must be safe to run twice.
     asio::awaitable<Rows> query(const char *sql, const Parameters &parameters);
 
     /// Opens the connection if there is none.
     asio::awaitable<void> connect();
 
-    /// Counts the connections so far: whoever keeps something about one compares this.
+    /// Number of connections so far; a caller that caches something of a connection compares it.
     [[nodiscard]] int connections() const noexcept { return connections_; }
     [[nodiscard]] Connection &connection() noexcept { return connection_; }
     [[nodiscard]] Duration deadline() const noexcept { return settings_.deadline; }
 
-    /// Closes it for good: running and waiting statements end with a StoreError.
+    /// Closes it permanently: running and waiting statements end with a StoreError.
     void close() noexcept {
         closed_ = true;
         connection_.close();

@@ -52,7 +52,7 @@ struct StoreError : std::runtime_error {
 /// The error as fields of a log event, without the empty ones.
 [[nodiscard]] std::vector<LogField> fields_of(const StoreError &error);
 
-/// The error as lines for people: the message, the detail and the hint.
+/// The error as text: lines with the message, the detail and the hint.
 [[nodiscard]] std::string explain(const StoreError &error);
 
 /// Exit codes, those of sysexits.h where it has one.

@@ -24,7 +24,7 @@ using HttpParameters = std::map<std::string, std::string>;
 /// which no check accepts.
 using HttpHeaders = std::map<std::string, std::string>;
 
-/// Who sent a request.
+/// The sender of a request.
 struct HttpPeer {
     bool is_local_socket = false; ///< a Unix socket, which has no address
     asio::ip::address address;

@@ -84,8 +84,8 @@ public:
         : connection_(executor, std::move(conninfo), std::move(on_notice),
                       {SQL_SESSION, monitor_kinds, statement_deadline}) {}
 
-    /// Whether this daemon exports the sagas of the database: of all that want to one does, for as
-    /// long as its connection lasts.
+    /// Whether this daemon exports the sagas of the database. Of all daemons that are asked to, one
+    /// does, for as long as its connection lasts.
     asio::awaitable<bool> is_exporter() {
         const Rows rows = co_await connection_.query(SQL_HOLD, no_parameters);
         co_return rows.boolean(0, only_column);
@@ -286,7 +286,7 @@ asio::awaitable<void> TraceExporter::run() {
     while (!is_closed_) {
         try {
             co_await export_new();
-        } catch (const std::exception &error) { // nobody else waits for what this coroutine throws
+        } catch (const std::exception &error) { // no caller would see what this coroutine throws
             note_failure("sagas are not read", error.what());
         }
         asio::error_code ignored;
@@ -322,7 +322,7 @@ asio::awaitable<void> TraceExporter::export_new() {
     window_.complete(now);
 }
 
-/// Whether the sagas are done with: accepted, or refused for good.
+/// Whether the sagas need not be sent again: they were accepted, or refused permanently.
 asio::awaitable<bool> TraceExporter::send(std::span<const FinishedSaga> sagas) {
     SpanDocument document = co_await reader_.spans_of(sagas);
     if (document.spans > 0) {

@@ -1,10 +1,10 @@
 // Exports finished sagas as spans to a collector of OpenTelemetry, by OTLP over HTTP.
 //
-// A saga is exported when it has finished. Instants and commits come in another order, so each read
-// begins a minute back and leaves out what was sent: a saga whose transaction commits later than
-// that after its end is not exported. Nothing is remembered over a restart: then the sagas of the
-// last minute may be sent again, with the same ids. While the collector does not answer they wait
-// in the database, for an hour.
+// A saga is exported when it has finished. Commits do not come in the order of the instants at
+// which sagas finished, so each read begins a minute back and skips the sagas that were sent: a
+// saga whose transaction commits more than a minute after its end is not exported. A restart
+// forgets what was sent: the sagas of the last minute may be sent again, with the same ids. While
+// the collector does not answer, sagas wait in the database for up to an hour.
 #pragma once
 
 #include "base/config.hpp"
@@ -29,7 +29,7 @@ struct FinishedSaga {
     auto operator<=>(const FinishedSaga &) const = default;
 };
 
-/// What became of a request. Without an answer the status is 0 and the error says why.
+/// The outcome of a request. Without an answer the status is 0, and the error gives the reason.
 struct PostResult {
     int status = 0;
     std::string error;
@@ -42,17 +42,17 @@ struct PostResult {
     }
 };
 
-/// The URL that takes traces: as OTEL_EXPORTER_OTLP_ENDPOINT has it, /v1/traces below the endpoint.
+/// The URL for traces: /v1/traces below the endpoint, as with OTEL_EXPORTER_OTLP_ENDPOINT.
 [[nodiscard]] std::string traces_url(const std::string &endpoint);
 
-/// What is to be exported, and what was. Pure.
+/// The sagas to export, and those that were exported. Pure.
 class ExportWindow {
 public:
     static constexpr std::int64_t look_back = 60'000'000;  ///< microseconds
     static constexpr std::int64_t longest = 3'600'000'000; ///< that a collector may be away
 
-    /// Begins a look at this instant. Returns where it starts, and whether sagas before it begin to
-    /// be given up because nobody took them for too long; this is said once until a look is
+    /// Begins a round at this instant. Returns where it starts, and whether it gives up older sagas
+    /// because the collector did not take them for too long; that is reported once until a round is
     /// complete.
     struct Start {
         FinishedSaga after;
@@ -63,10 +63,10 @@ public:
     [[nodiscard]] bool is_sent(const FinishedSaga &saga) const { return sent_.contains(saga); }
     void note_sent(const FinishedSaga &saga) { sent_.insert(saga); }
 
-    /// Ends a look in which everything was sent.
+    /// Ends a round in which everything was sent.
     void complete(std::int64_t now);
 
-    /// Another daemon has exported meanwhile, or nobody: begins anew.
+    /// Starts over: another daemon has exported in between, or none has.
     void forget() noexcept {
         from_.reset();
         sent_.clear();

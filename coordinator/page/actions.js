@@ -7,7 +7,7 @@ import {by_id, copyable, make, patch, quoted, table} from "./dom.js";
 import {capitalised} from "./format.js";
 import {clear_selections} from "./selection.js";
 
-/// What is no saga belongs to a ring, which the session names.
+/// Objects other than sagas belong to a ring, which the session names.
 const in_ring = o => !o.region || (o.region === "default" && o.cluster === "default") ? ""
   : `SET stacksaga.region = ${quoted(o.region)}; SET stacksaga.cluster = ${quoted(o.cluster)};\n`;
 const uuids = ids => `ARRAY[${ids.map(quoted).join(", ")}]::uuid[]`;
@@ -42,7 +42,7 @@ const catalogue = {
 
 export const sql_of = (name, object, reason = "why") => catalogue[name].sql(object, quoted(reason));
 
-/// What may be done to sagas of a status.
+/// The actions on sagas of a status.
 export const actions_of = status => ({
   pending: ["cancel", "suspend"], running: ["cancel", "suspend"], compensating: ["suspend"],
   suspended: ["resume", "cancel"], parked: ["retry", "cancel"]})[status] ?? [];
@@ -50,7 +50,7 @@ export const actions_of = status => ({
 let after_action = () => {};
 export const on_action = handler => { after_action = handler; };
 let ask_login = () => {};
-/// How a dialog asks for a login in its place: a function of a message and of what comes after.
+/// How a dialog asks for a login in its place: a function of a message and of the next step.
 export const on_lost_session = handler => { ask_login = handler; };
 
 /// Runs an action; one that takes all in pages runs until nothing is left. What was done before an error is in its
@@ -74,21 +74,21 @@ async function run(name, object, is_dry_run) {
     rows.push(...fresh);
     after = fresh.map(row => row.saga_id).filter(Boolean).reduce((last, id) => id > last ? id : last, "") || null;
     const is_full = page && answer.rows.length >= page;
-    // What dies again meanwhile comes again: a page without a new one is the end.
+    // Messages that fail again come again: a page without a new one is the end.
     if (!is_full || is_dry_run || fresh.length === 0) return {rows, is_part: is_full && is_dry_run};
   }
 }
 
 const rows_max = 100;
 
-/// What an action did to each object; what no row has is left out.
+/// The result of an action for each object, without empty columns.
 function rows_of(rows) {
   const names = Object.keys(rows[0] ?? {}).filter(name => rows.some(row => (row[name] ?? "") !== ""));
   return table((rows.length === 1 ? "One object" : `${rows.length} objects`) + (rows.length > rows_max ? `, the first ${rows_max}` : ""),
     names.map(name => capitalised(name.replaceAll("_", " "))), rows.slice(0, rows_max).map(row => names.map(name => row[name] ?? "")));
 }
 
-/// Asks for a reason, tries the action, shows what it would do, and does it when that is confirmed.
+/// Asks for a reason, tries the action, shows its result, and commits it when that is confirmed.
 function open_dialog(name, object, title) {
   const dialog = by_id("dialog");
   const action = catalogue[name];
@@ -135,7 +135,7 @@ function open_dialog(name, object, title) {
       }
     } catch (error) {
       patch(result, [make("p", {class: "bad"}, error.message)]);
-      // The form comes back as it is, with what was typed.
+      // The form comes back with the text that was typed.
       if (error.status === 401 && session.actions === "password") {
         const form = [...dialog.childNodes];
         ask_login(error.message, () => { dialog.replaceChildren(...form); patch(result, []); go.focus(); });

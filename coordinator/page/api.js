@@ -1,4 +1,4 @@
-// What the page asks the daemon, and as whom.
+// The requests of the page to the daemon, and the session of its viewer.
 "use strict";
 
 export const session = {user: null, csrf_token: null, actions: "off", sees_payloads: false};

@@ -20,7 +20,7 @@ function curve(values, label) {
 
 const known = values => (values ?? []).filter(v => v !== null);
 
-/// What happened in each minute, how often in all, and the same in words.
+/// Events in each minute: a curve, the total, and the same in words.
 function rate_of(values, period) {
   const per_minute = (values ?? []).map(v => v === null ? null : v * 60 / period);
   const sum = Math.round(known(values).reduce((a, b) => a + b, 0));
@@ -29,7 +29,7 @@ function rate_of(values, period) {
     : `${sum} in ${seconds(known(values).length * period)}, at most ${peak} a minute`};
 }
 
-/// What happened in each minute of the last hour.
+/// Events in each minute of the last hour.
 export function rate_chart(title, values, period, is_bad = false) {
   const {per_minute, text} = rate_of(values, period);
   return make("div", {class: `chart ${is_bad ? "failures" : ""}`, "data-key": title}, make("b", {}, title),

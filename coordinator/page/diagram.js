@@ -32,7 +32,7 @@ export function parse(diagram) {
   return {stages};
 }
 
-/// What became of a step, by its attempts.
+/// The outcome of a step, by its attempts.
 function state_of(step, attempts, saga) {
   const of_step = attempts.filter(a => a.step === step.name);
   const last = direction => of_step.filter(a => a.direction === direction).at(-1);
@@ -48,7 +48,7 @@ function state_of(step, attempts, saga) {
 const words = {completed: "done", failed: "failed", started: "running", parked: "parked",
                compensated: "undone", current: "next", undoing: "is to be undone"};
 
-/// Stages side by side in order; each step with what it does and what became of it.
+/// The stages from left to right; each step with its command and its outcome.
 export function draw(diagram, attempts = [], saga = null) {
   const draw_step = step => {
     const state = state_of(step, attempts, saga);

@@ -50,7 +50,7 @@ function patch_element(old, wanted) {
 /// Changes the children of an element into these.
 export function patch(parent, wanted) {
   const keyed = new Map([...parent.children].filter(c => c.dataset.key).map(c => [c.dataset.key, c]));
-  // First what is wanted no longer: the others stay where they are, since an element that moves loses the focus.
+  // First remove unwanted elements: the others stay in their place, since an element that moves loses the focus.
   const keys = new Set(wanted.map(node => node.dataset?.key));
   for (const [key, old] of keyed) if (!keys.has(key)) old.remove();
   let at = parent.firstChild;
@@ -72,7 +72,7 @@ export function patch(parent, wanted) {
   }
 }
 
-const short_max = 14; // a text so long stays on its line
+const short_max = 14; // texts up to this length stay on their line
 const class_of_cell = cell => typeof cell === "number" ? "number"
   : typeof cell === "string" && cell.length <= short_max ? "short" : "";
 

@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Numbers and times as text.
 "use strict";
 
 import {make} from "./dom.js";
@@ -31,7 +31,7 @@ export const status_class = s => s === "completed" || s === "active" ? "good"
   : s === "parked" || s === "dead" || s === "failed" ? "bad"
   : s === "compensating" || s === "suspended" || s === "suspected" || s === "draining" ? "warn" : "";
 export const status = s => make("span", {class: status_class(s)}, s);
-/// What a saga waits for, below a heading that says so; in a list without the instant.
+/// What a saga waits for; in a list without the instant.
 export const wait_of = text => text?.replace(/^waits for /, "");
 const instant_pattern = /([1-9]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) (?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3})/;
 /// The same with each instant that the text names as "12 s ago" beside it.

@@ -1,4 +1,4 @@
-// Views that are lists: schedules, definitions, what operators did.
+// Views that are lists: schedules, definitions, operators' actions.
 "use strict";
 
 import {action_button, sql_details} from "./actions.js";
@@ -11,7 +11,7 @@ const more = (rows, size, href) => rows.length > size ? make("p", {}, make("a", 
 
 const late_after_seconds = 60;
 
-/// What a schedule does, or why it does not.
+/// The next run of a schedule, or the reason why it does not run.
 function state_of_schedule(s, now) {
   if (s.paused) return make("span", {class: "warn"}, `paused: ${s.pause_reason ?? ""}`);
   const late = s.next_run ? difference(s.next_run, now) : 0;

@@ -22,8 +22,8 @@ const link = name => make("a", {href: `#/outbox/${encodeURIComponent(name)}`}, n
 
 const key_of = message => `${message.subscription} ${message.message_id}`;
 
-/// What was read of dead messages whose details were opened, for as long as they are shown: {payload} or {error}.
-/// What one viewer read is not shown to the next.
+/// Details of opened dead messages, for as long as they are shown: {payload} or {error}.
+/// Another viewer does not see them.
 let payloads = new Map();
 let reader = null;
 function keep_payloads(shown) {
@@ -48,7 +48,7 @@ const shown_payload = answer => !answer ? null
   : answer.error ? make("p", {class: "bad"}, answer.error) : make("div", {}, payload("Payload", answer.payload, session.sees_payloads),
     ...answer.details.map(d => facts([["Attempt", d.attempt], ["Detail", long_text(d.detail)], ["Context", long_text(d.context)]])));
 
-/// What an action takes: messages of one subscription of one ring.
+/// The object of an action: messages of one subscription of one ring.
 const object_of = messages => ({subscription: messages[0].subscription, region: messages[0].region,
   cluster: messages[0].cluster, message_ids: messages.map(d => d.message_id)});
 

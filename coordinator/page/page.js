@@ -40,7 +40,7 @@ function route() {
 
 let answered_at = null; // when everything that is shown was read
 
-/// What is wrong, in a sentence. Why a database is down is in the daemon's log and, for probes, at /readyz.
+/// The failure, in a sentence. The reason why a database is down is in the daemon's log and, for probes, at /readyz.
 function show_failure(error) {
   const failure = by_id("failure");
   const as_of = answered_at ? ` What is shown is as of ${answered_at.toLocaleTimeString()}.` : "";

@@ -1,4 +1,4 @@
-// What needs attention, above every view: one line for each kind of problem, which opens.
+// Problems, above every view: one line for each kind, which opens.
 "use strict";
 
 import {action_button, sql_details} from "./actions.js";
@@ -7,11 +7,11 @@ import {percent, seconds, short, when} from "./format.js";
 
 const lag_max_seconds = 60;
 const lines_max = 5;
-// What doctor() finds that the page shows by itself, with what can be done.
+// Findings of doctor() that the page shows by itself, with their actions.
 const shown_above = new Set(["parked", "dead_messages", "lag"]);
 const link_to = p => make("a", {href: `#/saga/${p.saga_id}`, id: `parked-${p.saga_id}`}, p.key ?? p.saga_id);
 
-/// Rows by what they have in common, in the order in which each first comes.
+/// Groups rows by a key, in the order in which each key first comes.
 function grouped(rows, key_of) {
   const groups = new Map();
   for (const row of rows) {

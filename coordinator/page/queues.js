@@ -1,4 +1,4 @@
-// Queues: what waits and runs, the limits, and the last hour.
+// Queues: waiting and running steps, limits, and the last hour.
 "use strict";
 
 import {action_button, sql_details} from "./actions.js";

@@ -1,4 +1,4 @@
-// The token ring: who owns what. Tokens are text: JavaScript's numbers do not hold them, so they
+// The token ring: ranges and their owners. Tokens are text: JavaScript's numbers do not hold them, so they
 // become BigInt.
 "use strict";
 

@@ -1,4 +1,4 @@
-// One saga: where it is, what it did, what it holds, and what may be done.
+// One saga: its status, attempts, payloads and actions.
 "use strict";
 
 import {action_button, actions_of, read_only_note, sql_details} from "./actions.js";
@@ -20,7 +20,7 @@ const link = (saga, text) => make("a", {href: `#/saga/${saga.saga_id}`}, text ??
 const live_children = children => children.filter(c => c.status !== "completed" && c.status !== "failed")
   .flatMap((c, i) => [i > 0 ? ", " : "", link(c, c.key ?? c.saga), " ", status(c.status)]);
 
-/// The actions that the saga's status allows, each with what it acts on.
+/// The actions that the saga's status allows, each with its object.
 function possible_actions(s, attempts, is_parked_step) {
   const ids = {saga_ids: [s.saga_id]};
   const actions = actions_of(s.status).map(name => [name, ids]);
@@ -35,7 +35,7 @@ const title_of = ([name, object], s) => name === "resolve"
   ? `Resolve step ${object.step} of ${s.key ?? s.saga_id} as ${object.outcome.replace("_", " ")}`
   : `${capitalised(name)} ${s.key ?? s.saga_id}`;
 
-/// What the handler of an attempt published, the first 20 messages of it.
+/// The messages that the handler of an attempt published, at most the first 20.
 function messages_of(attempt, now) {
   const {count = 0, messages = []} = attempt.published ?? {};
   const step = attempt.direction === "act" ? attempt.step : `${attempt.step}, undoing it`;
@@ -46,7 +46,7 @@ function messages_of(attempt, now) {
   return rows;
 }
 
-/// The commands of message steps, and what handlers published. What services publish does not name its saga.
+/// The commands of message steps, and messages that handlers published. Messages of services do not name their saga.
 function published(data, now) {
   const topics = diagram.topics(data.diagram);
   const rows = data.attempts.flatMap(a => topics.has(a.step) && a.direction === "act"

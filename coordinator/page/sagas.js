@@ -42,7 +42,7 @@ function filters(parameters) {
     make("label", {}, "Status", make("select", {name: "status"}, make("option", {value: ""}, "any"),
       ...[...new Set([...statuses, parameters.status].filter(Boolean))].map(s => make("option", {value: s, selected: s === parameters.status}, s)))),
     field("key", "Key begins with"),
-    // A viewer whose session has ended keeps what was typed there.
+    // A viewer whose session has ended keeps the text that was typed there.
     field("attributes", "Attributes", "text", session.sees_payloads ? {placeholder: '{"customer": "c1"}'}
       : {placeholder: "Log in to search", readonly: true}),
     field("created_before", "Started before", "datetime-local", {value: local_time(parameters.created_before), step: "any"}),

@@ -6,7 +6,7 @@ import {make} from "./dom.js";
 
 const all = [];
 
-/// After an action: what was selected has been acted on.
+/// After an action on the selected rows.
 export const clear_selections = () => { for (const selection of all) selection.clear(); };
 
 /// Somebody marks text of the view with the mouse.

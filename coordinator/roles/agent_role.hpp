@@ -20,7 +20,7 @@ struct AgentSettings {
     std::string name;
     double weight = 1;
     std::uint64_t seed = 0; ///< of the jitter
-    /// Receives one line about what the agent does, whenever that changes; may be empty.
+    /// Receives one line about the agent's assignment, whenever it changes; may be empty.
     std::function<void(const std::string &)> on_status{};
 };
 
@@ -69,7 +69,7 @@ private:
     SteadyTime next_beat_;
     SteadyTime next_turn_;
     std::optional<Instant> settled_;   ///< the latest window whose part is published
-    std::string assigned_ = "nothing"; ///< what this process assigned last, for people
+    std::string assigned_ = "nothing"; ///< the latest assignment of this process, for display
 };
 
 } // namespace stacksaga::coordinator

@@ -18,7 +18,7 @@ namespace stacksaga::coordinator {
 
 struct MasterSettings {
     std::vector<RingName> rings; ///< at least one
-    std::string publisher;       ///< the name that stands in its windows, for people
+    std::string publisher;       ///< the name in its windows, for display
     bool once = false; ///< publish each ring's next window now, before its lead too, and return
     std::uint64_t seed = 0; ///< of the jitter
 

@@ -17,8 +17,8 @@ namespace {
 constexpr const char *json = "application/json";
 constexpr const char *cookie_name = "stacksaga_session";
 constexpr std::size_t password_bytes_max = 512;
-/// Passwords that wait for their check; the senders of more are told to come back. The last places
-/// are for those who logged in from their address before.
+/// Maximum number of passwords that wait for their check; further logins are answered with 429. The
+/// last places are reserved for users who logged in from their address before.
 constexpr int checking_max = 32;
 constexpr int checking_reserve = 8;
 
@@ -26,8 +26,8 @@ SteadyTime now() {
     return std::chrono::steady_clock::now();
 }
 
-/// Whether a proxy ends TLS, as the page's own origin or a header of the proxy says. A wrong one
-/// costs its sender nothing but his own session.
+/// Whether a proxy terminates TLS, by the page's own origin or a header of the proxy. A forged
+/// header harms only the session of its sender.
 bool is_behind_tls(const HttpRequest &request) {
     const auto says = [&request](const char *name, std::string_view word) {
         std::string text(request.header(name));
@@ -45,7 +45,8 @@ bool is_behind_tls(const HttpRequest &request) {
            says("front-end-https", "on");
 }
 
-/// What limits count as one address: of IPv6 the network, since a client has all of its addresses.
+/// The address by which limits count: for IPv6 the network, since a client has all of its
+/// addresses.
 std::string counted_address(const asio::ip::address &address) {
     if (address.is_v4())
         return address.to_string();
@@ -141,7 +142,7 @@ std::string Access::client_address(const HttpRequest &request) const {
 
 const Session *Access::session_of(const HttpRequest &request) {
     const auto id = session_id(request);
-    // A page that updates itself says so: nobody looks at it, perhaps.
+    // A page that updates itself marks its requests: perhaps no person looks at it.
     const bool is_use = request.header("x-stacksaga-poll").empty();
     const Session *session = id ? sessions_.find(*id, now(), is_use) : nullptr;
     const bool is_named = !settings_.operator_header.empty();
@@ -202,7 +203,7 @@ asio::awaitable<bool> Access::check_password(std::string password, std::string h
 
 asio::awaitable<HttpResponse> Access::login(HttpRequest request) {
     if (settings_.operators_file.empty())
-        co_return json_error(404, "nobody logs in here",
+        co_return json_error(404, "logins are disabled",
                              "The daemon was started without --operators-file.");
     if (auto objection = origin_objection(request))
         co_return std::move(*objection);
@@ -240,7 +241,7 @@ asio::awaitable<HttpResponse> Access::login(HttpRequest request) {
         throw;
     }
     --checking_;
-    // The file may have been read again meanwhile.
+    // The file may have been read again during the check.
     const auto still = operators_.find(user);
     if (!is_right || !is_known || still == operators_.end() || still->second != hash) {
         log_.warn("login failed", {{"user", user}, {"address", address}});

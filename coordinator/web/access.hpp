@@ -1,5 +1,5 @@
-// Who asks, and what he may see and do: operators who log in with a password, or whom a trusted
-// proxy names in a header; everybody else is anonymous and reads only.
+// Access control: operators log in with a password or are named by a trusted proxy in a header;
+// every other viewer is anonymous and only reads.
 #pragma once
 
 #include "base/config.hpp"
@@ -20,10 +20,10 @@
 
 namespace stacksaga::coordinator {
 
-/// Who sent a request.
+/// The sender of a request.
 struct Viewer {
     std::string user;       ///< empty: anonymous
-    std::string csrf_token; ///< what an action must repeat; empty: this viewer cannot act
+    std::string csrf_token; ///< an action must repeat it; empty: this viewer cannot act
     bool sees_payloads = false;
 };
 
@@ -35,13 +35,13 @@ public:
     Access(const asio::any_io_executor &executor, AccessSettings settings, Log &log);
 
     /// Reads the operators again; keeps those it has when the file is wrong. Ends the sessions of
-    /// operators who are gone or have another password.
+    /// operators who were removed or have another password.
     void reload();
 
     [[nodiscard]] Viewer viewer(const HttpRequest &request);
 
-    /// What the page needs to know of its viewer, as JSON. Begins a session where a proxy has named
-    /// the user.
+    /// Describes the viewer to the page, as JSON. Begins a session where a proxy has named the
+    /// user.
     HttpResponse describe(const HttpRequest &request);
 
     /// Checks name and password of a form, and begins a session.
@@ -49,8 +49,8 @@ public:
 
     HttpResponse logout(const HttpRequest &request);
 
-    /// Why this request may not act; nothing when it may. Checked are the Origin, the session, and
-    /// the token, which a form of another site cannot send.
+    /// The reason why this request may not act; nothing when it may. Checks the Origin, the
+    /// session, and the token, which a form of another site cannot send.
     [[nodiscard]] std::optional<HttpResponse> objection(const HttpRequest &request);
 
     void close() noexcept;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char *json = "application/json";
 constexpr std::string_view action_prefix = "/api/act/";
-/// A line for each queue; what is not known is empty.
+/// A line for each queue; unknown values are empty.
 constexpr const char *SQL_DEPTHS =
     "SELECT pg_catalog.string_agg(pg_catalog.concat(waiting, E'\\t', running, E'\\t', completed,"
     "           E'\\t', failed, E'\\t', region, ' / ', cluster, ' / ', queue), E'\\n')"
@@ -37,7 +37,7 @@ std::optional<double> number_of(std::string_view text) {
     return error == std::errc() && end != text.data() ? std::optional(value) : std::nullopt;
 }
 
-/// Takes what stands before the separator.
+/// Takes the text before the separator.
 std::string_view take_field(std::string_view &text, char separator) {
     const std::string_view field = text.substr(0, text.find(separator));
     text.remove_prefix(std::min(field.size() + 1, text.size()));

@@ -22,19 +22,19 @@ class Api {
 public:
     Api(const asio::any_io_executor &executor, Access &access, Log &log);
 
-    /// Adds a database; `name` as database_names() has it, `status` outlives this object.
+    /// Adds a database; `name` is from database_names(), `status` outlives this object.
     void add_database(std::string name, const std::string &conninfo, StatusReader &status);
 
-    /// Reads what the charts show, every half minute until close().
+    /// Reads the values of the charts, every half minute until close().
     void start();
 
     /// | path | method | answers |
     /// |---|---|---|
-    /// | /api/session | GET | who the viewer is, and what he may do |
+    /// | /api/session | GET | the viewer, and whether he may act |
     /// | /api/login, /api/logout | POST | begins, ends a session |
     /// | /api/history | GET | the charts of the last hour |
     /// | those of views() | GET | the view |
-    /// | /api/act/NAME | POST | runs an action; with ?dry_run=no for good |
+    /// | /api/act/NAME | POST | runs an action and rolls it back; with ?dry_run=no commits it |
     ///
     /// ?database=NAME chooses one of several databases; without it the first one is meant.
     asio::awaitable<HttpResponse> answer(HttpRequest request);

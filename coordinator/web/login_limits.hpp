@@ -1,5 +1,5 @@
-// How often a login may be tried, so that guessing a password takes for ever and nobody is locked
-// out by the guesses of others. Pure: the time is an argument.
+// Login limits: guessing a password takes too long to succeed, and no user is locked out by the
+// guesses of others. Pure: the time is an argument.
 #pragma once
 
 #include "base/time.hpp"
@@ -18,9 +18,9 @@ namespace stacksaga::coordinator {
 /// - of a user from all addresses: ten at once, and one in three seconds;
 /// - of an address with all users: ten at once, and four in a second.
 ///
-/// An attempt over the latter two waits for its turn, for at most four seconds; behind that there
-/// is no turn. A user who logged in from an address lately has these turns in reserve: there only
-/// the first limit holds, whatever others try elsewhere or with other names.
+/// An attempt over the latter two waits for its turn, for at most four seconds; later ones are
+/// refused. A user who logged in from an address within the last 30 days is exempt from both there:
+/// only the first limit holds, whatever others try elsewhere or with other names.
 class LoginLimits {
 public:
     static constexpr Duration window = std::chrono::minutes(1);
@@ -36,7 +36,7 @@ public:
     struct Verdict {
         bool is_admitted = false;
         bool has_reserve = false; ///< the user logged in from this address before
-        /// Until the password may be checked; where it may not, until another attempt may.
+        /// Time until the password may be checked; for a refused attempt, until the next attempt.
         Duration wait{};
         bool is_guessing = false; ///< refused because of this user's failures
     };
@@ -44,12 +44,13 @@ public:
     /// Decides on an attempt, and counts it if it is admitted: attempts at the same time count.
     Verdict admit(const std::string &user, const std::string &address, SteadyTime now);
 
-    /// The user has logged in there, as this verdict allowed: what was counted counts no longer.
+    /// The user has logged in there, by this admission: the attempts that were counted count no
+    /// longer.
     void succeeded(const std::string &user, const std::string &address, const Verdict &verdict,
                    SteadyTime now);
 
 private:
-    /// When the next attempt of something would be on time.
+    /// The earliest time of the next attempt, by user or address.
     using Turns = std::map<std::string, SteadyTime>;
     struct Failure {
         SteadyTime at;

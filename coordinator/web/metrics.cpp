@@ -98,8 +98,8 @@ std::string number(std::optional<double> value) {
     return value ? fmt::format("{:.6g}", *value) : "null";
 }
 
-/// What happened between two readings of a counter. One that fell began anew, on another server:
-/// unknown.
+/// The difference between two readings of a counter. It is unknown when the counter fell, as on
+/// another server.
 std::optional<double> change(std::optional<double> before, std::optional<double> after) {
     return before && after && *after >= *before ? std::optional(*after - *before) : std::nullopt;
 }

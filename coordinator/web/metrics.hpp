@@ -1,5 +1,5 @@
 // Metrics as samples: Prometheus' text format, version 0.0.4, and the last hour of a database for
-// the page's charts, in the daemon's memory. Pure: what was read and when are arguments.
+// the page's charts, in the daemon's memory. Pure: readings and instants are arguments.
 #pragma once
 
 #include "base/time.hpp"
@@ -19,7 +19,7 @@ struct Sample {
     double value = 0;
 };
 
-/// The description of a metric: `type` is counter or gauge, `help` a sentence for people.
+/// The description of a metric: `type` is counter or gauge, `help` a sentence.
 struct MetricDescription {
     std::string type;
     std::string help;
@@ -38,7 +38,7 @@ inline constexpr const char *exposition_content_type = "text/plain; version=0.0.
 /// A number that Prometheus parses: 17 digits at most, NaN, +Inf, -Inf.
 [[nodiscard]] std::string format_value(double value);
 
-/// Points half a minute apart. Counters become rates: what happened between two points.
+/// Points half a minute apart. Counters become rates: the difference between two points.
 class History {
 public:
     static constexpr Duration period = std::chrono::seconds(30);

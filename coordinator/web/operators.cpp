@@ -170,7 +170,7 @@ Operators read_operators(const std::string &file) {
         complain("is larger than a megabyte");
     Operators operators = parse_operators(text, file);
     if (operators.empty())
-        complain("names nobody");
+        complain("has no operators");
     return operators;
 }
 

@@ -23,7 +23,7 @@ namespace stacksaga::coordinator {
 /// Names with hashes as crypt(3) makes them.
 using Operators = std::map<std::string, std::string, std::less<>>;
 
-/// What is wrong with a file; what() begins with its name, and the line where there is one.
+/// A mistake in a file; what() begins with its name, and the line where there is one.
 struct OperatorsError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -44,14 +44,15 @@ struct OperatorsError : std::runtime_error {
 [[nodiscard]] bool is_password(const std::string &password, const std::string &hash);
 
 /// The hash to check a password of this user against. For an unknown user it is one of the others',
-/// the same each time: whatever parameters the hashes have, the work does not tell who is known.
+/// the same each time: whatever parameters the hashes have, the time of the check does not reveal
+/// which users exist.
 [[nodiscard]] const std::string &hash_to_check(const Operators &operators, const std::string &user);
 
 /// Whether a name can be an operator's: 1 to 63 bytes, without control characters and colons.
 [[nodiscard]] bool is_operator_name(std::string_view name);
 
 struct Session {
-    std::string id; ///< in the cookie; nobody can guess it
+    std::string id; ///< in the cookie; it cannot be guessed
     std::string csrf_token;
     std::string user;
     SteadyTime began;

@@ -71,7 +71,7 @@ StatusReader::StatusReader(const asio::any_io_executor &executor, const std::str
 template <class Value, class Ask>
 asio::awaitable<Value> StatusReader::keep(SharedConnection &connection, Kept<Value> &kept,
                                           Ask ask) {
-    // A failure is only for those who waited for it: the next one asks again.
+    // A failure is shared only by the requests that waited for it: the next one asks again.
     const SteadyTime asked = std::chrono::steady_clock::now();
     const auto is_known = [&kept, asked] {
         return kept.failure ? kept.at >= asked
@@ -79,7 +79,7 @@ asio::awaitable<Value> StatusReader::keep(SharedConnection &connection, Kept<Val
     };
     if (!is_known()) {
         const auto turn = co_await connection.take_turn();
-        if (!is_known()) { // the query before may have asked the same
+        if (!is_known()) { // the previous query may have asked the same
             kept.value.reset();
             kept.failure.reset();
             try {
@@ -199,7 +199,7 @@ asio::awaitable<std::optional<std::string>> ViewReader::read(const char *sql,
     if (const KeptBody *kept = fresh(question))
         co_return kept->body;
     const auto turn = co_await connection_.take_turn();
-    if (const KeptBody *kept = fresh(question)) // the query before may have read the same
+    if (const KeptBody *kept = fresh(question)) // the previous query may have read the same
         co_return kept->body;
     const SteadyTime asked = std::chrono::steady_clock::now();
     const Rows rows = co_await connection_.query(sql, parameters);

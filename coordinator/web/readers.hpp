@@ -18,9 +18,9 @@ namespace stacksaga::coordinator {
 /// Lifecycle: constructed, queried at any time, close() at the end. A query connects if there is no
 /// connection. Any number of queries may run concurrently on the executor's thread. Probes have a
 /// connection, status and metrics another, and timelines a third; the database gets one query at a
-/// time on each. An answer that is the same for everybody, or the failure to give one, is kept for
-/// a second, and all who ask meanwhile wait for it, however many. Timelines, which anybody may ask
-/// for, have a bound: more than `timelines_max` at a time are refused. A failure is thrown as
+/// time on each. An answer that is the same for every viewer, or the failure to get one, is kept
+/// for a second, and all requests of that time share it. Timelines, which any viewer may request,
+/// have a bound: more than `timelines_max` at a time are refused. A failure is thrown as
 /// StoreError.
 class StatusReader {
 public:
@@ -35,7 +35,7 @@ public:
     /// stacksaga.status(), as JSON.
     asio::awaitable<std::string> status();
 
-    /// Lines about the rings for people: nodes by state, epoch, and how much is owned.
+    /// One line for each ring: nodes by state, epoch, and the owned share.
     asio::awaitable<std::string> rings();
 
     /// stacksaga.metrics().
@@ -48,7 +48,7 @@ public:
     /// stacksaga.saga_timeline(); nothing when there is no such saga. `saga_id` is a uuid.
     asio::awaitable<std::vector<std::string>> timeline(const std::string &saga_id);
 
-    /// Closes the reader for good: running and waiting queries end with a StoreError.
+    /// Closes the reader permanently: running and waiting queries end with a StoreError.
     void close() noexcept {
         probe_connection_.close();
         connection_.close();
@@ -89,7 +89,7 @@ public:
     /// The JSON that a query of one row and column returns; nothing for NULL or no row.
     asio::awaitable<std::optional<std::string>> read(const char *sql, Parameters parameters);
 
-    /// Keeps no answer any longer: something was done.
+    /// Forgets the kept answers, after an action.
     void forget() noexcept { kept_.clear(); }
 
     void close() noexcept { connection_.close(); }

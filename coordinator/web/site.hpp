@@ -28,7 +28,7 @@ namespace stacksaga::coordinator {
 /// |---|---|
 /// | /livez | 200 while the loop turns |
 /// | /readyz | 200 when each database answers and has the extension, else 503 and the reasons |
-/// | /health | both, and the rings, for people |
+/// | /health | both, and the rings, as text |
 /// | /metrics | Prometheus' text format; of several databases, each with a label |
 /// | /status | stacksaga.status(); of several databases, a list |
 /// | /saga/ID | the timeline of a saga, one line for each event |
@@ -52,7 +52,7 @@ public:
 
 private:
     struct Served {
-        std::string name; ///< as database_names() has it
+        std::string name; ///< from database_names()
         std::unique_ptr<StatusReader> reader;
     };
     using Databases = std::vector<Served *>;
