@@ -58,9 +58,14 @@ def problems():
         if kind in ("regress", "isolation"):
             for name in sorted(names - named):
                 yield f"no room names the {kind} test {name}"
-    for file in sorted(pathlib.Path("extension").glob("**/*.[ch]pp")):
+    folders = pathlib.Path("extension"), pathlib.Path("coordinator")
+    sources = [file for folder in folders for file in folder.glob("**/*.[ch]pp")]
+    page = list(pathlib.Path("coordinator/page").iterdir())  # all of it becomes a part of the daemon
+    for file in sorted(sources + page):
         room = next(folder for folder in file.parents if (folder / "README.md").exists())
-        if not re.search(rf"`{file.stem}(\.[ch]pp)?`", (room / "README.md").read_text()):
+        if file in page:
+            room = pathlib.Path("coordinator/web")
+        if not re.search(rf"`{file.stem}(\.[a-z]+)?`", (room / "README.md").read_text()):
             yield f"{room}/README.md does not name {file}"
 
 
