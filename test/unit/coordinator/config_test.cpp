@@ -75,7 +75,7 @@ TEST(Config, AMasterServesSeveralDatabases) {
     EXPECT_FALSE(parse({"master", "-d", "one", "two"}).config);
 }
 
-TEST(Config, WhatActsIsNotRepeated) {
+TEST(Config, ActionsAreNotWatched) {
     EXPECT_TRUE(parse({"status", "--watch"}).config);
     for (const char *command : {"retry", "cancel", "suspend", "resume"}) {
         EXPECT_TRUE(parse({command, "--name", "order", "--reason", "why"}).config) << command;
@@ -107,6 +107,13 @@ TEST(Config, TakesTheEnvironmentAndLetsFlagsWin) {
     EXPECT_EQ(parsed.config->conninfo, "shop");
     EXPECT_EQ(parsed.config->rings, (std::vector<RingName>{{"default", "a"}, {"default", "b"}}));
     EXPECT_EQ(parsed.config->log_level, LogLevel::error);
+}
+
+TEST(Config, ReadsHttpAddresses) {
+    EXPECT_EQ(parse_http_address("127.0.0.1:9187")->port, 9187);
+    EXPECT_EQ(parse_http_address("[::1]:80")->host, "::1");
+    for (const char *bad : {"", "localhost", ":80", "h:", "h:x", "h:65536", "h:80x"})
+        EXPECT_FALSE(parse_http_address(bad)) << bad;
 }
 
 TEST(Config, PairsRegionsAndClusters) {
@@ -213,7 +220,7 @@ TEST(Config, ABadFlagOrVariableIsNotAMistakeOfTheFile) {
     EXPECT_TRUE(variable.error.starts_with("--http: must be HOST:PORT")) << variable.error;
 }
 
-TEST(Config, TakesWhatNoFlagOrVariableGivesFromTheFile) {
+TEST(Config, TakesTheFileAfterFlagsAndVariables) {
     const SettingsFileOfTest file("[master]\nregion = [\"eu\", \"us\"]\nhttp = \"\"\n"
                                   "name = \"file\"\nlog-level = \"warn\"\nonce = true\n"
                                   "hide-payloads = false\n[agent]\nname = \"a\"\n");

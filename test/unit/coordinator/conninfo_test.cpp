@@ -6,7 +6,7 @@
 namespace stacksaga::coordinator {
 namespace {
 
-TEST(ConninfoComplaint, ReportsWhatLibpqCannotParse) {
+TEST(ConninfoComplaint, ReportsStringsThatLibpqCannotParse) {
     EXPECT_FALSE(conninfo_complaint(""));
     EXPECT_FALSE(conninfo_complaint("shop"));
     EXPECT_FALSE(conninfo_complaint("host=db dbname=shop"));
@@ -24,7 +24,7 @@ TEST(DatabaseLabel, NamesTheDatabaseWithoutItsPassword) {
     EXPECT_EQ(database_label("service=shop"), "shop");
 }
 
-TEST(ConninfoComplaint, RefusesWhatWouldBeShownAsAName) {
+TEST(ConninfoComplaint, RefusesStringsThatWouldBeShownAsAName) {
     for (const char *conninfo :
          {"POSTGRESQL://me:secret@db/shop", "dbname='postgres://me:secret@db/shop'",
           "host=db dbname='dbname=shop password=secret'"}) {

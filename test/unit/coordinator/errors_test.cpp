@@ -1,4 +1,6 @@
-// The class of each error: retried, concerning one ring, or ending the daemon with an exit code.
+// The class of each error: retried, concerning one ring, or ending the daemon with an exit code;
+// and the versions of the extension that a daemon works with.
+#include "db/shared_connection.hpp"
 #include "db/store_error.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +10,7 @@
 namespace stacksaga::coordinator {
 namespace {
 
-TEST(Errors, AreClassifiedByWhatHelps) {
+TEST(Errors, AreClassifiedByTheRemedy) {
     const std::vector<std::pair<std::string_view, ErrorClass>> cases{
         {"", ErrorClass::reconnect},              // the connection broke
         {"08006", ErrorClass::reconnect},         // connection_failure
@@ -58,6 +60,22 @@ TEST(Errors, AreLoggedWithoutEmptyFields) {
     EXPECT_EQ(keys({ErrorClass::reconnect, "lost"}), "class=reconnect error=lost ");
     EXPECT_EQ(keys({ErrorClass::refused, "no", "SG416", "the row", "do this"}),
               "class=refused error=no sqlstate=SG416 detail=the row hint=do this ");
+}
+
+TEST(Version, FitsWhenItIsNotOlderAndOfTheSameMajor) {
+    EXPECT_TRUE(version_fits("1.0", "1.0"));
+    EXPECT_TRUE(version_fits("1.10", "1.9"));
+    EXPECT_TRUE(version_fits("1.2.3", "1.2"));
+    EXPECT_FALSE(version_fits("1.9", "1.10"));
+    EXPECT_FALSE(version_fits("0.9", "1.0"));
+    EXPECT_FALSE(version_fits("2.0", "1.0"));
+}
+
+TEST(Version, FitsNothingThatIsNone) {
+    for (const char *text : {"", "1", "1.", "x.y", ".1", "99999999999.0", "1.x"}) {
+        EXPECT_FALSE(version_fits(text, "1.0")) << text;
+        EXPECT_FALSE(version_fits("1.0", text)) << text;
+    }
 }
 
 } // namespace

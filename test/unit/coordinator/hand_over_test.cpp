@@ -93,7 +93,7 @@ std::string granted(const std::optional<Proposal> &proposal, const Slot &slot) {
     return {};
 }
 
-TEST(HandOver, GivesTheSlotsOfALeaverToWhomTheNextWindowWould) {
+TEST(HandOver, GivesTheSlotsOfALeaverToTheNextWindowsOwners) {
     Random random(1);
     for (int round = 0; round < rounds; ++round) {
         const Ring ring = draw(random, 0);
@@ -115,7 +115,7 @@ TEST(HandOver, GivesTheSlotsOfALeaverToWhomTheNextWindowWould) {
     }
 }
 
-TEST(HandOver, GivesTheSlotsOfAnAgentsWorkerToWhomItsAgentWould) {
+TEST(HandOver, GivesTheSlotsOfAnAgentsWorkerToTheAgentsChoice) {
     Random random(2);
     for (int round = 0; round < rounds; ++round) {
         const Ring ring = draw(random, 3);

@@ -42,7 +42,7 @@ TEST(HttpReader, DoesNotTakeTwoHosts) {
     EXPECT_EQ(reader.take()->host, "");
 }
 
-TEST(HttpReader, RefusesWhatIsNoRequestOrTooLarge) {
+TEST(HttpReader, RefusesMalformedAndLargeRequests) {
     const std::string many(9000, 'x');
     std::string fields;
     for (int i = 0; i < 65; ++i)

@@ -43,7 +43,7 @@ TEST(Log, KeepsLibpqsManyLinesInOne) {
               R"({"ts":"2026-01-31T12:00:00.007Z","level":"warn","msg":)" + escaped + "}");
 }
 
-TEST(Log, EscapesWhatEndsOrFakesAValue) {
+TEST(Log, EscapesCharactersThatEndOrFakeAValue) {
     const std::vector<std::pair<std::string, std::string>> cases{
         {"", "\"\""},
         {"a=b", "\"a=b\""},
@@ -70,7 +70,7 @@ TEST(Log, ReplacesBytesThatAreNotUtf8) {
     }
 }
 
-TEST(Log, DropsWhatIsBelowItsLevel) {
+TEST(Log, DropsEventsBelowItsLevel) {
     std::vector<std::string> lines;
     Log log(LogFormat::logfmt, LogLevel::warn,
             [&](std::string_view line) { lines.emplace_back(line); });

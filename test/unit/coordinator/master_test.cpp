@@ -243,7 +243,7 @@ TEST_F(MasterTest, TwoMastersPublishEachWindowOnce) {
 
 // ---------------------------------------------------------------------------- --once
 
-TEST_F(MasterTest, OncePublishesTheNextWindowWhateverItsLead) {
+TEST_F(MasterTest, OncePublishesTheNextWindowBeforeItsLead) {
     FakeDaemon once(database, clock, settings(true));
     EXPECT_FALSE(once.run());
     ASSERT_EQ(database.ring().windows.size(), 1U);

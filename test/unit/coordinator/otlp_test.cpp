@@ -12,7 +12,7 @@ TEST(TracesUrl, IsBelowTheEndpoint) {
     EXPECT_EQ(traces_url("https://example.com/v1/traces"), "https://example.com/v1/traces");
 }
 
-TEST(PostResult, SaysWhatMayBeRepeated) {
+TEST(PostResult, KnowsWhichRequestsMayBeRepeated) {
     for (const int status : {0, 429, 502, 503, 504})
         EXPECT_TRUE((PostResult{status, {}}).may_be_repeated()) << status;
     for (const int status : {200, 202, 301, 400, 401, 404, 413, 500})
@@ -31,7 +31,7 @@ TEST(ExportWindow, BeginsAMinuteBack) {
     EXPECT_FALSE(start.has_given_up);
 }
 
-TEST(ExportWindow, RemembersWhatTheNextLookFindsAgain) {
+TEST(ExportWindow, RemembersSagasThatTheNextRoundFindsAgain) {
     ExportWindow window;
     const FinishedSaga early{begun - minute / 2, "a"}, late{begun, "b"};
     window.begin(begun);

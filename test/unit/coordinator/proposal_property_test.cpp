@@ -150,7 +150,7 @@ std::int32_t moved(const Ring &before, const Ring &after) {
     return count;
 }
 
-TEST(WindowsWithAgents, TileTheRingWhateverStateNodesAreIn) {
+TEST(WindowsWithAgents, TileTheRingInEveryStateOfNodes) {
     Draw draw(1);
     for (int round = 0; round < rounds; ++round) {
         const Ring ring = draw.ring(true);

@@ -147,7 +147,7 @@ TEST(ProposeWithAgents, ContiguousPartsStayWhereTheyAreWhenAnAgentIsLost) {
     EXPECT_EQ(propose(Instant{}, Strategy::contiguous, nodes, slots)->moved, 0);
 }
 
-TEST(ProposeWithAgents, WhatAWorkerOwnsIsItsAgents) {
+TEST(ProposeWithAgents, AWorkersSlotsAreItsAgents) {
     const std::vector<Node> nodes{agent("a"), agent("b"), worker("a1", "a"), worker("b1", "b")};
     auto slots = slots_of_ring();
     for (Slot &slot : slots)

@@ -1,4 +1,4 @@
-// Notifications to a supervisor, and the interval of the watchdog.
+// Notifications to a supervisor, the interval of the watchdog, and pauses between attempts.
 #include "base/service.hpp"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,8 @@
 
 namespace stacksaga::coordinator {
 namespace {
+
+using namespace std::chrono_literals;
 
 TEST(Notifier, NotifiesAnAbstractSocket) {
     const std::string name = "stacksaga-notify-test-" + std::to_string(::getpid());
@@ -48,10 +50,31 @@ TEST(Watchdog, IsNotifiedTwiceInItsTimeAndOnlyByItsProcess) {
     EXPECT_FALSE(watchdog_period("30000000", "1"));
 }
 
-TEST(Reload, NamesWhatNeedsARestart) {
+TEST(Reload, NamesSettingsThatNeedARestart) {
     EXPECT_EQ(changed_settings("a = \"1\"  # file\nb = \"2\"  # flag\nlog-level = \"info\"\n",
                                "a = \"3\"  # file\nb = \"2\"  # flag\nlog-level = \"warn\"\n"),
               "a");
+}
+
+TEST(Backoff, DoublesToItsCapWithJitter) {
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+        Backoff backoff(100ms, 5s, seed);
+        Duration step = 100ms;
+        for (int i = 0; i < 20; ++i) {
+            const Duration wait = backoff.next();
+            EXPECT_GE(wait, step / 2);
+            EXPECT_LE(wait, step);
+            step = std::min<Duration>(step * 2, 5s);
+        }
+        backoff.reset();
+        EXPECT_LE(backoff.next(), 100ms);
+    }
+}
+
+TEST(Backoff, DiffersBetweenDaemons) {
+    Backoff one(100ms, 5s, 1);
+    Backoff other(100ms, 5s, 2);
+    EXPECT_NE(one.next(), other.next());
 }
 
 } // namespace

@@ -1,8 +1,11 @@
-// The last hour of the page's charts: rates from counters, gaps where nothing is known.
-#include "cli/output.hpp"
+// Metrics: Prometheus' text format, and the last hour of the page's charts: rates from counters,
+// gaps where nothing is known.
 #include "web/metrics.hpp"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
 
 namespace stacksaga::coordinator {
 namespace {
@@ -27,7 +30,7 @@ TEST(History, TurnsCountersIntoRates) {
     EXPECT_TRUE(has(history.json(), "\"completed\": []"));
     history.add(finished(10, 0), {}, at(0));
     history.add(finished(14, 1), {{"payments", {7, 2}}}, at(30));
-    history.add(finished(3, 1), {}, at(60)); // another server: its counters began anew
+    history.add(finished(3, 1), {}, at(60)); // another server: its counters started again
     history.add(finished(5, 2), {{"payments", {8, 0}}}, at(90));
     const std::string json = history.json();
     EXPECT_TRUE(has(json, "\"at\": [30, 60, 90]")) << json;
@@ -63,17 +66,24 @@ TEST(History, KeepsAnHour) {
     EXPECT_TRUE(has(json, R"("a \"queue\"")"));
 }
 
-TEST(EscapeControls, LeavesNothingThatATerminalObeys) {
-    EXPECT_EQ(escape_controls("plain ä €"), "plain ä €");
-    EXPECT_EQ(escape_controls("a\nb\tc"), "a\\nb\\tc");
-    EXPECT_EQ(escape_controls("a\u202Eb\u200Bc\u2028\U000E0041"),
-              "a\\u202eb\\u200bc\\u2028\\U000e0041");
-    EXPECT_EQ(escape_controls("\033[2J\r\x7f"), "\\x1b[2J\\x0d\\x7f");
-    EXPECT_EQ(escape_controls("\xc2\x9b"
-                              "31m"),
-              "\\x9b31m");
-    EXPECT_EQ(escape_controls(std::string_view("\0x", 2)), "\\x00x");
-    EXPECT_EQ(format_table({"n"}, {{"a\nb"}}), "n\n----\na\\nb\n");
+TEST(Exposition, GroupsSamplesByNameAndEscapesLabels) {
+    EXPECT_EQ(format_exposition({{"b_total", {{"x", "1"}}, 2},
+                                 {"a", {}, 0.5},
+                                 {"b_total", {{"x", "a\"b\\c\nd"}, {"y", "é"}}, 3}},
+                                {{"a", {"gauge", "says \"a\\b\"\nand more"}}}),
+              "# HELP a says \"a\\\\b\"\\nand more\n"
+              "# TYPE a gauge\n"
+              "a 0.5\n"
+              "# TYPE b_total counter\n"
+              "b_total{x=\"1\"} 2\n"
+              "b_total{x=\"a\\\"b\\\\c\\nd\",y=\"é\"} 3\n");
+}
+
+TEST(Exposition, WritesNumbersAsPrometheusReadsThem) {
+    EXPECT_EQ(format_value(std::numeric_limits<double>::quiet_NaN()), "NaN");
+    EXPECT_EQ(format_value(std::numeric_limits<double>::infinity()), "+Inf");
+    EXPECT_EQ(format_value(-std::numeric_limits<double>::infinity()), "-Inf");
+    EXPECT_EQ(format_value(0.1), "0.1");
 }
 
 } // namespace
