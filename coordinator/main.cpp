@@ -253,59 +253,67 @@ int run_agent(const Config &config, Log &log, const Service::ReadConfig &read_ag
     return conclude(log, failure, service.stop_signal());
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-    // Writing to a log pipe or a server that closed must be an error, not the end of the process.
-    std::signal(SIGPIPE, SIG_IGN);
+/// Runs a role of the daemon until it ends.
+int run_role(const CommandConfig &config, const Service::ReadConfig &read_again) {
+    Log log(config.log_format, config.log_level, write_to_stderr);
     try {
-        const CommandLine command_line = parse_command_line(argc, argv, default_publisher());
-        std::fputs(command_line.error.c_str(), stderr);
-        print_out(command_line.output);
-        if (!command_line.config)
-            return command_line.exit_code;
-        const CommandConfig &config = *command_line.config;
-        Connection::trust_poolers(config.session_pooler);
-        for (const std::string &conninfo : config.databases) {
-            const auto complaint = conninfo_complaint(conninfo);
-            if (!complaint)
-                continue;
+        return config.command == Command::agent ? run_agent(config, log, read_again)
+                                                : run_master(config, log, read_again);
+    } catch (const OperatorsError &error) {
+        log.error("stopping", {{"error", error.what()}, {"exit_code", exit_code::bad_config}});
+        return exit_code::bad_config;
+    } catch (const std::exception &error) {
+        log.error(
+            "stopping",
+            {{"class", "fatal"}, {"error", error.what()}, {"exit_code", exit_code::internal}});
+    }
+    return exit_code::internal;
+}
+
+/// Runs the command of a command line.
+int run(int argc, const char *const *argv) {
+    const CommandLine command_line = parse_command_line(argc, argv, default_publisher());
+    std::fputs(command_line.error.c_str(), stderr);
+    print_out(command_line.output);
+    if (!command_line.config)
+        return command_line.exit_code;
+    const CommandConfig &config = *command_line.config;
+    Connection::trust_poolers(config.session_pooler);
+    for (const std::string &conninfo : config.databases)
+        if (const auto complaint = conninfo_complaint(conninfo)) {
             std::fputs(
                 fmt::format("--dbname: {}\nRun with --help for more information.\n", *complaint)
                     .c_str(),
                 stderr);
             return exit_code::usage;
         }
-        if (config.print_only) {
-            print_out(config.printed);
-            return exit_code::ok;
-        }
-        if (config.command == Command::completion)
-            return run_completion(config);
-        if (config.command == Command::hash_password)
-            return run_hash_password(config);
-        if (config.command != Command::master && config.command != Command::agent) {
-            std::signal(SIGPIPE, SIG_DFL); // like any command whose output pipe closes
-            return run_reading_command(config);
-        }
-        const auto read_again = [&]() -> Config {
-            const CommandLine line = parse_command_line(argc, argv, config.publisher);
-            if (!line.config)
-                throw std::runtime_error(line.error);
-            return *line.config;
-        };
-        Log log(config.log_format, config.log_level, write_to_stderr);
-        try {
-            return config.command == Command::agent ? run_agent(config, log, read_again)
-                                                    : run_master(config, log, read_again);
-        } catch (const OperatorsError &error) {
-            log.error("stopping", {{"error", error.what()}, {"exit_code", exit_code::bad_config}});
-            return exit_code::bad_config;
-        } catch (const std::exception &error) {
-            log.error(
-                "stopping",
-                {{"class", "fatal"}, {"error", error.what()}, {"exit_code", exit_code::internal}});
-        }
+    if (config.print_only) {
+        print_out(config.printed);
+        return exit_code::ok;
+    }
+    if (config.command == Command::completion)
+        return run_completion(config);
+    if (config.command == Command::hash_password)
+        return run_hash_password(config);
+    if (config.command != Command::master && config.command != Command::agent) {
+        std::signal(SIGPIPE, SIG_DFL); // like any command whose output pipe closes
+        return run_reading_command(config);
+    }
+    return run_role(config, [&]() -> Config {
+        const CommandLine line = parse_command_line(argc, argv, config.publisher);
+        if (!line.config)
+            throw std::runtime_error(line.error);
+        return *line.config;
+    });
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    // Writing to a log pipe or a server that closed must be an error, not the end of the process.
+    std::signal(SIGPIPE, SIG_IGN);
+    try {
+        return run(argc, argv);
     } catch (const std::exception &error) {
         std::fputs(fmt::format("stacksaga-coordinator: {}\n", error.what()).c_str(), stderr);
     }

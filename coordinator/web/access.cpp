@@ -67,6 +67,25 @@ std::optional<std::string> session_id(const HttpRequest &request) {
     return cookie(request.header("cookie"), cookie_name);
 }
 
+/// User and password of a login's form.
+std::optional<std::pair<std::string, std::string>> credentials_of(const HttpRequest &request) {
+    const auto form = parse_form(request.body);
+    if (!request.header("content-type").starts_with("application/x-www-form-urlencoded") || !form ||
+        !form->contains("user") || !form->contains("password"))
+        return std::nullopt;
+    return std::pair(form->at("user"), form->at("password"));
+}
+
+HttpResponse refused_login(const LoginLimits::Verdict &verdict) {
+    const auto seconds =
+        verdict.is_admitted ? 1 : std::chrono::ceil<std::chrono::seconds>(verdict.wait).count();
+    HttpResponse refused = json_error(
+        429, verdict.is_guessing ? "too many attempts failed" : "too many log in at once",
+        fmt::format("Try again in {} s.", seconds));
+    refused.headers.emplace_back("Retry-After", std::to_string(seconds));
+    return refused;
+}
+
 } // namespace
 
 HttpResponse json_error(int status, std::string_view error, std::string_view hint) {
@@ -192,7 +211,15 @@ std::optional<HttpResponse> Access::origin_objection(const HttpRequest &request)
 }
 
 asio::awaitable<bool> Access::check_password(std::string password, std::string hash) {
-    // A coroutine on the other thread; this one goes on in its own when that has ended.
+    struct Place {
+        explicit Place(int &taken) : taken_(++taken) {}
+        Place(const Place &) = delete;
+        Place &operator=(const Place &) = delete;
+        ~Place() { --taken_; }
+        int &taken_;
+    };
+    const Place place(checking_);
+    // A coroutine on the other thread; this one resumes in its own thread when that has ended.
     auto check = [](std::string p, std::string h) -> asio::awaitable<bool> {
         co_return is_password(p, h);
     };
@@ -207,12 +234,10 @@ asio::awaitable<HttpResponse> Access::login(HttpRequest request) {
                              "The daemon was started without --operators-file.");
     if (auto objection = origin_objection(request))
         co_return std::move(*objection);
-    const auto form = parse_form(request.body);
-    if (!request.header("content-type").starts_with("application/x-www-form-urlencoded") || !form ||
-        !form->contains("user") || !form->contains("password"))
+    const auto given = credentials_of(request);
+    if (!given)
         co_return json_error(400, "expected a form with user and password");
-    const std::string user = form->at("user");
-    const std::string password = form->at("password");
+    const auto &[user, password] = *given;
     if (!is_operator_name(user) || password.size() > password_bytes_max)
         co_return json_error(401, "user or password is wrong");
     const std::string address = client_address(request);
@@ -221,26 +246,12 @@ asio::awaitable<HttpResponse> Access::login(HttpRequest request) {
         co_await wait(verdict.wait);
     const int places = verdict.has_reserve ? checking_max : checking_max - checking_reserve;
     if (!verdict.is_admitted || checking_ >= places) {
-        const auto seconds =
-            verdict.is_admitted ? 1 : std::chrono::ceil<std::chrono::seconds>(verdict.wait).count();
         log_.warn("login refused", {{"user", user}, {"address", address}});
-        HttpResponse refused = json_error(
-            429, verdict.is_guessing ? "too many attempts failed" : "too many log in at once",
-            fmt::format("Try again in {} s.", seconds));
-        refused.headers.emplace_back("Retry-After", std::to_string(seconds));
-        co_return refused;
+        co_return refused_login(verdict);
     }
     const bool is_known = operators_.contains(user);
     const std::string hash = hash_to_check(operators_, user);
-    ++checking_;
-    bool is_right = false;
-    try {
-        is_right = co_await check_password(password, hash);
-    } catch (...) {
-        --checking_;
-        throw;
-    }
-    --checking_;
+    const bool is_right = co_await check_password(password, hash);
     // The file may have been read again during the check.
     const auto still = operators_.find(user);
     if (!is_right || !is_known || still == operators_.end() || still->second != hash) {
