@@ -106,6 +106,8 @@ asio::awaitable<void> Agent::turn() {
         state.last_window && *state.last_window <= furthest ? *state.last_window : open;
     if (settled_ && *settled_ > furthest)
         settled_.reset();
+    // Each window from the first that is not settled to the latest published one. The present one
+    // counts even if no master published it: workers may have come or gone.
     Instant window_start = settled_ ? std::max(open, *settled_ + state.window_length) : open;
     for (; !draining_ && window_start <= std::max(open, latest);
          window_start += state.window_length)

@@ -152,6 +152,7 @@ asio::awaitable<RingState> Master::read_state(ServedRing &ring) {
     const SteadyTime sent = clock_.now();
     const RingState state = co_await store_.ring_state(ring.name);
     const SteadyTime received = clock_.now();
+    // The reading is as old as the round trip at most, so a smaller distance is not a jump.
     const auto moved = ring.database_clock.observe(sent, received, state.database_time);
     if (moved && std::chrono::abs(*moved) > clock_tolerance + (received - sent))
         log_.warn("the database clock moved", {{"ring", ring.name.text()},
@@ -185,6 +186,9 @@ asio::awaitable<void> Master::serve(ServedRing &ring) {
 asio::awaitable<void> Master::publish(ServedRing &ring, const RingState &state,
                                       Instant window_start) {
     const SteadyTime begun = clock_.now();
+    // Two statements see two snapshots, which is harmless: an owner that came after the first one
+    // loses its slots at this window and gets slots at the next; a node that left after it gets
+    // slots that it never takes over.
     const std::vector<Node> nodes = co_await store_.nodes(ring.name);
     const std::vector<Slot> slots = co_await store_.slots(ring.name);
     if (slots.size() != static_cast<std::size_t>(state.slots))
@@ -205,6 +209,8 @@ asio::awaitable<void> Master::publish(ServedRing &ring, const RingState &state,
         co_return;
     }
 
+    // Without an epoch the window exists already: either way this turn has settled it. An error
+    // leaves it open, so the next turn reads whether the publication was committed.
     const auto epoch = co_await store_.publish_window(ring.name, *proposal, settings_.publisher);
     ring.settled = window_start;
     const SteadyTime done = clock_.now();
