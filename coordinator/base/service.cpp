@@ -193,7 +193,7 @@ void Service::reload() {
             log_.warn("changed settings need a restart", {{"settings", changed}});
         log_.info("reloaded", {{"log_level", name_of(read.log_level)}});
     } catch (const std::runtime_error &error) {
-        log_.error("reload failed, the settings stay as they were", {{"error", error.what()}});
+        log_.error("reload failed, the settings are unchanged", {{"error", error.what()}});
     }
     if (hooks_.reload)
         hooks_.reload();

@@ -125,7 +125,7 @@ void Access::reload() {
         operators_ = std::move(read);
         log_.info("operators read", {{"operators", static_cast<std::int64_t>(operators_.size())}});
     } catch (const OperatorsError &error) {
-        log_.error("the operators stay as they were", {{"error", error.what()}});
+        log_.error("reload failed, the operators are unchanged", {{"error", error.what()}});
     }
 }
 
