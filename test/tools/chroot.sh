@@ -1,7 +1,5 @@
 # Root folders of Debian's and Ubuntu's suites, and commands inside them; sourced after lib.sh. Wants root and debootstrap.
 
-mirror=http://deb.debian.org/debian
-ubuntu_mirror=http://archive.ubuntu.com/ubuntu
 ubuntu_keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg
 chroots=${STACKSAGA_CHROOTS:-/var/cache/stacksaga}
 
@@ -9,6 +7,16 @@ need_chroots() {
     [ "$(id -u)" = 0 ] || fail "only root can enter another root folder: use sudo"
     command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get install debootstrap"
     mkdir -p "$chroots"
+}
+
+# mirror_of DISTRIBUTION: where this machine's sources of packages have Debian or Ubuntu from; other suites of it
+# are taken from there as well. $STACKSAGA_MIRROR is the address where the machine has no such source.
+mirror_of() {
+    local address
+    address=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' | sed -n "s/^$1 //p" | head -n 1)
+    address=${address:-${STACKSAGA_MIRROR:-}}
+    [ -n "$address" ] || fail "this machine has no source of $1's packages: say one with STACKSAGA_MIRROR=ADDRESS"
+    printf '%s\n' "${address%/}"
 }
 
 # The suites of Ubuntu that have a PostgreSQL which no suite of Debian has: 14 and 16.
@@ -21,14 +29,15 @@ need_ubuntu_keyring() {
 # unpack_suite SUITE ROOT PACKAGES: what is there stays. A suite that this machine's debootstrap does not know
 # yet is made as sid is, or as all of Ubuntu's are.
 unpack_suite() {
-    local suite=$1 root=$2 packages=$3 from=$mirror script=sid options=()
+    local suite=$1 root=$2 packages=$3 from script=sid options=()
     [ ! -e "$root" ] || return 0
     if is_ubuntu "$suite"; then
         need_ubuntu_keyring
-        from=$ubuntu_mirror script=gutsy options=(--keyring="$ubuntu_keyring" --components=main,universe)
+        script=gutsy options=(--keyring="$ubuntu_keyring" --components=main,universe)
     elif [ -e "/usr/share/debootstrap/scripts/$suite" ]; then
         script=$suite
     fi
+    from=$(mirror_of "$(is_ubuntu "$suite" && say Ubuntu || say Debian)")
     say "$suite is unpacked into $root"
     rm -rf "$root.new"
     debootstrap --variant=minbase --include="$packages" "${options[@]}" "$suite" "$root.new" "$from" "$script" \
