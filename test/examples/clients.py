@@ -330,6 +330,7 @@ Client().work('payments', lambda db, step: step['deadline'] if step['direction']
         self.assertIsNone(program.poll())
 
 
+@unittest.skipUnless(shutil.which('npm'), 'needs nodejs and npm')
 class JavaScript(Programs, unittest.TestCase):
     command, environment = ('node', 'example.js'), {}
 

@@ -205,6 +205,7 @@ def has_module(name):
     return subprocess.run(('/usr/bin/python3', '-c', f'import {name}'), capture_output=True).returncode == 0
 
 
+needs_node = unittest.skipUnless(shutil.which('npm'), 'needs nodejs and npm')
 needs_java = unittest.skipUnless(shutil.which('javac') and JDBC.exists(), 'needs javac and libpostgresql-jdbc-java')
 needs_go = unittest.skipUnless(shutil.which('go') and PGX.exists(), 'needs golang-go and golang-github-jackc-pgx-v4-dev')
 
@@ -243,10 +244,12 @@ class Drivers(unittest.TestCase):
         path, shown = self.program_of('psycopg2', 'page.py')
         self.assertEqual(self.run_python(path), shown)
 
+    @needs_node
     def test_node_pg(self):
         path, shown = self.program_of('node-pg', 'page.js', JAVASCRIPT)
         self.assertEqual(self.run_javascript(path), shown)
 
+    @needs_node
     def test_postgres_js(self):
         path, shown = self.program_of('postgres.js', 'page.js', JAVASCRIPT)
         self.assertEqual(self.run_javascript(path), shown)
@@ -314,9 +317,11 @@ class Drivers(unittest.TestCase):
     def test_loop_of_psycopg2(self):
         self.assert_loop('psycopg2', PSYCOPG2_LOOP, 'loop.py', self.run_python)
 
+    @needs_node
     def test_loop_of_node_pg(self):
         self.assert_loop('node-pg', JAVASCRIPT_LOOP, 'loop.js', self.run_javascript, statements=self.numbered_statements())
 
+    @needs_node
     def test_loop_of_postgres_js(self):
         self.assert_loop('postgres.js', JAVASCRIPT_LOOP, 'loop.js', self.run_javascript, statements=self.numbered_statements())
 

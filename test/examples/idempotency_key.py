@@ -9,6 +9,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -248,6 +249,7 @@ class Example:
         self.assertEqual(self.charges(body['account']), [answer['id']])
 
 
+@unittest.skipUnless(shutil.which('npm'), 'needs nodejs and npm')
 class Node(Example, unittest.TestCase):
     command = ('node', 'server.js')
     wrapper = 'idempotent.js'

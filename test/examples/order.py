@@ -161,6 +161,7 @@ class Story:
         self.assertTrue([line for line in timeline if 'charge: completed (attempt 2)' in line], timeline)
 
 
+@unittest.skipUnless(shutil.which('npm'), 'needs nodejs and npm')
 class ShippingInPython(Story, unittest.TestCase):
     @staticmethod
     def environment():
@@ -185,7 +186,8 @@ class ShippingInPython(Story, unittest.TestCase):
                 self.start_all()
 
 
-@unittest.skipUnless(shutil.which('javac') and JDBC.exists(), 'needs javac and libpostgresql-jdbc-java')
+@unittest.skipUnless(shutil.which('npm') and shutil.which('javac') and JDBC.exists(),
+                     'needs npm, javac and libpostgresql-jdbc-java')
 class ShippingInJava(Story, unittest.TestCase):
     @staticmethod
     def environment():
