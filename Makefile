@@ -2,7 +2,9 @@
 #
 #   make              build the extension            make install [DESTDIR=...]   install it
 #                     (PCH=no: without precompiled headers)
-#   make demo         transfers between two banks    make test                    every test there is
+#   make demo         transfers between two banks    make test                    the tests that guard a promise
+#   make test-all     every test there is            make quick [ROOM=outbox]     behind an edit: lint, unit, regress,
+#                                                    isolation, or of these what the README of a room names
 #   make unit | regress | isolation | property | tap | docs | examples | lint | model | sim | truth  one part of the tests
 #   make chaos        everything attacked for an hour; CHAOS_SECONDS, CHAOS_SEED
 #   make chaos-heavy  heavy runs of single tests, many minutes each
@@ -138,7 +140,7 @@ extension/stacksaga--%--$(EXTVERSION).sql: extension/sql/update.sh $(UPGRADES) $
 	@extension/sql/update.sh $* $(EXTVERSION) >$@.new
 	@mv $@.new $@
 
-.PHONY: packages demo quick test unit regress isolation property tap docs examples lint model sim truth truth-program mutants \
+.PHONY: packages demo quick test test-all without-pch unit regress isolation property tap docs examples lint model sim truth truth-program mutants \
         chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \
         coordinator man install-coordinator screenshots demo-programs cmake sweep crash-points test-versions \
         dist test-packages release-check
@@ -157,6 +159,14 @@ quick: all
 
 test:
 	@test/tools/test
+
+test-all:
+	@test/tools/test --all
+
+# Checks that each file compiles without the precompiled header.
+without-pch:
+	printf '%s\n' $(OBJS:.o=.cpp) | xargs -n 8 -P $$(nproc) $(CXX) $(filter-out -MMD -MP,$(CXXFLAGS)) $(CPPFLAGS) \
+	    -DSTACKSAGA_VERSION='"$(EXTVERSION)"' -fsyntax-only
 
 cmake:
 	cmake -S . -B build -G "Unix Makefiles" $(CMAKE_FLAGS)
@@ -216,7 +226,7 @@ chaos: all coordinator
 proof: all coordinator
 	@test/tools/proof
 
-# About a thousand crashes; some of them are part of `make test`.
+# About a thousand crashes; some of them are part of `make test-all`.
 crash-points: all
 	@test/tools/crash-points $(CRASH_POINTS)
 
@@ -272,7 +282,7 @@ release-check: all
 bench: all
 	@test/tools/bench
 
-# An hour or two, on an idle machine; two minutes of it are part of `make test`.
+# An hour or two, on an idle machine; two minutes of it are part of `make test-all`.
 sweep: all
 	@test/tools/sweep $(SWEEP)
 

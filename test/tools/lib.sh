@@ -81,10 +81,11 @@ destdir_settings() {
     printf "dynamic_library_path = '%s:\$libdir'\n" "$1$("$config" --pkglibdir)"
 }
 
-# Reports the counts of a part to `make test`: tally PART PASSED FAILED. Fails if anything failed.
+# Reports the counts of a part to `make test`, which may have a name of its own for it: tally PART PASSED FAILED.
+# Fails if anything failed.
 tally() {
     if [ -n "${STACKSAGA_TALLY:-}" ]; then
-        printf '%s %s %s\n' "$1" "$2" "$3" >>"$STACKSAGA_TALLY"
+        printf '%s %s %s\n' "${STACKSAGA_PART:-$1}" "$2" "$3" >>"$STACKSAGA_TALLY"
     fi
     [ "$3" -eq 0 ]
 }

@@ -12,7 +12,7 @@ part() {
     local name=$1 started=$SECONDS status=0
     shift
     printf "\n== %s\n" "$name"
-    "$@" 2>&1 | tee "$logs/$name" || status=$?
+    STACKSAGA_PART=$name "$@" 2>&1 | tee "$logs/$name" || status=$?
     if [ "$status" -ne 0 ] && ! grep -q "^$name [0-9]* [1-9]" "$STACKSAGA_TALLY"; then
         tally "$name" 0 1 || true
     fi
