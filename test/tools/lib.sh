@@ -110,6 +110,7 @@ run_lane() {
         "$driver" --bindir="$(server_programs)" --inputdir="$folder" --outputdir="$output" \
         --dbname="stacksaga_$part" ${launcher:+--launcher="$launcher"} --load-extension=stacksaga "$@" 2>&1 |
         grep --line-buffered -vE '^((DROP|CREATE|ALTER) (DATABASE|EXTENSION)|SET|=*| All [0-9]+ tests passed\. *|)$' |
+        grep --line-buffered -vE '^(The differences that caused|file "|above is saved|\(using postmaster|=====* [a-z])' |
         tee "$output/driver" || true
 }
 
