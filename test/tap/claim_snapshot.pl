@@ -36,15 +36,20 @@ psql(qq{
 	SELECT count(*) FROM generate_series(1, $steps) AS n, stacksaga.start_saga('one', jsonb_build_object('name', -n));
 	SELECT count(stacksaga.complete_step(saga_id, step, lease))
 	  FROM generate_series(1, $steps / 1000) AS n, stacksaga.claim_steps('here', 'w' || n, 1000);
-	SELECT count(*) FROM generate_series(1, 20) AS n, stacksaga.start_saga('one', jsonb_build_object('name', n))});
-is(psql('SELECT count(*) FROM stacksaga.work'), 20, 'all but the last ones are done');
+	SELECT count(*) FROM generate_series(1, 60) AS n, stacksaga.start_saga('one', jsonb_build_object('name', n))});
+is(psql('SELECT count(*) FROM stacksaga.work'), 60, 'all but the last ones are done');
 cmp_ok((claim())[0], '>', $steps, 'a session that nobody has told anything reads over all of it');
 
 # It does so three times before it believes that it is no accident.
-psql(q{SELECT count(*) FROM stacksaga.claim_steps('here', 'w');} x 4);
-my ($read, $claimed) = claim();
+# On a busy machine the next one may come when that is too long ago.
+my ($read, $claimed, $tries);
+do
+{
+	psql(q{SELECT count(*) FROM stacksaga.claim_steps('here', 'w');} x 4);
+	($read, $claimed) = claim();
+} until ++$tries == 10 || $read < 1000;
 cmp_ok($read, '<', 1000, 'the next one begins where that session ended');
-is($claimed, 6, 'and claims the oldest step that is left');
+is($claimed, 1 + 5 * $tries, 'and claims the oldest step that is left');
 
 # What others found at an instant that is still to come is not believed.
 is( psql(q{

@@ -32,6 +32,21 @@ $node->safe_psql('postgres', q{
 			PERFORM stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('crowd', 'w');
 			COMMIT;
 		END LOOP;
+	END $$;
+	SELECT stacksaga.define_saga('bulk', ARRAY[stacksaga.queue_step('a', 'bulk', compensable => true)]);
+	CREATE PROCEDURE serve_bulk() LANGUAGE plpgsql AS $$
+	BEGIN
+		LOOP
+			CALL stacksaga.wait_for_steps('bulk', '1 minute');
+			INSERT INTO returned DEFAULT VALUES;
+			PERFORM stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('bulk', 'w', 100);
+			COMMIT;
+		END LOOP;
+	END $$;
+	CREATE PROCEDURE claim_one() LANGUAGE plpgsql AS $$
+	BEGIN
+		CALL stacksaga.wait_for_steps('bulk', '1 minute');
+		PERFORM stacksaga.claim_steps('bulk', 'w');
 	END $$});
 
 my $service = StacksagaWaiter->new($node, 'here', 6);
@@ -130,7 +145,7 @@ my @waiters = start_waiting(4, q{CALL stacksaga.wait_for_steps('crowd', '1 minut
 my $before = Time::HiRes::time();
 psql(q{SELECT stacksaga.start_saga('crowd')});
 $_->query_until(qr/over/, '') for @waiters;
-cmp_ok(Time::HiRes::time() - $before, '<', 30, 'a step that nobody claims wakes one waiter after the other');
+cmp_ok(Time::HiRes::time() - $before, '<', 10, 'a step that nobody claims wakes one waiter after the other');
 $_->quit for @waiters;
 psql(q{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('crowd', 'w')});
 
@@ -146,8 +161,37 @@ for my $number (1 .. $steps)
 my $returned = psql('SELECT count(*) FROM returned');
 cmp_ok($returned, '>=', $steps, "eight waiters do $steps steps");
 cmp_ok($returned, '<', 2 * $steps, 'without all of them being woken for each');
-psql(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query = 'CALL serve();'});
+sub stop_serving
+{
+	my ($call) = @_;
+	psql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query = '$call;'");
+	$_->query_until(qr/over/, '') for @waiters;
+	$_->quit for @waiters;
+}
+stop_serving('CALL serve()');
+
+# A commit of many steps that one claim takes wakes one of them, and another one that looks whether it was claimed.
+@waiters = start_waiting(8, 'CALL serve_bulk()');
+sub start_bulk
+{
+	my ($count) = @_;
+	psql(qq{
+		TRUNCATE returned;
+		SELECT count(*) FROM stacksaga.start_sagas('bulk', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, $count)))});
+	$node->poll_query_until('postgres', q{SELECT NOT EXISTS (SELECT FROM stacksaga.work WHERE queue = 'bulk')})
+	  or die 'nobody does the steps';
+	return psql('SELECT count(*) FROM returned');
+}
+start_bulk(1); # since then the queue is known for claims of a hundred
+cmp_ok(start_bulk(80), '<', 4, 'a commit of many steps does not wake as many');
+cmp_ok(start_bulk(1000), '<', 30, 'nor one of more than a claim takes');
+stop_serving('CALL serve_bulk()');
+
+# But as many as there are to be claimed, where each claims one of them.
+@waiters = start_waiting(8, 'CALL claim_one()');
+psql(q{SELECT count(*) FROM stacksaga.start_sagas('bulk', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 8)))});
 $_->query_until(qr/over/, '') for @waiters;
+is(psql(q{SELECT count(*) FROM stacksaga.work WHERE queue = 'bulk' AND lease IS NOT NULL}), 8, 'eight waiters claim one step each');
 $_->quit for @waiters;
 
 # Cancelled, terminated: nothing of the wait stays.

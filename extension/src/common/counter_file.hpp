@@ -20,10 +20,19 @@ struct SharedConsumer {
     pg_atomic_uint64 until; ///< it asked, or holds a batch until then
 };
 
+/// What sessions share about those that have left the line of a queue's waiters
+/// (work/promised_claims.hpp).
+struct SharedQueue {
+    std::array<pg_atomic_uint64, 4> promised;
+    pg_atomic_uint64 watched_until;
+    pg_atomic_uint64 taken;
+};
+
 struct CounterFile {
     std::array<pg_atomic_uint64, 512> counters; ///< as counters.hpp numbers them
     std::array<SharedProbe, 512> probes;        ///< by the hash of what was probed
     std::array<SharedConsumer, 1024> consumers; ///< by the hash of the consumer
+    std::array<SharedQueue, 512> queues;        ///< by the hash of the queue
     SagaTallies sagas;                          ///< its last array goes on behind the struct
 };
 

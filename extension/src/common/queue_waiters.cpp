@@ -13,15 +13,9 @@ struct Queue {
     friend constexpr bool operator==(const Queue &, const Queue &) = default;
 };
 
-/// So many of a queue's waiters this transaction wakes.
-struct Wake {
-    Queue queue;
-    size_t steps;
-};
-
-/// The list is the transaction's memory.
+/// Queues of which this transaction wakes a waiter. The list is the transaction's memory.
 struct Wanted {
-    Wake *list;
+    Queue *list;
     size_t count, room;
 };
 constinit Wanted wanted{};
@@ -64,24 +58,27 @@ template <class F> void each_other(const Queue &queue, F &&visit) {
     LWLockRelease(lock);
 }
 
-void wake(const Wake &wake) {
-    size_t left = wake.steps;
-    each_other(wake.queue, [&](PGPROC &process) {
+/// Sets the latch of the first in line. One whose latch is set has not looked yet, so that more
+/// commits do not wake more.
+void wake(const Queue &queue) {
+    each_other(queue, [&](PGPROC &process) {
         SetLatch(&process.procLatch);
-        return --left > 0;
+        return false;
     });
 }
 
 /// A lock of the session, which an error does not release: it is released before others are woken.
-void leave() {
+/// What woke this session since its last look is the next one's.
+void leave(bool wakes_next) {
     const Queue queue = *waits_for;
     const LOCKTAG tag = tag_of(queue);
     waits_for.reset();
     LockRelease(&tag, ShareLock, true);
-    wake({.queue = queue, .steps = 1});
+    if (wakes_next || MyLatch->is_set)
+        wake(queue);
 }
 
-/// Before the commit it is decided which queues are woken, and how many of each. The waiters
+/// Before the commit it is decided which queues are woken. The waiters
 /// themselves are looked for only now, when others see the commit: a waiter takes its lock first
 /// and then looks, with a new snapshot. One that has its lock by now is found here. One that takes
 /// it later looks later, and sees the step. Of a list that is made before the commit a waiter would
@@ -92,14 +89,14 @@ void wake_all() {
 
 void leave_after_error() {
     if (waits_for)
-        leave();
+        leave(true);
 }
 
-void add(const Wake &added) {
+void add(const Queue &added) {
     if (wanted.count == wanted.room) {
         wanted.room = std::max<size_t>(8, 2 * wanted.room);
-        auto *list = static_cast<Wake *>(
-            MemoryContextAlloc(TopTransactionContext, sizeof(Wake) * wanted.room));
+        auto *list = static_cast<Queue *>(
+            MemoryContextAlloc(TopTransactionContext, sizeof(Queue) * wanted.room));
         std::copy(wanted.list, wanted.list + wanted.count, list);
         wanted.list = list;
     }
@@ -121,8 +118,12 @@ void begin_waiting(int32 ring_id, std::string_view queue) {
     waits_for = wanted_one;
 }
 
-void stop_waiting() {
-    leave();
+void stop_waiting(bool wakes_next) {
+    leave(wakes_next);
+}
+
+void wake_first_in_line() {
+    wake(*waits_for);
 }
 
 size_t place_in_line() {
@@ -136,13 +137,9 @@ size_t place_in_line() {
 
 void wake_waiters_at_commit(int32 ring_id, std::string_view queue) {
     const Queue added = queue_of(ring_id, queue);
-    Wake *const end = wanted.list + wanted.count;
-    Wake *const known =
-        std::find_if(wanted.list, end, [&](const Wake &w) { return w.queue == added; });
-    if (known != end)
-        ++known->steps;
-    else
-        add({.queue = added, .steps = 1});
+    const std::span<const Queue> known{wanted.list, wanted.count};
+    if (std::find(known.begin(), known.end(), added) == known.end())
+        add(added);
 }
 
 } // namespace stacksaga

@@ -27,6 +27,7 @@
 #include "src/saga/store.hpp"
 #include "src/saga/tables.hpp"
 #include "src/saga/unnamed_queue.hpp"
+#include "src/work/promised_claims.hpp"
 
 namespace stacksaga {
 
@@ -306,6 +307,7 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
     }
     claim.budget = budget_of_queue(ring.ring_id, claim.queue);
     const int32 claimed = claim_what_can_be(claim, search, result);
+    note_claim(ring.ring_id, claim.queue, claimed, claim.max_steps);
     CRASH_POINT("claim: limits not noted");
     if (claim.limits.rate && claimed > 0)
         note_claims(ring.ring_id, claim.queue, claim.limits, claimed, claim.now);

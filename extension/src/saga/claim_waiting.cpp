@@ -133,6 +133,8 @@ void Look::count_in_groups() {
 Claimable look(const ClaimSearch &search, const QueueLimits &limits, size_t enough) {
     QueueMemory &memory = memory_of(search.ring_id, search.queue);
     const QueueRoom room = room_of(search.ring_id, search.queue, limits, search.wanted, search.now);
+    // No more than the limits let through.
+    enough = std::clamp<size_t>(static_cast<size_t>(std::max(0, room.steps)), 1, enough);
     Look look{.search = search, .enough = enough};
     if (work_table.obstacle() != nullptr) {
         look.see_by_sql();

@@ -4,8 +4,9 @@
 // for which queue it waits, and vacuum goes on. It looks once before it waits, and after each wake
 // and each instant at which a step falls due.
 //
-// A step is for the first in line: with one step due, the second one waits a moment until the first
-// has claimed it, and takes it when nobody has.
+// Who sees more steps than those before it have left the line for takes them for itself, and wakes
+// the next one where its claim leaves some. Who sees others' steps watches until they are claimed,
+// and takes those that nobody has claimed after a moment.
 #include "pg/attempt.hpp"
 #include "pg/client.hpp"
 #include "pg/clock.hpp"
@@ -17,6 +18,7 @@
 #include "src/common/queue_waiters.hpp"
 #include "src/ring/ring.hpp"
 #include "src/saga/claim_search.hpp"
+#include "src/work/promised_claims.hpp"
 
 namespace stacksaga {
 
@@ -43,9 +45,6 @@ void begin_anew() {
     XactIsoLevel = XACT_READ_COMMITTED;
 }
 
-/// How long a step is left to those who stand before in line: some times as long as one of them
-/// takes from its wake to its claim.
-constexpr int64 patience_us = 2000;
 /// When the first in line looks again: at steps that another transaction is changing, for it may
 /// roll back, for leases that a look has not come to, and for steps that a look from a remembered
 /// instant (probe.hpp) may have missed.
@@ -74,39 +73,47 @@ bool sleep(int64 microseconds) {
 }
 
 /// How long nothing will be due unless somebody wakes this session. `woken_at`: when it was woken
-/// last, or came.
-int64 rest(const Claimable &found, size_t place, TimestampTz woken_at) {
+/// last, or came. `has_watched`: those before it may not have looked since.
+int64 rest(const Claimable &found, TimestampTz woken_at, bool has_watched) {
     const int64 until_due = found.next == DT_NOEND ? wait_max_us : found.next - pg::clock_now();
     const bool is_unsure =
         found.is_being_changed || found.has_leases_ahead || found.whole_at < woken_at;
-    return is_unsure && place == 0 ? std::min(until_due, look_again_us) : until_due;
+    if (!is_unsure)
+        return until_due;
+    if (place_in_line() == 0)
+        return std::min(until_due, look_again_us);
+    if (has_watched)
+        wake_first_in_line();
+    return until_due;
 }
 
-/// Waits until a step of the queue is due and left to this session, or `end`, an instant of the
-/// steady clock. Whether one was due at the first look.
-bool wait_until_due(int32 ring_id, std::string_view queue, int64 end) {
-    size_t place = place_in_line();
+enum class Waited : uint8_t {
+    not_at_all, ///< a step was due for this session at its first look
+    for_step,
+    in_vain,
+};
+
+/// Waits until a step of the queue is due for this session, or `end`, an instant of the steady
+/// clock.
+Waited wait_until_due(int32 ring_id, std::string_view queue, PromisedClaims &promises, int64 end) {
     TimestampTz woken_at = pg::clock_now();
-    Claimable found = look(ring_id, queue, place + 1);
-    const bool was_due = found.due > 0;
-    int64 patience_end = 0; // 0: nothing is due
-    for (;;) {
-        const int64 now = pg::steady_now();
-        if (found.due > place || now >= end)
-            return was_due;
-        if (found.due == 0)
-            patience_end = 0;
-        else if (patience_end == 0)
-            patience_end = now + patience_us;
-        else if (now >= patience_end)
-            return was_due;
-        // The place before it sleeps counts: when those before it leave for the same step, it is
-        // not first for that one.
-        place = place_in_line();
-        const int64 until = found.due > 0 ? patience_end : now + rest(found, place, woken_at);
-        if (sleep(std::max<int64>(0, std::min(until, end) - now)))
+    bool is_watching = false;
+    for (Waited waited = Waited::not_at_all;; waited = Waited::for_step) {
+        const Claimable found = look(ring_id, queue, promises.enough_steps());
+        if (promises.promise(found.due))
+            return waited;
+        const int64 left = end - pg::steady_now();
+        if (left <= 0)
+            return Waited::in_vain;
+        const int64 nothing_due =
+            found.due > 0 ? PromisedClaims::watch_us : rest(found, woken_at, is_watching);
+        is_watching = found.due > 0;
+        if (is_watching)
+            promises.watch();
+        if (sleep(std::max<int64>(0, std::min(nothing_due, left))))
             woken_at = pg::clock_now();
-        found = look(ring_id, queue, place + 1);
+        if (is_watching)
+            promises.stop_watch();
     }
 }
 
@@ -114,12 +121,14 @@ void wait_for_steps(int32 ring_id, std::string_view queue, int64 wait_us) {
     const int64 begun = pg::steady_now();
     if (begun - pause.returned_at > pause_forgotten_us)
         pause.next_us = 0;
+    PromisedClaims promises(ring_id, queue);
     begin_waiting(ring_id, queue);
-    const bool was_due = wait_until_due(ring_id, queue, begun + wait_us);
-    if (was_due && pause.next_us > 0)
+    if (pause.next_us > 0 && look(ring_id, queue, 1).due > 0)
         (void)sleep(std::min(pause.next_us, wait_us));
-    pause.next_us = was_due ? std::clamp<int64>(2 * pause.next_us, 1000, pause_max_us) : 0;
-    stop_waiting();
+    const Waited waited = wait_until_due(ring_id, queue, promises, begun + wait_us);
+    pause.next_us =
+        waited == Waited::not_at_all ? std::clamp<int64>(2 * pause.next_us, 1000, pause_max_us) : 0;
+    stop_waiting(waited == Waited::in_vain || promises.has_more() || !promises.is_watched());
     pause.returned_at = pg::steady_now();
 }
 
