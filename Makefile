@@ -25,11 +25,11 @@
 
 EXTENSION  = extension/stacksaga
 EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" extension/stacksaga.control)
-OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extension/pg/*.cpp extension/src/*.cpp extension/src/*/*.cpp)))
+OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard $(foreach level,* */* */*/*,extension/core/$(level).cpp extension/pg/$(level).cpp extension/src/$(level).cpp))))
 MODULE_big := $(if $(OBJS),stacksaga)
 
 # The folders are prerequisites too: a file that is removed changes the script as one that is edited.
-# A module with SQL functions around extension/pg/table.hpp, for test/tap/table_*.pl.
+# A module with SQL functions around extension/pg/table/table.hpp, for test/tap/table_*.pl.
 TABLE_TEST  := test/table/table_test.so
 
 SQL_FOLDERS := $(wildcard $(addprefix extension/sql/,tables functions views privileges install))
@@ -95,8 +95,8 @@ endif
 # depends on is the compiler and its flags.
 $(OBJS) $(TABLE_TEST:.so=.o): build/made_by
 # It alone says the version.
-extension/src/saga/explain.o: extension/stacksaga.control
-extension/src/saga/explain.o: private override CPPFLAGS += -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
+extension/src/definition/explain.o: extension/stacksaga.control
+extension/src/definition/explain.o: private override CPPFLAGS += -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
 -include $(OBJS:.o=.d)
 
 # Two thirds of what a file of pg/ and src/ took to compile were the headers of PostgreSQL and std: they

@@ -1,6 +1,6 @@
 #include "base/log.hpp"
 
-#include "core/invisible.hpp"
+#include "core/common/invisible.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

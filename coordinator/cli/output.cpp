@@ -1,6 +1,6 @@
 #include "cli/output.hpp"
 
-#include "core/invisible.hpp"
+#include "core/common/invisible.hpp"
 #include "db/shared_connection.hpp"
 
 #include <fmt/format.h>

@@ -6,7 +6,7 @@ const svg_tags = new Set(["svg", "path", "title", "text", "line", "rect", "circl
 const handlers = ["onclick", "onsubmit", "onchange"];
 
 // Two names that differ by a character that shows nothing look alike, and what stands behind a directional one may be
-// read backwards: \u202e is shown instead. The same characters as in extension/core/invisible.hpp.
+// read backwards: \u202e is shown instead. The same characters as in extension/core/common/invisible.hpp.
 const invisible = new RegExp("[\\u{ad}\\u{34f}\\u{61c}\\u{115f}-\\u{1160}\\u{17b4}-\\u{17b5}\\u{180b}-\\u{180f}" +
   "\\u{200b}-\\u{200f}\\u{2028}-\\u{202e}\\u{2060}-\\u{206f}\\u{3164}\\u{fe00}-\\u{fe0f}\\u{feff}\\u{ffa0}" +
   "\\u{fff0}-\\u{fffb}\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]", "gu");

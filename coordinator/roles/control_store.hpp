@@ -4,8 +4,8 @@
 
 #include "base/config.hpp"
 #include "base/time.hpp"
-#include "core/members.hpp"
-#include "core/ring_settings.hpp"
+#include "core/ring/members.hpp"
+#include "core/ring/ring_settings.hpp"
 
 #include <asio/awaitable.hpp>
 

@@ -1,7 +1,7 @@
 #include "roles/proposal.hpp"
 
-#include "core/members.hpp"
-#include "core/scratch.hpp"
+#include "core/common/scratch.hpp"
+#include "core/ring/members.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // concurrent coordinators propose the same.
 #pragma once
 
-#include "core/assignment.hpp"
+#include "core/ring/assignment.hpp"
 #include "roles/control_store.hpp"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "roles/window_plan.hpp"
 
-#include "core/window.hpp"
+#include "core/ring/window.hpp"
 
 #include <algorithm>
 

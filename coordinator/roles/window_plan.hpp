@@ -14,7 +14,8 @@ struct WindowPlan {
     bool due = false; ///< due_at <= now: publish at once
 };
 
-/// Start of the first window that has not begun at `at` (see core/window.hpp for how time is cut).
+/// Start of the first window that has not begun at `at` (see core/ring/window.hpp for how time is
+/// cut).
 [[nodiscard]] Instant window_after(Instant at, Duration window_length) noexcept;
 
 /// Plans from the time, the state of the ring and `settled`, the latest window that this

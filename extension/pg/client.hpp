@@ -1,6 +1,6 @@
 // Whether the client of a session that waits is still there.
 #pragma once
-#include "pg/scope.hpp"
+#include "pg/statement/scope.hpp"
 
 namespace stacksaga::pg {
 

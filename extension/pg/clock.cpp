@@ -1,6 +1,6 @@
 #include "pg/clock.hpp"
 
-#include "core/length.hpp"
+#include "core/time/length.hpp"
 
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"

@@ -1,7 +1,7 @@
 // The one source of the time by which the extension decides: no decision calls GetCurrentTimestamp
 // or now(), which a test cannot move.
 #pragma once
-#include "core/length.hpp"
+#include "core/time/length.hpp"
 
 #include "pg/pg.hpp"
 

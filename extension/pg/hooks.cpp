@@ -7,7 +7,7 @@
 // or a flag, unless the text beside it says more.
 #include "pg/hooks.hpp"
 
-#include "pg/plan.hpp"
+#include "pg/statement/plan.hpp"
 
 namespace stacksaga::pg {
 

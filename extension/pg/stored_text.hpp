@@ -1,6 +1,6 @@
 // Text that is stored or compared does not depend on how a session has values printed.
 #pragma once
-#include "pg/scope.hpp"
+#include "pg/statement/scope.hpp"
 
 namespace stacksaga::pg {
 

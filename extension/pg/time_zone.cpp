@@ -1,7 +1,7 @@
 #include "pg/time_zone.hpp"
 
-#include "core/instant.hpp"
-#include "core/local_time.hpp"
+#include "core/time/instant.hpp"
+#include "core/time/local_time.hpp"
 
 namespace stacksaga::pg {
 

@@ -1,6 +1,6 @@
-// PostgreSQL's time zones, as core/local_time.hpp asks them.
+// PostgreSQL's time zones, as core/time/local_time.hpp asks them.
 #pragma once
-#include "core/local_time.hpp"
+#include "core/time/local_time.hpp"
 
 #include "pg/pg.hpp"
 

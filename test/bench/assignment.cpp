@@ -1,7 +1,7 @@
 // What a coordinator computes in one publish cycle, without the database.
 #include "roles/proposal.hpp"
 
-#include "core/ring.hpp"
+#include "core/ring/slots.hpp"
 
 #include <benchmark/benchmark.h>
 

@@ -1,6 +1,6 @@
 #include "control_tables.hpp"
 
-#include "core/sweep.hpp"
+#include "core/ring/sweep.hpp"
 
 #include <algorithm>
 #include <string>

@@ -7,12 +7,12 @@
 // ring, window). Times are microseconds since 2000-01-01 of the database clock.
 #pragma once
 
-#include "core/members.hpp"
-#include "core/node_state.hpp"
-#include "core/ring.hpp"
-#include "core/ring_settings.hpp"
-#include "core/slot_owner.hpp"
-#include "core/window.hpp"
+#include "core/ring/members.hpp"
+#include "core/ring/node_state.hpp"
+#include "core/ring/ring_settings.hpp"
+#include "core/ring/slot_owner.hpp"
+#include "core/ring/slots.hpp"
+#include "core/ring/window.hpp"
 
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Hand-over: a node that leaves or drains gives its slots to successors.
-#include "core/hand_over.hpp"
+#include "core/ring/hand_over.hpp"
 
 #include "control_tables.hpp"
 

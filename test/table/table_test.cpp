@@ -1,11 +1,11 @@
-// SQL functions around extension/pg/table.hpp, for test/tap/table_*.pl: they do to the table
+// SQL functions around extension/pg/table/table.hpp, for test/tap/table_*.pl: they do to the table
 // stacksaga.thing of that test what C++ does to tables of the extension. And users of the ends of
 // transactions (pg/transaction_events.hpp) that write down when they run, for
 // test/tap/transaction_events.pl.
-#include "pg/function.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
-#include "pg/table.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
+#include "pg/table/table.hpp"
 #include "pg/transaction_events.hpp"
 
 extern "C" {

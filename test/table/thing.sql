@@ -1,4 +1,4 @@
--- A table as the extension has them, and functions that access it through extension/pg/table.hpp.
+-- A table as the extension has them, and functions that access it through extension/pg/table/table.hpp.
 
 CREATE TABLE stacksaga.thing (
     id        bigint NOT NULL,

@@ -1,4 +1,4 @@
-# Direct access to tables (extension/pg/table.hpp): it does what SQL does, it notices what makes a
+# Direct access to tables (extension/pg/table/table.hpp): it does what SQL does, it notices what makes a
 # table unfit for it, and it writes rows and indexes as PostgreSQL does. table_sessions.pl has what several
 # sessions do at once, test/table/thing.sql the table.
 use strict;

@@ -1,4 +1,4 @@
-# Direct access to tables (extension/pg/table.hpp) by several sessions: locks, snapshots, inserts of one
+# Direct access to tables (extension/pg/table/table.hpp) by several sessions: locks, snapshots, inserts of one
 # row, SERIALIZABLE, and a table that is changed meanwhile. test/table/thing.sql has the table.
 use strict;
 use warnings;

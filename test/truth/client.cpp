@@ -5,7 +5,7 @@
 // client that resumes asks it, and one whose key is new has nothing to ask for.
 #include "small.hpp"
 
-#include "core/idempotency_state.hpp"
+#include "core/dedupe/idempotency_state.hpp"
 
 namespace stacksaga::truth {
 

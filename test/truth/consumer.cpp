@@ -4,7 +4,7 @@
 // redrives or discards what is dead.
 #include "small.hpp"
 
-#include "core/message_state.hpp"
+#include "core/outbox/message_state.hpp"
 
 namespace stacksaga::truth {
 

@@ -2,10 +2,10 @@
 #pragma once
 #include "state.hpp"
 
-#include "core/saga_answers.hpp"
-#include "core/saga_children.hpp"
-#include "core/saga_compensation.hpp"
-#include "core/saga_operators.hpp"
+#include "core/saga/saga_answers.hpp"
+#include "core/saga/saga_children.hpp"
+#include "core/saga/saga_compensation.hpp"
+#include "core/saga/saga_operators.hpp"
 
 #include <stdexcept>
 

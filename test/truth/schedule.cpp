@@ -2,7 +2,7 @@
 // fail, and are started again by operators; and a start may fail, and is tried again.
 #include "small.hpp"
 
-#include "core/schedule_run.hpp"
+#include "core/time/schedule_run.hpp"
 
 namespace stacksaga::truth {
 

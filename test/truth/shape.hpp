@@ -1,7 +1,7 @@
 // What a saga of the model looks like: its steps and what holds of them, in one line, and the
 // definition that the engine gets of it.
 #pragma once
-#include "core/definition.hpp"
+#include "core/saga/definition.hpp"
 
 #include <array>
 #include <cstdint>

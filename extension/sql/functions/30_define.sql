@@ -1,4 +1,4 @@
--- Defining a saga (extension/src/saga/define.cpp).
+-- Defining a saga (extension/src/definition/define.cpp).
 
 CREATE OR REPLACE FUNCTION stacksaga.retry_policy(
     max_attempts     integer          DEFAULT 10,

@@ -1,4 +1,4 @@
--- Limits of queues (extension/src/saga/queue.cpp, queue_limits.cpp).
+-- Limits of queues (extension/src/queue/queue.cpp, queue_limits.cpp).
 
 CREATE OR REPLACE FUNCTION stacksaga.set_queue(
     queue                 text,

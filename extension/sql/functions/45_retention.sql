@@ -1,4 +1,4 @@
--- Removing finished sagas (extension/src/saga/retention.cpp) and records of actions
+-- Removing finished sagas (extension/src/operate/retention.cpp) and records of actions
 -- (extension/src/common/operator_action.cpp); the workers do it by themselves.
 
 CREATE OR REPLACE FUNCTION stacksaga.expire_sagas(max_sagas integer DEFAULT 1000) RETURNS bigint

@@ -1,5 +1,5 @@
 -- doctor(), continued: tables that somebody has changed. C++ reads and writes them without a statement
--- (extension/pg/table.hpp), so it compares them with what it expects.
+-- (extension/pg/table/table.hpp), so it compares them with what it expects.
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.table_obstacles()
 RETURNS TABLE (table_name text, index_name text, obstacle text, is_read_only boolean)

@@ -285,7 +285,7 @@ COMMENT ON FUNCTION stacksaga_internal.doctor_schedules IS
     'Internal: returns what doctor() says of schedules';
 
 -- Who waits for steps holds a lock whose tag has the hash of the queue's name
--- (extension/src/common/queue_waiters.hpp).
+-- (extension/src/queue/queue_waiters.hpp).
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_queues()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Queues that have limits or are paused (extension/src/saga/queue_limits.hpp). Any other queue has no
+-- Queues that have limits or are paused (extension/src/queue/queue_limits.hpp). Any other queue has no
 -- row here.
 
 CREATE TABLE stacksaga.queue (

@@ -13,7 +13,7 @@ struct SharedProbe {
     pg_atomic_uint64 checksum, at, first_left, interval_us;
 };
 
-/// A consumer of a subscription (outbox/consumer_share.hpp).
+/// A consumer of a subscription (outbox/subscription/consumer_partitions.hpp).
 struct SharedConsumer {
     pg_atomic_uint64 key; ///< 0: never taken
     pg_atomic_uint64 asked;

@@ -1,10 +1,10 @@
 #include "src/common/counters.hpp"
 
-#include "core/saga_state.hpp"
-#include "core/savepoints.hpp"
+#include "core/common/savepoints.hpp"
+#include "core/saga/saga_state.hpp"
 
-#include "pg/function.hpp"
-#include "pg/result.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/result.hpp"
 #include "src/common/counter_file.hpp"
 
 namespace stacksaga {

@@ -6,7 +6,7 @@
 // subtransaction or transaction that rolls it back. On another server the counters begin at 0,
 // which Prometheus treats as a reset.
 #pragma once
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/pg.hpp"
 #include "pg/transaction_events.hpp"

@@ -2,7 +2,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
-#include "pg/query.hpp"
+#include "pg/statement/query.hpp"
 
 namespace stacksaga {
 

@@ -2,7 +2,7 @@
 // them or refuses it: the retention passes over them, remembers them in stacksaga.kept_row, tries
 // them again an hour later, and removes the others.
 #pragma once
-#include "pg/attempt.hpp"
+#include "pg/statement/attempt.hpp"
 
 namespace stacksaga {
 

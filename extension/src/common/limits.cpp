@@ -1,9 +1,9 @@
 #include "src/common/limits.hpp"
 
-#include "core/classify.hpp"
-#include "core/invisible.hpp"
-#include "core/length.hpp"
-#include "core/spread.hpp"
+#include "core/common/invisible.hpp"
+#include "core/saga/classify.hpp"
+#include "core/time/length.hpp"
+#include "core/work/spread.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"

@@ -1,6 +1,6 @@
 // Limits on what callers pass, the errors when they are passed, and values quoted in messages.
 #pragma once
-#include "pg/function.hpp"
+#include "pg/statement/function.hpp"
 
 namespace stacksaga {
 
@@ -13,7 +13,8 @@ inline constexpr int quoted_bytes_max = 80;       ///< of a caller's text inside
 /// `text` for a message: cut to quoted_bytes_max bytes at a character's border, then printable().
 const char *clip(std::string_view text);
 
-/// `text` with its invisible characters escaped (core/invisible.hpp), as it is printed for people.
+/// `text` with its invisible characters escaped (core/common/invisible.hpp), as it is printed for
+/// people.
 const char *printable(std::string_view text);
 
 /// SG400 when a SQL_ASCII database is given a text that is not UTF-8, which nobody could read.

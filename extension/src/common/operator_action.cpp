@@ -2,9 +2,9 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/caller.hpp"
 #include "src/common/kept_rows.hpp"
 #include "src/common/limits.hpp"

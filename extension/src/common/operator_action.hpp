@@ -1,9 +1,9 @@
 // Who does something to the installation, and for whom; and the record of what operators do, where
 // no other table holds it.
 #pragma once
-#include "pg/function.hpp"
 #include "pg/pg.hpp"
-#include "pg/query.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
 
 namespace stacksaga {
 

@@ -7,7 +7,7 @@
 // remembered instant, and only one in some seconds, or as rarely as its cost demands, reads from
 // the beginning, for work whose transaction was long or whose saga was locked.
 #pragma once
-#include "core/commit_horizon.hpp"
+#include "core/work/commit_horizon.hpp"
 
 #include "pg/clock.hpp"
 #include "src/common/shared_probe.hpp"

@@ -1,14 +1,14 @@
 #include "src/common/saga_tally.hpp"
 
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
-#include "pg/citus.hpp"
+#include "pg/citus/citus.hpp"
 #include "pg/clock.hpp"
-#include "pg/function.hpp"
 #include "pg/lock.hpp"
-#include "pg/query.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/counter_file.hpp"
 
 namespace stacksaga {

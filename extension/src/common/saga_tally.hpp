@@ -10,7 +10,7 @@
 // A tally is of one run of the server's shared memory and of one table: after a restart, a crash or
 // CREATE EXTENSION there is none until somebody counts.
 #pragma once
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/pg.hpp"
 

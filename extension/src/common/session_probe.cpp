@@ -1,6 +1,6 @@
 #include "src/common/session_probe.hpp"
 
-#include "core/commit_horizon.hpp"
+#include "core/work/commit_horizon.hpp"
 
 namespace stacksaga {
 

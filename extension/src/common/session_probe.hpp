@@ -1,7 +1,7 @@
 // Where a session begins reading an index that other sessions read as well (probe.hpp): what a full
 // probe of one of them found dearly serves all of them.
 #pragma once
-#include "core/commit_horizon.hpp"
+#include "core/work/commit_horizon.hpp"
 
 #include "src/common/probe.hpp"
 

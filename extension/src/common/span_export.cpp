@@ -1,7 +1,7 @@
 // Which of several daemons exports the spans of this database: the session that holds this lock,
 // which only those who may call the function can take.
-#include "pg/function.hpp"
 #include "pg/lock.hpp"
+#include "pg/statement/function.hpp"
 
 namespace stacksaga {
 namespace {

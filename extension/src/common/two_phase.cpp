@@ -1,9 +1,9 @@
 #include "src/common/two_phase.hpp"
 
-#include "pg/query.hpp"
-#include "pg/scope.hpp"
-#include "pg/shard_moves.hpp"
-#include "pg/transaction.hpp"
+#include "pg/citus/shard_moves.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
+#include "pg/statement/transaction.hpp"
 
 namespace stacksaga {
 

@@ -1,15 +1,15 @@
 #include "src/dedupe/begun_keys.hpp"
 
-#include "core/idempotency_state.hpp"
-#include "core/savepoints.hpp"
-#include "core/token.hpp"
+#include "core/common/savepoints.hpp"
+#include "core/dedupe/idempotency_state.hpp"
+#include "core/ring/token.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "src/common/late_rows.hpp"
 #include "src/common/limits.hpp"
-#include "src/ring/fingerprint.hpp"
-#include "src/ring/key_lock.hpp"
+#include "src/dedupe/fingerprint.hpp"
+#include "src/dedupe/key_lock.hpp"
 
 namespace stacksaga {
 

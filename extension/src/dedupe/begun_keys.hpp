@@ -9,10 +9,10 @@
 // with it. One whose row was written in an inner subtransaction is to be written again when that is
 // rolled back, so it stays here until the row is as lasting as the begin.
 #pragma once
-#include "core/savepoints.hpp"
-#include "core/token.hpp"
+#include "core/common/savepoints.hpp"
+#include "core/ring/token.hpp"
 
-#include "pg/table.hpp"
+#include "pg/table/table.hpp"
 #include "pg/transaction_events.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/dedupe.hpp"

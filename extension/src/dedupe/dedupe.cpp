@@ -1,12 +1,12 @@
 #include "src/dedupe/dedupe.hpp"
 
-#include "core/length.hpp"
-#include "core/token.hpp"
+#include "core/ring/token.hpp"
+#include "core/time/length.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/settings.hpp"
 #include "src/common/limits.hpp"
-#include "src/ring/token.hpp"
+#include "src/ring/token_functions.hpp"
 
 namespace stacksaga {
 

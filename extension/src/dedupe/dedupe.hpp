@@ -1,8 +1,8 @@
 // What the functions of the dedupe ladder share: limits of their arguments, tokens, retention.
 #pragma once
-#include "core/token.hpp"
+#include "core/ring/token.hpp"
 
-#include "pg/function.hpp"
+#include "pg/statement/function.hpp"
 
 namespace stacksaga {
 

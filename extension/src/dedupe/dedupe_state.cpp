@@ -1,23 +1,23 @@
 // dedupe_state: what each rung of the ladder knows of a scope and a key. It reads neither stored
 // responses nor values, since a monitor may not see payloads.
-#include "core/idempotency_state.hpp"
-#include "core/token.hpp"
+#include "core/dedupe/idempotency_state.hpp"
+#include "core/ring/token.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/late_rows.hpp"
 #include "src/dedupe/dedupe.hpp"
-#include "src/ring/token.hpp"
+#include "src/ring/token_functions.hpp"
 
 namespace stacksaga {
 
 namespace {
 
 // (rung, state, created_at, expires_at, detail, lease_until). The state of a key is that of
-// core/idempotency_state.hpp, so the column is NULL here, and lease_until is of keys alone.
+// core/dedupe/idempotency_state.hpp, so the column is NULL here, and lease_until is of keys alone.
 constinit pg::Statement select_rungs{
     "SELECT 'idempotency_key', NULL, created_at, completed_at + retention,"
     "       pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('attempt', attempt,"

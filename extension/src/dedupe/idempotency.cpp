@@ -1,9 +1,9 @@
 #include "src/dedupe/idempotency.hpp"
 
-#include "core/idempotency_state.hpp"
-#include "core/token.hpp"
+#include "core/dedupe/idempotency_state.hpp"
+#include "core/ring/token.hpp"
 
-#include "pg/result.hpp"
+#include "pg/statement/result.hpp"
 
 namespace stacksaga {
 

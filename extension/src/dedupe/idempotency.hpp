@@ -1,12 +1,12 @@
 // The table of idempotency keys, and what its functions share.
 #pragma once
-#include "core/idempotency_state.hpp"
-#include "core/length.hpp"
-#include "core/token.hpp"
+#include "core/dedupe/idempotency_state.hpp"
+#include "core/ring/token.hpp"
+#include "core/time/length.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/function.hpp"
-#include "pg/table.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/table/table.hpp"
 #include "src/dedupe/dedupe.hpp"
 
 namespace stacksaga {

@@ -1,17 +1,17 @@
 // What the holder of a lease on an idempotency key does: checkpoint, finish, release.
 //
-// core/idempotency_state.hpp says what each call is answered in each state.
-#include "core/idempotency_state.hpp"
-#include "core/token.hpp"
+// core/dedupe/idempotency_state.hpp says what each call is answered in each state.
+#include "core/dedupe/idempotency_state.hpp"
+#include "core/ring/token.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
+#include "pg/statement/function.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/begun_keys.hpp"
 #include "src/dedupe/idempotency.hpp"
-#include "src/ring/key_lock.hpp"
+#include "src/dedupe/key_lock.hpp"
 
 namespace stacksaga {
 

@@ -2,23 +2,23 @@
 //
 // The row of a key commits with the effect or not at all. Whoever begins a key holds its lock
 // (key_lock.hpp) until the end of that transaction; a replay takes no lock and writes nothing.
-// core/idempotency_state.hpp says what each call is answered in each state.
-#include "core/idempotency_state.hpp"
-#include "core/saga_state.hpp"
-#include "core/token.hpp"
+// core/dedupe/idempotency_state.hpp says what each call is answered in each state.
+#include "core/dedupe/idempotency_state.hpp"
+#include "core/ring/token.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
 #include "pg/random.hpp"
-#include "pg/result.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/result.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/begun_keys.hpp"
+#include "src/dedupe/fingerprint.hpp"
 #include "src/dedupe/idempotency.hpp"
-#include "src/ring/fingerprint.hpp"
-#include "src/ring/key_lock.hpp"
+#include "src/dedupe/key_lock.hpp"
 
 namespace stacksaga {
 

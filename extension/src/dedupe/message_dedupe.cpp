@@ -1,13 +1,13 @@
 // accept_message: whether a consumer meets a message for the first time. The record commits with
 // what the consumer does about it.
-#include "core/token.hpp"
+#include "core/ring/token.hpp"
 
-#include "pg/attempt.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/attempt.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/dedupe.hpp"
 

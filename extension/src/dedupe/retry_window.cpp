@@ -1,12 +1,12 @@
 #include "src/dedupe/retry_window.hpp"
 
-#include "core/length.hpp"
-#include "core/retry.hpp"
+#include "core/common/retry.hpp"
+#include "core/time/length.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/query.hpp"
 #include "pg/settings.hpp"
+#include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
 
 namespace stacksaga {

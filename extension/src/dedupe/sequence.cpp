@@ -1,15 +1,15 @@
 // accept_sequence: messages of one producer, numbered from 1 without gaps within an epoch.
-#include "core/token.hpp"
+#include "core/ring/token.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/dedupe.hpp"
-#include "src/ring/key_lock.hpp"
-#include "src/ring/token.hpp"
+#include "src/dedupe/key_lock.hpp"
+#include "src/ring/token_functions.hpp"
 
 namespace stacksaga {
 

@@ -2,19 +2,19 @@
 //
 // A deleted value leaves its row behind, without a value, so that the next one goes on counting: a
 // version names one content for ever, and comparing it is enough.
-#include "core/token.hpp"
+#include "core/ring/token.hpp"
 
+#include "pg/citus/shard_lock.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
-#include "pg/shard_lock.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/dedupe.hpp"
-#include "src/ring/key_lock.hpp"
+#include "src/dedupe/key_lock.hpp"
 
 namespace stacksaga {
 

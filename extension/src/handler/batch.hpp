@@ -13,10 +13,10 @@
 // item only. So does each item of a batch that a failure has undone, and of the next one as long as
 // more of them fail.
 #pragma once
-#include "pg/attempt.hpp"
 #include "pg/lock.hpp"
-#include "pg/scope.hpp"
-#include "pg/transaction.hpp"
+#include "pg/statement/attempt.hpp"
+#include "pg/statement/scope.hpp"
+#include "pg/statement/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/handler/crash_record.hpp"
 #include "src/handler/handler_error.hpp"

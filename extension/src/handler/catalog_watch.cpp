@@ -1,6 +1,6 @@
 #include "src/handler/catalog_watch.hpp"
 
-#include "pg/relation_change.hpp"
+#include "pg/table/relation_change.hpp"
 
 namespace stacksaga {
 

@@ -1,6 +1,6 @@
 #include "src/handler/crash_record.hpp"
 
-#include "core/saga_engine.hpp"
+#include "core/saga/saga_engine.hpp"
 
 #include "pg/mapped_file.hpp"
 

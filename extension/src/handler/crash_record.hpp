@@ -12,9 +12,9 @@
 // The files are in pg_stat_tmp, which every data directory has, which survives a crash, and which
 // base backups leave out: a copy of the server must not charge what happened to the original.
 #pragma once
-#include "core/partition.hpp"
-#include "core/saga_state.hpp"
-#include "core/snapshot_window.hpp"
+#include "core/outbox/partition.hpp"
+#include "core/outbox/snapshot_window.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/pg.hpp"
 

@@ -1,9 +1,9 @@
 #include "src/handler/function_ref.hpp"
 
-#include "core/length.hpp"
+#include "core/time/length.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/function.hpp"
+#include "pg/statement/function.hpp"
 
 namespace stacksaga {
 

@@ -1,10 +1,10 @@
 // A user's function and its rules of retry, as definitions and subscriptions store them.
 #pragma once
-#include "core/classify.hpp"
-#include "core/retry.hpp"
+#include "core/common/retry.hpp"
+#include "core/saga/classify.hpp"
 
 #include "pg/pg.hpp"
-#include "pg/query.hpp"
+#include "pg/statement/query.hpp"
 
 namespace stacksaga {
 

@@ -3,16 +3,16 @@
 #include "pg/compat.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/late_rows.hpp"
 #include "src/handler/catalog_watch.hpp"
-#include "src/handler/deferred_constraints.hpp"
-#include "src/handler/handler_settings.hpp"
 #include "src/handler/known_handler.hpp"
 #include "src/handler/running_handler.hpp"
-#include "src/handler/session_guard.hpp"
+#include "src/handler/session/deferred_constraints.hpp"
+#include "src/handler/session/handler_settings.hpp"
+#include "src/handler/session/session_guard.hpp"
 
 namespace stacksaga {
 

@@ -1,6 +1,6 @@
 // The error that a user's function raised.
 #pragma once
-#include "pg/attempt.hpp"
+#include "pg/statement/attempt.hpp"
 #include "src/handler/running_handler.hpp"
 
 namespace stacksaga {

@@ -1,6 +1,6 @@
 #include "src/handler/known_handler.hpp"
 
-#include "pg/scope.hpp"
+#include "pg/statement/scope.hpp"
 
 namespace stacksaga {
 

@@ -1,7 +1,7 @@
 #include "src/handler/sql_function.hpp"
 
 #include "pg/compat.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/scope.hpp"
 
 namespace stacksaga {
 

@@ -2,14 +2,14 @@
 // has its lease.
 #include "src/outbox/command.hpp"
 
-#include "pg/attempt.hpp"
 #include "pg/fault_point.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
+#include "pg/statement/attempt.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
 #include "src/common/sent_text.hpp"
+#include "src/dedupe/fingerprint.hpp"
 #include "src/handler/handler_error.hpp"
-#include "src/ring/fingerprint.hpp"
-#include "src/ring/token.hpp"
+#include "src/ring/token_functions.hpp"
 
 namespace stacksaga {
 

@@ -1,6 +1,6 @@
 // Commands of message steps, as their delivery sees them.
 #pragma once
-#include "src/outbox/log_read.hpp"
+#include "src/outbox/log/log_read.hpp"
 
 namespace stacksaga {
 

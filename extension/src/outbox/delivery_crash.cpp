@@ -1,18 +1,18 @@
 #include "src/outbox/delivery_crash.hpp"
 
-#include "core/message_state.hpp"
-#include "core/saga_state.hpp"
-#include "core/snapshot_window.hpp"
-#include "core/token.hpp"
+#include "core/outbox/message_state.hpp"
+#include "core/outbox/snapshot_window.hpp"
+#include "core/ring/token.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "src/common/limits.hpp"
-#include "src/outbox/delivery_retry.hpp"
-#include "src/outbox/log_lock.hpp"
-#include "src/outbox/log_tick.hpp"
+#include "src/outbox/delivery/delivery_retry.hpp"
+#include "src/outbox/log/log_lock.hpp"
+#include "src/outbox/log/log_tick.hpp"
 #include "src/outbox/outbox.hpp"
-#include "src/outbox/position.hpp"
+#include "src/outbox/subscription/position.hpp"
 
 namespace stacksaga {
 

@@ -1,9 +1,9 @@
 #include "src/outbox/message_row.hpp"
 
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
+#include "pg/statement/function.hpp"
 #include "src/handler/handler.hpp"
-#include "src/ring/token.hpp"
+#include "src/ring/token_functions.hpp"
 
 namespace stacksaga {
 

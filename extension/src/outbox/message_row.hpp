@@ -1,7 +1,7 @@
 // Messages as values of the type stacksaga.message.
 #pragma once
-#include "pg/result.hpp"
-#include "src/outbox/log_read.hpp"
+#include "pg/statement/result.hpp"
+#include "src/outbox/log/log_read.hpp"
 
 namespace stacksaga {
 

@@ -1,7 +1,7 @@
 // The outbox as the rest of the extension sees it: publishing, and partitions of subscriptions.
 #pragma once
-#include "core/partition.hpp"
-#include "core/snapshot_window.hpp"
+#include "core/outbox/partition.hpp"
+#include "core/outbox/snapshot_window.hpp"
 
 #include "pg/pg.hpp"
 

@@ -1,21 +1,21 @@
 // publish and publish_batch: rows for the current generation of the log.
-#include "core/token.hpp"
+#include "core/ring/token.hpp"
 
-#include "pg/array.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
 #include "pg/random.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "pg/statement/array.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
-#include "src/handler/published_messages.hpp"
-#include "src/outbox/handled_topics.hpp"
-#include "src/outbox/log_append.hpp"
+#include "src/outbox/log/handled_topics.hpp"
+#include "src/outbox/log/log_append.hpp"
 #include "src/outbox/outbox.hpp"
-#include "src/ring/ring.hpp"
-#include "src/ring/token.hpp"
+#include "src/outbox/published_messages.hpp"
+#include "src/ring/rings.hpp"
+#include "src/ring/token_functions.hpp"
 
 namespace stacksaga {
 

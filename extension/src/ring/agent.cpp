@@ -1,22 +1,22 @@
 // node_agent and agent_slots: which agent a worker is assigned to, and which slots agents assign.
 #include "src/ring/agent.hpp"
 
-#include "core/assignment.hpp"
-#include "core/members.hpp"
-#include "core/node_state.hpp"
-#include "core/ring.hpp"
-#include "core/ring_settings.hpp"
-#include "core/slot_owner.hpp"
+#include "core/ring/assignment.hpp"
+#include "core/ring/members.hpp"
+#include "core/ring/node_state.hpp"
+#include "core/ring/ring_settings.hpp"
+#include "core/ring/slot_owner.hpp"
+#include "core/ring/slots.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/ring_nodes.hpp"
-#include "src/ring/ring_settings.hpp"
+#include "src/ring/ring_options.hpp"
 #include "src/ring/slot_rows.hpp"
 
 namespace stacksaga {

@@ -1,7 +1,7 @@
 // Agents: which of a ring's agents a node belongs to.
 #pragma once
-#include "pg/query.hpp"
-#include "src/ring/ring.hpp"
+#include "pg/statement/query.hpp"
+#include "src/ring/rings.hpp"
 
 namespace stacksaga {
 

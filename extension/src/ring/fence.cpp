@@ -1,12 +1,12 @@
 #include "src/ring/fence.hpp"
 
-#include "core/ring_settings.hpp"
-#include "core/slot_owner.hpp"
+#include "core/ring/ring_settings.hpp"
+#include "core/ring/slot_owner.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/lock.hpp"
-#include "pg/query.hpp"
+#include "pg/statement/query.hpp"
 
 namespace stacksaga {
 

@@ -1,16 +1,16 @@
 // locate: who owns a key.
-#include "core/ring.hpp"
-#include "core/token.hpp"
-#include "core/window.hpp"
+#include "core/ring/slots.hpp"
+#include "core/ring/token.hpp"
+#include "core/ring/window.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
-#include "src/ring/ring_settings.hpp"
-#include "src/ring/token.hpp"
+#include "src/ring/ring_options.hpp"
+#include "src/ring/token_functions.hpp"
 
 namespace stacksaga {
 

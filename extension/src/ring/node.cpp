@@ -1,24 +1,24 @@
 // Nodes register, beat, drain and leave.
 #include "src/ring/node.hpp"
 
-#include "core/node_state.hpp"
-#include "core/ring_settings.hpp"
-#include "core/slot_owner.hpp"
+#include "core/ring/node_state.hpp"
+#include "core/ring/ring_settings.hpp"
+#include "core/ring/slot_owner.hpp"
 
 #include <cmath>
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/relation_change.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
+#include "pg/table/relation_change.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/agent.hpp"
-#include "src/ring/hand_over.hpp"
 #include "src/ring/ownership.hpp"
-#include "src/ring/ring_settings.hpp"
+#include "src/ring/ring_options.hpp"
+#include "src/ring/slot_hand_over.hpp"
 #include "src/ring/slot_rows.hpp"
 
 namespace stacksaga {

@@ -1,18 +1,18 @@
 // node_ranges: what a node may work on now, as plain token ranges.
 #include "src/ring/ranges.hpp"
 
-#include "core/ring.hpp"
-#include "core/ring_settings.hpp"
-#include "core/window.hpp"
+#include "core/ring/ring_settings.hpp"
+#include "core/ring/slots.hpp"
+#include "core/ring/window.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
-#include "src/ring/ring_settings.hpp"
+#include "src/ring/ring_options.hpp"
 
 namespace stacksaga {
 

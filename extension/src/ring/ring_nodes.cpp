@@ -1,17 +1,17 @@
 #include "src/ring/ring_nodes.hpp"
 
-#include "core/assignment.hpp"
-#include "core/members.hpp"
-#include "core/node_state.hpp"
-#include "core/ring_settings.hpp"
-#include "core/slot_owner.hpp"
+#include "core/ring/assignment.hpp"
+#include "core/ring/members.hpp"
+#include "core/ring/node_state.hpp"
+#include "core/ring/ring_settings.hpp"
+#include "core/ring/slot_owner.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
-#include "src/ring/ring_settings.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
+#include "src/ring/ring_options.hpp"
 
 namespace stacksaga {
 

@@ -2,10 +2,10 @@
 // view `nodes` would compute those of all rings: a master of many rings asks for one after the
 // other.
 #pragma once
-#include "core/members.hpp"
-#include "core/slot_owner.hpp"
+#include "core/ring/members.hpp"
+#include "core/ring/slot_owner.hpp"
 
-#include "src/ring/ring.hpp"
+#include "src/ring/rings.hpp"
 
 namespace stacksaga {
 

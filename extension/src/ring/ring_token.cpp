@@ -3,7 +3,7 @@
 // They do what those of bigint do, but are functions of this module: PostgreSQL finds a function of
 // LANGUAGE internal that is not one of its own by its name, one after the other, each time that a
 // statement begins, which took longer than all else that a statement on a few rows does.
-#include "pg/function.hpp"
+#include "pg/statement/function.hpp"
 
 namespace stacksaga {
 

@@ -1,8 +1,8 @@
 #include "src/ring/slot_rows.hpp"
 
-#include "core/slot_owner.hpp"
+#include "core/ring/slot_owner.hpp"
 
-#include "pg/query.hpp"
+#include "pg/statement/query.hpp"
 
 namespace stacksaga {
 

@@ -1,8 +1,8 @@
-// The rows of `slot`: loaded, changed by the rules of core/slot_owner.hpp, and written back.
+// The rows of `slot`: loaded, changed by the rules of core/ring/slot_owner.hpp, and written back.
 #pragma once
-#include "core/slot_owner.hpp"
+#include "core/ring/slot_owner.hpp"
 
-#include "src/ring/ring.hpp"
+#include "src/ring/rings.hpp"
 
 namespace stacksaga {
 

@@ -1,8 +1,8 @@
 #include "src/ring/take_over.hpp"
 
-#include "core/slot_owner.hpp"
+#include "core/ring/slot_owner.hpp"
 
-#include "pg/attempt.hpp"
+#include "pg/statement/attempt.hpp"
 #include "src/ring/fence.hpp"
 #include "src/ring/slot_rows.hpp"
 

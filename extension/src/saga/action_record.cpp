@@ -1,8 +1,8 @@
 #include "src/saga/action_record.hpp"
 
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
-#include "pg/query.hpp"
+#include "pg/statement/query.hpp"
 #include "src/common/operator_action.hpp"
 
 namespace stacksaga {

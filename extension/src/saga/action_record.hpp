@@ -1,6 +1,6 @@
 // The record of what operators and services do to one saga: rows of saga_action.
 #pragma once
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "src/saga/store.hpp"
 

@@ -1,13 +1,13 @@
 #include "src/saga/attribute_rows.hpp"
 
-#include "core/murmur3.hpp"
-#include "core/saga_state.hpp"
-#include "core/token.hpp"
+#include "core/ring/murmur3.hpp"
+#include "core/ring/token.hpp"
+#include "core/saga/saga_state.hpp"
 
-#include "pg/function.hpp"
-#include "pg/scope.hpp"
-#include "src/ring/token.hpp"
-#include "src/saga/tables.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/scope.hpp"
+#include "src/ring/token_functions.hpp"
+#include "src/saga/saga_tables.hpp"
 
 namespace stacksaga {
 

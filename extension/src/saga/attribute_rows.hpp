@@ -1,7 +1,7 @@
 // The rows that sagas are found by their attributes with: one for each attribute, and none for a
 // saga without any.
 #pragma once
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "src/saga/store.hpp"
 

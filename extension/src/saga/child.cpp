@@ -1,22 +1,22 @@
 #include "src/saga/child.hpp"
 
-#include "core/length.hpp"
-#include "core/saga.hpp"
-#include "core/saga_children.hpp"
-#include "core/saga_state.hpp"
-#include "core/token.hpp"
-#include "core/work_purpose.hpp"
+#include "core/ring/token.hpp"
+#include "core/saga/saga.hpp"
+#include "core/saga/saga_children.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/saga/work_purpose.hpp"
+#include "core/time/length.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/fault_point.hpp"
-#include "pg/function.hpp"
+#include "pg/statement/function.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/wake.hpp"
-#include "src/ring/fingerprint.hpp"
-#include "src/ring/ring.hpp"
+#include "src/dedupe/fingerprint.hpp"
+#include "src/ring/rings.hpp"
+#include "src/saga/saga_tables.hpp"
 #include "src/saga/start.hpp"
-#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 

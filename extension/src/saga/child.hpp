@@ -5,7 +5,7 @@
 // child is to compensate (compensation_request). The worker that runs such a row reads what is
 // committed.
 #pragma once
-#include "core/saga.hpp"
+#include "core/saga/saga.hpp"
 
 #include "pg/pg.hpp"
 #include "src/saga/store.hpp"

@@ -1,7 +1,7 @@
 // A step whose call is a message: published as a command, answered with complete_step() or
 // fail_step() under the lease that the message carries.
 #pragma once
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "src/saga/store.hpp"
 

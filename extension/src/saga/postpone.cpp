@@ -1,13 +1,13 @@
 #include "src/saga/postpone.hpp"
 
-#include "core/put_off.hpp"
-#include "core/token.hpp"
-#include "core/work_purpose.hpp"
+#include "core/common/put_off.hpp"
+#include "core/ring/token.hpp"
+#include "core/saga/work_purpose.hpp"
 
+#include "pg/citus/shard_lock.hpp"
 #include "pg/clock.hpp"
-#include "pg/query.hpp"
 #include "pg/random.hpp"
-#include "pg/shard_lock.hpp"
+#include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
 
 namespace stacksaga {

@@ -1,15 +1,15 @@
 #include "src/saga/saga_change.hpp"
 
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/query.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/saga/attribute_rows.hpp"
-#include "src/saga/tables.hpp"
+#include "src/saga/saga_tables.hpp"
 
 namespace stacksaga {
 

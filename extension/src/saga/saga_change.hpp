@@ -1,10 +1,10 @@
 // What a change of a saga's row brings with it, whoever makes it: it is one that the transitions
 // allow, it is counted, and the list of parked sagas follows.
 #pragma once
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/pg.hpp"
-#include "pg/table.hpp"
+#include "pg/table/table.hpp"
 
 namespace stacksaga {
 

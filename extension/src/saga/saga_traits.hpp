@@ -1,7 +1,7 @@
 // What a saga is ordered, limited and found by: its priority, its group, its attributes. None of it
 // is part of its identity, and its children inherit all of it.
 #pragma once
-#include "pg/function.hpp"
+#include "pg/statement/function.hpp"
 
 namespace stacksaga {
 

@@ -1,26 +1,26 @@
 // start_saga and start_sagas: the identity of a saga and its first stage.
 #include "src/saga/start.hpp"
 
-#include "core/length.hpp"
-#include "core/ring.hpp"
-#include "core/saga_engine.hpp"
-#include "core/saga_state.hpp"
-#include "core/token.hpp"
+#include "core/ring/slots.hpp"
+#include "core/ring/token.hpp"
+#include "core/saga/saga_engine.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/time/length.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
 #include "pg/random.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
-#include "src/ring/fingerprint.hpp"
+#include "src/dedupe/fingerprint.hpp"
 #include "src/saga/attribute_rows.hpp"
+#include "src/saga/saga_tables.hpp"
 #include "src/saga/start_argument.hpp"
-#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 

@@ -1,6 +1,6 @@
 // Starting a saga: its row and its first stage.
 #pragma once
-#include "src/ring/ring.hpp"
+#include "src/ring/rings.hpp"
 #include "src/saga/saga_traits.hpp"
 #include "src/saga/store.hpp"
 

@@ -1,11 +1,11 @@
 #include "src/saga/start_argument.hpp"
 
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "src/common/limits.hpp"
-#include "src/ring/fingerprint.hpp"
+#include "src/dedupe/fingerprint.hpp"
 
 namespace stacksaga {
 

@@ -1,10 +1,10 @@
 // What start_saga() and start_sagas() are called with, checked: SG400 and SG413 for what is not
 // valid.
 #pragma once
-#include "core/length.hpp"
+#include "core/time/length.hpp"
 
-#include "pg/array.hpp"
-#include "pg/function.hpp"
+#include "pg/statement/array.hpp"
+#include "pg/statement/function.hpp"
 #include "src/saga/saga_traits.hpp"
 
 namespace stacksaga {

@@ -1,8 +1,8 @@
 #include "src/saga/step_call.hpp"
 
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
-#include "pg/function.hpp"
+#include "pg/statement/function.hpp"
 #include "src/common/limits.hpp"
 
 namespace stacksaga {

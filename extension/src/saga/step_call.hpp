@@ -1,9 +1,9 @@
 // The call of a step: what its function, or the service that claims it, is called with.
 #pragma once
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
+#include "src/definition/stored_definition.hpp"
 #include "src/handler/handler.hpp"
-#include "src/saga/definition.hpp"
 
 namespace stacksaga {
 

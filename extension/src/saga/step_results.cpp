@@ -1,10 +1,10 @@
 #include "src/saga/step_results.hpp"
 
-#include "core/saga.hpp"
+#include "core/saga/saga.hpp"
 
 #include "pg/fault_point.hpp"
-#include "pg/function.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/scope.hpp"
 
 namespace stacksaga {
 

@@ -1,18 +1,18 @@
 #include "src/saga/store.hpp"
 
-#include "core/list.hpp"
-#include "core/saga.hpp"
-#include "core/saga_state.hpp"
-#include "core/token.hpp"
-#include "core/work_purpose.hpp"
+#include "core/common/list.hpp"
+#include "core/ring/token.hpp"
+#include "core/saga/saga.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/saga/work_purpose.hpp"
 
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/running_handler.hpp"
-#include "src/saga/tables.hpp"
+#include "src/saga/saga_tables.hpp"
 
 namespace stacksaga {
 

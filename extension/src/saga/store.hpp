@@ -4,13 +4,13 @@
 // change it follow each other. Its changes lie in memory until write_saga(): rows of work that come
 // and go meanwhile, and statuses that are passed through, are never written.
 #pragma once
-#include "core/list.hpp"
-#include "core/saga.hpp"
-#include "core/saga_state.hpp"
-#include "core/work_purpose.hpp"
+#include "core/common/list.hpp"
+#include "core/saga/saga.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/saga/work_purpose.hpp"
 
-#include "pg/table.hpp"
-#include "src/saga/definition.hpp"
+#include "pg/table/table.hpp"
+#include "src/definition/stored_definition.hpp"
 #include "src/saga/saga_traits.hpp"
 
 namespace stacksaga {

@@ -1,24 +1,24 @@
 // What the engine decided, as rows: markers first, what other sagas hear of it last.
 
-#include "core/claim_order.hpp"
-#include "core/list.hpp"
-#include "core/saga.hpp"
-#include "core/saga_state.hpp"
-#include "core/work_purpose.hpp"
+#include "core/common/list.hpp"
+#include "core/queue/claim_order.hpp"
+#include "core/saga/saga.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/saga/work_purpose.hpp"
 
 #include "pg/crash_point.hpp"
-#include "pg/query.hpp"
+#include "pg/statement/query.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
-#include "src/common/queue_counters.hpp"
-#include "src/common/queue_waiters.hpp"
 #include "src/common/wake.hpp"
 #include "src/handler/handler_error.hpp"
+#include "src/queue/queue_counters.hpp"
+#include "src/queue/queue_limits.hpp"
+#include "src/queue/queue_waiters.hpp"
 #include "src/saga/action_record.hpp"
 #include "src/saga/child.hpp"
-#include "src/saga/queue_limits.hpp"
+#include "src/saga/saga_tables.hpp"
 #include "src/saga/store.hpp"
-#include "src/saga/tables.hpp"
 
 namespace stacksaga {
 

@@ -1,9 +1,9 @@
 // The state machines as SQL sees them: dumped as rows, and enforced against direct UPDATEs.
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/result.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/result.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/fence.hpp"
 #include "src/saga/saga_change.hpp"

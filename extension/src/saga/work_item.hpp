@@ -1,7 +1,7 @@
 // One due item of work, as workers and run_pending() do it.
 #pragma once
-#include "core/saga_state.hpp"
-#include "core/work_purpose.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/saga/work_purpose.hpp"
 
 #include "src/handler/handler_error.hpp"
 #include "src/saga/store.hpp"
@@ -29,7 +29,8 @@ enum class RunAhead : uint8_t {
 struct ItemOutcome {
     bool is_done = false; ///< there was something to do, and it was done
     bool is_gone = false; ///< it is not due any more: nothing is left to do
-    /// The budget (ring/retry_budget.hpp) that counts this as a first attempt, after the commit.
+    /// The budget (handler/process_retry_budget.hpp) that counts this as a first attempt, after the
+    /// commit.
     std::optional<uint64> first_attempt{};
     /// What follows at once: an item of this saga.
     bool has_next = false;

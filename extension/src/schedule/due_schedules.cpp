@@ -1,9 +1,9 @@
 #include "src/schedule/due_schedules.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/relation_change.hpp"
-#include "pg/scope.hpp"
-#include "pg/transaction.hpp"
+#include "pg/statement/scope.hpp"
+#include "pg/statement/transaction.hpp"
+#include "pg/table/relation_change.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/wake.hpp"
 #include "src/ring/node_memory.hpp"

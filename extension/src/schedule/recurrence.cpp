@@ -1,15 +1,15 @@
 #include "src/schedule/recurrence.hpp"
 
-#include "core/cron.hpp"
-#include "core/instant.hpp"
-#include "core/local_time.hpp"
+#include "core/time/cron.hpp"
+#include "core/time/instant.hpp"
+#include "core/time/local_time.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
 
 namespace stacksaga {

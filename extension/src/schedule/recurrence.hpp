@@ -1,6 +1,6 @@
 // When a schedule runs: a cron expression in a time zone.
 #pragma once
-#include "core/cron.hpp"
+#include "core/time/cron.hpp"
 
 #include "pg/time_zone.hpp"
 

@@ -4,17 +4,17 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/query.hpp"
-#include "pg/scope.hpp"
 #include "pg/settings.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
+#include "src/definition/stored_definition.hpp"
 #include "src/handler/definer.hpp"
-#include "src/ring/ring.hpp"
-#include "src/ring/token.hpp"
-#include "src/saga/definition.hpp"
+#include "src/ring/rings.hpp"
+#include "src/ring/token_functions.hpp"
 #include "src/schedule/recurrence.hpp"
 
 namespace stacksaga {

@@ -1,6 +1,6 @@
 // Schedules as their tables keep them.
 #pragma once
-#include "core/schedule_run.hpp"
+#include "core/time/schedule_run.hpp"
 
 #include "pg/pg.hpp"
 

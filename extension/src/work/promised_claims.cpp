@@ -1,7 +1,7 @@
 #include "src/work/promised_claims.hpp"
 
-#include "core/murmur3.hpp"
-#include "core/promise_count.hpp"
+#include "core/ring/murmur3.hpp"
+#include "core/work/promise_count.hpp"
 
 #include "pg/clock.hpp"
 #include "src/common/counter_file.hpp"

@@ -1,21 +1,21 @@
 // The items of a worker's turn: which one is next, and what becomes of it.
 #include "src/worker/due_items.hpp"
 
-#include "core/claim_order.hpp"
-#include "core/item_order.hpp"
-#include "core/token.hpp"
-#include "core/work_purpose.hpp"
+#include "core/queue/claim_order.hpp"
+#include "core/ring/token.hpp"
+#include "core/saga/work_purpose.hpp"
+#include "core/work/item_order.hpp"
 
+#include "pg/citus/shard_lock.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
-#include "pg/query.hpp"
 #include "pg/settings.hpp"
-#include "pg/shard_lock.hpp"
+#include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
+#include "src/handler/process_retry_budget.hpp"
 #include "src/ring/fence.hpp"
-#include "src/ring/retry_budget.hpp"
 #include "src/saga/postpone.hpp"
-#include "src/saga/tables.hpp"
+#include "src/saga/saga_tables.hpp"
 
 namespace stacksaga {
 

@@ -1,9 +1,9 @@
 // The items of a worker's turn, as run_batch() runs them.
 #pragma once
-#include "core/claim_order.hpp"
+#include "core/queue/claim_order.hpp"
 
 #include "src/handler/batch.hpp"
-#include "src/worker/item_search.hpp"
+#include "src/work/item_search.hpp"
 
 namespace stacksaga {
 
@@ -20,9 +20,9 @@ struct TurnState {
 /// its own: the place in the list stays, and `ahead` counts. Where others come between them, what
 /// follows waits in its place until it is next again.
 ///
-/// A list of several ranks is put in order as it is worked off (core/item_order.hpp): which item is
-/// next depends on how many steps ran before. The slots of a batch are locked before it begins, so
-/// those that it may come to go to the front first. Each try begins with the same list.
+/// A list of several ranks is put in order as it is worked off (core/work/item_order.hpp): which
+/// item is next depends on how many steps ran before. The slots of a batch are locked before it
+/// begins, so those that it may come to go to the front first. Each try begins with the same list.
 struct DueItems {
     static constexpr bool can_postpone = true;
     static constexpr bool goes_on_after_failure = true;

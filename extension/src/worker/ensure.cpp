@@ -2,8 +2,8 @@
 // module and on those that do not.
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
-#include "pg/function.hpp"
 #include "pg/settings.hpp"
+#include "pg/statement/function.hpp"
 #include "src/worker/worker_process.hpp"
 
 namespace stacksaga {

@@ -6,7 +6,7 @@
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/settings.hpp"
-#include "pg/transaction.hpp"
+#include "pg/statement/transaction.hpp"
 #include "src/common/loop_guard.hpp"
 #include "src/worker/worker_process.hpp"
 

@@ -6,11 +6,11 @@
 #include "src/worker/poll.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/scope.hpp"
-#include "pg/transaction.hpp"
+#include "pg/statement/scope.hpp"
+#include "pg/statement/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
-#include "src/outbox/delivery_worker.hpp"
+#include "src/outbox/delivery/delivery_worker.hpp"
 #include "src/ring/node_memory.hpp"
 #include "src/worker/due_items.hpp"
 

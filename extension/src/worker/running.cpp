@@ -1,6 +1,6 @@
 // What the workers of this database are running, as their crash records say: for doctor().
-#include "pg/function.hpp"
-#include "pg/result.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/result.hpp"
 #include "src/common/wake.hpp"
 #include "src/handler/crash_record.hpp"
 

@@ -1,6 +1,6 @@
 #include "src/worker/saga_counter.hpp"
 
-#include "pg/transaction.hpp"
+#include "pg/statement/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/saga_tally.hpp"
 

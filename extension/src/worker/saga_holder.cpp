@@ -1,8 +1,8 @@
 // Which transaction holds a saga's row: for doctor().
-#include "pg/function.hpp"
-#include "pg/lookup.hpp"
-#include "pg/row_holder.hpp"
-#include "src/saga/tables.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/table/lookup.hpp"
+#include "pg/table/row_holder.hpp"
+#include "src/saga/saga_tables.hpp"
 
 namespace stacksaga {
 

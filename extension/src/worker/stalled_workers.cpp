@@ -1,9 +1,9 @@
 #include "src/worker/stalled_workers.hpp"
 
-#include "pg/query.hpp"
-#include "pg/scope.hpp"
 #include "pg/settings.hpp"
-#include "pg/transaction.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
+#include "pg/statement/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/wake.hpp"
 #include "src/handler/crash_record.hpp"

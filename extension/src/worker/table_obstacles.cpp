@@ -1,13 +1,13 @@
 // What keeps the extension's tables from being accessed without a statement, for doctor().
-#include "core/idempotency_state.hpp"
+#include "core/dedupe/idempotency_state.hpp"
 
-#include "pg/function.hpp"
-#include "pg/lookup.hpp"
-#include "pg/result.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/table/lookup.hpp"
 #include "src/dedupe/idempotency.hpp"
-#include "src/outbox/tables.hpp"
-#include "src/ring/tables.hpp"
-#include "src/saga/tables.hpp"
+#include "src/outbox/outbox_tables.hpp"
+#include "src/ring/ring_tables.hpp"
+#include "src/saga/saga_tables.hpp"
 
 namespace stacksaga {
 

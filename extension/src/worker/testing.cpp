@@ -1,9 +1,9 @@
 // What background workers do, callable from SQL for the tests of the fence and of ownership. No
 // script declares these functions; the tests do, as a superuser.
 #include "pg/errors.hpp"
-#include "pg/function.hpp"
-#include "pg/result.hpp"
-#include "pg/scope.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/result.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/ring/fence.hpp"
 #include "src/ring/ownership.hpp"
 

@@ -1,22 +1,22 @@
 #include "src/worker/timed_items.hpp"
 
-#include "core/claim_order.hpp"
-#include "core/saga_state.hpp"
-#include "core/token.hpp"
-#include "core/work_purpose.hpp"
+#include "core/queue/claim_order.hpp"
+#include "core/ring/token.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/saga/work_purpose.hpp"
 
-#include "pg/attempt.hpp"
+#include "pg/citus/shard_lock.hpp"
 #include "pg/clock.hpp"
-#include "pg/query.hpp"
-#include "pg/scope.hpp"
-#include "pg/shard_lock.hpp"
-#include "pg/transaction.hpp"
+#include "pg/statement/attempt.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
+#include "pg/statement/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
 #include "src/ring/fence.hpp"
 #include "src/saga/postpone.hpp"
-#include "src/worker/found_items.hpp"
-#include "src/worker/item_search.hpp"
+#include "src/work/found_items.hpp"
+#include "src/work/item_search.hpp"
 
 namespace stacksaga {
 

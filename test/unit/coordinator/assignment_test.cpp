@@ -2,7 +2,7 @@
 // random owners.
 #include "roles/proposal.hpp"
 
-#include "core/ring.hpp"
+#include "core/ring/slots.hpp"
 
 #include <gtest/gtest.h>
 

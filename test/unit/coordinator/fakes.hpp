@@ -8,8 +8,8 @@
 #include "roles/control_store.hpp"
 #include "roles/master_role.hpp"
 
-#include "core/ring.hpp"
-#include "core/window.hpp"
+#include "core/ring/slots.hpp"
+#include "core/ring/window.hpp"
 
 #include <asio/co_spawn.hpp>
 #include <asio/error.hpp>

@@ -2,8 +2,8 @@
 // nodes that the next window would give them to, and nothing else.
 #include "roles/proposal.hpp"
 
-#include "core/hand_over.hpp"
-#include "core/ring.hpp"
+#include "core/ring/hand_over.hpp"
+#include "core/ring/slots.hpp"
 
 #include <gtest/gtest.h>
 

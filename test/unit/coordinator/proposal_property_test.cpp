@@ -2,7 +2,7 @@
 // state, of every weight, and slots with any owner or none.
 #include "roles/proposal.hpp"
 
-#include "core/ring.hpp"
+#include "core/ring/slots.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // keeps, and the parts of agents.
 #include "roles/proposal.hpp"
 
-#include "core/ring.hpp"
+#include "core/ring/slots.hpp"
 
 #include <gtest/gtest.h>
 

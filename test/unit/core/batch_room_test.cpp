@@ -1,6 +1,6 @@
 // A message that ends its consumers among others that do not: only it is charged, and it is charged
 // after few losses, wherever it is and however large the batches are.
-#include "core/batch_room.hpp"
+#include "core/outbox/batch_room.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // The order of claims: turns of groups, and those of lower ranks.
-#include "core/claim_order.hpp"
+#include "core/queue/claim_order.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A rate bounds the claims in any window of its interval.
-#include "core/claim_rate.hpp"
+#include "core/queue/claim_rate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What an SQLSTATE means, by the order of the rules: raised class, never_on, retry_on, default.
-#include "core/classify.hpp"
+#include "core/saga/classify.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Since when commits may bring rows that a look has not seen.
-#include "core/commit_horizon.hpp"
+#include "core/work/commit_horizon.hpp"
 
 #include <gtest/gtest.h>
 

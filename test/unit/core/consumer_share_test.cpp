@@ -1,5 +1,5 @@
 // Goal: the shares of consumers are even, and together they are all partitions.
-#include "core/consumer_share.hpp"
+#include "core/outbox/consumer_share.hpp"
 
 #include <gtest/gtest.h>
 

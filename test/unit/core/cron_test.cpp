@@ -1,6 +1,6 @@
 // Cron expressions: what is read, what is refused, and the next local time against a search through
 // every second of every day.
-#include "core/cron.hpp"
+#include "core/time/cron.hpp"
 
 #include <gtest/gtest.h>
 

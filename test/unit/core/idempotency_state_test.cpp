@@ -1,4 +1,4 @@
-#include "core/idempotency_state.hpp"
+#include "core/dedupe/idempotency_state.hpp"
 
 #include <gtest/gtest.h>
 

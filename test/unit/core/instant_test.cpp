@@ -1,5 +1,5 @@
 // Goal: an instant stays one that a timestamptz can hold, whatever is added. Method: the borders.
-#include "core/instant.hpp"
+#include "core/time/instant.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which characters are invisible, and how they are written.
-#include "core/invisible.hpp"
+#include "core/common/invisible.hpp"
 
 #include <gtest/gtest.h>
 

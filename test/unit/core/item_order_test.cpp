@@ -1,6 +1,6 @@
 // The order of a worker's due items: ranks, the turns of lower ones, and how far a saga may run
 // ahead.
-#include "core/item_order.hpp"
+#include "core/work/item_order.hpp"
 
 #include <gtest/gtest.h>
 

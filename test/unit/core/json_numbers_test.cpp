@@ -1,6 +1,6 @@
 // Goal: texts of jsonb values that are equal are the same without the zeros that end fractions,
 // and nothing else of a text changes.
-#include "core/json_numbers.hpp"
+#include "core/dedupe/json_numbers.hpp"
 
 #include <gtest/gtest.h>
 

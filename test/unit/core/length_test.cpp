@@ -1,5 +1,5 @@
 // Lengths with months against the calendar of the standard library.
-#include "core/length.hpp"
+#include "core/time/length.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Local times of zones whose clocks change, and schedules on the days of the change.
-#include "core/local_time.hpp"
+#include "core/time/local_time.hpp"
 
 #include <gtest/gtest.h>
 

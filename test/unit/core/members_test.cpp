@@ -1,6 +1,6 @@
 // Which agent a new worker is assigned to, and whose a slot is for a hand-over. The assignments are
 // tested in test/unit/coordinator.
-#include "core/hand_over.hpp"
+#include "core/ring/hand_over.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: the table of a message's states means what the promises need. Method: walks over the whole
 // table, not samples.
-#include "core/message_state.hpp"
+#include "core/outbox/message_state.hpp"
 
 #include <gtest/gtest.h>
 

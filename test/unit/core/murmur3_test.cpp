@@ -1,6 +1,6 @@
 // The hashes against what others have published.
-#include "core/murmur3.hpp"
-#include "core/token.hpp"
+#include "core/ring/murmur3.hpp"
+#include "core/ring/token.hpp"
 
 #include <gtest/gtest.h>
 

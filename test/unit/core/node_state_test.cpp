@@ -1,4 +1,4 @@
-#include "core/node_state.hpp"
+#include "core/ring/node_state.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/partition.hpp"
+#include "core/outbox/partition.hpp"
 
 #include <gtest/gtest.h>
 

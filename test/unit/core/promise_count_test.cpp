@@ -1,5 +1,5 @@
 // Sessions that have promised to claim, counted in words of shared memory by periods of time.
-#include "core/promise_count.hpp"
+#include "core/work/promise_count.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/retry_budget.hpp"
+#include "core/common/retry_budget.hpp"
 
 #include <gtest/gtest.h>
 

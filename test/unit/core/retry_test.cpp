@@ -1,5 +1,5 @@
 // Retry policies: what is refused, and that no delay leaves its bounds.
-#include "core/retry.hpp"
+#include "core/common/retry.hpp"
 
 #include <gtest/gtest.h>
 

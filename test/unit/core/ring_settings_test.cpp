@@ -1,4 +1,4 @@
-#include "core/ring_settings.hpp"
+#include "core/ring/ring_settings.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Equal parts and slots: exact tiling for every count, nested for every pair.
-#include "core/ring.hpp"
+#include "core/ring/slots.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // One saga in memory, for tests of the engine: its definition in one line, what the tables hold of
 // it and how often they were read, what services and workers do to it, and its state as text.
 #pragma once
-#include "core/saga_answers.hpp"
-#include "core/saga_children.hpp"
-#include "core/saga_compensation.hpp"
-#include "core/saga_operators.hpp"
+#include "core/saga/saga_answers.hpp"
+#include "core/saga/saga_children.hpp"
+#include "core/saga/saga_compensation.hpp"
+#include "core/saga/saga_operators.hpp"
 
 #include <map>
 #include <memory>

@@ -1,6 +1,6 @@
 // Goal: the tables of the state machines mean what the promises need. Method: every pair of states
 // and every kind of failed attempt, not samples.
-#include "core/saga_state.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What follows savepoints is there as long as the subtransactions in which it came about.
-#include "core/savepoints.hpp"
+#include "core/common/savepoints.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Where a session begins to search: at the oldest, unless it meets others there.
-#include "core/search_start.hpp"
+#include "core/work/search_start.hpp"
 
 #include <gtest/gtest.h>
 

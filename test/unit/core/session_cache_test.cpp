@@ -1,5 +1,5 @@
 // What is remembered of a key is what was found out about it, in the state it was found in.
-#include "core/session_cache.hpp"
+#include "core/common/session_cache.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A slot's owner and its next one: what each event makes of them.
-#include "core/slot_owner.hpp"
+#include "core/ring/slot_owner.hpp"
 
 #include <gtest/gtest.h>
 

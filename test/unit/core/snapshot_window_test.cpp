@@ -1,6 +1,6 @@
 // Snapshots, ticks and windows: every message is in exactly one window, whatever order transactions
 // begin, take numbers and commit in.
-#include "core/snapshot_window.hpp"
+#include "core/outbox/snapshot_window.hpp"
 
 #include <gtest/gtest.h>
 

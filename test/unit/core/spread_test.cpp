@@ -1,5 +1,5 @@
 // Goal: what is spread is due at even distances within the spread, whatever their number.
-#include "core/spread.hpp"
+#include "core/work/spread.hpp"
 
 #include <gtest/gtest.h>
 

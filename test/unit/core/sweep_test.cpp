@@ -1,5 +1,5 @@
 // Sweeps: when they begin, whose slots they take, and how many.
-#include "core/sweep.hpp"
+#include "core/ring/sweep.hpp"
 
 #include <gtest/gtest.h>
 

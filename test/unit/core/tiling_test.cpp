@@ -1,5 +1,5 @@
 // The check that ranges tile the ring at slot borders: what it accepts, and which rule it names.
-#include "core/ring.hpp"
+#include "core/ring/slots.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Tokens: their order, their place on the ring, and the two special hashes.
-#include "core/token.hpp"
+#include "core/ring/token.hpp"
 
 #include <gtest/gtest.h>
 

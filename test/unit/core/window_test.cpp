@@ -1,5 +1,5 @@
 // Windows: alignment on both sides of the epoch, and at the ends of time.
-#include "core/window.hpp"
+#include "core/ring/window.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,42 @@
+// One step of a definition as define_saga() takes it: read, checked and given its stage.
+#pragma once
+#include "pg/pg.hpp"
+#include "pg/statement/query.hpp"
+#include "src/definition/stored_definition.hpp"
+#include "src/handler/handler.hpp"
+
+namespace stacksaga {
+
+struct NewStep {
+    int16 no;
+    int16 stage;
+    std::string_view name;
+    StepKind kind;
+    HandlerCheck action, compensation, verify;
+    HandlerCheck fallback_function; ///< of a sql step
+    std::optional<std::string_view> queue, signal, child_saga, topic, compensation_topic;
+    std::optional<std::string_view> compensation_queue, fallback_compensation_topic;
+    std::optional<std::string_view> fallback; ///< a signature (sql step) or a queue
+    bool has_compensation;
+    bool is_silent_on_undoing; ///< of a queue step: neither compensable nor compensation_queue is
+                               ///< given
+    std::optional<int32> stage_given;
+    pg::Param delay;   ///< interval; null but for a timer step
+    pg::Param timeout; ///< interval; null for a signal step without bound
+    std::string_view effect;
+    std::string_view compensate_when;
+    std::optional<std::string_view> search_path;
+};
+static_assert(std::is_trivially_destructible_v<NewStep>);
+
+/// A definition is refused with SG400; DETAIL names the step, or the definition when it is empty.
+[[noreturn]] void refuse_definition(std::string_view step, const char *problem, const char *hint);
+
+/// Checks a retry policy spread over seven columns from `first` on.
+void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view step);
+
+/// Reads and checks all steps of a jsonb array of step_definition, in the definer's search_path;
+/// `saga_policy` (jsonb) is what steps without a policy take. Inside with_spi.
+std::span<NewStep> read_new_steps(Datum steps, pg::Param saga_policy, Oid definer);
+
+} // namespace stacksaga

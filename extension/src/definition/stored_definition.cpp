@@ -1,0 +1,225 @@
+#include "src/definition/stored_definition.hpp"
+
+#include "core/saga/definition.hpp"
+#include "core/saga/step_kind.hpp"
+
+#include "pg/citus/citus.hpp"
+#include "pg/clock.hpp"
+#include "pg/compat.hpp"
+#include "pg/errors.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
+#include "pg/table/lookup.hpp"
+#include "pg/table/relation_change.hpp"
+#include "src/common/limits.hpp"
+#include "src/definition/local_oids.hpp"
+#include "src/saga/saga_tables.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+struct CacheEntry {
+    int32 definition_id; // hash key
+    MemoryContext memory;
+    Definition *definition;
+};
+
+constinit HTAB *cache = nullptr;
+// Ids start anew when the extension is dropped and created: the cache belongs to one table.
+constinit Oid cached_table = InvalidOid;
+// A refresh invalidates the table, in this session also when the refresh is rolled back.
+constinit bool is_stale = false;
+// On Citus a refresh invalidates nothing on other nodes, so there a transaction reads anew.
+constinit LocalTransactionId read_in = InvalidLocalTransactionId; ///< the one that began the cache
+
+constinit pg::Statement select_definition{
+    "SELECT saga, version, definer::text, definer_oid, deadline, on_compensation_failure,"
+    "       (compensation_retry).max_attempts, (compensation_retry).initial_interval,"
+    "       (compensation_retry).multiplier, (compensation_retry).max_interval,"
+    "       (compensation_retry).jitter, (compensation_retry).retry_on,"
+    "       (compensation_retry).never_on"
+    "  FROM stacksaga.saga_definition AS d WHERE definition_id = $1",
+    pg::Reads::this_node};
+constinit pg::Statement select_steps{
+    "SELECT step_no, stage, kind, step, queue, action, action_oid, compensation, compensation_oid,"
+    "       verify, verify_oid, search_path, timeout, effect, compensate_when, signal, delay,"
+    "       child_saga, fallback, fallback_oid, topic, compensation_topic, compensation_queue,"
+    "       fallback_compensation_topic,"
+    "       (retry).max_attempts, (retry).initial_interval, (retry).multiplier,"
+    "       (retry).max_interval, (retry).jitter, (retry).retry_on, (retry).never_on"
+    "  FROM stacksaga.definition_step AS s WHERE definition_id = $1 ORDER BY step_no",
+    pg::Reads::this_node};
+constinit pg::Statement select_current{
+    "SELECT definition_id FROM stacksaga.saga_definition AS d WHERE saga = $1 AND is_current",
+    pg::Reads::this_node};
+constinit pg::Statement select_version{
+    "SELECT definition_id FROM stacksaga.saga_definition AS d WHERE saga = $1 AND version = $2",
+    pg::Reads::this_node};
+
+StepFunctions read_functions(const pg::Rows &rows, uint64 row, const Step &step) {
+    StepFunctions f{};
+    f.action = read_function(rows, row, 5);
+    f.compensation = read_function(rows, row, 7);
+    f.verify = read_function(rows, row, 9);
+    f.search_path = copy_text(rows, row, 11);
+    if (step.traits().fallback == core::FallbackKind::function)
+        f.fallback = read_function(rows, row, 18);
+    f.retry = read_rules(rows, row, 24);
+    return f;
+}
+
+Step read_step(const pg::Rows &rows, uint64 row) {
+    std::string_view effect = rows.text(row, 13);
+    Step s{};
+    s.no = rows.int2(row, 0);
+    s.stage = rows.int2(row, 1);
+    s.kind = *core::step_kind_of(rows.text(row, 2));
+    s.name = copy_view(rows.text(row, 3));
+    s.queue = copy_view(rows.optional_text(row, 4).value_or(""));
+    s.timeout = core::no_timeout;
+    if (!rows.is_null(row, 12))
+        s.timeout = pg::interval_length(rows.value(row, 12), "timeout", false);
+    s.signal = copy_view(rows.optional_text(row, 15).value_or(""));
+    if (!rows.is_null(row, 16))
+        s.delay = pg::interval_length(rows.value(row, 16), "delay", false);
+    s.child_saga = copy_view(rows.optional_text(row, 17).value_or(""));
+    s.has_verify = !rows.is_null(row, 9);
+    s.has_fallback = !rows.is_null(row, 18);
+    if (s.traits().fallback != core::FallbackKind::function)
+        s.fallback_queue = copy_view(rows.optional_text(row, 18).value_or(""));
+    // A definition of an earlier version may name a compensation beside another effect: it runs.
+    s.compensable = effect == "compensable" || !rows.is_null(row, 7);
+    s.irreversible = effect == "irreversible";
+    s.idempotent = effect == "idempotent";
+    s.compensate_when_started = rows.text(row, 14) == "started";
+    s.topic = copy_view(rows.optional_text(row, 20).value_or(""));
+    s.compensation_topic = copy_view(rows.optional_text(row, 21).value_or(""));
+    s.compensation_queue = copy_view(rows.optional_text(row, 22).value_or(""));
+    s.fallback_compensation_topic = copy_view(rows.optional_text(row, 23).value_or(""));
+    return s;
+}
+
+Definition *read_definition(int32 id) {
+    pg::Rows head = select_definition.run(pg::param(id));
+    if (head.empty())
+        elog(ERROR, "saga definition %d does not exist", id);
+    auto *d = new (palloc0(sizeof(Definition))) Definition{};
+    d->id = id;
+    d->saga = copy_view(head.text(0, 0));
+    d->version = head.int4(0, 1);
+    d->definer = read_definer(head, 0, 2);
+    if (!head.is_null(0, 4))
+        d->deadline = pg::interval_length(head.value(0, 4), "deadline", true);
+    d->continue_compensating = head.text(0, 5) == "continue";
+    d->compensation_retry = read_rules(head, 0, 6);
+    d->compensation_policy = d->compensation_retry.policy;
+
+    pg::Rows rows = select_steps.run(pg::param(id));
+    auto *steps = static_cast<Step *>(palloc0(sizeof(Step) * rows.count()));
+    auto *functions = static_cast<StepFunctions *>(palloc0(sizeof(StepFunctions) * rows.count()));
+    for (uint64 i = 0; i < rows.count(); ++i) {
+        steps[i] = read_step(rows, i);
+        functions[i] = read_functions(rows, i, steps[i]);
+        steps[i].policy = functions[i].retry.policy;
+        d->stages = std::max(d->stages, steps[i].stage);
+        d->has_children = d->has_children || steps[i].waits_for() == core::StepWait::child;
+        d->has_signals = d->has_signals || steps[i].waits_for() == core::StepWait::signal;
+    }
+    d->steps = {steps, rows.count()};
+    d->functions = {functions, rows.count()};
+    if (has_own_oids()) // by names, which services' calls would look up in the caller's path
+        pg::with_pinned_path([&] { use_own_oids(*d, {functions, rows.count()}); });
+    return d;
+}
+
+void note_table_change(Datum, Oid table) {
+    if (table == cached_table || !OidIsValid(table))
+        is_stale = true;
+}
+
+void reset_cache_of(Oid table) {
+    static constinit bool is_registered = false;
+    if (!is_registered) {
+        pg::watch_relations(note_table_change);
+        is_registered = true;
+    }
+    if (cache != nullptr) {
+        HASH_SEQ_STATUS status;
+        hash_seq_init(&status, cache);
+        // Callers up the stack may use it until the end of the transaction, which frees it.
+        while (auto *entry = static_cast<CacheEntry *>(hash_seq_search(&status)))
+            MemoryContextSetParent(entry->memory, TopTransactionContext);
+        hash_destroy(cache);
+        cache = nullptr;
+    }
+    is_stale = false;
+    read_in = pg::local_transaction_id();
+    HASHCTL control{};
+    control.keysize = sizeof(int32);
+    control.entrysize = sizeof(CacheEntry);
+    cache = hash_create("stacksaga definitions", 64, &control, HASH_ELEM | HASH_BLOBS);
+    cached_table = table;
+}
+
+/// Without a statement, so nothing where the table cannot be read so, too.
+std::optional<int32> look_up_current(std::string_view saga) {
+    const pg::KeyColumn key{F_TEXTEQ, DEFAULT_COLLATION_OID, PointerGetDatum(pg::make_text(saga))};
+    std::optional<int32> id;
+    (void)pg::try_index(definition_table, DefinitionIndex::current, [&](pg::IndexReader &reader) {
+        reader.seek({&key, 1});
+        bool isnull;
+        if (TupleTableSlot *row = reader.next(); row != nullptr)
+            id = DatumGetInt32(slot_getattr(row, 1, &isnull));
+    });
+    return id;
+}
+
+} // namespace
+
+const Definition &load_definition(int32 definition_id) {
+    Oid table = get_relname_relid("saga_definition", get_namespace_oid("stacksaga", false));
+    if (cache == nullptr || is_stale || table != cached_table ||
+        (read_in != pg::local_transaction_id() && pg::is_managed_by_citus(table)))
+        reset_cache_of(table);
+    auto *entry = static_cast<CacheEntry *>(hash_search(cache, &definition_id, HASH_FIND, nullptr));
+    if (entry != nullptr)
+        return *entry->definition;
+
+    // Built in a context that the transaction frees if reading fails, and kept afterwards.
+    MemoryContext memory =
+        AllocSetContextCreate(CurrentMemoryContext, "stacksaga definition", ALLOCSET_SMALL_SIZES);
+    Definition *d = pg::in_context(memory, [&] { return read_definition(definition_id); });
+    MemoryContextSetParent(memory, CacheMemoryContext);
+    entry = static_cast<CacheEntry *>(hash_search(cache, &definition_id, HASH_ENTER, nullptr));
+    entry->memory = memory;
+    entry->definition = d;
+    return *d;
+}
+
+void refresh_definitions() {
+    pg::announce_change("saga_definition");
+    is_stale = true;
+}
+
+const Definition &find_definition(std::string_view saga, std::optional<int32> version) {
+    if (const std::optional<int32> id = version ? std::nullopt : look_up_current(saga))
+        return load_definition(*id);
+    pg::Rows rows = version ? select_version.run(pg::param(saga), pg::param(*version))
+                            : select_current.run(pg::param(saga));
+    if (rows.empty()) {
+        const std::string_view cut{saga.data(), std::min<size_t>(saga.size(), name_bytes_max)};
+        if (version)
+            ereport(ERROR, (errcode(pg::sg404),
+                            errmsg("saga \"%s\" has no version %d", printable(cut), *version),
+                            errdetail("No definition has this name and this version."),
+                            errhint("Leave version out to take the current one.")));
+        ereport(ERROR, (errcode(pg::sg404), errmsg("saga \"%s\" is not defined", printable(cut)),
+                        errdetail("No version of it has been defined in this database."),
+                        errhint("Define it with stacksaga.define_saga().")));
+    }
+    return load_definition(rows.int4(0, 0));
+}
+
+} // namespace stacksaga

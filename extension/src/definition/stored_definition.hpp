@@ -1,0 +1,51 @@
+// Saga definitions as the engine reads them: loaded once per session and version. All of a version
+// but its definer and the identity of its functions is immutable.
+#pragma once
+#include "core/saga/definition.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/saga/step_kind.hpp"
+
+#include "pg/pg.hpp"
+#include "src/handler/definer.hpp"
+#include "src/handler/function_ref.hpp"
+
+namespace stacksaga {
+
+using core::Step;
+using core::StepKind;
+
+/// What a step calls, and which of its errors are tried again.
+struct StepFunctions {
+    FunctionRef action;
+    FunctionRef compensation;
+    FunctionRef verify;
+    FunctionRef fallback;    ///< of a sql step
+    const char *search_path; ///< while they run; nullptr where the step has none
+    RetryRules retry;
+};
+
+struct Definition : core::Definition {
+    Definer definer;
+    RetryRules compensation_retry;
+    std::span<const StepFunctions> functions; ///< in the order of steps
+
+    const StepFunctions &functions_of(const Step &s) const {
+        return functions[static_cast<size_t>(s.no - 1)];
+    }
+    const RetryRules &rules(const Step &s, core::Direction d) const {
+        return d == core::Direction::act ? functions_of(s).retry : compensation_retry;
+    }
+};
+static_assert(std::is_trivially_destructible_v<Definition>);
+
+/// The definition with this id. Inside with_spi. The reference is good for the transaction.
+const Definition &load_definition(int32 definition_id);
+
+/// The definition that a new saga takes: `version`, or the current one. SG404 when there is none.
+const Definition &find_definition(std::string_view saga, std::optional<int32> version);
+
+/// Every session reads definitions anew, this one at once and others when this transaction commits:
+/// the definer of a version or the identity of its functions was refreshed.
+void refresh_definitions();
+
+} // namespace stacksaga

@@ -1,0 +1,176 @@
+// What operators do to one saga: cancel, suspend, resume, retry, resolve. Each action is recorded
+// with the role that took it, the instant and the reason.
+#include "src/operate/operate.hpp"
+
+#include "core/saga/saga.hpp"
+#include "core/saga/saga_operators.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/saga/step_kind.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/random.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
+#include "src/common/limits.hpp"
+#include "src/common/operator_action.hpp"
+#include "src/saga/action_record.hpp"
+#include "src/saga/child.hpp"
+#include "src/saga/store.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+using core::Status;
+
+[[noreturn]] void refuse(const Saga &saga, const char *action, const core::Refusal &refusal) {
+    const auto text = [](std::string_view s) { return pnstrdup(s.data(), s.size()); };
+    ereport(ERROR,
+            (errcode(refusal.is_misuse ? pg::sg400 : pg::sg409),
+             errmsg("saga %s cannot be %s", uuid_text(saga.id), action),
+             errdetail("It is %s%s.", core::name_of(saga.status()).data(), text(refusal.because)),
+             errhint("%s", text(refusal.hint))));
+}
+
+std::optional<core::Refusal> cancel(Saga &saga, const Operation &o) {
+    return core::cancel_saga(saga, psprintf("cancelled: %s", clip(o.reason)));
+}
+std::optional<core::Refusal> suspend(Saga &saga, const Operation &) {
+    return core::suspend_saga(saga);
+}
+std::optional<core::Refusal> resume(Saga &saga, const Operation &o) {
+    return core::resume_saga(saga, o.delay);
+}
+std::optional<core::Refusal> retry(Saga &saga, const Operation &o) {
+    return core::retry_saga(saga, o.delay);
+}
+
+/// Indexed by Action; the words are those of saga_action.
+struct ActionRule {
+    std::string_view name;
+    const char *done; ///< as in "cannot be cancelled"
+    std::optional<core::Refusal> (*run)(Saga &saga, const Operation &o);
+};
+constexpr std::array action_rules{
+    ActionRule{"cancel", "cancelled", cancel},
+    ActionRule{"suspend", "suspended", suspend},
+    ActionRule{"resume", "resumed", resume},
+    ActionRule{"retry", "tried again", retry},
+};
+
+/// What resolve_step() says, of which direction it turned out to be.
+core::Direction resolve(Saga &saga, const Step &step, core::Resolution r, std::string_view reason) {
+    if (step.waits_for() == core::StepWait::child) {
+        const std::optional<core::Child> child = load_child(saga, step);
+        r.child_stands = child && !core::is_final(child->status);
+    }
+    if (r.outcome != core::ResolveOutcome::done)
+        r.error =
+            psprintf("an operator says that the step was %s: %s",
+                     r.outcome == core::ResolveOutcome::never_done ? "not done and never will be"
+                                                                   : "not done",
+                     clip(reason));
+    r.role = acting_role();
+    const core::Resolved resolved = core::resolve_step(saga, step, r, pg::random_fraction());
+    if (resolved.refusal)
+        refuse(saga, "resolved", *resolved.refusal);
+    write_saga(saga);
+    return resolved.direction;
+}
+
+/// The value of an argument that is one of some words.
+template <class E>
+E required_word(std::string_view text, const char *name, std::optional<E> (*find)(std::string_view),
+                const char *words) {
+    const std::optional<E> value = find(text);
+    if (!value)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"%s\" is not valid", name),
+                        errdetail("The value is \"%s\".", clip(text)), errhint("Use %s.", words)));
+    return *value;
+}
+
+Datum operate_on(FunctionCallInfo fcinfo, Action action) {
+    pg::Arguments arguments(fcinfo);
+    pg_uuid_t id = arguments.required_uuid(0, "saga_id");
+    std::string_view reason = required_reason(arguments, 1);
+    core::Status status =
+        pg::with_spi([&] { return operate(id, {.action = action, .reason = reason}).after; });
+    PG_RETURN_TEXT_P(pg::make_text(core::name_of(status)));
+}
+
+} // namespace
+
+std::string_view name_of(Action action) {
+    return action_rules[static_cast<size_t>(action)].name;
+}
+
+Operated operate(const pg_uuid_t &id, const Operation &o) {
+    Saga &saga = require_saga(id, pg::clock_now());
+    const Status before = saga.status();
+    const ActionRule &rule = action_rules[static_cast<size_t>(o.action)];
+    if (const std::optional<core::Refusal> refusal = rule.run(saga, o))
+        refuse(saga, rule.done, *refusal);
+    write_saga(saga);
+    write_action(saga, {.action = rule.name, .status_before = before, .reason = o.reason});
+    return {before, saga.status()};
+}
+
+// cancel_saga(saga_id, reason) -> text
+STACKSAGA_FUNCTION(cancel_saga) {
+    return operate_on(fcinfo, Action::cancel);
+}
+// suspend_saga(saga_id, reason) -> text
+STACKSAGA_FUNCTION(suspend_saga) {
+    return operate_on(fcinfo, Action::suspend);
+}
+// resume_saga(saga_id, reason) -> text
+STACKSAGA_FUNCTION(resume_saga) {
+    return operate_on(fcinfo, Action::resume);
+}
+// retry_saga(saga_id, reason) -> text
+STACKSAGA_FUNCTION(retry_saga) {
+    return operate_on(fcinfo, Action::retry);
+}
+
+// resolve_step(saga_id, step, outcome, output, reason, direction) -> text
+STACKSAGA_FUNCTION(resolve_step) {
+    pg::Arguments arguments(fcinfo);
+    pg_uuid_t id = arguments.required_uuid(0, "saga_id");
+    std::string_view name = arguments.required_text(1, "step");
+    std::string_view outcome = arguments.required_text(2, "outcome");
+    core::Resolution r{.outcome = required_word(outcome, "outcome", core::resolve_outcome_of,
+                                                "done, not_done or never"),
+                       .direction = std::nullopt,
+                       .output = value_or_null(arguments.datum(3), arguments.is_null(3))};
+    if (!arguments.is_null(3))
+        check_payload(arguments.datum(3), "output");
+    if (!arguments.is_null(3) && r.outcome != core::ResolveOutcome::done)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("a step that was not done has no output"),
+                        errdetail("The outcome is %s and an output is given.", clip(outcome)),
+                        errhint("Leave output out.")));
+    std::optional<std::string_view> reason;
+    if (!arguments.is_null(4))
+        reason = required_reason(arguments, 4);
+    if (const std::optional<std::string_view> direction = arguments.optional_text(5))
+        r.direction = required_word(*direction, "direction", core::direction_of,
+                                    "act or compensate, or leave it out");
+    core::Status status = pg::with_spi([&] {
+        Saga &saga = require_saga(id, pg::clock_now());
+        const Step *step = saga.definition->find(name);
+        if (step == nullptr)
+            raise_unknown_step(saga, name);
+        const core::Status before = saga.status();
+        resolve(saga, *step, r, reason.value_or("no reason given"));
+        write_action(saga, {.action = "resolve",
+                            .status_before = before,
+                            .reason = reason,
+                            .step_no = step->no,
+                            .outcome = outcome});
+        return saga.status();
+    });
+    PG_RETURN_TEXT_P(pg::make_text(core::name_of(status)));
+}
+
+} // namespace stacksaga

@@ -1,0 +1,395 @@
+#include "src/operate/retention.hpp"
+
+#include "core/ring/token.hpp"
+#include "core/saga/saga_state.hpp"
+#include "core/saga/step_kind.hpp"
+
+#include "pg/citus/citus.hpp"
+#include "pg/citus/shard_lock.hpp"
+#include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
+#include "pg/errors.hpp"
+#include "pg/settings.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
+#include "src/common/counters.hpp"
+#include "src/common/kept_rows.hpp"
+#include "src/common/limits.hpp"
+#include "src/dedupe/fingerprint.hpp"
+#include "src/ring/rings.hpp"
+#include "src/saga/child.hpp"
+#include "src/saga/start.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constexpr int32 sagas_max = 100000;
+
+#define OF_SAGA " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
+#define OF_SAGAS " WHERE saga_id = ANY ($1)"
+
+// Completed sagas have direction act, failed ones compensate: so the index that finds both by the
+// instant of their end needs no status.
+#define FIND_EXPIRED(LOCK)                                                                         \
+    "SELECT s.saga_id, s.definition_id, s.latest_run, s.key, s.run"                                \
+    "  FROM unnest($2::integer[]) AS o(slot), LATERAL ("                                           \
+    "       SELECT saga_id, definition_id, latest_run, key, run FROM stacksaga.saga AS s"          \
+    "        WHERE s.ring_id = $1 AND s.slot = o.slot AND s.direction = $3"                        \
+    "          AND s.finished_at > $4 AND s.finished_at <= $5"                                     \
+    "          AND s.parent_id IS NULL" IS_NOT_KEPT(                                               \
+        "saga", "s.saga_id::text", "$7") "        ORDER BY s.finished_at LIMIT $6" LOCK ") AS s"   \
+                                         " LIMIT $6"
+constinit pg::Statement find_and_lock{FIND_EXPIRED(" FOR UPDATE SKIP LOCKED")};
+constinit pg::Statement find_here{FIND_EXPIRED(""), pg::Reads::this_node};
+#define LOCK_SAGA                                                                                    \
+    "SELECT definition_id, latest_run, direction, finished_at, key, run FROM stacksaga.saga" OF_SAGA \
+    " FOR UPDATE"
+constinit pg::Statement find_id{"SELECT FROM stacksaga.saga" OF_SAGA};
+constinit pg::Statement lock_run{LOCK_SAGA " SKIP LOCKED"};
+constinit pg::Statement lock_child{LOCK_SAGA};
+
+/// What a saga leaves in other tables, and the saga.
+struct Deletions {
+    std::array<pg::Statement, 6> rows;
+    pg::Statement sagas;
+    pg::Statement attributes;
+};
+#define DELETIONS(OF)                                                                              \
+    {                                                                                              \
+        .rows = {pg::Statement{"DELETE FROM stacksaga.effect" OF},                                 \
+                 pg::Statement{"DELETE FROM stacksaga.failure" OF},                                \
+                 pg::Statement{"DELETE FROM stacksaga.work" OF},                                   \
+                 pg::Statement{"DELETE FROM stacksaga.saga_signal" OF},                            \
+                 pg::Statement{"DELETE FROM stacksaga.saga_action" OF},                            \
+                 pg::Statement{"DELETE FROM stacksaga.saga_contradiction" OF}},                    \
+        .sagas = pg::Statement{"DELETE FROM stacksaga.saga" OF                                     \
+                               " RETURNING status, saga_id, attributes IS NOT NULL"},              \
+        .attributes = pg::Statement{"DELETE FROM stacksaga.saga_attribute" OF},                    \
+    }
+// A key with several runs is kept from now on, so that the rows of its runs go together.
+#define KEEP_KEYS(OF)                                                                              \
+    "INSERT INTO stacksaga.removed_saga AS r (saga_id, token, kept_since, finished_at,"            \
+    "       definition_id, latest_run, status, fingerprint)"                                       \
+    " SELECT saga_id, token, CASE WHEN run + latest_run > 0 THEN $3 ELSE finished_at END,"         \
+    "        finished_at, definition_id, latest_run, status, fingerprint"                          \
+    "   FROM stacksaga.saga" OF                                                                    \
+    "    AND key IS NOT NULL AND parent_id IS NULL AND (finished_at > $4 OR run + latest_run > 0)" \
+    " ON CONFLICT (saga_id, token) DO UPDATE SET kept_since = excluded.kept_since,"                \
+    "       finished_at = excluded.finished_at, definition_id = excluded.definition_id,"           \
+    "       latest_run = excluded.latest_run, status = excluded.status,"                           \
+    "       fingerprint = excluded.fingerprint"
+constinit pg::Statement keep_keys_of_many{KEEP_KEYS(OF_SAGAS " AND $2::bigint IS NULL")};
+constinit pg::Statement keep_keys_of_one{KEEP_KEYS(OF_SAGA)};
+constinit pg::Statement keep_first_run{"UPDATE stacksaga.removed_saga SET kept_since = $3" OF_SAGA
+                                       " AND latest_run = $4"};
+#define DUE_KEYS " FROM stacksaga.removed_saga WHERE kept_since > $1 AND kept_since <= $2"
+constinit pg::Statement last_forgotten{"SELECT max(kept_since) FROM (SELECT kept_since" DUE_KEYS
+                                       " ORDER BY kept_since LIMIT $3) AS due"};
+constinit pg::Statement forget_keys{"DELETE" DUE_KEYS};
+#define FIRST_KEYS                                                                                 \
+    DUE_KEYS IS_NOT_KEPT("removed_saga", "saga_id::text", "$3") " ORDER BY kept_since LIMIT "
+constinit pg::Statement first_due_key{"SELECT saga_id::text" FIRST_KEYS "1"};
+constinit pg::Statement forget_first_keys{
+    "WITH due AS MATERIALIZED (SELECT saga_id, token, kept_since" FIRST_KEYS "$4),"
+    " gone AS ("
+    "       DELETE FROM stacksaga.removed_saga AS r USING due"
+    "        WHERE r.saga_id = due.saga_id AND r.token OPERATOR(stacksaga.=) due.token)"
+    " SELECT max(kept_since), count(*) FROM due"};
+constinit Deletions of_many DELETIONS(OF_SAGAS);
+constinit Deletions of_one DELETIONS(OF_SAGA);
+
+/// When the retention of what finishes at the latest at this instant is over now; DT_NOBEGIN:
+/// never.
+TimestampTz cutoff_of(core::Direction direction, TimestampTz now) {
+    const int seconds = direction == core::Direction::act ? pg::settings.saga_retention
+                                                          : pg::settings.failed_saga_retention;
+    return seconds < 0 ? DT_NOBEGIN : pg::time_plus(now, -int64{seconds} * USECS_PER_SEC);
+}
+
+/// Ids of sagas, in the memory context that was current when it was made.
+class Ids {
+public:
+    void add(const pg_uuid_t &id) {
+        if (count_ == capacity_) {
+            capacity_ = std::max<size_t>(64, 2 * capacity_);
+            const Size bytes = sizeof(pg_uuid_t) * capacity_;
+            ids_ = static_cast<pg_uuid_t *>(ids_ == nullptr ? MemoryContextAlloc(context_, bytes)
+                                                            : repalloc(ids_, bytes));
+        }
+        ids_[count_++] = id;
+    }
+    void shrink(size_t count) { count_ = count; }
+    size_t count() const { return count_; }
+    std::span<const pg_uuid_t> from(size_t first) const { return {ids_ + first, count_ - first}; }
+
+private:
+    MemoryContext context_ = CurrentMemoryContext;
+    pg_uuid_t *ids_ = nullptr;
+    size_t count_ = 0;
+    size_t capacity_ = 0;
+};
+
+pg::Param token_param(const pg_uuid_t &id) {
+    return pg::param(core::token_of_uuid(id.data).value());
+}
+
+void hold_shard_of(const pg_uuid_t &id) {
+    pg::hold_shard("saga", core::token_of_uuid(id.data).value());
+}
+
+/// Adds the saga and all that it and they have started. False when one of those has not finished.
+bool add_tree(const pg_uuid_t &root, const Definition &definition, Ids &doomed) {
+    check_stack_depth();
+    doomed.add(root);
+    for (const Step &step : definition.steps) {
+        if (step.waits_for() != core::StepWait::child)
+            continue;
+        for (int32 run = 0;; ++run) {
+            const pg_uuid_t id = child_id(root, step.no, run);
+            hold_shard_of(id);
+            const pg::Rows child = lock_child.run(pg::param(id), token_param(id));
+            if (child.empty())
+                break;
+            if (child.is_null(0, 3) || !add_tree(id, load_definition(child.int4(0, 0)), doomed))
+                return false;
+        }
+    }
+    return true;
+}
+
+/// Adds the later runs of a key. False when the retention of one is not over, or somebody holds it:
+/// the first run, which says which is the latest, has to wait for it.
+bool add_later_runs(std::string_view saga, std::string_view key, int32 latest, TimestampTz now,
+                    Ids &doomed) {
+    for (int32 run = 1; run <= latest; ++run) {
+        const pg_uuid_t id = keyed_saga_id(saga, key, run);
+        hold_shard_of(id);
+        pg::Rows rows = lock_run.run(pg::param(id), token_param(id));
+        if (rows.empty())
+            return false;
+        const std::optional<TimestampTz> finished_at = rows.optional_time(0, 3);
+        if (!finished_at || *finished_at > cutoff_of(*core::direction_of(rows.text(0, 2)), now) ||
+            !add_tree(id, load_definition(rows.int4(0, 0)), doomed))
+            return false;
+    }
+    return true;
+}
+
+int64 remove_together(std::span<const pg_uuid_t> doomed, TimestampTz now) {
+    const pg::Param ids = pg::param_array(doomed);
+    CRASH_POINT("retention: before the rows of sagas");
+    keep_keys_of_many.touch(ids, pg::param_null(INT8OID), pg::param_time(now),
+                            pg::param_time(forgotten_until(now)));
+    for (pg::Statement &deletion : of_many.rows)
+        deletion.touch(ids);
+    CRASH_POINT("retention: only the sagas are left");
+    pg::Rows removed = of_many.sagas.run(ids);
+    Ids with_attributes;
+    for (uint64 i = 0; i < removed.count(); ++i) {
+        count_saga(*core::status_of(removed.text(i, 0)), -1);
+        if (removed.boolean(i, 2))
+            with_attributes.add(removed.uuid(i, 1));
+    }
+    if (with_attributes.count() > 0)
+        of_many.attributes.touch(pg::param_array(with_attributes.from(0)));
+    CRASH_POINT("retention: sagas removed");
+    return static_cast<int64>(removed.count());
+}
+
+/// On Citus, where a statement names the shard.
+int64 remove_one_by_one(std::span<const pg_uuid_t> doomed, TimestampTz now) {
+    for (const pg_uuid_t &saga_id : doomed) {
+        CHECK_FOR_INTERRUPTS();
+        const pg::Param id = pg::param(saga_id), token = token_param(saga_id);
+        keep_keys_of_one.touch(id, token, pg::param_time(now),
+                               pg::param_time(forgotten_until(now)));
+        for (pg::Statement &deletion : of_one.rows)
+            deletion.touch(id, token);
+        pg::Rows removed = of_one.sagas.run(id, token);
+        if (removed.empty())
+            continue;
+        count_saga(*core::status_of(removed.text(0, 0)), -1);
+        if (removed.boolean(0, 2))
+            of_one.attributes.touch(id, token);
+    }
+    return static_cast<int64>(doomed.size());
+}
+
+/// A saga whose retention is over, and the first run of its key.
+struct Expired {
+    pg_uuid_t id;
+    int32 definition_id;
+    int32 latest_run;
+    std::string_view key;
+    int32 run;
+};
+
+/// Locked. nullopt: on Citus, where it was found in a shard that has moved or changed since.
+std::optional<Expired> read_expired(const pg::Rows &found, uint64 row, bool is_locked) {
+    const pg_uuid_t id = found.uuid(row, 0);
+    if (is_locked)
+        return Expired{.id = id,
+                       .definition_id = found.int4(row, 1),
+                       .latest_run = found.int4(row, 2),
+                       .key = found.optional_text(row, 3).value_or(""),
+                       .run = found.int4(row, 4)};
+    hold_shard_of(id);
+    pg::Rows now = lock_run.run(pg::param(id), token_param(id));
+    if (now.empty())
+        return std::nullopt;
+    return Expired{.id = id,
+                   .definition_id = now.int4(0, 0),
+                   .latest_run = now.int4(0, 1),
+                   .key = now.optional_text(0, 4).value_or(""),
+                   .run = now.int4(0, 5)};
+}
+
+/// Adds what is removed with it; false where some of that has to stay.
+bool add_all_runs(const Expired &e, TimestampTz now, Ids &doomed) {
+    const Definition &definition = load_definition(e.definition_id);
+    if (e.run > 0) { // it goes with the first run, where that is there
+        const pg_uuid_t first = keyed_saga_id(definition.saga, e.key, 0);
+        if (!find_id.run(pg::param(first), token_param(first)).empty() ||
+            !add_tree(e.id, definition, doomed))
+            return false;
+        keep_first_run.touch(pg::param(first), token_param(first), pg::param_time(now),
+                             pg::param(e.run));
+        return true;
+    }
+    return add_tree(e.id, definition, doomed) &&
+           (e.latest_run == 0 || add_later_runs(definition.saga, e.key, e.latest_run, now, doomed));
+}
+
+/// The search of one call.
+struct Search {
+    const pg::Param ring_id;
+    const std::span<const int32> slots;
+    const core::Direction direction;
+    const TimestampTz now;
+    const int64 limit; ///< of what it finds
+    TimestampTz &from;
+    std::optional<pg_uuid_t> first{}; ///< of those that were to be removed last
+};
+
+/// Removes the first ones of what is due, each with all that goes with it.
+Removed remove_first(Search &search, int64 wanted) {
+    const TimestampTz until = cutoff_of(search.direction, search.now);
+    if (until <= search.from)
+        return {};
+    const bool is_locked = !pg::names_table_of_citus("stacksaga.saga");
+    pg::Rows rows =
+        (is_locked ? find_and_lock : find_here)
+            .run(search.ring_id, pg::param_array(search.slots),
+                 pg::param(core::name_of(search.direction)), pg::param_time(search.from),
+                 pg::param_time(until), pg::param(search.limit), pg::param_time(search.now));
+    Ids doomed;
+    Removed removed{};
+    search.first.reset();
+    uint64 row = 0;
+    for (; row < rows.count() && removed.found < wanted; ++row) {
+        const size_t before = doomed.count();
+        const std::optional<Expired> expired = read_expired(rows, row, is_locked);
+        if (!expired || !add_all_runs(*expired, search.now, doomed)) {
+            doomed.shrink(before);
+            continue;
+        }
+        if (removed.found++ == 0)
+            search.first = expired->id;
+    }
+    const bool is_all = row == rows.count();
+    if (doomed.count() > 0)
+        removed.rows = is_locked ? remove_together(doomed.from(0), search.now)
+                                 : remove_one_by_one(doomed.from(0), search.now);
+    fire_constraints(); // before what no rollback undoes
+    // What was found and has to stay must not be found for ever; what is kept is tried again.
+    if (is_all && (static_cast<int64>(rows.count()) < search.limit || removed.rows == 0) &&
+        !has_kept_rows("saga"))
+        search.from = until;
+    return removed;
+}
+
+int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction direction,
+                TimestampTz now, int64 limit, TimestampTz &from) {
+    Search search{.ring_id = pg::param(ring_id),
+                  .slots = slots,
+                  .direction = direction,
+                  .now = now,
+                  .limit = limit,
+                  .from = from};
+    return remove_passing_over(
+        "saga", now, limit, [&](int64 wanted) { return remove_first(search, wanted); },
+        [&] {
+            return search.first ? std::optional{std::string_view{uuid_text(*search.first)}}
+                                : std::nullopt;
+        });
+}
+
+/// Where Citus distributes them: by one statement over all shards.
+void forget_distributed_keys(TimestampTz until, int64 limit, TimestampTz &from) {
+    const std::optional<TimestampTz> last =
+        last_forgotten.run(pg::param_time(from), pg::param_time(until), pg::param(limit))
+            .optional_time(0, 0);
+    if (last)
+        forget_keys.touch(pg::param_time(from), pg::param_time(*last));
+    from = last.value_or(until);
+}
+
+/// Forgets about `limit` keys whose retention is over, the oldest first.
+void forget_expired_keys(TimestampTz now, int64 limit, TimestampTz &from) {
+    const TimestampTz until = forgotten_until(now);
+    if (until <= from)
+        return;
+    if (pg::names_table_of_citus("stacksaga.removed_saga")) {
+        forget_distributed_keys(until, limit, from);
+        return;
+    }
+    TimestampTz reached = from;
+    const auto remove = [&](int64 wanted) {
+        const pg::Rows rows = forget_first_keys.run(pg::param_time(from), pg::param_time(until),
+                                                    pg::param_time(now), pg::param(wanted));
+        const int64 count = rows.int8(0, 1);
+        // Others may have been kept since the same instant.
+        reached = count < wanted ? until : pg::time_plus(rows.time(0, 0), -1);
+        return Removed{.found = count, .rows = count};
+    };
+    const auto first = [&]() -> std::optional<std::string_view> {
+        const pg::Rows rows =
+            first_due_key.run(pg::param_time(from), pg::param_time(until), pg::param_time(now));
+        return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+    };
+    static_cast<void>(remove_passing_over("removed_saga", now, limit, remove, first));
+    from = reached;
+}
+
+} // namespace
+
+int64 remove_expired_sagas(int32 ring_id, std::span<const int32> slots, int64 limit,
+                           RetentionMemory &memory) {
+    const TimestampTz now = pg::clock_now();
+    const int64 removed =
+        remove_of(ring_id, slots, core::Direction::act, now, limit, memory.completed_from);
+    forget_expired_keys(now, limit, memory.keys_from);
+    return removed + remove_of(ring_id, slots, core::Direction::compensate, now,
+                               std::max<int64>(limit - removed, 0), memory.failed_from);
+}
+
+// expire_sagas(max_sagas) -> bigint
+STACKSAGA_FUNCTION(expire_sagas) {
+    const int32 limit = pg::Arguments(fcinfo).required_int4(0, "max_sagas");
+    if (limit < 1 || limit > sagas_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_sagas\" is out of range"),
+                        errdetail("The value is %d.", limit), errhint("Use 1 to %d.", sagas_max)));
+    PG_RETURN_INT64(pg::with_spi([&] {
+        const Ring ring = current_ring();
+        auto *slots = static_cast<int32 *>(palloc(sizeof(int32) * static_cast<size_t>(ring.slots)));
+        for (int32 slot = 0; slot < ring.slots; ++slot)
+            slots[slot] = slot;
+        RetentionMemory nothing{};
+        return remove_expired_sagas(ring.ring_id, {slots, static_cast<size_t>(ring.slots)}, limit,
+                                    nothing);
+    }));
+}
+
+} // namespace stacksaga

@@ -1,0 +1,138 @@
+#include "src/outbox/delivery/delivery_part.hpp"
+
+#include "core/outbox/snapshot_window.hpp"
+
+#include "src/outbox/delivery/delivery_fit.hpp"
+#include "src/outbox/delivery/delivery_loss.hpp"
+#include "src/outbox/log/log_tick.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+/// Settles those that cannot be read; returns how many there are before one that is stuck.
+size_t count_before_stuck(const Subscription &s, std::span<Message> messages, TimestampTz now) {
+    const auto stuck = std::find_if(messages.begin(), messages.end(), [&](Message &m) {
+        return settle_unfit(s, m, now) == Fit::stuck;
+    });
+    return static_cast<size_t>(stuck - messages.begin());
+}
+
+/// Copies out what cannot be delivered of the messages that were just read from the log, and
+/// returns the others.
+std::span<Message> sift(const Subscription &s, std::span<Message> messages, TimestampTz now,
+                        int32 &copied) {
+    auto *dispositions =
+        static_cast<Disposition *>(palloc(sizeof(Disposition) * (messages.size() + 1)));
+    decide_dispositions(s, messages, now, {dispositions, messages.size()});
+    size_t kept = 0;
+    for (size_t i = 0; i < messages.size(); ++i) {
+        if (dispositions[i] == Disposition::deliver)
+            messages[kept++] = messages[i];
+        if (dispositions[i] != Disposition::hold && dispositions[i] != Disposition::delay)
+            continue;
+        copy_out(s, messages[i], dispositions[i]);
+        ++copied;
+    }
+    return messages.first(kept);
+}
+
+/// Whether all messages of the log before this one are before the end of `log` as well.
+bool is_within(const LogPart &log, const Message &m) {
+    return m.tick <= log.end.tick || (m.tick == log.window && m.number <= log.end.number);
+}
+
+/// The due retries whose turn has come: earlier messages of their key that are still in the log,
+/// left by a batch that was lost, come first.
+std::span<Message> within(const LogPart &log, std::span<Message> due) {
+    return {due.begin(), std::partition(due.begin(), due.end(),
+                                        [&](const Message &m) { return is_within(log, m); })};
+}
+
+/// Leaves out the last message where there is one more than room.
+void cut_last(Part &part, int32 room) {
+    if (part.retries.size() + part.log.size() <= static_cast<size_t>(room))
+        return;
+    auto last = std::max_element(part.retries.begin(), part.retries.end(), by_place);
+    part.more = true;
+    if (by_place(*last, part.log.back())) {
+        part.log = {};
+        part.end = part.position.at;
+    } else {
+        std::swap(*last, part.retries.back());
+        part.retries = part.retries.first(part.retries.size() - 1);
+    }
+}
+
+/// The part's messages in the order of their delivery.
+std::span<const Message *> in_order(const Part &part) {
+    const size_t size = part.retries.size() + part.log.size();
+    auto **messages = static_cast<const Message **>(palloc(sizeof(Message *) * (size + 1)));
+    size_t count = 0;
+    for (const Message &m : part.retries)
+        messages[count++] = &m;
+    for (const Message &m : part.log)
+        messages[count++] = &m;
+    std::sort(messages, messages + count,
+              [](const Message *a, const Message *b) { return by_place(*a, *b); });
+    return {messages, count};
+}
+
+/// Leaves out the message and what is behind it.
+void cut_before(Part &part, const Message &cut) {
+    const Message first = cut; // which is among those that move
+    const auto is_kept = [&](const Message &m) { return by_place(m, first); };
+    const core::LogPosition before{.tick = first.is_retry() ? tick_before(first.tick)
+                                                            : first.previous_tick,
+                                   .number = first.number - 1};
+    part.retries = {part.retries.begin(),
+                    std::partition(part.retries.begin(), part.retries.end(), is_kept)};
+    part.log = {part.log.begin(), std::find_if_not(part.log.begin(), part.log.end(), is_kept)};
+    part.end = std::clamp(before, part.position.at, part.end);
+    part.more = true;
+}
+
+/// A batch holds one message of an id: the second one, and what is behind it in its partition,
+/// comes with a later batch.
+void leave_out_repeated(Part &part, MessageIds &ids) {
+    for (const Message *m : in_order(part))
+        if (!ids.add(m->id)) {
+            cut_before(part, *m);
+            return;
+        }
+}
+
+} // namespace
+
+Part read_part(const Subscription &s, Position position, const LogPart &whole, int32 room,
+               MessageIds &ids, TimestampTz now) {
+    const bool was_lost = position.batch_id != 0;
+    end_lost_batch(s, position, now);
+    Part part{.position = position, .end = position.at, .retries = {}, .log = {}, .more = false};
+    std::span<Message> due = due_messages(s, position.partition, room, now);
+    const int32 left = std::max(1, room - static_cast<int32>(due.size()));
+    const LogPart log = whole.of_partition(position.partition, position.at, left);
+    mark_in_doubt(position, log.messages);
+    const size_t readable = count_before_stuck(s, log.messages, now);
+    part.log = sift(s, log.messages.first(readable), now, part.copied);
+    if (part.copied > 0 && !due.empty())
+        due = due_messages(s, position.partition, room, now); // those behind them are held now
+    part.end = log.end;
+    part.more = log.more || due.size() == static_cast<size_t>(room);
+    part.retries = within(log, due);
+    cut_last(part, room);
+    if (readable < log.messages.size()) {
+        cut_before(part, log.messages[readable]);
+        part.more = false; // not at once
+    }
+    leave_out_repeated(part, ids);
+    const bool is_empty = part.log.empty() && part.retries.empty();
+    if (is_empty && part.end != position.at &&
+        (!log.messages.empty() || log.more || log.distance >= idle_distance))
+        move_position(s.id, part.position, part.end, now);
+    else if (is_empty && was_lost)
+        move_position(s.id, part.position, position.at, now);
+    return part;
+}
+
+} // namespace stacksaga

@@ -1,0 +1,33 @@
+// What one partition gives to a batch: due retries, and new messages of the log.
+#pragma once
+#include "core/outbox/snapshot_window.hpp"
+
+#include "src/outbox/delivery/delivery_retry.hpp"
+#include "src/outbox/delivery/message_ids.hpp"
+#include "src/outbox/subscription/position.hpp"
+
+namespace stacksaga {
+
+// A position moves over messages that the subscription does not want when so much of the log lies
+// behind it, or more ticks than are read at once. Until then reading them again costs less than
+// writing.
+inline constexpr int64 idle_distance = 2000;
+
+/// What one partition gives.
+struct Part {
+    Position position;
+    core::LogPosition end;
+    std::span<Message> retries;
+    std::span<Message> log;
+    bool more;
+    int32 copied = 0; ///< messages of the log that were copied out
+};
+static_assert(std::is_trivially_destructible_v<Part>);
+
+/// One part of a partition, whose position is locked. `whole` is what was read of its share; it
+/// holds one message of the log at least, if there is one, to know which retries come before the
+/// log. `ids` are those that the batch holds already. Inside with_spi.
+Part read_part(const Subscription &s, Position position, const LogPart &whole, int32 room,
+               MessageIds &ids, TimestampTz now);
+
+} // namespace stacksaga

@@ -1,0 +1,109 @@
+// Subscriptions as the rest reads them.
+#include "src/outbox/subscription/subscription.hpp"
+
+#include "core/outbox/snapshot_window.hpp"
+
+#include "pg/errors.hpp"
+#include "pg/settings.hpp"
+#include "pg/statement/query.hpp"
+#include "src/common/limits.hpp"
+#include "src/outbox/log/log_lock.hpp"
+#include "src/outbox/log/log_tick.hpp"
+#include "src/ring/rings.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+#define SUBSCRIPTION_COLUMNS                                                                                            \
+    "SELECT subscription_id, ring_id, subscription, topic, handler, handler_oid, fallback,"                             \
+    "       fallback_oid, takes_batch, definer::text, definer_oid, search_path,"                                        \
+    "       stop_on_first_failure, start_origin, start_snapshot::text, (retry).max_attempts, (retry).initial_interval," \
+    "       (retry).multiplier, (retry).max_interval, (retry).jitter, (retry).retry_on,"                                \
+    "       (retry).never_on, partitions, successor, taken_over_at FROM stacksaga.subscription"
+constinit pg::Statement find_by_name{SUBSCRIPTION_COLUMNS
+                                     " WHERE ring_id = $1 AND subscription = $2"};
+constinit pg::Statement find_by_id{SUBSCRIPTION_COLUMNS " WHERE subscription_id = $1"};
+constinit pg::Statement list_with_handlers{
+    "SELECT subscription_id FROM stacksaga.subscription"
+    " WHERE ring_id = ANY ($1) AND (handler IS NOT NULL OR fallback IS NOT NULL)"
+    " ORDER BY subscription_id"};
+
+/// From pairs of tick and number.
+std::span<const core::LogPosition> positions_of(Datum array) {
+    ArrayType *values = DatumGetArrayTypeP(array);
+    const auto *numbers = reinterpret_cast<const int64 *>(ARR_DATA_PTR(values));
+    const auto count = static_cast<size_t>(ArrayGetNItems(ARR_NDIM(values), ARR_DIMS(values))) / 2;
+    auto *positions =
+        static_cast<core::LogPosition *>(palloc(sizeof(core::LogPosition) * (count + 1)));
+    for (size_t i = 0; i < count; ++i)
+        positions[i] = {.tick = numbers[2 * i], .number = numbers[2 * i + 1]};
+    return {positions, count};
+}
+
+const Subscription *read_subscription(const pg::Rows &rows) {
+    auto *s = new (palloc0(sizeof(Subscription))) Subscription{};
+    s->id = rows.int4(0, 0);
+    s->ring_id = rows.int4(0, 1);
+    s->name = copy_view(rows.text(0, 2));
+    s->topic = copy_view(rows.text(0, 3));
+    s->handler = read_function(rows, 0, 4);
+    s->fallback = read_function(rows, 0, 6);
+    s->takes_batch = rows.boolean(0, 8);
+    s->definer = read_definer(rows, 0, 9);
+    s->search_path = copy_text(rows, 0, 11);
+    s->stop_on_first_failure = rows.boolean(0, 12);
+    s->retry = read_rules(rows, 0, 15);
+    s->partitions = rows.int4(0, 22);
+    const bool is_prefix = s->topic.back() == '*';
+    s->filter = {.ring_id = s->ring_id,
+                 .partitions = s->partitions,
+                 .topic = is_prefix ? s->topic.substr(0, s->topic.size() - 1) : s->topic,
+                 .is_prefix = is_prefix,
+                 .start_origin = rows.optional_int8(0, 13).value_or(0),
+                 .start = nullptr};
+    if (std::optional<std::string_view> successor = rows.optional_text(0, 23)) {
+        s->successor = copy_view(*successor);
+        s->filter.is_over = true;
+    }
+    if (!rows.is_null(0, 24))
+        s->filter.taken_over = positions_of(rows.value(0, 24));
+    if (std::optional<std::string_view> text = rows.optional_text(0, 14)) {
+        s->start = snapshot_of_text(*text);
+        s->filter.start = &s->start;
+    }
+    return s;
+}
+
+} // namespace
+
+const Subscription &find_subscription(std::string_view name) {
+    pg::Rows rows = find_by_name.run(pg::param(current_ring().ring_id), pg::param(name));
+    if (rows.empty())
+        ereport(ERROR,
+                (errcode(pg::sg404), errmsg("subscription \"%s\" does not exist", clip(name)),
+                 errdetail("Ring (%s, %s) has no subscription of this name.", pg::settings.region,
+                           pg::settings.cluster),
+                 errhint("Create it with stacksaga.create_subscription(), or set stacksaga.region "
+                         "and stacksaga.cluster to the ring that it is in.")));
+    return *read_subscription(rows);
+}
+
+const Subscription *find_subscription(int32 subscription_id) {
+    pg::Rows rows = find_by_id.run(pg::param(subscription_id));
+    return rows.empty() ? nullptr : read_subscription(rows);
+}
+
+const Subscription *hold_subscription(int32 subscription_id, bool wait) {
+    return hold_settings(subscription_id, wait) ? find_subscription(subscription_id) : nullptr;
+}
+
+std::span<const int32> subscriptions_with_handlers(int32 ring_id) {
+    pg::Rows rows = list_with_handlers.run(pg::param_array(served_rings(ring_id)));
+    auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));
+    for (uint64 i = 0; i < rows.count(); ++i)
+        ids[i] = rows.int4(i, 0);
+    return {ids, static_cast<size_t>(rows.count())};
+}
+
+} // namespace stacksaga

@@ -1,0 +1,109 @@
+#include "src/service/claimer.hpp"
+
+#include "core/common/session_cache.hpp"
+#include "core/ring/murmur3.hpp"
+#include "core/ring/node_state.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/errors.hpp"
+#include "pg/statement/function.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/table/lookup.hpp"
+#include "pg/table/relation_change.hpp"
+#include "src/common/limits.hpp"
+#include "src/ring/ranges.hpp"
+#include "src/ring/ring_tables.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement find_node{
+    "SELECT n.ring_id, n.incarnation, n.kind, r.region, r.cluster,"
+    "       n.kind = 'standard' OR EXISTS (" SLOTS_HELD(
+        "$2", "n.incarnation",
+        "$3") ")"
+              "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
+              " WHERE n.node = $1"};
+
+/// Whether a session may warn of a claimer and a ring again; for a pair that shares its place of
+/// the memory with another the warning may come sooner.
+bool is_time_to_warn(int32 ring_id, std::string_view name) {
+    using Instant = std::optional<TimestampTz>;
+    static constinit core::SessionCache<Instant, 16> warnings{};
+    const uint64 key = core::murmur3_x64_128(name, static_cast<uint32>(ring_id)).h1;
+    const TimestampTz now = pg::clock_now();
+    Instant &warned_at = warnings.value(key, [] { return Instant{}; });
+    if (warned_at && core::age_of(*warned_at, now) < USECS_PER_MINUTE)
+        return false;
+    warned_at = now;
+    return true;
+}
+
+void warn_that_it_holds_nothing(const Ring &ring, std::string_view name, const pg::Rows &node) {
+    if (!is_time_to_warn(ring.ring_id, name))
+        return;
+    const bool is_elsewhere = node.int4(0, 0) != ring.ring_id;
+    ereport(WARNING,
+            (errmsg("node \"%s\" holds no token range here and gets no retries", clip(name)),
+             is_elsewhere
+                 ? errdetail("It is a node of region \"%s\", cluster \"%s\", and this session "
+                             "claims from another ring.",
+                             clip(node.text(0, 3)), clip(node.text(0, 4)))
+                 : errdetail("It gets first attempts only until a window assigns slots to it."),
+             is_elsewhere
+                 ? errhint("Set stacksaga.region and stacksaga.cluster to the ring of the node.")
+                 : errhint("Call heartbeat_node() regularly and run stacksaga-coordinator; or call "
+                           "stacksaga.leave_ring(): a claimer that is not registered gets all "
+                           "that is due.")));
+}
+
+/// Whether there is a row of `key` in the table of nodes, looked up without a statement. True also
+/// when that cannot be.
+bool may_have_node(std::span<const pg::KeyColumn> key) {
+    bool is_found = false;
+    const bool is_read =
+        pg::try_index(node_table, NodeIndex::primary_key, [&](pg::IndexReader &reader) {
+            reader.seek(key);
+            is_found = reader.next() != nullptr;
+        });
+    return is_found || !is_read;
+}
+
+/// Most databases have no node, which a session remembers until one is registered.
+bool may_have_nodes() {
+    static constinit struct {
+        uint64 state;
+        bool is_any;
+    } known{};
+    const uint64 state = pg::relations_state();
+    if (known.state != state) {
+        const bool is_any = may_have_node({});
+        known = {.state = state, .is_any = is_any};
+    }
+    return known.is_any;
+}
+
+/// Most claimers are not nodes.
+bool may_be_node(std::string_view name) {
+    if (!may_have_nodes())
+        return false;
+    const pg::KeyColumn key{F_TEXTEQ, DEFAULT_COLLATION_OID, PointerGetDatum(pg::make_text(name))};
+    return may_have_node({&key, 1});
+}
+
+} // namespace
+
+std::optional<Claimer> find_claimer(const Ring &ring, std::string_view name) {
+    if (!may_be_node(name))
+        return std::nullopt;
+    pg::Rows node =
+        find_node.run(pg::param(name), pg::param(ring.ring_id), pg::param_time(pg::clock_now()));
+    if (node.empty())
+        return std::nullopt;
+    if (!node.boolean(0, 5))
+        warn_that_it_holds_nothing(ring, name, node);
+    return Claimer{.node = {node.int4(0, 0), node.int8(0, 1)}, .kind = node.text(0, 2)};
+}
+
+} // namespace stacksaga

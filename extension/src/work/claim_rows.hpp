@@ -1,0 +1,90 @@
+// Rows of work as the search for claimable steps reads them.
+#pragma once
+#include "core/saga/saga_state.hpp"
+
+#include "pg/statement/function.hpp"
+#include "pg/table/lookup.hpp"
+#include "src/common/session_probe.hpp"
+#include "src/saga/saga_tables.hpp"
+#include "src/work/claim_search.hpp"
+
+namespace stacksaga {
+
+inline pg::KeyColumn ring_key(int32 ring_id) {
+    return {F_INT4EQ, InvalidOid, Int32GetDatum(ring_id)};
+}
+inline pg::KeyColumn queue_key(std::string_view queue) {
+    return {F_TEXTEQ, C_COLLATION_OID, PointerGetDatum(pg::make_text(queue))};
+}
+inline pg::KeyColumn rank_key(int16 rank) {
+    return {F_INT2EQ, InvalidOid, Int16GetDatum(rank)};
+}
+inline pg::KeyColumn due_key(TimestampTz from) {
+    return {F_TIMESTAMPTZ_GE, InvalidOid, TimestampTzGetDatum(from), BTGreaterEqualStrategyNumber};
+}
+
+/// Of an index of a queue's rows by due_at alone.
+inline pg::KeyColumn due_until_key(TimestampTz until) {
+    constexpr AttrNumber index_due_at = 3;
+    return {F_TIMESTAMPTZ_LE, InvalidOid, TimestampTzGetDatum(until), BTLessEqualStrategyNumber,
+            index_due_at};
+}
+
+inline TimestampTz due_at_of(TupleTableSlot *row) {
+    return DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
+}
+
+/// What it points to lives in the current memory context.
+inline Candidate candidate_of(TupleTableSlot *row) {
+    const std::string_view group = pg::view_of_text(value_in(row, WorkColumn::group_key));
+    Candidate c{.saga_id = *DatumGetUUIDP(value_in(row, WorkColumn::saga_id)),
+                .step_no = DatumGetInt16(value_in(row, WorkColumn::step_no)),
+                .direction =
+                    *core::direction_of(pg::view_of_text(value_in(row, WorkColumn::direction))),
+                .rank = DatumGetInt16(value_in(row, WorkColumn::rank)),
+                .group = {},
+                .due_at = due_at_of(row)};
+    if (!group.empty())
+        c.group = {pnstrdup(group.data(), group.size()), group.size()};
+    return c;
+}
+
+/// Calls `visit` with claimed steps whose lease has run out, in the order of due_at, until it
+/// returns false. What comes after `now` is mostly what dead rows have left there, and not read.
+template <class F> void each_expired(const ClaimSearch &search, SessionProbe &probe, F &&visit) {
+    const std::array key{ring_key(search.ring_id), queue_key(search.queue),
+                         due_key(probe.begin(search.now)), due_until_key(search.now)};
+    TimestampTz first_left = search.now;
+    pg::with_index(work_table, WorkIndex::leased, [&](pg::IndexReader &reader) {
+        reader.seek(key);
+        bool goes_on = true;
+        while (goes_on) {
+            TupleTableSlot *row = reader.next();
+            probe.note_row(search.now);
+            if (row == nullptr)
+                break;
+            first_left = std::min(first_left, due_at_of(row));
+            goes_on = visit(row);
+        }
+        probe.end(search.now, first_left, reader.seen());
+    });
+}
+
+/// Which rows a search passes over: what others are changing, what this transaction's snapshot does
+/// not see, and retries in slots that the claimer does not hold.
+class RowFilter {
+public:
+    explicit RowFilter(const ClaimSearch &search);
+
+    bool passes(TupleTableSlot *row) const {
+        if (pg::is_being_changed(row) || pg::is_newer_than_snapshot(row))
+            return false;
+        return held_ == nullptr || DatumGetInt32(value_in(row, WorkColumn::attempt)) == 0 ||
+               held_[DatumGetInt32(value_in(row, WorkColumn::slot))];
+    }
+
+private:
+    const bool *held_ = nullptr; ///< of each slot; null: the claimer is no node
+};
+
+} // namespace stacksaga

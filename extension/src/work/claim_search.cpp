@@ -1,0 +1,240 @@
+#include "src/work/claim_search.hpp"
+
+#include "pg/random.hpp"
+#include "pg/statement/query.hpp"
+#include "pg/statement/scope.hpp"
+#include "src/queue/queue_limits.hpp"
+#include "src/ring/ranges.hpp"
+#include "src/ring/rings.hpp"
+#include "src/work/claim_turns.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+constinit pg::Statement list_held_slots{SLOTS_HELD("$1", "$2", "$3")};
+
+// Where the table is not accessed directly: somebody has partitioned it, or Citus manages it. Its
+// first columns, as far as a search looks at them.
+#define STEP_COLUMNS                                                                               \
+    "saga_id, step_no, rank, direction, token, ring_id, slot, due_at, attempt,"                    \
+    " NULL, NULL, NULL, lease_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, group_key"
+constinit pg::Statement list_leased{
+    "SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
+    " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NOT NULL"
+    "   AND NOT verifying AND due_at <= $3"
+    " ORDER BY due_at LIMIT $4",
+    pg::Plans::by_statistics, pg::Reads::this_node};
+// Of each rank the oldest, however many are due of another. Of those without a group, which have
+// no turns, no more than are wanted.
+constinit pg::Statement list_waiting{
+    "(SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
+    "  WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NULL"
+    "    AND NOT verifying AND rank = 3 AND group_key = '' AND due_at <= $3"
+    "  ORDER BY due_at LIMIT $5)"
+    " UNION ALL"
+    " (SELECT w.* FROM generate_series(0, 5) AS r(of_rank), LATERAL ("
+    "         SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
+    "          WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NULL"
+    "            AND NOT verifying AND rank = r.of_rank::smallint"
+    "            AND (rank <> 3 OR group_key <> '') AND due_at <= $3"
+    "          ORDER BY due_at LIMIT $4) AS w)",
+    pg::Plans::by_statistics, pg::Reads::this_node};
+// Of a rank, more than a search wants at most. Groups behind so many steps wait until these are
+// fewer.
+constexpr int64 listed_max = 8192;
+
+// A list has so many more than it wants, since the lower ranks have their turns among them.
+constexpr int32 order_spare = 16;
+
+// A search inside a queue reads so many more than it wants, as some of them may be locked.
+constexpr size_t spare = 3;
+
+// So often one of the busy sessions looks for leases that ran out, which a worker settles as well.
+constexpr int64 settle_interval_us = 100 * 1000;
+
+/// The slots from which a registered node gets retries, one flag for each slot of the ring.
+const bool *held_slots(const ClaimSearch &search) {
+    auto *held = static_cast<bool *>(
+        palloc0(sizeof(bool) * static_cast<size_t>(ring_of_id(search.ring_id).slots)));
+    if (!search.owns_retries)
+        return held;
+    pg::Rows rows = list_held_slots.run(
+        pg::param(search.ring_id), pg::param(search.node->incarnation), pg::param_time(search.now));
+    for (uint64 i = 0; i < rows.count(); ++i)
+        held[rows.int4(i, 0)] = true;
+    return held;
+}
+
+/// The due steps without a group of the usual rank, from the oldest on, or from so many entries of
+/// the index behind it.
+std::span<const Candidate> read_usual_behind(const ClaimSearch &search, size_t entries,
+                                             size_t limit) {
+    SessionProbe &probe = memory_of(search.ring_id, search.queue).usual;
+    const RowFilter filter(search);
+    const std::array key{ring_key(search.ring_id), queue_key(search.queue),
+                         due_key(probe.begin(search.now))};
+    auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * std::max<size_t>(1, limit)));
+    size_t count = 0;
+    TimestampTz first_left = search.now;
+    pg::with_index(work_table, WorkIndex::for_services, [&](pg::IndexReader &reader) {
+        reader.seek(key);
+        TupleTableSlot *row = reader.next();
+        probe.note_row(search.now);
+        if (row != nullptr)
+            first_left = std::min(first_left, due_at_of(row));
+        if (row != nullptr && entries > 0)
+            row = reader.skip(entries - 1) ? reader.next() : nullptr;
+        for (; row != nullptr && due_at_of(row) <= search.now; row = reader.next()) {
+            if (filter.passes(row))
+                list[count++] = candidate_of(row);
+            if (count == limit)
+                break;
+        }
+        probe.end(search.now, first_left, reader.seen());
+    });
+    return {list, count};
+}
+
+std::span<const Candidate> read_usual(const ClaimSearch &search, size_t limit) {
+    return read_usual_behind(search, 0, limit);
+}
+
+/// The same from an instant on, and no more than these.
+std::span<const Candidate> read_usual_from(const ClaimSearch &search, TimestampTz from,
+                                           size_t limit) {
+    const RowFilter filter(search);
+    auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * limit));
+    size_t count = 0;
+    const std::array key{ring_key(search.ring_id), queue_key(search.queue), due_key(from)};
+    pg::each_row(work_table, WorkIndex::for_services, key, [&](TupleTableSlot *row) {
+        if (due_at_of(row) > search.now)
+            return false;
+        if (filter.passes(row))
+            list[count++] = candidate_of(row);
+        return count < limit;
+    });
+    return {list, count};
+}
+
+/// A few steps inside the queue, where other claimers were met at its head. Older ones may be free.
+std::span<const Candidate> read_inside(const ClaimSearch &search, QueueMemory &memory, size_t few) {
+    const std::optional<TimestampTz> last = memory.last_claim.take(search.now);
+    if (last && memory.start.is_elsewhere())
+        if (const auto found = read_usual_from(search, *last, few); found.size() == few)
+            return found;
+    // Entries that are stepped over cost little, because their rows are not read.
+    const auto stepped_over = static_cast<size_t>(memory.start.passed(pg::random_fraction()));
+    return stepped_over > 0 ? read_usual_behind(search, stepped_over, few)
+                            : std::span<const Candidate>();
+}
+
+/// Only steps of the usual rank without a group are due.
+Candidates find_usual(const ClaimSearch &search, QueueMemory &memory) {
+    if (!search.is_from_head) {
+        const size_t few = static_cast<size_t>(search.wanted) + spare;
+        const std::span<const Candidate> inside = read_inside(search, memory, few);
+        if (inside.size() == few)
+            return {.list = inside, .is_cut = true, .is_inside = true};
+    }
+    const auto wanted = static_cast<size_t>(search.wanted);
+    const auto skipped = static_cast<size_t>(search.skipped);
+    const size_t limit = wanted + static_cast<size_t>(memory.start.items());
+    const std::span<const Candidate> read = read_usual(search, skipped + limit);
+    auto *list = const_cast<Candidate *>(read.data()) + std::min(skipped, read.size());
+    const size_t count = read.size() - std::min(skipped, read.size());
+    if (count > wanted)
+        std::rotate(list,
+                    list + static_cast<size_t>(pg::random_fraction() *
+                                               static_cast<double>(count - wanted + 1)),
+                    list + count);
+    return {.list = {list, count}, .is_cut = count == limit};
+}
+
+/// How many steps of the usual rank without a group a list needs. A registered node may have to
+/// pass over any number of retries that are not its own.
+int64 usual_listed(const ClaimSearch &search) {
+    if (search.node)
+        return listed_max;
+    return std::min(listed_max, int64{search.wanted} + search.skipped + order_spare);
+}
+
+/// Also from a procedure, which runs as its caller, in the caller's search_path.
+std::span<const Candidate> list_by_sql(const ClaimSearch &search, bool leased) {
+    const RowFilter filter(search);
+    Candidate *candidates = nullptr;
+    size_t count = 0;
+    const MemoryContext memory = CurrentMemoryContext;
+    const auto list = [&] {
+        const pg::Param ring = pg::param(search.ring_id), queue = pg::param(search.queue),
+                        now = pg::param_time(search.now), most = pg::param(listed_max);
+        const pg::Rows rows =
+            leased ? list_leased.run(ring, queue, now, most)
+                   : list_waiting.run(ring, queue, now, most, pg::param(usual_listed(search)));
+        SPITupleTable *found = SPI_tuptable;
+        TupleTableSlot *slot = MakeSingleTupleTableSlot(found->tupdesc, &TTSOpsHeapTuple);
+        pg::in_context(memory, [&] {
+            candidates = static_cast<Candidate *>(
+                palloc(sizeof(Candidate) * std::max<uint64>(1, rows.count())));
+            for (uint64 i = 0; i < rows.count(); ++i)
+                if (filter.passes(ExecStoreHeapTuple(found->vals[i], slot, false)))
+                    candidates[count++] = candidate_of(slot);
+        });
+        ExecDropSingleTupleTableSlot(slot);
+    };
+    pg::with_pinned_path([&] { pg::as_owner([&] { pg::with_spi(list); }); });
+    return {candidates, count};
+}
+
+} // namespace
+
+RowFilter::RowFilter(const ClaimSearch &search)
+    : held_(search.node ? held_slots(search) : nullptr) {}
+
+Candidates find_candidates(const ClaimSearch &search) {
+    QueueMemory &memory = memory_of(search.ring_id, search.queue);
+    if (work_table.obstacle() != nullptr)
+        return order_by_turns(search, memory, list_by_sql(search, false));
+    const uint32 ranks = find_due_ranks(search, memory);
+    if (ranks == 0 && !search.only_compensations)
+        return find_usual(search, memory);
+    return find_by_turns(search, memory, ranks, read_usual);
+}
+
+bool is_time_to_settle(const ClaimSearch &search) {
+    const QueueMemory &memory = memory_of(search.ring_id, search.queue);
+    if (pg::steady_now() - memory.settled_at <= settle_interval_us)
+        return false;
+    const std::optional<FullProbe> shared = shared_probe(memory.settled_key);
+    return !shared || !shared->is_recent(search.now);
+}
+
+std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit) {
+    if (work_table.obstacle() != nullptr)
+        return list_by_sql(search, true);
+    QueueMemory &memory = memory_of(search.ring_id, search.queue);
+    memory.settled_at = pg::steady_now();
+    std::optional<RowFilter> filter; // made for the first of them, which are few
+    auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * limit));
+    size_t count = 0;
+    TimestampTz first_left = search.now;
+    each_expired(search, memory.leases, [&](TupleTableSlot *row) {
+        first_left = std::min(first_left, due_at_of(row));
+        if (!filter)
+            filter.emplace(search);
+        if (filter->passes(row))
+            list[count++] = candidate_of(row);
+        return count < limit;
+    });
+    if (count < limit)
+        share_probe(
+            memory.settled_key,
+            {.at = search.now, .first_left = first_left, .interval_us = settle_interval_us});
+    return {list, count};
+}
+
+void note_conflicts(const ClaimSearch &search, int32 conflicts) {
+    memory_of(search.ring_id, search.queue).start.note(conflicts);
+}
+
+} // namespace stacksaga

@@ -1,0 +1,377 @@
+#include "src/work/claim_turns.hpp"
+
+#include "core/common/list.hpp"
+#include "core/queue/claim_order.hpp"
+
+#include "pg/random.hpp"
+#include "src/queue/queue_limits.hpp"
+
+namespace stacksaga {
+
+namespace {
+
+using Steps = core::List<Candidate>;
+
+/// So many due steps of a rank are read to be ordered in memory.
+constexpr size_t few_max = 64;
+/// So many groups a search visits at most.
+constexpr int32 visits_max = 256;
+/// So many steps of a group that it may not take a search steps over.
+constexpr int32 passed_max = 64;
+/// A session that has not claimed from groups yet begins so many groups further at most.
+constexpr int32 first_skip_max = 32;
+
+core::Memory current_memory() {
+    return {.allocate =
+                [](void *context, size_t bytes) {
+                    return MemoryContextAlloc(static_cast<MemoryContext>(context), bytes);
+                },
+            .owner = CurrentMemoryContext};
+}
+
+pg::KeyColumn group_key(std::string_view group, StrategyNumber strategy) {
+    const RegProcedure compare = strategy == BTGreaterStrategyNumber        ? F_TEXT_GT
+                                 : strategy == BTGreaterEqualStrategyNumber ? F_TEXT_GE
+                                                                            : F_TEXTEQ;
+    return {compare, C_COLLATION_OID, PointerGetDatum(pg::make_text(group)), strategy};
+}
+
+/// How many more steps of each group may run, but for those that were taken. What runs is counted
+/// when a group is first asked for.
+class GroupRooms {
+public:
+    explicit GroupRooms(const ClaimSearch &search) : search_(search) {}
+
+    int32 of(std::string_view group) { return is_bounded(group) ? find(group).steps : INT32_MAX; }
+
+    /// False: there is none left.
+    bool take(std::string_view group) { return !is_bounded(group) || find(group).steps-- > 0; }
+
+private:
+    struct Room {
+        std::string_view group;
+        int32 steps;
+    };
+
+    bool is_bounded(std::string_view group) const {
+        return search_.max_running_per_group && !group.empty();
+    }
+    Room &find(std::string_view group) {
+        for (Room &known : rooms_)
+            if (known.group == group)
+                return known;
+        const int32 limit = *search_.max_running_per_group;
+        const int32 running = count_leased(search_.ring_id, search_.queue, group, limit);
+        rooms_.push(memory_, {.group = group, .steps = limit - running});
+        return rooms_.back();
+    }
+
+    const ClaimSearch &search_;
+    core::Memory memory_ = current_memory();
+    core::List<Room> rooms_;
+};
+
+/// One search; what it finds lives in the current memory context.
+class TurnSearch {
+public:
+    TurnSearch(const ClaimSearch &search, QueueMemory &memory, ReadUsual read_usual)
+        : search_(search), queue_(memory), read_usual_(read_usual), filter_(search), rooms_(search),
+          limit_(static_cast<size_t>(search.wanted) + static_cast<size_t>(search.skipped)) {}
+
+    void add_rank(int16 rank, bool has_turns);
+    void add_in_order(int16 rank, const Steps &steps);
+    void find_lower(uint32 due_ranks);
+    void find_lower(std::span<const Candidate> due);
+    bool is_full() const { return found_.size() >= limit_; }
+    Candidates result() const;
+
+private:
+    size_t lower_wanted() const {
+        return static_cast<size_t>(search_.wanted / core::steps_per_turn + 4);
+    }
+    void add_lower(const Steps &steps);
+    bool read_oldest(int16 rank, size_t limit, Steps &steps);
+    Steps visit_groups(int16 rank, const Steps &oldest);
+    void begin_anywhere(pg::IndexReader &reader, int16 rank, const Steps &oldest);
+    TupleTableSlot *seek_group(pg::IndexReader &reader, int16 rank, std::string_view group,
+                               StrategyNumber strategy) const;
+    size_t take(pg::IndexReader &reader, TupleTableSlot *row, std::string_view group, size_t limit,
+                Steps &steps) const;
+    void read_further(pg::IndexReader &reader, int16 rank,
+                      const core::List<std::string_view> &groups, Steps &steps);
+
+    const ClaimSearch &search_;
+    QueueMemory &queue_;
+    ReadUsual read_usual_;
+    RowFilter filter_;
+    GroupRooms rooms_;
+    core::Memory memory_ = current_memory();
+    size_t limit_;
+    Steps found_;
+    Steps lower_;
+    bool is_cut_ = false;
+};
+
+/// The due steps of a rank in the order of due_at, but for those of groups that are full. False:
+/// there are more.
+bool TurnSearch::read_oldest(int16 rank, size_t limit, Steps &steps) {
+    const std::array key{ring_key(search_.ring_id), queue_key(search_.queue), rank_key(rank)};
+    size_t read = 0;
+    pg::each_row(work_table, WorkIndex::by_rank, key, [&](TupleTableSlot *row) {
+        if (due_at_of(row) > search_.now)
+            return false;
+        if (filter_.passes(row))
+            steps.push(memory_, candidate_of(row));
+        return ++read <= limit;
+    });
+    return read <= limit;
+}
+
+TupleTableSlot *TurnSearch::seek_group(pg::IndexReader &reader, int16 rank, std::string_view group,
+                                       StrategyNumber strategy) const {
+    reader.seek(std::array{ring_key(search_.ring_id), queue_key(search_.queue), rank_key(rank),
+                           group_key(group, strategy)});
+    return reader.next();
+}
+
+std::string_view group_of(TupleTableSlot *row) {
+    return pg::view_of_text(value_in(row, WorkColumn::group_key));
+}
+
+/// Takes due steps of the group, of which `row` is the first one. Returns how many.
+size_t TurnSearch::take(pg::IndexReader &reader, TupleTableSlot *row, std::string_view group,
+                        size_t limit, Steps &steps) const {
+    size_t taken = 0;
+    int32 passed = 0;
+    for (; row != nullptr && taken < limit && passed < passed_max; row = reader.next()) {
+        if (group_of(row) != group || due_at_of(row) > search_.now)
+            break;
+        if (!filter_.passes(row)) {
+            ++passed;
+            continue;
+        }
+        Candidate c = candidate_of(row);
+        c.group = group;
+        steps.push(memory_, c);
+        ++taken;
+    }
+    return taken;
+}
+
+/// Sets the cursor where it has none: near the group of one of the oldest steps. Sessions that
+/// claim once and leave do not all serve the same group.
+void TurnSearch::begin_anywhere(pg::IndexReader &reader, int16 rank, const Steps &oldest) {
+    GroupCursor &cursor = queue_.cursors[static_cast<size_t>(rank)];
+    if (oldest.empty())
+        return;
+    const auto at = static_cast<size_t>(pg::random_fraction() * static_cast<double>(oldest.size()));
+    cursor.set(oldest[at].group);
+    for (auto i = static_cast<int32>(pg::random_fraction() * first_skip_max); i > 0; --i) {
+        TupleTableSlot *row = seek_group(reader, rank, cursor.group(), BTGreaterStrategyNumber);
+        cursor.set(row != nullptr ? group_of(row) : std::string_view{});
+    }
+}
+
+/// One step of each group, from the one after the cursor on, and more of each when there are fewer
+/// groups than steps are wanted.
+Steps TurnSearch::visit_groups(int16 rank, const Steps &oldest) {
+    Steps steps;
+    pg::with_index(work_table, WorkIndex::by_group, [&](pg::IndexReader &reader) {
+        GroupCursor &cursor = queue_.cursors[static_cast<size_t>(rank)];
+        if (!cursor.is_set)
+            begin_anywhere(reader, rank, oldest);
+        const std::string_view start{pnstrdup(cursor.group().data(), cursor.group().size()),
+                                     cursor.group().size()};
+        core::List<std::string_view> groups;
+        std::string_view at = start;
+        bool is_round = false;  // all groups have been visited
+        bool is_behind = false; // the end of the groups has been passed
+        for (int32 visits = 0; visits < visits_max && steps.size() < limit_; ++visits) {
+            TupleTableSlot *row = seek_group(reader, rank, at, BTGreaterStrategyNumber);
+            if (row == nullptr && !is_behind) {
+                is_behind = true;
+                row = seek_group(reader, rank, {}, BTGreaterEqualStrategyNumber);
+            }
+            is_round = row == nullptr || (is_behind && group_of(row) > start);
+            if (is_round)
+                break;
+            const std::string_view group = group_of(row);
+            at = {pnstrdup(group.data(), group.size()), group.size()};
+            if (rooms_.of(at) > 0 && take(reader, row, at, 1, steps) > 0)
+                groups.push(memory_, at);
+            is_round = is_behind && at == start;
+            if (is_round)
+                break;
+        }
+        if (is_round && steps.size() < limit_)
+            read_further(reader, rank, groups, steps);
+        if (steps.empty())
+            cursor.set(at);
+        is_cut_ = is_cut_ || !is_round;
+    });
+    return steps;
+}
+
+/// More steps of each of these groups, twice as many as each should need, and more where others
+/// have too few.
+void TurnSearch::read_further(pg::IndexReader &reader, int16 rank,
+                              const core::List<std::string_view> &groups, Steps &steps) {
+    if (groups.empty())
+        return;
+    for (size_t depth = 2 * (limit_ / groups.size() + 1);; depth *= 4) {
+        steps.clear();
+        bool has_more = false;
+        for (const std::string_view group : groups) {
+            const auto room = static_cast<size_t>(std::max(0, rooms_.of(group)));
+            const size_t taken =
+                take(reader, seek_group(reader, rank, group, BTEqualStrategyNumber), group,
+                     std::min(depth, room), steps);
+            has_more = has_more || (taken == depth && taken < room);
+        }
+        if (steps.size() >= limit_ || !has_more)
+            return;
+    }
+}
+
+/// Adds steps of one rank in their order. Of a group no more than it has room for.
+void TurnSearch::add_in_order(int16 rank, const Steps &steps) {
+    auto *order = static_cast<core::WaitingStep *>(
+        palloc(sizeof(core::WaitingStep) * std::max<size_t>(1, steps.size())));
+    for (size_t i = 0; i < steps.size(); ++i)
+        order[i] = {.group = steps[i].group, .due_at = steps[i].due_at, .index = i};
+    GroupCursor &cursor = queue_.cursors[static_cast<size_t>(rank)];
+    if (!cursor.is_set && !steps.empty()) {
+        const auto at =
+            static_cast<size_t>(pg::random_fraction() * static_cast<double>(steps.size()));
+        cursor.set(steps[at].group);
+    }
+    const std::span<core::WaitingStep> list{order, steps.size()};
+    core::order_by_turns(list, cursor.group());
+    for (const core::WaitingStep &step : list) {
+        if (is_full())
+            break;
+        if (rooms_.take(step.group))
+            found_.push(memory_, steps[step.index]);
+    }
+}
+
+void TurnSearch::add_rank(int16 rank, bool has_turns) {
+    Steps steps;
+    if (has_turns && !read_oldest(rank, few_max, steps)) {
+        const Steps visited = visit_groups(rank, steps);
+        if (!visited.empty())
+            steps = visited;
+    }
+    if (rank == core::usual_rank)
+        for (const Candidate &c : read_usual_(search_, limit_))
+            steps.push(memory_, c);
+    add_in_order(rank, steps);
+}
+
+/// The longest-waiting steps of ranks below that of the first one found.
+void TurnSearch::find_lower(uint32 due_ranks) {
+    if (found_.empty())
+        return;
+    Steps steps;
+    for (auto rank = static_cast<int16>(found_[0].rank + 1); rank <= core::lowest_rank; ++rank) {
+        if ((due_ranks & (1U << rank)) != 0)
+            (void)read_oldest(rank, few_max, steps);
+        if (rank == core::usual_rank)
+            for (const Candidate &c : read_usual_(search_, lower_wanted()))
+                steps.push(memory_, c);
+    }
+    add_lower(steps);
+}
+
+/// The same where all that is due has been read.
+void TurnSearch::find_lower(std::span<const Candidate> due) {
+    if (found_.empty())
+        return;
+    Steps steps;
+    for (const Candidate &c : due)
+        if (c.rank > found_[0].rank)
+            steps.push(memory_, c);
+    add_lower(steps);
+}
+
+void TurnSearch::add_lower(const Steps &found) {
+    Steps steps = found;
+    std::sort(steps.begin(), steps.end(),
+              [](const Candidate &a, const Candidate &b) { return a.due_at < b.due_at; });
+    for (const Candidate &c : steps)
+        if (lower_.size() < lower_wanted() && rooms_.of(c.group) > 0)
+            lower_.push(memory_, c);
+}
+
+Candidates TurnSearch::result() const {
+    const size_t skipped = std::min(static_cast<size_t>(search_.skipped), found_.size());
+    return {.list = {found_.begin() + skipped, found_.end()},
+            .is_cut = is_cut_ || is_full(),
+            .lower = {lower_.begin(), lower_.end()}};
+}
+
+} // namespace
+
+uint32 find_due_ranks(const ClaimSearch &search, QueueMemory &memory) {
+    uint32 ranks = 0;
+    const TimestampTz from = memory.ranks.begin(search.now);
+    TimestampTz first = search.now;
+    pg::with_index(work_table, WorkIndex::by_rank, [&](pg::IndexReader &reader) {
+        for (int16 rank = 0; rank <= core::lowest_rank; ++rank) {
+            pg::KeyColumn rank_column = rank_key(rank);
+            if (from == DT_NOBEGIN) { // the next rank of which there is a step
+                rank_column.compare = F_INT2GE;
+                rank_column.strategy = BTGreaterEqualStrategyNumber;
+                reader.seek(
+                    std::array{ring_key(search.ring_id), queue_key(search.queue), rank_column});
+            } else {
+                reader.seek(std::array{ring_key(search.ring_id), queue_key(search.queue),
+                                       rank_column, due_key(from)});
+            }
+            TupleTableSlot *row = reader.next();
+            if (row == nullptr && from == DT_NOBEGIN)
+                break;
+            if (row == nullptr)
+                continue;
+            rank = DatumGetInt16(value_in(row, WorkColumn::rank));
+            const TimestampTz due_at = due_at_of(row);
+            first = std::min(first, due_at);
+            if (due_at <= search.now)
+                ranks |= 1U << rank;
+        }
+        memory.ranks.end(search.now, first, reader.seen());
+    });
+    return ranks;
+}
+
+Candidates find_by_turns(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks,
+                         ReadUsual read_usual) {
+    TurnSearch turns(search, memory, read_usual);
+    const int16 last = search.only_compensations ? core::compensation_rank : core::lowest_rank;
+    for (int16 rank = 0; rank <= last && !turns.is_full(); ++rank) {
+        const bool has_turns = (due_ranks & (1U << rank)) != 0;
+        if (has_turns || rank == core::usual_rank)
+            turns.add_rank(rank, has_turns);
+    }
+    if (memory.turn.may_come_within(search.wanted) && !search.only_compensations)
+        turns.find_lower(due_ranks);
+    return turns.result();
+}
+
+Candidates order_by_turns(const ClaimSearch &search, QueueMemory &memory,
+                          std::span<const Candidate> due) {
+    const core::Memory list = current_memory();
+    TurnSearch turns(search, memory, nullptr);
+    for (int16 rank = 0; rank <= core::lowest_rank; ++rank) {
+        Steps steps;
+        for (const Candidate &c : due)
+            if (c.rank == rank && (rank == core::compensation_rank || !search.only_compensations))
+                steps.push(list, c);
+        turns.add_in_order(rank, steps);
+    }
+    if (memory.turn.may_come_within(search.wanted) && !search.only_compensations)
+        turns.find_lower(due);
+    return turns.result();
+}
+
+} // namespace stacksaga
