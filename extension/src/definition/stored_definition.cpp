@@ -14,11 +14,27 @@
 #include "pg/table/relation_change.hpp"
 #include "src/common/limits.hpp"
 #include "src/definition/local_oids.hpp"
-#include "src/saga/saga_tables.hpp"
 
 namespace stacksaga {
 
 namespace {
+
+enum class DefinitionColumn : uint8 { definition_id = 1, saga };
+constexpr std::array definition_columns{
+    pg::TableColumn{"definition_id", INT4OID},
+    pg::TableColumn{"saga", TEXTOID},
+};
+constexpr std::array definition_indexes{
+    pg::TableIndex{.name = "saga_definition_current",
+                   .key = {DefinitionColumn::saga},
+                   .is_unique = true,
+                   .predicate = "is_current"},
+};
+
+constinit pg::Table definition_table{{.name = "saga_definition",
+                                      .columns = definition_columns,
+                                      .indexes = definition_indexes,
+                                      .described = pg::Described::what_is_read}};
 
 struct CacheEntry {
     int32 definition_id; // hash key

@@ -6,6 +6,7 @@
 #include "core/saga/step_kind.hpp"
 
 #include "pg/pg.hpp"
+#include "pg/table/table.hpp"
 #include "src/handler/definer.hpp"
 #include "src/handler/function_ref.hpp"
 
@@ -47,5 +48,8 @@ const Definition &find_definition(std::string_view saga, std::optional<int32> ve
 /// Every session reads definitions anew, this one at once and others when this transaction commits:
 /// the definer of a version or the identity of its functions was refreshed.
 void refresh_definitions();
+
+enum class DefinitionIndex : uint8 { current };
+extern constinit pg::Table definition_table; ///< read alone
 
 } // namespace stacksaga

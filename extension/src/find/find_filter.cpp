@@ -5,6 +5,7 @@
 #include "src/common/limits.hpp"
 #include "src/saga/attribute_rows.hpp"
 #include "src/saga/saga_tables.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

@@ -2,8 +2,6 @@
 
 #include "core/saga/saga_state.hpp"
 
-#include "src/saga/saga_tables.hpp"
-
 namespace stacksaga {
 
 namespace {

@@ -12,7 +12,8 @@
 #include "pg/statement/function.hpp"
 #include "pg/table/lookup.hpp"
 #include "pg/table/relation_change.hpp"
-#include "src/saga/saga_tables.hpp"
+#include "src/queue/queue_table.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

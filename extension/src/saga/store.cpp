@@ -13,6 +13,7 @@
 #include "src/common/limits.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/saga/saga_tables.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

@@ -5,18 +5,9 @@
 
 #include "src/handler/handler_error.hpp"
 #include "src/saga/store.hpp"
+#include "src/work/due_item.hpp"
 
 namespace stacksaga {
-
-/// Where a due work row was seen; a hint until its saga is locked.
-struct DueItem {
-    pg_uuid_t saga_id;
-    int32 slot;
-    core::WorkPurpose purpose;
-    int16 step_no;
-    core::Direction direction;
-    int32 attempt = 0; ///< attempts so far
-};
 
 /// Whether the steps of a saga that follow each other at once run in the same transaction.
 enum class RunAhead : uint8_t {

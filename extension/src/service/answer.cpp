@@ -19,6 +19,7 @@
 #include "src/saga/child.hpp"
 #include "src/saga/saga_tables.hpp"
 #include "src/saga/store.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

@@ -28,6 +28,7 @@
 #include "src/service/claimer.hpp"
 #include "src/work/claim_search.hpp"
 #include "src/work/promised_claims.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

@@ -5,8 +5,8 @@
 #include "pg/statement/function.hpp"
 #include "pg/table/lookup.hpp"
 #include "src/common/session_probe.hpp"
-#include "src/saga/saga_tables.hpp"
 #include "src/work/claim_search.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

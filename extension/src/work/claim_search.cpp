@@ -7,6 +7,7 @@
 #include "src/ring/ranges.hpp"
 #include "src/ring/rings.hpp"
 #include "src/work/claim_turns.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

@@ -5,6 +5,7 @@
 
 #include "pg/random.hpp"
 #include "src/queue/queue_limits.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

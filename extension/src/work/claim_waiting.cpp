@@ -6,6 +6,7 @@
 #include "pg/statement/scope.hpp"
 #include "src/queue/queue_limits.hpp"
 #include "src/work/claim_turns.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

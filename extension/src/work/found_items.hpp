@@ -4,8 +4,7 @@
 #include "core/saga/saga_state.hpp"
 #include "core/work/item_order.hpp"
 
-#include "src/saga/saga_tables.hpp"
-#include "src/saga/work_item.hpp"
+#include "src/work/due_item.hpp"
 
 namespace stacksaga {
 

@@ -8,6 +8,7 @@
 #include "pg/statement/query.hpp"
 #include "src/ring/rings.hpp"
 #include "src/saga/saga_tables.hpp"
+#include "src/work/work_table.hpp"
 #include "src/work/worker_index.hpp"
 
 namespace stacksaga {

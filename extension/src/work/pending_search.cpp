@@ -10,6 +10,7 @@
 #include "pg/random.hpp"
 #include "pg/statement/query.hpp"
 #include "src/common/session_probe.hpp"
+#include "src/work/work_table.hpp"
 #include "src/work/worker_index.hpp"
 
 namespace stacksaga {

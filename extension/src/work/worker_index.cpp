@@ -3,6 +3,7 @@
 #include "core/saga/saga_state.hpp"
 
 #include "pg/statement/function.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "pg/table/lookup.hpp"
 #include "src/work/found_items.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 

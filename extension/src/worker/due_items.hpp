@@ -3,6 +3,7 @@
 #include "core/queue/claim_order.hpp"
 
 #include "src/handler/batch.hpp"
+#include "src/saga/work_item.hpp"
 #include "src/work/item_search.hpp"
 
 namespace stacksaga {

@@ -5,9 +5,12 @@
 #include "pg/statement/result.hpp"
 #include "pg/table/lookup.hpp"
 #include "src/dedupe/idempotency.hpp"
+#include "src/definition/stored_definition.hpp"
 #include "src/outbox/outbox_tables.hpp"
+#include "src/queue/queue_table.hpp"
 #include "src/ring/ring_tables.hpp"
 #include "src/saga/saga_tables.hpp"
+#include "src/work/work_table.hpp"
 
 namespace stacksaga {
 
