@@ -65,7 +65,7 @@ def problems():
         room = next(folder for folder in file.parents if (folder / "README.md").exists())
         if file in page:
             room = pathlib.Path("coordinator/web")
-        if not re.search(rf"`{file.stem}(\.[a-z]+)?`", (room / "README.md").read_text()):
+        if not re.search(rf"`(?:[a-z]+/)?{file.stem}(\.[a-z]+)?`", (room / "README.md").read_text()):
             yield f"{room}/README.md does not name {file}"
 
 
