@@ -107,6 +107,10 @@ TEST(Config, TakesTheEnvironmentAndLetsFlagsWin) {
     EXPECT_EQ(parsed.config->conninfo, "shop");
     EXPECT_EQ(parsed.config->rings, (std::vector<RingName>{{"default", "a"}, {"default", "b"}}));
     EXPECT_EQ(parsed.config->log_level, LogLevel::error);
+    const auto after_dashes = parse({"saga", "--", "--key"});
+    ASSERT_TRUE(after_dashes.config) << after_dashes.error;
+    EXPECT_EQ(after_dashes.config->key, "--key");
+    EXPECT_EQ(after_dashes.config->conninfo, "shop");
 }
 
 TEST(Config, ReadsHttpAddresses) {
@@ -243,7 +247,6 @@ TEST(Config, TakesTheFileAfterFlagsAndVariables) {
     EXPECT_EQ(parse({"agent", "extra"}).exit_code, 64) << "no word is taken for a setting's";
     EXPECT_FALSE(parse({"check-config"}).config->once) << "it leaves out what only master has";
     EXPECT_EQ(parse({"check-config"}).config->publisher, "file");
-    EXPECT_EQ(parse({"saga", "--", "--key"}).config->key, "--key");
 }
 
 TEST(Config, RefusesAFileThatIsNotThere) {
