@@ -31,11 +31,6 @@ constexpr std::array definition_indexes{
                    .predicate = "is_current"},
 };
 
-constinit pg::Table definition_table{{.name = "saga_definition",
-                                      .columns = definition_columns,
-                                      .indexes = definition_indexes,
-                                      .described = pg::Described::what_is_read}};
-
 struct CacheEntry {
     int32 definition_id; // hash key
     MemoryContext memory;
@@ -193,6 +188,11 @@ std::optional<int32> look_up_current(std::string_view saga) {
 }
 
 } // namespace
+
+constinit pg::Table definition_table{{.name = "saga_definition",
+                                      .columns = definition_columns,
+                                      .indexes = definition_indexes,
+                                      .described = pg::Described::what_is_read}};
 
 const Definition &load_definition(int32 definition_id) {
     Oid table = get_relname_relid("saga_definition", get_namespace_oid("stacksaga", false));
