@@ -65,7 +65,8 @@ Param param_array(std::span<const pg_uuid_t> values);
 Param param_array(std::span<const std::string_view> values);
 Param param_time_array(std::span<const TimestampTz> values);
 
-/// The rows of one execution; rows and columns count from 0.
+/// The rows of one execution; rows and columns count from 0. Columns without a number are for
+/// results of one column; others have names (select.hpp).
 class Rows {
 public:
     Rows(SPITupleTable *table, uint64 count) : table_(table), count_(count) {}
@@ -76,32 +77,32 @@ public:
     Datum datum(uint64 row, int column, bool *isnull) const {
         return SPI_getbinval(table_->vals[row], table_->tupdesc, column + 1, isnull);
     }
-    bool is_null(uint64 row, int column) const {
+    bool is_null(uint64 row, int column = 0) const {
         bool isnull;
         datum(row, column, &isnull);
         return isnull;
     }
     /// The value of a column that is never null (elog otherwise).
-    Datum value(uint64 row, int column) const {
+    Datum value(uint64 row, int column = 0) const {
         bool isnull;
         Datum d = datum(row, column, &isnull);
         if (isnull)
             elog(ERROR, "unexpected null in column %d", column + 1);
         return d;
     }
-    int16 int2(uint64 row, int column) const { return DatumGetInt16(value(row, column)); }
-    int32 int4(uint64 row, int column) const { return DatumGetInt32(value(row, column)); }
-    int64 int8(uint64 row, int column) const { return DatumGetInt64(value(row, column)); }
-    bool boolean(uint64 row, int column) const { return DatumGetBool(value(row, column)); }
-    double float8(uint64 row, int column) const { return DatumGetFloat8(value(row, column)); }
-    TimestampTz time(uint64 row, int column) const {
+    int16 int2(uint64 row, int column = 0) const { return DatumGetInt16(value(row, column)); }
+    int32 int4(uint64 row, int column = 0) const { return DatumGetInt32(value(row, column)); }
+    int64 int8(uint64 row, int column = 0) const { return DatumGetInt64(value(row, column)); }
+    bool boolean(uint64 row, int column = 0) const { return DatumGetBool(value(row, column)); }
+    double float8(uint64 row, int column = 0) const { return DatumGetFloat8(value(row, column)); }
+    TimestampTz time(uint64 row, int column = 0) const {
         return DatumGetTimestampTz(value(row, column));
     }
-    pg_uuid_t uuid(uint64 row, int column) const { return *DatumGetUUIDP(value(row, column)); }
-    std::string_view text(uint64 row, int column) const;
-    std::optional<TimestampTz> optional_time(uint64 row, int column) const;
-    std::optional<std::string_view> optional_text(uint64 row, int column) const;
-    std::optional<int64> optional_int8(uint64 row, int column) const;
+    pg_uuid_t uuid(uint64 row, int column = 0) const { return *DatumGetUUIDP(value(row, column)); }
+    std::string_view text(uint64 row, int column = 0) const;
+    std::optional<TimestampTz> optional_time(uint64 row, int column = 0) const;
+    std::optional<std::string_view> optional_text(uint64 row, int column = 0) const;
+    std::optional<int64> optional_int8(uint64 row, int column = 0) const;
 
 private:
     SPITupleTable *table_;

@@ -94,7 +94,7 @@ int64 remove_expired_actions(int64 limit) {
         };
         const auto first = [&]() -> std::optional<std::string_view> {
             const pg::Rows rows = a.first.run(pg::param_time(cutoff), pg::param_time(now));
-            return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+            return rows.empty() ? std::nullopt : std::optional{rows.text(0)};
         };
         removed +=
             remove_passing_over(a.table, now, std::max<int64>(limit - removed, 0), remove, first);

@@ -5,6 +5,7 @@
 #include "pg/citus/citus.hpp"
 #include "pg/clock.hpp"
 #include "pg/lock.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -17,8 +18,10 @@ namespace {
 
 constexpr int64 tally_lifetime_us = USECS_PER_DAY;
 
-constinit pg::Statement read_sagas{"SELECT status, count(*) FROM stacksaga.saga GROUP BY status",
-                                   pg::Plans::by_statistics};
+enum class TallyColumn : uint8_t { status, sagas };
+constinit pg::Select<TallyColumn> read_sagas{
+    "SELECT status, count(*) AS sagas FROM stacksaga.saga GROUP BY status",
+    pg::Plans::by_statistics};
 
 /// Another number whenever the server's shared memory is made anew, also by a crash that the
 /// postmaster survives.
@@ -97,9 +100,10 @@ SagaCounts read_table(Snapshot snapshot) {
     SagaCounts counts{};
     PushActiveSnapshot(snapshot);
     pg::with_spi([&] {
-        pg::Rows rows = read_sagas.read();
+        const auto rows = read_sagas.read();
         for (uint64 i = 0; i < rows.count(); ++i)
-            counts[static_cast<size_t>(*core::status_of(rows.text(i, 0)))] = rows.int8(i, 1);
+            counts[static_cast<size_t>(*core::status_of(rows.text(i, TallyColumn::status)))] =
+                rows.int8(i, TallyColumn::sagas);
     });
     PopActiveSnapshot();
     return counts;

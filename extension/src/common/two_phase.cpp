@@ -25,7 +25,7 @@ void touch() {
     pg::as_owner([] {
         pg::with_pinned_path([] {
             pg::with_spi([] {
-                if (select_distributed.run().boolean(0, 0))
+                if (select_distributed.run().boolean(0))
                     static_cast<void>(touch_guard.run());
             });
         });

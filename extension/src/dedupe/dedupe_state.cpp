@@ -4,6 +4,7 @@
 #include "core/ring/token.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -16,13 +17,15 @@ namespace stacksaga {
 
 namespace {
 
-// (rung, state, created_at, expires_at, detail, lease_until). The state of a key is that of
-// core/dedupe/idempotency_state.hpp, so the column is NULL here, and lease_until is of keys alone.
-constinit pg::Statement select_rungs{
-    "SELECT 'idempotency_key', NULL, created_at, completed_at + retention,"
+// The state of a key is that of core/dedupe/idempotency_state.hpp, so the column is NULL here, and
+// lease_until is of keys alone.
+enum class RungColumn : uint8_t { rung, state, created_at, expires_at, detail, lease_until };
+constinit pg::Select<RungColumn> select_rungs{
+    "SELECT 'idempotency_key' AS rung, NULL AS state, created_at,"
+    "       completed_at + retention AS expires_at,"
     "       pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('attempt', attempt,"
     "         'lease_until', CASE WHEN completed_at IS NULL THEN lease_until END,"
-    "         'completed_at', completed_at, 'recovery_point', recovery_point)), lease_until"
+    "         'completed_at', completed_at, 'recovery_point', recovery_point)) AS detail, lease_until"
     "  FROM stacksaga.idempotency_key"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND scope = $3 AND key = $4"
     " UNION ALL "
@@ -44,18 +47,21 @@ constinit pg::Statement select_rungs{
     "  FROM stacksaga.versioned_value"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND scope = $3 AND key = $4"};
 
-pg::Column optional(const pg::Rows &rows, uint64 row, int column) {
+using Rungs = pg::RowsOf<RungColumn>;
+
+pg::Column optional(const Rungs &rows, uint64 row, RungColumn column) {
     bool isnull;
     const Datum value = rows.datum(row, column, &isnull);
     return isnull ? pg::null() : pg::of(value);
 }
 
-/// Column 1, or what the instants of an idempotency key say.
-pg::Column state_of(const pg::Rows &rows, uint64 row, TimestampTz now) {
-    if (!rows.is_null(row, 1))
-        return pg::of(rows.value(row, 1));
+/// The state, or what the instants of an idempotency key say.
+pg::Column state_of(const Rungs &rows, uint64 row, TimestampTz now) {
+    if (!rows.is_null(row, RungColumn::state))
+        return pg::of(rows.value(row, RungColumn::state));
     const core::IdempotencyState state =
-        core::idempotency_state(rows.time(row, 5), rows.optional_time(row, 3), now);
+        core::idempotency_state(rows.time(row, RungColumn::lease_until),
+                                rows.optional_time(row, RungColumn::expires_at), now);
     return pg::of(PointerGetDatum(pg::make_text(core::name_of(state))));
 }
 
@@ -70,12 +76,14 @@ STACKSAGA_FUNCTION(dedupe_state) {
     write_late_rows();
     pg::with_spi([&] {
         const TimestampTz now = pg::clock_now();
-        pg::Rows rows = select_rungs.run(pg::param(token_of_scoped_key(scope, key).value()),
-                                         pg::param(token_of_text(scope).value()), pg::param(scope),
-                                         pg::param(key), pg::param_time(now));
+        const Rungs rows = select_rungs.run(pg::param(token_of_scoped_key(scope, key).value()),
+                                            pg::param(token_of_text(scope).value()),
+                                            pg::param(scope), pg::param(key), pg::param_time(now));
         for (uint64 i = 0; i < rows.count(); ++i)
-            result.add(pg::of(rows.value(i, 0)), state_of(rows, i, now), optional(rows, i, 2),
-                       optional(rows, i, 3), optional(rows, i, 4));
+            result.add(pg::of(rows.value(i, RungColumn::rung)), state_of(rows, i, now),
+                       optional(rows, i, RungColumn::created_at),
+                       optional(rows, i, RungColumn::expires_at),
+                       optional(rows, i, RungColumn::detail));
     });
     return pg::ResultSet::finish();
 }

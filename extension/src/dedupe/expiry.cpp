@@ -4,6 +4,7 @@
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -30,7 +31,8 @@ constexpr int32 rows_max = 100000;
 #define KEY_IS_NOT_KEPT IS_NOT_KEPT("idempotency_key", KEY_TEXT, "$2")
 #define MESSAGE_TEXT "consumer || ' ' || message_id"
 #define MESSAGE_IS_NOT_KEPT IS_NOT_KEPT("accepted_message", MESSAGE_TEXT, "$2")
-constinit pg::Statement sweep_keys{
+enum class SweepColumn : uint8_t { found, here, gone };
+constinit pg::Select<SweepColumn> sweep_keys{
     "WITH due AS MATERIALIZED ("
     "       SELECT tableoid AS part, ctid AS place, completed_at + retention <= $2 AS expired"
     "         FROM stacksaga.idempotency_key"
@@ -46,8 +48,9 @@ constinit pg::Statement sweep_keys{
     "       DELETE FROM stacksaga.idempotency_key"
     "        WHERE tableoid = (SELECT part FROM here LIMIT 1)"
     "          AND ctid = ANY (ARRAY(SELECT place FROM here WHERE expired)) RETURNING 1)"
-    " SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM here), (SELECT count(*) FROM gone)"};
-constinit pg::Statement sweep_messages{
+    " SELECT (SELECT count(*) FROM due) AS found, (SELECT count(*) FROM here) AS here,"
+    "        (SELECT count(*) FROM gone) AS gone"};
+constinit pg::Select<SweepColumn> sweep_messages{
     "WITH due AS MATERIALIZED ("
     "       SELECT tableoid AS part, ctid AS place FROM stacksaga.accepted_message"
     "        WHERE expires_at > $1 AND expires_at <= $2" MESSAGE_IS_NOT_KEPT
@@ -57,7 +60,8 @@ constinit pg::Statement sweep_messages{
     "       DELETE FROM stacksaga.accepted_message"
     "        WHERE tableoid = (SELECT part FROM here LIMIT 1)"
     "          AND ctid = ANY (ARRAY(SELECT place FROM here)) RETURNING 1)"
-    " SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM here), (SELECT count(*) FROM gone)"};
+    " SELECT (SELECT count(*) FROM due) AS found, (SELECT count(*) FROM here) AS here,"
+    "        (SELECT count(*) FROM gone) AS gone"};
 
 constinit pg::Statement first_key{"SELECT " KEY_TEXT " FROM stacksaga.idempotency_key"
                                   " WHERE sweep_at > $1 AND sweep_at <= $2" KEY_IS_NOT_KEPT
@@ -71,7 +75,7 @@ constinit pg::Statement first_message{
 // shard. All that is due until an instant goes at once, in each shard by its index; the instant
 // bounds how much that is. A statement waits for a session that writes one of these keys.
 constinit pg::Statement last_due_key{
-    "SELECT max(sweep_at), count(*) FROM (SELECT sweep_at FROM stacksaga.idempotency_key"
+    "SELECT max(sweep_at) FROM (SELECT sweep_at FROM stacksaga.idempotency_key"
     " WHERE sweep_at <= $1 ORDER BY sweep_at LIMIT $2) AS due"};
 // Citus wants functions of columns to be immutable, so an interval is added in a zone without
 // changes of clocks.
@@ -84,7 +88,7 @@ constinit pg::Statement postpone_distributed_keys{
     "                           (($2::timestamptz AT TIME ZONE 'UTC') + retention) AT TIME ZONE 'UTC')"
     " WHERE sweep_at <= $1 AND (completed_at IS NULL OR " EXPIRES_AT " > $2)"};
 constinit pg::Statement last_due_message{
-    "SELECT max(expires_at), count(*) FROM (SELECT expires_at FROM stacksaga.accepted_message"
+    "SELECT max(expires_at) FROM (SELECT expires_at FROM stacksaga.accepted_message"
     " WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2) AS due"};
 constinit pg::Statement remove_distributed_messages{
     "DELETE FROM stacksaga.accepted_message WHERE expires_at <= $1"};
@@ -92,14 +96,16 @@ constinit pg::Statement remove_distributed_messages{
 constinit ProbeMemory keys_probe{}, messages_probe{};
 
 /// Removes at most `limit` expired rows, partition by partition.
-Removed sweep(pg::Statement &statement, ProbeMemory &probe, TimestampTz now, int64 limit) {
+Removed sweep(pg::Select<SweepColumn> &statement, ProbeMemory &probe, TimestampTz now,
+              int64 limit) {
     const TimestampTz from = probe.begin(now);
     int64 gone = 0, left = limit;
     bool is_whole = false, is_over = false;
     while (!is_over) {
-        pg::Rows rows = statement.run(pg::param_time(from), pg::param_time(now), pg::param(left));
-        const int64 found = rows.int8(0, 0), done = rows.int8(0, 1);
-        gone += rows.int8(0, 2);
+        const auto rows = statement.run(pg::param_time(from), pg::param_time(now), pg::param(left));
+        const int64 found = rows.int8(0, SweepColumn::found),
+                    done = rows.int8(0, SweepColumn::here);
+        gone += rows.int8(0, SweepColumn::gone);
         is_whole = found < left;
         is_over = done == found;
         left -= done;
@@ -111,19 +117,19 @@ Removed sweep(pg::Statement &statement, ProbeMemory &probe, TimestampTz now, int
 }
 
 /// The same, without those that cannot be removed.
-int64 sweep_all(const char *relation, pg::Statement &statement, pg::Statement &first,
+int64 sweep_all(const char *relation, pg::Select<SweepColumn> &statement, pg::Statement &first,
                 ProbeMemory &probe, TimestampTz now, int64 limit) {
     return remove_passing_over(
         relation, now, limit, [&](int64 wanted) { return sweep(statement, probe, now, wanted); },
         [&]() -> std::optional<std::string_view> {
             const pg::Rows rows = first.run(pg::param_time(probe.begin(now)), pg::param_time(now));
-            return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+            return rows.empty() ? std::nullopt : std::optional{rows.text(0)};
         });
 }
 
 /// The instant until which at most about `limit` rows are due; nullopt: none is.
 std::optional<TimestampTz> last_due(pg::Statement &statement, TimestampTz now, int64 limit) {
-    return statement.run(pg::param_time(now), pg::param(limit)).optional_time(0, 0);
+    return statement.run(pg::param_time(now), pg::param(limit)).optional_time(0);
 }
 
 int64 expire_distributed(TimestampTz now, int64 limit) {

@@ -56,7 +56,7 @@ bool accept(const Message &m) {
         pg::Rows rows = select_message.run(m.token, m.consumer, m.id);
         if (rows.empty())
             continue; // the sweep has removed it
-        TimestampTz expires_at = rows.time(0, 0);
+        TimestampTz expires_at = rows.time(0);
         if (expires_at > m.now)
             return false;
         if (renew_message.touch(m.token, m.consumer, m.id, pg::param_time(m.expires_at),

@@ -5,6 +5,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
@@ -16,7 +17,18 @@ namespace {
 // Steps that only wait repeat nothing: a child is started once, however often it is waited for; but
 // their fallbacks are services. The compensations' policy comes once a step, with the step's
 // timeout; no deadline bounds it.
-constinit pg::Statement select_policies{
+enum class PolicyColumn : uint8_t {
+    step,
+    timeout,
+    name,
+    deadline,
+    max_attempts,
+    initial_interval,
+    multiplier,
+    max_interval,
+    jitter,
+};
+constinit pg::Select<PolicyColumn> select_policies{
     "SELECT s.step, s.timeout, p.name, p.deadline, (p.retry).max_attempts,"
     "       (p.retry).initial_interval, (p.retry).multiplier, (p.retry).max_interval,"
     "       (p.retry).jitter"
@@ -39,22 +51,24 @@ struct Window {
     int32 attempts;
 };
 
-std::optional<Window> window_of(const pg::Rows &rows, uint64 row) {
-    auto microseconds = [&](int column) {
+std::optional<Window> window_of(const pg::RowsOf<PolicyColumn> &rows, uint64 row) {
+    using enum PolicyColumn;
+    auto microseconds = [&](PolicyColumn column) {
         return core::longest(*pg::interval_in_range(rows.value(row, column), false));
     };
-    core::RetryPolicy policy{.max_attempts = rows.int4(row, 4),
-                             .initial_interval_us = microseconds(5),
-                             .max_interval_us = microseconds(7),
-                             .multiplier = rows.float8(row, 6),
-                             .jitter = rows.float8(row, 8)};
-    const int64 deadline =
-        rows.is_null(row, 3) ? std::numeric_limits<int64>::max() : microseconds(3);
+    core::RetryPolicy policy{.max_attempts = rows.int4(row, max_attempts),
+                             .initial_interval_us = microseconds(initial_interval),
+                             .max_interval_us = microseconds(max_interval),
+                             .multiplier = rows.float8(row, multiplier),
+                             .jitter = rows.float8(row, jitter)};
+    const int64 latest =
+        rows.is_null(row, deadline) ? std::numeric_limits<int64>::max() : microseconds(deadline);
     if (policy.max_attempts == 0)
         return std::nullopt;
-    const int64 timeout = rows.is_null(row, 1) ? 0 : microseconds(1); // null: a wait without bound
-    const int64 longest = core::longest_window(policy, timeout);
-    return Window{rows.text(row, 0), rows.text(row, 2), std::min(longest, deadline),
+    // Null: a wait without bound.
+    const int64 once = rows.is_null(row, timeout) ? 0 : microseconds(timeout);
+    const int64 longest = core::longest_window(policy, once);
+    return Window{rows.text(row, step), rows.text(row, name), std::min(longest, latest),
                   policy.max_attempts};
 }
 
@@ -62,7 +76,7 @@ std::optional<Window> window_of(const pg::Rows &rows, uint64 row) {
 
 int32 require_short_retries(std::string_view saga, int32 version) {
     const int64 retention_us = int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
-    pg::Rows rows = select_policies.run(pg::param(saga), pg::param(version));
+    const auto rows = select_policies.run(pg::param(saga), pg::param(version));
     for (uint64 row = 0; row < rows.count(); ++row) {
         std::optional<Window> window = window_of(rows, row);
         if (window && window->length_us > retention_us)

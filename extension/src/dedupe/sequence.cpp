@@ -4,6 +4,7 @@
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
@@ -19,7 +20,8 @@ constinit pg::Statement advance_producer{
     "UPDATE stacksaga.producer_sequence SET sequence = $4, updated_at = $5"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND producer = $2"
     "   AND epoch = $3 AND sequence = $4 - 1"};
-constinit pg::Statement select_producer{
+enum class ProducerColumn : uint8_t { epoch, sequence };
+constinit pg::Select<ProducerColumn> select_producer{
     "SELECT epoch, sequence FROM stacksaga.producer_sequence"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND producer = $2"};
 constinit pg::Statement insert_producer{
@@ -76,10 +78,11 @@ const char *try_accept(const Numbered &n) {
     CRASH_POINT("sequence: locked");
     if (advance_producer.touch(token, producer, epoch, pg::param(n.sequence), now) == 1)
         return "accepted";
-    pg::Rows rows = select_producer.run(token, producer);
+    const auto rows = select_producer.run(token, producer);
     std::optional<Position> position;
     if (!rows.empty())
-        position = Position{rows.int8(0, 0), rows.int8(0, 1)};
+        position =
+            Position{rows.int8(0, ProducerColumn::epoch), rows.int8(0, ProducerColumn::sequence)};
     if (position && n.epoch < position->epoch)
         raise_fenced(n, *position);
     if (position && n.epoch == position->epoch && n.sequence <= position->sequence)

@@ -8,6 +8,7 @@
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -34,7 +35,8 @@ constinit pg::Statement replace_value{
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND scope = $2 AND key = $3"
     "   AND version = $4 AND value IS NOT NULL"
     " RETURNING version"};
-constinit pg::Statement select_value{
+enum class ValueColumn : uint8_t { value, version };
+constinit pg::Select<ValueColumn> select_value{
     "SELECT value, version FROM stacksaga.versioned_value"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND scope = $2 AND key = $3"};
 
@@ -51,15 +53,16 @@ Key key_arguments(const pg::Arguments &arguments) {
 }
 
 [[noreturn]] void raise_mismatch(const Key &key, std::optional<int64> expected) {
-    pg::Rows rows =
+    const auto rows =
         select_value.run(pg::param(key.token.value()), pg::param(key.scope), pg::param(key.name));
     const char *found;
     if (rows.empty())
         found = "it does not exist";
-    else if (rows.is_null(0, 0))
-        found = psprintf("it was deleted, which was version " INT64_FORMAT, rows.int8(0, 1));
+    else if (rows.is_null(0, ValueColumn::value))
+        found = psprintf("it was deleted, which was version " INT64_FORMAT,
+                         rows.int8(0, ValueColumn::version));
     else
-        found = psprintf("its version is " INT64_FORMAT, rows.int8(0, 1));
+        found = psprintf("its version is " INT64_FORMAT, rows.int8(0, ValueColumn::version));
     ereport(ERROR,
             (errcode(pg::sg412),
              errmsg("value \"%s\" of scope \"%s\" has another version", clip(key.name),
@@ -78,7 +81,7 @@ int64 compare_and_set(const Key &key, std::optional<int64> expected, const pg::P
     CRASH_POINT("value: written");
     if (rows.empty())
         raise_mismatch(key, expected);
-    return rows.int8(0, 0);
+    return rows.int8(0);
 }
 
 } // namespace
@@ -111,10 +114,11 @@ STACKSAGA_FUNCTION(read_value) {
     pg::ResultSet result(fcinfo);
     pg::with_spi([&] {
         pg::hold_shard("versioned_value", key.token.value()); // compare_and_set() may follow
-        pg::Rows rows = select_value.read(pg::param(key.token.value()), pg::param(key.scope),
-                                          pg::param(key.name));
-        if (!rows.empty() && !rows.is_null(0, 0))
-            result.add(pg::of(rows.value(0, 0)), pg::of(rows.value(0, 1)));
+        const auto rows = select_value.read(pg::param(key.token.value()), pg::param(key.scope),
+                                            pg::param(key.name));
+        if (!rows.empty() && !rows.is_null(0, ValueColumn::value))
+            result.add(pg::of(rows.value(0, ValueColumn::value)),
+                       pg::of(rows.value(0, ValueColumn::version)));
     });
     return result.finish();
 }

@@ -1,6 +1,7 @@
 // The definer: the role that defined a saga or created a subscription, as which its functions run.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 
 namespace stacksaga {
@@ -18,6 +19,10 @@ static_assert(std::is_trivially_destructible_v<Definer>);
 
 /// From two columns of a row, the second an oid. Copied to the current memory context.
 Definer read_definer(const pg::Rows &rows, uint64 row, int column);
+template <class Column> Definer read_definer(const pg::RowsOf<Column> &rows, uint64 row) {
+    static_assert(static_cast<int>(Column::definer_oid) == static_cast<int>(Column::definer) + 1);
+    return read_definer(rows.unnamed(), row, static_cast<int>(Column::definer));
+}
 
 /// Why nothing may run as this definer, or nullptr.
 const char *objection_to(const Definer &definer);

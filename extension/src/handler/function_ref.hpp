@@ -4,6 +4,7 @@
 #include "core/saga/classify.hpp"
 
 #include "pg/pg.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 
 namespace stacksaga {
@@ -30,5 +31,19 @@ FunctionRef read_function(const pg::Rows &rows, uint64 row, int column);
 /// Copies to the current memory context. copy_text: nullptr where the column is NULL.
 std::string_view copy_view(std::string_view s);
 const char *copy_text(const pg::Rows &rows, uint64 row, int column);
+
+// The same by the name of the first column.
+template <class Column>
+RetryRules read_rules(const pg::RowsOf<Column> &rows, uint64 row, Column first) {
+    return read_rules(rows.unnamed(), row, static_cast<int>(first));
+}
+template <class Column>
+FunctionRef read_function(const pg::RowsOf<Column> &rows, uint64 row, Column column) {
+    return read_function(rows.unnamed(), row, static_cast<int>(column));
+}
+template <class Column>
+const char *copy_text(const pg::RowsOf<Column> &rows, uint64 row, Column column) {
+    return copy_text(rows.unnamed(), row, static_cast<int>(column));
+}
 
 } // namespace stacksaga

@@ -48,7 +48,7 @@ std::optional<int64> defer_retry(uint64 budget, double fraction) {
 }
 
 double fraction_of(const NodeIdentity &node) {
-    return read_fraction.run(pg::param(node.ring_id), pg::param(node.incarnation)).float8(0, 0);
+    return read_fraction.run(pg::param(node.ring_id), pg::param(node.incarnation)).float8(0);
 }
 
 } // namespace stacksaga

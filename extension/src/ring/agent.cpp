@@ -10,6 +10,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -30,7 +31,8 @@ constinit pg::Statement lock_agents{"SELECT node FROM stacksaga.node"
                                     " ORDER BY node COLLATE \"C\" FOR NO KEY UPDATE"};
 constinit pg::Statement read_agent{"SELECT agent FROM stacksaga.node WHERE node = $1"};
 
-constinit pg::Statement find_agent{
+enum class AgentColumn : uint8_t { ring_id, incarnation };
+constinit pg::Select<AgentColumn> find_agent{
     "SELECT ring_id, incarnation FROM stacksaga.node WHERE node = $1 AND kind = 'agent'"};
 
 } // namespace
@@ -91,7 +93,7 @@ STACKSAGA_FUNCTION(node_agent) {
             ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
                             errdetail("There is no node \"%s\".", clip(node)),
                             errhint("Register it with stacksaga.register_node().")));
-        if (auto name = rows.optional_text(0, 0))
+        if (auto name = rows.optional_text(0))
             pg::in_context(memory, [&] { agent = pg::make_text(*name); });
     });
     if (agent == nullptr)
@@ -102,13 +104,14 @@ STACKSAGA_FUNCTION(node_agent) {
 namespace {
 
 void add_agent_slots(std::string_view agent, TimestampTz window_start, pg::ResultSet &result) {
-    pg::Rows found = find_agent.run(pg::param(agent));
+    const auto found = find_agent.run(pg::param(agent));
     if (found.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("agent does not exist"),
                         errdetail("There is no node \"%s\" of kind agent.", clip(agent)),
                         errhint("Register it with stacksaga.register_node().")));
-    const Ring ring = ring_of_id(found.int4(0, 0));
-    for (const AgentSlot &assigned : slots_of_agent(ring, found.int8(0, 1), window_start)) {
+    const Ring ring = ring_of_id(found.int4(0, AgentColumn::ring_id));
+    for (const AgentSlot &assigned :
+         slots_of_agent(ring, found.int8(0, AgentColumn::incarnation), window_start)) {
         const core::Range range = core::slot_range(assigned.slot, ring.slots);
         result.add(pg::of(Int32GetDatum(assigned.slot)), pg::of(Int64GetDatum(range.first.value())),
                    pg::of(Int64GetDatum(range.last.value())),

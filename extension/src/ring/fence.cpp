@@ -6,6 +6,7 @@
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/lock.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 
 namespace stacksaga {
@@ -16,7 +17,8 @@ namespace {
 // so any background worker may work in its slots; the fence holds against the next owner all the
 // same. An agent's part is no window: it does not concern the other nodes. The last column is null
 // in a ring that keeps its owners without a window.
-constinit pg::Statement read_owners{
+enum class OwnerColumn : uint8_t { slot, owner, epoch, next_owner, next_from, has_window };
+constinit pg::Select<OwnerColumn> read_owners{
     "SELECT s.slot, s.owner, s.epoch, s.next_owner, s.next_from,"
     "       CASE WHEN EXISTS (SELECT FROM stacksaga.ring_setting r"
     "                          WHERE r.ring_id = $1 AND r.setting = 'on_missing_window'"
@@ -24,19 +26,22 @@ constinit pg::Statement read_owners{
     "            THEN EXISTS (SELECT FROM stacksaga.token_window w"
     "                          WHERE w.ring_id = $1 AND w.agent = ''"
     "                            AND w.window_start <= $4 AND w.window_end > $4) END"
+    "       AS has_window"
     "  FROM stacksaga.slot s, stacksaga.node n"
     " WHERE s.ring_id = $1 AND s.slot = ANY ($2) AND n.incarnation = $3"
     "   AND (s.owner = $3 OR n.pid IS NOT NULL AND EXISTS ("
     "          SELECT FROM stacksaga.node o WHERE o.incarnation = s.owner AND o.pid IS NULL))"};
 
-bool is_open(const pg::Rows &rows, uint64 row, TimestampTz now) {
-    const core::SlotOwner slot{.owner = rows.int8(row, 1),
-                               .epoch = rows.int8(row, 2),
-                               .next_owner = rows.optional_int8(row, 3).value_or(core::no_owner),
-                               .next_from = rows.optional_time(row, 4).value_or(0)};
-    const bool pauses = !rows.is_null(row, 5);
+bool is_open(const pg::RowsOf<OwnerColumn> &rows, uint64 row, TimestampTz now) {
+    using Column = OwnerColumn;
+    const core::SlotOwner slot{
+        .owner = rows.int8(row, Column::owner),
+        .epoch = rows.int8(row, Column::epoch),
+        .next_owner = rows.optional_int8(row, Column::next_owner).value_or(core::no_owner),
+        .next_from = rows.optional_time(row, Column::next_from).value_or(0)};
+    const bool pauses = !rows.is_null(row, Column::has_window);
     return core::is_open(slot, pauses ? core::MissingWindow::pause : core::MissingWindow::keep,
-                         pauses && rows.boolean(row, 5), now);
+                         pauses && rows.boolean(row, Column::has_window), now);
 }
 
 bool lock_slot(int32 ring_id, int32 slot, LOCKMODE mode, bool wait) {
@@ -60,13 +65,15 @@ void lock_slots(const NodeIdentity &node, std::span<const int32> slots, std::spa
     if (count == 0)
         return;
     const TimestampTz now = pg::clock_now();
-    pg::Rows rows = read_owners.run(pg::param(node.ring_id),
-                                    pg::param_array(std::span<const int32>{locked, count}),
-                                    pg::param(node.incarnation), pg::param_time(now));
+    const auto rows = read_owners.run(pg::param(node.ring_id),
+                                      pg::param_array(std::span<const int32>{locked, count}),
+                                      pg::param(node.incarnation), pg::param_time(now));
     for (uint64 row = 0; row < rows.count(); ++row) {
-        auto found = std::lower_bound(slots.begin(), slots.end(), rows.int4(row, 0));
+        auto found =
+            std::lower_bound(slots.begin(), slots.end(), rows.int4(row, OwnerColumn::slot));
         auto i = static_cast<size_t>(found - slots.begin());
-        owned[i] = (epochs.empty() || epochs[i] == rows.int8(row, 2)) && is_open(rows, row, now);
+        owned[i] = (epochs.empty() || epochs[i] == rows.int8(row, OwnerColumn::epoch)) &&
+                   is_open(rows, row, now);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -30,7 +31,8 @@ constexpr double weight_max = 1e6;
 // over stay locked meanwhile.
 constexpr int looks_of_leaver = 8;
 
-constinit pg::Statement lock_node{
+enum class LockedColumn : uint8_t { ring_id, incarnation, region, cluster, agent };
+constinit pg::Select<LockedColumn> lock_node{
     "SELECT n.ring_id, n.incarnation, r.region, r.cluster, n.agent"
     "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
     " WHERE n.node = $1 FOR UPDATE OF n"};
@@ -68,10 +70,12 @@ constinit pg::Statement beat_by_incarnation{
 constinit pg::Statement beat_of_busy{
     "UPDATE stacksaga.node SET heartbeat_at = $2, load = 1, checkpoint_at = $2"
     " WHERE incarnation = $1 AND (heartbeat_at <= $3 OR heartbeat_at > $2)"};
-constinit pg::Statement beat_by_name{"UPDATE stacksaga.node n SET heartbeat_at = $3, load = $4"
-                                     " WHERE node = $1 AND incarnation = $2"
-                                     " RETURNING ring_id, draining, checkpoint_at,"
-                                     "           progress IS NOT NULL"};
+enum class BeatColumn : uint8_t { ring_id, draining, checkpoint_at, has_progress };
+constinit pg::Select<BeatColumn> beat_by_name{
+    "UPDATE stacksaga.node n SET heartbeat_at = $3, load = $4"
+    " WHERE node = $1 AND incarnation = $2"
+    " RETURNING ring_id, draining, checkpoint_at,"
+    "           progress IS NOT NULL AS has_progress"};
 constinit pg::Statement find_node{"SELECT incarnation FROM stacksaga.node WHERE node = $1"};
 constinit pg::Statement drain{"UPDATE stacksaga.node SET draining = true"
                               " WHERE node = $1 AND incarnation = $2 RETURNING ring_id"};
@@ -103,16 +107,18 @@ struct Older {
 
 /// The incarnation that holds the name now, its row locked; nullopt when there is none.
 std::optional<Older> lock_older(const Registration &r, int32 ring_id) {
-    pg::Rows rows = lock_node.run(pg::param(r.node));
+    const auto rows = lock_node.run(pg::param(r.node));
     if (rows.empty())
         return std::nullopt;
-    if (rows.int4(0, 0) != ring_id)
+    if (rows.int4(0, LockedColumn::ring_id) != ring_id)
         ereport(ERROR,
                 (errcode(pg::sg409), errmsg("node belongs to another ring"),
                  errdetail("Node \"%s\" belongs to region \"%s\", cluster \"%s\".", clip(r.node),
-                           clip(rows.text(0, 2)), clip(rows.text(0, 3))),
+                           clip(rows.text(0, LockedColumn::region)),
+                           clip(rows.text(0, LockedColumn::cluster))),
                  errhint("Use another name, or call stacksaga.leave_ring() for the older one.")));
-    return Older{.incarnation = rows.int8(0, 1), .agent = rows.optional_text(0, 4)};
+    return Older{.incarnation = rows.int8(0, LockedColumn::incarnation),
+                 .agent = rows.optional_text(0, LockedColumn::agent)};
 }
 
 /// Makes the slots of an older incarnation its successor's to take.
@@ -136,7 +142,7 @@ int64 register_in_ring(const Ring &ring, const Registration &r) {
             pg::Rows rows =
                 renew_node.run(pg::param(r.node), pg::param(r.kind), pg::param(r.weight), agent,
                                pid_param(r), pg::param_time(now));
-            const int64 incarnation = rows.int8(0, 0);
+            const int64 incarnation = rows.int8(0);
             ensure_slots(ring);
             pass_on_slots(ring, older->incarnation, incarnation, now);
             return incarnation;
@@ -145,7 +151,7 @@ int64 register_in_ring(const Ring &ring, const Registration &r) {
             make_node.run(pg::param(r.node), pg::param(ring.ring_id), pg::param(r.kind),
                           pg::param(r.weight), agent, pid_param(r), pg::param_time(now));
         if (!rows.empty()) {
-            const int64 incarnation = rows.int8(0, 0);
+            const int64 incarnation = rows.int8(0);
             pg::announce_change("node"); // sessions remember that there is none
             ensure_slots(ring);
             return incarnation;
@@ -162,13 +168,12 @@ int64 register_in_ring(const Ring &ring, const Registration &r) {
                  errdetail("There is no node \"%s\"; a node that is dead for long is removed.",
                            clip(node)),
                  errhint("Register it with stacksaga.register_node().")));
-    ereport(
-        ERROR,
-        (errcode(pg::sg412), errmsg("node was superseded"),
-         errdetail("Node \"%s\" is incarnation %lld, not %lld.", clip(node),
-                   static_cast<long long>(rows.int8(0, 0)), static_cast<long long>(incarnation)),
-         errhint("Stop the older holder of the name; only stacksaga.register_node() gives a "
-                 "new incarnation.")));
+    ereport(ERROR,
+            (errcode(pg::sg412), errmsg("node was superseded"),
+             errdetail("Node \"%s\" is incarnation %lld, not %lld.", clip(node),
+                       static_cast<long long>(rows.int8(0)), static_cast<long long>(incarnation)),
+             errhint("Stop the older holder of the name; only stacksaga.register_node() gives a "
+                     "new incarnation.")));
 }
 
 void check_load(double load) {
@@ -252,18 +257,19 @@ void heartbeat_node(const pg::Arguments &arguments, pg::ResultSet &result) {
     const double load = DatumGetFloat8(arguments.datum(2));
     check_load(load);
     const TimestampTz now = pg::clock_now();
-    pg::Rows rows = beat_by_name.run(pg::param(node.node), pg::param(node.incarnation),
-                                     pg::param_time(now), pg::param(load));
+    const auto rows = beat_by_name.run(pg::param(node.node), pg::param(node.incarnation),
+                                       pg::param_time(now), pg::param(load));
     if (rows.empty())
         raise_not_current(node.node, node.incarnation);
-    const Ring ring = ring_of_id(rows.int4(0, 0));
-    const bool draining = rows.boolean(0, 1);
+    const Ring ring = ring_of_id(rows.int4(0, BeatColumn::ring_id));
+    const bool draining = rows.boolean(0, BeatColumn::draining);
     const core::RingSettings settings = read_settings(ring);
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
-    const int64 report_age = core::age_of(rows.time(0, 2), now);
+    const int64 report_age = core::age_of(rows.time(0, BeatColumn::checkpoint_at), now);
     const bool checkpoint_is_due = report_age >= settings.checkpoint_interval;
-    const int64 hung =
-        rows.boolean(0, 3) ? core::hung_for(report_age, settings.checkpoint_interval) : 0;
+    const int64 hung = rows.boolean(0, BeatColumn::has_progress)
+                           ? core::hung_for(report_age, settings.checkpoint_interval)
+                           : 0;
     settle_ownership({ring.ring_id, node.incarnation}, false);
     const core::NodeState state = core::node_state(0, draining, timing, hung);
     result.add(pg::of(PointerGetDatum(pg::make_text(core::name_of(state)))),
@@ -361,7 +367,7 @@ STACKSAGA_FUNCTION(drain_node) {
         pg::Rows rows = drain.run(pg::param(node.node), pg::param(node.incarnation));
         if (rows.empty())
             raise_not_current(node.node, node.incarnation);
-        const int32 ring_id = rows.int4(0, 0);
+        const int32 ring_id = rows.int4(0);
         hand_over(ring_of_id(ring_id), {ring_id, node.incarnation}, 1);
     });
     PG_RETURN_VOID();
@@ -375,7 +381,7 @@ STACKSAGA_FUNCTION(leave_ring) {
         pg::Rows rows = lock_self.run(pg::param(node.node), pg::param(node.incarnation));
         if (rows.empty())
             raise_not_current(node.node, node.incarnation);
-        leave({rows.int4(0, 0), node.incarnation});
+        leave({rows.int4(0), node.incarnation});
     });
     PG_RETURN_VOID();
 }

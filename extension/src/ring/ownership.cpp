@@ -8,6 +8,7 @@
 #include "core/ring/sweep.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
 #include "src/ring/ring_nodes.hpp"
@@ -20,15 +21,18 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement find_foreign{
+enum class ForeignColumn : uint8_t { slot, epoch };
+constinit pg::Select<ForeignColumn> find_foreign{
     "SELECT slot, epoch FROM stacksaga.slot"
     " WHERE ring_id = $1 AND slot BETWEEN $3 AND $4 AND owner IS DISTINCT FROM $2"
     " ORDER BY slot LIMIT $5"};
 constinit pg::Statement find_window_end{"SELECT window_end FROM stacksaga.token_window"
                                         " WHERE ring_id = $1 AND window_start <= $2 AND agent = ''"
                                         " ORDER BY window_start DESC LIMIT 1"};
-constinit pg::Statement find_self{"SELECT kind, draining, registered_at FROM stacksaga.node"
-                                  " WHERE ring_id = $1 AND incarnation = $2"};
+enum class SelfColumn : uint8_t { kind, draining, registered_at };
+constinit pg::Select<SelfColumn> find_self{
+    "SELECT kind, draining, registered_at FROM stacksaga.node"
+    " WHERE ring_id = $1 AND incarnation = $2"};
 
 SlotChanges make_changes(size_t capacity) {
     return {.list = static_cast<SlotChange *>(palloc(sizeof(SlotChange) * (capacity + 1))),
@@ -36,10 +40,12 @@ SlotChanges make_changes(size_t capacity) {
             .cut = false};
 }
 
-SlotChanges changes_for(const NodeIdentity &node, const pg::Rows &rows, int limit) {
+SlotChanges changes_for(const NodeIdentity &node, const pg::RowsOf<ForeignColumn> &rows,
+                        int limit) {
     SlotChanges found = make_changes(rows.count());
     for (uint64 i = 0; i < rows.count(); ++i)
-        found.list[found.count++] = {rows.int4(i, 0), rows.int8(i, 1), node.incarnation};
+        found.list[found.count++] = {rows.int4(i, ForeignColumn::slot),
+                                     rows.int8(i, ForeignColumn::epoch), node.incarnation};
     found.cut = rows.count() == static_cast<uint64>(limit);
     return found;
 }
@@ -101,8 +107,8 @@ SlotChanges proposed_slots(const NodeIdentity &node, TimestampTz now, int limit,
 /// that opened, or from the node's registration where there was none.
 bool is_uncoordinated(const Ring &ring, TimestampTz registered_at, TimestampTz now) {
     pg::Rows last = find_window_end.run(pg::param(ring.ring_id), pg::param_time(now));
-    return core::sweep::is_uncoordinated(last.empty() ? registered_at : last.time(0, 0),
-                                         registered_at, read_settings(ring).window_length, now);
+    return core::sweep::is_uncoordinated(last.empty() ? registered_at : last.time(0), registered_at,
+                                         read_settings(ring).window_length, now);
 }
 
 /// Slots whose owner is dead or gone, at most as many as bring the node to its equal share.
@@ -136,18 +142,20 @@ SlotChanges slots_to_sweep(const Ring &ring, const NodeIdentity &node, Timestamp
 }
 
 OwnershipChange settle(const NodeIdentity &node, bool standalone) {
-    pg::Rows self = find_self.run(pg::param(node.ring_id), pg::param(node.incarnation));
+    const auto self = find_self.run(pg::param(node.ring_id), pg::param(node.incarnation));
     if (self.empty())
         return {.taken = 0, .contended = 0, .superseded = true, .more = false, .opens_in = 0};
     OwnershipChange change{};
-    if (self.text(0, 0) != "worker")
+    if (self.text(0, SelfColumn::kind) != "worker")
         return change; // an agent assigns what it is given to others
     const Ring ring = ring_of_id(node.ring_id);
-    if (self.boolean(0, 1)) { // a draining node is given nothing, and gives away what it has
+    if (self.boolean(
+            0,
+            SelfColumn::draining)) { // a draining node is given nothing, and gives away what it has
         change.contended = hand_over(ring, node, 1);
         return change;
     }
-    const TimestampTz registered_at = self.time(0, 2);
+    const TimestampTz registered_at = self.time(0, SelfColumn::registered_at);
     const TimestampTz now = pg::clock_now();
     const int limit = take_limit();
     ensure_slots(ring);

@@ -13,6 +13,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -39,7 +40,8 @@ constinit pg::Statement make_window{
 constinit pg::Statement forget_windows{
     "DELETE FROM stacksaga.token_window WHERE ring_id = $1 AND window_end < $2"};
 // Reads the ring's nodes once, not for each range or slot.
-constinit pg::Statement resolve_nodes{
+enum class NamedColumn : uint8_t { node, kind, agent };
+constinit pg::Select<NamedColumn> resolve_nodes{
     "WITH member AS MATERIALIZED ("
     "    SELECT node, kind, agent FROM stacksaga.node WHERE ring_id = $1)"
     "SELECT named.node, n.kind, n.agent"
@@ -131,31 +133,35 @@ int64 agent_of(const Ring &ring, std::string_view agent) {
         ereport(ERROR, (errcode(pg::sg404), errmsg("agent does not exist"),
                         errdetail("The ring has no node \"%s\" of kind agent.", clip(agent)),
                         errhint("Publish without an agent, or register it first.")));
-    return rows.int8(0, 0);
+    return rows.int8(0);
 }
 
 /// The name of the node for each range. SG404 for a node that the ring does not have, SG400 for one
 /// that takes no ranges.
 const std::string_view *check_nodes(const Ring &ring, const Publication &p) {
-    pg::Rows rows = resolve_nodes.run(pg::param(ring.ring_id),
-                                      pg::param_datum(TEXTARRAYOID, PointerGetDatum(p.nodes)));
+    const auto rows = resolve_nodes.run(pg::param(ring.ring_id),
+                                        pg::param_datum(TEXTARRAYOID, PointerGetDatum(p.nodes)));
     auto *names = static_cast<std::string_view *>(
         palloc(sizeof(std::string_view) * static_cast<size_t>(p.count)));
     for (uint64 i = 0; i < rows.count(); ++i) {
-        names[i] = rows.text(i, 0);
-        if (rows.is_null(i, 1))
+        names[i] = rows.text(i, NamedColumn::node);
+        if (rows.is_null(i, NamedColumn::kind))
             ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
                             errdetail("The ring has no node \"%s\".", clip(names[i])),
                             errhint("Register it with stacksaga.register_node().")));
-        const bool is_agents = rows.optional_text(i, 2) == p.agent && !p.agent.empty();
-        if (rows.text(i, 1) == "standard" || (!p.agent.empty() && !is_agents))
+        const bool is_agents =
+            rows.optional_text(i, NamedColumn::agent) == p.agent && !p.agent.empty();
+        if (rows.text(i, NamedColumn::kind) == "standard" || (!p.agent.empty() && !is_agents))
             ereport(
                 ERROR,
                 (errcode(pg::sg400),
                  errmsg("node \"%s\" cannot be assigned ranges by this publisher", clip(names[i])),
                  errdetail("It is of kind %s, its agent is %s.",
-                           pnstrdup(rows.text(i, 1).data(), rows.text(i, 1).size()),
-                           rows.is_null(i, 2) ? "nobody" : clip(rows.text(i, 2))),
+                           pnstrdup(rows.text(i, NamedColumn::kind).data(),
+                                    rows.text(i, NamedColumn::kind).size()),
+                           rows.is_null(i, NamedColumn::agent)
+                               ? "nobody"
+                               : clip(rows.text(i, NamedColumn::agent))),
                  errhint("Assign ranges to workers or agents; an agent assigns to its own "
                          "workers.")));
     }

@@ -7,6 +7,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -18,9 +19,11 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement find_node{
+enum class NodeColumn : uint8_t { ring_id, incarnation };
+constinit pg::Select<NodeColumn> find_node{
     "SELECT ring_id, incarnation FROM stacksaga.node WHERE node = $1"};
-constinit pg::Statement list_held{SLOTS_HELD("$1", "$2", "$3") " ORDER BY s.slot"};
+enum class HeldColumn : uint8_t { slot, epoch };
+constinit pg::Select<HeldColumn> list_held{SLOTS_HELD("$1", "$2", "$3") " ORDER BY s.slot"};
 
 struct Run {
     int32 first;
@@ -40,19 +43,20 @@ void add_run(pg::ResultSet &result, const Ring &ring, int64 length, const Run &r
 }
 
 void add_ranges(std::string_view node, pg::ResultSet &result) {
-    pg::Rows found = find_node.run(pg::param(node));
+    const auto found = find_node.run(pg::param(node));
     if (found.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("node does not exist"),
                         errdetail("There is no node \"%s\".", clip(node)),
                         errhint("Register it with stacksaga.register_node().")));
-    const Ring ring = ring_of_id(found.int4(0, 0));
+    const Ring ring = ring_of_id(found.int4(0, NodeColumn::ring_id));
     const core::RingSettings settings = read_settings(ring);
     const TimestampTz now = pg::clock_now();
-    pg::Rows rows =
-        list_held.run(pg::param(ring.ring_id), pg::param(found.int8(0, 1)), pg::param_time(now));
+    const auto rows =
+        list_held.run(pg::param(ring.ring_id), pg::param(found.int8(0, NodeColumn::incarnation)),
+                      pg::param_time(now));
     std::optional<Run> run;
     for (uint64 i = 0; i < rows.count(); ++i) {
-        const int32 slot = rows.int4(i, 0);
+        const int32 slot = rows.int4(i, HeldColumn::slot);
         if (run && run->last + 1 != slot) {
             add_run(result, ring, settings.window_length, *run, now);
             run.reset();
@@ -60,7 +64,7 @@ void add_ranges(std::string_view node, pg::ResultSet &result) {
         if (!run)
             run = Run{.first = slot, .last = slot, .epoch = 0};
         run->last = slot;
-        run->epoch = std::max(run->epoch, rows.int8(i, 1));
+        run->epoch = std::max(run->epoch, rows.int8(i, HeldColumn::epoch));
     }
     if (run)
         add_run(result, ring, settings.window_length, *run, now);

@@ -7,6 +7,7 @@
 #include "core/ring/slot_owner.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -17,12 +18,23 @@ namespace stacksaga {
 
 namespace {
 
-#define LIST_NODES                                                                                 \
-    "SELECT node, kind, weight, agent, heartbeat_at, draining,"                                    \
-    "       CASE WHEN progress IS NOT NULL THEN checkpoint_at END, incarnation, pid"               \
+#define LIST_NODES                                                                                    \
+    "SELECT node, kind, weight, agent, heartbeat_at, draining,"                                       \
+    "       CASE WHEN progress IS NOT NULL THEN checkpoint_at END AS checkpoint_at, incarnation, pid" \
     "  FROM stacksaga.node WHERE ring_id = $1 ORDER BY node COLLATE \"C\""
-constinit pg::Statement list_nodes{LIST_NODES};
-constinit pg::Statement list_kept_nodes{LIST_NODES " FOR KEY SHARE SKIP LOCKED"};
+enum class NodeColumn : uint8_t {
+    node,
+    kind,
+    weight,
+    agent,
+    heartbeat_at,
+    draining,
+    checkpoint_at,
+    incarnation,
+    pid,
+};
+constinit pg::Select<NodeColumn> list_nodes{LIST_NODES};
+constinit pg::Select<NodeColumn> list_kept_nodes{LIST_NODES " FOR KEY SHARE SKIP LOCKED"};
 #undef LIST_NODES
 
 core::NodeKind kind_of(std::string_view kind) {
@@ -45,17 +57,19 @@ bool is_running(int32 pid) {
     return process != nullptr && process->databaseId == MyDatabaseId;
 }
 
-core::RingNode node_of(const pg::Rows &rows, uint64 i, int64 heartbeat_age, TimestampTz now,
-                       const core::RingSettings &settings) {
+core::RingNode node_of(const pg::RowsOf<NodeColumn> &rows, uint64 i, int64 heartbeat_age,
+                       TimestampTz now, const core::RingSettings &settings) {
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
-    const std::optional<TimestampTz> told = rows.optional_time(i, 6);
+    const std::optional<TimestampTz> told = rows.optional_time(i, NodeColumn::checkpoint_at);
     const int64 hung =
         told ? core::hung_for(core::age_of(*told, now), settings.checkpoint_interval) : 0;
-    core::RingNode node{.name = rows.text(i, 0),
-                        .kind = kind_of(rows.text(i, 1)),
-                        .state = core::node_state(heartbeat_age, rows.boolean(i, 5), timing, hung),
-                        .weight = rows.float8(i, 2),
-                        .agent = rows.optional_text(i, 3).value_or(std::string_view{})};
+    core::RingNode node{
+        .name = rows.text(i, NodeColumn::node),
+        .kind = kind_of(rows.text(i, NodeColumn::kind)),
+        .state =
+            core::node_state(heartbeat_age, rows.boolean(i, NodeColumn::draining), timing, hung),
+        .weight = rows.float8(i, NodeColumn::weight),
+        .agent = rows.optional_text(i, NodeColumn::agent).value_or(std::string_view{})};
     node.frozen = node.kind == core::NodeKind::agent &&
                   core::is_frozen(node.state, heartbeat_age, timing, settings.rebalance_delay);
     return node;
@@ -109,7 +123,7 @@ core::Relation RingNodes::relation(core::Incarnation holder, int32 place) const 
 
 RingNodes read_ring_nodes(const Ring &ring, TimestampTz now, bool keep) {
     const core::RingSettings settings = read_settings(ring);
-    pg::Rows rows = (keep ? list_kept_nodes : list_nodes).run(pg::param(ring.ring_id));
+    const auto rows = (keep ? list_kept_nodes : list_nodes).run(pg::param(ring.ring_id));
     const auto count = static_cast<size_t>(rows.count());
     RingNodes result{
         .nodes = {static_cast<core::RingNode *>(palloc(sizeof(core::RingNode) * (count + 1))),
@@ -117,14 +131,14 @@ RingNodes read_ring_nodes(const Ring &ring, TimestampTz now, bool keep) {
         .facts = {static_cast<NodeFacts *>(palloc(sizeof(NodeFacts) * (count + 1))), count},
         .by_incarnation = {static_cast<int32 *>(palloc(sizeof(int32) * (count + 1))), count}};
     for (size_t i = 0; i < count; ++i) {
-        const int64 heartbeat_age = core::age_of(rows.time(i, 4), now);
-        const bool is_process = !rows.is_null(i, 8);
+        const int64 heartbeat_age = core::age_of(rows.time(i, NodeColumn::heartbeat_at), now);
+        const bool is_process = !rows.is_null(i, NodeColumn::pid);
         result.nodes[i] = node_of(rows, i, heartbeat_age, now, settings);
-        result.facts[i] = {.incarnation = rows.int8(i, 7),
+        result.facts[i] = {.incarnation = rows.int8(i, NodeColumn::incarnation),
                            .heartbeat_age = heartbeat_age,
                            .is_process = is_process,
-                           .draining = rows.boolean(i, 5),
-                           .may_run = !is_process || is_running(rows.int4(i, 8))};
+                           .draining = rows.boolean(i, NodeColumn::draining),
+                           .may_run = !is_process || is_running(rows.int4(i, NodeColumn::pid))};
         result.by_incarnation[i] = static_cast<int32>(i);
     }
     std::ranges::sort(result.by_incarnation, std::ranges::less{}, [&](int32 place) {

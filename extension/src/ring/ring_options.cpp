@@ -7,6 +7,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -18,7 +19,8 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement list_settings{
+enum class SettingColumn : uint8_t { setting, value };
+constinit pg::Select<SettingColumn> list_settings{
     "SELECT setting, value FROM stacksaga.ring_setting WHERE ring_id = $1"};
 constinit pg::Statement find_ring_id{
     "SELECT ring_id FROM stacksaga.ring WHERE region = $1 AND cluster = $2"};
@@ -188,7 +190,7 @@ int32 create_ring(std::string_view region, std::string_view cluster,
         pg::Rows made = make_ring.run(pg::param(region), pg::param(cluster), pg::param(slots),
                                       pg::param_time(pg::clock_now()));
         if (!made.empty()) {
-            const Ring ring{.ring_id = made.int4(0, 0), .slots = slots};
+            const Ring ring{.ring_id = made.int4(0), .slots = slots};
             save_settings(ring.ring_id, settings);
             ensure_slots(ring);
             record("create", region, cluster);
@@ -242,9 +244,10 @@ void load_setting(core::RingSettings &settings, std::string_view name, std::stri
 
 core::RingSettings read_settings(const Ring &ring) {
     core::RingSettings settings{};
-    pg::Rows rows = list_settings.run(pg::param(ring.ring_id));
+    const auto rows = list_settings.run(pg::param(ring.ring_id));
     for (uint64 i = 0; i < rows.count(); ++i)
-        load_setting(settings, rows.text(i, 0), rows.text(i, 1));
+        load_setting(settings, rows.text(i, SettingColumn::setting),
+                     rows.text(i, SettingColumn::value));
     return settings;
 }
 

@@ -5,6 +5,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
@@ -19,9 +20,11 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement find_by_name{
+enum class RingColumn : uint8_t { ring_id, slots };
+constinit pg::Select<RingColumn> find_by_name{
     "SELECT ring_id, slots FROM stacksaga.ring WHERE region = $1 AND cluster = $2"};
-constinit pg::Statement find_by_id{"SELECT ring_id, slots FROM stacksaga.ring WHERE ring_id = $1"};
+constinit pg::Select<RingColumn> find_by_id{
+    "SELECT ring_id, slots FROM stacksaga.ring WHERE ring_id = $1"};
 constinit pg::Statement list_adopted{
     "SELECT a.from_ring_id FROM stacksaga.ring_adoption AS a"
     " WHERE a.to_ring_id = ANY ($1) AND a.from_ring_id <> ALL ($1)"
@@ -39,8 +42,8 @@ constinit pg::Statement count_epoch{
     " ON CONFLICT (ring_id) DO UPDATE SET epoch = e.epoch + 1 RETURNING epoch"};
 constinit pg::Statement read_epoch{"SELECT epoch FROM stacksaga.ring_epoch WHERE ring_id = $1"};
 
-Ring ring_of_rows(const pg::Rows &rows) {
-    return {.ring_id = rows.int4(0, 0), .slots = rows.int4(0, 1)};
+Ring ring_of_rows(const pg::RowsOf<RingColumn> &rows) {
+    return {.ring_id = rows.int4(0, RingColumn::ring_id), .slots = rows.int4(0, RingColumn::slots)};
 }
 
 /// Without a statement, so nothing where the table cannot be read so, too.
@@ -72,7 +75,7 @@ namespace {
 Ring find_ring_or(std::string_view region, std::string_view cluster, const char *hint) {
     if (const std::optional<Ring> ring = look_up(region, cluster))
         return *ring;
-    pg::Rows rows = find_by_name.run(pg::param(region), pg::param(cluster));
+    const auto rows = find_by_name.run(pg::param(region), pg::param(cluster));
     if (rows.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("ring does not exist"),
                         errdetail("There is no ring with region \"%s\" and cluster \"%s\".",
@@ -101,7 +104,7 @@ Ring current_ring() {
 }
 
 Ring ring_of_id(int32 ring_id) {
-    pg::Rows rows = find_by_id.run(pg::param(ring_id));
+    const auto rows = find_by_id.run(pg::param(ring_id));
     if (rows.empty())
         elog(ERROR, "ring %d does not exist", ring_id);
     return ring_of_rows(rows);
@@ -119,7 +122,7 @@ std::span<const int32> served_rings(int32 ring_id) {
             return {rings, count};
         rings = static_cast<int32 *>(repalloc(rings, sizeof(int32) * (count + rows.count())));
         for (uint64 i = 0; i < rows.count(); ++i)
-            rings[count++] = rows.int4(i, 0);
+            rings[count++] = rows.int4(i);
     }
 }
 
@@ -142,12 +145,12 @@ void ensure_slots(const Ring &ring) {
 }
 
 int64 raise_epoch(int32 ring_id) {
-    return count_epoch.run(pg::param(ring_id)).int8(0, 0);
+    return count_epoch.run(pg::param(ring_id)).int8(0);
 }
 
 int64 ring_epoch(int32 ring_id) {
     pg::Rows rows = read_epoch.run(pg::param(ring_id));
-    return rows.empty() ? 0 : rows.int8(0, 0);
+    return rows.empty() ? 0 : rows.int8(0);
 }
 
 namespace {
@@ -155,7 +158,8 @@ namespace {
 constinit pg::Statement find_last_window{
     "SELECT window_start FROM stacksaga.token_window"
     " WHERE ring_id = $1 AND agent = '' ORDER BY window_start DESC LIMIT 1"};
-constinit pg::Statement list_owners{
+enum class OwnerColumn : uint8_t { slot, node, epoch };
+constinit pg::Select<OwnerColumn> list_owners{
     "SELECT s.slot, n.node, s.epoch"
     "  FROM stacksaga.slot s"
     "  LEFT JOIN stacksaga.node n ON n.incarnation = s.owner AND n.ring_id = $1"
@@ -178,7 +182,7 @@ void add_ring_state(const pg::Arguments &arguments, pg::ResultSet &result) {
                pg::of(pg::interval_of_microseconds(settings.publish_lead)),
                pg::of(PointerGetDatum(pg::make_text(strategy))), pg::of(Int32GetDatum(ring.slots)),
                pg::of(Int64GetDatum(ring_epoch(ring.ring_id))),
-               last.empty() ? pg::null() : pg::of(TimestampTzGetDatum(last.time(0, 0))),
+               last.empty() ? pg::null() : pg::of(TimestampTzGetDatum(last.time(0))),
                pg::of(Int32GetDatum(settings.virtual_nodes)));
 }
 
@@ -191,11 +195,12 @@ void add_ring_slots(const pg::Arguments &arguments, pg::ResultSet &result) {
     Ring ring = ring_argument(arguments);
     auto *owners =
         static_cast<SlotOwner *>(palloc0(sizeof(SlotOwner) * static_cast<size_t>(ring.slots)));
-    pg::Rows rows = list_owners.run(pg::param(ring.ring_id));
+    const auto rows = list_owners.run(pg::param(ring.ring_id));
     for (uint64 i = 0; i < rows.count(); ++i) {
-        SlotOwner &owner = owners[rows.int4(i, 0)];
-        owner.node = rows.is_null(i, 1) ? Datum{0} : rows.value(i, 1);
-        owner.epoch = rows.int8(i, 2);
+        SlotOwner &owner = owners[rows.int4(i, OwnerColumn::slot)];
+        owner.node =
+            rows.is_null(i, OwnerColumn::node) ? Datum{0} : rows.value(i, OwnerColumn::node);
+        owner.epoch = rows.int8(i, OwnerColumn::epoch);
     }
     for (int32 slot = 0; slot < ring.slots; ++slot) {
         const core::Range range = core::slot_range(slot, ring.slots);

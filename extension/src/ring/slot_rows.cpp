@@ -2,6 +2,7 @@
 
 #include "core/ring/slot_owner.hpp"
 
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 
 namespace stacksaga {
@@ -9,12 +10,13 @@ namespace stacksaga {
 namespace {
 
 #define LIST_SLOTS "SELECT slot, owner, epoch, next_owner, next_from FROM stacksaga.slot"
-constinit pg::Statement list_all{LIST_SLOTS " WHERE ring_id = $1 ORDER BY slot"};
-constinit pg::Statement list_some{LIST_SLOTS " WHERE ring_id = $1 AND slot = ANY ($2)"
-                                             " ORDER BY slot"};
-constinit pg::Statement list_of_node{LIST_SLOTS
-                                     " WHERE ring_id = $1 AND (owner = $2 OR next_owner = $2)"
-                                     " ORDER BY slot"};
+enum class SlotColumn : uint8_t { slot, owner, epoch, next_owner, next_from };
+constinit pg::Select<SlotColumn> list_all{LIST_SLOTS " WHERE ring_id = $1 ORDER BY slot"};
+constinit pg::Select<SlotColumn> list_some{LIST_SLOTS " WHERE ring_id = $1 AND slot = ANY ($2)"
+                                                      " ORDER BY slot"};
+constinit pg::Select<SlotColumn> list_of_node{
+    LIST_SLOTS " WHERE ring_id = $1 AND (owner = $2 OR next_owner = $2)"
+               " ORDER BY slot"};
 #undef LIST_SLOTS
 constinit pg::Statement write_slots{
     "UPDATE stacksaga.slot s"
@@ -23,16 +25,18 @@ constinit pg::Statement write_slots{
     "  FROM unnest($2, $3, $4, $5, $6) AS c(slot, owner, epoch, next_owner, next_from)"
     " WHERE s.ring_id = $1 AND s.slot = c.slot"};
 
-std::span<SlotRow> slots_of_rows(const pg::Rows &rows) {
+std::span<SlotRow> slots_of_rows(const pg::RowsOf<SlotColumn> &rows) {
+    using Column = SlotColumn;
     const auto count = static_cast<size_t>(rows.count());
     auto *slots =
         static_cast<SlotRow *>(palloc_extended(sizeof(SlotRow) * (count + 1), MCXT_ALLOC_HUGE));
     for (size_t i = 0; i < count; ++i)
-        slots[i] = {{.owner = rows.optional_int8(i, 1).value_or(core::no_owner),
-                     .epoch = rows.int8(i, 2),
-                     .next_owner = rows.optional_int8(i, 3).value_or(core::no_owner),
-                     .next_from = rows.optional_time(i, 4).value_or(0)},
-                    rows.int4(i, 0)};
+        slots[i] = {
+            {.owner = rows.optional_int8(i, Column::owner).value_or(core::no_owner),
+             .epoch = rows.int8(i, Column::epoch),
+             .next_owner = rows.optional_int8(i, Column::next_owner).value_or(core::no_owner),
+             .next_from = rows.optional_time(i, Column::next_from).value_or(0)},
+            rows.int4(i, Column::slot)};
     return {slots, count};
 }
 

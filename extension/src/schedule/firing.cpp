@@ -8,6 +8,7 @@
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/random.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/attempt.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
@@ -20,6 +21,7 @@
 #include "src/handler/handler_error.hpp"
 #include "src/ring/rings.hpp"
 #include "src/ring/token_functions.hpp"
+#include "src/saga/saga_tables.hpp"
 #include "src/schedule/recurrence.hpp"
 #include "src/schedule/schedule.hpp"
 
@@ -40,7 +42,24 @@ constexpr core::RetryPolicy pauses{.max_attempts = 0,
                                    .multiplier = 2,
                                    .jitter = 0.2};
 
-constinit pg::Statement lock_due{
+enum class DueColumn : uint8_t {
+    schedule,
+    token,
+    saga,
+    cron,
+    timezone,
+    input,
+    catch_up,
+    overlap,
+    next_run,
+    last_saga_id,
+    failures,
+    skipped,
+    skipped_since,
+    definer,
+    definer_oid,
+};
+constinit pg::Select<DueColumn> lock_due{
     "SELECT schedule, token::bigint, saga, cron, timezone, input, catch_up, overlap, next_run,"
     "       last_saga_id, failures, skipped, skipped_since, definer::text, definer_oid"
     "  FROM stacksaga.schedule WHERE ring_id = $1 AND due_at <= $2"
@@ -52,7 +71,8 @@ constinit pg::Statement find_next_due{
 constinit pg::Statement start_run{
     "SELECT saga_id FROM stacksaga.start_saga(saga => $1, key => $2,"
     "       input => $3 || pg_catalog.jsonb_build_object('scheduled_at', $4::text))"};
-constinit pg::Statement find_saga{
+enum class SagaColumn : uint8_t { status, run, latest_run, key };
+constinit pg::Select<SagaColumn> find_saga{
     "SELECT status, run, latest_run, key FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 constinit pg::Statement write_progress{
@@ -86,21 +106,24 @@ struct DueSchedule {
 };
 static_assert(std::is_trivially_destructible_v<DueSchedule>);
 
-DueSchedule read_due(const pg::Rows &rows, uint64 i) {
-    return {.name = rows.text(i, 0),
-            .token = rows.int8(i, 1),
-            .saga = rows.text(i, 2),
-            .cron = rows.text(i, 3),
-            .zone = rows.text(i, 4),
-            .input = rows.value(i, 5),
-            .catch_up = *core::enum_of<CatchUp>(catch_up_names, rows.text(i, 6)),
-            .overlap = *core::enum_of<Overlap>(overlap_names, rows.text(i, 7)),
-            .next_run = rows.time(i, 8),
-            .last_saga_id = rows.is_null(i, 9) ? std::nullopt : std::optional{rows.uuid(i, 9)},
-            .failures = rows.int4(i, 10),
-            .skipped = rows.int8(i, 11),
-            .skipped_since = rows.optional_time(i, 12),
-            .definer = read_definer(rows, i, 13)};
+DueSchedule read_due(const pg::RowsOf<DueColumn> &rows, uint64 i) {
+    using Column = DueColumn;
+    return {.name = rows.text(i, Column::schedule),
+            .token = rows.int8(i, Column::token),
+            .saga = rows.text(i, Column::saga),
+            .cron = rows.text(i, Column::cron),
+            .zone = rows.text(i, Column::timezone),
+            .input = rows.value(i, Column::input),
+            .catch_up = *core::enum_of<CatchUp>(catch_up_names, rows.text(i, Column::catch_up)),
+            .overlap = *core::enum_of<Overlap>(overlap_names, rows.text(i, Column::overlap)),
+            .next_run = rows.time(i, Column::next_run),
+            .last_saga_id = rows.is_null(i, Column::last_saga_id)
+                                ? std::nullopt
+                                : std::optional{rows.uuid(i, Column::last_saga_id)},
+            .failures = rows.int4(i, Column::failures),
+            .skipped = rows.int8(i, Column::skipped),
+            .skipped_since = rows.optional_time(i, Column::skipped_since),
+            .definer = read_definer(rows, i)};
 }
 
 /// The instant as it stands in a run's key and input: 2026-03-29T01:00:00Z.
@@ -129,7 +152,7 @@ TimestampTz first_run(const DueSchedule &s, const Recurrence &recurrence, Timest
     pg_unreachable();
 }
 
-pg::Rows find(const pg_uuid_t &id) {
+pg::RowsOf<SagaColumn> find(const pg_uuid_t &id) {
     return find_saga.run(pg::param(id), pg::param(token_of_uuid(id).value()));
 }
 
@@ -138,17 +161,20 @@ pg::Rows find(const pg_uuid_t &id) {
 bool is_running(const DueSchedule &s) {
     if (!s.last_saga_id)
         return false;
-    pg::Rows saga = find(*s.last_saga_id);
-    if (saga.empty() || saga.is_null(0, 3))
-        return !saga.empty() && !core::is_final(*core::status_of(saga.text(0, 0)));
-    const std::string_view key = copy_view(saga.text(0, 3));
-    int32 run = saga.int4(0, 1);
+    const auto is_final = [](const pg::RowsOf<SagaColumn> &found) {
+        return core::is_final(*core::status_of(found.text(0, SagaColumn::status)));
+    };
+    auto saga = find(*s.last_saga_id);
+    if (saga.empty() || saga.is_null(0, SagaColumn::key))
+        return !saga.empty() && !is_final(saga);
+    const std::string_view key = copy_view(saga.text(0, SagaColumn::key));
+    const int32 run = saga.int4(0, SagaColumn::run);
     if (run > 0) // the first one knows which is the latest
         saga = find(keyed_saga_id(s.saga, key, 0));
-    const int32 latest = saga.empty() ? run : saga.int4(0, 2);
+    const int32 latest = saga.empty() ? run : saga.int4(0, SagaColumn::latest_run);
     if (latest != run || saga.empty())
         saga = find(keyed_saga_id(s.saga, key, latest));
-    return !saga.empty() && !core::is_final(*core::status_of(saga.text(0, 0)));
+    return !saga.empty() && !is_final(saga);
 }
 
 /// The run's identity: the key of its saga.
@@ -168,7 +194,7 @@ pg_uuid_t start(const DueSchedule &s, TimestampTz run) {
         return start_run
             .run(pg::param(s.saga), pg::param(std::string_view{key}),
                  pg::param_datum(JSONBOID, s.input), pg::param(std::string_view{at}))
-            .uuid(0, 0);
+            .uuid(0);
     });
 }
 
@@ -274,7 +300,7 @@ Firing fire_due_schedules(int32 ring_id, int32 runs_max) {
     for (const int32 ring : served_rings(ring_id)) {
         const auto room = static_cast<int32>(runs_max - result.settled);
         const int32 wanted = std::min(schedules_per_batch, room);
-        pg::Rows rows = lock_due.run(pg::param(ring), pg::param_time(now), pg::param(wanted));
+        const auto rows = lock_due.run(pg::param(ring), pg::param_time(now), pg::param(wanted));
         const int64 before = result.settled + result.failures;
         for (uint64 i = 0; i < rows.count() && result.settled < runs_max; ++i) {
             DueSchedule s = read_due(rows, i);
@@ -293,7 +319,7 @@ TimestampTz next_schedule_due(int32 ring_id) {
     pg::Rows rows = find_next_due.run(pg::param_array(served_rings(ring_id)));
     TimestampTz due = DT_NOEND;
     for (uint64 i = 0; i < rows.count(); ++i)
-        due = std::min(due, rows.time(i, 0));
+        due = std::min(due, rows.time(i));
     return due;
 }
 

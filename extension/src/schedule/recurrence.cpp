@@ -115,7 +115,7 @@ const char *listed_zone(std::string_view zone) {
     pg::Rows rows = find_listed_zone.run(pg::param(zone));
     if (rows.empty())
         refuse_zone(zone);
-    const std::string_view name = rows.text(0, 0);
+    const std::string_view name = rows.text(0);
     return pnstrdup(name.data(), name.size());
 }
 

@@ -4,6 +4,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
@@ -32,7 +33,8 @@ constinit pg::Statement insert_schedule{
     "         $13)"
     " ON CONFLICT (schedule, token) DO NOTHING"};
 // One line for what differs; NULL where nothing does.
-constinit pg::Statement compare_settings{
+enum class ComparedColumn : uint8_t { difference, definer, definer_oid };
+constinit pg::Select<ComparedColumn> compare_settings{
     "SELECT (SELECT pg_catalog.string_agg(pg_catalog.format('\"%s\" is %s, not %s', key, a.value,"
     "                 b.value), '; ' ORDER BY key)"
     "          FROM pg_catalog.jsonb_each(pg_catalog.jsonb_build_object('saga', s.saga, 'cron',"
@@ -41,11 +43,13 @@ constinit pg::Statement compare_settings{
     "          JOIN pg_catalog.jsonb_each(pg_catalog.jsonb_build_object('saga', $3::text, 'cron',"
     "               $4::text, 'timezone', $5::text, 'input', $6::jsonb, 'catch_up', $7::text,"
     "               'overlap', $8::text, 'region', $9::text, 'cluster', $10::text)) AS b"
-    "         USING (key) WHERE a.value IS DISTINCT FROM b.value),"
+    "         USING (key) WHERE a.value IS DISTINCT FROM b.value) AS difference,"
     "       s.definer::text, s.definer_oid"
     "  FROM stacksaga.schedule s JOIN stacksaga.ring r USING (ring_id)"
     " WHERE s.schedule = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
-constinit pg::Statement lock_schedule{
+enum class LockedColumn : uint8_t { cron, timezone, paused };
+using LockedSchedule = pg::RowsOf<LockedColumn>;
+constinit pg::Select<LockedColumn> lock_schedule{
     "SELECT cron, timezone, paused FROM stacksaga.schedule" OF_SCHEDULE " FOR NO KEY UPDATE"};
 constinit pg::Statement pause_schedule{
     "UPDATE stacksaga.schedule SET paused = true, due_at = 'infinity'" OF_SCHEDULE};
@@ -120,17 +124,17 @@ template <class Names> void check_word(std::string_view word, const char *argume
 
 /// Whether there is a schedule of this name with these settings; SG409 when its settings differ.
 bool is_repeated(const NewSchedule &s) {
-    pg::Rows known = compare_settings.run(
+    const auto known = compare_settings.run(
         pg::param(s.name), token_of(s.name), pg::param(s.saga), pg::param(s.cron),
         pg::param(s.zone), pg::param_datum(JSONBOID, s.input), pg::param(s.catch_up),
         pg::param(s.overlap), pg::param(std::string_view{pg::settings.region}),
         pg::param(std::string_view{pg::settings.cluster}));
     if (known.empty())
         return false;
-    const Definer definer = read_definer(known, 0, 1);
+    const Definer definer = read_definer(known, 0);
     const char *difference = nullptr;
-    if (!known.is_null(0, 0))
-        difference = copy_text(known, 0, 0);
+    if (!known.is_null(0, ComparedColumn::difference))
+        difference = copy_text(known, 0, ComparedColumn::difference);
     else if (const char *objection = objection_to(definer))
         difference = psprintf("\"role\" is \"%s\": %s", definer.name, objection);
     else if (!(definer == s.caller.role))
@@ -167,8 +171,8 @@ void create(NewSchedule &s) {
 }
 
 /// The rows of a schedule that was locked; SG404 when there is none.
-pg::Rows lock(std::string_view name) {
-    pg::Rows rows = lock_schedule.run(pg::param(name), token_of(name));
+LockedSchedule lock(std::string_view name) {
+    const LockedSchedule rows = lock_schedule.run(pg::param(name), token_of(name));
     if (rows.empty())
         ereport(ERROR, (errcode(pg::sg404), errmsg("schedule \"%s\" does not exist", clip(name)),
                         errdetail("No schedule in this database has this name."),
@@ -176,8 +180,8 @@ pg::Rows lock(std::string_view name) {
     return rows;
 }
 
-void require_paused(std::string_view name, const pg::Rows &rows, bool is_wanted) {
-    if (rows.boolean(0, 2) == is_wanted)
+void require_paused(std::string_view name, const LockedSchedule &rows, bool is_wanted) {
+    if (rows.boolean(0, LockedColumn::paused) == is_wanted)
         return;
     ereport(ERROR, (errcode(pg::sg409),
                     errmsg(is_wanted ? "schedule \"%s\" is not paused"
@@ -242,10 +246,12 @@ STACKSAGA_FUNCTION(resume_schedule) {
     const std::string_view name = arguments.required_text(0, "schedule");
     const std::string_view reason = required_reason(arguments, 1);
     pg::with_spi([&] {
-        const pg::Rows rows = lock(name);
+        const LockedSchedule rows = lock(name);
         require_paused(name, rows, true);
         const TimestampTz now = pg::clock_now();
-        const TimestampTz next_run = read_recurrence(rows.text(0, 0), rows.text(0, 1)).next(now);
+        const TimestampTz next_run =
+            read_recurrence(rows.text(0, LockedColumn::cron), rows.text(0, LockedColumn::timezone))
+                .next(now);
         resume_schedule.run(pg::param(name), token_of(name), pg::param_time(next_run));
         record(name, "resume", now, reason);
         announce_schedules();

@@ -6,6 +6,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/table/lookup.hpp"
@@ -18,11 +19,12 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement find_node{
+enum class NodeColumn : uint8_t { ring_id, incarnation, kind, region, cluster, holds_slots };
+constinit pg::Select<NodeColumn> find_node{
     "SELECT n.ring_id, n.incarnation, n.kind, r.region, r.cluster,"
     "       n.kind = 'standard' OR EXISTS (" SLOTS_HELD(
         "$2", "n.incarnation",
-        "$3") ")"
+        "$3") ") AS holds_slots"
               "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
               " WHERE n.node = $1"};
 
@@ -40,16 +42,18 @@ bool is_time_to_warn(int32 ring_id, std::string_view name) {
     return true;
 }
 
-void warn_that_it_holds_nothing(const Ring &ring, std::string_view name, const pg::Rows &node) {
+void warn_that_it_holds_nothing(const Ring &ring, std::string_view name,
+                                const pg::RowsOf<NodeColumn> &node) {
     if (!is_time_to_warn(ring.ring_id, name))
         return;
-    const bool is_elsewhere = node.int4(0, 0) != ring.ring_id;
+    const bool is_elsewhere = node.int4(0, NodeColumn::ring_id) != ring.ring_id;
     ereport(WARNING,
             (errmsg("node \"%s\" holds no token range here and gets no retries", clip(name)),
              is_elsewhere
                  ? errdetail("It is a node of region \"%s\", cluster \"%s\", and this session "
                              "claims from another ring.",
-                             clip(node.text(0, 3)), clip(node.text(0, 4)))
+                             clip(node.text(0, NodeColumn::region)),
+                             clip(node.text(0, NodeColumn::cluster)))
                  : errdetail("It gets first attempts only until a window assigns slots to it."),
              is_elsewhere
                  ? errhint("Set stacksaga.region and stacksaga.cluster to the ring of the node.")
@@ -97,13 +101,15 @@ bool may_be_node(std::string_view name) {
 std::optional<Claimer> find_claimer(const Ring &ring, std::string_view name) {
     if (!may_be_node(name))
         return std::nullopt;
-    pg::Rows node =
+    const auto node =
         find_node.run(pg::param(name), pg::param(ring.ring_id), pg::param_time(pg::clock_now()));
     if (node.empty())
         return std::nullopt;
-    if (!node.boolean(0, 5))
+    if (!node.boolean(0, NodeColumn::holds_slots))
         warn_that_it_holds_nothing(ring, name, node);
-    return Claimer{.node = {node.int4(0, 0), node.int8(0, 1)}, .kind = node.text(0, 2)};
+    return Claimer{
+        .node = {node.int4(0, NodeColumn::ring_id), node.int8(0, NodeColumn::incarnation)},
+        .kind = node.text(0, NodeColumn::kind)};
 }
 
 } // namespace stacksaga

@@ -1,5 +1,6 @@
 #include "src/handler/session/deferred_constraints.hpp"
 
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
 #include "src/handler/catalog_watch.hpp"
@@ -12,7 +13,8 @@ namespace {
 constexpr int rounds_max = 1000;
 
 // Leaves out a name that a constraint that is not deferred has too.
-constinit pg::Statement list_deferred{
+enum class ConstraintColumn : uint8_t { nspname, conname };
+constinit pg::Select<ConstraintColumn> list_deferred{
     "SELECT n.nspname::text, c.conname::text FROM pg_catalog.pg_constraint AS c"
     "  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.connamespace"
     " WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
@@ -120,18 +122,19 @@ void defer_constraints_again() {
     if (deferred == Deferred::none)
         return;
     pg::with_spi([] {
-        pg::Rows rows = list_deferred.run();
+        const auto rows = list_deferred.run();
         if (rows.empty())
             return;
         auto *statement = makeNode(ConstraintsSetStmt);
         statement->deferred = true;
-        auto copy = [&](uint64 row, int column) {
+        auto copy = [&](uint64 row, ConstraintColumn column) {
             const std::string_view name = rows.text(row, column);
             return pnstrdup(name.data(), name.size());
         };
         for (uint64 row = 0; row < rows.count(); ++row)
-            statement->constraints =
-                lappend(statement->constraints, makeRangeVar(copy(row, 0), copy(row, 1), -1));
+            statement->constraints = lappend(
+                statement->constraints, makeRangeVar(copy(row, ConstraintColumn::nspname),
+                                                     copy(row, ConstraintColumn::conname), -1));
         AfterTriggerSetState(statement);
     });
 }

@@ -18,7 +18,7 @@ bool has_open_cursor() {
     return pg::with_spi([] {
         pg::Rows rows = list_cursors.run();
         for (uint64 i = 0; i < rows.count(); ++i) {
-            const std::string_view name = rows.text(i, 0);
+            const std::string_view name = rows.text(i);
             Portal portal = GetPortalByName(pnstrdup(name.data(), name.size()));
             if (PortalIsValid(portal) && portal->createSubid == GetCurrentSubTransactionId())
                 return true;

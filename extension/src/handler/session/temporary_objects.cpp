@@ -1,5 +1,6 @@
 #include "src/handler/session/temporary_objects.hpp"
 
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
 #include "src/handler/running_handler.hpp"
@@ -15,7 +16,8 @@ namespace {
 #define OF_SCHEMA                                                                                  \
     " pg_catalog.pg_depend AS d WHERE d.refclassid = 'pg_catalog.pg_namespace'::regclass"          \
     " AND d.refobjid = $1::oid"
-constinit pg::Statement list_objects{"SELECT d.classid, d.objid FROM" OF_SCHEMA};
+enum class ObjectColumn : uint8_t { classid, objid };
+constinit pg::Select<ObjectColumn> list_objects{"SELECT d.classid, d.objid FROM" OF_SCHEMA};
 constinit pg::Statement describe_objects{
     "WITH own AS (SELECT d.classid, d.objid, d.xmin AS version FROM" OF_SCHEMA ")"
     " SELECT coalesce(string_agg(concat_ws(' ', s.a, s.b, s.c), ',' ORDER BY s.a, s.b, s.c::text), '')"
@@ -61,7 +63,7 @@ Oid temporary_schema() {
 const char *describe(Oid schema) {
     MemoryContext memory = CurrentMemoryContext;
     return pg::with_spi([&] {
-        const std::string_view text = describe_objects.run(pg::param(int64{schema})).text(0, 0);
+        const std::string_view text = describe_objects.run(pg::param(int64{schema})).text(0);
         return pg::in_context(memory, [&] { return pnstrdup(text.data(), text.size()); });
     });
 }
@@ -69,12 +71,12 @@ const char *describe(Oid schema) {
 std::span<const ObjectAddress> list(Oid schema) {
     MemoryContext memory = CurrentMemoryContext;
     return pg::with_spi([&] {
-        pg::Rows rows = list_objects.run(pg::param(int64{schema}));
+        const auto rows = list_objects.run(pg::param(int64{schema}));
         auto *first = static_cast<ObjectAddress *>(
             MemoryContextAlloc(memory, sizeof(ObjectAddress) * (rows.count() + 1)));
         for (uint64 i = 0; i < rows.count(); ++i)
-            ObjectAddressSet(first[i], DatumGetObjectId(rows.value(i, 0)),
-                             DatumGetObjectId(rows.value(i, 1)));
+            ObjectAddressSet(first[i], DatumGetObjectId(rows.value(i, ObjectColumn::classid)),
+                             DatumGetObjectId(rows.value(i, ObjectColumn::objid)));
         return std::span<const ObjectAddress>{first, rows.count()};
     });
 }

@@ -6,6 +6,7 @@
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/array.hpp"
 #include "pg/statement/function.hpp"
@@ -24,12 +25,23 @@ namespace {
 
 // The condition on discarded_at is written so that the index of what is not discarded, which knows
 // nothing of ids, does not match it.
-constinit pg::Statement find_dead{"SELECT token::bigint, tick, number, partition, key, published_at"
-                                  "  FROM stacksaga.dead_message"
-                                  " WHERE subscription_id = $1 AND message_id = $2"
-                                  "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
+enum class PlaceColumn : uint8_t { token, tick, number, partition, key, published_at };
+constinit pg::Select<PlaceColumn> find_dead{
+    "SELECT token::bigint, tick, number, partition, key, published_at"
+    "  FROM stacksaga.dead_message"
+    " WHERE subscription_id = $1 AND message_id = $2"
+    "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
 // Those of its key, whose partition is locked.
-constinit pg::Statement find_behind{
+enum class BehindColumn : uint8_t {
+    token,
+    tick,
+    number,
+    partition,
+    key,
+    published_at,
+    message_id,
+};
+constinit pg::Select<BehindColumn> find_behind{
     "SELECT token::bigint, tick, number, partition, key, published_at, message_id"
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND partition = $2"
@@ -39,23 +51,35 @@ constinit pg::Statement find_behind{
 constinit pg::Statement is_redriven{
     "SELECT FROM stacksaga.message_retry"
     " WHERE subscription_id = $1 AND message_id = $2 AND attempt = 0 AND failed_since IS NOT NULL"};
-constinit pg::Statement find_oldest{
+constinit pg::Select<PlaceColumn> find_oldest{
     "SELECT token::bigint, tick, number, partition, key, published_at"
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL"
     " ORDER BY dead_since, tick, number LIMIT $2"};
-constinit pg::Statement find_oldest_of_topic{
+constinit pg::Select<PlaceColumn> find_oldest_of_topic{
     "SELECT token::bigint, tick, number, partition, key, published_at"
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL AND topic = $3"
     " ORDER BY topic, dead_since, tick, number LIMIT $2"};
-constinit pg::Statement find_oldest_of_topics{
+constinit pg::Select<PlaceColumn> find_oldest_of_topics{
     "SELECT token::bigint, tick, number, partition, key, published_at"
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL AND pg_catalog.starts_with(topic, $3)"
     " ORDER BY dead_since, tick, number LIMIT $2"};
 // Without those that another session has redriven or discarded meanwhile.
-constinit pg::Statement read_dead{
+enum class DeadColumn : uint8_t {
+    token,
+    tick,
+    number,
+    partition,
+    key,
+    published_at,
+    message_id,
+    topic,
+    dead_since,
+    last_error,
+};
+constinit pg::Select<DeadColumn> read_dead{
     "SELECT d.token::bigint, d.tick, d.number, d.partition, d.key, d.published_at, d.message_id,"
     "       d.topic, d.dead_since, d.last_error"
     "  FROM unnest($2, $3, $4) AS p(token, tick, number)"
@@ -82,18 +106,18 @@ constinit pg::Statement discard{
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND tick = $3 AND number = $4 AND discarded_at IS NULL"};
 
-/// Of the rows of find_dead, find_oldest and read_dead: the places of the messages, in their order.
-std::span<Message> places_of(const pg::Rows &rows) {
+/// The places of the messages, in their order.
+template <class Column> std::span<Message> places_of(const pg::RowsOf<Column> &rows) {
     auto *messages = static_cast<Message *>(palloc0(sizeof(Message) * (rows.count() + 1)));
     for (uint64 row = 0; row < rows.count(); ++row) {
         bool isnull;
-        const Datum key = rows.datum(row, 4, &isnull);
-        messages[row].token = core::Token::from_int64(rows.int8(row, 0));
-        messages[row].tick = rows.int8(row, 1);
-        messages[row].number = rows.int8(row, 2);
-        messages[row].partition = rows.int2(row, 3);
+        const Datum key = rows.datum(row, Column::key, &isnull);
+        messages[row].token = core::Token::from_int64(rows.int8(row, Column::token));
+        messages[row].tick = rows.int8(row, Column::tick);
+        messages[row].number = rows.int8(row, Column::number);
+        messages[row].partition = rows.int2(row, Column::partition);
         messages[row].key = isnull ? Datum{0} : key;
-        messages[row].published_at = rows.time(row, 5);
+        messages[row].published_at = rows.time(row, Column::published_at);
     }
     std::sort(messages, messages + rows.count(), by_place);
     return {messages, static_cast<size_t>(rows.count())};
@@ -124,9 +148,9 @@ const Subscription &hold_named(std::string_view name) {
 
 /// The message, with its partition locked; nothing when there is none.
 std::optional<Message> find_locked(const Subscription &s, const pg_uuid_t &id) {
-    pg::Rows rows = find_dead.run(pg::param(s.id), pg::param(id));
+    auto rows = find_dead.run(pg::param(s.id), pg::param(id));
     if (!rows.empty()) {
-        lock_position(s.id, rows.int2(0, 3), true);
+        lock_position(s.id, rows.int2(0, PlaceColumn::partition), true);
         rows = find_dead.run(pg::param(s.id), pg::param(id));
     }
     if (rows.empty())
@@ -244,14 +268,14 @@ void redrive(std::string_view name, const pg_uuid_t &id, std::optional<std::stri
         record("redrive", s, id, reason);
         return;
     }
-    const pg::Rows rows =
+    const auto rows =
         find_behind.run(pg::param(s.id), pg::param(m.partition), pg::param(m.token.value()),
                         pg::param(m.tick), pg::param(m.number));
     const std::span<const Message> dead = places_of(rows);
     require_remembered(s, dead, past_dedupe_retention);
     bring_back(s, dead, 0);
     for (uint64 row = 0; row < rows.count(); ++row)
-        record("redrive", s, rows.uuid(row, 6), reason);
+        record("redrive", s, rows.uuid(row, BehindColumn::message_id), reason);
 }
 
 struct Redrive {
@@ -275,7 +299,7 @@ void lock_partitions(const Subscription &s, std::span<const Message> messages) {
 }
 
 /// Of one topic, of those that begin with what stands before a * at its end, or of all.
-pg::Rows find_oldest_rows(const Subscription &s, const Redrive &r) {
+pg::RowsOf<PlaceColumn> find_oldest_rows(const Subscription &s, const Redrive &r) {
     const pg::Param id = pg::param(s.id), max = pg::param(r.max_messages);
     if (!r.topic)
         return find_oldest.run(id, max);
@@ -291,15 +315,17 @@ void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
     const std::span<const Message> found = places_of(find_oldest_rows(s, r));
     if (!r.dry_run)
         lock_partitions(s, found);
-    const pg::Rows rows =
+    const auto rows =
         read_dead.run(pg::param(s.id), tokens_of(found), ticks_of(found), numbers_of(found));
     for (uint64 row = 0; row < rows.count(); ++row) {
-        const auto column = [&](int number) {
+        const auto column = [&](DeadColumn name) {
             bool isnull;
-            const Datum value = rows.datum(row, number, &isnull);
+            const Datum value = rows.datum(row, name, &isnull);
             return isnull ? pg::null() : pg::of(value);
         };
-        result.add(column(6), column(7), column(4), column(8), column(9));
+        result.add(column(DeadColumn::message_id), column(DeadColumn::topic),
+                   column(DeadColumn::key), column(DeadColumn::dead_since),
+                   column(DeadColumn::last_error));
     }
     if (r.dry_run || rows.empty())
         return;
@@ -307,7 +333,7 @@ void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
     require_remembered(s, dead, r.past_dedupe_retention);
     bring_back(s, dead, r.spread);
     for (uint64 row = 0; row < rows.count(); ++row)
-        record("redrive", s, rows.uuid(row, 6), r.reason);
+        record("redrive", s, rows.uuid(row, DeadColumn::message_id), r.reason);
 }
 
 void discard_message(std::string_view name, const pg_uuid_t &id, std::string_view reason) {

@@ -3,6 +3,7 @@
 #include "core/outbox/partition.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "src/outbox/delivery/delivery_owner.hpp"
 #include "src/outbox/delivery/delivery_retry.hpp"
@@ -11,7 +12,8 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement find_retries{
+enum class RetryColumn : uint8_t { token, tick, number };
+constinit pg::Select<RetryColumn> find_retries{
     "SELECT r.token::bigint, r.tick, r.number"
     "  FROM unnest($2::integer[]::smallint[]) AS p(partition), LATERAL ("
     "       SELECT token, tick, number, due_at FROM stacksaga.message_retry"
@@ -35,7 +37,7 @@ int64 defer_message_retries(const NodeIdentity &node, const Subscription &s, Tim
             partitions[count++] = partition;
     if (count == 0)
         return 0;
-    pg::Rows rows = find_retries.run(
+    const auto rows = find_retries.run(
         pg::param(s.id), pg::param_array(std::span<const int32>{partitions.data(), count}),
         pg::param_time(now));
     if (rows.empty())
@@ -46,8 +48,10 @@ int64 defer_message_retries(const NodeIdentity &node, const Subscription &s, Tim
         const std::optional<int64> delay = defer_retry(budget_of_subscription(s.id), fraction);
         if (!delay)
             continue;
-        postpone.run(pg::param(s.id), pg::param(rows.int8(row, 0)), pg::param(rows.int8(row, 1)),
-                     pg::param(rows.int8(row, 2)), pg::param_time(pg::time_plus(now, *delay)));
+        postpone.run(pg::param(s.id), pg::param(rows.int8(row, RetryColumn::token)),
+                     pg::param(rows.int8(row, RetryColumn::tick)),
+                     pg::param(rows.int8(row, RetryColumn::number)),
+                     pg::param_time(pg::time_plus(now, *delay)));
         ++deferred;
     }
     return deferred;

@@ -58,7 +58,7 @@ PartitionSet owned_partitions(const NodeIdentity &node, int32 partitions) {
                                    pg::param_array(slots.distinct()));
     PartitionSet owned{};
     for (uint64 row = 0; row < rows.count(); ++row)
-        slots.set(owned, rows.int4(row, 0), true);
+        slots.set(owned, rows.int4(row), true);
     return owned;
 }
 

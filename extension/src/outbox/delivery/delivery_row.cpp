@@ -4,6 +4,7 @@
 #include "core/ring/token.hpp"
 
 #include "pg/crash_point.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -18,16 +19,38 @@ using Event = core::MessageEvent;
 #define OF_MESSAGE                                                                                 \
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
     "   AND tick = $3 AND number = $4"
-#define MESSAGE_COLUMNS                                                                            \
-    "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type," \
-    " payload, headers, state, deaths, failed_since IS NOT NULL, last_error, in_doubt, postponed"
-constinit pg::Statement select_due{"SELECT " MESSAGE_COLUMNS " FROM stacksaga.message_retry"
-                                   " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3"
-                                   "   AND state = ANY ($5)"
-                                   " ORDER BY due_at, tick, number LIMIT $4"};
-constinit pg::Statement select_one{"SELECT " MESSAGE_COLUMNS
-                                   " FROM stacksaga.message_retry" OF_MESSAGE};
-constinit pg::Statement select_given{
+#define MESSAGE_COLUMNS                                                                               \
+    "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type,"    \
+    " payload, headers, state, deaths, failed_since IS NOT NULL AS has_failed, last_error, in_doubt," \
+    " postponed"
+enum class MessageColumn : uint8_t {
+    token,
+    number,
+    tick,
+    partition,
+    attempt,
+    message_id,
+    published_at,
+    topic,
+    key,
+    type,
+    payload,
+    headers,
+    state,
+    deaths,
+    has_failed,
+    last_error,
+    in_doubt,
+    postponed,
+};
+constinit pg::Select<MessageColumn> select_due{
+    "SELECT " MESSAGE_COLUMNS " FROM stacksaga.message_retry"
+    " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3"
+    "   AND state = ANY ($5)"
+    " ORDER BY due_at, tick, number LIMIT $4"};
+constinit pg::Select<MessageColumn> select_one{"SELECT " MESSAGE_COLUMNS
+                                               " FROM stacksaga.message_retry" OF_MESSAGE};
+constinit pg::Select<MessageColumn> select_given{
     "SELECT " MESSAGE_COLUMNS " FROM stacksaga.message_retry"
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
     "   AND state = ANY ($4)"
@@ -133,31 +156,32 @@ template <class F> pg::Param states_param(F &&is_wanted) {
     return pg::param_array(std::span<const std::string_view>{names.data(), count});
 }
 
-Message message_of_row(const pg::Rows &rows, uint64 row) {
-    auto or_zero = [&](int column) {
+Message message_of_row(const pg::RowsOf<MessageColumn> &rows, uint64 row) {
+    using Column = MessageColumn;
+    auto or_zero = [&](Column column) {
         bool isnull;
         Datum value = rows.datum(row, column, &isnull);
         return isnull ? Datum{0} : value;
     };
     Message m{};
-    m.token = core::Token::from_int64(rows.int8(row, 0));
-    m.number = rows.int8(row, 1);
-    m.tick = rows.int8(row, 2);
-    m.partition = rows.int2(row, 3);
-    m.attempt = rows.int4(row, 4) + 1;
-    m.id = rows.uuid(row, 5);
-    m.published_at = rows.time(row, 6);
-    m.topic = rows.value(row, 7);
-    m.key = or_zero(8);
-    m.type = or_zero(9);
-    m.payload = or_zero(10);
-    m.headers = rows.value(row, 11);
-    m.state = retry_state_of(rows.text(row, 12));
-    m.deaths = rows.int4(row, 13);
-    m.has_failed = rows.boolean(row, 14);
-    m.last_error = or_zero(15);
-    m.in_doubt = rows.boolean(row, 16);
-    m.postponed = rows.int4(row, 17);
+    m.token = core::Token::from_int64(rows.int8(row, Column::token));
+    m.number = rows.int8(row, Column::number);
+    m.tick = rows.int8(row, Column::tick);
+    m.partition = rows.int2(row, Column::partition);
+    m.attempt = rows.int4(row, Column::attempt) + 1;
+    m.id = rows.uuid(row, Column::message_id);
+    m.published_at = rows.time(row, Column::published_at);
+    m.topic = rows.value(row, Column::topic);
+    m.key = or_zero(Column::key);
+    m.type = or_zero(Column::type);
+    m.payload = or_zero(Column::payload);
+    m.headers = rows.value(row, Column::headers);
+    m.state = retry_state_of(rows.text(row, Column::state));
+    m.deaths = rows.int4(row, Column::deaths);
+    m.has_failed = rows.boolean(row, Column::has_failed);
+    m.last_error = or_zero(Column::last_error);
+    m.in_doubt = rows.boolean(row, Column::in_doubt);
+    m.postponed = rows.int4(row, Column::postponed);
     return m;
 }
 
@@ -181,8 +205,8 @@ core::MessageState next_state(core::MessageState from, core::MessageEvent event)
 
 std::span<Message> due_rows(const Subscription &s, int16 partition, int32 limit, TimestampTz now,
                             bool (*is_wanted)(State)) {
-    pg::Rows rows = select_due.run(pg::param(s.id), pg::param(partition), pg::param_time(now),
-                                   pg::param(limit), states_param(is_wanted));
+    const auto rows = select_due.run(pg::param(s.id), pg::param(partition), pg::param_time(now),
+                                     pg::param(limit), states_param(is_wanted));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
     for (uint64 row = 0; row < rows.count(); ++row)
         messages[row] = message_of_row(rows, row);
@@ -192,8 +216,8 @@ std::span<Message> due_rows(const Subscription &s, int16 partition, int32 limit,
 
 std::optional<Message> find_retry(const Subscription &s, core::Token token, int64 tick,
                                   int64 number) {
-    pg::Rows rows = select_one.run(pg::param(s.id), pg::param(token.value()), pg::param(tick),
-                                   pg::param(number));
+    const auto rows = select_one.run(pg::param(s.id), pg::param(token.value()), pg::param(tick),
+                                     pg::param(number));
     if (rows.empty())
         return std::nullopt;
     return message_of_row(rows, 0);
@@ -204,8 +228,8 @@ std::span<Message> messages_given(const Subscription &s, int16 partition, int64 
     const auto is_wanted = [&](State state) {
         return state == State::leased || (with_held && state == State::held);
     };
-    pg::Rows rows = select_given.run(pg::param(s.id), pg::param(partition), pg::param(batch_id),
-                                     states_param(is_wanted));
+    const auto rows = select_given.run(pg::param(s.id), pg::param(partition), pg::param(batch_id),
+                                       states_param(is_wanted));
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * (rows.count() + 1)));
     for (uint64 row = 0; row < rows.count(); ++row)
         messages[row] = message_of_row(rows, row);

@@ -231,7 +231,7 @@ Outlook look(int32 ring_id, MemoryContext memory) {
         outlook.tick = last_tick();
         pg::Rows rows = find_next_due.run();
         if (!rows.empty())
-            outlook.next_due = rows.time(0, 0);
+            outlook.next_due = rows.time(0);
     });
     return outlook;
 }

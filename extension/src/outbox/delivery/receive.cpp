@@ -12,6 +12,7 @@
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/random.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -22,6 +23,7 @@
 #include "src/outbox/log/log_lock.hpp"
 #include "src/outbox/log/log_tick.hpp"
 #include "src/outbox/message_row.hpp"
+#include "src/saga/saga_tables.hpp"
 
 namespace stacksaga {
 
@@ -40,7 +42,8 @@ constinit pg::Statement insert_batch{
     "INSERT INTO stacksaga.message_batch"
     " (batch_id, subscription_id, partitions, consumer, received_at)"
     " VALUES ($1, $2, $3::integer[]::smallint[], $4, $5)"};
-constinit pg::Statement find_batch{
+enum class BatchColumn : uint8_t { subscription_id, partitions, consumer };
+constinit pg::Select<BatchColumn> find_batch{
     "SELECT subscription_id, partitions::integer[], consumer FROM stacksaga.message_batch"
     " WHERE batch_id = $1"};
 // By the batch alone: the partition may have many more retries.
@@ -50,7 +53,9 @@ constinit pg::Statement find_failed{
     " UNION ALL"
     " SELECT FROM stacksaga.dead_message"
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3 AND message_id = $4"};
-constinit pg::Statement list_failures{
+enum class FailureColumn : uint8_t { token, tick, number };
+using Failures = pg::RowsOf<FailureColumn>;
+constinit pg::Select<FailureColumn> list_failures{
     "SELECT token::bigint, tick, number FROM stacksaga.message_retry"
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND failed_in = $3"
     " UNION ALL"
@@ -102,7 +107,7 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
         g = gather_undisturbed(s, room, share, now, ticking);
     if (g.messages.empty())
         return;
-    const int64 batch_id = next_batch_id.run().int8(0, 0);
+    const int64 batch_id = next_batch_id.run().int8(0);
     std::array<int32, core::partitions_max> partitions{};
     for (size_t i = 0; i < g.parts.size(); ++i) {
         Position &p = g.parts[i].position;
@@ -152,16 +157,17 @@ struct HeldBatch {
 }
 
 HeldBatch hold_batch(int64 batch_id) {
-    pg::Rows rows = find_batch.run(pg::param(batch_id));
+    const auto rows = find_batch.run(pg::param(batch_id));
     if (rows.empty())
         raise_unknown_batch(batch_id);
     HeldBatch batch{.batch_id = batch_id,
-                    .subscription = hold_subscription(rows.int4(0, 0), true),
-                    .consumer = rows.text(0, 2),
+                    .subscription =
+                        hold_subscription(rows.int4(0, BatchColumn::subscription_id), true),
+                    .consumer = rows.text(0, BatchColumn::consumer),
                     .parts = {}};
     if (batch.subscription == nullptr)
         raise_unknown_batch(batch_id);
-    ArrayType *array = DatumGetArrayTypeP(rows.value(0, 1));
+    ArrayType *array = DatumGetArrayTypeP(rows.value(0, BatchColumn::partitions));
     const auto *partitions = reinterpret_cast<const int32 *>(ARR_DATA_PTR(array));
     const auto count = static_cast<size_t>(ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)));
     auto *sorted = static_cast<int32 *>(palloc(sizeof(int32) * (count + 1)));
@@ -189,10 +195,11 @@ std::span<Message> log_of(const HeldBatch &batch, const Position &p) {
     return messages;
 }
 
-bool is_behind_failure(const Message &m, const pg::Rows &failures) {
+bool is_behind_failure(const Message &m, const Failures &failures) {
     for (uint64 row = 0; row < failures.count(); ++row) {
-        const int64 tick = failures.int8(row, 1), number = failures.int8(row, 2);
-        if (failures.int8(row, 0) == m.token.value() &&
+        const int64 tick = failures.int8(row, FailureColumn::tick),
+                    number = failures.int8(row, FailureColumn::number);
+        if (failures.int8(row, FailureColumn::token) == m.token.value() &&
             (tick < m.tick || (tick == m.tick && number < m.number)))
             return true;
     }
@@ -201,7 +208,7 @@ bool is_behind_failure(const Message &m, const pg::Rows &failures) {
 
 /// Holds the messages behind a failure of this batch, which its consumer has left out; returns how
 /// many messages neither failed nor are held.
-int64 hold_behind_failures(const HeldBatch &batch, const Position &p, const pg::Rows &failures,
+int64 hold_behind_failures(const HeldBatch &batch, const Position &p, const Failures &failures,
                            TimestampTz now) {
     const Subscription &s = *batch.subscription;
     std::span<Message> messages = log_of(batch, p);
@@ -220,7 +227,7 @@ int64 hold_behind_failures(const HeldBatch &batch, const Position &p, const pg::
     }
     // The failure may be discarded already, and block them no longer.
     for (uint64 row = 0; row < failures.count(); ++row) {
-        const core::Token token = core::Token::from_int64(failures.int8(row, 0));
+        const core::Token token = core::Token::from_int64(failures.int8(row, FailureColumn::token));
         release_key(s, token, now);
     }
     return count;
@@ -229,7 +236,7 @@ int64 hold_behind_failures(const HeldBatch &batch, const Position &p, const pg::
 /// Acknowledges one partition's part of the batch; returns for how many messages.
 int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
     const Subscription &s = *batch.subscription;
-    pg::Rows failures =
+    const Failures failures =
         list_failures.run(pg::param(s.id), pg::param(p.partition), pg::param(batch.batch_id));
     int64 count = failures.empty() ? p.batch_size : hold_behind_failures(batch, p, failures, now);
     std::span<const Message> retries = messages_given(s, p.partition, batch.batch_id, false);

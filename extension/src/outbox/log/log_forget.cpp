@@ -8,6 +8,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "src/common/kept_rows.hpp"
 #include "src/outbox/log/log_table.hpp"
@@ -35,7 +36,8 @@ constinit Old ticks{
     "outbox_tick",
     pg::Statement{"DELETE FROM stacksaga.outbox_tick WHERE tick IN (SELECT tick" OLD_TICKS "$3)"},
     pg::Statement{"SELECT tick::text" OLD_TICKS "1"}};
-constinit pg::Statement list_subscriptions{
+enum class SubscriptionColumn : uint8_t { subscription_id, partitions };
+constinit pg::Select<SubscriptionColumn> list_subscriptions{
     "SELECT subscription_id, partitions FROM stacksaga.subscription"};
 // The oldest ones, which have the smallest numbers.
 #define OLD_BATCHES                                                                                      \
@@ -103,11 +105,12 @@ bool is_out_of_sight(FullTransactionId xid) {
 /// Calls `forget`, which returns whether there is more, for each partition.
 template <class F> bool each_partition(F &&forget) {
     bool more = false;
-    pg::Rows rows = list_subscriptions.run();
+    const auto rows = list_subscriptions.run();
     for (uint64 row = 0; row < rows.count(); ++row)
-        for (int16 partition = 0; partition < rows.int4(row, 1); ++partition) {
+        for (int16 partition = 0; partition < rows.int4(row, SubscriptionColumn::partitions);
+             ++partition) {
             CHECK_FOR_INTERRUPTS();
-            more = forget(rows.int4(row, 0), partition) || more;
+            more = forget(rows.int4(row, SubscriptionColumn::subscription_id), partition) || more;
         }
     return more;
 }
@@ -137,7 +140,7 @@ bool forget_old(Old &old, const pg::Param &until, TimestampTz now, int64 limit) 
     };
     const auto first = [&]() -> std::optional<std::string_view> {
         const pg::Rows rows = old.first.run(until, pg::param_time(now));
-        return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+        return rows.empty() ? std::nullopt : std::optional{rows.text(0)};
     };
     return remove_passing_over(old.table, now, limit, remove, first) >= limit;
 }

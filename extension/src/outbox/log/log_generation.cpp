@@ -5,6 +5,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/attempt.hpp"
 #include "pg/statement/function.hpp"
@@ -40,12 +41,14 @@ constinit std::array<pg::Statement, generations> oldest_of{
     pg::Statement{"SELECT published_at FROM stacksaga.outbox_message_1 LIMIT 1"},
     pg::Statement{"SELECT published_at FROM stacksaga.outbox_message_2 LIMIT 1"}};
 #define LAST_OF(generation)                                                                        \
-    "SELECT max(m.number), max(m.published_at)"                                                    \
+    "SELECT max(m.number) AS number, max(m.published_at) AS youngest"                              \
     "  FROM generate_series(0, $1 - 1) AS n(stripe), LATERAL ("                                    \
     "       SELECT number, published_at FROM stacksaga.outbox_message_" #generation                \
     "        WHERE stripe = n.stripe::smallint ORDER BY number DESC LIMIT 1) AS m"
-constinit std::array<pg::Statement, generations> last_of{
-    pg::Statement{LAST_OF(0)}, pg::Statement{LAST_OF(1)}, pg::Statement{LAST_OF(2)}};
+enum class LastColumn : uint8_t { number, youngest };
+using SelectLast = pg::Select<LastColumn>;
+constinit std::array<SelectLast, generations> last_of{
+    SelectLast{LAST_OF(0)}, SelectLast{LAST_OF(1)}, SelectLast{LAST_OF(2)}};
 constinit std::array<pg::Statement, generations> lock_of{
     pg::Statement{"LOCK TABLE stacksaga.outbox_message_0 IN ACCESS EXCLUSIVE MODE"},
     pg::Statement{"LOCK TABLE stacksaga.outbox_message_1 IN ACCESS EXCLUSIVE MODE"},
@@ -57,8 +60,9 @@ constinit std::array<pg::Statement, generations> empty_of{
 constinit pg::Statement all_subscriptions{
     "SELECT subscription_id FROM stacksaga.subscription ORDER BY subscription_id"};
 // Of the latest positions of all subscriptions and partitions the one that is the furthest behind.
-constinit pg::Statement least_tick{
-    "SELECT min(p.tick), count(*)"
+enum class LeastColumn : uint8_t { tick, positions };
+constinit pg::Select<LeastColumn> least_tick{
+    "SELECT min(p.tick) AS tick, count(*) AS positions"
     "  FROM stacksaga.subscription AS s, generate_series(0, s.partitions - 1) AS n(partition), LATERAL ("
     "       SELECT l.tick FROM stacksaga.subscription_position AS l"
     "        WHERE l.subscription_id = s.subscription_id AND l.partition = n.partition::smallint"
@@ -71,8 +75,9 @@ struct Progress {
 };
 
 Progress progress() {
-    pg::Rows rows = least_tick.run();
-    return {.tick = rows.optional_int8(0, 0).value_or(0), .has_subscriptions = rows.int8(0, 1) > 0};
+    const auto rows = least_tick.run();
+    return {.tick = rows.optional_int8(0, LeastColumn::tick).value_or(0),
+            .has_subscriptions = rows.int8(0, LeastColumn::positions) > 0};
 }
 
 TimestampTz retention_begin(TimestampTz now) {
@@ -82,11 +87,11 @@ TimestampTz retention_begin(TimestampTz now) {
 /// Whether the generation holds messages and no subscription needs them. Only a lock that keeps
 /// writers out makes this certain: messages that are not committed do not count.
 bool is_read(size_t generation, TimestampTz now) {
-    pg::Rows last = last_of[generation].run(pg::param(core::log_stripes));
-    const std::optional<int64> number = last.optional_int8(0, 0);
+    const auto last = last_of[generation].run(pg::param(core::log_stripes));
+    const std::optional<int64> number = last.optional_int8(0, LastColumn::number);
     if (!number)
         return false;
-    const TimestampTz youngest = last.time(0, 1);
+    const TimestampTz youngest = last.time(0, LastColumn::youngest);
     const Progress read = progress();
     if (!read.has_subscriptions)
         return youngest < retention_begin(now);
@@ -116,7 +121,7 @@ void turn_generation(TimestampTz now, bool at_once) {
     Relation table = log_tables[current].open(AccessShareLock);
     const bool is_large = RelationGetNumberOfBlocks(table) >= generation_pages;
     table_close(table, NoLock);
-    if (at_once || is_large || oldest.time(0, 0) < now - generation_age_us) {
+    if (at_once || is_large || oldest.time(0) < now - generation_age_us) {
         begin_generation.run(pg::param(count + 1));
         CRASH_POINT("generation: the next one begun");
         forget_generation();
@@ -254,7 +259,7 @@ std::span<const int32> list_subscriptions() {
     pg::Rows rows = all_subscriptions.run();
     auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));
     for (uint64 row = 0; row < rows.count(); ++row)
-        ids[row] = rows.int4(row, 0);
+        ids[row] = rows.int4(row);
     return {ids, static_cast<size_t>(rows.count())};
 }
 

@@ -4,6 +4,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -16,7 +17,8 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement read_ticks{
+enum class LoadedColumn : uint8_t { tick, number_before, number_after, origin, snapshot };
+constinit pg::Select<LoadedColumn> read_ticks{
     "SELECT tick, number_before, number_after, origin, snapshot::text FROM stacksaga.outbox_tick"
     " WHERE tick >= $1 ORDER BY tick LIMIT $2"};
 constinit pg::Statement find_last{
@@ -124,7 +126,7 @@ int64 last_message_number() {
 
 int64 last_tick() {
     pg::Rows rows = find_last.run();
-    return rows.empty() ? 0 : rows.int8(0, 0);
+    return rows.empty() ? 0 : rows.int8(0);
 }
 
 int64 last_number_of_ticks() {
@@ -148,7 +150,7 @@ void notify_again() {
 
 int64 tick_before(int64 tick) {
     pg::Rows rows = find_before.run(pg::param(tick));
-    return rows.empty() ? 0 : rows.int8(0, 0);
+    return rows.empty() ? 0 : rows.int8(0);
 }
 
 const char *snapshot_text(const core::Snapshot &snapshot) {
@@ -172,8 +174,7 @@ core::Snapshot current_snapshot() {
     // In this order: a transaction that gets its id after the first line takes its number after it,
     // too.
     const uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
-    core::Snapshot snapshot =
-        name_all_running(snapshot_of_text(read_snapshot.run().text(0, 0)), next);
+    core::Snapshot snapshot = name_all_running(snapshot_of_text(read_snapshot.run().text(0)), next);
     const FullTransactionId own = GetTopFullTransactionIdIfAny();
     if (!FullTransactionIdIsValid(own))
         return snapshot;
@@ -182,19 +183,20 @@ core::Snapshot current_snapshot() {
 }
 
 std::span<const core::Tick> find_ticks(int64 from) {
-    pg::Rows rows = read_ticks.run(pg::param(from), pg::param(static_cast<int32>(ticks_at_once)));
+    using Column = LoadedColumn;
+    const auto rows = read_ticks.run(pg::param(from), pg::param(static_cast<int32>(ticks_at_once)));
     auto *ticks = static_cast<core::Tick *>(palloc(sizeof(core::Tick) * (rows.count() + 1)));
     size_t count = 0;
     if (from == 0)
         ticks[count++] = core::Tick{};
-    else if (rows.empty() || rows.int8(0, 0) != from)
+    else if (rows.empty() || rows.int8(0, Column::tick) != from)
         return {};
     for (uint64 i = 0; i < rows.count(); ++i)
-        ticks[count++] = {.tick = rows.int8(i, 0),
-                          .before = rows.int8(i, 1),
-                          .after = rows.int8(i, 2),
-                          .origin = rows.int8(i, 3),
-                          .snapshot = snapshot_of_text(rows.text(i, 4))};
+        ticks[count++] = {.tick = rows.int8(i, Column::tick),
+                          .before = rows.int8(i, Column::number_before),
+                          .after = rows.int8(i, Column::number_after),
+                          .origin = rows.int8(i, Column::origin),
+                          .snapshot = snapshot_of_text(rows.text(i, Column::snapshot))};
     return {ticks, count};
 }
 

@@ -3,6 +3,7 @@
 #include "core/outbox/snapshot_window.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -14,8 +15,9 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement oldest_retry{
-    "SELECT count(*), min(published_at) FROM stacksaga.message_retry WHERE subscription_id = $1"};
+enum class RetryColumn : uint8_t { messages, oldest };
+constinit pg::Select<RetryColumn> oldest_retry{
+    "SELECT count(*) AS messages, min(published_at) AS oldest FROM stacksaga.message_retry WHERE subscription_id = $1"};
 
 // Retries and dead messages that no position has passed: those of batches that are out.
 constinit pg::Statement settled_ahead{
@@ -62,7 +64,7 @@ bool add_part(const Subscription &s, const Position &p, Backlog &total) {
         settled_ahead.run(pg::param(s.id), pg::param(p.partition), pg::param(p.at.tick));
     auto *numbers = static_cast<int64 *>(palloc(sizeof(int64) * (rows.count() + 1)));
     for (uint64 i = 0; i < rows.count(); ++i)
-        numbers[i] = rows.int8(i, 0);
+        numbers[i] = rows.int8(i);
     const std::optional<Backlog> part =
         count_backlog(s.filter, p.partition, p.at, {numbers, static_cast<size_t>(rows.count())});
     if (!part)
@@ -76,9 +78,9 @@ void add_backlog(int32 subscription_id, pg::ResultSet &result) {
     const Subscription *s = find_subscription(subscription_id);
     if (s == nullptr)
         return;
-    pg::Rows retries = oldest_retry.run(pg::param(s->id));
-    Backlog total{.messages = retries.int8(0, 0),
-                  .oldest = retries.optional_time(0, 1).value_or(DT_NOEND)};
+    const auto retries = oldest_retry.run(pg::param(s->id));
+    Backlog total{.messages = retries.int8(0, RetryColumn::messages),
+                  .oldest = retries.optional_time(0, RetryColumn::oldest).value_or(DT_NOEND)};
     if (!for_each_position(*s, [&](const Position &p) { return add_part(*s, p, total); }))
         return;
     const double seconds =

@@ -190,7 +190,7 @@ bool forget_removable_positions(int32 subscription_id, int16 partition, int64 li
     };
     const auto first = [&]() -> std::optional<std::string_view> {
         const pg::Rows rows = first_version.run(of_subscription, of_partition, instant, end);
-        return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+        return rows.empty() ? std::nullopt : std::optional{rows.text(0)};
     };
     return remove_passing_over("subscription_position", now, limit, remove, first) >= limit;
 }

@@ -4,6 +4,7 @@
 #include "core/outbox/snapshot_window.hpp"
 
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
@@ -21,9 +22,37 @@ namespace {
     "       stop_on_first_failure, start_origin, start_snapshot::text, (retry).max_attempts, (retry).initial_interval," \
     "       (retry).multiplier, (retry).max_interval, (retry).jitter, (retry).retry_on,"                                \
     "       (retry).never_on, partitions, successor, taken_over_at FROM stacksaga.subscription"
-constinit pg::Statement find_by_name{SUBSCRIPTION_COLUMNS
-                                     " WHERE ring_id = $1 AND subscription = $2"};
-constinit pg::Statement find_by_id{SUBSCRIPTION_COLUMNS " WHERE subscription_id = $1"};
+enum class SubscriptionColumn : uint8_t {
+    subscription_id,
+    ring_id,
+    subscription,
+    topic,
+    handler,
+    handler_oid,
+    fallback,
+    fallback_oid,
+    takes_batch,
+    definer,
+    definer_oid,
+    search_path,
+    stop_on_first_failure,
+    start_origin,
+    start_snapshot,
+    max_attempts,
+    initial_interval,
+    multiplier,
+    max_interval,
+    jitter,
+    retry_on,
+    never_on,
+    partitions,
+    successor,
+    taken_over_at,
+};
+constinit pg::Select<SubscriptionColumn> find_by_name{SUBSCRIPTION_COLUMNS
+                                                      " WHERE ring_id = $1 AND subscription = $2"};
+constinit pg::Select<SubscriptionColumn> find_by_id{SUBSCRIPTION_COLUMNS
+                                                    " WHERE subscription_id = $1"};
 constinit pg::Statement list_with_handlers{
     "SELECT subscription_id FROM stacksaga.subscription"
     " WHERE ring_id = ANY ($1) AND (handler IS NOT NULL OR fallback IS NOT NULL)"
@@ -41,34 +70,35 @@ std::span<const core::LogPosition> positions_of(Datum array) {
     return {positions, count};
 }
 
-const Subscription *read_subscription(const pg::Rows &rows) {
+const Subscription *read_subscription(const pg::RowsOf<SubscriptionColumn> &rows) {
+    using Column = SubscriptionColumn;
     auto *s = new (palloc0(sizeof(Subscription))) Subscription{};
-    s->id = rows.int4(0, 0);
-    s->ring_id = rows.int4(0, 1);
-    s->name = copy_view(rows.text(0, 2));
-    s->topic = copy_view(rows.text(0, 3));
-    s->handler = read_function(rows, 0, 4);
-    s->fallback = read_function(rows, 0, 6);
-    s->takes_batch = rows.boolean(0, 8);
-    s->definer = read_definer(rows, 0, 9);
-    s->search_path = copy_text(rows, 0, 11);
-    s->stop_on_first_failure = rows.boolean(0, 12);
-    s->retry = read_rules(rows, 0, 15);
-    s->partitions = rows.int4(0, 22);
+    s->id = rows.int4(0, Column::subscription_id);
+    s->ring_id = rows.int4(0, Column::ring_id);
+    s->name = copy_view(rows.text(0, Column::subscription));
+    s->topic = copy_view(rows.text(0, Column::topic));
+    s->handler = read_function(rows, 0, Column::handler);
+    s->fallback = read_function(rows, 0, Column::fallback);
+    s->takes_batch = rows.boolean(0, Column::takes_batch);
+    s->definer = read_definer(rows, 0);
+    s->search_path = copy_text(rows, 0, Column::search_path);
+    s->stop_on_first_failure = rows.boolean(0, Column::stop_on_first_failure);
+    s->retry = read_rules(rows, 0, Column::max_attempts);
+    s->partitions = rows.int4(0, Column::partitions);
     const bool is_prefix = s->topic.back() == '*';
     s->filter = {.ring_id = s->ring_id,
                  .partitions = s->partitions,
                  .topic = is_prefix ? s->topic.substr(0, s->topic.size() - 1) : s->topic,
                  .is_prefix = is_prefix,
-                 .start_origin = rows.optional_int8(0, 13).value_or(0),
+                 .start_origin = rows.optional_int8(0, Column::start_origin).value_or(0),
                  .start = nullptr};
-    if (std::optional<std::string_view> successor = rows.optional_text(0, 23)) {
+    if (std::optional<std::string_view> successor = rows.optional_text(0, Column::successor)) {
         s->successor = copy_view(*successor);
         s->filter.is_over = true;
     }
-    if (!rows.is_null(0, 24))
-        s->filter.taken_over = positions_of(rows.value(0, 24));
-    if (std::optional<std::string_view> text = rows.optional_text(0, 14)) {
+    if (!rows.is_null(0, Column::taken_over_at))
+        s->filter.taken_over = positions_of(rows.value(0, Column::taken_over_at));
+    if (std::optional<std::string_view> text = rows.optional_text(0, Column::start_snapshot)) {
         s->start = snapshot_of_text(*text);
         s->filter.start = &s->start;
     }
@@ -78,7 +108,7 @@ const Subscription *read_subscription(const pg::Rows &rows) {
 } // namespace
 
 const Subscription &find_subscription(std::string_view name) {
-    pg::Rows rows = find_by_name.run(pg::param(current_ring().ring_id), pg::param(name));
+    const auto rows = find_by_name.run(pg::param(current_ring().ring_id), pg::param(name));
     if (rows.empty())
         ereport(ERROR,
                 (errcode(pg::sg404), errmsg("subscription \"%s\" does not exist", clip(name)),
@@ -90,7 +120,7 @@ const Subscription &find_subscription(std::string_view name) {
 }
 
 const Subscription *find_subscription(int32 subscription_id) {
-    pg::Rows rows = find_by_id.run(pg::param(subscription_id));
+    const auto rows = find_by_id.run(pg::param(subscription_id));
     return rows.empty() ? nullptr : read_subscription(rows);
 }
 
@@ -102,7 +132,7 @@ std::span<const int32> subscriptions_with_handlers(int32 ring_id) {
     pg::Rows rows = list_with_handlers.run(pg::param_array(served_rings(ring_id)));
     auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));
     for (uint64 i = 0; i < rows.count(); ++i)
-        ids[i] = rows.int4(i, 0);
+        ids[i] = rows.int4(i);
     return {ids, static_cast<size_t>(rows.count())};
 }
 

@@ -1,6 +1,7 @@
 // alter_subscription and drop_subscription: both need a subscription that no session works on.
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/stored_text.hpp"
@@ -40,9 +41,10 @@ constinit pg::Statement alter_content{
     "         'stop_on_first_failure', stop_on_first_failure, 'fallback', fallback,"
     "         'definer', definer, 'retry', to_jsonb(retry)))::text"
     " WHERE subscription_id = $1"};
-constinit pg::Statement count_unhandled{
+enum class UnhandledColumn : uint8_t { messages, dead };
+constinit pg::Select<UnhandledColumn> count_unhandled{
     "SELECT b.messages, (SELECT count(*) FROM stacksaga.dead_message AS d"
-    "                     WHERE d.subscription_id = $1 AND d.discarded_at IS NULL)"
+    "                     WHERE d.subscription_id = $1 AND d.discarded_at IS NULL) AS dead"
     "  FROM stacksaga_internal.outbox_backlog($1) AS b"};
 constinit pg::Statement delete_positions{
     "DELETE FROM stacksaga.subscription_position WHERE subscription_id = $1"};
@@ -69,8 +71,9 @@ void require_free(const Subscription &s, int16 partition, TimestampTz now) {
 
 /// SG409 while it has messages that were not handled.
 void require_handled(const Subscription &s) {
-    const pg::Rows rows = count_unhandled.run(pg::param(s.id));
-    const int64 unread = rows.int8(0, 0), dead = rows.int8(0, 1);
+    const auto rows = count_unhandled.run(pg::param(s.id));
+    const int64 unread = rows.int8(0, UnhandledColumn::messages),
+                dead = rows.int8(0, UnhandledColumn::dead);
     if (unread == 0 && dead == 0)
         return;
     ereport(ERROR,

@@ -4,6 +4,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/stored_text.hpp"
@@ -37,7 +38,9 @@ constinit pg::Statement make_content{
     "  'retry', to_jsonb(ROW($7, $8, $9, $10, $11, $12, $13)::stacksaga.retry_policy))"
     " || CASE WHEN $15::text IS NULL THEN '{}'"
     "         ELSE pg_catalog.jsonb_build_object('successor_of', $15::text) END)::text"};
-constinit pg::Statement find_content{
+enum class KnownColumn : uint8_t { subscription_id, content, definer, definer_oid };
+using Known = pg::RowsOf<KnownColumn>;
+constinit pg::Select<KnownColumn> find_content{
     "SELECT subscription_id, content, definer::text, definer_oid FROM stacksaga.subscription"
     " WHERE ring_id = $1 AND subscription = $2"};
 constinit pg::Statement is_other_definers{"SELECT $1::jsonb - 'definer' = $2::jsonb - 'definer'"};
@@ -188,12 +191,12 @@ pg::Param taken_over_param(const Predecessor *p, int32 partitions) {
 
 /// Whether the caller may refresh it under `content`. A superuser takes over a subscription that
 /// differs in its definer alone; one that another role of that name has created stays as it is.
-bool is_same(const NewSubscription &s, const pg::Rows &known, std::string_view content) {
-    const std::string_view before = known.text(0, 1);
+bool is_same(const NewSubscription &s, const Known &known, std::string_view content) {
+    const std::string_view before = known.text(0, KnownColumn::content);
     if (before != content)
         return s.caller.is_superuser &&
-               is_other_definers.run(pg::param(before), pg::param(content)).boolean(0, 0);
-    const Definer definer = read_definer(known, 0, 2);
+               is_other_definers.run(pg::param(before), pg::param(content)).boolean(0);
+    const Definer definer = read_definer(known, 0);
     if (definer == s.caller.role || s.caller.is_superuser)
         return true;
     ereport(ERROR,
@@ -202,10 +205,10 @@ bool is_same(const NewSubscription &s, const pg::Rows &known, std::string_view c
              errhint("A superuser may create it again as any role, by SET ROLE.")));
 }
 
-void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view content) {
+void repeat(const NewSubscription &s, const Known &known, std::string_view content) {
     if (!is_same(s, known, content)) {
-        pg::Rows differences =
-            compare_contents.run(pg::param(known.text(0, 1)), pg::param(content));
+        pg::Rows differences = compare_contents.run(pg::param(known.text(0, KnownColumn::content)),
+                                                    pg::param(content));
         ereport(ERROR, (errcode(pg::sg409),
                         errmsg("subscription \"%s\" exists with other settings", clip(s.name)),
                         errdetail("Its setting %s.", copy_text(differences, 0, 0)),
@@ -213,8 +216,9 @@ void repeat(const NewSubscription &s, const pg::Rows &known, std::string_view co
                                 "stacksaga.alter_subscription(); for another topic, start_at "
                                 "or number of partitions choose another name.")));
     }
-    refresh.run(pg::param(known.int4(0, 0)), s.handler.oid(), s.fallback.oid(),
-                pg::param(std::string_view{s.search_path}), pg::param(known.text(0, 1)),
+    refresh.run(pg::param(known.int4(0, KnownColumn::subscription_id)), s.handler.oid(),
+                s.fallback.oid(), pg::param(std::string_view{s.search_path}),
+                pg::param(known.text(0, KnownColumn::content)),
                 pg::param(std::string_view{s.caller.role.name}),
                 pg::param_datum(OIDOID, ObjectIdGetDatum(s.caller.role.oid)), pg::param(content));
 }
@@ -245,7 +249,7 @@ std::optional<int32> insert(const NewSubscription &s, int32 ring_id, std::string
         pg::param(s.partitions), taken_over_param(predecessor, s.partitions));
     if (made.empty())
         return std::nullopt;
-    return made.int4(0, 0);
+    return made.int4(0);
 }
 
 void create(NewSubscription &s, bool has_policy) {
@@ -267,13 +271,13 @@ void create(NewSubscription &s, bool has_policy) {
                      pg::param(s.start_at), s.fallback.signature(),
                      pg::param(std::string_view{s.caller.role.name}), p[0], p[1], p[2], p[3], p[4],
                      p[5], p[6], pg::param(s.partitions), pg::param(s.successor_of))
-                .text(0, 0));
+                .text(0));
     });
     const TimestampTz now = pg::clock_now();
     std::optional<int32> made;
     std::optional<Predecessor> predecessor;
     while (!made) { // another session may create it or drop it meanwhile
-        pg::Rows known = find_content.run(pg::param(ring.ring_id), pg::param(s.name));
+        const Known known = find_content.run(pg::param(ring.ring_id), pg::param(s.name));
         if (!known.empty()) {
             repeat(s, known, content);
             return;

@@ -27,7 +27,7 @@ void require_unleased(const Subscription &s, const Position &position, Timestamp
     pg::Rows rows = find_consumer.run(pg::param(s.id), pg::param(position.partition));
     raise_in_use(s,
                  psprintf("Consumer \"%s\" holds batch " INT64_FORMAT " of it under a lease.",
-                          clip(rows.text(0, 0)), position.batch_id),
+                          clip(rows.text(0)), position.batch_id),
                  "Stop its consumers, and let them acknowledge what they hold or their leases run "
                  "out.");
 }
