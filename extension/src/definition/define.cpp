@@ -26,7 +26,8 @@ constinit pg::Statement read_policy{
     "         max_attempts integer, initial_interval interval, multiplier double precision,"
     "         max_interval interval, jitter double precision, retry_on text[], never_on text[])"};
 
-// Arguments that came later count where they are given, so the same definition keeps its version.
+// Arguments that were added later are part of the content only where they are given, so the same
+// definition keeps its version.
 constinit pg::Statement make_content{
     "SELECT jsonb_build_object('deadline', $2::interval, 'retry', $3::jsonb,"
     "         'compensation_retry', $4::jsonb, 'on_compensation_failure', $5::text,"
@@ -36,7 +37,7 @@ constinit pg::Statement make_content{
     "                    WHEN 'null' THEN 'fallback_compensation_topic' ELSE '' END ORDER BY n)"
     "                     FROM jsonb_array_elements($1) WITH ORDINALITY AS s(e, n)))::text"};
 
-// One that the caller has defined; for a superuser also another's.
+// A definition of the caller's; for a superuser, also another role's.
 constinit pg::Statement find_content{
     "SELECT definition_id, version, is_current, definer::text, definer_oid"
     "  FROM stacksaga.saga_definition"
@@ -118,7 +119,8 @@ void insert_steps(int32 definition_id, std::span<const NewStep> steps, pg::Param
     }
 }
 
-/// Under the lock on definitions: two that together make a circle come one after the other.
+/// Under the lock on definitions, so that of two definitions that together make a circle the second
+/// one sees the first.
 void refuse_circles(std::string_view saga, std::span<const NewStep> steps) {
     for (const NewStep &s : steps)
         if (s.child_saga && leads_to.run(pg::param(*s.child_saga), pg::param(saga)).boolean(0, 0))
@@ -128,7 +130,7 @@ void refuse_circles(std::string_view saga, std::span<const NewStep> steps) {
                               "Start the other saga from a service, or leave the step out.");
 }
 
-/// SG403 unless the caller may make a version in place of this definer's.
+/// SG403 unless the caller may replace a definition of this definer.
 void require_definer(std::string_view saga, const Definer &definer, const Caller &caller) {
     if (may_replace(definer, caller))
         return;
@@ -166,14 +168,14 @@ struct DefinitionArguments {
     Caller caller; // the current role is not the caller while this is worked on
 };
 
-/// That a version, new or known, becomes the current one.
+/// Records that a version, new or known, becomes the current one.
 void record_version(std::string_view saga, int32 version) {
     record_action({.action = "define",
                    .object = object_text("saga", saga),
                    .detail = psprintf("version %d", version)});
 }
 
-/// The version that has this content already becomes the current one, and the caller's.
+/// Makes the version that has this content already the current one, defined by the caller.
 int32 define_again(const DefinitionArguments &a, const pg::Rows &known,
                    std::span<const NewStep> steps) {
     const pg::Param id = pg::param(known.int4(0, 0));

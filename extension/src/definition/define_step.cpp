@@ -69,7 +69,7 @@ enum : int {
 };
 }
 
-// Whether a child may have to be compensated past a point of no return of its own.
+// Whether a child may have to be compensated after an irreversible step of its own.
 constinit pg::Statement find_child{
     "SELECT EXISTS (SELECT FROM stacksaga.definition_step s"
     "                WHERE s.definition_id = d.definition_id AND s.effect = 'irreversible')"
@@ -173,7 +173,7 @@ void check_queue(std::string_view queue, const char *role_of, std::string_view s
                           "Name the queue that a service claims it from.");
 }
 
-/// The part of a step that its kind decides: sets has_compensation as well.
+/// Reads the part of a step that its kind decides, and sets has_compensation.
 void read_sql_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
     s.action =
         check_handler(rows, row, column::action, "action", HandlerKind::action, s.name, definer);
@@ -213,7 +213,7 @@ void read_signal_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
                                    "characters",
                                    name_bytes_max),
                           "Name the signal that signal_saga() sends.");
-    // A signal is nothing to undo, what the fallback did instead of it may be.
+    // A signal needs no compensation, but the fallback that replaces it may.
     s.has_compensation = !rows.is_null(row, column::fallback) &&
                          rows.optional_text(row, column::effect) == "compensable";
 }
@@ -267,7 +267,7 @@ void read_message_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
                           "fallback_compensation_topic out.");
 }
 
-/// Reads the columns of a kind's own.
+/// Reads the columns that belong to one kind.
 struct StepReader {
     StepKind kind;
     void (*read)(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer);
@@ -342,7 +342,7 @@ void read_effect(NewStep &s, const pg::Rows &rows, uint64 row) {
                                          clip(*s.child_saga))
                               : "its effect is compensable and it has no compensation",
                           "Give it a compensation or another effect.");
-    // That a child can compensate is not asked for.
+    // A child is not required to have compensations.
     if (s.effect != "compensable" && s.has_compensation &&
         core::traits_of(s.kind).waits_for != core::StepWait::child)
         refuse_definition(s.name,
@@ -382,8 +382,8 @@ NewStep read_step(const pg::Rows &rows, uint64 row, Oid definer) {
     return s;
 }
 
-/// Numbers the stages from 1 without gaps. Without explicit numbers every step is its own stage;
-/// with them, stages run in the order of their numbers, the steps of one at the same time.
+/// Numbers the stages from 1 without gaps. Without explicit numbers every step is its own stage.
+/// With them, stages run in the order of their numbers, and the steps of one stage in parallel.
 void number_stages(std::span<NewStep> steps) {
     bool all_given = std::all_of(steps.begin(), steps.end(),
                                  [](const NewStep &s) { return s.stage_given.has_value(); });

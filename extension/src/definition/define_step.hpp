@@ -35,8 +35,8 @@ static_assert(std::is_trivially_destructible_v<NewStep>);
 /// Checks a retry policy spread over seven columns from `first` on.
 void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view step);
 
-/// Reads and checks all steps of a jsonb array of step_definition, in the definer's search_path;
-/// `saga_policy` (jsonb) is what steps without a policy take. Inside with_spi.
+/// Reads and checks all steps of a jsonb array of step_definition, in the definer's search_path.
+/// Steps without a policy of their own take `saga_policy` (jsonb). Inside with_spi.
 std::span<NewStep> read_new_steps(Datum steps, pg::Param saga_policy, Oid definer);
 
 } // namespace stacksaga

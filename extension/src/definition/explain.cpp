@@ -1,4 +1,4 @@
-// What people ask about definitions and this library.
+// Answers about definitions and this library, for people.
 #include "pg/errors.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/scope.hpp"
@@ -34,8 +34,8 @@ STACKSAGA_FUNCTION(handler_objection) {
     PG_RETURN_TEXT_P(cstring_to_text(reason));
 }
 
-// setting(name) -> text. Unlike current_setting() it finds the settings of this library also when
-// nothing else has loaded it.
+// setting(name) -> text. Unlike current_setting() it also finds the settings of this library in a
+// session that has not loaded it yet.
 STACKSAGA_FUNCTION(setting) {
     std::string_view name = pg::Arguments(fcinfo).required_text(0, "name");
     const char *value = GetConfigOption(

@@ -57,7 +57,7 @@ int64 read_outer_attempts(const pg::Arguments &args) {
     return product;
 }
 
-/// What is repeated under one idempotency key. Without a value: without bound.
+/// How often one idempotency key is used. Without a value: without bound.
 struct Repeats {
     std::optional<int64> attempts;
     std::optional<int64> window_us;
@@ -69,7 +69,7 @@ Repeats repeats_of(const core::RetryPolicy &policy, core::Length timeout) {
     return {policy.max_attempts, core::longest_window(policy, core::longest(timeout))};
 }
 
-/// A wait is one attempt.
+/// A step that only waits has one attempt.
 Repeats wait_of(const Step &step) {
     const core::Length length =
         step.traits().waits_for == core::StepWait::time ? step.delay : step.timeout;
@@ -79,7 +79,7 @@ Repeats wait_of(const Step &step) {
     return wait;
 }
 
-/// A fallback has as many attempts again, after those of the action.
+/// A fallback has the same number of attempts, after those of the action.
 Repeats repeats_of(const Step &step) {
     Repeats all = step.traits().has_effect ? repeats_of(step.policy, step.timeout) : wait_of(step);
     if (!step.has_fallback)

@@ -15,8 +15,8 @@ constinit pg::Statement find_oid{"SELECT local_oid FROM stacksaga.citus_oid"
 constinit pg::Statement insert_oid{"INSERT INTO stacksaga.citus_oid VALUES ($1, $2, $3, $4)"
                                    " ON CONFLICT DO NOTHING"};
 
-/// What the name stands for on this node; `look_up` is asked the first time. As it was defined
-/// where the name stands for nothing: then nothing has that oid and that name.
+/// The local oid of a name; `look_up` finds it when this node asks first. A name that is unknown
+/// here keeps the oid of the defining node, under which nothing of that name exists here.
 template <class F> Oid own_oid(std::string_view kind, const char *name, Oid defined, F &&look_up) {
     const pg::Param its_kind = pg::param(kind), its_name = pg::param(std::string_view{name}),
                     key = pg::param_datum(OIDOID, ObjectIdGetDatum(defined));

@@ -1,8 +1,8 @@
 // The oids of a definition's roles and functions on this node of Citus.
 //
-// A definition names them and keeps the oids that they had where it was defined, so that another
-// role or function of the name does not take their place. A node has oids of its own: what a name
-// stood for when this node first read the definition it stands for from then on.
+// A definition names its roles and functions and keeps the oids that they had where it was defined,
+// so that another role or function of the same name does not take their place. Each node has oids
+// of its own, so a node keeps the oid that it found when it first read the definition.
 #pragma once
 #include "src/definition/stored_definition.hpp"
 

@@ -38,11 +38,11 @@ struct CacheEntry {
 };
 
 constinit HTAB *cache = nullptr;
-// Ids start anew when the extension is dropped and created: the cache belongs to one table.
+// Ids start again from 1 when the extension is dropped and created: the cache belongs to one table.
 constinit Oid cached_table = InvalidOid;
 // A refresh invalidates the table, in this session also when the refresh is rolled back.
 constinit bool is_stale = false;
-// On Citus a refresh invalidates nothing on other nodes, so there a transaction reads anew.
+// On Citus a refresh invalidates nothing on other nodes, so there each transaction reads again.
 constinit LocalTransactionId read_in = InvalidLocalTransactionId; ///< the one that began the cache
 
 constinit pg::Statement select_definition{
@@ -100,7 +100,8 @@ Step read_step(const pg::Rows &rows, uint64 row) {
     s.has_fallback = !rows.is_null(row, 18);
     if (s.traits().fallback != core::FallbackKind::function)
         s.fallback_queue = copy_view(rows.optional_text(row, 18).value_or(""));
-    // A definition of an earlier version may name a compensation beside another effect: it runs.
+    // A definition of an earlier version may name a compensation beside another effect: the engine
+    // runs it.
     s.compensable = effect == "compensable" || !rows.is_null(row, 7);
     s.irreversible = effect == "irreversible";
     s.idempotent = effect == "idempotent";
@@ -174,7 +175,7 @@ void reset_cache_of(Oid table) {
     cached_table = table;
 }
 
-/// Without a statement, so nothing where the table cannot be read so, too.
+/// Reads without a statement, and returns nothing where the table cannot be read that way.
 std::optional<int32> look_up_current(std::string_view saga) {
     const pg::KeyColumn key{F_TEXTEQ, DEFAULT_COLLATION_OID, PointerGetDatum(pg::make_text(saga))};
     std::optional<int32> id;

@@ -1,5 +1,5 @@
-// Saga definitions as the engine reads them: loaded once per session and version. All of a version
-// but its definer and the identity of its functions is immutable.
+// Saga definitions as the engine reads them: loaded once per session and version. A version is
+// immutable but for its definer and the identity of its functions.
 #pragma once
 #include "core/saga/definition.hpp"
 #include "core/saga/saga_state.hpp"
@@ -15,7 +15,7 @@ namespace stacksaga {
 using core::Step;
 using core::StepKind;
 
-/// What a step calls, and which of its errors are tried again.
+/// A function that a step calls, and which of its errors are retried.
 struct StepFunctions {
     FunctionRef action;
     FunctionRef compensation;
@@ -45,8 +45,8 @@ const Definition &load_definition(int32 definition_id);
 /// The definition that a new saga takes: `version`, or the current one. SG404 when there is none.
 const Definition &find_definition(std::string_view saga, std::optional<int32> version);
 
-/// Every session reads definitions anew, this one at once and others when this transaction commits:
-/// the definer of a version or the identity of its functions was refreshed.
+/// Makes every session read definitions again, this one at once and others when this transaction
+/// commits, since the definer of a version or the identity of its functions was refreshed.
 void refresh_definitions();
 
 enum class DefinitionIndex : uint8 { current };

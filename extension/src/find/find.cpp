@@ -1,4 +1,4 @@
-// find_sagas: which sagas a filter accepts, newest first, and what is said of each.
+// find_sagas: the newest sagas that a filter accepts, with a summary of each.
 #include "core/saga/saga_state.hpp"
 
 #include "pg/clock.hpp"
@@ -21,7 +21,7 @@ constexpr int64 live_sagas_max = 1'000; ///< a larger number says no more, and t
 
 constinit pg::Statement list_definitions{
     "SELECT definition_id FROM stacksaga.saga_definition WHERE saga = $1"};
-// Where a table is not what it was made as: somebody has partitioned it, say.
+// The error where a table cannot be accessed directly: somebody has partitioned it, for instance.
 constinit pg::Statement list_sagas{
     "SELECT s.saga_id, s.created_at FROM stacksaga.saga s"
     " WHERE (NOT $1 OR s.definition_id = ANY ($2)) AND ($3::text IS NULL OR s.status = $3)"
@@ -52,7 +52,7 @@ constinit pg::Statement read_steps{
 
 using Places = std::span<const ListPlace>;
 
-/// Many sagas may have one attribute and few have both, and then no index leads to those.
+/// Many sagas may have each of two attributes and few both, and no index finds those few.
 bool is_bounded(const SagaFilter &filter) {
     return filter.hashes.size() > 1 || (!filter.hashes.empty() && filter.key_prefix);
 }
@@ -109,14 +109,15 @@ std::optional<SearchIndexes> open_indexes(const SagaFilter &filter) {
     return std::nullopt;
 }
 
-/// A walk along the list, and what it has found.
+/// A walk along the list, and the page that it has found.
 struct Runner {
     ListWalk walk;
     FoundPage page;
 };
 
-/// Whether a page will be full soon if it goes on as in so many turns before: then the keys wait.
-/// As long as reading fifty thousand keys; rows of one status lie far from each other.
+/// Whether the walk will fill the page soon if it finds sagas as often as in its turns so far: then
+/// the walk along keys waits. Soon means within the time that reading fifty thousand keys takes,
+/// since rows of one status lie far apart.
 bool is_promising(const SagaFilter &filter, const FoundPage &page, int64 turns) {
     constexpr int64 found_min = 3;
     const int64 turns_max = filter.accepts_each_key() ? 12'000 : 2'500;
@@ -125,8 +126,8 @@ bool is_promising(const SagaFilter &filter, const FoundPage &page, int64 turns) 
            turns * (static_cast<int64>(filter.max_sagas) - found) <= turns_max * found;
 }
 
-/// Looks at some sagas of the list: at one row, or at many entries when it is known which rows to
-/// look at.
+/// Looks at some sagas of the list: at one row, or at many entries when it is known which rows
+/// match.
 bool advance(Runner &runner, const RowSet *only) {
     constexpr int entries_per_turn = 16;
     for (int i = only == nullptr ? 1 : entries_per_turn; i > 0; --i)
@@ -135,7 +136,7 @@ bool advance(Runner &runner, const RowSet *only) {
     return true;
 }
 
-/// The walks take turns, and the first that is done has found the page.
+/// The walks take turns; the first that finishes has found the page.
 Places race(const SagaFilter &filter, std::span<Runner> runners, std::optional<KeyWalk> &keys) {
     FoundPage page_of_keys(filter.max_sagas);
     int64 looked = 0;

@@ -1,4 +1,4 @@
-// What find_sagas() is asked for: the arguments, checked, and whether a saga's row is asked for.
+// The arguments of find_sagas(), checked, and the test of a saga's row against them.
 #pragma once
 #include "core/saga/saga_state.hpp"
 
@@ -6,7 +6,7 @@
 
 namespace stacksaga {
 
-/// Where a saga stands in the list: newest first, and of those of one instant the greatest id.
+/// A saga's place in the list: newest first, then by descending id.
 struct ListPlace {
     TimestampTz created_at;
     pg_uuid_t saga_id;
@@ -15,7 +15,7 @@ struct ListPlace {
         return created_at == other.created_at &&
                memcmp(saga_id.data, other.saga_id.data, UUID_LEN) == 0;
     }
-    /// Whether this one comes first in the list.
+    /// Whether this saga comes before the other one in the list.
     bool is_newer_than(const ListPlace &other) const {
         if (created_at != other.created_at)
             return created_at > other.created_at;
@@ -38,7 +38,7 @@ struct SagaFilter {
     bool accepts_each_key() const { return !saga && !status && !attributes; }
 };
 
-/// SG400 for what is not valid. Leaves `definitions` to who looks them up.
+/// SG400 for invalid arguments. The caller looks up `definitions`.
 SagaFilter find_argument(const pg::Arguments &arguments);
 
 } // namespace stacksaga

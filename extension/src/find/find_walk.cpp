@@ -8,13 +8,13 @@ namespace {
 
 using Entries = pg::IndexWalk::Entries;
 
-// Reading a page of keys takes as long as looking at so many rows, of which those of one status or
-// definition lie far from each other.
+// Reading a page of keys takes as long as looking at this number of rows, since rows of one status
+// or definition lie far apart.
 constexpr int near_rows_of_page = 8, far_rows_of_page = 2;
-// So many entries of a walk along keys are kept where each of them is accepted if its row is alive,
-// for each saga of a page: several may be of rows that were updated since.
+// Number of entries that a walk along keys keeps for each saga of a page, where each entry is
+// accepted if its row is alive: several may belong to rows that were updated since.
 constexpr size_t kept_per_saga = 16;
-// And where the row has to be looked at: 64 MB at most.
+// The same where the row has to be looked at: 64 MB at most.
 constexpr size_t kept_of_many = 500'000;
 
 pg::KeyColumn status_column(core::Status status) {
@@ -115,7 +115,7 @@ ListPlace ListWalk::place_of(const Range &range) {
             .saga_id = *DatumGetUUIDP(entry[column])};
 }
 
-/// Its next entry, whose row may be gone: rows are read when it is their turn.
+/// Its next entry, whose row may be gone: the walk reads rows when it reaches them.
 bool ListWalk::read(Range &range) const {
     if (!range.walk.next_entry())
         return false;
@@ -230,7 +230,7 @@ KeyWalk::State KeyWalk::finish() {
     return State::looking;
 }
 
-/// False for the first entry whose key begins otherwise.
+/// False for the first entry whose key does not begin with the prefix.
 bool KeyWalk::keep_entry(const pg::LeafEntry &entry) {
     if (!entry.text.starts_with(*filter_.key_prefix))
         return entry.text < *filter_.key_prefix; // of the first page
@@ -272,7 +272,7 @@ KeyWalk::State KeyWalk::look(FoundPage &page) {
     return page.is_full() ? State::done : State::looking;
 }
 
-/// Those that were dropped, as many more of them.
+/// Reads the entries that were dropped, and keeps more of them than before.
 KeyWalk::State KeyWalk::read_older() {
     from_ = cut_;
     cut_.reset();

@@ -12,12 +12,12 @@
 
 namespace stacksaga {
 
-/// The sagas that were found, in the order of the list; at most as many as asked for.
+/// The sagas that were found, in the order of the list, up to the size of a page.
 class FoundPage {
 public:
     explicit FoundPage(size_t max_sagas);
 
-    /// The next one of the list; the page is not full.
+    /// Adds the next one of the list; the page is not full.
     void add(const ListPlace &place) { places_[count_++] = place; }
     bool is_full() const { return count_ == places_.size(); }
     std::span<const ListPlace> places() const { return places_.first(count_); }
@@ -30,7 +30,7 @@ private:
 /// Where the rows of some sagas are.
 class RowSet {
 public:
-    /// Room for so many.
+    /// Makes room for this number of sagas.
     explicit RowSet(size_t count);
     void add(const ItemPointerData &row);
     bool has(const ItemPointerData &row) const;
@@ -52,7 +52,7 @@ public:
     static ListWalk of_attribute(const SagaFilter &filter, const pg::OpenIndex &index, int64 hash,
                                  const pg::OpenIndex &primary_key);
 
-    /// Looks at one saga, but not at its row when that is none of `only`; false when the walk is
+    /// Looks at one saga, but reads its row only when it is one of `only`; false when the walk is
     /// done.
     bool advance(FoundPage &page, const RowSet *only);
     void close();
@@ -83,9 +83,9 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<ListWalk>);
 
-/// Along the keys that begin with the prefix. Their entries say which sagas are the newest; only
-/// then are rows looked at. Of very many entries the newest are kept, and the others are read again
-/// when those do not fill the page.
+/// Along the keys that begin with the prefix. The entries show which sagas are the newest, and only
+/// their rows are looked at. Of very many entries the walk keeps the newest, and reads the others
+/// again when those do not fill the page.
 class KeyWalk {
 public:
     KeyWalk(const SagaFilter &filter, const pg::OpenIndex &index);

@@ -42,7 +42,7 @@ const char *since(const WaitingStep &w) {
     return time_text(w.started_at.value_or(w.due_at));
 }
 
-/// Somebody else has it: a service, the receiver of a message, a child saga.
+/// Another party holds it: a service, the receiver of a message, a child saga.
 const char *wait_for_answer(const WaitingStep &w) {
     const char *action = action_text(w);
     if (w.step.waits_for() == StepWait::child && !w.falling_back)
@@ -56,7 +56,7 @@ const char *wait_for_answer(const WaitingStep &w) {
                     quoted(w.worker.value_or("nobody")), time_text(*w.lease_until));
 }
 
-/// Its turn comes at an instant.
+/// It becomes due at an instant.
 const char *wait_for_instant(const WaitingStep &w) {
     const char *action = action_text(w);
     if (w.step.waits_for() == StepWait::time && w.direction == core::Direction::act &&
@@ -70,8 +70,8 @@ const char *wait_for_instant(const WaitingStep &w) {
                     action, w.deferred ? ", deferred by the retry budget" : "");
 }
 
-/// The leased steps of a queue, or of a group in it, up to `enough`. The sagas of a page wait for
-/// few queues, so they are counted once for each.
+/// Counts the leased steps of a queue, or of a group in it, up to `enough`. The sagas of a page
+/// wait for few queues, so each is counted once.
 int32 leased_at(TimestampTz now, const WaitingStep &w, std::string_view group, int32 enough) {
     struct Count {
         uint64 key;
@@ -92,7 +92,7 @@ int32 leased_at(TimestampTz now, const WaitingStep &w, std::string_view group, i
     return count.leased;
 }
 
-/// What keeps a due step from whoever claims; nullptr when nothing does.
+/// The reason why a due step cannot be claimed; nullptr when it can.
 const char *hold_of_queue(const WaitingStep &w, TimestampTz now) {
     QueueLimits limits = limits_of(w.ring_id, *w.queue);
     if (limits.is_paused && w.direction == core::Direction::act)

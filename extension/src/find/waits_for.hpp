@@ -7,7 +7,7 @@
 
 namespace stacksaga {
 
-/// What is known of a saga that may wait.
+/// A saga that may wait.
 struct WaitingSaga {
     const Definition &definition;
     core::Status status;
@@ -34,8 +34,8 @@ struct WaitingStep {
     std::optional<std::string_view> worker;
 };
 
-/// `step`: the one that is due first; nullopt: none. nullptr when the saga waits for nothing.
-/// Inside with_spi.
+/// `step`: the one that is due first; nullopt: none. Returns nullptr when the saga waits for
+/// nothing. Inside with_spi.
 const char *waits_for(const WaitingSaga &saga, const std::optional<WaitingStep> &step,
                       TimestampTz now);
 

@@ -1,9 +1,7 @@
 // adopt_ring: the work of a ring whose nodes are dead goes to another ring.
 //
-// Fenced as every change of owner is: the slots of the old ring are locked, one after the other in
-// ascending order, their epochs are raised, and nobody owns them after it. Sagas are locked before
-// their work, as everywhere, so an answer that is being written is waited for, and what it makes
-// moves along.
+// It is fenced like every change of owner: it locks the slots of the old ring, one after the other
+// in ascending order, raises their epochs, and leaves them without an owner.
 #include "core/ring/node_state.hpp"
 #include "core/ring/ring_settings.hpp"
 
@@ -38,7 +36,7 @@ constinit pg::Statement move_sagas{
     "UPDATE stacksaga.saga SET ring_id = $2, slot = stacksaga.slot(token::bigint, $3)"
     " WHERE ring_id = $1",
     pg::Plans::by_statistics};
-// And the queues whose waiters should look.
+// Returns the queues whose waiters should look.
 constinit pg::Statement move_work{
     "WITH moved AS ("
     "  UPDATE stacksaga.work SET ring_id = $2, slot = stacksaga.slot(token::bigint, $3)"
@@ -96,15 +94,19 @@ int64 adopt(const Adoption &a) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("a ring cannot adopt itself"),
                         errdetail("Both are region \"%s\", cluster \"%s\".", clip(a.to_region),
                                   clip(a.to_cluster)),
-                        errhint("Name the ring that died first, then the one that goes on.")));
+                        errhint("Name the dead ring first, then the ring that adopts it.")));
     const TimestampTz now = pg::clock_now();
-    require_dead(from, a, now);
+    require_dead(from, a, now); // before any lock, so that a refusal disturbs nobody
     ensure_slots(from);
+    // Waits for batches that still run in the ring, and keeps workers from beginning others.
     for (int32 slot = 0; slot < from.slots; ++slot)
         lock_slot_exclusively(from.ring_id, slot, true);
-    require_dead(from, a, now); // one may have come while the locks were waited for
+    require_dead(from, a, now); // a node may have come while this waited for the locks
+    // Under the locks: a worker that locks a slot after the commit reads that it owns it no longer.
     const int64 epoch = raise_epoch(from.ring_id);
     disown_slots.run(pg::param(from.ring_id), pg::param(epoch));
+    // Sagas before their work, the order of all who change a saga. So this waits for an answer that
+    // is being written, and move_work, which reads afterwards, also moves the rows that it adds.
     lock_sagas.run(pg::param(from.ring_id));
     const auto sagas = static_cast<int64>(
         move_sagas.run(pg::param(from.ring_id), pg::param(to.ring_id), pg::param(to.slots))

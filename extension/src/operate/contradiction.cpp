@@ -32,8 +32,8 @@ constinit pg::Statement acknowledge_of_step{
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND step_no = $3 AND acknowledged_at IS NULL RETURNING 1"};
 
-/// A place of the file. Its state rises by one with each change: the rest of its division by the
-/// number of phases is the phase.
+/// A place of the file. Its state grows by one with each change; the remainder of its division by
+/// the number of phases is the phase.
 struct Place {
     pg_atomic_uint64 state;
     Contradiction kept;
@@ -76,7 +76,7 @@ bool is_same(const Contradiction &a, const Contradiction &b) {
            a.direction == b.direction && a.lease == b.lease && a.failed == b.failed;
 }
 
-/// What a place holds, if it is kept; `state` is its state then.
+/// The contradiction that a place holds, if any; `state` is the place's state at that time.
 std::optional<Contradiction> read_place(Place &place, uint64 &state) {
     state = pg_atomic_read_u64(&place.state);
     if (state % phases != kept_phase)
@@ -121,8 +121,8 @@ void insert(const Contradiction &c) {
         pg::param(answer_of(c)), pg::param_time(c.answered_at));
 }
 
-/// What the step's places hold goes to the table, and all of it is acknowledged. Whether there was
-/// any.
+/// Moves the contradictions of the step from the file to the table, and acknowledges all of them.
+/// Returns whether there was any.
 bool acknowledge(const Saga &saga, const Step &step) {
     if (File *places = contradiction_file())
         for (Place &place : places->places) {

@@ -1,5 +1,5 @@
-// Answers that contradict what settled their step: refused, and kept all the same until an operator
-// acknowledges them.
+// Answers that contradict how their step was settled: refused, and kept all the same until an
+// operator acknowledges them.
 //
 // The error that refuses an answer rolls back what its transaction writes. So the answer is kept in
 // a small file first, which every process of the server maps and which survives restarts; workers
@@ -16,13 +16,13 @@ struct Contradiction {
     int16 step_no;
     core::Direction direction;
     int64 lease;
-    /// What the answer says: the class of a failure; nothing: done.
+    /// The answer: the class of a failure, or nothing for a completion.
     std::optional<core::FailureClass> failed;
     TimestampTz answered_at;
 };
 
-/// Logs, counts and keeps it, whatever becomes of the transaction. The same one again is nothing
-/// new. Where there is no place left it is only logged and counted. Never raises.
+/// Logs, counts and keeps it, even if the transaction rolls back. An answer that is kept already
+/// changes nothing. Where no place is left it is only logged and counted. Never raises.
 void note_contradiction(const Contradiction &contradiction, std::string_view step);
 
 /// Moves what is kept to the table, in a transaction of its own. Called outside of a transaction.

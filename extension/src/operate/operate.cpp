@@ -60,7 +60,7 @@ constexpr std::array action_rules{
     ActionRule{"retry", "tried again", retry},
 };
 
-/// What resolve_step() says, of which direction it turned out to be.
+/// Which direction of the step resolve_step() settles.
 core::Direction resolve(Saga &saga, const Step &step, core::Resolution r, std::string_view reason) {
     if (step.waits_for() == core::StepWait::child) {
         const std::optional<core::Child> child = load_child(saga, step);
@@ -80,7 +80,7 @@ core::Direction resolve(Saga &saga, const Step &step, core::Resolution r, std::s
     return resolved.direction;
 }
 
-/// The value of an argument that is one of some words.
+/// The value of an argument that must be one of several words.
 template <class E>
 E required_word(std::string_view text, const char *name, std::optional<E> (*find)(std::string_view),
                 const char *words) {

@@ -22,8 +22,8 @@ struct Operated {
     core::Status after;
 };
 
-/// Locks the saga, does it and writes it down. SG404 when there is no such saga, SG409 when its
-/// status does not allow it. Inside with_spi.
+/// Locks the saga, applies the action and records it. SG404 when there is no such saga, SG409 when
+/// its status does not allow the action. Inside with_spi.
 Operated operate(const pg_uuid_t &id, const Operation &operation);
 
 } // namespace stacksaga

@@ -1,5 +1,5 @@
-// cancel_sagas, suspend_sagas, resume_sagas, retry_sagas: what operators do to many sagas at once,
-// tried first. Which ones a query of the view sagas says, whatever its predicate:
+// cancel_sagas, suspend_sagas, resume_sagas, retry_sagas: actions of operators on many sagas at
+// once, as a dry run by default. A query of the view sagas chooses them, with any predicate:
 //
 //   SELECT * FROM stacksaga.cancel_sagas(ARRAY(SELECT saga_id FROM stacksaga.sagas WHERE ...),
 //   'why')
@@ -20,7 +20,7 @@ namespace stacksaga {
 
 namespace {
 
-/// What happened to one saga, or would in a dry run; palloc'ed by the caller's context.
+/// The result for one saga, or its prediction in a dry run; the caller's context owns it.
 struct Outcome {
     bool done;
     Operated operated;
@@ -32,8 +32,8 @@ bool is_refusal(const ErrorData &error) {
     return strncmp(unpack_sql_state(error.sqlerrcode), "SG", 2) == 0;
 }
 
-/// In a subtransaction: one saga whose status does not allow it spoils nothing for the others, and
-/// a dry run leaves nothing behind.
+/// Runs in a subtransaction: a saga whose status does not allow the action does not affect the
+/// others, and a dry run leaves no change behind.
 Outcome operate_guarded(const pg_uuid_t &id, const Operation &operation, bool dry_run) {
     MemoryContext memory = CurrentMemoryContext;
     ResourceOwner owner = CurrentResourceOwner;
@@ -103,8 +103,8 @@ Datum operate_on_many(FunctionCallInfo fcinfo, Action action) {
     const TimestampTz begun = pg::clock_now();
     for (size_t i = 0; i < ids.size(); ++i) {
         CHECK_FOR_INTERRUPTS();
-        // From the beginning of the call: the last of many is due before the end of the spread,
-        // however long the call takes.
+        // Counted from the beginning of the call, so that the last saga is due before the end of
+        // the spread however long the call takes.
         const int64 delay = std::max<int64>(
             0, core::spread_delay(spread, static_cast<int64>(i), static_cast<int64>(ids.size())) -
                    (pg::clock_now() - begun));

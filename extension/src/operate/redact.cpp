@@ -1,4 +1,4 @@
-// redact_saga: erases what a finished saga says of people, and keeps that it ran.
+// redact_saga: erases the personal data of a finished saga, and keeps the record that it ran.
 //
 // The rows stay, for retention, statistics and the identity: the same key with the same input still
 // finds the saga, since the fingerprint of the input stays. Rows of the outbox, of idempotency keys
@@ -50,8 +50,8 @@ constinit std::array erase_rows{
     pg::Statement{"UPDATE stacksaga.saga_action SET reason = " ERASED_TEXT OF_SAGA
                   " AND reason IS NOT NULL"}};
 
-/// SG409 when the saga may still need what is to be erased: it goes on, or one that it is a step of
-/// does and may have it compensated.
+/// SG409 when the saga may still need its data: it has not finished, or a saga that it is a step of
+/// has not and may have it compensated.
 void require_finished(const Saga &saga) {
     if (!core::is_final(saga.status()))
         ereport(ERROR,

@@ -50,7 +50,7 @@ constinit pg::Statement find_id{"SELECT FROM stacksaga.saga" OF_SAGA};
 constinit pg::Statement lock_run{LOCK_SAGA " SKIP LOCKED"};
 constinit pg::Statement lock_child{LOCK_SAGA};
 
-/// What a saga leaves in other tables, and the saga.
+/// Deletes the rows of a saga in other tables, then the saga's.
 struct Deletions {
     std::array<pg::Statement, 6> rows;
     pg::Statement sagas;
@@ -100,8 +100,7 @@ constinit pg::Statement forget_first_keys{
 constinit Deletions of_many DELETIONS(OF_SAGAS);
 constinit Deletions of_one DELETIONS(OF_SAGA);
 
-/// When the retention of what finishes at the latest at this instant is over now; DT_NOBEGIN:
-/// never.
+/// The latest end of a saga whose retention is over now; DT_NOBEGIN: no retention ends.
 TimestampTz cutoff_of(core::Direction direction, TimestampTz now) {
     const int seconds = direction == core::Direction::act ? pg::settings.saga_retention
                                                           : pg::settings.failed_saga_retention;
@@ -159,8 +158,8 @@ bool add_tree(const pg_uuid_t &root, const Definition &definition, Ids &doomed) 
     return true;
 }
 
-/// Adds the later runs of a key. False when the retention of one is not over, or somebody holds it:
-/// the first run, which says which is the latest, has to wait for it.
+/// Adds the later runs of a key. False when the retention of one is not over, or another session
+/// holds it: then the first run, which names the latest, has to wait for it.
 bool add_later_runs(std::string_view saga, std::string_view key, int32 latest, TimestampTz now,
                     Ids &doomed) {
     for (int32 run = 1; run <= latest; ++run) {
@@ -226,7 +225,7 @@ struct Expired {
     int32 run;
 };
 
-/// Locked. nullopt: on Citus, where it was found in a shard that has moved or changed since.
+/// Locked. nullopt: on Citus, where the shard in which it was found has moved or changed since.
 std::optional<Expired> read_expired(const pg::Rows &found, uint64 row, bool is_locked) {
     const pg_uuid_t id = found.uuid(row, 0);
     if (is_locked)
@@ -246,7 +245,7 @@ std::optional<Expired> read_expired(const pg::Rows &found, uint64 row, bool is_l
                    .run = now.int4(0, 5)};
 }
 
-/// Adds what is removed with it; false where some of that has to stay.
+/// Adds the sagas that are removed with it; false when one of them has to stay.
 bool add_all_runs(const Expired &e, TimestampTz now, Ids &doomed) {
     const Definition &definition = load_definition(e.definition_id);
     if (e.run > 0) { // it goes with the first run, where that is there
@@ -273,7 +272,7 @@ struct Search {
     std::optional<pg_uuid_t> first{}; ///< of those that were to be removed last
 };
 
-/// Removes the first ones of what is due, each with all that goes with it.
+/// Removes the first sagas that are due, each with all that is removed with it.
 Removed remove_first(Search &search, int64 wanted) {
     const TimestampTz until = cutoff_of(search.direction, search.now);
     if (until <= search.from)
@@ -303,7 +302,8 @@ Removed remove_first(Search &search, int64 wanted) {
         removed.rows = is_locked ? remove_together(doomed.from(0), search.now)
                                  : remove_one_by_one(doomed.from(0), search.now);
     fire_constraints(); // before what no rollback undoes
-    // What was found and has to stay must not be found for ever; what is kept is tried again.
+    // Sagas that have to stay must not be found again and again, so the search skips them; the
+    // skipped ones are tried again later.
     if (is_all && (static_cast<int64>(rows.count()) < search.limit || removed.rows == 0) &&
         !has_kept_rows("saga"))
         search.from = until;
@@ -336,7 +336,7 @@ void forget_distributed_keys(TimestampTz until, int64 limit, TimestampTz &from) 
     from = last.value_or(until);
 }
 
-/// Forgets about `limit` keys whose retention is over, the oldest first.
+/// Removes up to `limit` keys whose retention is over, the oldest first.
 void forget_expired_keys(TimestampTz now, int64 limit, TimestampTz &from) {
     const TimestampTz until = forgotten_until(now);
     if (until <= from)

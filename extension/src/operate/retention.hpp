@@ -19,8 +19,8 @@ struct RetentionMemory {
 static_assert(std::is_trivially_destructible_v<RetentionMemory>);
 
 /// Removes up to about `limit` sagas of these slots whose retention is over, oldest first in each
-/// slot; those that somebody holds are left for a call with a fresh memory. Returns how many it
-/// removed. Inside with_spi.
+/// slot. Sagas that another session holds are left for a call with a fresh memory. Returns the
+/// number of removed sagas. Inside with_spi.
 int64 remove_expired_sagas(int32 ring_id, std::span<const int32> slots, int64 limit,
                            RetentionMemory &memory);
 

@@ -1,5 +1,5 @@
-// set_queue, drop_queue, pause_queue, resume_queue: what operators say of a queue of the session's
-// ring.
+// set_queue, drop_queue, pause_queue, resume_queue: how operators set up the queues of the
+// session's ring.
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
 #include "pg/statement/function.hpp"
@@ -114,8 +114,8 @@ Known lock(int32 ring_id, std::string_view queue) {
     return {.is_paused = !rows.is_null(0, 0), .is_limited = rows.boolean(0, 1)};
 }
 
-/// What is true of a queue from the commit of this transaction on is recorded, and whoever waits
-/// for the queue looks at it.
+/// Records the change, which holds from the commit of this transaction on, and wakes the services
+/// that wait for the queue.
 void announce(int32 ring_id, std::string_view queue, const OperatorAction &action) {
     forget_empty.run(pg::param(ring_id), pg::param(queue));
     announce_limits();

@@ -17,7 +17,7 @@ constexpr size_t first_place =
     std::tuple_size_v<decltype(CounterFile::counters)> - queues_max * place_size;
 static_assert(counter_count <= first_place);
 
-/// What one level of subtransactions has counted of one queue.
+/// The counts of one queue in one level of subtransactions.
 struct Count {
     Count *next = nullptr;
     uint64 queue = 0; ///< its hash
@@ -66,7 +66,7 @@ struct Place {
     bool may_be_taken;          ///< there was room for it
 };
 
-/// The place of a queue, which `takes` one if it has none.
+/// The place of a queue; with `takes`, takes one if it has none.
 Place place_of(CounterFile &file, uint64 queue, bool takes) {
     for (size_t i = 0; i < queues_max; ++i) {
         const size_t number = (queue + i) % queues_max;
@@ -74,7 +74,7 @@ Place place_of(CounterFile &file, uint64 queue, bool takes) {
         uint64 owner = pg_atomic_read_u64(place);
         if (owner == 0 && !takes)
             return {nullptr, true};
-        // Another process may take it first: then its queue is the owner.
+        // Another process may take it first: then the place belongs to that process's queue.
         if (owner == 0 && pg_atomic_compare_exchange_u64(place, &owner, queue))
             owner = queue;
         if (owner == queue)

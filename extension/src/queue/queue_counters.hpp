@@ -12,8 +12,8 @@ namespace stacksaga {
 
 extern const pg::TransactionUser queue_counter_events;
 
-/// An attempt that a service had claimed from this queue has ended, once the transaction commits.
-/// Never raises but for want of memory.
+/// Counts the end of an attempt that a service had claimed from this queue, once the transaction
+/// commits. Raises only when memory runs out.
 void count_answer(int32 ring_id, std::string_view queue, bool is_completed);
 
 } // namespace stacksaga

@@ -19,12 +19,13 @@ namespace stacksaga {
 
 namespace {
 
-/// So long a claimer waits for those who claim before it.
+/// Longest wait of a claimer for the queue's lock.
 constexpr int claim_wait_ms = 50;
-/// set_queue() stands in line so long at a time, for claims wait behind it, and pauses as long.
+/// How long set_queue() waits for the lock at a time, since claims wait behind it, and how long it
+/// pauses between two tries.
 constexpr int change_wait_ms = 100;
 
-// Where the table of work is not accessed directly: somebody has partitioned it, or Citus
+// Used where the table of work is not accessed directly: somebody has partitioned it, or Citus
 // manages it.
 constinit pg::Statement count_by_sql{
     "SELECT count(*)::int FROM (SELECT 1 FROM stacksaga.work AS w"
@@ -70,7 +71,7 @@ core::ClaimWindow read_claims(const std::optional<pg::TableRow> &row) {
     return window;
 }
 
-/// Rows of an index of leased work that begin with these columns, at most so many.
+/// The number of rows of an index of leased work that begin with these columns, up to a limit.
 int32 count_rows(WorkIndex index, std::span<const pg::KeyColumn> key, int32 enough) {
     int32 count = 0;
     pg::each_row(work_table, index, key, [&](TupleTableSlot *) { return ++count < enough; });

@@ -1,10 +1,10 @@
 // The limits of a queue, and the lock under which they are kept.
 //
-// Who claims from a queue with limits holds its lock exclusively to the end of the transaction, so
-// what runs is counted, and what is claimed is committed, by one claimer after the other. Who
-// claims from a queue without limits holds it shared: set_queue(), which takes it exclusively,
-// leaves no claim behind that does not know of the limits. Nobody else takes it: a completion only
-// makes the next count smaller.
+// A session that claims from a queue with limits holds the queue's lock exclusively to the end of
+// the transaction. So one claimer after the other counts the running steps and commits its claims.
+// A session that claims from a queue without limits holds the lock shared, and set_queue() takes it
+// exclusively: so no claim stays behind that does not know of the limits. No other call takes it: a
+// completion only makes the next count smaller.
 #pragma once
 #include "pg/pg.hpp"
 
@@ -23,30 +23,29 @@ static_assert(std::is_trivially_destructible_v<QueueLimits>);
 
 /// All inside with_spi.
 
-/// As they are committed now.
+/// The limits as they are committed now.
 QueueLimits read_limits(int32 ring_id, std::string_view queue);
-/// The same, remembered until this session hears that somebody has changed the limits of a queue:
-/// at the latest when who changed them releases the lock of the queue, but after it wakes waiters.
+/// The same, cached. The cache is invalidated no later than the moment at which set_queue()
+/// releases the queue's lock, but after it wakes waiters.
 QueueLimits limits_of(int32 ring_id, std::string_view queue);
 
-/// Has every session read the limits of queues again, when this transaction commits.
+/// Makes every session read the limits of queues again, when this transaction commits.
 void announce_limits();
 
-/// Enters the queue to claim from it. Nothing: it is locked, and was for some time; then nothing is
-/// to be claimed.
+/// Enters the queue to claim from it. nullopt: another session kept it locked for the longest wait,
+/// and the caller claims nothing.
 std::optional<QueueLimits> enter_queue(int32 ring_id, std::string_view queue);
 
-/// Locks the queue exclusively. Waits as long as lock_timeout allows, and lets claims go on
-/// meanwhile.
+/// Locks the queue exclusively. Waits up to lock_timeout, and lets claims pass meanwhile.
 void lock_limits(int32 ring_id, std::string_view queue);
 
-/// How many steps of the queue are leased, counted up to `enough`; also those whose lease ran out,
-/// until that is settled.
+/// Counts the leased steps of the queue, up to `enough`. A step whose lease ran out counts until
+/// the lease is settled.
 int32 count_leased(int32 ring_id, std::string_view queue, int32 enough);
 int32 count_leased(int32 ring_id, std::string_view queue, std::string_view group, int32 enough);
 
-/// How many steps the limits of the whole queue let through now, and when more may be: DT_NOEND:
-/// when one of those that run ends, or there is no limit.
+/// How many steps the limits of the whole queue let through now, and when they let more through.
+/// DT_NOEND: when a running step ends, or there is no limit.
 struct QueueRoom {
     int32 steps;
     TimestampTz more_at;

@@ -1,4 +1,4 @@
-// The tables of queues: their limits, and how often each was claimed from of late.
+// The tables of queues: their limits, and the recent claims of queues with a rate.
 #pragma once
 #include "pg/table/table.hpp"
 

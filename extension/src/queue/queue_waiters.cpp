@@ -13,7 +13,7 @@ struct Queue {
     friend constexpr bool operator==(const Queue &, const Queue &) = default;
 };
 
-/// Queues of which this transaction wakes a waiter. The list is the transaction's memory.
+/// The queues of which this transaction wakes a waiter. The list lives in the transaction's memory.
 struct Wanted {
     Queue *list;
     size_t count, room;
@@ -58,8 +58,8 @@ template <class F> void each_other(const Queue &queue, F &&visit) {
     LWLockRelease(lock);
 }
 
-/// Sets the latch of the first in line. One whose latch is set has not looked yet, so that more
-/// commits do not wake more.
+/// Sets the latch of the first in line. A waiter whose latch is set has not looked yet, so further
+/// commits wake no other waiter.
 void wake(const Queue &queue) {
     each_other(queue, [&](PGPROC &process) {
         SetLatch(&process.procLatch);
@@ -78,11 +78,11 @@ void leave(bool wakes_next) {
         wake(queue);
 }
 
-/// Before the commit it is decided which queues are woken. The waiters
-/// themselves are looked for only now, when others see the commit: a waiter takes its lock first
-/// and then looks, with a new snapshot. One that has its lock by now is found here. One that takes
-/// it later looks later, and sees the step. Of a list that is made before the commit a waiter would
-/// be missing that has begun to wait, and looked, between the list and the commit.
+/// The transaction decides before its commit which queues it wakes, and looks for the waiters only
+/// now, when other sessions see the commit. A waiter takes its lock first and then looks, with a
+/// new snapshot. So this finds each waiter that has its lock by now, and a waiter that takes it
+/// later looks later and sees the step. A list made before the commit would miss a waiter that
+/// began to wait, and looked, between the list and the commit.
 void wake_all() {
     std::for_each(wanted.list, wanted.list + wanted.count, wake);
 }

@@ -20,8 +20,8 @@ struct Look {
     TimestampTz at;
 };
 
-/// The queues that this session has looked for; with more than these it looks more often, and only
-/// of these it holds locks.
+/// The queues that this session has looked for. With more than these it looks more often, and it
+/// holds locks for these alone.
 constinit std::array<Look, 8> looks{};
 constinit size_t next_look = 0;
 
@@ -53,7 +53,7 @@ void note_empty_claim(int32 ring_id, std::string_view queue, TimestampTz now) {
         return;
     if (is_named.run(pg::param(queue)).boolean(0, 0))
         return;
-    // The session's, which its owner or a pooler gives back with all others.
+    // A lock of the session, which its owner or a pooler releases with all others.
     const LOCKTAG tag = tag_of(static_cast<uint32>(ring_id), hash);
     (void)LockAcquire(&tag, ShareLock, true, true);
 }

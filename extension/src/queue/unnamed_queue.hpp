@@ -1,8 +1,8 @@
-// Sessions that claim from a queue which no definition names: for doctor(), since their services
-// wait for ever, of a misspelt name most often.
+// Sessions that claim from a queue which no definition names, for doctor(): their services wait for
+// ever, mostly because the name is misspelt.
 //
-// Such a session keeps a shared lock on a tag that stands for the queue, which is gone with it. No
-// row is written, and who claims from a queue that a definition names is not slowed down.
+// Such a session keeps a shared lock on a tag that stands for the queue, until the session ends. No
+// row is written, and claims from queues that a definition names are not slowed down.
 #pragma once
 #include "pg/pg.hpp"
 

@@ -9,7 +9,7 @@ namespace stacksaga {
 
 namespace {
 
-// Under the saga's lock, so numbers are given one at a time.
+// Runs under the saga's lock, so numbers are given one at a time.
 constinit pg::Statement insert_action{
     "INSERT INTO stacksaga.saga_action (saga_id, token, action_no, action, step_no, outcome, role,"
     "       acted_at, status_before, status_after, reason, on_behalf_of, handler)"

@@ -16,7 +16,7 @@ namespace {
 using pg::assign;
 using Column = AttributeColumn;
 
-/// The value as text that equal values share: 1 and 1.0 are equal numbers, "1" is none.
+/// The value as a text that equal values share: 1 and 1.0 are equal numbers, "1" is not a number.
 const char *canonical_value(const JsonbValue &value) {
     if (value.type == jbvString)
         return psprintf("\"%.*s", value.val.string.len, value.val.string.val);
@@ -27,7 +27,7 @@ const char *canonical_value(const JsonbValue &value) {
     return DatumGetCString(DirectFunctionCall1(numeric_out, trimmed));
 }
 
-/// No name holds a control character.
+/// Separates name and value: no name holds a control character.
 int64 hash_of(const JsonbValue &name, const JsonbValue &value) {
     const char *pair =
         psprintf("%.*s\x1f%s", name.val.string.len, name.val.string.val, canonical_value(value));

@@ -1,4 +1,4 @@
-// The rows that sagas are found by their attributes with: one for each attribute, and none for a
+// The rows by which sagas are found by their attributes: one for each attribute, and none for a
 // saga without any.
 #pragma once
 #include "core/saga/saga_state.hpp"
@@ -11,7 +11,7 @@ namespace stacksaga {
 /// each once.
 std::span<const int64> hashes_of(Datum attributes);
 
-/// Of a saga that was just inserted. Inside with_spi.
+/// Adds the rows of a saga that was just inserted. Inside with_spi.
 void insert_attribute_rows(const Saga &saga);
 
 /// The status of a saga with attributes has changed.

@@ -116,7 +116,7 @@ void start_child(const Saga &saga, const Step &step, int32 run) {
     CRASH_POINT("child: started, its parent not committed");
 }
 
-/// A request that stands is not written again: the child that is just reading it may wait to notify
+/// Does not write a standing request again: the child that is just reading it may wait to notify
 /// this saga of its end, so waiting for that child would be a deadlock.
 void request_compensation(const Saga &saga, const Step &step) {
     const std::optional<FoundChild> child = find_child(saga, step.no);
@@ -129,7 +129,7 @@ Datum output_of(const FoundChild &child) {
     return select_output.run(pg::param(child.id), token_param(child.id)).value(0, 0);
 }
 
-/// With what the engine may have to say of it.
+/// The child saga, with the columns that the engine may need.
 core::Child describe(const FoundChild &found) {
     core::Child child{.status = found.status,
                       .run = found.run,
@@ -154,8 +154,8 @@ pg_uuid_t child_id(const pg_uuid_t &parent, int16 step_no, int32 run) {
     return keyed_saga_id("", psprintf("%s:%d", uuid_text(parent), step_no), run);
 }
 
-/// Asks for the runs 0, 1, 3, 7.. and then between the last one that is there and the first that is
-/// not.
+/// Looks up the runs 0, 1, 3, 7 … and then searches between the last one found and the first one
+/// missing.
 int32 count_child_runs(const pg_uuid_t &parent, int16 step_no) {
     int32 count_max = 0;
     while (exists(child_id(parent, step_no, count_max)))

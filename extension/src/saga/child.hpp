@@ -16,7 +16,7 @@ namespace stacksaga {
 inline constexpr std::string_view compensation_of_parent =
     "the parent saga requested its compensation";
 
-/// How often the work of a child is looked at while a saga above it is suspended.
+/// How often the engine looks at the work of a child while a saga above it is suspended.
 inline constexpr int64 ancestors_pause_us = USECS_PER_SEC;
 
 /// All inside with_spi.
@@ -25,7 +25,7 @@ inline constexpr int64 ancestors_pause_us = USECS_PER_SEC;
 /// one known shard, which may be another than the parent's.
 pg_uuid_t child_id(const pg_uuid_t &parent, int16 step_no, int32 run);
 
-/// How many runs of it there are: each was started after the one before, and they are removed
+/// The number of runs of a child: each was started after the one before, and they are removed
 /// together.
 int32 count_child_runs(const pg_uuid_t &parent, int16 step_no);
 
@@ -35,11 +35,11 @@ std::optional<core::Child> load_child(const Saga &saga, const Step &step);
 /// Starts a child, or asks the latest one to compensate.
 void send_request(const Saga &saga, const core::ChildRequest &request);
 
-/// Reads what the sagas above this one decide, each by its key and without a lock, and does what
-/// follows: a child compensates with its parent. A saga without a parent has nothing to read.
+/// Reads the decisions of the sagas above this one, each by its key and without a lock, and applies
+/// them: a child compensates with its parent. A saga without a parent has nothing to read.
 void heed_ancestors(Saga &saga);
 
-/// Announces to the saga that started this one how it stands.
+/// Announces the status of this saga to the saga that started it.
 void notify_parent(const Saga &saga);
 
 } // namespace stacksaga

@@ -28,7 +28,7 @@ constinit pg::Statement make_command{
     "         'results', $7::jsonb, 'idempotency_key', $8::text, 'deadline', $9::text,"
     "         'lease', $10::bigint::text, 'by_fallback', $11::boolean)"};
 
-/// As jsonb has a timestamptz where the time zone is UTC, which is not for the session to say.
+/// As jsonb writes a timestamptz where the time zone is UTC, whatever the session's time zone is.
 std::string_view utc_text(TimestampTz time) {
     pg_tm tm{};
     fsec_t fraction;

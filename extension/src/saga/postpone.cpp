@@ -14,13 +14,14 @@ namespace stacksaga {
 
 namespace {
 
-// Locks the saga's row but does not read it as the engine does: that may be what fails.
+// Locks the saga's row but does not read it as the engine does: reading it may be the part that
+// fails.
 constinit pg::Statement lock_saga{
     "SELECT 1 FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   FOR NO KEY UPDATE SKIP LOCKED"};
-// Who changes work holds the saga's row, so what is read here is still so when it is written. One
-// statement cannot do both on Citus: it computes nothing with the time of a row.
+// A session that changes work holds the saga's row, so the row of work stays as read here until it
+// is written. One statement cannot do both on Citus: it computes nothing with the time of a row.
 #define OF_ITEM                                                                                    \
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"                 \
     "   AND purpose = $3::stacksaga.work_purpose AND step_no = $4 AND direction = $5"
@@ -44,7 +45,7 @@ bool try_lock_saga(const DueItem &item) {
     return lock_saga.touch(pg::param(item.saga_id), token_param(item)) == 1;
 }
 
-/// What the row of an item says.
+/// The row of work of an item.
 struct ItemRow {
     TimestampTz due_at;
     std::optional<TimestampTz> lease_until;
@@ -69,8 +70,8 @@ const char *name_of(const DueItem &item) {
 
 constexpr int16 postponed_max = 100; // the pauses grow no longer then
 
-/// For how long; nothing when the item was not due any more, or its saga is locked. A timeout that
-/// comes before its lease still does.
+/// How long to postpone; nothing when the item is no longer due, or its saga is locked. A timeout
+/// that comes before its lease is still due then.
 std::optional<int64> postpone_due(const DueItem &item, TimestampTz now) {
     if (!try_lock_saga(item))
         return std::nullopt;
@@ -119,7 +120,7 @@ bool is_put_off(const DueItem &item, const HandlerError &error) {
 
 namespace {
 
-/// False when it failed; what it did has not happened then.
+/// False when it failed: then it has changed nothing.
 template <class F> bool attempt_settling(F &&body) {
     return pg::attempt_expecting(
         [](const ErrorData &error) {

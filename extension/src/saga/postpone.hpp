@@ -6,22 +6,22 @@
 
 namespace stacksaga {
 
-/// Makes the item due later, unless another session has settled it or holds its saga: by a second,
-/// and by twice as long each time in a row, up to a minute, with jitter. No attempt is charged.
-/// Inside with_spi.
+/// Makes the item due later, unless another session has settled it or holds its saga. The first
+/// delay is a second, and each one in a row is twice as long, up to a minute, with jitter. No
+/// attempt is charged. Inside with_spi.
 void postpone_item(const DueItem &item);
 
-/// Settles an item that could not be read or built, so that it stops no other one: postpones it
-/// where the error may pass, three times; then, and for other errors at once, parks its saga. What
-/// fails in that postpones the item. False when that failed too. Inside with_spi.
+/// Settles an item that could not be read or built, so that it does not stop others. An error that
+/// may pass postpones it, three times; after that, and for other errors at once, its saga is
+/// parked. If parking fails, the item is postponed. False when that failed too. Inside with_spi.
 bool settle_unfit(const DueItem &item, std::string_view worker, const HandlerError &error);
 
 /// Whether the error may pass, and the item was not yet postponed three times in a row. Inside
 /// with_spi.
 bool is_put_off(const DueItem &item, const HandlerError &error);
 
-/// Makes a due retry due so much later, unless somebody has claimed it or holds its saga. Whether
-/// it did. Inside with_spi.
+/// Makes a due retry due later by this delay, unless a session has claimed it or holds its saga.
+/// Returns whether it did. Inside with_spi.
 bool postpone_retry(const DueItem &item, int64 delay_us);
 
 } // namespace stacksaga

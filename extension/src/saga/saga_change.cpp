@@ -49,7 +49,7 @@ void count(const SagaChange &c) {
         count_event(Counter::sagas_parked);
 }
 
-/// Writes into the list of parked sagas that the saga is parked from now on, or is not any more.
+/// Adds the saga to the list of parked sagas, or removes it.
 void note_parked(const pg_uuid_t &saga_id, int64 saga_token, bool is_parked) {
     const pg::Param id = pg::param(saga_id);
     const pg::Param token = pg::param(saga_token);

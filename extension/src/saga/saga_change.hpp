@@ -1,5 +1,5 @@
-// What a change of a saga's row brings with it, whoever makes it: it is one that the transitions
-// allow, it is counted, and the list of parked sagas follows.
+// The consequences of a change of a saga's row, made by the engine or by an UPDATE: the transitions
+// must allow it, it is counted, and the list of parked sagas follows.
 #pragma once
 #include "core/saga/saga_state.hpp"
 
@@ -22,7 +22,7 @@ struct SagaChange {
 /// SG409 for a change that the transitions do not allow.
 void apply_change(const SagaChange &change);
 
-/// The same of rows that are accessed directly, in place of the trigger.
+/// The same for rows that are accessed directly, in place of the trigger.
 void apply_row_change(const pg::TableRow &before, const pg::TableRow &after);
 
 } // namespace stacksaga

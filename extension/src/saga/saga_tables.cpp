@@ -43,7 +43,7 @@ constexpr std::array saga_columns{
     pg::TableColumn{"input", JSONBOID, not_null, nullptr, pg::Toasted::left},
     pg::TableColumn{"headers", JSONBOID, not_null, nullptr, pg::Toasted::left},
 };
-/// Of a distributed trace, and finished: the only sagas whose headers an end looks at.
+/// Matches finished sagas of a distributed trace: only their headers are read at the end of a saga.
 bool is_traced(const pg::TableRow &row) {
     if (row.is_null(SagaColumn::finished_at))
         return false;

@@ -7,7 +7,7 @@ namespace stacksaga {
 
 namespace {
 
-/// " of element 3" in a message; nothing for an argument that is no array.
+/// " of element 3" in a message; empty when the argument is not an array.
 const char *of_element(int element) {
     return element == 0 ? "" : psprintf(" of element %d", element);
 }
@@ -34,7 +34,7 @@ void check_attribute_name(std::string_view name, int element) {
             hint);
 }
 
-/// How many bytes the value has; nothing when it is none of a string, a number, a boolean.
+/// How many bytes the value has; nothing unless it is a string, a number or a boolean.
 std::optional<size_t> size_of(const JsonbValue &value) {
     if (value.type == jbvString)
         return static_cast<size_t>(value.val.string.len);

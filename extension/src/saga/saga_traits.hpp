@@ -1,5 +1,5 @@
-// What a saga is ordered, limited and found by: its priority, its group, its attributes. None of it
-// is part of its identity, and its children inherit all of it.
+// The traits by which a saga is ordered, limited and found: its priority, its group, its
+// attributes. They are not part of its identity, and its children inherit them.
 #pragma once
 #include "pg/statement/function.hpp"
 
@@ -19,7 +19,8 @@ struct SagaTraits {
 /// SG400 unless it is one of the priorities.
 int16 priority_argument(const pg::Arguments &arguments, int i);
 
-/// SG400 unless it is 1 to key_bytes_max bytes long. `element` counts from 1; 0: not an array's.
+/// SG400 unless it is 1 to key_bytes_max bytes long. `element` counts from 1; 0: not an element of
+/// an array.
 void check_group_key(std::string_view group_key, const char *argument, int element = 0);
 
 /// A jsonb that is not NULL, as attributes: nothing for an empty object. SG400 unless it is a flat

@@ -1,4 +1,4 @@
-// signal_saga: what a signal step waits for.
+// signal_saga: delivers a signal that a signal step waits for.
 #include "core/saga/definition.hpp"
 #include "core/saga/saga.hpp"
 #include "core/saga/saga_engine.hpp"
@@ -24,7 +24,7 @@ constinit pg::Statement find_message{
     "SELECT step_no IS NOT NULL FROM stacksaga.saga_signal"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND message_id = $3"};
-// Under the saga's lock, so numbers are given one at a time.
+// Runs under the saga's lock, so numbers are given one at a time.
 constinit pg::Statement insert_signal{
     "INSERT INTO stacksaga.saga_signal (saga_id, token, signal_no, signal, message_id, payload,"
     "       arrived_at)"
@@ -45,7 +45,8 @@ bool is_waited_for(const core::Definition &d, std::string_view signal) {
     });
 }
 
-/// Accepted before, whether a step has taken it or one still may. SG409 where none ever will.
+/// Whether the signal was accepted before, taken by a step or not. SG409 when no step will ever
+/// take it.
 bool was_accepted(const Saga &saga, const Signal &signal) {
     if (!signal.message_id)
         return false;

@@ -73,7 +73,8 @@ std::optional<pg::TableRow> find_row(const pg_uuid_t &id, pg::RowLock lock = pg:
         {.key = std::array{pg::param(id), pg::param(token_of(id))}, .lock = lock});
 }
 
-/// Whether this is the fingerprint of the input, also as earlier versions of the extension made it.
+/// Whether this is the fingerprint of the input, also in the form of earlier versions of the
+/// extension.
 bool has_input(const Start &start, Datum fingerprint) {
     const auto is_equal = [&](Datum of_input) {
         return DatumGetBool(DirectFunctionCall2(byteaeq, fingerprint, of_input));
@@ -81,7 +82,7 @@ bool has_input(const Start &start, Datum fingerprint) {
     return is_equal(start.fingerprint) || is_equal(fingerprint_as_printed(start.input));
 }
 
-/// What is left of a saga that was removed, while its key is kept.
+/// A row of removed_saga: a removed saga whose key is kept.
 std::optional<pg::TableRow> find_removed_row(const pg_uuid_t &id,
                                              pg::RowLock lock = pg::RowLock::none) {
     std::optional<pg::TableRow> row = removed_table.find_one(
@@ -282,9 +283,9 @@ bool insert_saga(const NewSaga &n) {
     return true;
 }
 
-// So many sagas of one call fall due together, and the next ones a microsecond later, which is long
-// over when the call returns: a claim steps over those that were claimed at the same instant, since
-// the place where it begins to read an index is an instant. Fewer would make the indexes larger.
+// Each 64 sagas of a call share one due time, and the next 64 are due a microsecond later, which
+// has passed when the call returns. A claim begins to read its index at an instant, so it steps
+// over the steps of that instant that were claimed before. Smaller groups make the indexes larger.
 static constexpr int due_together = 64;
 
 // start_sagas(saga, inputs, keys, priority, group_keys, attributes)

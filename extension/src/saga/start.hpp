@@ -28,7 +28,7 @@ struct NewSaga {
 /// transaction that inserts the same id. Inside with_spi.
 bool insert_saga(const NewSaga &saga);
 
-/// Keys of removed sagas that are kept since this instant or longer are forgotten; DT_NOBEGIN: none
+/// The keys of sagas that were removed at this instant or earlier are forgotten; DT_NOBEGIN: none
 /// is.
 TimestampTz forgotten_until(TimestampTz now);
 

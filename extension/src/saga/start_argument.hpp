@@ -1,5 +1,4 @@
-// What start_saga() and start_sagas() are called with, checked: SG400 and SG413 for what is not
-// valid.
+// The arguments of start_saga() and start_sagas(), checked: SG400 and SG413 for invalid ones.
 #pragma once
 #include "core/time/length.hpp"
 
@@ -9,7 +8,7 @@
 
 namespace stacksaga {
 
-/// What becomes of a start whose key or id stands for a saga already.
+/// The outcome of a start whose key or id already belongs to a saga.
 enum class OnConflict : uint8_t { use_existing, fail, restart_if_failed };
 
 /// One saga to be started.

@@ -13,7 +13,8 @@ constexpr std::string_view fallback_suffix = ":fallback";
 // A uuid, a step's number, a direction, two colons, the fallback's suffix.
 constexpr size_t key_size_max = 36 + 6 + 16 + 2 + fallback_suffix.size();
 
-/// uuid_out() and psprintf() would cost as much as the rest of a call. Returns its end.
+/// Writes by hand, since uuid_out() and psprintf() would cost as much as the rest of a call.
+/// Returns its end.
 char *write_key(char *at, const pg_uuid_t &saga_id, int16 step_no, core::Direction direction,
                 bool by_fallback) {
     static constexpr std::string_view digits = "0123456789abcdef";

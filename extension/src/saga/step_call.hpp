@@ -1,4 +1,5 @@
-// The call of a step: what its function, or the service that claims it, is called with.
+// The call of a step: the arguments of its function, or the columns that the service that claims it
+// gets.
 #pragma once
 #include "core/saga/saga_state.hpp"
 
@@ -7,7 +8,7 @@
 
 namespace stacksaga {
 
-/// What a step is called with, as a stacksaga.step_call datum.
+/// The call of a step, before it becomes a stacksaga.step_call datum.
 struct StepCall {
     pg_uuid_t saga_id;
     std::string_view saga;
@@ -34,7 +35,7 @@ inline constexpr int columns_before_claim = 10;
 /// Fills the columns of a step_call, or of a claimed_step, which has `claim_columns` in between.
 void fill_step_call(const StepCall &call, Datum *values, bool *nulls, int claim_columns = 0);
 
-/// As a stacksaga.step_call, which holds all that it was read from.
+/// As a stacksaga.step_call, which holds copies of all its parts.
 Datum step_call_datum(const StepCall &call);
 
 /// Runs `function` of the step as the definer with a step_call_datum(), with the step's

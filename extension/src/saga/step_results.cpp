@@ -53,8 +53,8 @@ Jsonb *concatenation(Jsonb *one, Jsonb *other) {
         DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(one), JsonbPGetDatum(other)));
 }
 
-/// Adds the outputs that have come since. In memory of its own: what this leaves behind is many
-/// times as large as the results, and a transaction may run a thousand steps of a saga.
+/// Adds the outputs that were recorded since. In memory of its own, since the garbage is many times
+/// as large as the results, and a transaction may run a thousand steps of a saga.
 void add_new(Saga &saga) {
     MemoryContext scratch =
         AllocSetContextCreate(CurrentMemoryContext, "stacksaga results", ALLOCSET_DEFAULT_SIZES);

@@ -1,4 +1,4 @@
-// The outputs of the steps that are done: what a step is called with.
+// The outputs of the steps that are done: an argument of each call of a step.
 #pragma once
 #include "src/saga/store.hpp"
 

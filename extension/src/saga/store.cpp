@@ -31,7 +31,7 @@ Saga &saga_of(SagaState &state) {
     return static_cast<Saga &>(state);
 }
 
-/// Of a column whose null stands for false, which costs nothing.
+/// For a column whose null stands for false, which takes no space.
 template <class C> bool is_true(const pg::TableRow &row, C column) {
     return !row.is_null(column) && row.boolean(column);
 }
@@ -166,7 +166,8 @@ Work read_work(const pg::TableRow &row, WorkPurpose purpose) {
             .worker = row.optional_text(Column::worker)};
 }
 
-/// The work that the engine decides on; notices of other sagas are left where they are.
+/// Loads the work that the engine decides on. Notices of other sagas stay in the table:
+/// lock_notice() reads the one that is due.
 void load_work(Saga &saga) {
     for (const pg::TableRow &row :
          work_table.find({.key = std::array{pg::param(saga.id)},
@@ -186,6 +187,10 @@ void load_work(Saga &saga) {
 }
 
 Saga *lock_and_read(const pg_uuid_t &id, TimestampTz now, bool skip_locked) {
+    // The lock comes first, and all reading after it. find_one() waits for the session that holds
+    // the row and returns the version that it committed; load_work() then reads the rows that were
+    // committed with that version. Rows read before the lock would be those from before the wait:
+    // a step that was settled meanwhile would look due and run twice.
     const std::array key{pg::param(id), pg::param(core::token_of_uuid(id.data).value())};
     const std::optional<pg::TableRow> row =
         saga_table.find_one({.key = key,
@@ -210,6 +215,8 @@ Saga &require(const pg_uuid_t &id, Saga *saga) {
 } // namespace
 
 Saga *lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked) {
+    // The lock does not protect a session from itself: this call would read and change the saga
+    // while the engine, further up the stack, still decides on the state that it read before.
     if (running_handler.is_of_step_of(id))
         ereport(ERROR,
                 (errcode(pg::sg409),
@@ -260,6 +267,9 @@ std::optional<pg::TableRow> find_notice(const Saga &saga, WorkPurpose purpose, i
 } // namespace
 
 bool lock_notice(const Saga &saga, WorkPurpose purpose, int16 step_no) {
+    // Does not wait for the saga that is writing the notice: that saga may wait for a row that this
+    // transaction has written, and the two would wait in a circle. Its commit leaves the notice
+    // due.
     const std::optional<pg::TableRow> row = find_notice(saga, purpose, step_no, pg::IfLocked::skip);
     return row && row->time(WorkColumn::due_at) <= saga.now;
 }

@@ -2,7 +2,7 @@
 //
 // A saga is locked first and read afterwards with what is committed then, so two sessions that
 // change it follow each other. Its changes lie in memory until write_saga(): rows of work that come
-// and go meanwhile, and statuses that are passed through, are never written.
+// and go meanwhile, and statuses that the saga passes through, are never written.
 #pragma once
 #include "core/common/list.hpp"
 #include "core/saga/saga.hpp"
@@ -26,7 +26,7 @@ struct StoredWork {
     bool is_there; ///< false once it has been removed
 };
 
-/// What a step has returned when it acted.
+/// The output of a step that acted.
 struct Output {
     int16 step_no;
     Datum value; ///< jsonb
@@ -37,8 +37,8 @@ struct Output {
 /// context that was current when it was loaded.
 struct Saga : core::SagaState {
     std::optional<pg::TableRow> table_row; ///< as it was locked; nothing in a new saga
-    /// Not locked, so good while the snapshot that was active at its loading is: a call of SQL, or
-    /// a worker's batch. Nobody else changes them, since that needs the lock of the saga.
+    /// Not locked, so valid while the snapshot that was active at its loading is: for a call of
+    /// SQL, or a worker's batch. Nobody else changes them, since that needs the lock of the saga.
     core::List<StoredWork> stored_work;
     core::List<Output> outputs; ///< as complete as `progress`
     Jsonb *results;             ///< what step_results() made of them, and of how many
@@ -79,15 +79,16 @@ Saga &make_saga(const pg_uuid_t &id, const Definition &definition, TimestampTz n
 /// SG404: the saga's definition has no step of this name.
 [[noreturn]] void raise_unknown_step(const Saga &saga, std::string_view name);
 
-/// Writes everything that was decided since the saga was loaded or written last, wakes who can do
-/// what is due now, and tells other sagas what concerns them.
+/// Writes all decisions since the saga was loaded or last written, wakes the workers or services
+/// for the work that is due now, and notifies other sagas.
 void write_saga(Saga &saga);
 
-/// Writes only what has been done and what has failed.
+/// Writes only the markers of completed steps and the failures.
 void write_markers(Saga &saga);
 
 /// Locks a notice of another saga to this one. False when it is not due, and while another saga's
-/// transaction is writing it: after that commit it is due still, and what it announces can be read.
+/// transaction is writing it: after that commit it is still due, and the committed state that it
+/// announces can be read.
 bool lock_notice(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
 void remove_notice(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
 

@@ -1,4 +1,10 @@
-// What the engine decided, as rows: markers first, what other sagas hear of it last.
+// Writes the engine's decisions: markers first, notices to other sagas last.
+//
+// All of it commits, or none of it does: the order is for locks and for what each part reads.
+// Markers and failures come before work, because the queue that a service had claimed an attempt
+// from is read from the row of work as it was. Notices come last, because adding a row to another
+// saga's work may wait for a session that reads that row: by then this saga has no further row of
+// its own to lock.
 
 #include "core/common/list.hpp"
 #include "core/queue/claim_order.hpp"
@@ -32,7 +38,7 @@ using pg::assign;
 #define THIS_SAGA " saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token "
 constinit pg::Statement take_signal{"UPDATE stacksaga.saga_signal SET step_no = $4 WHERE" THIS_SAGA
                                     "AND signal_no = $3"};
-// What a final saga has no use for; a compensation request stays.
+// A final saga has no use for these notices; a compensation request stays.
 constinit pg::Statement delete_notices{"DELETE FROM stacksaga.work WHERE" THIS_SAGA
                                        "   AND purpose = 'child_settled'"};
 
@@ -45,7 +51,7 @@ pg::Param param(std::optional<int64> value) {
 pg::Param param(std::optional<int16> value) {
     return value ? pg::param(*value) : pg::param_null(INT2OID);
 }
-/// A null stands for false, and costs nothing.
+/// A null stands for false, and takes no space.
 pg::Param true_or_null(bool value) {
     return value ? pg::param(true) : pg::param_null(BOOLOID);
 }
@@ -53,7 +59,7 @@ pg::Param param(core::Value json) {
     return pg::param_datum(JSONBOID, json.bits, json.is_null);
 }
 
-/// Whether its row was loaded, or written since.
+/// The row of work as it was loaded or last written; nullptr when it was neither.
 StoredWork *find_stored(Saga &saga, core::WorkPurpose purpose, int16 step_no, Direction direction) {
     for (StoredWork &s : saga.stored_work)
         if (s.is_there && s.purpose == purpose && s.step_no == step_no && s.direction == direction)
@@ -61,8 +67,8 @@ StoredWork *find_stored(Saga &saga, core::WorkPurpose purpose, int16 step_no, Di
     return nullptr;
 }
 
-/// Counts the end of an attempt, also for the queue that a service had claimed it from: that of its
-/// row, which is written later.
+/// Counts the end of an attempt, also for the queue that a service had claimed it from. That queue
+/// is in the row of work, which is written later.
 void count_attempt(Saga &saga, int16 step_no, Direction direction, bool is_completed) {
     const StoredWork *before = find_stored(saga, core::WorkPurpose::step, step_no, direction);
     std::optional<std::string_view> queue =
@@ -110,7 +116,8 @@ void write_settled(const Saga &saga, const core::Settled &settled) {
                                  std::array{assign(FailureColumn::outcome_known, pg::param(true))});
 }
 
-/// A verify function may be asked about the same attempt for ever: what it says again is not added.
+/// A verify function may be asked about the same attempt for ever: an error that it repeats is not
+/// added.
 pg::Param failure_error(const core::Failure &failure, const pg::TableRow *before) {
     if (before == nullptr || !failure.adds_to_error)
         return pg::param(failure.error);
@@ -124,7 +131,7 @@ pg::Param failure_error(const core::Failure &failure, const pg::TableRow *before
                                   static_cast<int>(failure.error.size()), failure.error.data())));
 }
 
-/// Of the latest error of the attempt that has one.
+/// The detail and context of the attempt's latest error that has any.
 ErrorDetail failure_detail(const core::Failure &failure, const pg::TableRow *before) {
     const auto column = [&](FailureColumn c) {
         return before->is_null(c) ? std::nullopt : std::optional{before->text(c)};
@@ -197,7 +204,7 @@ std::optional<std::string_view> queue_of(const Saga &saga, const Work &work) {
     return saga.definition->step(work.step_no).queue_of(work.direction, work.falling_back);
 }
 
-/// Wakes who can do what falls due: the services that wait for this queue, or the workers.
+/// Wakes the services that wait for the queue, or the workers, when the work falls due.
 void wake_for(const Saga &saga, const Work &work, std::optional<std::string_view> queue) {
     if (queue && !work.verifying)
         wake_waiters_at_commit(saga.ring_id, *queue);
@@ -206,6 +213,8 @@ void wake_for(const Saga &saga, const Work &work, std::optional<std::string_view
 }
 
 [[noreturn]] void raise_changed(const Saga &saga, const Work &work) {
+    // The saga's lock guards its work. The decision rests on a row that somebody has changed by
+    // hand since, so nothing of it may be written.
     elog(ERROR, "work of step %d of saga %s was changed without the lock of its saga", work.step_no,
          uuid_text(saga.id));
 }
@@ -226,7 +235,7 @@ StoredWork &stored(Saga &saga, const Work &work) {
     return saga.stored_work.back();
 }
 
-/// Where its turn is among the steps of its queue.
+/// The place of a step's turn among the steps of its queue.
 int16 rank_of(const Saga &saga, const Work &work) {
     return work.purpose == core::WorkPurpose::step && work.direction == Direction::compensate
                ? core::compensation_rank
@@ -235,7 +244,7 @@ int16 rank_of(const Saga &saga, const Work &work) {
 
 using WorkValues = std::array<pg::Assignment, 14>;
 
-/// What changes of a row of work.
+/// The columns of a row of work that change.
 WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
     using Column = WorkColumn;
     return {assign(Column::due_at, pg::param_time(w.due_at)),
@@ -279,6 +288,7 @@ NewWorkRow new_row(const Saga &saga, const Work &w, const WorkValues &values) {
 void wake_for_room(const Saga &saga, const pg::TableRow &before, bool is_leased) {
     if (is_leased || before.is_null(WorkColumn::lease_until) || before.is_null(WorkColumn::queue))
         return;
+    // Without limits no service waits for the end of a lease, so nobody is woken in vain.
     const std::string_view queue = before.text(WorkColumn::queue);
     if (limits_of(saga.ring_id, queue).has_any())
         wake_waiters_at_commit(saga.ring_id, queue);
@@ -297,6 +307,7 @@ void write_row(Saga &saga, const core::WorkRow &row) {
             raise_changed(saga, w);
     }
     CRASH_POINT("step: work row written, nobody woken");
+    // Only noted here. The wake happens after the commit, when others can see the row.
     if (row.wakes)
         wake_for(saga, w, queue);
 }
@@ -377,6 +388,8 @@ void write_saga(Saga &saga) {
     }
     if (saga.changes.moves_deadline && saga.changes.rows.empty())
         saga.changes.rows.push(saga.memory, saga.row);
+    // One update for each status that the saga passes through: each must be an edge of the state
+    // machine, and each is counted.
     for (const core::SagaRow &row : saga.changes.rows)
         write_status(saga, row);
     if (const std::optional<core::VoidedRequest> &voided = saga.changes.voided_request)

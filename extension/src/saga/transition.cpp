@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 12> changing_columns{
     "updated_at",   "finished_at", "latest_run",  "error",       "compensation_requested",
     "suspended_at", "deadline_at"};
 
-/// Its ring, and the slot there, are changed by adopt_ring() alone, which holds the fence.
+/// Only adopt_ring(), which holds the fence, changes its ring and the slot there.
 bool is_moved_under_fence(std::string_view column, HeapTuple before, TupleDesc descriptor) {
     if (column != "ring_id" && column != "slot")
         return false;
@@ -61,7 +61,7 @@ bool is_erased(int number, std::string_view column, HeapTuple before, HeapTuple 
 bool is_same(const FormData_pg_attribute &column, Datum a, bool a_isnull, Datum b, bool b_isnull) {
     if (a_isnull || b_isnull)
         return a_isnull && b_isnull;
-    // As stored first: what is large is fetched only where it has been written anew.
+    // As stored first: a large value is fetched only if it was written again.
     return datumIsEqual(a, b, column.attbyval, column.attlen) ||
            datum_image_eq(a, b, column.attbyval, column.attlen);
 }
@@ -75,7 +75,7 @@ char *value_text(HeapTuple tuple, TupleDesc descriptor, int number) {
     return value != nullptr ? pstrdup(clip(value)) : pstrdup("NULL");
 }
 
-/// SG409: a saga stays the one that was started.
+/// SG409: the columns that identify a saga never change.
 void require_same_saga(HeapTuple before, HeapTuple after, TupleDesc descriptor) {
     for (int i = 0; i < descriptor->natts; ++i) {
         const FormData_pg_attribute &column = *TupleDescAttr(descriptor, i);

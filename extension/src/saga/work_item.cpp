@@ -40,7 +40,8 @@ std::optional<Work> find_due(const Saga &saga, const DueItem &item) {
     return work && work->due_at <= saga.now ? work : std::nullopt;
 }
 
-/// What a worker can do for this saga at once, as a first attempt: the next item of its run-ahead.
+/// The item that a worker can run for this saga at once, as a first attempt: the next one of its
+/// run-ahead.
 std::optional<DueItem> find_next(const Saga &saga) {
     if (saga.is_suspended() || core::is_at_rest(saga.status()))
         return std::nullopt;
@@ -77,7 +78,7 @@ StepCall make_call(Saga &saga, const Step &step, const Work &attempt) {
             .claimed_at = doubt ? std::optional(doubt->claimed_at) : std::nullopt};
 }
 
-/// What a verify function has returned: an outcome, or an object that has the step's output too.
+/// The result of a verify function: an outcome, or an object that has the step's output too.
 struct VerifyResult {
     std::string_view outcome; ///< empty: none that is known
     core::Value output;
@@ -110,8 +111,8 @@ VerifyResult read_result(Datum answer) {
     return result;
 }
 
-/// What a handler has returned. If it has signalled its saga, that is read anew: `saga` is another
-/// one then, and nothing may have been decided about the one before.
+/// The result of a handler. If the handler has signalled its saga, the saga is read again: then
+/// `saga` is another object, and nothing may have been decided about the earlier one.
 Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKind kind,
            const Work &attempt, bool *isnull) {
     const Datum argument = step_call_datum(make_call(*saga, step, attempt));
@@ -127,13 +128,13 @@ Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKi
     else if (!*isnull)
         check_payload(result, "output");
     running_handler.end();
-    // One without signal steps has refused the signal, and may not be written yet.
+    // A saga without signal steps has refused the signal, and may not be written yet.
     if (running_handler.has_signalled_its_saga() && saga->definition->has_signals)
         saga = lock_saga(saga->id, saga->now);
     return result;
 }
 
-/// The attempt that running the step now is.
+/// The attempt that running the step now makes.
 Work next_attempt(const Saga &saga, const Work &work, std::string_view worker) {
     Work attempt = work;
     attempt.attempt = work.attempt + 1;
@@ -230,7 +231,7 @@ void run_message(Saga *&saga, const Step &step, const Work &work, std::string_vi
     run_message_step(*saga, step, work, worker);
 }
 
-/// What a worker does for a step that is due; nothing for one that a service claims.
+/// The item that a worker runs for a step that is due; nothing when a service claims the step.
 struct StepRunner {
     StepKind kind;
     void (*run)(Saga *&saga, const Step &step, const Work &work, std::string_view worker);
@@ -264,13 +265,13 @@ void end_claim(Saga &saga, const Step &step, const Work &work) {
     core::lease_expired(saga, step, work, pg::random_fraction(), child);
 }
 
-/// Whether what is due of the step is a call of a user's function.
+/// Whether the step's due work is a call of a user's function.
 bool takes_handler(const Step &step, const Work &work) {
     return work.verifying || (step.kind == StepKind::sql && !work.is_claimed());
 }
 
-/// Does what is due of a step. A handler that signals its saga has it read anew: `saga` is another
-/// one then.
+/// Runs the step's due work. If a handler signals its saga, the saga is read again: then `saga` is
+/// another object.
 ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker, bool calls) {
     heed_ancestors(*saga);
     const std::optional<Work> work = find_due(*saga, item);
@@ -296,8 +297,8 @@ ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker, 
     return outcome;
 }
 
-/// Writes what the next item needs to find written, or everything when none follows. A saga with
-/// signal steps is written whole: its next handler may signal it.
+/// Writes the rows that the next item reads, or everything when none follows. A saga with signal
+/// steps is written whole: its next handler may signal it.
 ItemOutcome settle(Saga &saga, ItemOutcome outcome, RunAhead run_ahead) {
     running_handler.end_reading();
     const std::optional<DueItem> next = find_next(saga);
@@ -350,7 +351,7 @@ ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker, R
 
 namespace {
 
-/// What the error of an attempt means.
+/// The class that the error of an attempt belongs to.
 core::Failure failure_of(const HandlerError &error, const RetryRules &rules, const Saga &saga) {
     core::Failure failure{.failure_class =
                               core::classify(error.sqlstate, rules.retry_on, rules.never_on),
@@ -412,7 +413,7 @@ void fail_child_step(Saga &saga, const DueItem &item, const HandlerError &error)
         }
 }
 
-/// The saga parks, as its notice could not be read. A deadline and a parent's request stand, and
+/// Parks the saga, since its notice could not be read. A deadline and a parent's request stay, and
 /// are tried again.
 ItemOutcome fail_notice(const DueItem &item, const HandlerError &error) {
     Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);

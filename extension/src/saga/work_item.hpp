@@ -1,4 +1,4 @@
-// One due item of work, as workers and run_pending() do it.
+// One due item of work, run by workers and run_pending().
 #pragma once
 #include "core/saga/saga_state.hpp"
 #include "core/saga/work_purpose.hpp"
@@ -23,19 +23,20 @@ struct ItemOutcome {
     /// The budget (handler/process_retry_budget.hpp) that counts this as a first attempt, after the
     /// commit.
     std::optional<uint64> first_attempt{};
-    /// What follows at once: an item of this saga.
+    /// The next item of this saga, if one follows at once.
     bool has_next = false;
-    /// When it was asked for: the saga, which is written as RunAhead says, and which is to be given
-    /// to run_next() or write_saga(). Otherwise it has been written.
+    /// Set when the caller asked to run ahead: the saga, written as RunAhead says, which the caller
+    /// gives to run_next() or write_saga(). Otherwise the saga has been written.
     Saga *saga = nullptr;
     DueItem next{};
 };
 
-/// Locks the item's saga and does what is due: runs a sql step or a verify function, settles a
-/// lease that ran out, handles a deadline. Neither done nor gone: another session holds the saga,
-/// or a service has to do it. Inside with_spi.
+/// Locks the item's saga and runs its due work: a sql step or a verify function, the end of a lease
+/// that ran out, a deadline. Neither done nor gone: another session holds the saga, or a service
+/// has to do it. Inside with_spi.
 ItemOutcome run_item(const DueItem &item, std::string_view worker, RunAhead run_ahead);
-/// As run_item(), for what calls no function of a user: whether it was done. Writes the saga.
+/// As run_item(), for items that call no function of a user: returns whether it was done. Writes
+/// the saga.
 bool run_without_handler(const DueItem &item, std::string_view worker);
 /// As run_item(), for the item that follows.
 ItemOutcome run_next(Saga &saga, const DueItem &item, std::string_view worker, RunAhead run_ahead);

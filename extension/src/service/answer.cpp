@@ -1,4 +1,4 @@
-// What a service answers under its lease: complete_step, complete_steps, fail_step, extend_step.
+// The answers of a service under its lease: complete_step, complete_steps, fail_step, extend_step.
 #include "core/saga/saga.hpp"
 #include "core/saga/saga_answers.hpp"
 #include "core/saga/saga_engine.hpp"
@@ -29,8 +29,8 @@ using core::AnswerOutcome;
 using core::Direction;
 using core::FailureClass;
 
-/// Runs what answers as the owner, which costs less than SECURITY DEFINER, with the tables open
-/// that it reads and then writes.
+/// Runs an answer as the owner, which costs less than SECURITY DEFINER, with the tables open that
+/// it reads and then writes.
 template <class F> auto as_writing_owner(F &&answers) -> decltype(answers()) {
     return pg::as_owner([&] {
         return pg::with_spi([&] {
@@ -53,7 +53,11 @@ Answer begin_answer(const pg::Arguments &arguments) {
     const pg_uuid_t id = arguments.required_uuid(0, "saga_id");
     const std::string_view name = arguments.required_text(1, "step");
     const int64 lease = arguments.required_int8(2, "lease");
+    // The saga's lock comes before everything that the answer is judged by. So an answer, another
+    // claim and the end of the lease follow each other, and the later one sees the lease that the
+    // earlier one left in the row of work.
     Saga &saga = require_saga(id, pg::clock_now());
+    // A parent may have decided that this saga compensates: that counts before the answer does.
     heed_ancestors(saga);
     CRASH_POINT("answer: saga locked");
     const Step *step = saga.definition->find(name);
@@ -66,7 +70,7 @@ std::string_view status_of(const Saga &saga) {
     return core::name_of(saga.status());
 }
 
-/// The step no longer takes an answer under this lease.
+/// Raises the error of a step that no longer takes an answer under this lease.
 [[noreturn]] void refuse(const Answer &a, AnswerOutcome outcome) {
     if (outcome == AnswerOutcome::lease_lost) {
         const std::optional<Work> work = core::find_work(a.saga, a.step.no, a.direction());
@@ -95,7 +99,7 @@ std::string_view status_of(const Saga &saga) {
                                  "an operator look at the saga.")));
 }
 
-/// A failure of what is completed under this lease.
+/// Raises the error of a failure that follows a completion under this lease.
 [[noreturn]] void refuse_failure(const Answer &a) {
     ereport(ERROR, (errcode(pg::sg409),
                     errmsg("step \"%s\" of saga %s was completed under this lease",
@@ -121,7 +125,8 @@ bool is_same(const pg::Param &output, std::optional<Datum> earlier) {
     return DatumGetBool(DirectFunctionCall2(jsonb_eq, output.value, *earlier));
 }
 
-/// The marker of a completion under this lease. There is none while a claim holds it.
+/// The marker of a completion under this lease. There is none while a claim holds it, so a first
+/// completion does not look for one.
 std::optional<pg::TableRow> find_marker(const Answer &a) {
     const std::optional<Work> work = core::find_leased(a.saga, a.step, a.lease);
     if (work && work->is_claimed())
@@ -157,12 +162,13 @@ void note(const Answer &a, std::optional<FailureClass> failed) {
                        a.step.name);
 }
 
-/// Takes a completion where it counts. An outcome that refuses it changes nothing.
+/// Applies a completion if it counts. An outcome that refuses it changes nothing.
 AnswerOutcome take_completion(const Answer &a, const pg::Param &output) {
     std::optional<pg::TableRow> marker = find_marker(a);
     const core::JudgedAnswer judged =
         core::judge_completion(a.saga, a.step, a.lease, describe(marker, output));
     CRASH_POINT("answer: judged");
+    // Kept outside of the transaction, which the refusal of the answer rolls back.
     if (judged.contradicts)
         note(a, std::nullopt);
     if (judged.outcome == AnswerOutcome::accept)
@@ -174,7 +180,7 @@ AnswerOutcome take_completion(const Answer &a, const pg::Param &output) {
     return judged.outcome;
 }
 
-/// A constant of core: outlives SPI.
+/// Returns a constant of core, which outlives SPI.
 std::string_view complete(const pg::Arguments &arguments) {
     const Answer a = begin_answer(arguments);
     const pg::Param output = pg::param_datum(JSONBOID, arguments.datum(3), arguments.is_null(3));
@@ -199,7 +205,7 @@ std::string_view complete(const pg::Arguments &arguments) {
     return status_of(a.saga);
 }
 
-/// After a longer pause the service has forgotten the key that the attempt is repeated under.
+/// SG400 for a pause after which the service has forgotten the idempotency key of the attempt.
 int64 retry_after(Datum interval) {
     const core::Length length = pg::interval_length(interval, "retry_after", false);
     const int64 after_us = core::longest(length), retention_us = dedupe_retention_us();
@@ -281,6 +287,7 @@ const char *sqlstate_of(AnswerOutcome outcome) {
 }
 
 void complete_row(Row &row, TimestampTz now) {
+    // A refusal is a column of the result, not an error: the other rows of the batch are completed.
     if (!row.saga_id || !row.step || !row.lease) {
         row.sqlstate = "SG400";
         return;
@@ -337,7 +344,7 @@ std::span<Row> read_rows(const pg::Arguments &arguments) {
     return {rows, count};
 }
 
-/// Two batches lock the sagas that they share in the same order.
+/// Sorted, so that two batches lock the sagas that they share in the same order.
 Row **in_order_of_sagas(std::span<Row> rows) {
     auto **order = static_cast<Row **>(palloc(sizeof(Row *) * (rows.size() + 1)));
     for (size_t i = 0; i < rows.size(); ++i)

@@ -36,15 +36,15 @@ namespace {
 
 constexpr int32 claim_max = 1000;
 
-// With an empty retry budget one search defers at most so many retries. A call searches at most so
-// often for steps behind them, or behind those that other claimers took.
+// The most retries that one search defers while the retry budget is empty, and the most searches of
+// a call for steps behind these retries, or behind steps that other claimers took.
 constexpr int32 deferred_max = 100;
 constexpr int32 searches_max = 4;
-// Where all that a search inside the queue found was locked, so many more look at another place.
+// The number of searches at another place inside the queue, where a search found only locked steps.
 constexpr int32 inside_max = 2;
-// After a list whose sagas were all locked the next one is longer, up to this.
+// After a list whose sagas were all locked the next one is longer, up to this length.
 constexpr int32 wanted_max = 4096;
-// A call settles so many leases that ran out at most. A worker settles them as well.
+// The most leases that ran out that a call settles. Workers settle them as well.
 constexpr size_t expired_max = 100;
 
 struct Claim {
@@ -62,7 +62,7 @@ struct Claim {
 
 enum class Claimed : uint8_t { yes, no, deferred };
 
-/// What a claim reads and then writes.
+/// The tables that a claim reads and then writes.
 constexpr std::array written_tables{&saga_table, &work_table};
 
 void add_claimed(pg::ResultSet &result, const StepCall &call, int64 lease, TimestampTz until) {
@@ -75,7 +75,7 @@ void add_claimed(pg::ResultSet &result, const StepCall &call, int64 lease, Times
     result.add_row(values, nulls);
 }
 
-/// Whether the step may not be tried again yet; then it is due later.
+/// Whether the retry budget defers the step; then it becomes due later.
 bool is_deferred(const Claim &claim, Saga &saga, const Work &work) {
     if (work.attempt == work.attempt_base) {
         count_first_attempt(claim.budget);
@@ -88,7 +88,7 @@ bool is_deferred(const Claim &claim, Saga &saga, const Work &work) {
     return delay.has_value();
 }
 
-/// Gives the step to the claimer, and returns what it needs to run it.
+/// Gives the step to the claimer, and returns its call.
 void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &work,
                 pg::ResultSet &result) {
     const int64 lease = core::make_lease(work.attempt + 1, work.direction, pg::random_bits());
@@ -113,7 +113,8 @@ void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &wo
     CRASH_POINT("claim: step returned");
 }
 
-/// Whether the limit of its group lets one more run. A search has looked at that for each rank.
+/// Whether the limit of its group lets one more run. A search has checked the limit once for each
+/// rank.
 bool has_room(const Claim &claim, const Candidate &candidate) {
     if (!claim.limits.max_running_per_group || candidate.group.empty())
         return true;
@@ -121,7 +122,7 @@ bool has_room(const Claim &claim, const Candidate &candidate) {
     return count_leased(claim.ring_id, claim.queue, candidate.group, limit) < limit;
 }
 
-/// A due step whose turn an ancestor holds back is not to be found by each claim.
+/// Delays a due step that a suspended ancestor holds back, so that not each claim finds it again.
 void defer_under_ancestors(Saga &saga, const Candidate &candidate) {
     const std::optional<Work> work = core::find_work(saga, candidate.step_no, candidate.direction);
     if (work && saga.ancestry.is_suspended && !work->is_claimed() && work->due_at <= saga.now)
@@ -129,6 +130,8 @@ void defer_under_ancestors(Saga &saga, const Candidate &candidate) {
 }
 
 Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet &result) {
+    // The search read the candidate without a lock, so it is a hint. The rows read under the lock
+    // decide: another session may have claimed, settled or delayed the step since.
     Saga *saga = lock_saga(candidate.saga_id, claim.now, true);
     if (saga == nullptr)
         return Claimed::no;
@@ -149,7 +152,7 @@ Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet 
 /// Runs `body`, which reads the candidate and may claim it. Where steps are guarded, one that
 /// cannot be handed out is settled and passed over; else its error ends the try.
 template <class F> void with_item(const Claim &claim, const Candidate &candidate, F &&body) {
-    // The refusal of a handler's own saga is the caller's, and no fault of the step.
+    // The refusal of a handler's own saga is the caller's error, not the step's.
     if (!claim.is_guarded || running_handler.is_of_step_of(candidate.saga_id))
         return body();
     HandlerError error{};
@@ -170,8 +173,8 @@ template <class F> void with_item(const Claim &claim, const Candidate &candidate
                            claim.worker, error);
 }
 
-/// What became of the candidates of one search. Another session had locked what was neither claimed
-/// nor deferred.
+/// The outcome of one search's candidates. Another session had locked those that were neither
+/// claimed nor deferred.
 struct Tried {
     int32 claimed;
     int32 deferred;
@@ -215,8 +218,8 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
     return tried;
 }
 
-/// Settles leases that ran out: what they held is due later, for another queue, or compensated.
-/// Whether there were any.
+/// Settles leases that ran out: their steps are due later, for another queue, or compensated.
+/// Returns whether there were any.
 bool settle_expired(const Claim &claim, const ClaimSearch &search) {
     bool is_any = false;
     for (const Candidate &c : find_expired(search, expired_max)) {
@@ -234,7 +237,7 @@ bool settle_expired(const Claim &claim, const ClaimSearch &search) {
     return is_any;
 }
 
-/// Returns how many it claimed, at most `wanted`.
+/// Returns the number of claimed steps, at most `wanted`.
 int32 claim_due(const Claim &claim, ClaimSearch search, int32 wanted, pg::ResultSet &result) {
     search.wanted = wanted;
     int32 claimed = 0, inside = 0;
@@ -256,13 +259,14 @@ int32 claim_due(const Claim &claim, ClaimSearch search, int32 wanted, pg::Result
     return claimed;
 }
 
-/// Returns how many it claimed.
+/// Returns the number of claimed steps.
 int32 settle_and_claim(const Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
-    // Under limits they hold slots. Otherwise it is enough to look when there is time, and now and
-    // then when there is not.
+    // Expired leases take up room under limits, so they are settled first there. Otherwise it is
+    // enough to settle them when there is time, and from time to time when there is not.
     const bool has_settled = claim.limits.has_any() || is_time_to_settle(search);
     if (has_settled)
         settle_expired(claim, search);
+    // After the expired leases were settled, since each of them made room.
     const QueueRoom room =
         room_of(claim.ring_id, claim.queue, claim.limits, claim.max_steps, claim.now);
     int32 claimed = claim_due(claim, search, room.steps, result);
@@ -271,8 +275,8 @@ int32 settle_and_claim(const Claim &claim, const ClaimSearch &search, pg::Result
     return claimed;
 }
 
-/// The same, though steps cannot be handed out. A subtransaction for each of them costs much, so at
-/// first all share one.
+/// As settle_and_claim(), also where some steps cannot be handed out. A subtransaction for each
+/// step is expensive, so the first try shares one.
 int32 claim_what_can_be(Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
     int32 claimed = 0;
     const auto try_once = [&] {
@@ -291,6 +295,8 @@ int32 claim_what_can_be(Claim &claim, const ClaimSearch &search, pg::ResultSet &
 void claim_steps(Claim &claim, pg::ResultSet &result) {
     Ring ring = current_ring();
     claim.ring_id = ring.ring_id;
+    // The queue's lock comes before counting: under limits it is held to the commit, so the next
+    // claimer counts the steps that this one claims, and no two fill the same room.
     const std::optional<QueueLimits> limits = enter_queue(ring.ring_id, claim.queue);
     if (!limits)
         return;

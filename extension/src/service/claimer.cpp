@@ -28,8 +28,8 @@ constinit pg::Select<NodeColumn> find_node{
               "  FROM stacksaga.node n JOIN stacksaga.ring r ON r.ring_id = n.ring_id"
               " WHERE n.node = $1"};
 
-/// Whether a session may warn of a claimer and a ring again; for a pair that shares its place of
-/// the memory with another the warning may come sooner.
+/// Whether a session may warn of a claimer and a ring again. For a pair that shares its place in
+/// the memory with another pair the warning may come sooner.
 bool is_time_to_warn(int32 ring_id, std::string_view name) {
     using Instant = std::optional<TimestampTz>;
     static constinit core::SessionCache<Instant, 16> warnings{};
@@ -63,7 +63,7 @@ void warn_that_it_holds_nothing(const Ring &ring, std::string_view name,
 }
 
 /// Whether there is a row of `key` in the table of nodes, looked up without a statement. True also
-/// when that cannot be.
+/// when the table cannot be read that way.
 bool may_have_node(std::span<const pg::KeyColumn> key) {
     bool is_found = false;
     const bool is_read =

@@ -1,4 +1,4 @@
-// What became of a saga: saga_result and await_saga.
+// The outcome of a saga: saga_result and await_saga.
 #include "core/ring/token.hpp"
 #include "core/saga/saga_state.hpp"
 #include "core/time/length.hpp"
@@ -32,7 +32,7 @@ constinit pg::Statement select_result{
     "       s.finished_at"
     "  FROM stacksaga.saga s"
     " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
-// Of a saga that was removed its key is kept, and with it how it ended.
+// A removed saga whose key is kept: the row says how the saga ended.
 constinit pg::Statement select_removed{
     "SELECT status, NULL::jsonb, NULL::text, NULL::text, finished_at FROM stacksaga.removed_saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"

@@ -1,12 +1,12 @@
 // wait_for_steps: a service waits until a queue may have something for it.
 //
-// While it waits it has committed, so it holds no snapshot and no lock but the shared one that says
-// for which queue it waits, and vacuum goes on. It looks once before it waits, and after each wake
-// and each instant at which a step falls due.
+// While it waits it has committed, so it holds no snapshot, and no lock but the shared one by which
+// commits find the waiters of a queue. So vacuum goes on. It looks once before it waits, and after
+// each wake and each instant at which a step falls due.
 //
-// Who sees more steps than those before it have left the line for takes them for itself, and wakes
-// the next one where its claim leaves some. Who sees others' steps watches until they are claimed,
-// and takes those that nobody has claimed after a moment.
+// A session that sees more steps than the sessions before it have left the line for claims them
+// itself, and wakes the next one where its claim leaves some. A session that sees only steps of
+// others watches until they are claimed, and takes those that nobody has claimed after a moment.
 #include "pg/client.hpp"
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
@@ -27,9 +27,9 @@ namespace {
 constexpr int64 wait_max_us = 60 * USECS_PER_SEC;
 constexpr long check_client_ms = 1000; ///< how often it looks whether its client is still there
 
-// What is due may not be claimable for this session: another claimer has locked it, or it is a
-// retry in slots of another node. Calls that find something due at once, one after the other,
-// return later and later, so that a service which claims nothing of it does not turn in circles.
+// The session may be unable to claim a due step: another claimer has locked it, or it is a retry in
+// slots of another node. Calls that find something due at once, one after the other, return later
+// and later, so that a service which claims nothing of it does not loop at full speed.
 constexpr int64 pause_max_us = 100 * 1000;
 constexpr int64 pause_forgotten_us = USECS_PER_SEC;
 struct Pause {
@@ -46,7 +46,7 @@ void begin_anew() {
 }
 
 /// When the first in line looks again: at steps that another transaction is changing, for it may
-/// roll back, for leases that a look has not come to, and for steps that a look from a remembered
+/// roll back, for leases that a look has not reached, and for steps that a look from a remembered
 /// instant (probe.hpp) may have missed.
 constexpr int64 look_again_us = USECS_PER_SEC;
 
@@ -56,7 +56,7 @@ Claimable look(int32 ring_id, std::string_view queue, size_t enough) {
     return found;
 }
 
-/// Whether somebody woke this session.
+/// Whether another session woke this one.
 bool sleep(int64 microseconds) {
     // Rounded up: before its time nothing is due.
     for (long left_ms = static_cast<long>((microseconds + 999) / 1000);;) {
@@ -72,8 +72,8 @@ bool sleep(int64 microseconds) {
     }
 }
 
-/// How long nothing will be due unless somebody wakes this session. `woken_at`: when it was woken
-/// last, or came. `has_watched`: those before it may not have looked since.
+/// How long nothing will be due unless another session wakes this one. `woken_at`: when it was
+/// woken last, or began to wait. `has_watched`: those before it may not have looked since.
 int64 rest(const Claimable &found, TimestampTz woken_at, bool has_watched) {
     const int64 until_due = found.next == DT_NOEND ? wait_max_us : found.next - pg::clock_now();
     const bool is_unsure =

@@ -38,7 +38,7 @@ void log_crash(const RecordedStep &step, std::string_view worker, const char *de
                   errdetail("%s", detail)));
 }
 
-/// A step that ran ahead has no work yet, unless its saga has gone on without it since.
+/// A step that ran ahead has no row of work yet, unless its saga has been changed without it since.
 void charge_ahead(Saga &saga, const RecordedStep &step, std::string_view worker) {
     const Step &definition = saga.definition->step(step.step_no);
     if (step.attempt > 0 || !core::died_ahead(saga, definition, step.direction, worker))
@@ -56,8 +56,8 @@ bool charge_step(const CrashRecord &record, std::string_view worker) {
     const std::optional<Work> work = core::find_work(*saga, step.step_no, step.direction);
     if (!work)
         charge_ahead(*saga, step, worker);
-    // Of two that find the record, the successor and who takes over its slots, the second finds the
-    // attempt, or the question of verify, counted.
+    // The worker's successor and the node that takes over its slots may both find the record. The
+    // second one finds the attempt, or the question of verify, counted.
     if (!work || work->attempt != step.attempt || work->verifying != step.is_verify ||
         (step.is_verify && work->verify_attempts != step.verify_attempts) || work->is_claimed())
         return true;

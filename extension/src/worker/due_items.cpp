@@ -1,4 +1,4 @@
-// The items of a worker's turn: which one is next, and what becomes of it.
+// The items of a worker's turn: their order, and how each one ends.
 #include "src/worker/due_items.hpp"
 
 #include "core/queue/claim_order.hpp"
@@ -21,7 +21,7 @@ namespace stacksaga {
 
 namespace {
 
-// Whose budget the retry of a saga's step is asked of.
+// The definition whose budget decides on the retry of a saga's step.
 constinit pg::Statement definition_of_saga{
     "SELECT definition_id FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
@@ -35,6 +35,8 @@ void lock_slots_of(const NodeIdentity &node, std::span<FoundItem> items) {
     std::sort(slots, slots + items.size());
     auto distinct = static_cast<size_t>(std::unique(slots, slots + items.size()) - slots);
     auto *slot_owned = static_cast<bool *>(palloc0(sizeof(bool) * distinct));
+    // The fence: a node that takes a slot over waits for the transactions that hold its lock. The
+    // owner is read after the lock, so it stays the owner until this transaction ends.
     CRASH_POINT("worker: before the slots");
     lock_slots(node, {slots, distinct}, {slot_owned, distinct});
     CRASH_POINT("worker: slots locked");
@@ -44,7 +46,7 @@ void lock_slots_of(const NodeIdentity &node, std::span<FoundItem> items) {
 
 } // namespace
 
-/// Moves the items that the batch may come to between `first` and `end`.
+/// Moves the items that the batch may run between `first` and `end`.
 void DueItems::plan() {
     core::LowerRankTurn turn = lower_ranks;
     for (int32 i = first; i < end; ++i) {
@@ -72,12 +74,16 @@ void DueItems::open(int32 room, bool is_guarded) {
     counts = {};
     saga = nullptr;
     ahead = 0;
+    // A try that was rolled back has moved items: this one begins with the order of the last
+    // commit.
     if (has_ranks())
         std::copy(saved.begin() + first, saved.end(), found.begin() + first);
     if (has_ranks() && !keeps_first)
         plan();
     for (pg::Table *table : saga_tables)
         static_cast<void>(table->keep_open(pg::KeptIndexes::all));
+    // Slots before sagas, and once for the batch: run() locks the saga of each item later and reads
+    // it again. An item whose slot this worker has lost is skipped by has_next().
     lock_slots_of(state.search.node(), from(first, end));
 }
 
@@ -131,7 +137,7 @@ void DueItems::note(const ItemOutcome &kept) {
         first_attempts[first_attempt_count++] = *kept.first_attempt;
 }
 
-/// How long its definition's budget defers a retry.
+/// How long the definition's budget defers a retry.
 int64 DueItems::ask_budget(const DueItem &retry) {
     const int64 token = core::token_of_uuid(retry.saga_id.data).value();
     pg::Rows rows = definition_of_saga.run(pg::param(retry.saga_id), pg::param(token));
@@ -142,8 +148,8 @@ int64 DueItems::ask_budget(const DueItem &retry) {
     return defer_retry(budget_of_definition(rows.int4(0, 0)), *fraction).value_or(0);
 }
 
-/// Whether the item is a retry that finds the budget empty. It is asked once, however often the
-/// item is run again.
+/// Whether the item is a retry that finds the budget empty. The budget is asked once, however often
+/// the item is run again.
 bool DueItems::is_found_deferred() {
     FoundItem &retry = at(next);
     if (!retry.is_retry)
@@ -161,10 +167,12 @@ void DueItems::run() {
         is_deferred = postpone_retry(item, *at(next).deferral);
         return;
     }
+    // Recorded before the handler runs: if it ends this process, the next one charges this attempt.
     if (item.purpose == core::WorkPurpose::step)
         record_step({item.saga_id, item.step_no, item.direction, item.attempt});
     CRASH_POINT("worker: step recorded");
-    // A subtransaction that is undone leaves the saga as it should not be.
+    // If the subtransaction is undone, the saga in memory is ahead of its rows: run() must not use
+    // it again.
     Saga *current = std::exchange(saga, nullptr);
     outcome = current != nullptr ? run_next(*current, item, state.name, may_run_ahead())
                                  : run_item(item, state.name, may_run_ahead());
@@ -251,7 +259,8 @@ void DueItems::commit() {
     keeps_first = state.pace.next_alone && next < size();
     if (ahead > 0) {
         put_back(at(next), item, pg::clock_now());
-        // Another batch goes on with it, behind the other sagas. One that met a lock is the next.
+        // Another batch continues it, after the other sagas. An item that found a lock is the next
+        // one.
         if (!keeps_first)
             std::rotate(found.begin() + next, found.begin() + next + 1, found.end());
     }
@@ -268,6 +277,7 @@ void DueItems::commit() {
     total.deferred += counts.deferred;
     total.steps += counts.steps;
     total.skipped = total.skipped || counts.skipped;
+    // Only now: attempts that were rolled back must not fill the retry budget.
     for (int32 i = 0; i < first_attempt_count; ++i)
         count_first_attempt(first_attempts[i]);
 }

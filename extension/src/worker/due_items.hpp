@@ -8,22 +8,22 @@
 
 namespace stacksaga {
 
-/// What a worker remembers between turns.
+/// A worker's memory between turns.
 struct TurnState {
     ItemSearch search{{}};
     std::string_view name{}; ///< the caller's, for this turn
     BatchPace pace{};
     core::LowerRankTurn lower_ranks{};
 };
-/// Items of a turn, for run_batch(): each batch takes those that the one before left.
+/// Items of a turn, for run_batch(): each batch takes the items that the one before left.
 ///
-/// The steps of a saga that follow each other at once run one behind the other. Each is an item of
-/// its own: the place in the list stays, and `ahead` counts. Where others come between them, what
-/// follows waits in its place until it is next again.
+/// The steps of a saga that follow each other at once run one after the other. Each is an item of
+/// its own: the place in the list stays, and `ahead` counts. Where others come between them, the
+/// next one waits in its place until its turn.
 ///
-/// A list of several ranks is put in order as it is worked off (core/work/item_order.hpp): which
-/// item is next depends on how many steps ran before. The slots of a batch are locked before it
-/// begins, so those that it may come to go to the front first. Each try begins with the same list.
+/// A list of several ranks is ordered while it is worked off (core/work/item_order.hpp): which item
+/// is next depends on how many steps ran before. The slots of a batch are locked before it begins,
+/// so the items that it may run go to the front first. Each try begins with the same list.
 struct DueItems {
     static constexpr bool can_postpone = true;
     static constexpr bool goes_on_after_failure = true;

@@ -10,7 +10,8 @@ namespace stacksaga {
 
 namespace {
 
-// A process starts within milliseconds; a server that is too busy for it is not waited for.
+// A process starts within milliseconds; the caller does not wait for a server that is too busy for
+// it.
 constexpr int64 patience_us = 10 * USECS_PER_SEC;
 constexpr long look_interval_ms = 100;
 
@@ -36,7 +37,7 @@ void check_server() {
                      "lower stacksaga.workers.")));
 }
 
-/// Waits until the worker holds its number, or has ended, or patience has.
+/// Waits until the worker holds its number, or has ended, or the time is up.
 void await_start(int32 number, BackgroundWorkerHandle *handle, int64 deadline) {
     pid_t pid;
     while (!is_worker_running(MyDatabaseId, number) && pg::steady_now() < deadline &&

@@ -1,6 +1,7 @@
 // The launcher is one process of a server that preloads the module. It is connected to no database,
-// so it holds up no DROP DATABASE. It starts workers, checks every second that they run, and
-// restarts those that have ended: at once at first, and ever later when they keep ending.
+// so it blocks no DROP DATABASE. It starts workers, checks every second that they run, and restarts
+// those that have ended: at once at first, and after longer and longer pauses when they keep
+// ending.
 #include "src/worker/launcher.hpp"
 
 #include "pg/clock.hpp"
@@ -22,7 +23,7 @@ constexpr int restart_seconds = 1;
 constexpr long check_interval_ms = 1000;
 constexpr int64 first_pause_us = USECS_PER_SEC;
 constexpr int64 longest_pause_us = 60 * USECS_PER_SEC;
-// A worker that cannot run ends sooner.
+// A worker that cannot run ends sooner than this.
 constexpr int64 good_life_us = USECS_PER_SEC / 2;
 
 /// One worker of a listed database. Instants are of the steady clock.
@@ -62,8 +63,8 @@ Listed *find(const List &list, const char *name) {
     return nullptr;
 }
 
-/// Reads stacksaga.databases anew. What is known of databases that stay is kept; the workers of
-/// others end by themselves when they read their settings.
+/// Reads stacksaga.databases again. Databases that stay keep their state; the workers of others end
+/// by themselves when they read their settings.
 void read_list() {
     size_t names = 0;
     if (!pg::for_each_database([&](const char *) { ++names; })) {
@@ -157,7 +158,7 @@ bool start(Listed &item, int32 number, int64 now) {
 void serve(Listed &item) {
     const Oid database = item.found;
     if (database != item.database) {
-        // Another database of that name, or none: its workers have ended with it.
+        // Another database of that name, or none: the workers have ended with the earlier one.
         item.database = database;
         for (Child &child : item.children)
             child = Child{};

@@ -22,10 +22,10 @@ namespace {
 constexpr int64 sagas_per_step = 500;
 constexpr int64 keys_per_step = 1000;
 constexpr int lock_timeout_ms = 100;
-// Work comes first: of a worker's time at most a fifth.
+// Due work comes first: maintenance takes at most a fifth of a worker's time.
 constexpr int64 rest_per_work = 4;
 constexpr int64 shortest_rest_us = USECS_PER_SEC / 20;
-// So often it forgets what it has skipped: slots get other owners, and locks are released.
+// How often it forgets the rows that it skipped: slots get other owners, and locks are released.
 constexpr int64 memory_us = 3600 * USECS_PER_SEC;
 
 constinit pg::Statement find_slots{
@@ -46,8 +46,8 @@ State &fresh_memory(const NodeIdentity &node, int64 now) {
     return state;
 }
 
-/// The slots of the node, in an order that begins anywhere: a backlog in some of them does not keep
-/// the others waiting.
+/// The slots of the node, beginning at a random one: a backlog in some of them does not delay the
+/// others.
 std::span<const int32> slots_of(const NodeIdentity &node) {
     pg::Rows rows = find_slots.run(pg::param(node.ring_id), pg::param(node.incarnation));
     const auto count = static_cast<size_t>(rows.count());
@@ -59,8 +59,8 @@ std::span<const int32> slots_of(const NodeIdentity &node) {
     return {slots, count};
 }
 
-/// Runs `step`, which returns how many rows it removed, in a transaction. Whether there may be
-/// more.
+/// Runs `step`, which returns how many rows it removed, in a transaction. Returns whether there may
+/// be more.
 template <class F> bool remove(int64 limit, F &&step) {
     int64 removed = 0;
     pg::in_transaction([&] {

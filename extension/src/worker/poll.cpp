@@ -2,7 +2,7 @@
 //
 // A worker finds due work without a lock, as a hint. It then locks the slots of a batch, reads
 // their owner again (fence.hpp), and reads every item again under its saga's lock.
-// handler/batch.hpp says what happens to items that fail or meet a lock.
+// handler/batch.hpp says how items that fail or wait for a lock are handled.
 #include "src/worker/poll.hpp"
 
 #include "pg/clock.hpp"
@@ -18,11 +18,11 @@ namespace stacksaga {
 
 namespace {
 
-// So long batches follow each other before messages are delivered.
+// How long batches of sagas follow each other before messages are delivered.
 constexpr int64 turn_time_max_us = 250 * 1000;
 
 constinit NodeMemory<TurnState> memories{};
-// Errors of delivery that belong to no subscription: sagas run meanwhile.
+// For errors of delivery that belong to no subscription: sagas run meanwhile.
 constinit LoopGuard delivery_guard{};
 
 TurnState &state_of(const NodeIdentity &node) {
@@ -39,7 +39,7 @@ template <class F> void in_transaction(F &&body) {
     });
 }
 
-/// Runs batch after batch until a turn's time is over. Whether it ran all items.
+/// Runs batches until the time of a turn is over. Returns whether it ran all items.
 bool run_items(TurnState &state, DueItems &items, MemoryContext memory) {
     const int64 end = pg::steady_now() + turn_time_max_us;
     for (bool is_first = true; !items.is_over() && (is_first || pg::steady_now() < end);
@@ -93,7 +93,7 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
     outcome.more = outcome.more || total.done > 0 || total.failures > 0 || total.deferred > 0 ||
                    (state.search.expects_locks() && !looks_for_locks);
     state.search.settle(now, found.is_whole && are_run && !total.skipped);
-    // A handler's session locks would stay: this session never ends.
+    // Session locks that a handler left would stay, since this session never ends.
     LockReleaseSession(USER_LOCKMETHOD);
     return outcome;
 }

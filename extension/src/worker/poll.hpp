@@ -13,9 +13,9 @@ struct TurnOutcome {
 };
 
 /// One batch of due work in the slots that `node` owns, and of each subscription with a handler.
-/// Called outside of a transaction: opens and commits its own. `memory` outlives them and is the
-/// caller's to reset afterwards. An error that is not a handler's comes out, with its transaction
-/// still to be aborted.
+/// Called outside of a transaction: opens and commits its own. The caller resets `memory`, which
+/// outlives the transactions, afterwards. An error that is not a handler's leaves its transaction
+/// for the caller to abort.
 TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory);
 
 } // namespace stacksaga

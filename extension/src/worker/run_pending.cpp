@@ -29,17 +29,18 @@ namespace stacksaga {
 namespace {
 
 constexpr int32 items_max = 1000000;
-// A search lists some items more than are wanted, since other sessions may hold the first ones, and
-// as many as it may when they hold all of these.
+// A search lists more items than are wanted, since other sessions may hold the first ones, and as
+// many as the limit allows when they hold all of these.
 constexpr int32 probe_spare = 15;
 constexpr int32 probe_max = 256;
 
-// Of the calls of this session.
+// Shared by the calls of this session.
 constinit core::LowerRankTurn lower_ranks{};
 constinit bool has_begun = false;
 constinit core::SearchStart search_start{};
 
-/// Where a search begins: further from the oldest items the more sessions were met there.
+/// Where a search begins: the more sessions it contends with at the oldest items, the further from
+/// them.
 enum class Place : uint8_t {
     in_some_slots, ///< at their oldest items
     behind_oldest, ///< of all slots; at them, if nobody was met
@@ -61,16 +62,16 @@ void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
                       errhint("worker_ensure() starts workers where none run.")));
 }
 
-/// What became of items.
+/// The outcome of the items that a call ran.
 struct Ran {
     int64 done = 0;
     int32 held = 0; ///< by other sessions
 };
 
-/// Runs the first of these items, and behind it the steps of its saga that follow at once, together
+/// Runs the first of these items, and after it the steps of its saga that follow at once, together
 /// no more than `room`. Each is in a subtransaction of its own and is written before it runs, so
-/// that it fails alone. What follows when others are to come between them is put in the place of
-/// the first; otherwise that is done.
+/// that it fails alone. When others must come between, the step that follows is put in the place of
+/// the first; otherwise that item is done.
 Ran run_saga(std::span<FoundItem> &waiting, int64 room, LeftItems &left) {
     constexpr std::string_view worker = "run_pending";
     FoundItem &found = waiting[0];
@@ -122,7 +123,7 @@ Ran run_saga(std::span<FoundItem> &waiting, int64 room, LeftItems &left) {
     }
 }
 
-/// Runs items until none goes next, together no more than `room`.
+/// Runs items until none is next, together no more than `room`.
 Ran run_found(std::span<FoundItem> found, int64 room, LeftItems &left) {
     Ran ran;
     while (ran.done < room) {
@@ -134,7 +135,7 @@ Ran run_found(std::span<FoundItem> found, int64 room, LeftItems &left) {
             found = found.subspan(1);
             continue;
         }
-        // What a step leaves in memory goes with it, not with the call.
+        // Memory that a step leaves behind is released with the step, not with the call.
         const Ran of_saga = pg::with_spi([&] { return run_saga(found, room - ran.done, left); });
         ran.done += of_saga.done;
         ran.held += of_saga.held;
@@ -142,8 +143,7 @@ Ran run_found(std::span<FoundItem> found, int64 room, LeftItems &left) {
     return ran;
 }
 
-/// The items without the first ones: so many of those that have the rank of the first, as long as
-/// as many as are wanted remain of these.
+/// Drops the first `passed` items of the leading rank, but keeps at least `wanted`.
 std::span<FoundItem> pass_over(std::span<FoundItem> found, int32 passed, int64 wanted) {
     const auto other = std::find_if(found.begin(), found.end(), [&](const FoundItem &i) {
         return i.place.is_reserve || i.place.rank != found.front().place.rank;
@@ -157,7 +157,7 @@ struct Searched {
     bool is_all; ///< nothing else was due
 };
 
-/// Searches from this place, and runs what it finds, no more than are wanted.
+/// Searches from this place, and runs the items that it finds, no more than are wanted.
 Searched search_from(Place place, const Ring &ring, int64 wanted, std::span<FoundItem> room,
                      LeftItems &left) {
     const bool is_of_all = place != Place::in_some_slots;
@@ -179,7 +179,7 @@ Searched search_from(Place place, const Ring &ring, int64 wanted, std::span<Foun
 int64 run_pending(int32 limit) {
     Ring ring = current_ring();
     tick_soon(); // before this transaction has an id, or at its end
-    // Sessions whose calls are short give lower ranks their part as well.
+    // Sessions whose calls are short must also give lower ranks their part.
     if (limit < core::steps_per_turn && !has_begun)
         lower_ranks = core::LowerRankTurn(pg::random_fraction());
     has_begun = true;
@@ -203,7 +203,7 @@ int64 run_pending(int32 limit) {
             place = place == Place::in_some_slots ? Place::behind_oldest : Place::at_oldest;
             continue;
         }
-        // Nothing is due, or other sessions hold what is.
+        // Nothing is due, or other sessions hold all that is.
         const auto few = static_cast<int32>(std::min<int64>(wanted, probe_max));
         const int64 fired = fire_due_schedules(ring.ring_id, few).settled;
         if (fired == 0)

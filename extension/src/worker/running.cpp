@@ -1,4 +1,5 @@
-// What the workers of this database are running, as their crash records say: for doctor().
+// The handlers that the workers of this database are running, from their crash records: for
+// doctor().
 #include "pg/statement/function.hpp"
 #include "pg/statement/result.hpp"
 #include "src/common/wake.hpp"

@@ -10,7 +10,7 @@ extern PGDLLEXPORT void stacksaga_saga_counter_main(Datum main_arg);
 
 namespace stacksaga {
 
-/// Of two that start at once the second one ends at once.
+/// When two start at once, the second one ends at once.
 void ensure_sagas_are_counted() {
     if (!is_tally_due())
         return;

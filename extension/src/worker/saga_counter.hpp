@@ -1,5 +1,5 @@
-// Counting sagas by status where that is due, in a process of its own: reading a table of ten
-// million takes seconds, in which a worker has other things to do.
+// Counts sagas by status where that is due, in a process of its own: reading a table of ten million
+// takes seconds, and a worker must not spend them.
 #pragma once
 #include "pg/pg.hpp"
 

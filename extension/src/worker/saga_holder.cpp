@@ -18,7 +18,8 @@ STACKSAGA_FUNCTION(holder_of_saga) {
     });
     if (!TransactionIdIsValid(holder))
         PG_RETURN_NULL();
-    // The caller's snapshot is from before: a transaction that runs still is not before its xmin.
+    // The caller's snapshot was taken earlier, so a transaction that still runs is not before its
+    // xmin.
     if (TransactionIdFollowsOrEquals(holder, TransactionXmin))
         holder = SubTransGetTopmostTransaction(holder);
     PG_RETURN_TRANSACTIONID(holder);

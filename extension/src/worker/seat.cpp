@@ -42,7 +42,7 @@ pg::Coordination coordination() {
 }
 
 /// Removes the node, which does not return under this name, so that its slots are assigned again at
-/// once. (A worker that the supervisor restarts has the name, and takes over the slots.) If this
+/// once. (A worker that its supervisor restarts keeps the name, and takes over the slots.) If this
 /// fails, the node expires by its missing heartbeats.
 void give_up_node(Worker &worker, Seat &seat) {
     if (!seat.is_registered)
@@ -63,7 +63,7 @@ Seat *find_seat(const Worker &worker, int32 ring_id) {
     return found == worker.all_seats().end() ? nullptr : &*found;
 }
 
-/// Says once that new work has no ring.
+/// Warns once that new work has no ring.
 void note_own_ring(Worker &worker, bool is_there) {
     if (!is_there && !worker.lacks_own_ring && worker.order.number == 1)
         ereport(LOG, (errmsg("database \"%s\" has no ring with region \"%s\" and cluster \"%s\"",
@@ -73,7 +73,7 @@ void note_own_ring(Worker &worker, bool is_there) {
     worker.lacks_own_ring = !is_there;
 }
 
-/// The seats of the rings that are to be served, those that the worker has as they are.
+/// Makes a seat for each ring that is to be served; the worker keeps the ones that it has.
 std::span<Seat> list_seats(Worker &worker) {
     std::span<Seat> seats{};
     pg::with_spi([&] {
@@ -102,7 +102,7 @@ std::span<Seat> list_seats(Worker &worker) {
 }
 
 /// The name of a worker's node: short in the default ring. A node belongs to one ring for ever, so
-/// that in another ring it needs another name.
+/// in another ring it needs another name.
 const char *node_name(const Seat &seat, int32 number) {
     const char *name = psprintf("worker-%d", number);
     if (strcmp(NameStr(seat.region), "default") == 0 &&
@@ -156,7 +156,7 @@ int64 beat_interval(const Seat &seat) {
     return std::min(settings.heartbeat_interval, settings.window_length / beats_per_window);
 }
 
-/// The attempt is one of the worker, whichever ring it was in.
+/// Charges the attempt, which the worker ran in one of its rings.
 bool charge(const CrashRecord &record, int32 number) {
     bool is_charged = false;
     pg::in_transaction([&] {
@@ -167,8 +167,8 @@ bool charge(const CrashRecord &record, int32 number) {
     return is_charged;
 }
 
-/// Slots were taken over, maybe from a worker that a handler has ended and that is not back yet:
-/// what it ran must not run here as if nothing had happened. It finds its crash charged.
+/// Slots were taken over, perhaps from a worker that a handler has ended and that has not restarted
+/// yet: its attempt must not run here uncounted. That worker finds its crash charged.
 void charge_others(const Worker &worker) {
     CrashRecord record{};
     for (int32 number = 1; number <= workers_max; ++number)
@@ -177,7 +177,8 @@ void charge_others(const Worker &worker) {
             charge(record, number);
 }
 
-/// A heartbeat, and the slots that it brings. Each transaction takes as many as one may.
+/// Sends a heartbeat, and takes over the slots that it grants. Each transaction takes as many as
+/// one may.
 void beat_and_settle(Worker &worker, Seat &seat) {
     const int64 now = pg::steady_now();
     const auto elapsed = static_cast<double>(std::max<int64>(1, now - seat.last_beat_at));
@@ -323,7 +324,8 @@ void work_in(Worker &worker, Seat &seat) {
 void maintain_if_due(Seat &seat) {
     if (!seat.is_registered || pg::steady_now() < seat.maintain_at)
         return;
-    // The next instant first, so that maintenance that fails each time does not displace turns.
+    // Schedules the next instant first, so that maintenance that always fails does not displace
+    // turns.
     seat.maintain_at = pg::steady_now() + maintenance_interval_us;
     pgstat_report_activity(STATE_RUNNING, "stacksaga: maintenance");
     seat.maintain_at = run_maintenance(seat.node);

@@ -1,7 +1,7 @@
-// A worker's seats: one for each ring that it serves, with the node that it is there.
+// A worker's seats: one for each ring that it serves, with its node in that ring.
 //
-// The loop (worker.cpp) gives each seat its turn. What is due in a seat: registering, a heartbeat
-// with the slots that it brings, schedules, a turn of due work, maintenance.
+// The loop (worker.cpp) gives each seat its turn. A seat's due actions are registering, a heartbeat
+// with the slots that it grants, schedules, a turn of due work, and maintenance.
 #pragma once
 #include "src/common/loop_guard.hpp"
 #include "src/ring/node.hpp"
@@ -19,7 +19,7 @@ struct WorkerStats {
     bool has_news = false;
 };
 
-/// What this process knows of one ring that it serves.
+/// The state of this process in one ring that it serves.
 struct Seat {
     int32 ring_id;
     NameData region;
@@ -36,7 +36,7 @@ struct Seat {
 };
 static_assert(std::is_trivially_destructible_v<Seat>);
 
-/// What this process knows. Instants are of the steady clock.
+/// The state of this process. Instants are of the steady clock.
 struct Worker {
     WorkerOrder order{};
     MemoryContext memory = nullptr;
@@ -70,12 +70,12 @@ void read_rings(Worker &worker);
 void give_up_nodes(Worker &worker);
 /// Charges the crash of the last process of the worker's number, if it left a record.
 void charge_predecessor(const Worker &worker);
-/// Does what is due in one ring: registers, beats, fires schedules, takes a turn, which ends by
-/// releasing every lock of the session.
+/// Runs the due actions of one ring: registers, sends a heartbeat, fires schedules, takes a turn,
+/// which ends by releasing every lock of the session.
 void work_in(Worker &worker, Seat &seat);
-/// Retention and the like, when they are due.
+/// Runs retention and other maintenance when it is due.
 void maintain_if_due(Seat &seat);
-/// When something is due next, on the steady clock.
+/// The instant of the next due action, on the steady clock.
 int64 due_at(const Worker &worker, const Seat &seat, int64 now);
 
 } // namespace stacksaga

@@ -15,7 +15,8 @@ namespace {
 // Workers note every second that they run.
 constexpr int64 shortest_stall_us = 3 * USECS_PER_SEC;
 
-// It noted in this transaction that it runs: others are not about items, and hold no slots.
+// It has noted in this transaction that it runs. Other transactions are not about items, and hold
+// no slots.
 constinit pg::Statement is_of_transaction{
     "SELECT FROM pg_catalog.pg_stat_get_activity($1) AS a"
     " WHERE a.backend_type = 'stacksaga worker' AND a.xact_start <= $2",
@@ -42,7 +43,7 @@ bool has_stalled(const CrashRecord &record) {
     return found;
 }
 
-/// A stopped process ends when it goes on. The signal erases its crash record: no handler is
+/// A stopped process ends when it continues. The signal erases its crash record, so no handler is
 /// charged.
 void end_process(int32 number, const CrashRecord &record, int64 stalled_us) {
     ereport(LOG,

@@ -1,5 +1,5 @@
-// Workers whose process does not run in the middle of a transaction: it was stopped, or its machine
-// lets it not run. They keep the slots of their batch, which nobody can take over.
+// Workers whose process does not run in the middle of a transaction, because it was stopped or its
+// machine does not schedule it. They keep the slots of their batch, which no node can take over.
 #pragma once
 #include "pg/pg.hpp"
 

@@ -1,4 +1,4 @@
-// What keeps the extension's tables from being accessed without a statement, for doctor().
+// The reasons why tables of the extension cannot be accessed without a statement, for doctor().
 #include "core/dedupe/idempotency_state.hpp"
 
 #include "pg/statement/function.hpp"
@@ -36,7 +36,7 @@ void add_row(pg::ResultSet &result, const pg::Table &table, const char *index,
                pg::of(BoolGetDatum(description.described == pg::Described::what_is_read)));
 }
 
-/// Each index that cannot be read, and else what keeps the table from being written.
+/// Lists each index that cannot be read, and otherwise the reason why the table cannot be written.
 void report(pg::ResultSet &result, pg::Table &table) {
     const pg::TableDescription &description = table.description();
     const char *obstacle =

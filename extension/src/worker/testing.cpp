@@ -1,5 +1,5 @@
-// What background workers do, callable from SQL for the tests of the fence and of ownership. No
-// script declares these functions; the tests do, as a superuser.
+// Functions of background workers, callable from SQL for the tests of the fence and of ownership.
+// No script declares these functions; the tests do, as a superuser.
 #include "pg/errors.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/result.hpp"
@@ -46,8 +46,8 @@ STACKSAGA_FUNCTION(testing_register_worker) {
                                          PG_GETARG_INT32(2)));
 }
 
-// testing_kill(signal integer) -> integer: sends a signal to this process, as a handler may that
-// has an error of memory.
+// testing_kill(signal integer) -> integer: sends a signal to this process, as a handler with a
+// memory error may.
 STACKSAGA_FUNCTION(testing_kill) {
     PG_RETURN_INT32(kill(MyProcPid, PG_GETARG_INT32(0)));
 }
@@ -58,7 +58,7 @@ STACKSAGA_FUNCTION(testing_exit) {
     exit(0);
 }
 
-// testing_hold_and_quit() -> void: another process tells this one to quit, which looks at its
+// testing_hold_and_quit() -> void: another process asks this one to quit, and this one checks its
 // interrupts only in testing_resume().
 STACKSAGA_FUNCTION(testing_hold_and_quit) {
     (void)fcinfo;
@@ -88,8 +88,8 @@ void break_commit(XactEvent event, void *) {
 
 } // namespace
 
-// testing_break_commit() -> void: this transaction fails at its commit, as by another module's
-// check: with a callback of its own, as that module has.
+// testing_break_commit() -> void: this transaction fails at its commit, with a callback of its own,
+// as a check of another module would.
 STACKSAGA_FUNCTION(testing_break_commit) {
     static bool is_registered = false;
     (void)fcinfo;

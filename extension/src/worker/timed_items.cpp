@@ -66,7 +66,7 @@ void add(TimedItems &items, const pg::Rows &rows) {
                                      .attempt = rows.int4(row, 5)};
 }
 
-/// Rank by rank, as workers do it.
+/// Searches rank by rank, as workers do.
 TimedItems find(const NodeIdentity &node, MemoryContext memory) {
     TimedItems items{
         .list = static_cast<DueItem *>(MemoryContextAlloc(memory, sizeof(DueItem) * items_max)),
@@ -97,7 +97,8 @@ bool run_in_slot(const NodeIdentity &node, std::string_view name, const DueItem 
     return run_without_handler(item, name);
 }
 
-/// It failed: tries it once more, to know with what error, and settles it or makes it due later.
+/// After a failure: tries the item once more, to know the error, and settles it or makes it due
+/// later.
 void settle_failed(const NodeIdentity &node, std::string_view name, const DueItem &item) {
     HandlerError error{};
     const bool is_done = pg::attempt_expecting(
@@ -116,7 +117,8 @@ void settle_failed(const NodeIdentity &node, std::string_view name, const DueIte
         (void)settle_unfit(item, name, error);
 }
 
-/// Whether it was done. Not when its saga or what it needs is locked: by the handler, maybe.
+/// Whether it was done. It is not when its saga or a row that it needs is locked, for example by
+/// the handler.
 bool run_one(const NodeIdentity &node, std::string_view name, const DueItem &item) {
     static constinit LoopGuard guard{};
     bool is_done = false;

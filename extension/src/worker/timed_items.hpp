@@ -5,9 +5,9 @@
 
 namespace stacksaga {
 
-/// Does what is due in the node's slots, each item in a transaction of its own, for at most a
-/// quarter of a second. Returns after how many microseconds to look again. Outside of a
-/// transaction; `memory` is reset by the caller.
+/// Runs the due work of the node's slots, each item in a transaction of its own, for at most a
+/// quarter of a second. Returns the microseconds until it should look again. Outside of a
+/// transaction; the caller resets `memory`.
 int64 run_timed_items(const NodeIdentity &node, std::string_view name, MemoryContext memory);
 
 } // namespace stacksaga

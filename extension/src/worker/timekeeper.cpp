@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64 look_interval_us = USECS_PER_SEC / 2;
 constexpr int64 handler_is_slow_us = USECS_PER_SEC;
-// A worker that ended starts again, or its database is being dropped.
+// A worker that ended is restarted, or its database is being dropped.
 constexpr int64 idle_max_us = 10 * USECS_PER_SEC;
 
 constinit pg::Statement find_nodes{
@@ -42,7 +42,7 @@ struct BusyNodes {
     size_t count;
 };
 
-/// What this process knows. Instants are of the steady clock.
+/// The state of this process. Instants are of the steady clock.
 struct Timekeeper {
     MemoryContext memory = nullptr;
     Oid extension = InvalidOid;
@@ -53,7 +53,7 @@ struct Timekeeper {
 constinit Timekeeper self{};
 constinit LoopGuard loop_guard{};
 
-/// One part of what it does: an error keeps no other part from being done.
+/// One of its duties: an error in one of them keeps no other from being done.
 template <class F> void guarded(LoopGuard &guard, F &&part) {
     if (guard.remaining() > 0)
         return;
@@ -63,8 +63,9 @@ template <class F> void guarded(LoopGuard &guard, F &&part) {
     });
 }
 
-/// Whether the extension is here. Ends the process when it is gone or was re-created, and when
-/// another session waits for the database to have no sessions: a worker starts it again.
+/// Whether the extension is installed. Ends the process when the extension was dropped or
+/// re-created, and when another session waits for the database to have no sessions: a worker starts
+/// it again.
 bool has_extension() {
     ExtensionLock state = ExtensionLock::busy;
     Oid extension = InvalidOid;

@@ -8,7 +8,7 @@
 namespace stacksaga {
 
 /// Starts the timekeeper of this database where none runs. Where no background worker slot is free,
-/// the next call tries again; what it would do waits for the workers meanwhile. Outside of a
+/// the next call tries again, and its duties wait for the workers meanwhile. Outside of a
 /// transaction.
 void ensure_timekeeper();
 

@@ -1,9 +1,10 @@
 // The background worker: one process, one database, one number. It waits for its latch or the next
 // instant, takes the extension lock, sends its heartbeat, and takes one turn.
 //
-// It never holds up a session that wants it to end: it locks the extension only if it gets the lock
-// at once, and ends when DROP DATABASE or its like waits for the sessions of the database. Its
-// supervisor starts it again, and a new process waits for those before it counts as a session.
+// It never blocks a session that wants it to end: it locks the extension only if it gets the lock
+// at once, and ends when DROP DATABASE or a similar command waits for the sessions of the database.
+// Its supervisor starts it again, and a new process waits for such sessions before it counts as a
+// session.
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
@@ -27,7 +28,7 @@ namespace stacksaga {
 
 namespace {
 
-// DROP DATABASE and its like wait five seconds for sessions to leave.
+// DROP DATABASE and similar commands wait five seconds for sessions to leave.
 constexpr int64 check_interval_us = USECS_PER_SEC;
 // Less than that, so that DROP DATABASE works after DROP EXTENSION.
 constexpr int64 absence_max_us = 3 * USECS_PER_SEC;
@@ -52,7 +53,7 @@ void at_exit(int code, Datum) {
     proc_exit(0);
 }
 
-/// The postmaster restarts what exits with 1; the launcher restarts whatever ended.
+/// The postmaster restarts processes that exit with 1; the launcher restarts all that ended.
 [[noreturn]] void leave_for_now() {
     proc_exit(self.order.supervisor == Supervisor::postmaster ? 1 : 0);
 }
@@ -127,8 +128,8 @@ void wait_for_extension() {
     }
 }
 
-/// Whether the extension is here. Ends the process when another session waits for the database to
-/// have no sessions, and when the extension was re-created: then every cache of this process is
+/// Whether the extension is installed. Ends the process when another session waits for the database
+/// to have no sessions, and when the extension was re-created: then every cache of this process is
 /// stale.
 bool has_extension() {
     ExtensionLock state = ExtensionLock::busy;
@@ -160,7 +161,7 @@ bool has_extension() {
 
 // ----------------------------------------------------------------------------- the loop
 
-/// Waits until shortly after a turn that found nothing: one turn then answers all wakes of that
+/// Waits until shortly after a turn that found nothing, so that one turn answers all wakes of that
 /// time.
 void keep_quiet() {
     const int64 rest = self.quiet_until - pg::steady_now();

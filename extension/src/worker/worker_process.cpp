@@ -11,7 +11,7 @@ constexpr uint32 starting_number = 0; // workers count from 1
 
 constexpr int restart_seconds = 1;
 
-// A process that asks whether a number is free holds it for an instant.
+// A process that checks whether a number is free holds it for an instant.
 constexpr int take_tries = 10;
 constexpr long take_pause_ms = 10;
 
@@ -19,7 +19,7 @@ LOCKTAG tag_of(Oid database, uint32 number) {
     return pg::lock_tag(pg::LockClass::worker, number, 0, database);
 }
 
-// A session that waits for this process waits as long as its deadlock lasts.
+// Short, since a session that is in a deadlock with this process waits until it is detected.
 constexpr int deadlock_timeout_ms = 100;
 
 } // namespace
