@@ -1,6 +1,7 @@
 #include "src/work/work_table.hpp"
 
 #include "core/queue/claim_order.hpp"
+#include "core/saga/work_purpose.hpp"
 
 #include "src/handler/catalog_watch.hpp"
 
