@@ -7,7 +7,7 @@
 #include "pg/table/table.hpp"
 #include "pg/transaction_events.hpp"
 #include "src/common/counters.hpp"
-#include "src/common/late_rows.hpp"
+#include "src/common/deferred_rows.hpp"
 #include "src/common/two_phase.hpp"
 #include "src/common/wake.hpp"
 #include "src/dedupe/begun_keys.hpp"
@@ -61,10 +61,10 @@ constexpr std::array transaction_users{
 #endif
 };
 
-// Late rows are written before the statement runs; PostgreSQL fires what SET CONSTRAINTS makes
+// Deferred rows are written before the statement runs; PostgreSQL fires what SET CONSTRAINTS makes
 // immediate, so a round of triggers is noted before it; a statement of a handler is refused last,
 // which takes back what came before.
-constexpr std::array before_utility{write_late_rows_before, note_utility_of_trigger,
+constexpr std::array before_utility{write_deferred_rows_before, note_utility_of_trigger,
                                     check_utility_of_handler};
 
 } // namespace

@@ -127,14 +127,14 @@ def main():
         print(f'  {count:5} {name}')
     if left:
         print(f'NOT SETTLED: {left}')
-    for name, status in world.deaths:
+    for name, status in world.crashes:
         print(f'NOT OK: client {name} ended with status {status}: {world.folder / name}.log')
     for violation in world.violations:
         print(f'NOT OK: {violation}')
     shutil.copy(os.environ['STACKSAGA_LOG'], arguments.folder / 'server.log')
     checked = subprocess.run([sys.executable, '-B', HERE / 'check.py', '--database', 'chaos', arguments.folder],
                              env={**os.environ, 'PGUSER': 'postgres'})
-    failed = bool(world.deaths or world.violations or left or checked.returncode)
+    failed = bool(world.crashes or world.violations or left or checked.returncode)
     write_report(arguments, schedule.injected, failed)
     sys.exit(1 if failed else 0)
 

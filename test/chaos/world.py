@@ -51,7 +51,7 @@ class World:
         self.proxy = None
         self.clients = {}       # name -> process
         self.generations = {}
-        self.deaths = []        # clients that ended by themselves, with their status
+        self.crashes = []        # clients that ended by themselves, with their status
         self.killed = set()     # pids of clients that a fault killed
         self.stopped = set()    # pids that a fault stopped
         self.violations = []    # what faults found broken
@@ -221,14 +221,14 @@ class World:
     def replace_dead_clients(self):
         if self.proxy.poll() is not None:
             # No fault ends it; without it half of the clients would do nothing.
-            self.deaths.append(('proxy', self.proxy.returncode))
+            self.crashes.append(('proxy', self.proxy.returncode))
             self.start_proxy()
         for name, process in list(self.clients.items()):
             kind = name.rsplit('-', 1)[0]
             if process.poll() is not None and (process.returncode != 0 or kind in DAEMONS):
                 # A daemon may give up for a reason of the server's; a supervisor starts it again.
                 if process.pid not in self.killed and kind not in DAEMONS:
-                    self.deaths.append((name, process.returncode))
+                    self.crashes.append((name, process.returncode))
                 kind, number = name.rsplit('-', 1)
                 self.start_client(kind, number)
 

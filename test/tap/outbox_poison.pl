@@ -107,13 +107,13 @@ sub await_dead
 }
 
 # Of which key each message is: 'b' 1, 4, 7; none 2, 5, 8; 'a' 3, 6, 9.
-my $death = 'the handler ended its process';
+my $crash = 'the handler ended its process';
 publish('kills', 60, 4 => 'kill', 30 => 'quit');
 # Only then no handler ends the server's processes any more, our sessions among them.
 await_dead($_, 2) foreach ('one', 'many');
 foreach my $subscription ('one', 'many')
 {
-	is(dead($subscription), "4 3 $death\n30 3 $death", "$subscription: after three attempts");
+	is(dead($subscription), "4 3 $crash\n30 3 $crash", "$subscription: after three attempts");
 	$node->safe_psql('postgres', qq{
 		SELECT stacksaga.discard_message('$subscription', message_id, 'it kills')
 		  FROM stacksaga.dead_messages WHERE subscription = '$subscription'});
@@ -147,7 +147,7 @@ sub others_are_handled
 	await_dead($_, 1) foreach (@subscriptions);
 	foreach my $subscription (@subscriptions)
 	{
-		is(dead($subscription), "$killer 3 $death", "$subscription: only the message that kills is dead");
+		is(dead($subscription), "$killer 3 $crash", "$subscription: only the message that kills is dead");
 		$node->safe_psql('postgres', qq{
 			SELECT stacksaga.discard_message('$subscription', message_id, 'it kills')
 			  FROM stacksaga.dead_messages WHERE subscription = '$subscription'});
@@ -166,7 +166,7 @@ others_are_handled(11, 2 * 15, 'newone', 'newmany');
 
 publish('fallbacks', 3, 2 => 'kill');
 await_dead('fallback', 1);
-is(dead('fallback'), "2 1 $death", 'a fallback that ends its process is not run again');
+is(dead('fallback'), "2 1 $crash", 'a fallback that ends its process is not run again');
 
 # A message that has failed in other ways before is not dead when its process ends for the first time.
 publish('late', 1);

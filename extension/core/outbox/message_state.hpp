@@ -174,9 +174,9 @@ constexpr MessageEvent event_of_failure(FailureClass failure_class, bool attempt
 }
 
 /// Whether a handler that takes batches gets the message on its own: it failed, or its handler's
-/// process died `deaths` times.
-constexpr bool is_delivered_alone(bool has_failed, std::int32_t deaths) {
-    return has_failed || deaths > 0;
+/// process died `crashes` times.
+constexpr bool is_delivered_alone(bool has_failed, std::int32_t crashes) {
+    return has_failed || crashes > 0;
 }
 
 /// Whether an event can meet a message in a state, told by event and not by row.

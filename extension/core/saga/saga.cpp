@@ -189,16 +189,16 @@ bool add_work(SagaState &saga, const Step &step, const NewWork &work) {
               .verifying = work.verifying,
               .falling_back = work.falling_back};
     const WorkRow *row = find_live(saga, step.no, work.direction);
-    const bool has_died = row != nullptr && row->work.is_ahead();
-    if (has_died) {
+    const bool has_crashed = row != nullptr && row->work.is_ahead();
+    if (has_crashed) {
         ++made.attempt;
         made.worker = row->work.worker;
     }
     add_row(saga, made);
-    return has_died;
+    return has_crashed;
 }
 
-bool add_death(SagaState &saga, const Step &step, Direction direction, std::string_view worker) {
+bool add_crash(SagaState &saga, const Step &step, Direction direction, std::string_view worker) {
     if (find_live(saga, step.no, direction) != nullptr)
         return false;
     add_row(saga, {.step_no = step.no,

@@ -284,7 +284,7 @@ struct NewWork {
 /// Makes a step due. True: it has an attempt that ended its process ahead of this turn.
 bool add_work(SagaState &saga, const Step &step, const NewWork &work);
 /// Keeps for the turn of a step that an attempt ended its process before; false: it has a row.
-bool add_death(SagaState &saga, const Step &step, Direction direction, std::string_view worker);
+bool add_crash(SagaState &saga, const Step &step, Direction direction, std::string_view worker);
 void remove_work(SagaState &saga, std::int16_t step_no, Direction direction);
 /// Makes the deadline of the saga due at its instant.
 void add_deadline(SagaState &saga);

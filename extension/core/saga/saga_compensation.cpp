@@ -84,7 +84,7 @@ void begin_verify(SagaState &saga, const Step &s) {
 /// What the compensation of a stage has come to.
 struct StageUndo {
     bool waits = false;
-    bool has_died = false;
+    bool has_crashed = false;
     const Step *blocked = nullptr; ///< the first that waits for a person
 };
 
@@ -100,7 +100,7 @@ StageUndo undo_stage(SagaState &saga, std::int16_t stage) {
         if (saga.is_suspended())
             continue; // nothing begins
         if (undo == Undo::due)
-            result.has_died |= begin_undo(saga, s);
+            result.has_crashed |= begin_undo(saga, s);
         else if (undo == Undo::verify)
             begin_verify(saga, s);
     }
@@ -218,8 +218,8 @@ void settle_backward(SagaState &saga, const Cause &cause) {
             park_for_undo(saga, *blocked, cause);
         else
             compensate_on(saga);
-        if (undo.has_died && !parks)
-            charge_deaths(saga, stage, Direction::compensate);
+        if (undo.has_crashed && !parks)
+            charge_crashes(saga, stage, Direction::compensate);
         return;
     }
     if (blocked != nullptr)

@@ -19,15 +19,15 @@ bool stage_is_complete(const SagaState &saga, std::int16_t stage) {
 
 void open_stage(SagaState &saga, std::int16_t stage) {
     bool waits_for_signal = false;
-    bool has_died = false;
+    bool has_crashed = false;
     for (const Step &s : saga.definition->steps) {
         if (s.stage != stage)
             continue;
-        has_died |= add_work(saga, s, first_work(saga, s, saga.now, 0));
+        has_crashed |= add_work(saga, s, first_work(saga, s, saga.now, 0));
         waits_for_signal = waits_for_signal || s.waits_for() == StepWait::signal;
     }
-    if (has_died)
-        charge_deaths(saga, stage, Direction::act);
+    if (has_crashed)
+        charge_crashes(saga, stage, Direction::act);
     if (waits_for_signal)
         take_signals(saga);
 }
@@ -491,15 +491,16 @@ void verify_failed(SagaState &saga, const Step &step, const Work &work, const Fa
                      random);
 }
 
-bool died_ahead(SagaState &saga, const Step &step, Direction direction, std::string_view worker) {
+bool crashed_ahead(SagaState &saga, const Step &step, Direction direction,
+                   std::string_view worker) {
     const bool is_done = direction == Direction::act ? !saga.acts() || has_acted(saga, step.no)
                                                      : has_compensated(saga, step.no);
     if (is_final(saga.row.status) || is_done || last_failed_attempt(saga, step.no, direction) > 0)
         return false;
-    return add_death(saga, step, direction, worker);
+    return add_crash(saga, step, direction, worker);
 }
 
-void charge_deaths(SagaState &saga, std::int16_t stage, Direction direction) {
+void charge_crashes(SagaState &saga, std::int16_t stage, Direction direction) {
     for (const Step &s : saga.definition->steps) {
         if (saga.row.direction != direction || is_at_rest(saga.row.status))
             return; // one of them has failed for good

@@ -75,10 +75,10 @@ inline constexpr std::string_view crash_sqlstate = "57P02";
 /// An attempt at a step that ran ahead ended its process, and what ran before it was undone: the
 /// tables do not know yet that the step's turn comes. The attempt is charged when it does. False:
 /// the step has been tried or settled since.
-bool died_ahead(SagaState &saga, const Step &step, Direction direction, std::string_view worker);
+bool crashed_ahead(SagaState &saga, const Step &step, Direction direction, std::string_view worker);
 
 /// The turn of this stage has come, and attempts of it died ahead: they fail now.
-void charge_deaths(SagaState &saga, std::int16_t stage, Direction direction);
+void charge_crashes(SagaState &saga, std::int16_t stage, Direction direction);
 
 /// The step's function, or its verify function, cannot be run, and no retry changes that: the saga
 /// parks.

@@ -271,7 +271,7 @@ CREATE TABLE stacksaga.message_retry (
     tick            bigint NOT NULL,
     partition       smallint NOT NULL,
     attempt         integer NOT NULL,
-    deaths          integer NOT NULL DEFAULT 0,
+    crashes          integer NOT NULL DEFAULT 0,
     state           stacksaga.message_retry_state NOT NULL,
     due_at          timestamptz NOT NULL,
     failed_since    timestamptz,
@@ -332,8 +332,8 @@ COMMENT ON COLUMN stacksaga.message_retry.tick IS
     'The tick whose window it was in: messages of a key are delivered by (tick, number)';
 COMMENT ON COLUMN stacksaga.message_retry.attempt IS
     'How many attempts it was charged: those that failed, and those that a consumer was lost with while it was alone in its batch';
-COMMENT ON COLUMN stacksaga.message_retry.deaths IS
-    'How often in a row the process that handled it has died';
+COMMENT ON COLUMN stacksaga.message_retry.crashes IS
+    'How often in a row the process that handled it has crashed';
 COMMENT ON COLUMN stacksaga.message_retry.due_at IS
     'When it may be delivered; infinity: when it is released';
 COMMENT ON COLUMN stacksaga.message_retry.failed_since IS

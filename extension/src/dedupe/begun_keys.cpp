@@ -6,7 +6,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
-#include "src/common/late_rows.hpp"
+#include "src/common/deferred_rows.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/fingerprint.hpp"
 #include "src/dedupe/key_lock.hpp"
@@ -157,7 +157,7 @@ bool keep_begun_key(const BegunKey &key) {
     // written at the commit would not fire.
     if (kept.count == kept_max || !idempotency_keys.lock_for_write())
         return false;
-    register_late_writer(write_begun_keys);
+    set_deferred_writer(write_begun_keys);
     kept.add(key);
     kept.all().back().begun_in = core::Lasting(GetCurrentTransactionNestLevel());
     return true;

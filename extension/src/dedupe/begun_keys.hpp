@@ -3,7 +3,7 @@
 // A request that begins its key and finishes it in one transaction writes one row, the finished
 // one. Until then the key is kept here, and the lock that its begin has taken keeps other sessions
 // from it. Its row is written, in progress, by whatever comes first of: a call on the key other
-// than finish and release, what late_rows.hpp names, COMMIT, and PREPARE TRANSACTION.
+// than finish and release, what deferred_rows.hpp names, COMMIT, and PREPARE TRANSACTION.
 //
 // What is kept follows savepoints as a row would. A key that was begun in a subtransaction goes
 // with it. One whose row was written in an inner subtransaction is to be written again when that is

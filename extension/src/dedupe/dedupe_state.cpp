@@ -9,7 +9,7 @@
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
-#include "src/common/late_rows.hpp"
+#include "src/common/deferred_rows.hpp"
 #include "src/dedupe/dedupe.hpp"
 #include "src/ring/token_functions.hpp"
 
@@ -73,7 +73,7 @@ STACKSAGA_FUNCTION(dedupe_state) {
     const std::string_view scope = scope_argument(arguments, 0, "scope");
     const std::string_view key = key_argument(arguments, 1, "key");
     pg::ResultSet result(fcinfo);
-    write_late_rows();
+    write_deferred_rows();
     pg::with_spi([&] {
         const TimestampTz now = pg::clock_now();
         const Rungs rows = select_rungs.run(pg::param(token_of_scoped_key(scope, key).value()),

@@ -8,8 +8,8 @@
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "src/common/deferred_rows.hpp"
 #include "src/common/kept_rows.hpp"
-#include "src/common/late_rows.hpp"
 #include "src/common/probe.hpp"
 #include "src/common/two_phase.hpp"
 #include "src/dedupe/dedupe.hpp"
@@ -174,7 +174,7 @@ STACKSAGA_FUNCTION(expire_dedupe) {
         ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"max_rows\" is out of range"),
                         errdetail("The value is %d.", limit), errhint("Use 1 to %d.", rows_max)));
     require_writable("expire_dedupe()");
-    write_late_rows();
+    write_deferred_rows();
     PG_RETURN_INT64(pg::with_spi([&] { return remove_expired_keys(limit); }));
 }
 

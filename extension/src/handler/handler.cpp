@@ -6,7 +6,7 @@
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
-#include "src/common/late_rows.hpp"
+#include "src/common/deferred_rows.hpp"
 #include "src/handler/catalog_watch.hpp"
 #include "src/handler/known_handler.hpp"
 #include "src/handler/running_handler.hpp"
@@ -258,7 +258,7 @@ Datum call_as_definer(const HandlerCaller &caller, const FunctionRef &function, 
             PushActiveSnapshot(GetTransactionSnapshot());
             Datum value = handler.callable.call(handler.function, argument, isnull);
             CRASH_POINT("handler: before deferred constraints");
-            write_late_rows(); // an error is the handler's
+            write_deferred_rows(); // an error is the handler's
             PopActiveSnapshot();
             fire_deferred_constraints();
             if (running_handler.is_at_top_level())

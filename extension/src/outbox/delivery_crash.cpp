@@ -25,7 +25,7 @@ constexpr std::string_view batch_error =
 /// A single crash after other failures says little, since the process may have ended for another
 /// reason just then.
 bool is_killer(const Message &m) {
-    return m.attempt >= crashes_max && m.deaths > 0;
+    return m.attempt >= crashes_max && m.crashes > 0;
 }
 
 /// The recorded message, if the recorded attempt is still its next one.
@@ -82,7 +82,7 @@ bool charge_crashed_message(const CrashRecord &record, std::string_view worker) 
     MessageFailure failure{.failure_class = is_killer(*m) ? core::FailureClass::non_retryable
                                                           : core::FailureClass::retryable,
                            .error = error_of(record),
-                           .process_died = true};
+                           .process_crashed = true};
     CRASH_POINT("crash: before a message is charged");
     if (named.is_fallback)
         fail_fallback(*s, *m, failure, now);
@@ -107,7 +107,7 @@ bool charge_crashed_batch(const RecordedBatch &batch, std::string_view worker) {
         // The batch began further on where the lost turn had copied out others before it.
         if (part.from < position->at || !is_ticked(part.until))
             continue;
-        count_death(*s, part.partition, batch_error, now);
+        count_crash(*s, part.partition, batch_error, now);
         std::span<Message> messages =
             read_log_again(s->filter, part.partition, position->at, part.until).messages;
         mark_in_doubt(*position, messages);
@@ -116,7 +116,7 @@ bool charge_crashed_batch(const RecordedBatch &batch, std::string_view worker) {
         decide_dispositions(*s, messages, now, {dispositions, messages.size()});
         for (size_t i = 0; i < messages.size(); ++i) {
             if (dispositions[i] == Disposition::deliver)
-                copy_out_after_death(*s, messages[i], batch_error, now);
+                copy_out_after_crash(*s, messages[i], batch_error, now);
             else if (dispositions[i] != Disposition::settled &&
                      dispositions[i] != Disposition::over)
                 copy_out(*s, messages[i], dispositions[i]);

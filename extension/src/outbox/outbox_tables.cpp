@@ -88,7 +88,7 @@ constexpr std::array retry_columns{
     pg::TableColumn{"tick", INT8OID},
     pg::TableColumn{"partition", INT2OID},
     pg::TableColumn{"attempt", INT4OID},
-    pg::TableColumn{"deaths", INT4OID},
+    pg::TableColumn{"crashes", INT4OID},
     pg::TableColumn{"state", TEXTOID, pg::Nulls::refused, "message_retry_state"},
     pg::TableColumn{"due_at", TIMESTAMPTZOID},
     pg::TableColumn{"failed_since", TIMESTAMPTZOID, nullable},

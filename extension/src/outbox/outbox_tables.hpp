@@ -62,7 +62,7 @@ enum class RetryColumn : uint8 {
     tick,
     partition,
     attempt,
-    deaths,
+    crashes,
     state,
     due_at,
     failed_since,

@@ -41,7 +41,7 @@ void log_crash(const RecordedStep &step, std::string_view worker, const char *de
 /// A step that ran ahead has no row of work yet, unless its saga has been changed without it since.
 void charge_ahead(Saga &saga, const RecordedStep &step, std::string_view worker) {
     const Step &definition = saga.definition->step(step.step_no);
-    if (step.attempt > 0 || !core::died_ahead(saga, definition, step.direction, worker))
+    if (step.attempt > 0 || !core::crashed_ahead(saga, definition, step.direction, worker))
         return;
     log_crash(step, worker, "It ran ahead; the attempt is charged when its turn comes.");
     write_saga(saga);

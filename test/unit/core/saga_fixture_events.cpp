@@ -313,7 +313,7 @@ void TestSaga::run_fails(std::string_view name, FailureClass failure_class, Dire
 
 bool TestSaga::die_ahead(std::string_view name, Direction d) {
     bool is_charged = false;
-    decide([&](SagaState &s) { is_charged = died_ahead(s, step(name), d, "worker"); });
+    decide([&](SagaState &s) { is_charged = crashed_ahead(s, step(name), d, "worker"); });
     return is_charged;
 }
 

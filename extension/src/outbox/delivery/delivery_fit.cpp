@@ -79,7 +79,7 @@ void write_put_off(const Subscription &s, const Message &m, const HandlerError &
                 {.state = is_fallback ? m.state : next_state(m.state, core::MessageEvent::fail),
                  .due_at = due_at,
                  .attempt = m.attempt - 1,
-                 .deaths = m.deaths,
+                 .crashes = m.crashes,
                  .error = error.message,
                  .detail = error.detail,
                  .postponed = times});

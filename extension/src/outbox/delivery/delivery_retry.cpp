@@ -265,12 +265,12 @@ void copy_out_unhandled(const Subscription &s, std::span<const Message> messages
             release_key(s, m.token, now);
 }
 
-void copy_out_after_death(const Subscription &s, const Message &m, std::string_view error,
+void copy_out_after_crash(const Subscription &s, const Message &m, std::string_view error,
                           TimestampTz now) {
     write_retry(s, m,
                 {.state = next_state(m.state, Event::process_dies),
                  .due_at = now,
-                 .deaths = 1,
+                 .crashes = 1,
                  .error = error});
 }
 
@@ -301,7 +301,7 @@ void fail_message(const Subscription &s, const Message &failed, const MessageFai
                     {.state = state,
                      .due_at = pg::time_plus(now, delay),
                      .attempt = m.attempt,
-                     .deaths = failure.process_died ? m.deaths + 1 : 0,
+                     .crashes = failure.process_crashed ? m.crashes + 1 : 0,
                      .failed_since = now,
                      .failed_in = failure.batch_id,
                      .error = failure.error,

@@ -61,7 +61,7 @@ void copy_out_unhandled(const Subscription &s, std::span<const Message> messages
 
 /// Copies out a message with whose batch the process of its handler died: it is delivered on its
 /// own, in its turn.
-void copy_out_after_death(const Subscription &s, const Message &m, std::string_view error,
+void copy_out_after_crash(const Subscription &s, const Message &m, std::string_view error,
                           TimestampTz now);
 
 /// Removes a retry that has been handled, and releases the messages that it blocked.
@@ -71,8 +71,8 @@ struct MessageFailure {
     core::FailureClass failure_class;
     std::string_view error;
     std::optional<int64> retry_after_us{};
-    int64 batch_id = 0;        ///< in which it failed
-    bool process_died = false; ///< the handler ended its process
+    int64 batch_id = 0;           ///< in which it failed
+    bool process_crashed = false; ///< the handler ended its process
     ErrorDetail detail{};
 };
 

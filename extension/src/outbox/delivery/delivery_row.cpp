@@ -19,9 +19,9 @@ using Event = core::MessageEvent;
 #define OF_MESSAGE                                                                                 \
     " WHERE subscription_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"         \
     "   AND tick = $3 AND number = $4"
-#define MESSAGE_COLUMNS                                                                               \
-    "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type,"    \
-    " payload, headers, state, deaths, failed_since IS NOT NULL AS has_failed, last_error, in_doubt," \
+#define MESSAGE_COLUMNS                                                                                \
+    "token::bigint, number, tick, partition, attempt, message_id, published_at, topic, key, type,"     \
+    " payload, headers, state, crashes, failed_since IS NOT NULL AS has_failed, last_error, in_doubt," \
     " postponed"
 enum class MessageColumn : uint8_t {
     token,
@@ -37,7 +37,7 @@ enum class MessageColumn : uint8_t {
     payload,
     headers,
     state,
-    deaths,
+    crashes,
     has_failed,
     last_error,
     in_doubt,
@@ -67,14 +67,14 @@ constinit pg::Select<MessageColumn> select_given{
 // failed_since stays the time of the first failure, and a message that fails leaves its batch.
 constinit pg::Statement insert_retry{
     "INSERT INTO stacksaga.message_retry (subscription_id, token, number, tick, partition, attempt,"
-    "       deaths, state, due_at, failed_since, published_at, failed_in, message_id, topic, key,"
+    "       crashes, state, due_at, failed_since, published_at, failed_in, message_id, topic, key,"
     "       type, payload, headers, last_error, in_doubt, postponed, error_details)"
     " VALUES ($1, $2::stacksaga.ring_token, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
     "         $15, $16, $17, $18, $19, $20, $23, " DETAILS(
         "$21",
         "$22") ")"
                " ON CONFLICT (subscription_id, token, tick, number) DO UPDATE"
-               "   SET attempt = excluded.attempt, deaths = excluded.deaths, state = excluded.state,"
+               "   SET attempt = excluded.attempt, crashes = excluded.crashes, state = excluded.state,"
                "       due_at = excluded.due_at,"
                "       failed_since = coalesce(message_retry.failed_since, excluded.failed_since),"
                "       batch_id = NULL, failed_in = excluded.failed_in, last_error = excluded.last_error,"
@@ -106,11 +106,11 @@ constinit pg::Statement insert_dead{
                                 " ON CONFLICT DO NOTHING"};
 constinit pg::Statement delete_row{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
 // Those that were in the batch: one that failed or whose process died before is delivered alone.
-constinit pg::Statement count_deaths{
+constinit pg::Statement count_crashes{
     "UPDATE stacksaga.message_retry"
-    "   SET state = $5, deaths = deaths + 1, batch_id = NULL, last_error = $6"
+    "   SET state = $5, crashes = crashes + 1, batch_id = NULL, last_error = $6"
     " WHERE subscription_id = $1 AND partition = $2 AND due_at <= $3 AND state = $4"
-    "   AND failed_since IS NULL AND deaths = 0"};
+    "   AND failed_since IS NULL AND crashes = 0"};
 // Due since they were published: those of a key in their order, and before a delayed one behind
 // them.
 constinit pg::Statement release_all{
@@ -177,7 +177,7 @@ Message message_of_row(const pg::RowsOf<MessageColumn> &rows, uint64 row) {
     m.payload = or_zero(Column::payload);
     m.headers = rows.value(row, Column::headers);
     m.state = retry_state_of(rows.text(row, Column::state));
-    m.deaths = rows.int4(row, Column::deaths);
+    m.crashes = rows.int4(row, Column::crashes);
     m.has_failed = rows.boolean(row, Column::has_failed);
     m.last_error = or_zero(Column::last_error);
     m.in_doubt = rows.boolean(row, Column::in_doubt);
@@ -239,7 +239,7 @@ std::span<Message> messages_given(const Subscription &s, int16 partition, int64 
 void write_retry(const Subscription &s, const Message &m, const RetryRow &row) {
     insert_retry.run(
         pg::param(s.id), pg::param(m.token.value()), pg::param(m.number), pg::param(m.tick),
-        pg::param(m.partition), pg::param(row.attempt), pg::param(row.deaths),
+        pg::param(m.partition), pg::param(row.attempt), pg::param(row.crashes),
         state_param(row.state), pg::param_time(row.due_at), pg::param_time(row.failed_since),
         pg::param_time(m.published_at), batch_param(row.failed_in), pg::param(m.id),
         text_param(m.topic), text_param(m.key), text_param(m.type), jsonb_param(m.payload),
@@ -265,11 +265,11 @@ void write_dead(const Subscription &s, const Message &m, int64 failed_in, std::s
     delete_retry(s, m);
 }
 
-void count_death(const Subscription &s, int16 partition, std::string_view error, TimestampTz now) {
+void count_crash(const Subscription &s, int16 partition, std::string_view error, TimestampTz now) {
     for (const core::MessageTransition &t : core::message_transitions)
         if (t.event == Event::process_dies && core::is_retry(t.from))
-            count_deaths.run(pg::param(s.id), pg::param(partition), pg::param_time(now),
-                             state_param(t.from), state_param(t.to), pg::param(error));
+            count_crashes.run(pg::param(s.id), pg::param(partition), pg::param_time(now),
+                              state_param(t.from), state_param(t.to), pg::param(error));
 }
 
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id) {

@@ -37,7 +37,7 @@ struct RetryRow {
     core::MessageState state;
     TimestampTz due_at;
     int32 attempt = 0;
-    int32 deaths = 0;
+    int32 crashes = 0;
     std::optional<TimestampTz> failed_since{}; ///< unless the row has failed before
     int64 failed_in = 0;
     std::optional<std::string_view> error{};
@@ -62,7 +62,7 @@ void mark_in_doubt(const Position &p, std::span<Message> messages);
 
 /// The process of a handler died with a batch that held the due retries of this partition: each of
 /// them is delivered on its own from now on.
-void count_death(const Subscription &s, int16 partition, std::string_view error, TimestampTz now);
+void count_crash(const Subscription &s, int16 partition, std::string_view error, TimestampTz now);
 
 /// Of a subscription that no session works on: its retries continue as in one that stops on the
 /// first failure, or as in one that does not.

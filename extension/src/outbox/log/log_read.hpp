@@ -20,7 +20,7 @@ struct Message {
     int16 partition; ///< of the subscription
     int32 attempt;   ///< how often it has been given to a consumer, this time included
     core::MessageState state;
-    int32 deaths;    ///< how often in a row the process of its handler has died
+    int32 crashes;   ///< how often in a row the process of its handler has died
     int32 postponed; ///< how often in a row it could not be read, and was put off
     bool has_failed; ///< an attempt failed, whatever has happened since
     bool in_doubt;   ///< an attempt before this one may have taken effect: it was lost or unknown
@@ -33,7 +33,7 @@ struct Message {
     /// From message_retry, not from the log.
     bool is_retry() const { return state != core::MessageState::in_log; }
     /// A handler that takes batches gets it on its own.
-    bool is_alone() const { return core::is_delivered_alone(has_failed, deaths); }
+    bool is_alone() const { return core::is_delivered_alone(has_failed, crashes); }
     std::optional<std::string_view> key_text() const;
     /// The position behind a message of the log.
     core::LogPosition end() const { return {.tick = previous_tick, .number = number}; }

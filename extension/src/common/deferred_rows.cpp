@@ -1,10 +1,10 @@
-#include "src/common/late_rows.hpp"
+#include "src/common/deferred_rows.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-constinit LateWriter late_writer = nullptr;
+constinit DeferredWriter deferred_writer = nullptr;
 
 /// Statements that neither read nor change a table by themselves. What they execute comes by here
 /// as a statement of its own, or is a query.
@@ -34,18 +34,18 @@ bool leaves_tables_alone(const Node *statement) {
 
 } // namespace
 
-void register_late_writer(LateWriter writer) {
-    late_writer = writer;
+void set_deferred_writer(DeferredWriter writer) {
+    deferred_writer = writer;
 }
 
-void write_late_rows() {
-    if (late_writer != nullptr)
-        late_writer();
+void write_deferred_rows() {
+    if (deferred_writer != nullptr)
+        deferred_writer();
 }
 
-void write_late_rows_before(const Node *statement) {
-    if (late_writer != nullptr && !leaves_tables_alone(statement))
-        late_writer();
+void write_deferred_rows_before(const Node *statement) {
+    if (deferred_writer != nullptr && !leaves_tables_alone(statement))
+        deferred_writer();
 }
 
 } // namespace stacksaga

@@ -10,14 +10,14 @@
 namespace stacksaga {
 
 /// Writes what is not written yet; there may be nothing.
-using LateWriter = void (*)();
+using DeferredWriter = void (*)();
 
 /// To be called before the first such row is promised. There is one writer.
-void register_late_writer(LateWriter writer);
+void set_deferred_writer(DeferredWriter writer);
 
-void write_late_rows();
+void write_deferred_rows();
 
 /// To be called before each utility statement.
-void write_late_rows_before(const Node *statement);
+void write_deferred_rows_before(const Node *statement);
 
 } // namespace stacksaga
