@@ -29,7 +29,7 @@ core::Length interval_length(Datum interval, const char *argument, bool positive
 /// The microseconds of an interval that may have no months: SG400 too when it has.
 int64 interval_microseconds(Datum interval, const char *argument, bool positive);
 
-/// What every refusal of months says to do.
+/// The hint of every refusal of months.
 inline constexpr const char *no_months_hint =
     "Use days, hours and shorter units: a month has 28 to 31 days.";
 

@@ -232,7 +232,7 @@ template <class F> void for_each_waiter(LOCK &lock, F &&each) {
 /// 18 plans the statements of a function in SQL once in a session.
 inline constexpr bool sql_functions_keep_plans = PG_VERSION_NUM >= 180000;
 
-/// Runs a query once, up to so many rows; 0: all. 18 no longer asks whether it is once.
+/// Runs a query once, up to `count` rows; 0: all. 18 no longer asks whether it is once.
 inline void run_executor(QueryDesc *query, uint64 rows) {
 #if PG_VERSION_NUM >= 180000
     ExecutorRun(query, ForwardScanDirection, rows);

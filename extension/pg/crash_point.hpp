@@ -2,8 +2,8 @@
 // exact step. Compiled in with -DSTACKSAGA_CRASH_POINTS alone; without it a point is nothing.
 //
 // The test arms a point by a file in the server's data directory, and no setting: a setting would
-// still stand after the crash, and end the recovered server at the same point for ever. Whoever
-// passes the point takes the file by renaming it, so exactly one process ends, once.
+// still stand after the crash, and end the recovered server at the same point for ever. A process
+// that passes the point takes the file by renaming it, so exactly one process ends, once.
 #pragma once
 
 #ifndef STACKSAGA_CRASH_POINTS
@@ -139,7 +139,7 @@ inline void trace_crash_point(const char *name) {
     close(trace);
 }
 
-/// Puts back what is to be armed next: it appears whole.
+/// Puts the next point's file back in one step: it appears whole.
 [[gnu::noinline]] inline void arm_crash_points(const char *lines) {
     const int file = open(crash_file_taken, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (file >= 0) {

@@ -18,7 +18,8 @@ struct PrepareRefusal {
 
 constexpr std::array refusals{
     PrepareRefusal{LockClass::slot, "cannot prepare a transaction that works in a slot",
-                   "It would keep the slot locked, whoever should own it.", "Commit it instead."},
+                   "The prepared transaction would keep the slot locked and block any new owner.",
+                   "Commit it instead."},
     PrepareRefusal{LockClass::outbox, "cannot prepare a transaction that reads the outbox",
                    "It would keep its partitions locked, and nobody else could read them.",
                    "Receive and acknowledge messages in transactions that are committed."},

@@ -20,9 +20,9 @@ enum class LockClass : uint16 {
     queue = 0x534c,           ///< ring, hash of the queue: sessions that wait for its steps
     unnamed_queue = 0x554c,   ///< ring, hash of the queue: sessions that claim from it in vain
     queue_limits = 0x514c,    ///< ring, hash of the queue: claims, exclusive where it has limits
-    saga_tally = 0x534e,      ///< 0, 0: whoever counts the sagas of this database
+    saga_tally = 0x534e,      ///< 0, 0: the session that counts the sagas of this database
     span_export = 0x5345,     ///< 0, 0: the session of the daemon that exports spans
-    turn = 0x5354,            ///< 0, 0: batches that would meet each other's locks all the time
+    turn = 0x5354,            ///< 0, 0: batches that contend for locks all the time
     worker = 0x5357,          ///< number of a worker, 0
 };
 
@@ -38,10 +38,10 @@ bool lock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode, bool
 /// Gives back a shared lock that this transaction took and that protects nothing it has written.
 void unlock(LockClass lock_class, uint32 first, uint32 second, LOCKMODE mode);
 
-/// Who waits for a lock of this session's transaction, of whatever kind: a row that it changed (the
-/// lock on its transaction id), a slot, a table.
+/// Sessions that wait for a lock of this session's transaction, of any kind: a row that it changed
+/// (the lock on its transaction id), a slot, a table.
 struct Waiters {
-    bool any = false;     ///< but for those who wait for their turn
+    bool any = false;     ///< except those that wait for their turn
     bool workers = false; ///< some of them are background workers
     bool turn = false;    ///< somebody waits for LockClass::turn
 };

@@ -14,7 +14,7 @@ constexpr int batch_size_default = 256, batch_size_max = 4096;
 constexpr int dedupe_retention_default = 7 * 24 * 60 * 60;
 constexpr int dedupe_retention_max = 10 * 366 * 24 * 60 * 60; // ten years
 constexpr int max_payload_default = 1024 * 1024;
-constexpr int payload_limit = 256 * 1024 * 1024; // what jsonb itself can hold in one string
+constexpr int payload_limit = 256 * 1024 * 1024; // the maximum of one string of jsonb
 constexpr int saga_retention_default = 7 * 24 * 3600,
               failed_saga_retention_default = 30 * 24 * 3600;
 constexpr int key_retention_default = 90 * 24 * 3600;

@@ -20,7 +20,7 @@ private:
 static_assert(std::is_trivially_destructible_v<TimeZone>);
 
 /// nullopt where there is no such zone. PostgreSQL also takes rules in the style of POSIX, such as
-/// 'UTC+3', for zones; whoever takes a name from a user refuses those.
+/// 'UTC+3', for zones; a caller that takes a name from a user refuses those.
 std::optional<TimeZone> find_time_zone(const char *name);
 
 /// The last whole second that is not after `time`, since 1970-01-01 00:00:00 UTC; and back.

@@ -2,9 +2,9 @@
 // users that run at each event in the order of the table.
 //
 // A user is a constant beside what it watches. The module hands the table over when it is loaded,
-// for the order depends on files that this folder does not know. PostgreSQL is told at the first
-// call of a function of the extension, so that the sessions of a server which only preloads the
-// library pay nothing.
+// for the order depends on files that this folder does not know. The extension registers at the
+// first call of a function of the extension, so that the sessions of a server which only preloads
+// the library pay nothing.
 #pragma once
 #include "pg/pg.hpp"
 
@@ -16,7 +16,7 @@ struct Subtransaction {
     SubTransactionId id;
 };
 
-/// What somebody does at each event; nothing where it says nothing.
+/// The functions of one user at each event; nullptr: none.
 struct TransactionUser {
     // They may read, write and raise, which rolls back the transaction.
     void (*before_commit)() = nullptr;

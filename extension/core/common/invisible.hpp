@@ -49,7 +49,7 @@ constexpr Character first_character(std::string_view utf8) {
     return {code, bytes < utf8.size() ? bytes : utf8.size()};
 }
 
-/// What stands for an invisible character: \u202e, or \U000e0001 above U+FFFF. `size` of `text`
+/// The escape of an invisible character: \u202e, or \U000e0001 above U+FFFF. `size` of `text`
 /// count.
 struct Escape {
     std::array<char, 10> text;

@@ -58,7 +58,7 @@ constexpr std::string_view name_of(PolicyField field) {
     return "";
 }
 
-/// What the field must be: the end of a sentence that begins with its name.
+/// The condition of the field: the end of a sentence that begins with its name.
 constexpr std::string_view rule_of(PolicyField field) {
     switch (field) {
     case PolicyField::none:

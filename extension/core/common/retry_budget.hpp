@@ -3,8 +3,9 @@
 // load that keeps it down; a budget bounds that factor for all of them together, where policies
 // bound it for each.
 //
-// One budget belongs to one process; there is no shared counter. Whoever holds a fraction of the
-// work sees that fraction of the first attempts, and is given that fraction of the few a second.
+// One budget belongs to one process; there is no shared counter. A process that holds a
+// fraction of the work sees that fraction of the first attempts, and gets that fraction of the few
+// a second.
 // Two token buckets: one filled by time, one by first attempts, which leaks. The idea is that of
 // Finagle's RetryBudget, with a leak instead of a window. Times are microseconds of any clock; one
 // that is set back costs at most what it gave.
@@ -17,7 +18,7 @@ namespace stacksaga::core {
 
 /// Retries that are let through each second, whatever the share.
 inline constexpr double retries_per_second = 10;
-/// First attempts count for about so long.
+/// How long first attempts count, about.
 inline constexpr std::int64_t budget_memory_us = 10'000'000;
 /// How far a retry may be deferred at once.
 inline constexpr std::int64_t deferral_max_us = 300'000'000;

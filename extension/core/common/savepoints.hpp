@@ -1,5 +1,5 @@
-// What follows savepoints: it lasts as long as the subtransaction in which it came about, becomes
-// part of the one around it when that ends, and goes when that is rolled back.
+// State that follows savepoints: it lasts as long as the subtransaction in which it came about,
+// becomes part of the one around it when that ends, and goes when that is rolled back.
 //
 // A level is a subtransaction's nesting: the transaction itself has 1. A subtransaction ends before
 // any other of its level begins, so levels tell apart those that are open.

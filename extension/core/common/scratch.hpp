@@ -8,8 +8,8 @@
 
 namespace stacksaga::core {
 
-/// Gives out pieces of one block, which is aligned as malloc() and palloc() align theirs. Whoever
-/// lends it asks the computation how many bytes it takes; there is no check for more.
+/// Gives out pieces of one block, which is aligned as malloc() and palloc() align theirs. The
+/// caller that lends it asks the computation how many bytes it takes; there is no check for more.
 class Scratch {
 public:
     explicit Scratch(std::byte *block) : next_(block) {}

@@ -10,8 +10,8 @@ namespace stacksaga::core {
 
 template <class Value, std::size_t size> class SessionCache {
 public:
-    /// What is known of the key, or else what `find_out` returns, which may use the cache itself.
-    /// What was known in another `state` is not used.
+    /// The known value of the key, or else the result of `find_out`, which may use the cache
+    /// itself. A value from another `state` is not used.
     template <class F>
     constexpr Value &value(std::uint64_t key, F &&find_out, std::uint64_t state = 0) {
         Place &place = places_[key % size];

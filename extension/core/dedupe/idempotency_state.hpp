@@ -22,7 +22,7 @@ enum class IdempotencyState : std::uint8_t {
 inline constexpr std::array<std::string_view, 5> idempotency_state_names{
     "absent", "in_progress", "abandoned", "completed", "expired"};
 
-/// What a caller does, or what time does.
+/// Events of a key: calls, and the passing of time.
 enum class IdempotencyEvent : std::uint8_t {
     begin,
     checkpoint, ///< from here on to release_lease: under the lease of the latest begin
@@ -38,7 +38,7 @@ inline constexpr std::array<std::string_view, 9> idempotency_event_names{
     "begin",        "checkpoint", "finish",         "release", "release_lease",
     "stale_answer", "lease_ends", "retention_ends", "sweep"};
 
-/// What the caller gets.
+/// The answer that the caller gets.
 enum class IdempotencyReply : std::uint8_t {
     none,
     begun,       ///< outcome `new`
@@ -71,7 +71,7 @@ struct IdempotencyTransition {
     std::string_view sentence;
 };
 
-/// One row for each pair of state and event that can meet.
+/// One row for each pair of state and event that is possible.
 inline constexpr auto idempotency_transitions = [] {
     using S = IdempotencyState;
     using E = IdempotencyEvent;
@@ -137,8 +137,8 @@ inline constexpr auto idempotency_transitions = [] {
     };
 }();
 
-/// The row for a pair that can meet; nullptr for others: time does nothing to a key in a state that
-/// it does not name, and nobody holds the lease of a key that is absent.
+/// The row for a possible pair; nullptr for others: time does nothing to a key in other states, and
+/// nobody holds the lease of a key that is absent.
 constexpr const IdempotencyTransition *find_transition(IdempotencyState from,
                                                        IdempotencyEvent event) {
     for (const IdempotencyTransition &t : idempotency_transitions)
@@ -147,14 +147,14 @@ constexpr const IdempotencyTransition *find_transition(IdempotencyState from,
     return nullptr;
 }
 
-/// What a caller gets. Of an absent key every answer is stale.
+/// The answer for a caller. Of an absent key every answer is stale.
 constexpr IdempotencyReply reply_to(IdempotencyState from, IdempotencyEvent event) {
     const IdempotencyTransition *t = find_transition(from, event);
     return t != nullptr ? t->reply : IdempotencyReply::lost;
 }
 
-/// What a release is. What an earlier attempt did, or this one before its recovery point, stays
-/// known.
+/// The event of a release. The work of an earlier attempt, or of this one before its recovery
+/// point, stays known.
 constexpr IdempotencyEvent release_event(std::int32_t attempt, bool has_recovery_point) {
     return attempt == 1 && !has_recovery_point ? IdempotencyEvent::release
                                                : IdempotencyEvent::release_lease;

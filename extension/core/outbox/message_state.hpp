@@ -32,7 +32,7 @@ inline constexpr std::array<std::string_view, 11> message_state_names{
     "in_log",   "delayed",       "held", "ready", "leased",   "waiting",
     "fallback", "held_fallback", "dead", "done",  "discarded"};
 
-/// What reading the log, a consumer, an operator or an alteration does to a message.
+/// Events of a message: reading the log, a consumer, an operator or an alteration causes them.
 enum class MessageEvent : std::uint8_t {
     delay,        ///< its deliver_at is to come
     hold,         ///< an earlier message of its key blocks it
@@ -43,7 +43,7 @@ enum class MessageEvent : std::uint8_t {
     fail,         ///< an attempt failed, and another one is allowed
     fall_back,    ///< it failed for good, and the subscription has a fallback
     give_up,      ///< it failed for good, and there is no fallback, or the fallback failed
-    process_dies, ///< the process of its handler died with a batch that it was in
+    process_dies, ///< the process of its handler crashed with a batch that it was in
     lose,         ///< its consumer got it alone, and did not answer before its lease ran out
     redrive,      ///< an operator wants it delivered again
     redrive_at,   ///< the same, at its instant of a spread
@@ -94,7 +94,7 @@ struct MessageTransition {
     std::string_view sentence;
 };
 
-/// One row for each pair of state and event that can meet.
+/// One row for each pair of state and event that is possible.
 inline constexpr auto message_transitions = [] {
     using S = MessageState;
     using E = MessageEvent;
@@ -157,7 +157,7 @@ inline constexpr auto message_transitions = [] {
     };
 }();
 
-/// The row for a pair that can meet; nullptr for others.
+/// The row for a possible pair; nullptr for others.
 constexpr const MessageTransition *find_transition(MessageState from, MessageEvent event) {
     for (const MessageTransition &t : message_transitions)
         if (t.from == from && t.event == event)
@@ -165,7 +165,7 @@ constexpr const MessageTransition *find_transition(MessageState from, MessageEve
     return nullptr;
 }
 
-/// What a failure comes to.
+/// The event that a failure causes.
 constexpr MessageEvent event_of_failure(FailureClass failure_class, bool attempts_left,
                                         bool has_fallback) {
     if (failure_class != FailureClass::non_retryable && attempts_left)
@@ -174,13 +174,13 @@ constexpr MessageEvent event_of_failure(FailureClass failure_class, bool attempt
 }
 
 /// Whether a handler that takes batches gets the message on its own: it failed, or its handler's
-/// process died `crashes` times.
+/// process crashed `crashes` times.
 constexpr bool is_delivered_alone(bool has_failed, std::int32_t crashes) {
     return has_failed || crashes > 0;
 }
 
-/// Whether an event can meet a message in a state, told by event and not by row.
-constexpr bool can_meet(MessageState state, MessageEvent event) {
+/// Whether an event is possible for a message in a state, listed by event and not by row.
+constexpr bool is_possible(MessageState state, MessageEvent event) {
     switch (event) {
     case MessageEvent::delay:
     case MessageEvent::expire:
@@ -198,7 +198,7 @@ constexpr bool can_meet(MessageState state, MessageEvent event) {
     case MessageEvent::give_up:
         return is_deliverable(state) || state == MessageState::held ||
                state == MessageState::fallback;
-    case MessageEvent::process_dies: // what failed before is in no batch
+    case MessageEvent::process_dies: // a message that failed before is in no batch
         return is_deliverable(state) && state != MessageState::waiting;
     case MessageEvent::lose:
         return state == MessageState::in_log || state == MessageState::leased;
@@ -217,7 +217,8 @@ constexpr bool message_transitions_are_total() {
             for (const MessageTransition &t : message_transitions)
                 if (static_cast<std::size_t>(t.from) == s && static_cast<std::size_t>(t.event) == e)
                     ++rows;
-            const bool can = can_meet(static_cast<MessageState>(s), static_cast<MessageEvent>(e));
+            const bool can =
+                is_possible(static_cast<MessageState>(s), static_cast<MessageEvent>(e));
             if (rows != (can ? 1U : 0U))
                 return false;
         }

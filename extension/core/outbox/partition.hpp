@@ -6,7 +6,7 @@
 
 namespace stacksaga::core {
 
-/// The log is kept in so many stripes. The indexes of its tables begin with the stripe: this number
+/// Number of stripes of the log. The indexes of its tables begin with the stripe: this number
 /// never changes.
 inline constexpr int log_stripes = 16;
 
@@ -39,7 +39,7 @@ constexpr Stripes stripes_of(int first, int last, int partitions) {
             .last = ((last + 1) * log_stripes - 1) / partitions};
 }
 
-/// So many partitions have one stripe in common: it is read once for all of them.
+/// Number of partitions that have one stripe in common: it is read once for all of them.
 constexpr int partitions_together(int partitions) {
     return partitions < log_stripes ? 1 : partitions / log_stripes;
 }

@@ -17,8 +17,8 @@
 
 namespace stacksaga::core {
 
-/// What a snapshot knows of 64-bit transaction ids: all below `xmin` had ended, none from `xmax` on
-/// had begun, and `running` (ascending, all within [xmin, xmax)) were in progress.
+/// A snapshot's knowledge of 64-bit transaction ids: all below `xmin` had ended, none from `xmax`
+/// on had begun, and `running` (ascending, all within [xmin, xmax)) were in progress.
 struct Snapshot {
     std::uint64_t xmin = 0;
     std::uint64_t xmax = 0;
@@ -112,7 +112,7 @@ struct Tick {
 };
 
 /// The index of the first of `ticks` (ascending) that sees the entry; ticks.size() when none does.
-/// What one tick sees, every later one sees too.
+/// Every later tick sees all that an earlier one sees.
 constexpr std::size_t window_of(std::span<const Tick> ticks, const LogEntry &entry) {
     auto found = std::partition_point(ticks.begin(), ticks.end(),
                                       [&](const Tick &t) { return !t.sees(entry); });

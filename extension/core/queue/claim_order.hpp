@@ -15,7 +15,7 @@ namespace stacksaga::core {
 inline constexpr std::int16_t compensation_rank = 0;
 inline constexpr std::int16_t usual_rank = 3;
 inline constexpr std::int16_t lowest_rank = 5;
-/// Of so many steps one is of a lower rank, when one waits.
+/// One step in this number is of a lower rank, when one waits.
 inline constexpr std::int32_t steps_per_turn = 8;
 
 /// A due step, as far as its place in the order depends on it.

@@ -1,7 +1,7 @@
-// How many claims a rate lets through: at most so many in any window of its interval, wherever the
-// window begins. (A token bucket lets twice as many through in some of them.)
+// The claims that a rate lets through: at most its number in any window of its interval, wherever
+// the window begins. (A token bucket lets twice as many through in some of them.)
 //
-// What is kept are instants and how many steps were claimed at each. There is room for a fixed
+// It keeps instants and the number of steps claimed at each. There is room for a fixed
 // number; when it is full the two that lie closest together become one, at the later instant, so
 // claims are at most taken for later than they were, and the bound holds. With fewer claims in an
 // interval than there is room it is exact.

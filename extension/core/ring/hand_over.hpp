@@ -17,8 +17,8 @@ constexpr bool keeps_slots(std::span<const RingNode> nodes, std::int32_t leaver,
            takes_slots(nodes[static_cast<std::size_t>(node)]);
 }
 
-/// Who counts as the owner of a slot that `owner` owns and that is proposed to `next`: a slot that
-/// a window gives to another node is that node's already.
+/// The node that counts as the owner of a slot that `owner` owns and that is proposed to `next`: a
+/// slot that a window gives to another node is that node's already.
 constexpr std::int32_t planned_owner(std::span<const RingNode> nodes, std::int32_t leaver,
                                      std::int32_t owner, std::int32_t next) {
     if (keeps_slots(nodes, leaver, next))

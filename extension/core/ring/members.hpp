@@ -1,4 +1,4 @@
-// Who takes part in an assignment: the workers that are well, or the agents that stand for them.
+// The members of an assignment: the workers that are well, or the agents that stand for them.
 #pragma once
 
 #include "core/common/scratch.hpp"
@@ -148,13 +148,13 @@ inline double part_of_lost_agent(std::span<const RingNode> nodes, const RingNode
     return of_agent * node.weight / of_workers;
 }
 
-/// Whom a master assigns to: the agents that take slots and have a worker that does, and the
-/// workers that take slots and have no agent. While an agent is frozen its workers are nobody, and
-/// keep what they own.
+/// The nodes that a master assigns to: the agents that take slots and have a worker that does, and
+/// the workers that take slots and have no agent. While an agent is frozen its workers are nobody,
+/// and keep what they own.
 ///
 /// An agent's weight: under `contiguous` its own, so that agents get equal parts and split them
 /// equally, as do the workers of one that is lost; under `consistent` that times the sum of its
-/// workers' weights, so that each worker gets its share of the ring whoever assigns to it, and next
+/// workers' weights, so that each worker gets its share of the ring from any assigner, and next
 /// to nothing moves when an agent comes or goes.
 inline Members members_of(std::span<const RingNode> nodes, const Agents &agents, Strategy strategy,
                           Scratch &scratch) {
@@ -182,7 +182,7 @@ inline Members members_of(std::span<const RingNode> nodes, const Agents &agents,
     return result;
 }
 
-/// Whom an agent assigns to: those of its own workers that take slots.
+/// The nodes that an agent assigns to: those of its own workers that take slots.
 inline Members members_of_agent(std::span<const RingNode> nodes, std::string_view agent,
                                 Scratch &scratch) {
     Members result(nodes.size(), scratch);

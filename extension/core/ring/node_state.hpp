@@ -87,9 +87,8 @@ constexpr std::int64_t hung_for(std::int64_t report_age, std::int64_t checkpoint
 }
 
 /// The state of a node whose last heartbeat arrived `heartbeat_age` ago. One that beats but has
-/// hung
-/// (`hung`, see hung_for) is suspected like one that is silent, and never dead: it may finish what
-/// it has begun.
+/// hung (`hung`, see hung_for) is suspected like one that is unresponsive, and never dead: it may
+/// finish the items that it has begun.
 constexpr NodeState node_state(std::int64_t heartbeat_age, bool draining, const NodeTiming &timing,
                                std::int64_t hung = 0) {
     if (heartbeat_age >= timing.removed_after())

@@ -33,7 +33,7 @@ constexpr std::optional<std::int32_t> virtual_nodes_of(std::string_view text) {
     return value;
 }
 
-/// What decides who gets which slot, besides the nodes.
+/// The settings that decide which node gets which slot.
 struct AssignmentRule {
     constexpr AssignmentRule(Strategy the_strategy, // NOLINT: a strategy alone is a rule
                              std::int32_t points = virtual_nodes_default)
@@ -43,7 +43,7 @@ struct AssignmentRule {
     std::int32_t virtual_nodes;
 };
 
-/// What ownership is worth in a window that nobody published.
+/// Whether ownership holds in a window that nobody published.
 enum class MissingWindow : std::uint8_t {
     keep,  ///< it stays until the slot is taken over
     pause, ///< it ends with the last published window

@@ -1,5 +1,5 @@
-// Who owns a slot and who may own it next: what a window, a take-over, a hand-over and a node that
-// registers again make of the slot's row, and what the row must say before work begins.
+// Owner and next owner of a slot: how a window, a take-over, a hand-over and a node that registers
+// again change the slot's row, and the condition of the row before work begins.
 //
 // The extension and the simulator both decide by these functions.
 #pragma once
@@ -27,8 +27,8 @@ struct SlotOwner {
     friend constexpr bool operator==(const SlotOwner &, const SlotOwner &) = default;
 };
 
-/// What an incarnation in a slot's row is to the node that a window gives the slot to. A slot of an
-/// agent's worker counts as the agent's, because the agent assigns it.
+/// The relation of an incarnation in a slot's row to the node that a window gives the slot to. A
+/// slot of an agent's worker counts as the agent's, because the agent assigns it.
 enum class Relation : std::uint8_t { none, itself, its_worker };
 
 /// Whether a node may take a slot over because it was proposed.

@@ -72,7 +72,7 @@ constexpr bool is_slot_count(std::int64_t slots) {
            std::has_single_bit(static_cast<std::uint64_t>(slots));
 }
 
-/// Whether a ring may be created with so many slots.
+/// Whether a ring may be created with this number of slots.
 constexpr bool is_ring_slot_count(std::int64_t slots) {
     return is_slot_count(slots) && slots >= ring_slots_min && slots <= ring_slots_max;
 }
@@ -109,7 +109,7 @@ template <class Emit> constexpr void for_each_run(std::span<const int> slots_hel
 
 // ---------------------------------------------------------------------------- tiling
 
-/// What is wrong with a list of ranges that should tile the ring at slot borders.
+/// The fault of a list of ranges that should tile the ring at slot borders.
 enum class TilingRule {
     ok,
     reversed,       ///< a range ends before it starts

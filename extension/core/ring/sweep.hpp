@@ -15,7 +15,7 @@ namespace stacksaga::core::sweep {
 
 inline constexpr std::int64_t windows_missed = 2;
 inline constexpr std::int64_t least_slots = 16; ///< that a sweep may take
-inline constexpr std::int64_t share = 8;        ///< or one slot in so many
+inline constexpr std::int64_t share = 8;        ///< or one slot in this number
 
 /// Whether no coordinator has published for some windows, counted from the end of the last window
 /// that opened, or from the node's registration if that was later.
@@ -41,9 +41,9 @@ constexpr std::uint64_t rank(Incarnation node, std::int32_t slot) {
     return cassandra_token(std::string_view{bytes, sizeof bytes}).position();
 }
 
-/// Moves those of `found` that `node` takes now to the front, ascending by `slot`, and returns how
-/// many those are: at most as many as bring the node, which holds `held`, to its equal share of
-/// `slots` among `takers` nodes. `found` are the slots without an owner that keeps them.
+/// Moves those of `found` that `node` takes now to the front, ascending by `slot`, and returns
+/// their number. They bring the node, which holds `held`, at most to its equal share of `slots`
+/// among `takers` nodes. `found` are the slots without an owner that keeps them.
 template <class Slot>
 constexpr std::size_t choose(std::span<Slot> found, Incarnation node, std::int64_t slots,
                              std::int64_t takers, std::int64_t held) {

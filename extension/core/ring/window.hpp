@@ -4,7 +4,7 @@
 // epoch, for the database and the coordinator must cut time at the same places whatever the length.
 // Window k is [k * length, (k + 1) * length). Time zones and their shifts play no part.
 //
-// What would pass the end of 64 bits (300,000 years away) stays at the end.
+// An instant beyond the end of 64 bits (300,000 years away) stays at the end.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What an SQLSTATE means for the step that raised it.
+// The meaning of an SQLSTATE for the step that raised it.
 #pragma once
 
 #include "core/saga/saga_state.hpp"

@@ -57,7 +57,7 @@ bool is_new(const WorkRow &row) {
     return row.state == RowState::added || row.state == RowState::gone;
 }
 
-/// What a suspended saga has, and what has not begun of one that stands still.
+/// Work of a suspended saga, and work not begun of one that stands still.
 bool is_held_back(const SagaState &saga, const Work &work) {
     if (saga.is_suspended())
         return true;
@@ -352,7 +352,7 @@ void arrange_work(SagaState &saga) {
 }
 
 void delay_steps(SagaState &saga, std::int64_t delay) {
-    if (delay == 0) // what is overdue stays before what became due later
+    if (delay == 0) // overdue work stays before work that became due later
         return;
     const std::int64_t earliest = time_plus(saga.now, delay);
     for (WorkRow &row : saga.work) {

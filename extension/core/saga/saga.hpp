@@ -1,8 +1,9 @@
 // One saga in memory: what was loaded of it, and what has become of that since.
 //
-// The engine (saga_engine.hpp) decides on this alone. Whoever loads it holds the saga's lock, and
-// writes at the end what differs: rows of work by their states, the saga's row by its changes of
-// status, and what was appended. So what comes and goes between two writes is never written.
+// The engine (saga_engine.hpp) decides on this alone. The session that loads it holds the saga's
+// lock, and writes at the end what differs: rows of work by their states, the saga's row by its
+// changes of status, and what was appended. So what comes and goes between two writes is never
+// written.
 #pragma once
 
 #include "core/common/list.hpp"
@@ -66,7 +67,7 @@ enum class RowState : std::uint8_t {
 struct WorkRow {
     Work work;
     RowState state;
-    bool wakes; ///< whoever can do it should hear of it
+    bool wakes; ///< the sessions that can do it are woken
 
     bool is_live() const { return state != RowState::removed && state != RowState::gone; }
 };
@@ -112,7 +113,7 @@ struct NewFailure {
     Failure failure;
 };
 
-/// What decisions need of the failed attempts that are in the table.
+/// The facts that decisions need about failed attempts in the table.
 struct PastFailure {
     std::int16_t step_no;
     Direction direction;
@@ -125,7 +126,7 @@ struct PastFailure {
     std::int64_t failed_at;
 };
 
-/// What has been done, compensated and failed so far. Each half is loaded when it is first asked
+/// The steps done, compensated and failed so far. Each half is loaded when it is first asked
 /// for: most decisions need no failures.
 struct Progress {
     bool has_effects = false;
@@ -193,7 +194,7 @@ struct TakenSignal {
     std::int16_t step_no;
 };
 
-/// What is to be written beside the rows of work.
+/// Changes to write beside the rows of work.
 struct Changes {
     List<SagaRow> rows; ///< one after the other, as the transitions allow
     List<Effect> effects;
@@ -220,7 +221,7 @@ struct Source {
     std::string_view (*find_error)(SagaState &saga, std::int16_t step_no, std::int32_t attempt);
 };
 
-/// What the sagas above a child decide about it.
+/// The decisions of the sagas above a child about it.
 struct Ancestry {
     bool is_suspended = false; ///< one of them: nothing of this saga begins
     bool compensates = false;  ///< one of them, or it is to
@@ -268,10 +269,10 @@ bool has_acts_in_flight(const SagaState &saga);
 bool waits_for_child(const SagaState &saga, std::int16_t step_no);
 /// The step waits for a person: its row is kept, and never due.
 bool is_kept(const SagaState &saga, const Work &work);
-/// Whether a worker or a service may do what is due of this row now.
+/// Whether a worker or a service may handle this row now.
 bool may_begin(const SagaState &saga, const Work &work);
 
-/// What a new row of work says beyond its step.
+/// The fields of a new row of work besides its step.
 struct NewWork {
     Direction direction;
     std::int64_t due_at;
@@ -324,7 +325,7 @@ void delay_steps(SagaState &saga, std::int64_t delay);
 
 /// Of a saga that has begun no attempt: there is nothing to load.
 void begin_progress(SagaState &saga);
-/// Loads what is in the table, and adds what is still to be written.
+/// Loads the rows of the table, and adds the changes not written yet.
 void require_effects(SagaState &saga);
 
 bool has_acted(SagaState &saga, std::int16_t step_no);

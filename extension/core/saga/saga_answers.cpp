@@ -64,7 +64,7 @@ std::optional<Work> find_late(SagaState &saga, const Step &step, const PastFailu
     return work;
 }
 
-/// What the report asserts is known of the failed attempt: the same again, or less than what verify
+/// Whether the report adds nothing to the failed attempt: it repeats it, or says less than verify
 /// or an operator has said since.
 bool says_no_more(const PastFailure &f, FailureClass report) {
     if (report == FailureClass::unknown || report == f.failure_class)

@@ -1,4 +1,4 @@
-// What services do: they claim a step under a lease, and answer with it.
+// Claims and answers of services: they claim a step under a lease, and answer with it.
 #pragma once
 
 #include "core/saga/saga_engine.hpp"
@@ -14,7 +14,7 @@ void settle_claim(SagaState &saga, const Step &step, Direction direction, double
 std::optional<Work> find_claimable(SagaState &saga, const Step &step, Direction direction,
                                    std::string_view queue, double random);
 
-/// Begins the next attempt of claimable work under a lease: what is to be returned to the service.
+/// Begins the next attempt of claimable work under a lease, and returns it for the service.
 Work begin_claim(SagaState &saga, const Step &step, const Work &work, std::int64_t lease,
                  std::int64_t lease_until, std::string_view worker);
 
@@ -33,7 +33,7 @@ enum class AnswerOutcome : std::uint8_t {
     not_undone,      ///< it was settled differently, and nothing will undo it
 };
 
-/// What is in the table of a completion under the lease that an answer names.
+/// The stored completion under the lease that an answer names.
 struct EarlierCompletion {
     bool is_same_output;
     bool is_output_null;
@@ -43,7 +43,7 @@ struct EarlierCompletion {
 /// How to take an answer.
 struct JudgedAnswer {
     AnswerOutcome outcome;
-    bool contradicts = false;   ///< what settled the step: a person is to be told
+    bool contradicts = false;   ///< the way the step was settled: a person has to know
     std::optional<Work> work{}; ///< when it is accepted: the attempt that it answers
 };
 
@@ -55,7 +55,7 @@ JudgedAnswer judge_completion(SagaState &saga, const Step &step, std::int64_t le
 JudgedAnswer judge_failure(SagaState &saga, const Step &step, std::int64_t lease,
                            FailureClass failure_class, bool was_completed);
 
-/// What a heartbeat says to a service: whether it need not go on.
+/// Whether a heartbeat tells the service that it need not continue.
 bool is_cancel_requested(const SagaState &saga, Direction direction);
 
 /// The work that this lease holds, or held until it ran out.

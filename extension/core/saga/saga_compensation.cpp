@@ -7,7 +7,7 @@ namespace stacksaga::core {
 
 namespace {
 
-/// What has to happen before a step is undone.
+/// The condition for undoing a step.
 enum class Undo : std::uint8_t {
     nothing,  ///< no more, or never
     waits,    ///< its compensation or its verify function is due or under way
@@ -81,7 +81,7 @@ void begin_verify(SagaState &saga, const Step &s) {
               .verifying = true});
 }
 
-/// What the compensation of a stage has come to.
+/// How far the compensation of a stage is.
 struct StageUndo {
     bool waits = false;
     bool has_crashed = false;

@@ -20,6 +20,8 @@ bool stage_is_complete(const SagaState &saga, std::int16_t stage) {
 void open_stage(SagaState &saga, std::int16_t stage) {
     bool waits_for_signal = false;
     bool has_crashed = false;
+    // All steps of the stage get their work before any crash is charged or signal taken: both may
+    // settle the saga, which must see the stage as opened and not open it once more.
     for (const Step &s : saga.definition->steps) {
         if (s.stage != stage)
             continue;
@@ -180,8 +182,13 @@ void run_on(SagaState &saga, const Stage &stage) {
         open_stage(saga, stage.no);
 }
 
-/// What follows of what is done, failed, in flight and in doubt while the saga acts.
+/// Decides for a saga that acts, from the steps done, failed, in flight and in doubt.
 void settle_forward(SagaState &saga, const Cause &cause) {
+    // The order is the order of precedence. A pivot that is done voids every request, so it comes
+    // first. A failure only adds a request; whether the saga compensates now depends on an open
+    // pivot, whose outcome decides whether it may. Parking comes after that, since a saga that
+    // compensates needs no person for its failed step. Running on comes last, where nothing of this
+    // applies.
     const Stage stage = look_at_stage(saga, cause);
     const bool is_past = is_past_pivot(saga);
     if (is_past)
@@ -248,7 +255,7 @@ void compensation_attempt_failed(SagaState &saga, const Step &step, const Work &
         remove_work(saga, work.step_no, work.direction);
 }
 
-/// What follows of a failed action while the saga acts.
+/// Handles a failed action while the saga acts.
 void action_failed(SagaState &saga, const Step &step, const Work &work, const Failure &failure,
                    bool in_doubt, bool may_verify, double random) {
     switch (decide({.direction = Direction::act,
@@ -339,6 +346,8 @@ bool withhold_repetition(SagaState &saga, const Step &step, const Work &work) {
 void settle(SagaState &saga, const Cause &cause) {
     if (is_final(saga.row.status))
         return;
+    // No else: a saga that starts to compensate in the first call gets the work of its first
+    // compensations in the second one, in the same transaction.
     if (saga.acts())
         settle_forward(saga, cause);
     if (!saga.acts() && !is_final(saga.row.status))
@@ -361,6 +370,8 @@ void attempt_begins(SagaState &saga) {
 
 void step_completed(SagaState &saga, const Step &step, const Work &work, Value output,
                     Value published, SettledBy settled_by) {
+    // The effect first: the decisions below ask has_acted(). The work goes before them as well,
+    // since a stage is complete when no live work of it is left.
     write_effect(saga, work, output, published, settled_by);
     remove_work(saga, work.step_no, work.direction);
     if (runs_freely(saga))
@@ -371,6 +382,8 @@ void step_completed(SagaState &saga, const Step &step, const Work &work, Value o
 
 void step_failed(SagaState &saga, const Step &step, const Work &work, const Failure &failure,
                  double random) {
+    // The failure first: whether the step is in doubt, and which attempt was its last, is read from
+    // the failures written so far.
     write_failure(saga, work, failure);
     const Cause cause{&step, failure.error};
     if (work.direction == Direction::compensate) {

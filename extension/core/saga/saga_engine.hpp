@@ -1,5 +1,5 @@
-// The engine: what becomes of one saga. Every change of a saga, be it by a worker's turn, by a
-// service's answer or by an operator, is decided here, on the state that was loaded, and nowhere
+// The engine decides what becomes of one saga. Every change of a saga, be it by a worker's turn, by
+// a service's answer or by an operator, is decided here, on the state that was loaded, and nowhere
 // else. No function reads a table or a clock; what is random is passed in.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace stacksaga::core {
 
-/// What a step's work looks like when its turn comes at `due_at`, after so many attempts.
+/// A step's work when its turn comes at `due_at`, after `attempt` attempts.
 NewWork first_work(const SagaState &saga, const Step &step, std::int64_t due_at,
                    std::int32_t attempt);
 
@@ -21,14 +21,15 @@ void open_first_stage(SagaState &saga, std::int64_t due_at);
 /// Counts an attempt as begun: pending becomes running.
 void attempt_begins(SagaState &saga);
 
-/// What an event is about: why it parks the saga or makes it compensate.
+/// The subject of an event: why it parks the saga or makes it compensate.
 struct Cause {
     const Step *step = nullptr;
     std::string_view error{};
 };
 
-/// Decides what follows of what is done, failed, in flight and in doubt: the saga goes on, waits,
-/// parks, compensates or ends. After every event that can change more than a step's own row.
+/// Decides from the steps that are done, failed, in flight and in doubt whether the saga continues,
+/// waits, parks, compensates or ends. Called after every event that can change more than a step's
+/// own row.
 void settle(SagaState &saga, const Cause &cause = {});
 
 /// Writes the marker, removes the work and starts what follows. The caller has checked that the
@@ -46,7 +47,7 @@ void step_failed(SagaState &saga, const Step &step, const Work &work, const Fail
 void lease_expired(SagaState &saga, const Step &step, const Work &work, double random,
                    const std::optional<Child> &child = {});
 
-/// What a verify function has returned.
+/// The answer of a verify function.
 struct VerifyAnswer {
     VerifyOutcome outcome;
     Value output{};           ///< of the step, when it is done
@@ -77,15 +78,15 @@ inline constexpr std::string_view crash_sqlstate = "57P02";
 /// the step has been tried or settled since.
 bool crashed_ahead(SagaState &saga, const Step &step, Direction direction, std::string_view worker);
 
-/// The turn of this stage has come, and attempts of it died ahead: they fail now.
+/// The turn of this stage has come, and attempts of it crashed ahead: they fail now.
 void charge_crashes(SagaState &saga, std::int16_t stage, Direction direction);
 
 /// The step's function, or its verify function, cannot be run, and no retry changes that: the saga
 /// parks.
 void step_is_unusable(SagaState &saga, const Step &step, const Work &work, const Failure &failure);
 
-/// What is due of the whole saga, its deadline or the request of its parent, cannot be done: the
-/// saga parks for a step that is open, which a person retries. False: none is, or it is parked.
+/// The deadline of the saga or the request of its parent cannot be handled: the saga parks for an
+/// open step, which a person retries. False: no step is open, or the saga is parked.
 bool saga_is_unusable(SagaState &saga, std::string_view error);
 
 /// When an attempt that begins now should be over: the step's timeout, or the saga's deadline where

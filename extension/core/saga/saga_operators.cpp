@@ -199,7 +199,7 @@ std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay) {
 
 namespace {
 
-/// What can be resolved of a step in one direction.
+/// The attempt of a step that can be resolved in one direction.
 struct Open {
     Work work; ///< its row, or the failed attempt that has none
     bool has_row;
@@ -264,7 +264,7 @@ std::optional<Refusal> refuse_live(SagaState &saga, const Step &step) {
     return std::nullopt;
 }
 
-/// What a child has done is known there, also when this saga has not read of its end yet.
+/// The child itself knows its end, also before this saga has read of it.
 bool is_settled_by_child(SagaState &saga, const Step &step, bool child_stands) {
     if (step.waits_for() != StepWait::child)
         return false;
@@ -339,7 +339,8 @@ void resolve_compensation(SagaState &saga, const Step &step, const Open &open, c
     }
     Work work = resolved_attempt(open, false, r.role);
     const std::optional<Doubt> doubt = find_doubt(saga, step.no, Direction::compensate);
-    // Who looks so long after the last attempt sees all that it did: the key may be used again.
+    // A person who looks this long after the last attempt sees all its effects: the key may be used
+    // again.
     const bool settles = doubt && saga.dedupe_retention_us &&
                          time_plus(doubt->claimed_at, *saga.dedupe_retention_us) < saga.now;
     if (settles)

@@ -1,4 +1,4 @@
-// What operators do to a saga: cancel, suspend, resume, retry, resolve.
+// Operators' actions on a saga: cancel, suspend, resume, retry, resolve.
 #pragma once
 
 #include "core/saga/saga_engine.hpp"
@@ -21,7 +21,7 @@ std::optional<Refusal> suspend_saga(SagaState &saga);
 std::optional<Refusal> resume_saga(SagaState &saga, std::int64_t delay = 0);
 std::optional<Refusal> retry_saga(SagaState &saga, std::int64_t delay);
 
-/// What an operator says of a step.
+/// An operator's statement about a step.
 struct Resolution {
     ResolveOutcome outcome;
     std::optional<Direction> direction; ///< nothing: the one that is open

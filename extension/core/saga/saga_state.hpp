@@ -64,10 +64,10 @@ constexpr std::optional<CompensationRequest> compensation_request_of(std::string
     return enum_of<CompensationRequest>(compensation_request_names, name);
 }
 
-/// What follows a step that has failed for good before an irreversible one is done.
+/// The consequence of a step that has failed for good before an irreversible one is done.
 enum class OnFailure : uint8_t { compensate, park };
 
-/// What said that a step is done.
+/// The source of the statement that a step is done.
 enum class SettledBy : uint8_t {
     answer,  ///< a service or a worker: nothing is stored
     verify,  ///< the verify function
@@ -176,7 +176,7 @@ static_assert(!may_change(Status::suspended, Direction::compensate, Status::runn
                           Direction::act));
 static_assert(!may_change(Status::completed, Direction::act, Status::running, Direction::act));
 
-/// What a failed attempt means.
+/// The class of a failed attempt.
 enum class FailureClass : uint8_t { retryable, non_retryable, unknown };
 inline constexpr std::array<std::string_view, 3> failure_class_names{"retryable", "non_retryable",
                                                                      "unknown"};
@@ -187,7 +187,7 @@ constexpr std::optional<FailureClass> failure_class_of(std::string_view name) {
     return enum_of<FailureClass>(failure_class_names, name);
 }
 
-/// What the engine does about a failed attempt.
+/// The engine's reaction to a failed attempt.
 enum class Outcome : uint8_t {
     retry,   ///< pause, then try again under the same idempotency key
     verify,  ///< ask the step's verify function
@@ -200,7 +200,7 @@ constexpr std::string_view name_of(Outcome o) {
     return outcome_names[static_cast<size_t>(o)];
 }
 
-/// What decides about a failed attempt.
+/// The facts that decide about a failed attempt.
 struct FailedAttempt {
     Direction direction;
     FailureClass failure_class;
@@ -328,7 +328,7 @@ constexpr bool rules_are_total() {
 }
 static_assert(rules_are_total());
 
-/// What a verify function says of the attempts in doubt.
+/// A verify function's answer about the attempts in doubt.
 enum class VerifyOutcome : uint8_t {
     done,
     not_done,   ///< nothing is seen yet: still in doubt
@@ -341,7 +341,7 @@ constexpr std::optional<VerifyOutcome> verify_outcome_of(std::string_view name) 
     return enum_of<VerifyOutcome>(verify_outcome_names, name);
 }
 
-/// What an operator says of a step.
+/// An operator's statement about a step.
 enum class ResolveOutcome : uint8_t { done, not_done, never_done };
 inline constexpr std::array<std::string_view, 3> resolve_outcome_names{"done", "not_done", "never"};
 constexpr std::optional<ResolveOutcome> resolve_outcome_of(std::string_view name) {

@@ -13,7 +13,7 @@ namespace stacksaga::core {
 
 enum class StepKind : std::uint8_t { sql, queue, signal, timer, child, message };
 
-/// What ends an attempt.
+/// The event that ends an attempt.
 enum class StepWait : std::uint8_t {
     nothing, ///< the worker's transaction
     claim,   ///< the answer of a service that claimed it
@@ -23,7 +23,7 @@ enum class StepWait : std::uint8_t {
     child, ///< the end of another saga
 };
 
-/// What a fallback is, where it is named by text.
+/// The kind of a fallback that is named by text.
 enum class FallbackKind : std::uint8_t { function, queue, topic };
 
 struct StepKindTraits {

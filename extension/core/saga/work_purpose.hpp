@@ -1,4 +1,4 @@
-// What a row of table work is there for. Every purpose but `step` is a notice to the saga itself,
+// The purpose of a row of table work. Every purpose but `step` is a notice to the saga itself,
 // which no handler runs.
 #pragma once
 

@@ -42,7 +42,7 @@ bool equals_ignoring_case(std::string_view text, std::string_view lower) {
     return true;
 }
 
-/// Takes the text before the first `separator` from `rest`, which keeps what is behind it.
+/// Takes the text before the first `separator` from `rest`, which keeps the text after it.
 std::string_view take_until(std::string_view &rest, char separator) {
     const std::size_t end = std::min(rest.find(separator), rest.size());
     const std::string_view part{rest.data(), end};

@@ -53,7 +53,7 @@ private:
     bool any_weekday_ = false;
 };
 
-/// What is wrong with an expression.
+/// The fault of an expression.
 enum class CronProblem : std::uint8_t {
     none,
     field_count,    ///< neither five nor six fields

@@ -13,7 +13,7 @@ inline constexpr std::int64_t never = INT64_MAX;
 inline constexpr std::int64_t first_instant = -211'813'488'000'000'000;
 inline constexpr std::int64_t last_instant = 9'223'371'331'199'999'999;
 
-/// So much later, but at most as late as a timestamptz can be.
+/// The instant this much later, limited to the range of a timestamptz.
 constexpr std::int64_t time_plus(std::int64_t instant, std::int64_t microseconds) {
     std::int64_t sum = 0;
     if (__builtin_add_overflow(instant, microseconds, &sum))

@@ -7,11 +7,11 @@
 
 namespace stacksaga::core {
 
-/// What becomes of runs that were missed: none, the last one or all are caught up.
+/// Handling of missed runs: none, the last one or all are caught up.
 enum class CatchUp : std::uint8_t { skip, last, all };
 inline constexpr std::array<std::string_view, 3> catch_up_names{"skip", "last", "all"};
 
-/// What becomes of a run while the saga of the last one runs.
+/// Handling of a run while the saga of the last one runs.
 enum class Overlap : std::uint8_t { allow, skip };
 inline constexpr std::array<std::string_view, 2> overlap_names{"allow", "skip"};
 
@@ -21,7 +21,7 @@ enum class RunDecision : std::uint8_t {
     waits, ///< until the last one has ended
 };
 
-/// What becomes of a run that is due. `is_running`: the latest saga of the last run has not ended.
+/// Decides about a run that is due. `is_running`: the latest saga of the last run has not ended.
 /// Runs that were missed and are all to be caught up wait for one another.
 constexpr RunDecision decide_run(CatchUp catch_up, Overlap overlap, bool is_running,
                                  bool is_missed) {

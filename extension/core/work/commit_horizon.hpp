@@ -9,7 +9,7 @@
 
 namespace stacksaga::core {
 
-/// What a snapshot knows of transaction ids, which wrap around.
+/// A snapshot's knowledge of transaction ids, which wrap around.
 struct SeenTransactions {
     std::uint32_t oldest; ///< those before it have ended
     std::uint32_t next;   ///< no transaction had it, or a later one
@@ -19,7 +19,7 @@ struct SeenTransactions {
 class CommitHorizon {
 public:
     constexpr CommitHorizon() = default;
-    /// What a look learnt longer than `forgotten_us` ago is of no use, and ids wrap around.
+    /// A look longer than `forgotten_us` ago is of no use, and ids wrap around.
     constexpr explicit CommitHorizon(std::int64_t forgotten_us) : forgotten_us_(forgotten_us) {}
 
     /// A look that began at `now` has seen these.

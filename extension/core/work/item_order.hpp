@@ -29,7 +29,7 @@ constexpr bool waits_longer(const ItemPlace &a, const ItemPlace &b) {
     return std::tuple(a.due_at, a.rank, a.number) < std::tuple(b.due_at, b.rank, b.number);
 }
 
-/// How many items of each lower rank a list of so many holds at most.
+/// Maximum number of items of each lower rank in a list of `listed` items.
 constexpr std::size_t reserve_of(std::size_t listed) {
     return listed / steps_per_turn + 1;
 }

@@ -2,8 +2,9 @@
 //
 // They are counted in words of shared memory, one for each of some periods of time, without a lock:
 // a session adds to the word of the present period and takes itself off the same word. A word of a
-// period that is long past counts nothing, so whoever never claims is forgotten, and no count can
-// drift. A word belongs to one queue at a time; another one whose hash leads there counts nothing.
+// period that is long past counts nothing, so a session that never claims is forgotten, and no
+// count can drift. A word belongs to one queue at a time; another one whose hash leads there counts
+// nothing.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Where a session begins to search what is due. Who meets no other session begins at the oldest;
-// those who do begin each at another place, so that they do not all try the same ones.
+// Where a session begins to search for due work. A session without contention begins at the oldest;
+// sessions that contend begin at different places, so that they do not all try the same ones.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace stacksaga::core {
 
-/// By how many sessions this one has met.
+/// The start by the number of conflicts that this session had.
 class SearchStart {
-    // Reading so many candidates costs as much as some claims do.
+    // Reading this number of candidates costs as much as some claims do.
     static constexpr std::int32_t items_max = 1024;
     static constexpr std::int32_t items_per_conflict = 16;
     static constexpr std::int32_t elsewhere_max = 7;
 
 public:
-    /// So many items had been locked by others.
+    /// `conflicts` items had been locked by others.
     constexpr void note(std::int32_t conflicts) {
         if (conflicts > 0)
             items_ = std::min(items_max, items_ + items_per_conflict * conflicts);
@@ -25,15 +25,15 @@ public:
             items_ -= (items_ + 7) / 8;
     }
 
-    /// Of so many items one is to be the first.
+    /// The number of items among which the first one is chosen.
     constexpr std::int32_t items() const { return items_; }
-    /// So many of them are passed over, fewer than `most`. `random01` in [0, 1).
+    /// The number of them to pass over, fewer than `most`. `random01` in [0, 1).
     constexpr std::int32_t passed(double random01, std::int32_t most = items_max) const {
         return static_cast<std::int32_t>(random01 * std::min(items_, most));
     }
 
-    /// Whether to search where the oldest are not. Not where nobody was met, nor the eighth time
-    /// in a row: what is old and free again may not be left until the others are gone.
+    /// Whether to search elsewhere than at the oldest. Not without contention, nor the eighth time
+    /// in a row: old items that are free again must not wait until the contention is over.
     constexpr bool is_elsewhere() {
         elsewhere_ = items_ > 0 && elsewhere_ < elsewhere_max ? elsewhere_ + 1 : 0;
         return elsewhere_ > 0;
@@ -41,11 +41,11 @@ public:
 
 private:
     std::int32_t items_ = 0;
-    std::int32_t elsewhere_ = 0; ///< so many searches in a row
+    std::int32_t elsewhere_ = 0; ///< number of such searches in a row
 };
 
-/// Behind the step that a session claimed last the next free ones are, while the oldest are what
-/// others have claimed and not committed yet. Instants are in microseconds.
+/// The next free steps follow the one that this session claimed last; the oldest are uncommitted
+/// claims of others. Instants are in microseconds.
 class LastClaim {
 public:
     /// A step that was due at this instant was claimed at `now`.
@@ -63,7 +63,7 @@ public:
     }
 
 private:
-    // What others have claimed in the meantime lies behind the step, and is stepped over.
+    // Steps that others claimed in the meantime lie behind this one, and are stepped over.
     static constexpr std::int64_t recent_us = 100'000;
     std::int64_t due_at_ = 0;
     std::optional<std::int64_t> at_{};

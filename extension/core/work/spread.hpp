@@ -6,7 +6,7 @@
 
 namespace stacksaga::core {
 
-/// Seven days: what is to wait for longer is brought back later.
+/// Seven days: items that should wait longer are brought back later.
 inline constexpr std::int64_t spread_max = std::int64_t{7} * 24 * 3600 * 1'000'000;
 
 /// How many microseconds after the first one the one with the number `i` (from 0) of `count` is

@@ -1,9 +1,9 @@
 // Statements that read this node alone: on Citus the shards that it holds.
 //
 // Citus sends a statement on one of its tables to all nodes unless the statement names the token,
-// and plans it anew each time. A search for work wants what this node holds, by an index, and only
-// as a hint. So its statement names the shards themselves. Whoever found a row so locks and changes
-// it through the table, where Citus knows by then whether the shard has moved.
+// and plans it again each time. A search for work wants rows of this node, by an index, and only as
+// a hint. So its statement names the shards themselves. The caller locks and changes a row that it
+// found through the table, where Citus knows by then whether the shard has moved.
 #pragma once
 #include "pg/pg.hpp"
 

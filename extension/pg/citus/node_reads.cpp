@@ -32,7 +32,7 @@ bool has_mark(const Query *query) {
     return false;
 }
 
-/// Who may read the table may read its shards.
+/// A role that may read the table may read its shards.
 bool check_as(Node *node, void *context) {
     if (node == nullptr)
         return false;

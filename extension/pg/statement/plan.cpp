@@ -36,7 +36,7 @@ constinit const std::array planner_flags{
     Flag{&enable_mergejoin, false},
     Flag{&enable_material, false},
     Flag{&enable_memoize, false},
-    Flag{&jit_enabled, false}, // what is forbidden costs so much that the rest would be compiled
+    Flag{&jit_enabled, false}, // the cost of a forbidden node would have the whole plan compiled
 };
 
 struct Cost {

@@ -12,8 +12,8 @@ constexpr std::array<std::string_view, 12> small_tables{
     "ring_epoch",      "ring_setting", "slot",        "saga_definition",
     "subscription",    "token_window", "usage_grant", "worker"};
 
-// The executor makes a hash table as large as the planner expects it to become, each time anew: of
-// so many groups in some microseconds, of what fits into work_mem in half a millisecond.
+// Each execution makes a hash table as large as the planner expects it to become: in some
+// microseconds up to this number of groups, in half a millisecond where it fills work_mem.
 constexpr long hashed_groups_max = 10000;
 
 /// What lies above a node.

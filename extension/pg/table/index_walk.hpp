@@ -19,7 +19,7 @@ public:
     Relation index;
 };
 
-/// What the columns after the equal ones are compared with, as one row: (created_at, saga_id) <
+/// The row that the columns after the equal ones are compared with: (created_at, saga_id) <
 /// (..).
 struct RowBound {
     AttrNumber column; ///< of the index; the next one is the second
@@ -29,14 +29,14 @@ struct RowBound {
 
 class IndexWalk {
 public:
-    /// What is read of the index: the places of rows, or also the entries themselves.
+    /// Reads the places of rows, or also the entries themselves.
     enum class Entries : uint8 { places, values };
 
     IndexWalk(const OpenIndex &opened, std::span<const KeyColumn> key,
               const std::optional<RowBound> &before, ScanDirection direction, Entries entries);
     void close();
 
-    /// Begins anew; as many columns as before, and no row to compare with.
+    /// Begins again with the same number of columns, and no row to compare with.
     void seek(std::span<const KeyColumn> key);
     /// To the next entry, whether or not its row is there still; false at the end.
     bool next_entry();

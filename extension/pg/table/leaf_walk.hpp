@@ -3,9 +3,9 @@
 //
 // A page is read as a scan reads it: all of it under its lock, and then the page to its right as it
 // was named then, so that a page that is split meanwhile is neither missed nor read twice. Entries
-// of dead rows are among them, also those marked dead, which on a standby may be alive: whoever
-// wants a row fetches it under the snapshot that the walk began under. As long as that is held no
-// page that the walk may still come to is used anew.
+// of dead rows are among them, also those marked dead, which on a standby may be alive: a
+// caller that wants a row fetches it under the snapshot that the walk began under. While that is
+// held no page that the walk may still come to is recycled.
 #pragma once
 #include "pg/table/index_walk.hpp"
 
@@ -24,7 +24,7 @@ public:
     /// `first`: a page of the index; the first entries of it may come before what is looked for.
     LeafWalk(const OpenIndex &opened, BlockNumber first) : index_(opened.index), next_(first) {}
 
-    /// So many entries are on a page at most.
+    /// Maximum number of entries on a page.
     static constexpr size_t entries_max = MaxTIDsPerBTreePage;
 
     /// Calls `visit` for each entry of the next page until it returns false. What it is given is

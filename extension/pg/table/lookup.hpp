@@ -2,8 +2,8 @@
 // them, and no plan that could choose another way once the tables have grown.
 //
 // Where an index cannot be read so (somebody has changed the table, the index is invalid or gone),
-// an error says why, and no caller takes that for "there is no such row". Who has a Statement for
-// such a table asks try_index().
+// an error says why, and no caller takes that for "there is no such row". A caller
+// with a Statement for such a table asks try_index().
 #pragma once
 #include "core/work/commit_horizon.hpp"
 

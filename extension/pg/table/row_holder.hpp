@@ -1,4 +1,4 @@
-// Who holds a row: the transaction that keeps others from locking it FOR NO KEY UPDATE.
+// The holder of a row: the transaction that keeps others from locking it FOR NO KEY UPDATE.
 #pragma once
 #include "pg/pg.hpp"
 

@@ -8,7 +8,7 @@ namespace stacksaga::pg {
 
 namespace {
 
-/// Some callers run with the privileges and the search_path of whoever called them.
+/// Some callers run with the privileges and the search_path of their own callers.
 template <class F> auto as_extension(F &&by_sql) -> decltype(by_sql()) {
     return as_owner([&] { return with_pinned_path(static_cast<F &&>(by_sql)); });
 }
@@ -16,8 +16,8 @@ template <class F> auto as_extension(F &&by_sql) -> decltype(by_sql()) {
 /// Opens the table and runs one of two ways to do the same.
 template <class D, class S>
 auto with_table(Table &table, LOCKMODE mode, D &&directly, S &&by_sql) -> decltype(by_sql()) {
-    // What this transaction has written before is to be seen, and may be changed again; so is what
-    // is written now, also by those who read in another way.
+    // Makes rows that this transaction wrote before visible and changeable. The one at the end does
+    // so for rows written now, also for readers that go another way.
     CommandCounterIncrement();
     OpenTable open = open_table(table, mode);
     auto result = open.is_direct() ? directly(open) : as_extension(by_sql);

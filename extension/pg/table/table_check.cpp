@@ -4,8 +4,8 @@
 // by Citus, without rules, row-level security, CHECKs and generated columns; it has exactly the
 // columns of the description, exactly its indexes, all of them usable btrees of plain columns in
 // their types' default order, and no triggers but those that the description names. Everything else
-// that may change how a row is read or written shows in the relation cache, so each invalidation of
-// it has the table checked anew.
+// that may change how a row is read or written shows in the relation cache, so the table is checked
+// again after each invalidation of it.
 //
 // Less is needed to read it by an index: the described columns come first, and that index is there,
 // valid and as described.

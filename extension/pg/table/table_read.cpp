@@ -10,7 +10,7 @@ namespace stacksaga::pg {
 
 namespace {
 
-/// What a scan looks for, as keys of its index.
+/// The key of a scan, as keys of its index.
 struct Search {
     const CheckedIndex &index;
     const TableIndex &described;
@@ -105,7 +105,7 @@ bool lock_row(Relation heap, ItemPointerData place, const TableScan &scan, Snaps
     }
 }
 
-/// The rows that are found, as many as there are.
+/// All rows that are found.
 struct RowList {
     TableRow *rows = nullptr;
     size_t count = 0, room = 0;

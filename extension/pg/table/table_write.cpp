@@ -174,7 +174,7 @@ TupleTableSlot *fetch_version(OpenTable &table, const TableRow &row) {
     ItemPointerData place = row.place;
     if (!table_tuple_fetch_row_version(table.heap, &place, SnapshotAny, slot))
         elog(ERROR, "a row of %s that was read is gone", table.description().name);
-    // Also if this transaction itself has changed it: heap_update() expects not to meet such a one.
+    // Also if this transaction itself has changed it: heap_update() expects no such row.
     if (!table_tuple_satisfies_snapshot(table.heap, slot, SnapshotSelf)) {
         ExecDropSingleTupleTableSlot(slot);
         return nullptr;

@@ -1,4 +1,4 @@
-// Who asks: the one place that decides for which role a call acts.
+// The caller: the one place that decides for which role a call acts.
 #pragma once
 #include "pg/pg.hpp"
 

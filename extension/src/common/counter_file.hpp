@@ -20,7 +20,7 @@ struct SharedConsumer {
     pg_atomic_uint64 until; ///< it asked, or holds a batch until then
 };
 
-/// What sessions share about those that have left the line of a queue's waiters
+/// Shared about the sessions that have left the line of a queue's waiters
 /// (work/promised_claims.hpp).
 struct SharedQueue {
     std::array<pg_atomic_uint64, 4> promised;

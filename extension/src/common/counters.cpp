@@ -16,7 +16,7 @@ static_assert(std::ranges::is_sorted(counter_names, {}, &CounterName::counter));
 using Counts = std::array<int64, counter_count>;
 static_assert(counter_count <= std::tuple_size_v<decltype(CounterFile::counters)>);
 
-/// What one level of subtransactions has counted.
+/// The counts of one level of subtransactions.
 struct Counted {
     Counts counts{};
     SagaCounts sagas{};

@@ -87,7 +87,7 @@ void count_at_once(Counter counter);
 /// One saga more (1) or less (-1) of a status, once the transaction commits; see saga_tally.hpp.
 void count_saga(core::Status status, int64 change);
 
-/// What happens to steps, by direction and class.
+/// Counters of steps, by direction and class.
 void count_completed(core::Direction direction);
 void count_failed(core::Direction direction, core::FailureClass failure_class);
 

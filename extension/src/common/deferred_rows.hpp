@@ -9,7 +9,7 @@
 
 namespace stacksaga {
 
-/// Writes what is not written yet; there may be nothing.
+/// Writes the promised rows that are not written yet; there may be none.
 using DeferredWriter = void (*)();
 
 /// To be called before the first such row is promised. There is one writer.

@@ -6,7 +6,7 @@
 
 namespace stacksaga {
 
-/// A condition of statements that find what is to be removed.
+/// A condition of statements that find rows to remove.
 #define IS_NOT_KEPT(RELATION, KEY, NOW)                                                            \
     " AND NOT EXISTS (SELECT FROM stacksaga.kept_row AS kept"                                      \
     "                  WHERE kept.relation = '" RELATION "' AND kept.row_key = " KEY               \
@@ -25,7 +25,7 @@ bool is_kept(const char *relation, std::string_view row_key, TimestampTz now);
 /// Says that this transaction does nothing but remove rows, as a worker's: constraints are not
 /// deferred to its commit, where nobody would know any more which row it was.
 void fire_constraints_from_now_on();
-/// Fires what is deferred, in such a transaction.
+/// Fires deferred triggers and constraints, in such a transaction.
 void fire_constraints();
 
 /// Runs `body` in a subtransaction. False where it failed because of the rows; `error` says how.

@@ -1,5 +1,5 @@
-// Who does something to the installation, and for whom; and the record of what operators do, where
-// no other table holds it.
+// The operator who changes the installation, and the role it acts for; the record of operators'
+// actions, where no other table holds it.
 #pragma once
 #include "pg/pg.hpp"
 #include "pg/statement/function.hpp"

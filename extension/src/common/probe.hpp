@@ -2,10 +2,10 @@
 //
 // Work rows are deleted when done. Until they are vacuumed, and while somebody holds a snapshot
 // open nothing is, their index entries stay, and a probe from the beginning steps over all of them:
-// tens of milliseconds where a fraction of one is usual. Once that has been dear three times in a
-// row (a single time it may have been the processor's, which somebody else had), probes begin at a
-// remembered instant, and only one in some seconds, or as rarely as its cost demands, reads from
-// the beginning, for work whose transaction was long or whose saga was locked.
+// tens of milliseconds where a fraction of one is usual. After three slow probes in a row (a single
+// one may have waited for the processor) probes begin at a remembered instant. Only one in some
+// seconds, less often where it costs more, reads from the beginning, for work whose transaction was
+// long or whose saga was locked.
 #pragma once
 #include "core/work/commit_horizon.hpp"
 
@@ -17,9 +17,9 @@ namespace stacksaga {
 class ProbeMemory {
 public:
     constexpr ProbeMemory() = default;
-    /// A probe that takes less than `cheap_us` of the clock is cheap. Where probes are dear one in
-    /// `full_interval_us`, or as rarely as its cost demands, reads from the beginning, and the
-    /// others what was inserted since `commit_lag_us` before the last one that left nothing.
+    /// A probe that takes less than `cheap_us` of the clock is cheap. Where probes are slow one in
+    /// `full_interval_us`, or fewer where it costs more, reads from the beginning. The others read
+    /// rows inserted since `commit_lag_us` before the last probe that left nothing.
     constexpr explicit ProbeMemory(int64 cheap_us, int64 (*clock)() = pg::steady_now,
                                    int64 full_interval_us = 10 * USECS_PER_SEC,
                                    int64 commit_lag_us = 5 * USECS_PER_SEC)
@@ -36,11 +36,11 @@ public:
 
     /// The same for a look at a part of the rows, which says nothing of the others: no probe
     /// follows.
-    TimestampTz begin_of_part() const { return is_dear() ? read_from_ : DT_NOBEGIN; }
+    TimestampTz begin_of_part() const { return is_slow() ? read_from_ : DT_NOBEGIN; }
 
     /// Whether a probe that begins now reads from the beginning.
     bool is_full_due(TimestampTz now) const {
-        return dear_ < dear_max || full_at_ <= now - full_interval_us_ || full_at_ > now;
+        return slow_ < slow_max || full_at_ <= now - full_interval_us_ || full_at_ > now;
     }
     /// Whether the probe that began last reads from the beginning.
     bool is_full() const { return is_full_; }
@@ -48,20 +48,20 @@ public:
     /// it believes.
     TimestampTz full_at() const { return full_at_; }
     int64 cheap_us() const { return cheap_us_; }
-    /// Whether full probes are known to be dear.
-    bool is_dear() const { return dear_ == dear_max; }
-    /// Whether one more full probe that is dear makes that known.
-    bool may_become_dear() const { return dear_ >= dear_max - 1; }
+    /// Whether full probes are known to be slow.
+    bool is_slow() const { return slow_ == slow_max; }
+    /// Whether one more slow full probe makes that known.
+    bool may_become_slow() const { return slow_ >= slow_max - 1; }
 
     /// The next probe reads from the beginning. What is known of its cost stays.
     void demand_full() { full_at_ = DT_NOBEGIN; }
 
-    /// Others have found it so: one more of this session makes it known to it.
-    void expect_dear() { dear_ = std::max(dear_, dear_max - 1); }
+    /// Others found full probes slow: one more of this session makes it known to it.
+    void expect_slow() { slow_ = std::max(slow_, slow_max - 1); }
 
-    /// Another session's full probe, which was dear, counts as one of this session.
+    /// Another session's full probe, which was slow, counts as one of this session.
     void adopt(const FullProbe &probe) {
-        dear_ = dear_max;
+        slow_ = slow_max;
         full_at_ = probe.at;
         full_interval_us_ = probe.interval_us;
         read_from_ = probe.first_left;
@@ -76,7 +76,7 @@ public:
         if (!is_full_)
             return;
         const int64 cost_us = clock_() - started_at_;
-        dear_ = cost_us < cheap_us_ ? 0 : std::min(dear_ + 1, dear_max);
+        slow_ = cost_us < cheap_us_ ? 0 : std::min(slow_ + 1, slow_max);
         full_interval_us_ = std::max(full_interval_min_us_, cost_us * full_cost_share);
         full_at_ = now;
     }
@@ -100,7 +100,7 @@ public:
     }
 
 private:
-    static constexpr int dear_max = 3;
+    static constexpr int slow_max = 3;
     static constexpr int64 full_cost_share = 50; // full probes take at most 2 % of the time
 
     // A transaction reads the clock, may wait for a lock, and gets its id when it first writes.
@@ -109,14 +109,14 @@ private:
     int64 (*clock_)() = pg::steady_now;
     int64 cheap_us_ = 5000;
     int64 full_interval_min_us_ = 10 * USECS_PER_SEC;
-    // Work is inserted at an instant and seen at its commit; so long may usually lie between.
+    // Work is inserted at an instant and seen at its commit; the usual maximum between the two.
     int64 commit_lag_us_ = 5 * USECS_PER_SEC;
     core::CommitHorizon horizon_{commit_lag_us_};
     int64 full_interval_us_ = 0;
     TimestampTz read_from_ = DT_NOBEGIN;
     TimestampTz full_at_ = DT_NOBEGIN;
     int64 started_at_ = 0;
-    int dear_ = 0; ///< so many full probes in a row were not cheap
+    int slow_ = 0; ///< number of slow full probes in a row
     bool is_full_ = true;
 };
 static_assert(std::is_trivially_destructible_v<ProbeMemory>);

@@ -23,7 +23,7 @@ constinit pg::Select<TallyColumn> read_sagas{
     "SELECT status, count(*) AS sagas FROM stacksaga.saga GROUP BY status",
     pg::Plans::by_statistics};
 
-/// Another number whenever the server's shared memory is made anew, also by a crash that the
+/// Another number each time the server creates its shared memory, also after a crash that the
 /// postmaster survives.
 uint64 this_server() {
     const auto *header = static_cast<const PGShmemHeader *>(UsedShmemSegAddr);
@@ -64,7 +64,7 @@ void add(SagaTally &tally, const SagaCounts &changes) {
             pg_atomic_fetch_add_u64(&tally.sagas[i], changes[i]);
 }
 
-/// What another server left is not locked by anybody, so the lock is made anew.
+/// Nobody holds a lock in tallies that another server left, so the lock is initialised again.
 SagaTallies &own_tallies(SagaTallies &all) {
     if (pg_atomic_read_u64(&all.server) == this_server())
         return all;

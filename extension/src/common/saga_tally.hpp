@@ -42,7 +42,7 @@ size_t room_for_running();
 /// Adds what the transaction that is being committed or prepared changed. Raises nothing.
 void add_to_tallies(const SagaCounts &changes);
 
-/// What is shown; nullopt until somebody has counted. In a transaction.
+/// The counts to show; nullopt until a session has counted. In a transaction.
 std::optional<SagaCounts> tallied_sagas();
 
 /// Whether sagas have to be counted: never here, or a day ago, and nobody is at it. In a

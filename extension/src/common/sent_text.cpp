@@ -6,11 +6,11 @@ namespace stacksaga {
 
 namespace {
 
-constexpr uint64 row_bytes_max = MaxAllocSize - 1024 * 1024; // what else a row has
+constexpr uint64 row_bytes_max = MaxAllocSize - 1024 * 1024; // the rest of a row
 // A larger one is read again when it is printed, and does not fill the memory of the call until
 // then.
 constexpr Size kept_bytes_max = 8 * 1024;
-// The text of a value is at most so many times as long: a number has twelve bytes or more.
+// Maximum ratio of a value's text to its size: a number has twelve bytes or more.
 constexpr uint64 text_factor_max = 147'458 / 12;
 constexpr Size plain_bytes_max = 16 * 1024; // of each of some values of a row
 

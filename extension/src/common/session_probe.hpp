@@ -1,5 +1,5 @@
-// Where a session begins reading an index that other sessions read as well (probe.hpp): what a full
-// probe of one of them found dearly serves all of them.
+// Where a session begins reading an index that other sessions read as well (probe.hpp): sessions
+// share the result of one slow full probe.
 #pragma once
 #include "core/work/commit_horizon.hpp"
 
@@ -18,8 +18,8 @@ public:
     /// The same for a look at a part of the rows, which says nothing of the others: no probe
     /// follows.
     TimestampTz begin_of_part() const { return memory_.begin_of_part(); }
-    /// It has met a row that is there: what it took until the first one was for dead entries. A
-    /// probe whose rows cost as much need not say so.
+    /// The probe has come to a live row: its time until then went to dead entries. Optional where
+    /// reading a row costs as much.
     void note_row(TimestampTz now);
     /// The probe has returned. What it left begins at this instant, which is `now` when it left
     /// nothing; `seen`: by its snapshot.
@@ -39,9 +39,9 @@ private:
     uint64 key_ = 0;
     ProbeMemory memory_{};
     int64 processor_at_ = 0;
-    bool is_searching_ = false; ///< no row was met yet
+    bool is_searching_ = false; ///< no live row was found yet
     bool is_timed_ = false;     ///< by the processor's time
-    bool is_dear_ = false;      ///< by that time
+    bool is_slow_ = false;      ///< by that time
     bool is_announced_ = false; ///< others believe the last full probe until this one returns
     bool is_full_demanded_ = false;
 };

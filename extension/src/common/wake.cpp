@@ -9,8 +9,8 @@ namespace stacksaga {
 namespace {
 
 // The processes of a server stand in one array in shared memory, preloaded or not. It is searched
-// once in so long, and a process that was found is recognised by its pid and database. No lock is
-// taken: what is read wrongly wakes the wrong process, for nothing.
+// at most once in this interval, and a process that was found is recognised by its pid and
+// database. No lock is taken: a wrong reading wakes the wrong process, for nothing.
 constexpr int64 search_interval_us = USECS_PER_SEC;
 
 struct Process {

@@ -2,12 +2,12 @@
 //
 // A request that begins its key and finishes it in one transaction writes one row, the finished
 // one. Until then the key is kept here, and the lock that its begin has taken keeps other sessions
-// from it. Its row is written, in progress, by whatever comes first of: a call on the key other
-// than finish and release, what deferred_rows.hpp names, COMMIT, and PREPARE TRANSACTION.
+// from it. Its row is written, in progress, at the first of these: a call on the key other than
+// finish and release, an event that deferred_rows.hpp names, COMMIT, and PREPARE TRANSACTION.
 //
-// What is kept follows savepoints as a row would. A key that was begun in a subtransaction goes
-// with it. One whose row was written in an inner subtransaction is to be written again when that is
-// rolled back, so it stays here until the row is as lasting as the begin.
+// The list of kept keys follows savepoints as a row would. A key that was begun in a subtransaction
+// goes with it. One whose row was written in an inner subtransaction is to be written again when
+// that is rolled back, so it stays here until the row is as lasting as the begin.
 #pragma once
 #include "core/common/savepoints.hpp"
 #include "core/ring/token.hpp"
@@ -20,7 +20,7 @@
 
 namespace stacksaga {
 
-/// What a begin has decided about the row of a new key.
+/// The row of a new key, as its begin decided it.
 struct BegunKey {
     BegunKey(const IdempotencyKey &key, std::optional<std::string_view> fingerprint_bytes);
 

@@ -1,4 +1,4 @@
-// What the functions of the dedupe ladder share: limits of their arguments, tokens, retention.
+// Shared by the dedupe methods: limits of their arguments, tokens, retention.
 #pragma once
 #include "core/ring/token.hpp"
 

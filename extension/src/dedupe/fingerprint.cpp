@@ -59,7 +59,7 @@ pg_uuid_t keyed_saga_id(std::string_view saga, std::string_view key, int32 run) 
 // fingerprint(request jsonb) -> bytea
 STACKSAGA_FUNCTION(fingerprint) {
     const Datum request = PG_GETARG_DATUM(0);
-    // What is large itself may be: nothing is stored.
+    // A large request may have a large text: nothing is stored.
     check_text_of_json(
         request, "request",
         std::max(pg::settings.max_payload, static_cast<int>(toast_raw_datum_size(request))));

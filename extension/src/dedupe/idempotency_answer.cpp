@@ -1,4 +1,4 @@
-// What the holder of a lease on an idempotency key does: checkpoint, finish, release.
+// Calls of the holder of a lease on an idempotency key: checkpoint, finish, release.
 //
 // core/dedupe/idempotency_state.hpp says what each call is answered in each state.
 #include "core/dedupe/idempotency_state.hpp"
@@ -17,7 +17,7 @@ namespace stacksaga {
 
 namespace {
 
-/// What a caller does under the lease that idempotency_begin() gave it.
+/// A call under the lease that idempotency_begin() gave.
 struct Answer {
     IdempotencyKey key;
     int64 lease;

@@ -1,7 +1,7 @@
 // idempotency_begin.
 //
-// The row of a key commits with the effect or not at all. Whoever begins a key holds its lock
-// (key_lock.hpp) until the end of that transaction; a replay takes no lock and writes nothing.
+// The row of a key commits with the effect or not at all. The session that begins a key holds its
+// lock (key_lock.hpp) until the end of that transaction; a replay takes no lock and writes nothing.
 // core/dedupe/idempotency_state.hpp says what each call is answered in each state.
 #include "core/dedupe/idempotency_state.hpp"
 #include "core/ring/token.hpp"
@@ -136,7 +136,7 @@ pg::Param interval_param(int64 microseconds) {
     return pg::param_datum(INTERVALOID, pg::interval_of_microseconds(microseconds));
 }
 
-/// The key has no row: whoever gets here has its lock.
+/// The key has no row, and this session has its lock.
 std::optional<Begun> begin_new(const Begin &begin) {
     BegunKey key(begin.key, begin.request ? std::optional(pg::view_of_text(begin.fingerprint.value))
                                           : std::nullopt);
@@ -152,7 +152,7 @@ std::optional<Begun> begin_new(const Begin &begin) {
     return Begun{"new", std::nullopt, std::nullopt, 1, key.lease};
 }
 
-/// Continues where the last attempt stopped, or begins anew with a key that has expired. sweep_at
+/// Continues where the last attempt stopped, or begins again with a key that has expired. sweep_at
 /// stays, since an index holds it: the sweep moves it on.
 std::optional<Begun> take(const Begin &begin, KeyEntry &entry, bool resumes) {
     const int32 attempt = resumes ? entry.attempt + 1 : 1;
@@ -204,8 +204,8 @@ Begun begin_key(const Begin &begin) {
             acquire(begin);
         locked = true;
         std::optional<Begun> begun;
-        // Who held the lock before has ended its transaction before it gave the lock up. So if none
-        // has ended since the key was looked for, what was found holds.
+        // The holder before this session ended its transaction before it released the lock. So if
+        // no transaction has ended since the key was read, the reading still holds.
         if (!entry && (was_locked || pg::ended_transactions() == ended_transactions))
             begun = begin_new(begin);
         else if (entry && was_locked)

@@ -4,8 +4,8 @@
 // says "in progress elsewhere" at once. And in REPEATABLE READ a write that had to wait fails
 // (40001), since what it waited for is newer than its statement's snapshot. So a session that
 // writes the row of a key first takes this lock, then reads with a new snapshot. It holds the lock
-// to the end of the (sub)transaction, like a row lock, and one transaction may hold as many as the
-// server's lock table has room for (max_locks_per_transaction).
+// to the end of the (sub)transaction, like a row lock, and the room in the
+// server's lock table (max_locks_per_transaction) limits how many one transaction holds.
 #pragma once
 #include "core/ring/token.hpp"
 

@@ -1,5 +1,5 @@
-// accept_message: whether a consumer meets a message for the first time. The record commits with
-// what the consumer does about it.
+// accept_message: whether a consumer sees a message for the first time. The record commits with the
+// consumer's effects.
 #include "core/ring/token.hpp"
 
 #include "pg/clock.hpp"

@@ -9,15 +9,15 @@ namespace stacksaga {
 
 namespace {
 
-// A transaction ends after so long, done or not: its locks keep others out of rows and slots.
+// A transaction ends after this time, done or not: its locks keep others out of rows and slots.
 constexpr int64 batch_time_max_us = 250 * 1000;
 constexpr int lock_timeout_ms = 20;
 // A process remembers 64 ids of subtransactions in shared memory; with more of them every reader of
 // a row looks for its writer on disk.
 constexpr int subtransactions_max = 50;
 constexpr int32 guarded_batches = 100;
-// Workers that meet each other's locks after fewer items than this take turns, for so many batches;
-// a turn that others wait for takes so long.
+// Workers that contend for locks after fewer items than this take turns for a number of batches. A
+// turn that others wait for ends after turn_time_us.
 constexpr int32 few_items = 32;
 constexpr int32 turns = 50;
 constexpr int64 turn_time_us = 100 * 1000;
@@ -140,6 +140,8 @@ bool BatchRun::begin_item(int64 id, int32 weight) {
 }
 
 bool BatchRun::has_to_end() {
+    // Looked at after each item, while its locks are still held: a session that waits for one of
+    // them waits for this commit, so the commit comes now. Items done so far are kept by it.
     if (is_alone_ || MyProc->subxidStatus.count >= subtransactions_max)
         return true;
     waiters_ = pg::find_waiters();
@@ -153,19 +155,21 @@ bool BatchRun::has_to_end() {
 
 void BatchRun::note_lock(void *run) {
     if (is_lock_error(geterrcode()))
-        static_cast<BatchRun *>(run)->has_met_lock_ = true;
+        static_cast<BatchRun *>(run)->has_failed_lock_ = true;
 }
 
-void BatchRun::check_no_lock_was_met() const {
-    if (has_met_lock_ && is_limited_)
+void BatchRun::check_no_failed_lock() const {
+    if (has_failed_lock_ && is_limited_)
         ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-                        errmsg_internal("a function met a lock and continued without it")));
+                        errmsg_internal("a function did not get a lock and continued without it")));
 }
 
-void BatchRun::meet_lock() {
+void BatchRun::yield_to_lock() {
+    // The item runs next, in a batch of its own and without the limit: waiting harms nobody there,
+    // since that transaction holds no other item's locks.
     pace_.next_alone = true;
     if (index_ < few_items && pace_.in_turn == 0)
-        meets_workers_ = true;
+        conflicts_with_workers_ = true;
     else
         pace_.guarded = guarded_batches;
 }
@@ -198,7 +202,7 @@ bool BatchRun::settles_in_place(bool can_postpone) {
         if (!is_limited_)
             return false;
         (void)read_handler_error();
-        meet_lock();
+        yield_to_lock();
         total_weight_ -= weight_;
         return true;
     }
@@ -211,6 +215,7 @@ bool BatchRun::settles_in_place(bool can_postpone) {
 }
 
 bool BatchRun::learn(bool can_postpone) {
+    // Before the first item nothing has run that an error could be charged to.
     if (phase_ == Phase::opening || index_ < 0)
         return false;
     was_undone_ = true;
@@ -223,9 +228,12 @@ bool BatchRun::learn(bool can_postpone) {
 
 bool BatchRun::learn_from_item(int sqlstate, bool can_postpone) {
     const bool is_items = running_handler.is_active() || running_handler.is_reading();
+    // In this order: an error of a lock is charged to nobody, whatever raised it; a deadlock may be
+    // the fault of the batch, so a smaller one is tried first; an item of many messages is divided
+    // before one of them is charged. Only then the error is the item's.
     if (is_lock_error(sqlstate) && is_limited_) {
         (void)read_handler_error();
-        meet_lock();
+        yield_to_lock();
         end_before_ = id_;
         decided_ = -1;
         return true;
@@ -247,6 +255,8 @@ bool BatchRun::learn_from_item(int sqlstate, bool can_postpone) {
 }
 
 bool BatchRun::learn_from_commit(int sqlstate, bool can_postpone) {
+    // Deferred constraints and serialization failures show at the commit and name no item. Halving
+    // finds the item that fails by itself, and keeps apart those that fail only together.
     if (total_weight_ > 1) {
         room_ = total_weight_ / 2;
         pace_.cap = room_;
@@ -269,7 +279,7 @@ void BatchRun::committed() {
         end_turn();
     if (pace_.in_turn > 0) {
         --pace_.in_turn;
-    } else if (meets_workers_ || (waiters_.workers && total_weight_ < few_items)) {
+    } else if (conflicts_with_workers_ || (waiters_.workers && total_weight_ < few_items)) {
         pace_.in_turn = turns;
         pace_.size = 0;
         return;

@@ -8,10 +8,10 @@
 // another one nor keep others waiting. It commits when another session waits for one of its locks.
 // An item other than the first waits for a lock at most 20 ms; then the batch commits without it,
 // and the item runs next, alone and without that limit, and is charged no attempt. Workers that
-// meet each other's locks after a few items take turns for a while (docs/decisions/0019). Where
+// contend for locks after a few items take turns for a while (docs/decisions/0019). Where
 // that does not help, each item runs in a subtransaction for a while, so that a lock undoes that
-// item only. So does each item of a batch that a failure has undone, and of the next one as long as
-// more of them fail.
+// item only. So does each item of a batch that a failure has undone, and of the next one, until
+// a batch has no failure.
 #pragma once
 #include "pg/lock.hpp"
 #include "pg/statement/attempt.hpp"
@@ -28,8 +28,8 @@ struct BatchPace {
     int32 size = 0; ///< halves with each try that was undone, doubles with each other; 0: the most
     int32 cap = 0;  ///< of the size, since a larger one could not be committed; 0: none
     int64 capped_until = 0;  ///< of the steady clock
-    int32 guarded = 0;       ///< so many batches more with a subtransaction for each item
-    int32 in_turn = 0;       ///< so many batches more that take turns with other workers'
+    int32 guarded = 0;       ///< batches left that give each item a subtransaction
+    int32 in_turn = 0;       ///< batches left that take turns with other workers'
     bool next_alone = false; ///< the next item runs alone
 };
 
@@ -80,19 +80,19 @@ private:
     bool learn_from_item(int sqlstate, bool can_postpone);
     bool learn_from_commit(int sqlstate, bool can_postpone);
     bool settles_in_place(bool can_postpone);
-    void meet_lock();
-    void check_no_lock_was_met() const;
+    void yield_to_lock();
+    void check_no_failed_lock() const;
     static void note_lock(void *run);
 
     /// Runs the item, and raises again an error of a lock that its function has caught.
     template <class Items> void run_watched(Items &items) {
-        has_met_lock_ = false;
+        has_failed_lock_ = false;
         ErrorContextCallback callback{
             .previous = error_context_stack, .callback = note_lock, .arg = this};
         error_context_stack = &callback;
         items.run();
         error_context_stack = callback.previous;
-        check_no_lock_was_met();
+        check_no_failed_lock();
     }
 
     /// Runs the item in a subtransaction; false when the batch ends here.
@@ -105,7 +105,7 @@ private:
             return true;
         }
         record_nothing();
-        if (decision_ == Decision::run) // it met a lock
+        if (decision_ == Decision::run) // it failed at a lock
             return false;
         settle(items);
         decision_ = Decision::run;
@@ -122,10 +122,10 @@ private:
     int32 room_ = 0; ///< items at most
     bool is_alone_ = false;
     bool was_undone_ = false;
-    bool meets_workers_ = false; ///< after few items
+    bool conflicts_with_workers_ = false; ///< after few items
     int32 deadlocks_ = 0;
     int64 pause_us_ = 0;    ///< before the next try
-    int64 end_before_ = -1; ///< the item that met a lock; -1: none
+    int64 end_before_ = -1; ///< the item that failed at a lock; -1: none
     int64 decided_ = -1;    ///< the item that is charged or postponed; -1: none
     Decision its_decision_ = Decision::run;
     HandlerError error_{};
@@ -140,7 +140,7 @@ private:
     int64 begun_at_ = 0;
     pg::Waiters waiters_{};
     bool is_limited_ = false; ///< waits for locks end after a while
-    bool has_met_lock_ = false;
+    bool has_failed_lock_ = false;
 };
 static_assert(std::is_trivially_destructible_v<BatchRun>);
 
@@ -152,7 +152,7 @@ void end_turn();
 /// the transactions. Items is a struct with
 ///
 ///   void open(int32 room, bool is_guarded)
-///                           reads at most so many items in a new transaction; once for each try.
+///                           reads at most `room` items in a new transaction; once for each try.
 ///                           is_guarded: each of them runs in a subtransaction
 ///   bool has_next()         whether there is another one, which the following are about
 ///   int64 id()              the same for that item in each try

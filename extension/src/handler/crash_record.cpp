@@ -19,7 +19,7 @@ constexpr int64 beats_missed_us = 5 * USECS_PER_SEC;
 constinit std::array<char, MAXPGPATH> path{};
 constinit CrashRecord last_record{};
 constinit bool is_after_crash = false;
-constinit volatile sig_atomic_t is_told_to_quit = 0;
+constinit volatile sig_atomic_t has_to_quit = 0;
 constinit volatile sig_atomic_t is_beating = 0;
 constinit TimeoutId beat_timeout = MAX_TIMEOUTS;
 
@@ -60,7 +60,7 @@ template <class F> void record(Recorded kind, F &&write) {
     keep_beating();
     write();
     set_kind(kind);
-    if (is_told_to_quit != 0) // it ends at the next look at its interrupts, whoever it is in
+    if (has_to_quit != 0) // it ends at its next check of interrupts, in whatever function
         set_kind(Recorded::nothing);
 }
 
@@ -70,7 +70,7 @@ template <class F> void record(Recorded kind, F &&write) {
 /// not erase the record: it would do so at every attempt.
 void on_terminate(int signal, siginfo_t *info, void *) {
     if (info->si_pid != MyProcPid) {
-        is_told_to_quit = 1;
+        has_to_quit = 1;
         record_nothing();
     }
     die(signal);

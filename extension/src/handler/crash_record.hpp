@@ -20,7 +20,7 @@
 
 namespace stacksaga {
 
-/// A handler that has ended its process so often is not tried again.
+/// Maximum number of times that a handler may end its process; then it is not tried again.
 inline constexpr int32 crashes_max = 3;
 
 /// One attempt of a step.
@@ -118,8 +118,8 @@ bool follows_crash();
 /// What the predecessor left: of kind `nothing` where there is nothing to charge, or any more.
 const CrashRecord &predecessor_record();
 
-/// The record of worker `number` of this database as it is now, whoever calls; false when there is
-/// none to be read. A process that has ended may have left it.
+/// The record of worker `number` of this database as it is now, for any caller; false when there
+/// is none to be read. A process that has ended may have left it.
 bool read_crash_record(int32 number, CrashRecord &record);
 
 /// The crash has been charged, and committed.

@@ -27,7 +27,7 @@ template <class Column> Definer read_definer(const pg::RowsOf<Column> &rows, uin
 /// Why nothing may run as this definer, or nullptr.
 const char *objection_to(const Definer &definer);
 
-/// Who calls a function that defines something, and becomes its definer: see WhoAsks.
+/// The caller of a function that defines something, who becomes its definer: see WhoAsks.
 struct Caller {
     Definer role;
     bool is_superuser = false;

@@ -1,5 +1,5 @@
 // A function in SQL, run from plans that the session keeps. Before version 18 PostgreSQL plans such
-// a function anew in each query, and in each subtransaction, that calls it.
+// a function again in each query, and in each subtransaction, that calls it.
 //
 // It does what PostgreSQL's fmgr_sql() does, for the bodies that handlers have: text, of statements
 // that have plans. Others are left to fmgr_sql().

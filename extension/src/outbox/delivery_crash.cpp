@@ -50,7 +50,7 @@ std::optional<Message> find_named(const Subscription &s, const RecordedMessage &
     return messages.back();
 }
 
-/// Whether ticks reach so far. The crash may have lost the last tick, whose commit no session had
+/// Whether ticks reach `until`. The crash may have lost the last tick, whose commit no session had
 /// waited for: a position behind it would be beyond the messages of the tick that replaces it.
 bool is_ticked(core::LogPosition until) {
     return last_tick() >= until.tick + (until.number > 0 ? 1 : 0);

@@ -1,5 +1,5 @@
-// What the running handler of a step has published, for the history of its saga: the log does not
-// say which saga a message is of, and forgets it when it was delivered.
+// Messages that the running handler of a step has published, for the history of its saga: the log
+// does not say which saga a message is of, and forgets it when it was delivered.
 #pragma once
 #include "core/saga/saga.hpp"
 
@@ -22,7 +22,7 @@ void forget_published();
 /// A message is published; it counts if a handler of a step publishes it.
 void note_published(const PublishedMessage &message);
 
-/// What the handler that has returned has published, less what it has rolled back:
+/// The messages that the returned handler has published, less those it rolled back:
 /// {"count": 25, "messages": [{"topic", "key", "message_id"}, ...]}, the first 20 of them. Null:
 /// nothing.
 core::Value published_messages();

@@ -56,6 +56,11 @@ void lock_slots(const NodeIdentity &node, std::span<const int32> slots, std::spa
     Assert(owned.size() == slots.size() && (epochs.empty() || epochs.size() == slots.size()));
     auto *locked = static_cast<int32 *>(palloc(sizeof(int32) * std::max<size_t>(slots.size(), 1)));
     size_t count = 0;
+    // Lock first, then read. A taker holds the exclusive lock until its new owner is committed, so
+    // an owner that is read under the shared lock stays until this transaction ends. Read before
+    // the lock, it might change while this worker works in the slot: two nodes would do the same
+    // items. Ascending, as takers lock them too; and without waiting, since a worker that queued
+    // behind a taker would hold its other slots back from every other taker meanwhile.
     for (size_t i = 0; i < slots.size(); ++i) {
         Assert(i == 0 || slots[i - 1] < slots[i]);
         owned[i] = false;
@@ -64,6 +69,9 @@ void lock_slots(const NodeIdentity &node, std::span<const int32> slots, std::spa
     }
     if (count == 0)
         return;
+    // A statement of its own, and the clock after the locks: its snapshot sees the commit of a
+    // taker that has just released the lock. A statement that locked and read would have its
+    // snapshot from before the lock.
     const TimestampTz now = pg::clock_now();
     const auto rows = read_owners.run(pg::param(node.ring_id),
                                       pg::param_array(std::span<const int32>{locked, count}),
@@ -72,6 +80,8 @@ void lock_slots(const NodeIdentity &node, std::span<const int32> slots, std::spa
         auto found =
             std::lower_bound(slots.begin(), slots.end(), rows.int4(row, OwnerColumn::slot));
         auto i = static_cast<size_t>(found - slots.begin());
+        // The epoch changes with each owner. So a slot that left this node and came back since the
+        // caller looked is not taken for the one that it looked at.
         owned[i] = (epochs.empty() || epochs[i] == rows.int8(row, OwnerColumn::epoch)) &&
                    is_open(rows, row, now);
     }

@@ -27,7 +27,7 @@ namespace stacksaga {
 namespace {
 
 constexpr double weight_max = 1e6;
-// A node that leaves waits so often for a slot in use, 100 ms each. The slots that it has handed
+// How often a node that leaves waits for a slot in use, 100 ms each. The slots that it has handed
 // over stay locked meanwhile.
 constexpr int looks_of_leaver = 8;
 

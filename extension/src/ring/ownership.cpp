@@ -111,7 +111,7 @@ bool is_uncoordinated(const Ring &ring, TimestampTz registered_at, TimestampTz n
                                          read_settings(ring).window_length, now);
 }
 
-/// Slots whose owner is dead or gone, at most as many as bring the node to its equal share.
+/// Slots whose owner is dead or removed, until the node has its equal share.
 SlotChanges slots_to_sweep(const Ring &ring, const NodeIdentity &node, TimestampTz now) {
     const RingNodes all = read_ring_nodes(ring, now);
     const int32 self = all.find(node.incarnation);
@@ -143,6 +143,8 @@ SlotChanges slots_to_sweep(const Ring &ring, const NodeIdentity &node, Timestamp
 
 OwnershipChange settle(const NodeIdentity &node, bool standalone) {
     const auto self = find_self.run(pg::param(node.ring_id), pg::param(node.incarnation));
+    // Without its row the node has been fenced: another process registered under its name, or it
+    // was removed. It must not take anything more.
     if (self.empty())
         return {.taken = 0, .contended = 0, .superseded = true, .more = false, .opens_in = 0};
     OwnershipChange change{};
@@ -155,12 +157,17 @@ OwnershipChange settle(const NodeIdentity &node, bool standalone) {
         change.contended = hand_over(ring, node, 1);
         return change;
     }
+    // All that follows reads without locks and is a choice only: take_over() compares each slot's
+    // epoch under its lock. So two nodes that choose the same slot do no harm, and no lock is held
+    // while the rules are worked out.
     const TimestampTz registered_at = self.time(0, SelfColumn::registered_at);
     const TimestampTz now = pg::clock_now();
     const int limit = take_limit();
     ensure_slots(ring);
     SlotChanges wanted = standalone ? share_of_standalone(ring, node, now, limit)
                                     : proposed_slots(node, now, limit, change.opens_in);
+    // A proposal comes before a sweep: slots that a coordinator has planned are no business of a
+    // sweep, and a sweep while a coordinator publishes would undo its plan.
     if (!standalone && wanted.count == 0 && is_uncoordinated(ring, registered_at, now))
         wanted = slots_to_sweep(ring, node, now);
     const TakeOver result = take_over(node.ring_id, wanted);

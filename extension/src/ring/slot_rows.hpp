@@ -6,7 +6,7 @@
 
 namespace stacksaga {
 
-/// Who owns one slot of a ring, and who may own it next.
+/// The owner of one slot of a ring, and its next one.
 struct SlotRow : core::SlotOwner {
     int32 slot;
 

@@ -20,11 +20,16 @@ int write_owners(int32 ring_id, std::span<SlotChange> locked) {
     auto *numbers = static_cast<int32 *>(palloc(sizeof(int32) * locked.size()));
     for (size_t i = 0; i < locked.size(); ++i)
         numbers[i] = locked[i].slot;
+    // The slots' locks come first, then the ring's epoch, which every writer of slot rows raises.
+    // In this order everywhere, so no two takers wait for each other: one that holds the epoch
+    // never waits for a slot.
     LockedSlots slots(ring_id);
     const SlotChange *seen = locked.data();
     return slots.change(read_slots(ring_id, {numbers, locked.size()}), [&](SlotRow &slot) {
         while (seen->slot != slot.slot)
             ++seen;
+        // The caller chose by a reading without locks. Another node may have taken the slot since;
+        // then its epoch differs, and the choice is void.
         if (slot.epoch != seen->epoch)
             return false;
         core::take(slot, seen->owner, slots.epoch());
@@ -38,6 +43,7 @@ TakeOver take_uncontended(int32 ring_id, SlotChanges &wanted) {
     volatile size_t contended = wanted.count;
     volatile int taken = 0;
     const bool done = pg::attempt(lock_timeout_ms, [&] {
+        // Without waiting: one slot in use must not delay all the free ones.
         size_t got = 0, left = 0;
         for (size_t i = 0; i < wanted.count; ++i) {
             if (lock_slot_exclusively(ring_id, wanted.list[i].slot, false))
@@ -61,6 +67,9 @@ int take_contended(int32 ring_id, SlotChanges &wanted, int contended) {
     const uint32 place = turn++ % static_cast<uint32>(contended);
     SlotChange chosen = wanted.list[place];
     volatile int taken = 0;
+    // One alone, and in a subtransaction: while this session waits, workers that find a taker in
+    // the queue skip the slot, so it soon comes free. A timeout releases nothing that was taken
+    // before.
     const bool done = pg::attempt(lock_timeout_ms, [&] {
         lock_slot_exclusively(ring_id, chosen.slot, true);
         taken = write_owners(ring_id, {&chosen, 1});
@@ -82,6 +91,8 @@ int take_limit() {
 TakeOver take_over(int32 ring_id, SlotChanges &wanted) {
     if (wanted.count == 0)
         return {};
+    // Free slots first. Waiting is for a call that found none, for the exclusive locks that are
+    // held keep other workers out until the commit.
     TakeOver result = take_uncontended(ring_id, wanted);
     if (result.taken == 0 && result.contended > 0) {
         const int taken = take_contended(ring_id, wanted, result.contended);

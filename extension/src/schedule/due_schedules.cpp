@@ -17,9 +17,9 @@ namespace {
 // Each run is a subtransaction, and a transaction with more than 64 of them is slower to look at.
 constexpr int32 runs_per_batch = 50;
 constexpr int64 turn_time_max_us = USECS_PER_SEC / 4;
-// So soon it looks again at a schedule that another session has locked.
+// Pause before a worker looks again at a schedule that another session has locked.
 constexpr int64 contended_interval_us = USECS_PER_SEC;
-// So often it looks anyway: its ring may have adopted another one.
+// How often it looks anyway: its ring may have adopted another one.
 constexpr int64 check_interval_us = 60 * USECS_PER_SEC;
 
 struct State {

@@ -1,8 +1,8 @@
 // Due schedules: the sagas that they start.
 //
-// A run is settled once, whoever settles it: the row of the schedule is locked, the saga has the
-// run's identity as its key, and the next run is written with it. What fails is undone alone, and
-// tried again after a pause, while other schedules go on.
+// A run is settled once, by whichever session comes first: it locks the row of the schedule, starts
+// the saga with the run's identity as its key, and writes the next run with it. A run that fails is
+// undone alone and tried again after a pause, while other schedules continue.
 #pragma once
 #include "pg/pg.hpp"
 

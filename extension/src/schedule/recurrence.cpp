@@ -123,7 +123,7 @@ TimestampTz earliest_of_latest(const Recurrence &recurrence, TimestampTz first, 
                                int32 count) {
     auto *latest =
         static_cast<TimestampTz *>(palloc(sizeof(TimestampTz) * static_cast<size_t>(count)));
-    // Looks back over a time that doubles until it has so many instants, or all.
+    // Looks back over a time that doubles until it has `count` instants, or all.
     for (int64 back = count * USECS_PER_SEC;; back *= 2) {
         const TimestampTz from = back < last - first ? last - back : first;
         int64 found = 0;

@@ -11,7 +11,7 @@ using core::CatchUp;
 using core::Overlap;
 using core::overlap_names;
 
-/// When this transaction commits, every worker looks anew for the schedule that is due next.
+/// When this transaction commits, every worker looks again for the schedule that is due next.
 void announce_schedules();
 
 } // namespace stacksaga

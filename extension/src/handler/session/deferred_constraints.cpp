@@ -44,7 +44,7 @@ void look_for_deferred() {
     if (deferred != Deferred::unknown)
         return;
     pg::with_spi([] {
-        deferred = Deferred::none; // unless the query hears of a change
+        deferred = Deferred::none; // unless a change is noted during the query
         if (!find_deferred.run().empty())
             deferred = Deferred::some;
     });

@@ -1,4 +1,4 @@
-// What operators do about dead messages: redrive one or many, discard one.
+// Operators' actions on dead messages: redrive one or many, discard one.
 #include "core/outbox/message_state.hpp"
 #include "core/ring/token.hpp"
 #include "core/work/spread.hpp"
@@ -251,7 +251,7 @@ void require_remembered(const Subscription &s, std::span<const Message> dead, bo
                      "deliver them all the same, or discard_message() them.")));
 }
 
-/// The message, and those of its key that died behind it: each of them would stop the key again.
+/// The message, and the dead ones of its key behind it: each of them would stop the key again.
 void redrive(std::string_view name, const pg_uuid_t &id, std::optional<std::string_view> reason,
              bool past_dedupe_retention) {
     const Subscription &s = hold_named(name);

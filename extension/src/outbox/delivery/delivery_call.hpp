@@ -10,7 +10,7 @@ namespace stacksaga {
 void call_with(const Subscription &s, const FunctionRef &function, HandlerKind kind,
                std::span<const Message> messages);
 
-/// What a handler's error means for its message.
+/// The meaning of a handler's error for its message.
 MessageFailure failure_of(const Subscription &s, const HandlerError &error);
 
 /// The handler has handled the message.

@@ -12,8 +12,8 @@ namespace stacksaga {
 
 namespace {
 
-// So many messages of a key are released at once: when the next one fails, the rest of them are
-// held again.
+// Maximum number of messages of a key that are released at once: when the next one fails, the rest
+// of them are held again.
 constexpr size_t released_max = 100;
 
 #define OF_MESSAGE                                                                                 \

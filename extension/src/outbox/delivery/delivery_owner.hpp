@@ -5,7 +5,7 @@
 
 namespace stacksaga {
 
-/// Inside with_spi, for a subscription that has so many partitions.
+/// Inside with_spi, for a subscription with this number of partitions.
 
 /// The partitions that the node owns, as a hint.
 PartitionSet owned_partitions(const NodeIdentity &node, int32 partitions);

@@ -1,4 +1,4 @@
-// What one partition gives to a batch: due retries, and new messages of the log.
+// One partition's part of a batch: due retries, and new messages of the log.
 #pragma once
 #include "core/outbox/snapshot_window.hpp"
 
@@ -8,12 +8,12 @@
 
 namespace stacksaga {
 
-// A position moves over messages that the subscription does not want when so much of the log lies
+// A position moves over messages that the subscription does not want when this much of the log lies
 // behind it, or more ticks than are read at once. Until then reading them again costs less than
 // writing.
 inline constexpr int64 idle_distance = 2000;
 
-/// What one partition gives.
+/// One partition's part of a batch.
 struct Part {
     Position position;
     core::LogPosition end;

@@ -136,11 +136,16 @@ int32 Gatherer::room_for(const Position &p) const {
 /// What a partition gives; nothing when another session has it, or when it waits for another batch.
 std::optional<Part> Gatherer::take(Group &group, size_t i, const std::optional<LogPart> &whole) {
     const auto partition = static_cast<int16>(group.first + static_cast<int>(i));
+    // Lock, then read the position: the lock makes this session the partition's only reader until
+    // its commit, and the position says from where to deliver. Without waiting: other partitions
+    // may have messages that nobody reads.
     std::optional<Position> position = lock_position(s.id, partition, false);
     out.contended = out.contended || !position;
     const int32 part_room = !position || position->is_leased(now) ? 0 : room_for(*position);
     if (part_room == 0)
         return std::nullopt;
+    // The log was read from a hint without a lock. Where the locked position is the same, the
+    // reading holds: nothing before a tick's snapshot changes any more.
     if (whole && position->at == group.from[i])
         return read_part(s, *position, *whole, part_room, ids, now);
     // The hint was old, and the log behind it may be gone.
@@ -169,7 +174,8 @@ void Gatherer::add(const Part &part) {
 
 Gatherer::Round Gatherer::gather_once(Group &group) {
     CHECK_FOR_INTERRUPTS();
-    // Before any lock: most often nothing is there.
+    // Before any lock: most often nothing is there, and a look that finds nothing must not keep
+    // another session from the partitions.
     std::optional<LogPart> log =
         read_log(s.filter, ticks, {.first = group.first, .from = group.from}, left());
     PartitionSet looked_at = candidates(group, log);

@@ -1,5 +1,5 @@
-// What a consumer gets next: messages of one or more partitions of a subscription, due retries and
-// new ones of the log, in the order of their delivery.
+// Gathers a consumer's next batch: messages of one or more partitions of a subscription, due
+// retries and new ones of the log, in the order of their delivery.
 #pragma once
 #include "core/outbox/snapshot_window.hpp"
 
@@ -13,7 +13,7 @@ namespace stacksaga {
 /// A partition that a gathering has locked.
 struct GatheredPart {
     Position position;
-    core::LogPosition end; ///< so far the log was read
+    core::LogPosition end; ///< where reading of the log ended
     int32 from_log;        ///< messages of the log among those gathered
 };
 

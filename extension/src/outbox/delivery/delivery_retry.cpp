@@ -33,8 +33,8 @@ PlaceKey place_key(const Subscription &s, const Message &m) {
             pg::KeyColumn{F_INT8EQ, InvalidOid, Int64GetDatum(m.number)}};
 }
 
-/// Whether the message's partition has retries, or dead messages that block a key or died since
-/// that message.
+/// Whether the message's partition has retries, or dead messages that block a key or lie at or
+/// behind the message's tick.
 bool may_be_settled(const Subscription &s, const Message &m) {
     const std::array<pg::KeyColumn, 3> from_tick{
         pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
@@ -144,6 +144,9 @@ std::string_view error_of_dead(const Subscription &s, const Message &m, std::str
 
 std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
                                 TimestampTz now) {
+    // The caller has locked the partition's position, so no other session delivers from it. Giving
+    // up or holding a message changes which are due: they are read again until all can be
+    // delivered.
     while (has_due(s, partition, now)) {
         const std::span<Message> due = due_rows(s, partition, limit, now, is_deliverable_retry);
         if (give_up_or_hold(s, due, now))
@@ -213,6 +216,8 @@ void decide_dispositions(const Subscription &s, std::span<const Message> message
     for (size_t i = 0; i < messages.size(); ++i)
         if (is_command_over(messages[i]))
             dispositions[i] = Disposition::over;
+    // Three index probes spare the others in a partition where nothing has failed. The messages are
+    // in the order of their places, so the first one has the smallest tick.
     if (messages.empty() || !may_be_settled(s, messages[0]))
         return;
     for (size_t i = 0; i < messages.size(); ++i)
@@ -260,6 +265,7 @@ void copy_out_unhandled(const Subscription &s, std::span<const Message> messages
             copy_out(s, messages[i], Disposition::delay);
         else if (dispositions[i] != Disposition::settled && dispositions[i] != Disposition::over)
             copy_out_unread(s, messages[i], reason, now);
+    // After all of them are copied, so that the first message of each key is the one released.
     for (const Message &m : messages)
         if (m.key != 0)
             release_key(s, m.token, now);
@@ -275,6 +281,8 @@ void copy_out_after_crash(const Subscription &s, const Message &m, std::string_v
 }
 
 void finish_retry(const Subscription &s, const Message &m, TimestampTz now) {
+    // The row goes before its key is released: release_key() looks for the first message that still
+    // blocks the key, and must not find this one.
     delete_retry(s, m);
     CRASH_POINT("retry: removed, its key not released");
     if (m.key != 0)
@@ -308,6 +316,7 @@ void fail_message(const Subscription &s, const Message &failed, const MessageFai
                      .detail = failure.detail});
     }
     CRASH_POINT("retry: failure written, later ones not held");
+    // After the failure is written, in the same transaction: the held messages wait for this row.
     if (is_blocking(s, m))
         hold_behind(s, m);
 }

@@ -17,7 +17,7 @@ namespace stacksaga {
 
 /// All inside with_spi.
 
-/// What is due in a partition, without fallbacks: at most `limit` messages, those that are due
+/// The due messages of a partition, without fallbacks: at most `limit` messages, those that are due
 /// first, in the order of their places; attempt is the next one. Gives up on messages that have had
 /// all their attempts. Holds those that are behind another one of their key that is not among them:
 /// a dead one, one in its pause, or a delayed one that was handed out later and lost with its
@@ -37,7 +37,7 @@ bool has_due_fallback(const Subscription &s, int16 partition, TimestampTz now);
 std::span<Message> due_fallbacks(const Subscription &s, int16 partition, int32 limit,
                                  TimestampTz now);
 
-/// What becomes of messages that were just read from the log.
+/// Dispositions of messages that were just read from the log.
 enum class Disposition : uint8_t {
     deliver,
     hold,   ///< an earlier message blocks its key
@@ -59,8 +59,8 @@ void copy_out(const Subscription &s, const Message &m, Disposition disposition);
 void copy_out_unhandled(const Subscription &s, std::span<const Message> messages,
                         std::string_view reason, TimestampTz now);
 
-/// Copies out a message with whose batch the process of its handler died: it is delivered on its
-/// own, in its turn.
+/// Copies out a message of a batch with which the process of its handler crashed: it is delivered
+/// on its own, in its turn.
 void copy_out_after_crash(const Subscription &s, const Message &m, std::string_view error,
                           TimestampTz now);
 

@@ -105,7 +105,7 @@ constinit pg::Statement insert_dead{
                                 "                 AND r.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token) AS o(details) ON true"
                                 " ON CONFLICT DO NOTHING"};
 constinit pg::Statement delete_row{"DELETE FROM stacksaga.message_retry" OF_MESSAGE};
-// Those that were in the batch: one that failed or whose process died before is delivered alone.
+// Those that were in the batch: one that failed or whose process crashed before is delivered alone.
 constinit pg::Statement count_crashes{
     "UPDATE stacksaga.message_retry"
     "   SET state = $5, crashes = crashes + 1, batch_id = NULL, last_error = $6"
@@ -198,8 +198,8 @@ core::MessageState retry_state_of(std::string_view name) {
 core::MessageState next_state(core::MessageState from, core::MessageEvent event) {
     const core::MessageTransition *transition = core::find_transition(from, event);
     if (transition == nullptr)
-        elog(ERROR, "event %s cannot meet a message that is %s", core::name_of(event).data(),
-             core::name_of(from).data());
+        elog(ERROR, "event %s is not possible for a message that is %s",
+             core::name_of(event).data(), core::name_of(from).data());
     return transition->to;
 }
 

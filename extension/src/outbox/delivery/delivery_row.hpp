@@ -15,7 +15,7 @@ namespace stacksaga {
 /// The state that a row of message_retry has.
 core::MessageState retry_state_of(std::string_view name);
 
-/// The state that the table has for this pair. An error where the pair cannot meet.
+/// The state that the table has for this pair. An error where the pair is not possible.
 core::MessageState next_state(core::MessageState from, core::MessageEvent event);
 
 /// At most `limit` retries of a partition that are due and in a state that `is_wanted`, those that
@@ -32,7 +32,7 @@ std::optional<Message> find_retry(const Subscription &s, core::Token token, int6
 std::span<Message> messages_given(const Subscription &s, int16 partition, int64 batch_id,
                                   bool with_held);
 
-/// What a row of message_retry says of its message besides what was published.
+/// The fields of a row of message_retry besides those that were published.
 struct RetryRow {
     core::MessageState state;
     TimestampTz due_at;
@@ -60,8 +60,8 @@ void note_delivery(const Subscription &s, std::span<const Message> messages, int
 /// Says which of these messages of the log were in a batch that was lost.
 void mark_in_doubt(const Position &p, std::span<Message> messages);
 
-/// The process of a handler died with a batch that held the due retries of this partition: each of
-/// them is delivered on its own from now on.
+/// The process of a handler crashed with a batch that held the due retries of this partition: each
+/// of them is delivered on its own from now on.
 void count_crash(const Subscription &s, int16 partition, std::string_view error, TimestampTz now);
 
 /// Of a subscription that no session works on: its retries continue as in one that stops on the

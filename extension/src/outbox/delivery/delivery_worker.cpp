@@ -24,7 +24,7 @@ namespace stacksaga {
 
 namespace {
 
-// For so long batch follows batch for a subscription before it is the turn of others and of sagas.
+// How long a worker runs batches of one subscription before the turn of others and of sagas.
 constexpr int64 subscription_time_max_us = 50 * 1000;
 constexpr int32 fallbacks_at_once = 16;
 constexpr int64 maintenance_interval_us = 10 * USECS_PER_SEC;

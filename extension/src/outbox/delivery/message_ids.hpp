@@ -6,7 +6,7 @@ namespace stacksaga {
 
 class MessageIds {
 public:
-    /// For so many ids; they are kept in the memory context of the first one.
+    /// For at most `most` ids; they are kept in the memory context of the first one.
     explicit MessageIds(size_t most) : most_(most) {}
 
     /// False: it is there already.
@@ -18,7 +18,7 @@ private:
         bool is_taken;
     };
     size_t most_;
-    std::span<Place> places_{}; ///< a power of two, at least twice as many as ids
+    std::span<Place> places_{}; ///< a power of two, at least twice the number of ids
 };
 static_assert(std::is_trivially_destructible_v<MessageIds>);
 

@@ -1,4 +1,4 @@
-// What services call: receive a batch, answer for single messages of it, acknowledge it.
+// Calls of services: receive a batch, answer for single messages of it, acknowledge it.
 //
 // A batch is no list: it is the partitions that it holds and how far it reaches in each of them
 // (subscription_position). ack_messages() moves the positions on; when another session has written
@@ -30,10 +30,10 @@ namespace stacksaga {
 namespace {
 
 constexpr int32 receive_max = core::batch_messages_max;
-// A call that finds nothing to deliver ends after so many messages copied out, and the next one
+// Maximum number of messages that a call copies out while it finds none to deliver. The next one
 // continues behind them.
 constexpr int64 copied_max = 10000;
-// A call that finds nothing waits so long for a session that makes a tick or maintains the log.
+// Longest wait of a call that finds nothing for a session that makes a tick or maintains the log.
 constexpr int others_timeout_ms = 100;
 
 constinit pg::Statement next_batch_id{

@@ -20,7 +20,7 @@ struct Message {
     int16 partition; ///< of the subscription
     int32 attempt;   ///< how often it has been given to a consumer, this time included
     core::MessageState state;
-    int32 crashes;   ///< how often in a row the process of its handler has died
+    int32 crashes;   ///< how often in a row the process of its handler crashed
     int32 postponed; ///< how often in a row it could not be read, and was put off
     bool has_failed; ///< an attempt failed, whatever has happened since
     bool in_doubt;   ///< an attempt before this one may have taken effect: it was lost or unknown
@@ -45,7 +45,7 @@ inline bool by_place(const Message &a, const Message &b) {
     return a.tick != b.tick ? a.tick < b.tick : a.number < b.number;
 }
 
-/// What a subscription wants of the log.
+/// The part of the log that a subscription wants.
 struct LogFilter {
     int32 ring_id;
     int32 partitions;

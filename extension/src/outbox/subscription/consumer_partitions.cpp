@@ -8,8 +8,8 @@ namespace stacksaga {
 
 namespace {
 
-constexpr int64 counted_us = 30 * USECS_PER_SEC; ///< a consumer counts for so long
-constexpr int64 asking_us = USECS_PER_SEC;       ///< others leave room for it for so long
+constexpr int64 counted_us = 30 * USECS_PER_SEC; ///< how long a consumer counts
+constexpr int64 asking_us = USECS_PER_SEC;       ///< how long others leave room for it
 
 uint64 key_of(int32 subscription_id, std::string_view consumer) {
     return uint64{static_cast<uint32>(subscription_id)} << 32 | consumer_hash(consumer);

@@ -35,7 +35,7 @@ std::optional<Positions> read_positions(int32 subscription_id, int32 partitions)
 /// One of them.
 std::optional<Position> read_position(int32 subscription_id, int16 partition);
 
-/// What a position has of the name of its consumer; not 0.
+/// The hash of its consumer's name that a position keeps; not 0.
 uint32 consumer_hash(std::string_view consumer);
 
 /// Locks the partition and reads its position; nothing when another session has the lock and `wait`

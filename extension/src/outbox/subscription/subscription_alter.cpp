@@ -85,7 +85,7 @@ void require_handled(const Subscription &s) {
                      "discard => true, which deletes them all for this subscription.")));
 }
 
-/// What has functions belongs to the role that they run as.
+/// A subscription with functions belongs to the role that they run as.
 void require_owner(const Subscription &s, const Caller &caller) {
     if ((!s.handler && !s.fallback) || may_replace(s.definer, caller))
         return;

@@ -104,14 +104,14 @@ void begin_positions(int32 subscription_id, int32 partitions, TimestampTz now, b
     }
 }
 
-/// What a subscription takes over: how far the other one has read, and from where on that one was
-/// to read at all.
+/// The state that a subscription takes over: how far the other one has read, and from where on that
+/// one was to read at all.
 struct Predecessor {
     const Subscription *subscription;
     std::span<core::LogPosition> read; ///< by its partitions, or by the finer ones of its own
 };
 
-/// What was given to consumers that have not answered stays with the subscription, as retries: its
+/// Messages given to consumers that have not answered stay with the subscription, as retries: its
 /// position moves behind it.
 void keep_what_was_given(const Subscription &s, Position &position, TimestampTz now) {
     end_lost_batch(s, position, now);
@@ -177,7 +177,7 @@ void begin_behind(int32 subscription_id, int32 partitions, const Predecessor &p,
     }
 }
 
-/// What says which messages of a partition's several were read: pairs of tick and number.
+/// Identifies the messages that were read: pairs of tick and number.
 pg::Param taken_over_param(const Predecessor *p, int32 partitions) {
     if (p == nullptr || p->read.size() <= static_cast<size_t>(partitions))
         return pg::param_null(INT8ARRAYOID);
@@ -230,7 +230,7 @@ std::optional<int32> insert(const NewSubscription &s, int32 ring_id, std::string
     lock_out_maintenance();
     const auto &p = s.policy;
     pg::Param origin = pg::param_null(INT8OID), snapshot = pg::param_null(TEXTOID);
-    if (predecessor != nullptr) { // what was older than that one is older than this one
+    if (predecessor != nullptr) { // messages older than that one are older than this one
         const LogFilter &filter = predecessor->subscription->filter;
         if (filter.start != nullptr) {
             origin = pg::param(filter.start_origin);
@@ -324,11 +324,13 @@ STACKSAGA_FUNCTION(create_subscription) {
     s.fallback = function_argument(arguments, 6, "fallback", false);
     s.partitions = arguments.required_int4(7, "partitions");
     if (!core::is_partition_count(s.partitions))
-        ereport(ERROR,
-                (errcode(pg::sg400), errmsg("argument \"partitions\" is out of range"),
-                 errdetail("The value is %d.", s.partitions),
-                 errhint("Use a power of two, at most %d: so many consumers are served at once.",
-                         core::partitions_max)));
+        ereport(
+            ERROR,
+            (errcode(pg::sg400), errmsg("argument \"partitions\" is out of range"),
+             errdetail("The value is %d.", s.partitions),
+             errhint(
+                 "Use a power of two, at most %d: each partition serves one consumer at a time.",
+                 core::partitions_max)));
     s.successor_of = arguments.optional_text(8);
     if (s.successor_of && s.start_at != "now")
         ereport(ERROR, (errcode(pg::sg400), errmsg("successor_of and start_at exclude each other"),
