@@ -160,7 +160,7 @@ inline bool is_finite([[maybe_unused]] const Interval &interval) {
 #endif
 }
 
-/// What a check hook hands on is freed with free() before 16, with guc_free() since.
+/// The value of a check hook is freed with free() before 16, with guc_free() since.
 inline void *settings_alloc(size_t size) {
 #if PG_VERSION_NUM >= 160000
     return guc_malloc(LOG, size);
@@ -260,8 +260,8 @@ inline bool may_be_background_worker(const PGPROC &process) {
 #endif
 }
 
-/// What pg_stat_activity shows while a worker waits. 17 gave extensions names of their own, and 19
-/// keeps them in shared memory, so they are asked for by the process that waits.
+/// The wait event in pg_stat_activity of a waiting worker. 17 gave extensions names of their own,
+/// and 19 keeps them in shared memory, so they are asked for by the process that waits.
 inline uint32 wait_event_of_worker() {
 #if PG_VERSION_NUM >= 170000
     static uint32 event = 0;
@@ -282,8 +282,8 @@ inline Query *analyze(RawStmt *statement, const char *text) {
 #endif
 }
 
-/// The role whose right to read a table is checked, or InvalidOid: who runs the query. 16 keeps
-/// that in a list of its own.
+/// The role whose right to read a table is checked, or InvalidOid: the role that runs the query. 16
+/// keeps that in a list of its own.
 inline Oid checked_role(Query *query, RangeTblEntry *table) {
 #if PG_VERSION_NUM >= 160000
     return table->perminfoindex == 0

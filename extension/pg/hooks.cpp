@@ -1,6 +1,6 @@
 // Each hook calls the one that was set before it, or PostgreSQL's own code.
 //
-// What they cost a session that only loads the library is lost in the noise. CPU time of statements
+// Their cost in a session that only loads the library is lost in the noise. CPU time of statements
 // in a loop of PL/pgSQL, the smallest of five rounds with the library and of five without, in turn:
 // a SELECT by primary key 12.7 and 13.0 us, an UPDATE of no row 13.7 and 13.0 us, a SET 1.03
 // and 1.02 us, a SELECT of a function of the user's own 3.90 and 3.91 us. Each hook tests a pointer

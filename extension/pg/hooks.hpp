@@ -5,7 +5,7 @@
 
 namespace stacksaga::pg {
 
-/// What the module does in PostgreSQL's hooks, besides its own plans (plan.hpp). Each is there.
+/// The module's functions in PostgreSQL's hooks, besides its own plans (plan.hpp). Each is there.
 struct HookUsers {
     /// Before each statement that is not a query, in this order.
     std::span<void (*const)(const Node *statement)> before_utility;

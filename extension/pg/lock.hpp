@@ -10,7 +10,7 @@ namespace stacksaga::pg {
 
 extern const TransactionUser lock_events; ///< refuses PREPARE where lock() says so
 
-/// What a lock protects; the last field of its tag. The two numbers of a tag are named here.
+/// The class of a lock; the last field of its tag. The two numbers of a tag are named here.
 enum class LockClass : uint16 {
     idempotency_key = 0x5341, ///< the two halves of the key's token
     versioned_value = 0x5342, ///< the two halves of the key's token

@@ -25,7 +25,7 @@ void end(void (*TransactionUser::*event)()) {
     }
 }
 
-/// In the tests' builds no context is there to allocate in: who does ends the process.
+/// In the tests' builds no context is there to allocate in: an allocation ends the process.
 template <class F> void without_allocating(F &&body) {
 #ifdef USE_ASSERT_CHECKING
     MemoryContext current = MemoryContextSwitchTo(nullptr);

@@ -84,7 +84,7 @@ inline constexpr auto idempotency_transitions = [] {
         IdempotencyTransition{S::in_progress, E::begin, S::in_progress, R::in_progress,
                               "another attempt holds the key under its lease"},
         IdempotencyTransition{S::in_progress, E::checkpoint, S::in_progress, R::done,
-                              "the recovery point is kept and the lease begins anew"},
+                              "the recovery point is kept and the lease begins again"},
         IdempotencyTransition{S::in_progress, E::finish, S::completed, R::done,
                               "the response is kept"},
         IdempotencyTransition{S::in_progress, E::release, S::absent, R::done,

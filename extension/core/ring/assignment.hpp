@@ -246,7 +246,7 @@ inline void assign_runs(std::span<std::int32_t> owners, std::span<const std::int
 } // namespace assignment
 
 /// Writes into `result` how many slots each member is to hold: its weight's share of `slots`,
-/// rounded down or up, `slots` in sum. Who is rounded up: first those that hold more than the lower
+/// rounded down or up, `slots` in sum. Rounded up are first those that hold more than the lower
 /// number already (nothing has to move), then the larger remainder, then the order of the members.
 /// `held[i]` is what member i holds now; empty means nothing. Requires at least one member.
 inline void quotas(std::span<const Member> members, std::span<const std::int32_t> held,

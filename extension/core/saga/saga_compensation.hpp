@@ -21,7 +21,7 @@ void request_compensation(SagaState &saga, CompensationRequest request, const Ca
 /// Compensation starts: drops the steps that have not begun, and waits for those in flight.
 void start_compensation(SagaState &saga);
 
-/// What follows while the saga compensates: when no action is in flight any more, the compensations
+/// Decides for a saga that compensates: when no action is in flight any more, the compensations
 /// of the last stage that still needs some are due, all at once; when no stage does, the saga ends
 /// as failed. It parks for a step that only a person can decide.
 void settle_backward(SagaState &saga, const Cause &cause);

@@ -34,7 +34,7 @@ public:
         sampled_next_ = seen.next;
     }
 
-    /// What is committed after the last look got its transaction id after this instant.
+    /// A row committed after the last look got its transaction id after this instant.
     /// nullopt: no look before it says so.
     constexpr std::optional<std::int64_t> at() const { return at_; }
 

@@ -1,7 +1,7 @@
-// What Citus does with the tables of this database, where it is loaded.
+// How Citus manages the tables of this database, where it is loaded.
 //
 // It keeps the rows of a table that it manages in shards, on this node or others, and leaves the
-// table itself empty. Its planner finds them; who reads the table's own pages finds nothing.
+// table itself empty. Its planner finds them; a reader of the table's own pages finds nothing.
 #pragma once
 #include "pg/pg.hpp"
 

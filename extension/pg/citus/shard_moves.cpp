@@ -42,7 +42,7 @@ struct Map {
 };
 constinit Map map{};
 
-/// What the current transaction has noted.
+/// The notes of the current transaction.
 struct Noted {
     Shard *shards;
     size_t count;

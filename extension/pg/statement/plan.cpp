@@ -53,7 +53,7 @@ constinit const std::array planner_costs{
 
 constinit bool is_planning_by_index = false;
 
-/// What planning by an index changes, and how it was.
+/// The settings that planning by an index changes, and their values before.
 struct Environment {
     std::array<bool, planner_flags.size()> flags;
     std::array<double, planner_costs.size()> costs;

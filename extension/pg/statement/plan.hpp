@@ -17,7 +17,7 @@ enum class Plans : uint8_t {
     by_statistics ///< as PostgreSQL does: for reports that read much of a table
 };
 
-// What hooks.cpp calls for every statement that is planned.
+// Called by hooks.cpp for every statement that is planned.
 PlannedStmt *plan_statement(planner_hook_type next, Query *query, const char *text, int options,
                             ParamListInfo params);
 void set_relation_info(bool is_parent, RelOptInfo *relation);

@@ -16,10 +16,10 @@ constexpr std::array<std::string_view, 12> small_tables{
 // microseconds up to this number of groups, in half a millisecond where it fills work_mem.
 constexpr long hashed_groups_max = 10000;
 
-/// What lies above a node.
+/// The nodes above a node.
 struct Above {
     bool is_limited = false; ///< a LIMIT, with nothing between that reads to the end
-    /// What reads to the end although a LIMIT wants but some, or joins all with all.
+    /// A node that reads to the end although a LIMIT wants few rows, or joins all with all.
     const char *reads_all = nullptr;
 };
 

@@ -44,7 +44,7 @@ public:
     /// The next one in the order of the index; nullptr: there is none. It stays until the next
     /// call.
     TupleTableSlot *next();
-    /// Steps over so many entries of the index, without a look at their rows. False: it ended.
+    /// Steps over `entries` entries of the index, without a look at their rows. False: it ended.
     bool skip(size_t entries);
     /// The next one, as long as no more entries of the index are read than this, which counts down;
     /// nullptr with some left: there is none.

@@ -21,7 +21,7 @@
 //   if (row)
 //       node.update(*row, std::array{pg::assign(Column::weight, pg::param(2.0))});
 //
-// What holds of both ways:
+// True of both ways:
 // - Reads see what is committed now and what this transaction has written, whatever its isolation
 //   level, as Statement::run() does. What a row points to lives in the memory context that was
 //   current when it was read.
@@ -60,7 +60,7 @@ template <class C> constexpr uint8 column_number(C column) {
 
 enum class Nulls : uint8 { refused, allowed };
 
-/// What a read does with a value that lies in TOAST.
+/// How a read treats a value that lies in TOAST.
 enum class Toasted : uint8 {
     fetched,
     left, ///< its users fetch it, while the row is there: values that few of them look at
@@ -110,8 +110,8 @@ struct TableTrigger {
     void (*before_update)(const TableRow &before, const TableRow &after) = nullptr;
 };
 
-/// What happens under REPEATABLE READ and above to a row that was written after the transaction's
-/// snapshot was taken.
+/// How a write treats under REPEATABLE READ and above to a row that was written after the
+/// transaction's snapshot was taken.
 enum class NewerVersions : uint8 {
     refused, ///< 40001
     used,    ///< it is locked and changed like any other: no query of users reads the table
@@ -171,7 +171,7 @@ public:
         return is_null(column) ? std::optional<std::string_view>{} : text(column);
     }
 
-    // What pg/table*.cpp know of it.
+    // For pg/table*.cpp alone.
     std::span<Datum> values;
     std::span<bool> nulls;
     ItemPointerData place{}; ///< of its version; not valid when it was read through SQL
@@ -202,7 +202,7 @@ enum class IfLocked : uint8 {
     skip, ///< SKIP LOCKED
 };
 
-/// What the caller of insert_if_absent() knows of a row with the same key.
+/// Knowledge of the caller of insert_if_absent() about a row with the same key.
 enum class KnownRow : uint8 {
     maybe, ///< nothing; if it is there, nothing is written
     no,    ///< find() has just shown none; if it is there by now, a dead row is left behind

@@ -70,7 +70,7 @@ bool has_more_columns(const TableDescription &description, TupleDesc columns) {
     return false;
 }
 
-/// What was said of children stays for a while after the last one was dropped.
+/// The mark of children stays for a while after the last one was dropped.
 bool has_children(Relation heap) {
     return heap->rd_rel->relhassubclass &&
            find_inheritance_children(RelationGetRelid(heap), NoLock) != NIL;

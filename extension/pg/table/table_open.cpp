@@ -109,7 +109,7 @@ Relation OpenTable::index(size_t i) {
     Relation &kept = state.kept_indexes[i];
     if (kept != nullptr && RelationGetRelid(kept) == state.indexes[i].id)
         return kept;
-    // What a subtransaction of the keeper's opens is closed with it.
+    // Relations that a subtransaction of the keeper's opens are closed with it.
     if (kept == nullptr && state.kept_heap != nullptr && state.kept_by == CurrentResourceOwner)
         return kept = index_open(state.indexes[i].id, RowExclusiveLock);
     if (indexes[i] == nullptr)

@@ -1,4 +1,4 @@
-// What a session knows of a Table, and how its relations are opened: for pg/table*.cpp alone.
+// A session's state of a Table, and how its relations are opened: for pg/table*.cpp alone.
 #pragma once
 #include "pg/table/table.hpp"
 
@@ -35,8 +35,8 @@ struct TableState {
     std::array<Oid, 2 * table_indexes_max> index_ids;
     CheckedIndex *indexes; ///< as many as the description has
     SqlText *statements;   ///< that have been used
-    /// What is kept open, and the subtransaction whose resource owner closes it after an error;
-    /// null, or none, outside of with_tables().
+    /// The relations kept open, and the subtransaction whose resource owner closes it after an
+    /// error; null, or none, outside of with_tables().
     Relation kept_heap;
     std::array<Relation, table_indexes_max> kept_indexes;
     SubTransactionId kept_in;

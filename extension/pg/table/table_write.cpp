@@ -247,7 +247,7 @@ void freeze(Relation heap, ItemPointer place) {
 /// to a transaction which was rolled back. Frozen at once, as COPY ... FREEZE does it, it would
 /// stay without an entry, and another row with its key could be written: no search would find the
 /// first one, but a read of the whole table would, and the unique index could not be built again.
-/// What a large row has in TOAST would not be frozen with it, so such a row is frozen at once.
+/// A large row's values in TOAST would not be frozen with it, so such a row is frozen at once.
 void insert_visible_directly(OpenTable &table, std::span<const Assignment> row) {
     RowImage image = new_row(table, row);
     TupleTableSlot *slot = table_slot_create(table.heap, nullptr);

@@ -44,8 +44,8 @@ public:
     }
     /// Whether the probe that began last reads from the beginning.
     bool is_full() const { return is_full_; }
-    /// What was committed by then, a full probe has seen: the last one of this session, or one that
-    /// it believes.
+    /// A full probe has seen all that was committed by then: the last one of this session, or one
+    /// that it believes.
     TimestampTz full_at() const { return full_at_; }
     int64 cheap_us() const { return cheap_us_; }
     /// Whether full probes are known to be slow.
@@ -89,8 +89,9 @@ public:
             read_from_ = DT_NOBEGIN;
     }
 
-    /// What the probe of `now` left begins at this instant, which is `now` when it left nothing.
-    /// What is committed later is due no earlier than its transaction began, by and large.
+    /// The first row that the probe of `now` left is due at this instant, which is `now` when it
+    /// left nothing. A row committed later is due no earlier than its transaction began, by and
+    /// large.
     void settle_at(TimestampTz now, TimestampTz first_left, core::SeenTransactions seen) {
         horizon_.note(now, seen);
         TimestampTz may_come = now - commit_lag_us_;

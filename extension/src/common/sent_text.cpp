@@ -37,7 +37,7 @@ Datum SentText::add(Datum value) {
     bytes_ += std::min(bytes, pg::json_text_bytes(json));
     if (bytes_ > row_bytes_max)
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("what is to be sent is too long as text"),
+                        errmsg("the value to be sent is too long as text"),
                         errdetail("It has " UINT64_FORMAT
                                   " bytes or more, and a row has at most " UINT64_FORMAT ".",
                                   bytes_, row_bytes_max)));

@@ -29,7 +29,7 @@ public:
     void demand_full() { is_full_demanded_ = true; }
     /// Whether the probe that began last reads from the beginning.
     bool is_full() const { return memory_.is_full(); }
-    /// What was committed by then, it has seen. Later commits of long transactions it may have
+    /// It has seen all that was committed by then. Later commits of long transactions it may have
     /// missed.
     TimestampTz whole_at() const { return memory_.full_at(); }
 

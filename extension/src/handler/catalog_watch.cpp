@@ -29,7 +29,7 @@ void note_relation_change(Datum, Oid) {
 // pg_database_owner.
 constexpr std::array checked_caches{PROCOID, TYPEOID,        NAMESPACEOID,
                                     AUTHOID, AUTHMEMMEMROLE, DATABASEOID};
-// What else PostgreSQL's own plan cache looks at, besides relations.
+// The other catalogs that PostgreSQL's own plan cache looks at, besides relations.
 constexpr std::array planned_caches{OPEROID, AMOPOPID, FOREIGNSERVEROID, FOREIGNDATAWRAPPEROID};
 
 void watch() {

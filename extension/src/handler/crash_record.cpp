@@ -12,7 +12,7 @@ constexpr char file_prefix[] = "stacksaga."; // then the database's OID, a dot, 
 constexpr uint32 file_magic = 0x53474e35;    // to be changed with the layout
 
 constinit CrashRecord *file = nullptr;
-// What has not noted for longer that it runs is stopped.
+// A process that has not noted for this long that it runs is stopped.
 constexpr int beat_interval_ms = 1000;
 constexpr int64 beats_missed_us = 5 * USECS_PER_SEC;
 

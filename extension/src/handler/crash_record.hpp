@@ -60,7 +60,7 @@ struct RecordedBatch {
 
 enum class Recorded : uint32 { nothing, step, message, batch };
 
-/// What the file holds.
+/// The content of the file.
 struct CrashRecord {
     uint32 magic;
     Recorded kind;    ///< written after what it records and erased before it
@@ -115,7 +115,7 @@ bool has_run_for(const CrashRecord &record, int64 at_least);
 /// Whether this worker's predecessor left a record: what it records next should survive it.
 bool follows_crash();
 
-/// What the predecessor left: of kind `nothing` where there is nothing to charge, or any more.
+/// The predecessor's record: of kind `nothing` where there is nothing to charge, or any more.
 const CrashRecord &predecessor_record();
 
 /// The record of worker `number` of this database as it is now, for any caller; false when there

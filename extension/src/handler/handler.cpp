@@ -23,7 +23,7 @@ char *qualified_name(Oid function) {
     return pg::with_plain_names([&] { return format_procedure_qualified(function); });
 }
 
-/// What a handler of each kind takes and returns, and the messages when it does not.
+/// Argument and result of a handler of each kind, and the messages when it has others.
 struct HandlerShape {
     Oid argument;
     Oid result;

@@ -33,7 +33,7 @@ Oid find_function(const char *text);
 /// The qualified signature of `text`, or `text` itself where it names no function.
 const char *qualified_signature(std::string_view text);
 
-/// Whose function is called, and how.
+/// The owner of the function, and how it is called.
 struct HandlerCaller {
     Definer definer;
     const char *search_path; ///< while it runs; nullptr: nothing but the system's

@@ -5,7 +5,7 @@
 
 namespace stacksaga {
 
-/// What PostgreSQL says of an error besides its message. It may hold values of rows ("Key
+/// The fields of an error besides its message. It may hold values of rows ("Key
 /// (email)=(...) already exists"), so it is kept apart from the message and shown to operators
 /// alone.
 struct ErrorDetail {

@@ -1,4 +1,4 @@
-// What was found of a handler, kept until something that it depends on changes.
+// A handler as it was looked up, kept until something that it depends on changes.
 #pragma once
 #include "pg/pg.hpp"
 #include "src/handler/handler.hpp"
@@ -24,7 +24,7 @@ struct KnownHandler {
 };
 static_assert(std::is_trivially_destructible_v<KnownHandler>);
 
-/// What is known of this handler, which may be nothing yet, or out of date.
+/// The entry of this handler, which may be empty or out of date.
 KnownHandler &known_handler(const HandlerCaller &caller, const FunctionRef &function,
                             HandlerKind kind);
 

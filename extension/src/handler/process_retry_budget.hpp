@@ -11,7 +11,7 @@
 
 namespace stacksaga {
 
-/// What a budget is for. Two that fall on the same place share it.
+/// The key of a budget. Two that fall on the same place share it.
 uint64 budget_of_queue(int32 ring_id, std::string_view queue);
 uint64 budget_of_definition(int32 definition_id);
 uint64 budget_of_subscription(int32 subscription_id);

@@ -1,4 +1,4 @@
-// What this process knows of the handler that it is running. One at a time: a handler cannot make
+// The state of the handler that this process is running. One at a time: a handler cannot make
 // the engine run another one (refuse_inside_handler).
 #pragma once
 #include "pg/pg.hpp"

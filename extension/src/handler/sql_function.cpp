@@ -176,7 +176,7 @@ void run_source(const SqlFunction &f, CachedPlanSource *source, FirstValue *resu
     }
     ResourceOwner owner = CurrentResourceOwner;
     CachedPlan *plan = GetCachedPlan(source, f.arguments, owner, nullptr);
-    // What a statement before this one has done may have changed what this one gives.
+    // Statements before this one may have changed its result.
     if (result != nullptr && !gives(*source, f.result))
         ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
                         errmsg("return type mismatch in function declared to return %s",

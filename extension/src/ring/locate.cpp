@@ -1,4 +1,4 @@
-// locate: who owns a key.
+// locate: the owner of a key.
 #include "core/ring/slots.hpp"
 #include "core/ring/token.hpp"
 #include "core/ring/window.hpp"

@@ -23,7 +23,7 @@ int64 register_worker_node(int32 ring_id, std::string_view name, int32 pid);
 /// incarnation was superseded or removed.
 void leave_ring(const NodeIdentity &node);
 
-/// What a background worker did since it started: what it confirms at a checkpoint.
+/// The counts of a background worker since it started, which it confirms at a checkpoint.
 struct WorkerProgress {
     int64 turns;
     int64 items;

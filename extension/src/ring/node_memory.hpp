@@ -1,4 +1,4 @@
-// What a background process remembers of each node that it works as: one for each ring.
+// The memory of a background process about each node that it works as: one for each ring.
 #pragma once
 #include "src/ring/node.hpp"
 

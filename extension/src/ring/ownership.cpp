@@ -83,8 +83,8 @@ SlotChanges share_of_standalone(const Ring &ring, const NodeIdentity &node, Time
                        limit);
 }
 
-/// What windows and other nodes have proposed to the node, and until when the next window that does
-/// so opens.
+/// The slots that windows and other nodes have proposed to the node, and until when the next window
+/// that does so opens.
 SlotChanges proposed_slots(const NodeIdentity &node, TimestampTz now, int limit, int64 &opens_in) {
     const std::span<SlotRow> slots = read_slots_of(node.ring_id, node.incarnation);
     SlotChanges found = make_changes(slots.size());

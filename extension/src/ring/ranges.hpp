@@ -1,4 +1,4 @@
-// What a node may work on now.
+// The slots that a node may work on now.
 #pragma once
 
 namespace stacksaga {

@@ -9,7 +9,7 @@
 
 namespace stacksaga {
 
-/// What an assignment does not need of a node.
+/// Facts about a node besides those that an assignment needs.
 struct NodeFacts {
     int64 incarnation;
     int64 heartbeat_age; ///< since its last heartbeat, in microseconds
@@ -26,7 +26,7 @@ struct RingNodes {
     /// The place of an incarnation, or core::nobody.
     int32 find(core::Incarnation incarnation) const;
     int32 find(std::string_view name) const;
-    /// What a holder of a slot is to the node at `place`.
+    /// The relation of a slot's holder to the node at `place`.
     core::Relation relation(core::Incarnation holder, int32 place) const;
 };
 static_assert(std::is_trivially_destructible_v<RingNodes>);

@@ -171,7 +171,7 @@ void save_settings(int32 ring_id, const core::RingSettings &settings) {
                  settings.on_missing_window == defaults.on_missing_window);
 }
 
-/// What create_ring() is given of the settings; the others are not compared.
+/// The settings given to create_ring(); the others are not compared.
 bool is_same(const core::RingSettings &is, const core::RingSettings &wanted) {
     return is.window_length == wanted.window_length && is.publish_lead == wanted.publish_lead &&
            is.strategy == wanted.strategy && is.on_missing_window == wanted.on_missing_window;

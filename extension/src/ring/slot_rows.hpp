@@ -14,7 +14,7 @@ struct SlotRow : core::SlotOwner {
 };
 static_assert(std::is_trivially_destructible_v<SlotRow>);
 
-/// What is committed now, ascending by slot. Another session may change it unless the ring's slots
+/// The rows committed now, ascending by slot. Another session may change it unless the ring's slots
 /// are locked. Inside with_spi; the lists are the current context's.
 std::span<SlotRow> read_slots(int32 ring_id);
 std::span<SlotRow> read_slots(int32 ring_id, std::span<const int32> slots);

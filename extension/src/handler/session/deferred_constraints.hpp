@@ -1,5 +1,5 @@
-// What a handler leaves for the end of the transaction: deferred constraint triggers. They are
-// fired before the next role's code runs, as the role that has queued them.
+// Triggers that a handler leaves for the end of the transaction: deferred constraint triggers. They
+// are fired before the next role's code runs, as the role that has queued them.
 #pragma once
 #include "pg/pg.hpp"
 

@@ -49,7 +49,7 @@ const char *text_of(bool value) {
     return value ? "on" : "off";
 }
 
-/// What the setting is after RESET, or, `is_boot`, where nothing sets it. As text that sets it.
+/// The setting's value after RESET, or, `is_boot`, where nothing sets it. As text that sets it.
 const char *default_text(config_generic &s, bool is_boot) {
     switch (s.vartype) {
     case PGC_BOOL: {
@@ -111,7 +111,7 @@ struct Settings {
 };
 static_assert(std::is_trivially_destructible_v<Settings>);
 
-/// What a new session has where no role and no database says otherwise.
+/// The value in a new session without settings of its role or database.
 void add_of_new_session(Settings &to, config_generic &s) {
     const char *name = pstrdup(s.name);
     if (!is_of_client_or_role(s.reset_source) || s.name == connection_name) {
@@ -131,7 +131,7 @@ struct RoleSettings {
     RoleSettings *next;
 };
 
-/// What is known while run_pending() runs.
+/// The state while run_pending() runs.
 struct CallSettings {
     MemoryContext memory = nullptr;
     Settings of_session{}; ///< what a new session has, for each setting of client, role or caller
@@ -173,7 +173,7 @@ void add_from_catalog(Settings &to, Relation catalog, Oid database, Oid role) {
     systable_endscan(scan);
 }
 
-/// What a new session of this role has, as far as the session may differ from it.
+/// The values in a new session of this role, where the session may differ from them.
 Settings wanted_of(Oid role) {
     Settings of_role{};
     Relation catalog = table_open(DbRoleSettingRelationId, AccessShareLock);

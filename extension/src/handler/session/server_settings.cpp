@@ -12,7 +12,7 @@ struct Variables {
     ConfigVariable *last = nullptr;
 };
 
-/// What was read, in a memory context of its own.
+/// The values read, in a memory context of its own.
 struct Read {
     MemoryContext memory = nullptr;
     TimestampTz reloaded_at = 0; ///< when the session read the files last

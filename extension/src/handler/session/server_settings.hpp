@@ -1,4 +1,4 @@
-// What the server itself says of a setting, under what a role, a database or a client says.
+// The server's own value of a setting, below the values of a role, a database or a client.
 #pragma once
 #include "pg/pg.hpp"
 

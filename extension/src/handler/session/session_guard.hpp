@@ -1,4 +1,4 @@
-// What a handler finds, and leaves, in the session that runs it.
+// The state that a handler finds, and leaves, in the session that runs it.
 //
 // Open cursors, session locks and temporary objects outlive a handler. In run_pending() the
 // session's next statements run as another role: it would take a temporary view for the table of

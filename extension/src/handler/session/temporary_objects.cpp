@@ -29,7 +29,7 @@ constinit pg::Statement describe_objects{
     " ON o.classid = 'pg_catalog.pg_class'::regclass AND o.objid = a.attrelid"
     " UNION ALL SELECT d.classid, d.objid, d.xmin FROM pg_catalog.pg_depend AS d JOIN own AS o"
     " ON d.refclassid = o.classid AND d.refobjid = o.objid) AS s"};
-// What an unqualified name can find: relations and types.
+// Objects that an unqualified name can find: relations and types.
 constinit pg::Statement find_object_of_other{
     "SELECT FROM" OF_SCHEMA "   AND NOT pg_has_role(CASE d.classid"
     "       WHEN 'pg_catalog.pg_class'::regclass"

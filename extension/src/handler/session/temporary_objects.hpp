@@ -1,7 +1,7 @@
 // Temporary objects of a session that runs handlers: after each call they are as before it.
 //
 // A worker's session has none before a handler, and that of run_pending() may have the caller's.
-// What a handler has created is dropped when it returns, whatever it says of ON COMMIT: no other
+// Objects that a handler has created are dropped when it returns, also with ON COMMIT: no other
 // call finds it. A handler that changes what was there before is left to a worker.
 #pragma once
 #include "pg/pg.hpp"

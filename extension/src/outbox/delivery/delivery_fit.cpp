@@ -110,7 +110,7 @@ Fit put_off(const Subscription &s, Message &m, const HandlerError &error, int32 
     return Fit::stuck;
 }
 
-/// What cannot be read can often not be copied either.
+/// A message that cannot be read can often not be copied either.
 void end_unfit(const Subscription &s, Message &m, const HandlerError &error, TimestampTz now) {
     const auto write = [&] {
         Message dead = m;

@@ -14,9 +14,9 @@ namespace stacksaga {
 
 namespace {
 
-// After so many copied out a read of a partition ends and moves its position. Any number of
-// messages of a blocked key may follow each other, and a transaction that is cut short would begin
-// with all of them again.
+// Maximum number of messages that one read of a partition copies out; then it moves its position.
+// Any number of messages of a blocked key may follow each other, and a transaction that is cut
+// short would begin with all of them again.
 constexpr int32 copied_max = 1000;
 
 /// Partitions that are read together, as far as they are free.
@@ -69,7 +69,7 @@ private:
 
 /// Of the group's free partitions those in which there may be something to do.
 PartitionSet Gatherer::candidates(const Group &group, const std::optional<LogPart> &log) const {
-    // So far behind, or before so much that nobody wants, each of them moves.
+    // At this distance, or before this many unwanted messages, each position moves.
     const bool all = !log || log->distance >= idle_distance || (log->messages.empty() && log->more);
     PartitionSet found{};
     for (size_t i = 0; i < group.from.size(); ++i) {
@@ -133,7 +133,8 @@ int32 Gatherer::room_for(const Position &p) const {
     return core::room_in_batch(most, static_cast<int32>(count), left());
 }
 
-/// What a partition gives; nothing when another session has it, or when it waits for another batch.
+/// A partition's part of the batch; nothing when another session has it, or when it waits for
+/// another batch.
 std::optional<Part> Gatherer::take(Group &group, size_t i, const std::optional<LogPart> &whole) {
     const auto partition = static_cast<int16>(group.first + static_cast<int>(i));
     // Lock, then read the position: the lock makes this session the partition's only reader until

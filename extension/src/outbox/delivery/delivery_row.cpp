@@ -55,7 +55,7 @@ constinit pg::Select<MessageColumn> select_given{
     " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
     "   AND state = ANY ($4)"
     " ORDER BY tick, number"};
-// What operators may read of a failure, as a list of one: $6 is the attempt. Of a list only the
+// The failure as operators may read it, as a list of one: $6 is the attempt. Of a list only the
 // last ten are kept.
 #define DETAILS(DETAIL, CONTEXT)                                                                   \
     "CASE WHEN " DETAIL " IS NOT NULL OR " CONTEXT " IS NOT NULL THEN"                             \

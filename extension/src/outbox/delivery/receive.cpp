@@ -74,7 +74,7 @@ Gathering gather_enough(const Subscription &s, int32 room, ConsumerShare share, 
     return g;
 }
 
-/// The same without those who work for all readers, which takes a moment each: who makes a tick,
+/// The same without sessions that work for all readers, which take a moment each: one that ticks,
 /// and who maintains the log. (Another consumer may keep its partitions for long.)
 Gathering gather_undisturbed(const Subscription &s, int32 room, ConsumerShare share,
                              TimestampTz now, Ticking ticking) {

@@ -74,7 +74,7 @@ private:
         bool has_row;
         int64 number; ///< of the row
     };
-    /// What a scan reads: one stripe, or all that a transaction published.
+    /// The range of a scan: one stripe, or all that a transaction published.
     struct Range {
         bool by_transaction;
         uint64 xid;

@@ -1,4 +1,4 @@
-// Ticks: who makes them, and how they are read back.
+// Ticks: how they are made, and how they are read back.
 //
 // Any session may make the next one: the worker at its turn, and receive_messages() where there is
 // no worker. A lock and the unique number keep it to one session at a time. A tick is seen by all
