@@ -49,23 +49,26 @@ inline Candidate candidate_of(TupleTableSlot *row) {
     return c;
 }
 
-/// Calls `visit` with claimed steps whose lease has run out, in the order of due_at, until it
-/// returns false. What comes after `now` is mostly what dead rows have left there, and not read.
-template <class F> void each_expired(const ClaimSearch &search, SessionProbe &probe, F &&visit) {
+/// Calls `visit` with rows of an index of a queue's rows by due_at, in that order, until it returns
+/// false: from where the probe begins, up to `until`. After the first row, or what is left of it,
+/// `stepped_over` entries of the index are not looked at. What comes after `now` is mostly what
+/// dead rows have left there, in the index of leases.
+template <class F>
+void each_due(const ClaimSearch &search, WorkIndex index, SessionProbe &probe, TimestampTz until,
+              size_t stepped_over, F &&visit) {
     const std::array key{ring_key(search.ring_id), queue_key(search.queue),
-                         due_key(probe.begin(search.now)), due_until_key(search.now)};
+                         due_key(probe.begin(search.now)), due_until_key(until)};
     TimestampTz first_left = search.now;
-    pg::with_index(work_table, WorkIndex::leased, [&](pg::IndexReader &reader) {
-        reader.seek(key);
-        bool goes_on = true;
-        while (goes_on) {
-            TupleTableSlot *row = reader.next();
-            probe.note_row(search.now);
-            if (row == nullptr)
-                break;
+    pg::with_index(work_table, index, [&](pg::IndexReader &reader) {
+        reader.seek(std::span{key}.first(until == DT_NOEND ? 3 : 4));
+        TupleTableSlot *row = reader.next();
+        probe.note_row(search.now);
+        if (row != nullptr)
             first_left = std::min(first_left, due_at_of(row));
-            goes_on = visit(row);
-        }
+        if (row != nullptr && stepped_over > 0)
+            row = reader.skip(stepped_over - 1) ? reader.next() : nullptr;
+        while (row != nullptr && visit(row))
+            row = reader.next();
         probe.end(search.now, first_left, reader.seen());
     });
 }
@@ -86,5 +89,31 @@ public:
 private:
     const bool *held_ = nullptr; ///< of each slot; null: the claimer is no node
 };
+
+/// Takes candidates from rows that a search may take, up to a number of them.
+class CandidateList {
+public:
+    CandidateList(const ClaimSearch &search, size_t limit)
+        : search_(search), limit_(limit),
+          list_(static_cast<Candidate *>(palloc(sizeof(Candidate) * std::max<size_t>(1, limit)))) {}
+
+    /// Whether there is room for more.
+    bool add(TupleTableSlot *row) {
+        if (!filter_) // made for the first row: often there is none
+            filter_.emplace(search_);
+        if (count_ < limit_ && filter_->passes(row))
+            list_[count_++] = candidate_of(row);
+        return count_ < limit_;
+    }
+    std::span<Candidate> found() const { return {list_, count_}; }
+
+private:
+    const ClaimSearch &search_;
+    std::optional<RowFilter> filter_{};
+    size_t limit_;
+    Candidate *list_;
+    size_t count_ = 0;
+};
+static_assert(std::is_trivially_destructible_v<CandidateList>);
 
 } // namespace stacksaga

@@ -69,32 +69,11 @@ const bool *held_slots(const ClaimSearch &search) {
 
 /// The due steps without a group of the usual rank, from the oldest on, or from so many entries of
 /// the index behind it.
-std::span<const Candidate> read_usual_behind(const ClaimSearch &search, size_t entries,
-                                             size_t limit) {
-    SessionProbe &probe = memory_of(search.ring_id, search.queue).usual;
-    const RowFilter filter(search);
-    const std::array key{ring_key(search.ring_id), queue_key(search.queue),
-                         due_key(probe.begin(search.now))};
-    auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * std::max<size_t>(1, limit)));
-    size_t count = 0;
-    TimestampTz first_left = search.now;
-    pg::with_index(work_table, WorkIndex::for_services, [&](pg::IndexReader &reader) {
-        reader.seek(key);
-        TupleTableSlot *row = reader.next();
-        probe.note_row(search.now);
-        if (row != nullptr)
-            first_left = std::min(first_left, due_at_of(row));
-        if (row != nullptr && entries > 0)
-            row = reader.skip(entries - 1) ? reader.next() : nullptr;
-        for (; row != nullptr && due_at_of(row) <= search.now; row = reader.next()) {
-            if (filter.passes(row))
-                list[count++] = candidate_of(row);
-            if (count == limit)
-                break;
-        }
-        probe.end(search.now, first_left, reader.seen());
-    });
-    return {list, count};
+std::span<Candidate> read_usual_behind(const ClaimSearch &search, size_t entries, size_t limit) {
+    CandidateList list(search, limit);
+    each_due(search, WorkIndex::for_services, memory_of(search.ring_id, search.queue).usual,
+             search.now, entries, [&](TupleTableSlot *row) { return list.add(row); });
+    return list.found();
 }
 
 std::span<const Candidate> read_usual(const ClaimSearch &search, size_t limit) {
@@ -104,18 +83,12 @@ std::span<const Candidate> read_usual(const ClaimSearch &search, size_t limit) {
 /// The same from an instant on, and no more than these.
 std::span<const Candidate> read_usual_from(const ClaimSearch &search, TimestampTz from,
                                            size_t limit) {
-    const RowFilter filter(search);
-    auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * limit));
-    size_t count = 0;
-    const std::array key{ring_key(search.ring_id), queue_key(search.queue), due_key(from)};
-    pg::each_row(work_table, WorkIndex::for_services, key, [&](TupleTableSlot *row) {
-        if (due_at_of(row) > search.now)
-            return false;
-        if (filter.passes(row))
-            list[count++] = candidate_of(row);
-        return count < limit;
-    });
-    return {list, count};
+    CandidateList list(search, limit);
+    const std::array key{ring_key(search.ring_id), queue_key(search.queue), due_key(from),
+                         due_until_key(search.now)};
+    pg::each_row(work_table, WorkIndex::for_services, key,
+                 [&](TupleTableSlot *row) { return list.add(row); });
+    return list.found();
 }
 
 /// A few steps inside the queue, where other claimers were met at its head. Older ones may be free.
@@ -141,8 +114,8 @@ Candidates find_usual(const ClaimSearch &search, QueueMemory &memory) {
     const auto wanted = static_cast<size_t>(search.wanted);
     const auto skipped = static_cast<size_t>(search.skipped);
     const size_t limit = wanted + static_cast<size_t>(memory.start.items());
-    const std::span<const Candidate> read = read_usual(search, skipped + limit);
-    auto *list = const_cast<Candidate *>(read.data()) + std::min(skipped, read.size());
+    const std::span<Candidate> read = read_usual_behind(search, 0, skipped + limit);
+    Candidate *list = read.data() + std::min(skipped, read.size());
     const size_t count = read.size() - std::min(skipped, read.size());
     if (count > wanted)
         std::rotate(list,
@@ -215,23 +188,17 @@ std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit)
         return list_by_sql(search, true);
     QueueMemory &memory = memory_of(search.ring_id, search.queue);
     memory.settled_at = pg::steady_now();
-    std::optional<RowFilter> filter; // made for the first of them, which are few
-    auto *list = static_cast<Candidate *>(palloc(sizeof(Candidate) * limit));
-    size_t count = 0;
+    CandidateList list(search, limit);
     TimestampTz first_left = search.now;
-    each_expired(search, memory.leases, [&](TupleTableSlot *row) {
+    each_due(search, WorkIndex::leased, memory.leases, search.now, 0, [&](TupleTableSlot *row) {
         first_left = std::min(first_left, due_at_of(row));
-        if (!filter)
-            filter.emplace(search);
-        if (filter->passes(row))
-            list[count++] = candidate_of(row);
-        return count < limit;
+        return list.add(row);
     });
-    if (count < limit)
+    if (list.found().size() < limit)
         share_probe(
             memory.settled_key,
             {.at = search.now, .first_left = first_left, .interval_us = settle_interval_us});
-    return {list, count};
+    return list.found();
 }
 
 void note_conflicts(const ClaimSearch &search, int32 conflicts) {

@@ -60,29 +60,16 @@ bool Look::see(TupleTableSlot *row) {
 }
 
 void Look::see_usual(SessionProbe &probe) {
-    TimestampTz first = search.now;
-    const std::array key{ring_key(search.ring_id), queue_key(search.queue),
-                         due_key(probe.begin(search.now))};
-    pg::with_index(work_table, WorkIndex::for_services, [&](pg::IndexReader &reader) {
-        reader.seek(key);
-        bool goes_on = true;
-        while (goes_on) {
-            TupleTableSlot *row = reader.next();
-            probe.note_row(search.now);
-            if (row == nullptr)
-                break;
-            first = std::min(first, due_at_of(row));
-            goes_on = see(row);
-        }
-        probe.end(search.now, first, reader.seen());
-    });
+    each_due(search, WorkIndex::for_services, probe, DT_NOEND, 0,
+             [&](TupleTableSlot *row) { return see(row); });
     found.whole_at = std::min(found.whole_at, probe.whole_at());
 }
 
 /// Leases that ran out, and the first one that will. Where that is behind too much that dead rows
 /// have left, the next look goes on.
 void Look::see_leases(SessionProbe &probe) {
-    each_expired(search, probe, [&](TupleTableSlot *row) { return see(row); });
+    each_due(search, WorkIndex::leased, probe, search.now, 0,
+             [&](TupleTableSlot *row) { return see(row); });
     found.whole_at = std::min(found.whole_at, probe.whole_at());
     if (found.due >= enough)
         return;
