@@ -13,7 +13,7 @@ DEFINE = """
     SELECT stacksaga.define_saga(saga, ARRAY[stacksaga.queue_step('only', saga || version, compensable => true)])
       FROM unnest('{order,refund,invoice,import,report}'::text[]) AS saga, generate_series(1, 2) AS version
      ORDER BY version, saga;
-    -- As attribute_rows.cpp hashes a name and its value.
+    -- As saga_traits.cpp hashes a name and its value.
     CREATE FUNCTION hash_of(name text, value text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
         SELECT ('x' || string_agg(substr(hex, 2 * i - 1, 2), '' ORDER BY i DESC))::bit(64)::bigint
           FROM encode(stacksaga.murmur3_x64_128(convert_to(name || chr(31) || value, 'UTF8')), 'hex') AS hex,

@@ -1,4 +1,4 @@
--- Background workers (extension/src/worker/worker.cpp, launcher.cpp, ensure.cpp).
+-- Background workers (extension/src/worker/worker.cpp, launcher.cpp, worker_process.cpp).
 
 CREATE OR REPLACE FUNCTION stacksaga.worker_ensure() RETURNS integer
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- What operators do (extension/src/operate/operate.cpp, operate_many.cpp), and signals (signal.cpp).
+-- Actions of operators (extension/src/operate/operate.cpp), and signals (signal.cpp).
 
 CREATE OR REPLACE FUNCTION stacksaga.signal_saga(
     saga_id    uuid,

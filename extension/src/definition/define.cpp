@@ -13,7 +13,7 @@
 #include "src/common/operator_action.hpp"
 #include "src/dedupe/retry_window.hpp"
 #include "src/definition/define_step.hpp"
-#include "src/definition/local_oids.hpp"
+#include "src/definition/stored_definition.hpp"
 
 namespace stacksaga {
 

@@ -52,4 +52,15 @@ void refresh_definitions();
 enum class DefinitionIndex : uint8 { current };
 extern constinit pg::Table definition_table; ///< read alone
 
+// On Citus a definition names its roles and functions and keeps the oids that they had where it was
+// defined, so that another role or function of the same name does not take their place. Each node
+// has oids of its own, so a node keeps the oid that it found when it first read the definition.
+
+/// Whether definitions were made on another node, and this one has oids of its own.
+bool has_own_oids();
+
+/// Replaces the oids of the definition, and writes those that are new unless the transaction reads
+/// only.
+void use_own_oids(Definition &definition, std::span<StepFunctions> functions);
+
 } // namespace stacksaga

@@ -7,7 +7,7 @@
 #include "pg/statement/function.hpp"
 #include "src/common/limits.hpp"
 #include "src/queue/queue_limits.hpp"
-#include "src/saga/message_step.hpp"
+#include "src/saga/step_call.hpp"
 
 namespace stacksaga {
 

@@ -1,7 +1,8 @@
-// adopt_ring: the work of a ring whose nodes are dead goes to another ring.
+// adopt_ring: moves the work of a ring whose nodes are dead to another ring. At the end, the part
+// of reset_instants() that is not SQL.
 //
-// It is fenced like every change of owner: it locks the slots of the old ring, one after the other
-// in ascending order, raises their epochs, and leaves them without an owner.
+// adopt_ring() is fenced like every change of owner: it locks the slots of the old ring, one after
+// the other in ascending order, raises their epochs, and leaves them without an owner.
 #include "core/ring/node_state.hpp"
 #include "core/ring/ring_settings.hpp"
 
@@ -129,6 +130,21 @@ STACKSAGA_FUNCTION(adopt_ring) {
     refuse_inside_handler("adopt_ring()");
     const Adoption a = adoption_arguments(pg::Arguments(fcinfo));
     PG_RETURN_INT64(pg::with_spi([&] { return adopt(a); }));
+}
+
+// record_reset(reason, detail) -> void
+STACKSAGA_FUNCTION(record_reset) {
+    const pg::Arguments args(fcinfo);
+    const std::string_view reason = required_reason(args, 0);
+    if (!args.is_null(1))
+        pg::with_spi([&] {
+            record_action({.action = "reset",
+                           .object = "instants",
+                           .reason = reason,
+                           .detail = args.required_text(1, "detail")});
+            wake_workers_at_commit();
+        });
+    PG_RETURN_VOID();
 }
 
 } // namespace stacksaga

@@ -14,7 +14,6 @@
 #include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
-#include "src/saga/action_record.hpp"
 #include "src/saga/store.hpp"
 
 namespace stacksaga {

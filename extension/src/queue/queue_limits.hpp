@@ -1,4 +1,4 @@
-// The limits of a queue, and the lock under which they are kept.
+// The limits of a queue, the lock under which they are kept, and the tables of queues.
 //
 // A session that claims from a queue with limits holds the queue's lock exclusively to the end of
 // the transaction. So one claimer after the other counts the running steps and commits its claims.
@@ -7,8 +7,25 @@
 // completion only makes the next count smaller.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/table/table.hpp"
 
 namespace stacksaga {
+
+enum class QueueColumn : uint8 {
+    ring_id = 1,
+    queue,
+    max_running,
+    max_running_per_group,
+    rate,
+    rate_interval,
+    paused_at,
+    pause_reason,
+};
+
+enum class QueueClaimsColumn : uint8 { ring_id = 1, queue, claimed_at, claims };
+
+extern constinit pg::Table queue_table;
+extern constinit pg::Table queue_claims_table;
 
 struct QueueLimits {
     std::optional<int32> max_running{};

@@ -18,8 +18,8 @@
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/fingerprint.hpp"
-#include "src/saga/attribute_rows.hpp"
 #include "src/saga/saga_tables.hpp"
+#include "src/saga/saga_traits.hpp"
 #include "src/saga/start_argument.hpp"
 
 namespace stacksaga {

@@ -1,11 +1,94 @@
 #include "src/saga/step_call.hpp"
 
+#include "core/ring/token.hpp"
+#include "core/saga/saga.hpp"
+#include "core/saga/saga_engine.hpp"
 #include "core/saga/saga_state.hpp"
+#include "core/time/length.hpp"
 
+#include "pg/clock.hpp"
+#include "pg/crash_point.hpp"
+#include "pg/fault_point.hpp"
+#include "pg/random.hpp"
 #include "pg/statement/function.hpp"
+#include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/outbox/outbox.hpp"
 
 namespace stacksaga {
+
+namespace {
+
+JsonbValue json_value(const Output &output) {
+    JsonbValue value{};
+    if (output.is_null) {
+        value.type = jbvNull;
+        return value;
+    }
+    Jsonb *json = DatumGetJsonbP(output.value);
+    if (JB_ROOT_IS_SCALAR(json)) {
+        JsonbExtractScalar(&json->root, &value);
+    } else {
+        value.type = jbvBinary;
+        value.val.binary.data = &json->root;
+        value.val.binary.len = static_cast<int>(VARSIZE(json) - VARHDRSZ);
+    }
+    return value;
+}
+
+JsonbValue json_key(std::string_view name) {
+    JsonbValue key{};
+    key.type = jbvString;
+    key.val.string.val = const_cast<char *>(name.data());
+    key.val.string.len = static_cast<int>(name.size());
+    return key;
+}
+
+/// The outputs from `first` on as an object.
+Jsonb *object_of(const Saga &saga, size_t first) {
+    JsonbParseState *state = nullptr;
+    pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
+    for (size_t i = first; i < saga.outputs.size(); ++i) {
+        JsonbValue key = json_key(saga.definition->step(saga.outputs[i].step_no).name);
+        JsonbValue value = json_value(saga.outputs[i]);
+        pushJsonbValue(&state, WJB_KEY, &key);
+        pushJsonbValue(&state, WJB_VALUE, &value);
+    }
+    return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
+}
+
+Jsonb *concatenation(Jsonb *one, Jsonb *other) {
+    return DatumGetJsonbP(
+        DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(one), JsonbPGetDatum(other)));
+}
+
+/// Adds the outputs that were recorded since. In memory of its own, since the garbage is many times
+/// as large as the results, and a transaction may run a thousand steps of a saga.
+void add_new(Saga &saga) {
+    MemoryContext scratch =
+        AllocSetContextCreate(CurrentMemoryContext, "stacksaga results", ALLOCSET_DEFAULT_SIZES);
+    Jsonb *before = saga.results;
+    pg::in_context(scratch, [&] {
+        Jsonb *added = object_of(saga, saga.result_count);
+        Jsonb *all = before == nullptr ? added : concatenation(before, added);
+        saga.results = static_cast<Jsonb *>(saga.memory.allocate(saga.memory.owner, VARSIZE(all)));
+        memcpy(saga.results, all, VARSIZE(all));
+    });
+    MemoryContextDelete(scratch);
+    if (before != nullptr)
+        pfree(before);
+    saga.result_count = saga.outputs.size();
+}
+
+} // namespace
+
+Datum step_results(Saga &saga) {
+    core::require_effects(saga);
+    FAULT_POINT("read: results", saga.id);
+    if (saga.results == nullptr || saga.result_count < saga.outputs.size())
+        add_new(saga);
+    return JsonbPGetDatum(saga.results);
+}
 
 namespace {
 
@@ -99,6 +182,74 @@ Datum call_handler(const Definition &definition, const Step &step, const Functio
                                .owner = &definition,
                                .remedy = "define_saga() with the same content"};
     return call_as_definer(caller, function, kind, call, isnull);
+}
+
+// ----------------------------------------------------------------------------------- message steps
+
+namespace {
+
+using core::Direction;
+
+// The lease is text: JavaScript's numbers do not hold it.
+constinit pg::Statement make_command{
+    "SELECT pg_catalog.jsonb_build_object('saga_id', $1::uuid, 'saga', $2::text, 'step', $3::text,"
+    "         'direction', $4::text, 'attempt', $5::integer, 'input', $6::jsonb,"
+    "         'results', $7::jsonb, 'idempotency_key', $8::text, 'deadline', $9::text,"
+    "         'lease', $10::bigint::text, 'by_fallback', $11::boolean)"};
+
+/// As jsonb writes a timestamptz where the time zone is UTC, whatever the session's time zone is.
+std::string_view utc_text(TimestampTz time) {
+    pg_tm tm{};
+    fsec_t fraction;
+    if (timestamp2tm(time, nullptr, &tm, &fraction, nullptr, nullptr) != 0)
+        ereport(ERROR,
+                (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range")));
+    tm.tm_isdst = 1; // the offset is known
+    auto *text = static_cast<char *>(palloc(MAXDATELEN + 1));
+    EncodeDateTime(&tm, fraction, true, 0, nullptr, USE_XSD_DATES, text);
+    return text;
+}
+
+Datum command_of(Saga &saga, const Step &step, const Work &attempt) {
+    std::string_view direction = core::name_of(attempt.direction);
+    pg::Rows rows = make_command.run(
+        pg::param(saga.id), pg::param(saga.definition->saga), pg::param(step.name),
+        pg::param(direction), pg::param(attempt.attempt), pg::param_datum(JSONBOID, saga.input),
+        pg::param_datum(JSONBOID, step_results(saga)),
+        pg::param(std::string_view{
+            idempotency_key_of(saga.id, step.no, attempt.direction, attempt.falling_back)}),
+        pg::param(utc_text(core::attempt_deadline(saga, step, attempt.direction))),
+        pg::param(*attempt.lease), pg::param(attempt.falling_back));
+    return rows.value(0, 0);
+}
+
+} // namespace
+
+std::string_view topic_of(const Step &step, Direction direction, bool falling_back) {
+    if (direction == Direction::act)
+        return falling_back ? step.fallback_queue : step.topic;
+    return falling_back && !step.fallback_compensation_topic.empty()
+               ? step.fallback_compensation_topic
+               : step.compensation_topic;
+}
+
+void run_message_step(Saga &saga, const Step &step, const Work &work, std::string_view worker) {
+    Work attempt = work;
+    attempt.attempt = work.attempt + 1;
+    attempt.lease = core::make_lease(attempt.attempt, attempt.direction, pg::random_bits());
+    attempt.worker = worker;
+    core::attempt_begins(saga);
+    publish_message(saga.ring_id, {.topic = topic_of(step, attempt.direction, attempt.falling_back),
+                                   .key = std::string_view{uuid_text(saga.id)},
+                                   .type = step.name,
+                                   .payload = command_of(saga, step, attempt),
+                                   .headers = saga.headers,
+                                   .message_id = command_id(uuid_text(saga.id),
+                                                            psprintf(INT64_FORMAT, *attempt.lease)),
+                                   .deliver_at = std::nullopt});
+    CRASH_POINT("message step: published, does not wait");
+    const TimestampTz until = core::time_plus(saga.now, step.timeout);
+    core::claim_work(saga, attempt, until, until);
 }
 
 } // namespace stacksaga

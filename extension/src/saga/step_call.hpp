@@ -5,6 +5,7 @@
 
 #include "src/definition/stored_definition.hpp"
 #include "src/handler/handler.hpp"
+#include "src/saga/store.hpp"
 
 namespace stacksaga {
 
@@ -42,5 +43,20 @@ Datum step_call_datum(const StepCall &call);
 /// search_path, as call_as_definer().
 Datum call_handler(const Definition &definition, const Step &step, const FunctionRef &function,
                    HandlerKind kind, Datum call, bool *isnull);
+
+/// Outputs of the completed steps by name, as jsonb. Good until the next call of this for the same
+/// saga.
+Datum step_results(Saga &saga);
+
+// A message step is called by a message: published as a command, and answered with complete_step()
+// or fail_step() under the lease that the message carries.
+
+/// The topic that its call is published to.
+std::string_view topic_of(const Step &step, core::Direction direction, bool falling_back);
+
+/// Publishes the call of a due step, or of its compensation or fallback, in the transaction that
+/// claims it, and waits for the answer until the step's timeout. Every attempt is a message of its
+/// own with the same idempotency key. Inside with_spi, with the saga locked.
+void run_message_step(Saga &saga, const Step &step, const Work &work, std::string_view worker);
 
 } // namespace stacksaga

@@ -106,4 +106,16 @@ template <class C> core::Value value_of(const pg::TableRow &row, C column) {
     return row.is_null(column) ? core::Value{} : value_of(row.value(column));
 }
 
+/// One action on a saga.
+struct ActionRecord {
+    std::string_view action;
+    core::Status status_before;
+    std::optional<std::string_view> reason;
+    std::optional<int16> step_no{};
+    std::optional<std::string_view> outcome{};
+};
+
+/// Records an action on a saga that is locked, with the acting role. Inside with_spi.
+void write_action(const Saga &saga, const ActionRecord &r);
+
 } // namespace stacksaga

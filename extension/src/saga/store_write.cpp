@@ -21,7 +21,6 @@
 #include "src/queue/queue_counters.hpp"
 #include "src/queue/queue_limits.hpp"
 #include "src/queue/queue_waiters.hpp"
-#include "src/saga/action_record.hpp"
 #include "src/saga/child.hpp"
 #include "src/saga/saga_tables.hpp"
 #include "src/saga/store.hpp"

@@ -22,9 +22,7 @@
 #include "src/handler/running_handler.hpp"
 #include "src/outbox/published_messages.hpp"
 #include "src/saga/child.hpp"
-#include "src/saga/message_step.hpp"
 #include "src/saga/step_call.hpp"
-#include "src/saga/step_results.hpp"
 
 namespace stacksaga {
 

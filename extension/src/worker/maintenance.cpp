@@ -9,11 +9,15 @@
 #include "src/common/extension_lock.hpp"
 #include "src/common/kept_rows.hpp"
 #include "src/common/operator_action.hpp"
+#include "src/common/saga_tally.hpp"
 #include "src/dedupe/expiry.hpp"
 #include "src/operate/contradiction.hpp"
 #include "src/operate/retention.hpp"
 #include "src/ring/node_memory.hpp"
-#include "src/worker/saga_counter.hpp"
+
+extern "C" {
+extern PGDLLEXPORT void stacksaga_saga_counter_main(Datum main_arg);
+}
 
 namespace stacksaga {
 
@@ -72,6 +76,25 @@ template <class F> bool remove(int64 limit, F &&step) {
     return removed >= limit;
 }
 
+/// Counts sagas by status where that is due, in a process of its own: reading a table of ten
+/// million takes seconds, and a worker must not spend them. When two processes start at once, the
+/// second one ends at once. Where no background worker slot is free nothing happens, and the next
+/// call tries again. In a transaction.
+void ensure_sagas_are_counted() {
+    if (!is_tally_due())
+        return;
+    BackgroundWorker counter{};
+    snprintf(counter.bgw_name, BGW_MAXLEN, "stacksaga counter");
+    snprintf(counter.bgw_type, BGW_MAXLEN, "stacksaga counter");
+    counter.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+    counter.bgw_start_time = BgWorkerStart_RecoveryFinished;
+    counter.bgw_restart_time = BGW_NEVER_RESTART;
+    snprintf(counter.bgw_library_name, sizeof counter.bgw_library_name, "stacksaga");
+    snprintf(counter.bgw_function_name, BGW_MAXLEN, "stacksaga_saga_counter_main");
+    counter.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
+    RegisterDynamicBackgroundWorker(&counter, nullptr);
+}
+
 } // namespace
 
 int64 run_maintenance(const NodeIdentity &node) {
@@ -96,3 +119,18 @@ int64 run_maintenance(const NodeIdentity &node) {
 }
 
 } // namespace stacksaga
+
+extern "C" void stacksaga_saga_counter_main(Datum database) {
+    using namespace stacksaga;
+    pqsignal(SIGTERM, die);
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, 0);
+    SetConfigOption("application_name", MyBgworkerEntry->bgw_name, PGC_USERSET, PGC_S_SESSION);
+    pg::in_transaction([] {
+        pgstat_report_activity(STATE_RUNNING, "stacksaga: counting sagas");
+        require_extension();
+        if (is_tally_due())
+            count_sagas();
+    });
+    proc_exit(0);
+}
