@@ -321,7 +321,7 @@ STACKSAGA_FUNCTION(find_sagas) {
 
 // saga_waits_for(saga_id) -> text
 STACKSAGA_FUNCTION(saga_waits_for) {
-    if (PG_ARGISNULL(0)) // as for an id of no saga
+    if (PG_ARGISNULL(0)) // as for an unknown id
         PG_RETURN_NULL();
     const pg_uuid_t id = *PG_GETARG_UUID_P(0);
     const MemoryContext outside = CurrentMemoryContext;

@@ -160,8 +160,8 @@ private:
     size_t kept_max_;          ///< of the newest entries, twice as many for a while
     Entry *entries_ = nullptr; ///< once all are read a heap, the newest first
     size_t count_ = 0, capacity_ = 0;
-    std::optional<ListPlace> from_{}; ///< what is newer has been looked at
-    std::optional<ListPlace> cut_{};  ///< what is older has been dropped
+    std::optional<ListPlace> from_{}; ///< newer entries have been looked at
+    std::optional<ListPlace> cut_{};  ///< older entries have been dropped
     std::optional<RowSet> rows_{};
 };
 static_assert(std::is_trivially_destructible_v<KeyWalk>);

@@ -150,7 +150,7 @@ void note_contradiction(const Contradiction &contradiction, std::string_view ste
                        answer_of(contradiction).data(),
                        contradiction.direction == core::Direction::act ? "action" : "compensation",
                        contradiction.lease),
-             errhint("Find out what is true, and acknowledge it with "
+             errhint("Find out which of the two is true, and acknowledge it with "
                      "stacksaga.acknowledge_contradiction().")));
     count_at_once(Counter::contradictions);
     if (places != nullptr)
@@ -179,7 +179,7 @@ void store_contradictions() {
             }
         });
     });
-    for (const Stored &s : std::span{stored}.first(count)) { // another worker may have been here
+    for (const Stored &s : std::span{stored}.first(count)) { // another worker may have stored it
         uint64 expected = s.state;
         pg_atomic_compare_exchange_u64(&s.place->state, &expected, s.state - kept_phase + phases);
     }

@@ -230,7 +230,7 @@ Outcome operate_guarded(const pg_uuid_t &id, const Operation &operation, bool dr
         ErrorData *error = CopyErrorData();
         FlushErrorState();
         RollbackAndReleaseCurrentSubTransaction();
-        if (!is_refusal(*error)) // to a caller that may catch it, and knows of no subtransaction
+        if (!is_refusal(*error)) // the subtransaction is undone, so the caller may catch the error
             ReThrowError(error);
         result->sqlstate = pstrdup(unpack_sql_state(error->sqlerrcode));
         result->error = psprintf("%s: %s", error->message,

@@ -141,7 +141,7 @@ void require_paused(std::string_view queue, const Known &known, bool is_wanted) 
             (errcode(pg::sg409),
              errmsg(is_wanted ? "queue \"%s\" is not paused" : "queue \"%s\" is paused already",
                     clip(queue)),
-             errdetail(is_wanted ? "It goes on as before." : "It stays paused."),
+             errdetail(is_wanted ? "It is unchanged." : "It stays paused."),
              errhint("The view stacksaga.queues shows which queues are paused.")));
 }
 

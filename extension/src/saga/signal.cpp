@@ -53,13 +53,12 @@ bool was_accepted(const Saga &saga, const Signal &signal) {
     const pg::Rows rows =
         find_message.run(pg::param(saga.id), pg::param(saga.token), pg::param(*signal.message_id));
     if (!rows.empty() && !rows.boolean(0, 0) && core::is_final(saga.status()))
-        ereport(ERROR,
-                (errcode(pg::sg409),
-                 errmsg("saga %s ended before a step took signal \"%s\"", uuid_text(saga.id),
-                        clip(signal.name)),
-                 errdetail("Message \"%s\" was accepted, and the saga is %s.",
-                           clip(*signal.message_id), core::name_of(saga.status()).data()),
-                 errhint("What the signal says did not reach the saga: act on it elsewhere.")));
+        ereport(ERROR, (errcode(pg::sg409),
+                        errmsg("saga %s ended before a step took signal \"%s\"", uuid_text(saga.id),
+                               clip(signal.name)),
+                        errdetail("Message \"%s\" was accepted, and the saga is %s.",
+                                  clip(*signal.message_id), core::name_of(saga.status()).data()),
+                        errhint("No step read this signal. Handle it outside of the saga.")));
     return !rows.empty();
 }
 

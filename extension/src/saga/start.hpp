@@ -21,7 +21,7 @@ struct NewSaga {
     TimestampTz due_at; ///< of the first stage
     std::optional<TimestampTz> deadline_at{};
     TimestampTz now;
-    bool is_new_id = false; ///< made for this saga, so nobody else inserts it
+    bool is_new_id = false; ///< made for this saga, so no other session inserts it
 };
 
 /// Inserts the saga and makes its first stage due; false when the id is taken. Waits for another

@@ -20,7 +20,7 @@ struct StepCall {
     Datum results; ///< jsonb
     Datum headers; ///< jsonb
     std::optional<TimestampTz> deadline;
-    bool by_fallback;                      ///< the fallback acts, or undoes what it did
+    bool by_fallback;                      ///< the fallback acts, or compensates its own effect
     std::optional<TimestampTz> claimed_at; ///< of the latest attempt in doubt
 };
 

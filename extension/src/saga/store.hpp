@@ -41,7 +41,7 @@ struct Saga : core::SagaState {
     /// SQL, or a worker's batch. Nobody else changes them, since that needs the lock of the saga.
     core::List<StoredWork> stored_work;
     core::List<Output> outputs; ///< as complete as `progress`
-    Jsonb *results;             ///< what step_results() made of them, and of how many
+    Jsonb *results;             ///< made of them by step_results(), with their number
     size_t result_count;
     pg_uuid_t id;
     int64 token;

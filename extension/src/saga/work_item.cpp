@@ -60,7 +60,7 @@ std::optional<DueItem> find_next(const Saga &saga) {
 }
 
 StepCall make_call(Saga &saga, const Step &step, const Work &attempt) {
-    std::optional<core::Doubt> doubt; // which verify is asked about
+    std::optional<core::Doubt> doubt; // the one that verify is asked about
     if (attempt.verifying)
         doubt = core::find_doubt(saga, step.no);
     return {.saga_id = saga.id,
@@ -273,7 +273,7 @@ bool takes_handler(const Step &step, const Work &work) {
 ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker, bool calls) {
     heed_ancestors(*saga);
     const std::optional<Work> work = find_due(*saga, item);
-    if (!work) // of a child: what its ancestors made of it is to be written
+    if (!work) // of a child: the decisions of its ancestors must be written
         return {.is_done = saga->is_child, .is_gone = !saga->is_child};
     const Step &step = saga->definition->step(item.step_no);
     if (!calls && takes_handler(step, *work))
@@ -384,7 +384,7 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
         core::attempt_begins(saga);
     core::Failure failure =
         failure_of(error, saga.full_definition().rules(step, item.direction), saga);
-    failure.adds_to_error = work->verifying; // to what is said of the attempt that it speaks of
+    failure.adds_to_error = work->verifying; // to the error of the attempt in doubt
     if (error.is_unusable || error.is_unfit || error.has_crashed_too_often) {
         core::step_is_unusable(saga, step, attempt, failure);
     } else if (work->verifying) {

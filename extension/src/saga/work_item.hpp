@@ -12,14 +12,14 @@ namespace stacksaga {
 /// Whether the steps of a saga that follow each other at once run in the same transaction.
 enum class RunAhead : uint8_t {
     no,
-    written, ///< what follows is written before it runs, so that it can fail alone
-    yes,     ///< only markers are written before it runs
+    written, ///< all is written before the next step runs, so that the step can fail alone
+    yes,     ///< only markers are written before the next step runs
 };
 
 /// The outcome of an item.
 struct ItemOutcome {
     bool is_done = false; ///< there was something to do, and it was done
-    bool is_gone = false; ///< it is not due any more: nothing is left to do
+    bool is_gone = false; ///< it is no longer due: nothing is left to do
     /// The budget (handler/process_retry_budget.hpp) that counts this as a first attempt, after the
     /// commit.
     std::optional<uint64> first_attempt{};

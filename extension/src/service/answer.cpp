@@ -176,7 +176,7 @@ AnswerOutcome take_completion(const Answer &a, const pg::Param &output) {
                              value_or_null(output.value, output.isnull));
     else if (judged.outcome == AnswerOutcome::fills_output)
         effect_table.update(*marker, std::array{pg::assign(EffectColumn::output, output)});
-    write_saga(a.saga); // also what its ancestors made of it
+    write_saga(a.saga); // a refused answer too: ancestors may have changed the saga
     return judged.outcome;
 }
 

@@ -53,7 +53,7 @@ core::Status committed_status(const pg_uuid_t &id) {
     TransactionId writer = DatumGetTransactionId(rows.value(0, 1));
     if (TransactionIdIsCurrentTransactionId(writer)) // or one of its subtransactions
         ereport(ERROR, (errcode(pg::sr425), errmsg("saga %s is not committed yet", uuid_text(id)),
-                        errdetail("Nobody works on it before this transaction commits."),
+                        errdetail("No worker can see it before this transaction commits."),
                         errhint("Commit after start_saga(), then await the saga.")));
     return *core::status_of(rows.text(0, 0));
 }

@@ -33,7 +33,7 @@ struct DueItems {
         int32 failures;
         int32 deferred;
         int32 steps;  ///< done or failed
-        bool skipped; ///< something due was left: the slot is not ours, or the saga is locked
+        bool skipped; ///< a due item was left: the slot is not ours, or the saga is locked
     };
 
     void open(int32 room, bool is_guarded);
@@ -55,11 +55,11 @@ struct DueItems {
     std::span<FoundItem> found;
     std::span<FoundItem>
         saved;              ///< as `found` was at the last commit; where there are several ranks
-    int32 steps_max;        ///< in all: a reserve is as large as so many need
+    int32 steps_max;        ///< of all batches: the reserve of the list suffices for them
     uint64 *first_attempts; ///< the budgets of those that were done; room for those of a batch
     std::optional<double> fraction{};
     int32 first = 0;          ///< of this batch
-    bool keeps_first = false; ///< it met a lock: it is the batch, whatever its rank
+    bool keeps_first = false; ///< it waits for a lock: it is the batch, whatever its rank
     Counts total{};
     // Of this try.
     int32 next = 0;
@@ -69,10 +69,10 @@ struct DueItems {
     core::LowerRankTurn lower_ranks{};
     int32 first_attempt_count = 0;
     Counts counts{};
-    // The item whose turn it is: `next`, or what follows it.
+    // The item whose turn it is: `next`, or a later step of its saga.
     DueItem item{};
-    int32 ahead = 0;      ///< how many of its saga ran before
-    Saga *saga = nullptr; ///< then as they left it; nullptr: it is written, and to be read again
+    int32 ahead = 0;      ///< the steps of its saga that ran before it
+    Saga *saga = nullptr; ///< as they left it; nullptr: it is written, and must be read again
 
     // Of the item that ran.
     ItemOutcome outcome{};

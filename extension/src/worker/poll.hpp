@@ -9,7 +9,7 @@ struct TurnOutcome {
     int64 failures;       ///< handlers that failed
     int64 deferred;       ///< retries that found their budget empty
     bool more;            ///< look again at once
-    TimestampTz next_due; ///< of what is not due yet, after a turn that found nothing; or DT_NOEND
+    TimestampTz next_due; ///< the next due instant, after a turn that found nothing; or DT_NOEND
 };
 
 /// One batch of due work in the slots that `node` owns, and of each subscription with a handler.

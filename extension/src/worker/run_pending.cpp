@@ -43,7 +43,7 @@ constinit core::SearchStart search_start{};
 /// them.
 enum class Place : uint8_t {
     in_some_slots, ///< at their oldest items
-    behind_oldest, ///< of all slots; at them, if nobody was met
+    behind_oldest, ///< of all slots; at them, if no other session was there
     at_oldest,
 };
 

@@ -48,8 +48,8 @@ struct Worker {
 
     Seat *seats = nullptr;
     size_t seat_count = 0;
-    size_t first_seat = 0;   ///< of the next round: an error in one keeps no other waiting for long
-    Seat *current = nullptr; ///< that is worked in
+    size_t first_seat = 0;   ///< of the next round: after an error in one the next seat begins
+    Seat *current = nullptr; ///< the one that this process works in
     bool lacks_own_ring = false;
 
     int64 check_at = 0;
