@@ -32,6 +32,12 @@ bool is_being_changed(TupleTableSlot *row);
 /// and above. Of a row that each_row() shows.
 bool is_newer_than_snapshot(TupleTableSlot *row);
 
+/// The holder of a row: the transaction that keeps others from locking it FOR NO KEY UPDATE. It
+/// still runs, and is another than this one, or a subtransaction of it; InvalidTransactionId:
+/// there is none, or the row is not kept as heap tables keep theirs. Of a row that an IndexReader
+/// shows.
+TransactionId holder_of(TupleTableSlot *row);
+
 /// A table, open to be read at several places of an index under one snapshot: what is committed
 /// now, and what the transaction has written.
 class IndexReader {

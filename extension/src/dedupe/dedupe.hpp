@@ -1,4 +1,5 @@
-// Shared by the dedupe methods: limits of their arguments, tokens, retention.
+// Shared by the dedupe methods: limits of their arguments, tokens, retention; and for other rooms
+// the removal of expired keys, and the check of a definition against the retention.
 #pragma once
 #include "core/ring/token.hpp"
 
@@ -27,5 +28,16 @@ int64 retention_argument(const pg::Arguments &arguments, int i);
 
 /// 25006 in a read-only transaction, and so on a standby: without a record there is no effect.
 void require_writable(const char *function);
+
+/// Removes up to `limit` idempotency keys and accepted messages whose retention is over, the oldest
+/// first, and returns how many it removed. It leaves rows that another session is writing for
+/// another time. Inside with_spi.
+int64 remove_expired_keys(int64 limit);
+
+/// Returns `version` of `saga`, unless retrying one of its steps or compensations may take longer
+/// than stacksaga.dedupe_retention: SG400 with both numbers. A deadline bounds actions. Steps with
+/// the effect "idempotent" need nothing to be remembered; attempts without limit (max_attempts 0)
+/// have no number to compare. Inside pg::with_spi, as the extension's owner.
+int32 require_short_retries(std::string_view saga, int32 version);
 
 } // namespace stacksaga

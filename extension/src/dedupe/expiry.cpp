@@ -1,6 +1,4 @@
 // expire_dedupe: removes keys and messages whose retention is over, a batch at a time.
-#include "src/dedupe/expiry.hpp"
-
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"

@@ -1,5 +1,4 @@
-#include "src/dedupe/retry_window.hpp"
-
+// Whether the dedupe window outlasts the retries that could repeat an effect.
 #include "core/common/retry.hpp"
 #include "core/time/length.hpp"
 
@@ -9,6 +8,7 @@
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
+#include "src/dedupe/dedupe.hpp"
 
 namespace stacksaga {
 

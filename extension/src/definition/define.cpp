@@ -11,7 +11,7 @@
 #include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
-#include "src/dedupe/retry_window.hpp"
+#include "src/dedupe/dedupe.hpp"
 #include "src/definition/define_step.hpp"
 #include "src/definition/stored_definition.hpp"
 

@@ -9,7 +9,7 @@
 #include "core/saga/saga_state.hpp"
 
 #include "pg/statement/function.hpp"
-#include "pg/table/leaf_walk.hpp"
+#include "pg/table/index_walk.hpp"
 
 namespace stacksaga {
 

@@ -1,4 +1,4 @@
-#include "src/outbox/delivery_crash.hpp"
+// Charges the messages that a process was delivering when a handler ended it.
 
 #include "core/outbox/message_state.hpp"
 #include "core/outbox/snapshot_window.hpp"

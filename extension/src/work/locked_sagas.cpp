@@ -1,6 +1,6 @@
 #include "src/work/locked_sagas.hpp"
 
-#include "pg/table/row_holder.hpp"
+#include "pg/table/lookup.hpp"
 
 namespace stacksaga {
 

@@ -12,7 +12,7 @@
 #include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/crash_record.hpp"
-#include "src/outbox/delivery_crash.hpp"
+#include "src/outbox/outbox.hpp"
 #include "src/saga/work_item.hpp"
 
 namespace stacksaga {

@@ -5,7 +5,6 @@
 #include "pg/statement/function.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/table/lookup.hpp"
-#include "pg/table/row_holder.hpp"
 #include "src/common/wake.hpp"
 #include "src/dedupe/idempotency.hpp"
 #include "src/definition/stored_definition.hpp"

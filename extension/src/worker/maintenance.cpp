@@ -10,7 +10,7 @@
 #include "src/common/kept_rows.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/saga_tally.hpp"
-#include "src/dedupe/expiry.hpp"
+#include "src/dedupe/dedupe.hpp"
 #include "src/operate/contradiction.hpp"
 #include "src/operate/retention.hpp"
 #include "src/ring/node_memory.hpp"

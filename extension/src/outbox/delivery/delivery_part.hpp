@@ -3,7 +3,6 @@
 #include "core/outbox/snapshot_window.hpp"
 
 #include "src/outbox/delivery/delivery_retry.hpp"
-#include "src/outbox/delivery/message_ids.hpp"
 #include "src/outbox/subscription/position.hpp"
 
 namespace stacksaga {
@@ -12,6 +11,25 @@ namespace stacksaga {
 // behind it, or more ticks than are read at once. Until then reading them again costs less than
 // writing.
 inline constexpr int64 idle_distance = 2000;
+
+/// The message ids that a batch holds: each once, so that an answer for an id is for one message.
+class MessageIds {
+public:
+    /// For at most `most` ids; they are kept in the memory context of the first one.
+    explicit MessageIds(size_t most) : most_(most) {}
+
+    /// False: it is there already.
+    bool add(const pg_uuid_t &id);
+
+private:
+    struct Place {
+        pg_uuid_t id;
+        bool is_taken;
+    };
+    size_t most_;
+    std::span<Place> places_{}; ///< a power of two, at least twice the number of ids
+};
+static_assert(std::is_trivially_destructible_v<MessageIds>);
 
 /// One partition's part of a batch.
 struct Part {
