@@ -166,7 +166,7 @@ struct Layers {
     int64 dedupe_us; ///< for how long an effect is remembered
 };
 
-/// `what`: the attempts, or those of the compensation.
+/// `what` names the attempts: the step's, or its compensation's.
 void warn_of_window(Warning &warning, const char *what, const Repeats &repeats, int64 dedupe_us) {
     if (!repeats.attempts)
         warning.add(psprintf("%s have no limit: no dedupe window outlasts them", what));

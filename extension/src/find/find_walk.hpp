@@ -3,8 +3,8 @@
 //
 // The list is ordered by (created_at, saga_id) within each status and definition, and for an
 // attribute within each of these as well, so its walk merges as many ranges as there are. A walk is
-// done when it has found a page, or all there is; which of several is done first depends on what is
-// rare, so they take turns.
+// done when it has found a page, or all sagas; which of several is done first depends on which
+// value of the filter is rare, so they take turns.
 #pragma once
 #include "core/saga/saga_state.hpp"
 

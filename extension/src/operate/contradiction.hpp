@@ -3,7 +3,7 @@
 //
 // The error that refuses an answer rolls back what its transaction writes. So the answer is kept in
 // a small file first, which every process of the server maps and which survives restarts; workers
-// move what is there to table saga_contradiction. doctor() shows both.
+// move its entries to table saga_contradiction. doctor() shows both.
 #pragma once
 #include "core/saga/saga_state.hpp"
 
@@ -25,7 +25,8 @@ struct Contradiction {
 /// changes nothing. Where no place is left it is only logged and counted. Never raises.
 void note_contradiction(const Contradiction &contradiction, std::string_view step);
 
-/// Moves what is kept to the table, in a transaction of its own. Called outside of a transaction.
+/// Moves the kept answers to the table, in a transaction of its own. Called outside of a
+/// transaction.
 void store_contradictions();
 
 } // namespace stacksaga

@@ -267,7 +267,7 @@ struct Search {
     const std::span<const int32> slots;
     const core::Direction direction;
     const TimestampTz now;
-    const int64 limit; ///< of what it finds
+    const int64 limit; ///< of the sagas that it finds
     TimestampTz &from;
     std::optional<pg_uuid_t> first{}; ///< of those that were to be removed last
 };
@@ -301,7 +301,7 @@ Removed remove_first(Search &search, int64 wanted) {
     if (doomed.count() > 0)
         removed.rows = is_locked ? remove_together(doomed.from(0), search.now)
                                  : remove_one_by_one(doomed.from(0), search.now);
-    fire_constraints(); // before what no rollback undoes
+    fire_constraints(); // before the changes in memory, which no rollback undoes
     // Sagas that have to stay must not be found again and again, so the search skips them; the
     // skipped ones are tried again later.
     if (is_all && (static_cast<int64>(rows.count()) < search.limit || removed.rows == 0) &&

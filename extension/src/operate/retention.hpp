@@ -10,7 +10,7 @@
 
 namespace stacksaga {
 
-/// What removal remembers between calls: nothing that finished before these instants is left.
+/// The memory of removal between calls: no saga that finished before these instants is left.
 struct RetentionMemory {
     TimestampTz completed_from = DT_NOBEGIN;
     TimestampTz failed_from = DT_NOBEGIN;

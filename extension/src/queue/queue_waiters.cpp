@@ -68,7 +68,7 @@ void wake(const Queue &queue) {
 }
 
 /// A lock of the session, which an error does not release: it is released before others are woken.
-/// What woke this session since its last look is the next one's.
+/// A wake since this session's last look is passed on to the next one.
 void leave(bool wakes_next) {
     const Queue queue = *waits_for;
     const LOCKTAG tag = tag_of(queue);

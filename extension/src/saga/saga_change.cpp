@@ -236,7 +236,7 @@ STACKSAGA_FUNCTION(enforce_transition) {
     std::string_view direction_name = column_text(after, descriptor, "direction");
     auto to = core::status_of(to_name);
     auto to_direction = core::direction_of(direction_name);
-    if (!to || !to_direction) // the CHECK constraints say what is wrong
+    if (!to || !to_direction) // the CHECK constraints name the mistake
         return PointerGetDatum(after);
     const auto column = [&](const char *name, bool *isnull) {
         return heap_getattr(before, SPI_fnumber(descriptor, name), descriptor, isnull);

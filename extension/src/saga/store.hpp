@@ -1,4 +1,4 @@
-// Loads sagas for the engine, and writes what it decided.
+// Loads sagas for the engine, and writes its decisions.
 //
 // A saga is locked first and read afterwards with what is committed then, so two sessions that
 // change it follow each other. Its changes lie in memory until write_saga(): rows of work that come
@@ -66,7 +66,7 @@ static_assert(std::is_trivially_destructible_v<Saga>);
 
 /// Locks and reads; nullptr when there is no such saga. `skip_locked`: also when it is locked.
 /// SG409 while this session runs the handler of a step of the saga: the engine, which called the
-/// handler, goes on with what it read before.
+/// handler, continues with the state that it read before.
 Saga *lock_saga(const pg_uuid_t &id, TimestampTz now, bool skip_locked = false);
 /// As above; SG404 when there is no such saga.
 Saga &require_saga(const pg_uuid_t &id, TimestampTz now);
@@ -92,7 +92,7 @@ void write_markers(Saga &saga);
 bool lock_notice(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
 void remove_notice(const Saga &saga, core::WorkPurpose purpose, int16 step_no);
 
-/// Adds what a step has returned to the outputs of the saga.
+/// Adds the output of a step to the outputs of the saga.
 void note_output(Saga &saga, int16 step_no, core::Value output);
 
 /// Values of jsonb as the engine passes them on.

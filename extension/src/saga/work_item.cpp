@@ -185,6 +185,8 @@ void run_verify(Saga *&saga, const Step &step, const Work &work) {
 /// Runs an item of another purpose than `step`. All but a deadline are due while the saga is
 /// suspended, too.
 bool run_notice(const DueItem &item) {
+    // While the notice is locked its writer cannot write it again: the committed state that is read
+    // below is at least the announced one, and a later change adds a notice of its own.
     Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
     if (saga == nullptr || !lock_notice(*saga, item.purpose, item.step_no))
         return false;
@@ -316,6 +318,8 @@ ItemOutcome run_locked(const DueItem &item, std::string_view worker, RunAhead ru
                        bool calls) {
     if (item.purpose != WorkPurpose::step)
         return {.is_done = run_notice(item)};
+    // Skips a locked saga: its holder may be a handler that takes minutes, and the batch has other
+    // items. The item is read again under the lock (find_due), since the search read it without.
     Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
     if (saga == nullptr)
         return {};

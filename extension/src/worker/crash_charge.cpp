@@ -50,6 +50,8 @@ void charge_ahead(Saga &saga, const RecordedStep &step, std::string_view worker)
 bool charge_step(const CrashRecord &record, std::string_view worker) {
     const RecordedStep &step = record.step;
     const TimestampTz now = pg::clock_now();
+    // Does not wait for the saga's lock, since a worker that waits sends no heartbeat: the crash is
+    // still to be charged then. For a saga that was removed there is nothing to charge.
     Saga *saga = lock_saga(step.saga_id, now, true);
     if (saga == nullptr)
         return !saga_exists(step.saga_id);

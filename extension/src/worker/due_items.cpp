@@ -188,7 +188,7 @@ void DueItems::go_on() {
     --steps_left;
 }
 
-/// To another item; what follows this one waits.
+/// To another item; the next step of this one's saga waits.
 void DueItems::wait_again() {
     at(next).steps += ahead + 1;
     put_back(at(next), outcome.next, pg::clock_now());

@@ -97,7 +97,7 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<DueItems>);
 
-/// Items of what a search has found; `memory` outlives the batches.
+/// The items that a search has found; `memory` outlives the batches.
 DueItems due_items(TurnState &state, const FoundItems &found, MemoryContext memory);
 
 } // namespace stacksaga

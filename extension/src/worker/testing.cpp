@@ -10,7 +10,7 @@
 namespace stacksaga {
 
 // testing_lock_slots(ring_id integer, incarnation bigint, slots integer[], epochs bigint[])
-// -> boolean[]: what a worker does before it works; epochs may be null.
+// -> boolean[]: locks slots as a worker does before it works; epochs may be null.
 STACKSAGA_FUNCTION(testing_lock_slots) {
     pg::Arguments arguments(fcinfo);
     const NodeIdentity node{arguments.required_int4(0, "ring_id"),
