@@ -143,8 +143,14 @@ bool has_to_be_undone(SagaState &saga, const Step &s) {
     return (has_acted(saga, s.no) || is_in_doubt(saga, s.no)) && !has_compensated(saga, s.no);
 }
 
+/// The saga parked for a compensation that has not failed: see saga_is_unusable().
+bool is_parked_for_open_compensation(SagaState &saga) {
+    return saga.row.parked_step &&
+           find_work(saga, *saga.row.parked_step, Direction::compensate).has_value();
+}
+
 std::optional<Refusal> retry_compensations(SagaState &saga) {
-    bool any = false;
+    bool any = is_parked_for_open_compensation(saga);
     bool any_forgotten = false;
     for (const Step &s : saga.definition->steps) {
         const std::optional<Doubt> doubt = find_doubt(saga, s.no);

@@ -160,6 +160,67 @@ TEST(SagaDeadline, BeginsCompensationOnce) {
     EXPECT_EQ(s.text(), "compensating: ~a due");
 }
 
+/// The deadline, or the request of the saga's parent, cannot be read; false: it parks for no step.
+bool cannot_read(TestSaga &s) {
+    bool is_parked = false;
+    s.decide([&](SagaState &saga) { is_parked = saga_is_unusable(saga, "a chunk is missing"); });
+    return is_parked;
+}
+
+TEST(SagaDeadline, ParksForAnOpenStepWhenItCannotBeRead) {
+    TestSaga s("a queue undo | b queue; deadline");
+    s.start();
+    s.serve("a");
+    s.claim("b");
+    s.pass(1000);
+    EXPECT_TRUE(cannot_read(s));
+    EXPECT_EQ(s.text(), "parked for b: deadline held, b claimed");
+    EXPECT_EQ(s.tables.saga.error, "a chunk is missing");
+    EXPECT_TRUE(s.tables.failures.empty()) << "no attempt is charged";
+    EXPECT_FALSE(cannot_read(s)) << "it is parked";
+    EXPECT_EQ(s.tables.statuses.size(), 2U); // running, parked
+    s.retry();
+    EXPECT_EQ(s.text(), "running: deadline due, b claimed");
+    s.run_deadline();
+    EXPECT_EQ(s.tables.saga.direction, Direction::compensate);
+}
+
+TEST(SagaParent, WhoseRequestCannotBeReadParksAChildThatCompensates) {
+    TestSaga s("a queue undo | b queue undo | c queue; child");
+    s.start();
+    s.serve("a");
+    s.serve("b");
+    s.refuse("c");
+    EXPECT_TRUE(cannot_read(s));
+    EXPECT_EQ(s.text(), "parked~ for ~b: ~b held");
+    EXPECT_EQ(s.retry(), "") << "nothing of it has failed";
+    EXPECT_EQ(s.text(), "compensating: ~b due");
+    s.claim("b", Direction::compensate);
+    s.fail("b", FailureClass::retryable, Direction::compensate);
+    EXPECT_TRUE(cannot_read(s));
+    EXPECT_EQ(s.retry(), "");
+    EXPECT_EQ(s.text(), "compensating: ~b in 5");
+}
+
+TEST(SagaParent, WhoseRequestCannotBeReadParksAChildThatHasAnOpenStep) {
+    TestSaga s("a queue undo | b queue; child");
+    s.start();
+    s.serve("a");
+    EXPECT_TRUE(cannot_read(s));
+    EXPECT_EQ(s.text(), "parked for b: b held");
+    s.decide([](SagaState &saga) { compensate_for_parent(saga, "the parent"); });
+    EXPECT_EQ(s.text(), "compensating: ~a due") << "the request stands";
+}
+
+TEST(SagaParent, WhoseRequestCannotBeReadLeavesACompletedChildAsItIs) {
+    TestSaga s("a queue undo; child");
+    s.start();
+    s.serve("a");
+    const std::string before = s.tables.dump();
+    EXPECT_FALSE(cannot_read(s));
+    EXPECT_EQ(s.tables.dump(), before);
+}
+
 TEST(SagaDeadline, IsSeenByWhoeverWouldBeginAnAttemptAfterIt) {
     TestSaga s("a queue; deadline");
     s.start();
