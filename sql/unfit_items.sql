@@ -64,8 +64,16 @@ SELECT damage(tableoid) FROM (SELECT DISTINCT tableoid::regclass FROM outbox_mes
 SELECT payload ->> 'n' AS n FROM receive_messages('unfit service', 'c') ORDER BY 1;
 SELECT subscription, key, payload IS NULL AS unread, last_error ~ '^missing chunk number 0 for toast value' AS missing
   FROM dead_messages WHERE subscription = 'unfit service' ORDER BY key;
+-- Nothing of them was kept that could be delivered again. What is behind them in the key waits until they are discarded.
+CREATE TABLE unread AS SELECT message_id, key FROM dead_messages WHERE subscription = 'unfit service';
+SELECT redrive_message('unfit service', message_id, past_dedupe_retention => true) FROM unread WHERE key = 'k';
+SELECT count(*) FROM redrive_messages('unfit service');
+SELECT count(*) FROM redrive_messages('unfit service', dry_run => false, past_dedupe_retention => true);
+SELECT count(*) FROM dead_messages WHERE subscription = 'unfit service';
 SELECT ack_messages(batch_id) FROM message_batch WHERE subscription_id = (SELECT subscription_id FROM subscription WHERE subscription = 'unfit service');
 SELECT count(*) FROM receive_messages('unfit service', 'c');
+SELECT discard_message('unfit service', message_id, 'published again') FROM unread WHERE key = 'k';
+SELECT payload ->> 'n' AS n, ack_messages(batch_id) FROM receive_messages('unfit service', 'c');
 SELECT run_pending() > 0 AS ran;
 SELECT n FROM handled ORDER BY n;
 SELECT subscription, count(*) FROM dead_messages WHERE subscription ~ '^unfit' GROUP BY subscription ORDER BY subscription;

@@ -31,7 +31,7 @@ constinit pg::Select<PlaceColumn> find_dead{
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND message_id = $2"
     "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
-// Those of its key, whose partition is locked.
+// Those of its key that were read; its partition is locked.
 enum class BehindColumn : uint8_t {
     token,
     tick,
@@ -46,7 +46,7 @@ constinit pg::Select<BehindColumn> find_behind{
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND partition = $2"
     "   AND token OPERATOR(stacksaga.=) $3::stacksaga.ring_token AND (tick, number) >= ($4, $5)"
-    "   AND discarded_at IS NULL AND key IS NOT NULL"};
+    "   AND discarded_at IS NULL AND key IS NOT NULL AND payload IS NOT NULL"};
 // Redriven, and not tried since.
 constinit pg::Statement is_redriven{
     "SELECT FROM stacksaga.message_retry"
@@ -88,6 +88,11 @@ constinit pg::Select<DeadColumn> read_dead{
     "   AND d.token OPERATOR(stacksaga.=) p.token::stacksaga.ring_token"
     " WHERE d.discarded_at IS NULL"
     " ORDER BY d.tick, d.number"};
+constinit pg::Statement count_unread{
+    "SELECT count(*) FROM unnest($2, $3, $4) AS p(token, tick, number)"
+    "  JOIN stacksaga.dead_message AS d ON d.tick = p.tick AND d.number = p.number"
+    "   AND d.token OPERATOR(stacksaga.=) p.token::stacksaga.ring_token"
+    " WHERE d.subscription_id = $1 AND d.payload IS NULL"};
 constinit pg::Statement revive{
     "WITH dead AS (DELETE FROM stacksaga.dead_message AS d"
     "   USING unnest($2, $3, $4, $5, $6) AS p(token, tick, number, state, due_at)"
@@ -231,6 +236,22 @@ void bring_back(const Subscription &s, std::span<const Message> dead, int64 spre
     wake_for(s);
 }
 
+/// SG409 when one of them has lost its payload, since it could not be read when it died.
+void require_payload(const Subscription &s, std::span<const Message> dead) {
+    const pg::Rows rows =
+        count_unread.run(pg::param(s.id), tokens_of(dead), ticks_of(dead), numbers_of(dead));
+    const int64 unread = rows.int8(0);
+    if (unread == 0)
+        return;
+    ereport(ERROR,
+            (errcode(pg::sg409),
+             errmsg("dead messages of subscription \"%s\" have lost their payload", clip(s.name)),
+             errdetail("Of %zu messages " INT64_FORMAT " died because they could not be read.",
+                       dead.size(), unread),
+             errhint("In the view stacksaga.dead_messages their payload is NULL. publish() what "
+                     "they said again, and discard_message() them.")));
+}
+
 /// SG409 when one of them is so old that its consumer may have forgotten that it took effect.
 void require_remembered(const Subscription &s, std::span<const Message> dead, bool is_past_wanted) {
     const int64 retention = int64{pg::settings.dedupe_retention} * USECS_PER_SEC;
@@ -262,6 +283,7 @@ void redrive(std::string_view name, const pg_uuid_t &id, std::optional<std::stri
         return; // with an earlier one of its key
     }
     const Message &m = *found;
+    require_payload(s, {&m, 1});
     if (!s.stop_on_first_failure || m.key == 0) {
         require_remembered(s, {&m, 1}, past_dedupe_retention);
         bring_back(s, {&m, 1}, 0);
@@ -330,6 +352,7 @@ void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
     if (r.dry_run || rows.empty())
         return;
     const std::span<const Message> dead = places_of(rows);
+    require_payload(s, dead);
     require_remembered(s, dead, r.past_dedupe_retention);
     bring_back(s, dead, r.spread);
     for (uint64 row = 0; row < rows.count(); ++row)
