@@ -53,6 +53,7 @@ struct ActionWords {
     std::string subscription;
     std::string on_behalf_of;
     bool is_confirmed = false; ///< without it the action is a dry run
+    bool past_dedupe_retention = false;
 };
 
 /// A command with its arguments and settings.

@@ -296,6 +296,10 @@ void add_action(CLI::App &command, CommandConfig &config) {
         command.add_option("--step-output", words.output, "Output of the step, where it is done")
             ->type_name("JSON");
     }
+    if (shape->name == "redrive")
+        command.add_flag("--past-dedupe-retention", words.past_dedupe_retention,
+                         "Also messages so old that their consumer may have forgotten an attempt "
+                         "that took effect");
     if (shape->name == "redrive" || shape->name == "discard")
         command.add_option("--subscription", words.subscription, "The subscription")
             ->required()

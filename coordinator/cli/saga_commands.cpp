@@ -266,6 +266,8 @@ asio::awaitable<JsonObject> object_of(Connection &connection, const CommandConfi
     object.add("reason", words.reason);
     object.add("spread", words.spread);
     object.add("subscription", words.subscription);
+    if (words.past_dedupe_retention)
+        object.add_json("past_dedupe_retention", "true");
     if (name == "redrive" || name == "discard") {
         if (!words.targets.empty())
             object.add_json("message_ids", json_list(words.targets));

@@ -29,6 +29,7 @@
     "           FROM pg_catalog.jsonb_array_elements_text($1::jsonb -> 'saga_ids') AS e),"         \
     "           $1::jsonb ->> 'reason', $2::boolean" MORE ") AS r"
 #define SPREAD ", coalesce(($1::jsonb ->> 'spread')::interval, '0')"
+#define PAST ", coalesce(($1::jsonb ->> 'past_dedupe_retention')::boolean, false)"
 
 // A call for each of the messages that the object names.
 #define ON_MESSAGES(FUNCTION, MORE)                                                                \
@@ -238,7 +239,7 @@ constexpr std::array all_actions{
         "               = $1::jsonb ->> 'pattern'"
         "         ORDER BY d.dead_since, d.message_id LIMIT 1000) AS m(id),"
         "       LATERAL stacksaga.redrive_message($1::jsonb ->> 'subscription', m.id,"
-        "           $1::jsonb ->> 'reason') AS r"
+        "           $1::jsonb ->> 'reason'" PAST ") AS r"
         " WHERE $2::boolean IS NOT NULL"},
     Action{"cancel", ON_SAGAS("cancel_sagas", "")},
     Action{"suspend", ON_SAGAS("suspend_sagas", "")},
@@ -248,13 +249,13 @@ constexpr std::array all_actions{
                       "               $1::jsonb ->> 'step', $1::jsonb ->> 'outcome',"
                       "               $1::jsonb -> 'output', $1::jsonb ->> 'reason')))"
                       " WHERE $2::boolean IS NOT NULL"},
-    Action{"redrive", ON_MESSAGES("redrive_message", ", $1::jsonb ->> 'reason'")},
+    Action{"redrive", ON_MESSAGES("redrive_message", ", $1::jsonb ->> 'reason'" PAST)},
     Action{"discard", ON_MESSAGES("discard_message", ", $1::jsonb ->> 'reason'")},
     Action{"redrive-all", "SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(r)), '[]')"
                           "  FROM stacksaga.redrive_messages($1::jsonb ->> 'subscription',"
                           "           $1::jsonb ->> 'topic',"
                           "           coalesce(($1::jsonb ->> 'max_messages')::integer, 1000),"
-                          "           $1::jsonb ->> 'reason', $2::boolean" SPREAD ") AS r"},
+                          "           $1::jsonb ->> 'reason', $2::boolean" SPREAD PAST ") AS r"},
     Action{"pause-queue", ON_NAME("pause_queue", "queue")},
     Action{"resume-queue", ON_NAME("resume_queue", "queue")},
     Action{"pause-schedule", ON_NAME("pause_schedule", "schedule")},

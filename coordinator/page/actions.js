@@ -16,24 +16,25 @@ const on_sagas = name => (o, reason) => o.saga_ids.length === 1
   : `SELECT * FROM stacksaga.${name}_sagas(${uuids(o.saga_ids)}, ${reason}, dry_run => false` +
     `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`;
 const of_name = (name, what) => (o, reason) => `${in_ring(o)}SELECT stacksaga.${name}(${quoted(o[what])}, ${reason});`;
+const past = o => o.past_dedupe_retention ? ", past_dedupe_retention => true" : "";
 const on_messages = name => (o, reason) => in_ring(o) + o.message_ids.map(id =>
-  `SELECT stacksaga.${name}(${quoted(o.subscription)}, ${quoted(id)}, ${reason});`).join("\n");
+  `SELECT stacksaga.${name}(${quoted(o.subscription)}, ${quoted(id)}, ${reason}${past(o)});`).join("\n");
 
 const catalogue = {
   retry: {label: "Retry", sql: on_sagas("retry"), has_spread: true},
   "retry-group": {label: "Retry", has_spread: true, page: 1000, is_group: true},
-  "redrive-group": {label: "Redrive", page: 1000, is_group: true},
+  "redrive-group": {label: "Redrive", page: 1000, is_group: true, has_past: true},
   resume: {label: "Resume", sql: on_sagas("resume"), has_spread: true},
   cancel: {label: "Cancel", sql: on_sagas("cancel")},
   suspend: {label: "Suspend", sql: on_sagas("suspend")},
   resolve: {label: "Resolve step", sql: (o, reason) => `SELECT stacksaga.resolve_step(` +
     `${quoted(o.saga_id)}, ${quoted(o.step)}, ${quoted(o.outcome)}, ${o.output === undefined ? ""
       : `output => ${quoted(JSON.stringify(o.output))}, `}reason => ${reason});`},
-  redrive: {label: "Redrive", sql: on_messages("redrive_message")},
+  redrive: {label: "Redrive", has_past: true, sql: on_messages("redrive_message")},
   discard: {label: "Discard", sql: on_messages("discard_message")},
-  "redrive-all": {label: "Redrive all", has_spread: true, page: 1000, sql: (o, reason) =>
+  "redrive-all": {label: "Redrive all", has_spread: true, has_past: true, page: 1000, sql: (o, reason) =>
     `${in_ring(o)}SELECT * FROM stacksaga.redrive_messages(${quoted(o.subscription)}, reason => ${reason}, dry_run => false` +
-    `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`},
+    `${o.spread ? `, spread => ${quoted(o.spread)}` : ""}${past(o)});`},
   "pause-queue": {label: "Pause", sql: of_name("pause_queue", "queue")},
   "resume-queue": {label: "Resume", sql: of_name("resume_queue", "queue")},
   "pause-schedule": {label: "Pause", sql: of_name("pause_schedule", "schedule")},
@@ -98,11 +99,12 @@ function open_dialog(name, object, title) {
   const sql = make("div");
   const reason = make("input", {id: "reason", name: "reason", required: true, autocomplete: "off"});
   const spread = make("input", {id: "spread", name: "spread", placeholder: "at once; or 5 minutes", autocomplete: "off"});
+  const past_retention = make("input", {id: "past", name: "past", type: "checkbox"});
   const output = make("input", {id: "output", name: "output", placeholder: '{"receipt": 17}', autocomplete: "off", spellcheck: "false"});
   const go = make("button", {id: "go", class: "primary"}, "Try it");
   const close = make("button", {type: "button", onclick: () => dialog.close()}, "Close");
   const asked = () => ({...object, reason: reason.value, ...(spread.value ? {spread: spread.value} : {}),
-    ...(output.value.trim() ? {output: JSON.parse(output.value)} : {})});
+    ...(past_retention.checked ? {past_dedupe_retention: true} : {}), ...(output.value.trim() ? {output: JSON.parse(output.value)} : {})});
   const changed = () => {
     is_tried = false;
     go.textContent = "Try it";
@@ -143,11 +145,13 @@ function open_dialog(name, object, title) {
     }
     is_busy = false;
   };
-  reason.oninput = spread.oninput = output.oninput = changed;
+  reason.oninput = spread.oninput = past_retention.oninput = output.oninput = changed;
   dialog.replaceChildren(make("form", {onsubmit: submit, method: "dialog"},
     make("h2", {id: "dialog-title"}, title),
     make("label", {for: "reason"}, "Reason; it is recorded with your name"), reason,
     action.has_spread ? [make("label", {for: "spread"}, "Spread the next attempts over"), spread] : null,
+    action.has_past ? make("label", {}, past_retention, " Also messages that are older than stacksaga.dedupe_retention: their consumer " +
+      "may have forgotten that an attempt took effect, and I have looked") : null,
     object.outcome === "done" ? [make("label", {for: "output"}, "What the step returns, as JSON"), output] : null,
     make("p", {class: "buttons"}, go, close),
     result, sql));

@@ -118,6 +118,20 @@ ok($node->poll_query_until('postgres', qq{
 is($node->safe_psql('postgres', q{SELECT role_name, on_behalf_of, action, reason FROM stacksaga.operator_actions WHERE on_behalf_of <> '' AND action = 'retry'}),
 	'page|alice|retry|because', 'recorded is who did it: the role, and for whom');
 
+# Old dead messages, by their ids, by their error and all of them: only where the operator says so.
+is(StacksagaSite::add_dead_messages($node, 2), 3, 'three messages are dead');
+$node->safe_psql('postgres', q{UPDATE stacksaga.dead_message SET published_at = published_at - interval '40 days'});
+my ($message_id, $pattern) = split /\|/, $node->safe_psql('postgres', q{
+	SELECT message_id, stacksaga_internal.error_pattern(last_error) FROM stacksaga.dead_messages LIMIT 1}), 2;
+for my $redrive ([ redrive => message_ids => [$message_id] ], [ 'redrive-group' => pattern => $pattern ], [ 'redrive-all' => topic => 'orders' ])
+{
+	my ($action, %which) = @$redrive;
+	my %old = (subscription => 'billing', reason => 'looked at', %which);
+	is($site->act("/api/act/$action?dry_run=no", \%old, \%alice), 409, "$action refuses old messages");
+	is($site->act("/api/act/$action", {%old, past_dedupe_retention => JSON::PP::true}, \%alice), 200, 'until the operator has looked at them');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.dead_messages'), '3', 'which is only a try');
+}
+
 # Logged out, the session and its token are old.
 is($site->act('/api/logout', {}, {%alice, 'x-csrf-token' => ''}), 403, 'nobody else can log her out');
 is($site->act('/api/logout', {}, \%alice), 200, 'she can');

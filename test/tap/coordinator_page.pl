@@ -312,7 +312,22 @@ ok(StacksagaSite::billed($node, 2), 'and delivered again');
 my $discarded = $browser->evaluate("$rows\[1].querySelector('[data-action=discard]').getAttribute('aria-label')") =~ s/^Discard message //r;
 act_in_page("[aria-label=\"Discard message $discarded\"]", 'paid by hand', $dead, 2);
 is($node->safe_psql('postgres', "SELECT discard_reason FROM stacksaga.dead_message WHERE message_id = '$discarded'"), 'paid by hand', 'with its reason');
-act_in_page('[aria-label="Redrive all of billing"]', 'all the others', $dead, 0);
+# Old ones are refused until she says in the dialog that she has looked at them.
+$node->safe_psql('postgres', q{UPDATE stacksaga.dead_message SET published_at = published_at - interval '40 days' WHERE discarded_at IS NULL});
+$browser->evaluate(q{document.querySelector('[aria-label="Redrive all of billing"]').click()});
+type_into('#reason', 'all the others');
+my @steps = ([ 'Nothing has been done yet', 2 ], [ 'older than stacksaga.dedupe_retention', 2 ],
+	[ 'Nothing has been done yet', 2 ], [ '^Done', 0 ]);
+for my $i (0 .. $#steps)
+{
+	my ($answer, $left) = @{ $steps[$i] };
+	$browser->evaluate(q{document.querySelector('#past').click()}) if $i == 2;
+	$browser->evaluate(q{document.querySelector('#go').click()});
+	$browser->becomes(qq{/$answer/m.test(document.querySelector('#dialog').innerText)}, "redriving old messages: $answer");
+	is($node->safe_psql('postgres', $dead), $left, "of which $left are left");
+}
+like($browser->evaluate(q{document.querySelector('#dialog').textContent}), qr/dry_run => false, past_dedupe_retention => true\)/, 'so does the SQL');
+$browser->evaluate(q{document.querySelector('#dialog').close()});
 ok(StacksagaSite::billed($node, 5), 'and all but the discarded one are delivered, with what one of them held');
 is($node->safe_psql('postgres', "SELECT count(*) FROM billed WHERE message_id = '$discarded'"), '0', 'that one never');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.operator_actions WHERE on_behalf_of = 'alice' AND action ~ 'redrive|discard'}), '5',
