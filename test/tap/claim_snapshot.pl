@@ -91,7 +91,7 @@ psql(qq{
 	SET stacksaga.clock_offset = '-1 second';
 	SELECT count(*) FROM stacksaga.start_sagas('two', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, $steps)));
 	SELECT count(stacksaga.complete_step(saga_id, step, lease))
-	  FROM generate_series(1, $steps / 1000) AS n, stacksaga.claim_steps('there', 'w' || n, 1000);
+	  FROM generate_series(1, $steps / 1000) AS n, stacksaga.claim_steps('there', 'w' || n, 1000, '4 seconds');
 	RESET stacksaga.clock_offset;
 	SELECT count(*) FROM stacksaga.start_sagas('two', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 20)))});
 my $read_in_one_claim = q{
@@ -102,7 +102,7 @@ my @read = split /\n/, psql("BEGIN;$read_in_one_claim COMMIT;" x 6);
 cmp_ok($read[0], '>=', $steps, 'a session reads over it at first');
 cmp_ok($read[5], '<', 1000, 'and then not again, though it was due within the last seconds');
 
-# The leases of what is done have left entries that lie ahead.
+# The leases of what is done have left entries that lie ahead. (After ten seconds a timer of PostgreSQL wakes any session.)
 psql(q{
 	SELECT count(stacksaga.complete_step(saga_id, 'a', lease)) FROM stacksaga.work WHERE queue = 'there' AND lease IS NOT NULL;
 	CREATE TABLE looked (entries bigint)});
@@ -115,8 +115,8 @@ psql(q{
 cmp_ok(psql('SELECT entries FROM looked'), '<', 200, 'who waits reads some of the leases ahead, not all');
 psql(q{SELECT count(stacksaga.complete_step(saga_id, step, lease)) FROM stacksaga.claim_steps('there', 'w', 1000)});
 psql(q{SELECT stacksaga.start_saga('two')});
-$service = StacksagaWaiter->new($node, 'there', 6);
-psql(q{SELECT count(*) FROM stacksaga.claim_steps('there', 'w', 1000, lease => '3 seconds')});
+$service = StacksagaWaiter->new($node, 'there', 9);
+psql(q{SELECT count(*) FROM stacksaga.claim_steps('there', 'w', 1000, lease => '5 seconds')});
 $service->woken_by('but sees a lease that runs out behind such entries', sub { });
 $service->quit;
 $holder->quit;
