@@ -1,8 +1,9 @@
-// node_ranges: what a node may work on now, as plain token ranges.
+// node_ranges: the token ranges that a node may work on now. locate: the owner of a key.
 #include "src/ring/ranges.hpp"
 
 #include "core/ring/ring_settings.hpp"
 #include "core/ring/slots.hpp"
+#include "core/ring/token.hpp"
 #include "core/ring/window.hpp"
 
 #include "pg/clock.hpp"
@@ -14,6 +15,7 @@
 #include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/ring_options.hpp"
+#include "src/ring/token_functions.hpp"
 
 namespace stacksaga {
 
@@ -70,6 +72,37 @@ void add_ranges(std::string_view node, pg::ResultSet &result) {
         add_run(result, ring, settings.window_length, *run, now);
 }
 
+// A node that was removed owns nothing. A proposal counts from the start of its window on; until
+// then, and without one, the owner stays.
+enum class SlotColumn : uint8_t { node, next_node };
+constinit pg::Select<SlotColumn> find_slot{
+    "SELECT o.node, coalesce(n.node, o.node) AS next_node"
+    "  FROM stacksaga.slot s"
+    "  LEFT JOIN stacksaga.node o ON o.incarnation = s.owner"
+    "  LEFT JOIN stacksaga.node n ON n.incarnation = s.next_owner"
+    " WHERE s.ring_id = $1 AND s.slot = $2"};
+
+pg::Column name_column(const std::optional<std::string_view> &name) {
+    return name ? pg::of(PointerGetDatum(pg::make_text(*name))) : pg::null();
+}
+
+void add_location(std::string_view key, pg::ResultSet &result) {
+    const core::Token token = token_of_text(key);
+    const Ring ring = current_ring();
+    const int32 slot = core::slot_of(token, ring.slots);
+    const int64 window_length = read_settings(ring).window_length;
+    const auto rows = find_slot.run(pg::param(ring.ring_id), pg::param(slot));
+    std::optional<std::string_view> node, next_node;
+    if (!rows.empty()) {
+        node = rows.optional_text(0, SlotColumn::node);
+        next_node = rows.optional_text(0, SlotColumn::next_node);
+    }
+    result.add(
+        pg::of(Int64GetDatum(token.value())), pg::of(Int32GetDatum(slot)), name_column(node),
+        pg::of(TimestampTzGetDatum(core::window::next_start(pg::clock_now(), window_length))),
+        name_column(next_node));
+}
+
 } // namespace
 
 // node_ranges(node) -> (range_start, range_end, epoch, valid_from, valid_until)
@@ -78,6 +111,14 @@ STACKSAGA_FUNCTION(node_ranges) {
     check_name(node, "node");
     pg::ResultSet result(fcinfo);
     pg::with_spi([&] { add_ranges(node, result); });
+    return pg::ResultSet::finish();
+}
+
+// locate(key) -> (token, slot, node, valid_until, next_node)
+STACKSAGA_FUNCTION(locate) {
+    std::string_view key = pg::Arguments(fcinfo).required_text(0, "key");
+    pg::ResultSet result(fcinfo);
+    pg::with_spi([&] { add_location(key, result); });
     return pg::ResultSet::finish();
 }
 

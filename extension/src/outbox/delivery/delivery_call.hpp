@@ -19,4 +19,10 @@ void note_handled(const Subscription &s, const Message &m, TimestampTz now);
 /// Moves the positions behind the first `done` of the messages gathered.
 void move_positions(const Subscription &s, Gathering &g, size_t done, TimestampTz now);
 
+/// Asks the retry budget of the subscription (handler/process_retry_budget.hpp) about all messages
+/// whose pause is over in the partitions that the node owns, defers those that it does not let
+/// through, and returns how many. Inside with_spi, in a transaction of its own: the budget is not
+/// asked again about messages that it has let through.
+int64 defer_message_retries(const NodeIdentity &node, const Subscription &s, TimestampTz now);
+
 } // namespace stacksaga

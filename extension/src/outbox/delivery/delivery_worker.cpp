@@ -13,7 +13,7 @@
 #include "src/common/loop_guard.hpp"
 #include "src/handler/batch.hpp"
 #include "src/handler/crash_record.hpp"
-#include "src/outbox/delivery/delivery_budget.hpp"
+#include "src/handler/process_retry_budget.hpp"
 #include "src/outbox/delivery/delivery_call.hpp"
 #include "src/outbox/delivery/delivery_owner.hpp"
 #include "src/outbox/log/log_generation.hpp"
