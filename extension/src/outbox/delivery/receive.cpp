@@ -23,7 +23,6 @@
 #include "src/outbox/log/log_lock.hpp"
 #include "src/outbox/log/log_tick.hpp"
 #include "src/outbox/message_row.hpp"
-#include "src/saga/saga_tables.hpp"
 
 namespace stacksaga {
 
