@@ -101,7 +101,7 @@ SELECT delivered, different, attempt, dead FROM killer.outcome;
 SELECT count(*) AS out_of_order FROM (SELECT n < lag(n) OVER (ORDER BY at) AS wrong FROM killer.got) AS g WHERE wrong;
 TRUNCATE killer.got;
 
--- What died behind a message comes again with it: a consumer has failed three of a key for good, and the first is redriven.
+-- The dead messages behind a message are redriven with it: a consumer has failed three of a key for good, and the first is redriven.
 SELECT count(stacksaga.publish('key', jsonb_build_object('n', n), 'k')) FROM generate_series(1, 5) AS n;
 SELECT count(stacksaga.fail_message(batch_id, message_id, 'no', 'non_retryable')), max(batch_id) AS batch
   FROM (SELECT * FROM stacksaga.receive_messages('key', 'c') OFFSET 0) AS m WHERE (payload -> 'n')::int IN (2, 3, 5) \gset
