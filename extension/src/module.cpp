@@ -34,7 +34,7 @@ namespace stacksaga {
 namespace {
 
 // In the order in which they run at each event. The order matters before a commit and before
-// PREPARE, where they read, write and raise; decision 0046 has the reasons in full.
+// PREPARE, where they read, write and raise; decision 0045 has the reasons in full.
 constexpr std::array transaction_users{
     // Refuses PREPARE: first, so that nothing is written in vain.
     &pg::lock_events,
