@@ -1,4 +1,4 @@
-// The daemon's two roles, by their own code (coordinator/roles/master.cpp, agent.cpp).
+// The daemon's two roles, by their own code (coordinator/roles/master_role.cpp, agent_role.cpp).
 #pragma once
 
 #include "actor_store.hpp"

@@ -3,7 +3,7 @@
 //
 // A Table is a constinit static that describes a table: its columns, its indexes, the triggers
 // whose work its users do themselves. At its first use in a session, and after each change of it
-// that the session notices, the table is compared with its description (table_check.hpp says how).
+// that the session notices, the table is compared with its description (table_check.cpp says how).
 // If it is what the description says, its operations go straight to the heap and to the indexes. If
 // not (a trigger, an index, a column that somebody added; a partitioned or distributed table), the
 // same operations go through SQL that is made from the description. Callers write each operation

@@ -1,4 +1,4 @@
--- Rings, nodes and windows (extension/src/ring*.cpp, node.cpp, window.cpp, ranges.cpp).
+-- Rings, nodes and windows (extension/src/ring).
 
 CREATE OR REPLACE FUNCTION stacksaga.create_ring(
     region            text,

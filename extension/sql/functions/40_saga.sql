@@ -1,4 +1,4 @@
--- Running a saga (extension/src/saga/start.cpp, claim.cpp, answer.cpp, result.cpp).
+-- Running a saga (extension/src/saga/start.cpp; extension/src/service).
 
 CREATE OR REPLACE FUNCTION stacksaga.clock_now() RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
