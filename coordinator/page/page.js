@@ -183,8 +183,10 @@ by_id("log-out").addEventListener("click", async () => {
   await update(false);
   by_id("log-in").focus();
 });
-by_id("dialog").addEventListener("close", () => {
-  if (document.activeElement === document.body) by_id("view").focus({preventScroll: true}); // its button is gone
+by_id("dialog").addEventListener("close", event => {
+  // The button that opened it may be gone. Browsers take the focus out of a closed dialog later than they say so.
+  const focused = document.activeElement;
+  if (focused === document.body || event.target.contains(focused)) by_id("view").focus({preventScroll: true});
 });
 by_id("choose").addEventListener("change", event => {
   location.search = `?database=${encodeURIComponent(event.target.value)}`;

@@ -126,10 +126,10 @@ sub run_until
 }
 my $is_parked = q{(SELECT count(*) FROM stacksaga.parked_sagas WHERE saga = 'machine') = };
 run_until("$is_parked 1010");
-$node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.start_saga('machine', '{"error": "the oil is empty"}');
-	SELECT stacksaga.create_subscription('copying', 'copies', 'public.bill(stacksaga.message)', stop_on_first_failure => false);
-	SELECT count(stacksaga.publish('copies', '{}', key => 'k' || n % 30)) FROM generate_series(1, 40) AS n});
+$node->safe_psql('postgres', q{SELECT count(*) FROM stacksaga.start_saga('machine', '{"error": "the oil is empty"}')});
 run_until("$is_parked 1011");
+$node->safe_psql('postgres', q{SELECT stacksaga.create_subscription('copying', 'copies', 'public.bill(stacksaga.message)', stop_on_first_failure => false);
+	SELECT count(stacksaga.publish('copies', '{}', key => 'k' || n % 30)) FROM generate_series(1, 40) AS n});
 run_until(q{(SELECT count(*) FROM stacksaga.dead_messages WHERE subscription = 'copying') = 40});
 $node->safe_psql('postgres', q{SELECT count(stacksaga.publish('orders', '{}', key => 'c' || n)) FROM generate_series(1, 30) AS n});
 run_until(q{(SELECT count(*) FROM stacksaga.blocked_keys) = 31});

@@ -107,13 +107,23 @@ sub evaluate
 	return $result->{result}{value};
 }
 
+# Nothing, where the page is just being replaced by another one.
+sub evaluate_unless_it_navigates
+{
+	my ($self, $script) = @_;
+	my $value = eval { $self->evaluate($script) };
+	die $@ if $@ && $@ !~ /navigated or closed|context was destroyed|Cannot find .*context/;
+	return $value;
+}
+
 sub becomes
 {
 	my ($self, $script, $name) = @_;
 	my $end = time + 30;
-	select undef, undef, undef, 0.05 while !$self->evaluate($script) && time < $end;
+	my $is_so;
+	select undef, undef, undef, 0.05 until ($is_so = $self->evaluate_unless_it_navigates($script)) || time >= $end;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok($self->evaluate($script), $name) || diag($self->evaluate('document.body.innerText'));
+	return ok($is_so, $name) || diag($self->evaluate('document.body.innerText'));
 }
 
 # The text of an element, as a person sees it.
