@@ -184,7 +184,9 @@ sub start_bulk
 }
 start_bulk(1); # since then the queue is known for claims of a hundred
 cmp_ok(start_bulk(80), '<', 4, 'a commit of many steps does not wake as many');
-cmp_ok(start_bulk(1000), '<', 30, 'nor one of more than a claim takes');
+# Ten claims; all eight would be woken eighty times for them. A promise is forgotten after some milliseconds, so on a busy
+# machine more look than claim.
+cmp_ok(start_bulk(1000), '<', 60, 'nor one of more than a claim takes');
 stop_serving('CALL serve_bulk()');
 
 # But as many as there are to be claimed, where each claims one of them.
