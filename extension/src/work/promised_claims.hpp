@@ -42,7 +42,7 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<PromisedClaims>);
 
-/// A claim of at most `max_steps` of this queue took so many.
+/// A claim of at most `max_steps` of this queue took `taken` steps.
 void note_claim(int32 ring_id, std::string_view queue, int32 taken, int32 max_steps);
 
 } // namespace stacksaga
