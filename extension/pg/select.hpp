@@ -25,13 +25,13 @@ public:
 
     uint64 count() const { return rows_.count(); }
     bool empty() const { return rows_.empty(); }
-    /// For what reads some columns that follow one another.
-    const Rows &unnamed() const { return rows_; }
 
-    Datum datum(uint64 row, Column c, bool *isnull) const {
-        return rows_.datum(row, at(c), isnull);
-    }
     bool is_null(uint64 row, Column c) const { return rows_.is_null(row, at(c)); }
+    NullableDatum nullable(uint64 row, Column c) const {
+        NullableDatum d;
+        d.value = rows_.datum(row, at(c), &d.isnull);
+        return d;
+    }
     Datum value(uint64 row, Column c) const { return rows_.value(row, at(c)); }
     int16 int2(uint64 row, Column c) const { return rows_.int2(row, at(c)); }
     int32 int4(uint64 row, Column c) const { return rows_.int4(row, at(c)); }

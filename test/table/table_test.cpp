@@ -1,7 +1,8 @@
 // SQL functions around extension/pg/table/table.hpp, for test/tap/table_*.pl: they do to the table
-// stacksaga.thing of that test what C++ does to tables of the extension. And users of the ends of
-// transactions (pg/transaction_events.hpp) that write down when they run, for
-// test/tap/transaction_events.pl.
+// stacksaga.thing of that test what C++ does to tables of the extension. Results whose columns are
+// not those of their enum, for test/tap/table_columns.pl. And users of the ends of transactions
+// (pg/transaction_events.hpp) that write down when they run, for test/tap/transaction_events.pl.
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
@@ -157,6 +158,30 @@ constexpr pg::TransactionUser silent{};
 constexpr std::array users{&noting<'a'>, &silent, &pg::table_events, &noting<'b'>};
 
 } // namespace
+
+namespace {
+
+enum class PairColumn : uint8 { first, second };
+constinit std::array pairs{
+    pg::Select<PairColumn>{"SELECT 'a' AS first, 'b' AS second"},
+    pg::Select<PairColumn>{"SELECT 'b' AS second, 'a' AS first"},
+    pg::Select<PairColumn>{"SELECT 'a' AS first, 'b' AS second, 'c' AS third"},
+};
+
+} // namespace
+
+// select_pair(number integer) -> text: the first and the second column of one of these results
+STACKSAGA_FUNCTION(select_pair) {
+    const int32 number = PG_GETARG_INT32(0);
+    const MemoryContext outside = CurrentMemoryContext;
+    char *text = pg::with_spi([&] {
+        const auto rows = pairs[static_cast<size_t>(number)].run();
+        return MemoryContextStrdup(outside,
+                                   psprintf("%.1s%.1s", rows.text(0, PairColumn::first).data(),
+                                            rows.text(0, PairColumn::second).data()));
+    });
+    PG_RETURN_TEXT_P(pg::make_text(text));
+}
 
 // note_events() -> void: from now on
 STACKSAGA_FUNCTION(note_events) {

@@ -37,7 +37,7 @@ void append_shards(StringInfo text, Oid relation) {
     const Rows shards = list_shards.run(param_datum(OIDOID, ObjectIdGetDatum(relation)));
     const char *columns = columns_of(relation);
     for (uint64 i = 0; i < shards.count(); ++i) {
-        const std::string_view shard = shards.text(i, 0);
+        const std::string_view shard = shards.text(i);
         appendStringInfo(text, "%sSELECT %s FROM %.*s", i == 0 ? "" : " UNION ALL ", columns,
                          static_cast<int>(shard.size()), shard.data());
     }

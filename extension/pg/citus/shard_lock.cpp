@@ -38,8 +38,8 @@ void hold_shard(Oid table, int64 token) {
     const Param relation = param_datum(OIDOID, ObjectIdGetDatum(table)), its_token = param(token);
     int64 locked;
     do { // a shard that was split while its lock was waited for is another one
-        locked = lock_shard.run(relation, its_token, param(int32{ShareLock})).int8(0, 0);
-    } while (find_shard.run(relation, its_token).int8(0, 0) != locked);
+        locked = lock_shard.run(relation, its_token, param(int32{ShareLock})).int8(0);
+    } while (find_shard.run(relation, its_token).int8(0) != locked);
     held = wanted;
 }
 

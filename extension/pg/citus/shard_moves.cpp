@@ -2,6 +2,7 @@
 
 #include "pg/citus/citus.hpp"
 #include "pg/compat.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
 #include "pg/table/relation_change.hpp"
@@ -11,12 +12,13 @@ namespace stacksaga::pg {
 namespace {
 
 // In the order of Citus's positions. A move updates the row of a placement, there and back again.
-constinit Statement list_shards{
-    "SELECT s.shardminvalue::pg_catalog.int4, s.shardid,"
+enum class ShardColumn : uint8_t { first, id, placement, colocation };
+constinit Select<ShardColumn> list_shards{
+    "SELECT s.shardminvalue::pg_catalog.int4 AS first, s.shardid AS id,"
     "       pg_catalog.hashtextextended(pg_catalog.string_agg(p.placementid::pg_catalog.text || ' '"
     "           || p.groupid::pg_catalog.text || ' ' || p.xmin::pg_catalog.text, ','"
-    "           ORDER BY p.placementid), 0),"
-    "       t.colocationid"
+    "           ORDER BY p.placementid), 0) AS placement,"
+    "       t.colocationid AS colocation"
     "  FROM pg_catalog.pg_dist_shard s"
     "  JOIN pg_catalog.pg_dist_placement p ON p.shardid = s.shardid"
     "  JOIN pg_catalog.pg_dist_partition t ON t.logicalrelid = s.logicalrelid"
@@ -81,17 +83,20 @@ void read_map() {
     const uint64 state = present_state();
     if (map.state == state)
         return;
-    const Rows rows = list_shards.run(param_datum(OIDOID, ObjectIdGetDatum(watched)));
+    const auto rows = list_shards.run(param_datum(OIDOID, ObjectIdGetDatum(watched)));
     auto *shards = static_cast<Shard *>(MemoryContextAlloc(
         TopMemoryContext, sizeof(Shard) * static_cast<size_t>(std::max<uint64>(rows.count(), 1))));
     for (uint64 i = 0; i < rows.count(); ++i)
-        shards[i] = {.first = rows.int4(i, 0), .id = rows.int8(i, 1), .placement = rows.int8(i, 2)};
+        shards[i] = {.first = rows.int4(i, ShardColumn::first),
+                     .id = rows.int8(i, ShardColumn::id),
+                     .placement = rows.int8(i, ShardColumn::placement)};
     if (map.shards != nullptr)
         pfree(map.shards);
     map = {.shards = shards,
            .size = static_cast<size_t>(rows.count()),
            .state = state,
-           .colocation = rows.empty() ? 0 : static_cast<uint32>(rows.int4(0, 3))};
+           .colocation =
+               rows.empty() ? 0 : static_cast<uint32>(rows.int4(0, ShardColumn::colocation))};
 }
 
 const Shard *shard_of(int64 token) {

@@ -13,6 +13,9 @@ struct Column {
 inline Column of(Datum value) {
     return {value, false};
 }
+inline Column of(NullableDatum column) {
+    return {column.value, column.isnull};
+}
 inline Column null() {
     return {Datum{0}, true};
 }

@@ -49,12 +49,6 @@ constinit pg::Select<RungColumn> select_rungs{
 
 using Rungs = pg::RowsOf<RungColumn>;
 
-pg::Column optional(const Rungs &rows, uint64 row, RungColumn column) {
-    bool isnull;
-    const Datum value = rows.datum(row, column, &isnull);
-    return isnull ? pg::null() : pg::of(value);
-}
-
 /// The state, or what the instants of an idempotency key say.
 pg::Column state_of(const Rungs &rows, uint64 row, TimestampTz now) {
     if (!rows.is_null(row, RungColumn::state))
@@ -81,9 +75,9 @@ STACKSAGA_FUNCTION(dedupe_state) {
                                             pg::param(scope), pg::param(key), pg::param_time(now));
         for (uint64 i = 0; i < rows.count(); ++i)
             result.add(pg::of(rows.value(i, RungColumn::rung)), state_of(rows, i, now),
-                       optional(rows, i, RungColumn::created_at),
-                       optional(rows, i, RungColumn::expires_at),
-                       optional(rows, i, RungColumn::detail));
+                       pg::of(rows.nullable(i, RungColumn::created_at)),
+                       pg::of(rows.nullable(i, RungColumn::expires_at)),
+                       pg::of(rows.nullable(i, RungColumn::detail)));
     });
     return pg::ResultSet::finish();
 }

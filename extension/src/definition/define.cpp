@@ -6,6 +6,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -19,7 +20,16 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement read_policy{
+enum class PolicyColumn : uint8_t {
+    max_attempts,
+    initial_interval,
+    multiplier,
+    max_interval,
+    jitter,
+    retry_on,
+    never_on,
+};
+constinit pg::Select<PolicyColumn> read_policy{
     "SELECT p.max_attempts, p.initial_interval, p.multiplier, p.max_interval, p.jitter,"
     "       p.retry_on, p.never_on"
     "  FROM jsonb_to_record($1) AS p("
@@ -38,12 +48,14 @@ constinit pg::Statement make_content{
     "                     FROM jsonb_array_elements($1) WITH ORDINALITY AS s(e, n)))::text"};
 
 // A definition of the caller's; for a superuser, also another role's.
-constinit pg::Statement find_content{
+enum class KnownColumn : uint8_t { definition_id, version, is_current, definer, definer_oid };
+constinit pg::Select<KnownColumn> find_content{
     "SELECT definition_id, version, is_current, definer::text, definer_oid"
     "  FROM stacksaga.saga_definition"
     " WHERE saga = $1 AND content = $2 AND (definer = $3::name OR $4)"
     " ORDER BY definer = $3::name DESC, is_current DESC, version DESC LIMIT 1"};
-constinit pg::Statement find_current{
+enum class CurrentColumn : uint8_t { definer, definer_oid };
+constinit pg::Select<CurrentColumn> find_current{
     "SELECT definer::text, definer_oid FROM stacksaga.saga_definition"
     " WHERE saga = $1 AND is_current"};
 constinit pg::Statement set_definer{
@@ -55,7 +67,8 @@ constinit pg::Statement retire_current{
     "UPDATE stacksaga.saga_definition SET is_current = false WHERE saga = $1 AND is_current"};
 constinit pg::Statement make_current{
     "UPDATE stacksaga.saga_definition SET is_current = true WHERE definition_id = $1"};
-constinit pg::Statement insert_definition{
+enum class InsertedColumn : uint8_t { definition_id, version };
+constinit pg::Select<InsertedColumn> insert_definition{
     "INSERT INTO stacksaga.saga_definition (saga, version, is_current, content, definer, deadline,"
     "       compensation_retry, on_compensation_failure, defined_at, definer_oid)"
     " SELECT $1, coalesce(max(version), 0) + 1, true, $2, $3::name, $4,"
@@ -112,7 +125,7 @@ void insert_steps(int32 definition_id, std::span<const NewStep> steps, pg::Param
             param_oid(s.action), param_signature(s.compensation), param_oid(s.compensation),
             param_signature(s.verify), param_oid(s.verify), pg::param(s.search_path),
             pg::param(s.queue), s.timeout, pg::param(s.effect), pg::param(s.compensate_when),
-            pg::param_datum(JSONBOID, policy.value(0, 0)), pg::param(s.signal), s.delay,
+            pg::param_datum(JSONBOID, policy.value(0)), pg::param(s.signal), s.delay,
             pg::param(s.child_saga), pg::param(s.fallback), param_oid(s.fallback_function),
             pg::param(s.topic), pg::param(s.compensation_topic), pg::param(s.compensation_queue),
             pg::param(s.fallback_compensation_topic));
@@ -123,7 +136,7 @@ void insert_steps(int32 definition_id, std::span<const NewStep> steps, pg::Param
 /// one sees the first.
 void refuse_circles(std::string_view saga, std::span<const NewStep> steps) {
     for (const NewStep &s : steps)
-        if (s.child_saga && leads_to.run(pg::param(*s.child_saga), pg::param(saga)).boolean(0, 0))
+        if (s.child_saga && leads_to.run(pg::param(*s.child_saga), pg::param(saga)).boolean(0))
             refuse_definition(s.name,
                               psprintf("saga \"%s\" would contain itself by way of \"%s\"",
                                        clip(saga), clip(*s.child_saga)),
@@ -145,9 +158,9 @@ void require_definer(std::string_view saga, const Definer &definer, const Caller
 }
 
 void require_definer_of_current(std::string_view saga, const Caller &caller) {
-    pg::Rows current = find_current.run(pg::param(saga));
+    const auto current = find_current.run(pg::param(saga));
     if (!current.empty())
-        require_definer(saga, read_definer(current, 0, 0), caller);
+        require_definer(saga, read_definer(current, 0), caller);
 }
 
 void refresh_functions(int32 definition_id, std::span<const NewStep> steps) {
@@ -176,23 +189,23 @@ void record_version(std::string_view saga, int32 version) {
 }
 
 /// Makes the version that has this content already the current one, defined by the caller.
-int32 define_again(const DefinitionArguments &a, const pg::Rows &known,
+int32 define_again(const DefinitionArguments &a, const pg::RowsOf<KnownColumn> &known,
                    std::span<const NewStep> steps) {
-    const pg::Param id = pg::param(known.int4(0, 0));
-    const Definer before = read_definer(known, 0, 3);
+    const pg::Param id = pg::param(known.int4(0, KnownColumn::definition_id));
+    const Definer before = read_definer(known, 0);
     const Definer &definer = a.caller.role;
     if (!(before == definer)) {
         require_definer(a.saga, before, a.caller);
         set_definer.run(id, pg::param(std::string_view{definer.name}),
                         pg::param_datum(OIDOID, ObjectIdGetDatum(definer.oid)));
     }
-    if (!known.boolean(0, 2)) {
+    if (!known.boolean(0, KnownColumn::is_current)) {
         retire_current.run(pg::param(a.saga));
         make_current.run(id);
-        record_version(a.saga, known.int4(0, 1));
+        record_version(a.saga, known.int4(0, KnownColumn::version));
     }
-    refresh_functions(known.int4(0, 0), steps);
-    return known.int4(0, 1);
+    refresh_functions(known.int4(0, KnownColumn::definition_id), steps);
+    return known.int4(0, KnownColumn::version);
 }
 
 void require_coordinator() {
@@ -207,21 +220,21 @@ int32 define(const DefinitionArguments &a) {
     require_coordinator();
     std::span<NewStep> steps = read_new_steps(a.steps, a.retry, a.caller.role.oid);
     pg::Rows policy = effective_policy.run(a.compensation_retry, a.retry);
-    pg::Param compensation_policy = pg::param_datum(JSONBOID, policy.value(0, 0));
-    check_policy(read_policy.run(compensation_policy), 0, 0, "");
+    pg::Param compensation_policy = pg::param_datum(JSONBOID, policy.value(0));
+    check_policy(given_policy(read_policy.run(compensation_policy), 0), "");
 
     pg::Param saga = pg::param(a.saga);
     pg::Param steps_json = pg::param_datum(JSONBOID, a.steps);
     pg::Rows made = make_content.run(steps_json, a.deadline, a.retry, a.compensation_retry,
                                      pg::param(a.on_compensation_failure));
-    pg::Param content = pg::param(made.text(0, 0));
+    pg::Param content = pg::param(made.text(0));
     pg::Param definer_name = pg::param(std::string_view{a.caller.role.name});
     auto find = [&] {
         return find_content.run(saga, content, definer_name, pg::param(a.caller.is_superuser));
     };
 
-    pg::Rows known = find();
-    if (known.empty() || !known.boolean(0, 2)) {
+    auto known = find();
+    if (known.empty() || !known.boolean(0, KnownColumn::is_current)) {
         lock_definitions.run();
         require_definer_of_current(a.saga, a.caller);
         refuse_circles(a.saga, steps);
@@ -230,12 +243,12 @@ int32 define(const DefinitionArguments &a) {
     if (!known.empty())
         return define_again(a, known, steps);
     retire_current.run(saga);
-    pg::Rows inserted =
+    const auto inserted =
         insert_definition.run(saga, content, definer_name, a.deadline, compensation_policy,
                               pg::param(a.on_compensation_failure), pg::param_time(pg::clock_now()),
                               pg::param_datum(OIDOID, ObjectIdGetDatum(a.caller.role.oid)));
-    int32 version = inserted.int4(0, 1);
-    insert_steps(inserted.int4(0, 0), steps, steps_json, a.retry);
+    int32 version = inserted.int4(0, InsertedColumn::version);
+    insert_steps(inserted.int4(0, InsertedColumn::definition_id), steps, steps_json, a.retry);
     record_version(a.saga, version);
     return version;
 }

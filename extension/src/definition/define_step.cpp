@@ -16,12 +16,42 @@ namespace {
 
 constexpr int64 steps_max = 1000;
 
-constinit pg::Statement count_bad_elements{
-    "SELECT count(*) FILTER (WHERE jsonb_typeof(e) <> 'object'), count(*)"
+enum class ShapeColumn : uint8_t { bad, elements };
+constinit pg::Select<ShapeColumn> count_bad_elements{
+    "SELECT count(*) FILTER (WHERE jsonb_typeof(e) <> 'object') AS bad, count(*) AS elements"
     "  FROM jsonb_array_elements($1) AS e"};
 
 // Effective policies: the step's own, else the saga's, else the defaults of retry_policy().
-constinit pg::Statement read_steps{
+enum class StepColumn : uint8_t {
+    name,
+    kind,
+    action,
+    compensation,
+    queue,
+    compensable,
+    stage,
+    timeout,
+    effect,
+    compensate_when,
+    verify,
+    search_path,
+    fallback,
+    signal,
+    delay,
+    saga,
+    topic,
+    compensation_topic,
+    compensation_queue,
+    fallback_compensation_topic,
+    max_attempts,
+    initial_interval,
+    multiplier,
+    max_interval,
+    jitter,
+    retry_on,
+    never_on,
+};
+constinit pg::Select<StepColumn> read_steps{
     "SELECT s.name, s.kind, s.action, s.compensation, s.queue, s.compensable, s.stage, s.timeout,"
     "       s.effect, s.compensate_when, s.verify, s.search_path, s.fallback, s.signal, s.delay,"
     "       s.saga, s.topic, s.compensation_topic, s.compensation_queue,"
@@ -43,31 +73,8 @@ constinit pg::Statement read_steps{
     "         max_attempts integer, initial_interval interval, multiplier double precision,"
     "         max_interval interval, jitter double precision, retry_on text[], never_on text[])"
     " ORDER BY s.position"};
-namespace column {
-enum : int {
-    name,
-    kind,
-    action,
-    compensation,
-    queue,
-    compensable,
-    stage,
-    timeout,
-    effect,
-    compensate_when,
-    verify,
-    search_path,
-    fallback,
-    signal,
-    delay,
-    saga,
-    topic,
-    compensation_topic,
-    compensation_queue,
-    fallback_compensation_topic,
-    policy
-};
-}
+
+using StepRows = pg::RowsOf<StepColumn>;
 
 // Whether a child may have to be compensated after an irreversible step of its own.
 constinit pg::Statement find_child{
@@ -87,9 +94,7 @@ constinit pg::Statement find_child{
 namespace {
 
 /// An interval of a step.
-core::Length read_interval(const pg::Rows &rows, uint64 row, int column, const char *name,
-                           bool positive, std::string_view step) {
-    Datum interval = rows.value(row, column);
+core::Length read_interval(Datum interval, const char *name, bool positive, std::string_view step) {
     std::optional<core::Length> length = pg::interval_in_range(interval, positive);
     if (!length)
         refuse_definition(step,
@@ -101,31 +106,42 @@ core::Length read_interval(const pg::Rows &rows, uint64 row, int column, const c
 }
 
 /// One of a retry policy, in microseconds.
-int64 read_pause(const pg::Rows &rows, uint64 row, int column, const char *name,
-                 std::string_view step) {
-    const core::Length length = read_interval(rows, row, column, name, false, step);
+int64 read_pause(NullableDatum interval, const char *name, std::string_view step) {
+    const core::Length length = read_interval(interval.value, name, false, step);
     if (length.months != 0)
         refuse_definition(
             step,
             psprintf("its %s %s has months", name,
-                     DatumGetCString(DirectFunctionCall1(interval_out, rows.value(row, column)))),
+                     DatumGetCString(DirectFunctionCall1(interval_out, interval.value))),
             pg::no_months_hint);
     return length.microseconds;
 }
 
+void check_states(NullableDatum list, const char *name, std::string_view step) {
+    const char *state = list.isnull ? nullptr : find_bad_state(list.value);
+    if (state != nullptr)
+        refuse_definition(step,
+                          psprintf("its %s holds %s, which is neither an SQLSTATE nor a class "
+                                   "of them",
+                                   name, state),
+                          "Write '40001' or '40', say: five or two digits and upper-case "
+                          "letters.");
+}
+
 } // namespace
 
-void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view step) {
+void check_policy(const GivenPolicy &given, std::string_view step) {
     constexpr const char *hint = "See the arguments of stacksaga.retry_policy().";
-    for (int i = 0; i < 5; ++i)
-        if (rows.is_null(row, first + i))
+    for (const NullableDatum &field : {given.max_attempts, given.initial_interval, given.multiplier,
+                                       given.max_interval, given.jitter})
+        if (field.isnull)
             refuse_definition(step, "a field of its retry policy is null", hint);
-    core::RetryPolicy policy{
-        .max_attempts = rows.int4(row, first),
-        .initial_interval_us = read_pause(rows, row, first + 1, "initial_interval", step),
-        .max_interval_us = read_pause(rows, row, first + 3, "max_interval", step),
-        .multiplier = rows.float8(row, first + 2),
-        .jitter = rows.float8(row, first + 4),
+    const core::RetryPolicy policy{
+        .max_attempts = DatumGetInt32(given.max_attempts.value),
+        .initial_interval_us = read_pause(given.initial_interval, "initial_interval", step),
+        .max_interval_us = read_pause(given.max_interval, "max_interval", step),
+        .multiplier = DatumGetFloat8(given.multiplier.value),
+        .jitter = DatumGetFloat8(given.jitter.value),
     };
     core::PolicyField bad = core::validate(policy);
     if (bad != core::PolicyField::none)
@@ -133,25 +149,14 @@ void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view 
                           psprintf("its retry policy is out of range: %s %s",
                                    core::name_of(bad).data(), core::rule_of(bad).data()),
                           hint);
-    for (int list = 5; list < 7; ++list) {
-        if (rows.is_null(row, first + list))
-            continue;
-        const char *state = find_bad_state(rows.value(row, first + list));
-        if (state != nullptr)
-            refuse_definition(step,
-                              psprintf("its %s holds %s, which is neither an SQLSTATE nor a class "
-                                       "of them",
-                                       list == 5 ? "retry_on" : "never_on", state),
-                              "Write '40001' or '40', say: five or two digits and upper-case "
-                              "letters.");
-    }
+    check_states(given.retry_on, "retry_on", step);
+    check_states(given.never_on, "never_on", step);
 }
 
 namespace {
 
-HandlerCheck check_handler(const pg::Rows &rows, uint64 row, int column, const char *role_of,
+HandlerCheck check_handler(std::optional<std::string_view> text, const char *role_of,
                            HandlerKind kind, std::string_view step, Oid definer) {
-    std::optional<std::string_view> text = rows.optional_text(row, column);
     if (!text)
         return {};
     HandlerCheck check = resolve_handler(*text, kind, definer);
@@ -174,28 +179,28 @@ void check_queue(std::string_view queue, const char *role_of, std::string_view s
 }
 
 /// Reads the part of a step that its kind decides, and sets has_compensation.
-void read_sql_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
-    s.action =
-        check_handler(rows, row, column::action, "action", HandlerKind::action, s.name, definer);
+void read_sql_step(NewStep &s, const StepRows &rows, uint64 row, Oid definer) {
+    s.action = check_handler(rows.optional_text(row, StepColumn::action), "action",
+                             HandlerKind::action, s.name, definer);
     if (!OidIsValid(s.action.function))
         refuse_definition(s.name, "it has no action", "Name the function that the step runs.");
-    s.compensation = check_handler(rows, row, column::compensation, "compensation",
-                                   HandlerKind::action, s.name, definer);
-    s.fallback_function = check_handler(rows, row, column::fallback, "fallback",
+    s.compensation = check_handler(rows.optional_text(row, StepColumn::compensation),
+                                   "compensation", HandlerKind::action, s.name, definer);
+    s.fallback_function = check_handler(rows.optional_text(row, StepColumn::fallback), "fallback",
                                         HandlerKind::action, s.name, definer);
     if (s.fallback_function.signature != nullptr)
         s.fallback = s.fallback_function.signature;
     s.has_compensation = OidIsValid(s.compensation.function);
 }
 
-void read_queue_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
-    s.queue = rows.optional_text(row, column::queue);
+void read_queue_step(NewStep &s, const StepRows &rows, uint64 row, Oid) {
+    s.queue = rows.optional_text(row, StepColumn::queue);
     check_queue(s.queue.value_or(""), "queue", s.name);
-    s.compensation_queue = rows.optional_text(row, column::compensation_queue);
+    s.compensation_queue = rows.optional_text(row, StepColumn::compensation_queue);
     if (s.compensation_queue)
         check_queue(*s.compensation_queue, "compensation queue", s.name);
-    const bool is_said = !rows.is_null(row, column::compensable);
-    const bool is_compensable = is_said && rows.boolean(row, column::compensable);
+    const bool is_said = !rows.is_null(row, StepColumn::compensable);
+    const bool is_compensable = is_said && rows.boolean(row, StepColumn::compensable);
     if (is_said && !is_compensable && s.compensation_queue)
         refuse_definition(s.name, "its compensable is false and it has a compensation queue",
                           "Leave one of them out.");
@@ -203,8 +208,8 @@ void read_queue_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
     s.is_silent_on_undoing = !is_said && !s.compensation_queue;
 }
 
-void read_signal_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
-    s.signal = rows.optional_text(row, column::signal);
+void read_signal_step(NewStep &s, const StepRows &rows, uint64 row, Oid) {
+    s.signal = rows.optional_text(row, StepColumn::signal);
     check_encoding(s.signal.value_or(""), "steps");
     if (!s.signal || s.signal->empty() || s.signal->size() > name_bytes_max ||
         has_control_character(*s.signal))
@@ -214,26 +219,27 @@ void read_signal_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
                                    name_bytes_max),
                           "Name the signal that signal_saga() sends.");
     // A signal needs no compensation, but the fallback that replaces it may.
-    s.has_compensation = !rows.is_null(row, column::fallback) &&
-                         rows.optional_text(row, column::effect) == "compensable";
+    s.has_compensation = !rows.is_null(row, StepColumn::fallback) &&
+                         rows.optional_text(row, StepColumn::effect) == "compensable";
 }
 
-void read_timer_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
-    if (rows.is_null(row, column::delay))
+void read_timer_step(NewStep &s, const StepRows &rows, uint64 row, Oid) {
+    if (rows.is_null(row, StepColumn::delay))
         refuse_definition(s.name, "its delay is null", "Say how long the step waits.");
-    read_interval(rows, row, column::delay, "delay", false, s.name);
-    s.delay = pg::param_datum(INTERVALOID, rows.value(row, column::delay));
+    const Datum delay = rows.value(row, StepColumn::delay);
+    read_interval(delay, "delay", false, s.name);
+    s.delay = pg::param_datum(INTERVALOID, delay);
 }
 
-void read_child_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
-    s.child_saga = rows.optional_text(row, column::saga);
+void read_child_step(NewStep &s, const StepRows &rows, uint64 row, Oid) {
+    s.child_saga = rows.optional_text(row, StepColumn::saga);
     if (!s.child_saga)
         refuse_definition(s.name, "its saga is null", "Name the saga that the step starts.");
     pg::Rows child = find_child.run(pg::param(*s.child_saga));
     if (child.empty())
         refuse_definition(s.name, psprintf("its saga \"%s\" is not defined", clip(*s.child_saga)),
                           "Define the child first; no saga can contain itself.");
-    s.has_compensation = !child.boolean(0, 0);
+    s.has_compensation = !child.boolean(0);
 }
 
 void check_topic(std::string_view topic, const char *role_of, std::string_view step) {
@@ -247,18 +253,19 @@ void check_topic(std::string_view topic, const char *role_of, std::string_view s
                           "Name the topic that the command is published to.");
 }
 
-void read_message_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
-    s.topic = rows.optional_text(row, column::topic);
+void read_message_step(NewStep &s, const StepRows &rows, uint64 row, Oid) {
+    s.topic = rows.optional_text(row, StepColumn::topic);
     check_topic(s.topic.value_or(""), "topic", s.name);
-    s.compensation_topic = rows.optional_text(row, column::compensation_topic);
+    s.compensation_topic = rows.optional_text(row, StepColumn::compensation_topic);
     if (s.compensation_topic)
         check_topic(*s.compensation_topic, "compensation topic", s.name);
     s.has_compensation = s.compensation_topic.has_value();
-    s.fallback_compensation_topic = rows.optional_text(row, column::fallback_compensation_topic);
+    s.fallback_compensation_topic =
+        rows.optional_text(row, StepColumn::fallback_compensation_topic);
     if (!s.fallback_compensation_topic)
         return;
     check_topic(*s.fallback_compensation_topic, "fallback compensation topic", s.name);
-    if (rows.is_null(row, column::fallback))
+    if (rows.is_null(row, StepColumn::fallback))
         refuse_definition(s.name, "it has a fallback compensation topic and no fallback",
                           "Name the fallback, or leave fallback_compensation_topic out.");
     if (!s.compensation_topic)
@@ -270,7 +277,7 @@ void read_message_step(NewStep &s, const pg::Rows &rows, uint64 row, Oid) {
 /// Reads the columns that belong to one kind.
 struct StepReader {
     StepKind kind;
-    void (*read)(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer);
+    void (*read)(NewStep &s, const StepRows &rows, uint64 row, Oid definer);
 };
 constexpr std::array readers{
     StepReader{StepKind::sql, read_sql_step},
@@ -282,8 +289,8 @@ constexpr std::array readers{
 };
 static_assert(core::is_in_order_of_kinds(readers));
 
-void read_kind(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
-    std::string_view name = rows.optional_text(row, column::kind).value_or("");
+void read_kind(NewStep &s, const StepRows &rows, uint64 row, Oid definer) {
+    std::string_view name = rows.optional_text(row, StepColumn::kind).value_or("");
     std::optional<StepKind> kind = core::step_kind_of(name);
     if (!kind)
         refuse_definition(s.name, psprintf("its kind \"%s\" is not known", clip(name)),
@@ -292,36 +299,37 @@ void read_kind(NewStep &s, const pg::Rows &rows, uint64 row, Oid definer) {
     s.delay = pg::param_null(INTERVALOID);
     readers[static_cast<size_t>(s.kind)].read(s, rows, row, definer);
     const core::StepKindTraits &traits = core::traits_of(s.kind);
-    if (!traits.has_effect && rows.is_null(row, column::fallback) &&
-        !rows.is_null(row, column::verify))
+    if (!traits.has_effect && rows.is_null(row, StepColumn::fallback) &&
+        !rows.is_null(row, StepColumn::verify))
         refuse_definition(
             s.name,
             psprintf("its outcome is never unknown: a %s step needs no verify", traits.name.data()),
             "Leave verify out.");
-    s.verify =
-        check_handler(rows, row, column::verify, "verify", HandlerKind::verify, s.name, definer);
+    s.verify = check_handler(rows.optional_text(row, StepColumn::verify), "verify",
+                             HandlerKind::verify, s.name, definer);
     if (traits.fallback == core::FallbackKind::function)
         return;
-    s.fallback = rows.optional_text(row, column::fallback);
+    s.fallback = rows.optional_text(row, StepColumn::fallback);
     if (s.fallback && traits.fallback == core::FallbackKind::topic)
         check_topic(*s.fallback, "fallback", s.name);
     else if (s.fallback)
         check_queue(*s.fallback, "fallback", s.name);
 }
 
-void read_timeout(NewStep &s, const pg::Rows &rows, uint64 row) {
+void read_timeout(NewStep &s, const StepRows &rows, uint64 row) {
     s.timeout = pg::param_null(INTERVALOID);
-    if (!rows.is_null(row, column::timeout)) {
-        s.timeout = pg::param_datum(INTERVALOID, rows.value(row, column::timeout));
-        read_interval(rows, row, column::timeout, "timeout", true, s.name);
+    if (!rows.is_null(row, StepColumn::timeout)) {
+        const Datum timeout = rows.value(row, StepColumn::timeout);
+        s.timeout = pg::param_datum(INTERVALOID, timeout);
+        read_interval(timeout, "timeout", true, s.name);
     } else if (core::traits_of(s.kind).needs_timeout) {
         refuse_definition(s.name, "its timeout is null",
                           "Leave timeout out for the default of 30 seconds.");
     }
 }
 
-void read_effect(NewStep &s, const pg::Rows &rows, uint64 row) {
-    std::optional<std::string_view> effect = rows.optional_text(row, column::effect);
+void read_effect(NewStep &s, const StepRows &rows, uint64 row) {
+    std::optional<std::string_view> effect = rows.optional_text(row, StepColumn::effect);
     s.effect = effect.value_or(s.has_compensation ? "compensable"
                                                   : core::traits_of(s.kind).default_effect);
     if (s.effect != "idempotent" && s.effect != "guarded" && s.effect != "compensable" &&
@@ -348,17 +356,17 @@ void read_effect(NewStep &s, const pg::Rows &rows, uint64 row) {
         refuse_definition(s.name,
                           psprintf("its effect is %s and it has a compensation", clip(s.effect)),
                           "Leave the compensation out, or make the effect compensable.");
-    s.compensate_when = rows.optional_text(row, column::compensate_when).value_or("");
+    s.compensate_when = rows.optional_text(row, StepColumn::compensate_when).value_or("");
     if (s.compensate_when != "started" && s.compensate_when != "completed")
         refuse_definition(
             s.name, psprintf("its compensate_when \"%s\" is not known", clip(s.compensate_when)),
             "Use started or completed.");
 }
 
-NewStep read_step(const pg::Rows &rows, uint64 row, Oid definer) {
+NewStep read_step(const StepRows &rows, uint64 row, Oid definer) {
     NewStep s{};
     s.no = static_cast<int16>(row + 1);
-    s.name = rows.optional_text(row, column::name).value_or("");
+    s.name = rows.optional_text(row, StepColumn::name).value_or("");
     if (s.name.empty())
         refuse_definition("", psprintf("the name of step %d is empty", s.no),
                           "Give every step a name.");
@@ -370,15 +378,15 @@ NewStep read_step(const pg::Rows &rows, uint64 row, Oid definer) {
         refuse_definition("", psprintf("the name of step %d holds a control character", s.no),
                           "Use letters, digits, spaces and signs that can be printed.");
     read_kind(s, rows, row, definer);
-    s.search_path = rows.optional_text(row, column::search_path);
-    if (!rows.is_null(row, column::stage)) {
-        s.stage_given = rows.int4(row, column::stage);
+    s.search_path = rows.optional_text(row, StepColumn::search_path);
+    if (!rows.is_null(row, StepColumn::stage)) {
+        s.stage_given = rows.int4(row, StepColumn::stage);
         if (*s.stage_given < 1)
             refuse_definition(s.name, "its stage is less than 1", "Number stages from 1 on.");
     }
     read_timeout(s, rows, row);
     read_effect(s, rows, row);
-    check_policy(rows, row, column::policy, s.name);
+    check_policy(given_policy(rows, row), s.name);
     return s;
 }
 
@@ -448,17 +456,17 @@ std::span<NewStep> read_new_steps(Datum steps_json, pg::Param saga_policy, Oid d
     if (!JB_ROOT_IS_ARRAY(list_json) || JB_ROOT_IS_SCALAR(list_json))
         refuse_definition("", "steps must be an array",
                           "Pass ARRAY[stacksaga.sql_step(...), ...].");
-    pg::Rows shape = count_bad_elements.run(steps);
-    if (shape.int8(0, 0) > 0)
+    const auto shape = count_bad_elements.run(steps);
+    if (shape.int8(0, ShapeColumn::bad) > 0)
         refuse_definition("", "steps must be a one-dimensional array without nulls",
                           "Pass ARRAY[stacksaga.sql_step(...), ...].");
-    if (shape.int8(0, 1) == 0)
+    if (shape.int8(0, ShapeColumn::elements) == 0)
         refuse_definition("", "it has no step", "Pass at least one step.");
-    if (shape.int8(0, 1) > steps_max)
+    if (shape.int8(0, ShapeColumn::elements) > steps_max)
         refuse_definition("", psprintf("it has more than %d steps", static_cast<int>(steps_max)),
                           "Split it into several sagas.");
     check_definition_text(steps_json, "steps");
-    pg::Rows rows = read_steps.run(steps, saga_policy);
+    const auto rows = read_steps.run(steps, saga_policy);
     auto *list = static_cast<NewStep *>(palloc0(sizeof(NewStep) * rows.count()));
     for (uint64 i = 0; i < rows.count(); ++i)
         list[i] = read_step(rows, i, definer);

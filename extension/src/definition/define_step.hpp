@@ -1,6 +1,7 @@
 // One step of a definition as define_saga() takes it: read, checked and given its stage.
 #pragma once
 #include "pg/pg.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "src/definition/stored_definition.hpp"
 #include "src/handler/handler.hpp"
@@ -32,8 +33,24 @@ static_assert(std::is_trivially_destructible_v<NewStep>);
 /// A definition is refused with SG400; DETAIL names the step, or the definition when it is empty.
 [[noreturn]] void refuse_definition(std::string_view step, const char *problem, const char *hint);
 
-/// Checks a retry policy spread over seven columns from `first` on.
-void check_policy(const pg::Rows &rows, uint64 row, int first, std::string_view step);
+/// The fields of a retry_policy, unchecked.
+struct GivenPolicy {
+    NullableDatum max_attempts, initial_interval, multiplier, max_interval, jitter;
+    NullableDatum retry_on, never_on;
+};
+
+/// From the columns that are named like its fields.
+template <class Column> GivenPolicy given_policy(const pg::RowsOf<Column> &rows, uint64 row) {
+    return {.max_attempts = rows.nullable(row, Column::max_attempts),
+            .initial_interval = rows.nullable(row, Column::initial_interval),
+            .multiplier = rows.nullable(row, Column::multiplier),
+            .max_interval = rows.nullable(row, Column::max_interval),
+            .jitter = rows.nullable(row, Column::jitter),
+            .retry_on = rows.nullable(row, Column::retry_on),
+            .never_on = rows.nullable(row, Column::never_on)};
+}
+
+void check_policy(const GivenPolicy &given, std::string_view step);
 
 /// Reads and checks all steps of a jsonb array of step_definition, in the definer's search_path.
 /// Steps without a policy of their own take `saga_policy` (jsonb). Inside with_spi.

@@ -245,7 +245,7 @@ STACKSAGA_FUNCTION(explain_retries) {
         auto *idempotent = static_cast<bool *>(palloc0(d.steps.size() + 1));
         pg::Rows rows = select_idempotent.run(pg::param(d.id));
         for (uint64 i = 0; i < rows.count(); ++i)
-            idempotent[rows.int2(i, 0)] = true;
+            idempotent[rows.int2(i)] = true;
         for (const Step &step : d.steps)
             add_step(result, d, step, idempotent[step.no], layers);
     });

@@ -7,6 +7,7 @@
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -45,7 +46,22 @@ constinit bool is_stale = false;
 // On Citus a refresh invalidates nothing on other nodes, so there each transaction reads again.
 constinit LocalTransactionId read_in = InvalidLocalTransactionId; ///< the one that began the cache
 
-constinit pg::Statement select_definition{
+enum class HeadColumn : uint8_t {
+    saga,
+    version,
+    definer,
+    definer_oid,
+    deadline,
+    on_compensation_failure,
+    max_attempts,
+    initial_interval,
+    multiplier,
+    max_interval,
+    jitter,
+    retry_on,
+    never_on,
+};
+constinit pg::Select<HeadColumn> select_definition{
     "SELECT saga, version, definer::text, definer_oid, deadline, on_compensation_failure,"
     "       (compensation_retry).max_attempts, (compensation_retry).initial_interval,"
     "       (compensation_retry).multiplier, (compensation_retry).max_interval,"
@@ -53,7 +69,40 @@ constinit pg::Statement select_definition{
     "       (compensation_retry).never_on"
     "  FROM stacksaga.saga_definition AS d WHERE definition_id = $1",
     pg::Reads::this_node};
-constinit pg::Statement select_steps{
+enum class StepColumn : uint8_t {
+    step_no,
+    stage,
+    kind,
+    step,
+    queue,
+    action,
+    action_oid,
+    compensation,
+    compensation_oid,
+    verify,
+    verify_oid,
+    search_path,
+    timeout,
+    effect,
+    compensate_when,
+    signal,
+    delay,
+    child_saga,
+    fallback,
+    fallback_oid,
+    topic,
+    compensation_topic,
+    compensation_queue,
+    fallback_compensation_topic,
+    max_attempts,
+    initial_interval,
+    multiplier,
+    max_interval,
+    jitter,
+    retry_on,
+    never_on,
+};
+constinit pg::Select<StepColumn> select_steps{
     "SELECT step_no, stage, kind, step, queue, action, action_oid, compensation, compensation_oid,"
     "       verify, verify_oid, search_path, timeout, effect, compensate_when, signal, delay,"
     "       child_saga, fallback, fallback_oid, topic, compensation_topic, compensation_queue,"
@@ -69,66 +118,71 @@ constinit pg::Statement select_version{
     "SELECT definition_id FROM stacksaga.saga_definition AS d WHERE saga = $1 AND version = $2",
     pg::Reads::this_node};
 
-StepFunctions read_functions(const pg::Rows &rows, uint64 row, const Step &step) {
+StepFunctions read_functions(const pg::RowsOf<StepColumn> &rows, uint64 row, const Step &step) {
+    using Column = StepColumn;
     StepFunctions f{};
-    f.action = read_function(rows, row, 5);
-    f.compensation = read_function(rows, row, 7);
-    f.verify = read_function(rows, row, 9);
-    f.search_path = copy_text(rows, row, 11);
+    f.action = read_function(rows, row, Column::action, Column::action_oid);
+    f.compensation = read_function(rows, row, Column::compensation, Column::compensation_oid);
+    f.verify = read_function(rows, row, Column::verify, Column::verify_oid);
+    f.search_path = copy_text(rows.optional_text(row, Column::search_path));
     if (step.traits().fallback == core::FallbackKind::function)
-        f.fallback = read_function(rows, row, 18);
-    f.retry = read_rules(rows, row, 24);
+        f.fallback = read_function(rows, row, Column::fallback, Column::fallback_oid);
+    f.retry = read_rules(rows, row);
     return f;
 }
 
-Step read_step(const pg::Rows &rows, uint64 row) {
-    std::string_view effect = rows.text(row, 13);
+Step read_step(const pg::RowsOf<StepColumn> &rows, uint64 row) {
+    using Column = StepColumn;
+    const auto text = [&](Column column) {
+        return copy_view(rows.optional_text(row, column).value_or(""));
+    };
+    std::string_view effect = rows.text(row, Column::effect);
     Step s{};
-    s.no = rows.int2(row, 0);
-    s.stage = rows.int2(row, 1);
-    s.kind = *core::step_kind_of(rows.text(row, 2));
-    s.name = copy_view(rows.text(row, 3));
-    s.queue = copy_view(rows.optional_text(row, 4).value_or(""));
+    s.no = rows.int2(row, Column::step_no);
+    s.stage = rows.int2(row, Column::stage);
+    s.kind = *core::step_kind_of(rows.text(row, Column::kind));
+    s.name = copy_view(rows.text(row, Column::step));
+    s.queue = text(Column::queue);
     s.timeout = core::no_timeout;
-    if (!rows.is_null(row, 12))
-        s.timeout = pg::interval_length(rows.value(row, 12), "timeout", false);
-    s.signal = copy_view(rows.optional_text(row, 15).value_or(""));
-    if (!rows.is_null(row, 16))
-        s.delay = pg::interval_length(rows.value(row, 16), "delay", false);
-    s.child_saga = copy_view(rows.optional_text(row, 17).value_or(""));
-    s.has_verify = !rows.is_null(row, 9);
-    s.has_fallback = !rows.is_null(row, 18);
+    if (!rows.is_null(row, Column::timeout))
+        s.timeout = pg::interval_length(rows.value(row, Column::timeout), "timeout", false);
+    s.signal = text(Column::signal);
+    if (!rows.is_null(row, Column::delay))
+        s.delay = pg::interval_length(rows.value(row, Column::delay), "delay", false);
+    s.child_saga = text(Column::child_saga);
+    s.has_verify = !rows.is_null(row, Column::verify);
+    s.has_fallback = !rows.is_null(row, Column::fallback);
     if (s.traits().fallback != core::FallbackKind::function)
-        s.fallback_queue = copy_view(rows.optional_text(row, 18).value_or(""));
+        s.fallback_queue = text(Column::fallback);
     // A definition of an earlier version may name a compensation beside another effect: the engine
     // runs it.
-    s.compensable = effect == "compensable" || !rows.is_null(row, 7);
+    s.compensable = effect == "compensable" || !rows.is_null(row, Column::compensation);
     s.irreversible = effect == "irreversible";
     s.idempotent = effect == "idempotent";
-    s.compensate_when_started = rows.text(row, 14) == "started";
-    s.topic = copy_view(rows.optional_text(row, 20).value_or(""));
-    s.compensation_topic = copy_view(rows.optional_text(row, 21).value_or(""));
-    s.compensation_queue = copy_view(rows.optional_text(row, 22).value_or(""));
-    s.fallback_compensation_topic = copy_view(rows.optional_text(row, 23).value_or(""));
+    s.compensate_when_started = rows.text(row, Column::compensate_when) == "started";
+    s.topic = text(Column::topic);
+    s.compensation_topic = text(Column::compensation_topic);
+    s.compensation_queue = text(Column::compensation_queue);
+    s.fallback_compensation_topic = text(Column::fallback_compensation_topic);
     return s;
 }
 
 Definition *read_definition(int32 id) {
-    pg::Rows head = select_definition.run(pg::param(id));
+    const auto head = select_definition.run(pg::param(id));
     if (head.empty())
         elog(ERROR, "saga definition %d does not exist", id);
     auto *d = new (palloc0(sizeof(Definition))) Definition{};
     d->id = id;
-    d->saga = copy_view(head.text(0, 0));
-    d->version = head.int4(0, 1);
-    d->definer = read_definer(head, 0, 2);
-    if (!head.is_null(0, 4))
-        d->deadline = pg::interval_length(head.value(0, 4), "deadline", true);
-    d->continue_compensating = head.text(0, 5) == "continue";
-    d->compensation_retry = read_rules(head, 0, 6);
+    d->saga = copy_view(head.text(0, HeadColumn::saga));
+    d->version = head.int4(0, HeadColumn::version);
+    d->definer = read_definer(head, 0);
+    if (!head.is_null(0, HeadColumn::deadline))
+        d->deadline = pg::interval_length(head.value(0, HeadColumn::deadline), "deadline", true);
+    d->continue_compensating = head.text(0, HeadColumn::on_compensation_failure) == "continue";
+    d->compensation_retry = read_rules(head, 0);
     d->compensation_policy = d->compensation_retry.policy;
 
-    pg::Rows rows = select_steps.run(pg::param(id));
+    const auto rows = select_steps.run(pg::param(id));
     auto *steps = static_cast<Step *>(palloc0(sizeof(Step) * rows.count()));
     auto *functions = static_cast<StepFunctions *>(palloc0(sizeof(StepFunctions) * rows.count()));
     for (uint64 i = 0; i < rows.count(); ++i) {
@@ -236,7 +290,7 @@ const Definition &find_definition(std::string_view saga, std::optional<int32> ve
                         errdetail("No version of it has been defined in this database."),
                         errhint("Define it with stacksaga.define_saga().")));
     }
-    return load_definition(rows.int4(0, 0));
+    return load_definition(rows.int4(0));
 }
 
 // ------------------------------------------------------------------------------- oids of this node
@@ -257,7 +311,7 @@ template <class F> Oid own_oid(std::string_view kind, const char *name, Oid defi
                     key = pg::param_datum(OIDOID, ObjectIdGetDatum(defined));
     const pg::Rows known = find_oid.run(its_kind, its_name, key);
     if (!known.empty())
-        return DatumGetObjectId(known.value(0, 0));
+        return DatumGetObjectId(known.value(0));
     const Oid found = look_up();
     if (!OidIsValid(found))
         return defined;
@@ -276,7 +330,7 @@ void use_own_oid(FunctionRef &f) {
 
 bool has_own_oids() {
     const Oid table = get_relname_relid("saga_definition", get_namespace_oid("stacksaga", false));
-    return pg::is_managed_by_citus(table) && is_worker.run().boolean(0, 0);
+    return pg::is_managed_by_citus(table) && is_worker.run().boolean(0);
 }
 
 void use_own_oids(Definition &definition, std::span<StepFunctions> functions) {

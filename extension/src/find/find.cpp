@@ -3,6 +3,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -22,7 +23,8 @@ constexpr int64 live_sagas_max = 1'000; ///< a larger number says no more, and t
 constinit pg::Statement list_definitions{
     "SELECT definition_id FROM stacksaga.saga_definition WHERE saga = $1"};
 // The error where a table cannot be accessed directly: somebody has partitioned it, for instance.
-constinit pg::Statement list_sagas{
+enum class ListColumn : uint8_t { saga_id, created_at };
+constinit pg::Select<ListColumn> list_sagas{
     "SELECT s.saga_id, s.created_at FROM stacksaga.saga s"
     " WHERE (NOT $1 OR s.definition_id = ANY ($2)) AND ($3::text IS NULL OR s.status = $3)"
     "   AND ($4::text IS NULL OR starts_with(s.key, $4))"
@@ -34,13 +36,44 @@ constinit pg::Statement count_live{
     "SELECT count(*) FROM (SELECT 1 FROM stacksaga.saga WHERE definition_id = $1"
     "   AND status <> ALL ('{completed,failed}') LIMIT $2) AS s",
     pg::Plans::by_statistics};
-constinit pg::Statement read_sagas{
+enum class SummaryColumn : uint8_t {
+    saga_id,
+    definition_id,
+    key,
+    status,
+    attributes,
+    priority,
+    group_key,
+    created_at,
+    updated_at,
+    finished_at,
+    parked_step,
+    parked_direction,
+};
+constinit pg::Select<SummaryColumn> read_sagas{
     "SELECT s.saga_id, s.definition_id, s.key, s.status, s.attributes, s.priority::integer,"
     "       s.group_key, s.created_at, s.updated_at, s.finished_at, s.parked_step::integer,"
     "       s.parked_direction"
     "  FROM unnest($1::uuid[]) AS f(saga_id), LATERAL ("
     "       SELECT * FROM stacksaga.saga s WHERE s.saga_id = f.saga_id) AS s"};
-constinit pg::Statement read_steps{
+enum class StepColumn : uint8_t {
+    saga_id,
+    step_no,
+    direction,
+    due_at,
+    attempt,
+    attempt_base,
+    lease_until,
+    started_at,
+    verifying,
+    falling_back,
+    deferred,
+    queue,
+    worker,
+    ring_id,
+    group_key,
+};
+constinit pg::Select<StepColumn> read_steps{
     "SELECT w.saga_id, w.step_no, w.direction, w.due_at, w.attempt, w.attempt_base, w.lease_until,"
     "       w.started_at, w.verifying, w.falling_back, w.deferred, w.queue, w.worker,"
     "       w.ring_id, w.group_key"
@@ -183,7 +216,7 @@ Places search(const SagaFilter &filter, SearchIndexes &indexes) {
 
 Places search_by_sql(const SagaFilter &filter) {
     const std::optional<ListPlace> &before = filter.before;
-    const pg::Rows rows = list_sagas.read(
+    const auto rows = list_sagas.read(
         pg::param(filter.saga.has_value()), pg::param_array(filter.definitions),
         pg::param(filter.status ? std::optional{core::name_of(*filter.status)} : std::nullopt),
         pg::param(filter.key_prefix),
@@ -194,7 +227,8 @@ Places search_by_sql(const SagaFilter &filter) {
         pg::param(static_cast<int64>(filter.max_sagas)));
     auto *found = static_cast<ListPlace *>(palloc(sizeof(ListPlace) * (rows.count() + 1)));
     for (uint64 i = 0; i < rows.count(); ++i)
-        found[i] = {.created_at = rows.time(i, 1), .saga_id = rows.uuid(i, 0)};
+        found[i] = {.created_at = rows.time(i, ListColumn::created_at),
+                    .saga_id = rows.uuid(i, ListColumn::saga_id)};
     return {found, rows.count()};
 }
 
@@ -202,7 +236,7 @@ std::span<const int32> definitions_of(std::string_view saga) {
     const pg::Rows rows = list_definitions.read(pg::param(saga));
     auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));
     for (uint64 i = 0; i < rows.count(); ++i)
-        ids[i] = rows.int4(i, 0);
+        ids[i] = rows.int4(i);
     return {ids, rows.count()};
 }
 
@@ -224,45 +258,49 @@ bool is_same(const pg_uuid_t &a, const pg_uuid_t &b) {
 }
 
 /// The row of the step that is due first, as in the column current_step of the view sagas.
-std::optional<WaitingStep> first_step(const pg::Rows &rows, const pg_uuid_t &saga_id,
+std::optional<WaitingStep> first_step(const pg::RowsOf<StepColumn> &rows, const pg_uuid_t &saga_id,
                                       const Definition &definition) {
+    using Column = StepColumn;
+    const auto place = [&](uint64 i) {
+        return std::pair(rows.time(i, Column::due_at), rows.int2(i, Column::step_no));
+    };
     std::optional<uint64> first;
     for (uint64 i = 0; i < rows.count(); ++i)
-        if (is_same(rows.uuid(i, 0), saga_id) &&
-            (!first || std::pair(rows.time(i, 3), rows.int2(i, 1)) <
-                           std::pair(rows.time(*first, 3), rows.int2(*first, 1))))
+        if (is_same(rows.uuid(i, Column::saga_id), saga_id) && (!first || place(i) < place(*first)))
             first = i;
     if (!first)
         return std::nullopt;
-    const std::string_view group = rows.text(*first, 14);
-    return WaitingStep{.step = definition.step(rows.int2(*first, 1)),
-                       .ring_id = rows.int4(*first, 13),
-                       .direction = *core::direction_of(rows.text(*first, 2)),
-                       .due_at = rows.time(*first, 3),
-                       .attempt = rows.int4(*first, 4),
-                       .attempt_base = rows.int4(*first, 5),
-                       .lease_until = rows.optional_time(*first, 6),
-                       .started_at = rows.optional_time(*first, 7),
-                       .verifying = rows.boolean(*first, 8),
-                       .falling_back = rows.boolean(*first, 9),
-                       .deferred = rows.boolean(*first, 10),
-                       .queue = rows.optional_text(*first, 11),
+    const std::string_view group = rows.text(*first, Column::group_key);
+    return WaitingStep{.step = definition.step(rows.int2(*first, Column::step_no)),
+                       .ring_id = rows.int4(*first, Column::ring_id),
+                       .direction = *core::direction_of(rows.text(*first, Column::direction)),
+                       .due_at = rows.time(*first, Column::due_at),
+                       .attempt = rows.int4(*first, Column::attempt),
+                       .attempt_base = rows.int4(*first, Column::attempt_base),
+                       .lease_until = rows.optional_time(*first, Column::lease_until),
+                       .started_at = rows.optional_time(*first, Column::started_at),
+                       .verifying = rows.boolean(*first, Column::verifying),
+                       .falling_back = rows.boolean(*first, Column::falling_back),
+                       .deferred = rows.boolean(*first, Column::deferred),
+                       .queue = rows.optional_text(*first, Column::queue),
                        .group = group.empty() ? std::optional<std::string_view>{} : group,
-                       .worker = rows.optional_text(*first, 12)};
+                       .worker = rows.optional_text(*first, Column::worker)};
 }
 
-const char *waits_for(const pg::Rows &sagas, uint64 i, const pg::Rows &steps, TimestampTz now) {
-    const Definition &definition = load_definition(sagas.int4(i, 1));
+const char *waits_for(const pg::RowsOf<SummaryColumn> &sagas, uint64 i,
+                      const pg::RowsOf<StepColumn> &steps, TimestampTz now) {
+    using Column = SummaryColumn;
+    const Definition &definition = load_definition(sagas.int4(i, Column::definition_id));
     WaitingSaga saga{.definition = definition,
-                     .status = *core::status_of(sagas.text(i, 3)),
-                     .updated_at = sagas.time(i, 8),
+                     .status = *core::status_of(sagas.text(i, Column::status)),
+                     .updated_at = sagas.time(i, Column::updated_at),
                      .parked_step = std::nullopt,
                      .parked_direction = std::nullopt};
-    if (!sagas.is_null(i, 10) && !sagas.is_null(i, 11)) {
-        saga.parked_step = static_cast<int16>(sagas.int4(i, 10));
-        saga.parked_direction = core::direction_of(sagas.text(i, 11));
+    if (!sagas.is_null(i, Column::parked_step) && !sagas.is_null(i, Column::parked_direction)) {
+        saga.parked_step = static_cast<int16>(sagas.int4(i, Column::parked_step));
+        saga.parked_direction = core::direction_of(sagas.text(i, Column::parked_direction));
     }
-    return waits_for(saga, first_step(steps, sagas.uuid(i, 0), definition), now);
+    return waits_for(saga, first_step(steps, sagas.uuid(i, Column::saga_id), definition), now);
 }
 
 pg::Column text_or_null(const char *text) {
@@ -274,19 +312,18 @@ void add_rows(pg::ResultSet &result, Places found, TimestampTz now) {
     std::transform(found.begin(), found.end(), ids,
                    [](const ListPlace &place) { return place.saga_id; });
     const pg::Param wanted = pg::param_array(std::span<const pg_uuid_t>(ids, found.size()));
-    const pg::Rows sagas = read_sagas.read(wanted);
-    const pg::Rows steps = read_steps.read(wanted);
+    using Column = SummaryColumn;
+    const auto sagas = read_sagas.read(wanted);
+    const auto steps = read_steps.read(wanted);
     for (uint64 i = 0; i < sagas.count(); ++i) {
-        const Definition &definition = load_definition(sagas.int4(i, 1));
-        const auto column = [&](int number) {
-            bool isnull;
-            const Datum value = sagas.datum(i, number, &isnull);
-            return isnull ? pg::null() : pg::of(value);
-        };
-        result.add(column(0), pg::of(PointerGetDatum(pg::make_text(definition.saga))),
-                   pg::of(Int32GetDatum(definition.version)), column(2), column(3),
-                   text_or_null(waits_for(sagas, i, steps, now)), column(4), column(5), column(6),
-                   column(7), column(8), column(9));
+        const Definition &definition = load_definition(sagas.int4(i, Column::definition_id));
+        const auto column = [&](Column c) { return pg::of(sagas.nullable(i, c)); };
+        result.add(column(Column::saga_id), pg::of(PointerGetDatum(pg::make_text(definition.saga))),
+                   pg::of(Int32GetDatum(definition.version)), column(Column::key),
+                   column(Column::status), text_or_null(waits_for(sagas, i, steps, now)),
+                   column(Column::attributes), column(Column::priority), column(Column::group_key),
+                   column(Column::created_at), column(Column::updated_at),
+                   column(Column::finished_at));
     }
 }
 
@@ -327,7 +364,7 @@ STACKSAGA_FUNCTION(saga_waits_for) {
     const MemoryContext outside = CurrentMemoryContext;
     const char *text = pg::with_spi([&]() -> const char * {
         const pg::Param wanted = pg::param_array(std::span<const pg_uuid_t>(&id, 1));
-        const pg::Rows sagas = read_sagas.read(wanted);
+        const auto sagas = read_sagas.read(wanted);
         if (sagas.empty())
             return nullptr;
         const char *found = waits_for(sagas, 0, read_steps.read(wanted), pg::clock_now());
@@ -344,7 +381,7 @@ STACKSAGA_FUNCTION(live_sagas) {
     std::optional<pg::OpenIndex> index = pg::OpenIndex::open(saga_table, SagaIndex::listed);
     if (!index)
         PG_RETURN_INT64(pg::with_spi([&] {
-            return count_live.read(pg::param(definition_id), pg::param(live_sagas_max)).int8(0, 0);
+            return count_live.read(pg::param(definition_id), pg::param(live_sagas_max)).int8(0);
         }));
     const int64 live = count_by_index(*index, definition_id);
     index->close();

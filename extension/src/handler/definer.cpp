@@ -1,15 +1,8 @@
 #include "src/handler/definer.hpp"
 
 #include "src/common/caller.hpp"
-#include "src/handler/function_ref.hpp"
 
 namespace stacksaga {
-
-Definer read_definer(const pg::Rows &rows, uint64 row, int column) {
-    return {.name = copy_text(rows, row, column),
-            .oid = rows.is_null(row, column + 1) ? InvalidOid
-                                                 : DatumGetObjectId(rows.value(row, column + 1))};
-}
 
 const char *objection_to(const Definer &definer) {
     const Oid role = get_role_oid(definer.name, true);

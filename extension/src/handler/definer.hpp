@@ -2,7 +2,7 @@
 #pragma once
 #include "pg/pg.hpp"
 #include "pg/select.hpp"
-#include "pg/statement/query.hpp"
+#include "src/handler/function_ref.hpp"
 
 namespace stacksaga {
 
@@ -17,11 +17,12 @@ struct Definer {
 };
 static_assert(std::is_trivially_destructible_v<Definer>);
 
-/// From two columns of a row, the second an oid. Copied to the current memory context.
-Definer read_definer(const pg::Rows &rows, uint64 row, int column);
+/// From the columns definer and definer_oid. Copied to the current memory context.
 template <class Column> Definer read_definer(const pg::RowsOf<Column> &rows, uint64 row) {
-    static_assert(static_cast<int>(Column::definer_oid) == static_cast<int>(Column::definer) + 1);
-    return read_definer(rows.unnamed(), row, static_cast<int>(Column::definer));
+    return {.name = copy_text(rows.text(row, Column::definer)),
+            .oid = rows.is_null(row, Column::definer_oid)
+                       ? InvalidOid
+                       : DatumGetObjectId(rows.value(row, Column::definer_oid))};
 }
 
 /// Why nothing may run as this definer, or nullptr.

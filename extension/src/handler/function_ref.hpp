@@ -5,7 +5,6 @@
 
 #include "pg/pg.hpp"
 #include "pg/select.hpp"
-#include "pg/statement/query.hpp"
 
 namespace stacksaga {
 
@@ -23,27 +22,40 @@ struct RetryRules {
     std::span<const std::string_view> never_on{};
 };
 
-/// A retry_policy spread over seven columns of a row, from `first` on, and a function: its
-/// signature (null: none) with the oid in the next column. Copied to the current memory context.
-RetryRules read_rules(const pg::Rows &rows, uint64 row, int first);
-FunctionRef read_function(const pg::Rows &rows, uint64 row, int column);
+// What these return is copied to the current memory context.
 
-/// Copies to the current memory context. copy_text: nullptr where the column is NULL.
 std::string_view copy_view(std::string_view s);
-const char *copy_text(const pg::Rows &rows, uint64 row, int column);
+std::span<const std::string_view> copy_list(Datum array); ///< of texts
+/// nullptr: it is null.
+const char *copy_text(std::optional<std::string_view> s);
 
-// The same by the name of the first column.
-template <class Column>
-RetryRules read_rules(const pg::RowsOf<Column> &rows, uint64 row, Column first) {
-    return read_rules(rows.unnamed(), row, static_cast<int>(first));
+/// The longest time that an interval of a retry_policy may be, in microseconds.
+int64 longest_pause(Datum interval);
+
+/// A retry_policy, from the columns that are named like its fields.
+template <class Column> RetryRules read_rules(const pg::RowsOf<Column> &rows, uint64 row) {
+    const auto list = [&](Column column) {
+        return rows.is_null(row, column) ? std::span<const std::string_view>{}
+                                         : copy_list(rows.value(row, column));
+    };
+    return {
+        .policy = {.max_attempts = rows.int4(row, Column::max_attempts),
+                   .initial_interval_us = longest_pause(rows.value(row, Column::initial_interval)),
+                   .max_interval_us = longest_pause(rows.value(row, Column::max_interval)),
+                   .multiplier = rows.float8(row, Column::multiplier),
+                   .jitter = rows.float8(row, Column::jitter)},
+        .retry_on = list(Column::retry_on),
+        .never_on = list(Column::never_on)};
 }
+
+/// From the columns of its signature, where null means that there is none, and of its oid.
 template <class Column>
-FunctionRef read_function(const pg::RowsOf<Column> &rows, uint64 row, Column column) {
-    return read_function(rows.unnamed(), row, static_cast<int>(column));
-}
-template <class Column>
-const char *copy_text(const pg::RowsOf<Column> &rows, uint64 row, Column column) {
-    return copy_text(rows.unnamed(), row, static_cast<int>(column));
+FunctionRef read_function(const pg::RowsOf<Column> &rows, uint64 row, Column signature,
+                          Column oid) {
+    FunctionRef f{.signature = copy_text(rows.optional_text(row, signature))};
+    if (f)
+        f.oid = DatumGetObjectId(rows.value(row, oid));
+    return f;
 }
 
 } // namespace stacksaga

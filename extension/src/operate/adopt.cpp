@@ -8,6 +8,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -23,7 +24,8 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement list_nodes{
+enum class NodeColumn : uint8_t { node, heartbeat_at, draining };
+constinit pg::Select<NodeColumn> list_nodes{
     "SELECT node, heartbeat_at, draining FROM stacksaga.node WHERE ring_id = $1"
     " ORDER BY heartbeat_at DESC"};
 constinit pg::Statement disown_slots{
@@ -71,18 +73,19 @@ Adoption adoption_arguments(const pg::Arguments &arguments) {
 void require_dead(const Ring &ring, const Adoption &a, TimestampTz now) {
     const core::RingSettings settings = read_settings(ring);
     const core::NodeTiming timing{settings.suspect_after, settings.dead_after};
-    pg::Rows rows = list_nodes.run(pg::param(ring.ring_id));
+    const auto rows = list_nodes.run(pg::param(ring.ring_id));
     for (uint64 i = 0; i < rows.count(); ++i) {
         const core::NodeState state =
-            core::node_state(core::age_of(rows.time(i, 1), now), rows.boolean(i, 2), timing);
+            core::node_state(core::age_of(rows.time(i, NodeColumn::heartbeat_at), now),
+                             rows.boolean(i, NodeColumn::draining), timing);
         if (state == core::NodeState::dead || state == core::NodeState::removed)
             continue;
         const std::string_view word = core::name_of(state);
         ereport(ERROR,
                 (errcode(pg::sg409), errmsg("ring is alive"),
                  errdetail("Node \"%s\" of region \"%s\", cluster \"%s\" is %.*s.",
-                           clip(rows.text(i, 0)), clip(a.from_region), clip(a.from_cluster),
-                           static_cast<int>(word.size()), word.data()),
+                           clip(rows.text(i, NodeColumn::node)), clip(a.from_region),
+                           clip(a.from_cluster), static_cast<int>(word.size()), word.data()),
                  errhint("Stop its nodes and call stacksaga.leave_ring() for each, or wait until "
                          "they are dead.")));
     }
@@ -115,7 +118,7 @@ int64 adopt(const Adoption &a) {
     pg::Rows queues =
         move_work.run(pg::param(from.ring_id), pg::param(to.ring_id), pg::param(to.slots));
     for (uint64 i = 0; i < queues.count(); ++i)
-        wake_waiters_at_commit(to.ring_id, queues.text(i, 0));
+        wake_waiters_at_commit(to.ring_id, queues.text(i));
     write_adoption.run(pg::param(from.ring_id), pg::param(to.ring_id), pg::param(epoch),
                        pg::param(sagas), pg::param(acting_role()), pg::param(a.reason),
                        pg::param_time(now), on_behalf_of());

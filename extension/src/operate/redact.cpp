@@ -9,6 +9,7 @@
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -25,8 +26,9 @@ namespace {
 #define ERASED_TEXT "'redacted'"
 constinit pg::Statement find_redaction{"SELECT FROM stacksaga.saga_action" OF_SAGA
                                        " AND action = 'redact'"};
-constinit pg::Statement find_parent{
-    "SELECT parent_id, finished_at IS NULL FROM stacksaga.saga" OF_SAGA};
+enum class ParentColumn : uint8_t { parent_id, is_live };
+constinit pg::Select<ParentColumn> find_parent{
+    "SELECT parent_id, finished_at IS NULL AS is_live FROM stacksaga.saga" OF_SAGA};
 // The trigger saga_transition lets these columns of a finished saga change to these values alone.
 constinit pg::Statement erase_saga{
     "UPDATE stacksaga.saga"
@@ -60,17 +62,17 @@ void require_finished(const Saga &saga) {
     pg_uuid_t id = saga.id;
     for (;;) {
         CHECK_FOR_INTERRUPTS();
-        pg::Rows row =
+        const auto row =
             find_parent.run(pg::param(id), pg::param(core::token_of_uuid(id.data).value()));
-        if (!row.empty() && row.boolean(0, 1))
+        if (!row.empty() && row.boolean(0, ParentColumn::is_live))
             ereport(ERROR,
                     (errcode(pg::sg409), errmsg("saga %s cannot be redacted", uuid_text(saga.id)),
                      errdetail("It belongs to saga %s, which has not finished.", uuid_text(id)),
                      errhint("Redact it when that saga is completed or failed: it may compensate "
                              "this one.")));
-        if (row.empty() || row.is_null(0, 0))
+        if (row.empty() || row.is_null(0, ParentColumn::parent_id))
             return;
-        id = row.uuid(0, 0);
+        id = row.uuid(0, ParentColumn::parent_id);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
@@ -41,19 +42,30 @@ constexpr int32 sagas_max = 100000;
     "          AND s.parent_id IS NULL" IS_NOT_KEPT(                                               \
         "saga", "s.saga_id::text", "$7") "        ORDER BY s.finished_at LIMIT $6" LOCK ") AS s"   \
                                          " LIMIT $6"
-constinit pg::Statement find_and_lock{FIND_EXPIRED(" FOR UPDATE SKIP LOCKED")};
-constinit pg::Statement find_here{FIND_EXPIRED(""), pg::Reads::this_node};
+enum class ExpiredColumn : uint8_t { saga_id, definition_id, latest_run, key, run };
+constinit pg::Select<ExpiredColumn> find_and_lock{FIND_EXPIRED(" FOR UPDATE SKIP LOCKED")};
+constinit pg::Select<ExpiredColumn> find_here{FIND_EXPIRED(""), pg::Reads::this_node};
 #define LOCK_SAGA                                                                                    \
     "SELECT definition_id, latest_run, direction, finished_at, key, run FROM stacksaga.saga" OF_SAGA \
     " FOR UPDATE"
 constinit pg::Statement find_id{"SELECT FROM stacksaga.saga" OF_SAGA};
-constinit pg::Statement lock_run{LOCK_SAGA " SKIP LOCKED"};
-constinit pg::Statement lock_child{LOCK_SAGA};
+enum class LockedColumn : uint8_t {
+    definition_id,
+    latest_run,
+    direction,
+    finished_at,
+    key,
+    run,
+};
+constinit pg::Select<LockedColumn> lock_run{LOCK_SAGA " SKIP LOCKED"};
+constinit pg::Select<LockedColumn> lock_child{LOCK_SAGA};
+
+enum class RemovedColumn : uint8_t { status, saga_id, has_attributes };
 
 /// Deletes the rows of a saga in other tables, then the saga's.
 struct Deletions {
     std::array<pg::Statement, 6> rows;
-    pg::Statement sagas;
+    pg::Select<RemovedColumn> sagas;
     pg::Statement attributes;
 };
 #define DELETIONS(OF)                                                                              \
@@ -64,8 +76,9 @@ struct Deletions {
                  pg::Statement{"DELETE FROM stacksaga.saga_signal" OF},                            \
                  pg::Statement{"DELETE FROM stacksaga.saga_action" OF},                            \
                  pg::Statement{"DELETE FROM stacksaga.saga_contradiction" OF}},                    \
-        .sagas = pg::Statement{"DELETE FROM stacksaga.saga" OF                                     \
-                               " RETURNING status, saga_id, attributes IS NOT NULL"},              \
+        .sagas = pg::Select<RemovedColumn>{"DELETE FROM stacksaga.saga" OF                         \
+                                           " RETURNING status, saga_id,"                           \
+                                           " attributes IS NOT NULL AS has_attributes"},           \
         .attributes = pg::Statement{"DELETE FROM stacksaga.saga_attribute" OF},                    \
     }
 // A key with several runs is kept from now on, so that the rows of its runs go together.
@@ -91,12 +104,13 @@ constinit pg::Statement forget_keys{"DELETE" DUE_KEYS};
 #define FIRST_KEYS                                                                                 \
     DUE_KEYS IS_NOT_KEPT("removed_saga", "saga_id::text", "$3") " ORDER BY kept_since LIMIT "
 constinit pg::Statement first_due_key{"SELECT saga_id::text" FIRST_KEYS "1"};
-constinit pg::Statement forget_first_keys{
+enum class ForgottenColumn : uint8_t { last, keys };
+constinit pg::Select<ForgottenColumn> forget_first_keys{
     "WITH due AS MATERIALIZED (SELECT saga_id, token, kept_since" FIRST_KEYS "$4),"
     " gone AS ("
     "       DELETE FROM stacksaga.removed_saga AS r USING due"
     "        WHERE r.saga_id = due.saga_id AND r.token OPERATOR(stacksaga.=) due.token)"
-    " SELECT max(kept_since), count(*) FROM due"};
+    " SELECT max(kept_since) AS last, count(*) AS keys FROM due"};
 constinit Deletions of_many DELETIONS(OF_SAGAS);
 constinit Deletions of_one DELETIONS(OF_SAGA);
 
@@ -148,10 +162,11 @@ bool add_tree(const pg_uuid_t &root, const Definition &definition, Ids &doomed) 
         for (int32 run = 0;; ++run) {
             const pg_uuid_t id = child_id(root, step.no, run);
             hold_shard_of(id);
-            const pg::Rows child = lock_child.run(pg::param(id), token_param(id));
+            const auto child = lock_child.run(pg::param(id), token_param(id));
             if (child.empty())
                 break;
-            if (child.is_null(0, 3) || !add_tree(id, load_definition(child.int4(0, 0)), doomed))
+            if (child.is_null(0, LockedColumn::finished_at) ||
+                !add_tree(id, load_definition(child.int4(0, LockedColumn::definition_id)), doomed))
                 return false;
         }
     }
@@ -165,12 +180,15 @@ bool add_later_runs(std::string_view saga, std::string_view key, int32 latest, T
     for (int32 run = 1; run <= latest; ++run) {
         const pg_uuid_t id = keyed_saga_id(saga, key, run);
         hold_shard_of(id);
-        pg::Rows rows = lock_run.run(pg::param(id), token_param(id));
+        const auto rows = lock_run.run(pg::param(id), token_param(id));
         if (rows.empty())
             return false;
-        const std::optional<TimestampTz> finished_at = rows.optional_time(0, 3);
-        if (!finished_at || *finished_at > cutoff_of(*core::direction_of(rows.text(0, 2)), now) ||
-            !add_tree(id, load_definition(rows.int4(0, 0)), doomed))
+        const std::optional<TimestampTz> finished_at =
+            rows.optional_time(0, LockedColumn::finished_at);
+        if (!finished_at ||
+            *finished_at >
+                cutoff_of(*core::direction_of(rows.text(0, LockedColumn::direction)), now) ||
+            !add_tree(id, load_definition(rows.int4(0, LockedColumn::definition_id)), doomed))
             return false;
     }
     return true;
@@ -184,12 +202,12 @@ int64 remove_together(std::span<const pg_uuid_t> doomed, TimestampTz now) {
     for (pg::Statement &deletion : of_many.rows)
         deletion.touch(ids);
     CRASH_POINT("retention: only the sagas are left");
-    pg::Rows removed = of_many.sagas.run(ids);
+    const auto removed = of_many.sagas.run(ids);
     Ids with_attributes;
     for (uint64 i = 0; i < removed.count(); ++i) {
-        count_saga(*core::status_of(removed.text(i, 0)), -1);
-        if (removed.boolean(i, 2))
-            with_attributes.add(removed.uuid(i, 1));
+        count_saga(*core::status_of(removed.text(i, RemovedColumn::status)), -1);
+        if (removed.boolean(i, RemovedColumn::has_attributes))
+            with_attributes.add(removed.uuid(i, RemovedColumn::saga_id));
     }
     if (with_attributes.count() > 0)
         of_many.attributes.touch(pg::param_array(with_attributes.from(0)));
@@ -206,11 +224,11 @@ int64 remove_one_by_one(std::span<const pg_uuid_t> doomed, TimestampTz now) {
                                pg::param_time(forgotten_until(now)));
         for (pg::Statement &deletion : of_one.rows)
             deletion.touch(id, token);
-        pg::Rows removed = of_one.sagas.run(id, token);
+        const auto removed = of_one.sagas.run(id, token);
         if (removed.empty())
             continue;
-        count_saga(*core::status_of(removed.text(0, 0)), -1);
-        if (removed.boolean(0, 2))
+        count_saga(*core::status_of(removed.text(0, RemovedColumn::status)), -1);
+        if (removed.boolean(0, RemovedColumn::has_attributes))
             of_one.attributes.touch(id, token);
     }
     return static_cast<int64>(doomed.size());
@@ -226,23 +244,24 @@ struct Expired {
 };
 
 /// Locked. nullopt: on Citus, where the shard in which it was found has moved or changed since.
-std::optional<Expired> read_expired(const pg::Rows &found, uint64 row, bool is_locked) {
-    const pg_uuid_t id = found.uuid(row, 0);
+std::optional<Expired> read_expired(const pg::RowsOf<ExpiredColumn> &found, uint64 row,
+                                    bool is_locked) {
+    const pg_uuid_t id = found.uuid(row, ExpiredColumn::saga_id);
     if (is_locked)
         return Expired{.id = id,
-                       .definition_id = found.int4(row, 1),
-                       .latest_run = found.int4(row, 2),
-                       .key = found.optional_text(row, 3).value_or(""),
-                       .run = found.int4(row, 4)};
+                       .definition_id = found.int4(row, ExpiredColumn::definition_id),
+                       .latest_run = found.int4(row, ExpiredColumn::latest_run),
+                       .key = found.optional_text(row, ExpiredColumn::key).value_or(""),
+                       .run = found.int4(row, ExpiredColumn::run)};
     hold_shard_of(id);
-    pg::Rows now = lock_run.run(pg::param(id), token_param(id));
+    const auto now = lock_run.run(pg::param(id), token_param(id));
     if (now.empty())
         return std::nullopt;
     return Expired{.id = id,
-                   .definition_id = now.int4(0, 0),
-                   .latest_run = now.int4(0, 1),
-                   .key = now.optional_text(0, 4).value_or(""),
-                   .run = now.int4(0, 5)};
+                   .definition_id = now.int4(0, LockedColumn::definition_id),
+                   .latest_run = now.int4(0, LockedColumn::latest_run),
+                   .key = now.optional_text(0, LockedColumn::key).value_or(""),
+                   .run = now.int4(0, LockedColumn::run)};
 }
 
 /// Adds the sagas that are removed with it; false when one of them has to stay.
@@ -278,7 +297,7 @@ Removed remove_first(Search &search, int64 wanted) {
     if (until <= search.from)
         return {};
     const bool is_locked = !pg::names_table_of_citus("stacksaga.saga");
-    pg::Rows rows =
+    const auto rows =
         (is_locked ? find_and_lock : find_here)
             .run(search.ring_id, pg::param_array(search.slots),
                  pg::param(core::name_of(search.direction)), pg::param_time(search.from),
@@ -330,7 +349,7 @@ int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction dir
 void forget_distributed_keys(TimestampTz until, int64 limit, TimestampTz &from) {
     const std::optional<TimestampTz> last =
         last_forgotten.run(pg::param_time(from), pg::param_time(until), pg::param(limit))
-            .optional_time(0, 0);
+            .optional_time(0);
     if (last)
         forget_keys.touch(pg::param_time(from), pg::param_time(*last));
     from = last.value_or(until);
@@ -347,17 +366,17 @@ void forget_expired_keys(TimestampTz now, int64 limit, TimestampTz &from) {
     }
     TimestampTz reached = from;
     const auto remove = [&](int64 wanted) {
-        const pg::Rows rows = forget_first_keys.run(pg::param_time(from), pg::param_time(until),
-                                                    pg::param_time(now), pg::param(wanted));
-        const int64 count = rows.int8(0, 1);
+        const auto rows = forget_first_keys.run(pg::param_time(from), pg::param_time(until),
+                                                pg::param_time(now), pg::param(wanted));
+        const int64 count = rows.int8(0, ForgottenColumn::keys);
         // Others may have been kept since the same instant.
-        reached = count < wanted ? until : pg::time_plus(rows.time(0, 0), -1);
+        reached = count < wanted ? until : pg::time_plus(rows.time(0, ForgottenColumn::last), -1);
         return Removed{.found = count, .rows = count};
     };
     const auto first = [&]() -> std::optional<std::string_view> {
         const pg::Rows rows =
             first_due_key.run(pg::param_time(from), pg::param_time(until), pg::param_time(now));
-        return rows.empty() ? std::nullopt : std::optional{rows.text(0, 0)};
+        return rows.empty() ? std::nullopt : std::optional{rows.text(0)};
     };
     static_cast<void>(remove_passing_over("removed_saga", now, limit, remove, first));
     from = reached;

@@ -2,6 +2,7 @@
 // session's ring.
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -16,9 +17,11 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement lock_queue{
-    "SELECT paused_at, max_running IS NOT NULL OR max_running_per_group IS NOT NULL"
-    "       OR rate IS NOT NULL"
+enum class QueueColumn : uint8_t { is_paused, is_limited };
+constinit pg::Select<QueueColumn> lock_queue{
+    "SELECT paused_at IS NOT NULL AS is_paused,"
+    "       max_running IS NOT NULL OR max_running_per_group IS NOT NULL"
+    "       OR rate IS NOT NULL AS is_limited"
     "  FROM stacksaga.queue WHERE ring_id = $1 AND queue = $2 FOR NO KEY UPDATE"};
 constinit pg::Statement write_limits{
     "INSERT INTO stacksaga.queue AS q (ring_id, queue, max_running, max_running_per_group, rate,"
@@ -108,10 +111,11 @@ struct Known {
 };
 
 Known lock(int32 ring_id, std::string_view queue) {
-    const pg::Rows rows = lock_queue.run(pg::param(ring_id), pg::param(queue));
+    const auto rows = lock_queue.run(pg::param(ring_id), pg::param(queue));
     if (rows.empty())
         return {};
-    return {.is_paused = !rows.is_null(0, 0), .is_limited = rows.boolean(0, 1)};
+    return {.is_paused = rows.boolean(0, QueueColumn::is_paused),
+            .is_limited = rows.boolean(0, QueueColumn::is_limited)};
 }
 
 /// Records the change, which holds from the commit of this transaction on, and wakes the services

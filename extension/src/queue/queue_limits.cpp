@@ -124,7 +124,7 @@ int32 count_rows_by_sql(int32 ring_id, std::string_view queue,
     return count_by_sql
         .run(pg::param(ring_id), pg::param(queue), pg::param(group),
              pg::param(static_cast<int64>(enough)))
-        .int4(0, 0);
+        .int4(0);
 }
 
 pg::KeyColumn text_key(std::string_view value) {

@@ -10,6 +10,7 @@
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/fault_point.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/wake.hpp"
@@ -28,11 +29,12 @@ using core::WorkPurpose;
 // Status and compensation request in one statement: a child that begins to compensate removes the
 // request and changes its status in one transaction. Two statements could see the request removed
 // and the status unchanged, which is how a refused request looks.
-constinit pg::Statement read_child{
+enum class ChildColumn : uint8_t { status, error, is_requested };
+constinit pg::Select<ChildColumn> read_child{
     "SELECT c.status, c.error,"
     "       EXISTS (SELECT FROM stacksaga.work w"
     "                WHERE w.saga_id = $1 AND w.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
-    "                  AND w.purpose = 'compensation_request')"
+    "                  AND w.purpose = 'compensation_request') AS is_requested"
     "  FROM stacksaga.saga c"
     " WHERE c.saga_id = $1 AND c.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 // Adds a row to another saga's work, in that saga's ring and slot. A row that is there is written
@@ -77,14 +79,14 @@ std::optional<FoundChild> find_child(const Saga &saga, int16 step_no) {
     if (runs == 0)
         return std::nullopt;
     const pg_uuid_t id = child_id(saga.id, step_no, runs - 1);
-    pg::Rows rows = read_child.run(pg::param(id), token_param(id));
+    const auto rows = read_child.run(pg::param(id), token_param(id));
     if (rows.empty())
         elog(ERROR, "child saga %s has disappeared", uuid_text(id));
     return FoundChild{.id = id,
-                      .status = *core::status_of(rows.text(0, 0)),
+                      .status = *core::status_of(rows.text(0, ChildColumn::status)),
                       .run = runs - 1,
-                      .error = rows.optional_text(0, 1).value_or(""),
-                      .is_requested = rows.boolean(0, 2)};
+                      .error = rows.optional_text(0, ChildColumn::error).value_or(""),
+                      .is_requested = rows.boolean(0, ChildColumn::is_requested)};
 }
 
 void notify(const pg_uuid_t &id, WorkPurpose purpose, int16 step_no, TimestampTz now) {
@@ -126,7 +128,7 @@ void request_compensation(const Saga &saga, const Step &step) {
 
 Datum output_of(const FoundChild &child) {
     FAULT_POINT("read: child's output", child.id);
-    return select_output.run(pg::param(child.id), token_param(child.id)).value(0, 0);
+    return select_output.run(pg::param(child.id), token_param(child.id)).value(0);
 }
 
 /// The child saga, with the columns that the engine may need.

@@ -7,6 +7,7 @@
 #include "pg/citus/shard_lock.hpp"
 #include "pg/clock.hpp"
 #include "pg/random.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
 
@@ -25,8 +26,10 @@ constinit pg::Statement lock_saga{
 #define OF_ITEM                                                                                    \
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"                 \
     "   AND purpose = $3::stacksaga.work_purpose AND step_no = $4 AND direction = $5"
-constinit pg::Statement read_row{
-    "SELECT due_at, lease_until, coalesce(postponed, '0') FROM stacksaga.work" OF_ITEM};
+enum class RowColumn : uint8_t { due_at, lease_until, postponed };
+constinit pg::Select<RowColumn> read_row{
+    "SELECT due_at, lease_until, coalesce(postponed, '0') AS postponed"
+    "  FROM stacksaga.work" OF_ITEM};
 constinit pg::Statement postpone{
     "UPDATE stacksaga.work SET due_at = $6, lease_until = $7, postponed = $8" OF_ITEM};
 // The state of the saga is read again when the retry runs; here its lock is enough.
@@ -53,14 +56,14 @@ struct ItemRow {
 };
 
 std::optional<ItemRow> find_row(const DueItem &item) {
-    const pg::Rows rows = read_row.run(
-        pg::param(item.saga_id), token_param(item), pg::param(core::name_of(item.purpose)),
-        pg::param(item.step_no), pg::param(core::name_of(item.direction)));
+    const auto rows = read_row.run(pg::param(item.saga_id), token_param(item),
+                                   pg::param(core::name_of(item.purpose)), pg::param(item.step_no),
+                                   pg::param(core::name_of(item.direction)));
     if (rows.empty())
         return std::nullopt;
-    return ItemRow{.due_at = rows.time(0, 0),
-                   .lease_until = rows.optional_time(0, 1),
-                   .postponed = rows.int2(0, 2)};
+    return ItemRow{.due_at = rows.time(0, RowColumn::due_at),
+                   .lease_until = rows.optional_time(0, RowColumn::lease_until),
+                   .postponed = rows.int2(0, RowColumn::postponed)};
 }
 
 const char *name_of(const DueItem &item) {

@@ -52,7 +52,7 @@ bool was_accepted(const Saga &saga, const Signal &signal) {
         return false;
     const pg::Rows rows =
         find_message.run(pg::param(saga.id), pg::param(saga.token), pg::param(*signal.message_id));
-    if (!rows.empty() && !rows.boolean(0, 0) && core::is_final(saga.status()))
+    if (!rows.empty() && !rows.boolean(0) && core::is_final(saga.status()))
         ereport(ERROR, (errcode(pg::sg409),
                         errmsg("saga %s ended before a step took signal \"%s\"", uuid_text(saga.id),
                                clip(signal.name)),

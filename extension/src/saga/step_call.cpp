@@ -220,7 +220,7 @@ Datum command_of(Saga &saga, const Step &step, const Work &attempt) {
             idempotency_key_of(saga.id, step.no, attempt.direction, attempt.falling_back)}),
         pg::param(utc_text(core::attempt_deadline(saga, step, attempt.direction))),
         pg::param(*attempt.lease), pg::param(attempt.falling_back));
-    return rows.value(0, 0);
+    return rows.value(0);
 }
 
 } // namespace

@@ -8,6 +8,7 @@
 
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "src/common/limits.hpp"
@@ -23,7 +24,8 @@ namespace {
 using core::SagaState;
 using core::WorkPurpose;
 
-constinit pg::Statement select_signals{
+enum class SignalColumn : uint8_t { signal_no, signal, payload };
+constinit pg::Select<SignalColumn> select_signals{
     "SELECT signal_no, signal, payload FROM stacksaga.saga_signal"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND step_no IS NULL ORDER BY signal_no"};
@@ -77,11 +79,12 @@ void load_failures(SagaState &state) {
 
 void load_signals(SagaState &state) {
     const Saga &saga = saga_of(state);
-    const pg::Rows rows = select_signals.run(pg::param(saga.id), pg::param(saga.token));
+    const auto rows = select_signals.run(pg::param(saga.id), pg::param(saga.token));
     for (uint64 i = 0; i < rows.count(); ++i)
-        state.signals.push(state.memory, {.no = rows.int4(i, 0),
-                                          .name = rows.text(i, 1),
-                                          .payload = value_of(rows.value(i, 2))});
+        state.signals.push(state.memory,
+                           {.no = rows.int4(i, SignalColumn::signal_no),
+                            .name = rows.text(i, SignalColumn::signal),
+                            .payload = value_of(rows.value(i, SignalColumn::payload))});
 }
 
 std::string_view find_error(SagaState &state, int16 step_no, int32 attempt) {

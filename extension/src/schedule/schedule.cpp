@@ -134,7 +134,7 @@ bool is_repeated(const NewSchedule &s) {
     const Definer definer = read_definer(known, 0);
     const char *difference = nullptr;
     if (!known.is_null(0, ComparedColumn::difference))
-        difference = copy_text(known, 0, ComparedColumn::difference);
+        difference = copy_text(known.text(0, ComparedColumn::difference));
     else if (const char *objection = objection_to(definer))
         difference = psprintf("\"role\" is \"%s\": %s", definer.name, objection);
     else if (!(definer == s.caller.role))

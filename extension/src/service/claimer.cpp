@@ -161,7 +161,7 @@ void note_empty_claim(int32 ring_id, std::string_view queue, TimestampTz now) {
                                    static_cast<int>(queue.size()));
     if (has_looked(static_cast<uint32>(ring_id), hash, now))
         return;
-    if (is_named.run(pg::param(queue)).boolean(0, 0))
+    if (is_named.run(pg::param(queue)).boolean(0))
         return;
     // A lock of the session, which its owner or a pooler releases with all others.
     const LOCKTAG tag = tag_of(static_cast<uint32>(ring_id), hash);

@@ -6,6 +6,7 @@
 #include "pg/client.hpp"
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
@@ -19,25 +20,29 @@ namespace {
 
 constexpr int64 look_again_min_ms = 2, look_again_max_ms = 100;
 
-constinit pg::Statement select_result{
+enum class ResultColumn : uint8_t { status, output, error, failed_step, finished_at };
+constinit pg::Select<ResultColumn> select_result{
     "SELECT s.status,"
     "       (SELECT coalesce(jsonb_object_agg(d.step, e.output), '{}')"
     "          FROM stacksaga.effect e JOIN stacksaga.definition_step d"
     "            ON d.definition_id = s.definition_id AND d.step_no = e.step_no"
     "         WHERE e.saga_id = s.saga_id AND e.token OPERATOR(stacksaga.=) s.token"
-    "           AND e.direction = 'act'),"
+    "           AND e.direction = 'act') AS output,"
     "       s.error,"
     "       (SELECT d.step FROM stacksaga.definition_step d"
-    "         WHERE d.definition_id = s.definition_id AND d.step_no = s.failed_step),"
+    "         WHERE d.definition_id = s.definition_id AND d.step_no = s.failed_step) AS failed_step,"
     "       s.finished_at"
     "  FROM stacksaga.saga s"
     " WHERE s.saga_id = $1 AND s.token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 // A removed saga whose key is kept: the row says how the saga ended.
-constinit pg::Statement select_removed{
-    "SELECT status, NULL::jsonb, NULL::text, NULL::text, finished_at FROM stacksaga.removed_saga"
+constinit pg::Select<ResultColumn> select_removed{
+    "SELECT status, NULL::jsonb AS output, NULL::text AS error, NULL::text AS failed_step,"
+    "       finished_at"
+    "  FROM stacksaga.removed_saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
     "   AND kept_since > $3"};
-constinit pg::Statement select_status{
+enum class StatusColumn : uint8_t { status, xmin };
+constinit pg::Select<StatusColumn> select_status{
     "SELECT status, xmin FROM stacksaga.saga"
     " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"};
 
@@ -47,15 +52,15 @@ pg::Param token_param(const pg_uuid_t &id) {
 
 /// The committed status; SR425 for a saga that only this transaction sees.
 core::Status committed_status(const pg_uuid_t &id) {
-    pg::Rows rows = select_status.run(pg::param(id), token_param(id));
+    const auto rows = select_status.run(pg::param(id), token_param(id));
     if (rows.empty())
         raise_unknown_saga(id);
-    TransactionId writer = DatumGetTransactionId(rows.value(0, 1));
+    TransactionId writer = DatumGetTransactionId(rows.value(0, StatusColumn::xmin));
     if (TransactionIdIsCurrentTransactionId(writer)) // or one of its subtransactions
         ereport(ERROR, (errcode(pg::sr425), errmsg("saga %s is not committed yet", uuid_text(id)),
                         errdetail("No worker can see it before this transaction commits."),
                         errhint("Commit after start_saga(), then await the saga.")));
-    return *core::status_of(rows.text(0, 0));
+    return *core::status_of(rows.text(0, StatusColumn::status));
 }
 
 } // namespace
@@ -65,18 +70,16 @@ STACKSAGA_FUNCTION(saga_result) {
     pg_uuid_t id = pg::Arguments(fcinfo).required_uuid(0, "saga_id");
     pg::ResultSet result(fcinfo);
     pg::with_spi([&] {
-        pg::Rows rows = select_result.read(pg::param(id), token_param(id));
+        auto rows = select_result.read(pg::param(id), token_param(id));
         if (rows.empty())
             rows = select_removed.read(pg::param(id), token_param(id),
                                        pg::param_time(forgotten_until(pg::clock_now())));
         if (rows.empty())
             raise_unknown_saga(id);
-        auto column = [&](int i) {
-            bool isnull;
-            Datum d = rows.datum(0, i, &isnull);
-            return isnull ? pg::null() : pg::of(d);
-        };
-        result.add(column(0), column(1), column(2), column(3), column(4));
+        const auto column = [&](ResultColumn c) { return pg::of(rows.nullable(0, c)); };
+        using enum ResultColumn;
+        result.add(column(status), column(output), column(error), column(failed_step),
+                   column(finished_at));
     });
     return result.finish();
 }

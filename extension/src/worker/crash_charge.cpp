@@ -66,7 +66,7 @@ bool charge_step(const CrashRecord &record, std::string_view worker) {
     pg::Rows crashes =
         count_crashes.run(pg::param(saga->id), pg::param(saga->token), pg::param(step.step_no),
                           pg::param(core::name_of(step.direction)));
-    const int64 count = crashes.int8(0, 0) + 1;
+    const int64 count = crashes.int8(0) + 1;
     log_crash(step, worker,
               psprintf("It has done so " INT64_FORMAT " times; at %d the saga is parked.", count,
                        crashes_max));

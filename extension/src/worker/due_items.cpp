@@ -145,7 +145,7 @@ int64 DueItems::ask_budget(const DueItem &retry) {
         return 0;
     if (!fraction)
         fraction = fraction_of(state.search.node());
-    return defer_retry(budget_of_definition(rows.int4(0, 0)), *fraction).value_or(0);
+    return defer_retry(budget_of_definition(rows.int4(0)), *fraction).value_or(0);
 }
 
 /// Whether the item is a retry that finds the budget empty. The budget is asked once, however often

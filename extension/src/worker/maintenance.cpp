@@ -57,7 +57,7 @@ std::span<const int32> slots_of(const NodeIdentity &node) {
     const auto count = static_cast<size_t>(rows.count());
     auto *slots = static_cast<int32 *>(palloc(sizeof(int32) * std::max<size_t>(count, 1)));
     for (size_t i = 0; i < count; ++i)
-        slots[i] = rows.int4(i, 0);
+        slots[i] = rows.int4(i);
     const auto first = static_cast<size_t>(pg::random_fraction() * static_cast<double>(count));
     std::rotate(slots, slots + first, slots + count);
     return {slots, count};

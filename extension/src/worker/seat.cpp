@@ -5,6 +5,7 @@
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/crash_point.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -34,7 +35,8 @@ constinit pg::Statement write_stats{
     " turns = excluded.turns, items = excluded.items, failures = excluded.failures,"
     " last_turn_ms = excluded.last_turn_ms, mode = excluded.mode, deferred = excluded.deferred"};
 
-constinit pg::Statement list_rings{
+enum class RingColumn : uint8_t { ring_id, region, cluster };
+constinit pg::Select<RingColumn> list_rings{
     "SELECT ring_id, region, cluster FROM stacksaga.ring ORDER BY ring_id"};
 
 pg::Coordination coordination() {
@@ -77,14 +79,15 @@ void note_own_ring(Worker &worker, bool is_there) {
 std::span<Seat> list_seats(Worker &worker) {
     std::span<Seat> seats{};
     pg::with_spi([&] {
-        const pg::Rows rows = list_rings.run();
+        const auto rows = list_rings.run();
         auto *first = static_cast<Seat *>(
             MemoryContextAllocZero(TopMemoryContext, sizeof(Seat) * (rows.count() + 1)));
         size_t count = 0;
         bool has_own = false;
         for (uint64 i = 0; i < rows.count(); ++i) {
-            const int32 ring_id = rows.int4(i, 0);
-            const std::string_view region = rows.text(i, 1), cluster = rows.text(i, 2);
+            const int32 ring_id = rows.int4(i, RingColumn::ring_id);
+            const std::string_view region = rows.text(i, RingColumn::region),
+                                   cluster = rows.text(i, RingColumn::cluster);
             has_own = has_own || (region == pg::settings.region && cluster == pg::settings.cluster);
             if (!pg::is_ring_served(region, cluster))
                 continue;

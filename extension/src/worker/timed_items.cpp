@@ -7,6 +7,7 @@
 
 #include "pg/citus/shard_lock.hpp"
 #include "pg/clock.hpp"
+#include "pg/select.hpp"
 #include "pg/statement/attempt.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -48,22 +49,24 @@ constexpr int64 rest_per_search = 4;
     "                               AND a.token OPERATOR(stacksaga.=) w.token"                     \
     "                               AND d.step_no = w.step_no) <> 'sql'"                           \
     " LIMIT $4"
-constinit pg::Statement find_usual{FIND_TIMED(IS_OF_USUAL_RANK), pg::Reads::this_node};
-constinit pg::Statement find_of_rank{FIND_TIMED(IS_OF_RANK("$5")), pg::Reads::this_node};
+enum class TimedColumn : uint8_t { saga_id, slot, purpose, step_no, direction, attempt };
+constinit pg::Select<TimedColumn> find_usual{FIND_TIMED(IS_OF_USUAL_RANK), pg::Reads::this_node};
+constinit pg::Select<TimedColumn> find_of_rank{FIND_TIMED(IS_OF_RANK("$5")), pg::Reads::this_node};
 
 struct TimedItems {
     DueItem *list;
     size_t count;
 };
 
-void add(TimedItems &items, const pg::Rows &rows) {
+void add(TimedItems &items, const pg::RowsOf<TimedColumn> &rows) {
     for (uint64 row = 0; row < rows.count() && items.count < items_max; ++row)
-        items.list[items.count++] = {.saga_id = rows.uuid(row, 0),
-                                     .slot = rows.int4(row, 1),
-                                     .purpose = *core::work_purpose_of(rows.text(row, 2)),
-                                     .step_no = rows.int2(row, 3),
-                                     .direction = *core::direction_of(rows.text(row, 4)),
-                                     .attempt = rows.int4(row, 5)};
+        items.list[items.count++] = {
+            .saga_id = rows.uuid(row, TimedColumn::saga_id),
+            .slot = rows.int4(row, TimedColumn::slot),
+            .purpose = *core::work_purpose_of(rows.text(row, TimedColumn::purpose)),
+            .step_no = rows.int2(row, TimedColumn::step_no),
+            .direction = *core::direction_of(rows.text(row, TimedColumn::direction)),
+            .attempt = rows.int4(row, TimedColumn::attempt)};
 }
 
 /// Searches rank by rank, as workers do.

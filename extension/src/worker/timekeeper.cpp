@@ -2,6 +2,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
+#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
@@ -89,7 +90,8 @@ constexpr int64 handler_is_slow_us = USECS_PER_SEC;
 // A worker that ended is restarted, or its database is being dropped.
 constexpr int64 idle_max_us = 10 * USECS_PER_SEC;
 
-constinit pg::Statement find_nodes{
+enum class NodeColumn : uint8_t { node, ring_id, incarnation };
+constinit pg::Select<NodeColumn> find_nodes{
     "SELECT node, ring_id, incarnation FROM stacksaga.node WHERE pid = $1",
     pg::Plans::by_statistics};
 
@@ -160,15 +162,16 @@ BusyNodes busy_nodes() {
         pg::in_transaction([&] {
             require_extension();
             pg::with_spi([&] {
-                const pg::Rows rows = find_nodes.run(pg::param(record.pid));
+                const auto rows = find_nodes.run(pg::param(record.pid));
                 const size_t count = busy.count + static_cast<size_t>(rows.count());
                 MemoryContext before = MemoryContextSwitchTo(self.memory);
                 auto *list = static_cast<BusyNode *>(palloc(sizeof(BusyNode) * (count + 1)));
                 std::copy_n(busy.list, busy.count, list);
                 for (uint64 i = 0; i < rows.count(); ++i) {
-                    const std::string_view name = rows.text(i, 0);
+                    const std::string_view name = rows.text(i, NodeColumn::node);
                     list[busy.count + i] = {
-                        .identity = {.ring_id = rows.int4(i, 1), .incarnation = rows.int8(i, 2)},
+                        .identity = {.ring_id = rows.int4(i, NodeColumn::ring_id),
+                                     .incarnation = rows.int8(i, NodeColumn::incarnation)},
                         .name = pnstrdup(name.data(), name.size())};
                 }
                 MemoryContextSwitchTo(before);

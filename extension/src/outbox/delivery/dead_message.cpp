@@ -115,13 +115,12 @@ constinit pg::Statement discard{
 template <class Column> std::span<Message> places_of(const pg::RowsOf<Column> &rows) {
     auto *messages = static_cast<Message *>(palloc0(sizeof(Message) * (rows.count() + 1)));
     for (uint64 row = 0; row < rows.count(); ++row) {
-        bool isnull;
-        const Datum key = rows.datum(row, Column::key, &isnull);
+        const NullableDatum key = rows.nullable(row, Column::key);
         messages[row].token = core::Token::from_int64(rows.int8(row, Column::token));
         messages[row].tick = rows.int8(row, Column::tick);
         messages[row].number = rows.int8(row, Column::number);
         messages[row].partition = rows.int2(row, Column::partition);
-        messages[row].key = isnull ? Datum{0} : key;
+        messages[row].key = key.isnull ? Datum{0} : key.value;
         messages[row].published_at = rows.time(row, Column::published_at);
     }
     std::sort(messages, messages + rows.count(), by_place);
@@ -340,11 +339,7 @@ void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
     const auto rows =
         read_dead.run(pg::param(s.id), tokens_of(found), ticks_of(found), numbers_of(found));
     for (uint64 row = 0; row < rows.count(); ++row) {
-        const auto column = [&](DeadColumn name) {
-            bool isnull;
-            const Datum value = rows.datum(row, name, &isnull);
-            return isnull ? pg::null() : pg::of(value);
-        };
+        const auto column = [&](DeadColumn c) { return pg::of(rows.nullable(row, c)); };
         result.add(column(DeadColumn::message_id), column(DeadColumn::topic),
                    column(DeadColumn::key), column(DeadColumn::dead_since),
                    column(DeadColumn::last_error));

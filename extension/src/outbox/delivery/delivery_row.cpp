@@ -159,9 +159,8 @@ template <class F> pg::Param states_param(F &&is_wanted) {
 Message message_of_row(const pg::RowsOf<MessageColumn> &rows, uint64 row) {
     using Column = MessageColumn;
     auto or_zero = [&](Column column) {
-        bool isnull;
-        Datum value = rows.datum(row, column, &isnull);
-        return isnull ? Datum{0} : value;
+        const NullableDatum value = rows.nullable(row, column);
+        return value.isnull ? Datum{0} : value.value;
     };
     Message m{};
     m.token = core::Token::from_int64(rows.int8(row, Column::token));

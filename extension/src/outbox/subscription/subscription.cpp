@@ -77,13 +77,13 @@ const Subscription *read_subscription(const pg::RowsOf<SubscriptionColumn> &rows
     s->ring_id = rows.int4(0, Column::ring_id);
     s->name = copy_view(rows.text(0, Column::subscription));
     s->topic = copy_view(rows.text(0, Column::topic));
-    s->handler = read_function(rows, 0, Column::handler);
-    s->fallback = read_function(rows, 0, Column::fallback);
+    s->handler = read_function(rows, 0, Column::handler, Column::handler_oid);
+    s->fallback = read_function(rows, 0, Column::fallback, Column::fallback_oid);
     s->takes_batch = rows.boolean(0, Column::takes_batch);
     s->definer = read_definer(rows, 0);
-    s->search_path = copy_text(rows, 0, Column::search_path);
+    s->search_path = copy_text(rows.optional_text(0, Column::search_path));
     s->stop_on_first_failure = rows.boolean(0, Column::stop_on_first_failure);
-    s->retry = read_rules(rows, 0, Column::max_attempts);
+    s->retry = read_rules(rows, 0);
     s->partitions = rows.int4(0, Column::partitions);
     const bool is_prefix = s->topic.back() == '*';
     s->filter = {.ring_id = s->ring_id,

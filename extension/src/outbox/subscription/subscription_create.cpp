@@ -211,7 +211,7 @@ void repeat(const NewSubscription &s, const Known &known, std::string_view conte
                                                     pg::param(content));
         ereport(ERROR, (errcode(pg::sg409),
                         errmsg("subscription \"%s\" exists with other settings", clip(s.name)),
-                        errdetail("Its setting %s.", copy_text(differences, 0, 0)),
+                        errdetail("Its setting %s.", copy_text(differences.optional_text(0))),
                         errhint("Repeat it with the settings it has, or change them by "
                                 "stacksaga.alter_subscription(); for another topic, start_at "
                                 "or number of partitions choose another name.")));
