@@ -28,10 +28,11 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" extension/st
 OBJS       := $(patsubst %.cpp,%.o,$(sort $(wildcard $(foreach level,* */* */*/*,extension/core/$(level).cpp extension/pg/$(level).cpp extension/src/$(level).cpp))))
 MODULE_big := $(if $(OBJS),stacksaga)
 
-# The folders are prerequisites too: a file that is removed changes the script as one that is edited.
-# A module with SQL functions around extension/pg/table/table.hpp, for test/tap/table_*.pl.
-TABLE_TEST  := test/table/table_test.so
+# What only tests call, with copies of pg/: never installed beside the extension.
+TESTING      := test/module/stacksaga_testing.so
+TESTING_OBJS := $(patsubst %.cpp,%.o,$(sort $(wildcard test/module/*.cpp)))
 
+# The folders are prerequisites too: a file that is removed changes the script as one that is edited.
 SQL_FOLDERS := $(wildcard $(addprefix extension/sql/,tables functions views privileges install))
 SQL_PARTS   := $(foreach folder,$(SQL_FOLDERS),$(sort $(wildcard $(folder)/*.sql)))
 DATA_built  = extension/stacksaga--$(EXTVERSION).sql $(UPDATES)
@@ -50,7 +51,7 @@ ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-ext
 PROVE_TESTS    := $(sort $(wildcard test/tap/*.pl))
 PROVE_FLAGS    += -I test/tap/lib
 TAP_TESTS      := $(if $(PROVE_TESTS),1)
-EXTRA_CLEAN    = $(OBJS:.o=.d) $(TABLE_TEST:.so=.o) $(TABLE_TEST:.so=.d) $(TABLE_TEST) build docs/examples/*/node_modules test/examples/node_modules results regression.diffs regression.out tmp_check \
+EXTRA_CLEAN    = $(OBJS:.o=.d) $(TESTING_OBJS) $(TESTING_OBJS:.o=.d) $(TESTING) build docs/examples/*/node_modules test/examples/node_modules results regression.diffs regression.out tmp_check \
                  test/isolation/results test/isolation/regression.diffs test/isolation/regression.out
 
 PG_CONFIG  ?= pg_config
@@ -93,7 +94,7 @@ endif
 
 # PGXS as Debian ships it tracks no header; the compiler writes down what each object includes. What else an object
 # depends on is the compiler and its flags.
-$(OBJS) $(TABLE_TEST:.so=.o): build/made_by
+$(OBJS) $(TESTING_OBJS): build/made_by
 # It alone says the version.
 extension/src/definition/explain.o: extension/stacksaga.control
 extension/src/definition/explain.o: private override CPPFLAGS += -DSTACKSAGA_VERSION='"$(EXTVERSION)"'
@@ -105,7 +106,7 @@ PCH_HEADER = build/pch/pg.hpp
 PCH_MAKE   = $(CXX) $(filter-out -MMD,$(CXXFLAGS)) $(CPPFLAGS) $(TARGET_ARCH) -MD -MT $(PCH_HEADER).gch \
              -MF $(PCH_HEADER).d -x c++-header
 ifeq ($(PCH),yes)
-PCH_OBJS  := $(filter-out extension/core/%,$(OBJS)) $(TABLE_TEST:.so=.o)
+PCH_OBJS  := $(filter-out extension/core/%,$(OBJS)) $(TESTING_OBJS)
 # ccache wants -fpch-preprocess, which changes nothing else.
 $(PCH_OBJS): private override CPPFLAGS += -fpch-preprocess -include $(PCH_HEADER)
 $(PCH_OBJS): $(PCH_HEADER).gch
@@ -125,8 +126,8 @@ build/made_by: always
 
 $(if $(MODULE_big),stacksaga.so): extension/stacksaga.map
 
--include $(TABLE_TEST:.so=.d)
-$(TABLE_TEST): $(TABLE_TEST:.so=.o) $(filter extension/pg/%,$(OBJS)) extension/stacksaga.map
+-include $(TESTING_OBJS:.o=.d)
+$(TESTING): $(TESTING_OBJS) $(filter extension/pg/%,$(OBJS)) extension/stacksaga.map
 	$(CC) $(CFLAGS) $(CFLAGS_SL) -shared -o $@ $(filter %.o,$^) $(LDFLAGS) $(LDFLAGS_SL) $(SHLIB_LINK)
 
 extension/stacksaga--$(EXTVERSION).sql: $(SQL_FOLDERS) $(SQL_PARTS) extension/stacksaga.control Makefile
@@ -139,6 +140,10 @@ extension/stacksaga--%--$(EXTVERSION).sql: extension/sql/update.sh $(UPGRADES) $
 	@echo "making $@"
 	@extension/sql/update.sh $* $(EXTVERSION) >$@.new
 	@mv $@.new $@
+
+# A server of one's own finds the module where it was built.
+installcheck: $(TESTING)
+installcheck: export PGOPTIONS := -c dynamic_library_path=$(CURDIR)/$(dir $(TESTING)):$$libdir $(value PGOPTIONS)
 
 .PHONY: packages demo quick test test-all without-pch unit regress isolation property tap docs examples lint model sim truth truth-program mutants \
         chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \

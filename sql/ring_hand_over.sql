@@ -1,15 +1,9 @@
 -- Hand-over: a node that leaves or drains gives its slots to the nodes that its ring's rule says.
-DO $$
-DECLARE
-    module text := (SELECT probin FROM pg_proc WHERE oid = 'stacksaga.ring_slots'::regproc);
-BEGIN
-    EXECUTE format('CREATE FUNCTION pg_temp.lock_slots(ring_id integer, incarnation bigint, '
-                   'slots integer[], epochs bigint[] DEFAULT NULL) RETURNS boolean[] LANGUAGE c '
-                   'AS %L, %L', module, 'stacksaga_testing_lock_slots');
-    EXECUTE format('CREATE FUNCTION pg_temp.register_worker(ring_id integer, name text, pid integer) '
-                   'RETURNS bigint LANGUAGE c AS %L, %L', module, 'stacksaga_testing_register_worker');
-END
-$$;
+CREATE FUNCTION pg_temp.lock_slots(ring_id integer, incarnation bigint, slots integer[],
+                                   epochs bigint[] DEFAULT NULL)
+RETURNS boolean[] LANGUAGE c AS 'stacksaga_testing', 'stacksaga_lock_slots';
+CREATE FUNCTION pg_temp.register_worker(ring_id integer, name text, pid integer) RETURNS bigint
+LANGUAGE c AS 'stacksaga_testing', 'stacksaga_register_worker';
 SET TimeZone = 'UTC';
 CREATE FUNCTION pg_temp.set_clock(at time) RETURNS void LANGUAGE sql AS $$
     SELECT set_config('stacksaga.clock_offset',

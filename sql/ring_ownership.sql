@@ -1,22 +1,15 @@
 -- Ownership and the fence, as background workers use them: the shared ring of a standalone server,
 -- the sweep of a ring without a coordinator, a ring that pauses, and who may work in a slot.
-DO $$
-DECLARE
-    module text := (SELECT probin FROM pg_proc WHERE oid = 'stacksaga.ring_slots'::regproc);
-BEGIN
-    EXECUTE format('CREATE FUNCTION pg_temp.lock_slots(ring_id integer, incarnation bigint, '
-                   'slots integer[], epochs bigint[] DEFAULT NULL) RETURNS boolean[] LANGUAGE c '
-                   'AS %L, %L', module, 'stacksaga_testing_lock_slots');
-    EXECUTE format('CREATE FUNCTION pg_temp.register_worker(ring_id integer, name text, pid integer) '
-                   'RETURNS bigint LANGUAGE c AS %L, %L', module, 'stacksaga_testing_register_worker');
-    EXECUTE format('CREATE FUNCTION pg_temp.beat(ring_id integer, incarnation bigint) RETURNS void '
-                   'LANGUAGE c AS %L, %L', module, 'stacksaga_testing_beat');
-    EXECUTE format('CREATE FUNCTION pg_temp.settle(ring_id integer, incarnation bigint, '
-                   'standalone boolean) RETURNS TABLE (taken integer, contended integer, '
-                   'superseded boolean, more boolean) LANGUAGE c AS %L, %L', module,
-                   'stacksaga_testing_settle');
-END
-$$;
+CREATE FUNCTION pg_temp.lock_slots(ring_id integer, incarnation bigint, slots integer[],
+                                   epochs bigint[] DEFAULT NULL)
+RETURNS boolean[] LANGUAGE c AS 'stacksaga_testing', 'stacksaga_lock_slots';
+CREATE FUNCTION pg_temp.register_worker(ring_id integer, name text, pid integer) RETURNS bigint
+LANGUAGE c AS 'stacksaga_testing', 'stacksaga_register_worker';
+CREATE FUNCTION pg_temp.beat(ring_id integer, incarnation bigint) RETURNS void
+LANGUAGE c AS 'stacksaga_testing', 'stacksaga_beat';
+CREATE FUNCTION pg_temp.settle(ring_id integer, incarnation bigint, standalone boolean)
+RETURNS TABLE (taken integer, contended integer, superseded boolean, more boolean)
+LANGUAGE c AS 'stacksaga_testing', 'stacksaga_settle';
 CREATE FUNCTION pg_temp.set_clock(at time) RETURNS void LANGUAGE sql AS $$
     SELECT set_config('stacksaga.clock_offset',
                       (timestamptz '2031-01-01 00:00 UTC' + at - clock_timestamp())::text, false) $$;

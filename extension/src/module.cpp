@@ -23,6 +23,7 @@
 #include "src/queue/queue_counters.hpp"
 #include "src/queue/queue_waiters.hpp"
 #include "src/worker/launcher.hpp"
+#include "src/worker/worker_calls.hpp"
 
 extern "C" {
 PG_MODULE_MAGIC;
@@ -70,6 +71,15 @@ constexpr std::array before_utility{write_deferred_rows_before, note_utility_of_
 } // namespace
 
 } // namespace stacksaga
+
+extern "C" const stacksaga::WorkerCalls stacksaga_worker_calls = {
+    .watch_transactions = stacksaga::pg::watch_transactions,
+    .lock_slots = stacksaga::lock_slots,
+    .lock_slot_exclusively = stacksaga::lock_slot_exclusively,
+    .register_worker_node = stacksaga::register_worker_node,
+    .beat = stacksaga::beat,
+    .settle_ownership = stacksaga::settle_ownership,
+};
 
 extern "C" void _PG_init(void) {
     // pg_upgrade wants nobody but itself in the server.

@@ -14,13 +14,8 @@ NEXT_TRY = 1       # seconds after which a worker tries again (extension/src/wor
 SLOT = 0
 
 SET_UP = """
-    DO $$
-    BEGIN
-        EXECUTE format('CREATE FUNCTION lock_slots(ring_id integer, incarnation bigint, slots integer[], '
-                       'epochs bigint[] DEFAULT NULL) RETURNS boolean[] LANGUAGE c AS %L, %L',
-                       (SELECT probin FROM pg_proc WHERE oid = 'stacksaga.ring_slots'::regproc),
-                       'stacksaga_testing_lock_slots');
-    END $$;
+    CREATE FUNCTION lock_slots(ring_id integer, incarnation bigint, slots integer[], epochs bigint[] DEFAULT NULL)
+        RETURNS boolean[] LANGUAGE c AS 'stacksaga_testing', 'stacksaga_lock_slots';
     SELECT stacksaga.alter_ring('default', 'default', 'window_length', '1 day');
 """
 RING = 1

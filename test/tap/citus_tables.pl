@@ -11,7 +11,7 @@ plan skip_all => 'its module is installed by test/tools/tap' if !defined $ENV{ST
 StacksagaCitus::skip_without_citus();
 my $cluster = StacksagaCitus->new(1);
 my $main = $cluster->coordinator;
-$main->safe_psql('postgres', slurp_file('test/table/thing.sql'));
+$main->safe_psql('postgres', slurp_file('test/module/thing.sql'));
 $main->safe_psql('postgres', q{
 	CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'});
 

@@ -18,7 +18,7 @@ $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION testing_kill(signal integer) RETURNS integer
-		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_kill';
+		LANGUAGE c AS 'stacksaga_testing', 'stacksaga_kill';
 	CREATE TABLE handled (at bigint GENERATED ALWAYS AS IDENTITY, n int);
 	CREATE FUNCTION many(m stacksaga.message[]) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN

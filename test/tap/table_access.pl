@@ -1,6 +1,6 @@
 # Direct access to tables (extension/pg/table/table.hpp): it does what SQL does, it notices what makes a
 # table unfit for it, and it writes rows and indexes as PostgreSQL does. table_sessions.pl has what several
-# sessions do at once, test/table/thing.sql the table.
+# sessions do at once, test/module/thing.sql the table.
 use strict;
 use warnings;
 
@@ -9,15 +9,13 @@ use Test::More;
 
 use StacksagaCluster;
 
-plan skip_all => 'its module is installed by test/tools/tap' if !defined $ENV{STACKSAGA_DESTDIR};
-
 my $node = StacksagaCluster->new('main');
 $node->init;
 $node->append_conf('postgresql.conf', "max_prepared_transactions = 5\nautovacuum = off\n");
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', 'CREATE EXTENSION amcheck');
-$node->safe_psql('postgres', slurp_file('test/table/thing.sql'));
+$node->safe_psql('postgres', slurp_file('test/module/thing.sql'));
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 	CREATE FUNCTION wide(seed integer) RETURNS jsonb LANGUAGE sql AS $$

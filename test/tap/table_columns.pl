@@ -1,5 +1,5 @@
 # Columns of results are read by the names of an enum (extension/pg/select.hpp), which are compared
-# with those of the result. test/table/table_test.cpp has results with other ones.
+# with those of the result. test/module/table.cpp has results with other ones.
 use strict;
 use warnings;
 
@@ -8,13 +8,11 @@ use Test::More;
 
 use StacksagaCluster;
 
-plan skip_all => 'its module is installed by test/tools/tap' if !defined $ENV{STACKSAGA_DESTDIR};
-
 my $node = StacksagaCluster->new('main');
 $node->init;
 $node->start;
 $node->safe_psql('postgres',
-	q{CREATE FUNCTION select_pair(number integer) RETURNS text LANGUAGE c AS 'table_test', 'stacksaga_select_pair'});
+	q{CREATE FUNCTION select_pair(number integer) RETURNS text LANGUAGE c AS 'stacksaga_testing', 'stacksaga_select_pair'});
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 # Prints the pair, or what it was refused with.

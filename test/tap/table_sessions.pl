@@ -1,5 +1,5 @@
 # Direct access to tables (extension/pg/table/table.hpp) by several sessions: locks, snapshots, inserts of one
-# row, SERIALIZABLE, and a table that is changed meanwhile. test/table/thing.sql has the table.
+# row, SERIALIZABLE, and a table that is changed meanwhile. test/module/thing.sql has the table.
 use strict;
 use warnings;
 
@@ -9,15 +9,13 @@ use Test::More;
 
 use StacksagaCluster;
 
-plan skip_all => 'its module is installed by test/tools/tap' if !defined $ENV{STACKSAGA_DESTDIR};
-
 my $node = StacksagaCluster->new('main');
 $node->init;
 $node->append_conf('postgresql.conf', "autovacuum = off\n");
 $node->start;
 $node->create_extension('postgres');
 $node->safe_psql('postgres', 'CREATE EXTENSION amcheck');
-$node->safe_psql('postgres', slurp_file('test/table/thing.sql'));
+$node->safe_psql('postgres', slurp_file('test/module/thing.sql'));
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 	CREATE FUNCTION wide(seed integer) RETURNS jsonb LANGUAGE sql AS $$

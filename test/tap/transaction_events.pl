@@ -1,5 +1,5 @@
 # The users of the ends of transactions run at each event in the order of their table, and the table
-# of the extension is called only in sessions that use it. test/table/table_test.cpp has users that
+# of the extension is called only in sessions that use it. test/module/table.cpp has users that
 # write down when they run.
 use strict;
 use warnings;
@@ -9,15 +9,13 @@ use Test::More;
 
 use StacksagaCluster;
 
-plan skip_all => 'its module is installed by test/tools/tap' if !defined $ENV{STACKSAGA_DESTDIR};
-
 my $node = StacksagaCluster->new('main');
 $node->init;
 $node->append_conf('postgresql.conf', "max_prepared_transactions = 2\n");
 $node->start;
 $node->safe_psql('postgres', q{
-	CREATE FUNCTION note_events() RETURNS void LANGUAGE c AS 'table_test', 'stacksaga_note_events';
-	CREATE FUNCTION events() RETURNS text LANGUAGE c AS 'table_test', 'stacksaga_events';
+	CREATE FUNCTION note_events() RETURNS void LANGUAGE c AS 'stacksaga_testing', 'stacksaga_note_events';
+	CREATE FUNCTION events() RETURNS text LANGUAGE c AS 'stacksaga_testing', 'stacksaga_events';
 	CREATE TABLE written (number integer PRIMARY KEY DEFERRABLE INITIALLY DEFERRED)});
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('SELECT note_events()');

@@ -20,7 +20,7 @@ wait_until_works($node, 'postgres', 1);
 
 $node->safe_psql('postgres', q{
 	CREATE TABLE handled (subscription text, n integer);
-	CREATE FUNCTION break_commit() RETURNS void LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_break_commit';
+	CREATE FUNCTION break_commit() RETURNS void LANGUAGE c AS 'stacksaga_testing', 'stacksaga_break_commit';
 	CREATE FUNCTION handle(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
 		INSERT INTO handled VALUES (m.topic, (m.payload -> 'n')::integer);

@@ -20,9 +20,9 @@ define_answer($node, 'postgres');
 # says how often they ran.
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION testing_kill(signal integer) RETURNS integer
-		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_kill';
+		LANGUAGE c AS 'stacksaga_testing', 'stacksaga_kill';
 	CREATE FUNCTION testing_exit() RETURNS void
-		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_exit';
+		LANGUAGE c AS 'stacksaga_testing', 'stacksaga_exit';
 	CREATE FUNCTION note_run(c stacksaga.step_call) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
 		RAISE LOG 'killer runs: %', c.saga_id;
@@ -72,9 +72,9 @@ $node->safe_psql('postgres', q{
 		stacksaga.sql_step('refused', 'refuse(stacksaga.step_call)')],
 		compensation_retry => stacksaga.retry_policy(max_attempts => 0, initial_interval => '0'));
 	CREATE FUNCTION testing_hold_and_quit() RETURNS void
-		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_hold_and_quit';
+		LANGUAGE c AS 'stacksaga_testing', 'stacksaga_hold_and_quit';
 	CREATE FUNCTION testing_resume() RETURNS void
-		LANGUAGE c AS '$libdir/stacksaga', 'stacksaga_testing_resume';
+		LANGUAGE c AS 'stacksaga_testing', 'stacksaga_resume';
 	CREATE SEQUENCE quits;
 	CREATE FUNCTION is_told(stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
 	BEGIN

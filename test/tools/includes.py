@@ -63,7 +63,7 @@ def main():
     for header in sorted(CORE.glob("**/*.hpp")):
         for name in declared(header):
             headers.setdefault(name, []).append(header.relative_to(EXTENSION).as_posix())
-    for folder in EXTENSION / "pg", EXTENSION / "src", pathlib.Path("test/table"):
+    for folder in EXTENSION / "pg", EXTENSION / "src", pathlib.Path("test/module"):
         for file in sorted(folder.glob("**/*.[ch]pp")):
             if not reaches_wall(file):
                 print(errors_alone(file), end="")

@@ -69,6 +69,12 @@ install_extension() {
     }
 }
 
+# The module that tests load, beside the extension.
+install_testing() {
+    flock "$top/extension" make -s -C "$top" test/module/stacksaga_testing.so >/dev/null
+    cp "$top/test/module/stacksaga_testing.so" "$1$("${PG_CONFIG:-pg_config}" --pkglibdir)"
+}
+
 # The settings that let a server find an extension installed below a folder: PostgreSQL 18 has one for the
 # control file and the script, in which it takes \$libdir for the library path; before, Debian's does both.
 destdir_settings() {
@@ -106,7 +112,7 @@ run_lane() {
     shift 5
     mkdir -p "$output"
     env --default-signal=INT,QUIT setpriv --pdeathsig TERM \
-        "$top/test/tools/with-postgres" --conf "statement_timeout = '5min'" \
+        "$top/test/tools/with-postgres" --testing --conf "statement_timeout = '5min'" \
         "$driver" --bindir="$(server_programs)" --inputdir="$folder" --outputdir="$output" \
         --dbname="stacksaga_$part" ${launcher:+--launcher="$launcher"} --load-extension=stacksaga "$@" 2>&1 |
         grep --line-buffered -vE '^((DROP|CREATE|ALTER) (DATABASE|EXTENSION)|SET|=*| All [0-9]+ tests passed\. *|)$' |

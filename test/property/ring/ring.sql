@@ -3,14 +3,8 @@
 CREATE SCHEMA property;
 
 -- What a worker does before it works: locks slots, and says in which of them it may.
-DO $$
-BEGIN
-    EXECUTE format('CREATE FUNCTION property.lock_slots(ring_id integer, incarnation bigint, '
-                   'slots integer[], epochs bigint[]) RETURNS boolean[] LANGUAGE c AS %L, %L',
-                   (SELECT probin FROM pg_proc WHERE oid = 'stacksaga.ring_slots'::regproc),
-                   'stacksaga_testing_lock_slots');
-END
-$$;
+CREATE FUNCTION property.lock_slots(ring_id integer, incarnation bigint, slots integer[], epochs bigint[])
+RETURNS boolean[] LANGUAGE c AS 'stacksaga_testing', 'stacksaga_lock_slots';
 
 SELECT stacksaga.define_saga('work', ARRAY[
     stacksaga.queue_step('work', queue => 'work', effect => 'idempotent',

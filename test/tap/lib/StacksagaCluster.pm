@@ -8,12 +8,14 @@
 #   $node->stop;
 #
 # Every option of PostgreSQL::Test::Cluster::init may be given too. test/tools/tap lets the server find
-# the extension (through TEMP_CONFIG); under `make installcheck` it is the installed one.
+# the extension and the module of the tests (through TEMP_CONFIG); under `make installcheck` the extension is the installed one.
 # Wait for a condition with poll_query_until, never for a time.
 package StacksagaCluster;
 
 use strict;
 use warnings;
+
+use Cwd;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -28,6 +30,9 @@ sub init
 
 	$self->SUPER::init(%params);
 	$self->append_conf('postgresql.conf', "max_worker_processes = 16\n");
+	# Where make has built it; test/tools/tap lets the server find it with the extension.
+	$self->append_conf('postgresql.conf', "dynamic_library_path = '" . getcwd() . "/test/module:\$libdir'\n")
+	  if !defined $ENV{STACKSAGA_DESTDIR};
 	if (defined $databases)
 	{
 		my $list = join(',', @$databases);

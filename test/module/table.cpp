@@ -2,11 +2,11 @@
 // stacksaga.thing of that test what C++ does to tables of the extension. Results whose columns are
 // not those of their enum, for test/tap/table_columns.pl. And users of the ends of transactions
 // (pg/transaction_events.hpp) that write down when they run, for test/tap/transaction_events.pl.
+#include "pg/table/table.hpp"
 #include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
-#include "pg/table/table.hpp"
 #include "pg/transaction_events.hpp"
 
 extern "C" {

@@ -21,25 +21,25 @@ CREATE UNIQUE INDEX thing_note ON stacksaga.thing (note) WHERE note IS NOT NULL;
 
 CREATE SCHEMA access;
 CREATE FUNCTION access.obstacle() RETURNS text
-    LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_obstacle';
+    LANGUAGE c VOLATILE AS 'stacksaga_testing', 'stacksaga_thing_obstacle';
 CREATE FUNCTION access.batch(statement text) RETURNS void
-    LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_batch';
+    LANGUAGE c VOLATILE AS 'stacksaga_testing', 'stacksaga_thing_batch';
 CREATE FUNCTION access.find(index integer, key stacksaga.thing, key_columns integer,
                             after timestamptz, upto timestamptz, inclusive boolean,
                             max_rows integer, lock text, skip boolean)
-    RETURNS SETOF stacksaga.thing LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_find';
+    RETURNS SETOF stacksaga.thing LANGUAGE c VOLATILE AS 'stacksaga_testing', 'stacksaga_thing_find';
 CREATE FUNCTION access.insert(things stacksaga.thing[]) RETURNS void
-    LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_insert';
+    LANGUAGE c VOLATILE AS 'stacksaga_testing', 'stacksaga_thing_insert';
 CREATE FUNCTION access.insert_visible(thing stacksaga.thing) RETURNS boolean
-    LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_insert_visible';
+    LANGUAGE c VOLATILE AS 'stacksaga_testing', 'stacksaga_thing_insert_visible';
 CREATE FUNCTION access.insert_if_absent(thing stacksaga.thing, known_absent boolean DEFAULT false)
     RETURNS boolean
-    LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_insert_if_absent';
+    LANGUAGE c VOLATILE AS 'stacksaga_testing', 'stacksaga_thing_insert_if_absent';
 CREATE FUNCTION access.update(key stacksaga.thing, changes stacksaga.thing, columns integer[],
                               lock text, meanwhile text)
-    RETURNS boolean LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_update';
+    RETURNS boolean LANGUAGE c VOLATILE AS 'stacksaga_testing', 'stacksaga_thing_update';
 CREATE FUNCTION access.remove(key stacksaga.thing, lock text, meanwhile text) RETURNS boolean
-    LANGUAGE c VOLATILE AS 'table_test', 'stacksaga_thing_remove';
+    LANGUAGE c VOLATILE AS 'stacksaga_testing', 'stacksaga_thing_remove';
 
 -- A thing; the time is a number of seconds.
 CREATE FUNCTION thing(id bigint, due integer DEFAULT 0, queue text DEFAULT NULL,
