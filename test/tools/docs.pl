@@ -3,7 +3,7 @@
 use strict;
 use warnings;
 use File::Basename qw(dirname);
-use File::Temp     qw(tempfile);
+use File::Temp     qw(tempdir tempfile);
 
 # psql echoes it between blocks; no page holds it.
 my $border = '--8<-- end of block --8<--';
@@ -35,6 +35,35 @@ sub blocks_of
 		}
 	}
 	return @blocks;
+}
+
+# The files that a page brings along, by name: the block after a comment <!-- file NAME -->, or the rest of a comment
+# <!-- file NAME ... -->, which readers do not see.
+sub files_of
+{
+	my ($text) = @_;
+	my %files;
+	while ($text =~ /^<!--[ ]file[ ]([\w.-]+)(?:[ ]-->\n+```\w*\n(.*?)^```[ ]*$|\n(.*?)^-->[ ]*$)/gms)
+	{
+		$files{$1} = $2 // $3;
+	}
+	return %files;
+}
+
+# Writes them where the SQL of the page finds them: in the folder $STACKSAGA_DOCS.
+sub write_files
+{
+	my ($text) = @_;
+	my %files  = files_of($text);
+	my $folder = $ENV{STACKSAGA_DOCS} = tempdir(CLEANUP => 1);
+	chmod 0755, $folder;
+	foreach my $name (keys %files)
+	{
+		open my $handle, '>:encoding(UTF-8)', "$folder/$name" or die "$name: $!\n";
+		print $handle $files{$name};
+		close $handle or die "$name: $!\n";
+	}
+	return;
 }
 
 # A page's or psql's text without what differs from run to run.
@@ -153,7 +182,9 @@ foreach my $file (@files)
 	my @blocks = blocks_of($text);
 	my @wrong  = (broken_links($file, $text), missing_paths($text));
 	my $database = 'docs_' . ++$number;
+	write_files($text);
 	system('createdb', $database) == 0 or die "createdb failed\n";
+	local $ENV{PGDATABASE} = $database;
 	my @printed = @blocks ? run($database, @blocks) : ();
 	foreach my $i (0 .. $#blocks)
 	{
