@@ -111,11 +111,11 @@ sub wrong_with
 	return $is eq $shown ? '' : "prints\n$printed\nand the page shows\n$block->{expected}";
 }
 
-# The anchors that a page's headings make.
+# The anchors that a page's headings and its <a id="..."> make.
 sub anchors_of
 {
 	my ($text) = @_;
-	my %anchors;
+	my %anchors = map { $_ => 1 } $text =~ /<a id="([\w-]+)">/g;
 	while ($text =~ /^#+ +(.*?) *$/gm)
 	{
 		my $anchor = lc $1;
@@ -173,6 +173,19 @@ sub missing_paths
 	return @missing;
 }
 
+# The blocks below <!-- from: FILE --> that are not in that file, word for word.
+sub altered_excerpts
+{
+	my ($text) = @_;
+	my @altered;
+	while ($text =~ /^<!-- from: (\S+) -->\n```\w*\n(.*?)^```/gms)
+	{
+		my ($name, $block) = ($1, $2);
+		push @altered, "the block from $name is not in it:\n$block" if !-e $name || index(content_of($name), $block) < 0;
+	}
+	return @altered;
+}
+
 my ($counts, @files) = @ARGV;
 binmode STDOUT, ':encoding(UTF-8)';
 my ($passed, $failed, $number) = (0, 0, 0);
@@ -180,7 +193,7 @@ foreach my $file (@files)
 {
 	my $text   = content_of($file);
 	my @blocks = blocks_of($text);
-	my @wrong  = (broken_links($file, $text), missing_paths($text));
+	my @wrong  = (broken_links($file, $text), missing_paths($text), altered_excerpts($text));
 	my $database = 'docs_' . ++$number;
 	write_files($text);
 	system('createdb', $database) == 0 or die "createdb failed\n";

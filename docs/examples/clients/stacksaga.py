@@ -5,6 +5,7 @@
 
 Both return after SIGTERM. An error that the effect raises says by its `sqlstate` what this attempt did: of class SG
 nothing, and no other will; of class SR but SR504 nothing. Any other error is unknown: it may have had its effect.
+Its `retry_after`, where it has one, is the pause before the next attempt.
 While it runs, step['cancel_requested'] and step['lost'] may become true: then end soon.
 """
 import contextlib, datetime, json, os, random, signal, socket, sys, threading, time
@@ -12,7 +13,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 NAME = f'{socket.gethostname()}-{os.getpid()}'
-FAIL = 'fail_step(%s, %s, %s, %s, %s)'
+FAIL = 'fail_step(%s, %s, %s, %s, %s, %s)'
 LOST = 'SG404', 'SG409', 'SG412'  # the step is somebody else's now, or was answered
 
 def connect():
@@ -22,10 +23,10 @@ def log(*words):
     print(*words, file=sys.stderr)
 
 def failure(error):
-    """The arguments `error` and `error_class`. What nobody has said may have had its effect."""
+    """The arguments from `error` on. What nobody has said may have had its effect."""
     state = getattr(error, 'sqlstate', None) or ''
     means = {'SG': 'non_retryable', 'SR': 'retryable'}.get(state[:2], 'unknown') if state != 'SR504' else 'unknown'
-    return str(error).replace('\0', '')[:1000] or repr(error), means
+    return str(error).replace('\0', '')[:1000] or repr(error), means, getattr(error, 'retry_after', None)
 
 class Client:
     def __init__(self, lease=30):
@@ -103,7 +104,7 @@ class Client:
                 raise
             log('answer refused:', error)
             if self.answer[0] != FAIL and error.sqlstate not in LOST:  # the output, though the effect has happened
-                self.answer = FAIL, (*self.answer[1][:3], failure(error)[0], 'unknown')
+                self.answer = FAIL, (*self.answer[1][:3], failure(error)[0], 'unknown', None)
                 return
         self.answer = self.held = None
 
@@ -145,5 +146,5 @@ class Client:
                     failed.append((message['batch_id'], message['message_id'], *failure(error)))
                     keys |= {message['key']} - {None}
         for arguments in failed:
-            self.db.execute('SELECT stacksaga.fail_message(%s, %s, %s, %s)', arguments)
+            self.db.execute('SELECT stacksaga.fail_message(%s, %s, %s, %s, %s)', arguments)
         self.db.execute('SELECT stacksaga.ack_messages(%s)', (messages[0]['batch_id'],))
