@@ -87,6 +87,8 @@ def text_of(name):
 
 def main(write):
     for page in [pathlib.Path('README.md'), *sorted(pathlib.Path('docs').rglob('*.md'))]:
+        if 'node_modules' in page.parts:
+            continue
         if page.name in NOT_PROSE or 'decisions' in page.parts:
             continue
         text = page.read_text()
