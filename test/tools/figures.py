@@ -40,6 +40,15 @@ def rate(bench, what, clients, side=0):
     return number(found['a second'].split(' : ')[side])
 
 
+def core_of_view(view):
+    return next(number(row['CPU']) for row in rows('page_views') if row['view'] == view)
+
+
+def costliest_view():
+    """Of the page's own: the problems are read for all pages at once, and /metrics is not a view."""
+    return max(number(row['CPU']) for row in rows('page_views') if not re.search('`/', row['view']))
+
+
 ANSWER = ('saga_answer', '`claim_steps` + `complete_step`', 16)
 
 
@@ -74,6 +83,8 @@ FIGURES = {
     'core_of_saga': core_of_saga,
     'core_of_answer': lambda: round(2e6 / rate(*ANSWER), -1),
     'sagas_of_two_cores': sagas_of_two_cores,
+    'page_view': lambda: f'{costliest_view():.1f}',
+    'page_problems': lambda: f"{core_of_view('problems and rings, `/status`'):.1f}",
     # Of a server that does 10,000 a second.
     'busy_cores': lambda: f'{core_of_saga() / 100:.1f}',
     'servers_for_a_million': lambda: round(1e6 / sagas_of_two_cores()),

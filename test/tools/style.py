@@ -1,0 +1,106 @@
+#!/usr/bin/python3
+"""style.py [FILE...]: sentences of the documentation that have to be read twice, as far as a program can tell.
+
+Prints each, by file and line, for the files given; without files, those of pages that have more of them than ALLOWED says.
+Code, comments and quoted text are left out; a cell of a table is a sentence or several."""
+import collections
+import pathlib
+import re
+import sys
+
+LONGEST = 35  # words
+ALLOWED = {
+    'docs/architecture.md': 2,
+    'docs/citus.md': 15,
+    'docs/compatibility.md': 1,
+    'docs/concepts.md': 14,
+    'docs/coordination.md': 7,
+    'docs/decisions': 117,
+    'docs/dedupe.md': 4,
+    'docs/deploying.md': 1,
+    'docs/drivers.md': 3,
+    'docs/errors.md': 4,
+    'docs/examples/clients/README.md': 4,
+    'docs/examples/idempotency-key/README.md': 1,
+    'docs/examples/order/README.md': 2,
+    'docs/examples/service-loop/README.md': 1,
+    'docs/examples/two-databases/README.md': 2,
+    'docs/http.md': 2,
+    'docs/metrics.md': 7,
+    'docs/outbox.md': 5,
+    'docs/performance.md': 48,
+    'docs/reference.md': 88,
+    'docs/security.md': 12,
+    'docs/service-loop.md': 4,
+    'docs/tested.md': 1,
+}
+PATTERNS = {
+    'a clause as the subject': r'^(?:What|Who|Whoever|Whose|Whatever) (?!.*\?$)',
+    'Of as the first word': r'^Of (?!course\b)',
+    'an amount as a clause': r'(?i)\bso (?:many|long|often|much) (?!that\b|as\b)|\bas (?:many|much) as\b',
+    'is none': r'(?i)\b(?:is|are|be|was) none\b',
+    'a word of the house': r'(?i)\b(?:anew|dear|dearly|dearer|tells? of|hears? of|half of all|goes? on as|casualt\w+|the ladder'
+                           r'|is the business of|stands? for any)\b',
+}
+
+
+def sentences(text):
+    """(line, sentence) of the prose."""
+    def blank(match):
+        return re.sub(r'[^\n]', ' ', match.group())
+    text = re.sub(r'^---\n.*?^---$', blank, text, flags=re.DOTALL | re.MULTILINE) if text.startswith('---') else text
+    text = re.sub(r'^```.*?^```|<!--.*?-->|^ {4,}[^ *0-9-].*?$', blank, text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r'\]\([^)]*\)', ']', text)
+    text = re.sub(r'`[^`]*`', 'code', text)
+    text = re.sub(r'"[^"\n]*"|\u201c[^\u201d]*\u201d', 'quote', text)
+    block, start = [], 0
+    for number, line in enumerate([*text.splitlines(), ''], 1):
+        begins = re.match(r' *(?:[-*|#>]|\d+\.) ?|$', line)
+        if begins and block:
+            yield from split(' '.join(block), start)
+            block = []
+        if re.match(r'\|[-| :]*$', line):
+            continue
+        if line.startswith('|'):
+            for cell in line.strip('|').split(' | '):
+                yield from split(cell.strip(), number)
+        elif line.strip():
+            if not block:
+                start = number
+            block.append(re.sub(r'^ *(?:[-*#>]+|\d+\.) +', '', line).strip())
+
+
+def split(text, line):
+    text = re.sub(r'[*_\[\]]', '', text)
+    for sentence in re.split(r'(?<=[.!?])\s+(?=[A-Zc"(])', text):
+        if sentence.strip():
+            yield line, sentence.strip()
+
+
+def findings(file):
+    for line, sentence in sentences(file.read_text()):
+        for name, pattern in PATTERNS.items():
+            if re.search(pattern, sentence):
+                yield f'{file}:{line}: {name}: {sentence[:90]}'
+        words = len(re.findall(r"[\w'/.,:-]*\w", sentence))
+        if words > LONGEST:
+            yield f'{file}:{line}: {words} words: {sentence[:90]}'
+
+
+def pages():
+    yield from sorted(pathlib.Path().glob('*.md'))
+    for page in sorted(pathlib.Path('docs').rglob('*.md')):
+        if page.name not in ('changelog.md', 'proof.md') and 'node_modules' not in page.parts:
+            yield page
+
+
+if sys.argv[1:]:
+    for name in sys.argv[1:]:
+        print(*findings(pathlib.Path(name)), sep='\n')
+else:
+    found = collections.defaultdict(list)
+    for page in pages():
+        found['docs/decisions' if 'decisions' in page.parts else str(page)] += findings(page)
+    for page, lines in found.items():
+        if len(lines) > ALLOWED.get(page, 0):
+            print(*lines, f'{page} has {len(lines)} such sentences, {ALLOWED.get(page, 0)} are allowed', sep='\n')
