@@ -36,7 +36,8 @@ my $same = $node->safe_psql('postgres', q{
 	 WHERE stacksaga.slot(stacksaga.token('b' || n), 16) = stacksaga.slot(stacksaga.token('a'), 16)});
 $node->safe_psql('postgres', q{SELECT stacksaga.publish('t', '{"does": "fail"}', 'a')});
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM stacksaga.dead_messages}), 'a key is blocked');
-$node->safe_psql('postgres', qq{
+# What is published kills its worker, and the server restarts, maybe before it has answered: the checks below count all 24.
+$node->psql('postgres', qq{
 	SELECT count(stacksaga.publish('t', jsonb_build_object('n', n, 'does', CASE n WHEN 23 THEN 'kill' END),
 		CASE WHEN n <= 20 THEN 'a' ELSE 'b$same' END)) FROM generate_series(1, 24) AS n});
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 2 FROM stacksaga.dead_messages}),
