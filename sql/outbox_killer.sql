@@ -83,7 +83,7 @@ TRUNCATE killer.got;
 -- One message in each of 16 partitions.
 CREATE FUNCTION killer.id_in(wanted int) RETURNS uuid LANGUAGE sql AS $$
     SELECT id FROM (SELECT md5(n::text)::uuid AS id FROM generate_series(1, 10000) AS n) AS i
-     WHERE stacksaga.slot(stacksaga.token(id::text), 16) = wanted LIMIT 1
+     WHERE stacksaga.slot(stacksaga.token_uuid(id), 16) = wanted LIMIT 1
 $$;
 SELECT count(stacksaga.publish('spread', jsonb_build_object('n', n), message_id => killer.id_in(n))) FROM generate_series(0, 15) AS n;
 CALL killer.consume('spread', '{11}');

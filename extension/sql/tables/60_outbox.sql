@@ -238,7 +238,7 @@ COMMENT ON COLUMN stacksaga.subscription_position.batch_id IS
 COMMENT ON COLUMN stacksaga.subscription_position.batch_total IS
     'How many messages are in the batch, of all its partitions, retries included';
 COMMENT ON COLUMN stacksaga.subscription_position.room IS
-    'How many messages a batch with this partition may hold, since one was lost; 0: as many as its consumer asks for';
+    'How many messages a batch with this partition may hold, since one was lost; 0: as many as its consumer asks for; -1: one, for a consumer that holds no other batch';
 
 CREATE SEQUENCE stacksaga.message_batch_id_seq;
 COMMENT ON SEQUENCE stacksaga.message_batch_id_seq IS 'Numbers batches of messages';
@@ -256,6 +256,28 @@ COMMENT ON COLUMN stacksaga.message_batch.subscription_id IS 'The subscription';
 COMMENT ON COLUMN stacksaga.message_batch.partitions IS 'The partitions that it was taken from';
 COMMENT ON COLUMN stacksaga.message_batch.consumer IS 'Who received it';
 COMMENT ON COLUMN stacksaga.message_batch.received_at IS 'When that was';
+
+-- Only inserted into, by who holds the lock on the partition: an update of message_batch would wait for sessions that
+-- find its other partitions.
+CREATE TABLE stacksaga.lost_batch (
+    batch_id        bigint NOT NULL,
+    partition       smallint NOT NULL,
+    subscription_id integer NOT NULL,
+    consumer        text NOT NULL,
+    received_at     timestamptz NOT NULL,
+    lease_until     timestamptz NOT NULL,
+    PRIMARY KEY (batch_id, partition)
+);
+CREATE INDEX lost_batch_consumer ON stacksaga.lost_batch (subscription_id, consumer, lease_until);
+COMMENT ON TABLE stacksaga.lost_batch IS
+    'One row per partition of a batch that was lost: what its consumer lost at the same time is not charged for it';
+COMMENT ON COLUMN stacksaga.lost_batch.batch_id IS 'The batch';
+COMMENT ON COLUMN stacksaga.lost_batch.partition IS 'A partition in which it had messages that were not answered for';
+COMMENT ON COLUMN stacksaga.lost_batch.subscription_id IS 'The subscription';
+COMMENT ON COLUMN stacksaga.lost_batch.consumer IS 'Who had received it';
+COMMENT ON COLUMN stacksaga.lost_batch.received_at IS 'When that was';
+COMMENT ON COLUMN stacksaga.lost_batch.lease_until IS 'When its lease ran out';
+COMMENT ON INDEX stacksaga.lost_batch_consumer IS 'What a consumer has lost';
 
 CREATE DOMAIN stacksaga.message_retry_state AS text COLLATE "C"
     CHECK (VALUE IN ('delayed', 'held', 'ready', 'leased', 'waiting', 'fallback', 'held_fallback'));
@@ -331,7 +353,7 @@ COMMENT ON INDEX stacksaga.message_retry_failed IS 'What has failed in a batch';
 COMMENT ON COLUMN stacksaga.message_retry.tick IS
     'The tick whose window it was in: messages of a key are delivered by (tick, number)';
 COMMENT ON COLUMN stacksaga.message_retry.attempt IS
-    'How many attempts it was charged: those that failed, and those that a consumer was lost with while it was alone in its batch';
+    'How many attempts it was charged: those that failed, and those whose consumer did not answer and held nothing else';
 COMMENT ON COLUMN stacksaga.message_retry.crashes IS
     'How often in a row the process that handled it has crashed';
 COMMENT ON COLUMN stacksaga.message_retry.due_at IS
@@ -429,6 +451,7 @@ SELECT pg_catalog.pg_extension_config_dump('stacksaga.subscription_subscription_
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.subscription_position', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.message_batch_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.message_batch', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.lost_batch', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.message_retry', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.dead_message', '');
 COMMENT ON SEQUENCE stacksaga.subscription_subscription_id_seq IS 'Numbers subscriptions';

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int operations_min = 40, operations_max = 160;
 constexpr int drain_rounds = 60;
-constexpr const char *codes[] = {"SR503", "SR503", "SG424"}; // retryable, and not
+constexpr const char *consumers[] = {"consumer", "shared", "shared"}; // of each process
+constexpr const char *codes[] = {"SR503", "SR503", "SG424"};          // retryable, and not
 
 FailureClass class_of(std::string_view code) {
     return code == "SG424" ? FailureClass::non_retryable : FailureClass::retryable;
@@ -175,7 +176,9 @@ void Episode::operate() {
     else if (dice < 50 || (batch == nullptr && dice < 76)) {
         if (Model *model = any_service()) {
             const int room = random_.one_of({1, 2, 3, 5, 100, 100});
-            receive(*model, room, random_.one_of({1, 3, 10}));
+            const Process process = random_.one_of(
+                {Process::own_name, Process::first_of_name, Process::second_of_name});
+            receive(*model, process, room, random_.one_of({1, 3, 10}));
         }
     } else if (dice < 61)
         fail(*batch);
@@ -293,12 +296,16 @@ void Episode::advance(int minutes) {
     run_sql(fmt::format("SET stacksaga.clock_offset = '{} min'", now_));
 }
 
-bool Episode::receive(Model &model, int room, int lease) {
+bool Episode::receive(Model &model, Process process, int room, int lease) {
+    const char *consumer = consumers[static_cast<size_t>(process)];
     const support::Rows rows =
         run_sql(fmt::format("SELECT batch_id, (payload -> 'n')::integer, attempt, message_id"
-                            "  FROM stacksaga.receive_messages('{}', 'consumer', {}, '{} min')",
-                            model.settings().name, room, lease));
-    Batch batch{.model = &model, .id = rows.empty() ? 0 : rows.number(0, 0), .messages = {}};
+                            "  FROM stacksaga.receive_messages('{}', '{}', {}, '{} min')",
+                            model.settings().name, consumer, room, lease));
+    Batch batch{.model = &model,
+                .id = rows.empty() ? 0 : rows.number(0, 0),
+                .process = process,
+                .messages = {}};
     std::vector<Given> given;
     std::string list;
     for (int i = 0; i < rows.size(); ++i) {
@@ -307,20 +314,31 @@ bool Episode::receive(Model &model, int room, int lease) {
         batch.messages.emplace_back(given.back().number, rows.text(i, 3));
         list += fmt::format(" {}:{}", given.back().number, given.back().attempt);
     }
-    note(fmt::format("receive_messages('{}', room {}, {} min): batch {} of{}",
-                     model.settings().name, room, lease, batch.id, list));
+    note(fmt::format("receive_messages('{}', process {} '{}', room {}, {} min): batch {} of{}",
+                     model.settings().name, static_cast<int>(process), consumer, room, lease,
+                     batch.id, list));
     if (rows.size() > room)
         throw Disagreement("a batch has more messages than it has room for");
     if (!given.empty()) {
-        model.received(batch.id, given, now_, lease);
+        model.received(batch.id, given, consumer, now_, lease);
         const auto kills = [&](const Given &g) { return killers_.contains(g.number); };
+        batches_.push_back(std::move(batch));
         if (std::ranges::any_of(given, kills))
-            note("  its consumer has crashed");
-        else
-            batches_.push_back(std::move(batch));
+            crash(process);
     }
     compare_dead(model);
     return !given.empty();
+}
+
+/// The last batch has ended its process, which answers for none of those that it held.
+void Episode::crash(Process process) {
+    const Batch last = batches_.back();
+    for (const Batch &batch : batches_)
+        if (batch.process == process && batch.model == last.model && batch.id != last.id)
+            last.model->lost_together(batch.id, now_);
+    const auto lost =
+        std::erase_if(batches_, [&](const Batch &batch) { return batch.process == process; });
+    note(fmt::format("  its process has crashed with {} batches", lost));
 }
 
 void Episode::receive_and_roll_back(Model &model) {
@@ -597,7 +615,8 @@ void Episode::drain() {
         advance(15); // no lease and no pause is longer
         run_pending(1000000, false);
         for (const auto &model : models_) {
-            while (model->settings().is_service() && receive(*model, random_.one_of({2, 100}), 1))
+            while (model->settings().is_service() &&
+                   receive(*model, Process::own_name, random_.one_of({2, 100}), 1))
                 acknowledge(batches_.back());
             while (!model->dead().empty())
                 redrive(*model, model->dead().back());

@@ -29,9 +29,12 @@ public:
     [[nodiscard]] const std::string &trace() const { return trace_; }
 
 private:
+    /// When it crashes it loses all its batches. Two have one name.
+    enum class Process : uint8_t { own_name, first_of_name, second_of_name };
     struct Batch {
         Model *model;
         int64_t id;
+        Process process;
         std::vector<std::pair<int, std::string>> messages; ///< number and id
     };
     /// A session of a publisher whose transaction may be open.
@@ -49,7 +52,8 @@ private:
     void end_transaction();
     void commit(const std::vector<int> &numbers);
     /// False: there was no message.
-    bool receive(Model &model, int room, int lease);
+    bool receive(Model &model, Process process, int room, int lease);
+    void crash(Process process);
     void receive_and_roll_back(Model &model);
     void fail(const Batch &batch);
     void extend(const Batch &batch);
@@ -88,7 +92,7 @@ private:
     std::vector<Batch> batches_;
     std::vector<std::string> keys_;
     std::map<int, std::string> ids_;
-    std::set<int> killers_; ///< messages that end their consumer: it does not answer
+    std::set<int> killers_; ///< messages that end the process that receives them
     std::string trace_;
     int now_ = 0;       ///< minute
     int operation_ = 0; ///< counts

@@ -74,23 +74,40 @@ Model::Delivery &Model::require_deliverable(const Given &given, int now) {
         object(p.number, fmt::format("is given before its time, at minute {}", now));
     if (d.due > now)
         object(p.number, fmt::format("is tried again too early, at minute {}", now));
-    const int attempt = charged(p.number, d) + 1;
-    if (given.attempt != attempt)
-        object(p.number, fmt::format("is given as attempt {}, not {}", given.attempt, attempt));
+    const auto [least, most] = charged(p.number, d);
+    if (given.attempt <= least || given.attempt > most + 1)
+        object(p.number, fmt::format("is given as attempt {}, not {} to {}", given.attempt,
+                                     least + 1, most + 1));
     return d;
 }
 
-/// A failure is charged, and the loss of a batch to a message that was alone in it: any other may
-/// be lost with a message that ends its consumer.
-int Model::charged(int number, const Delivery &d) const {
+/// A failure is charged, and the loss of a batch to a message that was alone with its consumer: any
+/// other may be lost with a message that ends its consumer.
+Model::Charged Model::charged(int number, const Delivery &d) const {
     if (d.next_attempt != 0)
-        return d.next_attempt - 1;
+        return {d.next_attempt - 1, d.next_attempt - 1};
     if (!d.was_given)
-        return 0;
-    const auto batch = batches_.find(d.batch);
-    const bool is_alone = batch != batches_.end() && batch->second.messages.size() == 1 &&
-                          !batch->second.failed.contains(number);
-    return is_alone ? d.attempt : d.attempt - 1;
+        return {0, 0};
+    const auto found = batches_.find(d.batch);
+    const bool is_alone = found != batches_.end() && found->second.messages.size() == 1 &&
+                          !found->second.failed.contains(number) && !found->second.is_lost_together;
+    if (!is_alone)
+        return {d.attempt - 1, d.attempt - 1};
+    return {may_have_company(found->second) ? d.attempt - 1 : d.attempt, d.attempt};
+}
+
+bool Model::may_have_company(const Batch &batch) const {
+    return std::ranges::any_of(batches_, [&](const auto &entry) {
+        const Batch &other = entry.second;
+        return &other != &batch && other.consumer == batch.consumer &&
+               other.received_at <= batch.lease_until && other.lease_until >= batch.received_at &&
+               other.answered_at >= batch.lease_until;
+    });
+}
+
+void Model::lost_together(int64_t id, int now) {
+    Batch &batch = batches_.at(id);
+    batch.is_lost_together = !batch.is_over && batch.lease_until > now;
 }
 
 void Model::require_order(const Published &p, const std::set<int> &before,
@@ -146,9 +163,14 @@ void Model::give(const std::vector<Given> &messages, int64_t batch, int now) {
     }
 }
 
-void Model::received(int64_t batch, const std::vector<Given> &messages, int now, int lease) {
+void Model::received(int64_t batch, const std::vector<Given> &messages, const std::string &consumer,
+                     int now, int lease) {
     give(messages, batch, now);
-    Batch made{.messages = {}, .failed = {}, .lease_until = now + lease};
+    Batch made{.messages = {},
+               .failed = {},
+               .consumer = consumer,
+               .received_at = now,
+               .lease_until = now + lease};
     for (const Given &given : messages) {
         made.messages.push_back(given.number);
         const std::string &key = published(given.number).key;
@@ -205,6 +227,7 @@ void Model::acknowledged(int64_t id, bool accepted, long long count, int now) {
     if (!accepted)
         return;
     batch.is_over = true;
+    batch.answered_at = now;
     std::set<std::string> stopped;
     int settled = 0;
     for (int number : batch.messages) {
@@ -227,7 +250,7 @@ void Model::acknowledged(int64_t id, bool accepted, long long count, int now) {
 }
 
 void Model::gave_up(int number, Delivery &d) {
-    const int attempts = charged(number, d);
+    const int attempts = charged(number, d).most;
     const bool has_attempts =
         (attempts == 0 || settings_.may_retry(attempts)) && !d.may_be_given_up;
     if (d.status != Status::open || !d.was_given || has_attempts)
@@ -296,8 +319,8 @@ void Model::altered(const Settings &settings, int now) {
                                batch->second.lease_until > now &&
                                !batch->second.failed.contains(number);
         d.may_be_given_up =
-            d.may_be_given_up || (d.was_given && !is_leased && charged(number, d) > 0 &&
-                                  !settings_.may_retry(charged(number, d)));
+            d.may_be_given_up || (d.was_given && !is_leased && charged(number, d).most > 0 &&
+                                  !settings_.may_retry(charged(number, d).most));
     }
     if (settings.stops != settings_.stops || settings_.is_service() != settings.is_service())
         for (auto &[id, batch] : batches_)

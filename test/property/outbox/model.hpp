@@ -77,7 +77,10 @@ public:
     [[nodiscard]] const Settings &settings() const { return settings_; }
 
     /// receive_messages() has returned this batch.
-    void received(int64_t batch, const std::vector<Given> &messages, int now, int lease);
+    void received(int64_t batch, const std::vector<Given> &messages, const std::string &consumer,
+                  int now, int lease);
+    /// A message of another batch has ended the process that holds this one.
+    void lost_together(int64_t batch, int now);
     /// An answer for a batch was accepted, or refused since its lease is lost.
     void failed(int64_t batch, int number, FailureClass failure_class, int retry_after,
                 bool accepted, int now);
@@ -116,7 +119,11 @@ private:
     struct Batch {
         std::vector<int> messages;
         std::set<int> failed;
+        std::string consumer;
+        int received_at; ///< minute
         int lease_until;
+        int answered_at = never; ///< minute
+        bool is_lost_together = false;
         bool is_over = false;
         bool halves = true; ///< when it is lost, the next one with a message of it is half as large
     };
@@ -124,8 +131,13 @@ private:
     [[nodiscard]] bool wants(const Published &p) const;
     [[nodiscard]] const Published &published(int number) const { return log_.at(number); }
     Delivery &require_deliverable(const Given &given, int now);
+    struct Charged {
+        int least, most;
+    };
     /// How many attempts it was charged, if the batch that it was last in is lost.
-    [[nodiscard]] int charged(int number, const Delivery &d) const;
+    [[nodiscard]] Charged charged(int number, const Delivery &d) const;
+    /// Whether its consumer held another one at the same time that may not have been answered.
+    [[nodiscard]] bool may_have_company(const Batch &batch) const;
     void require_order(const Published &p, const std::set<int> &before,
                        const std::set<int> &together);
     void give(const std::vector<Given> &messages, int64_t batch, int now);

@@ -13,9 +13,29 @@ namespace stacksaga::core {
 namespace {
 
 TEST(BatchRoom, HalvesDownToOne) {
-    EXPECT_EQ(room_after_loss(501), 250);
-    EXPECT_EQ(room_after_loss(3), 1);
-    EXPECT_EQ(room_after_loss(1), 1);
+    EXPECT_EQ(room_after_loss(501, Company::none), 250);
+    EXPECT_EQ(room_after_loss(3, Company::lost), 1);
+    EXPECT_EQ(room_after_loss(1, Company::none), 1);
+}
+
+TEST(BatchRoom, WhatIsLostInCompanyComesAlone) {
+    for (const Company company : {Company::open, Company::lost}) {
+        EXPECT_FALSE(is_charged_for_loss(1, company));
+        EXPECT_EQ(room_after_loss(1, company), lone_room);
+    }
+    EXPECT_TRUE(is_charged_for_loss(1, Company::none));
+    EXPECT_FALSE(is_charged_for_loss(2, Company::none));
+    EXPECT_EQ(room_in_batch(lone_room, 0, 5), 1);
+    EXPECT_EQ(room_in_batch(lone_room, 1, 5), 0);
+    EXPECT_EQ(room_after_answer(lone_room), 2);
+}
+
+TEST(BatchRoom, ALoneMessageIsOfferedToConsumersThatHoldNothing) {
+    EXPECT_EQ(offer_to(false, false, false), Offer::any);
+    EXPECT_EQ(offer_to(true, false, false), Offer::any);
+    EXPECT_EQ(offer_to(false, false, true), Offer::lone);
+    EXPECT_EQ(offer_to(true, false, true), Offer::nothing);
+    EXPECT_EQ(offer_to(true, true, false), Offer::nothing);
 }
 
 TEST(BatchRoom, DoublesUntilThereIsNoLimit) {
@@ -88,14 +108,15 @@ TEST(BatchRoom, OnlyTheMessageThatEndsItsConsumersIsCharged) {
             std::vector<char> is_held(rooms.size(), 0), is_over(left.size(), 0);
             for (size_t i : batch) {
                 is_held[static_cast<size_t>(left[i].partition)] = 1;
-                left[i].charged += is_lost && is_charged_for_loss(total) ? 1 : 0;
+                left[i].charged += is_lost && is_charged_for_loss(total, Company::none) ? 1 : 0;
                 ASSERT_TRUE(left[i].kills || left[i].charged == 0) << "an innocent one is charged";
                 ASSERT_LE(left[i].charged, attempts);
                 is_over[i] = !is_lost || left[i].charged == attempts ? 1 : 0;
             }
             for (size_t p = 0; p < rooms.size(); ++p)
                 if (is_held[p] != 0)
-                    rooms[p] = is_lost ? room_after_loss(total) : room_after_answer(rooms[p]);
+                    rooms[p] = is_lost ? room_after_loss(total, Company::none)
+                                       : room_after_answer(rooms[p]);
             std::vector<Message> next;
             for (size_t i = 0; i < left.size(); ++i)
                 if (is_over[i] == 0)

@@ -16,8 +16,13 @@ void doubt_batch(const Subscription &s, Position &p);
 
 /// Ends the batch that holds the partition, if there is one and its lease has run out; the caller
 /// writes the position. Unless all its messages were answered for, the next batch is half as large
-/// (core/outbox/batch_room.hpp), and a message that was alone in it is charged an attempt: it
-/// becomes a retry, which is due at once.
+/// (core/outbox/batch_room.hpp), and a message that was alone with its consumer is charged an
+/// attempt: it becomes a retry, which is due at once.
 void end_lost_batch(const Subscription &s, Position &p, TimestampTz now);
+
+/// Whether the batch, whose lease has run out, had a single message, and its consumer has others
+/// yet that it held at the same time: when they are answered, that message alone was lost. Until
+/// then, but no longer than the lease was, the partition waits.
+bool waits_for_company(const Subscription &s, const Position &p, TimestampTz now);
 
 } // namespace stacksaga

@@ -1,5 +1,6 @@
 #include "src/outbox/delivery/delivery_part.hpp"
 
+#include "core/outbox/batch_room.hpp"
 #include "core/outbox/snapshot_window.hpp"
 
 #include "src/outbox/delivery/delivery_fit.hpp"
@@ -109,6 +110,13 @@ Part read_part(const Subscription &s, Position position, const LogPart &whole, i
     const bool was_lost = position.batch_id != 0;
     end_lost_batch(s, position, now);
     Part part{.position = position, .end = position.at, .retries = {}, .log = {}, .more = false};
+    const bool is_lone = position.room == core::lone_room && !s.handler;
+    if (was_lost && is_lone) {
+        // With the next call: other sessions of the consumer do not know before this commits.
+        part.has_lone = true;
+        move_position(s.id, part.position, position.at, now);
+        return part;
+    }
     std::span<Message> due = due_messages(s, position.partition, room, now);
     const int32 left = std::max(1, room - static_cast<int32>(due.size()));
     const LogPart log = whole.of_partition(position.partition, position.at, left);
@@ -127,10 +135,12 @@ Part read_part(const Subscription &s, Position position, const LogPart &whole, i
     }
     leave_out_repeated(part, ids);
     const bool is_empty = part.log.empty() && part.retries.empty();
+    if (is_empty && is_lone)
+        part.position.room = 1; // nothing waits there any more
     if (is_empty && part.end != position.at &&
         (!log.messages.empty() || log.more || log.distance >= idle_distance))
         move_position(s.id, part.position, part.end, now);
-    else if (is_empty && was_lost)
+    else if (is_empty && (was_lost || is_lone))
         move_position(s.id, part.position, position.at, now);
     return part;
 }

@@ -38,7 +38,8 @@ struct Part {
     std::span<Message> retries;
     std::span<Message> log;
     bool more;
-    int32 copied = 0; ///< messages of the log that were copied out
+    int32 copied = 0;      ///< messages of the log that were copied out
+    bool has_lone = false; ///< the next batch that the partition is in holds one message alone
 };
 static_assert(std::is_trivially_destructible_v<Part>);
 

@@ -40,6 +40,7 @@ struct Gatherer {
     PartitionSet due;
     PartitionSet wanted;
     MessageIds ids;
+    bool is_lone;            ///< one message, of the partitions that are wanted alone
     PartitionSet tried{};    ///< those that were chosen, and gave nothing
     bool are_locked = false; ///< the slots of those that are wanted
     LoadedTicks ticks{};
@@ -70,7 +71,8 @@ private:
 /// Of the group's free partitions those in which there may be something to do.
 PartitionSet Gatherer::candidates(const Group &group, const std::optional<LogPart> &log) const {
     // At this distance, or before this many unwanted messages, each position moves.
-    const bool all = !log || log->distance >= idle_distance || (log->messages.empty() && log->more);
+    const bool all =
+        is_lone || !log || log->distance >= idle_distance || (log->messages.empty() && log->more);
     PartitionSet found{};
     for (size_t i = 0; i < group.from.size(); ++i) {
         const auto partition = static_cast<size_t>(group.first) + i;
@@ -129,7 +131,10 @@ bool Gatherer::owns(size_t partition) {
 int32 Gatherer::room_for(const Position &p) const {
     if (s.handler)
         return left();
-    const int32 most = p.batch_id != 0 ? core::room_after_loss(p.batch_total) : p.room;
+    if (p.batch_id == 0 && p.room == core::lone_room && !is_lone)
+        return 0; // since the hint was read
+    const int32 most =
+        p.batch_id != 0 ? core::room_after_loss(p.batch_total, core::Company::none) : p.room;
     return core::room_in_batch(most, static_cast<int32>(count), left());
 }
 
@@ -143,7 +148,7 @@ std::optional<Part> Gatherer::take(Group &group, size_t i, const std::optional<L
     std::optional<Position> position = lock_position(s.id, partition, false);
     out.contended = out.contended || !position;
     const int32 part_room = !position || position->is_leased(now) ? 0 : room_for(*position);
-    if (part_room == 0)
+    if (part_room == 0 || (!s.handler && waits_for_company(s, *position, now)))
         return std::nullopt;
     // The log was read from a hint without a lock. Where the locked position is the same, the
     // reading holds: nothing before a tick's snapshot changes any more.
@@ -159,6 +164,7 @@ std::optional<Part> Gatherer::take(Group &group, size_t i, const std::optional<L
 
 void Gatherer::add(const Part &part) {
     out.copied += part.copied;
+    out.has_lone = out.has_lone || part.has_lone;
     if (part.retries.empty() && part.log.empty())
         return;
     Message *begin = out.messages.data();
@@ -256,34 +262,85 @@ std::span<Group> groups_of(const Subscription &s, const PartitionSet &wanted, Po
     return {groups, count};
 }
 
+/// What the consumer has, and what waits for one that has nothing.
+struct Held {
+    int32 partitions = 0;
+    bool has_lone = false;
+    bool waits = false;
+    PartitionSet waiting{}; ///< partitions with a message that is to be alone
+
+    bool operator==(const Held &) const = default;
+};
+
+Held held_by(const ConsumerShare &share, Positions hints, TimestampTz now) {
+    Held held{};
+    if (share.consumer == 0)
+        return held;
+    for (const Position &p : hints) {
+        const bool is_lone = p.room == core::lone_room;
+        if (p.is_leased(now) && p.consumer == share.consumer) {
+            ++held.partitions;
+            held.has_lone = held.has_lone || is_lone;
+        }
+        if (p.batch_id == 0 && is_lone) {
+            held.waits = true;
+            held.waiting[static_cast<size_t>(p.partition)] = true;
+        }
+    }
+    return held;
+}
+
+/// One session at a time hands out messages that are to be alone, so that no consumer gets two.
+/// False: another one does.
+bool lock_waiting(const Subscription &s, const PartitionSet &waiting) {
+    for (size_t i = 0; i < waiting.size(); ++i)
+        if (waiting[i] && !lock_partition(s.id, static_cast<int16>(i), false))
+            return false;
+    return true;
+}
+
 } // namespace
 
 Gathering gather(const Subscription &s, const PartitionSet &wanted, const NodeIdentity *owner,
                  int32 room, int32 rotation, TimestampTz now, ConsumerShare share) {
-    const std::optional<Positions> hints = read_positions(s.id, s.partitions);
+    std::optional<Positions> hints = read_positions(s.id, s.partitions);
     if (!hints) // it has been dropped meanwhile
         return {};
-    const auto is_held = [&](const Position &p) {
-        return share.consumer != 0 && p.is_leased(now) && p.consumer == share.consumer;
-    };
-    const auto held = static_cast<int32>(std::count_if(hints->begin(), hints->end(), is_held));
-    if (held >= share.partitions)
+    const Held held = held_by(share, *hints, now);
+    const core::Offer offer = core::offer_to(held.partitions > 0, held.has_lone, held.waits);
+    if (offer == core::Offer::nothing || held.partitions >= share.partitions)
         return {};
+    const bool is_lone = offer == core::Offer::lone;
+    if (is_lone) {
+        bool is_locked = lock_waiting(s, held.waiting);
+        hints = read_positions(s.id, s.partitions); // newer than the locks
+        is_locked = is_locked && hints && held_by(share, *hints, now) == held;
+        if (!is_locked)
+            return {.parts = {},
+                    .messages = {},
+                    .more = false,
+                    .copied = 0,
+                    .contended = true,
+                    .has_lone = false};
+    }
+    const PartitionSet &offered = is_lone ? held.waiting : wanted;
     Gatherer gatherer{.s = s,
                       .owner = owner,
-                      .room = room,
-                      .parts_left = share.partitions - held,
+                      .room = is_lone ? 1 : room,
+                      .parts_left =
+                          is_lone ? core::partitions_max : share.partitions - held.partitions,
                       .rotation = rotation,
                       .now = now,
                       .due = due_partitions(s, now),
-                      .wanted = wanted,
-                      .ids = MessageIds(static_cast<size_t>(room))};
+                      .wanted = offered,
+                      .ids = MessageIds(static_cast<size_t>(room)),
+                      .is_lone = is_lone};
     Gathering &out = gatherer.out;
     out.parts = {static_cast<GatheredPart *>(palloc(sizeof(GatheredPart) * hints->size())),
                  hints->size()};
     out.messages = {static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(room))),
                     static_cast<size_t>(room)};
-    for (Group &group : groups_of(s, wanted, *hints, rotation, now)) {
+    for (Group &group : groups_of(s, offered, *hints, rotation, now)) {
         if (gatherer.is_full()) {
             out.more = true;
             break;

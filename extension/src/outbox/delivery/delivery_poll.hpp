@@ -23,6 +23,7 @@ struct Gathering {
     bool more;      ///< there may be more at once, also where there are no messages
     int64 copied;   ///< messages of the log that were copied out on the way
     bool contended; ///< another session works in a partition
+    bool has_lone;  ///< a message was found that comes alone, with the next call
 };
 
 /// Gathers at most `room` messages from the partitions that are `wanted`; with `owner`, from those

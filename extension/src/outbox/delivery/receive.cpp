@@ -67,8 +67,8 @@ Gathering gather_enough(const Subscription &s, int32 room, ConsumerShare share, 
     all.fill(true);
     const auto rotation = static_cast<int32>(pg::random_fraction() * core::partitions_max);
     Gathering g = gather(s, all, nullptr, room, rotation, now, share);
-    for (int64 copied = g.copied; g.messages.empty() && g.more && copied < copied_max;
-         copied += g.copied)
+    for (int64 copied = g.copied;
+         g.messages.empty() && g.more && !g.has_lone && copied < copied_max; copied += g.copied)
         g = gather(s, all, nullptr, room, rotation, now, share);
     return g;
 }
@@ -102,7 +102,7 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
     const TimestampTz now = pg::clock_now();
     const ConsumerShare share = ask_for_share(s, consumer, now);
     Gathering g = gather_enough(s, room, share, now);
-    if (g.messages.empty() && (ticking == Ticking::elsewhere || g.contended))
+    if (g.messages.empty() && !g.has_lone && (ticking == Ticking::elsewhere || g.contended))
         g = gather_undisturbed(s, room, share, now, ticking);
     if (g.messages.empty())
         return;

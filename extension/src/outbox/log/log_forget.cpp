@@ -58,6 +58,17 @@ constinit Old batches{
         "DELETE FROM stacksaga.message_batch WHERE batch_id IN (SELECT b.batch_id" OLD_BATCHES
         "$3)"},
     pg::Statement{"SELECT b.batch_id::text" OLD_BATCHES "1"}};
+#define LOST_TEXT "o.batch_id::text || ' ' || o.partition::text"
+#define OLD_LOST                                                                                   \
+    " FROM (SELECT o.* FROM stacksaga.lost_batch AS o WHERE true" IS_NOT_KEPT(                     \
+        "lost_batch", LOST_TEXT,                                                                   \
+        "$2") " ORDER BY o.batch_id, o.partition LIMIT 1000) AS o WHERE o.received_at < $1"        \
+              " ORDER BY o.batch_id, o.partition LIMIT "
+constinit Old lost{"lost_batch",
+                   pg::Statement{"WITH old AS (SELECT o.batch_id, o.partition" OLD_LOST "$3)"
+                                 " DELETE FROM stacksaga.lost_batch AS d USING old AS o"
+                                 "  WHERE d.batch_id = o.batch_id AND d.partition = o.partition"},
+                   pg::Statement{"SELECT " LOST_TEXT OLD_LOST "1"}};
 #define DISCARDED_TEXT "subscription_id::text || ' ' || tick::text || ' ' || number::text"
 #define OLD_DISCARDED                                                                              \
     " FROM stacksaga.dead_message WHERE discarded_at < $1" IS_NOT_KEPT(                            \
@@ -155,6 +166,7 @@ bool forget_log(int64 least, TimestampTz since, bool in_any_case) {
     bool more = forget_versions(now);
     more = forget_old(ticks, pg::param(least), now, ticks_max) || more;
     more = forget_old(batches, pg::param_time(since), now, others_max) || more;
+    more = forget_old(lost, pg::param_time(since), now, others_max) || more;
     more = forget_old(discarded, pg::param_time(since), now, others_max) || more;
     CRASH_POINT("generation: old ticks removed");
     sweep.goes_on = more;

@@ -1,6 +1,7 @@
 #include "src/outbox/subscription/consumer_partitions.hpp"
 
 #include "core/outbox/consumer_share.hpp"
+#include "core/outbox/partition.hpp"
 
 #include "src/common/counter_file.hpp"
 
@@ -63,9 +64,11 @@ SharedConsumer *place_of(uint64 key, TimestampTz now, bool takes) {
 
 ConsumerShare ask_for_share(const Subscription &s, std::string_view consumer, TimestampTz now) {
     const uint64 key = key_of(s.id, consumer);
+    const ConsumerShare all{.consumer = consumer_hash(consumer),
+                            .partitions = core::partitions_max};
     SharedConsumer *own = place_of(key, now, true);
     if (own == nullptr)
-        return whole_share;
+        return all;
     write_time(own->asked, now);
     write_time(own->until, std::max(read_time(own->until), now));
     int32 consumers = 1, rank = 0;
@@ -80,8 +83,8 @@ ConsumerShare ask_for_share(const Subscription &s, std::string_view consumer, Ti
         has_others = has_others || (asked > now - asking_us && asked <= now + asking_us);
     }
     if (!has_others)
-        return whole_share;
-    return {.consumer = consumer_hash(consumer),
+        return all;
+    return {.consumer = all.consumer,
             .partitions = core::share_of_consumer(s.partitions, consumers, rank)};
 }
 

@@ -13,7 +13,7 @@
 namespace stacksaga {
 
 struct ConsumerShare {
-    uint32 consumer;  ///< 0: nobody that shares
+    uint32 consumer;  ///< a hash of its name; 0: a handler's
     int32 partitions; ///< that it may hold
 };
 inline constexpr ConsumerShare whole_share{.consumer = 0, .partitions = core::partitions_max};

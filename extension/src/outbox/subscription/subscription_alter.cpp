@@ -50,6 +50,7 @@ constinit pg::Statement delete_positions{
     "DELETE FROM stacksaga.subscription_position WHERE subscription_id = $1"};
 constinit pg::Statement delete_batches{
     "DELETE FROM stacksaga.message_batch WHERE subscription_id = $1", pg::Plans::by_statistics};
+constinit pg::Statement delete_lost{"DELETE FROM stacksaga.lost_batch WHERE subscription_id = $1"};
 constinit pg::Statement delete_retries{
     "DELETE FROM stacksaga.message_retry WHERE subscription_id = $1"};
 constinit pg::Statement delete_dead{
@@ -112,6 +113,7 @@ void drop(std::string_view name, bool discards, const Caller &caller) {
         require_handled(s);
     delete_positions.run(pg::param(s.id));
     delete_batches.run(pg::param(s.id));
+    delete_lost.run(pg::param(s.id));
     delete_retries.run(pg::param(s.id));
     delete_dead.run(pg::param(s.id));
     delete_subscription.run(pg::param(s.id));
