@@ -1,4 +1,5 @@
 // What PostgreSQL calls when it loads the module, and who is called at which event from then on.
+#include "pg/citus/two_phase.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/hooks.hpp"
 #include "pg/lock.hpp"
@@ -8,7 +9,6 @@
 #include "pg/transaction_events.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/deferred_rows.hpp"
-#include "src/common/two_phase.hpp"
 #include "src/common/wake.hpp"
 #include "src/dedupe/begun_keys.hpp"
 #include "src/handler/catalog_watch.hpp"
@@ -50,7 +50,7 @@ constexpr std::array transaction_users{
     &handled_topic_events,
     // Asks whether the transaction has written, so after all that writes; and whether shards have
     // moved that it has read or written, so last of all.
-    &two_phase_events,
+    &pg::two_phase_events,
 
     // From here on the order does not matter: they take note of an end, or set latches. Counts come
     // before latches, so that a session that is woken sees them.
@@ -92,7 +92,7 @@ extern "C" void _PG_init(void) {
                                   .before_function = stacksaga::check_function,
                                   .before_write = stacksaga::check_written});
     stacksaga::pg::set_transaction_users(stacksaga::transaction_users);
-    stacksaga::commit_in_two_phases();
+    stacksaga::pg::commit_in_two_phases();
     if (process_shared_preload_libraries_in_progress)
         stacksaga::register_launcher();
 }

@@ -3,10 +3,10 @@
 // not those of their enum, for test/tap/table_columns.pl. And users of the ends of transactions
 // (pg/transaction_events.hpp) that write down when they run, for test/tap/transaction_events.pl.
 #include "pg/table/table.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "pg/transaction_events.hpp"
 
 extern "C" {

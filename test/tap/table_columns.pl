@@ -1,4 +1,4 @@
-# Columns of results are read by the names of an enum (extension/pg/select.hpp), which are compared
+# Columns of results are read by the names of an enum (extension/pg/statement/select.hpp), which are compared
 # with those of the result. test/module/table.cpp has results with other ones.
 use strict;
 use warnings;

@@ -2,9 +2,9 @@
 
 #include "pg/citus/citus.hpp"
 #include "pg/compat.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "pg/table/relation_change.hpp"
 
 namespace stacksaga::pg {

@@ -1,5 +1,5 @@
 -- Citus: the tables of the dedupe ladder and of sagas distributed by token, definitions copied to each node, and
--- transactions that write here and on another node committed in two phases (extension/src/common/two_phase.cpp).
+-- transactions that write here and on another node committed in two phases (extension/pg/citus/two_phase.cpp).
 -- Statements that name what Citus makes are dynamic, since Citus may not be there.
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.ladder_tables() RETURNS regclass[]

@@ -3,7 +3,7 @@
 -- hash then hold contiguous ranges of the ring. A bigint turns into a ring_token by itself, a
 -- ring_token into a bigint only by assignment, and there are no operators but its own: a
 -- comparison is made by them, which the indexes serve, or is refused. They are of LANGUAGE c: see
--- extension/src/ring/ring_token.cpp.
+-- extension/src/ring/token_functions.cpp.
 
 CREATE TYPE stacksaga.ring_token;
 

@@ -5,11 +5,11 @@
 #include "pg/citus/citus.hpp"
 #include "pg/clock.hpp"
 #include "pg/lock.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/counter_file.hpp"
 
 namespace stacksaga {

@@ -4,11 +4,11 @@
 #include "core/ring/token.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/deferred_rows.hpp"
 #include "src/dedupe/dedupe.hpp"
 #include "src/ring/token_functions.hpp"

@@ -1,15 +1,15 @@
 // expire_dedupe: removes keys and messages whose retention is over, a batch at a time.
+#include "pg/citus/two_phase.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/deferred_rows.hpp"
 #include "src/common/kept_rows.hpp"
 #include "src/common/probe.hpp"
-#include "src/common/two_phase.hpp"
 #include "src/dedupe/dedupe.hpp"
 
 namespace stacksaga {
@@ -159,7 +159,7 @@ int64 expire_messages(TimestampTz now, int64 limit) {
 
 int64 remove_expired_keys(int64 limit) {
     const TimestampTz now = pg::clock_now();
-    if (is_on_citus())
+    if (pg::is_on_citus())
         return expire_distributed(now, limit);
     const int64 keys = expire_keys(now, limit);
     return keys < limit ? keys + expire_messages(now, limit - keys) : keys;

@@ -4,9 +4,9 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/limits.hpp"
 #include "src/dedupe/dedupe.hpp"
 

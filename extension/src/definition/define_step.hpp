@@ -1,8 +1,8 @@
 // One step of a definition as define_saga() takes it: read, checked and given its stage.
 #pragma once
 #include "pg/pg.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
+#include "pg/statement/select.hpp"
 #include "src/definition/stored_definition.hpp"
 #include "src/handler/handler.hpp"
 

@@ -1,7 +1,7 @@
 // The definer: the role that defined a saga or created a subscription, as which its functions run.
 #pragma once
 #include "pg/pg.hpp"
-#include "pg/select.hpp"
+#include "pg/statement/select.hpp"
 #include "src/handler/function_ref.hpp"
 
 namespace stacksaga {

@@ -4,7 +4,7 @@
 #include "core/saga/classify.hpp"
 
 #include "pg/pg.hpp"
-#include "pg/select.hpp"
+#include "pg/statement/select.hpp"
 
 namespace stacksaga {
 

@@ -10,11 +10,11 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/ring_nodes.hpp"
 #include "src/ring/ring_options.hpp"

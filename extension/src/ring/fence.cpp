@@ -6,8 +6,8 @@
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/lock.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
+#include "pg/statement/select.hpp"
 
 namespace stacksaga {
 

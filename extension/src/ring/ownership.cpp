@@ -8,9 +8,9 @@
 #include "core/ring/sweep.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/ring/ring_nodes.hpp"
 #include "src/ring/ring_options.hpp"
 #include "src/ring/slot_hand_over.hpp"

@@ -7,11 +7,11 @@
 #include "core/ring/slot_owner.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/ring/ring_options.hpp"
 
 namespace stacksaga {

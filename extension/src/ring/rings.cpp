@@ -5,25 +5,42 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "pg/table/lookup.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/ring_options.hpp"
-#include "src/ring/ring_tables.hpp"
 
 namespace stacksaga {
 
 namespace {
 
-enum class RingColumn : uint8_t { ring_id, slots };
-constinit pg::Select<RingColumn> find_by_name{
+constexpr std::array ring_columns{
+    pg::TableColumn{"ring_id", INT4OID},
+    pg::TableColumn{"region", TEXTOID},
+    pg::TableColumn{"cluster", TEXTOID},
+    pg::TableColumn{"slots", INT4OID},
+};
+constexpr std::array ring_indexes{
+    pg::TableIndex{.name = "ring_region_cluster_key",
+                   .key = {RingColumn::region, RingColumn::cluster},
+                   .is_unique = true},
+};
+
+enum class NodeColumn : uint8 { node = 1 };
+constexpr std::array node_columns{pg::TableColumn{"node", TEXTOID}};
+constexpr std::array node_indexes{
+    pg::TableIndex{.name = "node_pkey", .key = {NodeColumn::node}, .is_unique = true},
+};
+
+enum class FoundColumn : uint8_t { ring_id, slots };
+constinit pg::Select<FoundColumn> find_by_name{
     "SELECT ring_id, slots FROM stacksaga.ring WHERE region = $1 AND cluster = $2"};
-constinit pg::Select<RingColumn> find_by_id{
+constinit pg::Select<FoundColumn> find_by_id{
     "SELECT ring_id, slots FROM stacksaga.ring WHERE ring_id = $1"};
 constinit pg::Statement list_adopted{
     "SELECT a.from_ring_id FROM stacksaga.ring_adoption AS a"
@@ -42,8 +59,9 @@ constinit pg::Statement count_epoch{
     " ON CONFLICT (ring_id) DO UPDATE SET epoch = e.epoch + 1 RETURNING epoch"};
 constinit pg::Statement read_epoch{"SELECT epoch FROM stacksaga.ring_epoch WHERE ring_id = $1"};
 
-Ring ring_of_rows(const pg::RowsOf<RingColumn> &rows) {
-    return {.ring_id = rows.int4(0, RingColumn::ring_id), .slots = rows.int4(0, RingColumn::slots)};
+Ring ring_of_rows(const pg::RowsOf<FoundColumn> &rows) {
+    return {.ring_id = rows.int4(0, FoundColumn::ring_id),
+            .slots = rows.int4(0, FoundColumn::slots)};
 }
 
 /// Without a statement, so nothing where the table cannot be read so, too.
@@ -64,6 +82,15 @@ std::optional<Ring> look_up(std::string_view region, std::string_view cluster) {
 }
 
 } // namespace
+
+constinit pg::Table ring_table{{.name = "ring",
+                                .columns = ring_columns,
+                                .indexes = ring_indexes,
+                                .described = pg::Described::what_is_read}};
+constinit pg::Table node_table{{.name = "node",
+                                .columns = node_columns,
+                                .indexes = node_indexes,
+                                .described = pg::Described::what_is_read}};
 
 void check_ring_name(std::string_view region, std::string_view cluster) {
     check_name(region, "region", ring_name_bytes_max);

@@ -1,6 +1,6 @@
 // Rings: virtual clusters, each with its own nodes, slots, windows and work.
 #pragma once
-#include "pg/pg.hpp"
+#include "pg/table/table.hpp"
 
 namespace stacksaga {
 
@@ -47,5 +47,13 @@ int64 raise_epoch(int32 ring_id);
 
 /// The ring's epoch; 0 before the first window or take-over.
 int64 ring_epoch(int32 ring_id);
+
+// The tables of rings that are read without a statement, as far as they are.
+enum class RingColumn : uint8 { ring_id = 1, region, cluster, slots };
+enum class RingIndex : uint8 { by_name };
+enum class NodeIndex : uint8 { primary_key };
+
+extern constinit pg::Table ring_table;
+extern constinit pg::Table node_table;
 
 } // namespace stacksaga

@@ -2,8 +2,8 @@
 
 #include "core/ring/slot_owner.hpp"
 
-#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
+#include "pg/statement/select.hpp"
 
 namespace stacksaga {
 

@@ -7,8 +7,8 @@
 #include "pg/citus/shard_lock.hpp"
 #include "pg/clock.hpp"
 #include "pg/random.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/limits.hpp"
 
 namespace stacksaga {

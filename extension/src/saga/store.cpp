@@ -8,9 +8,9 @@
 
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/handler/running_handler.hpp"

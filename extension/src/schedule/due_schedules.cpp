@@ -6,7 +6,7 @@
 #include "pg/table/relation_change.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/wake.hpp"
-#include "src/ring/node_memory.hpp"
+#include "src/ring/node.hpp"
 #include "src/schedule/firing.hpp"
 #include "src/schedule/schedule.hpp"
 

@@ -95,8 +95,8 @@ const char *hint_of(const core::CronReading &reading) {
 TimestampTz Recurrence::next(TimestampTz time) const {
     if (TIMESTAMP_NOT_FINITE(time))
         return DT_NOEND;
-    const std::optional<int64> instant = core::next_instant(cron, zone, pg::unix_seconds(time));
-    const TimestampTz found = instant ? pg::time_of_unix_seconds(*instant) : DT_NOEND;
+    const std::optional<int64> instant = core::next_instant(cron, zone, unix_seconds(time));
+    const TimestampTz found = instant ? time_of_unix_seconds(*instant) : DT_NOEND;
     return found < core::last_instant ? found : DT_NOEND;
 }
 
@@ -104,8 +104,7 @@ Recurrence read_recurrence(std::string_view cron, std::string_view zone) {
     const core::CronReading reading = core::read_cron(cron);
     if (reading.problem != core::CronProblem::none)
         refuse_cron(reading);
-    const std::optional<pg::TimeZone> found =
-        pg::find_time_zone(pnstrdup(zone.data(), zone.size()));
+    const std::optional<TimeZone> found = find_time_zone(pnstrdup(zone.data(), zone.size()));
     if (!found)
         refuse_zone(zone);
     return {.cron = reading.cron, .zone = *found};

@@ -2,13 +2,13 @@
 #pragma once
 #include "core/time/cron.hpp"
 
-#include "pg/time_zone.hpp"
+#include "src/schedule/time_zone.hpp"
 
 namespace stacksaga {
 
 struct Recurrence {
     core::Cron cron;
-    pg::TimeZone zone;
+    TimeZone zone;
 
     /// The first instant after `time`; DT_NOEND: there is none.
     TimestampTz next(TimestampTz time) const;

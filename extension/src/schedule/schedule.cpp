@@ -4,11 +4,11 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"

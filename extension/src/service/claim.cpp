@@ -13,7 +13,6 @@
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
-#include "src/common/sent_text.hpp"
 #include "src/handler/process_retry_budget.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/queue/queue_limits.hpp"

@@ -8,14 +8,14 @@
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
 #include "pg/lock.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
+#include "pg/statement/select.hpp"
 #include "pg/table/lookup.hpp"
 #include "pg/table/relation_change.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/ranges.hpp"
-#include "src/ring/ring_tables.hpp"
+#include "src/ring/rings.hpp"
 
 namespace stacksaga {
 

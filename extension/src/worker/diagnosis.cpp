@@ -11,7 +11,7 @@
 #include "src/handler/crash_record.hpp"
 #include "src/outbox/outbox_tables.hpp"
 #include "src/queue/queue_limits.hpp"
-#include "src/ring/ring_tables.hpp"
+#include "src/ring/rings.hpp"
 #include "src/saga/saga_tables.hpp"
 #include "src/work/work_table.hpp"
 

@@ -13,7 +13,7 @@
 #include "src/dedupe/dedupe.hpp"
 #include "src/operate/contradiction.hpp"
 #include "src/operate/retention.hpp"
-#include "src/ring/node_memory.hpp"
+#include "src/ring/node.hpp"
 
 extern "C" {
 extern PGDLLEXPORT void stacksaga_saga_counter_main(Datum main_arg);

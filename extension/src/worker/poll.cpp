@@ -11,7 +11,7 @@
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
 #include "src/outbox/delivery/delivery_worker.hpp"
-#include "src/ring/node_memory.hpp"
+#include "src/ring/node.hpp"
 #include "src/worker/due_items.hpp"
 
 namespace stacksaga {

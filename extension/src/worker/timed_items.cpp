@@ -7,10 +7,10 @@
 
 #include "pg/citus/shard_lock.hpp"
 #include "pg/clock.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/attempt.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "pg/statement/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"

@@ -2,10 +2,10 @@
 
 #include "pg/clock.hpp"
 #include "pg/compat.hpp"
-#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "pg/statement/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"

@@ -1,8 +1,8 @@
 #include "src/handler/session/temporary_objects.hpp"
 
-#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/handler/session/session_guard.hpp"
 

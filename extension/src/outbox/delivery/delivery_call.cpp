@@ -6,10 +6,10 @@
 #include "core/saga/saga_state.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/limits.hpp"
 #include "src/handler/handler_timeout.hpp"
 #include "src/handler/process_retry_budget.hpp"

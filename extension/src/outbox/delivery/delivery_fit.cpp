@@ -8,7 +8,7 @@
 #include "pg/random.hpp"
 #include "pg/statement/attempt.hpp"
 #include "pg/statement/function.hpp"
-#include "src/common/sent_text.hpp"
+#include "src/common/limits.hpp"
 #include "src/handler/handler_error.hpp"
 #include "src/outbox/delivery/delivery_retry.hpp"
 

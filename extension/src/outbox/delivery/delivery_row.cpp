@@ -4,10 +4,10 @@
 #include "core/ring/token.hpp"
 
 #include "pg/crash_point.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
+#include "pg/statement/select.hpp"
 
 namespace stacksaga {
 

@@ -18,7 +18,7 @@
 #include "src/outbox/delivery/delivery_owner.hpp"
 #include "src/outbox/log/log_generation.hpp"
 #include "src/outbox/log/log_tick.hpp"
-#include "src/ring/node_memory.hpp"
+#include "src/ring/node.hpp"
 
 namespace stacksaga {
 

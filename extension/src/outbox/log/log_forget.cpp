@@ -8,8 +8,8 @@
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/query.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/kept_rows.hpp"
 #include "src/outbox/log/log_table.hpp"
 #include "src/outbox/subscription/position.hpp"

@@ -5,12 +5,12 @@
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
-#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/attempt.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/common/kept_rows.hpp"
 #include "src/outbox/delivery/delivery_loss.hpp"
 #include "src/outbox/delivery/delivery_poll.hpp"

@@ -4,10 +4,10 @@
 
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
-#include "pg/select.hpp"
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "pg/table/lookup.hpp"
 #include "src/outbox/log/log_lock.hpp"
 #include "src/outbox/log/log_table.hpp"

@@ -3,11 +3,11 @@
 #include "core/outbox/snapshot_window.hpp"
 
 #include "pg/clock.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
+#include "pg/statement/select.hpp"
 #include "src/outbox/subscription/position.hpp"
 #include "src/outbox/subscription/subscription.hpp"
 

@@ -4,9 +4,9 @@
 
 #include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/select.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
+#include "pg/statement/select.hpp"
 #include "pg/stored_text.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"

@@ -1,9 +1,9 @@
-#include "pg/time_zone.hpp"
+#include "src/schedule/time_zone.hpp"
 
 #include "core/time/instant.hpp"
 #include "core/time/local_time.hpp"
 
-namespace stacksaga::pg {
+namespace stacksaga {
 
 namespace {
 
@@ -46,4 +46,4 @@ TimestampTz time_of_unix_seconds(int64 seconds) {
     return std::min(time, core::last_instant);
 }
 
-} // namespace stacksaga::pg
+} // namespace stacksaga

@@ -8,9 +8,9 @@
 #pragma once
 #include "pg/transaction_events.hpp"
 
-namespace stacksaga {
+namespace stacksaga::pg {
 
-extern const pg::TransactionUser two_phase_events;
+extern const TransactionUser two_phase_events;
 
 /// To be called once, when the module is loaded, after Citus was: every transaction is watched
 /// then, also of sessions that call no function of the extension.
@@ -19,4 +19,4 @@ void commit_in_two_phases();
 /// Whether citus_enable() has distributed the tables of the dedupe ladder.
 bool is_on_citus();
 
-} // namespace stacksaga
+} // namespace stacksaga::pg

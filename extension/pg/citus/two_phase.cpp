@@ -1,18 +1,18 @@
-#include "src/common/two_phase.hpp"
+#include "pg/citus/two_phase.hpp"
 
 #include "pg/citus/shard_moves.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
 #include "pg/statement/transaction.hpp"
 
-namespace stacksaga {
+namespace stacksaga::pg {
 
 namespace {
 
 // Not 0 in a transaction that has written through Citus, or may.
-constinit pg::Statement select_distributed{
+constinit Statement select_distributed{
     "SELECT transaction_number <> 0 FROM pg_catalog.get_current_transaction_id()"};
-constinit pg::Statement touch_guard{"SELECT stacksaga_internal.touch_citus_guard()"};
+constinit Statement touch_guard{"SELECT stacksaga_internal.touch_citus_guard()"};
 
 /// A part of a transaction that another node commits.
 bool is_of_other_node() {
@@ -22,9 +22,9 @@ bool is_of_other_node() {
 
 void touch() {
     PushActiveSnapshot(GetTransactionSnapshot());
-    pg::as_owner([] {
-        pg::with_pinned_path([] {
-            pg::with_spi([] {
+    as_owner([] {
+        with_pinned_path([] {
+            with_spi([] {
                 if (select_distributed.run().boolean(0))
                     static_cast<void>(touch_guard.run());
             });
@@ -34,21 +34,21 @@ void touch() {
 }
 
 void before_prepare() {
-    if (pg::is_citus_loaded())
-        pg::require_shards_in_place();
+    if (is_citus_loaded())
+        require_shards_in_place();
 }
 
 void before_commit() {
-    if (!pg::is_citus_loaded())
+    if (!is_citus_loaded())
         return;
-    pg::require_shards_in_place();
+    require_shards_in_place();
     if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && !is_of_other_node() && is_on_citus())
         touch();
 }
 
 } // namespace
 
-constinit const pg::TransactionUser two_phase_events{
+constinit const TransactionUser two_phase_events{
     .before_commit = before_commit,
     .before_prepare = before_prepare,
 };
@@ -61,8 +61,8 @@ bool is_on_citus() {
 void commit_in_two_phases() {
     // Citus wants to be loaded first. What was registered last is called first: the table of the
     // extension before Citus decides how to commit.
-    if (pg::is_citus_loaded())
-        pg::watch_transactions();
+    if (is_citus_loaded())
+        watch_transactions();
 }
 
-} // namespace stacksaga
+} // namespace stacksaga::pg

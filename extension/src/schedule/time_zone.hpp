@@ -4,7 +4,7 @@
 
 #include "pg/pg.hpp"
 
-namespace stacksaga::pg {
+namespace stacksaga {
 
 /// Lives as long as the session.
 class TimeZone {
@@ -27,4 +27,4 @@ std::optional<TimeZone> find_time_zone(const char *name);
 int64 unix_seconds(TimestampTz time);
 TimestampTz time_of_unix_seconds(int64 seconds);
 
-} // namespace stacksaga::pg
+} // namespace stacksaga

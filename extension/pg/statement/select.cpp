@@ -1,4 +1,4 @@
-#include "pg/select.hpp"
+#include "pg/statement/select.hpp"
 
 namespace stacksaga::pg {
 
