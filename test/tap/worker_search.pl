@@ -51,7 +51,7 @@ sub completes
 	await_completed($id);
 	is(sql("SELECT finished_at - created_at < '30 s' FROM stacksaga.saga WHERE saga_id = '$id'"), 't',
 		"$what: a worker looks again when something falls due");
-	return scalar(() = slurp_file($node->logfile, $offset) =~ /Query Text: SELECT w\.saga_id, w\.slot/g);
+	return scalar(() = slurp_file($node->logfile, $offset) =~ /Query Text: SELECT w\.\* FROM \(SELECT slot/g);
 }
 
 is(completes('a plain table'), 0, 'the table is searched without a statement');

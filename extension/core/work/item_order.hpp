@@ -34,20 +34,24 @@ constexpr std::size_t reserve_of(std::size_t listed) {
     return listed / steps_per_turn + 1;
 }
 
+/// `first`, or in a turn of the lower ranks the longest-waiting one of those.
+template <class Item> Item *or_lower(Item *first, std::span<Item> waiting, LowerRankTurn turn) {
+    Item *lower = nullptr;
+    if (turn.has_come())
+        for (Item &i : waiting)
+            if (i.place.rank > first->place.rank &&
+                (lower == nullptr || waits_longer(i.place, lower->place)))
+                lower = &i;
+    return lower != nullptr ? lower : first;
+}
+
 /// The next one of these items, which have a `place` each; nullptr: there is only a reserve.
 template <class Item> Item *next_item(std::span<Item> waiting, LowerRankTurn turn) {
     Item *first = nullptr;
     for (Item &i : waiting)
         if (!i.place.is_reserve && (first == nullptr || goes_before(i.place, first->place)))
             first = &i;
-    if (first == nullptr || !turn.has_come())
-        return first;
-    Item *lower = nullptr;
-    for (Item &i : waiting)
-        if (i.place.rank > first->place.rank &&
-            (lower == nullptr || waits_longer(i.place, lower->place)))
-            lower = &i;
-    return lower != nullptr ? lower : first;
+    return first == nullptr ? nullptr : or_lower(first, waiting, turn);
 }
 
 /// A step of the next item was done. A turn of the lower ranks has passed also when none waits.

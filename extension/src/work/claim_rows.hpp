@@ -1,37 +1,16 @@
 // Rows of work as the search for claimable steps reads them.
 #pragma once
-#include "core/saga/saga_state.hpp"
-
-#include "pg/statement/function.hpp"
-#include "pg/table/lookup.hpp"
 #include "src/common/session_probe.hpp"
 #include "src/work/claim_search.hpp"
-#include "src/work/work_table.hpp"
+#include "src/work/work_rows.hpp"
 
 namespace stacksaga {
-
-inline pg::KeyColumn ring_key(int32 ring_id) {
-    return {F_INT4EQ, InvalidOid, Int32GetDatum(ring_id)};
-}
-inline pg::KeyColumn queue_key(std::string_view queue) {
-    return {F_TEXTEQ, C_COLLATION_OID, PointerGetDatum(pg::make_text(queue))};
-}
-inline pg::KeyColumn rank_key(int16 rank) {
-    return {F_INT2EQ, InvalidOid, Int16GetDatum(rank)};
-}
-inline pg::KeyColumn due_key(TimestampTz from) {
-    return {F_TIMESTAMPTZ_GE, InvalidOid, TimestampTzGetDatum(from), BTGreaterEqualStrategyNumber};
-}
 
 /// Of an index of a queue's rows by due_at alone.
 inline pg::KeyColumn due_until_key(TimestampTz until) {
     constexpr AttrNumber index_due_at = 3;
     return {F_TIMESTAMPTZ_LE, InvalidOid, TimestampTzGetDatum(until), BTLessEqualStrategyNumber,
             index_due_at};
-}
-
-inline TimestampTz due_at_of(TupleTableSlot *row) {
-    return DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
 }
 
 /// What it points to lives in the current memory context.
@@ -80,7 +59,7 @@ public:
     explicit RowFilter(const ClaimSearch &search);
 
     bool passes(TupleTableSlot *row) const {
-        if (pg::is_being_changed(row) || pg::is_newer_than_snapshot(row))
+        if (!is_free(row))
             return false;
         return held_ == nullptr || DatumGetInt32(value_in(row, WorkColumn::attempt)) == 0 ||
                held_[DatumGetInt32(value_in(row, WorkColumn::slot))];

@@ -15,32 +15,6 @@ namespace {
 
 constinit pg::Statement list_held_slots{SLOTS_HELD("$1", "$2", "$3")};
 
-// Where the table is not accessed directly: somebody has partitioned it, or Citus manages it. Its
-// first columns, as far as a search looks at them.
-#define STEP_COLUMNS                                                                               \
-    "saga_id, step_no, rank, direction, token, ring_id, slot, due_at, attempt,"                    \
-    " NULL, NULL, NULL, lease_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, group_key"
-constinit pg::Statement list_leased{
-    "SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
-    " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NOT NULL"
-    "   AND NOT verifying AND due_at <= $3"
-    " ORDER BY due_at LIMIT $4",
-    pg::Plans::by_statistics, pg::Reads::this_node};
-// Of each rank the oldest, however many are due of another. Of those without a group, which have
-// no turns, no more than are wanted.
-constinit pg::Statement list_waiting{
-    "(SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
-    "  WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NULL"
-    "    AND NOT verifying AND rank = 3 AND group_key = '' AND due_at <= $3"
-    "  ORDER BY due_at LIMIT $5)"
-    " UNION ALL"
-    " (SELECT w.* FROM generate_series(0, 5) AS r(of_rank), LATERAL ("
-    "         SELECT " STEP_COLUMNS "  FROM stacksaga.work AS w"
-    "          WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND lease_until IS NULL"
-    "            AND NOT verifying AND rank = r.of_rank::smallint"
-    "            AND (rank <> 3 OR group_key <> '') AND due_at <= $3"
-    "          ORDER BY due_at LIMIT $4) AS w)",
-    pg::Plans::by_statistics, pg::Reads::this_node};
 // Of a rank, more than a search wants at most. Groups behind so many steps wait until these are
 // fewer.
 constexpr int64 listed_max = 8192;
@@ -133,31 +107,16 @@ int64 usual_listed(const ClaimSearch &search) {
     return std::min(listed_max, int64{search.wanted} + search.skipped + order_spare);
 }
 
-/// Also from a procedure, which runs as its caller, in the caller's search_path.
-std::span<const Candidate> list_by_sql(const ClaimSearch &search, bool leased) {
-    const RowFilter filter(search);
-    Candidate *candidates = nullptr;
-    size_t count = 0;
-    const MemoryContext memory = CurrentMemoryContext;
-    const auto list = [&] {
-        const pg::Param ring = pg::param(search.ring_id), queue = pg::param(search.queue),
-                        now = pg::param_time(search.now), most = pg::param(listed_max);
-        const pg::Rows rows =
-            leased ? list_leased.run(ring, queue, now, most)
-                   : list_waiting.run(ring, queue, now, most, pg::param(usual_listed(search)));
-        SPITupleTable *found = SPI_tuptable;
-        TupleTableSlot *slot = MakeSingleTupleTableSlot(found->tupdesc, &TTSOpsHeapTuple);
-        pg::in_context(memory, [&] {
-            candidates = static_cast<Candidate *>(
-                palloc(sizeof(Candidate) * std::max<uint64>(1, rows.count())));
-            for (uint64 i = 0; i < rows.count(); ++i)
-                if (filter.passes(ExecStoreHeapTuple(found->vals[i], slot, false)))
-                    candidates[count++] = candidate_of(slot);
-        });
-        ExecDropSingleTupleTableSlot(slot);
-    };
-    pg::with_pinned_path([&] { pg::as_owner([&] { pg::with_spi(list); }); });
-    return {candidates, count};
+std::span<const Candidate> list_by_statement(const ClaimSearch &search, bool leased) {
+    const pg::Rows rows = rows_by_statement(QueueRows{.ring_id = search.ring_id,
+                                                      .queue = search.queue,
+                                                      .are_leased = leased,
+                                                      .until = search.now,
+                                                      .usual = usual_listed(search),
+                                                      .per_rank = listed_max});
+    CandidateList list(search, rows.count());
+    each_row(rows, [&](TupleTableSlot *row) { return list.add(row); });
+    return list.found();
 }
 
 } // namespace
@@ -168,7 +127,7 @@ RowFilter::RowFilter(const ClaimSearch &search)
 Candidates find_candidates(const ClaimSearch &search) {
     QueueMemory &memory = memory_of(search.ring_id, search.queue);
     if (work_table.obstacle() != nullptr)
-        return order_by_turns(search, memory, list_by_sql(search, false));
+        return order_by_turns(search, memory, list_by_statement(search, false));
     const uint32 ranks = find_due_ranks(search, memory);
     if (ranks == 0 && !search.only_compensations)
         return find_usual(search, memory);
@@ -185,7 +144,7 @@ bool is_time_to_settle(const ClaimSearch &search) {
 
 std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit) {
     if (work_table.obstacle() != nullptr)
-        return list_by_sql(search, true);
+        return list_by_statement(search, true);
     QueueMemory &memory = memory_of(search.ring_id, search.queue);
     memory.settled_at = pg::steady_now();
     CandidateList list(search, limit);

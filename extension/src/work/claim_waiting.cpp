@@ -12,14 +12,6 @@ namespace stacksaga {
 
 namespace {
 
-// Where the table is not accessed directly: somebody has partitioned it, or Citus manages it.
-constinit pg::Statement count_by_sql{
-    "SELECT count(*) FILTER (WHERE due_at <= $3 AND (lease_until IS NOT NULL OR rank = 0 OR NOT $4)),"
-    "       min(due_at) FILTER (WHERE due_at > $3)"
-    "  FROM stacksaga.work AS w"
-    " WHERE ring_id = $1 AND queue = $2 AND queue IS NOT NULL AND NOT verifying",
-    pg::Plans::by_statistics, pg::Reads::this_node};
-
 /// Maximum number of searches among groups in one look, and when the next look goes on.
 constexpr int searches_max = 16;
 constexpr int64 search_on_us = 100 * 1000;
@@ -42,7 +34,7 @@ struct Look {
     void see_usual(SessionProbe &probe);
     void see_leases(SessionProbe &probe);
     void see_ranks(uint32 due_ranks);
-    void see_by_sql();
+    void see_by_statement();
     void count_in_groups();
 };
 
@@ -99,12 +91,22 @@ void Look::see_ranks(uint32 due_ranks) {
     });
 }
 
-void Look::see_by_sql() {
-    pg::Rows rows =
-        count_by_sql.run(pg::param(search.ring_id), pg::param(search.queue),
-                         pg::param_time(search.now), pg::param(search.only_compensations));
-    found.due = static_cast<size_t>(rows.int8(0, 0));
-    found.next = rows.optional_time(0, 1).value_or(DT_NOEND);
+/// Each rank's first ones, and the first that is not due behind them.
+void Look::see_by_statement() {
+    const auto most = static_cast<int64>(enough) + 1;
+    for (const bool are_leased : {true, false})
+        each_row(rows_by_statement(QueueRows{.ring_id = search.ring_id,
+                                             .queue = search.queue,
+                                             .are_leased = are_leased,
+                                             .until = DT_NOEND,
+                                             .usual = most,
+                                             .per_rank = most}),
+                 [&](TupleTableSlot *row) {
+                     if (are_leased || !search.only_compensations ||
+                         DatumGetInt16(value_in(row, WorkColumn::rank)) == core::compensation_rank)
+                         see(row);
+                     return true;
+                 });
 }
 
 /// Steps of full groups do not count. A search visits some of the groups, and the next one those
@@ -125,7 +127,7 @@ Claimable look(const ClaimSearch &search, const QueueLimits &limits, size_t enou
     enough = std::clamp<size_t>(static_cast<size_t>(std::max(0, room.steps)), 1, enough);
     Look look{.search = search, .enough = enough};
     if (work_table.obstacle() != nullptr) {
-        look.see_by_sql();
+        look.see_by_statement();
     } else {
         // A lease that ran out is settled by a claim, which makes room.
         look.see_leases(memory.leases);

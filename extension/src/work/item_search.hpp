@@ -1,15 +1,12 @@
 // The search for a worker's due items: rows of work in its slots, read straight from the indexes,
 // rank by rank, and of a rank slot by slot in an order that changes from turn to turn, so that a
 // backlog in one slot does not keep the others waiting.
-//
-// One descent of the index passes over all empty slots up to the next one that has a row, so an
-// idle worker needs about ten of them, whatever the number of slots.
 #pragma once
 #include "core/queue/claim_order.hpp"
 
 #include "src/common/probe.hpp"
 #include "src/ring/node.hpp"
-#include "src/work/found_items.hpp"
+#include "src/work/due_item.hpp"
 #include "src/work/locked_sagas.hpp"
 
 namespace stacksaga {

@@ -7,7 +7,7 @@
 // slots for those of the usual rank, another one each time.
 #pragma once
 #include "src/ring/rings.hpp"
-#include "src/work/found_items.hpp"
+#include "src/work/slot_search.hpp"
 
 namespace stacksaga {
 
@@ -20,14 +20,6 @@ struct LeftItems {
         return std::any_of(list, list + count,
                            [&](const DueItem &left) { return is_same(left, item); });
     }
-};
-
-/// Slots next to each other.
-struct SlotRange {
-    int32 first;
-    int32 end;
-
-    bool operator==(const SlotRange &) const = default;
 };
 
 inline SlotRange all_slots(const Ring &ring) {

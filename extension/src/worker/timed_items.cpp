@@ -16,7 +16,7 @@
 #include "src/common/loop_guard.hpp"
 #include "src/ring/fence.hpp"
 #include "src/saga/postpone.hpp"
-#include "src/work/found_items.hpp"
+#include "src/work/work_rows.hpp"
 #include "src/work/item_search.hpp"
 
 namespace stacksaga {
