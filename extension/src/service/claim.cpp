@@ -112,7 +112,7 @@ void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &wo
 
 /// Whether the limit of its group lets one more run. A search has checked the limit once for each
 /// rank.
-bool has_room(const Claim &claim, const Candidate &candidate) {
+bool has_room(const Claim &claim, const FoundItem &candidate) {
     if (!claim.limits.max_running_per_group || candidate.group.empty())
         return true;
     const int32 limit = *claim.limits.max_running_per_group;
@@ -120,22 +120,23 @@ bool has_room(const Claim &claim, const Candidate &candidate) {
 }
 
 /// Delays a due step that a suspended ancestor holds back, so that not each claim finds it again.
-void defer_under_ancestors(Saga &saga, const Candidate &candidate) {
-    const std::optional<Work> work = core::find_work(saga, candidate.step_no, candidate.direction);
+void defer_under_ancestors(Saga &saga, const FoundItem &candidate) {
+    const std::optional<Work> work =
+        core::find_work(saga, candidate.item.step_no, candidate.item.direction);
     if (work && saga.ancestry.is_suspended && !work->is_claimed() && work->due_at <= saga.now)
         core::defer_for_ancestors(saga, *work, pg::time_plus(saga.now, ancestors_pause_us));
 }
 
-Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet &result) {
+Claimed claim_one(const Claim &claim, const FoundItem &candidate, pg::ResultSet &result) {
     // The search read the candidate without a lock, so it is a hint. The rows read under the lock
     // decide: another session may have claimed, settled or delayed the step since.
-    Saga *saga = lock_saga(candidate.saga_id, claim.now, true);
+    Saga *saga = lock_saga(candidate.item.saga_id, claim.now, true);
     if (saga == nullptr)
         return Claimed::no;
     heed_ancestors(*saga);
-    const Step &step = saga->definition->step(candidate.step_no);
-    const std::optional<Work> work =
-        core::find_claimable(*saga, step, candidate.direction, claim.queue, pg::random_fraction());
+    const Step &step = saga->definition->step(candidate.item.step_no);
+    const std::optional<Work> work = core::find_claimable(*saga, step, candidate.item.direction,
+                                                          claim.queue, pg::random_fraction());
     if (!work)
         defer_under_ancestors(*saga, candidate);
     if (!work || is_deferred(claim, *saga, *work)) {
@@ -148,9 +149,9 @@ Claimed claim_one(const Claim &claim, const Candidate &candidate, pg::ResultSet 
 
 /// Runs `body`, which reads the candidate and may claim it. Where steps are guarded, one that
 /// cannot be handed out is settled and passed over; else its error ends the try.
-template <class F> void with_item(const Claim &claim, const Candidate &candidate, F &&body) {
+template <class F> void with_item(const Claim &claim, const FoundItem &candidate, F &&body) {
     // The refusal of a handler's own saga is the caller's error, not the step's.
-    if (!claim.is_guarded || running_handler.is_of_step_of(candidate.saga_id))
+    if (!claim.is_guarded || running_handler.is_of_step_of(candidate.item.saga_id))
         return body();
     HandlerError error{};
     const bool is_done = pg::attempt_expecting(
@@ -162,12 +163,7 @@ template <class F> void with_item(const Claim &claim, const Candidate &candidate
         },
         static_cast<F &&>(body));
     if (!is_done)
-        (void)settle_unfit({.saga_id = candidate.saga_id,
-                            .slot = 0,
-                            .purpose = core::WorkPurpose::step,
-                            .step_no = candidate.step_no,
-                            .direction = candidate.direction},
-                           claim.worker, error);
+        (void)settle_unfit(candidate.item, claim.worker, error);
 }
 
 /// The outcome of one search's candidates. Another session had locked those that were neither
@@ -189,14 +185,14 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
     Tried tried{.claimed = 0,
                 .deferred = 0,
                 .refused = 0,
-                .found = static_cast<int32>(candidates.list.size()),
+                .found = candidates.found(),
                 .is_cut = candidates.is_cut,
                 .is_inside = candidates.is_inside};
     int32 conflicts = 0;
-    CandidateOrder order(search, candidates);
+    std::span<FoundItem> waiting = candidates.list;
     while (tried.claimed < wanted) {
         CHECK_FOR_INTERRUPTS();
-        const Candidate *candidate = order.next();
+        const FoundItem *candidate = take_next(search, waiting);
         if (candidate == nullptr)
             break;
         if (!has_room(claim, *candidate)) {
@@ -206,7 +202,7 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
         Claimed outcome = Claimed::no;
         with_item(claim, *candidate, [&] { outcome = claim_one(claim, *candidate, result); });
         if (outcome == Claimed::yes)
-            order.note_claimed();
+            note_claimed(search, *candidate);
         tried.claimed += outcome == Claimed::yes ? 1 : 0;
         tried.deferred += outcome == Claimed::deferred ? 1 : 0;
         conflicts += outcome == Claimed::no ? 1 : 0;
@@ -219,15 +215,15 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
 /// Returns whether there were any.
 bool settle_expired(const Claim &claim, const ClaimSearch &search) {
     bool is_any = false;
-    for (const Candidate &c : find_expired(search, expired_max)) {
+    for (const FoundItem &c : find_expired(search, expired_max)) {
         CHECK_FOR_INTERRUPTS();
         with_item(claim, c, [&] {
-            Saga *saga = lock_saga(c.saga_id, search.now, true);
+            Saga *saga = lock_saga(c.item.saga_id, search.now, true);
             if (saga == nullptr)
                 return;
             is_any = true;
-            const Step &step = saga->definition->step(c.step_no);
-            core::settle_claim(*saga, step, c.direction, pg::random_fraction());
+            const Step &step = saga->definition->step(c.item.step_no);
+            core::settle_claim(*saga, step, c.item.direction, pg::random_fraction());
             write_saga(*saga);
         });
     }

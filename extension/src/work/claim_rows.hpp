@@ -14,18 +14,12 @@ inline pg::KeyColumn due_until_key(TimestampTz until) {
 }
 
 /// What it points to lives in the current memory context.
-inline Candidate candidate_of(TupleTableSlot *row) {
+inline FoundItem candidate_of(TupleTableSlot *row) {
+    FoundItem found = found_item(row);
     const std::string_view group = pg::view_of_text(value_in(row, WorkColumn::group_key));
-    Candidate c{.saga_id = *DatumGetUUIDP(value_in(row, WorkColumn::saga_id)),
-                .step_no = DatumGetInt16(value_in(row, WorkColumn::step_no)),
-                .direction =
-                    *core::direction_of(pg::view_of_text(value_in(row, WorkColumn::direction))),
-                .rank = DatumGetInt16(value_in(row, WorkColumn::rank)),
-                .group = {},
-                .due_at = due_at_of(row)};
     if (!group.empty())
-        c.group = {pnstrdup(group.data(), group.size()), group.size()};
-    return c;
+        found.group = {pnstrdup(group.data(), group.size()), group.size()};
+    return found;
 }
 
 /// Calls `visit` with rows of an index of a queue's rows by due_at, in that order, until it returns
@@ -74,7 +68,7 @@ class CandidateList {
 public:
     CandidateList(const ClaimSearch &search, size_t limit)
         : search_(search), limit_(limit),
-          list_(static_cast<Candidate *>(palloc(sizeof(Candidate) * std::max<size_t>(1, limit)))) {}
+          list_(static_cast<FoundItem *>(palloc(sizeof(FoundItem) * std::max<size_t>(1, limit)))) {}
 
     /// Whether there is room for more.
     bool add(TupleTableSlot *row) {
@@ -84,15 +78,19 @@ public:
             list_[count_++] = candidate_of(row);
         return count_ < limit_;
     }
-    std::span<Candidate> found() const { return {list_, count_}; }
+    std::span<FoundItem> found() const { return {list_, count_}; }
 
 private:
     const ClaimSearch &search_;
     std::optional<RowFilter> filter_{};
     size_t limit_;
-    Candidate *list_;
+    FoundItem *list_;
     size_t count_ = 0;
 };
 static_assert(std::is_trivially_destructible_v<CandidateList>);
+
+/// The due steps without a group of the usual rank, from the oldest on, or from so many entries of
+/// the index behind it.
+std::span<FoundItem> read_usual(const ClaimSearch &search, size_t entries, size_t limit);
 
 } // namespace stacksaga

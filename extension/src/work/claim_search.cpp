@@ -41,22 +41,8 @@ const bool *held_slots(const ClaimSearch &search) {
     return held;
 }
 
-/// The due steps without a group of the usual rank, from the oldest on, or from so many entries of
-/// the index behind it.
-std::span<Candidate> read_usual_behind(const ClaimSearch &search, size_t entries, size_t limit) {
-    CandidateList list(search, limit);
-    each_due(search, WorkIndex::for_services, memory_of(search.ring_id, search.queue).usual,
-             search.now, entries, [&](TupleTableSlot *row) { return list.add(row); });
-    return list.found();
-}
-
-std::span<const Candidate> read_usual(const ClaimSearch &search, size_t limit) {
-    return read_usual_behind(search, 0, limit);
-}
-
-/// The same from an instant on, and no more than these.
-std::span<const Candidate> read_usual_from(const ClaimSearch &search, TimestampTz from,
-                                           size_t limit) {
+/// The due steps without a group of the usual rank from an instant on.
+std::span<FoundItem> read_usual_from(const ClaimSearch &search, TimestampTz from, size_t limit) {
     CandidateList list(search, limit);
     const std::array key{ring_key(search.ring_id), queue_key(search.queue), due_key(from),
                          due_until_key(search.now)};
@@ -66,30 +52,29 @@ std::span<const Candidate> read_usual_from(const ClaimSearch &search, TimestampT
 }
 
 /// A few steps inside the queue, where other claimers were met at its head. Older ones may be free.
-std::span<const Candidate> read_inside(const ClaimSearch &search, QueueMemory &memory, size_t few) {
+std::span<FoundItem> read_inside(const ClaimSearch &search, QueueMemory &memory, size_t few) {
     const std::optional<TimestampTz> last = memory.last_claim.take(search.now);
     if (last && memory.start.is_elsewhere())
         if (const auto found = read_usual_from(search, *last, few); found.size() == few)
             return found;
     // Entries that are stepped over cost little, because their rows are not read.
     const auto stepped_over = static_cast<size_t>(memory.start.passed(pg::random_fraction()));
-    return stepped_over > 0 ? read_usual_behind(search, stepped_over, few)
-                            : std::span<const Candidate>();
+    return stepped_over > 0 ? read_usual(search, stepped_over, few) : std::span<FoundItem>();
 }
 
 /// Only steps of the usual rank without a group are due.
 Candidates find_usual(const ClaimSearch &search, QueueMemory &memory) {
     if (!search.is_from_head) {
         const size_t few = static_cast<size_t>(search.wanted) + spare;
-        const std::span<const Candidate> inside = read_inside(search, memory, few);
+        const std::span<FoundItem> inside = read_inside(search, memory, few);
         if (inside.size() == few)
             return {.list = inside, .is_cut = true, .is_inside = true};
     }
     const auto wanted = static_cast<size_t>(search.wanted);
     const auto skipped = static_cast<size_t>(search.skipped);
     const size_t limit = wanted + static_cast<size_t>(memory.start.items());
-    const std::span<Candidate> read = read_usual_behind(search, 0, skipped + limit);
-    Candidate *list = read.data() + std::min(skipped, read.size());
+    const std::span<FoundItem> read = read_usual(search, 0, skipped + limit);
+    FoundItem *list = read.data() + std::min(skipped, read.size());
     const size_t count = read.size() - std::min(skipped, read.size());
     if (count > wanted)
         std::rotate(list,
@@ -107,7 +92,7 @@ int64 usual_listed(const ClaimSearch &search) {
     return std::min(listed_max, int64{search.wanted} + search.skipped + order_spare);
 }
 
-std::span<const Candidate> list_by_statement(const ClaimSearch &search, bool leased) {
+std::span<FoundItem> list_by_statement(const ClaimSearch &search, bool leased) {
     const pg::Rows rows = rows_by_statement(QueueRows{.ring_id = search.ring_id,
                                                       .queue = search.queue,
                                                       .are_leased = leased,
@@ -124,6 +109,13 @@ std::span<const Candidate> list_by_statement(const ClaimSearch &search, bool lea
 RowFilter::RowFilter(const ClaimSearch &search)
     : held_(search.node ? held_slots(search) : nullptr) {}
 
+std::span<FoundItem> read_usual(const ClaimSearch &search, size_t entries, size_t limit) {
+    CandidateList list(search, limit);
+    each_due(search, WorkIndex::for_services, memory_of(search.ring_id, search.queue).usual,
+             search.now, entries, [&](TupleTableSlot *row) { return list.add(row); });
+    return list.found();
+}
+
 Candidates find_candidates(const ClaimSearch &search) {
     QueueMemory &memory = memory_of(search.ring_id, search.queue);
     if (work_table.obstacle() != nullptr)
@@ -131,7 +123,29 @@ Candidates find_candidates(const ClaimSearch &search) {
     const uint32 ranks = find_due_ranks(search, memory);
     if (ranks == 0 && !search.only_compensations)
         return find_usual(search, memory);
-    return find_by_turns(search, memory, ranks, read_usual);
+    return find_by_turns(search, memory, ranks);
+}
+
+int32 Candidates::found() const {
+    return static_cast<int32>(std::count_if(
+        list.begin(), list.end(), [](const FoundItem &i) { return !i.place.is_reserve; }));
+}
+
+const FoundItem *take_next(const ClaimSearch &search, std::span<FoundItem> &waiting) {
+    if (waiting.empty() || waiting.front().place.is_reserve)
+        return nullptr;
+    const core::LowerRankTurn turn = memory_of(search.ring_id, search.queue).turn;
+    move_to_front(waiting, core::or_lower(waiting.data(), waiting, turn));
+    const FoundItem *next = waiting.data();
+    waiting = waiting.subspan(1);
+    return next;
+}
+
+void note_claimed(const ClaimSearch &search, const FoundItem &candidate) {
+    QueueMemory &memory = memory_of(search.ring_id, search.queue);
+    core::note_step(memory.turn);
+    memory.last_claim.note(candidate.place.due_at, search.now);
+    memory.cursors[static_cast<size_t>(candidate.place.rank)].set(candidate.group);
 }
 
 bool is_time_to_settle(const ClaimSearch &search) {
@@ -142,7 +156,7 @@ bool is_time_to_settle(const ClaimSearch &search) {
     return !shared || !shared->is_recent(search.now);
 }
 
-std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit) {
+std::span<FoundItem> find_expired(const ClaimSearch &search, size_t limit) {
     if (work_table.obstacle() != nullptr)
         return list_by_statement(search, true);
     QueueMemory &memory = memory_of(search.ring_id, search.queue);

@@ -10,23 +10,10 @@
 // the queue is shorter than that, they choose from all of it. A claimer that meets nobody takes the
 // oldest steps.
 #pragma once
-#include "core/saga/saga_state.hpp"
-
-#include "pg/pg.hpp"
 #include "src/ring/node.hpp"
+#include "src/work/due_item.hpp"
 
 namespace stacksaga {
-
-/// A work row that looked claimable; only a hint until it is read again under its saga's lock.
-struct Candidate {
-    pg_uuid_t saga_id;
-    int16 step_no;
-    core::Direction direction;
-    int16 rank;
-    std::string_view group;
-    TimestampTz due_at;
-};
-static_assert(std::is_trivially_destructible_v<Candidate>);
 
 struct ClaimSearch {
     int32 ring_id;
@@ -44,37 +31,20 @@ struct ClaimSearch {
 };
 
 struct Candidates {
-    std::span<const Candidate> list; ///< in the order in which to try them
-    bool is_cut;                     ///< there may be more behind them
-    bool is_inside = false;          ///< older ones were stepped over
-    /// Of the ranks below that of the first one, the longest-waiting first; when their turn may
-    /// come.
-    std::span<const Candidate> lower{};
+    /// In the order in which to try them, and behind them a reserve of lower ranks, if their turn
+    /// may come.
+    std::span<FoundItem> list;
+    bool is_cut;            ///< there may be more behind them
+    bool is_inside = false; ///< older ones were stepped over
+
+    int32 found() const; ///< without the reserve
 };
 
-/// Takes candidates in the order in which to try them, with the lower ranks' turns among them.
-class CandidateOrder {
-public:
-    CandidateOrder(const ClaimSearch &search, const Candidates &candidates);
-
-    /// nullptr: there are no more.
-    const Candidate *next();
-    /// The one that next() returned was claimed.
-    void note_claimed();
-
-private:
-    const Candidate *next_lower();
-    bool was_tried(const Candidate &candidate) const;
-
-    const ClaimSearch &search_;
-    const Candidates &candidates_;
-    size_t at_ = 0;       ///< in the list
-    size_t lower_at_ = 0; ///< in those of the lower ranks
-    bool *lower_tried_;   ///< which of them were returned
-    const Candidate *last_ = nullptr;
-    bool was_turn_ = false; ///< of the lower ranks
-};
-static_assert(std::is_trivially_destructible_v<CandidateOrder>);
+/// Takes the next candidate out of the list, in a turn of the lower ranks one of those; nullptr:
+/// there are no more.
+const FoundItem *take_next(const ClaimSearch &search, std::span<FoundItem> &waiting);
+/// The one that take_next() returned last was claimed.
+void note_claimed(const ClaimSearch &search, const FoundItem &candidate);
 
 /// What a queue holds for its waiters, leases that run out included.
 struct Claimable {
@@ -94,7 +64,7 @@ Candidates find_candidates(const ClaimSearch &search);
 /// Whether no session has looked for leases that ran out for some time.
 bool is_time_to_settle(const ClaimSearch &search);
 /// Steps whose lease ran out, at most so many.
-std::span<const Candidate> find_expired(const ClaimSearch &search, size_t limit);
+std::span<FoundItem> find_expired(const ClaimSearch &search, size_t limit);
 
 /// How many of the candidates another claimer had locked, which decides how long the next list is.
 void note_conflicts(const ClaimSearch &search, int32 conflicts);

@@ -11,7 +11,7 @@ namespace stacksaga {
 
 namespace {
 
-using Steps = core::List<Candidate>;
+using Steps = core::List<FoundItem>;
 
 /// So many due steps of a rank are read to be ordered in memory.
 constexpr size_t few_max = 64;
@@ -21,6 +21,9 @@ constexpr int32 visits_max = 256;
 constexpr int32 passed_max = 64;
 /// A session that has not claimed from groups yet begins so many groups further at most.
 constexpr int32 first_skip_max = 32;
+
+/// Others may have locked some of the steps of lower ranks that wait longest.
+constexpr size_t reserve_spare = 3;
 
 core::Memory current_memory() {
     return {.allocate =
@@ -72,50 +75,53 @@ private:
     core::List<Room> rooms_;
 };
 
-/// One search; what it finds lives in the current memory context.
+/// The source of a list of candidates, for collect_items(). What it finds lives in the current
+/// memory context.
 class TurnSearch {
 public:
-    TurnSearch(const ClaimSearch &search, QueueMemory &memory, ReadUsual read_usual)
-        : search_(search), queue_(memory), read_usual_(read_usual), filter_(search), rooms_(search),
-          limit_(static_cast<size_t>(search.wanted) + static_cast<size_t>(search.skipped)) {}
+    /// `listed`: what is due, where it has been read already; then `due_ranks` does not matter.
+    TurnSearch(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks,
+               std::optional<std::span<const FoundItem>> listed)
+        : search_(search), queue_(memory), due_ranks_(due_ranks), listed_(listed), filter_(search),
+          rooms_(search) {}
 
-    void add_rank(int16 rank, bool has_turns);
-    void add_in_order(int16 rank, const Steps &steps);
-    void find_lower(uint32 due_ranks);
-    void find_lower(std::span<const Candidate> due);
-    bool is_full() const { return found_.size() >= limit_; }
-    Candidates result() const;
+    size_t read(int16 rank, std::span<FoundItem> room);
+    size_t read_oldest(int16 rank, std::span<FoundItem> room);
+    /// Whether groups were left that no search has visited.
+    bool is_cut() const { return is_cut_; }
 
 private:
-    size_t lower_wanted() const {
-        return static_cast<size_t>(search_.wanted / core::steps_per_turn + 4);
-    }
-    void add_lower(const Steps &steps);
-    bool read_oldest(int16 rank, size_t limit, Steps &steps);
-    Steps visit_groups(int16 rank, const Steps &oldest);
+    bool read_few(int16 rank, Steps &steps);
+    void add_usual(int16 rank, size_t limit, Steps &steps);
+    size_t add_in_order(int16 rank, const Steps &steps, std::span<FoundItem> room);
+    Steps visit_groups(int16 rank, const Steps &oldest, size_t limit);
     void begin_anywhere(pg::IndexReader &reader, int16 rank, const Steps &oldest);
     TupleTableSlot *seek_group(pg::IndexReader &reader, int16 rank, std::string_view group,
                                StrategyNumber strategy) const;
     size_t take(pg::IndexReader &reader, TupleTableSlot *row, std::string_view group, size_t limit,
                 Steps &steps) const;
     void read_further(pg::IndexReader &reader, int16 rank,
-                      const core::List<std::string_view> &groups, Steps &steps);
+                      const core::List<std::string_view> &groups, size_t limit, Steps &steps);
 
     const ClaimSearch &search_;
     QueueMemory &queue_;
-    ReadUsual read_usual_;
+    uint32 due_ranks_;
+    std::optional<std::span<const FoundItem>> listed_;
     RowFilter filter_;
     GroupRooms rooms_;
     core::Memory memory_ = current_memory();
-    size_t limit_;
-    Steps found_;
-    Steps lower_;
     bool is_cut_ = false;
 };
 
-/// The due steps of a rank in the order of due_at, but for those of groups that are full. False:
+/// The oldest due steps of the rank that have turns, but for those of groups that are full. False:
 /// there are more.
-bool TurnSearch::read_oldest(int16 rank, size_t limit, Steps &steps) {
+bool TurnSearch::read_few(int16 rank, Steps &steps) {
+    if (listed_)
+        for (const FoundItem &i : *listed_)
+            if (i.place.rank == rank)
+                steps.push(memory_, i);
+    if (listed_ || (due_ranks_ & (1U << rank)) == 0)
+        return true;
     const std::array key{ring_key(search_.ring_id), queue_key(search_.queue), rank_key(rank)};
     size_t read = 0;
     pg::each_row(work_table, WorkIndex::by_rank, key, [&](TupleTableSlot *row) {
@@ -123,9 +129,16 @@ bool TurnSearch::read_oldest(int16 rank, size_t limit, Steps &steps) {
             return false;
         if (filter_.passes(row))
             steps.push(memory_, candidate_of(row));
-        return ++read <= limit;
+        return ++read <= few_max;
     });
-    return read <= limit;
+    return read <= few_max;
+}
+
+/// Of the usual rank those without a group, too.
+void TurnSearch::add_usual(int16 rank, size_t limit, Steps &steps) {
+    if (!listed_ && rank == core::usual_rank)
+        for (const FoundItem &i : read_usual(search_, 0, limit))
+            steps.push(memory_, i);
 }
 
 TupleTableSlot *TurnSearch::seek_group(pg::IndexReader &reader, int16 rank, std::string_view group,
@@ -151,9 +164,9 @@ size_t TurnSearch::take(pg::IndexReader &reader, TupleTableSlot *row, std::strin
             ++passed;
             continue;
         }
-        Candidate c = candidate_of(row);
-        c.group = group;
-        steps.push(memory_, c);
+        FoundItem found = found_item(row);
+        found.group = group;
+        steps.push(memory_, found);
         ++taken;
     }
     return taken;
@@ -175,7 +188,7 @@ void TurnSearch::begin_anywhere(pg::IndexReader &reader, int16 rank, const Steps
 
 /// One step of each group, from the one after the cursor on, and more of each when there are fewer
 /// groups than steps are wanted.
-Steps TurnSearch::visit_groups(int16 rank, const Steps &oldest) {
+Steps TurnSearch::visit_groups(int16 rank, const Steps &oldest, size_t limit) {
     Steps steps;
     pg::with_index(work_table, WorkIndex::by_group, [&](pg::IndexReader &reader) {
         GroupCursor &cursor = queue_.cursors[static_cast<size_t>(rank)];
@@ -187,7 +200,7 @@ Steps TurnSearch::visit_groups(int16 rank, const Steps &oldest) {
         std::string_view at = start;
         bool is_round = false;  // all groups have been visited
         bool is_behind = false; // the end of the groups has been passed
-        for (int32 visits = 0; visits < visits_max && steps.size() < limit_; ++visits) {
+        for (int32 visits = 0; visits < visits_max && steps.size() < limit; ++visits) {
             TupleTableSlot *row = seek_group(reader, rank, at, BTGreaterStrategyNumber);
             if (row == nullptr && !is_behind) {
                 is_behind = true;
@@ -204,8 +217,8 @@ Steps TurnSearch::visit_groups(int16 rank, const Steps &oldest) {
             if (is_round)
                 break;
         }
-        if (is_round && steps.size() < limit_)
-            read_further(reader, rank, groups, steps);
+        if (is_round && steps.size() < limit)
+            read_further(reader, rank, groups, limit, steps);
         if (steps.empty())
             cursor.set(at);
         is_cut_ = is_cut_ || !is_round;
@@ -216,10 +229,11 @@ Steps TurnSearch::visit_groups(int16 rank, const Steps &oldest) {
 /// More steps of each of these groups, twice as many as each should need, and more where others
 /// have too few.
 void TurnSearch::read_further(pg::IndexReader &reader, int16 rank,
-                              const core::List<std::string_view> &groups, Steps &steps) {
+                              const core::List<std::string_view> &groups, size_t limit,
+                              Steps &steps) {
     if (groups.empty())
         return;
-    for (size_t depth = 2 * (limit_ / groups.size() + 1);; depth *= 4) {
+    for (size_t depth = 2 * (limit / groups.size() + 1);; depth *= 4) {
         steps.clear();
         bool has_more = false;
         for (const std::string_view group : groups) {
@@ -229,17 +243,17 @@ void TurnSearch::read_further(pg::IndexReader &reader, int16 rank,
                      std::min(depth, room), steps);
             has_more = has_more || (taken == depth && taken < room);
         }
-        if (steps.size() >= limit_ || !has_more)
+        if (steps.size() >= limit || !has_more)
             return;
     }
 }
 
 /// Adds steps of one rank in their order. Of a group no more than it has room for.
-void TurnSearch::add_in_order(int16 rank, const Steps &steps) {
+size_t TurnSearch::add_in_order(int16 rank, const Steps &steps, std::span<FoundItem> room) {
     auto *order = static_cast<core::WaitingStep *>(
         palloc(sizeof(core::WaitingStep) * std::max<size_t>(1, steps.size())));
     for (size_t i = 0; i < steps.size(); ++i)
-        order[i] = {.group = steps[i].group, .due_at = steps[i].due_at, .index = i};
+        order[i] = {.group = steps[i].group, .due_at = steps[i].place.due_at, .index = i};
     GroupCursor &cursor = queue_.cursors[static_cast<size_t>(rank)];
     if (!cursor.is_set && !steps.empty()) {
         const auto at =
@@ -248,67 +262,55 @@ void TurnSearch::add_in_order(int16 rank, const Steps &steps) {
     }
     const std::span<core::WaitingStep> list{order, steps.size()};
     core::order_by_turns(list, cursor.group());
-    for (const core::WaitingStep &step : list) {
-        if (is_full())
-            break;
-        if (rooms_.take(step.group))
-            found_.push(memory_, steps[step.index]);
-    }
+    size_t count = 0;
+    for (size_t i = 0; i < list.size() && count < room.size(); ++i)
+        if (rooms_.take(list[i].group))
+            room[count++] = steps[list[i].index];
+    return count;
 }
 
-void TurnSearch::add_rank(int16 rank, bool has_turns) {
+size_t TurnSearch::read(int16 rank, std::span<FoundItem> room) {
+    if (search_.only_compensations && rank != core::compensation_rank)
+        return 0;
     Steps steps;
-    if (has_turns && !read_oldest(rank, few_max, steps)) {
-        const Steps visited = visit_groups(rank, steps);
-        if (!visited.empty())
+    if (!read_few(rank, steps))
+        if (const Steps visited = visit_groups(rank, steps, room.size()); !visited.empty())
             steps = visited;
-    }
-    if (rank == core::usual_rank)
-        for (const Candidate &c : read_usual_(search_, limit_))
-            steps.push(memory_, c);
-    add_in_order(rank, steps);
+    add_usual(rank, room.size(), steps);
+    return add_in_order(rank, steps, room);
 }
 
-/// The longest-waiting steps of ranks below that of the first one found.
-void TurnSearch::find_lower(uint32 due_ranks) {
-    if (found_.empty())
-        return;
+/// For the turns of a lower rank: those that wait longest, whatever their group.
+size_t TurnSearch::read_oldest(int16 rank, std::span<FoundItem> room) {
     Steps steps;
-    for (auto rank = static_cast<int16>(found_[0].rank + 1); rank <= core::lowest_rank; ++rank) {
-        if ((due_ranks & (1U << rank)) != 0)
-            (void)read_oldest(rank, few_max, steps);
-        if (rank == core::usual_rank)
-            for (const Candidate &c : read_usual_(search_, lower_wanted()))
-                steps.push(memory_, c);
-    }
-    add_lower(steps);
+    static_cast<void>(read_few(rank, steps));
+    add_usual(rank, room.size(), steps);
+    std::sort(steps.begin(), steps.end(), [](const FoundItem &a, const FoundItem &b) {
+        return core::waits_longer(a.place, b.place);
+    });
+    size_t count = 0;
+    for (size_t i = 0; i < steps.size() && count < room.size(); ++i)
+        if (rooms_.of(steps[i].group) > 0)
+            room[count++] = steps[i];
+    return count;
 }
 
-/// The same where all that is due has been read.
-void TurnSearch::find_lower(std::span<const Candidate> due) {
-    if (found_.empty())
-        return;
-    Steps steps;
-    for (const Candidate &c : due)
-        if (c.rank > found_[0].rank)
-            steps.push(memory_, c);
-    add_lower(steps);
-}
-
-void TurnSearch::add_lower(const Steps &found) {
-    Steps steps = found;
-    std::sort(steps.begin(), steps.end(),
-              [](const Candidate &a, const Candidate &b) { return a.due_at < b.due_at; });
-    for (const Candidate &c : steps)
-        if (lower_.size() < lower_wanted() && rooms_.of(c.group) > 0)
-            lower_.push(memory_, c);
-}
-
-Candidates TurnSearch::result() const {
-    const size_t skipped = std::min(static_cast<size_t>(search_.skipped), found_.size());
-    return {.list = {found_.begin() + skipped, found_.end()},
-            .is_cut = is_cut_ || is_full(),
-            .lower = {lower_.begin(), lower_.end()}};
+Candidates collect(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks,
+                   std::optional<std::span<const FoundItem>> listed) {
+    const auto skipped = static_cast<size_t>(search.skipped);
+    const size_t limit = static_cast<size_t>(search.wanted) + skipped;
+    const bool may_turn = memory.turn.may_come_within(search.wanted) && !search.only_compensations;
+    const size_t reserve =
+        may_turn ? core::reserve_of(static_cast<size_t>(search.wanted)) + reserve_spare : 0;
+    const size_t size = room_of_list(limit, reserve);
+    TurnSearch turns(search, memory, due_ranks, listed);
+    Candidates found{.list = collect_items(
+                         turns, {static_cast<FoundItem *>(palloc(sizeof(FoundItem) * size)), size},
+                         limit, reserve),
+                     .is_cut = turns.is_cut()};
+    found.is_cut = found.is_cut || static_cast<size_t>(found.found()) == limit;
+    found.list = found.list.subspan(std::min(skipped, found.list.size()));
+    return found;
 }
 
 } // namespace
@@ -345,34 +347,13 @@ uint32 find_due_ranks(const ClaimSearch &search, QueueMemory &memory) {
     return ranks;
 }
 
-Candidates find_by_turns(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks,
-                         ReadUsual read_usual) {
-    TurnSearch turns(search, memory, read_usual);
-    const int16 last = search.only_compensations ? core::compensation_rank : core::lowest_rank;
-    for (int16 rank = 0; rank <= last && !turns.is_full(); ++rank) {
-        const bool has_turns = (due_ranks & (1U << rank)) != 0;
-        if (has_turns || rank == core::usual_rank)
-            turns.add_rank(rank, has_turns);
-    }
-    if (memory.turn.may_come_within(search.wanted) && !search.only_compensations)
-        turns.find_lower(due_ranks);
-    return turns.result();
+Candidates find_by_turns(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks) {
+    return collect(search, memory, due_ranks, std::nullopt);
 }
 
 Candidates order_by_turns(const ClaimSearch &search, QueueMemory &memory,
-                          std::span<const Candidate> due) {
-    const core::Memory list = current_memory();
-    TurnSearch turns(search, memory, nullptr);
-    for (int16 rank = 0; rank <= core::lowest_rank; ++rank) {
-        Steps steps;
-        for (const Candidate &c : due)
-            if (c.rank == rank && (rank == core::compensation_rank || !search.only_compensations))
-                steps.push(list, c);
-        turns.add_in_order(rank, steps);
-    }
-    if (memory.turn.may_come_within(search.wanted) && !search.only_compensations)
-        turns.find_lower(due);
-    return turns.result();
+                          std::span<const FoundItem> due) {
+    return collect(search, memory, 0, due);
 }
 
 } // namespace stacksaga

@@ -14,15 +14,11 @@ namespace stacksaga {
 /// The ranks of which something is due that is not of the usual rank or has a group: one bit each.
 uint32 find_due_ranks(const ClaimSearch &search, QueueMemory &memory);
 
-/// The steps without a group of the usual rank, the oldest first, at most so many.
-using ReadUsual = std::span<const Candidate> (*)(const ClaimSearch &search, size_t limit);
-
 /// Candidates of all ranks.
-Candidates find_by_turns(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks,
-                         ReadUsual read_usual);
+Candidates find_by_turns(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks);
 
 /// The same order for due steps that have been read already.
 Candidates order_by_turns(const ClaimSearch &search, QueueMemory &memory,
-                          std::span<const Candidate> due);
+                          std::span<const FoundItem> due);
 
 } // namespace stacksaga
