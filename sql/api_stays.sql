@@ -113,7 +113,7 @@ retry_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true, spread
 ring_adoptions|\N||from_region text, from_cluster text, to_region text, to_cluster text, sagas bigint, role text, reason text, adopted_at timestamp with time zone
 ring_nodes|2|region text, cluster text|TABLE(node text, kind text, state text, weight double precision, agent text, frozen boolean)
 ring_settings|\N||region text, cluster text, setting text, value text, ring_id integer
-ring_slots|2|region text, cluster text|TABLE(slot integer, range_start bigint, range_end bigint, node text, epoch bigint)
+ring_slots|2|region text, cluster text|TABLE(slot integer, range_start bigint, range_end bigint, node text, epoch bigint, next_node text)
 ring_state|2|region text, cluster text|TABLE(database_time timestamp with time zone, window_length interval, publish_lead interval, strategy text, slots integer, epoch bigint, last_window timestamp with time zone, virtual_nodes integer)
 ring_status|\N||region text, cluster text, epoch bigint, window_start timestamp with time zone, window_end timestamp with time zone, active_nodes bigint, total_nodes bigint, coverage double precision, oldest_due timestamp with time zone, publisher text
 run_pending|0|max_items integer DEFAULT 100|bigint

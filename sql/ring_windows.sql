@@ -105,6 +105,7 @@ SELECT pg_temp.publish('one', '10:10', '{wa,wb}');
 SELECT pg_temp.publish('one', '10:11', '{wb,wa}');
 SELECT count(stacksaga.register_node('wb', 'w', 'one'));
 SELECT * FROM pg_temp.owners('one');
+SELECT node, next_node, count(*) FROM stacksaga.ring_slots('w', 'one') GROUP BY node, next_node ORDER BY min(slot);
 SELECT pg_temp.set_clock('10:11:00');
 SELECT * FROM pg_temp.beat('wa', 'wb');
 SELECT * FROM pg_temp.owners('one');

@@ -47,12 +47,14 @@ struct Node {
     bool frozen = false; ///< an unresponsive agent that keeps its slots for now (rebalance_delay)
 };
 
-/// One slot: an inclusive range of tokens and its present owner.
+/// One slot: an inclusive range of tokens, its present owner, and the node that a published window
+/// gives it to and that has not taken it over.
 struct Slot {
     std::int32_t number = 0;
     std::int64_t range_start = 0;
     std::int64_t range_end = 0;
     std::optional<std::string> owner;
+    std::optional<std::string> next_owner = std::nullopt;
 };
 
 /// An inclusive range of tokens for a node.
@@ -105,7 +107,7 @@ public:
     /// All nodes of a ring, of every kind and state.
     virtual asio::awaitable<std::vector<Node>> nodes(const RingName &ring) = 0;
 
-    /// All slots of a ring, ascending and without a gap, with their present owners.
+    /// All slots of a ring, ascending and without a gap, with their owners and next owners.
     virtual asio::awaitable<std::vector<Slot>> slots(const RingName &ring) = 0;
 
     /// Publishes a window, or the part of one that is assigned to proposal.agent. Returns the

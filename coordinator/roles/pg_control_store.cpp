@@ -50,10 +50,10 @@ constexpr const char *SQL_NODES =
 
 /// Also those of SQL_AGENT_SLOTS.
 struct SlotColumns {
-    enum { slot, range_start, range_end, node };
+    enum { slot, range_start, range_end, node, next_node };
 };
 constexpr const char *SQL_SLOTS =
-    "SELECT slot, range_start, range_end, node"
+    "SELECT slot, range_start, range_end, node, next_node"
     "  FROM stacksaga.ring_slots(region => $1::text, cluster => $2::text)"
     " ORDER BY slot";
 
@@ -92,8 +92,9 @@ constexpr const char *SQL_BEAT =
 constexpr const char *SQL_LEAVE =
     "SELECT stacksaga.leave_ring(node => $1::text, incarnation => $2::bigint)";
 
+// `node` is the owner or the next owner, that of the two that the agent assigns to.
 constexpr const char *SQL_AGENT_SLOTS =
-    "SELECT slot, range_start, range_end, node"
+    "SELECT slot, range_start, range_end, node, NULL::text AS next_node"
     "  FROM stacksaga.agent_slots("
     "         agent        => $1::text,"
     "         window_start => timestamptz 'epoch' + $2::bigint * interval '1 microsecond')"
@@ -120,6 +121,8 @@ std::vector<Slot> slots_of(const Rows &rows) {
                                     rows.int64(row, SlotColumns::range_end), std::nullopt});
         if (!rows.is_null(row, SlotColumns::node))
             slot.owner = rows.text(row, SlotColumns::node);
+        if (!rows.is_null(row, SlotColumns::next_node))
+            slot.next_owner = rows.text(row, SlotColumns::next_node);
     }
     return slots;
 }

@@ -127,6 +127,18 @@ std::int32_t index_of(std::span<const Member> members, std::string_view name) {
                : nobody;
 }
 
+/// The node whose slot this is in a master's view: the one that an earlier window gives it to, if
+/// that takes slots or is frozen, else its owner. A window that is published before the slots of an
+/// earlier one are taken over would otherwise be computed as if nobody had them, and give them to
+/// other nodes: then the next one does the same, and they stay without an owner.
+std::string_view holder_of(const Slot &slot, const RingNodes &ring,
+                           std::span<const Member> members) {
+    const std::string_view next = slot.next_owner ? ring.holder(*slot.next_owner) : "";
+    if (ring.is_frozen(next) || index_of(members, next) != nobody)
+        return next;
+    return slot.owner ? ring.holder(*slot.owner) : "";
+}
+
 /// Adds a slot to the proposal; extends the last range if the slot continues it.
 void grant(Proposal &proposal, const Slot &slot, std::string_view node, bool adjacent) {
     if (adjacent && proposal.grants.back().node == node)
@@ -156,8 +168,7 @@ std::optional<Proposal> propose(Instant window_start, AssignmentRule rule,
     std::vector<std::string_view> frozen(slots.size()); // the agent; empty: to be assigned
     std::vector<std::int32_t> owners;
     for (std::size_t i = 0; i < slots.size(); ++i) {
-        const std::string_view holder =
-            slots[i].owner ? ring.holder(*slots[i].owner) : std::string_view{};
+        const std::string_view holder = holder_of(slots[i], ring, members);
         if (ring.is_frozen(holder))
             frozen[i] = holder;
         else

@@ -41,9 +41,9 @@ assign(std::span<const Member> members, std::span<const std::int32_t> owners, As
                                                    std::string_view agent);
 
 /// A master's window: assigns all slots (ascending) and merges neighbours of one owner. A slot that
-/// a worker owns counts as its agent's. A frozen agent keeps its slots; the other slots are
-/// assigned as if the ring had no more. Nothing when there are slots to assign but no node for
-/// them.
+/// a worker owns counts as its agent's, one that an earlier window gives to another node as that
+/// node's, if it still takes slots. A frozen agent keeps its slots; the other slots are assigned as
+/// if the ring had no more. Nothing when there are slots to assign but no node for them.
 [[nodiscard]] std::optional<Proposal> propose(Instant window_start, AssignmentRule rule,
                                               std::span<const Node> nodes,
                                               std::span<const Slot> slots);

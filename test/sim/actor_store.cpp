@@ -36,10 +36,13 @@ coordinator::NodeState state_shown(core::NodeState state) {
     }
 }
 
-coordinator::Slot slot_of(std::int32_t number, std::int32_t count, const NodeRow *owner) {
+coordinator::Slot slot_of(std::int32_t number, std::int32_t count, const NodeRow *owner,
+                          const NodeRow *next_owner) {
     const core::Range range = core::slot_range(number, count);
-    return {number, range.first.value(), range.last.value(),
-            owner == nullptr ? std::nullopt : std::optional(owner->name)};
+    const auto name = [](const NodeRow *node) {
+        return node == nullptr ? std::nullopt : std::optional(node->name);
+    };
+    return {number, range.first.value(), range.last.value(), name(owner), name(next_owner)};
 }
 
 /// The longest time that a process waits for an answer.
@@ -171,13 +174,13 @@ asio::awaitable<std::vector<coordinator::Slot>> ActorStore::slots(const RingName
     const auto count = static_cast<std::int32_t>(tables.slots().size());
     slots_.clear();
     for (std::int32_t i = 0; i < count; ++i) {
-        const NodeRow *owner = tables.find(tables.slots()[static_cast<std::size_t>(i)].owner);
-        slots_.push_back(slot_of(i, count, owner));
+        const SlotRow &slot = tables.slots()[static_cast<std::size_t>(i)];
+        slots_.push_back(slot_of(i, count, tables.find(slot.owner), tables.find(slot.next_owner)));
     }
     std::vector<coordinator::Slot> answered = slots_;
     for (coordinator::Slot &slot : answered) {
         if (tables.mutant() == Mutant::owners_forgotten)
-            slot.owner.reset();
+            slot.owner = slot.next_owner = std::nullopt;
     }
     co_await come_back(passage);
     co_return answered;
@@ -195,7 +198,7 @@ asio::awaitable<std::vector<coordinator::Slot>> ActorStore::assigned_slots(const
     for (std::int32_t i = 0; i < count; ++i) {
         const SlotRow &slot = tables.slots()[static_cast<std::size_t>(i)];
         if (tables.is_assigned(slot, *self, time_of(window_start)))
-            slots_.push_back(slot_of(i, count, tables.worker_of(slot, *self)));
+            slots_.push_back(slot_of(i, count, tables.worker_of(slot, *self), nullptr));
     }
     std::vector<coordinator::Slot> answered = slots_;
     co_await come_back(passage);

@@ -15,15 +15,26 @@ const Node *find(std::span<const Node> nodes, const std::string &name) {
     return found == nodes.end() ? nullptr : &*found;
 }
 
-/// The holder of a slot in a window's view: its owner, or, in a window of the whole ring, the
-/// owner's agent if that takes slots or is frozen.
+/// A node in a window's view: in a window of the whole ring its agent stands for it, if that takes
+/// slots or is frozen.
+const Node *holder(const std::optional<std::string> &name, const std::string &assigner,
+                   std::span<const Node> nodes) {
+    const Node *node = name ? find(nodes, *name) : nullptr;
+    if (node == nullptr || !node->agent || !assigner.empty())
+        return node;
+    const Node *agent = find(nodes, *node->agent);
+    return agent != nullptr && (agent->frozen || coordinator::takes_slots(*agent)) ? agent : node;
+}
+
+/// The holder of a slot in a window's view: the node that an earlier window gives it to, if that
+/// takes slots or is frozen, else its owner.
 const Node *holder_of(const coordinator::Slot &slot, const std::string &assigner,
-                      std::span<const Node> nodes) {
-    const Node *owner = slot.owner ? find(nodes, *slot.owner) : nullptr;
-    if (owner == nullptr || !owner->agent || !assigner.empty())
-        return owner;
-    const Node *agent = find(nodes, *owner->agent);
-    return agent != nullptr && (agent->frozen || coordinator::takes_slots(*agent)) ? agent : owner;
+                      std::span<const Node> nodes, std::span<const coordinator::Member> members) {
+    const Node *next = holder(slot.next_owner, assigner, nodes);
+    if (next != nullptr &&
+        (next->frozen || std::ranges::count(members, next->name, &coordinator::Member::name) > 0))
+        return next;
+    return holder(slot.owner, assigner, nodes);
 }
 
 } // namespace
@@ -36,7 +47,7 @@ void check_moves(const coordinator::Proposal &proposal, coordinator::Strategy st
     std::vector<std::int32_t> held(members.size());
     std::int32_t assigned = 0, moved = 0;
     for (const coordinator::Slot &slot : slots) {
-        const Node *holder = holder_of(slot, proposal.agent, nodes);
+        const Node *holder = holder_of(slot, proposal.agent, nodes, members);
         const auto grant = std::ranges::find_if(proposal.grants, [&](const auto &granted) {
             return slot.range_start <= granted.range_end;
         });

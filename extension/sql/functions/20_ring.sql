@@ -113,12 +113,13 @@ COMMENT ON FUNCTION stacksaga.ring_state IS
     'Returns what a coordinator plans with: the time, the settings of the ring and the start of the latest published window. Raises SG400, SG404';
 
 CREATE OR REPLACE FUNCTION stacksaga.ring_slots(region text, cluster text)
-RETURNS TABLE (slot integer, range_start bigint, range_end bigint, node text, epoch bigint)
+RETURNS TABLE (slot integer, range_start bigint, range_end bigint, node text, epoch bigint,
+               next_node text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 ROWS 256
 AS 'MODULE_PATHNAME', 'stacksaga_ring_slots';
 COMMENT ON FUNCTION stacksaga.ring_slots IS
-    'Returns every slot of a ring, its range and its owner. Raises SG400, SG404';
+    'Returns every slot of a ring, its range, its owner, and the node that is to take it over. Raises SG400, SG404';
 
 CREATE OR REPLACE FUNCTION stacksaga.ring_nodes(region text, cluster text)
 RETURNS TABLE (node text, kind text, state text, weight double precision, agent text,

@@ -185,11 +185,12 @@ namespace {
 constinit pg::Statement find_last_window{
     "SELECT window_start FROM stacksaga.token_window"
     " WHERE ring_id = $1 AND agent = '' ORDER BY window_start DESC LIMIT 1"};
-enum class OwnerColumn : uint8_t { slot, node, epoch };
+enum class OwnerColumn : uint8_t { slot, node, epoch, next_node };
 constinit pg::Select<OwnerColumn> list_owners{
-    "SELECT s.slot, n.node, s.epoch"
+    "SELECT s.slot, n.node, s.epoch, x.node AS next_node"
     "  FROM stacksaga.slot s"
     "  LEFT JOIN stacksaga.node n ON n.incarnation = s.owner AND n.ring_id = $1"
+    "  LEFT JOIN stacksaga.node x ON x.incarnation = s.next_owner AND x.ring_id = $1"
     " WHERE s.ring_id = $1"};
 
 Ring ring_argument(const pg::Arguments &arguments) {
@@ -216,6 +217,7 @@ void add_ring_state(const pg::Arguments &arguments, pg::ResultSet &result) {
 struct SlotOwner {
     Datum node; ///< text; 0: nobody
     int64 epoch;
+    Datum next_node; ///< text; 0: nobody
 };
 
 void add_ring_slots(const pg::Arguments &arguments, pg::ResultSet &result) {
@@ -225,17 +227,19 @@ void add_ring_slots(const pg::Arguments &arguments, pg::ResultSet &result) {
     const auto rows = list_owners.run(pg::param(ring.ring_id));
     for (uint64 i = 0; i < rows.count(); ++i) {
         SlotOwner &owner = owners[rows.int4(i, OwnerColumn::slot)];
-        owner.node =
-            rows.is_null(i, OwnerColumn::node) ? Datum{0} : rows.value(i, OwnerColumn::node);
-        owner.epoch = rows.int8(i, OwnerColumn::epoch);
+        const auto name = [&](OwnerColumn column) {
+            return rows.is_null(i, column) ? Datum{0} : rows.value(i, column);
+        };
+        owner = {name(OwnerColumn::node), rows.int8(i, OwnerColumn::epoch),
+                 name(OwnerColumn::next_node)};
     }
     for (int32 slot = 0; slot < ring.slots; ++slot) {
         const core::Range range = core::slot_range(slot, ring.slots);
         const SlotOwner &owner = owners[slot];
+        const auto name = [](Datum node) { return node == 0 ? pg::null() : pg::of(node); };
         result.add(pg::of(Int32GetDatum(slot)), pg::of(Int64GetDatum(range.first.value())),
-                   pg::of(Int64GetDatum(range.last.value())),
-                   owner.node == 0 ? pg::null() : pg::of(owner.node),
-                   pg::of(Int64GetDatum(owner.epoch)));
+                   pg::of(Int64GetDatum(range.last.value())), name(owner.node),
+                   pg::of(Int64GetDatum(owner.epoch)), name(owner.next_node));
     }
 }
 

@@ -210,6 +210,45 @@ TEST(WindowsWithAgents, MoveNothingOnceAllIsAssigned) {
     }
 }
 
+/// A window that is published before the slots of the one before it are taken over gives them to
+/// the same nodes, however often: else they would never be taken over.
+TEST(WindowsWithAgents, GiveTheSameWhileNothingIsTakenOver) {
+    Draw draw(6);
+    for (int round = 0; round < rounds; ++round) {
+        Ring ring = draw.ring(true);
+        const auto first = propose(Instant{}, ring.strategy, ring.nodes, ring.slots);
+        if (!first)
+            continue;
+        const auto given = granted(*first, ring.slots);
+        for (Slot &slot : ring.slots)
+            slot.next_owner = given.at(slot.number);
+        const auto second = propose(Instant{}, ring.strategy, ring.nodes, ring.slots);
+        ASSERT_TRUE(second);
+        EXPECT_EQ(granted(*second, ring.slots), given);
+        EXPECT_EQ(second->moved, 0);
+    }
+}
+
+/// A node that takes no slots any more does not take what an earlier window gave it.
+TEST(WindowsWithAgents, GiveNothingToNextOwnersThatAreLost) {
+    Draw draw(7);
+    for (int round = 0; round < rounds; ++round) {
+        Ring ring = draw.ring(true);
+        for (Slot &slot : ring.slots)
+            slot.next_owner = ring.nodes[static_cast<std::size_t>(
+                                             draw.below(static_cast<int>(ring.nodes.size())))]
+                                  .name;
+        const auto whole = propose(Instant{}, ring.strategy, ring.nodes, ring.slots);
+        if (!whole)
+            continue;
+        for (const auto &[slot, name] : granted(*whole, ring.slots)) {
+            const Node *node = find(ring, name);
+            ASSERT_NE(node, nullptr);
+            EXPECT_TRUE(node->frozen || takes_slots(*node)) << name;
+        }
+    }
+}
+
 /// Workers of a lost agent become the master's: slots move only for rounding, at most one for each
 /// member.
 TEST(WindowsWithAgents, MoveNextToNothingWhenAnAgentIsLostOrComesBack) {
