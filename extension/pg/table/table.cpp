@@ -170,6 +170,13 @@ bool Table::lock_for_write() {
     return open.is_direct();
 }
 
+bool Table::has_no_pages() {
+    OpenTable open = open_table(*this, AccessShareLock);
+    const bool result = open.is_direct() && RelationGetNumberOfBlocks(open.heap) == 0;
+    open.close();
+    return result;
+}
+
 const char *Table::obstacle() {
     OpenTable open = open_table(*this, AccessShareLock);
     open.close();

@@ -273,6 +273,10 @@ public:
     /// adds a trigger or an index that changes how it is done. False when it goes through SQL.
     bool lock_for_write();
 
+    /// Whether the table has no page, and so no row of anybody: costs a tenth of a search. False
+    /// where the access goes through SQL.
+    bool has_no_pages();
+
     /// Why the table cannot be accessed directly; null if it can.
     const char *obstacle();
 

@@ -40,6 +40,9 @@ bool is_same(const LOCKTAG &one, const LOCKTAG &other) {
 /// at_commit demands.
 template <class F> void each_other(const Queue &queue, F &&visit) {
     const LOCKTAG tag = tag_of(queue);
+    // Most commits find nobody waiting, and need not look through all processes for that.
+    if (LockWaiterCount(&tag) == 0)
+        return;
     const uint32 hash = LockTagHashCode(&tag);
     LWLock *lock = LockHashPartitionLock(hash);
     LWLockAcquire(lock, LW_SHARED);

@@ -93,6 +93,10 @@ std::optional<pg::TableRow> find_removed_row(const pg_uuid_t &id,
 }
 
 std::optional<Existing> find_removed(const Start &start, const pg_uuid_t &id) {
+    // Retention writes its row in the transaction that removes the saga: where that was committed
+    // before this start did not find the saga, the table has a page by now.
+    if (removed_table.has_no_pages())
+        return std::nullopt;
     const std::optional<pg::TableRow> row = find_removed_row(id);
     if (!row)
         return std::nullopt;
