@@ -2,9 +2,10 @@
 // is. Only for speed and fairness: which steps may be claimed never depends on it.
 #pragma once
 #include "core/queue/claim_order.hpp"
+#include "core/ring/murmur3.hpp"
 #include "core/work/search_start.hpp"
 
-#include "pg/pg.hpp"
+#include "pg/random.hpp"
 #include "src/common/limits.hpp"
 #include "src/common/session_probe.hpp"
 
@@ -47,6 +48,13 @@ struct QueueMemory {
 };
 
 /// A queue that falls on the place of another one takes it.
-QueueMemory &memory_of(int32 ring_id, std::string_view queue);
+inline QueueMemory &memory_of(int32 ring_id, std::string_view queue) {
+    static constinit std::array<QueueMemory, 16> places{};
+    const uint64 key = core::murmur3_x64_128(queue, static_cast<uint32>(ring_id)).h1;
+    QueueMemory &place = places[key % places.size()];
+    if (place.key != key)
+        place = QueueMemory(key, core::LowerRankTurn(pg::random_fraction()));
+    return place;
+}
 
 } // namespace stacksaga

@@ -1,14 +1,13 @@
-// Rows of work as the search for claimable steps reads them.
+// Rows of work as the search for claimable steps reads them, and its parts.
 #pragma once
-#include "src/common/session_probe.hpp"
+#include "src/work/claim_memory.hpp"
 #include "src/work/claim_search.hpp"
 #include "src/work/work_rows.hpp"
 
 namespace stacksaga {
 
-/// Of an index of a queue's rows by due_at alone.
-inline pg::KeyColumn due_until_key(TimestampTz until) {
-    constexpr AttrNumber index_due_at = 3;
+/// Of an index that has due_at at this place: of one of a queue's rows by due_at alone, the third.
+inline pg::KeyColumn due_until_key(TimestampTz until, AttrNumber index_due_at = 3) {
     return {F_TIMESTAMPTZ_LE, InvalidOid, TimestampTzGetDatum(until), BTLessEqualStrategyNumber,
             index_due_at};
 }
@@ -92,5 +91,13 @@ static_assert(std::is_trivially_destructible_v<CandidateList>);
 /// The due steps without a group of the usual rank, from the oldest on, or from so many entries of
 /// the index behind it.
 std::span<FoundItem> read_usual(const ClaimSearch &search, size_t entries, size_t limit);
+
+/// The ranks of which something is due that is not of the usual rank or has a group: one bit each.
+uint32 find_due_ranks(const ClaimSearch &search, QueueMemory &memory);
+
+/// Candidates of all ranks. `listed`: what is due has been read already, and `due_ranks` does not
+/// matter.
+Candidates find_by_turns(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks,
+                         std::optional<std::span<const FoundItem>> listed = {});
 
 } // namespace stacksaga

@@ -6,8 +6,7 @@
 #include "src/queue/queue_limits.hpp"
 #include "src/ring/ranges.hpp"
 #include "src/ring/rings.hpp"
-#include "src/work/claim_turns.hpp"
-#include "src/work/work_table.hpp"
+#include "src/work/claim_rows.hpp"
 
 namespace stacksaga {
 
@@ -119,7 +118,7 @@ std::span<FoundItem> read_usual(const ClaimSearch &search, size_t entries, size_
 Candidates find_candidates(const ClaimSearch &search) {
     QueueMemory &memory = memory_of(search.ring_id, search.queue);
     if (work_table.obstacle() != nullptr)
-        return order_by_turns(search, memory, list_by_statement(search, false));
+        return find_by_turns(search, memory, 0, list_by_statement(search, false));
     const uint32 ranks = find_due_ranks(search, memory);
     if (ranks == 0 && !search.only_compensations)
         return find_usual(search, memory);

@@ -2,7 +2,7 @@
 // straight from indexes, from where this session found the first one the last time.
 //
 // Most queues hold steps of the usual rank without a group only: one range of one index, in the
-// order of due_at. Ranks and groups, where there are any, are claim_turns.hpp's.
+// order of due_at. Ranks and groups, where there are any, are in claim_turns.cpp.
 //
 // Claimers that meet at the head of a queue go on behind the step that each claimed last. Every
 // eighth time, and after a search that claimed nothing, they step over some entries of the index

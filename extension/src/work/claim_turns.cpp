@@ -1,11 +1,16 @@
-#include "src/work/claim_turns.hpp"
-
+// Ranks and groups in the search for claimable steps: rank by rank, and within a rank one step of
+// each group after the other (core/queue/claim_order.hpp).
+//
+// Where few steps of a rank are due they are all read, and ordered in memory. Otherwise the groups
+// are visited one after the other, from the one on that had its turn last: a probe for each,
+// however many steps a group has. Groups of which nothing can be claimed cost a probe too, so a
+// search visits a limited number, and the next one continues there.
 #include "core/common/list.hpp"
 #include "core/queue/claim_order.hpp"
 
 #include "pg/random.hpp"
 #include "src/queue/queue_limits.hpp"
-#include "src/work/work_table.hpp"
+#include "src/work/claim_rows.hpp"
 
 namespace stacksaga {
 
@@ -91,7 +96,7 @@ public:
     bool is_cut() const { return is_cut_; }
 
 private:
-    bool read_few(int16 rank, Steps &steps);
+    bool read_few(int16 rank, bool or_none, Steps &steps);
     void add_usual(int16 rank, size_t limit, Steps &steps);
     size_t add_in_order(int16 rank, const Steps &steps, std::span<FoundItem> room);
     Steps visit_groups(int16 rank, const Steps &oldest, size_t limit);
@@ -114,22 +119,30 @@ private:
 };
 
 /// The oldest due steps of the rank that have turns, but for those of groups that are full. False:
-/// there are more.
-bool TurnSearch::read_few(int16 rank, Steps &steps) {
+/// there are more, and where `or_none` says so nothing was read.
+bool TurnSearch::read_few(int16 rank, bool or_none, Steps &steps) {
     if (listed_)
         for (const FoundItem &i : *listed_)
             if (i.place.rank == rank)
                 steps.push(memory_, i);
     if (listed_ || (due_ranks_ & (1U << rank)) == 0)
         return true;
-    const std::array key{ring_key(search_.ring_id), queue_key(search_.queue), rank_key(rank)};
+    const std::array key{ring_key(search_.ring_id), queue_key(search_.queue), rank_key(rank),
+                         due_until_key(search_.now, 4)};
     size_t read = 0;
-    pg::each_row(work_table, WorkIndex::by_rank, key, [&](TupleTableSlot *row) {
-        if (due_at_of(row) > search_.now)
-            return false;
-        if (filter_.passes(row))
-            steps.push(memory_, candidate_of(row));
-        return ++read <= few_max;
+    pg::with_index(work_table, WorkIndex::by_rank, [&](pg::IndexReader &reader) {
+        reader.seek(key);
+        if (or_none && reader.skip(few_max + 1)) {
+            read = few_max + 1;
+            return;
+        }
+        reader.seek(key);
+        TupleTableSlot *row;
+        while (read <= few_max && (row = reader.next()) != nullptr) {
+            ++read;
+            if (filter_.passes(row))
+                steps.push(memory_, candidate_of(row));
+        }
     });
     return read <= few_max;
 }
@@ -273,9 +286,14 @@ size_t TurnSearch::read(int16 rank, std::span<FoundItem> room) {
     if (search_.only_compensations && rank != core::compensation_rank)
         return 0;
     Steps steps;
-    if (!read_few(rank, steps))
+    // The cursor says where to go on among groups. Where nothing of those that a search visits can
+    // be claimed, what waits longest may.
+    if (!read_few(rank, queue_.cursors[static_cast<size_t>(rank)].is_set, steps)) {
         if (const Steps visited = visit_groups(rank, steps, room.size()); !visited.empty())
             steps = visited;
+        else if (steps.empty())
+            static_cast<void>(read_few(rank, false, steps));
+    }
     add_usual(rank, room.size(), steps);
     return add_in_order(rank, steps, room);
 }
@@ -283,7 +301,7 @@ size_t TurnSearch::read(int16 rank, std::span<FoundItem> room) {
 /// For the turns of a lower rank: those that wait longest, whatever their group.
 size_t TurnSearch::read_oldest(int16 rank, std::span<FoundItem> room) {
     Steps steps;
-    static_cast<void>(read_few(rank, steps));
+    static_cast<void>(read_few(rank, false, steps));
     add_usual(rank, room.size(), steps);
     std::sort(steps.begin(), steps.end(), [](const FoundItem &a, const FoundItem &b) {
         return core::waits_longer(a.place, b.place);
@@ -293,24 +311,6 @@ size_t TurnSearch::read_oldest(int16 rank, std::span<FoundItem> room) {
         if (rooms_.of(steps[i].group) > 0)
             room[count++] = steps[i];
     return count;
-}
-
-Candidates collect(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks,
-                   std::optional<std::span<const FoundItem>> listed) {
-    const auto skipped = static_cast<size_t>(search.skipped);
-    const size_t limit = static_cast<size_t>(search.wanted) + skipped;
-    const bool may_turn = memory.turn.may_come_within(search.wanted) && !search.only_compensations;
-    const size_t reserve =
-        may_turn ? core::reserve_of(static_cast<size_t>(search.wanted)) + reserve_spare : 0;
-    const size_t size = room_of_list(limit, reserve);
-    TurnSearch turns(search, memory, due_ranks, listed);
-    Candidates found{.list = collect_items(
-                         turns, {static_cast<FoundItem *>(palloc(sizeof(FoundItem) * size)), size},
-                         limit, reserve),
-                     .is_cut = turns.is_cut()};
-    found.is_cut = found.is_cut || static_cast<size_t>(found.found()) == limit;
-    found.list = found.list.subspan(std::min(skipped, found.list.size()));
-    return found;
 }
 
 } // namespace
@@ -347,13 +347,22 @@ uint32 find_due_ranks(const ClaimSearch &search, QueueMemory &memory) {
     return ranks;
 }
 
-Candidates find_by_turns(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks) {
-    return collect(search, memory, due_ranks, std::nullopt);
-}
-
-Candidates order_by_turns(const ClaimSearch &search, QueueMemory &memory,
-                          std::span<const FoundItem> due) {
-    return collect(search, memory, 0, due);
+Candidates find_by_turns(const ClaimSearch &search, QueueMemory &memory, uint32 due_ranks,
+                         std::optional<std::span<const FoundItem>> listed) {
+    const auto skipped = static_cast<size_t>(search.skipped);
+    const size_t limit = static_cast<size_t>(search.wanted) + skipped;
+    const bool may_turn = memory.turn.may_come_within(search.wanted) && !search.only_compensations;
+    const size_t reserve =
+        may_turn ? core::reserve_of(static_cast<size_t>(search.wanted)) + reserve_spare : 0;
+    const size_t size = room_of_list(limit, reserve);
+    TurnSearch turns(search, memory, due_ranks, listed);
+    Candidates found{.list = collect_items(
+                         turns, {static_cast<FoundItem *>(palloc(sizeof(FoundItem) * size)), size},
+                         limit, reserve),
+                     .is_cut = turns.is_cut()};
+    found.is_cut = found.is_cut || static_cast<size_t>(found.found()) == limit;
+    found.list = found.list.subspan(std::min(skipped, found.list.size()));
+    return found;
 }
 
 } // namespace stacksaga

@@ -5,8 +5,7 @@
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
 #include "src/queue/queue_limits.hpp"
-#include "src/work/claim_turns.hpp"
-#include "src/work/work_table.hpp"
+#include "src/work/claim_rows.hpp"
 
 namespace stacksaga {
 

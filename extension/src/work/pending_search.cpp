@@ -45,24 +45,24 @@ struct PendingSlots {
     static constexpr int32 unwanted_max = 6;
     static constexpr int32 rotation = 0;
 
-    const int32 ring_id;
-    const int32 slots;
+    const Ring &ring;
+    const int32 ring_id = ring.ring_id;
+    const int32 slots = ring.slots;
     const SlotRange usual_slots;
     const LeftItems &left;
     const int64 passed_over;
     Probes &probes;
     const TimestampTz now;
 
-    SlotRange all_slots() const { return {0, slots}; }
     SlotRange slots_of(int16 rank) const {
-        return rank == core::usual_rank ? usual_slots : all_slots();
+        return rank == core::usual_rank ? usual_slots : all_slots(ring);
     }
     TimestampTz begin(int16 rank) {
         SessionProbe &probe = probes[static_cast<size_t>(rank)];
-        return slots_of(rank) == all_slots() ? probe.begin(now) : probe.begin_of_part();
+        return slots_of(rank) == all_slots(ring) ? probe.begin(now) : probe.begin_of_part();
     }
     void end(int16 rank, TimestampTz first, core::SeenTransactions seen) {
-        if (slots_of(rank) == all_slots())
+        if (slots_of(rank) == all_slots(ring))
             probes[static_cast<size_t>(rank)].end(now, first, seen);
     }
     static bool may_work_in(int32) { return true; }
@@ -84,8 +84,7 @@ SlotRange some_slots(const Ring &ring) {
 std::span<FoundItem> find_pending(const Ring &ring, SlotRange usual_slots, const LeftItems &left,
                                   std::span<FoundItem> room, size_t limit) {
     Probes &probes = probes_of(ring);
-    PendingSlots scope{.ring_id = ring.ring_id,
-                       .slots = ring.slots,
+    PendingSlots scope{.ring = ring,
                        .usual_slots = usual_slots,
                        .left = left,
                        .passed_over = left.count,
