@@ -172,7 +172,11 @@ struct Child {
 
 /// The engine asks another saga for something.
 struct ChildRequest {
-    enum class Kind : std::uint8_t { start, compensate } kind;
+    enum class Kind : std::uint8_t {
+        start,
+        compensate,
+        look, ///< announce how it stands, as at its end
+    } kind;
     std::int16_t step_no;
     std::int32_t run; ///< of a start
 };

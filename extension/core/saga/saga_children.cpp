@@ -90,6 +90,26 @@ void child_timed_out(SagaState &saga, const Step &step, const Work &work,
 
 namespace {
 
+/// The attempt that waits for the end of the step's child.
+std::optional<Work> find_waiting(const SagaState &saga, const Step &step) {
+    for (const Direction direction : {Direction::act, Direction::compensate}) {
+        const std::optional<Work> work = find_work(saga, step.no, direction);
+        if (work && work->attempt > 0 && !work->falling_back)
+            return work;
+    }
+    return std::nullopt;
+}
+
+/// Whether the step has given up waiting for its child, and only the child's end says what it did.
+bool has_given_up(SagaState &saga, const Step &step) {
+    if (is_final(saga.row.status) || find_work(saga, step.no, Direction::act) ||
+        find_work(saga, step.no, Direction::compensate))
+        return false;
+    const std::optional<Doubt> doubt = find_doubt(saga, step.no);
+    return doubt && !doubt->by_fallback &&
+           last_failed_attempt(saga, step.no, Direction::compensate) == 0;
+}
+
 /// The end of a child that the step has given up waiting for.
 void settle_given_up(SagaState &saga, const Step &step, const Child &child) {
     const Work action{.step_no = step.no,
@@ -115,22 +135,43 @@ void settle_given_up(SagaState &saga, const Step &step, const Child &child) {
 void child_settled(SagaState &saga, const Step &step, const std::optional<Child> &child) {
     if (!child)
         return;
-    const std::optional<Work> action = find_work(saga, step.no, Direction::act);
-    if (action && action->attempt > 0 && !action->falling_back) {
-        settle_action(saga, step, *action, *child);
-        return;
-    }
-    const std::optional<Work> compensation = find_work(saga, step.no, Direction::compensate);
-    if (compensation && compensation->attempt > 0 && !compensation->falling_back) {
-        settle_compensation(saga, step, *compensation, *child);
-        return;
-    }
-    const std::optional<Doubt> doubt = !action && !compensation && is_final(child->status)
-                                           ? find_doubt(saga, step.no)
-                                           : std::nullopt;
-    if (doubt && !doubt->by_fallback && !is_final(saga.row.status) &&
-        last_failed_attempt(saga, step.no, Direction::compensate) == 0)
+    const std::optional<Work> waiting = find_waiting(saga, step);
+    if (waiting && waiting->direction == Direction::act)
+        settle_action(saga, step, *waiting, *child);
+    else if (waiting)
+        settle_compensation(saga, step, *waiting, *child);
+    else if (is_final(child->status) && has_given_up(saga, step))
         settle_given_up(saga, step, *child);
+}
+
+bool child_is_unreadable(SagaState &saga, const Step &step, const Failure &failure) {
+    const std::optional<Work> waiting = find_waiting(saga, step);
+    if (!waiting)
+        return !has_given_up(saga, step);
+    Failure unread = failure;
+    if (waiting->direction == Direction::act) { // the child may have completed
+        unread.failure_class = FailureClass::unknown;
+        unread.outcome_known = false;
+    }
+    step_is_unusable(saga, step, *waiting, unread);
+    return true;
+}
+
+bool child_cannot_compensate(SagaState &saga, const Step &step, const Failure &failure) {
+    const std::optional<Work> waiting = find_waiting(saga, step);
+    if (!waiting || waiting->direction == Direction::act)
+        return false;
+    step_is_unusable(saga, step, *waiting, failure);
+    return true;
+}
+
+bool look_at_child(SagaState &saga, const Step &step) {
+    const std::optional<Work> act = find_work(saga, step.no, Direction::act);
+    if (step.waits_for() != StepWait::child ||
+        !(has_given_up(saga, step) || (act && is_kept(saga, *act) && !act->falling_back)))
+        return false;
+    request(saga, step, ChildRequest::Kind::look, 0);
+    return true;
 }
 
 void request_compensation_of_children(SagaState &saga) {

@@ -19,6 +19,18 @@ void child_timed_out(SagaState &saga, const Step &step, const Work &work,
 /// A child of this step has announced its end, or that it does not compensate.
 void child_settled(SagaState &saga, const Step &step, const std::optional<Child> &child);
 
+/// It has, and cannot be read: the saga parks for the attempt that waits for it. False: no attempt
+/// waits, and the announcement alone can tell how the child ended, so that it has to stay.
+bool child_is_unreadable(SagaState &saga, const Step &step, const Failure &failure);
+
+/// A child of this step has completed and cannot read that it is to compensate: the saga parks for
+/// the compensation. False: it does not wait for one.
+bool child_cannot_compensate(SagaState &saga, const Step &step, const Failure &failure);
+
+/// A saga that is tried again while it compensates and does not know how a child ended has its end
+/// announced once more. False: the step has no such child.
+bool look_at_child(SagaState &saga, const Step &step);
+
 /// Asks the children that the saga waits for to compensate.
 void request_compensation_of_children(SagaState &saga);
 

@@ -1,5 +1,6 @@
 #include "core/saga/saga_operators.hpp"
 
+#include "core/saga/saga_children.hpp"
 #include "core/saga/saga_compensation.hpp"
 
 namespace stacksaga::core {
@@ -159,6 +160,7 @@ std::optional<Refusal> retry_compensations(SagaState &saga) {
             start_counting_anew(saga, *act, true);
             any = true;
         }
+        any |= look_at_child(saga, s);
         const std::int32_t attempts = last_failed_attempt(saga, s.no, Direction::compensate);
         if (attempts == 0 || !has_to_be_undone(saga, s) ||
             find_work(saga, s.no, Direction::compensate))

@@ -7,6 +7,7 @@
 #include "core/saga/work_purpose.hpp"
 #include "core/time/length.hpp"
 
+#include "pg/citus/shard_lock.hpp"
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/fault_point.hpp"
@@ -207,10 +208,22 @@ void heed_ancestors(Saga &saga) {
 
 void send_request(const Saga &saga, const core::ChildRequest &request) {
     const Step &step = saga.definition->step(request.step_no);
-    if (request.kind == core::ChildRequest::Kind::start)
+    switch (request.kind) {
+    case core::ChildRequest::Kind::start:
         start_child(saga, step, request.run);
-    else
+        break;
+    case core::ChildRequest::Kind::compensate:
         request_compensation(saga, step);
+        break;
+    case core::ChildRequest::Kind::look: // what the child would announce is read when this is run
+        notify(saga.id, WorkPurpose::child_settled, step.no, saga.now);
+        break;
+    }
+}
+
+Saga *lock_parent(const Saga &saga) {
+    pg::hold_shard("saga", core::token_of_uuid(saga.parent_id->data).value());
+    return lock_saga(*saga.parent_id, saga.now, true);
 }
 
 void notify_parent(const Saga &saga) {

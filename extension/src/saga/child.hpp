@@ -32,12 +32,15 @@ int32 count_child_runs(const pg_uuid_t &parent, int16 step_no);
 /// The latest saga that this step has started, as the engine needs it.
 std::optional<core::Child> load_child(const Saga &saga, const Step &step);
 
-/// Starts a child, or asks the latest one to compensate.
+/// Starts a child, asks the latest one to compensate, or looks how it stands.
 void send_request(const Saga &saga, const core::ChildRequest &request);
 
 /// Reads the decisions of the sagas above this one, each by its key and without a lock, and applies
 /// them: a child compensates with its parent. A saga without a parent has nothing to read.
 void heed_ancestors(Saga &saga);
+
+/// The saga that started this one, locked and read; null: another session holds it.
+Saga *lock_parent(const Saga &saga);
 
 /// Announces the status of this saga to the saga that started it.
 void notify_parent(const Saga &saga);

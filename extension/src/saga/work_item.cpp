@@ -371,6 +371,12 @@ core::Failure failure_of(const HandlerError &error, const RetryRules &rules, con
     return failure;
 }
 
+/// Whether a service or a child had the step and may have done it, though nothing can be read of it.
+bool may_be_done(const Step &step, const Work &work) {
+    const bool is_of_child = step.waits_for() == core::StepWait::child && !work.falling_back;
+    return work.is_claimed() || (is_of_child && work.started_at.has_value());
+}
+
 } // namespace
 
 ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
@@ -389,6 +395,10 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
     core::Failure failure =
         failure_of(error, saga.full_definition().rules(step, item.direction), saga);
     failure.adds_to_error = work->verifying; // to the error of the attempt in doubt
+    if (may_be_done(step, *work)) {
+        failure.failure_class = FailureClass::unknown;
+        failure.outcome_known = false;
+    }
     if (error.is_unusable || error.is_unfit || error.has_crashed_too_often) {
         core::step_is_unusable(saga, step, attempt, failure);
     } else if (work->verifying) {
@@ -402,31 +412,55 @@ ItemOutcome fail_next(Saga &saga, const DueItem &item, std::string_view worker,
 
 namespace {
 
-/// The saga parks for a step whose child has ended, and whose output could not be read.
-void fail_child_step(Saga &saga, const DueItem &item, const HandlerError &error) {
-    remove_notice(saga, item.purpose, item.step_no);
-    const Step &step = saga.definition->step(item.step_no);
-    for (const Direction direction : {Direction::act, Direction::compensate})
-        if (const std::optional<Work> work = core::find_work(saga, step.no, direction)) {
-            core::Failure failure =
-                failure_of(error, saga.full_definition().rules(step, direction), saga);
-            core::step_is_unusable(saga, step, *work, failure);
-            return;
-        }
+core::Failure unread(Saga &saga, const Step &step, const HandlerError &error) {
+    return failure_of(error, saga.full_definition().rules(step, saga.row.direction), saga);
 }
 
-/// Parks the saga, since its notice could not be read. A deadline and a parent's request stay, and
-/// are tried again.
+/// The saga parks for a step whose child has ended, and cannot be read.
+bool fail_child_step(Saga &saga, const DueItem &item, const HandlerError &error) {
+    const Step &step = saga.definition->step(item.step_no);
+    if (!core::child_is_unreadable(saga, step, unread(saga, step, error)))
+        return false;
+    remove_notice(saga, item.purpose, item.step_no);
+    return true;
+}
+
+/// A saga that has ended has no step to park for: its parent parks, which waits for it, and asks
+/// again when a person retries it. Nothing is left of this request then, since the person may also
+/// say that the step is undone.
+bool fail_request_of_parent(Saga &saga, const DueItem &item, const HandlerError &error) {
+    Saga *parent = lock_parent(saga);
+    if (parent == nullptr)
+        return false;
+    remove_notice(saga, item.purpose, item.step_no);
+    const Step &step = parent->definition->step(saga.parent_step);
+    core::Failure failure = unread(*parent, step, error);
+    failure.error = psprintf("saga %s cannot read that it is to compensate: %s",
+                             uuid_text(saga.id), clip(error.message));
+    if (saga.status() == core::Status::completed &&
+        core::child_cannot_compensate(*parent, step, failure))
+        write_saga(*parent);
+    else
+        saga.changes.notifies_parent = true;
+    return true;
+}
+
+/// Parks the saga, since its notice could not be read. A deadline stays and is tried again, as does
+/// a parent's request of a saga that has not ended.
 ItemOutcome fail_notice(const DueItem &item, const HandlerError &error) {
     Saga *saga = lock_saga(item.saga_id, pg::clock_now(), true);
     if (saga == nullptr || !lock_notice(*saga, item.purpose, item.step_no))
         return {.is_done = true};
+    bool is_settled = false;
     if (item.purpose == WorkPurpose::child_settled)
-        fail_child_step(*saga, item, error);
-    else if (!core::saga_is_unusable(*saga, error.message))
-        return {};
-    write_saga(*saga);
-    return {.is_done = true};
+        is_settled = fail_child_step(*saga, item, error);
+    else if (item.purpose == WorkPurpose::compensation_request && core::is_final(saga->status()))
+        is_settled = fail_request_of_parent(*saga, item, error);
+    else
+        is_settled = core::saga_is_unusable(*saga, error.message);
+    if (is_settled)
+        write_saga(*saga);
+    return {.is_done = is_settled};
 }
 
 } // namespace

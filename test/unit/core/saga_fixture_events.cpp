@@ -150,6 +150,8 @@ void TestSaga::deliver_requests() {
                                    .output = {},
                                    .why_failed = "the child failed",
                                    .why_irreversible = "the child is irreversible"};
+        else if (r.kind == ChildRequest::Kind::look)
+            ++looks;
         else if (child != children.end())
             child->second.is_requested = true;
     }

@@ -221,6 +221,124 @@ TEST(SagaParent, WhoseRequestCannotBeReadLeavesACompletedChildAsItIs) {
     EXPECT_EQ(s.tables.dump(), before);
 }
 
+Failure unread(const TestSaga &s) {
+    return {.failure_class = FailureClass::non_retryable,
+            .outcome_known = true,
+            .error = "a chunk is missing",
+            .since = s.now};
+}
+
+/// The child of `c` has completed and cannot read that it is to compensate; false: nothing waits.
+bool cannot_compensate(TestSaga &s) {
+    bool waits = false;
+    s.decide([&](SagaState &saga) {
+        waits = child_cannot_compensate(saga, s.step("c"), unread(s));
+    });
+    s.children.at(s.step("c").no).is_requested = false;
+    return waits;
+}
+
+/// The announcement of the child of `c` cannot be read; false: it stays.
+bool cannot_read_child(TestSaga &s) {
+    bool is_settled = false;
+    s.decide(
+        [&](SagaState &saga) { is_settled = child_is_unreadable(saga, s.step("c"), unread(s)); });
+    return is_settled;
+}
+
+TEST(SagaParent, ParksForAChildThatCannotReadItsRequest) {
+    for (const bool is_suspended : {false, true}) {
+        TestSaga s("c child undo | b queue");
+        s.start();
+        s.run("c");
+        s.child_ends("c", Status::completed);
+        s.refuse("b");
+        EXPECT_FALSE(cannot_compensate(s)) << "it has asked for nothing yet";
+        s.run("c", Direction::compensate);
+        if (is_suspended)
+            s.suspend();
+        EXPECT_TRUE(cannot_compensate(s));
+        EXPECT_EQ(s.text(), "parked~ for ~c");
+        EXPECT_EQ(s.tables.failures.back().error, "a chunk is missing");
+        EXPECT_FALSE(cannot_compensate(s));
+        if (is_suspended)
+            s.resume();
+        EXPECT_EQ(s.retry(), "");
+        s.run("c", Direction::compensate);
+        EXPECT_TRUE(s.children.at(1).is_requested) << "it asks again";
+        s.child_ends("c", Status::failed);
+        EXPECT_EQ(s.text(), "failed");
+        EXPECT_EQ(s.markers(), "c ~c");
+    }
+}
+
+TEST(SagaParent, ThatIsParkedForAnotherStepParksForTheChildToo) {
+    TestSaga s("c child undo, a queue undo | b queue");
+    s.start();
+    s.run("c");
+    s.child_ends("c", Status::completed);
+    s.serve("a");
+    s.refuse("b");
+    s.run("c", Direction::compensate);
+    s.refuse("a", Direction::compensate);
+    EXPECT_EQ(s.text(), "parked~ for ~a: ~c claimed");
+    EXPECT_TRUE(cannot_compensate(s));
+    EXPECT_EQ(s.text(), "parked~ for ~a");
+    EXPECT_EQ(s.resolve("a", ResolveOutcome::done), "");
+    EXPECT_EQ(s.text(), "parked~ for ~c");
+    EXPECT_EQ(s.resolve("c", ResolveOutcome::done), "");
+    EXPECT_EQ(s.text(), "failed");
+}
+
+TEST(SagaChild, ThatCannotBeReadMayHaveCompleted) {
+    TestSaga s("c child undo started | b queue");
+    s.start();
+    s.run("c");
+    s.children.at(1).status = Status::completed;
+    EXPECT_TRUE(cannot_read_child(s));
+    EXPECT_EQ(s.text(), "parked for c: c waits");
+    TestSaga t("c child undo started | b queue");
+    t.start();
+    t.run("c");
+    t.children.at(1).status = Status::completed;
+    EXPECT_TRUE(cannot_read_child(t));
+    s.retry();
+    s.run("c");
+    EXPECT_EQ(s.text(), "running: b due") << "it is read now";
+    t.cancel();
+    EXPECT_EQ(t.text(), "compensating: ~c due") << "what it did is undone";
+}
+
+TEST(SagaChild, ThatCannotBeReadWhenItHasCompensated) {
+    TestSaga s("c child undo | b queue");
+    s.start();
+    s.run("c");
+    s.child_ends("c", Status::completed);
+    s.refuse("b");
+    s.run("c", Direction::compensate);
+    s.children.at(1).status = Status::failed;
+    EXPECT_TRUE(cannot_read_child(s));
+    EXPECT_EQ(s.text(), "parked~ for ~c");
+    s.retry();
+    s.run("c", Direction::compensate);
+    EXPECT_EQ(s.text(), "failed");
+}
+
+TEST(SagaChild, IsLookedAtAgainWhereItsEndAloneDecides) {
+    TestSaga s("c child undo once | b queue");
+    s.start();
+    s.run("c");
+    s.expire("c");
+    EXPECT_EQ(s.text(), "parked~ for c") << "undone only if it has completed";
+    EXPECT_FALSE(cannot_read_child(s)) << "nothing else tells how it ended";
+    EXPECT_EQ(s.text(), "parked~ for c");
+    EXPECT_EQ(s.retry(), "");
+    EXPECT_EQ(s.looks, 1);
+    s.child_ends("c", Status::completed);
+    EXPECT_EQ(s.text(), "compensating: ~c due");
+    EXPECT_TRUE(cannot_read_child(s)) << "nobody waits for its end";
+}
+
 TEST(SagaDeadline, IsSeenByWhoeverWouldBeginAnAttemptAfterIt) {
     TestSaga s("a queue; deadline");
     s.start();
