@@ -8,6 +8,9 @@ import uuid
 
 import psycopg
 
+from fault_places import (CancelledParent, ChildUndone, Claims, Command, Fallback, FinishedChild, Handled, ParentsRequest,
+                          Receive, RunPending, Session, Stuck, UndoneByHand, UnreadLease,
+                          UnreadParent)
 from server import DATABASE
 
 # Those of the classes that may pass, and two that may not.
@@ -36,161 +39,19 @@ class Faults:
         self.file.unlink(missing_ok=True)
 
 
-class Session:
-    """A session whose clock is days ahead of the workers': what it starts is due for it alone."""
-
-    def __init__(self):
-        self.connection = psycopg.connect(dbname=DATABASE, autocommit=True)
-        self.ahead = 5 * 86400
-        self.wait(0)
-
-    def wait(self, seconds):
-        """Sets the clock on."""
-        self.ahead += seconds
-        self.connection.execute(f"SET stacksaga.clock_offset = '{self.ahead} seconds'")
-
-    def rows(self, sql, *parameters):
-        return self.connection.execute(sql, parameters or None).fetchall()
-
-    def column(self, sql, *parameters):
-        return [row[0] for row in self.rows(sql, *parameters)]
-
-    def value(self, sql, *parameters):
-        return self.rows(sql, *parameters)[0][0]
-
-
-class Place:
-    """Where items are read: how two are made, taken, and looked at."""
-    name = ''
-    points = ()
-
-    def __init__(self, session):
-        self.session = session
-
-    def make(self):
-        """Two items that are due."""
-        raise NotImplementedError
-
-    def read(self, item):
-        """What is read of the item."""
-        return item
-
-    def take(self):
-        """The items that were taken now."""
-        raise NotImplementedError
-
-    def end(self, item):
-        """The state and the error of the item."""
-        raise NotImplementedError
-
-    def charged(self, item):
-        """How many attempts the item has failed."""
-        raise NotImplementedError
-
-
-class SagaPlace(Place):
-    """Steps of sagas."""
-    points = ('read: results',)
-    saga = ''
-
-    def __init__(self, session):
-        super().__init__(session)
-        self.seen = set()
-
-    def make(self):
-        made = [self.session.value('SELECT saga_id FROM stacksaga.start_saga(%s)', self.saga) for _ in range(2)]
-        self.complete_first()
-        return made
-
-    def complete_first(self):
-        self.session.rows("""SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease, '{"n": 1}')
-                               FROM stacksaga.claim_steps(%s, 'w', 100) AS c""", f'{self.saga} first')
-
-    def take(self):
-        self.session.rows('SELECT stacksaga.run_pending()')
-        done = set(self.session.column(
-            "SELECT saga_id FROM stacksaga.sagas WHERE saga = %s AND status = 'completed'", self.saga))
-        new, self.seen = done - self.seen, done
-        return sorted(new)
-
-    def end(self, item):
-        return self.session.rows('SELECT status, last_error FROM stacksaga.sagas WHERE saga_id = %s', item)[0]
-
-    def charged(self, item):
-        return self.session.value('SELECT count(*) FROM stacksaga.failure WHERE saga_id = %s', item)
-
-
-class Claims(SagaPlace):
-    name, saga = 'claim_steps', 'fault claim'
-
-    def take(self):
-        return sorted(self.session.column("""SELECT saga_id, stacksaga.complete_step(saga_id, step, lease)
-                                               FROM stacksaga.claim_steps(%s, 'w', 100)""", f'{self.saga} second'))
-
-
-class RunPending(SagaPlace):
-    name, saga = 'run_pending', 'fault pending'
-
-
-class FinishedChild(SagaPlace):
-    name, saga, points = 'a finished child', 'fault parent', ("read: child's output",)
-
-    def complete_first(self):
-        self.session.rows('SELECT stacksaga.run_pending()')
-        super().complete_first()
-
-    def read(self, item):
-        return self.session.value('SELECT saga_id FROM stacksaga.sagas WHERE parent_id = %s', item)
-
-
-class MessagePlace(Place):
-    """Messages of a subscription. Their payload is too large for the row of the log."""
-    points = ('read: message',)
-    subscription = ''
-    keys = (None, None)
-
-    def make(self):
-        return [self.publish(key) for key in self.keys]
-
-    def publish(self, key=None, message_id=None):
-        return self.session.value("""SELECT stacksaga.publish(%s, jsonb_build_object('text',
-                (SELECT string_agg(md5(i || random()::text), '') FROM generate_series(1, 400) AS i)),
-                key => %s, message_id => %s)""", self.subscription, key, message_id)
-
-    def end(self, item):
-        dead = self.session.rows('SELECT last_error FROM stacksaga.dead_messages WHERE message_id = %s', item)
-        return ('parked', dead[0][0]) if dead else ('waits', None)
-
-    def charged(self, item):
-        return self.session.value("""SELECT coalesce((SELECT attempts FROM stacksaga.dead_messages
-                                       WHERE message_id = %s), 0)""", item)
-
-
-class Receive(MessagePlace):
-    name, subscription = 'receive_messages', 'fault receive'
-
-    def take(self):
-        got = self.session.rows("""SELECT message_id, batch_id, length(payload ->> 'text') = 32 * 400, attempt
-                                     FROM stacksaga.receive_messages(%s, 'c', 100)""", self.subscription)
-        for batch in {row[1] for row in got}:
-            self.session.rows('SELECT stacksaga.ack_messages(%s)', batch)
-        wrong = [row for row in got if not row[2] or row[3] != 1]
-        if wrong:
-            raise ValueError(f'messages without their payload, or charged: {wrong}')
-        return sorted(row[0] for row in got)
-
-
-class Stuck(Receive):
-    """Messages that cannot be copied out of the log either: their partition waits, others do not."""
-    name, subscription = 'receive_messages without a copy', 'fault stuck'
-    points, keys = ('read: message', 'copy: message'), ('one', 'another')
-
-
 DEFINITIONS = """
     CREATE TABLE fault_handled (message_id uuid, is_whole boolean, attempt integer);
+    CREATE TABLE fault_fallen_back (message_id uuid);
+    CREATE TABLE fault_gate ();
     CREATE FUNCTION fault_act(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$ SELECT call.results $$;
+    CREATE FUNCTION fault_wait(call stacksaga.step_call) RETURNS jsonb LANGUAGE plpgsql AS $$
+        BEGIN PERFORM FROM fault_gate; RETURN '1'; END
+    $$;
     CREATE FUNCTION fault_handle(m stacksaga.message) RETURNS void LANGUAGE sql AS $$
         INSERT INTO fault_handled VALUES (m.message_id, length(m.payload ->> 'text') = 32 * 400, m.attempt)
+    $$;
+    CREATE FUNCTION fault_fall_back(m stacksaga.message) RETURNS void LANGUAGE sql AS $$
+        INSERT INTO fault_fallen_back SELECT m.message_id WHERE length(m.payload ->> 'text') = 32 * 400
     $$;
     SELECT stacksaga.define_saga('fault claim', ARRAY[
                stacksaga.queue_step('a', 'fault claim first', compensable => false),
@@ -198,13 +59,24 @@ DEFINITIONS = """
            stacksaga.define_saga('fault pending', ARRAY[
                stacksaga.queue_step('a', 'fault pending first', compensable => false),
                stacksaga.sql_step('b', 'fault_act(stacksaga.step_call)')]),
+           stacksaga.define_saga('fault slow', ARRAY[
+               stacksaga.sql_step('a', 'fault_wait(stacksaga.step_call)', timeout => '10 minutes')]),
            stacksaga.define_saga('fault deadline', ARRAY[
                stacksaga.queue_step('a', 'fault nobody', compensable => false)], deadline => '500 milliseconds'),
-           stacksaga.define_saga('fault child', ARRAY[
-               stacksaga.queue_step('a', 'fault parent first', compensable => false)]);
-    SELECT stacksaga.define_saga('fault parent', ARRAY[stacksaga.child_step('a', 'fault child')]),
-           stacksaga.create_subscription('fault receive', 'fault receive'),
+           stacksaga.define_saga('fault command', ARRAY[
+               stacksaga.message_step('a', 'fault command', timeout => '1 hour')]);
+    SELECT stacksaga.define_saga(s || ' child', ARRAY[stacksaga.queue_step('a', s || ' first', compensable => false)])
+      FROM unnest('{fault parent,fault cancelled,fault undone}'::text[]) AS s;
+    SELECT stacksaga.define_saga('fault parent', ARRAY[stacksaga.child_step('a', 'fault parent child')]),
+           stacksaga.define_saga(s, ARRAY[
+               stacksaga.child_step('a', s || ' child', timeout => '1 hour'),
+               stacksaga.queue_step('b', s || ' second', compensable => false)])
+      FROM unnest('{fault cancelled,fault undone}'::text[]) AS s;
+    SELECT stacksaga.create_subscription('fault receive', 'fault receive'),
            stacksaga.create_subscription('fault stuck', 'fault stuck', stop_on_first_failure => false),
+           stacksaga.create_subscription('fault command', 'fault command'),
+           stacksaga.create_subscription('fault fallback', 'fault fallback',
+                                         fallback => 'fault_fall_back(stacksaga.message)'),
            stacksaga.create_subscription('fault handler', 'fault handler', 'fault_handle(stacksaga.message)');
 """
 
@@ -232,6 +104,10 @@ def tries(place, faults, sqlstate):
     if place.take():
         yield 'it was taken after its end'
     faults.clear()
+    expected = place.repair(bad)
+    if (taken := place.take()) != expected:
+        yield f'{taken} were taken when it was repaired, and it is {place.end(bad)}'
+    yield from place.wrong(bad)
 
 
 def passes(place, faults):
@@ -255,14 +131,6 @@ def until(condition, patience=PATIENCE):
     while not (is_true := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return is_true
-
-
-class Handled(MessagePlace):
-    """Messages that a worker hands to a function."""
-    subscription = 'fault handler'
-
-    def is_handled(self, item):
-        return self.session.rows('SELECT is_whole, attempt FROM fault_handled WHERE message_id = %s', item) == [(True, 1)]
 
 
 def by_a_worker(session, faults):
@@ -303,19 +171,99 @@ def by_a_worker(session, faults):
             yield f'after a retry it is {steps.end(item)}'
 
 
-def every_fault(connect):
-    """All of them; returns what is wrong."""
+def by_the_timekeeper(session, faults):
+    """Deadlines that the timekeeper cannot read while the only worker is in a handler. Yields what is wrong."""
+    session.ahead = 0
+    session.wait(0)
+    place = RunPending(session)
+    passing, lasting, good = (uuid.uuid4() for _ in range(3))
+    faults.set(('53200', passing, 'read: notice'), ('XX001', lasting, 'read: notice'))
+    with psycopg.connect(dbname=DATABASE) as gate:
+        gate.execute('LOCK TABLE fault_gate')
+        slow = session.value("SELECT saga_id FROM stacksaga.start_saga('fault slow')")
+        if not until(lambda: session.column('SELECT saga_id FROM stacksaga_internal.handlers_at_work()') == [slow]):
+            yield 'the worker is not in its handler'
+        begun = time.monotonic()
+        for item in (passing, lasting, good):
+            session.rows("SELECT stacksaga.start_saga('fault deadline', saga_id => %s)", item)
+        if not until(lambda: place.end(good)[0] == 'failed' and place.end(lasting)[0] == 'parked'):
+            yield f'beside a handler they are {place.end(good)} and {place.end(lasting)}'
+            return
+        if not until(lambda: place.end(passing)[0] == 'parked'):
+            yield f'it is put off for ever: {place.end(passing)}'
+            return
+        if time.monotonic() - begun < 5: # 1, 2 and 4 s, less jitter
+            yield 'it is not put off'
+        if session.column('SELECT saga_id FROM stacksaga_internal.handlers_at_work()') != [slow]:
+            yield 'the worker has taken part'
+    for item in (passing, lasting):
+        if 'the test wants' not in place.end(item)[1] or session.value(
+                'SELECT count(*) FROM stacksaga.failure WHERE saga_id = %s', item) != 0:
+            yield f'it is {place.end(item)}'
+    faults.clear()
+    for item in (passing, lasting):
+        session.rows("SELECT stacksaga.retry_saga(%s, 'repaired')", item)
+        if not until(lambda item=item: place.end(item)[0] == 'failed'):
+            yield f'after a retry it is {place.end(item)}'
+
+
+def alone(place, faults):
+    """A part that is read on the way and not needed: both are taken at once."""
+    made = place.make()
+    faults.set(*((sqlstate, item, point) for item, sqlstate in zip(made, (PASSING[0], LASTING[0]))
+                 for point in place.points))
+    if (taken := place.take()) != sorted(made):
+        yield f'{taken} were taken'
+    faults.clear()
+
+
+def endless(place, faults, sqlstate):
+    """What can be neither read nor settled: it stops nothing, is tried once a minute, and doctor() names it."""
+    bad, good = place.make()
+    faults.set(*((sqlstate, place.read(bad), point) for point in place.points))
+    for time_no in range(2 * PUT_OFFS):
+        if (taken := place.take()) != ([good] if time_no == 0 else []):
+            yield f'put off {time_no} times, {taken} were taken'
+        if (is_found := place.is_found(bad)) != (time_no >= PUT_OFFS):
+            yield f'after {time_no + 1} tries doctor() {"names" if is_found else "does not name"} it'
+        if place.take():
+            yield 'it is not put off'
+        place.session.wait(PAUSE)
+    faults.clear()
+    if (taken := place.take()) != [bad] or place.is_found(bad) or place.charged(bad):
+        yield f'{taken} were taken when it could be read'
+
+
+# Where all of the errors are tried; where one that may pass and one that may not.
+PLACES = (Claims, RunPending, FinishedChild, ParentsRequest, Receive, Stuck)
+MORE_PLACES = (CancelledParent, UndoneByHand, ChildUndone, Command, Fallback)
+OTHERS = {'worker': by_a_worker, 'timekeeper': by_the_timekeeper}
+OTHER_PLACES = (UnreadLease, UnreadParent)
+NAMES = [kind.name for kind in (*PLACES, *MORE_PLACES, *OTHER_PLACES)] + list(OTHERS)
+
+
+def checks_of(kind, session, faults):
+    """Of a place: what is tried, each with its name."""
+    place = kind(session)
+    if kind is UnreadLease:
+        return [(place.name, alone(place, faults))]
+    if kind is UnreadParent:
+        return [(f'{place.name}, {sqlstate}', endless(place, faults, sqlstate)) for sqlstate in (PASSING[0], LASTING[0])]
+    errors = PASSING + LASTING if kind in PLACES else PASSING[:1] + LASTING[:1]
+    return [(f'{place.name}, {sqlstate}', tries(place, faults, sqlstate)) for sqlstate in errors] + \
+        [(f'{place.name}, passing', passes(place, faults))]
+
+
+def every_fault(connect, names):
+    """All of them, or those of these places; returns what is wrong."""
     connect.run(DEFINITIONS)
     faults, session, wrong = Faults(), Session(), []
-    checks = []
-    for kind in (Claims, RunPending, FinishedChild, Receive, Stuck):
-        place = kind(session)
-        checks += [(f'{place.name}, {sqlstate}', tries(place, faults, sqlstate)) for sqlstate in PASSING + LASTING]
-        checks.append((f'{place.name}, passing', passes(place, faults)))
-    checks.append(('worker', by_a_worker(session, faults)))
+    checks = [check for kind in (*PLACES, *MORE_PLACES, *OTHER_PLACES) if not names or kind.name in names
+              for check in checks_of(kind, session, faults)]
+    checks += [(name, check(session, faults)) for name, check in OTHERS.items() if not names or name in names]
     for what, check in checks:
         for text in check:
             wrong.append(f'{what}: {text}')
             print(f'not ok: {wrong[-1]}', flush=True)
-    print(f'faults of five places and a worker: {len(wrong)} failures')
+    print(f'faults: {len(checks)} checks at {len(names or NAMES)} places, {len(wrong)} failures')
     return wrong

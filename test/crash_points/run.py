@@ -1,7 +1,7 @@
-"""run.py [--cut] [--faults] [--scenario NAME]... [--point NAME]... [--passings N] [--seed N] [--report FILE]: ends the server
-at each crash point, in each scenario.
+"""run.py [--cut] [--faults] [--place NAME]... [--scenario NAME]... [--point NAME]... [--passings N] [--seed N]
+[--report FILE]: ends the server at each crash point, in each scenario.
 
-Then items whose reading fails, unless a scenario or a point was chosen (faults.py).
+Then items whose reading fails, unless a scenario or a point was chosen (faults.py). --place: these alone, at one place.
 
 A scenario is traced first, so that only points are tried that it passes. Then, point by point, it is done again, the
 server ends there and recovers, and what the scenario promises is checked. A point that no scenario passes fails the
@@ -123,6 +123,7 @@ def options(names):
     parser = argparse.ArgumentParser(prog='crash-points', description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('--cut', action='store_true', help=f'{CUT} points, another choice with each seed')
     parser.add_argument('--faults', action='store_true', help='items whose reading fails, and no crash')
+    parser.add_argument('--place', action='append', choices=faults.NAMES, help='as --faults, at this place alone')
     parser.add_argument('--scenario', action='append', choices=names)
     parser.add_argument('--point', action='append', choices=every_point())
     parser.add_argument('--passings', type=int, default=1, help='each point at its first N passings, not the first alone')
@@ -139,10 +140,10 @@ def main():
     run = Run(chosen)
     run.client.run('CREATE EXTENSION stacksaga')
     run.client.run((HERE / 'definitions.sql').read_text())
-    if not chosen.faults:
+    if not (chosen.faults or chosen.place):
         run.run([scenario for scenario in known if not chosen.scenario or scenario.name in chosen.scenario])
     if not (chosen.scenario or chosen.point):
-        run.failures += faults.every_fault(run.client)
+        run.failures += faults.every_fault(run.client, chosen.place)
     if chosen.report:
         lines = ['\t'.join(row) for row in [('point', 'scenario', 'verdict'), *run.rows]]
         chosen.report.write_text('\n'.join(lines) + '\n')

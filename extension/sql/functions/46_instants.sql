@@ -1,8 +1,8 @@
 -- What a clock that was ahead has left behind: instants further ahead than any setting explains. A minute between the
 -- clocks of two servers is no sign of it. What a caller chose freely, such as run_at, explains any instant.
 
--- Work that falls due after an instant, by the indexes of those who look for due work.
-CREATE OR REPLACE FUNCTION stacksaga_internal.work_due_after(bound timestamptz, enough integer)
+-- Work that falls due between two instants, by the indexes of those who look for due work.
+CREATE OR REPLACE FUNCTION stacksaga_internal.work_due_between(after timestamptz, before timestamptz, enough integer)
 RETURNS SETOF stacksaga.work
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 100 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -14,7 +14,7 @@ AS $$
            SELECT * FROM stacksaga.work w
             WHERE w.ring_id = r.ring_id AND w.slot = s.slot
               AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL) AND w.rank = 3
-              AND w.due_at > bound AND w.due_at < 'infinity'
+              AND w.due_at > after AND w.due_at < before
             LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS w
     UNION ALL
     SELECT w.*
@@ -25,7 +25,7 @@ AS $$
            SELECT * FROM stacksaga.work w
             WHERE w.ring_id = r.ring_id AND w.rank = k.rank AND w.slot = s.slot
               AND (w.queue IS NULL OR w.verifying OR w.lease_until IS NOT NULL) AND w.rank <> 3
-              AND w.due_at > bound AND w.due_at < 'infinity'
+              AND w.due_at > after AND w.due_at < before
             LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS w
     UNION ALL
     SELECT w.*
@@ -35,7 +35,7 @@ AS $$
            SELECT * FROM stacksaga.work w
             WHERE w.ring_id = r.ring_id AND w.queue = q.queue
               AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
-              AND w.rank = 3 AND w.group_key = '' AND w.due_at > bound AND w.due_at < 'infinity'
+              AND w.rank = 3 AND w.group_key = '' AND w.due_at > after AND w.due_at < before
             LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS w
     UNION ALL
     SELECT w.*
@@ -46,11 +46,11 @@ AS $$
            SELECT * FROM stacksaga.work w
             WHERE w.ring_id = r.ring_id AND w.queue = q.queue AND w.rank = k.rank::smallint
               AND w.queue IS NOT NULL AND NOT w.verifying AND w.lease_until IS NULL
-              AND (w.rank <> 3 OR w.group_key <> '') AND w.due_at > bound AND w.due_at < 'infinity'
+              AND (w.rank <> 3 OR w.group_key <> '') AND w.due_at > after AND w.due_at < before
             LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS w
 $$;
-COMMENT ON FUNCTION stacksaga_internal.work_due_after IS
-    'Internal: returns work that falls due after an instant, of each slot, rank and queue at most `enough` rows';
+COMMENT ON FUNCTION stacksaga_internal.work_due_between IS
+    'Internal: returns work that falls due between two instants, of each slot, rank and queue at most `enough` rows';
 
 -- becomes is NULL where reset_instants() only lists it.
 CREATE OR REPLACE FUNCTION stacksaga_internal.far_work(enough integer)
@@ -68,7 +68,7 @@ AS $$
     ), work AS (
         SELECT w.*, s.created_at, s.updated_at, d.step, d.kind AS step_kind, d.stage, d.timeout, d.delay,
                (d.retry).max_interval * (1 + coalesce((d.retry).jitter, 0)) AS longest_pause
-          FROM stacksaga_internal.work_due_after((SELECT c.soon FROM clock c), enough) AS w
+          FROM stacksaga_internal.work_due_between((SELECT c.soon FROM clock c), 'infinity', enough) AS w
           JOIN stacksaga.saga s ON s.saga_id = w.saga_id AND s.token OPERATOR(stacksaga.=) w.token
           LEFT JOIN stacksaga.definition_step d ON d.definition_id = s.definition_id AND d.step_no = w.step_no
     ), judged AS (

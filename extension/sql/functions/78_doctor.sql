@@ -148,9 +148,22 @@ AS $$
       JOIN stacksaga.saga_definition d ON d.definition_id = s.definition_id
      WHERE s.status IN ('completed', 'failed')
      GROUP BY d.saga, g.signal
+    UNION ALL
+    -- The saga's row may be what cannot be read. What was put off is due within 72 seconds (core/common/put_off.hpp).
+    SELECT 'error', 'put_off', format('%s of saga %s has been put off %s times: it can be neither done nor settled',
+               CASE w.purpose WHEN 'deadline' THEN 'the deadline'
+                              WHEN 'compensation_request' THEN 'the request of its parent to compensate'
+                              WHEN 'child_settled' THEN format('the end of the child of step %s', w.step_no)
+                              ELSE format('step %s', w.step_no) END,
+               w.saga_id, CASE WHEN w.postponed < 100 THEN w.postponed::text ELSE '100 or more' END),
+           'The log of the server has the error. It is tried once a minute, and goes on once it can be read; until then '
+           'what waits for it waits.'
+      FROM (SELECT b.* FROM stacksaga.clock_now() AS now,
+                   stacksaga_internal.work_due_between(now, now + interval '72 seconds', NULL) AS b
+             WHERE b.postponed > 3 ORDER BY b.postponed DESC, b.saga_id LIMIT 20) AS w
 $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_sagas IS
-    'Internal: returns what doctor() says of answers that contradict others and of signals that no step took';
+    'Internal: returns what doctor() says of answers that contradict others, of signals that no step took and of what can be neither done nor settled';
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_subscriptions()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)

@@ -8,6 +8,7 @@
 
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/fault_point.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/select.hpp"
@@ -202,6 +203,7 @@ Saga *lock_and_read(const pg_uuid_t &id, TimestampTz now, bool skip_locked) {
                              .if_locked = skip_locked ? pg::IfLocked::skip : pg::IfLocked::wait});
     if (!row)
         return nullptr;
+    FAULT_POINT("read: saga", id);
     Saga &saga = read_saga(*row, now);
     CRASH_POINT("step: saga locked, work row not read");
     load_work(saga);

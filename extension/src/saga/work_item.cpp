@@ -371,7 +371,8 @@ core::Failure failure_of(const HandlerError &error, const RetryRules &rules, con
     return failure;
 }
 
-/// Whether a service or a child had the step and may have done it, though nothing can be read of it.
+/// Whether a service or a child had the step and may have done it, though nothing can be read of
+/// it.
 bool may_be_done(const Step &step, const Work &work) {
     const bool is_of_child = step.waits_for() == core::StepWait::child && !work.falling_back;
     return work.is_claimed() || (is_of_child && work.started_at.has_value());
@@ -435,8 +436,8 @@ bool fail_request_of_parent(Saga &saga, const DueItem &item, const HandlerError 
     remove_notice(saga, item.purpose, item.step_no);
     const Step &step = parent->definition->step(saga.parent_step);
     core::Failure failure = unread(*parent, step, error);
-    failure.error = psprintf("saga %s cannot read that it is to compensate: %s",
-                             uuid_text(saga.id), clip(error.message));
+    failure.error = psprintf("saga %s cannot read that it is to compensate: %s", uuid_text(saga.id),
+                             clip(error.message));
     if (saga.status() == core::Status::completed &&
         core::child_cannot_compensate(*parent, step, failure))
         write_saga(*parent);

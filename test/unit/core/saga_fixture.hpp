@@ -102,7 +102,7 @@ public:
     Tables tables;
     std::map<std::int16_t, Child> children; ///< the latest of each step
     std::int64_t now = 1000 * second;
-    int looks = 0;                          ///< at the end of a child, once more
+    int looks = 0; ///< at the end of a child, once more
     int effect_loads = 0;
     int failure_loads = 0;
     int signal_loads = 0;

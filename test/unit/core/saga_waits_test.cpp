@@ -231,9 +231,8 @@ Failure unread(const TestSaga &s) {
 /// The child of `c` has completed and cannot read that it is to compensate; false: nothing waits.
 bool cannot_compensate(TestSaga &s) {
     bool waits = false;
-    s.decide([&](SagaState &saga) {
-        waits = child_cannot_compensate(saga, s.step("c"), unread(s));
-    });
+    s.decide(
+        [&](SagaState &saga) { waits = child_cannot_compensate(saga, s.step("c"), unread(s)); });
     s.children.at(s.step("c").no).is_requested = false;
     return waits;
 }
