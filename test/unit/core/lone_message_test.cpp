@@ -69,6 +69,8 @@ public:
 
     Outcome run() {
         for (int step = 0; step < 200'000 && !is_settled(); ++step) {
+            if (below(5) == 0)
+                publish();
             if (below(3) == 0)
                 pass_time();
             else if (below(2) == 0)
@@ -126,6 +128,12 @@ private:
         now_ = until;
         if (below(2) == 0)
             hints_ = places_;
+    }
+
+    /// As long as there is a message that ends processes: consumers always have something to do.
+    void publish() {
+        if (std::ranges::any_of(messages_, [](const Message &m) { return m.kills && !m.is_over; }))
+            messages_.push_back({.partition = below(size(places_)), .kills = false});
     }
 
     void handle(int id) {
@@ -262,14 +270,14 @@ private:
     Outcome outcome_;
 };
 
-constexpr unsigned worlds = 3000;
+constexpr unsigned worlds = 1500;
 
 TEST(LoneMessage, OnlyMessagesThatEndTheirProcessAreCharged) {
     for (unsigned seed = 0; seed < worlds; ++seed) {
         const Outcome outcome = World{seed, Rule::alone_with_consumer}.run();
         ASSERT_TRUE(outcome.is_settled) << "world " << seed;
         ASSERT_EQ(outcome.innocent_charges, 0) << "world " << seed;
-        ASSERT_LE(outcome.crashes, 30) << "world " << seed;
+        ASSERT_LE(outcome.crashes, 24) << "world " << seed;
     }
 }
 
@@ -277,7 +285,7 @@ TEST(LoneMessage, TheModelFindsInnocentDeathsWhereOneBatchIsAllThatCounts) {
     int deaths = 0;
     for (unsigned seed = 0; seed < worlds; ++seed)
         deaths += World{seed, Rule::alone_in_batch}.run().innocent_deaths;
-    EXPECT_GT(deaths, 100);
+    EXPECT_GT(deaths, 50);
 }
 
 } // namespace
