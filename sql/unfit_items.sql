@@ -66,9 +66,11 @@ SELECT subscription, key, payload IS NULL AS unread, last_error ~ '^missing chun
   FROM dead_messages WHERE subscription = 'unfit service' ORDER BY key;
 -- Nothing of them was kept that could be delivered again. What is behind them in the key waits until they are discarded.
 CREATE TABLE unread AS SELECT message_id, key FROM dead_messages WHERE subscription = 'unfit service';
+\set VERBOSITY terse
 SELECT redrive_message('unfit service', message_id, past_dedupe_retention => true) FROM unread WHERE key = 'k';
 SELECT count(*) FROM redrive_messages('unfit service');
 SELECT count(*) FROM redrive_messages('unfit service', dry_run => false, past_dedupe_retention => true);
+\set VERBOSITY default
 SELECT count(*) FROM dead_messages WHERE subscription = 'unfit service';
 SELECT ack_messages(batch_id) FROM message_batch WHERE subscription_id = (SELECT subscription_id FROM subscription WHERE subscription = 'unfit service');
 SELECT count(*) FROM receive_messages('unfit service', 'c');
@@ -78,6 +80,33 @@ SELECT run_pending() > 0 AS ran;
 SELECT n FROM handled ORDER BY n;
 SELECT subscription, count(*) FROM dead_messages WHERE subscription ~ '^unfit' GROUP BY subscription ORDER BY subscription;
 SELECT drop_subscription('unfit service', discard => true), drop_subscription('unfit handler', discard => true);
+
+-- Dead messages of which one or more cannot be read: the others are redriven, as many as were wanted.
+SELECT create_subscription('unfit dead', 'unfit dead');
+SELECT count(publish('unfit dead', CASE WHEN n IN (1, 4) THEN large(n) ELSE jsonb_build_object('n', n) END,
+                     key => CASE WHEN n IN (4, 5) THEN 'k' WHEN n IN (6, 7) THEN 'l' END)) FROM generate_series(1, 7) AS n;
+CREATE TABLE received AS SELECT message_id, batch_id, payload ->> 'n' AS n FROM receive_messages('unfit dead', 'c');
+SELECT count(fail_message(batch_id, message_id, 'no', 'non_retryable')) FROM received WHERE n NOT IN ('5', '7');
+SELECT sum(ack_messages(batch_id)) FROM (SELECT DISTINCT batch_id FROM received) AS b;
+SELECT damage('dead_message');
+\set VERBOSITY terse
+SELECT count(*) FROM redrive_messages('unfit dead', max_messages => 2);
+SELECT n FROM redrive_messages('unfit dead', max_messages => 2, dry_run => false) JOIN received USING (message_id) ORDER BY n;
+SELECT n FROM redrive_messages('unfit dead', dry_run => false) JOIN received USING (message_id) ORDER BY n;
+SELECT n FROM redrive_messages('unfit dead', dry_run => false) JOIN received USING (message_id) ORDER BY n;
+SELECT count(*) FROM operator_actions WHERE object ~ 'unfit dead' AND action = 'redrive';
+-- Each is delivered; what lies behind a damaged one in its key waits for it.
+SELECT payload ->> 'n' AS n FROM receive_messages('unfit dead', 'c') ORDER BY 1;
+SELECT ack_messages(batch_id) > 0 AS acknowledged FROM (SELECT DISTINCT batch_id FROM message_batch
+ WHERE subscription_id = (SELECT subscription_id FROM subscription WHERE subscription = 'unfit dead') AND batch_id NOT IN (SELECT batch_id FROM received)) AS b;
+SELECT payload ->> 'n' AS n, ack_messages(batch_id) FROM receive_messages('unfit dead', 'c') ORDER BY 1;
+SELECT message_id AS damaged FROM received WHERE n = '4' \gset
+\set VERBOSITY sqlstate
+SELECT redrive_message('unfit dead', :'damaged');
+SELECT discard_message('unfit dead', :'damaged', 'published again');
+SELECT payload ->> 'n' AS n, ack_messages(batch_id) FROM receive_messages('unfit dead', 'c') ORDER BY 1;
+\set VERBOSITY default
+SELECT drop_subscription('unfit dead', discard => true);
 
 RESET search_path;
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.outbox_message, stacksaga.parked_saga;

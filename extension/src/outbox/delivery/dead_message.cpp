@@ -16,6 +16,7 @@
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
+#include "src/outbox/delivery/dead_unread.hpp"
 #include "src/outbox/delivery/delivery_order.hpp"
 #include "src/outbox/subscription/position.hpp"
 
@@ -25,14 +26,7 @@ namespace {
 
 // The condition on discarded_at is written so that the index of what is not discarded, which knows
 // nothing of ids, does not match it.
-enum class PlaceColumn : uint8_t { token, tick, number, partition, key, published_at };
-constinit pg::Select<PlaceColumn> find_dead{
-    "SELECT token::bigint, tick, number, partition, key, published_at"
-    "  FROM stacksaga.dead_message"
-    " WHERE subscription_id = $1 AND message_id = $2"
-    "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
-// Those of its key that were read; its partition is locked.
-enum class BehindColumn : uint8_t {
+enum class PlaceColumn : uint8_t {
     token,
     tick,
     number,
@@ -40,9 +34,18 @@ enum class BehindColumn : uint8_t {
     key,
     published_at,
     message_id,
+    is_lost,
 };
-constinit pg::Select<BehindColumn> find_behind{
-    "SELECT token::bigint, tick, number, partition, key, published_at, message_id"
+constinit pg::Select<PlaceColumn> find_dead{
+    "SELECT token::bigint, tick, number, partition, key, published_at, message_id,"
+    "       payload IS NULL AS is_lost"
+    "  FROM stacksaga.dead_message"
+    " WHERE subscription_id = $1 AND message_id = $2"
+    "   AND coalesce(discarded_at, 'infinity') = 'infinity'"};
+// Those of its key that were read; its partition is locked.
+constinit pg::Select<PlaceColumn> find_behind{
+    "SELECT token::bigint, tick, number, partition, key, published_at, message_id,"
+    "       payload IS NULL AS is_lost"
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND partition = $2"
     "   AND token OPERATOR(stacksaga.=) $3::stacksaga.ring_token AND (tick, number) >= ($4, $5)"
@@ -52,17 +55,20 @@ constinit pg::Statement is_redriven{
     "SELECT FROM stacksaga.message_retry"
     " WHERE subscription_id = $1 AND message_id = $2 AND attempt = 0 AND failed_since IS NOT NULL"};
 constinit pg::Select<PlaceColumn> find_oldest{
-    "SELECT token::bigint, tick, number, partition, key, published_at"
+    "SELECT token::bigint, tick, number, partition, key, published_at, message_id,"
+    "       payload IS NULL AS is_lost"
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL"
     " ORDER BY dead_since, tick, number LIMIT $2"};
 constinit pg::Select<PlaceColumn> find_oldest_of_topic{
-    "SELECT token::bigint, tick, number, partition, key, published_at"
+    "SELECT token::bigint, tick, number, partition, key, published_at, message_id,"
+    "       payload IS NULL AS is_lost"
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL AND topic = $3"
     " ORDER BY topic, dead_since, tick, number LIMIT $2"};
 constinit pg::Select<PlaceColumn> find_oldest_of_topics{
-    "SELECT token::bigint, tick, number, partition, key, published_at"
+    "SELECT token::bigint, tick, number, partition, key, published_at, message_id,"
+    "       payload IS NULL AS is_lost"
     "  FROM stacksaga.dead_message"
     " WHERE subscription_id = $1 AND discarded_at IS NULL AND pg_catalog.starts_with(topic, $3)"
     " ORDER BY dead_since, tick, number LIMIT $2"};
@@ -88,11 +94,6 @@ constinit pg::Select<DeadColumn> read_dead{
     "   AND d.token OPERATOR(stacksaga.=) p.token::stacksaga.ring_token"
     " WHERE d.discarded_at IS NULL"
     " ORDER BY d.tick, d.number"};
-constinit pg::Statement count_unread{
-    "SELECT count(*) FROM unnest($2, $3, $4) AS p(token, tick, number)"
-    "  JOIN stacksaga.dead_message AS d ON d.tick = p.tick AND d.number = p.number"
-    "   AND d.token OPERATOR(stacksaga.=) p.token::stacksaga.ring_token"
-    " WHERE d.subscription_id = $1 AND d.payload IS NULL"};
 constinit pg::Statement revive{
     "WITH dead AS (DELETE FROM stacksaga.dead_message AS d"
     "   USING unnest($2, $3, $4, $5, $6) AS p(token, tick, number, state, due_at)"
@@ -122,6 +123,7 @@ template <class Column> std::span<Message> places_of(const pg::RowsOf<Column> &r
         messages[row].partition = rows.int2(row, Column::partition);
         messages[row].key = key.isnull ? Datum{0} : key.value;
         messages[row].published_at = rows.time(row, Column::published_at);
+        messages[row].id = rows.uuid(row, Column::message_id);
     }
     std::sort(messages, messages + rows.count(), by_place);
     return {messages, static_cast<size_t>(rows.count())};
@@ -150,8 +152,13 @@ const Subscription &hold_named(std::string_view name) {
     return *held;
 }
 
+struct DeadMessage {
+    Message message;
+    bool is_lost; ///< it has no payload
+};
+
 /// The message, with its partition locked; nothing when there is none.
-std::optional<Message> find_locked(const Subscription &s, const pg_uuid_t &id) {
+std::optional<DeadMessage> find_locked(const Subscription &s, const pg_uuid_t &id) {
     auto rows = find_dead.run(pg::param(s.id), pg::param(id));
     if (!rows.empty()) {
         lock_position(s.id, rows.int2(0, PlaceColumn::partition), true);
@@ -159,7 +166,8 @@ std::optional<Message> find_locked(const Subscription &s, const pg_uuid_t &id) {
     }
     if (rows.empty())
         return std::nullopt;
-    return places_of(rows)[0];
+    return DeadMessage{.message = places_of(rows)[0],
+                       .is_lost = rows.boolean(0, PlaceColumn::is_lost)};
 }
 
 [[noreturn]] void raise_not_dead(const Subscription &s, const pg_uuid_t &id) {
@@ -235,20 +243,16 @@ void bring_back(const Subscription &s, std::span<const Message> dead, int64 spre
     wake_for(s);
 }
 
-/// SG409 when one of them has lost its payload, since it could not be read when it died.
-void require_payload(const Subscription &s, std::span<const Message> dead) {
-    const pg::Rows rows =
-        count_unread.run(pg::param(s.id), tokens_of(dead), ticks_of(dead), numbers_of(dead));
-    const int64 unread = rows.int8(0);
-    if (unread == 0)
+/// SG409 when it has lost its payload, since it could not be read when it died.
+void require_payload(const Subscription &s, const DeadMessage &dead) {
+    if (!dead.is_lost)
         return;
     ereport(ERROR,
             (errcode(pg::sg409),
-             errmsg("dead messages of subscription \"%s\" have lost their payload", clip(s.name)),
-             errdetail("Of %zu messages " INT64_FORMAT " died because they could not be read.",
-                       dead.size(), unread),
-             errhint("In the view stacksaga.dead_messages their payload is NULL. publish() what "
-                     "they said again, and discard_message() them.")));
+             errmsg("a dead message of subscription \"%s\" has lost its payload", clip(s.name)),
+             errdetail("Message %s died because it could not be read.", uuid_text(dead.message.id)),
+             errhint("In the view stacksaga.dead_messages its payload is NULL. publish() what it "
+                     "said again, and discard_message() it.")));
 }
 
 /// SG409 when one of them is so old that its consumer may have forgotten that it took effect.
@@ -271,32 +275,42 @@ void require_remembered(const Subscription &s, std::span<const Message> dead, bo
                      "deliver them all the same, or discard_message() them.")));
 }
 
+/// Delivers these messages again, which are locked, and records it.
+void redrive_all(const Subscription &s, std::span<const Message> dead, int64 spread,
+                 bool past_dedupe_retention, std::optional<std::string_view> reason) {
+    require_remembered(s, dead, past_dedupe_retention);
+    bring_back(s, dead, spread);
+    for (const Message &m : dead)
+        record("redrive", s, m.id, reason);
+}
+
 /// The message, and the dead ones of its key behind it: each of them would stop the key again.
 void redrive(std::string_view name, const pg_uuid_t &id, std::optional<std::string_view> reason,
              bool past_dedupe_retention) {
     const Subscription &s = hold_named(name);
-    const std::optional<Message> found = find_locked(s, id);
+    const std::optional<DeadMessage> found = find_locked(s, id);
     if (!found) {
         if (is_redriven.run(pg::param(s.id), pg::param(id)).empty())
             raise_not_dead(s, id);
         return; // with an earlier one of its key
     }
-    const Message &m = *found;
-    require_payload(s, {&m, 1});
-    if (!s.stop_on_first_failure || m.key == 0) {
-        require_remembered(s, {&m, 1}, past_dedupe_retention);
-        bring_back(s, {&m, 1}, 0);
-        record("redrive", s, id, reason);
-        return;
+    const Message &m = found->message;
+    require_payload(s, *found);
+    UnreadMessages unread(s);
+    std::span<const Message> dead{&m, 1};
+    if (s.stop_on_first_failure && m.key != 0)
+        dead = places_of(find_behind.run(pg::param(s.id), pg::param(m.partition),
+                                         pg::param(m.token.value()), pg::param(m.tick),
+                                         pg::param(m.number)));
+    const auto bring = [&] { redrive_all(s, dead, 0, past_dedupe_retention, reason); };
+    while (!redrive_unless_damaged(unread, bring, [&] { return dead; })) {
+        if (unread.has(m.id)) {
+            bring(); // raises why it cannot be read
+            return;
+        }
+        dead = unread.others(dead);
     }
-    const auto rows =
-        find_behind.run(pg::param(s.id), pg::param(m.partition), pg::param(m.token.value()),
-                        pg::param(m.tick), pg::param(m.number));
-    const std::span<const Message> dead = places_of(rows);
-    require_remembered(s, dead, past_dedupe_retention);
-    bring_back(s, dead, 0);
-    for (uint64 row = 0; row < rows.count(); ++row)
-        record("redrive", s, rows.uuid(row, BehindColumn::message_id), reason);
+    unread.report();
 }
 
 struct Redrive {
@@ -320,8 +334,8 @@ void lock_partitions(const Subscription &s, std::span<const Message> messages) {
 }
 
 /// Of one topic, of those that begin with what stands before a * at its end, or of all.
-pg::RowsOf<PlaceColumn> find_oldest_rows(const Subscription &s, const Redrive &r) {
-    const pg::Param id = pg::param(s.id), max = pg::param(r.max_messages);
+pg::RowsOf<PlaceColumn> find_oldest_rows(const Subscription &s, const Redrive &r, int64 count) {
+    const pg::Param id = pg::param(s.id), max = pg::param(count);
     if (!r.topic)
         return find_oldest.run(id, max);
     if (r.topic->ends_with('*'))
@@ -330,36 +344,75 @@ pg::RowsOf<PlaceColumn> find_oldest_rows(const Subscription &s, const Redrive &r
     return find_oldest_of_topic.run(id, max, pg::param(*r.topic));
 }
 
-void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
-    const Subscription &s =
-        r.dry_run ? find_subscription(r.subscription) : hold_named(r.subscription);
-    const std::span<const Message> found = places_of(find_oldest_rows(s, r));
-    if (!r.dry_run)
-        lock_partitions(s, found);
-    const auto rows =
-        read_dead.run(pg::param(s.id), tokens_of(found), ticks_of(found), numbers_of(found));
+/// Whether any of them has no payload and was not known for it.
+bool note_lost(const pg::RowsOf<PlaceColumn> &rows, UnreadMessages &unread) {
+    const size_t before = unread.count();
+    for (uint64 row = 0; row < rows.count(); ++row) {
+        const pg_uuid_t id = rows.uuid(row, PlaceColumn::message_id);
+        if (rows.boolean(row, PlaceColumn::is_lost) && !unread.has(id))
+            unread.note(id, "it could not be read when it died, and has no payload");
+    }
+    return unread.count() > before;
+}
+
+/// The oldest messages, without those that cannot be read as far as that is known.
+std::span<const Message> find_oldest_read(const Subscription &s, const Redrive &r,
+                                          UnreadMessages &unread) {
+    const auto most = static_cast<size_t>(r.max_messages);
+    for (;;) {
+        const auto wanted = static_cast<int64>(most + unread.count());
+        const auto rows = find_oldest_rows(s, r, wanted);
+        if (note_lost(rows, unread))
+            continue;
+        const std::span<const Message> found = unread.others(places_of(rows));
+        return found.first(std::min(found.size(), most));
+    }
+}
+
+pg::RowsOf<DeadColumn> read_found(const Subscription &s, std::span<const Message> found) {
+    return read_dead.run(pg::param(s.id), tokens_of(found), ticks_of(found), numbers_of(found));
+}
+
+void add_to(pg::ResultSet &result, const pg::RowsOf<DeadColumn> &rows) {
     for (uint64 row = 0; row < rows.count(); ++row) {
         const auto column = [&](DeadColumn c) { return pg::of(rows.nullable(row, c)); };
         result.add(column(DeadColumn::message_id), column(DeadColumn::topic),
                    column(DeadColumn::key), column(DeadColumn::dead_since),
                    column(DeadColumn::last_error));
     }
-    if (r.dry_run || rows.empty())
+}
+
+/// Those that another session has redriven or discarded meanwhile are left out.
+void redrive_found(const Subscription &s, const Redrive &r, std::span<const Message> found,
+                   pg::ResultSet &result) {
+    lock_partitions(s, found);
+    const auto rows = read_found(s, found);
+    if (rows.empty())
         return;
-    const std::span<const Message> dead = places_of(rows);
-    require_payload(s, dead);
-    require_remembered(s, dead, r.past_dedupe_retention);
-    bring_back(s, dead, r.spread);
-    for (uint64 row = 0; row < rows.count(); ++row)
-        record("redrive", s, rows.uuid(row, DeadColumn::message_id), r.reason);
+    redrive_all(s, places_of(rows), r.spread, r.past_dedupe_retention, r.reason);
+    add_to(result, rows);
+}
+
+void redrive_oldest(const Redrive &r, pg::ResultSet &result) {
+    const Subscription &s =
+        r.dry_run ? find_subscription(r.subscription) : hold_named(r.subscription);
+    UnreadMessages unread(s);
+    std::span<const Message> found = find_oldest_read(s, r, unread);
+    if (r.dry_run)
+        add_to(result, read_found(s, found));
+    else
+        while (!redrive_unless_damaged(
+            unread, [&] { redrive_found(s, r, found, result); }, [&] { return found; }))
+            found = find_oldest_read(s, r, unread);
+    unread.report();
 }
 
 void discard_message(std::string_view name, const pg_uuid_t &id, std::string_view reason) {
     const Subscription &s = hold_named(name);
-    const std::optional<Message> found = find_locked(s, id);
+    const std::optional<DeadMessage> found = find_locked(s, id);
     if (!found)
         raise_not_dead(s, id);
-    const Message &m = *found;
+    const Message &m = found->message;
     const TimestampTz now = pg::clock_now();
     discard.run(pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick), pg::param(m.number),
                 pg::param_time(now), pg::param(acting_role()), pg::param(reason));
