@@ -56,11 +56,11 @@ Param param_array(std::span<const std::string_view> values) {
                     [](std::string_view v) { return PointerGetDatum(make_text(v)); });
 }
 
-std::string_view Rows::text(uint64 row, int column) const {
+std::string_view Rows::text(uint64 row, ColumnNumber column) const {
     return view_of_text(value(row, column));
 }
 
-std::optional<TimestampTz> Rows::optional_time(uint64 row, int column) const {
+std::optional<TimestampTz> Rows::optional_time(uint64 row, ColumnNumber column) const {
     bool isnull;
     Datum d = datum(row, column, &isnull);
     if (isnull)
@@ -68,7 +68,7 @@ std::optional<TimestampTz> Rows::optional_time(uint64 row, int column) const {
     return DatumGetTimestampTz(d);
 }
 
-std::optional<std::string_view> Rows::optional_text(uint64 row, int column) const {
+std::optional<std::string_view> Rows::optional_text(uint64 row, ColumnNumber column) const {
     bool isnull;
     Datum d = datum(row, column, &isnull);
     if (isnull)
@@ -76,7 +76,7 @@ std::optional<std::string_view> Rows::optional_text(uint64 row, int column) cons
     return view_of_text(d);
 }
 
-std::optional<int64> Rows::optional_int8(uint64 row, int column) const {
+std::optional<int64> Rows::optional_int8(uint64 row, ColumnNumber column) const {
     bool isnull;
     Datum d = datum(row, column, &isnull);
     if (isnull)

@@ -1,4 +1,4 @@
-// SQL from C++: saved plans with typed parameters, and rows read by column position.
+// SQL from C++: saved plans with typed parameters, and their rows.
 //
 // A Statement is a constinit static. Its plan is made at the first run in a session, by plan.hpp,
 // and kept; PostgreSQL replans it by itself when what it names changes (also after DROP and CREATE
@@ -65,8 +65,20 @@ Param param_array(std::span<const pg_uuid_t> values);
 Param param_array(std::span<const std::string_view> values);
 Param param_time_array(std::span<const TimestampTz> values);
 
-/// The rows of one execution; rows and columns count from 0. Columns without a number are for
-/// results of one column; others have names (select.hpp).
+/// The place of a column. Others than the first one are known to RowsOf alone, by their names.
+class ColumnNumber {
+public:
+    constexpr ColumnNumber() = default;
+
+private:
+    friend class Rows;
+    template <class Column> friend class RowsOf;
+    constexpr explicit ColumnNumber(int number) : number_(number) {}
+    int number_ = 0;
+};
+
+/// The rows of one execution, which count from 0. They are read so where they have one column;
+/// columns of several have names (select.hpp).
 class Rows {
 public:
     Rows(SPITupleTable *table, uint64 count) : table_(table), count_(count) {}
@@ -74,35 +86,47 @@ public:
     uint64 count() const { return count_; }
     bool empty() const { return count_ == 0; }
 
-    Datum datum(uint64 row, int column, bool *isnull) const {
-        return SPI_getbinval(table_->vals[row], table_->tupdesc, column + 1, isnull);
+    Datum datum(uint64 row, ColumnNumber column, bool *isnull) const {
+        return SPI_getbinval(table_->vals[row], table_->tupdesc, column.number_ + 1, isnull);
     }
-    bool is_null(uint64 row, int column = 0) const {
+    bool is_null(uint64 row, ColumnNumber column = {}) const {
         bool isnull;
         datum(row, column, &isnull);
         return isnull;
     }
     /// The value of a column that is never null (elog otherwise).
-    Datum value(uint64 row, int column = 0) const {
+    Datum value(uint64 row, ColumnNumber column = {}) const {
         bool isnull;
         Datum d = datum(row, column, &isnull);
         if (isnull)
-            elog(ERROR, "unexpected null in column %d", column + 1);
+            elog(ERROR, "unexpected null in column %d", column.number_ + 1);
         return d;
     }
-    int16 int2(uint64 row, int column = 0) const { return DatumGetInt16(value(row, column)); }
-    int32 int4(uint64 row, int column = 0) const { return DatumGetInt32(value(row, column)); }
-    int64 int8(uint64 row, int column = 0) const { return DatumGetInt64(value(row, column)); }
-    bool boolean(uint64 row, int column = 0) const { return DatumGetBool(value(row, column)); }
-    double float8(uint64 row, int column = 0) const { return DatumGetFloat8(value(row, column)); }
-    TimestampTz time(uint64 row, int column = 0) const {
+    int16 int2(uint64 row, ColumnNumber column = {}) const {
+        return DatumGetInt16(value(row, column));
+    }
+    int32 int4(uint64 row, ColumnNumber column = {}) const {
+        return DatumGetInt32(value(row, column));
+    }
+    int64 int8(uint64 row, ColumnNumber column = {}) const {
+        return DatumGetInt64(value(row, column));
+    }
+    bool boolean(uint64 row, ColumnNumber column = {}) const {
+        return DatumGetBool(value(row, column));
+    }
+    double float8(uint64 row, ColumnNumber column = {}) const {
+        return DatumGetFloat8(value(row, column));
+    }
+    TimestampTz time(uint64 row, ColumnNumber column = {}) const {
         return DatumGetTimestampTz(value(row, column));
     }
-    pg_uuid_t uuid(uint64 row, int column = 0) const { return *DatumGetUUIDP(value(row, column)); }
-    std::string_view text(uint64 row, int column = 0) const;
-    std::optional<TimestampTz> optional_time(uint64 row, int column = 0) const;
-    std::optional<std::string_view> optional_text(uint64 row, int column = 0) const;
-    std::optional<int64> optional_int8(uint64 row, int column = 0) const;
+    pg_uuid_t uuid(uint64 row, ColumnNumber column = {}) const {
+        return *DatumGetUUIDP(value(row, column));
+    }
+    std::string_view text(uint64 row, ColumnNumber column = {}) const;
+    std::optional<TimestampTz> optional_time(uint64 row, ColumnNumber column = {}) const;
+    std::optional<std::string_view> optional_text(uint64 row, ColumnNumber column = {}) const;
+    std::optional<int64> optional_int8(uint64 row, ColumnNumber column = {}) const;
 
 private:
     SPITupleTable *table_;

@@ -52,7 +52,7 @@ public:
     }
 
 private:
-    static constexpr int at(Column c) { return static_cast<int>(c); }
+    static constexpr ColumnNumber at(Column c) { return ColumnNumber(static_cast<int>(c)); }
     Rows rows_;
 };
 

@@ -36,7 +36,7 @@ const bool *held_slots(const ClaimSearch &search) {
     pg::Rows rows = list_held_slots.run(
         pg::param(search.ring_id), pg::param(search.node->incarnation), pg::param_time(search.now));
     for (uint64 i = 0; i < rows.count(); ++i)
-        held[rows.int4(i, 0)] = true;
+        held[rows.int4(i)] = true;
     return held;
 }
 

@@ -53,7 +53,7 @@ bool WorkerSlots::may_work_in(int32 slot) {
         auto *flags = static_cast<bool *>(palloc0(sizeof(bool) * static_cast<size_t>(slots)));
         pg::Rows rows = list_slots.run(pg::param(ring_id), pg::param(node.incarnation));
         for (uint64 i = 0; i < rows.count(); ++i)
-            flags[rows.int4(i, 0)] = true;
+            flags[rows.int4(i)] = true;
         may_work = flags;
     }
     return may_work[slot];

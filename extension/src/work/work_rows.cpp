@@ -79,7 +79,7 @@ uint32 ranks_for_workers(int32 ring_id) {
     uint32 ranks = 1U << core::usual_rank;
     pg::Rows rows = list_ranks.run(pg::param(ring_id));
     for (uint64 i = 0; i < rows.count(); ++i)
-        ranks |= 1U << rows.int2(i, 0);
+        ranks |= 1U << rows.int2(i);
     return ranks;
 }
 

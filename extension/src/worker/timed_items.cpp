@@ -16,8 +16,8 @@
 #include "src/common/loop_guard.hpp"
 #include "src/ring/fence.hpp"
 #include "src/saga/postpone.hpp"
-#include "src/work/work_rows.hpp"
 #include "src/work/item_search.hpp"
+#include "src/work/work_rows.hpp"
 
 namespace stacksaga {
 

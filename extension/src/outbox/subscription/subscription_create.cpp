@@ -28,7 +28,16 @@ namespace {
 
 constexpr int subscription_bytes_max = 63;
 
-constinit pg::Statement default_policy{
+enum class PolicyColumn : uint8_t {
+    max_attempts,
+    initial_interval,
+    multiplier,
+    max_interval,
+    jitter,
+    retry_on,
+    never_on,
+};
+constinit pg::Select<PolicyColumn> default_policy{
     "SELECT p.max_attempts, p.initial_interval, p.multiplier, p.max_interval, p.jitter,"
     "       p.retry_on, p.never_on FROM stacksaga.retry_policy() AS p"};
 constinit pg::Statement make_content{
@@ -254,13 +263,18 @@ std::optional<int32> insert(const NewSubscription &s, int32 ring_id, std::string
 
 void create(NewSubscription &s, bool has_policy) {
     if (!has_policy) {
-        pg::Rows rows = default_policy.run();
-        for (int field = 0; field < policy_fields; ++field) {
-            bool isnull;
-            Datum value = rows.datum(0, field, &isnull);
-            s.policy[static_cast<size_t>(field)] =
-                pg::param_datum(SPI_gettypeid(SPI_tuptable->tupdesc, field + 1), value, isnull);
-        }
+        const auto rows = default_policy.run();
+        const auto field = [&](PolicyColumn c, Oid type) {
+            const NullableDatum d = rows.nullable(0, c);
+            return pg::param_datum(type, d.value, d.isnull);
+        };
+        s.policy = {field(PolicyColumn::max_attempts, INT4OID),
+                    field(PolicyColumn::initial_interval, INTERVALOID),
+                    field(PolicyColumn::multiplier, FLOAT8OID),
+                    field(PolicyColumn::max_interval, INTERVALOID),
+                    field(PolicyColumn::jitter, FLOAT8OID),
+                    field(PolicyColumn::retry_on, TEXTARRAYOID),
+                    field(PolicyColumn::never_on, TEXTARRAYOID)};
     }
     const auto &p = s.policy;
     const Ring ring = current_ring();
