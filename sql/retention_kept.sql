@@ -66,6 +66,39 @@ SELECT stacksaga.expire_sagas(1000) AS removed, stacksaga.expire_dedupe(1000) AS
 SELECT count(*) FROM stacksaga.kept_row;
 SELECT count(*) FROM stacksaga.doctor() WHERE check_name = 'retention';
 
+-- Where Citus distributes the tables, which its guard says, all that is due until an instant goes at once, and in the end a
+-- row alone: also of rows of one instant, and beside a key in progress. The statements are the same on one server.
+RESET stacksaga.clock_offset;
+CREATE TABLE stacksaga.citus_guard ();
+DO $$
+BEGIN
+    FOR i IN 1 .. 20 LOOP
+        PERFORM stacksaga.idempotency_finish('kept', 'k' || i, b.lease, '1') FROM stacksaga.idempotency_begin('kept', 'k' || i) AS b;
+        PERFORM stacksaga.accept_message('kept', 'm' || i);
+    END LOOP;
+END $$;
+SELECT outcome FROM stacksaga.idempotency_begin('kept', 'k21');
+UPDATE stacksaga.idempotency_key SET sweep_at = (SELECT max(sweep_at) FROM stacksaga.idempotency_key WHERE key = 'k8') WHERE scope = 'kept' AND key < 'k9';
+CREATE TABLE on_key (token stacksaga.ring_token, scope text, key text,
+    FOREIGN KEY (token, scope, key) REFERENCES stacksaga.idempotency_key (token, scope, key));
+INSERT INTO on_key SELECT token, scope, key FROM stacksaga.idempotency_key WHERE scope = 'kept' AND key IN ('k5', 'k12');
+CREATE TABLE on_message (token stacksaga.ring_token, consumer text, message_id text,
+    FOREIGN KEY (token, consumer, message_id) REFERENCES stacksaga.accepted_message (token, consumer, message_id));
+INSERT INTO on_message SELECT token, consumer, message_id FROM stacksaga.accepted_message WHERE consumer = 'kept' AND message_id = 'm9';
+SET stacksaga.clock_offset = '400 days';
+SELECT stacksaga.expire_dedupe(1000) AS removed;
+SELECT key FROM stacksaga.idempotency_key WHERE scope = 'kept' ORDER BY key;
+SELECT message_id FROM stacksaga.accepted_message WHERE consumer = 'kept';
+SELECT relation, row_key FROM stacksaga.kept_row ORDER BY 1, 2;
+SELECT stacksaga.expire_dedupe(1000) AS removed;
+DROP TABLE on_key, on_message;
+SET stacksaga.clock_offset = '401 days';
+SELECT stacksaga.expire_dedupe(1) AS removed;
+SELECT stacksaga.expire_dedupe(1000) AS removed;
+SELECT count(*) FROM stacksaga.kept_row;
+DROP TABLE stacksaga.citus_guard;
+DELETE FROM stacksaga.idempotency_key WHERE scope = 'kept';
+
 -- Keys of sagas that were removed, more of them than are removed at once, and actions on a schedule.
 RESET stacksaga.clock_offset;
 INSERT INTO stacksaga.removed_saga (saga_id, token, kept_since, finished_at, definition_id, latest_run, status, fingerprint)

@@ -18,6 +18,8 @@ constinit pg::Statement keep{
 constinit pg::Statement find_any{"SELECT FROM stacksaga.kept_row WHERE relation = $1 LIMIT 1"};
 constinit pg::Statement find_kept{"SELECT FROM stacksaga.kept_row"
                                   " WHERE relation = $1 AND row_key = $2 AND retry_at > $3"};
+constinit pg::Statement list_kept{
+    "SELECT row_key FROM stacksaga.kept_row WHERE relation = $1 AND retry_at > $2"};
 constinit pg::Statement forget{
     "DELETE FROM stacksaga.kept_row WHERE relation = $1 AND retry_at <= $2"};
 
@@ -69,6 +71,15 @@ void forget_kept_rows(const char *relation, TimestampTz now) {
 
 bool is_kept(const char *relation, std::string_view row_key, TimestampTz now) {
     return !find_kept.run(text(relation), pg::param(row_key), pg::param_time(now)).empty();
+}
+
+pg::Param kept_keys(const char *relation, TimestampTz now) {
+    const pg::Rows rows = list_kept.run(text(relation), pg::param_time(now));
+    auto *keys =
+        static_cast<std::string_view *>(palloc(sizeof(std::string_view) * (rows.count() + 1)));
+    for (uint64 row = 0; row < rows.count(); ++row)
+        keys[row] = rows.text(row);
+    return pg::param_array(std::span<const std::string_view>{keys, rows.count()});
 }
 
 void fire_constraints_from_now_on() {

@@ -3,6 +3,7 @@
 // them again an hour later, and removes the others.
 #pragma once
 #include "pg/statement/attempt.hpp"
+#include "pg/statement/query.hpp"
 
 namespace stacksaga {
 
@@ -11,6 +12,11 @@ namespace stacksaga {
     " AND NOT EXISTS (SELECT FROM stacksaga.kept_row AS kept"                                      \
     "                  WHERE kept.relation = '" RELATION "' AND kept.row_key = " KEY               \
     "                    AND kept.retry_at > " NOW ")"
+
+/// The same where Citus has distributed the table: it does not join it with kept_row, so the keys
+/// come as an array.
+#define IS_NOT_KEPT_OF(KEYS, KEY) " AND " KEY " <> ALL (" KEYS ")"
+pg::Param kept_keys(const char *relation, TimestampTz now);
 
 /// Whether the error is of the rows that were to be removed, so that other rows may be removed.
 bool is_of_rows(const ErrorData &error);

@@ -72,24 +72,52 @@ constinit pg::Statement first_message{
 // The same where Citus has distributed the tables: places mean nothing there, and a lock is of one
 // shard. All that is due until an instant goes at once, in each shard by its index; the instant
 // bounds how much that is. A statement waits for a session that writes one of these keys.
-constinit pg::Statement last_due_key{
-    "SELECT max(sweep_at) FROM (SELECT sweep_at FROM stacksaga.idempotency_key"
-    " WHERE sweep_at <= $1 ORDER BY sweep_at LIMIT $2) AS due"};
+enum class DueColumn : uint8_t { found, until };
+enum class FirstColumn : uint8_t { at, row_key };
+struct Distributed {
+    const char *relation;
+    pg::Select<DueColumn> due;
+    std::optional<pg::Statement> postpone; ///< what is not to be removed yet
+    pg::Statement remove;
+    pg::Select<FirstColumn> first; ///< of those to be removed
+    pg::Statement remove_one;
+};
+#define NOT_KEPT(KEY) IS_NOT_KEPT_OF("$3", KEY)
 // Citus wants functions of columns to be immutable, so an interval is added in a zone without
 // changes of clocks.
 #define EXPIRES_AT "((completed_at AT TIME ZONE 'UTC') + retention) AT TIME ZONE 'UTC'"
-constinit pg::Statement remove_distributed_keys{
-    "DELETE FROM stacksaga.idempotency_key WHERE sweep_at <= $1 AND " EXPIRES_AT " <= $2"};
-constinit pg::Statement postpone_distributed_keys{
-    "UPDATE stacksaga.idempotency_key"
-    "   SET sweep_at = coalesce(" EXPIRES_AT ","
-    "                           (($2::timestamptz AT TIME ZONE 'UTC') + retention) AT TIME ZONE 'UTC')"
-    " WHERE sweep_at <= $1 AND (completed_at IS NULL OR " EXPIRES_AT " > $2)"};
-constinit pg::Statement last_due_message{
-    "SELECT max(expires_at) FROM (SELECT expires_at FROM stacksaga.accepted_message"
-    " WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2) AS due"};
-constinit pg::Statement remove_distributed_messages{
-    "DELETE FROM stacksaga.accepted_message WHERE expires_at <= $1"};
+#define UNTIL(INSTANT, KEY) " WHERE " INSTANT " <= $1" NOT_KEPT(KEY)
+#define DUE(TABLE, INSTANT, KEY)                                                                   \
+    "SELECT count(*) AS found, max(at) AS until FROM (SELECT " INSTANT " AS at FROM " TABLE UNTIL( \
+        INSTANT, KEY) " ORDER BY 1 LIMIT $2) AS due"
+#define FIRST(TABLE, INSTANT, KEY, IS_EXPIRED)                                                     \
+    "SELECT " INSTANT " AS at, " KEY " AS row_key FROM " TABLE UNTIL(INSTANT, KEY) IS_EXPIRED      \
+        " ORDER BY 1 LIMIT 1"
+constinit Distributed distributed_keys{
+    .relation = "idempotency_key",
+    .due = pg::Select<DueColumn>{DUE("stacksaga.idempotency_key", "sweep_at", KEY_TEXT)},
+    .postpone = pg::Statement{"UPDATE stacksaga.idempotency_key"
+                              "   SET sweep_at = coalesce(" EXPIRES_AT ","
+                              "       (($2::timestamptz AT TIME ZONE 'UTC') + retention)"
+                              "       AT TIME ZONE 'UTC')" UNTIL(
+                                  "sweep_at", KEY_TEXT) " AND (completed_at IS NULL OR " EXPIRES_AT
+                                                        " > $2)"},
+    .remove = pg::Statement{"DELETE FROM stacksaga.idempotency_key" UNTIL(
+        "sweep_at", KEY_TEXT) " AND " EXPIRES_AT " <= $2"},
+    .first = pg::Select<FirstColumn>{FIRST("stacksaga.idempotency_key", "sweep_at", KEY_TEXT,
+                                           " AND " EXPIRES_AT " <= $2")},
+    .remove_one = pg::Statement{"DELETE FROM stacksaga.idempotency_key"
+                                " WHERE sweep_at = $1 AND " KEY_TEXT " = $2"}};
+constinit Distributed distributed_messages{
+    .relation = "accepted_message",
+    .due = pg::Select<DueColumn>{DUE("stacksaga.accepted_message", "expires_at", MESSAGE_TEXT)},
+    .postpone = std::nullopt,
+    .remove = pg::Statement{"DELETE FROM stacksaga.accepted_message" UNTIL(
+        "expires_at", MESSAGE_TEXT) " AND $2::timestamptz IS NOT NULL"},
+    .first = pg::Select<FirstColumn>{FIRST("stacksaga.accepted_message", "expires_at", MESSAGE_TEXT,
+                                           " AND $2::timestamptz IS NOT NULL")},
+    .remove_one = pg::Statement{"DELETE FROM stacksaga.accepted_message"
+                                " WHERE expires_at = $1 AND " MESSAGE_TEXT " = $2"}};
 
 constinit ProbeMemory keys_probe{}, messages_probe{};
 
@@ -125,24 +153,38 @@ int64 sweep_all(const char *relation, pg::Select<SweepColumn> &statement, pg::St
         });
 }
 
-/// The instant until which at most about `limit` rows are due; nullopt: none is.
-std::optional<TimestampTz> last_due(pg::Statement &statement, TimestampTz now, int64 limit) {
-    return statement.run(pg::param_time(now), pg::param(limit)).optional_time(0);
+/// All that is due until the instant of the row that is the last of those wanted; one row alone,
+/// which is `tried`.
+Removed remove_due(Distributed &d, TimestampTz now, int64 wanted,
+                   std::optional<std::string_view> &tried) {
+    const pg::Param instant = pg::param_time(now), kept = kept_keys(d.relation, now);
+    tried.reset();
+    if (wanted == 1) {
+        const auto rows = d.first.run(instant, instant, kept);
+        if (rows.empty())
+            return {};
+        const std::string_view key = rows.text(0, FirstColumn::row_key);
+        tried = {pnstrdup(key.data(), key.size()), key.size()}; // outlives what is undone
+        const auto gone =
+            d.remove_one.touch(pg::param_time(rows.time(0, FirstColumn::at)), pg::param(key));
+        return {.found = 1, .rows = static_cast<int64>(gone)};
+    }
+    const auto due = d.due.run(instant, pg::param(wanted), kept);
+    const int64 found = due.int8(0, DueColumn::found);
+    if (found == 0)
+        return {};
+    const pg::Param until = pg::param_time(due.time(0, DueColumn::until));
+    const auto gone = static_cast<int64>(d.remove.touch(until, instant, kept));
+    if (d.postpone)
+        static_cast<void>(d.postpone->touch(until, instant, kept));
+    return {.found = found, .rows = gone};
 }
 
-int64 expire_distributed(TimestampTz now, int64 limit) {
-    int64 gone = 0;
-    if (const auto until = last_due(last_due_key, now, limit)) {
-        gone = static_cast<int64>(
-            remove_distributed_keys.touch(pg::param_time(*until), pg::param_time(now)));
-        static_cast<void>(
-            postpone_distributed_keys.touch(pg::param_time(*until), pg::param_time(now)));
-    }
-    if (gone >= limit)
-        return gone;
-    if (const auto until = last_due(last_due_message, now, limit - gone))
-        gone += static_cast<int64>(remove_distributed_messages.touch(pg::param_time(*until)));
-    return gone;
+int64 expire_distributed(Distributed &d, TimestampTz now, int64 limit) {
+    std::optional<std::string_view> tried;
+    return remove_passing_over(
+        d.relation, now, limit, [&](int64 wanted) { return remove_due(d, now, wanted, tried); },
+        [&] { return tried; });
 }
 
 int64 expire_keys(TimestampTz now, int64 limit) {
@@ -159,10 +201,13 @@ int64 expire_messages(TimestampTz now, int64 limit) {
 
 int64 remove_expired_keys(int64 limit) {
     const TimestampTz now = pg::clock_now();
-    if (pg::is_on_citus())
-        return expire_distributed(now, limit);
-    const int64 keys = expire_keys(now, limit);
-    return keys < limit ? keys + expire_messages(now, limit - keys) : keys;
+    const bool is_distributed = pg::is_on_citus();
+    const int64 keys =
+        is_distributed ? expire_distributed(distributed_keys, now, limit) : expire_keys(now, limit);
+    if (keys >= limit)
+        return keys;
+    return keys + (is_distributed ? expire_distributed(distributed_messages, now, limit - keys)
+                                  : expire_messages(now, limit - keys));
 }
 
 // expire_dedupe(max_rows integer) -> bigint

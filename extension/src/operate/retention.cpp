@@ -98,9 +98,17 @@ constinit pg::Statement keep_keys_of_one{KEEP_KEYS(OF_SAGA)};
 constinit pg::Statement keep_first_run{"UPDATE stacksaga.removed_saga SET kept_since = $3" OF_SAGA
                                        " AND latest_run = $4"};
 #define DUE_KEYS " FROM stacksaga.removed_saga WHERE kept_since > $1 AND kept_since <= $2"
-constinit pg::Statement last_forgotten{"SELECT max(kept_since) FROM (SELECT kept_since" DUE_KEYS
-                                       " ORDER BY kept_since LIMIT $3) AS due"};
-constinit pg::Statement forget_keys{"DELETE" DUE_KEYS};
+// Where Citus distributes them: by one statement over all shards, or one key alone.
+#define DUE_DISTRIBUTED_KEYS DUE_KEYS IS_NOT_KEPT_OF("$3", "saga_id::text")
+enum class DueColumn : uint8_t { found, last };
+constinit pg::Select<DueColumn> due_distributed_keys{
+    "SELECT count(*) AS found, max(kept_since) AS last FROM ("
+    "       SELECT kept_since" DUE_DISTRIBUTED_KEYS " ORDER BY kept_since LIMIT $4) AS due"};
+constinit pg::Statement forget_distributed_keys{"DELETE" DUE_DISTRIBUTED_KEYS};
+constinit pg::Statement first_distributed_key{"SELECT saga_id" DUE_DISTRIBUTED_KEYS
+                                              " ORDER BY kept_since LIMIT 1"};
+constinit pg::Statement forget_distributed_key{"DELETE FROM stacksaga.removed_saga"
+                                               " WHERE saga_id = $1"};
 #define FIRST_KEYS                                                                                 \
     DUE_KEYS IS_NOT_KEPT("removed_saga", "saga_id::text", "$3") " ORDER BY kept_since LIMIT "
 constinit pg::Statement first_due_key{"SELECT saga_id::text" FIRST_KEYS "1"};
@@ -345,14 +353,37 @@ int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction dir
         });
 }
 
-/// Where Citus distributes them: by one statement over all shards.
-void forget_distributed_keys(TimestampTz until, int64 limit, TimestampTz &from) {
-    const std::optional<TimestampTz> last =
-        last_forgotten.run(pg::param_time(from), pg::param_time(until), pg::param(limit))
-            .optional_time(0);
-    if (last)
-        forget_keys.touch(pg::param_time(from), pg::param_time(*last));
-    from = last.value_or(until);
+/// The same where Citus distributes them: all that was kept since the same instant goes at once.
+void forget_distributed(TimestampTz now, TimestampTz until, int64 limit, TimestampTz &from) {
+    const pg::Param since = pg::param_time(from), end = pg::param_time(until);
+    TimestampTz reached = from;
+    std::optional<std::string_view> tried;
+    const auto remove = [&](int64 wanted) -> Removed {
+        const pg::Param kept = kept_keys("removed_saga", now);
+        tried.reset();
+        if (wanted == 1) {
+            const pg::Rows rows = first_distributed_key.run(since, end, kept);
+            if (rows.empty())
+                return {};
+            tried = uuid_text(rows.uuid(0));
+            forget_distributed_key.touch(pg::param(rows.uuid(0)));
+            return {.found = 1, .rows = 1};
+        }
+        const auto due = due_distributed_keys.run(since, end, kept, pg::param(wanted));
+        const int64 found = due.int8(0, DueColumn::found);
+        reached = until;
+        if (found == 0)
+            return {};
+        const TimestampTz last = due.time(0, DueColumn::last);
+        const auto gone = forget_distributed_keys.touch(since, pg::param_time(last), kept);
+        if (found == wanted)
+            reached = last;
+        return {.found = found, .rows = static_cast<int64>(gone)};
+    };
+    static_cast<void>(
+        remove_passing_over("removed_saga", now, limit, remove, [&] { return tried; }));
+    if (!has_kept_rows("removed_saga"))
+        from = reached;
 }
 
 /// Removes up to `limit` keys whose retention is over, the oldest first.
@@ -361,7 +392,7 @@ void forget_expired_keys(TimestampTz now, int64 limit, TimestampTz &from) {
     if (until <= from)
         return;
     if (pg::names_table_of_citus("stacksaga.removed_saga")) {
-        forget_distributed_keys(until, limit, from);
+        forget_distributed(now, until, limit, from);
         return;
     }
     TimestampTz reached = from;
