@@ -89,6 +89,8 @@ CREATE TABLE received AS SELECT message_id, batch_id, payload ->> 'n' AS n FROM 
 SELECT count(fail_message(batch_id, message_id, 'no', 'non_retryable')) FROM received WHERE n NOT IN ('5', '7');
 SELECT sum(ack_messages(batch_id)) FROM (SELECT DISTINCT batch_id FROM received) AS b;
 SELECT damage('dead_message');
+SELECT n, severity, regexp_replace(detail, '[0-9a-f-]{36}', '...') AS detail
+  FROM doctor() JOIN received ON strpos(detail, message_id::text) > 0 WHERE check_name = 'values' ORDER BY n;
 \set VERBOSITY terse
 SELECT count(*) FROM redrive_messages('unfit dead', max_messages => 2);
 SELECT n FROM redrive_messages('unfit dead', max_messages => 2, dry_run => false) JOIN received USING (message_id) ORDER BY n;

@@ -1,9 +1,9 @@
 -- Values whose text is much larger than they are: new ones are refused (extension/src/common/limits.cpp).
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.json_text_bytes(value jsonb) RETURNS bigint
-LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'stacksaga_json_text_bytes';
+LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_json_text_bytes';
 COMMENT ON FUNCTION stacksaga_internal.json_text_bytes IS
-    'Internal: returns how many bytes the text of a value has, without making the text';
+    'Internal: returns how many bytes the text of a value has, without making the text; NULL when it is damaged';
 
 -- Of each table a limited number of rows, first those that are handed out next where an index says which.
 CREATE OR REPLACE FUNCTION stacksaga_internal.large_values(rows_max integer DEFAULT 10000)
@@ -55,21 +55,27 @@ AS $$
     )
     SELECT DISTINCT h.what || ' "' || h.name || '"', pg_column_size(h.value), b.text_bytes
       FROM held h
-     CROSS JOIN LATERAL (SELECT stacksaga_internal.json_text_bytes(h.value) AS text_bytes) AS b
-     WHERE b.text_bytes > 2 * (SELECT p.setting::bigint FROM pg_settings p WHERE p.name = 'stacksaga.max_payload')
+     CROSS JOIN LATERAL (SELECT stacksaga_internal.json_text_bytes(h.value) AS text_bytes OFFSET 0) AS b -- once
+     WHERE h.value IS NOT NULL
+       AND (b.text_bytes IS NULL
+            OR b.text_bytes > 2 * (SELECT p.setting::bigint FROM pg_settings p WHERE p.name = 'stacksaga.max_payload'))
 $$;
 COMMENT ON FUNCTION stacksaga_internal.large_values IS
-    'Internal: returns the values whose text is longer than twice stacksaga.max_payload, of so many rows of each table';
+    'Internal: returns the values that cannot be read (text_bytes is NULL), or whose text is longer than twice stacksaga.max_payload, of so many rows of each table';
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_values()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT 'error', 'values', format(
-               'the text of the %s has %s bytes (the value: %s), more than twice stacksaga.max_payload: '
-               'what hands it out is slow, needs that memory, or fails', v.place, v.text_bytes, v.bytes),
-           'Raise stacksaga.max_payload if it is wanted; otherwise end what holds it: cancel_saga(), '
-           'discard_message(), drop_schedule() or compare_and_set() -- and pass huge numbers as strings'
+    SELECT 'error', 'values',
+           CASE WHEN v.text_bytes IS NULL THEN format('the %s is damaged and cannot be read', v.place)
+                ELSE format('the text of the %s has %s bytes (the value: %s), more than twice stacksaga.max_payload: '
+                            'what hands it out is slow, needs that memory, or fails', v.place, v.text_bytes, v.bytes) END,
+           CASE WHEN v.text_bytes IS NULL
+                THEN 'Look at the disk. Restore the value, or end what holds it: cancel_saga(), discard_message() or '
+                     'drop_schedule().'
+                ELSE 'Raise stacksaga.max_payload if it is wanted; otherwise end what holds it: cancel_saga(), '
+                     'discard_message(), drop_schedule() or compare_and_set() -- and pass huge numbers as strings' END
       FROM (SELECT * FROM stacksaga_internal.large_values() AS l ORDER BY l.text_bytes DESC, l.place LIMIT 100) AS v
 $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_values IS

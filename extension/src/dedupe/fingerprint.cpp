@@ -5,6 +5,7 @@
 
 #include "pg/json_text.hpp"
 #include "pg/settings.hpp"
+#include "pg/statement/attempt.hpp"
 #include "pg/statement/function.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/token_functions.hpp"
@@ -66,9 +67,17 @@ STACKSAGA_FUNCTION(fingerprint) {
     return fingerprint_of(request);
 }
 
-// json_text_bytes(value jsonb) -> bigint
+// json_text_bytes(value jsonb) -> bigint; NULL when the value cannot be read
 STACKSAGA_FUNCTION(json_text_bytes) {
-    const uint64 bytes = pg::json_text_bytes(PG_GETARG_JSONB_P(0));
+    const Datum value = PG_GETARG_DATUM(0);
+    uint64 bytes = 0;
+    const auto count = [&] { bytes = pg::json_text_bytes(DatumGetJsonbP(value)); };
+    if (!VARATT_IS_EXTERNAL(DatumGetPointer(value)))
+        count();
+    else if (!pg::attempt_expecting(
+                 [](const ErrorData &error) { return error.sqlerrcode == ERRCODE_DATA_CORRUPTED; },
+                 count))
+        PG_RETURN_NULL();
     PG_RETURN_INT64(static_cast<int64>(bytes));
 }
 
