@@ -8,7 +8,7 @@
 
 namespace stacksaga {
 
-/// A place of shared_probe.hpp.
+/// A shared full probe (probe.hpp).
 struct SharedProbe {
     pg_atomic_uint64 checksum, at, first_left, interval_us;
 };

@@ -10,9 +10,29 @@
 #include "core/work/commit_horizon.hpp"
 
 #include "pg/clock.hpp"
-#include "src/common/shared_probe.hpp"
 
 namespace stacksaga {
+
+// The last slow full probe of an index, shared by the sessions of a database.
+//
+// While a snapshot is held open for an hour a full probe steps over millions of dead entries. What
+// one session has found by it the others believe, so that neither each of them nor each new one
+// has to find it by itself. It stands in the mapped file of counter_file.hpp, without a lock: a
+// session that reads a place while it is written sees a wrong checksum, and ignores it.
+
+struct FullProbe {
+    TimestampTz at;         ///< it saw all that was committed by then
+    TimestampTz first_left; ///< the first due row that it left
+    int64 interval_us;      ///< how long this one stays valid
+
+    bool is_recent(TimestampTz now) const { return at <= now && at > now - interval_us; }
+};
+
+/// By the key of what was probed, which is a hash. nullopt: nobody has shared one, or another key
+/// has taken its place.
+std::optional<FullProbe> shared_probe(uint64 key);
+void share_probe(uint64 key, const FullProbe &probe);
+void forget_shared_probe(uint64 key);
 
 class ProbeMemory {
 public:
@@ -121,5 +141,47 @@ private:
     bool is_full_ = true;
 };
 static_assert(std::is_trivially_destructible_v<ProbeMemory>);
+
+/// Where a session begins reading an index that other sessions read as well: they share the result
+/// of one slow full probe.
+class SessionProbe {
+public:
+    constexpr SessionProbe() = default;
+    /// The key is the same in all sessions, and no other index's.
+    constexpr SessionProbe(uint64 key, const ProbeMemory &memory) : key_(key), memory_(memory) {}
+
+    /// The instant from which to look for what is due at `now`. The probe follows at once.
+    TimestampTz begin(TimestampTz now);
+    /// The same for a look at a part of the rows, which says nothing of the others: no probe
+    /// follows.
+    TimestampTz begin_of_part() const { return memory_.begin_of_part(); }
+    /// The probe has come to a live row: its time until then went to dead entries. Optional where
+    /// reading a row costs as much.
+    void note_row(TimestampTz now);
+    /// The probe has returned. What it left begins at this instant, which is `now` when it left
+    /// nothing; `seen`: by its snapshot.
+    void end(TimestampTz now, TimestampTz first_left, core::SeenTransactions seen);
+
+    /// The next probe reads from the beginning, whatever others have found.
+    void demand_full() { is_full_demanded_ = true; }
+    /// Whether the probe that began last reads from the beginning.
+    bool is_full() const { return memory_.is_full(); }
+    /// It has seen all that was committed by then. Later commits of long transactions it may have
+    /// missed.
+    TimestampTz whole_at() const { return memory_.full_at(); }
+
+private:
+    void ask_others(TimestampTz now);
+
+    uint64 key_ = 0;
+    ProbeMemory memory_{};
+    int64 processor_at_ = 0;
+    bool is_searching_ = false; ///< no live row was found yet
+    bool is_timed_ = false;     ///< by the processor's time
+    bool is_slow_ = false;      ///< by that time
+    bool is_announced_ = false; ///< others believe the last full probe until this one returns
+    bool is_full_demanded_ = false;
+};
+static_assert(std::is_trivially_destructible_v<SessionProbe>);
 
 } // namespace stacksaga

@@ -7,7 +7,7 @@
 
 #include "pg/random.hpp"
 #include "src/common/limits.hpp"
-#include "src/common/session_probe.hpp"
+#include "src/common/probe.hpp"
 
 namespace stacksaga {
 

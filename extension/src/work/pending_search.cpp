@@ -5,7 +5,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/random.hpp"
-#include "src/common/session_probe.hpp"
+#include "src/common/probe.hpp"
 
 namespace stacksaga {
 
