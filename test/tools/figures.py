@@ -12,7 +12,7 @@ import sys
 
 PAGE = pathlib.Path('docs/performance.md')
 # They hold what benches and runs print, or declarations.
-NOT_PROSE = {'performance.md', 'proof.md', 'reference.md', 'changelog.md'}
+NOT_PROSE = {'performance.md', 'proof.md', 'reference.md', 'changelog.md'}  # and docs/reference/
 MARK = re.compile(r'(<!-- figure ([\w]+) -->)(.*?)(<!-- end -->)', re.DOTALL)
 SOURCE = re.compile(r'<!-- figures of [^>]+ -->\n(?:.+\n)+')
 # Rates of a thousand and more, times in microseconds, and fractions of a millisecond.
@@ -100,7 +100,7 @@ def main(write):
     for page in [pathlib.Path('README.md'), *sorted(pathlib.Path('docs').rglob('*.md'))]:
         if 'node_modules' in page.parts:
             continue
-        if page.name in NOT_PROSE or 'decisions' in page.parts:
+        if page.name in NOT_PROSE or {'decisions', 'reference'} & set(page.parts):
             continue
         text = page.read_text()
         for _, name, shown, _ in MARK.findall(text):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """skill.py [--write]: what docs/SKILL.md and llms.txt repeat of other pages, compared with these; with --write it is written.
 
-The calls of SKILL.md are declarations of docs/reference.md with the first sentence of their COMMENT, and what they raise.
+The calls of SKILL.md are declarations of docs/reference/*.md with the first sentence of their COMMENT, and what they raise.
 llms.txt is the list of docs/README.md."""
 import pathlib
 import re
@@ -26,7 +26,7 @@ def comments():
 
 
 def calls():
-    reference, comment = pathlib.Path('docs/reference.md').read_text(), comments()
+    reference, comment = ''.join(page.read_text() for page in sorted(pathlib.Path('docs/reference').glob('*.md'))), comments()
     lines = ['```postgresql']
     for name in CALLS:
         text = re.search(rf'^```postgresql\n((?:CALL )?{name}\(.*?)^```', reference, re.MULTILINE | re.DOTALL).group(1)
@@ -59,4 +59,4 @@ for name, wanted in ('docs/SKILL.md', skill()), ('llms.txt', llms()):
     if sys.argv[1:] == ['--write']:
         file.write_text(wanted)
     elif not file.exists() or file.read_text() != wanted:
-        print(f'{name} is not what docs/reference.md, the COMMENTs and docs/README.md say: run test/tools/skill.py --write')
+        print(f'{name} is not what docs/reference, the COMMENTs and docs/README.md say: run test/tools/skill.py --write')

@@ -9,15 +9,17 @@ import sys
 
 LONGEST = 35  # words
 ALLOWED = {
-    'docs/errors.md': 4,
-    'docs/howto/broker.md': 2,
-    'docs/howto/erase-person.md': 1,
-    'docs/howto/from-a-status-column.md': 2,
-    'docs/howto/post-once.md': 2,
-    'docs/howto/stuck.md': 1,
-    'docs/howto/tenant-limit.md': 2,
+    'docs/errors.md': 3,
     'docs/performance.md': 2,
-    'docs/reference.md': 90,
+    'docs/reference.md': 4,
+    'docs/reference/dedupe.md': 2,
+    'docs/reference/define.md': 7,
+    'docs/reference/operate.md': 10,
+    'docs/reference/outbox.md': 6,
+    'docs/reference/queues.md': 2,
+    'docs/reference/ring.md': 1,
+    'docs/reference/run.md': 11,
+    'docs/reference/views.md': 1,
 }
 PATTERNS = {
     'a clause as the subject': r'^(?:What|Who|Whoever|Whose|Whatever) (?!.*\?$|can go wrong)',
@@ -34,6 +36,8 @@ def sentences(text):
     def blank(match):
         return re.sub(r'[^\n]', ' ', match.group())
     text = re.sub(r'^---\n.*?^---$', blank, text, flags=re.DOTALL | re.MULTILINE) if text.startswith('---') else text
+    # Written from the COMMENTs.
+    text = re.sub(r'<!-- (?:call|contents|catalog: \w+|raises: \w+) -->.*?<!-- end -->', blank, text, flags=re.DOTALL)
     text = re.sub(r'^```.*?^```|<!--.*?-->|^ {4,}[^ *0-9-].*?$', blank, text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r'\]\([^)]*\)', ']', text)
     text = re.sub(r'`[^`]*`', 'code', text)

@@ -1,7 +1,7 @@
--- docs/reference.md and README.md describe every function, view and setting
+-- docs/reference and README.md describe every function, view and setting
 -- Operators, casts, types, operator classes, aggregates and triggers have functions of their own that nobody calls;
 -- a COMMENT that begins "Internal:" says so of another one.
-\set reference `test -e docs/reference.md && cat docs/reference.md README.md`
+\set reference `test -e docs/reference.md && cat docs/reference.md docs/reference/*.md README.md`
 WITH member AS (
     SELECT d.classid, d.objid
     FROM pg_depend d
