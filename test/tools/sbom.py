@@ -22,13 +22,17 @@ def main(archive):
                 control = content.decode()
             files.append({
                 'SPDXID': f'SPDXRef-File-{len(files)}', 'fileName': f'./{path}', 'copyrightText': 'NOASSERTION',
+                'licenseConcluded': 'NOASSERTION', 'licenseInfoInFiles': ['NOASSERTION'],
                 'checksums': [{'algorithm': kind, 'checksumValue': hashlib.new(kind, content).hexdigest()}
                               for kind in ('SHA1', 'SHA256')]})
     needs = re.search(r'^Build-Depends:(.*?)^\S', control, re.MULTILINE | re.DOTALL).group(1)
     needed = [re.match(r'[\w.+-]+', each.strip()).group() for each in needs.split(',') if each.strip()]
     whole = hashlib.sha256(archive.read_bytes()).hexdigest()
     packages = [{'SPDXID': 'SPDXRef-Package', 'name': 'stacksaga', 'versionInfo': name.rsplit('-', 1)[1],
-                 'downloadLocation': 'NOASSERTION', 'packageFileName': archive.name, 'filesAnalyzed': False,
+                 'downloadLocation': 'NOASSERTION', 'packageFileName': archive.name, 'filesAnalyzed': True,
+                 'packageVerificationCode': {'packageVerificationCodeValue': hashlib.sha1(''.join(
+                     sorted(each['checksums'][0]['checksumValue'] for each in files)).encode()).hexdigest()},
+                 'licenseInfoFromFiles': ['NOASSERTION'],
                  'checksums': [{'algorithm': 'SHA256', 'checksumValue': whole}],
                  'licenseConcluded': 'PostgreSQL', 'licenseDeclared': 'PostgreSQL', 'copyrightText': 'NOASSERTION'}]
     packages += [{'SPDXID': f'SPDXRef-Needs-{number}', 'name': need, 'downloadLocation': 'NOASSERTION',
