@@ -120,6 +120,13 @@ class RunPending(SagaPlace):
     name, saga = 'run-pending', 'fault pending'
 
 
+class Deadline(SagaPlace):
+    name, saga, ended, points = 'deadline', 'fault deadline', 'failed', ('read: notice',)
+
+    def complete_first(self):
+        self.session.wait(1)
+
+
 class FinishedChild(SagaPlace):
     name, saga, step_no, points = 'finished-child', 'fault parent', 1, ("read: child's output",)
 

@@ -8,8 +8,8 @@ import uuid
 
 import psycopg
 
-from fault_places import (CancelledParent, ChildUndone, Claims, Command, Fallback, FinishedChild, Handled, ParentsRequest,
-                          Receive, RunPending, Session, Stuck, UndoneByHand, UnreadLease,
+from fault_places import (CancelledParent, ChildUndone, Claims, Command, Deadline, Fallback, FinishedChild, Handled,
+                          ParentsRequest, Receive, RunPending, Session, Stuck, UndoneByHand, UnreadLease,
                           UnreadParent)
 from server import DATABASE
 
@@ -236,7 +236,7 @@ def endless(place, faults, sqlstate):
 
 # Where all of the errors are tried; where one that may pass and one that may not.
 PLACES = (Claims, RunPending, FinishedChild, ParentsRequest, Receive, Stuck)
-MORE_PLACES = (CancelledParent, UndoneByHand, ChildUndone, Command, Fallback)
+MORE_PLACES = (Deadline, CancelledParent, UndoneByHand, ChildUndone, Command, Fallback)
 OTHERS = {'worker': by_a_worker, 'timekeeper': by_the_timekeeper}
 OTHER_PLACES = (UnreadLease, UnreadParent)
 NAMES = [kind.name for kind in (*PLACES, *MORE_PLACES, *OTHER_PLACES)] + list(OTHERS)
