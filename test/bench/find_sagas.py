@@ -60,7 +60,7 @@ FILTERS = {
     'status running': "status => 'running'",
     'status parked': "status => 'parked'",
     'name, status, time': "'order', 'failed', " + NEWEST,
-    'key_prefix of half of all': "key_prefix => 'web-'",
+    'key_prefix of half of the sagas': "key_prefix => 'web-'",
     'key_prefix of one in 211': "key_prefix => 'rare-'",
     'key_prefix of one in 180, all started at one time': "key_prefix => 'web-77'",
     'key_prefix of one in 211, status failed': "status => 'failed', key_prefix => 'rare-'",
