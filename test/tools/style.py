@@ -9,15 +9,6 @@ import sys
 
 LONGEST = 35  # words
 ALLOWED = {
-    'docs/reference.md': 4,
-    'docs/reference/dedupe.md': 2,
-    'docs/reference/define.md': 7,
-    'docs/reference/operate.md': 10,
-    'docs/reference/outbox.md': 6,
-    'docs/reference/queues.md': 2,
-    'docs/reference/ring.md': 1,
-    'docs/reference/run.md': 11,
-    'docs/reference/views.md': 1,
 }
 PATTERNS = {
     'a clause as the subject': r'^(?:What|Who|Whoever|Whose|Whatever) (?!.*\?$|can go wrong)',
