@@ -1,5 +1,8 @@
 -- In which order run_pending() does what is due: compensations, priorities, the oldest first; one of eight
--- steps is of a lower priority; and no saga runs ahead longer than its turn.
+-- steps is of a lower priority; and no saga runs ahead longer than its turn. The ring is this file's own: what others
+-- leave behind would come due with the clock.
+SELECT stacksaga.create_ring('pending order', 'default') AS ring \gset
+SET stacksaga.region = 'pending order';
 CREATE SCHEMA pending_order;
 CREATE TABLE pending_order.done (n bigint GENERATED ALWAYS AS IDENTITY, rank integer, key text, step text);
 CREATE FUNCTION pending_order.act(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$
@@ -75,7 +78,7 @@ RESET stacksaga.clock_offset;
 
 -- Work of other priorities counts in what waits longest in a ring.
 CALL pending_order.start('pending short', 1, 5);
-SELECT stacksaga_internal.oldest_due_of_workers(1) = w.due_at AS seen FROM stacksaga.work w JOIN stacksaga.saga s USING (saga_id)
+SELECT stacksaga_internal.oldest_due_of_workers(:ring) = w.due_at AS seen FROM stacksaga.work w JOIN stacksaga.saga s USING (saga_id)
  WHERE s.key LIKE 'p5 1 %' AND s.status = 'pending';
 SELECT stacksaga.run_pending(1000);
 SET client_min_messages = warning;
