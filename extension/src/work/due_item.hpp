@@ -24,12 +24,12 @@ struct DueItem {
 struct FoundItem {
     DueItem item;
     core::ItemPlace place;
-    bool is_retry; ///< a budget may defer it
-    std::string_view group{};
+    bool is_retry;            ///< a budget may defer it
+    bool is_owned = false;    ///< its slot is this worker's, in the transaction that runs it
+    std::string_view group{}; ///< as claims find it
     /// How long the budget defers it, in microseconds; nothing: not asked yet.
     std::optional<int64> deferral{};
-    int32 steps = 0;       ///< of its saga, done in this place by the transaction that runs it
-    bool is_owned = false; ///< its slot is this worker's, in the transaction that runs it
+    int32 steps = 0; ///< of its saga, done in this place by the transaction that runs it
 };
 
 inline bool is_same(const DueItem &a, const DueItem &b) {

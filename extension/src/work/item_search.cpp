@@ -41,7 +41,16 @@ struct WorkerSlots {
         probes[static_cast<size_t>(rank)].end(now);
     }
     bool may_work_in(int32 slot);
-    bool takes(TupleTableSlot *row, const DueItem &item);
+    bool may_take(TupleTableSlot *row) { return note(!pg::is_being_changed(row)); }
+    bool takes(const DueItem &item) {
+        const bool is_locked =
+            locked.has(item.saga_id) || (sagas != nullptr && locked.look(*sagas, item.saga_id));
+        return note(!is_locked);
+    }
+    bool note(bool is_taken) {
+        is_whole = is_whole && is_taken;
+        return is_taken;
+    }
     void note_later(int32 slot, TimestampTz due_at) {
         if (due_at < next_due && may_work_in(slot))
             next_due = due_at;
@@ -57,13 +66,6 @@ bool WorkerSlots::may_work_in(int32 slot) {
         may_work = flags;
     }
     return may_work[slot];
-}
-
-bool WorkerSlots::takes(TupleTableSlot *row, const DueItem &item) {
-    const bool is_free = !pg::is_being_changed(row) && !locked.has(item.saga_id) &&
-                         (sagas == nullptr || !locked.look(*sagas, item.saga_id));
-    is_whole = is_whole && is_free;
-    return is_free;
 }
 
 } // namespace

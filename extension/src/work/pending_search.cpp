@@ -66,9 +66,8 @@ struct PendingSlots {
             probes[static_cast<size_t>(rank)].end(now, first, seen);
     }
     static bool may_work_in(int32) { return true; }
-    bool takes(TupleTableSlot *row, const DueItem &item) const {
-        return is_free(row) && !left.has(item);
-    }
+    static bool may_take(TupleTableSlot *row) { return is_free(row); }
+    bool takes(const DueItem &item) const { return !left.has(item); }
     static void note_later(int32, TimestampTz) {}
 };
 

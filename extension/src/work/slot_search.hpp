@@ -27,7 +27,7 @@ struct SlotRange {
 ///     void end(rank, first, seen)    what it held begins at `first`
 ///     int64 passed_over              how many due items it does not take, at most
 ///     bool may_work_in(slot)
-///     bool takes(row, item)
+///     bool may_take(row), takes(item) which rows it passes over
 ///     void note_later(slot, due_at)  a row that is not due
 template <class Scope> class SlotSearch {
 public:
@@ -144,8 +144,10 @@ template <class Scope> void SlotSearch<Scope>::read_slots(int32 slot, int32 rang
 
 template <class Scope> void SlotSearch<Scope>::see(TupleTableSlot *row, TimestampTz due_at) {
     first_ = std::min(first_, due_at);
+    if (!scope_.may_take(row))
+        return;
     const FoundItem found = found_item(row);
-    if (!scope_.takes(row, found.item))
+    if (!scope_.takes(found.item))
         return;
     if (is_full()) {
         std::pop_heap(room_.begin(), room_.end(), goes_before);
