@@ -27,9 +27,9 @@ public:
 
     /// The number of items among which the first one is chosen.
     constexpr std::int32_t items() const { return items_; }
-    /// The number of them to pass over, fewer than `most`. `random01` in [0, 1).
-    constexpr std::int32_t passed(double random01, std::int32_t most = items_max) const {
-        return static_cast<std::int32_t>(random01 * std::min(items_, most));
+    /// The number of them to pass over. `random01` in [0, 1).
+    constexpr std::int32_t passed(double random01) const {
+        return static_cast<std::int32_t>(random01 * items_);
     }
 
     /// Whether to search elsewhere than at the oldest. Not without contention, nor the eighth time

@@ -1,5 +1,7 @@
 // Rows of work as the search for claimable steps reads them, and its parts.
 #pragma once
+#include "core/saga/work_purpose.hpp"
+
 #include "src/work/claim_memory.hpp"
 #include "src/work/claim_search.hpp"
 #include "src/work/work_rows.hpp"
@@ -12,10 +14,17 @@ inline pg::KeyColumn due_until_key(TimestampTz until, AttrNumber index_due_at = 
             index_due_at};
 }
 
-/// What it points to lives in the current memory context.
+/// A step of a queue, of which a claim reads as much. What it points to lives in the current memory
+/// context.
 inline FoundItem candidate_of(TupleTableSlot *row) {
-    FoundItem found = found_item(row);
     const std::string_view group = pg::view_of_text(value_in(row, WorkColumn::group_key));
+    FoundItem found{.item = {.saga_id = *DatumGetUUIDP(value_in(row, WorkColumn::saga_id)),
+                             .slot = DatumGetInt32(value_in(row, WorkColumn::slot)),
+                             .purpose = core::WorkPurpose::step,
+                             .step_no = DatumGetInt16(value_in(row, WorkColumn::step_no)),
+                             .direction = direction_of(row)},
+                    .place = place_of(row),
+                    .is_retry = false};
     if (!group.empty())
         found.group = {pnstrdup(group.data(), group.size()), group.size()};
     return found;

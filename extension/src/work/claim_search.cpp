@@ -1,5 +1,8 @@
 #include "src/work/claim_search.hpp"
 
+#include "core/queue/claim_order.hpp"
+#include "core/work/item_order.hpp"
+
 #include "pg/random.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"

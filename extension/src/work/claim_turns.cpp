@@ -7,6 +7,7 @@
 // search visits a limited number, and the next one continues there.
 #include "core/common/list.hpp"
 #include "core/queue/claim_order.hpp"
+#include "core/work/item_order.hpp"
 
 #include "pg/random.hpp"
 #include "src/queue/queue_limits.hpp"
@@ -177,7 +178,7 @@ size_t TurnSearch::take(pg::IndexReader &reader, TupleTableSlot *row, std::strin
             ++passed;
             continue;
         }
-        FoundItem found = found_item(row);
+        FoundItem found = candidate_of(row);
         found.group = group;
         steps.push(memory_, found);
         ++taken;

@@ -1,5 +1,7 @@
 #include "src/work/item_search.hpp"
 
+#include "core/work/commit_horizon.hpp"
+
 #include "pg/settings.hpp"
 #include "pg/statement/query.hpp"
 #include "src/ring/rings.hpp"

@@ -2,6 +2,7 @@
 
 #include "core/queue/claim_order.hpp"
 #include "core/ring/murmur3.hpp"
+#include "core/work/commit_horizon.hpp"
 
 #include "pg/clock.hpp"
 #include "pg/random.hpp"

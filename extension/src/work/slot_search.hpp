@@ -4,6 +4,9 @@
 // One descent of an index passes over all empty slots up to the next one that has a row, so where
 // little is due a search needs about ten of them, whatever the number of slots.
 #pragma once
+#include "core/queue/claim_order.hpp"
+#include "core/work/item_order.hpp"
+
 #include "src/work/work_rows.hpp"
 
 namespace stacksaga {

@@ -1,5 +1,6 @@
 #include "src/work/work_rows.hpp"
 
+#include "core/queue/claim_order.hpp"
 #include "core/saga/saga_state.hpp"
 
 #include "pg/statement/query.hpp"
@@ -55,17 +56,12 @@ FoundItem found_item(TupleTableSlot *row) {
                      .slot = DatumGetInt32(value_in(row, WorkColumn::slot)),
                      .purpose = purpose_of(value_in(row, WorkColumn::purpose)),
                      .step_no = DatumGetInt16(value_in(row, WorkColumn::step_no)),
-                     .direction = *core::direction_of(
-                         pg::view_of_text(value_in(row, WorkColumn::direction))),
+                     .direction = direction_of(row),
                      .attempt = attempt},
-            .place = {.rank = DatumGetInt16(value_in(row, WorkColumn::rank)),
-                      .due_at = due_at_of(row),
-                      .number = 0,
-                      .is_reserve = false},
-            .is_retry = attempt > DatumGetInt32(value_in(row, WorkColumn::attempt_base)) &&
-                        is_null(row, WorkColumn::lease_until) &&
+            .place = place_of(row),
+            .is_retry = is_null(row, WorkColumn::queue) && is_null(row, WorkColumn::lease_until) &&
                         !DatumGetBool(value_in(row, WorkColumn::verifying)) &&
-                        is_null(row, WorkColumn::queue)};
+                        attempt > DatumGetInt32(value_in(row, WorkColumn::attempt_base))};
 }
 
 pg::Rows rows_by_statement(const SlotRows &rows, int64 limit) {

@@ -2,6 +2,9 @@
 // statement where the table is not accessed directly, since somebody has partitioned it, or Citus
 // manages it. Both show rows to the same code.
 #pragma once
+#include "core/saga/saga_state.hpp"
+#include "core/work/item_order.hpp"
+
 #include "pg/statement/function.hpp"
 #include "pg/table/lookup.hpp"
 #include "src/work/due_item.hpp"
@@ -35,13 +38,23 @@ inline TimestampTz due_at_of(TupleTableSlot *row) {
     return DatumGetTimestampTz(value_in(row, WorkColumn::due_at));
 }
 
+inline core::Direction direction_of(TupleTableSlot *row) {
+    return *core::direction_of(pg::view_of_text(value_in(row, WorkColumn::direction)));
+}
+inline core::ItemPlace place_of(TupleTableSlot *row) {
+    return {.rank = DatumGetInt16(value_in(row, WorkColumn::rank)),
+            .due_at = due_at_of(row),
+            .number = 0,
+            .is_reserve = false};
+}
+
 /// Whether a search takes the row: nobody else is changing it, and this transaction's snapshot sees
 /// it.
 inline bool is_free(TupleTableSlot *row) {
     return !pg::is_being_changed(row) && !pg::is_newer_than_snapshot(row);
 }
 
-/// The item that the row stands for, but for its group.
+/// The item of a worker that the row stands for.
 FoundItem found_item(TupleTableSlot *row);
 
 /// Shows the rows of a statement's result until `visit` returns false.

@@ -43,12 +43,12 @@ constinit core::SearchStart search_start{};
 /// them.
 enum class Place : uint8_t {
     in_some_slots, ///< at their oldest items
-    behind_oldest, ///< of all slots; at them, if no other session was there
-    at_oldest,
+    at_oldest,     ///< of all slots
+    at_many,       ///< of these as many as the limit allows
 };
 
 Place first_place() {
-    return search_start.is_elsewhere() ? Place::in_some_slots : Place::behind_oldest;
+    return search_start.is_elsewhere() ? Place::in_some_slots : Place::at_oldest;
 }
 
 void leave(LeftItems &left, const DueItem &item, const HandlerError &error) {
@@ -143,15 +143,6 @@ Ran run_found(std::span<FoundItem> found, int64 room, LeftItems &left) {
     return ran;
 }
 
-/// Drops the first `passed` items of the leading rank, but keeps at least `wanted`.
-std::span<FoundItem> pass_over(std::span<FoundItem> found, int32 passed, int64 wanted) {
-    const auto other = std::find_if(found.begin(), found.end(), [&](const FoundItem &i) {
-        return i.place.is_reserve || i.place.rank != found.front().place.rank;
-    });
-    const int64 spare = other - found.begin() - wanted;
-    return found.subspan(static_cast<size_t>(std::clamp<int64>(spare, 0, passed)));
-}
-
 struct Searched {
     int64 done;
     bool is_all; ///< nothing else was due
@@ -161,19 +152,14 @@ struct Searched {
 Searched search_from(Place place, const Ring &ring, int64 wanted, std::span<FoundItem> room,
                      LeftItems &left) {
     const bool is_of_all = place != Place::in_some_slots;
-    const int32 passed = place == Place::behind_oldest
-                             ? search_start.passed(pg::random_fraction(), probe_max - probe_spare)
-                             : 0;
-    const int64 listed = std::min<int64>(
-        place == Place::at_oldest ? probe_max : wanted + passed + probe_spare, probe_max);
+    const int64 listed =
+        std::min<int64>(place == Place::at_many ? probe_max : wanted + probe_spare, probe_max);
     const std::span<FoundItem> found =
         find_pending(ring, is_of_all ? all_slots(ring) : some_slots(ring), left, room,
                      static_cast<size_t>(listed));
-    const Ran ran = run_found(pass_over(found, passed, wanted),
-                              has_reserve(found) ? std::min(wanted, listed) : wanted, left);
+    const Ran ran = run_found(found, has_reserve(found) ? std::min(wanted, listed) : wanted, left);
     search_start.note(ran.held);
-    return {.done = ran.done,
-            .is_all = is_of_all && passed == 0 && found.size() < static_cast<size_t>(listed)};
+    return {.done = ran.done, .is_all = is_of_all && found.size() < static_cast<size_t>(listed)};
 }
 
 int64 run_pending(int32 limit) {
@@ -199,8 +185,8 @@ int64 run_pending(int32 limit) {
                 place = first_place();
             continue;
         }
-        if (place != Place::at_oldest && !searched.is_all) {
-            place = place == Place::in_some_slots ? Place::behind_oldest : Place::at_oldest;
+        if (place != Place::at_many && !searched.is_all) {
+            place = place == Place::in_some_slots ? Place::at_oldest : Place::at_many;
             continue;
         }
         // Nothing is due, or other sessions hold all that is.
