@@ -6,6 +6,7 @@ Run by test/tools/examples inside a private PostgreSQL server. What the programs
 import json
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -25,9 +26,15 @@ RABBIT = pathlib.Path('/usr/lib/rabbitmq/bin/rabbitmq-server')
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
+    """Below the ports that connections get by themselves: a connection to such a port, until it listens, can be its own peer."""
+    for port in random.sample(range(20000, 30000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(('127.0.0.1', port))
+                return port
+            except OSError:
+                continue
+    raise AssertionError('no free port')
 
 
 @unittest.skipUnless(pika and RABBIT.exists() and shutil.which('erl'), 'needs python3-pika and rabbitmq-server')
