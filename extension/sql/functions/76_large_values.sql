@@ -1,7 +1,8 @@
 -- Values whose text is much larger than they are: new ones are refused (extension/src/common/limits.cpp).
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.json_text_bytes(value jsonb) RETURNS bigint
-LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_json_text_bytes';
+LANGUAGE c STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_json_text_bytes';
 COMMENT ON FUNCTION stacksaga_internal.json_text_bytes IS
     'Internal: returns how many bytes the text of a value has, without making the text; NULL when it is damaged';
 
